@@ -1,0 +1,62 @@
+# Two commands for a newcomer: `make demo` runs the main job, `make check` everything that must pass.
+# Both need nothing but Python 3.11-3.13 with venv, and make.
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.magus-dev
+SOURCES := $(shell find grammar compiler simcore advisor tui examples -name '*.py' -o -name '*.lark' -o -name '*.mgs' -o -name '*.tcss' -o -name '*.skops' -o -name '*.json' 2>/dev/null)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo check format lint types layers test test-all bench train clean
+
+help:
+	@echo "make demo    advice for Llama-3.1-70B on 8 x MI300X"
+	@echo "make check   format, lint, types, import contracts, tests"
+	@echo "make test-all  the tests with the slow ones"
+	@echo "make bench   benchmarks, as text"
+	@echo "make train   train the ranker anew (after a change of simulator or features)"
+
+# The package is installed, not linked: types, data files and import contracts are checked as users get them.
+$(STAMP): pyproject.toml __init__.py $(SOURCES)
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
+	  || { echo "Magus needs Python 3.11 to 3.13; say for instance: make PYTHON=python3.12"; exit 1; }
+	@rm -rf build
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[dev]'
+	@touch $@
+
+demo: $(STAMP)
+	$(BIN)/magus advise examples/llama70b_tp8_mi300x.mgs
+
+check: lint types layers test
+
+format: $(STAMP)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lint: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(STAMP)
+	$(BIN)/mypy -p magus
+	$(BIN)/mypy --explicit-package-bases tests benchmarks
+
+layers: $(STAMP)
+	$(BIN)/lint-imports
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -m "not slow"
+
+test-all: $(STAMP)
+	$(BIN)/python -m pytest
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks.simcore
+
+train: $(STAMP)
+	$(BIN)/magus train --out advisor/model
+
+clean:
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,30 @@
+"""From a scenario to the schedule to use, with the reasons and the proof."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .advice import Advice
+    from .bounds import lower_bound
+    from .ranker import ModelError
+    from .recommend import Advisor
+    from .solver import NoFeasibleSchedule, enumerate_space
+
+__all__ = ["Advice", "Advisor", "ModelError", "NoFeasibleSchedule", "enumerate_space", "lower_bound"]
+
+_HOMES = {
+    "Advice": "advice",
+    "Advisor": "recommend",
+    "ModelError": "ranker",
+    "NoFeasibleSchedule": "solver",
+    "enumerate_space": "solver",
+    "lower_bound": "bounds",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use: the solver and the learner take longer to load than most commands to run."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)

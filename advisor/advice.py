@@ -1,0 +1,89 @@
+"""Advice: the answer, as data. The command line, the terminal UI and the API all show this one object."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from ..compiler.expectation import Verdict
+from ..compiler.scenario import TICKS_PER_US, Scenario
+from ..compiler.schedule import Choice, Schedule
+from ..simcore.result import Result
+from .bounds import Bound
+
+
+class Confidence(Enum):
+    """How far to trust the answer; the reason is given beside it."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One schedule in the ranking.
+
+    ``choice`` is None for a plan written out in the file. ``predicted_us`` is the model's, None for such plans.
+    ``simulated_ticks`` is None if it was not simulated, ``unit_bytes`` the granularity it was simulated at.
+    """
+
+    expression: str
+    choice: Choice | None
+    schedule: Schedule
+    is_serial: bool
+    predicted_us: float | None
+    simulated_ticks: int | None
+    unit_bytes: int | None
+
+    @property
+    def simulated_us(self) -> float | None:
+        """Simulated makespan in us."""
+        return None if self.simulated_ticks is None else self.simulated_ticks / TICKS_PER_US
+
+    @property
+    def best_us(self) -> float:
+        """What is known best about its time: simulated, else predicted, else infinite."""
+        if self.simulated_us is not None:
+            return self.simulated_us
+        return self.predicted_us if self.predicted_us is not None else float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Wall time of the stages in seconds."""
+
+    enumerate_s: float
+    predict_s: float
+    shortlist_s: float
+    confirm_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Which schedule to use, what it gains and how we know.
+
+    ``candidates`` are ranked, best first: simulated ones by simulated time, then the rest by predicted time.
+    ``result`` and ``serial_result`` are the confirming simulations (None if verification was off). ``ties`` are
+    schedules the profile cannot tell from the recommended one. ``marks`` name what is not validated.
+    """
+
+    scenario: Scenario
+    verdict: Verdict
+    recommended: Candidate
+    serial: Candidate
+    speedup: float
+    candidates: tuple[Candidate, ...]
+    num_feasible: int
+    bound: Bound
+    result: Result | None
+    serial_result: Result | None
+    ties: tuple[str, ...]
+    confidence: Confidence
+    confidence_reason: str
+    reasons: tuple[str, ...]
+    marks: tuple[str, ...]
+    timing: Timing
+
+    @property
+    def gap_to_bound(self) -> float:
+        """Time of the recommended schedule over the lower bound, minus one."""
+        return self.recommended.best_us * TICKS_PER_US / self.bound.ticks - 1

@@ -1,0 +1,149 @@
+"""JSON documents of results and advice: plain dicts with a ``schema`` field; what cannot be computed yet is null."""
+
+from typing import Any
+
+from ..compiler.expression import expression_of
+from ..compiler.scenario import TICKS_PER_US, Scenario
+from ..simcore import Result
+from .advice import Advice, Candidate
+from .bounds import Bound
+from .solver import Space
+
+RESULT_SCHEMA = "magus-result/1"
+ADVICE_SCHEMA = "magus-advice/1"
+SPACE_SCHEMA = "magus-schedules/1"
+
+Json = dict[str, Any]
+
+
+def result_document(result: Result, workload: str) -> Json:
+    """The document of ``magus simulate --json``."""
+    waterfall, traffic, used = result.waterfall, result.traffic, result.utilization
+    return {
+        "schema": RESULT_SCHEMA,
+        "scenario": result.scenario,
+        "workload": workload,
+        "schedule": result.schedule.expression,
+        "granularity": result.granularity,
+        "unit_bytes": result.unit_bytes,
+        "outcome": result.outcome.name.lower(),
+        "outcome_text": result.outcome.value,
+        "makespan_us": result.makespan_us,
+        "makespan_cycles": result.makespan_cycles,
+        "makespan_ticks": result.makespan_ticks,
+        "compute_us": _us(result.compute_ticks),
+        "comm_us": _us(result.comm_ticks),
+        "exposed_comm_us": _us(result.exposed_ticks),
+        "overlap_efficiency": result.overlap_efficiency,
+        "dil": result.dil,
+        "cil": result.cil,
+        "waterfall": None
+        if waterfall is None
+        else {
+            "unit_bytes": waterfall.unit_bytes,
+            "makespan_us": _us(waterfall.makespan_ticks),
+            "launch_sync_us": _us(waterfall.launch_sync_ticks),
+            "contention_us": _us(waterfall.contention_ticks),
+            "decomposition_us": _us(waterfall.decomposition_ticks),
+            "exposed_us": _us(waterfall.exposed_ticks),
+            "bound_us": _us(waterfall.bound_ticks),
+        },
+        "line_hops": result.line_hops,
+        "traffic": {
+            "hbm_read_bytes": traffic.hbm_read_bytes,
+            "hbm_write_bytes": traffic.hbm_write_bytes,
+            "l2_bytes": traffic.l2_bytes,
+            "link_bytes": traffic.link_bytes,
+            "flag_reads": traffic.flag_reads,
+            "flag_bytes": traffic.flag_bytes,
+        },
+        "utilization": {
+            "sms": used.sms,
+            "engines": used.engines,
+            "hbm": used.hbm,
+            "l2": used.l2,
+            "links": used.links,
+        },
+        "staging_bytes": result.schedule.staging_bytes,
+        "ranks": result.num_ranks,
+        "ranks_simulated": result.ranks_simulated,
+        "core": result.core,
+    }
+
+
+def bound_document(bound: Bound) -> Json:
+    """A lower bound with its terms and what it assumes."""
+    return {
+        "us": _us(bound.ticks),
+        "binding": bound.binding,
+        "terms": [{"name": name, "us": _us(ticks), "text": text} for name, ticks, text in bound.terms],
+        "assumptions": list(bound.assumptions),
+    }
+
+
+def space_document(scenario: Scenario, space: Space, bound: Bound) -> Json:
+    """The document of ``magus schedules --json``."""
+    return {
+        "schema": SPACE_SCHEMA,
+        "scenario": scenario.name,
+        "workload": scenario.workload.name,
+        "complete": space.complete,
+        "bound": bound_document(bound),
+        "schedules": [expression_of(choice) for choice in space.choices],
+    }
+
+
+def advice_document(advice: Advice) -> Json:
+    """The document of ``magus advise --json``."""
+    timing = advice.timing
+    workload = advice.scenario.workload.name
+    return {
+        "schema": ADVICE_SCHEMA,
+        "scenario": advice.scenario.name,
+        "workload": workload,
+        "pattern": advice.scenario.workload.pattern.value,
+        "recommended": advice.recommended.expression,
+        "verdict": advice.verdict.value,
+        "speedup_vs_serial": advice.speedup,
+        "serial": advice.serial.expression,
+        "lower_bound_us": _us(advice.bound.ticks),
+        "bound": bound_document(advice.bound),
+        "gap_to_bound": advice.gap_to_bound,
+        "confidence": advice.confidence.value,
+        "confidence_reason": advice.confidence_reason,
+        "threshold": None,
+        "reasons": list(advice.reasons),
+        "ties": list(advice.ties),
+        "marks": list(advice.marks),
+        "num_feasible": advice.num_feasible,
+        "candidates": [_candidate_document(advice, candidate) for candidate in advice.candidates],
+        "result": None if advice.result is None else result_document(advice.result, workload),
+        "serial_result": None if advice.serial_result is None else result_document(advice.serial_result, workload),
+        "timing": {
+            "enumerate_s": timing.enumerate_s,
+            "predict_s": timing.predict_s,
+            "shortlist_s": timing.shortlist_s,
+            "confirm_s": timing.confirm_s,
+        },
+    }
+
+
+def _candidate_document(advice: Advice, candidate: Candidate) -> Json:
+    simulated = candidate.simulated_us
+    granularity = None
+    if candidate.unit_bytes is not None:
+        granularity = "line" if candidate.unit_bytes == advice.scenario.gpu.line_bytes else "packet"
+    return {
+        "schedule": candidate.expression,
+        "predicted_us": candidate.predicted_us,
+        "interval_us": None,
+        "simulated_us": simulated,
+        "granularity": granularity,
+        "speedup_vs_serial": None if simulated is None else advice.serial.best_us / simulated,
+        "staging_bytes": candidate.schedule.staging_bytes,
+        "is_serial": candidate.is_serial,
+    }
+
+
+def _us(ticks: int) -> float:
+    return ticks / TICKS_PER_US

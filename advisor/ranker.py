@@ -1,0 +1,209 @@
+"""The ranker: gradient-boosted trees that correct the step-level estimate towards what the simulator finds.
+
+It learns log(simulated / estimate), so that where it knows nothing it says what the estimate says. A model is two
+files, the trees and a card that describes them. Neither is trusted: nothing is loaded but the listed types, of a file
+of bounded size and known hash, and trees whose nodes point at nodes.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from copy import copy
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..compiler.scenario import TICKS_PER_US, Scenario
+from ..compiler.schedule import Choice
+from .archive import TREE_TYPE, ModelError, check_archive, normalised
+from .features import LOG_ESTIMATE_US, NAMES, FloatArray, matrix
+
+if TYPE_CHECKING:
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+MODEL_FILE, CARD_FILE = "ranker.skops", "ranker.json"
+SCHEMA = "magus-ranker/1"
+MAX_MODEL_BYTES = 8 << 20
+MAX_CARD_BYTES = 1 << 20
+# A correction beyond this factor is no correction; trees never give one unless they have been tampered with.
+MAX_LOG_RATIO = 3.0
+
+# Depth and number of the trees: enough for the corrections, small enough to load in some milliseconds.
+TREES = {"max_iter": 300, "learning_rate": 0.06, "max_leaf_nodes": 31, "min_samples_leaf": 20, "l2_regularization": 1.0}
+
+__all__ = ["ModelCard", "ModelError", "Ranker"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """What is written beside the trees: what they were trained on, by which code, and how good they are."""
+
+    fingerprint: str
+    seed: int
+    scenarios: int
+    runs: int
+    metrics: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranker:
+    """Predicts makespans; ``trees`` is None for one that trusts the estimate alone."""
+
+    trees: "HistGradientBoostingRegressor | None"
+    card: ModelCard | None = None
+
+    @classmethod
+    def fit(cls, features: FloatArray, simulated_ticks: npt.NDArray[np.int64], seed: int = 0) -> "Ranker":
+        """Fit to simulated runs: [N, F] features as ``features.matrix`` gives them, and [N] makespans in ticks."""
+        from sklearn.ensemble import HistGradientBoostingRegressor
+
+        ratio = np.log(simulated_ticks / TICKS_PER_US) - features[:, LOG_ESTIMATE_US]
+        # The absolute error: a few runs are off for reasons that no feature shows, and must not bend the rest.
+        trees = HistGradientBoostingRegressor(loss="absolute_error", early_stopping=False, random_state=seed, **TREES)
+        with _one_thread():  # sums by several differ in their last bits from machine to machine
+            return cls(trees.fit(features, ratio))
+
+    @property
+    def typical_error(self) -> float | None:
+        """Relative error that nine of ten predictions on unseen scenarios stay under; None without a card."""
+        return None if self.card is None else dict(self.card.metrics).get("error_p90")
+
+    def predict_us(self, scenario: Scenario, choices: Sequence[Choice]) -> tuple[float, ...]:
+        """Predicted makespan of each choice in us.
+
+        Raises
+        ------
+        ScheduleError
+            If a choice is illegal on the scenario.
+        """
+        return tuple(float(us) for us in self.predict_matrix(matrix(scenario, choices)))
+
+    def predict_matrix(self, features: FloatArray) -> FloatArray:
+        """Predicted makespans in us, [N], for [N, F] features."""
+        log_us = features[:, LOG_ESTIMATE_US]
+        if self.trees is None or not len(features):
+            return np.exp(log_us)
+        with _one_thread():  # handing some rows to threads takes longer than predicting them
+            ratio = np.asarray(self.trees.predict(features), np.float64)
+        return np.exp(log_us + np.clip(ratio, -MAX_LOG_RATIO, MAX_LOG_RATIO))
+
+    def save(self, folder: Path) -> None:
+        """Write the two files into ``folder``, which is made where it is missing."""
+        if self.trees is None or self.card is None:
+            raise ValueError("only a fitted ranker with its card can be saved")
+        import sklearn
+        from skops.io import dumps
+
+        trees = copy(self.trees)
+        trees._feature_subsample_rng = None  # of use while fitting alone
+        data = normalised(dumps(trees))
+        document = {
+            "schema": SCHEMA,
+            "sha256": hashlib.sha256(data).hexdigest(),
+            "fingerprint": self.card.fingerprint,
+            "sklearn": sklearn.__version__,
+            "features": list(NAMES),
+            "training": {"seed": self.card.seed, "scenarios": self.card.scenarios, "runs": self.card.runs},
+            "held_out": dict(self.card.metrics),
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / MODEL_FILE).write_bytes(data)
+        (folder / CARD_FILE).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path | None = None) -> "Ranker":
+        """The ranker in ``folder``, the shipped one if None.
+
+        Raises
+        ------
+        ModelError
+            If a file is missing, damaged, of other features or of another version, or holds any unexpected type.
+        """
+        place = files(f"{__package__}.model") if folder is None else folder
+        card, sha256 = _card_of(_read(place, CARD_FILE, MAX_CARD_BYTES))
+        data = _read(place, MODEL_FILE, MAX_MODEL_BYTES)
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise ModelError(f"{MODEL_FILE} is not the file that {CARD_FILE} describes: its hash differs")
+        check_archive(data)
+        return cls(_trees_of(data), card)
+
+
+def _one_thread() -> AbstractContextManager[object]:
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    limits: AbstractContextManager[object] = threadpool_limits(1)
+    return limits
+
+
+def _read(place: Any, name: str, limit: int) -> bytes:
+    """At most ``limit`` bytes of a file in a folder or package."""
+    try:
+        with place.joinpath(name).open("rb") as stream:
+            data: bytes = stream.read(limit + 1)
+    except OSError as error:
+        raise ModelError(f"cannot read {name}: {error.strerror or error}; run `magus train`") from None
+    if len(data) > limit:
+        raise ModelError(f"{name} is larger than {limit} B")
+    return data
+
+
+def _card_of(data: bytes) -> tuple[ModelCard, str]:
+    """The card and the hash it gives."""
+    try:
+        document = json.loads(data)
+        if document["schema"] != SCHEMA:
+            raise ModelError(f"{CARD_FILE} has another schema than {SCHEMA}")
+        if tuple(document["features"]) != NAMES:
+            raise ModelError("the model was trained on other features than this version computes; run `magus train`")
+        training, metrics = document["training"], document["held_out"]
+        found = tuple((str(name)[:64], float(value)) for name, value in metrics.items())
+        card = ModelCard(
+            str(document["fingerprint"]),
+            int(training["seed"]),
+            int(training["scenarios"]),
+            int(training["runs"]),
+            found,
+        )
+        sha256 = str(document["sha256"])
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise ModelError(f"{CARD_FILE} is damaged: {type(error).__name__}") from None
+    if not all(math.isfinite(value) for _, value in card.metrics):
+        raise ModelError(f"{CARD_FILE} is damaged: a figure is not finite")
+    return card, sha256
+
+
+def _trees_of(data: bytes) -> "HistGradientBoostingRegressor":
+    """Load a checked archive, and make sure that the trees can be walked: compiled code does not look."""
+    from skops.io import loads
+
+    try:
+        trees = loads(data, trusted=[TREE_TYPE])
+        predictors = [predictor for stage in trees._predictors for predictor in stage]
+        sound = trees.n_features_in_ == trees._n_features == len(NAMES) and all(map(_is_sound, predictors))
+        with _one_thread():
+            sound = sound and bool(np.isfinite(trees.predict(np.zeros((1, len(NAMES))))).all())
+    except Exception as error:  # whatever skops or scikit-learn make of a hostile file
+        raise ModelError(f"{MODEL_FILE} cannot be loaded: {type(error).__name__}; run `magus train`") from None
+    if not sound:
+        raise ModelError(f"{MODEL_FILE} is damaged: its trees are not trees over {len(NAMES)} features")
+    return trees
+
+
+def _is_sound(predictor: Any) -> bool:
+    """Whether the nodes of a tree are in range and point forwards, so that every walk ends at a leaf."""
+    from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
+
+    nodes = predictor.nodes
+    if nodes.dtype != PREDICTOR_RECORD_DTYPE or nodes.ndim != 1 or not len(nodes) or nodes["is_categorical"].any():
+        return False
+    inner = np.flatnonzero(nodes["is_leaf"] == 0)
+    children = np.concatenate([nodes["left"][inner], nodes["right"][inner]]).astype(np.int64)
+    forwards = (children > np.concatenate([inner, inner])).all() and (children < len(nodes)).all()
+    named = (nodes["feature_idx"][inner] >= 0).all() and (nodes["feature_idx"][inner] < len(NAMES)).all()
+    return bool(forwards and named)

@@ -1,0 +1,96 @@
+"""Simulations side by side in processes; the results do not depend on how many there are."""
+
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from ..compiler.scenario import Scenario
+from ..compiler.schedule import Schedule
+from ..simcore import Result, simulate
+
+# How often a waiting caller looks whether it should stop.
+POLL_S = 0.2
+
+
+class Cancelled(Exception):
+    """The caller asked to stop; what was found before is lost with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One simulation; fields as the arguments of ``simulate``."""
+
+    scenario: Scenario
+    schedule: Schedule
+    unit_bytes: int
+    bound_ticks: int | None = None
+    explain_bytes: int | None = None
+
+
+def run_job(job: Job, should_stop: Callable[[], bool] | None = None) -> Result:
+    """Run one job here."""
+    return simulate(
+        job.scenario,
+        job.schedule,
+        unit_bytes=job.unit_bytes,
+        bound_ticks=job.bound_ticks,
+        explain_bytes=job.explain_bytes,
+        should_stop=should_stop,
+    )
+
+
+class Workers:
+    """Runs jobs, in this process if ``pool`` is None."""
+
+    def __init__(self, pool: ProcessPoolExecutor | None, should_stop: Callable[[], bool] | None) -> None:
+        self._pool = pool
+        self._should_stop = should_stop or (lambda: False)
+
+    def run(self, jobs: Sequence[Job], progress: Callable[[int], None] | None = None) -> list[Result]:
+        """Results in the order of ``jobs``.
+
+        Raises
+        ------
+        Cancelled
+            If the caller asked to stop.
+        """
+        report = progress or (lambda _: None)
+        if self._pool is None:
+            results = []
+            for job in jobs:
+                results.append(run_job(job, self._should_stop))
+                if self._should_stop():
+                    raise Cancelled
+                report(len(results))
+            return results
+        futures = [self._pool.submit(run_job, job) for job in jobs]
+        self._await(futures, report)
+        return [future.result() for future in futures]
+
+    def _await(self, futures: list[Future[Result]], report: Callable[[int], None]) -> None:
+        pending: set[Future[Result]] = set(futures)
+        while pending:
+            _, pending = wait(pending, timeout=POLL_S, return_when=FIRST_COMPLETED)
+            report(len(futures) - len(pending))
+            if self._should_stop():
+                for future in pending:
+                    future.cancel()
+                raise Cancelled
+
+
+@contextmanager
+def open_workers(count: int, should_stop: Callable[[], bool] | None = None) -> Iterator[Workers]:
+    """``count`` processes, or this one alone for a count of one.
+
+    Processes are spawned, not forked: a fork copies the threads' locks of a caller that has threads.
+    """
+    if count <= 1:
+        yield Workers(None, should_stop)
+        return
+    pool = ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"))
+    try:
+        yield Workers(pool, should_stop)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,29 @@
+"""The compiler: ``.mgs`` text to resolved scenarios, with all mistakes of a file at once."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .diagnostics import CompileError
+    from .fmt import format_text
+    from .pipeline import Compiled, compile_file, compile_text
+    from .scenario import Scenario
+
+__all__ = ["CompileError", "Compiled", "Scenario", "compile_file", "compile_text", "format_text"]
+
+_HOMES = {
+    "CompileError": "diagnostics",
+    "Compiled": "pipeline",
+    "Scenario": "scenario",
+    "compile_file": "pipeline",
+    "compile_text": "pipeline",
+    "format_text": "fmt",
+}
+
+
+def __getattr__(name: str) -> object:
+    # Importing a dataclass of the compiler must not cost the import of the parser.
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)

@@ -1,0 +1,67 @@
+"""Exact cover of a rectangle by rectangles: what is missing, what is covered twice."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from .schedule import Region
+
+
+@dataclass(frozen=True, slots=True)
+class Rect:
+    """Rows ``top:bottom`` and columns ``left:right``, ends out."""
+
+    top: int
+    bottom: int
+    left: int
+    right: int
+
+    @classmethod
+    def of(cls, region: Region) -> "Rect":
+        """The rectangle of ``region`` within its shard."""
+        return cls(region.rows.start, region.rows.stop, region.cols.start, region.cols.stop)
+
+    @property
+    def area(self) -> int:
+        """Number of elements."""
+        return (self.bottom - self.top) * (self.right - self.left)
+
+    def clip(self, other: "Rect") -> "Rect | None":
+        """What the two share, None if nothing."""
+        top, bottom = max(self.top, other.top), min(self.bottom, other.bottom)
+        left, right = max(self.left, other.left), min(self.right, other.right)
+        return Rect(top, bottom, left, right) if top < bottom and left < right else None
+
+    def __str__(self) -> str:
+        return f"rows {self.top}:{self.bottom}, columns {self.left}:{self.right}"
+
+
+def uncovered(whole: Rect, parts: Sequence[Rect]) -> tuple[Rect | None, Rect | None]:
+    """The first rectangle of ``whole`` that no part covers and the first that two cover; parts lie inside ``whole``.
+
+    Sweeps over the row edges; inside a strip the column intervals are sorted, so the cost is about
+    strips * parts in a strip, small for plans whose chunks are slices.
+    """
+    missing: Rect | None = None
+    twice: Rect | None = None
+    edges = sorted({whole.top, whole.bottom} | {part.top for part in parts} | {part.bottom for part in parts})
+    ordered = sorted(parts, key=lambda part: part.top)
+    active: list[Rect] = []
+    upcoming = 0
+    for top, bottom in pairwise(edges):
+        active = [part for part in active if part.bottom > top]
+        while upcoming < len(ordered) and ordered[upcoming].top <= top:
+            active.append(ordered[upcoming])
+            upcoming += 1
+        reached = whole.left
+        for part in sorted(active, key=lambda part: part.left):
+            if part.left > reached and missing is None:
+                missing = Rect(top, bottom, reached, part.left)
+            if part.left < reached and twice is None:
+                twice = Rect(top, bottom, part.left, min(reached, part.right))
+            reached = max(reached, part.right)
+        if reached < whole.right and missing is None:
+            missing = Rect(top, bottom, reached, whole.right)
+        if missing is not None and twice is not None:
+            break
+    return missing, twice

@@ -1,0 +1,162 @@
+"""From a template and its parameters, or a plan written out, to the Schedule that lowering takes."""
+
+from .codes import Code
+from .expression import expression_of
+from .scenario import Pattern, Scenario
+from .schedule import Choice, EngineChoice, EngineKind, NamedSchedule, Plan, Schedule
+from .templates import TEMPLATES, Cut, Template
+from .templates.base import Problem
+
+# Tiles read 64 elements of the inner dimension at a time; a chunk of columns keeps to that.
+COLUMN_STEP = 64
+# SMs that copy are taken from the kernels; more than half of them is no overlap schedule any more.
+MAX_COPY_SHARE = 2
+
+
+class ScheduleError(ValueError):
+    """A schedule that cannot run on its scenario; ``code`` is the diagnostic's, the message says why."""
+
+    def __init__(self, code: Code, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.hint = hint
+
+
+def template_named(name: str) -> Template:
+    """The template of that name.
+
+    Raises
+    ------
+    ScheduleError
+        If there is none.
+    """
+    for template in TEMPLATES:
+        if template.name == name:
+            return template
+    names = ", ".join(template.name for template in TEMPLATES)
+    raise ScheduleError(Code.MGS505, f"there is no template '{name}'", f"templates are {names}")
+
+
+def build_schedule(scenario: Scenario, body: Choice | Plan, name: str = "") -> Schedule:
+    """The chunk plan for ``body`` on ``scenario``; ``name`` is the identity of a plan written out.
+
+    Raises
+    ------
+    ScheduleError
+        If the choice is illegal here; see ``why_illegal``.
+    """
+    if isinstance(body, Plan):
+        check_engine(scenario, body.engine)
+        sms = compute_sms(scenario, body.engine, overlaps=True)
+        return Schedule(name, body.steps, body.engine, sms, staging_bytes(scenario, None), body.overrides)
+    template = template_named(body.template)
+    problem = why_illegal(scenario, body)
+    if problem is not None:
+        raise problem
+    steps = tuple(template.build(_problem(scenario, body)))
+    sms = compute_sms(scenario, body.engine, template.overlaps)
+    return Schedule(expression_of(body), steps, body.engine, sms, staging_bytes(scenario, template))
+
+
+def why_illegal(scenario: Scenario, choice: Choice) -> ScheduleError | None:
+    """Why ``choice`` cannot run on ``scenario``, or None if it can."""
+    template = template_named(choice.template)
+    pattern = scenario.workload.pattern
+    if pattern not in template.patterns:
+        fits = ", ".join(known.value for known in template.patterns)
+        return ScheduleError(Code.MGS511, f"{template.name} does not schedule {pattern.value}", f"it schedules {fits}")
+    try:
+        check_engine(scenario, choice.engine)
+    except ScheduleError as error:
+        return error
+    return _why_not_cut(scenario, template, choice.chunks)
+
+
+def check_engine(scenario: Scenario, engine: EngineChoice) -> None:
+    """Raise ScheduleError if the GPU cannot grant ``engine``."""
+    gpu = scenario.gpu
+    if engine.kind is EngineKind.DMA and not 1 <= engine.count <= gpu.dma.engines:
+        message = f"{engine.count} DMA engines asked, {gpu.name} has {gpu.dma.engines}"
+        raise ScheduleError(Code.MGS401, message, f"use dma({gpu.dma.engines}) or fewer")
+    most = gpu.sms // MAX_COPY_SHARE
+    if engine.kind is EngineKind.SM and not 1 <= engine.count <= most:
+        message = f"{engine.count} SMs asked for copying, at most {most} of {gpu.name}'s {gpu.sms} may copy"
+        raise ScheduleError(Code.MGS401, message, f"use sm({most}) or fewer")
+
+
+def default_engine(scenario: Scenario) -> EngineChoice:
+    """One copy engine for each peer, as far as the GPU has that many."""
+    return EngineChoice(EngineKind.DMA, max(1, min(scenario.gpu.dma.engines, scenario.num_ranks - 1)))
+
+
+def compute_sms(scenario: Scenario, engine: EngineChoice, overlaps: bool) -> int:
+    """SMs left to kernels."""
+    taken = engine.count if overlaps and engine.kind is EngineKind.SM else 0
+    return scenario.gpu.sms - taken
+
+
+def pieces_of(chunks: int, num_ranks: int, template: Template) -> int:
+    """Chunks per shard; ``chunks`` counts pieces of the whole tensor."""
+    return 1 if template.cut is Cut.SHARD else chunks // num_ranks
+
+
+def staging_bytes(scenario: Scenario, template: Template | None) -> int:
+    """Memory of a rank beyond its input and output: gathered rows, or partial sums sent and received.
+
+    A cut of the inner dimension also keeps the output in fp32 while it is being summed.
+    """
+    workload, n = scenario.workload, scenario.num_ranks
+    if workload.moved is None:
+        return 0
+    moved = workload.moved.num_bytes
+    if workload.pattern.reduces:
+        return moved + moved * (n - 1) // n
+    accumulators = 0
+    if template is not None and template.cut is Cut.COLUMNS and workload.gemm is not None:
+        accumulators = workload.gemm.m * workload.gemm.n * 4
+    return moved * (n - 1) // n + accumulators
+
+
+def _why_not_cut(scenario: Scenario, template: Template, chunks: int) -> ScheduleError | None:
+    n, moved = scenario.num_ranks, scenario.workload.moved
+    if template.cut is Cut.SHARD:
+        if chunks != n and moved is not None:
+            return ScheduleError(Code.MGS512, f"{template.name} moves whole shards, {n} of them", f"chunks={n}")
+        return None
+    assert moved is not None, "templates that cut shards schedule only workloads that move a tensor"
+    if chunks % n or chunks // n < template.min_pieces:
+        least = n * template.min_pieces
+        message = (
+            f"{chunks} chunks of {template.name} do not divide among {n} ranks, {template.min_pieces} or more each"
+        )
+        return ScheduleError(Code.MGS512, message, f"use a multiple of {n} from {least} up")
+    pieces = chunks // n
+    size, step, what = (
+        (moved.rows // n, 1, "rows of a shard") if template.cut is Cut.ROWS else (moved.cols, COLUMN_STEP, "columns")
+    )
+    if size % (pieces * step):
+        grain = f" of a multiple of {step}" if step > 1 else ""
+        message = f"{size} {what} do not divide into {pieces} equal chunks{grain}"
+        return ScheduleError(Code.MGS512, message, f"choose a chunk count that divides {size // step * n}")
+    return None
+
+
+def _problem(scenario: Scenario, choice: Choice) -> Problem:
+    workload, n = scenario.workload, scenario.num_ranks
+    moved, gemm = workload.moved, workload.gemm
+    rows = moved.rows if moved is not None else gemm.m if gemm is not None else 0
+    return Problem(
+        pattern=workload.pattern,
+        num_ranks=n if workload.pattern is not Pattern.GEMM else 1,
+        shard_rows=rows // (n if moved is not None else 1),
+        cols=moved.cols if moved is not None else 0,
+        inner=gemm.k if gemm is not None else 0,
+        output_cols=gemm.n if gemm is not None else 0,
+        pieces=pieces_of(choice.chunks, n, template_named(choice.template)),
+        streams=choice.streams,
+    )
+
+
+def declared(scenario: Scenario, named: NamedSchedule) -> Schedule:
+    """The Schedule a file declares under a name."""
+    return build_schedule(scenario, named.body, named.name)

@@ -1,0 +1,47 @@
+"""A schedule written out as an explicit plan in the language, whatever its origin; compiled, it is the same plan."""
+
+from collections.abc import Iterable
+
+from .scenario import Scenario
+from .schedule import Direction, Reduction, Region, Schedule, Step, TileGroup, Transfer
+
+
+def plan_text(scenario: Scenario, schedule: Schedule, name: str) -> str:
+    """``schedule NAME for WORKLOAD { plan ... }`` with every transfer, every group of tiles and what each waits for.
+
+    The pools of the result are those of an overlapping schedule: a plan written out does not say that its kernels and
+    copies never meet, so SMs that copy are not lent to kernels even where ``schedule`` does.
+    """
+    lines = [f"schedule {name} for {scenario.workload.name} {{", f"  plan by {schedule.engine}"]
+    lines += [f"  {_step(scenario, step)}" for step in schedule.steps]
+    for override in schedule.overrides:
+        lines.append(f"  override rank {override.rank} {{ {_step(scenario, override.step)} }}")
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _step(scenario: Scenario, step: Step) -> str:
+    moved, output = scenario.workload.moved, scenario.workload.output
+    tensor = moved.name if moved is not None else output
+    match step:
+        case Transfer():
+            side = "to" if step.direction is Direction.PUT else "from"
+            words = [f"{step.direction.value} {_region(tensor, step.region)} {side} {step.peer} signal {step.signal}"]
+            words += _after(step.after)
+            words += [] if step.lane is None else [f"lane {step.lane}"]
+            words += ["reduce"] if step.reduce else []
+        case TileGroup():
+            words = ["compute " + ", ".join(_region(output, region) for region in step.regions), f"k {step.k}"]
+            words += [*_after(step.after), f"stream {step.stream}", *(["accumulate"] if step.accumulate else [])]
+        case Reduction():
+            words = [f"reduce {_region(tensor, step.region)} parts {step.num_parts}"]
+            words += [*_after(step.after), f"stream {step.stream}"]
+    return f"{step.name} = {' '.join(words)}"
+
+
+def _region(tensor: str, region: Region) -> str:
+    return f"{tensor}.shard({region.owner})[{region.rows}, {region.cols}]"
+
+
+def _after(names: Iterable[str]) -> list[str]:
+    joined = ", ".join(names)
+    return [f"after {joined}"] if joined else []

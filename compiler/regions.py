@@ -1,0 +1,89 @@
+"""Regions of a plan: ``xg.shard(2)[0:1024, 0:8192]``, rows and columns inside the row block of rank r+2."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from . import syntax as ast
+from .codes import Code
+from .diagnostics import Report
+from .evaluate import Evaluator, Place
+from .figures import FigureReader
+from .schedule import Region, Span
+from .tables import MAX_EXTENT, Property
+from .units import NUMBER
+
+_INDEX = Property("an index", NUMBER, Fraction(0), Fraction(MAX_EXTENT), whole=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """A tensor as a plan sees it: one row block per rank, of ``rows`` by ``cols``."""
+
+    name: str
+    rows: int
+    cols: int
+
+
+class RegionReader:
+    """Reads numbers, slices and regions on a system of ``num_ranks`` ranks."""
+
+    def __init__(self, num_ranks: int, place: Place, evaluator: Evaluator, report: Report) -> None:
+        self._num_ranks, self._place, self._report = num_ranks, place, report
+        self._evaluator = evaluator
+        self._numbers = FigureReader(report, evaluator)
+
+    def number(self, expression: ast.Expression, name: str, low: int, high: int) -> int:
+        """Evaluate a whole number between two ends."""
+        wanted = Property(name, NUMBER, Fraction(low), Fraction(high), whole=True)
+        return int(self._numbers.value(wanted, (expression,), self._place).amount)
+
+    def relative(self, expression: ast.Expression, what: str, itself: bool) -> int:
+        """Evaluate a rank relative to this one, which ``itself`` allows to be 0; negative ones count backwards."""
+        value = self._evaluator(expression, self._place).amount
+        ranks = self._num_ranks
+        if value.denominator != 1 or not -ranks < value < ranks:
+            message = f"{what} is from 0 to {ranks - 1}, counted from this rank; got {expression.span.text}"
+            raise self._report.fail(Code.MGS504, message, expression.span)
+        if value == 0 and not itself:
+            hint = "1 is the next rank, -1 the one before"
+            raise self._report.fail(Code.MGS504, f"{what} 0 is this rank itself", expression.span, hint)
+        return int(value) % ranks
+
+    def slice(self, expression: ast.Expression, what: str, size: int) -> Span:
+        """Read ``start:stop`` inside ``size``."""
+        if not isinstance(expression, ast.Slice):
+            raise self._report.fail(Code.MGS116, f"{what} are a slice", expression.span, f"for instance 0:{size}")
+        start, stop = (
+            int(self._numbers.value(_INDEX, (end,), self._place).amount) for end in (expression.start, expression.stop)
+        )
+        if start >= stop:
+            raise self._report.fail(Code.MGS306, f"the slice {start}:{stop} is empty", expression.span)
+        if stop > size:
+            raise self._report.fail(
+                Code.MGS504, f"{what} {start}:{stop} do not exist, there are {size}", expression.span
+            )
+        return Span(start, stop)
+
+    def region(self, expression: ast.Expression, extent: Extent) -> Region:
+        """Read a region of ``extent``; what is not said is whole."""
+        base, subscripts = expression, tuple[ast.Expression, ...]()
+        if isinstance(expression, ast.Index):
+            base, subscripts = expression.base, expression.subscripts
+        match base:
+            case ast.Call(
+                function=ast.Member(base=ast.Name() as tensor, name="shard"),
+                arguments=(ast.Argument(name=None, values=(owner,)),),
+            ) if len(subscripts) <= 2:
+                pass
+            case _:
+                hint = f"for instance {extent.name}.shard(1)[0:{extent.rows}, 0:{extent.cols}]"
+                raise self._report.fail(Code.MGS116, "a region of a tensor is expected here", expression.span, hint)
+        if tensor.text != extent.name:
+            message = f"this step works on {extent.name}, not on '{tensor.text[:64]}'"
+            raise self._report.fail(Code.MGS504, message, tensor.span)
+        rows, cols = Span(0, extent.rows), Span(0, extent.cols)
+        if subscripts:
+            rows = self.slice(subscripts[0], "rows", extent.rows)
+        if len(subscripts) > 1:
+            cols = self.slice(subscripts[1], "columns", extent.cols)
+        return Region(self.relative(owner, "shard", itself=True), rows, cols)

@@ -1,0 +1,162 @@
+"""From names to scenarios: every workload with its hardware, its schedules, its space and what is expected of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from . import syntax as ast
+from .codes import Code
+from .diagnostics import Report
+from .evaluate import Evaluator, Place
+from .expectation import Expectation
+from .names import Entry, Kind, Scope
+from .params import Param, check_params
+from .phrases import single
+from .resolve_device import DeviceResolver
+from .resolve_expect import ExpectReader
+from .resolve_explore import ExploreReader
+from .resolve_plan import PlanReader
+from .resolve_schedule import ChoiceReader
+from .resolve_system import SystemResolver
+from .resolve_workload import resolve_workload
+from .scenario import Explore, Scenario, System, Workload
+from .schedule import NamedSchedule
+from .units import Quantity
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """Everything that a file says, under one setting of its parameters."""
+
+    scenarios: tuple[Scenario, ...]
+    expectations: tuple[Expectation, ...]
+    params: tuple[Param, ...]
+
+
+def resolve(scope: Scope, settings: Mapping[str, Quantity], report: Report, with_questions: bool = True) -> Resolved:
+    """Resolve all declarations of a file, its expectations on request; what is wrong is reported, each cause once."""
+    return _Resolver(scope, settings, report).run(with_questions)
+
+
+class _Resolver:
+    def __init__(self, scope: Scope, settings: Mapping[str, Quantity], report: Report) -> None:
+        self._scope, self._report, self._settings = scope, report, settings
+        self._evaluator = Evaluator(report, settings)
+        self._devices = DeviceResolver(report, self._evaluator)
+        self._systems = SystemResolver(report, self._evaluator, self._devices)
+        self._workloads: dict[Entry, tuple[System, Workload] | None] = {}
+
+    def run(self, with_questions: bool) -> Resolved:
+        params = check_params(self._scope, self._settings, self._evaluator, self._report)
+        self._check_unused()
+        for entry in self._scope.of_kind(Kind.WORKLOAD):
+            self._workloads[entry] = None
+            with self._report.attempt():
+                self._workloads[entry] = resolve_workload(entry, self._systems, self._evaluator, self._report)
+        schedules = self._schedules()
+        spaces = self._spaces()
+        expectations = self._expectations() if with_questions else ()
+        scenarios = tuple(
+            Scenario(entry.name, *found, tuple(schedules[entry]), spaces.get(entry, Explore()))
+            for entry, found in self._workloads.items()
+            if found is not None
+        )
+        return Resolved(scenarios, expectations, params)
+
+    def _check_unused(self) -> None:
+        """Resolve what no workload needs too, so that a mistake in it does not wait for its first use."""
+        for entry in self._scope.of_kind(Kind.LET):
+            assert isinstance(entry.declaration, ast.Let)
+            with self._report.attempt():
+                self._evaluator(ast.Name(entry.name, span=entry.declaration.span), Place(self._scope))
+        for kind, resolve_one in (
+            (Kind.GPU, self._devices.gpu),
+            (Kind.LINK, self._devices.link),
+            (Kind.SWITCH, self._devices.switch),
+            (Kind.SYSTEM, self._systems.system),
+        ):
+            for entry in self._scope.of_kind(kind):
+                with self._report.attempt():
+                    resolve_one(entry)
+
+    def _workload(self, path: ast.Path) -> tuple[Entry, System, Workload]:
+        entry = self._scope.find(path, Kind.WORKLOAD, self._report)
+        found = self._workloads[entry]
+        if found is None:
+            raise self._report.stop()
+        return (entry, *found)
+
+    def _schedules(self) -> dict[Entry, list[NamedSchedule]]:
+        found: dict[Entry, list[NamedSchedule]] = {entry: [] for entry in self._workloads}
+        for schedule in self._scope.of_kind(Kind.SCHEDULE):
+            declaration = schedule.declaration
+            assert isinstance(declaration, ast.Template | ast.Plan)
+            with self._report.attempt():
+                entry, system, workload = self._workload(declaration.workload)
+                choices = self._choices(system)
+                if isinstance(declaration, ast.Template):
+                    found[entry].append(NamedSchedule(schedule.name, choices.choice(declaration)))
+                else:
+                    reader = PlanReader(system, workload, choices, self._place, self._evaluator, self._report)
+                    found[entry].append(NamedSchedule(schedule.name, reader.read(declaration)))
+        return found
+
+    def _spaces(self) -> dict[Entry, Explore]:
+        found: dict[Entry, Explore] = {}
+        for question in self._scope.questions:
+            if isinstance(question, ast.Explore):
+                with self._report.attempt():
+                    entry, system, _ = self._workload(question.workload)
+                    if entry in found:
+                        message = f"{entry.name} is explored twice"
+                        raise self._report.fail(Code.MGS206, message, question.workload.span)
+                    reader = ExploreReader(self._choices(system), self._place, self._evaluator, self._report)
+                    found[entry] = reader.read(question)
+        return found
+
+    def _expectations(self) -> tuple[Expectation, ...]:
+        found: list[Expectation] = []
+        for question in self._scope.questions:
+            if isinstance(question, ast.Expect):
+                with self._report.attempt():
+                    found.append(self._expectation(question))
+        return tuple(found)
+
+    def _expectation(self, question: ast.Expect) -> Expectation:
+        entry = self._subject(question)
+        for binding in question.bindings:
+            with self._report.attempt():
+                self._check_binding(binding)
+        names = tuple(
+            each.name for each in self._scope.of_kind(Kind.SCHEDULE) if self._is_for(each.declaration, entry.name)
+        )
+        return ExpectReader(names, self._place, self._evaluator, self._report).read(question, entry.name)
+
+    def _subject(self, question: ast.Expect) -> Entry:
+        if question.workload is not None:
+            return self._scope.find(question.workload, Kind.WORKLOAD, self._report)
+        entries = self._scope.of_kind(Kind.WORKLOAD)
+        if len(entries) == 1:
+            return entries[0]
+        names = ", ".join(entry.name for entry in entries) or "none"
+        message = "expect says which workload it is about"
+        raise self._report.fail(Code.MGS203, message, question.span, f"workloads are: {names}")
+
+    def _check_binding(self, binding: ast.Binding) -> None:
+        entry = self._scope.value(ast.Name(binding.name, span=binding.span), self._report)
+        if entry.kind is not Kind.PARAM:
+            hint = f"make it one: param {binding.name} = ..."
+            raise self._report.fail(
+                Code.MGS210, f"'{binding.name}' is a let, 'with' sets parameters", binding.span, hint
+            )
+        self._evaluator(single(binding.values, self._report), self._place)
+
+    @staticmethod
+    def _is_for(declaration: object, workload: str) -> bool:
+        return isinstance(declaration, ast.Template | ast.Plan) and declaration.workload.names == (workload,)
+
+    def _choices(self, system: System) -> ChoiceReader:
+        return ChoiceReader(system, self._place, self._evaluator, self._report)
+
+    @property
+    def _place(self) -> Place:
+        return Place(self._scope)

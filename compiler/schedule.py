@@ -1,0 +1,169 @@
+"""A Schedule is a chunk plan: which pieces move, which tiles compute, and what each waits for.
+
+A plan is written once, for rank r. Peers are relative: peer ``+k`` is rank (r + k) mod n. A region lies in the
+shard of one owner, given relative too, so the same text serves every rank; exceptions are explicit overrides.
+All waits are local to a rank: a step waits for signals that landed here and for steps issued here.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class EngineKind(Enum):
+    """Who moves bytes; the value is the word in the language."""
+
+    DMA = "dma"
+    SM = "sm"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineChoice:
+    """``dma(count)`` copy engines or ``sm(count)`` SMs taken from the compute pool."""
+
+    kind: EngineKind
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.kind.value}({self.count})"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Half-open range of indices, as in Python."""
+
+    start: int
+    stop: int
+
+    @property
+    def size(self) -> int:
+        """Number of indices."""
+        return self.stop - self.start
+
+    def __str__(self) -> str:
+        return f"{self.start}:{self.stop}"
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A rectangle of the moved tensor or of the output, inside the row block of rank r + ``owner``.
+
+    ``rows`` count from the start of that row block, ``cols`` from the start of the tensor.
+    """
+
+    owner: int
+    rows: Span
+    cols: Span
+
+
+class Direction(Enum):
+    """``put`` is issued by the source, ``get`` by the destination."""
+
+    PUT = "put"
+    GET = "get"
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """Rank r moves ``region`` of the moved tensor to (put) or from (get) rank r + ``peer``.
+
+    ``lane`` picks one engine of the schedule's pool, None lets the first free one take it. ``signal`` is set at the
+    destination when the last byte has landed. ``reduce`` adds into the destination instead of storing (SMs only).
+    ``after`` names steps of this rank and signals that must have landed at this rank.
+    """
+
+    name: str
+    direction: Direction
+    region: Region
+    peer: int
+    signal: str
+    after: tuple[str, ...] = ()
+    lane: int | None = None
+    reduce: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TileGroup:
+    """One kernel launch over the tiles of ``regions``, for the slice ``k`` of the inner dimension.
+
+    For AG+GEMM the regions are row blocks of the gathered input, with all columns of the output; for GEMM+RS they are
+    blocks of the output. Groups of one ``stream`` run one after the other, streams run side by side.
+    ``accumulate`` adds to what an earlier slice left in the output.
+    """
+
+    name: str
+    regions: tuple[Region, ...]
+    k: Span
+    after: tuple[str, ...] = ()
+    stream: int = 0
+    accumulate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """A kernel that sums the ``num_parts`` partial results of ``region``, in this rank's own block."""
+
+    name: str
+    region: Region
+    num_parts: int
+    after: tuple[str, ...] = ()
+    stream: int = 0
+
+
+Step = Transfer | TileGroup | Reduction
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """On absolute rank ``rank``, the step of the same name is replaced by ``step``."""
+
+    rank: int
+    step: Step
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A chunk plan for every rank.
+
+    ``expression`` is the identity of the schedule everywhere. ``steps`` are in issue order. ``engine`` is the pool all
+    transfers share, ``compute_sms`` the SMs that are left to kernels. ``staging_bytes`` is the memory a rank needs for
+    data that is neither its input nor its output.
+    """
+
+    expression: str
+    steps: tuple[Step, ...]
+    engine: EngineChoice
+    compute_sms: int
+    staging_bytes: int
+    overrides: tuple[Override, ...] = ()
+
+    def steps_of(self, rank: int) -> tuple[Step, ...]:
+        """The steps of one absolute rank, overrides applied."""
+        mine = {override.step.name: override.step for override in self.overrides if override.rank == rank}
+        return tuple(mine.get(step.name, step) for step in self.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A template with its parameters: one point of the space. ``chunks`` counts pieces of the whole tensor."""
+
+    template: str
+    chunks: int
+    engine: EngineChoice
+    streams: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A plan written out in the file, before its pools are derived."""
+
+    engine: EngineChoice
+    steps: tuple[Step, ...]
+    overrides: tuple[Override, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NamedSchedule:
+    """A schedule declared in a file: a name for a template expression or for an explicit plan."""
+
+    name: str
+    body: Choice | Plan

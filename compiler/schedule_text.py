@@ -1,0 +1,47 @@
+"""Schedules by their text: what ``--schedule`` takes is a declared name or a template expression."""
+
+from . import syntax as ast
+from .diagnostics import CompileError, Report
+from .evaluate import Evaluator, Place
+from .names import Scope
+from .parse import parse_value
+from .plan import build_schedule, declared, default_engine
+from .resolve_schedule import ChoiceReader
+from .scenario import Scenario
+from .schedule import Choice, Schedule
+from .source import Source
+
+
+def resolve_schedule(scenario: Scenario, text: str | None) -> Schedule:
+    """The schedule that ``text`` means on ``scenario``; without a text the first declared one, else serial.
+
+    Raises
+    ------
+    CompileError
+        If the text is no template expression.
+    ScheduleError
+        If the template cannot run on this scenario.
+    """
+    for named in scenario.schedules:
+        if text is None or named.name == text.strip():
+            return declared(scenario, named)
+    if text is None:
+        return build_schedule(scenario, Choice("serial", scenario.num_ranks, default_engine(scenario)))
+    return build_schedule(scenario, read_choice(scenario, text))
+
+
+def read_choice(scenario: Scenario, text: str) -> Choice:
+    """Read ``uniform_fused_1d(chunks=64, engine=dma(7))`` and fill in what is not said.
+
+    Raises
+    ------
+    CompileError
+        If the text is no template expression.
+    """
+    report, source = Report(), Source("--schedule", text)
+    with report.attempt():
+        values = parse_value(source, report)
+        reader = ChoiceReader(scenario.system, Place(Scope()), Evaluator(report, {}), report)
+        template = ast.Template("schedule", ast.Path((scenario.workload.name,)), values)
+        return reader.choice(template)
+    raise CompileError(report.diagnostics)

@@ -1,0 +1,352 @@
+"""The syntax tree: what is written, before any name is looked up.
+
+Spans take no part in comparison, so that two texts that say the same are equal. Chains of operators are flat, which
+keeps the depth of a tree bounded by the nesting of its brackets.
+"""
+
+from dataclasses import dataclass, field
+
+from .source import Source, Span
+
+_NOWHERE = Span(Source("<none>", ""), 0, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """Anything that stands in a text."""
+
+    span: Span = field(default=_NOWHERE, compare=False, repr=False)
+
+
+# Expressions.
+
+
+@dataclass(frozen=True, slots=True)
+class Name(Node):
+    """A word."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Number(Node):
+    """A number without unit, as it is spelled."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Measure(Node):
+    """A number with its unit, for instance ``64 GB/s``."""
+
+    number: str
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Text(Node):
+    """A text, without its quotes."""
+
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Negate(Node):
+    """``-operand``."""
+
+    operand: "Expression"
+
+
+@dataclass(frozen=True, slots=True)
+class Chain(Node):
+    """``first (operator operand)*`` with operators of one rank: ``+ -`` or ``* /``."""
+
+    first: "Expression"
+    rest: tuple[tuple[str, "Expression"], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Parens(Node):
+    """``(a)``; more than one item is read only to explain the mistake."""
+
+    items: tuple["Expression", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Listed(Node):
+    """``[a, b]``."""
+
+    items: tuple["Expression", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Argument(Node):
+    """``value`` or ``name=value`` of a call; more than one value is read only to explain the mistake."""
+
+    name: str | None
+    values: tuple["Expression", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Node):
+    """``function(arguments)``."""
+
+    function: "Expression"
+    arguments: tuple[Argument, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Slice(Node):
+    """``start:stop``, the end not included."""
+
+    start: "Expression"
+    stop: "Expression"
+
+
+@dataclass(frozen=True, slots=True)
+class Index(Node):
+    """``base[subscripts]``."""
+
+    base: "Expression"
+    subscripts: tuple["Expression", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Member(Node):
+    """``base.name``."""
+
+    base: "Expression"
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Range(Node):
+    """``low..high``, both ends included."""
+
+    low: "Expression"
+    high: "Expression"
+
+
+@dataclass(frozen=True, slots=True)
+class Spread(Node):
+    """``value +- tolerance``."""
+
+    value: "Expression"
+    tolerance: "Expression"
+
+
+@dataclass(frozen=True, slots=True)
+class Compare(Node):
+    """``left operator right``; the operator may be ``in``."""
+
+    left: "Expression"
+    operator: str
+    right: "Expression"
+
+
+Expression = (
+    Name
+    | Number
+    | Measure
+    | Text
+    | Negate
+    | Chain
+    | Parens
+    | Listed
+    | Call
+    | Slice
+    | Index
+    | Member
+    | Range
+    | Spread
+    | Compare
+)
+
+
+# Sentences and statements.
+
+
+@dataclass(frozen=True, slots=True)
+class Note(Node):
+    """Where a number comes from: ``@measured(n=50) "nccl-tests"``."""
+
+    origin: str
+    arguments: tuple[Argument, ...] = ()
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Group(Node):
+    """Words and values side by side."""
+
+    parts: tuple[Expression, ...]
+    note: Note | None = None
+
+
+Phrase = tuple[Group, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Define(Node):
+    """``name = phrase``: the name is new."""
+
+    name: str
+    phrase: Phrase
+
+
+@dataclass(frozen=True, slots=True)
+class Say(Node):
+    """``word ...`` with a block or without: the word is one that Magus knows."""
+
+    phrase: Phrase
+    block: "Block | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Block(Node):
+    """``{ statements }``."""
+
+    statements: tuple[Define | Say, ...]
+
+
+# Declarations.
+
+
+@dataclass(frozen=True, slots=True)
+class Path(Node):
+    """``name`` or ``library.name``."""
+
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return ".".join(self.names)
+
+
+@dataclass(frozen=True, slots=True)
+class Version(Node):
+    """``mgs 1``."""
+
+    number: str
+
+
+@dataclass(frozen=True, slots=True)
+class Use(Node):
+    """``use "vendor/name" as alias``."""
+
+    library: str
+    alias: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Include(Node):
+    """``include "path"``."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Let(Node):
+    """``let name = value``."""
+
+    name: str
+    values: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Param(Node):
+    """``param name = default in domain``."""
+
+    name: str
+    values: tuple[Expression, ...]
+    domain: Phrase | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Device(Node):
+    """``gpu``, ``link`` or ``switch``, which ``kind`` tells."""
+
+    kind: str
+    name: str
+    parent: Path | None
+    block: Block
+
+
+@dataclass(frozen=True, slots=True)
+class System(Node):
+    """``system name { }``."""
+
+    name: str
+    block: Block
+
+
+@dataclass(frozen=True, slots=True)
+class Workload(Node):
+    """``workload name on system { }``."""
+
+    name: str
+    system: Path
+    block: Block
+
+
+@dataclass(frozen=True, slots=True)
+class Template(Node):
+    """``schedule name for workload = template(...)``."""
+
+    name: str
+    workload: Path
+    values: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan(Node):
+    """``schedule name for workload { plan ... }``."""
+
+    name: str
+    workload: Path
+    block: Block
+
+
+@dataclass(frozen=True, slots=True)
+class Explore(Node):
+    """``explore workload { }``."""
+
+    workload: Path
+    block: Block
+
+
+@dataclass(frozen=True, slots=True)
+class Binding(Node):
+    """``name = value`` after ``with``."""
+
+    name: str
+    values: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Expect(Node):
+    """``expect workload with name = value { }``."""
+
+    workload: Path | None
+    bindings: tuple[Binding, ...]
+    block: Block
+
+
+Declaration = Use | Include | Let | Param | Device | System | Workload | Template | Plan | Explore | Expect
+
+
+@dataclass(frozen=True, slots=True)
+class Comment(Node):
+    """``# text``; ``own_line`` tells whether it stands alone on its line."""
+
+    text: str
+    own_line: bool
+
+
+@dataclass(frozen=True, slots=True)
+class File(Node):
+    """One text; comments stand beside the tree and are placed by their spans."""
+
+    version: Version | None
+    declarations: tuple[Declaration, ...]
+    comments: tuple[Comment, ...] = field(default=(), compare=False)
+    num_tokens: int = field(default=0, compare=False)

@@ -1,0 +1,137 @@
+"""The words of the language: which properties, operations, templates and clauses exist, and in what range.
+
+A new property of a GPU is one row here and one line where its dataclass is filled (``resolve_device.py``).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from .expectation import Dimension as Expected
+from .expectation import Metric
+from .units import BYTES, FLOP_RATE, FREQUENCY, NUMBER, RATE, TIME, Dimension
+
+TEMPLATE_NAMES = (
+    "serial",
+    "shard_p2p",
+    "uniform_fused_1d",
+    "hetero_fused_1d",
+    "hetero_unfused_1d",
+    "uniform_fused_2d",
+)
+SHARD_LEVEL_TEMPLATES = ("serial", "shard_p2p")
+CHUNKS_PER_RANK = 8
+DEFAULT_STREAMS: Mapping[str, int] = {"hetero_unfused_1d": 4}
+
+MAX_RANKS = 1024
+MAX_DOMAIN_VALUES = 4096
+MAX_EXTENT = 1 << 31
+MAX_STREAMS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """A number that a block holds; both ends of the range are legal."""
+
+    name: str
+    dimension: Dimension
+    low: Fraction
+    high: Fraction
+    whole: bool = False
+    required: bool = True
+
+
+def _count(name: str, high: int = 1 << 20) -> Property:
+    return Property(name, NUMBER, Fraction(1), Fraction(high), whole=True)
+
+
+def _size(name: str, high: int = 1 << 50) -> Property:
+    return Property(name, BYTES, Fraction(1), Fraction(high), whole=True)
+
+
+def _rate(name: str, required: bool = True) -> Property:
+    return Property(name, RATE, Fraction(1000), Fraction(10**17), required=required)
+
+
+def _time(name: str) -> Property:
+    return Property(name, TIME, Fraction(0), Fraction(1))
+
+
+def _share(name: str, low: Fraction = Fraction(0), high: int = 1) -> Property:
+    return Property(name, NUMBER, low, Fraction(high))
+
+
+_PERCENT = Fraction(1, 100)
+PEAK = Property("peak", FLOP_RATE, Fraction(10**6), Fraction(10**20))
+GPU_NUMBERS = (
+    _count("sms", 4096),
+    Property("clock", FREQUENCY, Fraction(10**6), Fraction(10**11), whole=True),
+    _size("line", 1 << 16),
+)
+CACHE_NUMBERS = (_size("size"), _rate("bandwidth"), _time("latency"))
+GPU_BLOCKS: Mapping[str, tuple[Property, ...]] = {
+    "hbm": (_size("capacity"), _rate("bandwidth"), _rate("achieved"), _time("latency")),
+    "gemm": (
+        _time("start"),
+        _share("mma", _PERCENT),
+        Property("hbm", NUMBER, _PERCENT, Fraction(2)),
+        _time("tile"),
+        _time("k_step"),
+        _time("split"),
+        _rate("split_bandwidth"),
+        Property("exponent", NUMBER, Fraction(1), Fraction(64)),
+        _share("quantisation"),
+        _share("error", high=10),
+        _share("resolution"),
+    ),
+    "dma": (_count("engines", 1024), _time("setup"), _rate("bandwidth")),
+    "sm_copy": (_rate("bandwidth"), _time("setup")),
+    "launch": (_time("kernel"), _time("event")),
+}
+GPU_WORDS = ("source", "sms", "clock", "line", "peak", "cache", *GPU_BLOCKS)
+LINK_NUMBERS = (_rate("bandwidth"), _rate("achieved"), _time("latency"))
+SWITCH_NUMBERS = (_count("ports", MAX_RANKS), _rate("bandwidth"), _time("latency"))
+
+SYNONYMS: Mapping[str, str] = {
+    "cus": "sms",
+    "sm": "sms",
+    "cu": "sms",
+    "bw": "bandwidth",
+    "memory": "hbm",
+    "vram": "hbm",
+    "freq": "clock",
+    "frequency": "clock",
+    "lat": "latency",
+    "topology": "fabric",
+    "templates": "schedules",
+    "template": "schedules",
+    "quantization": "quantisation",
+}
+
+SYSTEM_WORDS = ("gpus", "fabric")
+WORKLOAD_WORDS = ("about",)
+OPERATIONS = ("gemm", "all_gather", "reduce_scatter")
+TENSOR_WORDS = ("shard",)
+EXPLORE_WORDS = ("schedules", "chunks", "engine", "staging", "minimize")
+OBJECTIVES = ("makespan",)
+TEMPLATE_ARGUMENTS = ("chunks", "engine", "streams")
+PLAN_ACTIONS = ("put", "get", "compute", "reduce")
+PLAN_CLAUSES: Mapping[str, tuple[str, ...]] = {
+    "put": ("to", "signal", "after", "lane", "reduce"),
+    "get": ("from", "signal", "after", "lane"),
+    "compute": ("k", "after", "stream", "accumulate"),
+    "reduce": ("parts", "after", "stream"),
+}
+
+METRICS: Mapping[Metric, Expected] = {
+    Metric.MAKESPAN: Expected.TIME,
+    Metric.COMPUTE_TIME: Expected.TIME,
+    Metric.COMM_TIME: Expected.TIME,
+    Metric.EXPOSED_TIME: Expected.TIME,
+    Metric.EXPOSED: Expected.RATIO,
+    Metric.OVERLAP_EFFICIENCY: Expected.RATIO,
+    Metric.DIL: Expected.RATIO,
+    Metric.CIL: Expected.RATIO,
+    Metric.STAGING: Expected.BYTES,
+}
+ALWAYS_THERE = ("best", "serial", "bound")

@@ -1,0 +1,15 @@
+"""Schedule templates: each writes the chunk plan of one family. A new one is a file, a line here, a test."""
+
+from . import hetero_fused_1d, hetero_unfused_1d, serial, shard_p2p, uniform_fused_1d, uniform_fused_2d
+from .base import Cut, Template
+
+TEMPLATES: tuple[Template, ...] = (
+    serial.TEMPLATE,
+    shard_p2p.TEMPLATE,
+    uniform_fused_1d.TEMPLATE,
+    hetero_fused_1d.TEMPLATE,
+    hetero_unfused_1d.TEMPLATE,
+    uniform_fused_2d.TEMPLATE,
+)
+
+__all__ = ["TEMPLATES", "Cut", "Template"]

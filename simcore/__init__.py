@@ -1,0 +1,7 @@
+"""The simulator: a Scenario under a Schedule, run exactly at the granularity of cache lines."""
+
+from .outcome import Outcome
+from .result import PACKET_BYTES, Result, Timeline
+from .simulate import simulate
+
+__all__ = ["PACKET_BYTES", "Outcome", "Result", "Timeline", "simulate"]

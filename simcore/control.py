@@ -1,0 +1,149 @@
+"""The op level of a run: who is ready, who holds a slot, which stage begins when.
+
+Both cores drive the same ``Control``; units never appear here. Events at one time are settled in rounds: first all ends
+of stages and all readies, to a fixed point, then one round of grants in every pool, in queue order; what the grants
+bring about at the same time starts the next round. So neither the order of pools nor that of events can matter.
+"""
+
+import heapq
+from collections.abc import Callable
+
+import numpy as np
+
+from .layout import NONE
+from .outcome import NEVER
+from .program import Program
+
+IDLE = 1 << 62
+"""Time of the next event when there is none; later than any time a program can reach."""
+
+_STAGE_END, _READY, _FINISH = range(3)
+"""Kinds of events: a stage ends, an op has nothing left to wait for, an op without stages ends."""
+
+InjectFn = Callable[[int, int], None]
+"""Called as ``inject(flow, time)`` when a flow that has units begins: its first unit enters at ``time``."""
+
+
+class Control:
+    """Ops of one run. ``advance`` settles what is due; ``delivered`` tells of a flow's last unit."""
+
+    def __init__(self, program: Program, inject: InjectFn) -> None:
+        self._inject = inject
+        self._pool = program.op_pool.tolist()
+        self._rank = program.op_rank.tolist()
+        self._local_id = program.op_local_id.tolist()
+        self._setup = program.op_setup_ticks.tolist()
+        self._release = program.op_release_ticks.tolist()
+        self._next_ptr = program.op_next_ptr.tolist()
+        self._next = program.op_next.tolist()
+        self._stage_ptr = program.op_stage_ptr.tolist()
+        self._stage_op = program.stage_op.tolist()
+        self._hold = program.stage_hold_ticks.tolist()
+        self._flow_ptr = program.stage_flow_ptr.tolist()
+        self._flow_stage = program.flow_stage.tolist()
+        self._offset = program.flow_offset_ticks.tolist()
+        self._has_units = (program.flow_units > 0).tolist()
+
+        self._waits = program.op_num_waits.tolist()  # [O] deps not yet done
+        self._flows_left = np.bincount(
+            program.flow_stage[program.flow_units > 0], minlength=program.num_stages
+        ).tolist()  # [T] flows not yet delivered
+        self._stage_end = [0] * program.num_stages  # [T] end as far as known
+        self._slots = program.pool_slots.tolist()  # [P] free now
+        self._queues: list[list[tuple[int, int, int, int]]] = [[] for _ in self._slots]  # ready, local id, rank, op
+        self._stirred: set[int] = set()  # pools with a new slot or a new op in the queue
+
+        self.ready = [NEVER] * program.num_ops
+        self.start = [NEVER] * program.num_ops
+        self.done = [NEVER] * program.num_ops
+        # (time, kind, stage or op)
+        self._events = [(self._release[op], _READY, op) for op, waits in enumerate(self._waits) if not waits]
+        heapq.heapify(self._events)
+
+    @property
+    def next_time(self) -> int:
+        """Time of the next event, or IDLE."""
+        return self._events[0][0] if self._events else IDLE
+
+    def advance(self, end: int) -> None:
+        """Settle every time before ``end``, those included that settling brings about."""
+        while self._events and self._events[0][0] < end:
+            self._settle(self._events[0][0])
+
+    def delivered(self, flow: int, time: int) -> None:
+        """Take note that the last unit of ``flow`` arrives at ``time``."""
+        stage = self._flow_stage[flow]
+        self._flows_left[stage] -= 1
+        self._stage_end[stage] = max(self._stage_end[stage], time)
+        if not self._flows_left[stage]:
+            heapq.heappush(self._events, (self._stage_end[stage], _STAGE_END, stage))
+
+    def _settle(self, now: int) -> None:
+        events, stirred = self._events, self._stirred
+        while True:
+            while events and events[0][0] == now:
+                _, kind, idx = heapq.heappop(events)
+                if kind == _STAGE_END:
+                    self._end_stage(idx, now)
+                elif kind == _READY:
+                    self._make_ready(idx, now)
+                else:
+                    self._finish(idx, now)
+            if not stirred:
+                return
+            pools = tuple(stirred)
+            stirred.clear()
+            for pool in pools:
+                self._grant(pool, now)
+
+    def _make_ready(self, op: int, now: int) -> None:
+        self.ready[op] = now
+        pool = self._pool[op]
+        if pool == NONE:
+            self._begin(op, now)
+        else:
+            heapq.heappush(self._queues[pool], (now, self._local_id[op], self._rank[op], op))
+            self._stirred.add(pool)
+
+    def _grant(self, pool: int, now: int) -> None:
+        """Hand out free slots in queue order; what the ops do with them at once is settled afterwards."""
+        queue = self._queues[pool]
+        while queue and self._slots[pool]:
+            self._slots[pool] -= 1
+            self._begin(heapq.heappop(queue)[3], now)
+
+    def _begin(self, op: int, now: int) -> None:
+        self.start[op] = now
+        begin = now + self._setup[op]
+        first = self._stage_ptr[op]
+        if first < self._stage_ptr[op + 1]:
+            self._begin_stage(first, begin)
+        else:
+            heapq.heappush(self._events, (begin, _FINISH, op))
+
+    def _begin_stage(self, stage: int, begin: int) -> None:
+        self._stage_end[stage] = begin + self._hold[stage]
+        if not self._flows_left[stage]:
+            heapq.heappush(self._events, (self._stage_end[stage], _STAGE_END, stage))
+            return
+        for flow in range(self._flow_ptr[stage], self._flow_ptr[stage + 1]):
+            if self._has_units[flow]:
+                self._inject(flow, begin + self._offset[flow])
+
+    def _end_stage(self, stage: int, now: int) -> None:
+        op = self._stage_op[stage]
+        if stage + 1 < self._stage_ptr[op + 1]:
+            self._begin_stage(stage + 1, now)
+        else:
+            self._finish(op, now)
+
+    def _finish(self, op: int, now: int) -> None:
+        self.done[op] = now
+        pool = self._pool[op]
+        if pool != NONE:
+            self._slots[pool] += 1
+            self._stirred.add(pool)
+        for successor in self._next[self._next_ptr[op] : self._next_ptr[op + 1]]:
+            self._waits[successor] -= 1
+            if not self._waits[successor]:
+                heapq.heappush(self._events, (max(now, self._release[successor]), _READY, successor))

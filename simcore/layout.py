@@ -1,0 +1,59 @@
+"""Array steps by which described ops become a Program: tables held as pointers, dependencies, the order of ties."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+Int64Array = npt.NDArray[np.int64]
+
+NONE = -1
+"""No pool, no next hop, no local id."""
+
+
+def ints(values: Sequence[int] | Sequence[tuple[int, ...]]) -> Int64Array:
+    """An int64 array, of zero length too."""
+    return np.array(values, dtype=np.int64)
+
+
+def starts(counts: Int64Array) -> Int64Array:
+    """Pointers to the first entry of each row, and one past the last row."""
+    pointers = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=pointers[1:])
+    return pointers
+
+
+def take_rows(pointers: Int64Array, rows: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Take ``rows`` of a table held as pointers: new pointers, and for each new entry its index in the old table."""
+    lengths = pointers[rows + 1] - pointers[rows]
+    taken = starts(lengths)
+    return taken, np.arange(taken[-1]) + np.repeat(pointers[rows] - taken[:-1], lengths)
+
+
+def dependencies(sources: Int64Array, waiters: Int64Array, num_ops: int) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """Edges as counts of waits [O], and as waiters by source: pointers [O + 1] and ops [E]."""
+    for ends in (sources, waiters):
+        if len(ends) and not 0 <= ends.min() <= ends.max() < num_ops:
+            raise ValueError(f"a dependency names an op outside 0 to {num_ops - 1}, which is not defined")
+    by_source = np.argsort(sources, kind="stable")
+    next_ptr = starts(np.bincount(sources, minlength=num_ops))
+    return np.bincount(waiters, minlength=num_ops), next_ptr, waiters[by_source]
+
+
+def tie_order(
+    local_id: Int64Array, flow_of_op: Int64Array, rank: Int64Array, hop_ptr: Int64Array
+) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array, Int64Array]:
+    """Number the flow-hops in the order in which simultaneous units are served.
+
+    Takes [F] local id, flow within the op and rank, and [F + 1] pointers to hops in route order. Returns [F] first
+    hops, and [H] each: index in route order, flow, position in the route and next hop.
+    """
+    num_hops, lengths = int(hop_ptr[-1]), np.diff(hop_ptr)
+    flow = np.repeat(np.arange(len(lengths)), lengths)
+    index = np.arange(num_hops) - hop_ptr[flow]
+    order = np.lexsort((rank[flow], index, flow_of_op[flow], local_id[flow]))  # the last key counts first
+    number = np.empty(num_hops + 1, np.int64)
+    number[order] = np.arange(num_hops)
+    number[num_hops] = NONE
+    following = np.where(index == lengths[flow] - 1, NONE, number[1:])
+    return number[hop_ptr[:-1]], order, flow[order], index[order], following[order]

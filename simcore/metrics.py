@@ -1,0 +1,136 @@
+"""From a finished run to figures: intervals, busy times, traffic, utilization."""
+
+from collections.abc import Iterable
+from itertools import groupby
+
+import numpy as np
+
+from ..compiler.schedule import Direction, EngineKind, Reduction, TileGroup, Transfer
+from .engine import Run
+from .kernels.gemm import gemm_work
+from .lower import Lowered, StepOps
+from .program import OpKind
+from .result import Interval, IntervalKind, Timeline, Traffic, Utilization
+
+
+def timeline_of(lowered: Lowered, run: Run) -> Timeline:
+    """Every step that ran as an interval, transfers dealt to engines in the order in which they started."""
+    found = [interval for ops in lowered.steps if (interval := _interval(lowered, ops, run)) is not None]
+    kernels = [interval for interval in found if interval.kind is not IntervalKind.COMM]
+    copies = sorted(
+        (i for i in found if i.kind is IntervalKind.COMM), key=lambda i: (i.rank, i.start_ticks, i.end_ticks)
+    )
+    dealt = [lane for _, group in groupby(copies, key=lambda i: i.rank) for lane in _dealt(list(group))]
+    return Timeline(lowered.scenario.num_ranks, run.makespan_ticks, (*kernels, *dealt))
+
+
+def _interval(lowered: Lowered, ops: StepOps, run: Run) -> Interval | None:
+    """The step from the first start of its work to its end; None if it never finished."""
+    done = int(run.op_done[ops.done])
+    if done < 0:
+        return None
+    start = int(run.op_start[ops.work.start : ops.work.stop].min())
+    match ops.step:
+        case Transfer():
+            engine = "dma" if lowered.schedule.engine.kind is EngineKind.DMA else "copy"
+            return Interval(ops.rank, engine, ops.step.name, IntervalKind.COMM, start, done)
+        case TileGroup():
+            return Interval(ops.rank, f"stream {ops.step.stream}", ops.step.name, IntervalKind.COMPUTE, start, done)
+        case Reduction():
+            return Interval(ops.rank, f"stream {ops.step.stream}", ops.step.name, IntervalKind.REDUCE, start, done)
+
+
+def _dealt(copies: list[Interval]) -> list[Interval]:
+    """Copies of one rank, each on the lowest lane that is free when it starts."""
+    ends: list[int] = []
+    placed = []
+    for copy in copies:
+        lane = next((i for i, end in enumerate(ends) if end <= copy.start_ticks), len(ends))
+        ends[lane : lane + 1] = [copy.end_ticks]
+        placed.append(
+            Interval(copy.rank, f"{copy.lane} {lane}", copy.name, copy.kind, copy.start_ticks, copy.end_ticks)
+        )
+    return placed
+
+
+def union_ticks(intervals: Iterable[Interval]) -> int:
+    """Time during which at least one of ``intervals`` runs."""
+    total, reached = 0, 0
+    for start, end in sorted((i.start_ticks, i.end_ticks) for i in intervals):
+        total += max(0, end - max(start, reached))
+        reached = max(reached, end)
+    return total
+
+
+def busy_ticks(timeline: Timeline) -> tuple[int, int, int]:
+    """(kernels, transfers, both together) of the rank where each is largest."""
+    ranks = {interval.rank for interval in timeline.intervals} or {0}
+    per_rank = []
+    for rank in ranks:
+        mine = [interval for interval in timeline.intervals if interval.rank == rank]
+        kernels = [interval for interval in mine if interval.kind is not IntervalKind.COMM]
+        copies = [interval for interval in mine if interval.kind is IntervalKind.COMM]
+        per_rank.append((union_ticks(kernels), union_ticks(copies), union_ticks(mine)))
+    worst = max(per_rank, key=lambda busy: busy[0])
+    return worst[0], max(busy[1] for busy in per_rank), worst[2] if len(per_rank) == 1 else max(b[2] for b in per_rank)
+
+
+def kernel_ticks(timeline: Timeline) -> int:
+    """Sum of the durations of all kernels, side by side or not."""
+    return sum(interval.ticks for interval in timeline.intervals if interval.kind is not IntervalKind.COMM)
+
+
+def dil_of(lowered: Lowered) -> float | None:
+    """Decomposition loss: the parts, each alone with the SMs the schedule leaves, over the whole kernel alone."""
+    gemm = lowered.scenario.workload.gemm
+    parts = [work for _, work in lowered.kernels if not work.label.startswith("sum")]
+    if gemm is None or not parts:
+        return None
+    whole = gemm_work(lowered.scenario.gpu, gemm, lowered.scenario.gpu.sms)
+    return sum(work.alone_ticks for work in parts) / whole.alone_ticks
+
+
+def traffic_of(lowered: Lowered) -> Traffic:
+    """Bytes at one rank by the plan; of rank 0, which is every rank unless the plan has overrides."""
+    scenario, schedule = lowered.scenario, lowered.schedule
+    works = [work for _, work in lowered.kernels]
+    read = sum(work.hbm_read_bytes for work in works)
+    written = sum(work.hbm_write_bytes for work in works)
+    l2 = sum(work.l2_hit_bytes + work.hbm_read_bytes + work.hbm_write_bytes for work in works)
+    links, n = 0, scenario.num_ranks
+    for step in schedule.steps_of(0):
+        if isinstance(step, Transfer) and scenario.workload.moved is not None:
+            size = step.region.rows.size * step.region.cols.size * scenario.workload.moved.dtype.num_bytes
+            read += size * (2 if step.reduce else 1)
+            written += size
+            l2 += size if schedule.engine.kind is EngineKind.SM else 0
+            distance = step.peer if step.direction is Direction.PUT else -step.peer
+            links += size * lowered.hops_to[distance % n]
+    return Traffic(read, written, l2, links)
+
+
+def utilization_of(lowered: Lowered, run: Run) -> Utilization:
+    """Busy share of each kind of resource, of the busiest instance; links by the mean over those of a rank."""
+    program, makespan = lowered.program, max(1, run.makespan_ticks)
+    busy = run.server_busy_ticks.sum(axis=1) / makespan
+    names = np.array([program.server_names[i // program.ranks_simulated] for i in range(program.num_servers)])
+
+    def worst(prefixes: tuple[str, ...]) -> float:
+        chosen = np.array([str(name).startswith(prefixes) for name in names])
+        return float(busy[chosen].max()) if chosen.any() else 0.0
+
+    return Utilization(
+        sms=_pool_share(lowered, run, (OpKind.TILE, OpKind.REDUCE), lowered.schedule.compute_sms),
+        engines=_pool_share(lowered, run, (OpKind.TRANSFER,), lowered.schedule.engine.count),
+        hbm=worst(("hbm",)),
+        l2=worst(("l2",)),
+        links=worst(("link", "up", "down", "left", "right")),
+    )
+
+
+def _pool_share(lowered: Lowered, run: Run, kinds: tuple[OpKind, ...], slots: int) -> float:
+    """Slot time in use over slot time there is."""
+    program = lowered.program
+    chosen = np.isin(program.op_kind, [int(kind) for kind in kinds]) & (run.op_done >= 0)
+    held = int((run.op_done[chosen] - run.op_start[chosen]).sum())
+    return held / (max(1, run.makespan_ticks) * slots * program.ranks_simulated)

@@ -1,0 +1,149 @@
+"""What a simulation found: a Result with times, traffic and losses, and the Timeline behind it."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from ..compiler.scenario import TICKS_PER_SECOND, TICKS_PER_US
+from ..compiler.schedule import Schedule
+from .outcome import Outcome
+
+PACKET_BYTES = 1024
+
+
+class IntervalKind(Enum):
+    """What an interval of the timeline shows."""
+
+    COMPUTE = "compute"
+    COMM = "comm"
+    REDUCE = "reduce"
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """One step of the plan at one rank. ``lane`` is the stream or engine it ran on, for instance ``dma 3``."""
+
+    rank: int
+    lane: str
+    name: str
+    kind: IntervalKind
+    start_ticks: int
+    end_ticks: int
+
+    @property
+    def ticks(self) -> int:
+        """Duration."""
+        return self.end_ticks - self.start_ticks
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """When what happened, at every simulated rank; ``of_rank`` gives any rank's share."""
+
+    num_ranks: int
+    makespan_ticks: int
+    intervals: tuple[Interval, ...]
+
+    def of_rank(self, rank: int) -> tuple[Interval, ...]:
+        """Intervals of one rank; a folded run holds one rank that stands for all."""
+        if not 0 <= rank < self.num_ranks:
+            raise ValueError(f"rank {rank} of {self.num_ranks}")
+        held = {interval.rank for interval in self.intervals}
+        shown = rank if len(held) > 1 else 0
+        return tuple(interval for interval in self.intervals if interval.rank == shown)
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Bytes of one rank (the busiest); ``link_bytes`` counts each link passed. Flag traffic is not simulated yet."""
+
+    hbm_read_bytes: int
+    hbm_write_bytes: int
+    l2_bytes: int
+    link_bytes: int
+    flag_reads: int | None = None
+    flag_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Waterfall:
+    """Where the time over the lower bound goes; ``bound + losses = makespan`` exactly, losses may be negative.
+
+    All runs behind it are at ``unit_bytes``, which may be coarser than the Result's own.
+    """
+
+    unit_bytes: int
+    makespan_ticks: int
+    launch_sync_ticks: int
+    contention_ticks: int
+    decomposition_ticks: int
+    exposed_ticks: int
+    bound_ticks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Utilization:
+    """Share of the makespan that each resource is busy, worst rank."""
+
+    sms: float
+    engines: float
+    hbm: float
+    l2: float
+    links: float
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One simulated schedule.
+
+    ``compute_ticks`` and ``comm_ticks`` are busy times of kernels and of transfers (union of intervals, worst rank).
+    ``dil`` is the time of the parts, each alone, over the time of the whole kernel. ``cil`` is the time of the
+    overlapped kernels over their time with servers of their own; None where there is nothing to compare.
+    """
+
+    scenario: str
+    schedule: Schedule
+    unit_bytes: int
+    line_bytes: int
+    clock_hz: int
+    outcome: Outcome
+    makespan_ticks: int
+    compute_ticks: int
+    comm_ticks: int
+    union_ticks: int
+    dil: float | None
+    cil: float | None
+    waterfall: Waterfall | None
+    line_hops: int
+    traffic: Traffic
+    utilization: Utilization
+    num_ranks: int
+    ranks_simulated: int
+    core: str
+    timeline: Timeline
+
+    @property
+    def granularity(self) -> str:
+        """``line`` or ``packet``."""
+        return "line" if self.unit_bytes == self.line_bytes else "packet"
+
+    @property
+    def makespan_us(self) -> float:
+        """Makespan in us."""
+        return self.makespan_ticks / TICKS_PER_US
+
+    @property
+    def makespan_cycles(self) -> int:
+        """Makespan in cycles of the GPU's nominal clock, rounded up, for reading."""
+        return -(-self.makespan_ticks * self.clock_hz // TICKS_PER_SECOND)
+
+    @property
+    def exposed_ticks(self) -> int:
+        """Makespan without the busy time of kernels: communication, launch and waiting that nothing hides."""
+        return self.makespan_ticks - self.compute_ticks
+
+    @property
+    def overlap_efficiency(self) -> float | None:
+        """Hidden share of the communication, (compute + comm - union) / comm; None without communication."""
+        if self.comm_ticks == 0:
+            return None
+        return (self.compute_ticks + self.comm_ticks - self.union_ticks) / self.comm_ticks

@@ -1,0 +1,105 @@
+"""Scenario + Schedule -> Result: lower, run, and explain where the time went."""
+
+from collections.abc import Callable
+
+from ..compiler.scenario import Scenario
+from ..compiler.schedule import Schedule
+from .engine import Run, run
+from .lower import Lowered, lower
+from .machine import Idealization
+from .metrics import busy_ticks, dil_of, kernel_ticks, timeline_of, traffic_of, utilization_of
+from .outcome import Outcome
+from .result import PACKET_BYTES, Result, Waterfall
+
+ShouldStop = Callable[[], bool]
+
+
+def simulate(
+    scenario: Scenario,
+    schedule: Schedule,
+    *,
+    unit_bytes: int = PACKET_BYTES,
+    fold: bool = True,
+    bound_ticks: int | None = None,
+    explain_bytes: int | None = None,
+    should_stop: ShouldStop | None = None,
+) -> Result:
+    """Run ``schedule`` at a granularity of ``unit_bytes``.
+
+    Parameters
+    ----------
+    bound_ticks
+        Lower bound on any schedule of the scenario; the loss waterfall ends there.
+    explain_bytes
+        Granularity of the what-if runs behind the waterfall and ``cil``; None leaves both out.
+
+    Raises
+    ------
+    ValueError
+        If ``unit_bytes`` is not a multiple of the GPU's line.
+    """
+    lowered = lower(scenario, schedule, unit_bytes=unit_bytes, fold=fold)
+    finished = run(lowered.program, should_stop=should_stop)
+    timeline = timeline_of(lowered, finished)
+    compute, comm, union = busy_ticks(timeline)
+    waterfall, cil = None, None
+    if explain_bytes is not None and finished.outcome is Outcome.DONE:
+        known = finished if explain_bytes == unit_bytes else None
+        waterfall, cil = _explain(scenario, schedule, explain_bytes, bound_ticks or 0, known, should_stop)
+    return Result(
+        scenario=scenario.name,
+        schedule=schedule,
+        unit_bytes=unit_bytes,
+        line_bytes=scenario.gpu.line_bytes,
+        clock_hz=scenario.gpu.clock_hz,
+        outcome=finished.outcome,
+        makespan_ticks=finished.makespan_ticks,
+        compute_ticks=compute,
+        comm_ticks=comm,
+        union_ticks=union,
+        dil=dil_of(lowered),
+        cil=cil,
+        waterfall=waterfall,
+        line_hops=finished.line_hops,
+        traffic=traffic_of(lowered),
+        utilization=utilization_of(lowered, finished),
+        num_ranks=scenario.num_ranks,
+        ranks_simulated=lowered.program.ranks_simulated,
+        core=finished.core,
+        timeline=timeline,
+    )
+
+
+def _explain(
+    scenario: Scenario,
+    schedule: Schedule,
+    unit_bytes: int,
+    bound_ticks: int,
+    known: Run | None,
+    should_stop: ShouldStop | None,
+) -> tuple[Waterfall | None, float | None]:
+    """Differences of runs of the same schedule, each with one more loss idealised away; None if one is stopped."""
+
+    def what_if(ideal: Idealization) -> tuple[Lowered, Run]:
+        lowered = lower(scenario, schedule, unit_bytes=unit_bytes, ideal=ideal)
+        return lowered, run(lowered.program, should_stop=should_stop)
+
+    free, private = Idealization.FREE_LAUNCH, Idealization.PRIVATE_SERVERS
+    as_is = known or what_if(Idealization.NONE)[1]
+    no_launch_lowered, no_launch = what_if(free)
+    alone_lowered, alone = what_if(free | private)
+    whole = what_if(free | private | Idealization.WHOLE_KERNEL)[1]
+    if not all(one.outcome is Outcome.DONE for one in (as_is, no_launch, alone, whole)):
+        return None, None
+    waterfall = Waterfall(
+        unit_bytes=unit_bytes,
+        makespan_ticks=as_is.makespan_ticks,
+        launch_sync_ticks=as_is.makespan_ticks - no_launch.makespan_ticks,
+        contention_ticks=no_launch.makespan_ticks - alone.makespan_ticks,
+        decomposition_ticks=alone.makespan_ticks - whole.makespan_ticks,
+        exposed_ticks=whole.makespan_ticks - bound_ticks,
+        bound_ticks=bound_ticks,
+    )
+    apart = kernel_ticks(timeline_of(alone_lowered, alone))
+    together = kernel_ticks(timeline_of(no_launch_lowered, no_launch))
+    return waterfall, together / apart if apart else None

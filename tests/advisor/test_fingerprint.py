@@ -1,0 +1,43 @@
+import subprocess
+import sys
+
+import pytest
+
+from magus.advisor import fingerprint as module
+from magus.advisor.fingerprint import CASES, fingerprint
+from magus.advisor.ranker import Ranker
+from magus.compiler.templates import TEMPLATES
+
+
+def test_the_shipped_model_is_of_this_code() -> None:
+    card = Ranker.load().card
+
+    assert card is not None
+    assert card.fingerprint == fingerprint(), (
+        "features or simulator changed since the model was trained: run `magus train`"
+    )
+
+
+def test_cases_reach_every_template() -> None:
+    assert {case[3] for case in CASES} == {template.name for template in TEMPLATES}
+    assert len(CASES) == len(set(CASES)) == 20
+
+
+def test_the_fingerprint_is_the_same_in_another_process() -> None:
+    code = "from magus.advisor.fingerprint import fingerprint; print(fingerprint())"
+
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+    assert other == fingerprint()
+    assert len(other) == 64
+
+
+def test_a_new_feature_changes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = fingerprint()
+    monkeypatch.setattr(module, "NAMES", (*module.NAMES, "another"))
+    fingerprint.cache_clear()
+
+    after = fingerprint()
+
+    fingerprint.cache_clear()
+    assert after != before

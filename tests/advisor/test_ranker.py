@@ -1,0 +1,270 @@
+import hashlib
+import io
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scenarios as make
+
+from magus.advisor.archive import ModelError
+from magus.advisor.dataset import Dataset
+from magus.advisor.features import LOG_ESTIMATE_US, NAMES, features_of
+from magus.advisor.ranker import CARD_FILE, MAX_MODEL_BYTES, MODEL_FILE, ModelCard, Ranker
+from magus.advisor.train import score_of
+from magus.compiler.scenario import TICKS_PER_US
+from magus.compiler.schedule import Choice, EngineChoice, EngineKind
+
+CARD = ModelCard("of nothing", 3, 10, 400, (("error_p90", 0.05),))
+CHOICES = (
+    Choice("serial", 8, EngineChoice(EngineKind.DMA, 7)),
+    Choice("uniform_fused_1d", 32, EngineChoice(EngineKind.SM, 16)),
+)
+
+
+@pytest.fixture(scope="module")
+def rows() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Random features, and times that exceed the estimate by what two of them say."""
+    random = np.random.default_rng(0)
+    features = random.random((600, len(NAMES)))
+    log_us = features[:, LOG_ESTIMATE_US] + 0.3 * features[:, 4] * features[:, 7]
+    return features, np.round(np.exp(log_us) * TICKS_PER_US).astype(np.int64)
+
+
+@pytest.fixture(scope="module")
+def fitted(rows: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]) -> Ranker:
+    return Ranker(Ranker.fit(*rows).trees, CARD)
+
+
+@pytest.fixture
+def folder(fitted: Ranker, tmp_path: Path) -> Path:
+    fitted.save(tmp_path)
+    return tmp_path
+
+
+def rewrite(folder: Path, data: bytes) -> None:
+    """Replace the trees, and the hash in the card with them, as an attacker would."""
+    (folder / MODEL_FILE).write_bytes(data)
+    card = json.loads((folder / CARD_FILE).read_text())
+    card["sha256"] = hashlib.sha256(data).hexdigest()
+    (folder / CARD_FILE).write_text(json.dumps(card))
+
+
+def members(folder: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(folder / MODEL_FILE) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def packed(content: dict[str, bytes]) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in content.items():
+            archive.writestr(name, data)
+    return stream.getvalue()
+
+
+def test_it_learns_the_ratio_to_the_estimate(
+    fitted: Ranker, rows: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
+) -> None:
+    features, ticks = rows
+
+    error = np.abs(np.log(fitted.predict_matrix(features) * TICKS_PER_US / ticks))
+
+    assert np.median(error) < 0.2 * np.median(np.log(ticks / TICKS_PER_US) - features[:, LOG_ESTIMATE_US])
+
+
+def test_without_trees_it_says_the_estimate() -> None:
+    scenario = make.ag_gemm(2048, 8192, 4096)
+
+    predicted = Ranker(None).predict_us(scenario, CHOICES)
+
+    assert predicted == pytest.approx([np.exp(features_of(scenario, choice)[LOG_ESTIMATE_US]) for choice in CHOICES])
+    assert Ranker(None).predict_us(scenario, ()) == ()
+    assert Ranker(None).typical_error is None
+
+
+def test_a_loaded_model_predicts_the_same(
+    fitted: Ranker, folder: Path, rows: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
+) -> None:
+    loaded = Ranker.load(folder)
+
+    assert loaded.card == CARD
+    assert loaded.typical_error == 0.05
+    assert np.array_equal(loaded.predict_matrix(rows[0]), fitted.predict_matrix(rows[0]))
+
+
+def test_the_same_data_give_the_same_file(
+    folder: Path, tmp_path: Path, rows: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
+) -> None:
+    again = tmp_path / "again"
+    Ranker(Ranker.fit(*rows).trees, CARD).save(again)
+
+    assert (again / MODEL_FILE).read_bytes() == (folder / MODEL_FILE).read_bytes()
+    assert (again / CARD_FILE).read_text() == (folder / CARD_FILE).read_text()
+
+
+def test_the_shipped_model_ranks() -> None:
+    scenario = make.ag_gemm(8192, 28672, 8192)
+    ranker = Ranker.load()
+
+    first, again = ranker.predict_us(scenario, CHOICES), Ranker.load().predict_us(scenario, CHOICES)
+
+    assert first == pytest.approx(again, rel=1e-9)
+    assert all(500 < us < 3000 for us in first)
+    assert ranker.card is not None and dict(ranker.card.metrics)["top6_regret_mean"] < 0.02
+
+
+@pytest.mark.parametrize("name", [MODEL_FILE, CARD_FILE])
+def test_a_missing_file_is_refused(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+
+    with pytest.raises(ModelError, match=f"cannot read {name}"):
+        Ranker.load(folder)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "null", '{"schema": "other"}', "[" * 100_000, '{"schema": 1e999}'],
+)
+def test_a_card_that_is_none_is_refused(folder: Path, text: str) -> None:
+    (folder / CARD_FILE).write_text(text)
+
+    with pytest.raises(ModelError):
+        Ranker.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("features", ["other"]),
+        ("features", 3),
+        ("training", None),
+        ("training", {"seed": "x", "scenarios": 1, "runs": 1}),
+        ("held_out", {"error": "bad"}),
+        ("held_out", {"error": float("nan")}),
+        ("sha256", "0" * 64),
+        ("sha256", None),
+    ],
+)
+def test_a_card_with_a_wrong_entry_is_refused(folder: Path, key: str, value: object) -> None:
+    card = json.loads((folder / CARD_FILE).read_text())
+    (folder / CARD_FILE).write_text(json.dumps(card | {key: value}))
+
+    with pytest.raises(ModelError):
+        Ranker.load(folder)
+
+
+@pytest.mark.parametrize("rehash", [False, True])
+@pytest.mark.parametrize("keep", [0, 100, -100])
+def test_a_truncated_model_is_refused(folder: Path, keep: int, rehash: bool) -> None:
+    data = (folder / MODEL_FILE).read_bytes()[:keep]
+    (folder / MODEL_FILE).write_bytes(data)
+    if rehash:
+        rewrite(folder, data)
+
+    with pytest.raises(ModelError):
+        Ranker.load(folder)
+
+
+def test_a_large_model_is_refused_unread(folder: Path) -> None:
+    rewrite(folder, b"\0" * (MAX_MODEL_BYTES + 1))
+
+    with pytest.raises(ModelError, match="larger than"):
+        Ranker.load(folder)
+
+
+def test_an_archive_that_unpacks_to_much_is_refused(folder: Path) -> None:
+    rewrite(folder, packed(members(folder) | {"bomb": b"\0" * (65 << 20)}))
+
+    with pytest.raises(ModelError, match="unpacks"):
+        Ranker.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "loader"),
+    [
+        ("os", "system", "FunctionNode"),
+        ("builtins", "eval", "TypeNode"),
+        ("subprocess", "Popen", "ObjectNode"),
+        ("numpy.random.mtrand", "RandomState", "RandomStateNode"),
+        ("builtins", "dict", "ReduceNode"),
+    ],
+)
+def test_another_type_is_refused(folder: Path, module: str, name: str, loader: str) -> None:
+    content = members(folder)
+    schema = json.loads(content["schema.json"])
+    schema["content"]["content"]["extra"] = {
+        "__class__": name,
+        "__module__": module,
+        "__loader__": loader,
+        "content": "true",
+    }
+    rewrite(folder, packed(content | {"schema.json": json.dumps(schema).encode()}))
+
+    with pytest.raises(ModelError, match="types that no ranker has"):
+        Ranker.load(folder)
+
+
+def test_trees_that_lead_nowhere_are_refused(fitted: Ranker, folder: Path) -> None:
+    content = members(folder)
+    for name, data in content.items():
+        if not name.endswith(".npy"):
+            continue
+        array = np.load(io.BytesIO(data))
+        if array.dtype.names and "left" in array.dtype.names:
+            array["left"][0] = 0  # the root is its own child: a walk would never end
+            stream = io.BytesIO()
+            np.save(stream, array)
+            content[name] = stream.getvalue()
+            break
+    rewrite(folder, packed(content))
+
+    with pytest.raises(ModelError, match="damaged"):
+        Ranker.load(folder)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_garbage_inside_is_refused_or_harmless(folder: Path, seed: int) -> None:
+    random, content = np.random.default_rng(seed), members(folder)
+    name = sorted(content)[int(random.integers(len(content)))] if seed % 2 else "schema.json"
+    data = bytearray(content[name])
+    for place in random.integers(0, len(data), 20):
+        data[place] = int(random.integers(256))
+    rewrite(folder, packed(content | {name: bytes(data)}))
+
+    try:
+        predicted = Ranker.load(folder).predict_matrix(np.zeros((1, len(NAMES))))
+    except ModelError:
+        return
+    assert np.isfinite(predicted).all()
+
+
+def test_a_ranker_without_a_card_is_not_saved(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="card"):
+        Ranker(None).save(tmp_path)
+
+
+def test_importing_the_advisor_imports_no_learner() -> None:
+    code = (
+        "import sys, magus.advisor, magus.advisor.ranker, magus.advisor.dataset, magus.advisor.train\n"
+        "print([name for name in ('sklearn', 'skops', 'scipy') if name in sys.modules])"
+    )
+
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+    assert shown.strip() == "[]"
+
+
+def test_scores_of_a_perfect_and_of_a_reversed_ranking() -> None:
+    ticks = np.array([100, 200, 300, 100, 150, 400], np.int64) * TICKS_PER_US
+    data = Dataset(np.zeros((6, len(NAMES))), ticks, np.array([0, 0, 0, 1, 1, 1]), np.zeros(6, np.bool_))
+
+    perfect, reversed_ = score_of(data, ticks / TICKS_PER_US), score_of(data, TICKS_PER_US / ticks)
+
+    assert (perfect.error_median, perfect.spearman, perfect.top1_regret_mean) == (0.0, pytest.approx(1.0), 0.0)
+    assert (reversed_.spearman, reversed_.top1_regret_mean) == (pytest.approx(-1.0), 2.5)
+    assert reversed_.top6_regret_mean == 0.0

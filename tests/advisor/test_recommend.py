@@ -1,0 +1,174 @@
+"""From a scenario to advice, with the shipped model and with rankers that are wrong on purpose."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from scenarios import ag_gemm, exploring, gemm_rs, lone_gather, lone_gemm
+
+from magus.advisor import Advisor, NoFeasibleSchedule
+from magus.advisor.advice import Advice, Confidence
+from magus.advisor.workers import Cancelled
+from magus.compiler.expectation import Verdict
+from magus.compiler.scenario import Explore, Scenario
+from magus.compiler.schedule import Choice, EngineChoice, EngineKind, NamedSchedule, Plan
+from magus.simcore import Outcome
+
+DMA = EngineChoice(EngineKind.DMA, 7)
+
+
+class Backwards:
+    """A ranker that likes the worst best: what it says must change what is simulated, never what is true."""
+
+    def predict_us(self, scenario: Scenario, choices: Sequence[Choice]) -> tuple[float, ...]:
+        return tuple(1e6 / choice.chunks for choice in choices)
+
+
+@pytest.fixture(scope="module")
+def advisor() -> Advisor:
+    return Advisor.load()
+
+
+@pytest.fixture(scope="module")
+def advice(advisor: Advisor) -> Advice:
+    return advisor.recommend(exploring(ag_gemm(4096, 8192, 16384), Explore(chunks=(8, 16, 32), engines=(DMA,))))
+
+
+def test_overlap_is_recommended_where_it_pays(advice: Advice) -> None:
+    assert advice.verdict is Verdict.OVERLAP
+    assert advice.speedup >= 1.02
+    assert advice.recommended.best_us <= advice.serial.best_us
+
+
+def test_the_answer_and_the_baseline_are_confirmed_in_lines(advice: Advice) -> None:
+    line = advice.scenario.gpu.line_bytes
+
+    assert advice.result is not None and advice.serial_result is not None
+    assert advice.recommended.unit_bytes == advice.serial.unit_bytes == line
+    assert advice.result.outcome is Outcome.DONE
+    assert advice.result.makespan_ticks == advice.recommended.simulated_ticks
+
+
+def test_no_candidate_beats_the_bound(advice: Advice) -> None:
+    assert all(c.simulated_ticks is None or c.simulated_ticks >= advice.bound.ticks for c in advice.candidates)
+    assert advice.gap_to_bound >= 0
+
+
+def test_candidates_are_ranked_simulated_ones_first(advice: Advice) -> None:
+    simulated = [c.simulated_ticks for c in advice.candidates if c.simulated_ticks is not None]
+    predicted = [c.predicted_us for c in advice.candidates if c.simulated_ticks is None]
+
+    assert simulated == sorted(simulated)
+    assert predicted == sorted(predicted, key=lambda us: us or 0.0)
+    assert advice.candidates[0].simulated_ticks is not None
+
+
+def test_a_tie_is_what_the_profile_cannot_tell_apart(advice: Advice) -> None:
+    resolution = float(advice.scenario.gpu.gemm.resolution)
+    by_name = {c.expression: c for c in advice.candidates}
+
+    assert advice.recommended.expression not in advice.ties
+    assert all(abs(by_name[tie].best_us / advice.recommended.best_us - 1) <= resolution for tie in advice.ties)
+
+
+def test_a_profile_that_is_not_validated_is_marked_and_never_trusted_fully(advice: Advice) -> None:
+    assert any("not validated" in mark and "25%" in mark for mark in advice.marks)
+    assert advice.confidence is not Confidence.HIGH
+
+
+def test_the_waterfall_of_the_answer_sums_exactly(advice: Advice) -> None:
+    assert advice.result is not None and advice.result.waterfall is not None
+    losses = advice.result.waterfall
+
+    total = losses.launch_sync_ticks + losses.contention_ticks + losses.decomposition_ticks + losses.exposed_ticks
+    assert total + losses.bound_ticks == losses.makespan_ticks
+    assert losses.bound_ticks == advice.bound.ticks
+
+
+def test_serial_is_said_where_overlap_does_not_pay(advisor: Advisor) -> None:
+    advice = advisor.recommend(ag_gemm(16, 8192, 28672))
+
+    assert advice.verdict is Verdict.SERIAL
+    assert advice.recommended.is_serial
+    assert advice.speedup == 1
+    assert any("slower than serial" in reason or "faster than serial" in reason for reason in advice.reasons)
+
+
+def test_a_bad_ranker_costs_speed_but_never_truth() -> None:
+    scenario = exploring(gemm_rs(2048, 8192, 4096), Explore(chunks=(8, 16), engines=(DMA,)))
+
+    advice = Advisor(Backwards()).recommend(scenario, top=2)  # type: ignore[arg-type]
+
+    assert advice.recommended.best_us <= advice.serial.best_us
+
+
+def test_declared_schedules_are_always_simulated(advisor: Advisor) -> None:
+    choice = Choice("shard_p2p", 8, DMA)
+    scenario = replace(
+        exploring(ag_gemm(1024, 1024, 4096), Explore(templates=("serial",), engines=(DMA,))),
+        schedules=(NamedSchedule("mine", choice),),
+    )
+
+    advice = advisor.recommend(scenario, top=1)
+
+    (mine,) = [c for c in advice.candidates if c.expression == "shard_p2p(engine=dma(7))"]
+    assert mine.simulated_ticks is not None
+
+
+def test_plans_written_out_take_part(advisor: Advisor) -> None:
+    from magus.compiler.plan import build_schedule
+
+    scenario = exploring(ag_gemm(1024, 1024, 4096), Explore(templates=("serial",), engines=(DMA,)))
+    steps = build_schedule(scenario, Choice("hetero_fused_1d", 16, DMA)).steps
+    scenario = replace(scenario, schedules=(NamedSchedule("by_hand", Plan(DMA, steps)),))
+
+    advice = advisor.recommend(scenario, top=1)
+
+    (by_hand,) = [c for c in advice.candidates if c.expression == "by_hand"]
+    assert by_hand.predicted_us is None
+    assert by_hand.simulated_ticks is not None
+
+
+@pytest.mark.parametrize("scenario", [lone_gemm(512, 512, 512), lone_gather(512, 512)])
+def test_what_cannot_overlap_is_serial(advisor: Advisor, scenario: Scenario) -> None:
+    advice = advisor.recommend(scenario)
+
+    assert advice.verdict is Verdict.SERIAL
+    assert "There is nothing to overlap in this workload." in advice.reasons
+
+
+def test_without_verification_nothing_is_simulated(advisor: Advisor) -> None:
+    advice = advisor.recommend(ag_gemm(4096, 8192, 16384), verify=False)
+
+    assert advice.result is None
+    assert all(c.simulated_ticks is None for c in advice.candidates)
+    assert advice.confidence is Confidence.LOW
+
+
+def test_the_number_of_processes_changes_nothing(advisor: Advisor) -> None:
+    scenario = exploring(ag_gemm(512, 1024, 4096), Explore(chunks=(8, 16), engines=(DMA,)))
+
+    alone, together = (advisor.recommend(scenario, workers=workers) for workers in (1, 2))
+
+    assert replace(alone, timing=together.timing) == together
+
+
+def test_a_stop_is_heard(advisor: Advisor) -> None:
+    with pytest.raises(Cancelled):
+        advisor.recommend(ag_gemm(4096, 8192, 16384), should_stop=lambda: True)
+
+
+def test_progress_is_told(advisor: Advisor) -> None:
+    heard: list[tuple[str, int, int]] = []
+    scenario = exploring(ag_gemm(256, 512, 1024), Explore(chunks=(8,), engines=(DMA,)))
+
+    advisor.recommend(scenario, progress=lambda stage, done, total: heard.append((stage, done, total)))
+
+    assert {stage for stage, _, _ in heard} == {"enumerate", "rank", "simulate", "confirm"}
+
+
+def test_nothing_feasible_names_the_constraints(advisor: Advisor) -> None:
+    with pytest.raises(NoFeasibleSchedule) as caught:
+        advisor.recommend(exploring(ag_gemm(4096, 8192, 16384), Explore(staging_limit_bytes=1024)))
+
+    assert any("staging" in reason for reason in caught.value.reasons)

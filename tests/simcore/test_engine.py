@@ -1,0 +1,82 @@
+"""Choice of the core, outcomes of a run and its accounting."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from magus.simcore import windows
+from magus.simcore.engine import Core, run, suitable_core
+from magus.simcore.outcome import NEVER, Outcome
+from magus.simcore.program import Flow, OpKind, Program, ProgramBuilder, Stage, TrafficClass
+
+
+def transfers(num_units: int, *, latency: int = 100_000, count: int = 8) -> Program:
+    """Transfers one after the other over two servers, and a compute flow beside each."""
+    b = ProgramBuilder(1, folded=False, unit_bytes=128)
+    hbm, link = b.server("hbm", 3, latency), b.server("link", 10, latency)
+    move = Flow(((hbm, 0), (link, 0)), num_units, 10, traffic=TrafficClass.COMM)
+    load = Flow(((hbm, 0),), num_units // 2, 5)
+    ops = b.op(0, OpKind.TRANSFER, "t", [Stage(0, (move, load))], count=count)
+    for one, following in itertools.pairwise(ops):
+        b.after([following], [one])
+    return b.build()
+
+
+def test_few_units_and_thin_windows_go_to_the_heap() -> None:
+    assert suitable_core(transfers(10)) is Core.HEAP
+    assert suitable_core(transfers(20_000)) is Core.WINDOWS
+    assert suitable_core(transfers(20_000, latency=0)) is Core.HEAP
+    assert run(transfers(20_000)).core == "windows"
+
+
+def test_busy_time_is_told_apart_by_traffic() -> None:
+    program = transfers(1000)
+
+    for core in Core:
+        result = run(program, core=core)
+
+        assert result.server_busy_ticks.tolist() == [[8 * 500 * 3, 8 * 1000 * 3, 0], [0, 8 * 1000 * 10, 0]]
+        assert result.line_hops == program.num_line_hops == 8 * 2500
+        assert result.outcome is Outcome.DONE and result.stuck == ()
+
+
+@pytest.mark.parametrize("core", Core)
+def test_stops_when_asked(core: Core) -> None:
+    told: list[int] = []
+
+    result = run(transfers(20_000), core=core, should_stop=lambda: len(told) == 3, progress=told.append)
+
+    assert result.outcome is Outcome.CANCELLED
+    assert told == sorted(told) and told[0] == 0 and len(told) == 3
+    assert 0 < result.line_hops < transfers(20_000).num_line_hops
+    whole = run(transfers(20_000), core=core)
+    known = result.op_done != NEVER
+    np.testing.assert_array_equal(result.op_done[known], whole.op_done[known])
+
+
+def test_refuses_more_than_the_limit() -> None:
+    program = transfers(1000)
+
+    result = run(program, max_line_hops=program.num_line_hops - 1)
+
+    assert result.outcome is Outcome.LIMIT
+    assert result.line_hops == 0 and set(result.op_done.tolist()) == {NEVER}
+    assert run(program, max_line_hops=program.num_line_hops).outcome is Outcome.DONE
+
+
+def test_keys_too_narrow_fall_back_to_the_heap(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = run(transfers(100), core=Core.WINDOWS)
+    monkeypatch.setattr(windows, "KEY_BITS", 12)
+
+    result = run(transfers(100), core=Core.WINDOWS)
+
+    assert (expected.core, result.core) == ("windows", "heap")
+    np.testing.assert_array_equal(result.op_done, expected.op_done)
+
+
+def test_a_run_is_the_same_every_time() -> None:
+    first, second = run(transfers(5000)), run(transfers(5000))
+
+    np.testing.assert_array_equal(first.op_done, second.op_done)
+    assert first.windows == second.windows

@@ -1,0 +1,91 @@
+"""Kernel models against their formulas and limits."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scenarios import h100, mi300x
+
+from magus.compiler.scenario import TICKS_PER_US, DType, GemmShape
+from magus.simcore.kernels.gemm import gemm_work, hbm_bytes, min_sm_ticks, ticks_for
+from magus.simcore.kernels.reduce import reduce_work
+
+GPUS = (mi300x(), h100())
+sizes = st.integers(min_value=1, max_value=20000)
+
+
+def reference_us(gpu, m: int, n: int, k: int, sms: int) -> float:  # type: ignore[no-untyped-def]
+    """The published form, written out again on its own: the best of all tiles and splits, in us."""
+    model, p = gpu.gemm, float(gpu.gemm.exponent)
+    best = math.inf
+    for bm, bn in model.tiles:
+        for split in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32):
+            ks = 64 * math.ceil(math.ceil(k / split) / 64)
+            if split > 1 and ks < 128:
+                continue
+            waves = math.ceil(m / bm) * math.ceil(n / bn) * split / sms
+            quantised = 1 if waves <= 1 else waves + float(model.quantisation) * (math.ceil(waves) - waves)
+            rate = gpu.peak(DType.BF16) * float(model.mma_fraction) / gpu.sms / 1e6
+            tile = ((2 * bm * bn * ks / rate) ** p + (ks / 64 * model.k_step_ticks / TICKS_PER_US) ** p) ** (1 / p)
+            tile += model.tile_ticks / TICKS_PER_US
+            memory = 2 * (m * k + n * k + m * n) / (float(model.hbm_fraction) * gpu.hbm.peak_bytes_per_s / 1e6)
+            time = model.start_ticks / TICKS_PER_US + ((quantised * tile) ** p + memory**p) ** (1 / p)
+            if split > 1:
+                time += model.split_ticks / TICKS_PER_US + 8 * split * m * n / (model.split_bytes_per_s / 1e6)
+            best = min(best, time)
+    return best
+
+
+@pytest.mark.parametrize("gpu", GPUS)
+@pytest.mark.parametrize("shape", [(8192, 8192, 8192), (4096, 1280, 8192), (16, 3584, 8192), (512, 512, 65536)])
+def test_a_gemm_takes_what_the_fitted_form_says(gpu, shape: tuple[int, int, int]) -> None:  # type: ignore[no-untyped-def]
+    work = gemm_work(gpu, GemmShape(*shape, DType.BF16), gpu.sms)
+
+    assert work.alone_ticks / TICKS_PER_US == pytest.approx(reference_us(gpu, *shape, gpu.sms), rel=2e-3)
+
+
+@given(sizes, sizes, sizes, st.sampled_from(GPUS), st.integers(min_value=8, max_value=132))
+def test_no_kernel_beats_the_bound_on_sm_time(m, n, k, gpu, sms) -> None:  # type: ignore[no-untyped-def]
+    shape = GemmShape(m, n, k, DType.BF16)
+    work = gemm_work(gpu, shape, sms)
+
+    assert work.num_units * work.unit_ticks >= min_sm_ticks(gpu, shape)
+    assert work.hbm_read_bytes, work.hbm_write_bytes == hbm_bytes(shape, False)
+    assert work.num_units <= work.waves * sms
+
+
+@given(sizes, sizes, sizes, st.integers(min_value=2, max_value=8))
+def test_parts_take_more_sm_time_than_the_bound_of_the_whole(m: int, n: int, k: int, parts: int) -> None:
+    gpu = GPUS[1]
+    whole = min_sm_ticks(gpu, GemmShape(m * parts, n, k * parts, DType.BF16))
+    rows = gemm_work(gpu, GemmShape(m, n, k * parts, DType.BF16), gpu.sms)
+    inner = gemm_work(gpu, GemmShape(m * parts, n, k, DType.BF16), gpu.sms, accumulate=True)
+
+    assert parts * rows.num_units * rows.unit_ticks >= whole
+    assert parts * inner.num_units * inner.unit_ticks >= whole
+
+
+def test_accumulating_reads_the_output_too() -> None:
+    shape = GemmShape(256, 512, 128, DType.BF16)
+
+    assert hbm_bytes(shape, True)[0] - hbm_bytes(shape, False)[0] == 256 * 512 * 2
+
+
+def test_a_reduction_reads_every_part_and_writes_once() -> None:
+    gpu = GPUS[0]
+    work = reduce_work(gpu, 1 << 20, 8, gpu.sms)
+
+    assert (work.hbm_read_bytes, work.hbm_write_bytes) == (8 << 20, 1 << 20)
+    assert work.body_ticks == ticks_for(9 << 20, gpu.hbm.achieved_bytes_per_s)
+
+
+@pytest.mark.parametrize("shape", [(0, 1, 1), (1, -1, 1)])
+def test_sizes_that_are_not_positive_are_refused(shape: tuple[int, int, int]) -> None:
+    with pytest.raises(ValueError, match="positive"):
+        gemm_work(GPUS[0], GemmShape(*shape, DType.BF16), 8)
+
+
+def test_a_type_without_a_peak_is_refused() -> None:
+    with pytest.raises(ValueError, match="no peak"):
+        gemm_work(GPUS[0], GemmShape(8, 8, 8, DType.FP32), 8)

@@ -1,0 +1,136 @@
+"""Lowering: what a plan becomes, alone and on every rank."""
+
+import numpy as np
+import pytest
+from scenarios import ag_gemm, full_mesh, gemm_rs, lone_gather, lone_gemm, lone_scatter, ring, switch
+
+from magus.compiler.plan import build_schedule, why_illegal
+from magus.compiler.scenario import Fabric, Scenario
+from magus.compiler.schedule import Choice, EngineChoice, EngineKind, Transfer
+from magus.compiler.templates import TEMPLATES
+from magus.simcore.engine import run
+from magus.simcore.kernels.gemm import gemm_work
+from magus.simcore.lower import lower
+from magus.simcore.machine import Idealization
+from magus.simcore.metrics import traffic_of
+from magus.simcore.outcome import Outcome
+from magus.simcore.program import OpKind
+
+UNIT = 8192
+
+
+def choices(scenario: Scenario) -> list[Choice]:
+    n = scenario.num_ranks
+    engines = (
+        EngineChoice(EngineKind.DMA, max(1, n - 1)),
+        EngineChoice(EngineKind.DMA, 1),
+        EngineChoice(EngineKind.SM, 8),
+    )
+    found = [
+        Choice(template.name, n * pieces, engine, template.default_streams)
+        for template in TEMPLATES
+        for pieces in (1, 2, 4)
+        for engine in engines
+    ]
+    return [choice for choice in found if why_illegal(scenario, choice) is None]
+
+
+SYSTEMS = [(ranks, fabric) for ranks in (2, 4, 8) for fabric in (full_mesh(), ring(), switch())]
+
+
+@pytest.mark.parametrize(("ranks", "fabric"), SYSTEMS)
+@pytest.mark.parametrize("make", [ag_gemm, gemm_rs])
+def test_one_rank_gives_the_times_of_all(make, ranks: int, fabric: Fabric) -> None:  # type: ignore[no-untyped-def]
+    scenario = make(256, 512, 512, ranks=ranks, fabric=fabric)
+    for choice in choices(scenario):
+        schedule = build_schedule(scenario, choice)
+        folded = lower(scenario, schedule, unit_bytes=UNIT)
+        every = lower(scenario, schedule, unit_bytes=UNIT, fold=False)
+
+        one, all_ranks = run(folded.program), run(every.program)
+
+        assert one.outcome is all_ranks.outcome is Outcome.DONE
+        for rank in range(ranks):
+            mine = every.program.op_rank == rank
+            ordered = np.argsort(every.program.op_local_id[mine], kind="stable")
+            local = np.argsort(folded.program.op_local_id, kind="stable")
+            keep = folded.program.op_local_id[local] >= 0
+            kept = every.program.op_local_id[mine][ordered] >= 0
+            assert (all_ranks.op_done[mine][ordered][kept] == one.op_done[local][keep]).all()
+            assert (all_ranks.op_start[mine][ordered][kept] == one.op_start[local][keep]).all()
+        assert all_ranks.makespan_ticks == one.makespan_ticks
+
+
+@pytest.mark.parametrize("shape", [(4096, 4096, 4096), (512, 8192, 1024), (128, 256, 16384), (8192, 3584, 8192)])
+def test_a_gemm_alone_takes_its_closed_form(shape: tuple[int, int, int]) -> None:
+    scenario = lone_gemm(*shape)
+    work = gemm_work(scenario.gpu, scenario.workload.gemm, scenario.gpu.sms)  # type: ignore[arg-type]
+    schedule = build_schedule(scenario, Choice("serial", scenario.num_ranks, EngineChoice(EngineKind.DMA, 1)))
+
+    found = run(lower(scenario, schedule, unit_bytes=1024).program).makespan_ticks
+
+    assert found == pytest.approx(work.alone_ticks, rel=0.02)
+
+
+def test_a_plan_moves_the_bytes_it_says() -> None:
+    scenario = ag_gemm(512, 1024, 1024, ranks=4)
+    for choice in choices(scenario):
+        lowered = lower(scenario, build_schedule(scenario, choice), unit_bytes=128)
+        program = lowered.program
+        links = [i for i in range(program.num_servers) if program.server_name(i).startswith("link")]
+        through = np.isin(program.hop_server, links)
+        moved = int(program.flow_units[program.hop_flow[through]].sum()) * program.unit_bytes
+
+        assert moved == traffic_of(lowered).link_bytes
+
+
+def test_copies_by_sms_leave_fewer_to_kernels_and_dma_leaves_all() -> None:
+    scenario = ag_gemm(2048, 4096, 4096)
+    by_dma = build_schedule(scenario, Choice("uniform_fused_1d", 32, EngineChoice(EngineKind.DMA, 7)))
+    by_sms = build_schedule(scenario, Choice("uniform_fused_1d", 32, EngineChoice(EngineKind.SM, 16)))
+    serial = build_schedule(scenario, Choice("serial", 8, EngineChoice(EngineKind.SM, 16)))
+
+    assert by_dma.compute_sms == serial.compute_sms == scenario.gpu.sms
+    assert by_sms.compute_sms == scenario.gpu.sms - 16
+
+
+def test_never_more_transfers_at_once_than_engines() -> None:
+    scenario = ag_gemm(2048, 4096, 4096)
+    schedule = build_schedule(scenario, Choice("uniform_fused_1d", 64, EngineChoice(EngineKind.DMA, 3)))
+    lowered = lower(scenario, schedule, unit_bytes=UNIT)
+    done = run(lowered.program)
+    copies = lowered.program.op_kind == OpKind.TRANSFER
+    events = sorted([(t, 1) for t in done.op_start[copies]] + [(t, -1) for t in done.op_done[copies]])
+
+    assert max(np.cumsum([change for _, change in events])) == 3
+
+
+def test_ideal_runs_are_never_slower() -> None:
+    scenario = gemm_rs(2048, 4096, 2048)
+    schedule = build_schedule(scenario, Choice("hetero_fused_1d", 16, EngineChoice(EngineKind.DMA, 7)))
+    ideals = [
+        Idealization.NONE,
+        Idealization.FREE_LAUNCH,
+        Idealization.FREE_LAUNCH | Idealization.PRIVATE_SERVERS,
+    ]
+
+    times = [run(lower(scenario, schedule, unit_bytes=UNIT, ideal=ideal).program).makespan_ticks for ideal in ideals]
+
+    assert times == sorted(times, reverse=True)
+
+
+def test_lone_collectives_run_and_move_every_shard() -> None:
+    for scenario in (lone_gather(1024, 1024), lone_scatter(1024, 1024)):
+        schedule = build_schedule(scenario, Choice("serial", 8, EngineChoice(EngineKind.DMA, 7)))
+        copies = [step for step in schedule.steps if isinstance(step, Transfer)]
+
+        assert len(copies) == 7
+        assert run(lower(scenario, schedule, unit_bytes=128).program).outcome is Outcome.DONE
+
+
+def test_a_granularity_that_is_no_multiple_of_a_line_is_refused() -> None:
+    scenario = ag_gemm(512, 1024, 1024)
+    schedule = build_schedule(scenario, Choice("serial", 8, EngineChoice(EngineKind.DMA, 7)))
+
+    with pytest.raises(ValueError, match="multiple of 128 B"):
+        lower(scenario, schedule, unit_bytes=100)

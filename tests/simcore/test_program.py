@@ -1,0 +1,135 @@
+"""The builder lays out what was described, and refuses what cannot be run."""
+
+import numpy as np
+import pytest
+
+from magus.simcore.engine import run
+from magus.simcore.layout import NONE
+from magus.simcore.program import Flow, OpKind, ProgramBuilder, Stage, TrafficClass
+
+
+def builder(num_ranks: int = 1, *, folded: bool = False) -> ProgramBuilder:
+    return ProgramBuilder(num_ranks, folded=folded, unit_bytes=128)
+
+
+def test_ops_of_one_call_share_their_description() -> None:
+    b = builder()
+    hbm, l2 = b.server("hbm", 3, 5), b.server("l2", 1, 2)
+    sms = b.pool("sms", 2)
+    read = Flow(((hbm, 0), (l2, 0)), 4, 7, 1)
+    write = Flow(((hbm, 0),), 6, traffic=TrafficClass.COMM)
+
+    first = b.op(0, OpKind.LAUNCH, "launch", setup_ticks=9)
+    tiles = b.op(0, OpKind.TILE, "tile", [Stage(10, (read, write)), Stage(2)], pool=sms, count=3)
+    p = b.build()
+
+    assert first == range(1) and tiles == range(1, 4)
+    assert p.op_local_id.tolist() == [0, 1, 2, 3]
+    assert [p.labels[i] for i in p.op_label_idx] == ["launch", "tile", "tile", "tile"]
+    assert p.op_kind.tolist() == [OpKind.LAUNCH, *[OpKind.TILE] * 3]
+    assert p.op_pool.tolist() == [NONE, sms, sms, sms]
+    assert p.op_stage_ptr.tolist() == [0, 0, 2, 4, 6]
+    assert p.stage_hold_ticks.tolist() == [10, 2] * 3
+    assert p.flow_units.tolist() == [4, 6] * 3
+    assert p.flow_gap_ticks.tolist() == [7, 0] * 3
+    assert p.flow_traffic.tolist() == [TrafficClass.COMPUTE, TrafficClass.COMM] * 3
+    assert p.num_line_hops == 3 * (4 * 2 + 6)
+
+
+def test_ties_are_numbered_by_local_id_then_flow_then_hop_then_rank() -> None:
+    b = builder(2)
+    s = b.server("s", 1, 1)
+    for rank in (1, 0):  # the order of construction must not show
+        there_and_back = Flow(((s, rank), (s, rank + 1)), 1)
+        for _ in range(2):
+            b.op(rank, OpKind.TRANSFER, "t", [Stage(0, (there_and_back, Flow(((s, rank),), 1)))])
+    p = b.build()
+
+    op = p.stage_op[p.flow_stage[p.hop_flow]]
+    keys = list(zip(p.op_local_id[op], p.hop_flow % 2, p.hop_index, p.op_rank[op], strict=True))
+    assert keys == sorted(keys) and len(keys) == 12
+    assert p.hop_server[p.hop_next[p.flow_first_hop[0]]] == p.server_instance(s, 0)
+    assert p.server_name(int(p.hop_server[0])) == "s[0]"
+
+
+def test_folded_routes_stay_on_the_one_rank() -> None:
+    b = builder(8, folded=True)
+    link = b.server("link", 2, 2)
+    b.op(0, OpKind.TRANSFER, "t", [Stage(0, (Flow(((link, 0), (link, 5)), 3),))])
+    p = b.build()
+
+    assert (p.num_ranks, p.ranks_simulated, p.num_servers) == (8, 1, 1)
+    assert p.hop_server.tolist() == [0, 0]
+
+
+def test_large_products_of_waits_become_a_join_that_changes_no_times() -> None:
+    done = []
+    for whole in (True, False):
+        b = builder()
+        s = b.server("s", 2, 1)
+        flow = Flow(((s, 0),), 3)
+        early = b.op(0, OpKind.TILE, "early", [Stage(4, (flow,))], count=30)
+        late = b.op(0, OpKind.TILE, "late", [Stage(1, (flow,))], count=30)
+        for op in late if not whole else [None]:
+            b.after(late if op is None else [op], early)
+        p = b.build()
+
+        assert len(p.op_next) == (60 if whole else 900)
+        assert (p.op_kind == OpKind.JOIN).sum() == whole
+        done.append(run(p).op_done[:60])
+    np.testing.assert_array_equal(done[0], done[1])
+
+
+def test_empty_program_is_done_at_once() -> None:
+    result = run(builder().build())
+
+    assert (result.makespan_ticks, result.line_hops, len(result.op_done)) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(("service", "latency", "message"), [(0, 1, "at least one tick"), (1, -1, "negative latency")])
+def test_impossible_server(service: int, latency: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        builder().server("s", service, latency)
+
+
+def test_pool_without_slots() -> None:
+    with pytest.raises(ValueError, match="no slots"):
+        builder().pool("p", 0)
+
+
+def test_op_on_a_rank_that_is_not_described() -> None:
+    with pytest.raises(ValueError, match="ranks 0 to 0"):
+        builder(4, folded=True).op(1, OpKind.TILE, "t")
+
+
+def test_op_of_an_undeclared_pool() -> None:
+    with pytest.raises(ValueError, match="not declared"):
+        builder().op(0, OpKind.TILE, "t", pool=0)
+
+
+@pytest.mark.parametrize(
+    ("stage", "message"),
+    [
+        (Stage(-1), "negative hold"),
+        (Stage(0, (Flow(((0, 0),), 1, gap_ticks=-1),)), "negative number of units, gap or offset"),
+        (Stage(0, (Flow(((0, 0),), 1, offset_ticks=-1),)), "negative number of units, gap or offset"),
+        (Stage(0, (Flow((), 1),)), "empty route"),
+        (Stage(0, (Flow(((7, 0),), 1),)), "server that is not declared"),
+        (Stage(0, (Flow(((0, 0),), 1 << 52),)), "range of the simulated clock"),
+        (Stage(0, (Flow(((0, 0),), 1 << 40, gap_ticks=1 << 40),)), "range of the simulated clock"),
+    ],
+)
+def test_impossible_stage(stage: Stage, message: str) -> None:
+    b = builder()
+    b.server("s", 1000, 1000)
+    b.op(0, OpKind.TILE, "t", [stage])
+    with pytest.raises(ValueError, match=message):
+        b.build()
+
+
+def test_dangling_dependency() -> None:
+    b = builder()
+    ops = b.op(0, OpKind.TILE, "t")
+    b.after(ops, [5])
+    with pytest.raises(ValueError, match="not defined"):
+        b.build()

@@ -1,0 +1,77 @@
+"""Every command and snippet of the README runs, and what it shows is what comes out."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from magus.compiler import compile_text
+from magus.compiler.codes import Code
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text()
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(language: str) -> list[str]:
+    return [body for found, body in BLOCK.findall(README) if found == language]
+
+
+def shell_commands() -> list[str]:
+    lines = [line.split("#")[0].strip() for body in blocks("sh") for line in body.splitlines()]
+    return [line for line in lines if line]
+
+
+@pytest.mark.parametrize("command", [command for command in shell_commands() if command.startswith("magus")])
+def test_a_command_of_the_readme_runs(command: str) -> None:
+    words = [sys.executable, "-m", "magus.tui.cli", *shlex.split(command)[1:]]
+
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+
+    assert done.returncode == 0, done.stderr
+    assert "internal error" not in done.stderr
+
+
+def test_the_make_targets_of_the_readme_exist() -> None:
+    targets = [command.split()[1] for command in shell_commands() if command.startswith("make")]
+
+    assert targets == ["demo", "check"]
+    for target in targets:
+        subprocess.run(["make", "--dry-run", target], cwd=ROOT, check=True, capture_output=True)
+
+
+def test_every_command_of_the_readme_is_of_a_known_kind() -> None:
+    assert {command.split()[0] for command in shell_commands()} == {"make", "magus"}
+
+
+def test_the_scenario_of_the_readme_compiles() -> None:
+    (text,) = blocks("mgs")
+
+    assert compile_text(text).scenario().workload.name == "mlp_up"
+
+
+def test_the_snippet_of_the_readme_runs() -> None:
+    (code,) = blocks("python")
+
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT.parent, capture_output=True, text=True)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("serial")
+
+
+def test_the_output_shown_is_the_output() -> None:
+    shown = next(body for body in blocks("text") if "Lower bound" in body)
+    command = [sys.executable, "-m", "magus.tui.cli", "advise", "examples/llama70b_tp8_mi300x.mgs"]
+
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+
+    assert done.stdout.splitlines() == shown.splitlines()
+
+
+def test_the_list_of_codes_is_complete() -> None:
+    listed = re.findall(r"^\| (MGS\d+) \| (.*) \|$", (ROOT / "docs" / "diagnostics.md").read_text(), re.MULTILINE)
+
+    assert listed == [(code.name, code.value) for code in Code]

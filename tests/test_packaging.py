@@ -1,0 +1,84 @@
+"""The wheel holds what users need, and works outside the checkout."""
+
+import subprocess
+import sys
+import tomllib
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+CODE = ("grammar", "compiler", "simcore", "advisor", "tui", "examples")
+
+
+def project() -> dict[str, object]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def listed_packages() -> set[str]:
+    return set(project()["tool"]["setuptools"]["packages"])  # type: ignore[index]
+
+
+def test_every_folder_with_code_is_listed_as_a_package() -> None:
+    found = {"magus"}
+    for top in CODE:
+        for init in (ROOT / top).rglob("__init__.py"):
+            found.add(".".join(("magus", *init.parent.relative_to(ROOT).parts)))
+
+    assert listed_packages() == found
+
+
+def test_every_folder_with_modules_has_an_init() -> None:
+    for top in CODE:
+        folders = {module.parent for module in (ROOT / top).rglob("*.py")}
+
+        assert all((folder / "__init__.py").exists() for folder in folders)
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(out), str(ROOT)]
+    subprocess.run(command, check=True, capture_output=True)
+    (built,) = out.glob("*.whl")
+    return built
+
+
+def test_the_wheel_holds_grammar_library_model_and_examples(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+
+    for name in (
+        "magus/grammar/mgs.lark",
+        "magus/compiler/library/amd/mi300x.mgs",
+        "magus/compiler/library/nvidia/h100.mgs",
+        "magus/advisor/model/ranker.skops",
+        "magus/advisor/model/ranker.json",
+        "magus/examples/llama70b_tp8_mi300x.mgs",
+        "magus/tui/magus.tcss",
+        "magus/py.typed",
+    ):
+        assert name in names
+    assert not [name for name in names if name.startswith(("magus/tests", "magus/benchmarks"))]
+
+
+def test_the_wheel_advises_from_a_clean_environment(wheel: Path, tmp_path: Path) -> None:
+    home = tmp_path / "venv"
+    venv.create(home, with_pip=True)
+    python = home / "bin" / "python"
+    subprocess.run([python, "-m", "pip", "install", "--quiet", str(wheel)], check=True, cwd=tmp_path)
+    where = subprocess.run(
+        [python, "-c", "import magus.examples as e; print(e.path('decode_small_batch'))"],
+        check=True,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    example = where.stdout.strip()
+
+    advice = subprocess.run([home / "bin" / "magus", "advise", example], cwd=tmp_path, capture_output=True, text=True)
+
+    assert not Path(example).is_relative_to(ROOT)
+    assert advice.returncode == 0, advice.stderr
+    assert "SERIAL" in advice.stdout

@@ -1,0 +1,204 @@
+"""The command line, command by command: output, exit codes, and bad input without a traceback."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from magus.examples import path as example
+from magus.tui.cli import app
+
+SMALL = """
+use "amd/mi300x"
+param M = 256 in 8..1024 x2
+system pair { gpus 4 x MI300X; fabric full_mesh(xgmi) }
+workload up on pair {
+  x = tensor bf16[M, 512] shard rows
+  w = tensor bf16[512, 1024] shard cols
+  y = gemm(all_gather(x), w)
+}
+schedule mine for up = uniform_fused_1d(chunks=16, engine=dma(3))
+explore up { chunks 8, 16; engine dma }
+"""
+
+
+def magus(*words: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    file = tmp_path / "small.mgs"
+    file.write_text(SMALL)
+    return file
+
+
+def test_check_says_nothing_on_stdout_and_counts_on_stderr(small: Path) -> None:
+    done = magus("check", small)
+
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "1 of 1 files" in done.stderr
+
+
+def test_check_shows_every_error_as_json(tmp_path: Path) -> None:
+    file = tmp_path / "bad.mgs"
+    file.write_text(SMALL.replace("MI300X; fabric", "MI300x; fabric").replace("1024]", "1024 ]; z = gem(x, w)"))
+
+    done = magus("check", file, "--format", "json")
+
+    document = json.loads(done.stdout)
+    assert done.exit_code == 1
+    assert document["schema"] == "magus-diagnostics/1"
+    assert {"MGS203", "MGS204"} <= {found["code"] for found in document["diagnostics"]}
+
+
+def test_fmt_rewrites_once_and_then_agrees(small: Path) -> None:
+    assert magus("fmt", "--check", small).exit_code == 1
+    assert magus("fmt", small).exit_code == 0
+    assert magus("fmt", "--check", small).exit_code == 0
+
+
+def test_simulate_prints_every_key_of_its_document(small: Path) -> None:
+    done = magus("simulate", small, "--json")
+
+    document = json.loads(done.stdout)
+    assert done.exit_code == 0
+    assert document["schema"] == "magus-result/1"
+    assert document["schedule"] == "uniform_fused_1d(chunks=16, engine=dma(3))"
+    assert document["granularity"] == "line"
+    wanted = (
+        "scenario outcome makespan_us makespan_cycles compute_us comm_us exposed_comm_us overlap_efficiency dil cil "
+        "waterfall line_hops traffic utilization ranks"
+    )
+    assert set(wanted.split()) <= set(document)
+    assert {"hbm_read_bytes", "hbm_write_bytes", "l2_bytes", "link_bytes", "flag_reads", "flag_bytes"} == set(
+        document["traffic"]
+    )
+    losses = document["waterfall"]
+    parts = ("launch_sync_us", "contention_us", "decomposition_us", "exposed_us", "bound_us")
+    assert sum(losses[part] for part in parts) == pytest.approx(losses["makespan_us"])
+
+
+def test_folding_changes_nothing_but_the_work(small: Path) -> None:
+    folded = json.loads(magus("simulate", small, "--granularity", "packet", "--json").stdout)
+    every = json.loads(magus("simulate", small, "--granularity", "packet", "--no-fold", "--json").stdout)
+
+    assert folded["makespan_ticks"] == every["makespan_ticks"]
+    assert every["line_hops"] == 4 * folded["line_hops"]
+    assert (folded["ranks_simulated"], every["ranks_simulated"]) == (1, 4)
+
+
+def test_a_schedule_can_be_named_by_its_expression(small: Path) -> None:
+    text = "hetero_fused_1d(chunks=8, engine=sm(8))"
+    done = magus("simulate", small, "--schedule", text, "--json")
+
+    assert json.loads(done.stdout)["schedule"] == text
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("unifrom_fused_1d(chunks=8)", "MGS505"),
+        ("uniform_fused_1d(chunks=7)", "MGS512"),
+        ("serial(engine=dma(99))", "MGS401"),
+        ("serial(engine=", "MGS1"),
+    ],
+)
+def test_a_schedule_that_cannot_be_is_told_with_a_code(small: Path, text: str, code: str) -> None:
+    done = magus("simulate", small, "--schedule", text)
+
+    assert done.exit_code == 1
+    assert code in done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
+
+
+def test_schedules_lists_the_space_and_the_bound(small: Path) -> None:
+    done = magus("schedules", small, "--json")
+
+    document = json.loads(done.stdout)
+    assert "serial(engine=dma(3))" in document["schedules"]
+    assert document["bound"]["us"] > 0
+    assert document["bound"]["assumptions"]
+
+
+def test_a_space_with_nothing_in_it_names_the_constraints(small: Path) -> None:
+    small.write_text(SMALL.replace("engine dma }", "engine dma; staging <= 1 KiB }"))
+
+    done = magus("advise", small)
+
+    assert done.exit_code == 3
+    assert "staging" in done.stderr
+
+
+def test_advise_prints_every_key_of_its_document(small: Path) -> None:
+    done = magus("advise", small, "--json", "--workers", "1")
+
+    document = json.loads(done.stdout)
+    assert done.exit_code == 0
+    wanted = (
+        "schema workload recommended verdict speedup_vs_serial lower_bound_us gap_to_bound confidence threshold "
+        "reasons ties candidates timing"
+    )
+    assert set(wanted.split()) <= set(document)
+    assert document["verdict"] in ("overlap", "serial")
+    assert {"schedule", "predicted_us", "interval_us", "simulated_us"} <= set(document["candidates"][0])
+
+
+def test_strict_refuses_a_profile_that_is_not_validated(small: Path) -> None:
+    done = magus("advise", small, "--no-verify", "--strict")
+
+    assert done.exit_code == 3
+    assert "not validated" in done.stderr
+
+
+def test_the_text_of_advice_fits_eighty_columns() -> None:
+    done = magus("advise", example("decode_small_batch"), "--workers", "1")
+
+    assert done.exit_code == 0
+    assert max(len(line) for line in done.stdout.splitlines()) <= 100
+    assert re.search(r"^SERIAL: overlap does not pay here", done.stdout, re.MULTILINE)
+
+
+def test_expectations_are_run_and_a_failed_one_is_an_exit_code(small: Path) -> None:
+    small.write_text(SMALL + "expect up { mine.makespan < 1 us; mine.makespan > 1 us; verdict == overlap }\n")
+
+    done = magus("test", small, "--workers", "1")
+
+    assert done.exit_code == 1
+    assert done.stdout.count("FAILED") >= 1
+    assert done.stdout.count("ok    ") >= 1
+
+
+@pytest.mark.parametrize("setting", ["M", "=4", "M="])
+def test_a_setting_without_a_value_is_a_usage_error(small: Path, setting: str) -> None:
+    assert magus("check", small, "--set", setting).exit_code == 2
+
+
+def test_a_setting_outside_its_domain_is_told(small: Path) -> None:
+    done = magus("check", small, "--set", "M=4096")
+
+    assert done.exit_code == 1
+    assert "MGS311" in done.stderr
+
+
+@pytest.mark.parametrize("verb", ["check", "fmt", "test", "simulate", "schedules", "advise"])
+@pytest.mark.parametrize("content", [b"", b"\x00\x01\x02", b"\xff\xfe", b"gpu {", b"((((" * 1000, b"x" * (1 << 20)])
+def test_bad_files_never_give_a_traceback(tmp_path: Path, verb: str, content: bytes) -> None:
+    file = tmp_path / "bad.mgs"
+    file.write_bytes(content)
+
+    done = magus(verb, file)
+
+    assert done.exit_code in (0, 1)
+    assert done.exception is None or isinstance(done.exception, SystemExit)
+    assert "MGS" in done.stderr or done.exit_code == 0
+
+
+@pytest.mark.parametrize("verb", ["check", "simulate", "advise"])
+def test_a_missing_file_is_a_diagnostic(tmp_path: Path, verb: str) -> None:
+    done = magus(verb, tmp_path / "nowhere.mgs")
+
+    assert done.exit_code == 1
+    assert "MGS120" in done.stderr

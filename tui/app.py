@@ -1,0 +1,254 @@
+"""The terminal UI: shows a Session, runs its blocking work beside the screen, turns keys into actions."""
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
+
+from textual import work
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import DataTable, Footer
+
+from ..simcore.result import Result
+from .background import ChildProcesses, ShouldStop, in_thread
+from .messages import CandidatePicked, Progressed
+from .session import CANCELLED, Backend, Job, Problem, Session, default_backend
+from .view import SortKey, progress_text
+from .widgets import HelpScreen, Workbench
+from .widgets.workbench import TIMELINE_IDX, TITLES
+
+DEFAULT_WORKERS = 2
+# Keys that need an answer on screen.
+ANSWER_ACTIONS = ("pane", "next_pane", "sort", "zoom", "pan", "ranks", "step")
+# A cursor on its way through the table starts nothing.
+SETTLE_S = 0.12
+
+
+class MagusApp(App[None]):
+    """``magus tui FILE``."""
+
+    CSS_PATH = "magus.tcss"
+    TITLE = "magus"
+    ENABLE_COMMAND_PALETTE = False
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012 - Textual declares it so
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (40, "-tall")]  # noqa: RUF012
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q", "quit", "Quit"),
+        Binding("question_mark", "help", "Help", key_display="?"),
+        Binding("1", "pane(0)", "Pane", key_display="1 2 3"),
+        Binding("2", "pane(1)", TITLES[1], show=False),
+        Binding("3", "pane(2)", TITLES[2], show=False),
+        Binding("tab", "next_pane", "Next pane", show=False, priority=True),
+        Binding("j", "step(1)", "Next", show=False),
+        Binding("k", "step(-1)", "Previous", show=False),
+        Binding("s", "sort", "Sort"),
+        Binding("plus,equals_sign", "zoom(1)", "Zoom", key_display="+ -"),
+        Binding("minus", "zoom(-1)", "Zoom out", show=False),
+        Binding("0", "zoom(0)", "Everything", show=False),
+        Binding("h", "pan(-1)", "Pan", key_display="h l"),
+        Binding("l", "pan(1)", "Later", show=False),
+        Binding("left", "pan(-1)", "Earlier", show=False, priority=True),
+        Binding("right", "pan(1)", "Later", show=False, priority=True),
+        Binding("r", "ranks", "Ranks"),
+        Binding("e,ctrl+r", "reload", "Reload", key_display="e"),
+        Binding("w", "workload", "Workload"),
+        Binding("x", "stop", "Stop"),
+    ]
+
+    def __init__(
+        self,
+        path: Path,
+        settings: Sequence[tuple[str, str]] = (),
+        workload: str | None = None,
+        *,
+        workers: int = DEFAULT_WORKERS,
+        backend: Backend | None = None,
+    ) -> None:
+        super().__init__()
+        self.session = Session(Path(path), settings, workload, backend or default_backend(workers))
+        self.bench = Workbench(id="workbench")
+        self._children = ChildProcesses()
+
+    def compose(self) -> ComposeResult:
+        """The workbench over the keys."""
+        yield self.bench
+        yield Footer(show_command_palette=False, compact=True)
+
+    def on_mount(self) -> None:
+        """Start on the file."""
+        self.bench.show_pane(0)
+        self.action_reload()
+
+    def on_unmount(self) -> None:
+        """Leave nothing behind that keeps the program from ending."""
+        self.workers.cancel_all()
+        self._children.terminate()
+
+    # Work beside the screen. A group holds one run; a new one tells the one before it to stop.
+
+    @work(exclusive=True, group="file")
+    async def _read(self) -> None:
+        self.bench.say(f"reading {self.session.path} ...")
+        self.session.show(await in_thread(lambda _: self.session.read()))
+        self._show_job()
+
+    @work(exclusive=True, group="advice")
+    async def _advise(self, job: Job) -> None:
+        def progress(stage: str, done: int, total: int) -> None:
+            self.post_message(Progressed(id(job), stage, done, total))
+
+        self.bench.say("looking for schedules ...")
+        await in_thread(lambda should_stop: self.session.advise(job, progress, should_stop))
+        if job is self.session.job:
+            self._show_job()
+
+    @work(exclusive=True, group="candidate")
+    async def _simulate(self, job: Job, expression: str) -> None:
+        """The timeline first, then the what-if runs of its waterfall."""
+        await asyncio.sleep(SETTLE_S)
+        for explain in (False, True):
+            self.bench.say(f"{'what-if runs of' if explain else 'simulating'} {expression} ...")
+            outcome = await in_thread(partial(self._simulate_here, job, expression, explain))
+            if isinstance(outcome, Problem):
+                self.bench.say("")
+                self.bench.timeline.say(f"{outcome.kind.value}: {outcome.text}")
+                return
+            self.bench.show_candidate(job)
+        self.bench.say("")
+        self.bench.fill_table(job)
+
+    def _simulate_here(self, job: Job, expression: str, explain: bool, should_stop: ShouldStop) -> Result | Problem:
+        return self.session.simulate(job, expression, should_stop, explain=explain)
+
+    def on_progressed(self, message: Progressed) -> None:
+        """Show how far the advice is, unless it is about something that is no longer on screen."""
+        job = self.session.job
+        if self.bench.is_attached and job is not None and id(job) == message.job_id and job.answer is None:
+            self.bench.say(progress_text(message.stage, message.done, message.total))
+
+    def on_candidate_picked(self, message: CandidatePicked) -> None:
+        """Show the candidate under the cursor and find out what is not known about it."""
+        job = self.session.job
+        if not self.bench.is_attached or job is None or job.candidate(message.expression) is None:
+            return
+        job.picked = message.expression
+        self._simulate_picked(job)
+
+    def _simulate_picked(self, job: Job) -> None:
+        self.bench.show_candidate(job)
+        known = job.results.get(job.picked or "")
+        if job.picked is not None and (known is None or known.waterfall is None):
+            self._simulate(job, job.picked)
+        else:
+            self.workers.cancel_group(self, "candidate")
+            self.bench.say("")
+
+    def _show_job(self) -> None:
+        """Show the workload on screen as far as it is known, and start on what is missing."""
+        session, job = self.session, self.session.job
+        if job is None:
+            self.bench.show_problem(session.problem, str(session.path))
+        else:
+            self.bench.say("", idle=session.summary)
+            self.bench.show_job(job, session.job_idx, len(session.jobs))
+            if job.answer is None:
+                self._advise(job)
+            elif job.advice is not None:
+                self._simulate_picked(job)
+        self.refresh_bindings()
+
+    def _stop_all(self) -> None:
+        """Tell what runs to stop; simulations in processes hear nothing, so the processes end."""
+        for group in ("advice", "candidate"):
+            self.workers.cancel_group(self, group)
+        self._children.terminate()
+
+    # Keys.
+
+    async def action_quit(self) -> None:
+        """End now; what runs is told to stop, and not waited for."""
+        self.workers.cancel_all()
+        self.exit()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys that could do nothing are not offered."""
+        job = self.session.job
+        if action == "workload":
+            return len(self.session.jobs) > 1
+        if action == "stop":
+            return job is not None and job.answer is None
+        if action in ANSWER_ACTIONS:
+            return job is not None and job.advice is not None
+        return True
+
+    def action_reload(self) -> None:
+        """Read the file again; everything is computed anew."""
+        self._stop_all()
+        self._read()
+
+    def action_workload(self) -> None:
+        """Turn to the next workload of the file."""
+        self._stop_all()
+        self.session.next_workload()
+        self._show_job()
+
+    def action_stop(self) -> None:
+        """Stop the advice that is being worked out."""
+        job = self.session.job
+        if job is not None and job.answer is None:
+            self._stop_all()
+            job.answer = CANCELLED
+            self._show_job()
+
+    def action_help(self) -> None:
+        """Show keys and signs."""
+        self.push_screen(HelpScreen())
+
+    def action_pane(self, pane_idx: int) -> None:
+        """Bring a pane to the front."""
+        self.bench.show_pane(pane_idx)
+
+    def action_next_pane(self) -> None:
+        """Bring the next pane to the front."""
+        self.bench.show_pane(self.bench.pane_idx + 1)
+
+    def action_step(self, rows: int) -> None:
+        """Pick the candidate some rows down."""
+        table = self.bench.table
+        table.move_cursor(row=max(0, min(table.row_count - 1, table.cursor_row + rows)))
+
+    def action_sort(self) -> None:
+        """Order the candidates by the next column."""
+        if self.session.job is not None:
+            self.bench.sort(self.session.job)
+
+    def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
+        """Order the candidates by the column clicked."""
+        if self.session.job is not None and event.column_key.value is not None:
+            self.bench.sort(self.session.job, SortKey[event.column_key.value])
+
+    def on_data_table_row_selected(self, _: DataTable.RowSelected) -> None:
+        """Enter goes to the timeline of the candidate."""
+        self.bench.show_pane(TIMELINE_IDX)
+
+    def action_zoom(self, steps: int) -> None:
+        """Closer, further away, or everything."""
+        self._see_timeline()
+        self.bench.timeline.zoom(steps)
+
+    def action_pan(self, steps: int) -> None:
+        """Later or earlier."""
+        self._see_timeline()
+        self.bench.timeline.pan(steps)
+
+    def action_ranks(self) -> None:
+        """One rank or all of them."""
+        self._see_timeline()
+        self.bench.timeline.toggle_ranks()
+
+    def _see_timeline(self) -> None:
+        """A key of the timeline brings it to the front where it is hidden."""
+        if not self.bench.is_shown(TIMELINE_IDX):
+            self.bench.show_pane(TIMELINE_IDX)

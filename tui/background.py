@@ -1,0 +1,62 @@
+"""Blocking work beside a screen that stays alive."""
+
+import asyncio
+import multiprocessing
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing import resource_tracker
+from threading import Event, Thread
+from typing import TypeVar
+
+T = TypeVar("T")
+ShouldStop = Callable[[], bool]
+
+
+async def in_thread(function: Callable[[ShouldStop], T]) -> T:
+    """Await ``function`` in a thread of its own; when the awaiting task is cancelled, the function is told to stop.
+
+    The thread is a daemon and nothing waits for it. A thread of the event loop's pool would hold up the end of the
+    program until it returns, and a solver or an import does not look at ``should_stop`` all the time.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+    stop = Event()
+
+    def settle(value: T | None, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(value)  # type: ignore[arg-type]
+
+    def body() -> None:
+        try:
+            value, error = function(stop.is_set), None
+        except BaseException as raised:
+            value, error = None, raised
+        with suppress(RuntimeError):  # the loop is closed: the program has ended, nobody waits
+            loop.call_soon_threadsafe(settle, value, error)
+
+    Thread(target=body, daemon=True, name=f"magus {getattr(function, '__name__', 'work')}").start()
+    try:
+        return await future
+    finally:
+        stop.set()
+
+
+class ChildProcesses:
+    """Simulation processes started since this was made; they would keep a program that ends waiting."""
+
+    def __init__(self) -> None:
+        if os.name == "posix":
+            # It inherits stderr, so it must start before Textual puts something that is no file in its place.
+            resource_tracker.ensure_running()
+        self._before = {child.pid for child in multiprocessing.active_children()}
+
+    def terminate(self) -> None:
+        """End them; they only compute, nothing is lost that anyone waits for."""
+        for child in multiprocessing.active_children():
+            if child.pid not in self._before:
+                child.terminate()

@@ -1,0 +1,46 @@
+"""The loss waterfall as bars of text. No Textual."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..simcore.result import Waterfall
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A step of the waterfall from ``start_ticks`` on; a negative ``ticks`` is time won back."""
+
+    label: str
+    start_ticks: int
+    ticks: int
+    is_total: bool
+
+
+def bars_of(waterfall: Waterfall) -> tuple[Bar, ...]:
+    """From the lower bound up to the makespan, loss by loss."""
+    losses = (
+        ("exposed, slack", waterfall.exposed_ticks),
+        ("decomposition", waterfall.decomposition_ticks),
+        ("contention", waterfall.contention_ticks),
+        ("launch, sync", waterfall.launch_sync_ticks),
+    )
+    bars, reached = [Bar("lower bound", 0, waterfall.bound_ticks, True)], waterfall.bound_ticks
+    for label, ticks in losses:
+        bars.append(Bar(label, reached, ticks, False))
+        reached += ticks
+    return (*bars, Bar("makespan", 0, waterfall.makespan_ticks, True))
+
+
+def drawn_bars(bars: Sequence[Bar], width: int) -> tuple[str, ...]:
+    """Each bar as ``width`` columns of text, all to one scale; any loss that is not zero shows at least a sliver."""
+    scale = width / max(1, max(max(bar.start_ticks, bar.start_ticks + bar.ticks) for bar in bars))
+    return tuple(_drawn(bar, scale, width) for bar in bars)
+
+
+def _drawn(bar: Bar, scale: float, width: int) -> str:
+    low, high = sorted((bar.start_ticks, bar.start_ticks + bar.ticks))
+    start, stop = round(low * scale), round(high * scale)
+    if bar.ticks and start == stop:
+        start = min(start, width - 1)
+        return " " * start + "▏" + " " * (width - start - 1)
+    return " " * start + ("░" if bar.ticks < 0 else "█") * (stop - start) + " " * (width - stop)

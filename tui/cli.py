@@ -1,0 +1,221 @@
+"""The command line: ``magus check | fmt | test | simulate | schedules | advise | train | tui``.
+
+Results go to stdout, progress and diagnostics to stderr. ``--json`` prints one document and nothing else. Exit codes:
+0 done, 1 the input is wrong or an expectation failed, 2 usage, 3 no feasible schedule or, with ``--strict``, a profile
+that is not validated. Each command imports what it needs when it runs, so that ``magus check`` starts at once.
+"""
+
+import os
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .. import __version__
+from .exits import Exit
+
+DEFAULT_WORKERS = min(4, os.cpu_count() or 1)
+
+app = typer.Typer(
+    name="magus",
+    help="Which compute/communication overlap schedule to use on a multi-GPU system, and the proof.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+class Format(StrEnum):
+    """How diagnostics are shown."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class Granularity(StrEnum):
+    """Size of the unit that is simulated: a cache line, or a packet of 1 KiB."""
+
+    LINE = "line"
+    PACKET = "packet"
+
+
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A scenario, FILE.mgs.")]
+FilesArgument = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Scenarios.")]
+WorkloadOption = Annotated[
+    str | None, typer.Option("--workload", metavar="W", help="Which workload; the first if unsaid.")
+]
+SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set a param of the file.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+StrictOption = Annotated[bool, typer.Option("--strict", help="Exit 3 if the hardware profile is not validated.")]
+WorkersOption = Annotated[int, typer.Option("--workers", min=1, max=64, help="Processes to simulate in.")]
+
+
+@app.callback()
+def _options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
+) -> None:
+    if version:
+        print(f"magus {__version__}")
+        raise typer.Exit(Exit.DONE)
+
+
+@app.command()
+def check(
+    files: FilesArgument,
+    output: Annotated[Format, typer.Option("--format", help="How to show diagnostics.")] = Format.TEXT,
+    settings: SetOption = None,
+) -> None:
+    """Show every error of the files."""
+    from .commands import check_files
+
+    raise typer.Exit(check_files(files, _bindings(settings), as_json_text=output is Format.JSON))
+
+
+@app.command()
+def fmt(
+    files: FilesArgument,
+    check_only: Annotated[bool, typer.Option("--check", help="Change nothing; exit 1 if a file would change.")] = False,
+) -> None:
+    """Rewrite the files in the one canonical form."""
+    from .commands import format_files
+
+    raise typer.Exit(format_files(files, check_only=check_only))
+
+
+@app.command()
+def test(files: FilesArgument, settings: SetOption = None, workers: WorkersOption = DEFAULT_WORKERS) -> None:
+    """Run every ``expect`` of the files."""
+    from .commands import test_files
+
+    raise typer.Exit(test_files(files, _bindings(settings), workers))
+
+
+@app.command()
+def simulate(
+    file: FileArgument,
+    workload: WorkloadOption = None,
+    schedule: Annotated[
+        str | None, typer.Option("--schedule", metavar="S", help="A declared name or a template expression.")
+    ] = None,
+    granularity: Annotated[Granularity, typer.Option("--granularity", help="What one unit is.")] = Granularity.LINE,
+    settings: SetOption = None,
+    no_fold: Annotated[bool, typer.Option("--no-fold", help="Simulate every rank, for checking.")] = False,
+    strict: StrictOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Simulate one schedule: times, traffic and where the losses are."""
+    from .commands import simulate_file
+
+    raise typer.Exit(
+        simulate_file(
+            file,
+            _bindings(settings),
+            workload=workload,
+            schedule=schedule,
+            at_line=granularity is Granularity.LINE,
+            fold=not no_fold,
+            strict=strict,
+            as_json_text=json,
+        )
+    )
+
+
+@app.command()
+def schedules(
+    file: FileArgument,
+    workload: WorkloadOption = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Show at most N.")] = None,
+    settings: SetOption = None,
+    json: JsonOption = False,
+) -> None:
+    """List the feasible schedules, with the lower bound on any of them."""
+    from .commands import list_schedules
+
+    raise typer.Exit(list_schedules(file, _bindings(settings), workload=workload, limit=limit, as_json_text=json))
+
+
+@app.command()
+def advise(
+    file: FileArgument,
+    workload: WorkloadOption = None,
+    top: Annotated[int, typer.Option("--top", min=1, max=512, metavar="N", help="Simulate the N likeliest.")] = 8,
+    no_verify: Annotated[bool, typer.Option("--no-verify", help="Predict only, simulate nothing.")] = False,
+    settings: SetOption = None,
+    strict: StrictOption = False,
+    json: JsonOption = False,
+    workers: WorkersOption = DEFAULT_WORKERS,
+) -> None:
+    """Say which schedule to use, what it gains, and how we know."""
+    from .commands import advise_file
+
+    raise typer.Exit(
+        advise_file(
+            file,
+            _bindings(settings),
+            workload=workload,
+            top=top,
+            verify=not no_verify,
+            strict=strict,
+            as_json_text=json,
+            workers=workers,
+        )
+    )
+
+
+@app.command()
+def train(
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Where to write; the shipped model if unsaid.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of scenarios and of the learner.")] = 0,
+    scenarios: Annotated[int | None, typer.Option("--scenarios", min=10, help="How many random scenarios.")] = None,
+    json: JsonOption = False,
+    workers: WorkersOption = DEFAULT_WORKERS,
+) -> None:
+    """Simulate random scenarios, fit the ranker on them and report on unseen ones."""
+    from .commands import train_model
+
+    raise typer.Exit(train_model(out, seed=seed, scenarios=scenarios, as_json_text=json, workers=workers))
+
+
+@app.command()
+def tui(file: FileArgument, workload: WorkloadOption = None, settings: SetOption = None) -> None:
+    """Browse candidates, timelines and reasons in the terminal."""
+    from .app import MagusApp
+
+    MagusApp(file, tuple(_bindings(settings)), workload, workers=DEFAULT_WORKERS).run()
+
+
+def _bindings(settings: list[str] | None) -> list[tuple[str, str]]:
+    """``NAME=VALUE`` texts as pairs; a text without ``=`` is a usage error."""
+    pairs = []
+    for text in settings or []:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip() or not value.strip():
+            raise typer.BadParameter(f"'{text}' is not NAME=VALUE", param_hint="--set")
+        pairs.append((name.strip(), value.strip()))
+    return pairs
+
+
+def main() -> None:
+    """Entry point of the console script; no traceback reaches a user unless MAGUS_DEBUG is set."""
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader went away, as with `| head`
+        sys.exit(Exit.DONE)
+    except Exception as error:
+        if os.environ.get("MAGUS_DEBUG"):
+            raise
+        print(f"magus: internal error: {type(error).__name__}: {error}", file=sys.stderr)
+        print("This is a fault of Magus, not of your file; MAGUS_DEBUG=1 shows where.", file=sys.stderr)
+        sys.exit(Exit.INPUT)
+
+
+if __name__ == "__main__":
+    main()

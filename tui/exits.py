@@ -1,0 +1,12 @@
+"""Exit codes of every command."""
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """0 done, 1 the input is wrong, 2 usage, 3 no feasible schedule or, with ``--strict``, a profile not validated."""
+
+    DONE = 0
+    INPUT = 1
+    USAGE = 2
+    NOT_FEASIBLE = 3

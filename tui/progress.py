@@ -1,0 +1,32 @@
+"""One line of progress on stderr, only where a person watches."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+WORDS = {
+    "enumerate": "enumerating schedules",
+    "rank": "ranking {total} schedules",
+    "simulate": "simulating the shortlist {done}/{total}",
+    "confirm": "confirming line by line {done}/{total}",
+    "dataset": "simulating scenarios {done}/{total}",
+    "fit": "fitting the ranker",
+}
+CLEAR = "\r\x1b[K"
+
+
+@contextmanager
+def progress_line() -> Iterator[Callable[[str, int, int], None]]:
+    """A callback that rewrites one line; silent if stderr is not a terminal, and gone at the end."""
+    shown = sys.stderr.isatty()
+
+    def report(stage: str, done: int, total: int) -> None:
+        if shown:
+            text = WORDS.get(stage, stage).format(done=done, total=total)
+            print(f"{CLEAR}{text} ...", end="", file=sys.stderr, flush=True)
+
+    try:
+        yield report
+    finally:
+        if shown:
+            print(CLEAR, end="", file=sys.stderr, flush=True)

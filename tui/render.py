@@ -1,0 +1,184 @@
+"""Advice, results and spaces as plain text for a terminal of 80 columns or more."""
+
+from collections.abc import Iterator, Sequence
+
+from ..advisor.advice import Advice, Candidate
+from ..advisor.bounds import Bound
+from ..advisor.solver import Space
+from ..compiler.expectation import Verdict
+from ..compiler.expression import expression_of
+from ..compiler.scenario import TICKS_PER_US, Scenario
+from ..simcore import Result
+from ..simcore.result import Waterfall
+from .wrap import bullet, wrapped
+
+BAR_COLUMNS = 24
+
+
+def scenario_line(scenario: Scenario) -> str:
+    """One line that says what is asked: workload, pattern, shape, system."""
+    workload, system = scenario.workload, scenario.system
+    shape = ""
+    if workload.gemm is not None:
+        shape = f" {workload.gemm.dtype.value} {workload.gemm.m} x {workload.gemm.n} x {workload.gemm.k} per rank"
+    fabric = system.fabric.kind.value.replace("_", " ")
+    return f"{workload.name}: {workload.pattern.value}{shape} on {system.num_ranks} x {system.gpu.name}, {fabric}"
+
+
+def advice_text(advice: Advice, top: int) -> str:
+    """The answer: verdict, ranked table, ties, bound, reasons, marks."""
+    return "\n".join(_advice_lines(advice, top))
+
+
+def _advice_lines(advice: Advice, top: int) -> Iterator[str]:
+    yield from wrapped(scenario_line(advice.scenario))
+    if advice.scenario.workload.about:
+        yield from wrapped(advice.scenario.workload.about)
+    yield ""
+    yield from wrapped(verdict_sentence(advice))
+    yield from wrapped(f"Confidence {advice.confidence.value}: {advice.confidence_reason}.")
+    for mark in advice.marks:
+        yield from bullet("!", mark)
+    yield ""
+    yield from candidate_table(advice, top)
+    yield ""
+    gap, bound = advice.gap_to_bound, advice.bound
+    yield from wrapped(
+        f"Lower bound {bound.ticks / TICKS_PER_US:.1f} us, bound by {bound.binding}; "
+        f"the recommended schedule is {gap:.1%} above it."
+    )
+    if advice.ties:
+        resolution = float(advice.scenario.gpu.gemm.resolution)
+        yield from wrapped(f"Ties (within {resolution:.0%}, more than the profile can tell apart):")
+        for tie in advice.ties:
+            yield from bullet("=", tie)
+    yield ""
+    yield "Why:"
+    for reason in advice.reasons:
+        yield from bullet("-", reason)
+    if advice.result is not None and advice.result.waterfall is not None:
+        yield ""
+        yield from waterfall_lines(advice.result.waterfall)
+
+
+def verdict_sentence(advice: Advice) -> str:
+    """Yes or no, said plainly."""
+    serial_us = f"{advice.serial.best_us:.1f} us"
+    if advice.verdict is Verdict.OVERLAP:
+        return (
+            f"OVERLAP: use {advice.recommended.expression}. {advice.recommended.best_us:.1f} us against "
+            f"{serial_us} serial, {advice.speedup:.2f}x faster."
+        )
+    return f"SERIAL: overlap does not pay here. Use {advice.recommended.expression}, {serial_us}."
+
+
+def candidate_table(advice: Advice, top: int) -> list[str]:
+    """Ranked schedules; ``*`` the recommended one, ``=`` its ties, ``p`` times simulated in packets."""
+    line_bytes = advice.scenario.gpu.line_bytes
+    rows = [("", "schedule", "predicted", "simulated", "speedup")]
+    shown = [candidate for candidate in advice.candidates if candidate.simulated_ticks is not None]
+    shown = shown or list(advice.candidates[:top])
+    for candidate in shown:
+        simulated = candidate.simulated_us
+        coarse = "" if candidate.unit_bytes == line_bytes else "p"
+        rows.append(
+            (
+                _mark(advice, candidate),
+                candidate.expression,
+                "-" if candidate.predicted_us is None else f"{candidate.predicted_us:.1f} us",
+                "-" if simulated is None else f"{simulated:.1f} us{coarse}",
+                f"{advice.serial.best_us / candidate.best_us:.2f}x",
+            )
+        )
+    rest = len(advice.candidates) - len(shown)
+    lines = table(rows)
+    lines.append(f"{rest} more feasible schedules ranked lower by prediction; * recommended, = tie, p in packets")
+    return lines
+
+
+def _mark(advice: Advice, candidate: Candidate) -> str:
+    if candidate.expression == advice.recommended.expression:
+        return "*"
+    return "=" if candidate.expression in advice.ties else " "
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns aligned, the first two to the left, numbers to the right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+
+    def cell(text: str, column: int) -> str:
+        return text.ljust(widths[column]) if column < 2 else text.rjust(widths[column])
+
+    return ["  ".join(cell(text, column) for column, text in enumerate(row)).rstrip() for row in rows]
+
+
+def waterfall_lines(waterfall: Waterfall) -> Iterator[str]:
+    """Where the time goes, from the lower bound up to the makespan, as bars."""
+    rows = (
+        ("lower bound", waterfall.bound_ticks),
+        ("exposed communication, slack", waterfall.exposed_ticks),
+        ("decomposition", waterfall.decomposition_ticks),
+        ("contention", waterfall.contention_ticks),
+        ("launch and synchronization", waterfall.launch_sync_ticks),
+        ("makespan", waterfall.makespan_ticks),
+    )
+    yield f"Loss waterfall, us (simulated at {waterfall.unit_bytes} B):"
+    for name, ticks in rows:
+        bar = "#" * round(BAR_COLUMNS * abs(ticks) / max(1, waterfall.makespan_ticks))
+        yield f"  {name:<29}{ticks / TICKS_PER_US:>10.1f}  {bar}".rstrip()
+
+
+def result_text(result: Result, scenario: Scenario, bound: Bound) -> str:
+    """One simulated schedule in words and numbers."""
+    hidden, traffic, used = result.overlap_efficiency, result.traffic, result.utilization
+    rows = [
+        ("makespan", f"{result.makespan_us:.1f} us", f"{result.makespan_cycles:,} cycles"),
+        ("compute", f"{result.compute_ticks / TICKS_PER_US:.1f} us", "busy time of kernels"),
+        ("communication", f"{result.comm_ticks / TICKS_PER_US:.1f} us", "busy time of transfers"),
+        ("exposed", f"{result.exposed_ticks / TICKS_PER_US:.1f} us", "makespan without compute"),
+        ("overlap efficiency", "-" if hidden is None else f"{hidden:.1%}", "share of communication hidden"),
+        ("DIL", _ratio(result.dil), "parts alone over the whole kernel"),
+        ("CIL", _ratio(result.cil), "kernels overlapped over alone"),
+        ("lower bound", f"{bound.ticks / TICKS_PER_US:.1f} us", f"binding: {bound.binding}"),
+        (
+            "HBM read, written",
+            f"{_mib(traffic.hbm_read_bytes)}, {_mib(traffic.hbm_write_bytes)}",
+            f"{used.hbm:.0%} busy",
+        ),
+        ("L2", _mib(traffic.l2_bytes), f"{used.l2:.0%} busy"),
+        ("links", _mib(traffic.link_bytes), f"{used.links:.0%} busy"),
+        ("SMs, engines", f"{used.sms:.0%}, {used.engines:.0%}", "busy"),
+    ]
+    name_width, value_width = max(len(row[0]) for row in rows), max(len(row[1]) for row in rows)
+    folded = "one rank stands for all" if result.ranks_simulated < result.num_ranks else "every rank simulated"
+    lines = [
+        *wrapped(scenario_line(scenario)),
+        *wrapped(f"{result.schedule.expression} at {result.granularity} granularity ({result.unit_bytes} B)"),
+        f"{result.line_hops:,} line-hops, {folded}",
+        "",
+        *(f"{name:<{name_width}}  {value:>{value_width}}  {note}".rstrip() for name, value, note in rows),
+    ]
+    if result.waterfall is not None:
+        lines += ["", *waterfall_lines(result.waterfall)]
+    return "\n".join(lines)
+
+
+def space_text(scenario: Scenario, space: Space, bound: Bound) -> str:
+    """The feasible schedules, one a line, and the lower bound with its terms."""
+    lines = [*wrapped(scenario_line(scenario)), ""]
+    lines += [f"  {expression_of(choice)}" for choice in space.choices]
+    more = "" if space.complete else " (there are more)"
+    lines += ["", f"{len(space.choices)} feasible schedules{more}"]
+    lines += [f"Lower bound {bound.ticks / TICKS_PER_US:.1f} us, bound by {bound.binding}:"]
+    for name, ticks, text in bound.terms:
+        lines += bullet("*" if name == bound.binding else "-", f"{name} {ticks / TICKS_PER_US:.1f} us: {text}")
+    lines += ["Assumed by the bound:", *(line for text in bound.assumptions for line in bullet("-", text))]
+    return "\n".join(lines)
+
+
+def _ratio(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _mib(num_bytes: int) -> str:
+    return f"{num_bytes / 2**20:,.1f} MiB"

@@ -1,0 +1,218 @@
+"""One open file: compiles it, asks for advice, simulates candidates on demand and keeps what was found. No Textual.
+
+The calls block and never raise: what goes wrong comes back as a ``Problem`` to show. They may run in threads; reading
+the file again makes new ``Job`` objects, so a run that is still under way can only write to the old ones.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+from ..advisor.advice import Advice, Candidate
+from ..compiler.diagnostics import CompileError, Diagnostic, render_text
+from ..compiler.pipeline import Compiled, compile_file
+from ..compiler.scenario import Scenario
+from ..compiler.schedule import Schedule
+from ..simcore.outcome import Outcome
+from ..simcore.result import Result
+
+Settings = Sequence[tuple[str, str]]
+Progress = Callable[[str, int, int], None]
+ShouldStop = Callable[[], bool]
+
+
+class ProblemKind(Enum):
+    """What stands in the way; the value is the headline."""
+
+    FILE = "The file cannot be used"
+    NOTHING_FEASIBLE = "No schedule is feasible"
+    CANCELLED = "Stopped"
+    OUTCOME = "The simulation did not finish"
+    FAULT = "Internal error"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something to show instead of an answer; ``text`` may have many lines."""
+
+    kind: ProblemKind
+    text: str
+
+
+CANCELLED = Problem(ProblemKind.CANCELLED, "The run was stopped before it was done. Press e to start it again.")
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """The stages behind the screen, as functions.
+
+    ``simulate`` takes the bound in ticks for the loss waterfall, None to leave the waterfall out.
+    """
+
+    compile: Callable[[Path, Settings], Compiled]
+    recommend: Callable[[Scenario, Progress, ShouldStop], Advice]
+    simulate: Callable[[Scenario, Schedule, int | None, ShouldStop], Result]
+
+
+@dataclass(slots=True)
+class Job:
+    """What is known about one workload; ``results`` are by expression, ``picked`` is the one on screen."""
+
+    scenario: Scenario
+    answer: Advice | Problem | None = None
+    picked: str | None = None
+    results: dict[str, Result] = field(default_factory=dict)
+    warnings: tuple[Diagnostic, ...] = ()
+
+    @property
+    def advice(self) -> Advice | None:
+        """The advice, once there is one."""
+        return self.answer if isinstance(self.answer, Advice) else None
+
+    def candidate(self, expression: str) -> Candidate | None:
+        """The candidate of that name."""
+        found = self.advice.candidates if self.advice is not None else ()
+        return next((one for one in found if one.expression == expression), None)
+
+
+class Session:
+    """A file with its settings, and the jobs of its workloads."""
+
+    def __init__(self, path: Path, settings: Settings, workload: str | None, backend: Backend) -> None:
+        self.path = path
+        self.settings = tuple(settings)
+        self._workload = workload
+        self._backend = backend
+        self.jobs: tuple[Job, ...] = ()
+        self.job_idx = 0
+        self.problem: Problem | None = None
+
+    @property
+    def job(self) -> Job | None:
+        """The job on screen; None while there is none."""
+        return self.jobs[self.job_idx] if self.jobs else None
+
+    def read(self) -> tuple[Job, ...] | Problem:
+        """Compile the file as it is on disk now."""
+        try:
+            compiled = self._backend.compile(self.path, self.settings)
+        except Exception as error:
+            return _as_problem(error)
+        if not compiled.scenarios:
+            return Problem(ProblemKind.FILE, f"{self.path} declares no workload, so there is nothing to advise on.")
+        return tuple(Job(scenario, warnings=compiled.warnings) for scenario in compiled.scenarios)
+
+    def show(self, outcome: tuple[Job, ...] | Problem) -> None:
+        """Take what ``read`` found; the workload on screen stays if the file still has it."""
+        before = self.job.scenario.workload.name if self.job is not None else self._workload
+        self.jobs, self.problem, self.job_idx = (), None, 0
+        if isinstance(outcome, Problem):
+            self.problem = outcome
+            # A file that is broken for a moment must not lose the place.
+            self._workload = before
+            return
+        names = [job.scenario.workload.name for job in outcome]
+        if before in names:
+            self.job_idx = names.index(before)
+        elif before is not None:
+            text = f"{self.path} has no workload '{before}'. It has: {', '.join(names)}."
+            self.problem, self._workload = Problem(ProblemKind.FILE, text), None
+            return
+        self.jobs = outcome
+
+    @property
+    def summary(self) -> str:
+        """The file, its settings and how many warnings there are, in a line."""
+        said = ", ".join(f"{name} = {value}" for name, value in self.settings)
+        count = len(self.job.warnings) if self.job is not None else 0
+        warned = f"; {count} warning{'s' if count > 1 else ''}, see Why" if count else ""
+        return f"{self.path}{f' with {said}' if said else ''}{warned}"
+
+    def next_workload(self) -> None:
+        """Turn to the next workload of the file."""
+        if self.jobs:
+            self.job_idx = (self.job_idx + 1) % len(self.jobs)
+
+    def advise(self, job: Job, progress: Progress, should_stop: ShouldStop) -> Advice | Problem:
+        """Ask for advice and keep it, with the results that come along; a run told to stop leaves the job as it is."""
+        try:
+            advice = self._backend.recommend(job.scenario, progress, should_stop)
+        except Exception as error:
+            # What a run that is being stopped says of it is no answer: its processes may be gone already.
+            if should_stop():
+                return CANCELLED
+            job.answer = _as_problem(error)
+            return job.answer
+        for result in (advice.result, advice.serial_result):
+            if result is not None:
+                job.results[result.schedule.expression] = result
+        job.answer = advice
+        return advice
+
+    def simulate(self, job: Job, expression: str, should_stop: ShouldStop, *, explain: bool) -> Result | Problem:
+        """The Result of a candidate, simulated in packets unless it is known; ``explain`` adds its loss waterfall."""
+        known, candidate, advice = job.results.get(expression), job.candidate(expression), job.advice
+        if known is not None and (known.waterfall is not None or not explain):
+            return known
+        if candidate is None or advice is None:
+            return Problem(ProblemKind.FAULT, f"{expression} is not among the candidates")
+        bound_ticks = advice.bound.ticks if explain else None
+        try:
+            result = self._backend.simulate(job.scenario, candidate.schedule, bound_ticks, should_stop)
+        except Exception as error:
+            return _as_problem(error)
+        if result.outcome is Outcome.CANCELLED:
+            return CANCELLED
+        if result.outcome is not Outcome.DONE:
+            return Problem(ProblemKind.OUTCOME, f"{expression}: {result.outcome.value}.")
+        if known is None or result.waterfall is not None:
+            job.results[expression] = result
+        return result
+
+
+def _as_problem(error: Exception) -> Problem:
+    """What to show for an exception of a stage."""
+    if isinstance(error, CompileError):
+        return Problem(ProblemKind.FILE, render_text(error.diagnostics))
+    if isinstance(error, OSError):
+        return Problem(ProblemKind.FILE, f"{error.filename or 'the file'}: {error.strerror or error}")
+    # Imported here: they pull in the solver, which nobody with a broken file should wait for.
+    from ..advisor.solver import NoFeasibleSchedule
+    from ..advisor.workers import Cancelled
+
+    if isinstance(error, NoFeasibleSchedule):
+        return Problem(ProblemKind.NOTHING_FEASIBLE, "\n".join(error.reasons) or str(error))
+    if isinstance(error, Cancelled):
+        return CANCELLED
+    fault = "This is a fault of Magus, not of your file."
+    return Problem(ProblemKind.FAULT, f"{type(error).__name__}: {error}\n{fault}")
+
+
+def default_backend(workers: int) -> Backend:
+    """The real stages; simulations behind the advice run in ``workers`` processes, those on demand in this one."""
+
+    def recommend(scenario: Scenario, progress: Progress, should_stop: ShouldStop) -> Advice:
+        from ..advisor.recommend import Advisor
+
+        advisor = Advisor.load()
+        return advisor.recommend(scenario, workers=workers, progress=progress, should_stop=should_stop)
+
+    def simulate_packets(
+        scenario: Scenario, schedule: Schedule, bound_ticks: int | None, should_stop: ShouldStop
+    ) -> Result:
+        from ..advisor.recommend import packet_bytes
+        from ..simcore.simulate import simulate
+
+        unit = packet_bytes(scenario)
+        explain = None if bound_ticks is None else unit
+        return simulate(
+            scenario,
+            schedule,
+            unit_bytes=unit,
+            bound_ticks=bound_ticks,
+            explain_bytes=explain,
+            should_stop=should_stop,
+        )
+
+    return Backend(compile_file, recommend, simulate_packets)

@@ -1,0 +1,184 @@
+"""What the screen says, as text and rows: pure functions of the session's data. No Textual."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from ..advisor.advice import Advice, Candidate
+from ..compiler.expectation import Verdict
+from ..compiler.scenario import TICKS_PER_US, Fabric, Scenario
+from ..simcore.result import Result
+from .progress import WORDS
+
+# Shown of the front of an expression that does not fit; the parameters at its end tell candidates apart.
+KEPT_FRONT = 9
+
+
+class SortKey(Enum):
+    """Order of the candidates; the value is the column's heading, RANK is the order of the advice."""
+
+    RANK = "#"
+    SCHEDULE = "schedule"
+    PREDICTED = "predicted"
+    SIMULATED = "simulated"
+    SPEEDUP = "speedup"
+
+
+class Mark(Enum):
+    """What stands in front of a candidate."""
+
+    RECOMMENDED = "★"
+    TIE = "≈"
+    NONE = " "
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the candidates table; ``best_us`` is the time that ``speedup`` is made of."""
+
+    rank: int
+    mark: Mark
+    expression: str
+    is_serial: bool
+    predicted_us: float | None
+    simulated_us: float | None
+    granularity: str
+    best_us: float
+    speedup: float
+
+    @property
+    def speedup_text(self) -> str:
+        """Speedup over serial; ``~`` where it rests on a prediction."""
+        return f"{'~' if self.simulated_us is None else ''}{self.speedup:.2f}x"
+
+
+def us(ticks: int) -> str:
+    """Time in us with one decimal."""
+    return f"{ticks / TICKS_PER_US:.1f}"
+
+
+def title_of(scenario: Scenario, job_idx: int, num_jobs: int) -> str:
+    """Scenario, workload, pattern, GPUs, fabric and shape in one line."""
+    workload, system = scenario.workload, scenario.system
+    parts = [] if scenario.name == workload.name else [scenario.name]
+    parts.append(workload.name + (f" ({job_idx + 1} of {num_jobs})" if num_jobs > 1 else ""))
+    parts.append(workload.pattern.value)
+    parts.append(f"{system.num_ranks} x {system.gpu.name}")
+    parts.append(fabric_text(system.fabric))
+    if workload.gemm is not None:
+        shape = workload.gemm
+        parts.append(f"{shape.dtype.value} {shape.m}x{shape.n}x{shape.k}/rank")
+    return " · ".join(parts)
+
+
+def fabric_text(fabric: Fabric) -> str:
+    """The fabric as the language writes it."""
+    names = [fabric.link.name] + ([fabric.switch.name] if fabric.switch is not None else [])
+    return f"{fabric.kind.value}({', '.join(names)})"
+
+
+def verdict_of(advice: Advice, width: int) -> str:
+    """Yes or no, said plainly, with what to use; on two lines where it does not fit into one."""
+    expression = advice.recommended.expression
+    sentence = "SERIAL: overlap does not pay here; use"
+    if advice.verdict is Verdict.OVERLAP:
+        sentence = f"OVERLAP pays: {advice.speedup:.2f}x over serial with"
+    return sentence + (" " if len(sentence) + len(expression) < width else "\n") + expression
+
+
+def figures_of(advice: Advice) -> str:
+    """The times behind the verdict."""
+    best, serial = advice.recommended, advice.serial
+    against = "" if best.expression == serial.expression else f" against {serial.best_us:.1f} us serial"
+    how = "" if best.simulated_us is not None else " (predicted)"
+    bound = f"lower bound {us(advice.bound.ticks)} us ({advice.bound.binding}), gap {advice.gap_to_bound:.1%}"
+    return f"{best.best_us:.1f} us{how}{against} · {bound}"
+
+
+def confidence_of(advice: Advice) -> str:
+    """Confidence and its reason."""
+    return f"Confidence {advice.confidence.value}: {advice.confidence_reason}"
+
+
+def rows_of(advice: Advice, results: Mapping[str, Result], key: SortKey) -> tuple[Row, ...]:
+    """All candidates in the order of ``key``; results simulated on demand fill gaps of the advice."""
+    rows = [_row(rank, one, advice, results.get(one.expression)) for rank, one in enumerate(advice.candidates, 1)]
+    return tuple(sorted(rows, key=lambda row: (_order(row, key), row.rank)))
+
+
+def _order(row: Row, key: SortKey) -> float | str:
+    """What ``key`` sorts by; what is not known goes to the end."""
+    never = float("inf")
+    match key:
+        case SortKey.RANK:
+            return row.rank
+        case SortKey.SCHEDULE:
+            return row.expression
+        case SortKey.PREDICTED:
+            return never if row.predicted_us is None else row.predicted_us
+        case SortKey.SIMULATED:
+            return never if row.simulated_us is None else row.simulated_us
+        case SortKey.SPEEDUP:
+            return row.best_us
+
+
+def _row(rank: int, candidate: Candidate, advice: Advice, result: Result | None) -> Row:
+    simulated, best, grain = candidate.simulated_us, candidate.best_us, ""
+    if simulated is not None:
+        grain = "line" if candidate.unit_bytes == advice.scenario.gpu.line_bytes else "packet"
+    elif result is not None:
+        simulated, best, grain = result.makespan_us, result.makespan_us, result.granularity
+    mark = Mark.TIE if candidate.expression in advice.ties else Mark.NONE
+    if candidate.expression == advice.recommended.expression:
+        mark = Mark.RECOMMENDED
+    return Row(
+        rank=rank,
+        mark=mark,
+        expression=candidate.expression,
+        is_serial=candidate.is_serial,
+        predicted_us=candidate.predicted_us,
+        simulated_us=simulated,
+        granularity=grain,
+        best_us=best,
+        speedup=advice.serial.best_us / best,
+    )
+
+
+def shortened(expression: str, width: int) -> str:
+    """``expression`` in ``width`` columns; what gives way is the middle of the name, not the parameters."""
+    if len(expression) <= width:
+        return expression
+    if width <= KEPT_FRONT + 1:
+        return expression[: max(0, width - 1)] + "…"
+    return f"{expression[:KEPT_FRONT]}…{expression[len(expression) - (width - KEPT_FRONT - 1) :]}"
+
+
+def selected_text(row: Row) -> str:
+    """The full identity of a candidate, and its times."""
+    time = f"{row.predicted_us:.1f} us predicted" if row.predicted_us is not None else "not simulated"
+    if row.simulated_us is not None:
+        time = f"{row.simulated_us:.1f} us {row.granularity}"
+    return f"{row.expression}  {time} {row.speedup_text}"
+
+
+def progress_text(stage: str, done: int, total: int, width: int = 20) -> str:
+    """A stage of the advice in words, with a bar if it counts."""
+    text = WORDS.get(stage, stage).format(done=done, total=total)
+    if total <= 1 or not 0 <= done <= total or stage == "rank":
+        return f"{text} ..."
+    filled = round(width * done / total)
+    return f"{'█' * filled}{'░' * (width - filled)} {text}"
+
+
+def fitted_code(code: str, carets: str, width: int) -> tuple[str, str]:
+    """A source line and the carets under it, both cut to ``width`` columns around the carets."""
+    place = len(carets) - len(carets.lstrip())
+    if len(code) <= width:
+        return code, carets[:width]
+    start = max(0, min(place - width // 3, len(code) - width))
+    shown, below = code[start : start + width], carets[start : start + width]
+    if start:
+        shown = "…" + shown[1:]
+    if start + width < len(code):
+        shown = shown[:-1] + "…"
+    return shown, below

@@ -1,0 +1,89 @@
+"""The ranked candidates as a table; the cursor picks the one that the other panes show."""
+
+from collections.abc import Sequence
+
+from rich.text import Text
+from textual import events
+from textual.widgets import DataTable
+
+from ..messages import CandidatePicked
+from ..view import Mark, Row, SortKey, shortened
+
+# Heading and width of each column; the schedule takes what is left. Times are in us.
+COLUMNS = (
+    (SortKey.RANK, " ", 3),
+    (SortKey.SCHEDULE, "schedule (times in us)", 0),
+    (SortKey.PREDICTED, "predicted", 10),
+    (SortKey.SIMULATED, "simulated", 10),
+    (None, " unit", 7),
+    (SortKey.SPEEDUP, "speedup", 8),
+)
+LEFT_ALIGNED = (SortKey.RANK, SortKey.SCHEDULE, None)
+MIN_SCHEDULE_COLUMNS = 24
+MARK_STYLES = {Mark.RECOMMENDED: "bold green", Mark.TIE: "yellow", Mark.NONE: ""}
+
+
+class CandidateTable(DataTable[Text]):
+    """Schedules with predicted and simulated times, speedup and marks."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id, cursor_type="row", cell_padding=0, header_height=1)
+        self._rows: tuple[Row, ...] = ()
+        self._key = SortKey.RANK
+
+    def show(self, rows: Sequence[Row], key: SortKey, picked: str | None) -> None:
+        """Fill the table; the cursor goes to ``picked``, or to the top."""
+        self._rows, self._key = tuple(rows), key
+        self._fill(picked)
+
+    @property
+    def picked(self) -> Row | None:
+        """The row under the cursor."""
+        return self._rows[self.cursor_row] if 0 <= self.cursor_row < len(self._rows) else None
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Names get what the numbers leave."""
+        if self._rows:
+            self._fill(self.picked.expression if self.picked is not None else None)
+
+    def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
+        """Tell who is picked; a row of an earlier filling is nobody."""
+        event.stop()
+        row = self.picked
+        if row is not None and event.row_key.value == row.expression:
+            self.post_message(CandidatePicked(row.expression))
+
+    def _fill(self, picked: str | None) -> None:
+        width = self._schedule_columns()
+        with self.app.batch_update(), self.prevent(DataTable.RowHighlighted):
+            self.clear(columns=True)
+            for key, heading, columns in COLUMNS:
+                sorted_by = key is self._key and key is not SortKey.RANK
+                shown = Text("▾" + heading if sorted_by else heading)
+                shown.justify = "left" if key in LEFT_ALIGNED else "right"
+                self.add_column(shown, width=columns or width, key=key.name if key is not None else None)
+            for row in self._rows:
+                self.add_row(*_cells(row, width), key=row.expression)
+            found = (index for index, row in enumerate(self._rows) if row.expression == picked)
+            self.move_cursor(row=next(found, 0), animate=False)
+        if self._rows:
+            self.post_message(CandidatePicked(self._rows[self.cursor_row].expression))
+
+    def _schedule_columns(self) -> int:
+        taken = sum(columns for _, _, columns in COLUMNS) + self.scrollbar_size_vertical
+        return max(MIN_SCHEDULE_COLUMNS, self.size.width - taken)
+
+
+def _cells(row: Row, width: int) -> tuple[Text, ...]:
+    style = MARK_STYLES[row.mark]
+    predicted = "-" if row.predicted_us is None else f"{row.predicted_us:.1f}"
+    simulated = "-" if row.simulated_us is None else f"{row.simulated_us:.1f}"
+    speedup = Text(row.speedup_text, style=style or ("dim" if row.simulated_us is None else ""), justify="right")
+    return (
+        Text(f" {row.mark.value} ", style=style),
+        Text(shortened(row.expression, width), style=style, no_wrap=True),
+        Text(predicted, style="dim", justify="right"),
+        Text(simulated, style=style, justify="right"),
+        Text(f" {row.granularity}", style="dim"),
+        speedup,
+    )

@@ -1,0 +1,54 @@
+"""What is asked and what the answer is, on top of everything else."""
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.widgets import Static
+
+from ...advisor.advice import Advice
+from ...compiler.expectation import Verdict
+from .. import view
+
+
+class Headline(Vertical):
+    """Title, verdict, figures, confidence and what is not validated; one line each where the screen is small."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._advice: Advice | None = None
+
+    def compose(self) -> ComposeResult:
+        """One line of text each."""
+        for name in ("title", "verdict", "figures", "confidence", "marks"):
+            yield Static(id=name, markup=False)
+
+    def ask(self, title: str, waiting: str = "") -> None:
+        """Show what is asked; ``waiting`` stands where the verdict will be."""
+        self._advice = None
+        self._say("title", title)
+        self._say("verdict", waiting)
+        self.query_one("#verdict").remove_class("overlap")
+        for name in ("figures", "confidence", "marks"):
+            self._say(name, "")
+
+    def answer(self, advice: Advice) -> None:
+        """Show the answer."""
+        self._advice = advice
+        self._say_verdict(advice)
+        self.query_one("#verdict").set_class(advice.verdict is Verdict.OVERLAP, "overlap")
+        self._say("figures", view.figures_of(advice))
+        self._say("confidence", view.confidence_of(advice))
+        self.query_one("#confidence").set_classes(advice.confidence.value)
+        self._say("marks", "\n".join(f"! {mark}" for mark in advice.marks))
+
+    def on_resize(self) -> None:
+        """A schedule's name is not broken if it can be helped."""
+        if self._advice is not None:
+            self._say_verdict(self._advice)
+
+    def _say_verdict(self, advice: Advice) -> None:
+        self._say("verdict", view.verdict_of(advice, self.content_region.width))
+
+    def _say(self, name: str, text: str) -> None:
+        line = self.query_one(f"#{name}", Static)
+        line.update(text)
+        line.display = bool(text)

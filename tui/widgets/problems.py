@@ -1,0 +1,70 @@
+"""What is wrong, readable: diagnostics with their carets, constraints that leave nothing, a stopped run."""
+
+from rich.console import Group
+from rich.text import Text
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+from textual.widgets import Static
+
+from ..session import Problem, ProblemKind
+from ..view import fitted_code
+
+REMEDIES = {
+    ProblemKind.FILE: "Edit the file and press e to read it again.",
+    ProblemKind.NOTHING_FEASIBLE: "Loosen a constraint in the file and press e, or press w for another workload.",
+    ProblemKind.CANCELLED: "",
+    ProblemKind.OUTCOME: "Pick another candidate.",
+    ProblemKind.FAULT: "Press e to try again.",
+}
+
+
+class ProblemPane(VerticalScroll):
+    """Takes the place of the answer."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._problem: Problem | None = None
+
+    def compose(self) -> ComposeResult:
+        """One text."""
+        yield Static(id="problem-text")
+
+    def show(self, problem: Problem) -> None:
+        """Show a problem with its remedy."""
+        self._problem = problem
+        self._draw()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Code is cut to the width, around its carets."""
+        self._draw()
+
+    def _draw(self) -> None:
+        if self._problem is None:
+            return
+        width = max(20, self.size.width - 4)
+        parts = [Text(self._problem.kind.value, style="bold red"), Text(), *_lines(self._problem.text, width)]
+        remedy = REMEDIES[self._problem.kind]
+        if remedy:
+            parts += [Text(), Text(remedy, style="bold")]
+        self.query_one("#problem-text", Static).update(Group(*parts))
+
+
+def _lines(text: str, width: int) -> list[Text]:
+    """Messages wrap, code does not: its carets must stay under what they mean."""
+    lines, drawn = text.splitlines(), []
+    for index, line in enumerate(lines):
+        below = lines[index + 1] if index + 1 < len(lines) else ""
+        if _is_caret(line):
+            drawn.append(Text(fitted_code(lines[index - 1], line, width)[1], style="bold red", no_wrap=True))
+        elif _is_caret(below):
+            drawn.append(Text(fitted_code(line, below, width)[0], no_wrap=True))
+        elif line.startswith("  help:"):
+            drawn.append(Text(line, style="cyan"))
+        else:
+            drawn.append(Text(line, style="bold" if ": MGS" in line else ""))
+    return drawn
+
+
+def _is_caret(line: str) -> bool:
+    return bool(line.strip()) and set(line.strip()) == {"^"}

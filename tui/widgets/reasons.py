@@ -1,0 +1,107 @@
+"""Why: the reasons of the advice, the loss waterfall of the picked candidate, the bound, ties and marks."""
+
+import textwrap
+from collections.abc import Iterator
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+
+from ...advisor.advice import Advice
+from ...compiler.diagnostics import Diagnostic
+from ...simcore.result import Result
+from ..bars import Bar, bars_of, drawn_bars
+from ..view import confidence_of, us
+
+LABEL_COLUMNS = 15
+FIGURE_COLUMNS = 10
+MIN_BAR_COLUMNS = 8
+BULLET = "• "
+
+
+class ReasonsPane(VerticalScroll):
+    """Everything that backs the verdict, in words and bars."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._advice: Advice | None = None
+        self._shown: Result | None = None
+        self._note = ""
+        self._warnings: tuple[Diagnostic, ...] = ()
+
+    def compose(self) -> ComposeResult:
+        """Words, the waterfall, more words."""
+        yield Static(id="why", classes="words")
+        yield Static(id="waterfall")
+        yield Static(id="backing", classes="words")
+
+    def show(
+        self, advice: Advice | None, result: Result | None, note: str = "", warnings: tuple[Diagnostic, ...] = ()
+    ) -> None:
+        """Show the reasons, the losses of ``result`` where they are known, with ``note`` where not, and warnings."""
+        self._advice, self._shown, self._note, self._warnings = advice, result, note, warnings
+        self._draw()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Bars take the width there is."""
+        self._draw()
+
+    def _draw(self) -> None:
+        advice, width = self._advice, self.content_region.width - self.styles.scrollbar_size_vertical
+        self.query_one("#why", Static).update(_hanging(_why(advice), width) if advice is not None else "")
+        self.query_one("#backing", Static).update(
+            _hanging(_backing(advice, self._warnings), width) if advice is not None else ""
+        )
+        self.query_one("#waterfall", Static).update(self._waterfall(width) if advice is not None else "")
+
+    def _waterfall(self, width: int) -> Content:
+        head = Content.styled("Loss waterfall", "bold")
+        if self._shown is None or self._shown.waterfall is None:
+            return head + Content(f"\n{self._note}")
+        columns = max(MIN_BAR_COLUMNS, width - LABEL_COLUMNS - FIGURE_COLUMNS - 1)
+        bars = bars_of(self._shown.waterfall)
+        lines = [_line(bar, drawn) for bar, drawn in zip(bars, drawn_bars(bars, columns), strict=True)]
+        grain = Content.styled(f" in us, simulated in units of {self._shown.waterfall.unit_bytes} B", "dim")
+        return Content("\n").join([head + grain, Content(self._shown.schedule.expression), *lines])
+
+
+def _line(bar: Bar, drawn: str) -> Content:
+    colour = "$primary" if bar.is_total else "$success" if bar.ticks < 0 else "$warning"
+    sign = "" if bar.is_total or bar.ticks < 0 else "+"
+    figure = f"{sign}{us(bar.ticks)}"
+    return Content.assemble(f"{bar.label:<{LABEL_COLUMNS}}{figure:>{FIGURE_COLUMNS}} ", (drawn.rstrip(), colour))
+
+
+def _why(advice: Advice) -> Iterator[tuple[str, str, str]]:
+    """(lead, text, style) of each paragraph above the waterfall."""
+    for reason in advice.reasons:
+        yield BULLET, reason, ""
+
+
+def _backing(advice: Advice, warnings: tuple[Diagnostic, ...]) -> Iterator[tuple[str, str, str]]:
+    bound = advice.bound
+    yield "", "Lower bound", "bold"
+    gap = f"the recommended schedule is {advice.gap_to_bound:.1%} above it"
+    yield BULLET, f"{us(bound.ticks)} us, binding: {bound.binding}; {gap}", ""
+    if advice.ties:
+        resolution = float(advice.scenario.gpu.gemm.resolution)
+        yield "", f"Ties: within {resolution:.0%}, more than the profile can tell apart", "bold"
+        for tie in advice.ties:
+            yield "≈ ", tie, ""
+    yield "", confidence_of(advice), "bold"
+    for mark in advice.marks:
+        yield "! ", mark, "$warning"
+    for found in warnings:
+        at = found.span.location
+        yield "! ", f"{found.span.source.path}:{at.line}:{at.column}: {found.message}. {found.hint}".strip(), "$warning"
+
+
+def _hanging(paragraphs: Iterator[tuple[str, str, str]], width: int) -> Content:
+    """Paragraphs wrapped to ``width``, further lines in line with the first one's text."""
+    lines = []
+    for lead, text, style in paragraphs:
+        wrapped = textwrap.wrap(lead + text, max(20, width), subsequent_indent=" " * len(lead), break_on_hyphens=False)
+        lines += [Content.styled(line, style) for line in wrapped]
+    return Content("\n").join(lines)
