@@ -9,13 +9,13 @@ the ratio of the simulator to this.
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from ..compiler.scenario import TICKS_PER_SECOND, FabricKind, GemmShape, Scenario
+from ..compiler.scenario import TICKS_PER_SECOND, GemmShape, Scenario
 from ..compiler.schedule import Direction, EngineKind, Reduction, Schedule, Step, TileGroup, Transfer
 from ..simcore.kernels.gemm import gemm_work
 from ..simcore.kernels.reduce import reduce_work
 from ..simcore.kernels.work import KernelWork
 from ..simcore.lower import group_shape
-from .fluid import FluidLink, SlotPool
+from .fluid import FluidFabric, FluidLink, SlotPool
 
 # Kinds of events, in the order in which those of one time are handled: what ends frees what begins.
 _COPIED, _FINISHED, _DRAINED, _SPENT, _BEGUN, _FED, _LAUNCHED, _READY = range(8)
@@ -50,7 +50,8 @@ def estimate_ticks(scenario: Scenario, schedule: Schedule) -> Estimate:
 
     Plans with overrides differ from rank to rank; they are estimated by the steps of rank 0.
     """
-    run = _Run(scenario, schedule, schedule.steps_of(0))
+    fabric = FluidFabric(scenario, by_sm=schedule.engine.kind is EngineKind.SM)
+    run = _Run(scenario, schedule, schedule.steps_of(0), fabric)
     run.prepare()
     run.loop()
     return run.found()
@@ -82,6 +83,7 @@ class _Run:
     scenario: Scenario
     schedule: Schedule
     steps: tuple[Step, ...]
+    fabric: FluidFabric
     events: list[tuple[float, int, int]] = field(default_factory=list)
     waits: list[int] = field(default_factory=list)  # [i] what it still waits for
     next: list[list[int]] = field(default_factory=list)  # [i] steps that wait for it
@@ -89,7 +91,6 @@ class _Run:
     done: list[float] = field(default_factory=list)  # [i] end
     work: dict[int, tuple[KernelWork, float]] = field(default_factory=dict)  # kernels with their launch ticks
     num_bytes: list[int] = field(default_factory=list)  # [i] bytes of transfers
-    links: dict[int, FluidLink] = field(default_factory=dict)
     hbm: FluidLink = field(default_factory=FluidLink)
     parts: list[_Part] = field(default_factory=list)
     left: list[int] = field(default_factory=list)  # [i] engines a transfer still wants
@@ -202,7 +203,7 @@ class _Run:
     def _copy(self, copies: _Copies, now: float, kind: int, part: _Part, idx: int) -> None:
         """One part of a transfer begins to feed its link, has fed it all, or has landed."""
         i, rate = part.transfer, part.engines * copies.bytes_per_tick
-        link, ticks_per_byte, latency = self._path(i)
+        link, ticks_per_byte, latency = self.fabric.path(self.steps[i])
         if kind == _FED:
             link.feed(now, rate * ticks_per_byte)
             self._use_hbm(now, rate)
@@ -226,25 +227,6 @@ class _Run:
     def _use_hbm(self, now: float, bytes_per_tick: float) -> None:
         """From ``now`` on the memory's traffic is larger by so much."""
         self.hbm.feed(now, bytes_per_tick * TICKS_PER_SECOND / self.scenario.gpu.hbm.achieved_bytes_per_s)
-
-    def _path(self, i: int) -> tuple[FluidLink, float, float]:
-        """The link a transfer queues for, the ticks of service per byte, and the latency from memory to memory."""
-        step, n = self.steps[i], self.scenario.num_ranks
-        assert isinstance(step, Transfer)
-        fabric, gpu = self.scenario.system.fabric, self.scenario.gpu
-        peer = (step.peer if step.direction is Direction.PUT else -step.peer) % n
-        rate, hops, key = fabric.link.achieved_bytes_per_s, 1, peer
-        latency = 2 * gpu.hbm.latency_ticks
-        if self.schedule.engine.kind is EngineKind.SM:
-            latency += gpu.l2.latency_ticks
-        if fabric.kind is FabricKind.SWITCH and fabric.switch is not None:
-            rate, key = min(rate, fabric.switch.bytes_per_s), 0
-            latency += fabric.link.latency_ticks + fabric.switch.latency_ticks
-        elif fabric.kind is FabricKind.RING:
-            left = fabric.both_ways and peer > n // 2
-            hops, key = (n - peer, -1) if left else (peer, 1)
-        latency += hops * fabric.link.latency_ticks
-        return self.links.setdefault(key, FluidLink()), hops * TICKS_PER_SECOND / rate, float(latency)
 
     def _compute(self, pool: SlotPool, now: float, kind: int, i: int) -> None:
         """A kernel is launched, gets its first SM, or has spent the time it needs on SMs."""
@@ -290,7 +272,7 @@ class _Run:
             makespan_ticks=makespan,
             gemm_ticks=gemm_ticks,
             reduce_ticks=sum(work.alone_ticks for work in kernels) - gemm_ticks,
-            comm_ticks=max((link.served for link in self.links.values()), default=0.0),
+            comm_ticks=max((link.served for link in self.fabric.links.values()), default=0.0),
             first_ticks=min(first, default=0.0),
             tail_ticks=makespan - max(first or last, default=0.0),
             exposed_ticks=idle + makespan - reached,

@@ -11,8 +11,8 @@ from ..compiler.plan import build_schedule
 from ..compiler.scenario import Pattern
 from ..compiler.schedule import Choice, EngineChoice, EngineKind
 from ..simcore import simulate
-from .dataset import base_scenario
 from .features import NAMES, features_of
+from .randomised import base_scenario
 
 UNIT_BYTES = 4096
 DMA, SM = EngineKind.DMA, EngineKind.SM

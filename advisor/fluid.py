@@ -1,4 +1,4 @@
-"""The two shared resources of the step-level estimate: links as fluids, SMs as slots.
+"""The shared resources of the step-level estimate: links as fluids, SMs as slots.
 
 Both follow what the simulator does with units one by one, in closed form: a link is a FIFO queue fed at constant rates,
 and a kernel is dealt to the SMs that are free first, as soon as it is launched.
@@ -6,6 +6,9 @@ and a kernel is dealt to the SMs that are free first, as soon as it is launched.
 
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
+
+from ..compiler.scenario import TICKS_PER_SECOND, FabricKind, Scenario
+from ..compiler.schedule import Direction, Step, Transfer
 
 
 @dataclass(slots=True)
@@ -31,6 +34,40 @@ class FluidLink:
         self.backlog = max(0.0, self.backlog + (self.inflow - 1.0) * (now - self.now))
         self.inflow += change
         self.now = now
+
+
+@dataclass(slots=True)
+class FluidFabric:
+    """The links that a rank sends on, made as they are used; relative peers make the rank its own neighbour."""
+
+    scenario: Scenario
+    by_sm: bool
+    links: dict[int, FluidLink] = field(default_factory=dict)
+    paths: dict[int, tuple[FluidLink, float, float]] = field(default_factory=dict)
+
+    def path(self, step: Step) -> tuple[FluidLink, float, float]:
+        """For a transfer the link it queues for, ticks of service per byte, and the latency from memory to memory.
+
+        Several hops on a ring are passed on one link, which stands for all of its direction.
+        """
+        assert isinstance(step, Transfer), "only transfers use links"
+        peer = (step.peer if step.direction is Direction.PUT else -step.peer) % self.scenario.num_ranks
+        if peer not in self.paths:
+            self.paths[peer] = self._path_to(peer)
+        return self.paths[peer]
+
+    def _path_to(self, peer: int) -> tuple[FluidLink, float, float]:
+        n, fabric, gpu = self.scenario.num_ranks, self.scenario.system.fabric, self.scenario.gpu
+        rate, hops, key = fabric.link.achieved_bytes_per_s, 1, peer
+        latency = 2 * gpu.hbm.latency_ticks + (gpu.l2.latency_ticks if self.by_sm else 0)
+        if fabric.kind is FabricKind.SWITCH and fabric.switch is not None:
+            rate, key = min(rate, fabric.switch.bytes_per_s), 0
+            latency += fabric.link.latency_ticks + fabric.switch.latency_ticks
+        elif fabric.kind is FabricKind.RING:
+            left = fabric.both_ways and peer > n // 2
+            hops, key = (n - peer, -1) if left else (peer, 1)
+        latency += hops * fabric.link.latency_ticks
+        return self.links.setdefault(key, FluidLink()), hops * TICKS_PER_SECOND / rate, float(latency)
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from .features import LOG_ESTIMATE_US, FloatArray
 from .fingerprint import fingerprint
 from .ranker import ModelCard, Ranker
 
-SCENARIOS = 200
+SCENARIOS = 120
 HOLD_OUT = 5  # one scenario in so many
 SHORTLIST = 6
 SHIPPED = Path(__file__).parent / "model"

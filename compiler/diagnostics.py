@@ -155,10 +155,11 @@ def _window(text: str, column: int, width: int, room: int = 160) -> tuple[str, i
 
 def render_json(diagnostics: Sequence[Diagnostic]) -> str:
     """Render a JSON list of objects; lines and columns count from 1, the end is the place after the last character."""
-    return json.dumps([_as_json(found) for found in diagnostics], indent=2)
+    return json.dumps([as_json(found) for found in diagnostics], indent=2)
 
 
-def _as_json(found: Diagnostic) -> dict[str, str | int]:
+def as_json(found: Diagnostic) -> dict[str, str | int]:
+    """One diagnostic as a JSON object."""
     start, end = found.span.location, found.span.end_location
     return {
         "code": found.code.name,

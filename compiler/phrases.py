@@ -143,8 +143,3 @@ def reject_note(group: ast.Group, report: Report) -> None:
     """Report a provenance note where no number of a device stands."""
     if group.note is not None:
         report.error(Code.MGS116, "a note belongs to a number of a gpu, link or switch", group.note.span)
-
-
-def values_of(statement: ast.Say) -> tuple[ast.Expression, ...]:
-    """Return what follows the first word of a sentence that has one group."""
-    return statement.phrase[0].parts[1:]

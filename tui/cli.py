@@ -69,7 +69,7 @@ def check(
     settings: SetOption = None,
 ) -> None:
     """Show every error of the files."""
-    from .commands import check_files
+    from .check import check_files
 
     raise typer.Exit(check_files(files, _bindings(settings), as_json_text=output is Format.JSON))
 
@@ -80,7 +80,7 @@ def fmt(
     check_only: Annotated[bool, typer.Option("--check", help="Change nothing; exit 1 if a file would change.")] = False,
 ) -> None:
     """Rewrite the files in the one canonical form."""
-    from .commands import format_files
+    from .check import format_files
 
     raise typer.Exit(format_files(files, check_only=check_only))
 
@@ -88,7 +88,7 @@ def fmt(
 @app.command()
 def test(files: FilesArgument, settings: SetOption = None, workers: WorkersOption = DEFAULT_WORKERS) -> None:
     """Run every ``expect`` of the files."""
-    from .commands import test_files
+    from .answer import test_files
 
     raise typer.Exit(test_files(files, _bindings(settings), workers))
 
@@ -107,7 +107,7 @@ def simulate(
     json: JsonOption = False,
 ) -> None:
     """Simulate one schedule: times, traffic and where the losses are."""
-    from .commands import simulate_file
+    from .answer import simulate_file
 
     raise typer.Exit(
         simulate_file(
@@ -132,7 +132,7 @@ def schedules(
     json: JsonOption = False,
 ) -> None:
     """List the feasible schedules, with the lower bound on any of them."""
-    from .commands import list_schedules
+    from .answer import list_schedules
 
     raise typer.Exit(list_schedules(file, _bindings(settings), workload=workload, limit=limit, as_json_text=json))
 
@@ -149,7 +149,7 @@ def advise(
     workers: WorkersOption = DEFAULT_WORKERS,
 ) -> None:
     """Say which schedule to use, what it gains, and how we know."""
-    from .commands import advise_file
+    from .answer import advise_file
 
     raise typer.Exit(
         advise_file(
@@ -176,7 +176,7 @@ def train(
     workers: WorkersOption = DEFAULT_WORKERS,
 ) -> None:
     """Simulate random scenarios, fit the ranker on them and report on unseen ones."""
-    from .commands import train_model
+    from .answer import train_model
 
     raise typer.Exit(train_model(out, seed=seed, scenarios=scenarios, as_json_text=json, workers=workers))
 

@@ -72,28 +72,30 @@ def verdict_sentence(advice: Advice) -> str:
     return f"SERIAL: overlap does not pay here. Use {advice.recommended.expression}, {serial_us}."
 
 
-def candidate_table(advice: Advice, top: int) -> list[str]:
-    """Ranked schedules; ``*`` the recommended one, ``=`` its ties, ``p`` times simulated in packets."""
+def candidate_table(advice: Advice, top: int) -> Iterator[str]:
+    """Ranked schedules: those simulated, or without simulation the ``top`` best predicted."""
     line_bytes = advice.scenario.gpu.line_bytes
-    rows = [("", "schedule", "predicted", "simulated", "speedup")]
+    rows = [("", "schedule", "pred us", "sim us", "gain")]
     shown = [candidate for candidate in advice.candidates if candidate.simulated_ticks is not None]
     shown = shown or list(advice.candidates[:top])
     for candidate in shown:
         simulated = candidate.simulated_us
-        coarse = "" if candidate.unit_bytes == line_bytes else "p"
+        coarse = "" if candidate.unit_bytes == line_bytes else "~"
         rows.append(
             (
                 _mark(advice, candidate),
                 candidate.expression,
-                "-" if candidate.predicted_us is None else f"{candidate.predicted_us:.1f} us",
-                "-" if simulated is None else f"{simulated:.1f} us{coarse}",
+                "-" if candidate.predicted_us is None else f"{candidate.predicted_us:.1f}",
+                "-" if simulated is None else f"{coarse}{simulated:.1f}",
                 f"{advice.serial.best_us / candidate.best_us:.2f}x",
             )
         )
+    yield from table(rows)
     rest = len(advice.candidates) - len(shown)
-    lines = table(rows)
-    lines.append(f"{rest} more feasible schedules ranked lower by prediction; * recommended, = tie, p in packets")
-    return lines
+    yield from wrapped(
+        f"* recommended, = tie, ~ simulated in packets of 1 KiB, else in cache lines; gain over serial. "
+        f"{rest} more feasible schedules are predicted to be slower."
+    )
 
 
 def _mark(advice: Advice, candidate: Candidate) -> str:
@@ -109,7 +111,7 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
     def cell(text: str, column: int) -> str:
         return text.ljust(widths[column]) if column < 2 else text.rjust(widths[column])
 
-    return ["  ".join(cell(text, column) for column, text in enumerate(row)).rstrip() for row in rows]
+    return [" ".join(cell(text, column) for column, text in enumerate(row)).rstrip() for row in rows]
 
 
 def waterfall_lines(waterfall: Waterfall) -> Iterator[str]:

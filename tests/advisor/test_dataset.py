@@ -3,9 +3,10 @@ from random import Random
 import numpy as np
 import pytest
 
-from magus.advisor import dataset
-from magus.advisor.dataset import Dataset, base_scenario, build_dataset, random_scenario, sample_choices
+from magus.advisor import dataset, randomised
+from magus.advisor.dataset import Dataset, build_dataset, sample_choices
 from magus.advisor.features import NAMES
+from magus.advisor.randomised import MAX_UNIT_BYTES, base_scenario, random_scenario
 from magus.compiler.plan import why_illegal
 from magus.compiler.scenario import FabricKind, Pattern
 from magus.simcore import PACKET_BYTES
@@ -14,7 +15,7 @@ from magus.simcore import PACKET_BYTES
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs of a few thousand line-hops, three choices a scenario."""
-    monkeypatch.setattr(dataset, "MAX_SERIAL_LINE_HOPS", 3000)
+    monkeypatch.setattr(randomised, "MAX_SERIAL_LINE_HOPS", 3000)
     monkeypatch.setattr(dataset, "CHOICES_PER_SCENARIO", 3)
 
 
@@ -33,7 +34,7 @@ def test_scenarios_cover_patterns_fabrics_and_sizes() -> None:
     assert {scenario.gpu.name for scenario, _ in drawn} == {"MI300X", "H100"}
     rows = [scenario.workload.gemm.m for scenario, _ in drawn if scenario.workload.gemm is not None]
     assert min(rows) <= 64 and max(rows) >= 8192
-    assert all(PACKET_BYTES <= unit <= dataset.MAX_UNIT_BYTES for _, unit in drawn)
+    assert all(PACKET_BYTES <= unit <= MAX_UNIT_BYTES for _, unit in drawn)
 
 
 def test_hardware_stays_near_the_shipped_profiles() -> None:

@@ -4,6 +4,7 @@ import sys
 import pytest
 
 from magus.advisor import fingerprint as module
+from magus.advisor.features import NAMES
 from magus.advisor.fingerprint import CASES, fingerprint
 from magus.advisor.ranker import Ranker
 from magus.compiler.templates import TEMPLATES
@@ -34,7 +35,7 @@ def test_the_fingerprint_is_the_same_in_another_process() -> None:
 
 def test_a_new_feature_changes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     before = fingerprint()
-    monkeypatch.setattr(module, "NAMES", (*module.NAMES, "another"))
+    monkeypatch.setattr(module, "NAMES", (*NAMES, "another"))
     fingerprint.cache_clear()
 
     after = fingerprint()

@@ -77,6 +77,15 @@ def test_too_many_includes(tmp_path: Path) -> None:
     assert "MGS134" in codes_of(main)
 
 
+def test_the_words_of_all_included_files_are_counted_together(tmp_path: Path) -> None:
+    for number in range(20):
+        lines = [f"let a{number}_{line} = 1\n" for line in range(600)]
+        (tmp_path / f"f{number}.mgs").write_text("".join(lines), encoding="utf-8")
+    main = tmp_path / "main.mgs"
+    main.write_text("".join(f'include "f{number}.mgs"\n' for number in range(20)), encoding="utf-8")
+    assert "MGS131" in codes_of(main)
+
+
 def test_shipped_libraries() -> None:
     assert shipped_libraries() == ("amd/mi300x", "nvidia/h100")
 

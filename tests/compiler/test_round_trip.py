@@ -1,5 +1,6 @@
 """parse(print(x)) == x, on generated syntax trees."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -108,6 +109,7 @@ versions = st.builds(ast.Version, st.just("1"))
 files = st.builds(ast.File, st.none() | versions, st.lists(declarations, max_size=4).map(tuple), st.just(()))
 
 
+@pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisWarning")
 @given(files)
 @settings(max_examples=60, deadline=None)
 def test_printing_and_parsing_gives_the_same_tree(file: ast.File) -> None:

@@ -157,7 +157,7 @@ def test_the_text_of_advice_fits_eighty_columns() -> None:
     done = magus("advise", example("decode_small_batch"), "--workers", "1")
 
     assert done.exit_code == 0
-    assert max(len(line) for line in done.stdout.splitlines()) <= 100
+    assert max(len(line) for line in done.stdout.splitlines()) <= 80
     assert re.search(r"^SERIAL: overlap does not pay here", done.stdout, re.MULTILINE)
 
 

@@ -1,0 +1,55 @@
+"""The commands about the text alone: ``check`` and ``fmt``."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..compiler import CompileError, compile_file, format_text
+from ..compiler.diagnostics import Diagnostic, Report, as_json
+from ..compiler.load import read_source
+from ..compiler.source import Source
+from .console import Bindings, guarded, print_json, say, show
+from .exits import Exit
+
+
+def check_files(files: Sequence[Path], bindings: Bindings, *, as_json_text: bool) -> Exit:
+    """``magus check``: every error and warning of every file."""
+    found: list[Diagnostic] = []
+    wrong = 0
+    for file in files:
+        try:
+            found.extend(compile_file(file, bindings).warnings)
+        except CompileError as error:
+            found.extend(error.diagnostics)
+            wrong += 1
+    if as_json_text:
+        print_json({"schema": "magus-diagnostics/1", "diagnostics": [as_json(one) for one in found]})
+    else:
+        show(found)
+        say(f"{len(files) - wrong} of {len(files)} files are right")
+    return Exit.INPUT if wrong else Exit.DONE
+
+
+def format_files(files: Sequence[Path], *, check_only: bool) -> Exit:
+    """``magus fmt``: rewrite in the canonical form, or say which files are not in it."""
+
+    def one(file: Path) -> Exit:
+        source = _read(file)
+        text = format_text(source.text, source.path)
+        if text == source.text:
+            return Exit.DONE
+        if check_only:
+            say(f"{file} is not in the canonical form")
+            return Exit.INPUT
+        file.write_text(text, encoding="utf-8")
+        say(f"{file} rewritten")
+        return Exit.DONE
+
+    return max([guarded(lambda file=file: one(file)) for file in files])  # type: ignore[misc]
+
+
+def _read(file: Path) -> Source:
+    """The text of a file; what keeps it from being read is a diagnostic."""
+    report = Report()
+    with report.attempt():
+        return read_source(file, report)
+    raise CompileError(report.diagnostics)
