@@ -17,7 +17,7 @@ from .bounds import Bound, lower_bound
 from .explain import confidence_of, marks_of, reasons_for
 from .ranker import Ranker
 from .solver import enumerate_space
-from .workers import Job, Workers, open_workers
+from .workers import Cancelled, Job, Workers, open_workers
 
 # Below this gain over serial the answer is serial: overlap must earn its complexity.
 MIN_GAIN = 0.02
@@ -78,6 +78,8 @@ class Advisor:
         clock = [perf_counter()]
         report("enumerate", 0, 1)
         space = enumerate_space(scenario, should_stop=should_stop)
+        if should_stop is not None and should_stop():
+            raise Cancelled
         clock.append(perf_counter())
         report("rank", 0, len(space.choices))
         candidates = _ranked(scenario, self.ranker, space.choices)

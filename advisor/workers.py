@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing.synchronize import Event
 
 from ..compiler.scenario import Scenario
 from ..compiler.schedule import Schedule
@@ -42,7 +43,7 @@ def run_job(job: Job, should_stop: Callable[[], bool] | None = None) -> Result:
 
 
 class Workers:
-    """Runs jobs, in this process if ``pool`` is None."""
+    """Runs jobs, in this process if there is no pool."""
 
     def __init__(self, pool: ProcessPoolExecutor | None, should_stop: Callable[[], bool] | None) -> None:
         self._pool = pool
@@ -58,39 +59,54 @@ class Workers:
         """
         report = progress or (lambda _: None)
         if self._pool is None:
-            results = []
-            for job in jobs:
-                results.append(run_job(job, self._should_stop))
-                if self._should_stop():
-                    raise Cancelled
-                report(len(results))
-            return results
-        futures = [self._pool.submit(run_job, job) for job in jobs]
-        self._await(futures, report)
-        return [future.result() for future in futures]
-
-    def _await(self, futures: list[Future[Result]], report: Callable[[int], None]) -> None:
+            return self._run_here(jobs, report)
+        futures = [self._pool.submit(_run_in_process, job) for job in jobs]
         pending: set[Future[Result]] = set(futures)
         while pending:
             _, pending = wait(pending, timeout=POLL_S, return_when=FIRST_COMPLETED)
             report(len(futures) - len(pending))
             if self._should_stop():
-                for future in pending:
-                    future.cancel()
                 raise Cancelled
+        return [future.result() for future in futures]
+
+    def _run_here(self, jobs: Sequence[Job], report: Callable[[int], None]) -> list[Result]:
+        results = []
+        for job in jobs:
+            results.append(run_job(job, self._should_stop))
+            if self._should_stop():
+                raise Cancelled
+            report(len(results))
+        return results
+
+
+# In a worker process: set when the caller wants no more of its jobs.
+_stop: Event | None = None
+
+
+def _remember(stop: Event) -> None:
+    global _stop
+    _stop = stop
+
+
+def _run_in_process(job: Job) -> Result:
+    return run_job(job, _stop.is_set if _stop is not None else None)
 
 
 @contextmanager
 def open_workers(count: int, should_stop: Callable[[], bool] | None = None) -> Iterator[Workers]:
     """``count`` processes, or this one alone for a count of one.
 
-    Processes are spawned, not forked: a fork copies the threads' locks of a caller that has threads.
+    Processes are spawned, not forked: a fork copies the locks of a caller's threads. When the block is left early they
+    are told to stop and are waited for, so that none outlives its caller.
     """
     if count <= 1:
         yield Workers(None, should_stop)
         return
-    pool = ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"))
+    context = multiprocessing.get_context("spawn")
+    stop = context.Event()
+    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_remember, initargs=(stop,))
     try:
         yield Workers(pool, should_stop)
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+        stop.set()
+        pool.shutdown(wait=True, cancel_futures=True)

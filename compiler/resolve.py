@@ -78,12 +78,18 @@ class _Resolver:
                 with self._report.attempt():
                     resolve_one(entry)
 
-    def _workload(self, path: ast.Path) -> tuple[Entry, System, Workload]:
+    def _system(self, path: ast.Path) -> tuple[Entry, System]:
+        """The workload that ``path`` names and its system, which is known even where the workload is wrong."""
         entry = self._scope.find(path, Kind.WORKLOAD, self._report)
+        declaration = entry.declaration
+        assert isinstance(declaration, ast.Workload)
+        return entry, self._systems.system(entry.scope.find(declaration.system, Kind.SYSTEM, self._report))
+
+    def _workload(self, entry: Entry) -> Workload:
         found = self._workloads[entry]
         if found is None:
             raise self._report.stop()
-        return (entry, *found)
+        return found[1]
 
     def _schedules(self) -> dict[Entry, list[NamedSchedule]]:
         found: dict[Entry, list[NamedSchedule]] = {entry: [] for entry in self._workloads}
@@ -91,11 +97,12 @@ class _Resolver:
             declaration = schedule.declaration
             assert isinstance(declaration, ast.Template | ast.Plan)
             with self._report.attempt():
-                entry, system, workload = self._workload(declaration.workload)
+                entry, system = self._system(declaration.workload)
                 choices = self._choices(system)
                 if isinstance(declaration, ast.Template):
                     found[entry].append(NamedSchedule(schedule.name, choices.choice(declaration)))
                 else:
+                    workload = self._workload(entry)
                     reader = PlanReader(system, workload, choices, self._place, self._evaluator, self._report)
                     found[entry].append(NamedSchedule(schedule.name, reader.read(declaration)))
         return found
@@ -105,7 +112,7 @@ class _Resolver:
         for question in self._scope.questions:
             if isinstance(question, ast.Explore):
                 with self._report.attempt():
-                    entry, system, _ = self._workload(question.workload)
+                    entry, system = self._system(question.workload)
                     if entry in found:
                         message = f"{entry.name} is explored twice"
                         raise self._report.fail(Code.MGS206, message, question.workload.span)

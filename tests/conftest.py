@@ -1,8 +1,8 @@
-"""Puts the tests folder on the path, so that tests share helpers such as ``scenarios``."""
+"""Puts the repository on the path: tests share helpers such as ``tests.scenarios``, however pytest is started."""
 
 import sys
 from pathlib import Path
 
-TESTS = str(Path(__file__).parent)
-if TESTS not in sys.path:
-    sys.path.insert(0, TESTS)
+ROOT = str(Path(__file__).parent.parent)
+if ROOT not in sys.path:
+    sys.path.append(ROOT)

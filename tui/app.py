@@ -32,7 +32,7 @@ class MagusApp(App[None]):
     CSS_PATH = "magus.tcss"
     TITLE = "magus"
     ENABLE_COMMAND_PALETTE = False
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012 - Textual declares it so
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (145, "-wide")]  # noqa: RUF012 - Textual declares it so
     VERTICAL_BREAKPOINTS = [(0, "-short"), (40, "-tall")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", "Quit"),
@@ -74,7 +74,9 @@ class MagusApp(App[None]):
     def compose(self) -> ComposeResult:
         """The workbench over the keys."""
         yield self.bench
-        yield Footer(show_command_palette=False, compact=True)
+        footer = Footer(show_command_palette=False)
+        footer.compact = True
+        yield footer
 
     def on_mount(self) -> None:
         """Start on the file."""
@@ -118,6 +120,7 @@ class MagusApp(App[None]):
             self.bench.show_candidate(job)
         self.bench.say("")
         self.bench.fill_table(job)
+        self.bench.show_candidate(job, waiting=False)
 
     def _simulate_here(self, job: Job, expression: str, explain: bool, should_stop: ShouldStop) -> Result | Problem:
         return self.session.simulate(job, expression, should_stop, explain=explain)
@@ -133,6 +136,8 @@ class MagusApp(App[None]):
         job = self.session.job
         if not self.bench.is_attached or job is None or job.candidate(message.expression) is None:
             return
+        if message.expression == job.picked:
+            return  # the table was only filled anew
         job.picked = message.expression
         self._simulate_picked(job)
 

@@ -5,21 +5,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from scenarios import (
-    ag_gemm,
-    exploring,
-    full_mesh,
-    gemm_rs,
-    h100,
-    lone_gather,
-    lone_gemm,
-    lone_scatter,
-    mi300x,
-    nvlink,
-    ring,
-    switch,
-    xgmi,
-)
 
 from magus.advisor.bounds import TERMS, lower_bound, served_ticks
 from magus.advisor.solver import enumerate_space
@@ -43,6 +28,21 @@ from magus.simcore.engine import run
 from magus.simcore.kernels.gemm import ticks_for
 from magus.simcore.lower import lower
 from magus.simcore.outcome import Outcome
+from tests.scenarios import (
+    ag_gemm,
+    exploring,
+    full_mesh,
+    gemm_rs,
+    h100,
+    lone_gather,
+    lone_gemm,
+    lone_scatter,
+    mi300x,
+    nvlink,
+    ring,
+    switch,
+    xgmi,
+)
 
 DMA, SM = EngineKind.DMA, EngineKind.SM
 MACHINES: list[tuple[Gpu, Link]] = [(mi300x(), xgmi()), (h100(), nvlink())]

@@ -2,7 +2,6 @@ import math
 import time
 
 import pytest
-import scenarios as make
 
 from magus.advisor.estimate import estimate_ticks
 from magus.advisor.fluid import FluidLink, SlotPool
@@ -10,6 +9,7 @@ from magus.compiler.plan import build_schedule, why_illegal
 from magus.compiler.scenario import TICKS_PER_US, Scenario
 from magus.compiler.schedule import Choice, EngineChoice, EngineKind
 from magus.simcore import simulate
+from tests import scenarios as make
 
 DMA, SM = EngineKind.DMA, EngineKind.SM
 

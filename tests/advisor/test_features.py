@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
-import scenarios as make
 
 from magus.advisor.estimate import estimate_ticks
 from magus.advisor.features import FEATURES, LOG_ESTIMATE_US, NAMES, features_of, matrix
 from magus.compiler.plan import ScheduleError, build_schedule
 from magus.compiler.scenario import TICKS_PER_US, Scenario
 from magus.compiler.schedule import Choice, EngineChoice, EngineKind
+from tests import scenarios as make
 
 DMA7, SM16 = EngineChoice(EngineKind.DMA, 7), EngineChoice(EngineKind.SM, 16)
 CHOICES = (

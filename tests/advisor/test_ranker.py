@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scenarios as make
 
 from magus.advisor.archive import ModelError
 from magus.advisor.dataset import Dataset
@@ -18,6 +17,7 @@ from magus.advisor.ranker import CARD_FILE, MAX_MODEL_BYTES, MODEL_FILE, ModelCa
 from magus.advisor.train import score_of
 from magus.compiler.scenario import TICKS_PER_US
 from magus.compiler.schedule import Choice, EngineChoice, EngineKind
+from tests import scenarios as make
 
 CARD = ModelCard("of nothing", 3, 10, 400, (("error_p90", 0.05),))
 CHOICES = (

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from scenarios import ag_gemm, exploring, gemm_rs, lone_gather, lone_gemm
 
 from magus.advisor import Advisor, NoFeasibleSchedule
 from magus.advisor.advice import Advice, Confidence
@@ -13,6 +12,7 @@ from magus.compiler.expectation import Verdict
 from magus.compiler.scenario import Explore, Scenario
 from magus.compiler.schedule import Choice, EngineChoice, EngineKind, NamedSchedule, Plan
 from magus.simcore import Outcome
+from tests.scenarios import ag_gemm, exploring, gemm_rs, lone_gather, lone_gemm
 
 DMA = EngineChoice(EngineKind.DMA, 7)
 

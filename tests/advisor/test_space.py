@@ -7,7 +7,6 @@ from dataclasses import replace
 from time import perf_counter
 
 import pytest
-from scenarios import GIB, MIB, ag_gemm, exploring, gemm_rs, h100, lone_gather, lone_gemm, lone_scatter, mi300x
 
 from magus.advisor.solver import NoFeasibleSchedule, enumerate_space, explain_infeasible
 from magus.advisor.solver.space import domains_of, resident_bytes, streams_of
@@ -17,6 +16,7 @@ from magus.compiler.plan_check import check_plan
 from magus.compiler.scenario import Explore, Scenario
 from magus.compiler.schedule import Choice, EngineChoice, EngineKind
 from magus.compiler.templates import TEMPLATES, Cut
+from tests.scenarios import GIB, MIB, ag_gemm, exploring, gemm_rs, h100, lone_gather, lone_gemm, lone_scatter, mi300x
 
 DMA, SM = EngineKind.DMA, EngineKind.SM
 MANY = Explore(

@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from scenarios import ag_gemm, gemm_rs, lone_gather, lone_scatter
 
 from magus.compiler.codes import Code
 from magus.compiler.cover import Rect, uncovered
@@ -25,6 +24,7 @@ from magus.compiler.schedule import (
     TileGroup,
     Transfer,
 )
+from tests.scenarios import ag_gemm, gemm_rs, lone_gather, lone_scatter
 
 DMA, SM = EngineChoice(EngineKind.DMA, 3), EngineChoice(EngineKind.SM, 8)
 AG = ag_gemm(1024, 1024, 512, ranks=4)

@@ -3,7 +3,6 @@
 import itertools
 
 import pytest
-from scenarios import ag_gemm, gemm_rs, lone_gather, lone_gemm, lone_scatter
 
 from magus.compiler.expression import expression_of
 from magus.compiler.plan import ScheduleError, build_schedule, staging_bytes, template_named, why_illegal
@@ -11,6 +10,7 @@ from magus.compiler.plan_check import check_plan
 from magus.compiler.scenario import Pattern, Scenario
 from magus.compiler.schedule import Choice, EngineChoice, EngineKind, Reduction, Schedule, TileGroup, Transfer
 from magus.compiler.templates import TEMPLATES, Cut, Template
+from tests.scenarios import ag_gemm, gemm_rs, lone_gather, lone_gemm, lone_scatter
 
 DMA7 = EngineChoice(EngineKind.DMA, 7)
 PIECES = (1, 2, 4, 16)

@@ -5,11 +5,11 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scenarios import h100, mi300x
 
 from magus.compiler.scenario import TICKS_PER_US, DType, GemmShape
 from magus.simcore.kernels.gemm import gemm_work, hbm_bytes, min_sm_ticks, ticks_for
 from magus.simcore.kernels.reduce import reduce_work
+from tests.scenarios import h100, mi300x
 
 GPUS = (mi300x(), h100())
 sizes = st.integers(min_value=1, max_value=20000)
@@ -51,7 +51,7 @@ def test_no_kernel_beats_the_bound_on_sm_time(m, n, k, gpu, sms) -> None:  # typ
     work = gemm_work(gpu, shape, sms)
 
     assert work.num_units * work.unit_ticks >= min_sm_ticks(gpu, shape)
-    assert work.hbm_read_bytes, work.hbm_write_bytes == hbm_bytes(shape, False)
+    assert (work.hbm_read_bytes, work.hbm_write_bytes) == hbm_bytes(shape, False)
     assert work.num_units <= work.waves * sms
 
 

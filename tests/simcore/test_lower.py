@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from scenarios import ag_gemm, full_mesh, gemm_rs, lone_gather, lone_gemm, lone_scatter, ring, switch
 
 from magus.compiler.plan import build_schedule, why_illegal
 from magus.compiler.scenario import Fabric, Scenario
@@ -15,6 +14,7 @@ from magus.simcore.machine import Idealization
 from magus.simcore.metrics import traffic_of
 from magus.simcore.outcome import Outcome
 from magus.simcore.program import OpKind
+from tests.scenarios import ag_gemm, full_mesh, gemm_rs, lone_gather, lone_gemm, lone_scatter, ring, switch
 
 UNIT = 8192
 
@@ -64,7 +64,7 @@ def test_one_rank_gives_the_times_of_all(make, ranks: int, fabric: Fabric) -> No
 @pytest.mark.parametrize("shape", [(4096, 4096, 4096), (512, 8192, 1024), (128, 256, 16384), (8192, 3584, 8192)])
 def test_a_gemm_alone_takes_its_closed_form(shape: tuple[int, int, int]) -> None:
     scenario = lone_gemm(*shape)
-    work = gemm_work(scenario.gpu, scenario.workload.gemm, scenario.gpu.sms)  # type: ignore[arg-type]
+    work = gemm_work(scenario.gpu, scenario.workload.gemm, scenario.gpu.sms)
     schedule = build_schedule(scenario, Choice("serial", scenario.num_ranks, EngineChoice(EngineKind.DMA, 1)))
 
     found = run(lower(scenario, schedule, unit_bytes=1024).program).makespan_ticks

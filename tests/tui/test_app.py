@@ -7,9 +7,6 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-import tui_fakes as fakes
-from tui_driving import LARGE, SMALL, press, screen_text, settled, until
-from tui_fakes import BEST, LONG, SERIAL, UNSEEN, FakeStages
 
 from magus.advisor.solver import NoFeasibleSchedule
 from magus.compiler.expectation import Verdict
@@ -17,6 +14,9 @@ from magus.simcore.outcome import Outcome
 from magus.tui.app import MagusApp
 from magus.tui.session import Session
 from magus.tui.widgets import HelpScreen
+from tests from tests.tui import fakes
+from tests.tui.driving import LARGE, SMALL, press, screen_text, settled, until
+from tests.tui.fakes import BEST, LONG, SERIAL, UNSEEN, FakeStages
 
 FILE = Path("mlp.mgs")
 TO_UNSEEN = ("j",) * 4
@@ -184,7 +184,7 @@ def test_quitting_does_not_wait_for_a_run_that_hears_nothing() -> None:
     script = f"""
 import sys, time
 sys.path[:0] = {[str(Path(fakes.__file__).parent), str(Path(fakes.__file__).parent.parent)]!r}
-import tui_fakes as fakes
+from tests from tests.tui import fakes
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -243,6 +243,17 @@ async def test_a_simulation_that_does_not_finish_says_why() -> None:
 
         assert "The simulation did not finish" in text
         assert "some ops can never start" in text
+
+
+async def test_a_waterfall_that_cannot_be_had_is_not_asked_for_forever() -> None:
+    fake = stages(explains=False)
+    app = app_of(fake)
+    async with app.run_test(size=SMALL) as pilot:
+        await settled(pilot)
+        await press(pilot, *TO_UNSEEN, "s", "3")
+
+        assert fake.simulated.count(UNSEEN) == 2
+        assert "no waterfall" in screen_text(app)
 
 
 async def test_an_unknown_workload_is_named_with_those_there_are() -> None:

@@ -44,14 +44,14 @@ def test_check_says_nothing_on_stdout_and_counts_on_stderr(small: Path) -> None:
 
 def test_check_shows_every_error_as_json(tmp_path: Path) -> None:
     file = tmp_path / "bad.mgs"
-    file.write_text(SMALL.replace("MI300X; fabric", "MI300x; fabric").replace("1024]", "1024 ]; z = gem(x, w)"))
+    file.write_text(SMALL.replace("gemm(", "gem(").replace("chunks 8, 16", "chunsk 8, 16"))
 
     done = magus("check", file, "--format", "json")
 
     document = json.loads(done.stdout)
     assert done.exit_code == 1
     assert document["schema"] == "magus-diagnostics/1"
-    assert {"MGS203", "MGS204"} <= {found["code"] for found in document["diagnostics"]}
+    assert {"MGS201", "MGS204"} <= {found["code"] for found in document["diagnostics"]}
 
 
 def test_fmt_rewrites_once_and_then_agrees(small: Path) -> None:

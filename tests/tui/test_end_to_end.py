@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from tui_driving import LARGE, press, screen_text, settled, until
 
 from magus.advisor.advice import Advice
 from magus.tui.app import MagusApp
+from tests.tui.driving import LARGE, press, screen_text, settled, until
 
 FILE = """\
 mgs 1

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-import tui_fakes as fakes
-from tui_driving import LARGE, SMALL, check_golden, press, settled
-from tui_fakes import FakeStages
 
 from magus.compiler.expectation import Verdict
 from magus.tui.app import MagusApp
+from tests from tests.tui import fakes
+from tests.tui.driving import LARGE, SMALL, check_golden, press, settled
+from tests.tui.fakes import FakeStages
 
 
 @pytest.fixture(autouse=True)

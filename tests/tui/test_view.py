@@ -4,8 +4,6 @@ import subprocess
 import sys
 
 import pytest
-import scenarios
-import tui_fakes as fakes
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +11,8 @@ from magus.simcore.result import Interval, IntervalKind, Timeline, Waterfall
 from magus.tui.bars import bars_of, drawn_bars
 from magus.tui.lanes import Lane, Window, axis_lines, axis_of, cells_of, lanes_of
 from magus.tui.view import SortKey, fitted_code, rows_of, selected_text, shortened
+from tests import scenarios
+from tests from tests.tui import fakes
 
 US = fakes.ticks(1)
 

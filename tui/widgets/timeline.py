@@ -46,17 +46,17 @@ class TimelineView(ScrollView, can_focus=True):
         self._result, self._message = result, ""
         if before is None or before.schedule.expression != result.schedule.expression:
             self._window = Window.whole(result.makespan_ticks)
-        self._arrange()
+        self._lay_out()
 
     def say(self, message: str) -> None:
         """Show a sentence instead."""
         self._result, self._message = None, message
-        self._arrange()
+        self._lay_out()
 
     def toggle_ranks(self) -> None:
         """One rank, or all of them."""
         self._all_ranks = not self._all_ranks
-        self._arrange()
+        self._lay_out()
 
     def zoom(self, steps: int) -> None:
         """Closer (positive) or further away; zero shows everything."""
@@ -68,7 +68,7 @@ class TimelineView(ScrollView, can_focus=True):
         self._window = self._window.moved(steps * STEP)
         self.refresh()
 
-    def _arrange(self) -> None:
+    def _lay_out(self) -> None:
         timeline = self._result.timeline if self._result is not None else None
         self._lanes = () if timeline is None else lanes_of(timeline, all_ranks=self._all_ranks)
         self.virtual_size = Size(0, len(self._lanes) + HEAD_ROWS + LEGEND_ROWS)
@@ -94,7 +94,7 @@ class TimelineView(ScrollView, can_focus=True):
         return self._strip(self._lane(lane_idx, width), width)
 
     def _strip(self, segments: list[Segment], width: int) -> Strip:
-        return Strip(segments).adjust_cell_length(width).apply_style(self.rich_style)
+        return Strip(segments).simplify().adjust_cell_length(width).apply_style(self.rich_style)
 
     def _style(self, name: str) -> Style:
         return self.get_component_rich_style(f"timeline--{name}", partial=True)

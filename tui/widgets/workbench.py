@@ -17,6 +17,8 @@ from .timeline import TimelineView
 PANES = ("candidates", "timeline", "reasons")
 TITLES = ("Candidates", "Timeline", "Why")
 WAITING = "Does overlap pay? Schedules are being enumerated, ranked and simulated."
+RUNNING = "being simulated ..."
+NO_WATERFALL = "no waterfall: its what-if runs did not finish"
 TIMELINE_IDX = PANES.index("timeline")
 
 
@@ -131,8 +133,8 @@ class Workbench(Container):
         self._sort_key = key or keys[(keys.index(self._sort_key) + 1) % len(keys)]
         self.fill_table(job)
 
-    def show_candidate(self, job: Job) -> None:
-        """Identity, timeline and waterfall of the picked candidate, as far as they are known."""
+    def show_candidate(self, job: Job, *, waiting: bool = True) -> None:
+        """Identity, timeline and waterfall of the picked candidate, as far as known; ``waiting`` if more will come."""
         row = self.table.picked
         self.query_one("#selected", Static).update(selected_text(row) if row is not None else "")
         result = job.results.get(job.picked or "")
@@ -140,5 +142,5 @@ class Workbench(Container):
         if result is not None:
             self.timeline.show(result)
         else:
-            self.timeline.say("being simulated ...")
-        self.query_one(ReasonsPane).show(job.advice, result, "being simulated ...", job.warnings)
+            self.timeline.say(RUNNING)
+        self.query_one(ReasonsPane).show(job.advice, result, RUNNING if waiting else NO_WATERFALL, job.warnings)
