@@ -4,7 +4,7 @@ from .codes import Code
 from .expression import expression_of
 from .scenario import Pattern, Scenario
 from .schedule import Choice, EngineChoice, EngineKind, NamedSchedule, Plan, Schedule
-from .templates import TEMPLATES, Cut, Template
+from .templates import BY_NAME, Cut, Template
 from .templates.base import Problem
 
 # Tiles read 64 elements of the inner dimension at a time; a chunk of columns keeps to that.
@@ -30,11 +30,9 @@ def template_named(name: str) -> Template:
     ScheduleError
         If there is none.
     """
-    for template in TEMPLATES:
-        if template.name == name:
-            return template
-    names = ", ".join(template.name for template in TEMPLATES)
-    raise ScheduleError(Code.MGS505, f"there is no template '{name}'", f"templates are {names}")
+    if name not in BY_NAME:
+        raise ScheduleError(Code.MGS505, f"there is no template '{name}'", f"templates are {', '.join(BY_NAME)}")
+    return BY_NAME[name]
 
 
 def build_schedule(scenario: Scenario, body: Choice | Plan, name: str = "") -> Schedule:

@@ -12,13 +12,11 @@ from .scenario import System
 from .schedule import Choice, EngineChoice, EngineKind
 from .tables import (
     CHUNKS_PER_RANK,
-    DEFAULT_STREAMS,
     MAX_STREAMS,
-    SHARD_LEVEL_TEMPLATES,
     TEMPLATE_ARGUMENTS,
-    TEMPLATE_NAMES,
     Property,
 )
+from .templates import BY_NAME
 from .units import NUMBER
 
 _COUNT = Property("a count of engines", NUMBER, Fraction(1), Fraction(1 << 20), whole=True)
@@ -45,7 +43,7 @@ class ChoiceReader:
             case ast.Call(function=ast.Name() as name):
                 arguments = expression.arguments
             case _:
-                hint = f"for instance serial(); templates are {listing(TEMPLATE_NAMES)}"
+                hint = f"for instance serial(); templates are {listing(BY_NAME)}"
                 raise self._report.fail(Code.MGS116, "a template is expected here", expression.span, hint)
         self.check_template(name)
         counts: dict[str, int] = {}
@@ -53,19 +51,22 @@ class ChoiceReader:
         seen: set[str] = set()
         for argument in arguments:
             given = self._argument(name.text, argument, seen)
+            if given == "streams" and not BY_NAME[name.text].has_streams:
+                raise self._report.fail(Code.MGS201, f"{name.text} runs on one stream", argument.span)
             if given == "engine":
                 engine = self.engine(single(argument.values, self._report, in_call=True))
             else:
                 counts[given] = self._count(given, argument)
         ranks = self._system.num_ranks
-        chunks = ranks if name.text in SHARD_LEVEL_TEMPLATES else CHUNKS_PER_RANK * ranks
-        streams = counts.get("streams", DEFAULT_STREAMS.get(name.text, 1))
+        chosen = BY_NAME[name.text]
+        chunks = CHUNKS_PER_RANK * ranks if chosen.cuts_shards else ranks
+        streams = counts.get("streams", chosen.default_streams)
         return Choice(name.text, counts.get("chunks", chunks), engine or self.default_engine(), streams)
 
     def check_template(self, name: ast.Name) -> str:
         """Return the name of a template that exists."""
-        if name.text not in TEMPLATE_NAMES:
-            hint = did_you_mean(name.text, TEMPLATE_NAMES) or f"templates are {listing(TEMPLATE_NAMES)}"
+        if name.text not in BY_NAME:
+            hint = did_you_mean(name.text, BY_NAME) or f"templates are {listing(BY_NAME)}"
             raise self._report.fail(Code.MGS505, f"unknown template '{name.text[:64]}'", name.span, hint)
         return name.text
 

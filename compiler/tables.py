@@ -11,17 +11,7 @@ from .expectation import Dimension as Expected
 from .expectation import Metric
 from .units import BYTES, FLOP_RATE, FREQUENCY, NUMBER, RATE, TIME, Dimension
 
-TEMPLATE_NAMES = (
-    "serial",
-    "shard_p2p",
-    "uniform_fused_1d",
-    "hetero_fused_1d",
-    "hetero_unfused_1d",
-    "uniform_fused_2d",
-)
-SHARD_LEVEL_TEMPLATES = ("serial", "shard_p2p")
 CHUNKS_PER_RANK = 8
-DEFAULT_STREAMS: Mapping[str, int] = {"hetero_unfused_1d": 4}
 
 MAX_RANKS = 1024
 MAX_DOMAIN_VALUES = 4096

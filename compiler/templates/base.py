@@ -78,6 +78,16 @@ class Template:
     build: Callable[[Problem], Iterator[Step]]
     default_streams: int = 1
 
+    @property
+    def cuts_shards(self) -> bool:
+        """Whether the number of chunks is a choice."""
+        return self.cut is not Cut.SHARD
+
+    @property
+    def has_streams(self) -> bool:
+        """Whether the number of streams is a choice."""
+        return self.default_streams > 1
+
 
 OVERLAPPED_PATTERNS = (Pattern.AG_GEMM, Pattern.GEMM_RS)
 

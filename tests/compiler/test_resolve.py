@@ -93,7 +93,7 @@ def test_a_tensor_that_is_not_used_warns() -> None:
         ),
         ("uniform_fused_2d(engine=dma)", Choice("uniform_fused_2d", 64, EngineChoice(EngineKind.DMA, 7))),
         ("hetero_unfused_1d()", Choice("hetero_unfused_1d", 64, DMA_7, streams=4)),
-        ("hetero_fused_1d(streams=2)", Choice("hetero_fused_1d", 64, DMA_7, streams=2)),
+        ("hetero_unfused_1d(streams=2)", Choice("hetero_unfused_1d", 64, DMA_7, streams=2)),
     ],
 )
 def test_choices(expression: str, choice: Choice) -> None:

@@ -14,7 +14,7 @@ from magus.simcore.outcome import Outcome
 from magus.tui.app import MagusApp
 from magus.tui.session import Session
 from magus.tui.widgets import HelpScreen
-from tests from tests.tui import fakes
+from tests.tui import fakes
 from tests.tui.driving import LARGE, SMALL, press, screen_text, settled, until
 from tests.tui.fakes import BEST, LONG, SERIAL, UNSEEN, FakeStages
 
@@ -183,8 +183,8 @@ async def test_quitting_stops_what_runs(gate: str) -> None:
 def test_quitting_does_not_wait_for_a_run_that_hears_nothing() -> None:
     script = f"""
 import sys, time
-sys.path[:0] = {[str(Path(fakes.__file__).parent), str(Path(fakes.__file__).parent.parent)]!r}
-from tests from tests.tui import fakes
+sys.path.append({str(Path(fakes.__file__).parents[2])!r})
+from tests.tui import fakes
 from dataclasses import replace
 from functools import partial
 from pathlib import Path

@@ -6,7 +6,7 @@ import pytest
 
 from magus.compiler.expectation import Verdict
 from magus.tui.app import MagusApp
-from tests from tests.tui import fakes
+from tests.tui import fakes
 from tests.tui.driving import LARGE, SMALL, check_golden, press, settled
 from tests.tui.fakes import FakeStages
 

@@ -12,7 +12,7 @@ from magus.tui.bars import bars_of, drawn_bars
 from magus.tui.lanes import Lane, Window, axis_lines, axis_of, cells_of, lanes_of
 from magus.tui.view import SortKey, fitted_code, rows_of, selected_text, shortened
 from tests import scenarios
-from tests from tests.tui import fakes
+from tests.tui import fakes
 
 US = fakes.ticks(1)
 
