@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import DataTable, Footer
 
 from ..simcore.result import Result
-from .background import ChildProcesses, ShouldStop, in_thread
+from .background import ShouldStop, in_thread, start_resource_tracker
 from .messages import CandidatePicked, Progressed
 from .session import CANCELLED, Backend, Job, Problem, Session, default_backend
 from .view import SortKey, progress_text
@@ -69,7 +69,7 @@ class MagusApp(App[None]):
         super().__init__()
         self.session = Session(Path(path), settings, workload, backend or default_backend(workers))
         self.bench = Workbench(id="workbench")
-        self._children = ChildProcesses()
+        start_resource_tracker()
 
     def compose(self) -> ComposeResult:
         """The workbench over the keys."""
@@ -84,9 +84,8 @@ class MagusApp(App[None]):
         self.action_reload()
 
     def on_unmount(self) -> None:
-        """Leave nothing behind that keeps the program from ending."""
+        """Tell what runs to stop, so that nothing keeps the program from ending."""
         self.workers.cancel_all()
-        self._children.terminate()
 
     # Work beside the screen. A group holds one run; a new one tells the one before it to stop.
 
@@ -165,10 +164,9 @@ class MagusApp(App[None]):
         self.refresh_bindings()
 
     def _stop_all(self) -> None:
-        """Tell what runs to stop; simulations in processes hear nothing, so the processes end."""
+        """Tell what runs to stop; processes that simulate hear it too."""
         for group in ("advice", "candidate"):
             self.workers.cancel_group(self, group)
-        self._children.terminate()
 
     # Keys.
 

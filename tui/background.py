@@ -1,7 +1,6 @@
 """Blocking work beside a screen that stays alive."""
 
 import asyncio
-import multiprocessing
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -46,17 +45,7 @@ async def in_thread(function: Callable[[ShouldStop], T]) -> T:
         stop.set()
 
 
-class ChildProcesses:
-    """Simulation processes started since this was made; they would keep a program that ends waiting."""
-
-    def __init__(self) -> None:
-        if os.name == "posix":
-            # It inherits stderr, so it must start before Textual puts something that is no file in its place.
-            resource_tracker.ensure_running()
-        self._before = {child.pid for child in multiprocessing.active_children()}
-
-    def terminate(self) -> None:
-        """End them; they only compute, nothing is lost that anyone waits for."""
-        for child in multiprocessing.active_children():
-            if child.pid not in self._before:
-                child.terminate()
+def start_resource_tracker() -> None:
+    """Start what watches over shared resources of processes; it inherits stderr, which Textual soon replaces."""
+    if os.name == "posix":
+        resource_tracker.ensure_running()
