@@ -15,6 +15,7 @@ from ..simcore.kernels.gemm import gemm_work
 from ..simcore.kernels.reduce import reduce_work
 from ..simcore.kernels.work import KernelWork
 from ..simcore.lower import group_shape
+from ..simcore.machine import distance_ticks
 from .fluid import FluidFabric, FluidLink, SlotPool
 
 # Kinds of events, in the order in which those of one time are handled: what ends frees what begins.
@@ -184,7 +185,6 @@ class _Run:
 
     def _grant(self, copies: _Copies, now: float) -> None:
         """Free engines go to the transfer that has waited longest; one that gets a part of what it wants starts."""
-        latency = self.scenario.system.fabric.link.latency_ticks
         while copies.free and copies.queue:
             i = copies.queue[0][1]
             step = self.steps[i]
@@ -197,7 +197,9 @@ class _Run:
                 self.begin[i] = now
             self.missing[i] += 1
             self.parts.append(_Part(i, taken, self.num_bytes[i] * taken / self._workers(i)))
-            request = latency if isinstance(step, Transfer) and step.direction is Direction.GET else 0
+            request = 0
+            if isinstance(step, Transfer) and step.direction is Direction.GET:
+                request = distance_ticks(self.scenario, step.peer)
             heappush(self.events, (now + copies.setup_ticks + request, _FED, len(self.parts) - 1))
 
     def _copy(self, copies: _Copies, now: float, kind: int, part: _Part, idx: int) -> None:

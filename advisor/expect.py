@@ -22,6 +22,7 @@ from ..simcore import Result, simulate
 from .advice import Advice
 from .bounds import lower_bound
 from .recommend import Advisor, packet_bytes
+from .solver import NoFeasibleSchedule
 
 BEST, SERIAL, BOUND = "best", "serial", "bound"
 
@@ -54,12 +55,12 @@ class ExpectationRunner:
         return tuple(self._check(check) for check in expectation.checks)
 
     def _check(self, check: Check) -> CheckResult:
-        if isinstance(check.body, VerdictIs):
-            verdict = self.advice().verdict
-            return CheckResult(check, verdict is check.body.verdict, f"verdict is {verdict.value}")
         try:
+            if isinstance(check.body, VerdictIs):
+                verdict = self.advice().verdict
+                return CheckResult(check, verdict is check.body.verdict, f"verdict is {verdict.value}")
             return self._compare(check, check.body)
-        except ExpectationError as error:
+        except (ExpectationError, NoFeasibleSchedule) as error:
             return CheckResult(check, False, str(error))
 
     def _compare(self, check: Check, body: Comparison) -> CheckResult:
@@ -104,7 +105,9 @@ class ExpectationRunner:
             assert result is not None, "advice is verified unless asked otherwise"
             return result
         if schedule not in self._results:
-            named = next(named for named in self.scenario.schedules if named.name == schedule)
+            named = next((named for named in self.scenario.schedules if named.name == schedule), None)
+            if named is None:
+                raise ExpectationError(f"{schedule} does not fit these sizes and was left out")
             self._results[schedule] = simulate(
                 self.scenario,
                 declared(self.scenario, named),

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from ..compiler.scenario import TICKS_PER_US, Origin, Scenario
+from ..compiler.scenario import TICKS_PER_US, Origin, Pattern, Scenario
+from ..compiler.templates.base import OVERLAPPED_PATTERNS
 from ..simcore import Result
 from .advice import Candidate, Confidence
 from .bounds import Bound
@@ -18,6 +19,9 @@ def confidence_of(scenario: Scenario, overlap: bool, gain: float, *, verified: b
         return Confidence.LOW, "times are predictions of the ranker, nothing was simulated"
     if scenario.workload.gemm is None:
         return Confidence.MEDIUM, "a collective alone: its schedule is simulated, but not validated here"
+    if scenario.workload.pattern is Pattern.GEMM:
+        level = Confidence.HIGH if gemm.validated else Confidence.LOW
+        return level, f"a kernel alone, by the profile of {gpu} (+-{float(gemm.error):.0%})"
     resolution = float(gemm.resolution)
     clear = gain >= 1 + resolution if overlap else gain <= 1 / (1 + resolution)
     size = f"the difference is {'above' if clear else 'within'} what the profile resolves ({resolution:.0%})"
@@ -57,7 +61,7 @@ def reasons_for(
     if result is not None and serial_result is not None:
         reasons.extend(_exposure(serial_result))
         if recommended.is_serial:
-            reasons.extend(_why_serial(serial, best))
+            reasons.extend(_why_serial(scenario, serial, best))
         else:
             reasons.extend(_why_overlap(result))
         reasons.extend(_losses(result))
@@ -89,9 +93,12 @@ def _why_overlap(result: Result) -> Iterator[str]:
         yield f"Cut into parts, the GEMM takes {result.dil:.2f}x its whole time; the overlap pays for that."
 
 
-def _why_serial(serial: Candidate, best: Candidate) -> Iterator[str]:
-    if best.expression == serial.expression:
+def _why_serial(scenario: Scenario, serial: Candidate, best: Candidate) -> Iterator[str]:
+    if scenario.workload.pattern not in OVERLAPPED_PATTERNS:
         yield "There is nothing to overlap in this workload."
+        return
+    if best.expression == serial.expression:
+        yield "No overlap schedule is in the space that the file explores."
         return
     change = best.best_us / serial.best_us - 1
     how = f"{change:.1%} slower than" if change > 0 else f"only {-change:.1%} faster than"

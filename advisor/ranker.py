@@ -206,4 +206,5 @@ def _is_sound(predictor: Any) -> bool:
     children = np.concatenate([nodes["left"][inner], nodes["right"][inner]]).astype(np.int64)
     forwards = (children > np.concatenate([inner, inner])).all() and (children < len(nodes)).all()
     named = (nodes["feature_idx"][inner] >= 0).all() and (nodes["feature_idx"][inner] < len(NAMES)).all()
-    return bool(forwards and named)
+    finite = np.isfinite(nodes["value"]).all()
+    return bool(forwards and named and finite)

@@ -7,10 +7,11 @@ from pathlib import Path
 from time import perf_counter
 
 from ..compiler.expectation import Verdict
-from ..compiler.plan import build_schedule, declared
-from ..compiler.plan_check import check_plan
+from ..compiler.expression import expression_of
+from ..compiler.plan import build_schedule, declared, default_engine
 from ..compiler.scenario import Scenario
-from ..compiler.schedule import Choice, Plan
+from ..compiler.schedule import Choice, Plan, Schedule
+from ..compiler.templates.base import OVERLAPPED_PATTERNS
 from ..simcore import PACKET_BYTES, Result
 from .advice import Advice, Candidate, Timing
 from .bounds import Bound, lower_bound
@@ -25,6 +26,7 @@ DEFAULT_TOP = 8
 SERIAL = "serial"
 
 Progress = Callable[[str, int, int], None]
+Finalists = tuple[Candidate, Candidate]  # the best that overlaps, the best serial
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,46 +92,48 @@ class Advisor:
             if verify:
                 candidates = _simulate_shortlist(pool, scenario, candidates, top, report)
             clock.append(perf_counter())
-            best, serial = _finalists(candidates)
+            finalists = _finalists(candidates)
             if verify:
-                confirmed = _confirm(pool, scenario, best, serial, bound, report)
+                confirmed = _confirm(pool, scenario, finalists, bound, report)
         clock.append(perf_counter())
         timing = Timing(*(later - earlier for earlier, later in pairwise(clock)))
-        return _advice(scenario, candidates, best, serial, bound, confirmed, len(space.choices), timing)
+        return _advice(scenario, candidates, finalists, bound, confirmed, len(space.choices), timing)
 
 
-def _ranked(scenario: Scenario, ranker: Ranker, choices: Sequence[Choice]) -> list[Candidate]:
-    """Every feasible choice with its predicted time, best first; plans written out in the file come along unranked."""
+def _ranked(scenario: Scenario, ranker: Ranker, space: Sequence[Choice]) -> list[Candidate]:
+    """Every feasible choice with its predicted time, best first; plans written out in the file come along unranked.
+
+    Serial with the usual engines is always among them, whatever the space leaves out: it is what a user has today.
+    """
+    usual = Choice(SERIAL, scenario.num_ranks, default_engine(scenario))
+    named = [named.body for named in scenario.schedules if isinstance(named.body, Choice)]
+    choices = list({expression_of(choice): choice for choice in (*space, usual, *named)}.values())
     found = [
-        _candidate(scenario, choice, predicted)
+        _candidate(scenario, build_schedule(scenario, choice), choice, predicted)
         for choice, predicted in zip(choices, ranker.predict_us(scenario, choices), strict=True)
     ]
-    known = {candidate.expression for candidate in found}
-    for named in scenario.schedules:
-        schedule = declared(scenario, named)
-        if isinstance(named.body, Plan):
-            if not check_plan(scenario, schedule):
-                found.append(Candidate(schedule.expression, None, schedule, False, None, None, None))
-        elif schedule.expression not in known:
-            (predicted,) = ranker.predict_us(scenario, [named.body])
-            found.append(_candidate(scenario, named.body, predicted))
-            known.add(schedule.expression)
+    plans = [declared(scenario, named) for named in scenario.schedules if isinstance(named.body, Plan)]
+    found.extend(_candidate(scenario, plan, None, None) for plan in plans)
     return sorted(found, key=lambda candidate: (candidate.best_us, candidate.expression))
 
 
-def _candidate(scenario: Scenario, choice: Choice, predicted: float) -> Candidate:
-    schedule = build_schedule(scenario, choice)
-    return Candidate(schedule.expression, choice, schedule, choice.template == SERIAL, predicted, None, None)
+def _candidate(scenario: Scenario, schedule: Schedule, choice: Choice | None, predicted: float | None) -> Candidate:
+    """Where nothing can overlap every schedule is serial, also one written out by hand."""
+    alone = scenario.workload.pattern not in OVERLAPPED_PATTERNS
+    is_serial = alone or (choice is not None and choice.template == SERIAL)
+    return Candidate(schedule.expression, choice, schedule, is_serial, predicted, None, None)
 
 
 def _simulate_shortlist(
     pool: Workers, scenario: Scenario, candidates: list[Candidate], top: int, report: Progress
 ) -> list[Candidate]:
-    """Simulate the favourites, the likeliest serial schedules and whatever the file declares, in packets."""
-    declared_names = {declared(scenario, named).expression for named in scenario.schedules}
-    overlapping = [candidate for candidate in candidates if not candidate.is_serial][:top]
-    serial = [candidate for candidate in candidates if candidate.is_serial][:2]
-    wanted = {candidate.expression for candidate in (*overlapping, *serial)} | declared_names
+    """Simulate in packets the favourites, every serial schedule and whatever the file declares.
+
+    The baseline must not depend on what the ranker likes, or a bad ranker would make overlap look good.
+    """
+    wanted = {declared(scenario, named).expression for named in scenario.schedules}
+    wanted |= {candidate.expression for candidate in candidates if candidate.is_serial}
+    wanted |= {candidate.expression for candidate in [c for c in candidates if not c.is_serial][:top]}
     chosen = [candidate for candidate in candidates if candidate.expression in wanted]
     unit = packet_bytes(scenario)
     jobs = [Job(scenario, candidate.schedule, unit) for candidate in chosen]
@@ -147,7 +151,7 @@ def _sorted(candidates: list[Candidate]) -> list[Candidate]:
     return sorted(candidates, key=lambda c: (c.simulated_ticks is None, c.best_us, c.expression))
 
 
-def _finalists(candidates: list[Candidate]) -> tuple[Candidate, Candidate]:
+def _finalists(candidates: list[Candidate]) -> Finalists:
     """(fastest of all that are not serial, fastest serial); the same one twice where nothing overlaps."""
     serial = next(candidate for candidate in candidates if candidate.is_serial)
     best = next((candidate for candidate in candidates if not candidate.is_serial), serial)
@@ -155,14 +159,15 @@ def _finalists(candidates: list[Candidate]) -> tuple[Candidate, Candidate]:
 
 
 def _confirm(
-    pool: Workers, scenario: Scenario, best: Candidate, serial: Candidate, bound: Bound, report: Progress
+    pool: Workers, scenario: Scenario, finalists: Finalists, bound: Bound, report: Progress
 ) -> tuple[Result, Result]:
     """Both finalists at line granularity, with their loss waterfalls."""
-    finalists = [best] if best is serial else [best, serial]
+    best, serial = finalists
     line, packet = scenario.gpu.line_bytes, packet_bytes(scenario)
-    report("confirm", 0, len(finalists))
-    jobs = [Job(scenario, candidate.schedule, line, bound.ticks, packet) for candidate in finalists]
-    results = pool.run(jobs, lambda done: report("confirm", done, len(finalists)))
+    different = [best] if best is serial else [best, serial]
+    report("confirm", 0, len(different))
+    jobs = [Job(scenario, candidate.schedule, line, bound.ticks, packet) for candidate in different]
+    results = pool.run(jobs, lambda done: report("confirm", done, len(different)))
     return results[0], results[-1]
 
 
@@ -172,37 +177,51 @@ def packet_bytes(scenario: Scenario) -> int:
     return -(-PACKET_BYTES // line) * line
 
 
+def _settled(
+    scenario: Scenario, candidates: list[Candidate], finalists: Finalists, confirmed: tuple[Result, Result] | None
+) -> tuple[list[Candidate], Finalists]:
+    """The finalists with their confirmed times, in the ranking too."""
+    if confirmed is None:
+        return candidates, finalists
+    line = scenario.gpu.line_bytes
+    finals = {
+        candidate.expression: replace(candidate, simulated_ticks=result.makespan_ticks, unit_bytes=line)
+        for candidate, result in zip(finalists, confirmed, strict=True)
+    }
+    ranking = _sorted([finals.get(candidate.expression, candidate) for candidate in candidates])
+    best, serial = finalists
+    return ranking, (finals[best.expression], finals[serial.expression])
+
+
+def _ties(scenario: Scenario, candidates: list[Candidate], recommended: Candidate) -> tuple[str, ...]:
+    """Simulated schedules that the hardware profile cannot tell from the recommended one."""
+    resolution = float(scenario.gpu.gemm.resolution) if scenario.workload.gemm is not None else 0.0
+    return tuple(
+        candidate.expression
+        for candidate in candidates
+        if candidate.expression != recommended.expression
+        and candidate.simulated_ticks is not None
+        and abs(candidate.best_us / recommended.best_us - 1) <= resolution
+    )
+
+
 def _advice(
     scenario: Scenario,
     candidates: list[Candidate],
-    best: Candidate,
-    serial: Candidate,
+    finalists: Finalists,
     bound: Bound,
     confirmed: tuple[Result, Result] | None,
     num_feasible: int,
     timing: Timing,
 ) -> Advice:
     """Put the answer together: overlap only if its confirmed gain is worth it."""
-    if confirmed is not None:
-        finals = {
-            candidate.expression: replace(
-                candidate, simulated_ticks=result.makespan_ticks, unit_bytes=scenario.gpu.line_bytes
-            )
-            for candidate, result in zip((best, serial), confirmed, strict=True)
-        }
-        candidates = _sorted([finals.get(candidate.expression, candidate) for candidate in candidates])
-        best, serial = finals[best.expression], finals[serial.expression]
+    candidates, (best, serial) = _settled(scenario, candidates, finalists, confirmed)
     gain = serial.best_us / best.best_us
     overlap = gain >= 1 + MIN_GAIN
     recommended = best if overlap else serial
+    if overlap:  # a packet time may be a hair below the confirmed one
+        candidates = sorted(candidates, key=lambda candidate: candidate.expression != recommended.expression)
     result, serial_result = (None, None) if confirmed is None else (confirmed[0 if overlap else 1], confirmed[1])
-    ties = tuple(
-        candidate.expression
-        for candidate in candidates
-        if candidate.expression != recommended.expression
-        and candidate.simulated_ticks is not None
-        and abs(candidate.best_us / recommended.best_us - 1) <= float(scenario.gpu.gemm.resolution)
-    )
     confidence, why = confidence_of(scenario, overlap, gain, verified=confirmed is not None)
     return Advice(
         scenario=scenario,
@@ -215,7 +234,7 @@ def _advice(
         bound=bound,
         result=result,
         serial_result=serial_result,
-        ties=ties,
+        ties=_ties(scenario, candidates, recommended),
         confidence=confidence,
         confidence_reason=why,
         reasons=reasons_for(scenario, recommended, serial, best, bound, result, serial_result),

@@ -1,15 +1,19 @@
 """Simulations side by side in processes; the results do not depend on how many there are."""
 
 import multiprocessing
+import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import connection
 from multiprocessing.synchronize import Event
+from threading import Thread
 
 from ..compiler.scenario import Scenario
 from ..compiler.schedule import Schedule
-from ..simcore import Result, simulate
+from ..simcore import Outcome, Result, simulate
 
 # How often a waiting caller looks whether it should stop.
 POLL_S = 0.2
@@ -67,7 +71,7 @@ class Workers:
             report(len(futures) - len(pending))
             if self._should_stop():
                 raise Cancelled
-        return [future.result() for future in futures]
+        return [_finished(future.result()) for future in futures]
 
     def _run_here(self, jobs: Sequence[Job], report: Callable[[int], None]) -> list[Result]:
         results = []
@@ -76,7 +80,16 @@ class Workers:
             if self._should_stop():
                 raise Cancelled
             report(len(results))
-        return results
+        return [_finished(result) for result in results]
+
+
+def _finished(result: Result) -> Result:
+    """A run that stopped early looks fast, so it must not be compared with others."""
+    if result.outcome is Outcome.CANCELLED:
+        raise Cancelled
+    if result.outcome is not Outcome.DONE:
+        raise RuntimeError(f"{result.schedule.expression}: {result.outcome.value}")
+    return result
 
 
 # In a worker process: set when the caller wants no more of its jobs.
@@ -84,8 +97,18 @@ _stop: Event | None = None
 
 
 def _remember(stop: Event) -> None:
+    """Prepare a worker: Ctrl-C is for the caller to handle, and a caller that dies takes its workers along."""
     global _stop
     _stop = stop
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
 
 
 def _run_in_process(job: Job) -> Result:

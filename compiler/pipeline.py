@@ -1,7 +1,7 @@
 """The compiler from end to end: text in, scenarios out. Read this file first.
 
-    text -> tokens -> lark tree -> syntax tree -> names -> scenarios
-            tokens.py  parse.py     build.py       load.py   resolve.py
+    text -> tokens -> lark tree -> syntax tree -> names -> scenarios -> legal schedules
+            tokens.py  parse.py     build.py       load.py   resolve.py   check_schedules.py
 
 Every stage is a function from one frozen form to the next. Mistakes are collected on the way in a Report; at the end
 there is either a result or a CompileError that holds all of them.
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from .check_schedules import check_schedules
 from .codes import Code
 from .diagnostics import CompileError, Diagnostic, GaveUp, Report, Severity, did_you_mean
 from .expectation import Expectation
@@ -86,9 +87,12 @@ def _compile(source: Source, settings: Settings, report: Report) -> Compiled:
     if scope.is_empty:
         hint = "begin with: workload NAME on SYSTEM { ... }"
         report.error(Code.MGS122, "nothing is declared", Span(source, 0, 0), hint)
+    scenarios = resolved.scenarios
+    if not report.has_errors:
+        scenarios = check_schedules(scope, scenarios, report, as_written=not settings)
     if report.has_errors:
         raise CompileError(report.diagnostics)
-    return Compiled(source.path, resolved.scenarios, resolved.expectations, report.diagnostics, resolved.params)
+    return Compiled(source.path, scenarios, resolved.expectations, report.diagnostics, resolved.params)
 
 
 def _check_questions(scope: Scope, resolved: Resolved, settings: Settings, report: Report) -> None:

@@ -3,7 +3,7 @@
 from .codes import Code
 from .expression import expression_of
 from .scenario import Pattern, Scenario
-from .schedule import Choice, EngineChoice, EngineKind, NamedSchedule, Plan, Schedule
+from .schedule import Choice, EngineChoice, EngineKind, NamedSchedule, Plan, Schedule, Span, TileGroup
 from .templates import BY_NAME, Cut, Template
 from .templates.base import Problem
 
@@ -46,14 +46,23 @@ def build_schedule(scenario: Scenario, body: Choice | Plan, name: str = "") -> S
     if isinstance(body, Plan):
         check_engine(scenario, body.engine)
         sms = compute_sms(scenario, body.engine, overlaps=True)
-        return Schedule(name, body.steps, body.engine, sms, staging_bytes(scenario, None), body.overrides)
+        gemm = scenario.workload.gemm
+        sliced = any(isinstance(step, TileGroup) and gemm and step.k != Span(0, gemm.k) for step in body.steps)
+        staging = staging_bytes(scenario, slices_inner=sliced)
+        return Schedule(name, body.steps, body.engine, sms, staging, body.overrides)
     template = template_named(body.template)
     problem = why_illegal(scenario, body)
     if problem is not None:
         raise problem
     steps = tuple(template.build(_problem(scenario, body)))
     sms = compute_sms(scenario, body.engine, template.overlaps)
-    return Schedule(expression_of(body), steps, body.engine, sms, staging_bytes(scenario, template))
+    return Schedule(
+        expression_of(body),
+        steps,
+        body.engine,
+        sms,
+        staging_bytes(scenario, slices_inner=slices_inner(scenario, template)),
+    )
 
 
 def why_illegal(scenario: Scenario, choice: Choice) -> ScheduleError | None:
@@ -98,21 +107,30 @@ def pieces_of(chunks: int, num_ranks: int, template: Template) -> int:
     return 1 if template.cut is Cut.SHARD else chunks // num_ranks
 
 
-def staging_bytes(scenario: Scenario, template: Template | None) -> int:
+def staging_bytes(scenario: Scenario, *, slices_inner: bool) -> int:
     """Memory of a rank beyond its input and output: gathered rows, or partial sums sent and received.
 
-    A cut of the inner dimension also keeps the output in fp32 while it is being summed.
+    Where the inner dimension is cut (``slices_inner``) the output is kept in fp32 while it is being summed.
     """
     workload, n = scenario.workload, scenario.num_ranks
     if workload.moved is None:
         return 0
-    moved = workload.moved.num_bytes
-    if workload.pattern.reduces:
-        return moved + moved * (n - 1) // n
-    accumulators = 0
-    if template is not None and template.cut is Cut.COLUMNS and workload.gemm is not None:
-        accumulators = workload.gemm.m * workload.gemm.n * 4
-    return moved * (n - 1) // n + accumulators
+    remote = workload.moved.num_bytes * (n - 1) // n
+    match workload.pattern:
+        case Pattern.GEMM_RS:
+            return workload.moved.num_bytes + remote
+        case Pattern.AG_GEMM:
+            assert workload.gemm is not None, "AG+GEMM has a GEMM"
+            return remote + (workload.gemm.m * workload.gemm.n * 4 if slices_inner else 0)
+        case Pattern.REDUCE_SCATTER:
+            return remote
+        case _:
+            return 0  # what a lone all_gather gathers is its output
+
+
+def slices_inner(scenario: Scenario, template: Template) -> bool:
+    """Whether the template cuts the inner dimension of the GEMM."""
+    return template.cut is Cut.COLUMNS and scenario.workload.pattern.gathers
 
 
 def _why_not_cut(scenario: Scenario, template: Template, chunks: int) -> ScheduleError | None:
@@ -135,8 +153,16 @@ def _why_not_cut(scenario: Scenario, template: Template, chunks: int) -> Schedul
     if size % (pieces * step):
         grain = f" of a multiple of {step}" if step > 1 else ""
         message = f"{size} {what} do not divide into {pieces} equal chunks{grain}"
-        return ScheduleError(Code.MGS512, message, f"choose a chunk count that divides {size // step * n}")
+        return ScheduleError(Code.MGS512, message, _cut_hint(size // step, n, template))
     return None
+
+
+def _cut_hint(grains: int, num_ranks: int, template: Template) -> str:
+    """Chunk counts that do divide, as far as there are any."""
+    counts = [num_ranks * pieces for pieces in range(template.min_pieces, 65) if grains and grains % pieces == 0]
+    if not counts:
+        return "this tensor cannot be cut that way; choose another template"
+    return f"chunks={', '.join(map(str, counts[:4]))}{' ...' if len(counts) > 4 else ''} would do"
 
 
 def _problem(scenario: Scenario, choice: Choice) -> Problem:

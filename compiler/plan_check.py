@@ -10,7 +10,7 @@ from graphlib import CycleError, TopologicalSorter
 from .codes import Code
 from .plan_data import data_faults
 from .plan_view import Arrival, PlanFault, RankPlan, arrivals_at, queued_behind
-from .scenario import Scenario
+from .scenario import Pattern, Scenario
 from .schedule import EngineKind, Reduction, Schedule, TileGroup, Transfer
 
 __all__ = ["Arrival", "PlanFault", "arrivals_at", "check_plan"]
@@ -62,6 +62,12 @@ def _shape_faults(plan: RankPlan) -> Iterator[PlanFault]:
             regions, cols = step.regions, output_cols
             if workload.gemm is None or not 0 <= step.k.start < step.k.stop <= workload.gemm.k:
                 yield PlanFault(Code.MGS509, step.name, f"{step.name} computes k {step.k}, outside this workload")
+            if len({region.cols for region in regions}) > 1:
+                message = f"{step.name} is one kernel: all its regions have the same columns"
+                yield PlanFault(Code.MGS509, step.name, message)
+            if workload.moved is None and any(region.owner for region in regions):
+                message = f"{step.name} names a block of another rank, and nothing is sharded here"
+                yield PlanFault(Code.MGS509, step.name, message)
         else:
             regions, cols = (step.region,), moved_cols
         for region in regions:
@@ -72,6 +78,10 @@ def _shape_faults(plan: RankPlan) -> Iterator[PlanFault]:
                 yield PlanFault(Code.MGS509, step.name, message)
         if isinstance(step, Transfer):
             yield from _engine_faults(plan, step, engine.kind, engine.count)
+        adds = isinstance(step, Transfer) and step.reduce and engine.kind is EngineKind.SM
+        if adds and workload.pattern is Pattern.GEMM_RS:
+            message = f"{step.name} adds into a block that its owner's kernel still writes, in no order"
+            yield PlanFault(Code.MGS509, step.name, message)
         sums = isinstance(step, Reduction) or (isinstance(step, Transfer) and step.reduce)
         if sums and not workload.pattern.reduces:
             message = f"{step.name} sums, and {workload.pattern.value} has nothing to sum"

@@ -110,7 +110,7 @@ class SmCopy:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """``kernel`` is the gap before a kernel that follows another; ``event`` is added when it waits for a transfer."""
+    """``kernel`` starts a kernel without a fitted start of its own; ``event`` is added if one waits for a transfer."""
 
     kernel_ticks: int
     event_ticks: int

@@ -10,37 +10,39 @@ from itertools import pairwise
 
 from ..compiler.plan_check import arrivals_at
 from ..compiler.scenario import GemmShape, Scenario
-from ..compiler.schedule import Direction, EngineKind, Reduction, Schedule, Step, TileGroup, Transfer
+from ..compiler.schedule import Direction, EngineKind, Reduction, Region, Schedule, Step, TileGroup, Transfer
 from .kernels.gemm import gemm_work, ticks_for
 from .kernels.reduce import reduce_work
 from .kernels.work import KernelWork
-from .machine import Hop, Idealization, Machine, build_machine
+from .machine import Hop, Idealization, Machine, build_machine, distance_ticks
 from .program import Flow, OpKind, Program, ProgramBuilder, Stage, TrafficClass
 
 
 @dataclass(frozen=True, slots=True)
 class StepOps:
-    """The ops of one step at one rank: ``work`` does it (tiles, copies), ``done`` is what others wait for."""
+    """The ops of one step at one rank: ``work`` does it (tiles, copies), ``done`` is what others wait for.
+
+    ``kernel`` is the work model of a group or a reduction, None for a transfer.
+    """
 
     rank: int
     step: Step
     work: range
     done: int
+    kernel: KernelWork | None
 
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
     """A Program with the way back to the plan.
 
-    ``kernels`` are the work models of groups and reductions by step name, ``hops_to[k]`` the links between a rank and
-    the one k further.
+    ``hops_to[k]`` is the number of links between a rank and the one k further.
     """
 
     scenario: Scenario
     schedule: Schedule
     program: Program
     steps: tuple[StepOps, ...]
-    kernels: tuple[tuple[str, KernelWork], ...]
     hops_to: tuple[int, ...]
     folded: bool
 
@@ -74,9 +76,8 @@ def lower(
             lowering.add(rank, step)
     for rank in ranks:
         lowering.connect(rank)
-    kernels = tuple(lowering.kernels.items())
     hops_to = tuple(len(route) for route in machine.links)
-    return Lowered(scenario, schedule, builder.build(), tuple(lowering.made.values()), kernels, hops_to, folded)
+    return Lowered(scenario, schedule, builder.build(), tuple(lowering.made.values()), hops_to, folded)
 
 
 @dataclass(slots=True)
@@ -92,7 +93,6 @@ class _Lowering:
     folded: bool
     made: dict[tuple[int, str], StepOps] = field(default_factory=dict)
     heads: dict[tuple[int, str], range] = field(default_factory=dict)
-    kernels: dict[str, KernelWork] = field(default_factory=dict)
 
     def add(self, rank: int, step: Step) -> None:
         """Emit the ops of ``step``."""
@@ -104,9 +104,7 @@ class _Lowering:
                 work = gemm_work(self.scenario.gpu, shape, self.schedule.compute_sms, step.accumulate)
                 self._kernel(rank, step, self._as_whole(shape, work), OpKind.TILE)
             case Reduction():
-                moved = self.scenario.workload.moved
-                assert moved is not None, "a checked plan reduces only what it moves"
-                num_bytes = step.region.rows.size * step.region.cols.size * moved.dtype.num_bytes
+                num_bytes = moved_bytes(self.scenario, step.region)
                 work = reduce_work(self.scenario.gpu, num_bytes, step.num_parts, self.schedule.compute_sms)
                 self._kernel(rank, step, work, OpKind.REDUCE)
 
@@ -152,9 +150,7 @@ class _Lowering:
 
     def _transfer(self, rank: int, step: Transfer) -> None:
         """One op per engine, or one per SM that shares the copy, each with its part of the bytes."""
-        gpu, moved = self.scenario.gpu, self.scenario.workload.moved
-        assert moved is not None, "a checked plan transfers only where the workload moves a tensor"
-        num_bytes = step.region.rows.size * step.region.cols.size * moved.dtype.num_bytes
+        gpu, num_bytes = self.scenario.gpu, moved_bytes(self.scenario, step.region)
         by_dma = self.schedule.engine.kind is EngineKind.DMA
         workers = 1 if by_dma else self._copy_workers(step)
         rate, setup = (
@@ -163,7 +159,7 @@ class _Lowering:
         setup = self._setup(setup)
         route = self._copy_route(rank, step)
         if step.direction is Direction.GET:
-            setup += self.scenario.system.fabric.link.latency_ticks  # the request travels first
+            setup += distance_ticks(self.scenario, step.peer)  # the request travels first
         gap = ticks_for(self.unit_bytes, rate)
         first: range | None = None
         ops: list[range] = []
@@ -181,7 +177,7 @@ class _Lowering:
             first = made if first is None else range(first.start, made.stop)
             ops.append(made)
         assert first is not None
-        self._finish(rank, step, first, first)
+        self._finish(rank, step, first, first, None)
 
     def _copy_workers(self, step: Transfer) -> int:
         """SMs per copy: all of them for copies in a lane, else an even share for each peer."""
@@ -202,10 +198,8 @@ class _Lowering:
 
     def _kernel(self, rank: int, step: TileGroup | Reduction, work: KernelWork, kind: OpKind) -> None:
         """A launch op, then work units on the SM pool."""
-        self.kernels[step.name] = work
-        waits_for_transfer = any(
-            (rank, name) not in self.made or _is_transfer(self.made[rank, name]) for name in step.after
-        )
+        kernels = {other.name for other in self.schedule.steps_of(rank) if not isinstance(other, Transfer)}
+        waits_for_transfer = any(name not in kernels for name in step.after)
         start = work.start_ticks + (self.scenario.gpu.launch.event_ticks if waits_for_transfer else 0)
         launch = self.builder.op(rank, OpKind.LAUNCH, step.name, setup_ticks=self._setup(start))
         first: range | None = None
@@ -214,7 +208,7 @@ class _Lowering:
             first = made if first is None else range(first.start, made.stop)
         assert first is not None
         self.builder.after(first, launch)
-        self._finish(rank, step, launch, first)
+        self._finish(rank, step, launch, first, work)
 
     def _unit_stages(self, rank: int, work: KernelWork) -> Iterable[tuple[int, Stage]]:
         """Stages of the work units, grouped where the same: (how many, stage).
@@ -248,7 +242,7 @@ class _Lowering:
     def _units(self, num_bytes: int) -> int:
         return -(-num_bytes // self.unit_bytes)
 
-    def _finish(self, rank: int, step: Step, head: range, work: range) -> None:
+    def _finish(self, rank: int, step: Step, head: range, work: range, kernel: KernelWork | None) -> None:
         """Remember the step; several ops are joined so that waiting for them is one edge."""
         if len(work) > 1:
             join = self.builder.op(rank, OpKind.JOIN, step.name)
@@ -256,14 +250,22 @@ class _Lowering:
             done = join.start
         else:
             done = work.start
-        self.made[rank, step.name] = StepOps(rank, step, work, done)
+        self.made[rank, step.name] = StepOps(rank, step, work, done, kernel)
         self.heads[rank, step.name] = head
+
+
+def moved_bytes(scenario: Scenario, region: Region) -> int:
+    """Size of a region of the tensor that crosses the fabric."""
+    moved = scenario.workload.moved
+    assert moved is not None, "a checked plan moves only what its workload moves"
+    return region.rows.size * region.cols.size * moved.dtype.num_bytes
 
 
 def group_shape(scenario: Scenario, group: TileGroup) -> GemmShape:
     """The GEMM that ``group`` launches: rows of all its regions stacked, the columns of the first."""
     gemm = scenario.workload.gemm
     assert gemm is not None, "a checked plan computes only where the workload has a GEMM"
+    assert len({region.cols for region in group.regions}) == 1, "a checked plan keeps the columns of a group together"
     rows = sum(region.rows.size for region in group.regions)
     return GemmShape(rows, group.regions[0].cols.size, group.k.size, gemm.dtype)
 
@@ -273,10 +275,6 @@ def _queue_of(step: Step) -> tuple[str, int] | None:
     if isinstance(step, Transfer):
         return None if step.lane is None else ("lane", step.lane)
     return "stream", step.stream
-
-
-def _is_transfer(ops: StepOps) -> bool:
-    return isinstance(ops.step, Transfer)
 
 
 def _deal(total: int, num_workers: int) -> list[tuple[int, int]]:

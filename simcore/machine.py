@@ -67,6 +67,21 @@ def build_machine(
     )
 
 
+def distance_ticks(scenario: Scenario, peer: int) -> int:
+    """Time a request takes to the rank ``peer`` further, nothing else on the way."""
+    fabric, n = scenario.system.fabric, scenario.num_ranks
+    switched = fabric.switch.latency_ticks if fabric.switch is not None else 0
+    match fabric.kind:
+        case FabricKind.FULL_MESH:
+            return fabric.link.latency_ticks
+        case FabricKind.SWITCH:
+            return 2 * fabric.link.latency_ticks + switched
+        case FabricKind.RING:
+            forward = peer % n
+            hops = min(forward, n - forward) if fabric.both_ways else forward
+            return hops * fabric.link.latency_ticks
+
+
 def _memory(builder: ProgramBuilder, scenario: Scenario, unit: int, suffix: str) -> Memory:
     gpu = scenario.gpu
     l2_rate = gpu.l2.instances * gpu.l2.bytes_per_s

@@ -8,7 +8,7 @@ import numpy as np
 from ..compiler.schedule import Direction, EngineKind, Reduction, TileGroup, Transfer
 from .engine import Run
 from .kernels.gemm import gemm_work
-from .lower import Lowered, StepOps
+from .lower import Lowered, StepOps, moved_bytes
 from .program import OpKind
 from .result import Interval, IntervalKind, Timeline, Traffic, Utilization
 
@@ -63,16 +63,14 @@ def union_ticks(intervals: Iterable[Interval]) -> int:
 
 
 def busy_ticks(timeline: Timeline) -> tuple[int, int, int]:
-    """(kernels, transfers, both together) of the rank where each is largest."""
-    ranks = {interval.rank for interval in timeline.intervals} or {0}
+    """(kernels, transfers, both together) of one rank, the one that is busy longest."""
     per_rank = []
-    for rank in ranks:
+    for rank in sorted({interval.rank for interval in timeline.intervals} or {0}):
         mine = [interval for interval in timeline.intervals if interval.rank == rank]
         kernels = [interval for interval in mine if interval.kind is not IntervalKind.COMM]
         copies = [interval for interval in mine if interval.kind is IntervalKind.COMM]
         per_rank.append((union_ticks(kernels), union_ticks(copies), union_ticks(mine)))
-    worst = max(per_rank, key=lambda busy: busy[0])
-    return worst[0], max(busy[1] for busy in per_rank), worst[2] if len(per_rank) == 1 else max(b[2] for b in per_rank)
+    return max(per_rank, key=lambda busy: busy[2])
 
 
 def kernel_ticks(timeline: Timeline) -> int:
@@ -83,34 +81,43 @@ def kernel_ticks(timeline: Timeline) -> int:
 def dil_of(lowered: Lowered) -> float | None:
     """Decomposition loss: the parts, each alone with the SMs the schedule leaves, over the whole kernel alone."""
     gemm = lowered.scenario.workload.gemm
-    parts = [work for _, work in lowered.kernels if not work.label.startswith("sum")]
+    parts = [
+        (ops.rank, ops.kernel.alone_ticks) for ops in lowered.steps if ops.kernel and isinstance(ops.step, TileGroup)
+    ]
     if gemm is None or not parts:
         return None
     whole = gemm_work(lowered.scenario.gpu, gemm, lowered.scenario.gpu.sms)
-    return sum(work.alone_ticks for work in parts) / whole.alone_ticks
+    per_rank = [sum(ticks for at, ticks in parts if at == rank) for rank in {rank for rank, _ in parts}]
+    return max(per_rank) / whole.alone_ticks
 
 
 def traffic_of(lowered: Lowered) -> Traffic:
-    """Bytes at one rank by the plan; of rank 0, which is every rank unless the plan has overrides."""
-    scenario, schedule = lowered.scenario, lowered.schedule
-    works = [work for _, work in lowered.kernels]
+    """Bytes at one rank by the plan, of the rank with the most HBM traffic."""
+    ranks = sorted({ops.rank for ops in lowered.steps} or {0})
+    found = [_traffic_at(lowered, [ops for ops in lowered.steps if ops.rank == rank]) for rank in ranks]
+    return max(found, key=lambda traffic: traffic.hbm_read_bytes + traffic.hbm_write_bytes)
+
+
+def _traffic_at(lowered: Lowered, steps: list[StepOps]) -> Traffic:
+    """Bytes that the steps of one rank move: its kernels', and each transfer at both ends as if both were here."""
+    works = [ops.kernel for ops in steps if ops.kernel is not None]
     read = sum(work.hbm_read_bytes for work in works)
     written = sum(work.hbm_write_bytes for work in works)
     l2 = sum(work.l2_hit_bytes + work.hbm_read_bytes + work.hbm_write_bytes for work in works)
-    links, n = 0, scenario.num_ranks
-    for step in schedule.steps_of(0):
-        if isinstance(step, Transfer) and scenario.workload.moved is not None:
-            size = step.region.rows.size * step.region.cols.size * scenario.workload.moved.dtype.num_bytes
+    links, by_sms = 0, lowered.schedule.engine.kind is EngineKind.SM
+    for step in (ops.step for ops in steps):
+        if isinstance(step, Transfer):
+            size = moved_bytes(lowered.scenario, step.region)
             read += size * (2 if step.reduce else 1)
             written += size
-            l2 += size if schedule.engine.kind is EngineKind.SM else 0
+            l2 += size if by_sms else 0
             distance = step.peer if step.direction is Direction.PUT else -step.peer
-            links += size * lowered.hops_to[distance % n]
+            links += size * lowered.hops_to[distance % lowered.scenario.num_ranks]
     return Traffic(read, written, l2, links)
 
 
 def utilization_of(lowered: Lowered, run: Run) -> Utilization:
-    """Busy share of each kind of resource, of the busiest instance; links by the mean over those of a rank."""
+    """Busy share of each kind of resource, of the busiest instance or rank."""
     program, makespan = lowered.program, max(1, run.makespan_ticks)
     busy = run.server_busy_ticks.sum(axis=1) / makespan
     names = np.array([program.server_names[i // program.ranks_simulated] for i in range(program.num_servers)])
@@ -129,8 +136,8 @@ def utilization_of(lowered: Lowered, run: Run) -> Utilization:
 
 
 def _pool_share(lowered: Lowered, run: Run, kinds: tuple[OpKind, ...], slots: int) -> float:
-    """Slot time in use over slot time there is."""
+    """Slot time in use over slot time there is, at the busiest rank."""
     program = lowered.program
     chosen = np.isin(program.op_kind, [int(kind) for kind in kinds]) & (run.op_done >= 0)
-    held = int((run.op_done[chosen] - run.op_start[chosen]).sum())
-    return held / (max(1, run.makespan_ticks) * slots * program.ranks_simulated)
+    held = np.bincount(program.op_rank[chosen], weights=(run.op_done - run.op_start)[chosen], minlength=1)
+    return float(held.max()) / (max(1, run.makespan_ticks) * slots)

@@ -7,9 +7,10 @@ from pathlib import Path
 from ..advisor import Advisor, ModelError, NoFeasibleSchedule, enumerate_space, lower_bound
 from ..advisor.expect import ExpectationRunner
 from ..advisor.export import advice_document, result_document, space_document
+from ..advisor.recommend import packet_bytes
 from ..compiler import Scenario, compile_file
 from ..compiler.schedule_text import resolve_schedule
-from ..simcore import PACKET_BYTES, Outcome, simulate
+from ..simcore import Outcome, simulate
 from .console import Bindings, guarded, print_json, say, show
 from .exits import Exit
 from .progress import progress_line
@@ -46,12 +47,11 @@ def simulate_file(
     def action() -> Exit:
         scenario = _scenario(file, bindings, workload)
         chosen = resolve_schedule(scenario, schedule)
-        bound, line = lower_bound(scenario), scenario.gpu.line_bytes
-        packet = -(-PACKET_BYTES // line) * line
+        bound, packet = lower_bound(scenario), packet_bytes(scenario)
         result = simulate(
             scenario,
             chosen,
-            unit_bytes=line if at_line else packet,
+            unit_bytes=scenario.gpu.line_bytes if at_line else packet,
             fold=fold,
             bound_ticks=bound.ticks,
             explain_bytes=packet,

@@ -19,7 +19,7 @@ def say(text: str) -> None:
 
 def print_json(document: dict[str, Any]) -> None:
     """One document on stdout."""
-    print(json.dumps(document, indent=2))
+    print(json.dumps(document, indent=2, allow_nan=False))
 
 
 def show(diagnostics: Sequence[Diagnostic]) -> None:
@@ -36,4 +36,6 @@ def guarded(action: Callable[[], Exit]) -> Exit:
         show(error.diagnostics)
     except ScheduleError as error:
         say(f"{error.code.name} error: {error}" + (f"\n  help: {error.hint}" if error.hint else ""))
+    except OSError as error:
+        say(f"magus: {error.filename or 'a file'}: {error.strerror or error}")
     return Exit.INPUT

@@ -8,6 +8,7 @@ from ..advisor.solver import Space
 from ..compiler.expectation import Verdict
 from ..compiler.expression import expression_of
 from ..compiler.scenario import TICKS_PER_US, Scenario
+from ..compiler.templates.base import OVERLAPPED_PATTERNS
 from ..simcore import Result
 from ..simcore.result import Waterfall
 from .wrap import bullet, wrapped
@@ -69,7 +70,10 @@ def verdict_sentence(advice: Advice) -> str:
             f"OVERLAP: use {advice.recommended.expression}. {advice.recommended.best_us:.1f} us against "
             f"{serial_us} serial, {advice.speedup:.2f}x faster."
         )
-    return f"SERIAL: overlap does not pay here. Use {advice.recommended.expression}, {serial_us}."
+    use = f"Use {advice.recommended.expression}, {serial_us}."
+    if advice.scenario.workload.pattern not in OVERLAPPED_PATTERNS:
+        return f"SERIAL: there is nothing to overlap. {use}"
+    return f"SERIAL: overlap does not pay here. {use}"
 
 
 def candidate_table(advice: Advice, top: int) -> Iterator[str]:
@@ -94,7 +98,7 @@ def candidate_table(advice: Advice, top: int) -> Iterator[str]:
     rest = len(advice.candidates) - len(shown)
     yield from wrapped(
         f"* recommended, = tie, ~ simulated in packets of 1 KiB, else in cache lines; gain over serial. "
-        f"{rest} more feasible schedules are predicted to be slower."
+        f"{rest} more feasible schedules were not simulated."
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
-from ...compiler.plan import COLUMN_STEP, staging_bytes
+from ...compiler.plan import COLUMN_STEP, slices_inner, staging_bytes
 from ...compiler.scenario import Scenario, Tensor
 from ...compiler.schedule import EngineKind
 from ...compiler.templates import TEMPLATES, Cut
@@ -175,7 +175,10 @@ class Constraints:
 
     def _staging(self) -> dict[int, int]:
         """Staging memory of a rank in bytes by template; it does not depend on the other knobs."""
-        return {index: staging_bytes(self._scenario, TEMPLATES[index]) for index in self._variables.uses}
+        return {
+            index: staging_bytes(self._scenario, slices_inner=slices_inner(self._scenario, TEMPLATES[index]))
+            for index in self._variables.uses
+        }
 
     def _least_staging(self) -> str:
         """Who needs how much, in words."""

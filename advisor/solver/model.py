@@ -41,4 +41,6 @@ def make_solver(seed: int) -> cp_model.CpSolver:
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = seed
+    # Or it takes Ctrl-C away from the caller for good.
+    solver.parameters.catch_sigint_signal = False
     return solver

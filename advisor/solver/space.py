@@ -70,6 +70,8 @@ def streams_of(template: Template) -> tuple[int, ...]:
 def resident_bytes(scenario: Scenario) -> int:
     """Memory of a rank for its inputs and its output, without what counts as staging: partial sums, gathered rows."""
     workload, moved, n = scenario.workload, scenario.workload.moved, scenario.num_ranks
+    if moved is not None and workload.gemm is None:
+        return moved.num_bytes + moved.num_bytes // n  # one side whole, the other a shard
     if workload.pattern.reduces and moved is not None:
         inputs = sum(_share(tensor, n) for tensor in workload.tensors if tensor.name != moved.name)
         return inputs + moved.num_bytes // n

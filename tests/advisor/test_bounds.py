@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -98,18 +97,16 @@ def test_holds_at_fine_granularity(make: Callable[..., Scenario], unit_bytes: in
 
 
 def reduced_in_place(scenario: Scenario, pieces: int) -> tuple[Step, ...]:
-    """GEMM+RS whose transfers add as they land, so that no kernel reduces."""
-    moved, gemm, n = scenario.workload.moved, scenario.workload.gemm, scenario.num_ranks
-    assert moved is not None and gemm is not None
+    """A reduce_scatter whose transfers add as they land, so that no kernel reduces."""
+    moved, n = scenario.workload.moved, scenario.num_ranks
+    assert moved is not None
     rows, steps = moved.rows // n, list[Step]()
     for peer in range(1, n):
         for piece in range(pieces):
             part = Region(peer, Span(piece * rows // pieces, (piece + 1) * rows // pieces), Span(0, moved.cols))
-            steps.append(TileGroup(f"g{peer}_{piece}", (part,), Span(0, gemm.k), stream=piece % 4))
-            put = Transfer(f"x{peer}_{piece}", Direction.PUT, part, peer, f"s{peer}_{piece}", (f"g{peer}_{piece}",))
-            steps.append(replace(put, reduce=True))
-    own = Region(0, Span(0, rows), Span(0, moved.cols))
-    return (*steps, TileGroup("own", (own,), Span(0, gemm.k)))
+            name = f"x{peer}_{piece}"
+            steps.append(Transfer(name, Direction.PUT, part, peer, f"s_{name}", reduce=True))
+    return tuple(steps)
 
 
 def forwarded(scenario: Scenario) -> tuple[Step, ...]:
@@ -148,7 +145,7 @@ def fetched(scenario: Scenario) -> tuple[Step, ...]:
 def test_no_explicit_plan_beats_the_bound(ranks: int, machine: int, fabric: int) -> None:
     gpu, link = MACHINES[machine]
     ag = ag_gemm(512, 1024, 512, ranks=ranks, gpu=gpu, fabric=FABRICS[fabric](link))
-    rs = gemm_rs(512, 1024, 1024, ranks=ranks, gpu=gpu, fabric=FABRICS[fabric](link))
+    rs = lone_scatter(512, 1024, ranks=ranks, gpu=gpu, fabric=FABRICS[fabric](link))
     plans = [(rs, reduced_in_place(rs, pieces)) for pieces in (1, 4)] + [(ag, forwarded(ag)), (ag, fetched(ag))]
 
     for scenario, steps in plans:

@@ -24,13 +24,14 @@ from magus.compiler.schedule import (
     TileGroup,
     Transfer,
 )
-from tests.scenarios import ag_gemm, gemm_rs, lone_gather, lone_scatter
+from tests.scenarios import ag_gemm, gemm_rs, lone_gather, lone_gemm, lone_scatter
 
 DMA, SM = EngineChoice(EngineKind.DMA, 3), EngineChoice(EngineKind.SM, 8)
 AG = ag_gemm(1024, 1024, 512, ranks=4)
 RS = gemm_rs(1024, 512, 1024, ranks=4)
 GATHER = lone_gather(1024, 512, ranks=4)
 SCATTER = lone_scatter(1024, 512, ranks=4)
+GEMM = lone_gemm(1024, 512, 256)
 
 
 def plan(scenario: Scenario, template: str = "hetero_fused_1d", chunks: int = 8) -> Schedule:
@@ -327,13 +328,35 @@ def test_gets_of_partial_sums_that_are_there_from_the_start() -> None:
 
 
 def test_adding_as_it_lands_is_for_all_or_for_none() -> None:
-    schedule = without(replace(serial(RS), engine=SM), "r0")
+    schedule = without(replace(serial(SCATTER), engine=SM), "r0")
     for name in ("x1", "x2", "x3"):
         schedule = change(schedule, name, reduce=True)
 
-    assert check_plan(RS, schedule) == ()
-    assert ("MGS507", "x2") in found(RS, change(schedule, "x1", reduce=False))
-    assert ("MGS507", "x1") in found(RS, plus(schedule, step_of(serial(RS), "r0")))
+    assert check_plan(SCATTER, schedule) == ()
+    assert ("MGS507", "x2") in found(SCATTER, change(schedule, "x1", reduce=False))
+    assert ("MGS507", "x1") in found(SCATTER, plus(schedule, step_of(serial(SCATTER), "r0")))
+
+
+def test_adding_into_a_block_that_a_kernel_still_writes_is_refused() -> None:
+    schedule = change(replace(serial(RS), engine=SM), "x1", reduce=True)
+
+    assert ("MGS509", "x1") in found(RS, schedule)
+
+
+def test_the_regions_of_a_kernel_have_the_same_columns() -> None:
+    group = step_of(serial(RS), "g0")
+    assert isinstance(group, TileGroup)
+    sliver = Region(0, Span(0, 1), Span(0, 1))
+
+    assert ("MGS509", "g0") in found(RS, change(serial(RS), "g0", regions=(sliver, *group.regions)))
+
+
+def test_a_lone_gemm_computes_nothing_of_other_ranks() -> None:
+    group = step_of(serial(GEMM), "g0")
+    assert isinstance(group, TileGroup)
+    stranger = replace(group.regions[0], owner=1)
+
+    assert found(GEMM, change(serial(GEMM), "g0", regions=(*group.regions, stranger))) == [("MGS509", "g0")]
 
 
 # Names and overrides.

@@ -5,6 +5,7 @@ from fractions import Fraction
 import pytest
 
 from magus.compiler import Compiled, CompileError, compile_text
+from magus.compiler.diagnostics import Report
 from magus.compiler.expectation import (
     Comparison,
     Dimension,
@@ -16,6 +17,8 @@ from magus.compiler.expectation import (
     Verdict,
     VerdictIs,
 )
+from magus.compiler.load import load
+from magus.compiler.resolve import resolve
 from magus.compiler.scenario import Pattern, Scenario, Shard
 from magus.compiler.schedule import (
     Choice,
@@ -28,6 +31,7 @@ from magus.compiler.schedule import (
     TileGroup,
     Transfer,
 )
+from magus.compiler.source import Source
 
 HARDWARE = 'use "amd/mi300x"\nsystem node { gpus 8 x MI300X; fabric full_mesh(xgmi) }\n'
 GATHER = (
@@ -155,8 +159,10 @@ def test_a_setting_that_cannot_work_is_told_at_compile_time() -> None:
 
 
 def plan(body: str, workload: str = GATHER) -> Plan:
-    found = scenario(workload, f"schedule p for w {{\n{body}\n}}").schedules[0].body
-    assert isinstance(found, Plan)
+    """A plan as it is read; whether it moves every byte is checked behind this."""
+    text, report = f"{HARDWARE}workload w on node {{ {workload} }}\nschedule p for w {{\n{body}\n}}", Report()
+    found = resolve(load(Source("<text>", text), report), {}, report).scenarios[0].schedules[0].body
+    assert isinstance(found, Plan) and not report.has_errors
     return found
 
 

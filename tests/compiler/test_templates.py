@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from magus.compiler.expression import expression_of
-from magus.compiler.plan import ScheduleError, build_schedule, staging_bytes, template_named, why_illegal
+from magus.compiler.plan import ScheduleError, build_schedule, slices_inner, staging_bytes, template_named, why_illegal
 from magus.compiler.plan_check import check_plan
 from magus.compiler.scenario import Pattern, Scenario
 from magus.compiler.schedule import Choice, EngineChoice, EngineKind, Reduction, Schedule, TileGroup, Transfer
@@ -166,7 +166,11 @@ def test_staging_in_figures() -> None:
     """Gathered rows of 7 ranks, 16 MiB each; partial sums sent and received; fp32 sums where k is cut."""
     ag, rs = ag_gemm(8192, 28672, 8192), gemm_rs(8192, 8192, 28672)
 
-    assert staging_bytes(ag, template_named("serial")) == 7 * 16 << 20
-    assert staging_bytes(ag, template_named("uniform_fused_2d")) == (7 * 16 << 20) + 8192 * 3584 * 4
-    assert staging_bytes(rs, template_named("uniform_fused_2d")) == (8 + 7) * 16 << 20
-    assert staging_bytes(lone_gemm(256, 256, 256), template_named("serial")) == 0
+    assert staging_bytes(ag, slices_inner=False) == 7 * 16 << 20
+    columns = template_named("uniform_fused_2d")
+    assert slices_inner(ag, columns) and not slices_inner(rs, columns)
+    assert staging_bytes(ag, slices_inner=True) == (7 * 16 << 20) + 8192 * 3584 * 4
+    assert staging_bytes(rs, slices_inner=False) == (8 + 7) * 16 << 20
+    assert staging_bytes(lone_gemm(256, 256, 256), slices_inner=False) == 0
+    assert staging_bytes(lone_gather(256, 256), slices_inner=False) == 0
+    assert staging_bytes(lone_scatter(8192, 8192), slices_inner=False) == 7 * 16 << 20

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from magus.advisor import Advisor
+from magus.advisor.export import advice_document
+from magus.compiler import compile_file
 from magus.examples import path as example
 from magus.tui.cli import app
 
@@ -144,6 +147,15 @@ def test_advise_prints_every_key_of_its_document(small: Path) -> None:
     assert set(wanted.split()) <= set(document)
     assert document["verdict"] in ("overlap", "serial")
     assert {"schedule", "predicted_us", "interval_us", "simulated_us"} <= set(document["candidates"][0])
+
+
+def test_the_api_gives_the_same_answer_as_the_command(small: Path) -> None:
+    by_command = json.loads(magus("advise", small, "--json", "--workers", "1").stdout)
+
+    by_api = advice_document(Advisor.load().recommend(compile_file(small).scenario()))
+
+    del by_command["timing"], by_api["timing"]
+    assert json.loads(json.dumps(by_api)) == by_command
 
 
 def test_strict_refuses_a_profile_that_is_not_validated(small: Path) -> None:
