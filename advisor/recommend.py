@@ -12,7 +12,7 @@ from ..compiler.plan import build_schedule, declared, default_engine
 from ..compiler.scenario import Scenario
 from ..compiler.schedule import Choice, Plan, Schedule
 from ..compiler.templates.base import OVERLAPPED_PATTERNS
-from ..simcore import PACKET_BYTES, Result
+from ..simcore import PACKET_BYTES, Result, affordable_unit
 from .advice import Advice, Candidate, Timing
 from .bounds import Bound, lower_bound
 from .explain import confidence_of, marks_of, reasons_for
@@ -23,6 +23,9 @@ from .workers import Cancelled, Job, Workers, open_workers
 # Below this gain over serial the answer is serial: overlap must earn its complexity.
 MIN_GAIN = 0.02
 DEFAULT_TOP = 8
+# Some seconds on one core each.
+SHORTLIST_LINE_HOPS = 60_000_000
+CONFIRM_LINE_HOPS = 1_000_000_000
 SERIAL = "serial"
 
 Progress = Callable[[str, int, int], None]
@@ -135,12 +138,11 @@ def _simulate_shortlist(
     wanted |= {candidate.expression for candidate in candidates if candidate.is_serial}
     wanted |= {candidate.expression for candidate in [c for c in candidates if not c.is_serial][:top]}
     chosen = [candidate for candidate in candidates if candidate.expression in wanted]
-    unit = packet_bytes(scenario)
-    jobs = [Job(scenario, candidate.schedule, unit) for candidate in chosen]
+    jobs = [Job(scenario, candidate.schedule, _unit(scenario, candidate, packet=True)) for candidate in chosen]
     report("simulate", 0, len(jobs))
     results = pool.run(jobs, lambda done: report("simulate", done, len(jobs)))
     simulated = {
-        candidate.expression: replace(candidate, simulated_ticks=result.makespan_ticks, unit_bytes=unit)
+        candidate.expression: replace(candidate, simulated_ticks=result.makespan_ticks, unit_bytes=result.unit_bytes)
         for candidate, result in zip(chosen, results, strict=True)
     }
     return _sorted([simulated.get(candidate.expression, candidate) for candidate in candidates])
@@ -163,12 +165,28 @@ def _confirm(
 ) -> tuple[Result, Result]:
     """Both finalists at line granularity, with their loss waterfalls."""
     best, serial = finalists
-    line, packet = scenario.gpu.line_bytes, packet_bytes(scenario)
     different = [best] if best is serial else [best, serial]
     report("confirm", 0, len(different))
-    jobs = [Job(scenario, candidate.schedule, line, bound.ticks, packet) for candidate in different]
+    jobs = [
+        Job(
+            scenario,
+            candidate.schedule,
+            _unit(scenario, candidate, packet=False),
+            bound.ticks,
+            _unit(scenario, candidate, packet=True),
+        )
+        for candidate in different
+    ]
     results = pool.run(jobs, lambda done: report("confirm", done, len(different)))
     return results[0], results[-1]
+
+
+def _unit(scenario: Scenario, candidate: Candidate, *, packet: bool) -> int:
+    """Packets for the shortlist and lines for the answer; coarser for problems so large that it would take minutes."""
+    finest, most = (
+        (packet_bytes(scenario), SHORTLIST_LINE_HOPS) if packet else (scenario.gpu.line_bytes, CONFIRM_LINE_HOPS)
+    )
+    return affordable_unit(scenario, candidate.schedule, finest, most)
 
 
 def packet_bytes(scenario: Scenario) -> int:
@@ -178,14 +196,13 @@ def packet_bytes(scenario: Scenario) -> int:
 
 
 def _settled(
-    scenario: Scenario, candidates: list[Candidate], finalists: Finalists, confirmed: tuple[Result, Result] | None
+    candidates: list[Candidate], finalists: Finalists, confirmed: tuple[Result, Result] | None
 ) -> tuple[list[Candidate], Finalists]:
     """The finalists with their confirmed times, in the ranking too."""
     if confirmed is None:
         return candidates, finalists
-    line = scenario.gpu.line_bytes
     finals = {
-        candidate.expression: replace(candidate, simulated_ticks=result.makespan_ticks, unit_bytes=line)
+        candidate.expression: replace(candidate, simulated_ticks=result.makespan_ticks, unit_bytes=result.unit_bytes)
         for candidate, result in zip(finalists, confirmed, strict=True)
     }
     ranking = _sorted([finals.get(candidate.expression, candidate) for candidate in candidates])
@@ -215,7 +232,7 @@ def _advice(
     timing: Timing,
 ) -> Advice:
     """Put the answer together: overlap only if its confirmed gain is worth it."""
-    candidates, (best, serial) = _settled(scenario, candidates, finalists, confirmed)
+    candidates, (best, serial) = _settled(candidates, finalists, confirmed)
     gain = serial.best_us / best.best_us
     overlap = gain >= 1 + MIN_GAIN
     recommended = best if overlap else serial

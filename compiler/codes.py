@@ -62,6 +62,7 @@ class Code(Enum):
     MGS403 = "a DMA engine cannot reduce"
     MGS404 = "more GPUs than the switch has ports"
     MGS405 = "the GPU has no peak rate for a type"
+    MGS406 = "a run that is too large to simulate"
     MGS501 = "data that never arrives, or arrives twice"
     MGS502 = "a wait for something that nobody does"
     MGS503 = "a cycle of waits"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from .layout import NONE, Int64Array
-from .places import Places, UInt64Array, mix, op_attributes, row_sums
+from .places import Places, UInt64Array, distinct, mix, op_attributes, row_sums
 from .program import Program
 
 Table = Int64Array | UInt64Array
@@ -128,5 +128,5 @@ def _wait_hashes(program: Program, places: Places) -> UInt64Array:
     num_ops = program.num_ops
     waiter = np.repeat(np.arange(num_ops), program.op_num_waits)
     stride = num_ops + 1  # local ids start at NONE
-    pairs = np.unique(waiter * stride + program.op_local_id[places.waits] - NONE)
+    pairs = distinct(waiter * stride + program.op_local_id[places.waits] - NONE)
     return row_sums(np.searchsorted(pairs // stride, np.arange(num_ops + 1)), mix(pairs % stride))

@@ -12,7 +12,7 @@ from enum import Enum
 import numpy as np
 
 from .layout import NONE, Int64Array, starts, take_rows
-from .places import Places
+from .places import Places, distinct
 from .program import Program
 
 
@@ -121,14 +121,14 @@ def _verify_seen(things: Things, pointers: Int64Array, seen: Int64Array, name: C
 
     ``seen`` [entries] tells classes by the member that stands for each; ``name`` names the op of an entry.
     """
-    ptr, distinct = _sorted_sets(pointers, seen)
+    ptr, classes = _sorted_sets(pointers, seen)
     crowded = np.flatnonzero(np.diff(ptr) != np.diff(pointers))
     if len(crowded):
         first, end = pointers[crowded[0]], pointers[crowded[0] + 1]
         by_class = first + np.argsort(seen[first:end], kind="stable")
         twice = np.flatnonzero(np.diff(seen[by_class]) == 0)[0]
         raise FoldError(Condition.ONE_OF_EACH, name(int(by_class[twice])), name(int(by_class[twice + 1])))
-    things.require(Condition.ONE_OF_EACH, ptr, distinct)
+    things.require(Condition.ONE_OF_EACH, ptr, classes)
     things.require(Condition.ORDER, pointers, seen)
 
 
@@ -136,7 +136,7 @@ def _sorted_sets(pointers: Int64Array, values: Int64Array) -> tuple[Int64Array, 
     """Each row of a table held as pointers in ascending order, and without repeats."""
     num_rows, stride = len(pointers) - 1, int(values.max(initial=0)) + 1
     rows = np.repeat(np.arange(num_rows), np.diff(pointers))
-    row, value = np.divmod(np.unique(rows * stride + values), stride)
+    row, value = np.divmod(distinct(rows * stride + values), stride)
     return starts(np.bincount(row, minlength=num_rows)), value
 
 

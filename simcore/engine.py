@@ -1,22 +1,30 @@
 """Runs a Program: picks the core that suits it and puts what it found into a ``Run``.
 
-Both cores give the same integers, so the choice is one of speed alone. The windowed core works on arrays and pays some
-fifty microseconds a window whatever is in it; the heap core pays well under a microsecond for each unit.
+All cores give the same integers, so the choice is one of speed alone. The windowed core works on arrays and pays some
+fifty microseconds a window whatever is in it; the heap core pays well under a microsecond for each unit. The compiled
+core is faster than either, but needs numba, and loading numba and its code takes about as long as a million line-hops
+on the others. The choice depends on the program and on what is installed, never on what ran before.
 """
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import cache
+from importlib.util import find_spec
+from typing import Protocol
 
 import numpy as np
 
 from . import heap, windows
-from .control import Control
 from .estimate import least_ticks
 from .layout import Int64Array
-from .outcome import NEVER, Outcome, Run, Served
+from .outcome import NEVER, Outcome, Run, Served, WatchFn
 from .program import Program, TrafficClass
 
-__all__ = ["Core", "Outcome", "Run", "run", "suitable_core"]
+__all__ = ["Core", "EngineUnavailable", "Outcome", "Run", "pure_core", "run", "suitable_core"]
+
+ENVIRONMENT_VARIABLE = "MAGUS_ENGINE"
+"""Names the core for all runs that are not given one; processes inherit it."""
 
 MIN_LINE_HOPS = 3_000
 """Below this many line-hops in all, setting up arrays is not worth it."""
@@ -25,11 +33,33 @@ MIN_LINE_HOPS_A_WINDOW = 70
 """Below this many line-hops in a window, the fixed cost of one is higher than that of the heap for the same units."""
 
 
+MIN_LINE_HOPS_COMPILED = 1_000_000
+"""Below this many line-hops, loading numba costs more than one run could save; it is loaded once a process."""
+
+
 class Core(Enum):
     """A way to simulate units."""
 
     WINDOWS = "windows"
     HEAP = "heap"
+    COMPILED = "compiled"
+
+
+class EngineUnavailable(ValueError):
+    """The core asked for does not exist or is not installed; the text says what to do."""
+
+
+class _OpTimes(Protocol):
+    """Times of ops in ticks, [O] each."""
+
+    @property
+    def ready(self) -> Sequence[int] | Int64Array: ...
+
+    @property
+    def start(self) -> Sequence[int] | Int64Array: ...
+
+    @property
+    def done(self) -> Sequence[int] | Int64Array: ...
 
 
 def run(
@@ -54,6 +84,11 @@ def run(
         Told now and then how many line-hops have been simulated.
     max_line_hops
         Refuse, with the outcome LIMIT, what has more line-hops than this.
+
+    Raises
+    ------
+    EngineUnavailable
+        If ``core``, or the one named by the environment variable MAGUS_ENGINE, cannot be used here.
     """
     if max_line_hops is not None and program.num_line_hops > max_line_hops:
         return _refused(program)
@@ -63,20 +98,35 @@ def run(
             progress(line_hops)
         return should_stop is not None and should_stop()
 
-    if core is None:
-        core = suitable_core(program)
+    demanded = core or _core_from_environment()
+    core = demanded or suitable_core(program)
+    ops: _OpTimes
+    if core is Core.COMPILED:
+        try:
+            ops, served = _simulate_compiled(program, watch)
+        except EngineUnavailable:
+            if demanded:
+                raise
+            core = pure_core(program)
     if core is Core.WINDOWS:
         try:
-            control, served = windows.simulate(program, watch)
+            ops, served = windows.simulate(program, watch)
         except windows.KeyWidthError:  # the heap's integers have no width
             core = Core.HEAP
     if core is Core.HEAP:
-        control, served = heap.simulate(program, watch)
-    return _run(program, core, control, served)
+        ops, served = heap.simulate(program, watch)
+    return _run(program, core, ops, served)
 
 
 def suitable_core(program: Program) -> Core:
-    """The core that should simulate ``program`` faster."""
+    """The core that should simulate ``program`` fastest, of those that are installed."""
+    if program.num_line_hops >= MIN_LINE_HOPS_COMPILED and _has_numba():
+        return Core.COMPILED
+    return pure_core(program)
+
+
+def pure_core(program: Program) -> Core:
+    """The core that should simulate ``program`` fastest, of those that are always there."""
     line_hops = program.num_line_hops
     if line_hops < MIN_LINE_HOPS:
         return Core.HEAP
@@ -84,8 +134,38 @@ def suitable_core(program: Program) -> Core:
     return Core.HEAP if line_hops_a_window < MIN_LINE_HOPS_A_WINDOW else Core.WINDOWS
 
 
-def _run(program: Program, core: Core, control: Control, served: Served) -> Run:
-    done = np.array(control.done, np.int64)
+def _core_from_environment() -> Core | None:
+    name = os.environ.get(ENVIRONMENT_VARIABLE, "")
+    if not name:
+        return None
+    try:
+        return Core(name)
+    except ValueError:
+        names = ", ".join(core.value for core in Core)
+        message = f"{ENVIRONMENT_VARIABLE} is {name!r}, which is no core of the simulator: choose one of {names}"
+        raise EngineUnavailable(message) from None
+
+
+@cache
+def _has_numba() -> bool:
+    """Whether numba is installed, found out without loading it."""
+    return find_spec("numba") is not None
+
+
+def _simulate_compiled(program: Program, watch: WatchFn) -> tuple[_OpTimes, Served]:
+    """Run the compiled core, loaded by now."""
+    try:
+        from . import compiled
+    except ImportError as error:
+        raise EngineUnavailable(
+            f"the compiled core of the simulator needs numba, which does not load here ({error}): "
+            "pip install 'magus-gpu[fast]', or choose the core windows or heap"
+        ) from error
+    return compiled.simulate(program, watch)
+
+
+def _run(program: Program, core: Core, ops: _OpTimes, served: Served) -> Run:
+    done = np.array(ops.done, np.int64)
     unfinished = np.flatnonzero(done == NEVER)
     outcome = Outcome.DONE
     stuck: tuple[int, ...] = ()
@@ -96,8 +176,8 @@ def _run(program: Program, core: Core, control: Control, served: Served) -> Run:
     return Run(
         outcome=outcome,
         makespan_ticks=max(0, int(done.max(initial=0))),
-        op_ready=np.array(control.ready, np.int64),
-        op_start=np.array(control.start, np.int64),
+        op_ready=np.array(ops.ready, np.int64),
+        op_start=np.array(ops.start, np.int64),
         op_done=done,
         flow_last=served.flow_last,
         server_free=served.server_free,

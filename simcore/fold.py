@@ -7,7 +7,7 @@ what makes members of a class see their neighbours in the same order as well, an
 tells the neighbours of one server apart, so that it has one of each class. Nothing is said of ranks: disjoint rings of
 3 and 5 ranks with the same program fold to one rank, nodes whose ranks differ fold to one node.
 
-A symmetric program settles in two or three rounds. A defect in a ring takes a round for each rank on its way around,
+A symmetric program settles in one to three rounds. A defect in a ring takes a round for each rank on its way around,
 only to find that nothing folds: so the number of rounds is limited. Colours are hashes; ``quotient`` checks what comes
 of them without any.
 """
@@ -18,7 +18,7 @@ import numpy as np
 
 from .asymmetry import asymmetry
 from .layout import NONE, Int64Array, take_rows
-from .places import Places, UInt64Array, mix, op_attributes, row_sums
+from .places import Places, UInt64Array, distinct, mix, op_attributes, row_sums
 from .program import Program
 
 __all__ = ["MAX_ROUNDS", "Classes", "Refusal", "detect"]
@@ -111,7 +111,7 @@ class _Refinement:
     def _waited_for(self) -> UInt64Array:
         """[O] set of colours waited for: how many of each does not matter, all of them end at the same time."""
         num_ops = self._program.num_ops
-        waits = np.unique(self._waiter * num_ops + self.op[self._places.waits])
+        waits = distinct(self._waiter * num_ops + self.op[self._places.waits])
         waiter, colour = np.divmod(waits, max(1, num_ops))
         return row_sums(np.searchsorted(waiter, np.arange(num_ops + 1)), mix(colour))
 

@@ -92,6 +92,14 @@ def row_sums(pointers: Int64Array, hashes: UInt64Array) -> UInt64Array:
     return total[pointers[1:]] - total[pointers[:-1]]
 
 
+def distinct(values: Int64Array) -> Int64Array:
+    """Values in ascending order without repeats; ``np.unique`` would hash them, which takes several times as long."""
+    ordered = np.sort(values)
+    first = np.ones(len(ordered), np.bool_)
+    first[1:] = ordered[1:] != ordered[:-1]
+    return ordered[first]
+
+
 def op_attributes(program: Program, places: Places) -> UInt64Array:
     """[O] hash of what an op does, wherever it does it: kind, times, and its stages and flows in order."""
     stages = mix(

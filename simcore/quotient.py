@@ -8,7 +8,7 @@ from .covering import Condition, FoldError, pool_name, verify
 from .fold import Classes
 from .layout import NONE, Int64Array, dependencies, take_rows
 from .outcome import NEVER, Outcome, Run
-from .places import Places
+from .places import Places, distinct
 from .program import Program
 
 __all__ = ["Condition", "FoldError", "Folded", "expand", "quotient"]
@@ -127,7 +127,7 @@ def _with_ops(
     """``program`` with ``ops`` alone, each waiting once for every class it waited for."""
     wait_ptr, entries = take_rows(places.wait_ptr, ops)
     waiters = np.repeat(np.arange(len(ops)), np.diff(wait_ptr))
-    waiter, source = np.divmod(np.unique(waiters * len(ops) + class_of_op[places.waits[entries]]), max(1, len(ops)))
+    waiter, source = np.divmod(distinct(waiters * len(ops) + class_of_op[places.waits[entries]]), max(1, len(ops)))
     num_waits, next_ptr, next_ops = dependencies(source, waiter, len(ops))
     return replace(
         program,

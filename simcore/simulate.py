@@ -4,11 +4,15 @@ from collections.abc import Callable
 
 from ..compiler.scenario import Scenario
 from ..compiler.schedule import Schedule
+from .budget import check_budget
 from .engine import Run, run
+from .fold import Refusal, detect
 from .lower import Lowered, lower
 from .machine import Idealization
 from .metrics import busy_ticks, dil_of, kernel_ticks, timeline_of, traffic_of, utilization_of
 from .outcome import Outcome
+from .program import Program
+from .quotient import expand, quotient
 from .result import PACKET_BYTES, Result, Waterfall
 
 ShouldStop = Callable[[], bool]
@@ -37,9 +41,13 @@ def simulate(
     ------
     ValueError
         If ``unit_bytes`` is not a multiple of the GPU's line.
+    RunTooLarge
+        If the run would take minutes or more memory than is sensible.
     """
+    ranks = 1 if fold and not schedule.overrides else scenario.num_ranks
+    check_budget(scenario, schedule, unit_bytes, ranks)
     lowered = lower(scenario, schedule, unit_bytes=unit_bytes, fold=fold)
-    finished = run(lowered.program, should_stop=should_stop)
+    finished, ranks_simulated = _run(lowered.program, fold, should_stop)
     timeline = timeline_of(lowered, finished)
     compute, comm, union = busy_ticks(timeline)
     waterfall, cil = None, None
@@ -64,10 +72,24 @@ def simulate(
         traffic=traffic_of(lowered),
         utilization=utilization_of(lowered, finished),
         num_ranks=scenario.num_ranks,
-        ranks_simulated=lowered.program.ranks_simulated,
+        ranks_simulated=ranks_simulated,
         core=finished.core,
         timeline=timeline,
     )
+
+
+def _run(program: Program, fold: bool, should_stop: ShouldStop | None) -> tuple[Run, int]:
+    """Run ``program``, and say how many ranks that took.
+
+    A plan that differs from rank to rank is lowered for every rank; ranks that turn out to be alike are still simulated
+    as one.
+    """
+    if fold and not program.folded:
+        classes = detect(program)
+        if not isinstance(classes, Refusal):
+            folded = quotient(program, classes)
+            return expand(folded, run(folded.program, should_stop=should_stop)), folded.num_rank_classes
+    return run(program, should_stop=should_stop), program.ranks_simulated
 
 
 def _explain(

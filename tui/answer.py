@@ -10,7 +10,7 @@ from ..advisor.export import advice_document, result_document, space_document
 from ..advisor.recommend import packet_bytes
 from ..compiler import Scenario, compile_file
 from ..compiler.schedule_text import resolve_schedule
-from ..simcore import Outcome, simulate
+from ..simcore import Outcome, RunTooLarge, simulate
 from .console import Bindings, guarded, print_json, say, show
 from .exits import Exit
 from .progress import progress_line
@@ -21,6 +21,9 @@ def answered(action: Callable[[], Exit]) -> Exit:
     """Run ``action`` guarded; no feasible schedule and a damaged model have words of their own."""
     try:
         return guarded(action)
+    except RunTooLarge as error:
+        say(f"MGS406 error: {error}")
+        return Exit.INPUT
     except ModelError as error:
         say(f"magus: the ranker cannot be used: {error}")
         return Exit.INPUT

@@ -97,7 +97,7 @@ def candidate_table(advice: Advice, top: int) -> Iterator[str]:
     yield from table(rows)
     rest = len(advice.candidates) - len(shown)
     yield from wrapped(
-        f"* recommended, = tie, ~ simulated in packets of 1 KiB, else in cache lines; gain over serial. "
+        f"* recommended, = tie, ~ simulated in packets, else in cache lines; gain over serial. "
         f"{rest} more feasible schedules were not simulated."
     )
 

@@ -9,6 +9,7 @@ from magus.advisor import Advisor, NoFeasibleSchedule
 from magus.advisor.advice import Advice, Confidence
 from magus.advisor.workers import Cancelled
 from magus.compiler.expectation import Verdict
+from magus.compiler.plan import build_schedule
 from magus.compiler.scenario import Explore, Scenario
 from magus.compiler.schedule import Choice, EngineChoice, EngineKind, NamedSchedule, Plan
 from magus.simcore import Outcome
@@ -94,12 +95,34 @@ def test_serial_is_said_where_overlap_does_not_pay(advisor: Advisor) -> None:
     assert any("slower than serial" in reason or "faster than serial" in reason for reason in advice.reasons)
 
 
-def test_a_bad_ranker_costs_speed_but_never_truth() -> None:
-    scenario = exploring(gemm_rs(2048, 8192, 4096), Explore(chunks=(8, 16), engines=(DMA,)))
+def test_a_bad_ranker_costs_speed_but_never_truth(advisor: Advisor) -> None:
+    scenario = exploring(gemm_rs(2048, 8192, 4096), Explore(chunks=(8, 16)))
 
-    advice = Advisor(Backwards()).recommend(scenario, top=2)  # type: ignore[arg-type]
+    bad = Advisor(Backwards()).recommend(scenario, top=2)  # type: ignore[arg-type]
+    good = advisor.recommend(scenario, top=2)
 
-    assert advice.recommended.best_us <= advice.serial.best_us
+    assert (bad.serial.expression, bad.serial.simulated_ticks) == (good.serial.expression, good.serial.simulated_ticks)
+    assert bad.recommended.best_us <= bad.serial.best_us
+
+
+def test_the_baseline_does_not_follow_the_engines_explored(advisor: Advisor) -> None:
+    scenario = exploring(ag_gemm(2048, 8192, 4096), Explore(chunks=(16,), engines=(EngineChoice(EngineKind.SM, 8),)))
+
+    assert advisor.recommend(scenario).serial.expression == "serial(engine=dma(7))"
+
+
+def test_a_space_without_overlap_is_not_a_workload_without_it(advisor: Advisor) -> None:
+    advice = advisor.recommend(exploring(ag_gemm(1024, 1024, 4096), Explore(templates=("serial",))))
+
+    assert "No overlap schedule is in the space that the file explores." in advice.reasons
+
+
+def test_a_plan_by_hand_for_a_lone_collective_is_no_overlap(advisor: Advisor) -> None:
+    scenario = lone_gather(1024, 1024)
+    steps = build_schedule(scenario, Choice("serial", 8, DMA)).steps
+    scenario = replace(scenario, schedules=(NamedSchedule("mine", Plan(EngineChoice(EngineKind.SM, 32), steps)),))
+
+    assert advisor.recommend(scenario).verdict is Verdict.SERIAL
 
 
 def test_declared_schedules_are_always_simulated(advisor: Advisor) -> None:
@@ -116,8 +139,6 @@ def test_declared_schedules_are_always_simulated(advisor: Advisor) -> None:
 
 
 def test_plans_written_out_take_part(advisor: Advisor) -> None:
-    from magus.compiler.plan import build_schedule
-
     scenario = exploring(ag_gemm(1024, 1024, 4096), Explore(templates=("serial",), engines=(DMA,)))
     steps = build_schedule(scenario, Choice("hetero_fused_1d", 16, DMA)).steps
     scenario = replace(scenario, schedules=(NamedSchedule("by_hand", Plan(DMA, steps)),))

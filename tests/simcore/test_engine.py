@@ -1,12 +1,13 @@
 """Choice of the core, outcomes of a run and its accounting."""
 
 import itertools
+import sys
 
 import numpy as np
 import pytest
 
-from magus.simcore import windows
-from magus.simcore.engine import Core, run, suitable_core
+from magus.simcore import engine, windows
+from magus.simcore.engine import Core, EngineUnavailable, pure_core, run, suitable_core
 from magus.simcore.outcome import NEVER, Outcome
 from magus.simcore.program import Flow, OpKind, Program, ProgramBuilder, Stage, TrafficClass
 
@@ -28,6 +29,41 @@ def test_few_units_and_thin_windows_go_to_the_heap() -> None:
     assert suitable_core(transfers(20_000)) is Core.WINDOWS
     assert suitable_core(transfers(20_000, latency=0)) is Core.HEAP
     assert run(transfers(20_000)).core == "windows"
+
+
+def test_large_runs_go_to_the_compiled_core_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = transfers(60_000)
+
+    assert suitable_core(large) is Core.COMPILED
+    assert pure_core(large) is Core.WINDOWS
+    monkeypatch.setattr(engine, "_has_numba", lambda: False)
+    assert suitable_core(large) is Core.WINDOWS
+
+
+@pytest.mark.parametrize("core", Core)
+def test_the_environment_names_a_core(monkeypatch: pytest.MonkeyPatch, core: Core) -> None:
+    monkeypatch.setenv("MAGUS_ENGINE", core.value)
+
+    assert run(transfers(100)).core == core.value
+    assert run(transfers(100), core=Core.WINDOWS).core == "windows"  # the argument counts first
+
+
+def test_an_unknown_core_is_told_with_the_choices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MAGUS_ENGINE", "turbo")
+
+    with pytest.raises(EngineUnavailable, match=r"'turbo'.*windows, heap, compiled"):
+        run(transfers(10))
+
+
+def test_without_numba_the_compiled_core_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("compiled", "compiled_loop"):
+        monkeypatch.delitem(sys.modules, f"magus.simcore.{name}", raising=False)
+        monkeypatch.delattr(f"magus.simcore.{name}", raising=False)
+    monkeypatch.setitem(sys.modules, "numba", None)  # importing it fails
+
+    with pytest.raises(EngineUnavailable, match=r"pip install 'magus-gpu\[fast\]'"):
+        run(transfers(10), core=Core.COMPILED)
+    assert run(transfers(60_000)).core == "windows"
 
 
 def test_busy_time_is_told_apart_by_traffic() -> None:

@@ -1,19 +1,35 @@
 """Lowering: what a plan becomes, alone and on every rank."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from magus.compiler.plan import build_schedule, why_illegal
 from magus.compiler.scenario import Fabric, Scenario
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind, Transfer
+from magus.compiler.schedule import (
+    Choice,
+    Direction,
+    EngineChoice,
+    EngineKind,
+    Override,
+    Plan,
+    Region,
+    Schedule,
+    Span,
+    TileGroup,
+    Transfer,
+)
 from magus.compiler.templates import TEMPLATES
+from magus.simcore import RunTooLarge, affordable_unit, simulate
 from magus.simcore.engine import run
 from magus.simcore.kernels.gemm import gemm_work
 from magus.simcore.lower import lower
 from magus.simcore.machine import Idealization
-from magus.simcore.metrics import traffic_of
+from magus.simcore.metrics import traffic_of, union_ticks
 from magus.simcore.outcome import Outcome
 from magus.simcore.program import OpKind
+from magus.simcore.result import IntervalKind
 from tests.scenarios import ag_gemm, full_mesh, gemm_rs, lone_gather, lone_gemm, lone_scatter, ring, switch
 
 UNIT = 8192
@@ -134,3 +150,76 @@ def test_a_granularity_that_is_no_multiple_of_a_line_is_refused() -> None:
 
     with pytest.raises(ValueError, match="multiple of 128 B"):
         lower(scenario, schedule, unit_bytes=100)
+
+
+def test_a_plan_with_an_override_is_folded_as_far_as_its_ranks_are_alike() -> None:
+    scenario = ag_gemm(512, 1024, 1024, ranks=4)
+    schedule = build_schedule(scenario, Choice("hetero_fused_1d", 8, EngineChoice(EngineKind.DMA, 3)))
+    put = next(step for step in schedule.steps if isinstance(step, Transfer) and step.name == "x1_1")
+    late = replace(put, after=("x0_1",))
+    uneven = replace(schedule, overrides=tuple(Override(rank, late) for rank in (0, 2)))
+
+    folded = simulate(scenario, uneven, unit_bytes=UNIT)
+    every = simulate(scenario, uneven, unit_bytes=UNIT, fold=False)
+
+    assert folded.makespan_ticks == every.makespan_ticks
+    assert folded.timeline == every.timeline
+    assert (folded.ranks_simulated, every.ranks_simulated) == (2, 4)
+
+
+def test_figures_of_an_uneven_plan_come_from_one_rank() -> None:
+    scenario = ag_gemm(512, 1024, 1024, ranks=2)
+    schedule = build_schedule(scenario, Choice("hetero_fused_1d", 4, EngineChoice(EngineKind.DMA, 1)))
+    put = next(step for step in schedule.steps if isinstance(step, Transfer) and step.name == "x0_1")
+    uneven = replace(schedule, overrides=(Override(1, replace(put, after=("own",))),))
+
+    result = simulate(scenario, uneven, unit_bytes=UNIT, fold=False)
+
+    efficiencies = []
+    for rank in range(2):
+        kernels = [i for i in result.timeline.of_rank(rank) if i.kind is not IntervalKind.COMM]
+        copies = [i for i in result.timeline.of_rank(rank) if i.kind is IntervalKind.COMM]
+        compute, comm = union_ticks(kernels), union_ticks(copies)
+        efficiencies.append((compute + comm - union_ticks([*kernels, *copies])) / comm)
+    assert result.overlap_efficiency in efficiencies
+
+
+def test_a_kernel_costs_the_same_wherever_its_plan_names_it() -> None:
+    scenario = lone_gemm(512, 512, 512)
+    first, last = Region(0, Span(0, 256), Span(0, 512)), Region(0, Span(256, 512), Span(0, 512))
+    a = TileGroup("a", (first,), Span(0, 512))
+    b = TileGroup("b", (last,), Span(0, 512), after=("a",), stream=1)
+    times = {
+        simulate(scenario, build_schedule(scenario, Plan(EngineChoice(EngineKind.DMA, 1), steps), "p")).makespan_ticks
+        for steps in ((a, b), (b, a))
+    }
+
+    assert len(times) == 1
+
+
+def test_the_request_of_a_get_travels_as_far_as_its_data() -> None:
+    scenario = lone_gather(512, 512, ranks=8, fabric=ring())
+    gaps = []
+    for peer in (1, 4):
+        region = Region(0, Span(0, 64), Span(0, 512))
+        put = Transfer("x", Direction.PUT, region, peer, "s")
+        get = Transfer("x", Direction.GET, replace(region, owner=peer), peer, "s")
+        times = [run(lower(scenario, schedule_of(step), unit_bytes=UNIT).program).makespan_ticks for step in (put, get)]
+        gaps.append(times[1] - times[0])
+
+    assert gaps == [scenario.system.fabric.link.latency_ticks, 4 * scenario.system.fabric.link.latency_ticks]
+
+
+def schedule_of(step: Transfer) -> Schedule:
+    return Schedule("p", (step,), EngineChoice(EngineKind.DMA, 1), 304, 0)
+
+
+def test_a_run_that_would_take_minutes_is_refused() -> None:
+    scenario = ag_gemm(1 << 23, 8192, 28672)
+    schedule = build_schedule(scenario, Choice("serial", 8, EngineChoice(EngineKind.DMA, 7)))
+
+    with pytest.raises(RunTooLarge, match="packets"):
+        simulate(scenario, schedule, unit_bytes=128)
+
+    unit = affordable_unit(scenario, schedule, 1024, 60_000_000)
+    assert unit > 1024 and unit % 1024 == 0

@@ -117,6 +117,41 @@ def test_a_schedule_that_cannot_be_is_told_with_a_code(small: Path, text: str, c
     assert "Traceback" not in done.stderr + done.stdout
 
 
+WRONG_PLAN = """
+schedule nothing for up {
+  plan by dma(3)
+  g0 = compute y.shard(0)[0:1, 0:256]
+}
+"""
+
+
+@pytest.mark.parametrize("words", [("check",), ("simulate", "--schedule", "nothing"), ("advise",), ("test",)])
+def test_a_plan_that_does_not_do_its_work_is_refused_everywhere(small: Path, words: tuple[str, ...]) -> None:
+    small.write_text(SMALL + WRONG_PLAN)
+
+    done = magus(words[0], small, *words[1:])
+
+    assert done.exit_code == 1
+    assert "MGS501" in done.stderr and "MGS507" in done.stderr
+
+
+def test_a_schedule_that_does_not_fit_a_setting_is_left_out_and_said(small: Path) -> None:
+    done = magus("advise", small, "--set", "M=8", "--no-verify")
+
+    assert done.exit_code == 0
+    assert "mine is left out" in done.stderr
+
+
+def test_one_expectation_that_cannot_be_met_does_not_stop_the_others(small: Path) -> None:
+    small.write_text(SMALL + "expect up with M = 8 { mine.makespan > 1 us }\nexpect up { mine.makespan > 1 us }\n")
+
+    done = magus("test", small)
+
+    assert done.exit_code == 1
+    assert "does not fit these sizes" in done.stdout
+    assert done.stdout.count("ok    ") == 1
+
+
 def test_schedules_lists_the_space_and_the_bound(small: Path) -> None:
     done = magus("schedules", small, "--json")
 

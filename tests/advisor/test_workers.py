@@ -1,0 +1,86 @@
+"""Simulations in processes: same results, heard stops, nothing left behind, signals left alone."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from magus.advisor import enumerate_space
+from magus.advisor.workers import Cancelled, Job, open_workers, run_job
+from magus.compiler.plan import build_schedule
+from magus.compiler.schedule import Choice, EngineChoice, EngineKind
+from tests.scenarios import ag_gemm
+
+SCENARIO = ag_gemm(256, 512, 512)
+JOBS = [
+    Job(SCENARIO, build_schedule(SCENARIO, Choice("uniform_fused_1d", chunks, EngineChoice(EngineKind.DMA, 7))), 1024)
+    for chunks in (16, 32, 64)
+]
+# Starts workers, says their pids, and sleeps inside the pool until it is killed.
+HOLDER = """
+import multiprocessing, sys, time
+sys.path.insert(0, {root!r})
+from magus.advisor.workers import open_workers
+from tests.advisor.test_workers import JOBS
+if __name__ == "__main__":
+    with open_workers(2) as workers:
+        workers.run(JOBS)
+        print(*(child.pid for child in multiprocessing.active_children()), flush=True)
+        time.sleep(600)
+"""
+
+
+def test_processes_give_the_results_of_this_one_in_order() -> None:
+    with open_workers(2) as workers:
+        assert workers.run(JOBS) == [run_job(job) for job in JOBS]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_stop_is_heard_and_nothing_is_left(count: int) -> None:
+    with pytest.raises(Cancelled), open_workers(count, lambda: True) as workers:
+        workers.run(JOBS)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="POSIX signals")
+def test_workers_die_with_a_caller_that_is_killed(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    script = tmp_path / "holder.py"
+    script.write_text(HOLDER.format(root=root))
+    holder = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None
+    workers = [int(pid) for pid in holder.stdout.readline().split()]
+    holder.kill()
+    holder.wait()
+
+    deadline = time.monotonic() + 20
+    while any(map(_runs, workers)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+    assert len(workers) == 2
+    assert not any(map(_runs, workers))
+
+
+def _runs(pid: int) -> bool:
+    """Whether the process exists and is no zombie that only waits to be collected."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout.strip()
+    return bool(state) and not state.startswith("Z")
+
+
+def test_enumerating_leaves_the_handler_of_ctrl_c_alone() -> None:
+    heard: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
+    try:
+        enumerate_space(SCENARIO)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+    assert heard == [signal.SIGINT]
