@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ..compiler.scenario import TICKS_PER_US, Origin, Pattern, Scenario
+from ..compiler.scenario import TICKS_PER_US, FabricKind, Origin, Pattern, Scenario
 from ..compiler.templates.base import OVERLAPPED_PATTERNS
 from ..simcore import Result
 from .advice import Candidate, Confidence
@@ -26,7 +26,7 @@ def confidence_of(scenario: Scenario, overlap: bool, gain: float, *, verified: b
     clear = gain >= 1 + resolution if overlap else gain <= 1 / (1 + resolution)
     size = f"the difference is {'above' if clear else 'within'} what the profile resolves ({resolution:.0%})"
     if gemm.validated:
-        level = Confidence.HIGH if clear else Confidence.MEDIUM
+        level = Confidence.HIGH if clear else Confidence.LOW
         return level, f"the GEMM profile of {gpu} is validated against measurements, and {size}"
     level = Confidence.MEDIUM if clear else Confidence.LOW
     return level, f"the GEMM profile of {gpu} is not validated (+-{float(gemm.error):.0%}); {size}"
@@ -38,6 +38,10 @@ def marks_of(scenario: Scenario) -> tuple[str, ...]:
     if scenario.workload.gemm is not None and not gpu.gemm.validated:
         dtype = scenario.workload.gemm.dtype.value
         marks.append(f"{gpu.name} {dtype} GEMM is not validated against measurements: +-{float(gpu.gemm.error):.0%}")
+    if fabric.kind is FabricKind.RING and scenario.num_ranks > 3 and scenario.workload.moved is not None:
+        marks.append(
+            "on a ring blocks go straight over the links between; ring algorithms, which do better, are to come"
+        )
     switch = fabric.switch.provenance if fabric.switch is not None else ()
     notes = (*gpu.provenance, *fabric.link.provenance, *switch)
     assumed = [note.path for note in notes if note.origin is Origin.ASSUMED]
@@ -67,7 +71,7 @@ def reasons_for(
         reasons.extend(_losses(result))
     limit = serial.best_us * TICKS_PER_US / bound.ticks
     reasons.append(
-        f"No schedule can take less than {bound.ticks / TICKS_PER_US:.1f} us ({bound.binding}): "
+        f"No schedule in the reach of Magus takes less than {bound.ticks / TICKS_PER_US:.1f} us ({bound.binding}): "
         f"at most {limit:.2f}x over serial."
     )
     return tuple(reasons)

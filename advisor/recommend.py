@@ -23,7 +23,8 @@ from .workers import Cancelled, Job, Workers, open_workers
 # Below this gain over serial the answer is serial: overlap must earn its complexity.
 MIN_GAIN = 0.02
 DEFAULT_TOP = 8
-# Some seconds on one core each.
+# A blink, and some seconds, on one core each.
+FINE_LINE_HOPS = 5_000_000
 SHORTLIST_LINE_HOPS = 60_000_000
 CONFIRM_LINE_HOPS = 1_000_000_000
 SERIAL = "serial"
@@ -183,10 +184,12 @@ def _confirm(
 
 def _unit(scenario: Scenario, candidate: Candidate, *, packet: bool) -> int:
     """Packets for the shortlist and lines for the answer; coarser for problems so large that it would take minutes."""
-    finest, most = (
-        (packet_bytes(scenario), SHORTLIST_LINE_HOPS) if packet else (scenario.gpu.line_bytes, CONFIRM_LINE_HOPS)
-    )
-    return affordable_unit(scenario, candidate.schedule, finest, most)
+    line = scenario.gpu.line_bytes
+    if not packet:
+        return affordable_unit(scenario, candidate.schedule, line, CONFIRM_LINE_HOPS)
+    if affordable_unit(scenario, candidate.schedule, line, FINE_LINE_HOPS) == line:
+        return line  # where pieces are small packets are rough, and lines cost nothing
+    return affordable_unit(scenario, candidate.schedule, packet_bytes(scenario), SHORTLIST_LINE_HOPS)
 
 
 def packet_bytes(scenario: Scenario) -> int:

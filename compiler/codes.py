@@ -59,6 +59,7 @@ class Code(Enum):
     MGS323 = "exact equality of measured-like values"
     MGS324 = "a comparison that says nothing about a schedule"
     MGS401 = "more engines or SMs than the GPU has"
+    MGS402 = "more memory than the GPU has"
     MGS403 = "a DMA engine cannot reduce"
     MGS404 = "more GPUs than the switch has ports"
     MGS405 = "the GPU has no peak rate for a type"

@@ -11,7 +11,7 @@ from .figures import Default, Figure, FigureReader
 from .phrases import head_of, known_head
 from .scenario import DType
 from .source import Span
-from .tables import CACHE_NUMBERS, GPU_BLOCKS, GPU_NUMBERS, GPU_WORDS, PEAK, Property
+from .tables import CACHE_NUMBERS, GPU_BLOCKS, GPU_NUMBERS, GPU_WORDS, MAX_TILES, PEAK, Property
 from .units import NUMBER
 
 Tiles = tuple[tuple[int, int], ...]
@@ -151,6 +151,9 @@ class BlockReader:
         """Read ``tiles [[128, 128], [256, 256]]``."""
         match statement.phrase[0].parts[1:]:
             case (ast.Listed(items=items),) if items and all(isinstance(item, ast.Listed) for item in items):
+                if len(items) > MAX_TILES:
+                    message = f"{len(items)} tiles, the limit is {MAX_TILES}"
+                    raise self._report.fail(Code.MGS305, message, statement.span)
                 self.tiles = tuple(self._tile(item) for item in items)
             case _:
                 hint = "tiles [[128, 128], [256, 256]]"

@@ -1,7 +1,7 @@
 """Devices: gpus, links and switches, with inheritance, defaults and the origin of every number."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from . import syntax as ast
 from .codes import Code
@@ -15,6 +15,7 @@ from .source import Span
 from .tables import CACHE_NUMBERS, GPU_BLOCKS, GPU_NUMBERS, LINK_NUMBERS, SWITCH_NUMBERS
 
 _SIMPLE = {Kind.LINK: LINK_NUMBERS, Kind.SWITCH: SWITCH_NUMBERS}
+_GEMM_INPUTS = frozenset({"sms", "clock", "peak", "l2", "hbm", "gemm"})
 _MAX_PARENTS = 16
 
 
@@ -109,6 +110,9 @@ class DeviceResolver:
             reading.numbers(device.block, _SIMPLE[entry.kind], "", f"{entry.kind.value} {entry.name}", Default())
         inherited = parent.figures if parent is not None else {}
         tiles = reading.tiles or (parent.tiles if parent is not None else ())
+        if set(map(_block_of, reading.figures)) & _GEMM_INPUTS and "gemm.error" in inherited:
+            # What was measured on the parent says little about a GPU with other SMs or memory.
+            inherited = {**inherited, "gemm.error": replace(inherited["gemm.error"], origin=Origin.DERIVED)}
         return _Read({**inherited, **reading.figures}, tiles)
 
     def _check_gpu(self, read: _Read) -> None:
@@ -117,12 +121,17 @@ class DeviceResolver:
         per, sms = figures["l2.per"], figures["sms"]
         if sms.value.amount % per.value.amount:
             message = f"{sms.value.amount} sms do not divide by {per.value.amount} per cache"
-            raise self._report.fail(Code.MGS304, message, per.span)
+            hint = f"say how many share one: cache l2 {{ per {sms.value.amount} sms; ... }}"
+            raise self._report.fail(Code.MGS304, message, sms.span, hint)
 
     def _check_achieved(self, figures: Mapping[str, Figure], prefix: str) -> None:
         achieved, peak = figures[f"{prefix}achieved"], figures[f"{prefix}bandwidth"]
         if achieved.value.amount > peak.value.amount:
             raise self._report.fail(Code.MGS307, "achieved is more than bandwidth", achieved.span)
+
+
+def _block_of(path: str) -> str:
+    return path.partition(".")[0]
 
 
 def _head_span(entry: Entry) -> Span:

@@ -8,6 +8,7 @@ from .diagnostics import Report, did_you_mean, listing
 from .evaluate import Evaluator, Place
 from .figures import FigureReader
 from .phrases import single
+from .plan import MAX_COPY_SHARE
 from .scenario import System
 from .schedule import Choice, EngineChoice, EngineKind
 from .tables import (
@@ -99,8 +100,9 @@ class ChoiceReader:
             hint = f"dma({gpu.dma.engines}), or dma alone: one for each peer"
             message = f"{count} DMA engines asked, {gpu.name} has {gpu.dma.engines}"
             raise self._report.fail(Code.MGS401, message, expression.span, hint)
-        if kind is EngineKind.SM and count >= gpu.sms:
-            message = f"{count} SMs asked for copies, {gpu.name} has {gpu.sms} for copies and compute together"
+        if kind is EngineKind.SM and count > gpu.sms // MAX_COPY_SHARE:
+            most = gpu.sms // MAX_COPY_SHARE
+            message = f"{count} SMs asked for copies, at most {most} of the {gpu.sms} of {gpu.name} may copy"
             raise self._report.fail(Code.MGS401, message, expression.span, "for instance sm(16)")
 
     def _argument(self, template: str, argument: ast.Argument, seen: set[str]) -> str:

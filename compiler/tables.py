@@ -17,6 +17,7 @@ MAX_RANKS = 1024
 MAX_DOMAIN_VALUES = 4096
 MAX_EXTENT = 1 << 31
 MAX_STREAMS = 64
+MAX_TILES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +41,11 @@ def _size(name: str, high: int = 1 << 50) -> Property:
 
 
 def _rate(name: str, required: bool = True) -> Property:
-    return Property(name, RATE, Fraction(1000), Fraction(10**17), required=required)
+    return Property(name, RATE, Fraction(10**6), Fraction(10**15), required=required)
 
 
 def _time(name: str) -> Property:
-    return Property(name, TIME, Fraction(0), Fraction(1))
+    return Property(name, TIME, Fraction(0), Fraction(1, 100))
 
 
 def _share(name: str, low: Fraction = Fraction(0), high: int = 1) -> Property:
@@ -52,11 +53,11 @@ def _share(name: str, low: Fraction = Fraction(0), high: int = 1) -> Property:
 
 
 _PERCENT = Fraction(1, 100)
-PEAK = Property("peak", FLOP_RATE, Fraction(10**6), Fraction(10**20))
+PEAK = Property("peak", FLOP_RATE, Fraction(10**9), Fraction(10**18))
 GPU_NUMBERS = (
     _count("sms", 4096),
     Property("clock", FREQUENCY, Fraction(10**6), Fraction(10**11), whole=True),
-    _size("line", 1 << 16),
+    Property("line", BYTES, Fraction(32), Fraction(4096), whole=True),
 )
 CACHE_NUMBERS = (_size("size"), _rate("bandwidth"), _time("latency"))
 GPU_BLOCKS: Mapping[str, tuple[Property, ...]] = {

@@ -124,9 +124,9 @@ def _set_next_unit(tree: Int64Array, server: int, time: int) -> None:
 @_compiled
 def _serve(s: State, number: int, end: int, stop: int) -> None:
     """Serve what reaches a server before ``end``, until ``stop`` units are served in all."""
-    servers, streams, hops, flows, counts = s.servers, s.streams, s.hops, s.flows, s.counts[0]
-    heads, next_unit, units, links = s.heads, s.next_unit, s.units, s.links
-    server = servers[number]
+    streams, hops, flows, counts = s.streams, s.hops, s.flows, s.counts[0]
+    heads, units, links = s.heads, s.units, s.links
+    server = s.servers[number]
     base = server.heap
     while server.heads and heads[base].time < end and counts.served < stop:
         time, hop_number = heads[base].time, heads[base].what
@@ -155,23 +155,11 @@ def _serve(s: State, number: int, end: int, stop: int) -> None:
             next_time, next_hop = heads[base + server.heads].time, heads[base + server.heads].what
         _replace(heads, base, server.heads, next_time, next_hop)
 
-        arrives = leaves + server.latency
-        following = hop.following
-        if following != NONE:
-            hop = hops[following]
-            stream = streams[hop.stream]
-            if stream.live:
-                _put(stream, units, links, counts, arrives, following)
-            else:
-                stream.live = 1
-                _add_head(heads, servers, next_unit, hop.server, arrives, following)
+        if hop.following == NONE:
+            _arrive(s, hop.flow, leaves + server.latency)
         else:
-            flow = flows[hop.flow]
-            flow.to_deliver -= 1
-            if not flow.to_deliver:
-                flow.last = arrives
-                _delivered(s, flow.stage, arrives)
-    _set_next_unit(next_unit, number, heads[base].time if server.heads else IDLE)
+            _send_on(s, hop.following, leaves + server.latency)
+    _set_next_unit(s.next_unit, number, heads[base].time if server.heads else IDLE)
 
 
 @_compiled
@@ -184,6 +172,28 @@ def _step_front(stream: Any, links: Int64Array, counts: Any) -> None:
         links[block] = counts.free_block
         counts.free_block = block
     stream.front = front
+
+
+@_compiled
+def _send_on(s: State, hop_number: int, time: int) -> None:
+    """A unit is under way to the server of the hop."""
+    hop = s.hops[hop_number]
+    stream = s.streams[hop.stream]
+    if stream.live:
+        _put(stream, s.units, s.links, s.counts[0], time, hop_number)
+    else:
+        stream.live = 1
+        _add_head(s.heads, s.servers, s.next_unit, hop.server, time, hop_number)
+
+
+@_compiled
+def _arrive(s: State, number: int, time: int) -> None:
+    """A unit of a flow is delivered; tell the stage if it is the last."""
+    flow = s.flows[number]
+    flow.to_deliver -= 1
+    if not flow.to_deliver:
+        flow.last = time
+        _delivered(s, flow.stage, time)
 
 
 @_compiled

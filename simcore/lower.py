@@ -163,8 +163,11 @@ class _Lowering:
         gap = ticks_for(self.unit_bytes, rate)
         first: range | None = None
         ops: list[range] = []
-        for count, units in _deal(self._units(num_bytes), workers):
-            flow = Flow(route, units, gap, 0, TrafficClass.COMM)
+        # Dealt in lines, so that as many SMs take part at any granularity.
+        for count, lines in _deal(-(-num_bytes // gpu.line_bytes), workers):
+            units = self._units(lines * gpu.line_bytes)
+            # A unit leaves when it is whole, so that a copy feeds its link as long at any granularity.
+            flow = Flow(route, units, gap, gap, TrafficClass.COMM)
             made = self.builder.op(
                 rank,
                 OpKind.TRANSFER,

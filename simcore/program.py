@@ -29,6 +29,10 @@ MAX_HORIZON_TICKS = 1 << 61
 """No program may be able to run for longer: every sum of times then fits an int64."""
 
 
+class HorizonError(ValueError):
+    """The program could outlast the simulated clock."""
+
+
 class TrafficClass(IntEnum):
     """What a flow carries."""
 
@@ -389,4 +393,6 @@ def _check_horizon(program: Program) -> None:
     )
     if horizon > MAX_HORIZON_TICKS:
         seconds = MAX_HORIZON_TICKS / TICKS_PER_SECOND
-        raise ValueError(f"the program could run for more than {seconds:.0f} s, past the range of the simulated clock")
+        raise HorizonError(
+            f"the program could run for more than {seconds:.0f} s, past the range of the simulated clock"
+        )

@@ -4,14 +4,14 @@ from collections.abc import Callable
 
 from ..compiler.scenario import Scenario
 from ..compiler.schedule import Schedule
-from .budget import check_budget
+from .budget import RunTooLarge, check_budget
 from .engine import Run, run
 from .fold import Refusal, detect
 from .lower import Lowered, lower
 from .machine import Idealization
 from .metrics import busy_ticks, dil_of, kernel_ticks, timeline_of, traffic_of, utilization_of
 from .outcome import Outcome
-from .program import Program
+from .program import HorizonError, Program
 from .quotient import expand, quotient
 from .result import PACKET_BYTES, Result, Waterfall
 
@@ -46,7 +46,10 @@ def simulate(
     """
     ranks = 1 if fold and not schedule.overrides else scenario.num_ranks
     check_budget(scenario, schedule, unit_bytes, ranks)
-    lowered = lower(scenario, schedule, unit_bytes=unit_bytes, fold=fold)
+    try:
+        lowered = lower(scenario, schedule, unit_bytes=unit_bytes, fold=fold)
+    except HorizonError as error:
+        raise RunTooLarge(f"{schedule.expression}: {error}") from error
     finished, ranks_simulated = _run(lowered.program, fold, should_stop)
     timeline = timeline_of(lowered, finished)
     compute, comm, union = busy_ticks(timeline)

@@ -8,9 +8,10 @@ from ..advisor import Advisor, ModelError, NoFeasibleSchedule, enumerate_space, 
 from ..advisor.expect import ExpectationRunner
 from ..advisor.export import advice_document, result_document, space_document
 from ..advisor.recommend import packet_bytes
+from ..advisor.solver.space import check_memory
 from ..compiler import Scenario, compile_file
 from ..compiler.schedule_text import resolve_schedule
-from ..simcore import Outcome, RunTooLarge, simulate
+from ..simcore import EngineUnavailable, Outcome, RunTooLarge, simulate
 from .console import Bindings, guarded, print_json, say, show
 from .exits import Exit
 from .progress import progress_line
@@ -21,6 +22,9 @@ def answered(action: Callable[[], Exit]) -> Exit:
     """Run ``action`` guarded; no feasible schedule and a damaged model have words of their own."""
     try:
         return guarded(action)
+    except EngineUnavailable as error:
+        say(f"magus: {error}")
+        return Exit.USAGE
     except RunTooLarge as error:
         say(f"MGS406 error: {error}")
         return Exit.INPUT
@@ -50,6 +54,7 @@ def simulate_file(
     def action() -> Exit:
         scenario = _scenario(file, bindings, workload)
         chosen = resolve_schedule(scenario, schedule)
+        check_memory(scenario, chosen)
         bound, packet = lower_bound(scenario), packet_bytes(scenario)
         result = simulate(
             scenario,

@@ -36,6 +36,8 @@ def guarded(action: Callable[[], Exit]) -> Exit:
         show(error.diagnostics)
     except ScheduleError as error:
         say(f"{error.code.name} error: {error}" + (f"\n  help: {error.hint}" if error.hint else ""))
+    except BrokenPipeError:
+        raise  # the reader of stdout went away, which is no fault of anything
     except OSError as error:
         say(f"magus: {error.filename or 'a file'}: {error.strerror or error}")
     return Exit.INPUT

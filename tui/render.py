@@ -69,10 +69,13 @@ def verdict_sentence(advice: Advice) -> str:
         return (
             f"OVERLAP: use {advice.recommended.expression}. {advice.recommended.best_us:.1f} us against "
             f"{serial_us} serial, {advice.speedup:.2f}x faster."
+            + (" The profile cannot tell the two apart." if advice.serial.expression in advice.ties else "")
         )
     use = f"Use {advice.recommended.expression}, {serial_us}."
     if advice.scenario.workload.pattern not in OVERLAPPED_PATTERNS:
         return f"SERIAL: there is nothing to overlap. {use}"
+    if all(candidate.is_serial for candidate in advice.candidates):
+        return f"SERIAL: no overlap schedule was in the space. {use}"
     return f"SERIAL: overlap does not pay here. {use}"
 
 
@@ -81,7 +84,9 @@ def candidate_table(advice: Advice, top: int) -> Iterator[str]:
     line_bytes = advice.scenario.gpu.line_bytes
     rows = [("", "schedule", "pred us", "sim us", "gain")]
     shown = [candidate for candidate in advice.candidates if candidate.simulated_ticks is not None]
-    shown = shown or list(advice.candidates[:top])
+    if not shown:
+        favourites = advice.candidates[:top]
+        shown = [*favourites, *([] if advice.serial in favourites else [advice.serial])]
     for candidate in shown:
         simulated = candidate.simulated_us
         coarse = "" if candidate.unit_bytes == line_bytes else "~"

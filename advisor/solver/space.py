@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
+from ...compiler.codes import Code
 from ...compiler.plan import MAX_COPY_SHARE, ScheduleError, check_engine, default_engine
 from ...compiler.scenario import Pattern, Scenario, Shard, Tensor
-from ...compiler.schedule import Choice, EngineChoice, EngineKind
+from ...compiler.schedule import Choice, EngineChoice, EngineKind, Schedule
 from ...compiler.templates import TEMPLATES, Template
 
 DEFAULT_PIECES = (1, 2, 4, 8, 16, 32)
@@ -78,6 +79,15 @@ def resident_bytes(scenario: Scenario) -> int:
     gemm = workload.gemm
     output = 0 if gemm is None else gemm.m * gemm.n * gemm.dtype.num_bytes
     return sum(_share(tensor, n) for tensor in workload.tensors) + output
+
+
+def check_memory(scenario: Scenario, schedule: Schedule) -> None:
+    """Raise ScheduleError if the tensors of a rank and the staging of ``schedule`` do not fit its GPU."""
+    needed, has = resident_bytes(scenario) + schedule.staging_bytes, scenario.gpu.hbm.capacity_bytes
+    if needed > has:
+        sizes = f"{needed / 2**30:.2f} GiB a rank, {scenario.gpu.name} has {has / 2**30:.2f} GiB"
+        message = f"{schedule.expression} needs {sizes}"
+        raise ScheduleError(Code.MGS402, message, "smaller tensors, more ranks, or a schedule with less staging")
 
 
 def most_copy_sms(scenario: Scenario) -> int:

@@ -25,6 +25,8 @@ from .work import KernelWork
 
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 MIN_SPLIT_K = 128
+# A kernel that asks L2 for more than this share of its rate waits for the bursts of its own SMs.
+L2_SHARE = 0.85
 # Kernel times are rounded to this, so that the last bit of a power function never shows in a result.
 ROUNDING_TICKS = 10_000
 
@@ -124,8 +126,9 @@ def _candidate(
     if split > 1:
         body_us += model.split_ticks / TICKS_PER_US + 8 * split * shape.m * shape.n / model.split_bytes_per_s * 1e6
     l2_read_bytes = (shape.m * tile_cols + shape.n * tile_rows) * shape.k * shape.dtype.num_bytes
-    # Operands pass through L2, so no kernel can be faster than they do; matters for small tiles only.
-    l2_us = l2_read_bytes / (gpu.l2.instances * gpu.l2.bytes_per_s) * 1e6
+    # Everything passes through L2, so no kernel can be faster than it does; matters for small tiles only.
+    l2_bytes = l2_read_bytes + sum(hbm_bytes(shape, accumulate)) - (shape.m + shape.n) * shape.k * shape.dtype.num_bytes
+    l2_us = l2_bytes / (L2_SHARE * gpu.l2.instances * gpu.l2.bytes_per_s) * 1e6
     return _Candidate(max(body_us, l2_us), block, split, num_tiles, waves, tile_us, l2_read_bytes)
 
 
