@@ -53,6 +53,15 @@ def test_the_scenario_of_the_readme_compiles() -> None:
     assert compile_text(text).scenario().workload.name == "mlp_up"
 
 
+@pytest.mark.parametrize("name", ["language.md", "schedules.md"])
+def test_the_scenarios_of_the_documents_compile(name: str) -> None:
+    texts = [body for language, body in BLOCK.findall((ROOT / "docs" / name).read_text()) if language == "mgs"]
+
+    assert texts
+    for text in texts:
+        compile_text(text, path=str(ROOT / "docs" / name))
+
+
 def test_the_snippet_of_the_readme_runs() -> None:
     (code,) = blocks("python")
 
