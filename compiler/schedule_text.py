@@ -1,7 +1,10 @@
 """Schedules by their text: what ``--schedule`` takes is a declared name or a template expression."""
 
+from dataclasses import replace
+
 from . import syntax as ast
-from .diagnostics import CompileError, Report
+from .codes import Code
+from .diagnostics import CompileError, Diagnostic, Report
 from .evaluate import Evaluator, Place
 from .names import Scope
 from .parse import parse_value
@@ -44,4 +47,12 @@ def read_choice(scenario: Scenario, text: str) -> Choice:
         reader = ChoiceReader(scenario.system, Place(Scope()), Evaluator(report, {}), report)
         template = ast.Template("schedule", ast.Path((scenario.workload.name,)), values)
         return reader.choice(template)
-    raise CompileError(report.diagnostics)
+    names = ", ".join(named.name for named in scenario.schedules)
+    raise CompileError(_with_names(found, names) if names else found for found in report.diagnostics)
+
+
+def _with_names(found: Diagnostic, names: str) -> Diagnostic:
+    """An unknown template may be meant as a schedule of the file."""
+    if found.code is not Code.MGS505:
+        return found
+    return replace(found, hint=f"{found.hint}; the file declares {names}")

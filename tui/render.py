@@ -8,7 +8,6 @@ from ..advisor.solver import Space
 from ..compiler.expectation import Verdict
 from ..compiler.expression import expression_of
 from ..compiler.scenario import TICKS_PER_US, Scenario
-from ..compiler.templates.base import OVERLAPPED_PATTERNS
 from ..simcore import Result
 from ..simcore.result import Waterfall
 from .wrap import bullet, wrapped
@@ -71,12 +70,7 @@ def verdict_sentence(advice: Advice) -> str:
             f"{serial_us} serial, {advice.speedup:.2f}x faster."
             + (" The profile cannot tell the two apart." if advice.serial.expression in advice.ties else "")
         )
-    use = f"Use {advice.recommended.expression}, {serial_us}."
-    if advice.scenario.workload.pattern not in OVERLAPPED_PATTERNS:
-        return f"SERIAL: there is nothing to overlap. {use}"
-    if all(candidate.is_serial for candidate in advice.candidates):
-        return f"SERIAL: no overlap schedule was in the space. {use}"
-    return f"SERIAL: overlap does not pay here. {use}"
+    return f"SERIAL: {advice.why_serial}. Use {advice.recommended.expression}, {serial_us}."
 
 
 def candidate_table(advice: Advice, top: int) -> Iterator[str]:

@@ -80,7 +80,7 @@ def fabric_text(fabric: Fabric) -> str:
 def verdict_of(advice: Advice, width: int) -> str:
     """Yes or no, said plainly, with what to use; on two lines where it does not fit into one."""
     expression = advice.recommended.expression
-    sentence = "SERIAL: overlap does not pay here; use"
+    sentence = f"SERIAL: {advice.why_serial}; use"
     if advice.verdict is Verdict.OVERLAP:
         sentence = f"OVERLAP pays: {advice.speedup:.2f}x over serial with"
     return sentence + (" " if len(sentence) + len(expression) < width else "\n") + expression

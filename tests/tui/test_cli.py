@@ -117,6 +117,13 @@ def test_a_schedule_that_cannot_be_is_told_with_a_code(small: Path, text: str, c
     assert "Traceback" not in done.stderr + done.stdout
 
 
+def test_an_unknown_schedule_is_told_what_the_file_declares(small: Path) -> None:
+    done = magus("simulate", small, "--schedule", "nosuch")
+
+    assert done.exit_code == 1
+    assert "the file declares mine" in done.stderr
+
+
 WRONG_PLAN = """
 schedule nothing for up {
   plan by dma(3)
