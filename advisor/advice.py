@@ -6,7 +6,6 @@ from enum import Enum
 from ..compiler.expectation import Verdict
 from ..compiler.scenario import TICKS_PER_US, Scenario
 from ..compiler.schedule import Choice, Schedule
-from ..compiler.templates.base import OVERLAPPED_PATTERNS
 from ..simcore.result import Result
 from .bounds import Bound
 
@@ -87,7 +86,7 @@ class Advice:
     @property
     def why_serial(self) -> str:
         """What a serial verdict means, in a few words: overlap loses, or there was none to try."""
-        if self.scenario.workload.pattern not in OVERLAPPED_PATTERNS:
+        if not self.scenario.workload.pattern.overlaps:
             return "there is nothing to overlap"
         if all(candidate.is_serial for candidate in self.candidates):
             return "no overlap schedule was in the space"

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from ..compiler.scenario import TICKS_PER_US, FabricKind, Origin, Pattern, Scenario
-from ..compiler.templates.base import OVERLAPPED_PATTERNS
 from ..simcore import Result
 from .advice import Candidate, Confidence
 from .bounds import Bound
@@ -98,7 +97,7 @@ def _why_overlap(result: Result) -> Iterator[str]:
 
 
 def _why_serial(scenario: Scenario, serial: Candidate, best: Candidate) -> Iterator[str]:
-    if scenario.workload.pattern not in OVERLAPPED_PATTERNS:
+    if not scenario.workload.pattern.overlaps:
         yield "There is nothing to overlap in this workload."
         return
     if best.expression == serial.expression:

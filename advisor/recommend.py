@@ -11,7 +11,6 @@ from ..compiler.expression import expression_of
 from ..compiler.plan import build_schedule, declared, default_engine
 from ..compiler.scenario import Scenario
 from ..compiler.schedule import Choice, Plan, Schedule
-from ..compiler.templates.base import OVERLAPPED_PATTERNS
 from ..simcore import PACKET_BYTES, Result, affordable_unit
 from .advice import Advice, Candidate, Timing
 from .bounds import Bound, lower_bound
@@ -123,8 +122,7 @@ def _ranked(scenario: Scenario, ranker: Ranker, space: Sequence[Choice]) -> list
 
 def _candidate(scenario: Scenario, schedule: Schedule, choice: Choice | None, predicted: float | None) -> Candidate:
     """Where nothing can overlap every schedule is serial, also one written out by hand."""
-    alone = scenario.workload.pattern not in OVERLAPPED_PATTERNS
-    is_serial = alone or (choice is not None and choice.template == SERIAL)
+    is_serial = not scenario.workload.pattern.overlaps or (choice is not None and choice.template == SERIAL)
     return Candidate(schedule.expression, choice, schedule, is_serial, predicted, None, None)
 
 

@@ -231,6 +231,11 @@ class Pattern(Enum):
         """Whether a reduce_scatter follows the compute."""
         return self in (Pattern.REDUCE_SCATTER, Pattern.GEMM_RS)
 
+    @property
+    def overlaps(self) -> bool:
+        """Whether there is both compute and communication, so that one can hide the other."""
+        return self in (Pattern.AG_GEMM, Pattern.GEMM_RS)
+
 
 @dataclass(frozen=True, slots=True)
 class GemmShape:

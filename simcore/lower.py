@@ -72,8 +72,10 @@ def lower(
     lowering = _Lowering(scenario, schedule, unit_bytes, builder, machine, ideal, folded)
     ranks = range(1) if folded else range(scenario.num_ranks)
     for rank in ranks:
-        for step in schedule.steps_of(rank):
-            lowering.add(rank, step)
+        steps = schedule.steps_of(rank)
+        kernels = frozenset(step.name for step in steps if not isinstance(step, Transfer))
+        for step in steps:
+            lowering.add(rank, step, kernels)
     for rank in ranks:
         lowering.connect(rank)
     hops_to = tuple(len(route) for route in machine.links)
@@ -94,19 +96,19 @@ class _Lowering:
     made: dict[tuple[int, str], StepOps] = field(default_factory=dict)
     heads: dict[tuple[int, str], range] = field(default_factory=dict)
 
-    def add(self, rank: int, step: Step) -> None:
-        """Emit the ops of ``step``."""
+    def add(self, rank: int, step: Step, kernels: frozenset[str]) -> None:
+        """Emit the ops of ``step``; ``kernels`` names the rank's groups and reductions."""
         match step:
             case Transfer():
                 self._transfer(rank, step)
             case TileGroup():
                 shape = group_shape(self.scenario, step)
                 work = gemm_work(self.scenario.gpu, shape, self.schedule.compute_sms, step.accumulate)
-                self._kernel(rank, step, self._as_whole(shape, work), OpKind.TILE)
+                self._kernel(rank, step, self._as_whole(shape, work), OpKind.TILE, kernels)
             case Reduction():
                 num_bytes = moved_bytes(self.scenario, step.region)
                 work = reduce_work(self.scenario.gpu, num_bytes, step.num_parts, self.schedule.compute_sms)
-                self._kernel(rank, step, work, OpKind.REDUCE)
+                self._kernel(rank, step, work, OpKind.REDUCE, kernels)
 
     def connect(self, rank: int) -> None:
         """Turn the plan's waits, the order of streams and of engine lanes into dependencies."""
@@ -199,9 +201,10 @@ class _Lowering:
         write = [(memory.hbm, target)] * (2 if step.reduce else 1)
         return (*read, *self.machine.route(source, target), *write)
 
-    def _kernel(self, rank: int, step: TileGroup | Reduction, work: KernelWork, kind: OpKind) -> None:
+    def _kernel(
+        self, rank: int, step: TileGroup | Reduction, work: KernelWork, kind: OpKind, kernels: frozenset[str]
+    ) -> None:
         """A launch op, then work units on the SM pool."""
-        kernels = {other.name for other in self.schedule.steps_of(rank) if not isinstance(other, Transfer)}
         waits_for_transfer = any(name not in kernels for name in step.after)
         start = work.start_ticks + (self.scenario.gpu.launch.event_ticks if waits_for_transfer else 0)
         launch = self.builder.op(rank, OpKind.LAUNCH, step.name, setup_ticks=self._setup(start))

@@ -107,7 +107,7 @@ def _explain(
 
     def what_if(ideal: Idealization) -> tuple[Lowered, Run]:
         lowered = lower(scenario, schedule, unit_bytes=unit_bytes, ideal=ideal)
-        return lowered, run(lowered.program, should_stop=should_stop)
+        return lowered, _run(lowered.program, True, should_stop)[0]
 
     free, private = Idealization.FREE_LAUNCH, Idealization.PRIVATE_SERVERS
     as_is = known or what_if(Idealization.NONE)[1]

@@ -89,7 +89,7 @@ class Template:
         return self.default_streams > 1
 
 
-OVERLAPPED_PATTERNS = (Pattern.AG_GEMM, Pattern.GEMM_RS)
+OVERLAPPED_PATTERNS = tuple(pattern for pattern in Pattern if pattern.overlaps)
 
 
 def put(name: str, region: Region, peer: int, after: tuple[str, ...] = (), lane: int | None = None) -> Transfer:
