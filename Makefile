@@ -54,6 +54,7 @@ test-all: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.simcore
+	$(BIN)/python -m benchmarks.exactness
 
 train: $(STAMP)
 	$(BIN)/magus train --out advisor/model

@@ -4,7 +4,7 @@ from typing import Any
 
 from ..compiler.expression import expression_of
 from ..compiler.scenario import TICKS_PER_US, Scenario
-from ..simcore import Result
+from ..simcore import CriticalOp, Result, ServerLoad
 from .advice import Advice, Candidate
 from .bounds import Bound
 from .solver import Space
@@ -49,6 +49,7 @@ def result_document(result: Result, workload: str) -> Json:
             "bound_us": _us(waterfall.bound_ticks),
         },
         "line_hops": result.line_hops,
+        "line_hops_represented": result.line_hops_represented,
         "traffic": {
             "hbm_read_bytes": traffic.hbm_read_bytes,
             "hbm_write_bytes": traffic.hbm_write_bytes,
@@ -66,8 +67,42 @@ def result_document(result: Result, workload: str) -> Json:
         },
         "staging_bytes": result.schedule.staging_bytes,
         "ranks": result.num_ranks,
+        "ranks_represented": result.num_ranks,
         "ranks_simulated": result.ranks_simulated,
+        "unfolded_because": result.not_alike,
         "core": result.core,
+        "servers": [_server_document(server) for server in result.servers],
+        "critical_path": [_critical_document(op) for op in result.critical_path],
+        "deadlock": list(result.deadlock),
+    }
+
+
+def _server_document(server: ServerLoad) -> Json:
+    return {
+        "name": server.name,
+        "rank": server.rank,
+        "busy_us": {
+            "compute": _us(server.compute_ticks),
+            "comm": _us(server.comm_ticks),
+            "flags": _us(server.flags_ticks),
+        },
+        "units": server.units,
+        "mean_wait_us": None if server.wait_ticks is None else server.wait_ticks / TICKS_PER_US,
+    }
+
+
+def _critical_document(op: CriticalOp) -> Json:
+    return {
+        "step": op.label,
+        "rank": op.rank,
+        "kind": op.kind.name.lower(),
+        "waited_for": op.cause.name.lower(),
+        "resource": op.resource or None,
+        "since_us": _us(op.since_ticks),
+        "start_us": _us(op.start_ticks),
+        "done_us": _us(op.done_ticks),
+        "queued_at": op.queued_at or None,
+        "queued_us": _us(op.queued_ticks),
     }
 
 

@@ -1,17 +1,22 @@
 """The simulator: a Scenario under a Schedule, run exactly at the granularity of cache lines."""
 
-from .budget import RunTooLarge, affordable_unit
+from .budget import affordable_unit
+from .critical import Cause, CriticalOp
 from .engine import EngineUnavailable
+from .limits import RunTooLarge
 from .outcome import Outcome
-from .result import PACKET_BYTES, Result, Timeline
+from .result import PACKET_BYTES, Result, ServerLoad, Timeline
 from .simulate import simulate
 
 __all__ = [
     "PACKET_BYTES",
+    "Cause",
+    "CriticalOp",
     "EngineUnavailable",
     "Outcome",
     "Result",
     "RunTooLarge",
+    "ServerLoad",
     "Timeline",
     "affordable_unit",
     "simulate",

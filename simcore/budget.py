@@ -5,6 +5,7 @@ from ..compiler.schedule import Reduction, Schedule, TileGroup, Transfer
 from .kernels.gemm import gemm_work
 from .kernels.reduce import reduce_work
 from .kernels.work import KernelWork
+from .limits import RunTooLarge
 from .lower import group_shape, moved_bytes
 
 MAX_LINE_HOPS = 4_000_000_000
@@ -12,10 +13,6 @@ MAX_LINE_HOPS = 4_000_000_000
 
 MAX_OPS = 2_000_000
 """Work units and transfers; each costs some microseconds and some hundred bytes."""
-
-
-class RunTooLarge(ValueError):
-    """The run would take longer, or more memory, than it is allowed; the text says how much and what lowers it."""
 
 
 def check_budget(scenario: Scenario, schedule: Schedule, unit_bytes: int, ranks: int) -> None:

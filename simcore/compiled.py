@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from .compiled_loop import BLOCK, run_slice
-from .compiled_state import UNIT, State, initial_state
-from .layout import Int64Array
+from .compiled_state import BYTES_A_BLOCK, ENTRY, State, initial_state
+from .layout import NONE, BoolArray, Int64Array
 from .outcome import Served, WatchFn
 from .program import Program
 
@@ -34,30 +34,88 @@ class OpTimes(NamedTuple):
     ready: Int64Array  # [O]
     start: Int64Array  # [O]
     done: Int64Array  # [O]
+    polls: Int64Array  # [O]
 
 
 def simulate(program: Program, watch: WatchFn) -> tuple[OpTimes, Served]:
     """Run ``program`` slice by slice."""
     state = initial_state(program)
+    most_let_in = _blocks_let_in(state)
     counts = state.counts[0]
+    buffers = state.buffers if len(state.buffers) else None
     over = False
     cancelled = watch(0)
     while not over and not cancelled:
-        state = _with_room(state)
-        over = run_slice(state, _LINE_HOPS_A_SLICE)
-        cancelled = not over and watch(int(counts["served"]))
+        state = _with_room(state, most_let_in)
+        over = run_slice(state, _LINE_HOPS_A_SLICE, buffers)
+        if counts["polling"]:  # or nobody would go on for ever
+            counts["stuck"] = _count_stuck(state)
+        cancelled = not over and watch(int(counts["served"]), int(counts["blocks"]) * BYTES_A_BLOCK)
     times = OpTimes(*(state.ops[name].copy() for name in OpTimes._fields))
     flow_last, free = state.flows["last"].copy(), state.servers["free"].copy()
-    return times, Served(flow_last, free, int(counts["served"]), windows=0, cancelled=cancelled)
+    return times, Served(flow_last, free, int(counts["served"]), 0, cancelled, _blocked(state))
 
 
-def _with_room(state: State) -> State:
-    """Make room for one slice: a unit served enters two streams at most, its own train's and the next server's."""
+def _blocked(state: State) -> Int64Array:
+    """[S] hop of the first unit at each server that waits for room, NONE elsewhere."""
+    hops = np.full(len(state.servers), NONE, np.int64)
+    blocked = np.flatnonzero(state.servers["waits_for"] != NONE)
+    hops[blocked] = state.heads["what"][state.servers["heap"][blocked]]
+    return hops
+
+
+def _count_stuck(state: State) -> int:
+    """How many ops, other than those that poll, are held up for ever: each of their flows has units behind a circle."""
+    locked = _locked_servers(state)
+    if not locked.any():
+        return 0
+    hops = state.hops
+    heads = [state.heads["what"][first : first + count] for first, count in state.servers[["heap", "heads"]][locked]]
+    streams = np.unique(hops["stream"][locked[hops["server"]]])
+    held_up = np.concatenate([*heads, *(_hops_in_stream(state, stream) for stream in streams.tolist())])
+    flows = np.unique(hops["flow"][held_up])
+    stages, num_flows = np.unique(state.flows["stage"][flows], return_counts=True)
+    ops = state.ops[state.stages["op"][stages[num_flows == state.stages["flows_left"][stages]]]]
+    return int(np.count_nonzero((ops["polling"] == 0) | (ops["flags"] == 0)))
+
+
+def _locked_servers(state: State) -> BoolArray:
+    """[S] whether a server waits for room at one that waits for room at another, and so on in a circle."""
+    locked: BoolArray = state.servers["waits_for"] != NONE
+    target = np.arange(len(locked))
+    target[locked] = state.hops["server"][state.hops["following"][_blocked(state)[locked]]]
+    while (locked & ~locked[target]).any():
+        locked = locked & locked[target]
+    return locked
+
+
+def _hops_in_stream(state: State, stream: int) -> Int64Array:
+    """Hops of the units behind the head of a stream."""
+    front, back = state.streams[["front", "back"]][stream]
+    parts: list[Int64Array] = []
+    while front // BLOCK != back // BLOCK:
+        block = front // BLOCK
+        parts.append(state.units["what"][front : (block + 1) * BLOCK])
+        front = state.links[block] * BLOCK
+    return np.concatenate([*parts, state.units["what"][front:back]])
+
+
+def _blocks_let_in(state: State) -> int:
+    """Most blocks that units let in by windows can fill before they are served."""
+    windows = state.flows["window"]
+    return int((windows // BLOCK + (windows > 0)).sum())
+
+
+def _with_room(state: State, let_in: int) -> State:
+    """Make room for one slice: a unit served enters two streams at most, its own train's and the next server's.
+
+    Units that windows let in when a stage begins, ``let_in`` blocks at most, come on top.
+    """
     used = int(state.counts["blocks"][0])
-    needed = used + 2 * _LINE_HOPS_A_SLICE // BLOCK + len(state.streams)
+    needed = used + 2 * _LINE_HOPS_A_SLICE // BLOCK + len(state.streams) + let_in
     if needed <= len(state.links):
         return state
     num_blocks = max(needed, 2 * len(state.links))  # seldom, since it moves all that is there
-    links, units = np.empty(num_blocks, np.int64), np.empty(num_blocks * BLOCK, UNIT)
+    links, units = np.empty(num_blocks, np.int64), np.empty(num_blocks * BLOCK, ENTRY)
     links[:used], units[: used * BLOCK] = state.links[:used], state.units[: used * BLOCK]
     return state._replace(links=links, units=units)

@@ -2,14 +2,17 @@
 
 Both cores drive the same ``Control``; units never appear here. Events at one time are settled in rounds: first all ends
 of stages and all readies, to a fixed point, then one round of grants in every pool, in queue order; what the grants
-bring about at the same time starts the next round. So neither the order of pools nor that of events can matter.
+bring about at the same time starts the next round. So neither the order of pools nor that of events can matter; nor can
+it for polls, since a poll sees the flags that were set before it ends, and not those set at that very time.
 """
 
 import heapq
 from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 
+from .estimate import drain_ticks
 from .layout import NONE
 from .outcome import NEVER
 from .program import Program
@@ -20,8 +23,29 @@ IDLE = 1 << 62
 _STAGE_END, _READY, _FINISH = range(3)
 """Kinds of events: a stage ends, an op has nothing left to wait for, an op without stages ends."""
 
+_POLLS_ALONE = 64
+"""Times to settle nothing but polls before asking whether there is anything else to come."""
+
 InjectFn = Callable[[int, int], None]
 """Called as ``inject(flow, time)`` when a flow that has units begins: its first unit enters at ``time``."""
+
+
+class Ops(Protocol):
+    """The op level as the windowed core sees it: a ``Control``, or many of them side by side."""
+
+    @property
+    def next_time(self) -> int:
+        """Time of the next event, or IDLE."""
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether all that goes on leads nowhere."""
+
+    def advance(self, end: int) -> None:
+        """Settle every time before ``end``."""
+
+    def delivered(self, flow: int, time: int) -> None:
+        """Take note that the last unit of ``flow`` arrives at ``time``."""
 
 
 class Control:
@@ -39,15 +63,21 @@ class Control:
         self._stage_ptr = program.op_stage_ptr.tolist()
         self._stage_op = program.stage_op.tolist()
         self._hold = program.stage_hold_ticks.tolist()
+        self._polls = program.stage_polls.tolist()
         self._flow_ptr = program.stage_flow_ptr.tolist()
         self._flow_stage = program.flow_stage.tolist()
         self._offset = program.flow_offset_ticks.tolist()
         self._has_units = (program.flow_units > 0).tolist()
+        self._sets_ptr = program.op_sets_ptr.tolist()
+        self._sets = program.op_sets.tolist()
 
         self._waits = program.op_num_waits.tolist()  # [O] deps not yet done
-        self._flows_left = np.bincount(
+        self._flags = program.op_num_flags.tolist()  # [O] flags not yet set
+        self._flags_time = [NEVER] * program.num_ops  # [O] when the latest was set
+        self._num_flows = np.bincount(
             program.flow_stage[program.flow_units > 0], minlength=program.num_stages
-        ).tolist()  # [T] flows not yet delivered
+        ).tolist()  # [T] flows that have units
+        self._flows_left = self._num_flows.copy()  # [T] flows not yet delivered
         self._stage_end = [0] * program.num_stages  # [T] end as far as known
         self._slots = program.pool_slots.tolist()  # [P] free now
         self._queues: list[list[tuple[int, int, int, int]]] = [[] for _ in self._slots]  # ready, local id, rank, op
@@ -56,9 +86,15 @@ class Control:
         self.ready = [NEVER] * program.num_ops
         self.start = [NEVER] * program.num_ops
         self.done = [NEVER] * program.num_ops
+        self.polls = [0] * program.num_ops  # [O] times the polling stage began
+        self.hopeless = False  # all that goes on are polls for flags that nobody will set
+        self._drain = drain_ticks(program).tolist()  # [T]
+        self._polls_alone = 0  # times settled since anything but a poll without success happened
+        self._give_up_at = 0
         # (time, kind, stage or op)
         self._events = [(self._release[op], _READY, op) for op, waits in enumerate(self._waits) if not waits]
         heapq.heapify(self._events)
+        self._stage = program.op_stage_ptr[:-1].tolist()  # [O] that is under way
 
     @property
     def next_time(self) -> int:
@@ -68,18 +104,39 @@ class Control:
     def advance(self, end: int) -> None:
         """Settle every time before ``end``, those included that settling brings about."""
         while self._events and self._events[0][0] < end:
-            self._settle(self._events[0][0])
+            now = self._events[0][0]
+            self._settle(now)
+            if self._polls_alone >= _POLLS_ALONE:
+                self._give_up(now)
 
     def delivered(self, flow: int, time: int) -> None:
         """Take note that the last unit of ``flow`` arrives at ``time``."""
+        if self.hopeless:
+            return
         stage = self._flow_stage[flow]
         self._flows_left[stage] -= 1
         self._stage_end[stage] = max(self._stage_end[stage], time)
         if not self._flows_left[stage]:
             heapq.heappush(self._events, (self._stage_end[stage], _STAGE_END, stage))
 
+    def _give_up(self, now: int) -> None:
+        """End the run if nothing but polls is left to come, and nothing else has come for long enough.
+
+        Long enough is the time that all units under way need at most, unless they are held up for ever.
+        """
+        if self._polls_alone == _POLLS_ALONE:
+            if not all(kind == _STAGE_END and self._polls[stage] for _, kind, stage in self._events):
+                self._polls_alone = 0
+                return
+            started = [op for op, start in enumerate(self.start) if start != NEVER and self.done[op] == NEVER]
+            self._give_up_at = now + sum(self._setup[op] + self._drain[self._stage[op]] for op in started)
+        elif now > self._give_up_at:
+            self.hopeless = True
+            self._events.clear()
+
     def _settle(self, now: int) -> None:
         events, stirred = self._events, self._stirred
+        self._polls_alone += 1
         while True:
             while events and events[0][0] == now:
                 _, kind, idx = heapq.heappop(events)
@@ -98,6 +155,7 @@ class Control:
 
     def _make_ready(self, op: int, now: int) -> None:
         self.ready[op] = now
+        self._polls_alone = 0
         pool = self._pool[op]
         if pool == NONE:
             self._begin(op, now)
@@ -123,6 +181,9 @@ class Control:
 
     def _begin_stage(self, stage: int, begin: int) -> None:
         self._stage_end[stage] = begin + self._hold[stage]
+        if self._polls[stage]:
+            self.polls[self._stage_op[stage]] += 1
+            self._flows_left[stage] = self._num_flows[stage]
         if not self._flows_left[stage]:
             heapq.heappush(self._events, (self._stage_end[stage], _STAGE_END, stage))
             return
@@ -132,13 +193,19 @@ class Control:
 
     def _end_stage(self, stage: int, now: int) -> None:
         op = self._stage_op[stage]
+        if self._polls[stage] and (self._flags[op] or self._flags_time[op] >= now):
+            self._begin_stage(stage, now)
+            return
+        self._polls_alone = 0
         if stage + 1 < self._stage_ptr[op + 1]:
+            self._stage[op] = stage + 1
             self._begin_stage(stage + 1, now)
         else:
             self._finish(op, now)
 
     def _finish(self, op: int, now: int) -> None:
         self.done[op] = now
+        self._polls_alone = 0
         pool = self._pool[op]
         if pool != NONE:
             self._slots[pool] += 1
@@ -147,3 +214,6 @@ class Control:
             self._waits[successor] -= 1
             if not self._waits[successor]:
                 heapq.heappush(self._events, (max(now, self._release[successor]), _READY, successor))
+        for poller in self._sets[self._sets_ptr[op] : self._sets_ptr[op + 1]]:
+            self._flags[poller] -= 1
+            self._flags_time[poller] = now

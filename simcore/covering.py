@@ -1,8 +1,9 @@
 """Whether members of a class may share their times: the exact check of a partition, without hashes or trust.
 
 A partition is good if it is a covering; then all members of a class have the same integer times, by induction on time:
-what leaves a server or pool depends on the sequence of (time, class) that enters it and on nothing else. The five
-conditions of ``Condition`` make it one. They are checked on the program's arrays, whoever found the partition.
+what leaves a server or pool depends on the sequence of (time, class) that enters it, on when there is room behind it,
+and on nothing else. The conditions of ``Condition`` make it one. They are checked on the program's arrays, whoever
+found the partition.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,8 @@ from enum import Enum
 
 import numpy as np
 
-from .layout import NONE, Int64Array, starts, take_rows
+from .checks import op_name
+from .layout import NONE, BoolArray, Int64Array, starts, take_rows
 from .places import Places, distinct
 from .program import Program
 
@@ -20,7 +22,8 @@ class Condition(Enum):
     """What must hold between any two members of a class; the value says it."""
 
     ATTRIBUTES = "equal attributes"
-    WAITS = "the same set of op classes waited for"
+    WAITS = "the same sets of op classes waited for and polled for"
+    BUFFERS = "the same buffers behind the server, shared by the same flow-hops"
     ROUTES = "the same pool class, and the same server classes hop by hop"
     ONE_OF_EACH = "exactly one flow-hop or op of every class that the class sees"
     ORDER = "the same sequence of classes in the order of ties"
@@ -42,7 +45,7 @@ class Things:
     like: Int64Array  # [things]
     name: Callable[[int], str]
 
-    def require(self, condition: Condition, pointers: Int64Array | None, *columns: Int64Array) -> None:
+    def require(self, condition: Condition, pointers: Int64Array | None, *columns: Int64Array | BoolArray) -> None:
         """Every row of a table held as pointers must equal the row of the thing that stands for its class.
 
         Without pointers each thing has one entry in every column.
@@ -81,7 +84,7 @@ def verify(
     """
     ops = Things(like_op, lambda op: op_name(program, op))
     servers = Things(like_server, program.server_name)
-    pools = Things(like_pool, lambda pool: pool_name(program, pool))
+    pools = Things(like_pool, program.pool_name)
     _verify_attributes(program, places, ops, servers, pools)
     # Ops alike have as many flows and hops: the n-th of one is like the n-th of the other.
     first_flow, flow_op = places.op_flow_ptr[:-1], program.stage_op[program.flow_stage]
@@ -100,16 +103,23 @@ def _verify_attributes(program: Program, places: Places, ops: Things, servers: T
     servers.require(Condition.ATTRIBUTES, None, program.service_ticks, program.latency_ticks)
     pools.require(Condition.ATTRIBUTES, None, program.pool_slots)
     ops.require(Condition.ATTRIBUTES, None, program.op_kind, program.op_setup_ticks, program.op_release_ticks)
-    stages = (program.stage_hold_ticks, np.diff(program.stage_flow_ptr))
+    stages = (program.stage_hold_ticks, program.stage_polls, np.diff(program.stage_flow_ptr))
     ops.require(Condition.ATTRIBUTES, program.op_stage_ptr, *stages)
     injected = (program.flow_units, program.flow_gap_ticks, program.flow_offset_ticks)
-    ops.require(Condition.ATTRIBUTES, places.op_flow_ptr, *injected, program.flow_traffic, program.flow_num_hops)
+    rest = (program.flow_window_units, program.flow_traffic, program.flow_num_hops)
+    ops.require(Condition.ATTRIBUTES, places.op_flow_ptr, *injected, *rest)
+    hops = places.server_hops
+    buffer = program.hop_buffer[hops]
+    room, credit = (np.append(a, NONE)[buffer] for a in (program.buffer_units, program.buffer_credit_ticks))
+    servers.require(Condition.BUFFERS, places.server_hop_ptr, places.hop_way_out[hops], room, credit)
 
 
 def _verify_neighbours(program: Program, places: Places, ops: Things, servers: Things, pools: Things) -> None:
     """What ops wait for, queue for and pass."""
     ptr, waits = _sorted_sets(places.wait_ptr, ops.like[places.waits])
     ops.require(Condition.WAITS, ptr, waits)
+    ptr, flags = _sorted_sets(places.flag_ptr, ops.like[places.flags])
+    ops.require(Condition.WAITS, ptr, flags)
     queue = np.append(pools.like, NONE)[program.op_pool]  # [O]; NONE is -1, the last
     ops.require(Condition.ROUTES, None, queue)
     passed = servers.like[program.hop_server[places.op_hops]]  # [H] by op
@@ -138,15 +148,3 @@ def _sorted_sets(pointers: Int64Array, values: Int64Array) -> tuple[Int64Array, 
     rows = np.repeat(np.arange(num_rows), np.diff(pointers))
     row, value = np.divmod(distinct(rows * stride + values), stride)
     return starts(np.bincount(row, minlength=num_rows)), value
-
-
-def op_name(program: Program, op: int) -> str:
-    """An op for reading."""
-    label = program.labels[program.op_label_idx[op]]
-    return f"op {label} of rank {program.op_rank[op]} (number {op})"
-
-
-def pool_name(program: Program, instance: int) -> str:
-    """Name and rank of a pool instance, for reading."""
-    pool, rank = divmod(instance, program.ranks_simulated)
-    return f"{program.pool_names[pool]}[{rank}]"

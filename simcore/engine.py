@@ -7,6 +7,7 @@ on the others. The choice depends on the program and on what is installed, never
 """
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import cache
@@ -15,11 +16,14 @@ from typing import Protocol
 
 import numpy as np
 
-from . import heap, windows
+from . import heap, throttled, windows
+from .accounting import busy_ticks
 from .estimate import least_ticks
-from .layout import Int64Array
+from .keys import KeyWidthError
+from .layout import NONE, Int64Array
+from .limits import DEFAULT_BUDGET, Budget, check_budget
 from .outcome import NEVER, Outcome, Run, Served, WatchFn
-from .program import Program, TrafficClass
+from .program import Program
 
 __all__ = ["Core", "EngineUnavailable", "Outcome", "Run", "pure_core", "run", "suitable_core"]
 
@@ -49,8 +53,8 @@ class EngineUnavailable(ValueError):
     """The core asked for does not exist or is not installed; the text says what to do."""
 
 
-class _OpTimes(Protocol):
-    """Times of ops in ticks, [O] each."""
+class OpTimes(Protocol):
+    """Times of ops in ticks and the rounds of their polls, [O] each."""
 
     @property
     def ready(self) -> Sequence[int] | Int64Array: ...
@@ -61,14 +65,18 @@ class _OpTimes(Protocol):
     @property
     def done(self) -> Sequence[int] | Int64Array: ...
 
+    @property
+    def polls(self) -> Sequence[int] | Int64Array: ...
+
 
 def run(
     program: Program,
     *,
     core: Core | None = None,
+    observe: bool = False,
     should_stop: Callable[[], bool] | None = None,
     progress: Callable[[int], None] | None = None,
-    max_line_hops: int | None = None,
+    budget: Budget = DEFAULT_BUDGET,
 ) -> Run:
     """Simulate ``program`` to the end.
 
@@ -78,29 +86,29 @@ def run(
         What to run.
     core
         Which core to use; by default the one that should be faster.
+    observe
+        Whether to find out how long units waited at each flow-hop, which takes some more time.
     should_stop
         Asked now and then; the run is CANCELLED when it says yes.
     progress
         Told now and then how many line-hops have been simulated.
-    max_line_hops
-        Refuse, with the outcome LIMIT, what has more line-hops than this.
+    budget
+        What the run may take.
 
     Raises
     ------
     EngineUnavailable
         If ``core``, or the one named by the environment variable MAGUS_ENGINE, cannot be used here.
+    RunTooLarge
+        If it is known before that the run would take more than ``budget``.
     """
-    if max_line_hops is not None and program.num_line_hops > max_line_hops:
-        return _refused(program)
-
-    def watch(line_hops: int) -> bool:
-        if progress is not None:
-            progress(line_hops)
-        return should_stop is not None and should_stop()
-
-    demanded = core or _core_from_environment()
+    demanded = core or core_from_environment()
     core = demanded or suitable_core(program)
-    ops: _OpTimes
+    if observe and core is Core.COMPILED:
+        core = pure_core(program)
+    check_budget(program, _rated(program, core), budget)
+    watch = Watch(budget, should_stop, progress)
+    ops: OpTimes
     if core is Core.COMPILED:
         try:
             ops, served = _simulate_compiled(program, watch)
@@ -110,17 +118,44 @@ def run(
             core = pure_core(program)
     if core is Core.WINDOWS:
         try:
-            ops, served = windows.simulate(program, watch)
-        except windows.KeyWidthError:  # the heap's integers have no width
+            ops, served = windows.simulate(program, watch, observe)
+        except KeyWidthError:  # the heap's integers have no width
             core = Core.HEAP
     if core is Core.HEAP:
-        ops, served = heap.simulate(program, watch)
-    return _run(program, core, ops, served)
+        ops, served = (throttled if program.throttled else heap).simulate(program, watch, observe)
+    return finished_run(program, core.value, ops, served, watch.verdict)
+
+
+class Watch:
+    """What looks after a run while it goes on; ``verdict`` says why it was stopped."""
+
+    def __init__(
+        self, budget: Budget, should_stop: Callable[[], bool] | None, progress: Callable[[int], None] | None
+    ) -> None:
+        self._budget, self._should_stop, self._progress = budget, should_stop, progress
+        self._begin = time.monotonic()
+        self.verdict = Outcome.DONE
+
+    def __call__(self, line_hops: int, held_bytes: int = 0, /) -> bool:
+        if self._progress is not None:
+            self._progress(line_hops)
+        if self._should_stop is not None and self._should_stop():
+            self.verdict = Outcome.CANCELLED
+        elif held_bytes > self._budget.memory_bytes:
+            self.verdict = Outcome.MEMORY
+        elif self._budget.strict_seconds and time.monotonic() - self._begin > self._budget.seconds:
+            self.verdict = Outcome.TIME
+        return self.verdict is not Outcome.DONE
+
+
+def _rated(program: Program, core: Core) -> str:
+    """The name under which the speed of ``core`` is known."""
+    return "throttled" if core is Core.HEAP and program.throttled else core.value
 
 
 def suitable_core(program: Program) -> Core:
     """The core that should simulate ``program`` fastest, of those that are installed."""
-    if program.num_line_hops >= MIN_LINE_HOPS_COMPILED and _has_numba():
+    if program.num_line_hops >= MIN_LINE_HOPS_COMPILED and has_numba():
         return Core.COMPILED
     return pure_core(program)
 
@@ -134,7 +169,7 @@ def pure_core(program: Program) -> Core:
     return Core.HEAP if line_hops_a_window < MIN_LINE_HOPS_A_WINDOW else Core.WINDOWS
 
 
-def _core_from_environment() -> Core | None:
+def core_from_environment() -> Core | None:
     name = os.environ.get(ENVIRONMENT_VARIABLE, "")
     if not name:
         return None
@@ -147,12 +182,12 @@ def _core_from_environment() -> Core | None:
 
 
 @cache
-def _has_numba() -> bool:
+def has_numba() -> bool:
     """Whether numba is installed, found out without loading it."""
     return find_spec("numba") is not None
 
 
-def _simulate_compiled(program: Program, watch: WatchFn) -> tuple[_OpTimes, Served]:
+def _simulate_compiled(program: Program, watch: WatchFn) -> tuple[OpTimes, Served]:
     """Run the compiled core, loaded by now."""
     try:
         from . import compiled
@@ -164,54 +199,28 @@ def _simulate_compiled(program: Program, watch: WatchFn) -> tuple[_OpTimes, Serv
     return compiled.simulate(program, watch)
 
 
-def _run(program: Program, core: Core, ops: _OpTimes, served: Served) -> Run:
+def finished_run(program: Program, core: str, ops: OpTimes, served: Served, verdict: Outcome = Outcome.DONE) -> Run:
+    """What a core found, with what follows from it; ``verdict`` is why it was stopped, DONE if it was not."""
     done = np.array(ops.done, np.int64)
-    unfinished = np.flatnonzero(done == NEVER)
-    outcome = Outcome.DONE
+    polls = np.array(ops.polls, np.int64)
     stuck: tuple[int, ...] = ()
-    if served.cancelled:
-        outcome = Outcome.CANCELLED
-    elif len(unfinished):
-        outcome, stuck = Outcome.DEADLOCK, tuple(unfinished.tolist())
+    if verdict is Outcome.DONE and (done == NEVER).any():
+        verdict, stuck = Outcome.DEADLOCK, tuple(np.flatnonzero(done == NEVER).tolist())
+    nowhere = np.full(program.num_servers, NONE, np.int64)
     return Run(
-        outcome=outcome,
+        outcome=verdict,
         makespan_ticks=max(0, int(done.max(initial=0))),
         op_ready=np.array(ops.ready, np.int64),
         op_start=np.array(ops.start, np.int64),
         op_done=done,
+        op_polls=polls,
         flow_last=served.flow_last,
         server_free=served.server_free,
-        server_busy_ticks=_busy_ticks(program, served.flow_last),
+        server_blocked=nowhere if served.server_blocked is None else served.server_blocked,
+        server_busy_ticks=busy_ticks(program, served.flow_last, polls),
         line_hops=served.line_hops,
         windows=served.windows,
-        core=core.value,
+        core=core,
         stuck=stuck,
-    )
-
-
-def _busy_ticks(program: Program, flow_last: Int64Array) -> Int64Array:
-    """[S, TrafficClass] service given to flows that were delivered: a sum over flow-hops, no matter when."""
-    delivered = np.where(flow_last == NEVER, 0, program.flow_units)[program.hop_flow]  # [H]
-    busy = np.zeros((program.num_servers, len(TrafficClass)), np.int64)
-    traffic = program.flow_traffic[program.hop_flow]
-    np.add.at(busy, (program.hop_server, traffic), delivered * program.service_ticks[program.hop_server])
-    return busy
-
-
-def _refused(program: Program) -> Run:
-    never = np.full(program.num_ops, NEVER, np.int64)
-    nothing = Served(np.full(program.num_flows, NEVER, np.int64), np.zeros(program.num_servers, np.int64), 0, 0, False)
-    return Run(
-        outcome=Outcome.LIMIT,
-        makespan_ticks=0,
-        op_ready=never,
-        op_start=never,
-        op_done=never,
-        flow_last=nothing.flow_last,
-        server_free=nothing.server_free,
-        server_busy_ticks=_busy_ticks(program, nothing.flow_last),
-        line_hops=0,
-        windows=0,
-        core="none",
-        stuck=(),
+        hop_wait_ticks=served.hop_wait_ticks,
     )

@@ -3,8 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
-from .layout import NONE
-from .program import Program
+from .layout import NONE, Int64Array
+from .program import MAX_HORIZON_TICKS, Program
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -34,6 +34,27 @@ def op_ticks_alone(program: Program) -> FloatArray:
     op_ticks = program.op_setup_ticks.astype(np.float64)
     np.add.at(op_ticks, program.stage_op, stage_ticks)
     return op_ticks
+
+
+def drain_ticks(program: Program) -> Int64Array:
+    """[T] ticks in which the units of a stage are served and delivered, were they served one after the other.
+
+    Units of other stages are in the way as well, but then those stages are under way too; units of polls come again and
+    again, so of those one round is counted at every hop. Not more than the clock holds.
+    """
+    per_unit = (program.service_ticks + program.latency_ticks).astype(np.float64)[program.hop_server]
+    credit = np.append(program.buffer_credit_ticks, 0).astype(np.float64)[program.hop_buffer]  # NONE is -1, the last
+    units = program.flow_units.astype(np.float64)
+    polled = program.stage_polls[program.flow_stage][program.hop_flow]
+    round_of_polls = np.bincount(
+        program.hop_server[polled], (units[program.hop_flow] * per_unit)[polled], minlength=program.num_servers
+    )
+    hop_ticks = (per_unit + credit + round_of_polls[program.hop_server]) * units[program.hop_flow]
+    flow_ticks = units * program.flow_gap_ticks + program.flow_offset_ticks
+    flow_ticks += np.bincount(program.hop_flow, hop_ticks, minlength=program.num_flows)
+    stage_ticks = program.stage_hold_ticks + np.bincount(program.flow_stage, flow_ticks, minlength=program.num_stages)
+    whole: Int64Array = np.minimum(stage_ticks, MAX_HORIZON_TICKS).astype(np.int64)
+    return whole
 
 
 def _longest_chain(program: Program, alone: FloatArray) -> float:

@@ -72,8 +72,8 @@ class _Refinement:
         self.pool = _numbered(mix(program.pool_slots))
         self.op = _numbered(mix(op_attributes(program, places), places.op_position, _depths(program)))
         # What a hop tells besides a colour never changes.
-        self._hop_place = mix(places.hop_position, places.hop_slot)  # [H]
-        self._waiter = np.repeat(np.arange(program.num_ops), program.op_num_waits)  # [E] beside places.waits
+        buffers = (np.append(a, NONE)[program.hop_buffer] for a in (program.buffer_units, program.buffer_credit_ticks))
+        self._hop_place = mix(places.hop_position, places.hop_slot, places.hop_way_out, *buffers)  # [H]
 
     def refine(self) -> bool:
         """One round; whether any class was split."""
@@ -81,7 +81,7 @@ class _Refinement:
         self.server, self.pool, self.op = (
             _numbered(mix(self.server, self._seen_by_server())),
             _numbered(mix(self.pool, self._seen_by_pool())),
-            _numbered(mix(self.op, self._pool_of_op(), self._seen_on_the_way(), self._waited_for())),
+            _numbered(mix(self.op, self._pool_of_op(), self._seen_on_the_way(), *self._waited_for())),
         )
         return self._num_classes() > before
 
@@ -108,12 +108,20 @@ class _Refinement:
         servers = self.server[self._program.hop_server[hops]]
         return row_sums(self._places.op_hop_ptr, mix(self._hop_place[hops], servers))
 
-    def _waited_for(self) -> UInt64Array:
-        """[O] set of colours waited for: how many of each does not matter, all of them end at the same time."""
+    def _waited_for(self) -> tuple[UInt64Array, UInt64Array]:
+        """[O] sets of colours waited for and of colours whose flags are polled for.
+
+        How many of each does not matter: all of them end at the same time.
+        """
+        places = self._places
+        return self._sets(places.wait_ptr, places.waits), self._sets(places.flag_ptr, places.flags)
+
+    def _sets(self, pointers: Int64Array, ops: Int64Array) -> UInt64Array:
+        """[O] colours of the ``ops`` in each row of a table held as pointers, as a set."""
         num_ops = self._program.num_ops
-        waits = distinct(self._waiter * num_ops + self.op[self._places.waits])
-        waiter, colour = np.divmod(waits, max(1, num_ops))
-        return row_sums(np.searchsorted(waiter, np.arange(num_ops + 1)), mix(colour))
+        rows = np.repeat(np.arange(num_ops), np.diff(pointers))
+        row, colour = np.divmod(distinct(rows * num_ops + self.op[ops]), max(1, num_ops))
+        return row_sums(np.searchsorted(row, np.arange(num_ops + 1)), mix(colour))
 
 
 def _numbered(hashes: UInt64Array) -> Int64Array:

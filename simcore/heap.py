@@ -3,6 +3,8 @@
 The units that leave a server do so one after the other and travel equally long, so they are a stream in order of time;
 so are the units a flow injects. The heap holds the head of each stream only, not every unit on the way. An entry is
 one integer, time above flow-hop: integers order as (time, tie order) does, and Python's have no width to overflow.
+
+Programs in which windows or buffers hold units back are for ``throttled``, which does the same with more care.
 """
 
 import heapq
@@ -11,7 +13,8 @@ from collections import deque
 import numpy as np
 
 from .control import IDLE, Control
-from .layout import NONE, Int64Array
+from .layout import NONE, previous_hops
+from .limits import BYTES_A_UNIT
 from .outcome import NEVER, Served, WatchFn
 from .program import Program
 
@@ -19,7 +22,7 @@ _BATCH = 1 << 16
 """Units served between two looks at the watch."""
 
 
-def simulate(program: Program, watch: WatchFn) -> tuple[Control, Served]:
+def simulate(program: Program, watch: WatchFn, observe: bool = False) -> tuple[Control, Served]:
     """Run ``program`` unit by unit. One long function, since looking things up is what the time goes into."""
     push, pop, replace = heapq.heappush, heapq.heappop, heapq.heapreplace
     bits = program.num_hops.bit_length()
@@ -27,23 +30,30 @@ def simulate(program: Program, watch: WatchFn) -> tuple[Control, Served]:
     hop_server, hop_flow, hop_next = (a.tolist() for a in (program.hop_server, program.hop_flow, program.hop_next))
     service = program.service_ticks[program.hop_server].tolist()
     latency = program.latency_ticks[program.hop_server].tolist()
-    hop_from = _previous_servers(program).tolist()
+    hop_from = np.append(program.hop_server, NONE)[previous_hops(program.hop_next)].tolist()  # NONE is -1, the last
     first_hop, gap = program.flow_first_hop.tolist(), (program.flow_gap_ticks << bits).tolist()
-    to_inject, to_deliver = program.flow_units.tolist(), program.flow_units.tolist()
+    units = program.flow_units.tolist()
+    to_inject, to_deliver = units.copy(), units.copy()
     flow_last = [NEVER] * program.num_flows
     free = [0] * program.num_servers
     behind: list[deque[int]] = [deque() for _ in free]  # [S] units of the server's stream behind its head
     streaming = [False] * len(free)  # [S] whether the stream has its head in the heap
     heads: list[int] = []
+    waited = [0] * program.num_hops if observe else []
     served = 0
 
     def result(cancelled: bool) -> tuple[Control, Served]:
         arrays = (np.array(flow_last, np.int64), np.array(free, np.int64))
-        return control, Served(*arrays, line_hops=served, windows=0, cancelled=cancelled)
+        hop_wait = np.array(waited, np.int64) if observe else None
+        return control, Served(*arrays, line_hops=served, windows=0, cancelled=cancelled, hop_wait_ticks=hop_wait)
 
-    control = Control(program, lambda flow, time: push(heads, time << bits | first_hop[flow]))
+    def begin_flow(flow: int, time: int) -> None:
+        to_inject[flow] = to_deliver[flow] = units[flow]
+        push(heads, time << bits | first_hop[flow])
+
+    control = Control(program, begin_flow)
     due = control.next_time << bits
-    while not watch(served):
+    while not watch(served, BYTES_A_UNIT["heap"] * (len(heads) + sum(map(len, behind)))):
         for _ in range(_BATCH):
             while not heads or heads[0] >= due:  # ops come before units of the same time
                 if control.next_time == IDLE:
@@ -55,6 +65,8 @@ def simulate(program: Program, watch: WatchFn) -> tuple[Control, Served]:
             server = hop_server[hop]
             time = key >> bits
             if free[server] > time:
+                if waited:
+                    waited[hop] += free[server] - time
                 time = free[server]
             free[server] = time = time + service[hop]
             time += latency[hop]
@@ -88,11 +100,3 @@ def simulate(program: Program, watch: WatchFn) -> tuple[Control, Served]:
                 streaming[server] = True
                 push(heads, time << bits | following)
     return result(cancelled=True)
-
-
-def _previous_servers(program: Program) -> Int64Array:
-    """[H] server a unit comes from, NONE where it is injected."""
-    previous = np.full(program.num_hops, NONE, np.int64)
-    inner = program.hop_next != NONE
-    previous[program.hop_next[inner]] = program.hop_server[inner]
-    return previous

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 Int64Array = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 
 NONE = -1
 """No pool, no next hop, no local id."""
@@ -57,3 +58,11 @@ def tie_order(
     number[num_hops] = NONE
     following = np.where(index == lengths[flow] - 1, NONE, number[1:])
     return number[hop_ptr[:-1]], order, flow[order], index[order], following[order]
+
+
+def previous_hops(hop_next: Int64Array) -> Int64Array:
+    """[H] the hop a unit comes from, NONE where it is injected."""
+    previous = np.full(len(hop_next), NONE, np.int64)
+    inner = np.flatnonzero(hop_next != NONE)
+    previous[hop_next[inner]] = inner
+    return previous

@@ -11,11 +11,12 @@ from itertools import pairwise
 from ..compiler.plan_check import arrivals_at
 from ..compiler.scenario import GemmShape, Scenario
 from ..compiler.schedule import Direction, EngineKind, Reduction, Region, Schedule, Step, TileGroup, Transfer
+from .builder import ProgramBuilder
 from .kernels.gemm import gemm_work, ticks_for
 from .kernels.reduce import reduce_work
 from .kernels.work import KernelWork
 from .machine import Hop, Idealization, Machine, build_machine, distance_ticks
-from .program import Flow, OpKind, Program, ProgramBuilder, Stage, TrafficClass
+from .program import Flow, OpKind, Program, Stage, TrafficClass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ from enum import Flag, auto
 
 from ..compiler.scenario import FabricKind, Scenario
 from ..compiler.schedule import EngineKind, Schedule
+from .builder import ProgramBuilder
 from .kernels.gemm import ticks_for
-from .program import ProgramBuilder, TrafficClass
+from .program import TrafficClass
 
 Hop = tuple[int, int]  # server id, absolute rank
 

@@ -1,16 +1,18 @@
 """From a finished run to figures: intervals, busy times, traffic, utilization."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
 
 from ..compiler.schedule import Direction, EngineKind, Reduction, TileGroup, Transfer
+from .accounting import units_delivered
 from .engine import Run
 from .kernels.gemm import gemm_work
 from .lower import Lowered, StepOps, moved_bytes
-from .program import OpKind
-from .result import Interval, IntervalKind, Timeline, Traffic, Utilization
+from .program import OpKind, Program, TrafficClass
+from .result import Interval, IntervalKind, ServerLoad, Timeline, Traffic, Utilization
 
 
 def timeline_of(lowered: Lowered, run: Run) -> Timeline:
@@ -91,11 +93,40 @@ def dil_of(lowered: Lowered) -> float | None:
     return max(per_rank) / whole.alone_ticks
 
 
-def traffic_of(lowered: Lowered) -> Traffic:
-    """Bytes at one rank by the plan, of the rank with the most HBM traffic."""
+def traffic_of(lowered: Lowered, run: Run) -> Traffic:
+    """Bytes at one rank by the plan, of the rank with the most HBM traffic; flags as they were read."""
     ranks = sorted({ops.rank for ops in lowered.steps} or {0})
     found = [_traffic_at(lowered, [ops for ops in lowered.steps if ops.rank == rank]) for rank in ranks]
-    return max(found, key=lambda traffic: traffic.hbm_read_bytes + traffic.hbm_write_bytes)
+    most = max(found, key=lambda traffic: traffic.hbm_read_bytes + traffic.hbm_write_bytes)
+    reads = _flag_reads(lowered.program, run)
+    return replace(most, flag_reads=reads, flag_bytes=reads * lowered.program.unit_bytes)
+
+
+def _flag_reads(program: Program, run: Run) -> int:
+    """Units that polls read, of the rank that read most."""
+    flags = program.flow_traffic == TrafficClass.FLAGS
+    units = units_delivered(program, run.flow_last, run.op_polls)[flags]
+    ranks = program.op_rank[program.stage_op[program.flow_stage[flags]]]
+    return int(np.bincount(ranks, units, minlength=1).max())
+
+
+def server_loads(program: Program, run: Run) -> tuple[ServerLoad, ...]:
+    """Every declared server that did anything, at the rank where it was busiest."""
+    busy = run.server_busy_ticks.sum(axis=1).reshape(-1, program.ranks_simulated)  # [declared servers, ranks]
+    at_hop = units_delivered(program, run.flow_last, run.op_polls)[program.hop_flow]
+    units = np.bincount(program.hop_server, at_hop, minlength=program.num_servers)
+    waited = None
+    if run.hop_wait_ticks is not None:
+        waited = np.bincount(program.hop_server, run.hop_wait_ticks, minlength=program.num_servers)
+    loads = []
+    for number in np.flatnonzero(busy.max(axis=1, initial=0)).tolist():
+        rank = int(busy[number].argmax())
+        server = program.server_instance(number, rank)
+        mean = None if waited is None else float(waited[server]) / max(1.0, float(units[server]))
+        compute, comm, flags = run.server_busy_ticks[server].tolist()
+        name = program.server_names[number]
+        loads.append(ServerLoad(name, rank, compute, comm, flags, int(units[server]), mean))
+    return tuple(loads)
 
 
 def _traffic_at(lowered: Lowered, steps: list[StepOps]) -> Traffic:
@@ -113,7 +144,7 @@ def _traffic_at(lowered: Lowered, steps: list[StepOps]) -> Traffic:
             l2 += size if by_sms else 0
             distance = step.peer if step.direction is Direction.PUT else -step.peer
             links += size * lowered.hops_to[distance % lowered.scenario.num_ranks]
-    return Traffic(read, written, l2, links)
+    return Traffic(read, written, l2, links, 0, 0)
 
 
 def utilization_of(lowered: Lowered, run: Run) -> Utilization:

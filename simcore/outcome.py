@@ -1,16 +1,20 @@
 """How a run of the simulator ended, and the integers it found."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol
 
 from .layout import Int64Array
 
 NEVER = -1
 """Time of something that did not happen."""
 
-WatchFn = Callable[[int], bool]
-"""Called now and then with the line-hops simulated so far; the run stops where it returns True."""
+
+class WatchFn(Protocol):
+    """Called now and then with the line-hops simulated and the bytes held so far; the run stops where it says so."""
+
+    def __call__(self, line_hops: int, held_bytes: int = 0, /) -> bool:
+        """Whether to stop."""
 
 
 class Outcome(Enum):
@@ -18,13 +22,17 @@ class Outcome(Enum):
 
     DONE = "every op finished"
     DEADLOCK = (
-        "some ops can never start: look for ops that wait for each other, "
-        "or that hold all slots of a pool while they wait for one"
+        "some ops can never finish: look for polls of a flag that nobody sets, and for servers that wait for room in "
+        "each other's buffers"
     )
     CANCELLED = "stopped on request before the end: the times found so far are exact, the rest is missing"
-    LIMIT = (
-        "not simulated, it has more line-hops than allowed: use the packet granularity, fold symmetric ranks "
-        "or raise the limit"
+    TIME = (
+        "stopped at the time limit: the times found so far are exact, the rest is missing; use the packet granularity, "
+        "fold symmetric ranks or allow more time"
+    )
+    MEMORY = (
+        "stopped at the memory limit: the times found so far are exact, the rest is missing; use the packet "
+        "granularity, give flows a window or allow more memory"
     )
 
 
@@ -37,13 +45,16 @@ class Run:
     op_ready: Int64Array  # [O] nothing left to wait for
     op_start: Int64Array  # [O] slot acquired
     op_done: Int64Array  # [O] last stage over, slot given back
+    op_polls: Int64Array  # [O] times the op's polling stage began; 0 without one
     flow_last: Int64Array  # [F] delivery of the flow's last unit
     server_free: Int64Array  # [S] departure of the last unit served; 0 if none was
+    server_blocked: Int64Array  # [S] hop of the unit that waits for room where it goes; NONE at the end of most runs
     server_busy_ticks: Int64Array  # [S, TrafficClass] spent serving flows that were delivered
     line_hops: int  # units served, summed over servers
     windows: int  # array passes made; 0 for the heap core
-    core: str  # which core ran; both give the same integers
+    core: str  # which core ran; all give the same integers
     stuck: tuple[int, ...]  # ops that never finished, when the outcome is DEADLOCK
+    hop_wait_ticks: Int64Array | None = None  # [H] from arrival to service, summed over units; None if not observed
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,4 +65,6 @@ class Served:
     server_free: Int64Array  # [S] as in Run
     line_hops: int
     windows: int
-    cancelled: bool
+    cancelled: bool  # stopped by the watch
+    server_blocked: Int64Array | None = None  # [S] as in Run, None if no server is
+    hop_wait_ticks: Int64Array | None = None  # [H] as in Run

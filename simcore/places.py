@@ -32,6 +32,9 @@ class Places:
     op_position: Int64Array  # [O] position in that order, NONE for ops without a pool
     wait_ptr: Int64Array  # [O + 1] into waits
     waits: Int64Array  # [E] ops waited for, by the op that waits
+    flag_ptr: Int64Array  # [O + 1] into flags
+    flags: Int64Array  # [G] ops that set a flag, by the op that polls for it
+    hop_way_out: Int64Array  # [H] by hop number: position of the first hop of its server with the same buffer, or NONE
 
     @classmethod
     def of(cls, program: Program) -> "Places":
@@ -56,6 +59,7 @@ class Places:
         op_position[pool_ops] = np.arange(len(pool_ops)) - pool_op_ptr[program.op_pool[pool_ops]]
 
         sources = np.repeat(np.arange(program.num_ops), np.diff(program.op_next_ptr))  # [E]
+        setters = np.repeat(np.arange(program.num_ops), np.diff(program.op_sets_ptr))  # [G]
         return cls(
             op_flow_ptr=op_flow_ptr,
             op_hop_ptr=op_hop_ptr,
@@ -70,7 +74,19 @@ class Places:
             op_position=op_position,
             wait_ptr=starts(program.op_num_waits),
             waits=sources[np.argsort(program.op_next, kind="stable")],
+            flag_ptr=starts(program.op_num_flags),
+            flags=setters[np.argsort(program.op_sets, kind="stable")],
+            hop_way_out=_ways_out(program, hop_position),
         )
+
+
+def _ways_out(program: Program, hop_position: Int64Array) -> Int64Array:
+    """[H] position of the first hop at the server that goes into the same buffer, NONE without a buffer."""
+    first = np.full(len(program.buffer_units) + 1, program.num_hops, np.int64)
+    np.minimum.at(first, program.hop_buffer, hop_position)
+    first[-1] = NONE  # and so is the last
+    ways: Int64Array = first[program.hop_buffer]
+    return ways
 
 
 def mix(*columns: Int64Array | UInt64Array) -> UInt64Array:
@@ -105,6 +121,7 @@ def op_attributes(program: Program, places: Places) -> UInt64Array:
     stages = mix(
         np.arange(program.num_stages) - program.op_stage_ptr[program.stage_op],
         program.stage_hold_ticks,
+        program.stage_polls.astype(np.int64),
         np.diff(program.stage_flow_ptr),
     )
     flows = mix(
@@ -113,6 +130,7 @@ def op_attributes(program: Program, places: Places) -> UInt64Array:
         program.flow_gap_ticks,
         program.flow_offset_ticks,
         program.flow_traffic,
+        program.flow_window_units,
         program.flow_num_hops,
     )
     return mix(

@@ -4,7 +4,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .covering import Condition, FoldError, pool_name, verify
+from .accounting import units_delivered
+from .covering import Condition, FoldError, verify
 from .fold import Classes
 from .layout import NONE, Int64Array, dependencies, take_rows
 from .outcome import NEVER, Outcome, Run
@@ -23,9 +24,11 @@ class Folded:
     """
 
     program: Program
-    class_of_op: Int64Array  # [O] of the program that was folded
-    class_of_flow: Int64Array  # [F] likewise
-    class_of_server: Int64Array  # [S] likewise
+    whole: Program  # that was folded
+    class_of_op: Int64Array  # [O] of the whole
+    class_of_flow: Int64Array  # [F] of the whole
+    class_of_server: Int64Array  # [S] of the whole
+    class_of_hop: Int64Array  # [H] of the whole
 
     @property
     def multiplicity(self) -> Int64Array:
@@ -40,8 +43,7 @@ class Folded:
     @property
     def represented_line_hops(self) -> int:
         """Line-hops of the program that was folded; those to simulate are ``program.num_line_hops``."""
-        program = self.program
-        return int((program.flow_units * program.flow_num_hops)[self.class_of_flow].sum())
+        return self.whole.num_line_hops
 
 
 def quotient(program: Program, classes: Classes) -> Folded:
@@ -65,13 +67,15 @@ def quotient(program: Program, classes: Classes) -> Folded:
         server_names=tuple(program.server_name(server) for server in servers.tolist()),
         service_ticks=program.service_ticks[servers],
         latency_ticks=program.latency_ticks[servers],
-        pool_names=tuple(pool_name(program, pool) for pool in pools.tolist()),
+        pool_names=tuple(program.pool_name(pool) for pool in pools.tolist()),
         pool_slots=program.pool_slots[pools],
     )
     small = _with_ops(small, places, ops, class_of_op, class_of_pool)
     small = _with_stages(small, ops, flows)
-    small = _with_hops(small, flows, covering.like_hop, class_of_server)
-    return Folded(small, class_of_op, _numbers(flows, program.num_flows)[covering.like_flow], class_of_server)
+    small, class_of_hop = _with_hops(small, flows, covering.like_hop, class_of_server)
+    small = _with_buffers(small, program, servers, class_of_hop)
+    class_of_flow = _numbers(flows, program.num_flows)[covering.like_flow]
+    return Folded(small, program, class_of_op, class_of_flow, class_of_server, class_of_hop)
 
 
 def expand(folded: Folded, run: Run) -> Run:
@@ -81,19 +85,32 @@ def expand(folded: Folded, run: Run) -> Run:
     ``windows`` and ``core`` stay what it took to simulate one of each.
     """
     op_done, flow_last = run.op_done[folded.class_of_op], run.flow_last[folded.class_of_flow]
-    line_hops = (folded.program.flow_units * folded.program.flow_num_hops)[folded.class_of_flow]  # [F]
+    op_polls = run.op_polls[folded.class_of_op]
     stuck = np.flatnonzero(op_done == NEVER).tolist() if run.outcome is Outcome.DEADLOCK else []
     return replace(
         run,
         op_ready=run.op_ready[folded.class_of_op],
         op_start=run.op_start[folded.class_of_op],
         op_done=op_done,
+        op_polls=op_polls,
         flow_last=flow_last,
         server_free=run.server_free[folded.class_of_server],
+        server_blocked=_blocked(folded, run),
         server_busy_ticks=run.server_busy_ticks[folded.class_of_server],
-        line_hops=int(line_hops[flow_last != NEVER].sum()),
+        line_hops=int((units_delivered(folded.whole, flow_last, op_polls) * folded.whole.flow_num_hops).sum()),
         stuck=tuple(stuck),
+        hop_wait_ticks=None if run.hop_wait_ticks is None else run.hop_wait_ticks[folded.class_of_hop],
     )
+
+
+def _blocked(folded: Folded, run: Run) -> Int64Array:
+    """[S] of the whole: where a server is blocked, the hop at it that is like the one at its class."""
+    is_head = np.zeros(folded.program.num_hops, np.bool_)
+    is_head[run.server_blocked[run.server_blocked != NONE]] = True
+    hops = np.flatnonzero(is_head[folded.class_of_hop])
+    blocked = np.full(folded.whole.num_servers, NONE, np.int64)
+    blocked[folded.whole.hop_server[hops]] = hops
+    return blocked
 
 
 def _members(classes: Int64Array, count: int, *keys: Int64Array) -> tuple[Int64Array, Int64Array]:
@@ -125,10 +142,10 @@ def _with_ops(
     program: Program, places: Places, ops: Int64Array, class_of_op: Int64Array, class_of_pool: Int64Array
 ) -> Program:
     """``program`` with ``ops`` alone, each waiting once for every class it waited for."""
-    wait_ptr, entries = take_rows(places.wait_ptr, ops)
-    waiters = np.repeat(np.arange(len(ops)), np.diff(wait_ptr))
-    waiter, source = np.divmod(distinct(waiters * len(ops) + class_of_op[places.waits[entries]]), max(1, len(ops)))
-    num_waits, next_ptr, next_ops = dependencies(source, waiter, len(ops))
+    waits = _edges_between(places.wait_ptr, places.waits, ops, class_of_op)
+    flags = _edges_between(places.flag_ptr, places.flags, ops, class_of_op)
+    num_waits, next_ptr, next_ops = dependencies(*waits, len(ops))
+    num_flags, sets_ptr, sets = dependencies(*flags, len(ops))
     return replace(
         program,
         op_kind=program.op_kind[ops],
@@ -141,7 +158,20 @@ def _with_ops(
         op_num_waits=num_waits,
         op_next_ptr=next_ptr,
         op_next=next_ops,
+        op_num_flags=num_flags,
+        op_sets_ptr=sets_ptr,
+        op_sets=sets,
     )
+
+
+def _edges_between(
+    pointers: Int64Array, entries: Int64Array, ops: Int64Array, class_of_op: Int64Array
+) -> tuple[Int64Array, Int64Array]:
+    """What the rows of ``ops`` in a table held as pointers name, once each: (classes named, places among ``ops``)."""
+    kept_ptr, kept = take_rows(pointers, ops)
+    rows = np.repeat(np.arange(len(ops)), np.diff(kept_ptr))
+    row, named = np.divmod(distinct(rows * len(ops) + class_of_op[entries[kept]]), max(1, len(ops)))
+    return named, row
 
 
 def _with_stages(program: Program, ops: Int64Array, flows: Int64Array) -> Program:
@@ -152,18 +182,22 @@ def _with_stages(program: Program, ops: Int64Array, flows: Int64Array) -> Progra
         op_stage_ptr=op_stage_ptr,
         stage_op=np.repeat(np.arange(len(ops)), np.diff(op_stage_ptr)),
         stage_hold_ticks=program.stage_hold_ticks[stages],
+        stage_polls=program.stage_polls[stages],
         stage_flow_ptr=take_rows(program.stage_flow_ptr, stages)[0],
         flow_stage=_numbers(stages, program.num_stages)[program.flow_stage[flows]],
         flow_units=program.flow_units[flows],
         flow_gap_ticks=program.flow_gap_ticks[flows],
         flow_offset_ticks=program.flow_offset_ticks[flows],
         flow_traffic=program.flow_traffic[flows],
+        flow_window_units=program.flow_window_units[flows],
         flow_num_hops=program.flow_num_hops[flows],
     )
 
 
-def _with_hops(program: Program, flows: Int64Array, like_hop: Int64Array, class_of_server: Int64Array) -> Program:
-    """``program`` with the hops of ``flows`` alone, numbered in the order in which ties are served.
+def _with_hops(
+    program: Program, flows: Int64Array, like_hop: Int64Array, class_of_server: Int64Array
+) -> tuple[Program, Int64Array]:
+    """``program`` with the hops of ``flows`` alone, numbered in the order in which ties are served; [H] those numbers.
 
     A class takes its turn with the first of its members. Members of two classes at one server then stand as the classes
     do: they stand so at every server, so wherever the first member of the later class is, one of the earlier is before.
@@ -171,11 +205,31 @@ def _with_hops(program: Program, flows: Int64Array, like_hop: Int64Array, class_
     like, first = np.unique(like_hop, return_index=True)  # [hops kept] and the first of each class
     hops = like[np.argsort(first)]
     number = _numbers(hops, program.num_hops)
-    return replace(
+    kept = replace(
         program,
         flow_first_hop=number[program.flow_first_hop[flows]],
         hop_server=class_of_server[program.hop_server[hops]],
         hop_flow=_numbers(flows, len(program.flow_first_hop))[program.hop_flow[hops]],
         hop_index=program.hop_index[hops],
         hop_next=number[program.hop_next[hops]],
+    )
+    return kept, number[like_hop]
+
+
+def _with_buffers(program: Program, whole: Program, servers: Int64Array, class_of_hop: Int64Array) -> Program:
+    """``program`` with the buffers behind ``servers``, the members that stand for their classes.
+
+    The hops kept come from several members of a server's class, so their own buffers would not do.
+    """
+    stands = np.zeros(whole.num_servers, np.bool_)
+    stands[servers] = True
+    hops = np.flatnonzero(stands[whole.hop_server] & (whole.hop_buffer != NONE))
+    buffers, number = np.unique(whole.hop_buffer[hops], return_inverse=True)
+    hop_buffer = np.full(program.num_hops, NONE, np.int64)
+    hop_buffer[class_of_hop[hops]] = number
+    return replace(
+        program,
+        hop_buffer=hop_buffer,
+        buffer_units=whole.buffer_units[buffers],
+        buffer_credit_ticks=whole.buffer_credit_ticks[buffers],
     )

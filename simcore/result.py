@@ -5,6 +5,7 @@ from enum import Enum
 
 from ..compiler.scenario import TICKS_PER_SECOND, TICKS_PER_US
 from ..compiler.schedule import Schedule
+from .critical import CriticalOp
 from .outcome import Outcome
 
 PACKET_BYTES = 1024
@@ -54,14 +55,14 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Bytes of one rank (the busiest); ``link_bytes`` counts each link passed. Flag traffic is not simulated yet."""
+    """Bytes of one rank (the busiest); ``link_bytes`` counts each link passed."""
 
     hbm_read_bytes: int
     hbm_write_bytes: int
     l2_bytes: int
     link_bytes: int
-    flag_reads: int | None = None
-    flag_bytes: int | None = None
+    flag_reads: int
+    flag_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +93,35 @@ class Utilization:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerLoad:
+    """What one kind of server did at the rank where it was busiest, by class of traffic.
+
+    ``wait_ticks`` is how long a unit queued there on average; None if the run did not observe it.
+    """
+
+    name: str
+    rank: int
+    compute_ticks: int
+    comm_ticks: int
+    flags_ticks: int
+    units: int
+    wait_ticks: float | None
+
+    @property
+    def busy_ticks(self) -> int:
+        """Time in service."""
+        return self.compute_ticks + self.comm_ticks + self.flags_ticks
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """One simulated schedule.
 
     ``compute_ticks`` and ``comm_ticks`` are busy times of kernels and of transfers (union of intervals, worst rank).
     ``dil`` is the time of the parts, each alone, over the time of the whole kernel. ``cil`` is the time of the
     overlapped kernels over their time with servers of their own; None where there is nothing to compare.
+    ``line_hops`` were simulated and stand for ``line_hops_represented``; ``not_alike`` says why more than one rank was
+    simulated. ``deadlock`` is the circle of waits, sentence by sentence, if the outcome is DEADLOCK.
     """
 
     scenario: str
@@ -114,12 +138,17 @@ class Result:
     cil: float | None
     waterfall: Waterfall | None
     line_hops: int
+    line_hops_represented: int
     traffic: Traffic
     utilization: Utilization
     num_ranks: int
     ranks_simulated: int
+    not_alike: str | None
     core: str
     timeline: Timeline
+    servers: tuple[ServerLoad, ...]
+    critical_path: tuple[CriticalOp, ...]
+    deadlock: tuple[str, ...]
 
     @property
     def granularity(self) -> str:

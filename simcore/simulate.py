@@ -4,15 +4,17 @@ from collections.abc import Callable
 
 from ..compiler.scenario import Scenario
 from ..compiler.schedule import Schedule
-from .budget import RunTooLarge, check_budget
-from .engine import Run, run
-from .fold import Refusal, detect
+from .budget import check_budget
+from .checks import HorizonError
+from .critical import critical_path
+from .deadlock import circle_of_waits
+from .engine import Run
+from .finished import run_folded
+from .limits import RunTooLarge
 from .lower import Lowered, lower
 from .machine import Idealization
-from .metrics import busy_ticks, dil_of, kernel_ticks, timeline_of, traffic_of, utilization_of
+from .metrics import busy_ticks, dil_of, kernel_ticks, server_loads, timeline_of, traffic_of, utilization_of
 from .outcome import Outcome
-from .program import HorizonError, Program
-from .quotient import expand, quotient
 from .result import PACKET_BYTES, Result, Waterfall
 
 ShouldStop = Callable[[], bool]
@@ -26,6 +28,7 @@ def simulate(
     fold: bool = True,
     bound_ticks: int | None = None,
     explain_bytes: int | None = None,
+    observe: bool = False,
     should_stop: ShouldStop | None = None,
 ) -> Result:
     """Run ``schedule`` at a granularity of ``unit_bytes``.
@@ -36,6 +39,8 @@ def simulate(
         Lower bound on any schedule of the scenario; the loss waterfall ends there.
     explain_bytes
         Granularity of the what-if runs behind the waterfall and ``cil``; None leaves both out.
+    observe
+        Whether to find out where units queued, for ``servers`` and ``critical_path``; takes some more time.
 
     Raises
     ------
@@ -50,7 +55,8 @@ def simulate(
         lowered = lower(scenario, schedule, unit_bytes=unit_bytes, fold=fold)
     except HorizonError as error:
         raise RunTooLarge(f"{schedule.expression}: {error}") from error
-    finished, ranks_simulated = _run(lowered.program, fold, should_stop)
+    whole = run_folded(lowered.program, fold=fold, observe=observe, should_stop=should_stop)
+    finished = whole.run
     timeline = timeline_of(lowered, finished)
     compute, comm, union = busy_ticks(timeline)
     waterfall, cil = None, None
@@ -71,28 +77,19 @@ def simulate(
         dil=dil_of(lowered),
         cil=cil,
         waterfall=waterfall,
-        line_hops=finished.line_hops,
-        traffic=traffic_of(lowered),
+        line_hops=whole.line_hops,
+        line_hops_represented=whole.line_hops_represented,
+        traffic=traffic_of(lowered, finished),
         utilization=utilization_of(lowered, finished),
         num_ranks=scenario.num_ranks,
-        ranks_simulated=ranks_simulated,
+        ranks_simulated=whole.ranks_simulated,
+        not_alike=whole.not_alike,
         core=finished.core,
         timeline=timeline,
+        servers=server_loads(lowered.program, finished),
+        critical_path=critical_path(lowered.program, finished),
+        deadlock=circle_of_waits(lowered.program, finished),
     )
-
-
-def _run(program: Program, fold: bool, should_stop: ShouldStop | None) -> tuple[Run, int]:
-    """Run ``program``, and say how many ranks that took.
-
-    A plan that differs from rank to rank is lowered for every rank; ranks that turn out to be alike are still simulated
-    as one.
-    """
-    if fold and not program.folded:
-        classes = detect(program)
-        if not isinstance(classes, Refusal):
-            folded = quotient(program, classes)
-            return expand(folded, run(folded.program, should_stop=should_stop)), folded.num_rank_classes
-    return run(program, should_stop=should_stop), program.ranks_simulated
 
 
 def _explain(
@@ -107,7 +104,7 @@ def _explain(
 
     def what_if(ideal: Idealization) -> tuple[Lowered, Run]:
         lowered = lower(scenario, schedule, unit_bytes=unit_bytes, ideal=ideal)
-        return lowered, _run(lowered.program, True, should_stop)[0]
+        return lowered, run_folded(lowered.program, should_stop=should_stop).run
 
     free, private = Idealization.FREE_LAUNCH, Idealization.PRIVATE_SERVERS
     as_is = known or what_if(Idealization.NONE)[1]

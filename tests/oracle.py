@@ -1,57 +1,19 @@
 """The simulated machine, one event at a time: slow, plain, and written from its rules rather than from the simulator.
 
-Units are events (time, order of ties, unit, hop) in one heap. Ops, stages and pools are objects that call each other.
-It reads the same ``Program``, and works out the order of ties for itself.
+Units are events (time, place in the order of ties, hop) in one heap: a unit reaches a server. Of what is still to come
+from a source or a server, which comes in order, the heap holds the first. Ops, stages and pools are objects that call
+each other. It reads the same ``Program``, and works out the order of ties for itself.
 """
 
-import itertools
-from dataclasses import dataclass
-from heapq import heappop, heappush
+from collections import deque
+from dataclasses import dataclass, field
+from heapq import heappop, heappush, heapreplace
+from math import inf
 
 from magus.simcore.program import Program
+from tests.oracle_parts import NEVER, NONE, Flow, Hop, Op, Stage, read_program
 
-NEVER = -1
-
-
-class Hop:
-    """A flow at one server of its route; ``tie`` is (local id, flow of the op, hop of the flow, rank)."""
-
-    __slots__ = ("flow", "next", "server", "tie")
-
-    def __init__(self, flow: "Flow", server: int, tie: tuple[int, int, int, int]) -> None:
-        self.flow, self.server, self.tie = flow, server, tie
-        self.next: Hop | None = None
-
-
-class Flow:
-    """Units over a route; remembers when its latest unit was delivered."""
-
-    def __init__(self, stage: "Stage", units: int, gap: int, offset: int) -> None:
-        self.stage, self.units, self.gap, self.offset = stage, units, gap, offset
-        self.undelivered = units
-        self.last = NEVER
-        self.hops: list[Hop] = []
-
-
-class Stage:
-    """Part of an op: over when its hold time is and nothing is under way."""
-
-    def __init__(self, op: "Op", hold: int) -> None:
-        self.op, self.hold = op, hold
-        self.flows: list[Flow] = []
-        self.end = 0
-
-
-class Op:
-    """Waits, takes a slot, works through its stages."""
-
-    def __init__(self, rank: int, local_id: int, pool: int, setup: int, release: int) -> None:
-        self.rank, self.local_id, self.pool, self.setup, self.release = rank, local_id, pool, setup, release
-        self.stages: list[Stage] = []
-        self.waits_for = 0
-        self.followers: list[Op] = []
-        self.ready = self.start = self.done = NEVER
-        self.stages_over = 0
+__all__ = ["Flow", "Hop", "NEVER", "NONE", "Op", "Oracle", "OracleRun", "Stage", "read_program"]
 
 
 @dataclass
@@ -65,6 +27,14 @@ class OracleRun:
     server_free: list[int]
     makespan: int
     line_hops: int
+    polls: list[int] = field(default_factory=list)
+    blocked: list[int] = field(default_factory=list)  # [servers] hop of a unit without room where it goes, or NONE
+    hop_wait: list[int] = field(default_factory=list)  # [hops] from arrival to service, over units; in order of ties
+    hopeless: bool = False  # the run was stopped: all that goes on is polling for flags that nobody will set
+
+    @property
+    def deadlock(self) -> bool:
+        return NEVER in self.done
 
 
 class Oracle:
@@ -77,44 +47,133 @@ class Oracle:
         self.slots = program.pool_slots.tolist()
         self.line: list[list[Op]] = [[] for _ in self.slots]  # who queues for each pool, in no order
         self.ops, self.flows = read_program(program)
-        self.units: list[tuple[int, tuple[int, int, int, int], int, Hop]] = []  # arrivals: time, tie, unit, where
+        self.units: list[tuple[int, int, Hop]] = []  # arrivals: time, tie, where
+        self.under_way: list[deque[tuple[int, int, Hop]]] = [deque() for _ in self.free]  # all that come from a server
         self.alarms: dict[int, list[Op]] = {}  # time -> ops to which something happens then
         self.alarm_times: list[int] = []
         self.line_hops = 0
+        self.polled_in_vain = self.hopeless = False
+        self.mover: Op | None = None  # the op that could move when this was last asked
+        # A server that feeds a buffer is a queue of units, of which the first is served when the server is free and
+        # there is room. At any other server nothing can come between, so a unit's turn is known when it arrives.
+        self.room = program.buffer_units.tolist()
+        self.credit_ticks = program.buffer_credit_ticks.tolist()
+        self.feeder = [NONE] * len(self.room)
+        self.queue: list[deque[tuple[int, Hop]] | None] = [None] * len(self.service)
+        self.hops = sorted((hop for flow in self.flows for hop in flow.hops), key=lambda hop: hop.turn)
+        for hop in self.hops:
+            if hop.to_buffer != NONE:
+                self.feeder[hop.to_buffer] = hop.server
+                self.queue[hop.server] = deque()
+        self.signals: list[tuple[int, int, int]] = []  # time, server that may go on, buffer with new room or NONE
 
     def run(self) -> OracleRun:
         for op in self.ops:
             if not op.waits_for:
                 self.wake(op, op.release)
-        while self.alarm_times or self.units:
-            if self.alarm_times and (not self.units or self.alarm_times[0] <= self.units[0][0]):
-                self.settle(self.alarm_times[0])
+        units, signals, alarm_times = self.units, self.signals, self.alarm_times
+        while not self.hopeless:
+            now = units[0][0] if units else inf
+            if signals and signals[0][0] <= now:
+                now = signals[0][0]
+            if alarm_times and alarm_times[0] <= now:  # ops come before units of the same time
+                self.settle(alarm_times[0])
+            elif signals and signals[0][0] == now:
+                time, server, buffer = heappop(signals)
+                if buffer != NONE:
+                    self.room[buffer] += 1
+                self.serve_next(server, time)
+            elif units:
+                self.arrive(units[0][2], units[0][0])
             else:
-                self.serve()
+                break
         return OracleRun(
             [op.ready for op in self.ops],
             [op.start for op in self.ops],
             [op.done for op in self.ops],
-            [flow.last for flow in self.flows],
+            [NEVER if flow.undelivered else flow.last for flow in self.flows],
             self.free,
             max([op.done for op in self.ops if op.done != NEVER], default=0),
             self.line_hops,
+            [op.polls for op in self.ops],
+            [queue[0][1].turn if queue and queue[0][1].to_buffer != NONE else NONE for queue in self.queue],
+            [hop.wait for hop in self.hops],
+            self.hopeless,
         )
 
-    def serve(self) -> None:
-        """Take the first unit of all through the server it has reached."""
-        time, _, unit, hop = heappop(self.units)
+    def arrive(self, hop: Hop, time: int) -> None:
+        """Take the first of all units off the heap and have it served."""
+        if hop.came_from == NONE:
+            heappop(self.units)
+            flow = hop.flow
+            flow.uninjected -= 1
+            flow.next_time = time + flow.gap
+            if flow.uninjected:
+                self.inject(flow)
+        else:
+            behind = self.under_way[hop.came_from]
+            behind.popleft()
+            if behind:
+                heapreplace(self.units, behind[0])
+            else:
+                heappop(self.units)
+        queue = self.queue[hop.server]
+        if queue is None:
+            self.serve(hop, time, max(time, self.free[hop.server]))
+        else:
+            queue.append((time, hop))
+            self.serve_next(hop.server, time)
+
+    def inject(self, flow: Flow) -> None:
+        """Let the next unit of a flow set out, if it need not wait for a credit."""
+        hop, time = flow.hops[0], flow.next_time
+        if flow.window:
+            flow.starved = not flow.credits
+            if flow.starved:
+                return
+            time = max(time, flow.credits.popleft())
+        heappush(self.units, (time, hop.turn, hop))
+
+    def serve_next(self, server: int, now: int) -> None:
+        """Serve the first unit in the queue if the server is free and there is room where the unit goes."""
+        queue = self.queue[server]
+        assert queue is not None, "only servers that feed a buffer have a queue"
+        if not queue or self.free[server] > now:
+            return
+        arrived, hop = queue[0]
+        if hop.to_buffer != NONE:
+            if not self.room[hop.to_buffer]:
+                return
+            self.room[hop.to_buffer] -= 1
+        queue.popleft()
+        self.serve(hop, arrived, now)
+        heappush(self.signals, (self.free[server], server, NONE))
+
+    def serve(self, hop: Hop, arrived: int, begin: int) -> None:
+        """Take a unit through a server."""
         server = hop.server
-        leaves = max(time, self.free[server]) + self.service[server]
+        hop.wait += begin - arrived
+        leaves = begin + self.service[server]
         self.free[server] = leaves
-        arrives = leaves + self.latency[server]
         self.line_hops += 1
-        if hop.next is not None:
-            heappush(self.units, (arrives, hop.next.tie, unit, hop.next))
+        if hop.from_buffer != NONE:
+            given_back = leaves + self.credit_ticks[hop.from_buffer]
+            heappush(self.signals, (given_back, self.feeder[hop.from_buffer], hop.from_buffer))
+        following, arrives = hop.next, leaves + self.latency[server]
+        if following is not None:
+            arrival = (arrives, following.turn, following)
+            under_way = self.under_way[server]
+            if not under_way:
+                heappush(self.units, arrival)
+            under_way.append(arrival)
             return
         flow = hop.flow
         flow.undelivered -= 1
-        flow.last = max(flow.last, arrives)
+        flow.last = arrives
+        if flow.window:
+            flow.credits.append(arrives)
+            if flow.starved:
+                self.inject(flow)
         if not flow.undelivered:
             self.close_stage(flow.stage)
 
@@ -142,10 +201,39 @@ class Oracle:
                     self.begin(op, now)
         del self.alarms[now]
         heappop(self.alarm_times)
+        if self.polled_in_vain:
+            self.hopeless = not self.can_go_on(now)
+            self.polled_in_vain = False
+
+    def can_go_on(self, now: int) -> bool:
+        """Whether anything but polling in vain will happen."""
+        if self.room:  # an op may have all its units stuck
+            moving = self.ops_with_moving_units(now)
+            return any(op.can_move() and (op in moving or not op.waits_for_units()) for op in self.ops)
+        if self.mover is None or not self.mover.can_move():
+            self.mover = next((op for op in self.ops if op.can_move()), None)
+        return self.mover is not None
+
+    def ops_with_moving_units(self, now: int) -> set[Op]:
+        """All but those of which every unit is in a queue that waits for room where others of these queues wait."""
+        coming = {buffer for _, _, buffer in self.signals}
+        waits_for = {}  # of a server whose first unit has no room: the server that it waits for
+        for server, queue in enumerate(self.queue):
+            if queue and self.free[server] <= now:
+                buffer, following = queue[0][1].to_buffer, queue[0][1].next
+                if following is not None and buffer != NONE and buffer not in coming and not self.room[buffer]:
+                    waits_for[server] = following.server
+        while free := [server for server, other in waits_for.items() if other not in waits_for]:
+            for server in free:
+                del waits_for[server]
+        moving = [queue for server, queue in enumerate(self.queue) if queue and server not in waits_for]
+        in_queues = [hop for queue in moving for _, hop in queue]
+        on_the_way = [hop for units in (self.units, *self.under_way) for _, _, hop in units]
+        return {hop.flow.stage.op for hop in in_queues + on_the_way}
 
     def make_ready(self, op: Op, now: int) -> None:
         op.ready = now
-        if op.pool == NEVER:
+        if op.pool == NONE:
             self.begin(op, now)
         else:
             self.line[op.pool].append(op)
@@ -156,13 +244,21 @@ class Oracle:
 
     def go_on(self, op: Op, now: int) -> None:
         """A stage is over, or a set-up without any stages to follow."""
+        if op.polling and (op.flags_unset or op.flag_time >= now):
+            self.polled_in_vain = True
+            self.open_stage(op, now)
+            return
+        op.polling = False
         op.stages_over += 1
         if op.stages_over < len(op.stages):
             self.open_stage(op, now)
             return
         op.done = now
-        if op.pool != NEVER:
+        if op.pool != NONE:
             self.slots[op.pool] += 1
+        for poller in op.sets:
+            poller.flags_unset -= 1
+            poller.flag_time = now
         for follower in op.followers:
             follower.waits_for -= 1
             if not follower.waits_for:
@@ -173,44 +269,18 @@ class Oracle:
             self.wake(op, begin)
             return
         stage = op.stages[op.stages_over]
+        op.polling = stage.polls
+        op.polls += stage.polls
         stage.end = begin + stage.hold
         for flow in stage.flows:
-            for unit in range(flow.units):
-                hop = flow.hops[0]
-                heappush(self.units, (begin + flow.offset + unit * flow.gap, hop.tie, unit, hop))
+            flow.uninjected = flow.undelivered = flow.units
+            flow.next_time = begin + flow.offset
+            flow.credits = deque([begin] * flow.window)
+            if flow.units:
+                self.inject(flow)
         self.close_stage(stage)
 
     def close_stage(self, stage: Stage) -> None:
         if all(not flow.undelivered for flow in stage.flows):
             end = max([stage.end, *[flow.last for flow in stage.flows]])
             self.wake(stage.op, end)
-
-
-def read_program(program: Program) -> tuple[list[Op], list[Flow]]:
-    """The ops and flows of a program as objects, each hop with its place in the order of ties."""
-    columns = (program.op_rank, program.op_local_id, program.op_pool, program.op_setup_ticks, program.op_release_ticks)
-    ops = [Op(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
-    for op, first, end in zip(ops, program.op_next_ptr[:-1].tolist(), program.op_next_ptr[1:].tolist(), strict=True):
-        op.followers = [ops[follower] for follower in program.op_next[first:end].tolist()]
-        for follower in op.followers:
-            follower.waits_for += 1
-    stages = []
-    for op_idx, hold in zip(program.stage_op.tolist(), program.stage_hold_ticks.tolist(), strict=True):
-        stages.append(Stage(ops[op_idx], hold))
-        ops[op_idx].stages.append(stages[-1])
-    flows = []
-    shapes = (program.flow_units, program.flow_gap_ticks, program.flow_offset_ticks)
-    for stage_idx, *row in zip(program.flow_stage.tolist(), *(column.tolist() for column in shapes), strict=True):
-        flows.append(Flow(stages[stage_idx], *row))
-        stages[stage_idx].flows.append(flows[-1])
-    first_hops = dict(zip(flows, program.flow_first_hop.tolist(), strict=True))
-    servers, following = program.hop_server.tolist(), program.hop_next.tolist()
-    for op in ops:
-        for position, flow in enumerate(flow for stage in op.stages for flow in stage.flows):
-            hop_idx = first_hops[flow]
-            while hop_idx != NEVER:
-                flow.hops.append(Hop(flow, servers[hop_idx], (op.local_id, position, len(flow.hops), op.rank)))
-                hop_idx = following[hop_idx]
-            for hop, next_hop in itertools.pairwise(flow.hops):
-                hop.next = next_hop
-    return ops, flows

@@ -5,14 +5,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from magus.simcore.builder import ProgramBuilder
 from magus.simcore.engine import run
 from magus.simcore.fold import Classes, detect
-from magus.simcore.outcome import Run
-from magus.simcore.program import Flow, OpKind, Program, ProgramBuilder, Stage
+from magus.simcore.outcome import Outcome, Run
+from magus.simcore.program import Flow, OpKind, Program, Stage
 from magus.simcore.quotient import Folded, expand, quotient
 from tests.oracle import Oracle
 
-TIMES = ("op_ready", "op_start", "op_done", "flow_last", "server_free", "server_busy_ticks")
+OP_TIMES = ("op_ready", "op_start", "op_done")
+OTHER_TIMES = ("op_polls", "flow_last", "server_free", "server_blocked", "server_busy_ticks")
 
 
 def fold(program: Program) -> Folded:
@@ -22,8 +24,12 @@ def fold(program: Program) -> Folded:
 
 
 def same(one: Run, other: Run) -> bool:
-    scalars = [(found.outcome, found.makespan_ticks, found.line_hops, found.stuck) for found in (one, other)]
-    return scalars[0] == scalars[1] and all(np.array_equal(getattr(one, t), getattr(other, t)) for t in TIMES)
+    """All integers equal; of runs in a deadlock those that do not depend on when it was noticed."""
+    outcomes = [(found.outcome, found.makespan_ticks, found.stuck) for found in (one, other)]
+    stopped = one.outcome is Outcome.DEADLOCK
+    times = OP_TIMES if stopped else (*OP_TIMES, *OTHER_TIMES)
+    times_agree = all(np.array_equal(getattr(one, name), getattr(other, name)) for name in times)
+    return outcomes[0] == outcomes[1] and times_agree and (stopped or one.line_hops == other.line_hops)
 
 
 def assert_exact(program: Program, folded: Folded) -> None:
@@ -33,9 +39,11 @@ def assert_exact(program: Program, folded: Folded) -> None:
     assert found.op_ready.tolist() == expected.ready
     assert found.op_start.tolist() == expected.start
     assert found.op_done.tolist() == expected.done
-    assert found.flow_last.tolist() == expected.flow_last
-    assert found.server_free.tolist() == expected.server_free
-    assert (found.makespan_ticks, found.line_hops) == (expected.makespan, expected.line_hops)
+    assert found.makespan_ticks == expected.makespan
+    if found.outcome is Outcome.DONE:
+        assert found.flow_last.tolist() == expected.flow_last
+        assert found.server_free.tolist() == expected.server_free
+        assert found.line_hops == expected.line_hops
     assert same(found, run(program))
 
 
@@ -45,10 +53,11 @@ class Spmd:
 
     nodes: int
     places: int
-    servers: tuple[tuple[int, int], ...]  # service, latency
+    servers: tuple[tuple[int, int, int, int], ...]  # service, latency, room, credit
     pools: tuple[int, ...]
     ops: tuple[tuple[Stage, int | None, int, int, int], ...]  # route ranks are offsets; pool, setup, release, count
     waits: tuple[tuple[int, int, int], ...]  # op, op waited for, offset
+    flags: tuple[tuple[int, int, int], ...]  # op that polls, op that sets the flag, offset
 
     def peer(self, rank: int, offset: int) -> int:
         """Offsets count nodes and places in a torus; from 100 on they mean place 0 of the node."""
@@ -60,8 +69,8 @@ class Spmd:
     def build(self, rng: random.Random, perturbation: str) -> Program:
         num_ranks = self.nodes * self.places
         builder = ProgramBuilder(num_ranks, folded=False, unit_bytes=128)
-        for number, (service, latency) in enumerate(self.servers):
-            builder.server(f"s{number}", service, latency)
+        for number, (service, latency, room, credit) in enumerate(self.servers):
+            builder.server(f"s{number}", service, latency, buffer_units=room, credit_ticks=credit)
         for number, slots in enumerate(self.pools):
             builder.pool(f"p{number}", slots)
         made: dict[tuple[int, int], range] = {}
@@ -89,7 +98,10 @@ class Spmd:
             for rank in range(num_ranks):
                 by = -offset if perturbation == "pattern" and rank % 2 else offset
                 builder.after(made[waiter, rank], made[source, self.peer(rank, by)])
-        if perturbation == "wait":
+        for poller, source, offset in self.flags:
+            for rank in range(num_ranks):
+                builder.flags(made[poller, rank], made[source, self.peer(rank, offset)])
+        if perturbation == "wait" and len(self.ops) > 1:
             builder.after(made[len(self.ops) - 1, odd], made[0, rng.randrange(num_ranks)])
         return self._perturbed(builder.build(), odd, perturbation)
 
@@ -101,12 +113,15 @@ class Spmd:
         (latency if perturbation == "latency" else service)[slow] += 1  # instances of the first server
         if perturbation == "pool" and len(slots):
             slots[odd] += 1
-        return replace(program, service_ticks=service, latency_ticks=latency, pool_slots=slots)
+        room = program.buffer_units.copy()
+        if perturbation == "room" and len(room):
+            room[odd % len(room)] += 1
+        return replace(program, service_ticks=service, latency_ticks=latency, pool_slots=slots, buffer_units=room)
 
 
 PERTURBATIONS = (
     *("none", "server", "latency", "every other", "opposite", "pool"),
-    *("wait", "order", "release", "pattern"),
+    *("wait", "order", "release", "pattern", "room"),
 )
 
 
@@ -114,23 +129,32 @@ def random_spmd(seed: int) -> tuple[Spmd, random.Random]:
     """Times of a few ticks, so that everything meets at the same time; joins, idle servers and pools included."""
     rng = random.Random(seed)
     nodes, places = rng.choice(((1, 2), (1, 3), (1, 4), (2, 2), (1, 6), (2, 3), (1, 8), (4, 2)))
-    servers = tuple((rng.randint(1, 4), rng.choice((0, 1, 2, 5, 20))) for _ in range(rng.randint(1, 4)))
+    held_back = rng.random() < 0.5  # by windows and buffers
+    servers = tuple(
+        (rng.randint(1, 4), rng.choice((0, 1, 2, 5, 20)), rng.choice((0, 0, 1, 3)) * held_back, rng.choice((0, 1, 9)))
+        for _ in range(rng.randint(1, 4))
+    )
     pools = tuple(rng.randint(1, 3) for _ in range(rng.randint(0, 2)))
     offsets = [0, 0, 0, 1, 2, -1, places, places + 1] + [100] * (rng.random() < 0.15)
-    ops, waits = [], []
+    ops, waits, flags = [], [], []
     for number in range(rng.randint(1, 5)):
         flows = []
         for _ in range(rng.choice((0, 1, 1, 2))):
             route = tuple((rng.randrange(len(servers)), rng.choice(offsets)) for _ in range(rng.randint(1, 4)))
-            flows.append(Flow(route, rng.choice((0, 1, 3, 8)), rng.choice((0, 1, 2)), rng.choice((0, 0, 1))))
+            shape = (rng.choice((0, 1, 3, 8)), rng.choice((0, 1, 2)), rng.choice((0, 0, 1)))
+            flows.append(Flow(route, *shape, window_units=rng.choice((0, 1, 2)) * held_back))
         pool = rng.randrange(len(pools)) if pools and rng.random() < 0.6 else None
         count = rng.choice((1, 1, 2, 3)) if flows else rng.choice((1, 9))
-        ops.append((Stage(rng.choice((0, 1, 4)), tuple(flows)), pool, rng.choice((0, 1)), rng.choice((0, 0, 2)), count))
+        polls = rng.random() < 0.2
+        stage = Stage(rng.choice((1, 4)) if polls else rng.choice((0, 1, 4)), tuple(flows), polls)
+        ops.append((stage, pool, rng.choice((0, 1)), rng.choice((0, 0, 2)), count))
         for _ in range(rng.choice((0, 1, 2)) if number else 0):
             waits.append((number, rng.randrange(number), rng.choice(offsets[:-1])))
-    if rng.random() < 0.05:
-        waits.append((0, len(ops) - 1, 1))  # everybody waits for everybody
-    return Spmd(nodes, places, servers, pools, tuple(ops), tuple(waits)), rng
+        if polls and number:
+            flags.append((number, rng.randrange(number), rng.choice(offsets[:-1])))
+    if ops[0][0].polls:
+        flags.append((0, len(ops) - 1, 1))  # nobody will set it if the last op waits for the first
+    return Spmd(nodes, places, servers, pools, tuple(ops), tuple(waits), tuple(flags)), rng
 
 
 def senders(next_rank: list[int], steps: int = 4) -> ProgramBuilder:

@@ -71,6 +71,13 @@ def test_the_snippet_of_the_readme_runs() -> None:
     assert done.stdout.startswith("serial")
 
 
+def test_the_worked_example_of_the_simulator_is_right() -> None:
+    text = (ROOT / "docs" / "simulator.md").read_text()
+    (code,) = [body for language, body in BLOCK.findall(text) if language == "python"]
+
+    exec(compile(code, "docs/simulator.md", "exec"), {})
+
+
 def test_the_output_shown_is_the_output() -> None:
     shown = next(body for body in blocks("text") if "Lower bound" in body)
     command = [sys.executable, "-m", "magus.tui.cli", "advise", "examples/llama70b_tp8_mi300x.mgs"]

@@ -63,6 +63,7 @@ def simulate_file(
             fold=fold,
             bound_ticks=bound.ticks,
             explain_bytes=packet,
+            observe=True,
         )
         if as_json_text:
             print_json(result_document(result, scenario.workload.name))
@@ -70,6 +71,8 @@ def simulate_file(
             print(result_text(result, scenario, bound))
         if result.outcome is not Outcome.DONE:
             say(f"magus: {result.outcome.value}")
+            for sentence in result.deadlock:
+                say(f"  {sentence}")
             return Exit.INPUT
         return _strictly(scenario, strict)
 

@@ -1,6 +1,7 @@
 """Advice, results and spaces as plain text for a terminal of 80 columns or more."""
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from ..advisor.advice import Advice, Candidate
 from ..advisor.bounds import Bound
@@ -8,11 +9,14 @@ from ..advisor.solver import Space
 from ..compiler.expectation import Verdict
 from ..compiler.expression import expression_of
 from ..compiler.scenario import TICKS_PER_US, Scenario
-from ..simcore import Result
+from ..simcore import Cause, CriticalOp, Result
 from ..simcore.result import Waterfall
 from .wrap import bullet, wrapped
 
 BAR_COLUMNS = 24
+
+PATH_ENDS = 4
+"""Steps of a long critical path that are shown at either end."""
 
 
 def scenario_line(scenario: Scenario) -> str:
@@ -155,17 +159,55 @@ def result_text(result: Result, scenario: Scenario, bound: Bound) -> str:
         ("SMs, engines", f"{used.sms:.0%}, {used.engines:.0%}", "busy"),
     ]
     name_width, value_width = max(len(row[0]) for row in rows), max(len(row[1]) for row in rows)
-    folded = "one rank stands for all" if result.ranks_simulated < result.num_ranks else "every rank simulated"
     lines = [
         *wrapped(scenario_line(scenario)),
         *wrapped(f"{result.schedule.expression} at {result.granularity} granularity ({result.unit_bytes} B)"),
-        f"{result.line_hops:,} line-hops, {folded}",
+        *wrapped(_folding_sentence(result)),
         "",
         *(f"{name:<{name_width}}  {value:>{value_width}}  {note}".rstrip() for name, value, note in rows),
     ]
     if result.waterfall is not None:
         lines += ["", *waterfall_lines(result.waterfall)]
+    if result.critical_path:
+        lines += ["", *critical_lines(result.critical_path)]
     return "\n".join(lines)
+
+
+def _folding_sentence(result: Result) -> str:
+    """How much was simulated, for how much that stands, and why it was not less."""
+    simulated, ranks = f"{result.line_hops:,} line-hops", result.num_ranks
+    if result.line_hops < result.line_hops_represented:
+        simulated += f", which stand for {result.line_hops_represented:,}"
+    if result.not_alike is None:
+        return simulated + (f": one rank simulated for all {ranks}" if ranks > 1 else "")
+    how_many = "all" if result.ranks_simulated == ranks else str(result.ranks_simulated)
+    return f"{simulated}: {how_many} of {ranks} ranks simulated, since {result.not_alike}"
+
+
+def critical_lines(path: Sequence[CriticalOp]) -> Iterator[str]:
+    """The critical path, a line for each step of the plan on it; of a long one the first and the last."""
+    steps = [list(ops) for _, ops in groupby(path, key=lambda op: (op.label, op.rank))]
+    before = ["", *(ops[-1].label for ops in steps)]
+    shown = [critical_line(ops, label) for ops, label in zip(steps, before, strict=False)]
+    if len(shown) > 2 * PATH_ENDS + 1:
+        left_out = len(shown) - 2 * PATH_ENDS
+        shown = [*shown[:PATH_ENDS], f"  {'...':>8}{'':>11}{left_out} more steps", *shown[-PATH_ENDS:]]
+    yield "Critical path, us (from, to, step, what it waited for):"
+    yield from shown
+
+
+def critical_line(ops: Sequence[CriticalOp], before: str) -> str:
+    """One step: its time on the path, what it waited for, and where its units queued if they did."""
+    first, last = ops[0], ops[-1]
+    waited = first.resource or (before if first.cause is Cause.OP else first.cause.value)
+    waves = sum(op.cause is Cause.SLOT for op in ops[1:])
+    if waves:
+        waited += f", then {ops[-1].resource} {waves}x"
+    worst = max(ops, key=lambda op: op.queued_ticks)
+    if worst.queued_ticks >= TICKS_PER_US // 10:
+        waited += f"; units queued {worst.queued_ticks / TICKS_PER_US:.1f} us at {worst.queued_at}"
+    since, done = first.since_ticks / TICKS_PER_US, last.done_ticks / TICKS_PER_US
+    return f"  {since:>8.1f} {done:>8.1f}  {first.label:<8} {waited}"
 
 
 def space_text(scenario: Scenario, space: Space, bound: Bound) -> str:

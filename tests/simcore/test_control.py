@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from magus.simcore.builder import ProgramBuilder
 from magus.simcore.engine import Core, run
 from magus.simcore.outcome import NEVER, Outcome, Run
-from magus.simcore.program import Flow, OpKind, Program, ProgramBuilder, Stage
+from magus.simcore.program import Flow, OpKind, Program, Stage
 
 
 @pytest.fixture
@@ -97,14 +98,32 @@ def test_instant_ops_pass_through_one_slot_in_one_time(b: ProgramBuilder) -> Non
 
 def test_deadlock_names_who_is_stuck(b: ProgramBuilder) -> None:
     free = b.op(0, OpKind.TILE, "free", [Stage(2)])
-    loop = b.op(0, OpKind.TILE, "loop", [Stage(2)], count=2)
+    loop = b.op(0, OpKind.TILE, "loop", [Stage(2, polls=True)], count=2)
     behind = b.op(0, OpKind.TILE, "behind")
-    b.after(loop[:1], loop[1:])
-    b.after(loop[1:], loop[:1])
+    b.flags(loop[:1], loop[1:])
+    b.flags(loop[1:], loop[:1])
     b.after(behind, [*free, *loop])
     result = finish(b.build())
 
     assert result.outcome is Outcome.DEADLOCK
     assert result.stuck == (*loop, *behind)
     assert result.makespan_ticks == 2
-    assert "wait for each other" in result.outcome.value
+
+
+def test_a_poll_sees_flags_set_before_it_ends_and_not_those_set_then(b: ProgramBuilder) -> None:
+    early, late = b.op(0, OpKind.TILE, "early", [Stage(9)]), b.op(0, OpKind.TILE, "late", [Stage(10)])
+    pollers = b.op(0, OpKind.TILE, "poll", [Stage(5, polls=True), Stage(1)], count=2)
+    b.flags(pollers[:1], early)
+    b.flags(pollers[1:], late)
+    result = finish(b.build())
+
+    assert result.op_done.tolist() == [9, 10, 11, 16]
+    assert result.op_polls.tolist() == [0, 0, 2, 3]
+
+
+def test_a_poll_of_flags_that_are_set_already_takes_one_round(b: ProgramBuilder) -> None:
+    first = b.op(0, OpKind.TILE, "first", [Stage(2)])
+    poller = b.op(0, OpKind.TILE, "poll", [Stage(5, polls=True)], release_ticks=3)
+    b.flags(poller, first)
+
+    assert finish(b.build()).op_done.tolist() == [2, 8]

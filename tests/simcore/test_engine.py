@@ -2,14 +2,17 @@
 
 import itertools
 import sys
+import time
 
 import numpy as np
 import pytest
 
-from magus.simcore import engine, windows
+from magus.simcore import engine, keys
+from magus.simcore.builder import ProgramBuilder
 from magus.simcore.engine import Core, EngineUnavailable, pure_core, run, suitable_core
+from magus.simcore.limits import Budget, RunTooLarge
 from magus.simcore.outcome import NEVER, Outcome
-from magus.simcore.program import Flow, OpKind, Program, ProgramBuilder, Stage, TrafficClass
+from magus.simcore.program import Flow, OpKind, Program, Stage, TrafficClass
 
 
 def transfers(num_units: int, *, latency: int = 100_000, count: int = 8) -> Program:
@@ -36,7 +39,7 @@ def test_large_runs_go_to_the_compiled_core_where_it_is_installed(monkeypatch: p
 
     assert suitable_core(large) is Core.COMPILED
     assert pure_core(large) is Core.WINDOWS
-    monkeypatch.setattr(engine, "_has_numba", lambda: False)
+    monkeypatch.setattr(engine, "has_numba", lambda: False)
     assert suitable_core(large) is Core.WINDOWS
 
 
@@ -91,19 +94,32 @@ def test_stops_when_asked(core: Core) -> None:
     np.testing.assert_array_equal(result.op_done[known], whole.op_done[known])
 
 
-def test_refuses_more_than_the_limit() -> None:
+def test_refuses_what_is_over_the_budget_before_it_begins() -> None:
     program = transfers(1000)
+    told: list[int] = []
 
-    result = run(program, max_line_hops=program.num_line_hops - 1)
+    with pytest.raises(RunTooLarge, match=r"2.0e\+04 line-hops .* packets"):
+        run(program, budget=Budget(seconds=1e-6), progress=told.append)
+    with pytest.raises(RunTooLarge, match=r"GiB.* packets"):
+        run(program, budget=Budget(memory_bytes=1000), progress=told.append)
+    assert told == []
 
-    assert result.outcome is Outcome.LIMIT
-    assert result.line_hops == 0 and set(result.op_done.tolist()) == {NEVER}
-    assert run(program, max_line_hops=program.num_line_hops).outcome is Outcome.DONE
+
+@pytest.mark.parametrize("core", Core)
+def test_stops_at_the_limit_of_time(core: Core) -> None:
+    result = run(transfers(20_000), core=core, budget=Budget(seconds=0.3, strict_seconds=True), progress=slow)
+
+    assert result.outcome is Outcome.TIME
+    assert 0 < result.line_hops < transfers(20_000).num_line_hops
+
+
+def slow(_: int) -> None:
+    time.sleep(0.11)
 
 
 def test_keys_too_narrow_fall_back_to_the_heap(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = run(transfers(100), core=Core.WINDOWS)
-    monkeypatch.setattr(windows, "KEY_BITS", 12)
+    monkeypatch.setattr(keys, "KEY_BITS", 12)
 
     result = run(transfers(100), core=Core.WINDOWS)
 

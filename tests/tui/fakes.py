@@ -71,12 +71,17 @@ def result(scenario: Scenario, expression: str, makespan_us: float, *, line: boo
         cil=1.05,
         waterfall=waterfall if explained else None,
         line_hops=1,
-        traffic=Traffic(1, 1, 1, 1),
+        line_hops_represented=scenario.num_ranks,
+        traffic=Traffic(1, 1, 1, 1, 0, 0),
         utilization=Utilization(0.5, 0.5, 0.5, 0.5, 0.5),
         num_ranks=scenario.num_ranks,
         ranks_simulated=1,
+        not_alike=None,
         core="hand",
         timeline=timeline(makespan_us, 1 if expression == SERIAL else 4, scenario.num_ranks),
+        servers=(),
+        critical_path=(),
+        deadlock=(),
     )
 
 

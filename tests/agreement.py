@@ -1,0 +1,32 @@
+"""Whether a run of the simulator and one of the oracle are the same, and in what they are not."""
+
+from itertools import compress
+
+from magus.simcore.outcome import Outcome, Run
+from magus.simcore.program import Program
+from tests.oracle import OracleRun
+
+
+def differences(program: Program, found: Run, expected: OracleRun) -> list[str]:
+    """Names of what differs. The rules say nothing of what polls do in a deadlock, nor of the queues they disturb."""
+    known = [True] * program.num_flows
+    if expected.deadlock:
+        known = (~program.stage_polls[program.flow_stage]).tolist()
+    stuck = tuple(op for op, done in enumerate(expected.done) if done < 0)
+    pairs: dict[str, tuple[object, object]] = {
+        "outcome": (found.outcome, Outcome.DEADLOCK if expected.deadlock else Outcome.DONE),
+        "stuck": (found.stuck, stuck),
+        "ready": (found.op_ready.tolist(), expected.ready),
+        "start": (found.op_start.tolist(), expected.start),
+        "done": (found.op_done.tolist(), expected.done),
+        "makespan": (found.makespan_ticks, expected.makespan),
+        "flow_last": (list(compress(found.flow_last.tolist(), known)), list(compress(expected.flow_last, known))),
+    }
+    if not expected.hopeless:
+        pairs["server_free"] = (found.server_free.tolist(), expected.server_free)
+        pairs["line_hops"] = (found.line_hops, expected.line_hops)
+        pairs["polls"] = (found.op_polls.tolist(), expected.polls)
+        pairs["blocked"] = (found.server_blocked.tolist(), expected.blocked)
+    if found.hop_wait_ticks is not None and not expected.deadlock:
+        pairs["hop_wait"] = (found.hop_wait_ticks.tolist(), expected.hop_wait)
+    return [name for name, (one, other) in pairs.items() if one != other]

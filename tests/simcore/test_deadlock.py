@@ -1,0 +1,66 @@
+"""A deadlock is told as the circle of waits, whatever it is made of."""
+
+from magus.simcore.builder import ProgramBuilder
+from magus.simcore.deadlock import circle_of_waits
+from magus.simcore.engine import run
+from magus.simcore.outcome import Outcome
+from magus.simcore.program import Flow, OpKind, Program, Stage
+
+
+def builder() -> ProgramBuilder:
+    return ProgramBuilder(1, folded=False, unit_bytes=128)
+
+
+def circle(program: Program) -> tuple[str, ...]:
+    result = run(program)
+    assert result.outcome is Outcome.DEADLOCK
+    return circle_of_waits(program, result)
+
+
+def test_full_buffers() -> None:
+    b = builder()
+    left, right = (b.server(name, 1, 1, buffer_units=2) for name in ("left", "right"))
+    for route in (((left, 0), (right, 0), (left, 0)), ((right, 0), (left, 0), (right, 0))):
+        b.op(0, OpKind.TRANSFER, "t", [Stage(0, (Flow(route, 9),))])
+
+    assert circle(b.build()) == (
+        "server left[0] waits for room at right[0], which holds 2 units from left[0]",
+        "server right[0] waits for room at left[0], which holds 2 units from right[0]",
+    )
+
+
+def test_a_slot_held_by_a_poll_for_what_needs_the_slot() -> None:
+    b = builder()
+    sms = b.pool("sms", 1)
+    consumer = b.op(0, OpKind.TILE, "consumer", [Stage(5, polls=True)], pool=sms)
+    producer = b.op(0, OpKind.TILE, "producer", [Stage(5)], pool=sms)
+    join = b.op(0, OpKind.JOIN, "all")
+    b.after(join, producer)
+    b.flags(consumer, join)
+
+    assert circle(b.build()) == (
+        "op consumer of rank 0 (number 0) polls for the flag of op all of rank 0 (number 2)",
+        "op all of rank 0 (number 2) waits for op producer of rank 0 (number 1)",
+        "op producer of rank 0 (number 1) waits for a slot of sms[0], held by op consumer of rank 0 (number 0)",
+    )
+
+
+def test_units_held_up_behind_a_poll_are_named() -> None:
+    b = builder()
+    first, second = b.server("first", 1, 1, buffer_units=1), b.server("second", 1, 1, buffer_units=1)
+    route = ((first, 0), (second, 0), (first, 0), (second, 0))
+    mover = b.op(0, OpKind.TRANSFER, "mover", [Stage(0, (Flow(route, 8),))])
+    poller = b.op(0, OpKind.TILE, "poller", [Stage(5, polls=True)])
+    b.flags(poller, mover)
+
+    found = circle(b.build())
+
+    assert found[0].startswith("server ") and all("waits for room" in sentence for sentence in found)
+
+
+def test_no_deadlock_no_circle() -> None:
+    b = builder()
+    b.op(0, OpKind.TILE, "t", [Stage(5)])
+    program = b.build()
+
+    assert circle_of_waits(program, run(program)) == ()
