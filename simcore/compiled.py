@@ -7,7 +7,13 @@ that waits in the stream.) So each server merges its few streams by a small heap
 core, whatever arrives before ``start + W`` is known at ``start``, so one server after the other may work until then;
 a tree over the times of their next units says which do. All times stay within the horizon a Program is checked for.
 
-The loop runs a slice at a time: between slices Python looks at the watch and makes room for more units.
+A flow with a window is no train but a stream of its own: when one of its units is delivered, which is after the window
+of time it is served in, the next is put there. A server whose first unit has no room where it goes is left out until
+the server that gives room back has served a unit; what it then sends arrives after the window of time as well, since it
+begins no sooner than that unit leaves.
+
+The loop runs a slice at a time: between slices Python looks at the watch, makes room for more units and, where ops
+poll, looks for ops that are stuck.
 
 Optional: needs numba, the extra ``fast``, and nothing else imports this module before a run asks for it. The machine
 code is kept in ``__pycache__`` beside this file, or where that is read-only in the user's cache folder;
@@ -19,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .compiled_loop import BLOCK, run_slice
-from .compiled_state import BYTES_A_BLOCK, ENTRY, State, initial_state
+from .compiled_state import BYTES_A_BLOCK, State, initial_state
 from .layout import NONE, BoolArray, Int64Array
 from .outcome import Served, WatchFn
 from .program import Program
@@ -46,7 +52,7 @@ def simulate(program: Program, watch: WatchFn) -> tuple[OpTimes, Served]:
     over = False
     cancelled = watch(0)
     while not over and not cancelled:
-        state = _with_room(state, most_let_in)
+        _make_room(state, most_let_in)
         over = run_slice(state, _LINE_HOPS_A_SLICE, buffers)
         if counts["polling"]:  # or nobody would go on for ever
             counts["stuck"] = _count_stuck(state)
@@ -106,16 +112,15 @@ def _blocks_let_in(state: State) -> int:
     return int((windows // BLOCK + (windows > 0)).sum())
 
 
-def _with_room(state: State, let_in: int) -> State:
+def _make_room(state: State, let_in: int) -> None:
     """Make room for one slice: a unit served enters two streams at most, its own train's and the next server's.
 
     Units that windows let in when a stage begins, ``let_in`` blocks at most, come on top.
     """
     used = int(state.counts["blocks"][0])
     needed = used + 2 * _LINE_HOPS_A_SLICE // BLOCK + len(state.streams) + let_in
-    if needed <= len(state.links):
-        return state
-    num_blocks = max(needed, 2 * len(state.links))  # seldom, since it moves all that is there
-    links, units = np.empty(num_blocks, np.int64), np.empty(num_blocks * BLOCK, ENTRY)
-    links[:used], units[: used * BLOCK] = state.links[:used], state.units[: used * BLOCK]
-    return state._replace(links=links, units=units)
+    if needed > len(state.links):
+        # In place, and without being copied where the system can move pages; nobody else has these arrays.
+        num_blocks = needed + needed // 4
+        state.links.resize(num_blocks, refcheck=False)
+        state.units.resize(num_blocks * BLOCK, refcheck=False)

@@ -41,7 +41,7 @@ def _compiled(function: _Function) -> _Function:
 
 @_compiled
 def _at(index: int) -> np.uint64:
-    """``index`` as an index that is not negative: to look whether it counts from the end takes a third of the time."""
+    """``index`` as one that is not negative: where it could be, numba looks, which takes a quarter of the time."""
     return np.uint64(index)
 
 

@@ -19,7 +19,7 @@ from .outcome import NEVER, Served, WatchFn
 from .program import Program
 
 _BATCH = 1 << 16
-"""Units served between two looks at the watch."""
+"""Units served, or times at which ops are settled, between two looks at the watch."""
 
 
 def simulate(program: Program, watch: WatchFn, observe: bool = False) -> tuple[Control, Served]:
@@ -55,11 +55,12 @@ def simulate(program: Program, watch: WatchFn, observe: bool = False) -> tuple[C
     due = control.next_time << bits
     while not watch(served, BYTES_A_UNIT["heap"] * (len(heads) + sum(map(len, behind)))):
         for _ in range(_BATCH):
-            while not heads or heads[0] >= due:  # ops come before units of the same time
+            if not heads or heads[0] >= due:  # ops come before units of the same time
                 if control.next_time == IDLE:
                     return result(cancelled=False)
                 control.advance(control.next_time + 1)
                 due = control.next_time << bits
+                continue
             key = heads[0]
             hop = key & mask
             server = hop_server[hop]

@@ -33,7 +33,8 @@ def _time_shift(num_hops: int) -> int:
 class Keys:
     """The widths of the fields for a program; tables by flow-hop and last-flag of what a unit needs on its way."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, offsets: Int64Array) -> None:
+        """Arrivals at a server are in the time of the ops less its ``offsets`` [S], deliveries in that of the ops."""
         shift = _time_shift(program.num_hops)
         width = time_bits(program.num_servers, program.num_hops)
         if width < 1:
@@ -44,10 +45,12 @@ class Keys:
         self.server_bits = np.repeat(self.server_field[program.hop_server] << shift, 2)  # [2H] in a key
 
         # A departure before service, with its server field, plus this is the arrival at the next hop, without one.
-        ticks = program.service_ticks + program.latency_ticks - self.server_field
+        clock = np.append(offsets[program.hop_server], 0)  # [H + 1]; NONE is -1, the last
+        ticks = (program.service_ticks + program.latency_ticks - self.server_field)[program.hop_server]
+        ticks += clock[:-1] - clock[program.hop_next]
         hops = np.arange(program.num_hops)
         ends = program.hop_next == NONE
-        onward = np.repeat(ticks[program.hop_server] << shift, 2).reshape(-1, 2)  # [H, is last unit]
+        onward = np.repeat(ticks << shift, 2).reshape(-1, 2)  # [H, is last unit]
         onward[:, 0] += program.hop_next << 1
         onward[:, 1] += np.where(ends, (hops << 1) + SIGN, program.hop_next << 1) + 1
         heard_of = np.ones(onward.shape, np.bool_)  # [H, is last unit] whether anything follows from the departure

@@ -17,7 +17,7 @@ from .outcome import NEVER, Served, WatchFn
 from .program import Program
 
 _BATCH = 1 << 14
-"""Units that arrive between two looks at the watch."""
+"""Units that arrive, or times at which ops are settled, between two looks at the watch."""
 
 
 def simulate(program: Program, watch: WatchFn, observe: bool = False) -> tuple[Control, Served]:
@@ -74,13 +74,14 @@ class _Throttled:
         return len(self._heads) + sum(map(len, self._behind)) + sum(map(len, self._line))
 
     def _take_batch(self) -> bool:
-        """Let a batch of units arrive; whether nothing is left to come."""
+        """Let a batch of units arrive and of ops go on; whether nothing is left to come."""
         control, heads, bits = self._control, self._heads, self._bits
         for _ in range(_BATCH):
-            while not heads or heads[0] >= control.next_time << bits:  # ops come before units of the same time
+            if not heads or heads[0] >= control.next_time << bits:  # ops come before units of the same time
                 if control.next_time == IDLE:
                     return True
                 control.advance(control.next_time + 1)
+                continue
             key = heappop(heads)
             hop = key & self._mask
             stream = self._stream[hop]

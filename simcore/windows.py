@@ -24,6 +24,7 @@ from .limits import BYTES_A_UNIT
 from .outcome import NEVER, Served, WatchFn
 from .pending import Pending
 from .program import Program
+from .retiming import set_clocks, unit_effects
 from .room import Room
 from .trains import Trains
 
@@ -36,7 +37,8 @@ _WINDOWS_AHEAD = 8
 
 def simulate(program: Program, watch: WatchFn, observe: bool = False) -> tuple[Control, Served]:
     """Run ``program`` window by window."""
-    windows = Windows(program, window_ticks(program), observe)
+    clocks = set_clocks(program)
+    windows = Windows(program, window_ticks(program) + clocks.gained_ticks, observe, clocks.offsets)
     control = Control(program, windows.inject)
     return control, windows.run(control, watch)
 
@@ -46,32 +48,37 @@ def window_ticks(program: Program) -> int:
 
     Effects are what a unit does at its next hop, and the room it gives back.
     """
-    hop_ticks = (program.service_ticks + program.latency_ticks)[program.hop_server]  # [H]
-    into_buffer = np.flatnonzero(program.hop_buffer != NONE)
-    service = program.service_ticks[program.hop_server[program.hop_next[into_buffer]]]
-    room_ticks = service + program.buffer_credit_ticks[program.hop_buffer[into_buffer]]
+    hop_ticks, room_ticks = unit_effects(program)
     return int(min(hop_ticks.min(initial=IDLE), room_ticks.min(initial=IDLE))) if len(hop_ticks) else 1
 
 
 class Windows:
     """State of one run of all units of ``program``; nothing here knows of ops."""
 
-    def __init__(self, program: Program, window_ticks: int, observe: bool = False) -> None:
+    def __init__(
+        self, program: Program, window_ticks: int, observe: bool = False, offsets: Int64Array | None = None
+    ) -> None:
+        """``offsets`` [S] are those of the servers' clocks (``retiming``), None if all clocks show the same time."""
         self.program = program
-        self._keys = Keys(program)
+        offsets = np.zeros(program.num_servers, np.int64) if offsets is None else offsets
+        self._keys = Keys(program, offsets)
         self._gates = Gates(program) if program.flow_window_units.any() else None
         self._room = Room(program) if len(program.buffer_units) else None
         self._waited = np.zeros(program.num_hops, np.int64) if observe else None  # [H]
         one_by_one = np.where(program.flow_units > 1, program.flow_gap_ticks, 0)
-        rows = ((program.flow_first_hop << 1).tolist(), program.flow_units.tolist(), one_by_one.tolist())
-        self._flows = list(zip(*rows, strict=True))  # [F] flow-hop field of a new unit, units, gap if there is any
+        self._behind = offsets[program.hop_server[program.flow_first_hop]]  # [F] offset of the first server
+        rows = (program.flow_first_hop << 1, program.flow_units, one_by_one, self._behind)
+        # [F] flow-hop field of a new unit, units, gap if there is any, offset
+        self._flows = list(zip(*(row.tolist() for row in rows), strict=True))
         self._window_ticks = window_ticks
-        self._max_latency = int(program.latency_ticks.max(initial=0))
+        spread = int(offsets.max(initial=0) - offsets.min(initial=0))
+        self._max_latency = int(program.latency_ticks.max(initial=0)) + spread  # as clocks show it
         self._max_service = int(program.service_ticks.max(initial=0))
         self.start, self._end = 0, 0  # of the window
         self._epoch = 0
         self._latest = 0  # upper end of all departures so far, since the epoch
-        self._free = self._keys.server_field.copy()  # [S] departure of the last unit, with the server field
+        self._clock = self._keys.server_field - offsets  # [S] what is added to the time of the ops
+        self._free = self._clock.copy()  # [S] departure of the last unit, with the server field
         self._pending = Pending()
         self._held = _NOTHING  # keys, in order, of units that wait for room
         self._served_any = False  # in the latest window
@@ -84,9 +91,10 @@ class Windows:
 
     def inject(self, flow: int, time: int) -> None:
         """Begin a flow that has units: the first enters at ``time``, within the window or later."""
-        low, units, gap = self._flows[flow]
+        low, units, gap, behind = self._flows[flow]
         if self._gates is not None and self._gates.window[flow]:
             low, units = low + 1, self._gates.begin(flow, time)
+        time -= behind
         if gap:
             self._trains.new.append((time, low, units, gap))
         else:
@@ -120,7 +128,7 @@ class Windows:
                 self._serve(keys)
             self._served_any = self._line_hops > before
             self._num_windows += 1
-        free = self._free - self._keys.server_field + self._epoch
+        free = self._free - self._clock + self._epoch
         counts = (self._line_hops, self._num_windows, cancelled)
         return Served(self._flow_last, free, *counts, self._blocked(), self._waited)
 
@@ -201,7 +209,7 @@ class Windows:
         level = keys >> shift
         arrivals = level.copy() if self._waited is not None else level
         if slots is not None:
-            np.maximum(level, slots - self._epoch + self._keys.server_field[used].repeat(counts), out=level)
+            np.maximum(level, slots - self._epoch + self._clock[used].repeat(counts), out=level)
         level[first] = np.maximum(level[first], self._free[used])
         level -= ramp
         np.maximum.accumulate(level, out=level)
@@ -214,7 +222,7 @@ class Windows:
         if self._waited is not None:
             np.add.at(self._waited, low >> 1, level + ramp - arrivals)
         if self._room is not None:
-            leave = level + ramp + (service - self._keys.server_field[used]).repeat(counts) + self._epoch
+            leave = level + ramp + (service - self._clock[used]).repeat(counts) + self._epoch
             self._room.give_back(low >> 1, leave)
         going = self._keys.heard_of[low].nonzero()[0]
         if len(going) == count:
@@ -264,6 +272,7 @@ class Windows:
             return flows, times
         done, done_times, entering, when = gates.delivered(flows[gated], times[gated])
         if len(entering):
+            when = when - self._behind[entering]
             self._make_room(int(when.max()), 0)
             keys = ((when - self._epoch) << self._keys.time_shift) + (self.program.flow_first_hop[entering] << 1) + 1
             keys.sort(kind="stable")

@@ -242,7 +242,7 @@ async def test_a_simulation_that_does_not_finish_says_why() -> None:
         text = screen_text(app)
 
         assert "The simulation did not finish" in text
-        assert "some ops can never start" in text
+        assert "some ops can never finish" in text
 
 
 async def test_a_waterfall_that_cannot_be_had_is_not_asked_for_forever() -> None:
