@@ -43,7 +43,7 @@ class OpTimes(NamedTuple):
     polls: Int64Array  # [O]
 
 
-def simulate(program: Program, watch: WatchFn) -> tuple[OpTimes, Served]:
+def simulate(program: Program, watch: WatchFn, observe: bool = False) -> tuple[OpTimes, Served]:
     """Run ``program`` slice by slice."""
     state = initial_state(program)
     most_let_in = _blocks_let_in(state)
@@ -59,7 +59,8 @@ def simulate(program: Program, watch: WatchFn) -> tuple[OpTimes, Served]:
         cancelled = not over and watch(int(counts["served"]), int(counts["blocks"]) * BYTES_A_BLOCK)
     times = OpTimes(*(state.ops[name].copy() for name in OpTimes._fields))
     flow_last, free = state.flows["last"].copy(), state.servers["free"].copy()
-    return times, Served(flow_last, free, int(counts["served"]), 0, cancelled, _blocked(state))
+    waited = state.hops["waited"].copy() if observe else None  # counted in any case, which costs nothing
+    return times, Served(flow_last, free, int(counts["served"]), 0, cancelled, _blocked(state), waited)
 
 
 def _blocked(state: State) -> Int64Array:

@@ -31,7 +31,7 @@ _SERVER = _layout("service", "latency", "free", "heap", "heads", "waits_for")
 _STREAM = _layout("front", "back", "live")  # first unit and the place for the next; whether one is among the heads
 BYTES_A_BLOCK = BLOCK * ENTRY.itemsize + np.dtype(np.int64).itemsize
 # train: whether a train brings units here; buffer: which they go to; leaves_buffer: which they come through
-_HOP = _layout("server", "stream", "train", "following", "flow", "buffer", "leaves_buffer")
+_HOP = _layout("server", "stream", "train", "following", "flow", "buffer", "leaves_buffer", "waited")
 # window: 0 for a train; injected: the latest injection of one with a window; in_train: whether it is in the stream
 _FLOW = _layout(
     *("gap", "to_inject", "in_train", "to_deliver", "window", "last", "stage", "first_hop", "injected"),

@@ -104,14 +104,12 @@ def run(
     """
     demanded = core or core_from_environment()
     core = demanded or suitable_core(program)
-    if observe and core is Core.COMPILED:
-        core = pure_core(program)
     check_budget(program, _rated(program, core), budget)
     watch = Watch(budget, should_stop, progress)
     ops: OpTimes
     if core is Core.COMPILED:
         try:
-            ops, served = _simulate_compiled(program, watch)
+            ops, served = _simulate_compiled(program, watch, observe)
         except EngineUnavailable:
             if demanded:
                 raise
@@ -187,7 +185,7 @@ def has_numba() -> bool:
     return find_spec("numba") is not None
 
 
-def _simulate_compiled(program: Program, watch: WatchFn) -> tuple[OpTimes, Served]:
+def _simulate_compiled(program: Program, watch: WatchFn, observe: bool) -> tuple[OpTimes, Served]:
     """Run the compiled core, loaded by now."""
     try:
         from . import compiled
@@ -196,7 +194,7 @@ def _simulate_compiled(program: Program, watch: WatchFn) -> tuple[OpTimes, Serve
             f"the compiled core of the simulator needs numba, which does not load here ({error}): "
             "pip install 'magus-gpu[fast]', or choose the core windows or heap"
         ) from error
-    return compiled.simulate(program, watch)
+    return compiled.simulate(program, watch, observe)
 
 
 def finished_run(program: Program, core: str, ops: OpTimes, served: Served, verdict: Outcome = Outcome.DONE) -> Run:
