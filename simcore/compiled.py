@@ -26,7 +26,8 @@ import numpy as np
 
 from .compiled_loop import BLOCK, run_slice
 from .compiled_state import BYTES_A_BLOCK, State, initial_state
-from .layout import NONE, BoolArray, Int64Array
+from .layout import NONE, Int64Array
+from .locked import locked_servers
 from .outcome import Served, WatchFn
 from .program import Program
 
@@ -55,7 +56,7 @@ def simulate(program: Program, watch: WatchFn, observe: bool = False) -> tuple[O
         _make_room(state, most_let_in)
         over = run_slice(state, _LINE_HOPS_A_SLICE, buffers)
         if counts["polling"]:  # or nobody would go on for ever
-            counts["stuck"] = _count_stuck(state)
+            counts["stuck"] = _count_stuck(program, state)
         cancelled = not over and watch(int(counts["served"]), int(counts["blocks"]) * BYTES_A_BLOCK)
     times = OpTimes(*(state.ops[name].copy() for name in OpTimes._fields))
     flow_last, free = state.flows["last"].copy(), state.servers["free"].copy()
@@ -71,9 +72,9 @@ def _blocked(state: State) -> Int64Array:
     return hops
 
 
-def _count_stuck(state: State) -> int:
+def _count_stuck(program: Program, state: State) -> int:
     """How many ops, other than those that poll, are held up for ever: each of their flows has units behind a circle."""
-    locked = _locked_servers(state)
+    locked = locked_servers(program, _blocked(state))
     if not locked.any():
         return 0
     hops = state.hops
@@ -84,16 +85,6 @@ def _count_stuck(state: State) -> int:
     stages, num_flows = np.unique(state.flows["stage"][flows], return_counts=True)
     ops = state.ops[state.stages["op"][stages[num_flows == state.stages["flows_left"][stages]]]]
     return int(np.count_nonzero((ops["polling"] == 0) | (ops["flags"] == 0)))
-
-
-def _locked_servers(state: State) -> BoolArray:
-    """[S] whether a server waits for room at one that waits for room at another, and so on in a circle."""
-    locked: BoolArray = state.servers["waits_for"] != NONE
-    target = np.arange(len(locked))
-    target[locked] = state.hops["server"][state.hops["following"][_blocked(state)[locked]]]
-    while (locked & ~locked[target]).any():
-        locked = locked & locked[target]
-    return locked
 
 
 def _hops_in_stream(state: State, stream: int) -> Int64Array:

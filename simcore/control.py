@@ -12,8 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from .estimate import drain_ticks
-from .layout import NONE
+from .layout import NONE, Int64Array
 from .outcome import NEVER
 from .program import Program
 
@@ -88,9 +87,9 @@ class Control:
         self.done = [NEVER] * program.num_ops
         self.polls = [0] * program.num_ops  # [O] times the polling stage began
         self.hopeless = False  # all that goes on are polls for flags that nobody will set
-        self._drain = drain_ticks(program).tolist()  # [T]
-        self._polls_alone = 0  # times settled since anything but a poll without success happened
-        self._give_up_at = 0
+        self.stuck_ops: Callable[[], set[int]] = set  # asked for ops whose units are held up for ever
+        self._polls_alone = 0  # times settled since anything but a poll in vain happened
+        self._ask_at = _POLLS_ALONE
         # (time, kind, stage or op)
         self._events = [(self._release[op], _READY, op) for op, waits in enumerate(self._waits) if not waits]
         heapq.heapify(self._events)
@@ -104,10 +103,11 @@ class Control:
     def advance(self, end: int) -> None:
         """Settle every time before ``end``, those included that settling brings about."""
         while self._events and self._events[0][0] < end:
-            now = self._events[0][0]
-            self._settle(now)
-            if self._polls_alone >= _POLLS_ALONE:
-                self._give_up(now)
+            self._settle(self._events[0][0])
+            if self._polls_alone >= self._ask_at:
+                self._give_up()
+            elif not self._polls_alone:
+                self._ask_at = _POLLS_ALONE
 
     def delivered(self, flow: int, time: int) -> None:
         """Take note that the last unit of ``flow`` arrives at ``time``."""
@@ -119,18 +119,19 @@ class Control:
         if not self._flows_left[stage]:
             heapq.heappush(self._events, (self._stage_end[stage], _STAGE_END, stage))
 
-    def _give_up(self, now: int) -> None:
-        """End the run if nothing but polls is left to come, and nothing else has come for long enough.
+    @property
+    def flows_left(self) -> Int64Array:
+        """[T] flows not yet delivered, those of stages that have not begun included."""
+        return np.array(self._flows_left, np.int64)
 
-        Long enough is the time that all units under way need at most, unless they are held up for ever.
-        """
-        if self._polls_alone == _POLLS_ALONE:
-            if not all(kind == _STAGE_END and self._polls[stage] for _, kind, stage in self._events):
-                self._polls_alone = 0
-                return
-            started = [op for op, start in enumerate(self.start) if start != NEVER and self.done[op] == NEVER]
-            self._give_up_at = now + sum(self._setup[op] + self._drain[self._stage[op]] for op in started)
-        elif now > self._give_up_at:
+    def _give_up(self) -> None:
+        """End the run if nothing but polls in vain can ever happen: all other ops under way are stuck."""
+        self._ask_at *= 2  # it is not cheap
+        if any(kind != _STAGE_END for _, kind, _ in self._events):
+            return
+        under_way = {op for op, start in enumerate(self.start) if start != NEVER and self.done[op] == NEVER}
+        in_vain = {op for op in under_way if self._flags[op] and self._polls[self._stage[op]]}
+        if under_way == in_vain or under_way - in_vain <= self.stuck_ops():
             self.hopeless = True
             self._events.clear()
 

@@ -11,8 +11,9 @@ from heapq import heappop, heappush
 import numpy as np
 
 from .control import IDLE, Control
-from .layout import NONE, previous_hops
+from .layout import NONE, Int64Array, previous_hops
 from .limits import BYTES_A_UNIT
+from .locked import locked_servers, stuck_ops
 from .outcome import NEVER, Served, WatchFn
 from .program import Program
 
@@ -30,7 +31,9 @@ class _Throttled:
 
     def __init__(self, program: Program, observe: bool) -> None:
         self._waited = [0] * program.num_hops if observe else None  # [H]
+        self._program = program
         self._control = Control(program, self._begin_flow)
+        self._control.stuck_ops = self._stuck_ops
         self._bits = program.num_hops.bit_length()
         self._mask = (1 << self._bits) - 1
         self._service, self._latency = program.service_ticks.tolist(), program.latency_ticks.tolist()
@@ -64,10 +67,18 @@ class _Throttled:
         while not over and not cancelled:
             cancelled = watch(self._served, BYTES_A_UNIT["throttled"] * self._num_under_way())
             over = not cancelled and self._take_batch()
-        blocked = [line[0][1] if line else NONE for line in self._line]
-        flow_last, free, server_blocked = (np.array(a, np.int64) for a in (self._flow_last, self._free, blocked))
+        flow_last, free = np.array(self._flow_last, np.int64), np.array(self._free, np.int64)
         waited = None if self._waited is None else np.array(self._waited, np.int64)
-        return self._control, Served(flow_last, free, self._served, 0, cancelled, server_blocked, waited)
+        return self._control, Served(flow_last, free, self._served, 0, cancelled, self._blocked(), waited)
+
+    def _blocked(self) -> Int64Array:
+        """[S] hop of the first unit in line, NONE where there is no line."""
+        return np.array([line[0][1] if line else NONE for line in self._line], np.int64)
+
+    def _stuck_ops(self) -> set[int]:
+        locked = locked_servers(self._program, self._blocked())
+        held = [hop for server in np.flatnonzero(locked).tolist() for _, hop in self._line[server]]
+        return stuck_ops(self._program, np.array(held, np.int64), self._control.flows_left)
 
     def _num_under_way(self) -> int:
         """Units in streams and lines."""

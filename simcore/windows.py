@@ -21,6 +21,7 @@ from .gates import Gates
 from .keys import SIGN, Keys, KeyWidthError
 from .layout import NONE, Int64Array, starts
 from .limits import BYTES_A_UNIT
+from .locked import locked_servers, stuck_ops
 from .outcome import NEVER, Served, WatchFn
 from .pending import Pending
 from .program import Program
@@ -40,6 +41,7 @@ def simulate(program: Program, watch: WatchFn, observe: bool = False) -> tuple[C
     clocks = set_clocks(program)
     windows = Windows(program, window_ticks(program) + clocks.gained_ticks, observe, clocks.offsets)
     control = Control(program, windows.inject)
+    control.stuck_ops = lambda: windows.stuck_ops(control.flows_left)
     return control, windows.run(control, watch)
 
 
@@ -138,6 +140,12 @@ class Windows:
         blocked = np.full(self.program.num_servers, NONE, np.int64)
         blocked[self.program.hop_server[hops[::-1]]] = hops[::-1]  # so that the first of a server is written last
         return blocked
+
+    def stuck_ops(self, flows_left: Int64Array) -> set[int]:
+        """Ops whose units are held up for ever; ``flows_left`` [T] are to be delivered."""
+        locked = locked_servers(self.program, self._blocked())
+        hops = (self._held & self._keys.low_mask) >> 1
+        return stuck_ops(self.program, hops[locked[self.program.hop_server[hops]]], flows_left)
 
     def units_waiting(self) -> Int64Array:
         """[H] units that have yet to be served there, of those injected or about to be."""
