@@ -25,7 +25,12 @@ class Finished:
 
 
 def run_folded(
-    program: Program, *, fold: bool = True, observe: bool = False, should_stop: Callable[[], bool] | None = None
+    program: Program,
+    *,
+    fold: bool = True,
+    observe: bool = False,
+    should_stop: Callable[[], bool] | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> Finished:
     """Run ``program``, one rank for all that are alike unless ``fold`` is False.
 
@@ -40,13 +45,13 @@ def run_folded(
         classes = detect(program)
         if not isinstance(classes, Refusal):
             folded = quotient(program, classes)
-            small = run(folded.program, observe=observe, should_stop=should_stop)
+            small = run(folded.program, observe=observe, should_stop=should_stop, progress=progress)
             whole = expand(folded, small)
             not_alike = asymmetry(program) if folded.num_rank_classes > 1 else None
             return Finished(whole, folded.num_rank_classes, small.line_hops, whole.line_hops, not_alike)
         reason: str | None = classes.reason
     else:
         reason = "asked not to fold" if program.ranks_simulated > 1 else None
-    found = run(program, observe=observe, should_stop=should_stop)
+    found = run(program, observe=observe, should_stop=should_stop, progress=progress)
     represented = found.line_hops * (program.num_ranks // program.ranks_simulated)
     return Finished(found, program.ranks_simulated, found.line_hops, represented, reason)

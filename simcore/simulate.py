@@ -30,6 +30,7 @@ def simulate(
     explain_bytes: int | None = None,
     observe: bool = False,
     should_stop: ShouldStop | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> Result:
     """Run ``schedule`` at a granularity of ``unit_bytes``.
 
@@ -41,6 +42,10 @@ def simulate(
         Granularity of the what-if runs behind the waterfall and ``cil``; None leaves both out.
     observe
         Whether to find out where units queued, for ``servers`` and ``critical_path``; takes some more time.
+    should_stop
+        Asked now and then; if it says yes, what was found so far is returned, with the outcome CANCELLED.
+    progress
+        Told now and then how many line-hops of the run itself, what-if runs left out, have been simulated.
 
     Raises
     ------
@@ -55,7 +60,7 @@ def simulate(
         lowered = lower(scenario, schedule, unit_bytes=unit_bytes, fold=fold)
     except HorizonError as error:
         raise RunTooLarge(f"{schedule.expression}: {error}") from error
-    whole = run_folded(lowered.program, fold=fold, observe=observe, should_stop=should_stop)
+    whole = run_folded(lowered.program, fold=fold, observe=observe, should_stop=should_stop, progress=progress)
     finished = whole.run
     timeline = timeline_of(lowered, finished)
     compute, comm, union = busy_ticks(timeline)
