@@ -14,6 +14,7 @@ from ..compiler.schedule_text import resolve_schedule
 from ..simcore import EngineUnavailable, Outcome, RunTooLarge, simulate
 from .console import Bindings, guarded, print_json, say, show
 from .exits import Exit
+from .interrupts import interruptible
 from .progress import progress_line
 from .render import advice_text, result_text, space_text
 
@@ -56,15 +57,18 @@ def simulate_file(
         chosen = resolve_schedule(scenario, schedule)
         check_memory(scenario, chosen)
         bound, packet = lower_bound(scenario), packet_bytes(scenario)
-        result = simulate(
-            scenario,
-            chosen,
-            unit_bytes=scenario.gpu.line_bytes if at_line else packet,
-            fold=fold,
-            bound_ticks=bound.ticks,
-            explain_bytes=packet,
-            observe=True,
-        )
+        with interruptible() as pressed, progress_line() as progress:
+            result = simulate(
+                scenario,
+                chosen,
+                unit_bytes=scenario.gpu.line_bytes if at_line else packet,
+                fold=fold,
+                bound_ticks=bound.ticks,
+                explain_bytes=packet,
+                observe=True,
+                should_stop=pressed,
+                progress=lambda line_hops: progress("run", line_hops, 0),
+            )
         if as_json_text:
             print_json(result_document(result, scenario.workload.name))
         else:
@@ -73,6 +77,8 @@ def simulate_file(
             say(f"magus: {result.outcome.value}")
             for sentence in result.deadlock:
                 say(f"  {sentence}")
+            if result.outcome is Outcome.CANCELLED:
+                raise KeyboardInterrupt
             return Exit.INPUT
         return _strictly(scenario, strict)
 

@@ -9,7 +9,7 @@ from ..advisor.solver import Space
 from ..compiler.expectation import Verdict
 from ..compiler.expression import expression_of
 from ..compiler.scenario import TICKS_PER_US, Scenario
-from ..simcore import Cause, CriticalOp, Result
+from ..simcore import Cause, CriticalOp, Outcome, Result
 from ..simcore.result import Waterfall
 from .wrap import bullet, wrapped
 
@@ -163,6 +163,7 @@ def result_text(result: Result, scenario: Scenario, bound: Bound) -> str:
         *wrapped(scenario_line(scenario)),
         *wrapped(f"{result.schedule.expression} at {result.granularity} granularity ({result.unit_bytes} B)"),
         *wrapped(_folding_sentence(result)),
+        *([] if result.outcome is Outcome.DONE else wrapped(f"PARTIAL: {result.outcome.value}")),
         "",
         *(f"{name:<{name_width}}  {value:>{value_width}}  {note}".rstrip() for name, value, note in rows),
     ]
