@@ -56,6 +56,7 @@ class Code(Enum):
     MGS311 = "a parameter outside its domain"
     MGS312 = "division by zero"
     MGS313 = "a range that its steps do not reach the end of"
+    MGS314 = "constants that contradict each other"
     MGS323 = "exact equality of measured-like values"
     MGS324 = "a comparison that says nothing about a schedule"
     MGS401 = "more engines or SMs than the GPU has"

@@ -1,4 +1,4 @@
-"""The block of a device, statement by statement: numbers, peaks, the cache, tiles."""
+"""The block of a device, statement by statement: numbers, peaks, the cache, tiles, collectives."""
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
@@ -11,7 +11,7 @@ from .figures import Default, Figure, FigureReader
 from .phrases import head_of, known_head
 from .scenario import DType
 from .source import Span
-from .tables import CACHE_NUMBERS, GPU_BLOCKS, GPU_NUMBERS, GPU_WORDS, MAX_TILES, PEAK, Property
+from .tables import CACHE_NUMBERS, COLLECTIVES, GPU_BLOCKS, GPU_NUMBERS, GPU_WORDS, MAX_TILES, PEAK, Property
 from .units import NUMBER
 
 Tiles = tuple[tuple[int, int], ...]
@@ -26,7 +26,7 @@ class BlockReader:
     def __init__(self, report: Report, reader: FigureReader, place: Place) -> None:
         self._report, self._reader, self._place = report, reader, place
         self.figures: dict[str, Figure] = {}
-        self.tiles: Tiles = ()
+        self.tiles: dict[str, Tiles] = {}
         self._spans: dict[str, Span] = {}
 
     def gpu(self, block: ast.Block, name: str) -> None:
@@ -49,9 +49,12 @@ class BlockReader:
             self._peaks(statement, default)
         elif word == "cache":
             self._cache(statement, default)
+        elif word == "collectives":
+            parts: _Extra = {part: self._part for part in COLLECTIVES if part}
+            self.numbers(self._block_of(statement, word), COLLECTIVES[""], "collectives.", word, default, parts)
         elif word in GPU_BLOCKS:
             block = self._block_of(statement, word)
-            extra: _Extra = {"tiles": self._tiles} if word == "gemm" else {}
+            extra: _Extra = {"tiles": self._tiles, "pair_tiles": self._tiles} if word == "gemm" else {}
             self.numbers(block, GPU_BLOCKS[word], f"{word}.", word, default, extra)
         else:
             wanted = next(each for each in GPU_NUMBERS if each.name == word)
@@ -147,17 +150,26 @@ class BlockReader:
                     Code.MGS116, "per says how many sms share a cache", statement.span, "per 38 sms"
                 )
 
+    def _part(self, statement: ast.Say, default: Default) -> None:
+        """Read a block inside ``collectives``."""
+        head = head_of(statement)
+        assert head is not None
+        block, prefix = self._block_of(statement, head.text), f"collectives.{head.text}."
+        self.numbers(block, COLLECTIVES[head.text], prefix, head.text, default)
+
     def _tiles(self, statement: ast.Say, default: Default) -> None:
-        """Read ``tiles [[128, 128], [256, 256]]``."""
+        """Read ``tiles [[128, 128], [256, 256]]``, or ``pair_tiles``."""
+        head = head_of(statement)
+        assert head is not None
         match statement.phrase[0].parts[1:]:
             case (ast.Listed(items=items),) if items and all(isinstance(item, ast.Listed) for item in items):
                 if len(items) > MAX_TILES:
                     message = f"{len(items)} tiles, the limit is {MAX_TILES}"
                     raise self._report.fail(Code.MGS305, message, statement.span)
-                self.tiles = tuple(self._tile(item) for item in items)
+                self.tiles[head.text] = tuple(self._tile(item) for item in items)
             case _:
-                hint = "tiles [[128, 128], [256, 256]]"
-                raise self._report.fail(Code.MGS116, "tiles is a list of pairs", statement.span, hint)
+                hint = f"{head.text} [[128, 128], [256, 256]]"
+                raise self._report.fail(Code.MGS116, f"{head.text} is a list of pairs", statement.span, hint)
 
     def _tile(self, item: ast.Expression) -> tuple[int, int]:
         if not isinstance(item, ast.Listed) or len(item.items) != 2:

@@ -108,7 +108,11 @@ class _Loader:
             raise self._report.fail(Code.MGS208, f"unknown library '{use.library[:64]}'", use.span, hint)
         scope = Scope()
         for declaration in _library_file(use.library).declarations:
-            assert isinstance(declaration, ast.Device | ast.Let), "a library holds devices and values"
+            if isinstance(declaration, ast.Use):
+                assert declaration.alias is not None, "a library takes another under a prefix, and does not pass it on"
+                scope.use(declaration, self._library(declaration), self._report)
+                continue
+            assert isinstance(declaration, ast.Device | ast.Let), "a library holds devices, values and other libraries"
             scope.declare(declaration, self._report)
         return scope
 

@@ -1,7 +1,7 @@
 """Devices: gpus, links and switches, with inheritance, defaults and the origin of every number."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from . import syntax as ast
 from .codes import Code
@@ -10,12 +10,18 @@ from .diagnostics import Report
 from .evaluate import Evaluator, Place, clock_of
 from .figures import Default, Figure, FigureReader, Figures
 from .names import Entry, Kind
+from .optional_parts import check_parts, collectives_of, missing_of, phases_of, saturation_of
 from .scenario import Cache, Dma, DType, GemmModel, Gpu, Hbm, Launch, Link, Origin, SmCopy, Switch
 from .source import Span
 from .tables import CACHE_NUMBERS, GPU_BLOCKS, GPU_NUMBERS, LINK_NUMBERS, SWITCH_NUMBERS
 
 _SIMPLE = {Kind.LINK: LINK_NUMBERS, Kind.SWITCH: SWITCH_NUMBERS}
-_GEMM_INPUTS = frozenset({"sms", "clock", "peak", "l2", "hbm", "gemm"})
+# What an inherited statement of accuracy depends on; with another one it counts as derived.
+_INPUTS = {
+    "gemm.error": frozenset({"sms", "clock", "peak", "l2", "hbm", "gemm"}),
+    "gemm.resolution": frozenset({"sms", "clock", "peak", "l2", "hbm", "gemm"}),
+    "collectives.error": frozenset({"sms", "clock", "l2", "hbm", "collectives"}),
+}
 _MAX_PARENTS = 16
 
 
@@ -24,7 +30,7 @@ class _Read:
     """What the blocks of a device and of its parents say."""
 
     figures: Mapping[str, Figure]
-    tiles: Tiles = ()
+    tiles: Mapping[str, Tiles] = field(default_factory=dict)
 
 
 class DeviceResolver:
@@ -41,12 +47,14 @@ class DeviceResolver:
         read = self._device(entry)
         required = [wanted.name for wanted in GPU_NUMBERS]
         required += [f"l2.{wanted.name}" for wanted in CACHE_NUMBERS] + ["l2.per"]
-        required += [f"{block}.{wanted.name}" for block, numbers in GPU_BLOCKS.items() for wanted in numbers]
-        missing = [path for path in required if path not in read.figures]
-        missing += ["gemm.tiles"] * (not read.tiles)
+        required += [
+            f"{block}.{wanted.name}" for block, numbers in GPU_BLOCKS.items() for wanted in numbers if wanted.required
+        ]
+        missing = [path for path in required if path not in read.figures] + list(missing_of(read.figures))
+        missing += ["gemm.tiles"] * ("tiles" not in read.tiles)
         missing += ["peak"] * (not any(path.startswith("peak.") for path in read.figures))
         self._require(entry, missing)
-        self._check_gpu(read)
+        self._check_gpu(entry, read)
         return _gpu(entry.name, Figures(read.figures), read.tiles)
 
     def link(self, entry: Entry) -> Link:
@@ -109,15 +117,17 @@ class DeviceResolver:
         else:
             reading.numbers(device.block, _SIMPLE[entry.kind], "", f"{entry.kind.value} {entry.name}", Default())
         inherited = parent.figures if parent is not None else {}
-        tiles = reading.tiles or (parent.tiles if parent is not None else ())
-        if set(map(_block_of, reading.figures)) & _GEMM_INPUTS and "gemm.error" in inherited:
-            # What was measured on the parent says little about a GPU with other SMs or memory.
-            inherited = {**inherited, "gemm.error": replace(inherited["gemm.error"], origin=Origin.DERIVED)}
+        tiles = {**(parent.tiles if parent is not None else {}), **reading.tiles}
+        changed = set(map(_block_of, reading.figures)) | ({"gemm"} if reading.tiles else set())
+        # What was measured on the parent says little about a GPU with other SMs or memory.
+        stale = [path for path, inputs in _INPUTS.items() if changed & inputs and path in inherited]
+        inherited = {**inherited, **{path: replace(inherited[path], origin=Origin.DERIVED) for path in stale}}
         return _Read({**inherited, **reading.figures}, tiles)
 
-    def _check_gpu(self, read: _Read) -> None:
+    def _check_gpu(self, entry: Entry, read: _Read) -> None:
         figures = read.figures
         self._check_achieved(figures, "hbm.")
+        check_parts(figures, entry.declaration.span.source, self._report)
         per, sms = figures["l2.per"], figures["sms"]
         if sms.value.amount % per.value.amount:
             message = f"{sms.value.amount} sms do not divide by {per.value.amount} per cache"
@@ -141,7 +151,7 @@ def _head_span(entry: Entry) -> Span:
     return Span(span.source, span.start, span.start + len(device.kind) + 1 + len(device.name))
 
 
-def _gpu(name: str, figures: Figures, tiles: Tiles) -> Gpu:
+def _gpu(name: str, figures: Figures, tiles: Mapping[str, Tiles]) -> Gpu:
     whole, ticks, exact = figures.whole, figures.ticks, figures.by_path
     return Gpu(
         name=name,
@@ -161,13 +171,15 @@ def _gpu(name: str, figures: Figures, tiles: Tiles) -> Gpu:
             split_bytes_per_s=whole("gemm.split_bandwidth"),
             exponent=exact["gemm.exponent"].value.amount,
             quantisation=exact["gemm.quantisation"].value.amount,
-            tiles=tiles,
+            tiles=tiles["tiles"],
             error=exact["gemm.error"].value.amount,
             resolution=exact["gemm.resolution"].value.amount,
             validated=exact["gemm.error"].origin in (Origin.MEASURED, Origin.FITTED),
+            pair_tiles=tiles.get("pair_tiles", ()),
         ),
-        dma=Dma(whole("dma.engines"), ticks("dma.setup"), whole("dma.bandwidth")),
-        sm_copy=SmCopy(whole("sm_copy.bandwidth"), ticks("sm_copy.setup")),
+        dma=Dma(whole("dma.engines"), ticks("dma.setup"), whole("dma.bandwidth"), phases_of(figures)),
+        sm_copy=SmCopy(whole("sm_copy.bandwidth"), ticks("sm_copy.setup"), saturation_of(figures)),
         launch=Launch(ticks("launch.kernel"), ticks("launch.event")),
         provenance=figures.provenance(name),
+        collectives=collectives_of(figures),
     )

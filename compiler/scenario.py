@@ -4,10 +4,11 @@ Nothing here refers to source text. Times are ticks of 10 fs, sizes are bytes, r
 operations per second. Fractions are exact. A Scenario is what every later stage starts from.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
 
+from .device_models import Collectives, DmaPhases, Saturation
 from .schedule import EngineChoice, NamedSchedule
 
 TICKS_PER_SECOND = 10**14
@@ -73,7 +74,7 @@ class GemmModel:
     """Constants of the fitted GEMM form, see ``simcore/kernels/gemm.py`` for the formula.
 
     ``error`` is the relative error of a predicted time, ``resolution`` the relative difference between two
-    schedules below which the profile cannot tell them apart.
+    schedules below which the profile cannot tell them apart. Two SMs together compute one of ``pair_tiles``.
     """
 
     start_ticks: int
@@ -89,6 +90,7 @@ class GemmModel:
     error: Fraction
     resolution: Fraction
     validated: bool
+    pair_tiles: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,7 @@ class Dma:
     engines: int
     setup_ticks: int
     bytes_per_s: int
+    phases: DmaPhases | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,7 @@ class SmCopy:
 
     bytes_per_s: int
     setup_ticks: int
+    saturation: Saturation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +135,8 @@ class Gpu:
     dma: Dma
     sm_copy: SmCopy
     launch: Launch
-    provenance: tuple[Provenance, ...] = ()
+    provenance: tuple[Provenance, ...] = field(default=(), hash=False)  # long, and kernel times are cached by GPU
+    collectives: Collectives | None = None
 
     def peak(self, dtype: DType) -> int:
         """Peak rate for ``dtype`` in operations per second, 0 if the GPU has no such unit."""

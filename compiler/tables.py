@@ -1,6 +1,7 @@
 """The words of the language: which properties, operations, templates and clauses exist, and in what range.
 
-A new property of a GPU is one row here and one line where its dataclass is filled (``resolve_device.py``).
+A new property of a GPU is one row here and one line where its dataclass is filled: ``resolve_device.py``, and
+``optional_parts.py`` for what a profile may leave out.
 """
 
 from collections.abc import Mapping
@@ -44,12 +45,16 @@ def _rate(name: str, required: bool = True) -> Property:
     return Property(name, RATE, Fraction(10**6), Fraction(10**15), required=required)
 
 
-def _time(name: str) -> Property:
-    return Property(name, TIME, Fraction(0), Fraction(1, 100))
+def _time(name: str, required: bool = True) -> Property:
+    return Property(name, TIME, Fraction(0), Fraction(1, 100), required=required)
 
 
 def _share(name: str, low: Fraction = Fraction(0), high: int = 1) -> Property:
     return Property(name, NUMBER, low, Fraction(high))
+
+
+def _exponent(required: bool = True) -> Property:
+    return Property("exponent", NUMBER, Fraction(1), Fraction(64), required=required)
 
 
 _PERCENT = Fraction(1, 100)
@@ -70,16 +75,33 @@ GPU_BLOCKS: Mapping[str, tuple[Property, ...]] = {
         _time("k_step"),
         _time("split"),
         _rate("split_bandwidth"),
-        Property("exponent", NUMBER, Fraction(1), Fraction(64)),
+        _exponent(),
         _share("quantisation"),
         _share("error", high=10),
         _share("resolution"),
     ),
-    "dma": (_count("engines", 1024), _time("setup"), _rate("bandwidth")),
-    "sm_copy": (_rate("bandwidth"), _time("setup")),
+    "dma": (
+        _count("engines", 1024),
+        _time("setup"),
+        _rate("bandwidth"),
+        *(_time(f"{phase}_phase", required=False) for phase in ("control", "schedule", "copy", "sync")),
+    ),
+    "sm_copy": (_rate("bandwidth"), _time("setup"), _rate("limit", required=False), _exponent(required=False)),
     "launch": (_time("kernel"), _time("event")),
 }
-GPU_WORDS = ("source", "sms", "clock", "line", "peak", "cache", *GPU_BLOCKS)
+_PROTOCOLS = (
+    *(_time("start"), _time("ll_step"), _rate("ll_bandwidth")),
+    *(_time("ll128_start"), _rate("ll128_bandwidth")),
+    *(_time("simple_start"), _time("simple_step"), _rate("simple_bandwidth"), _size("simple_from")),
+    _rate("own_bandwidth"),
+)
+# Blocks inside `collectives`, and under the empty name what it says itself.
+COLLECTIVES: Mapping[str, tuple[Property, ...]] = {
+    "": (*_PROTOCOLS, _time("ll128_step"), _share("reduce_factor", _PERCENT, high=2), _share("error", high=10)),
+    "nvls": (_time("start"), _rate("bandwidth"), _size("from"), _count("ranks", MAX_RANKS)),
+    "all_to_all": _PROTOCOLS,
+}
+GPU_WORDS = ("source", "sms", "clock", "line", "peak", "cache", *GPU_BLOCKS, "collectives")
 LINK_NUMBERS = (_rate("bandwidth"), _rate("achieved"), _time("latency"))
 SWITCH_NUMBERS = (_count("ports", MAX_RANKS), _rate("bandwidth"), _time("latency"))
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .estimate import least_ticks
+from .control import IDLE
 from .layout import NONE, Int64Array
 from .program import Program
 
@@ -28,7 +28,10 @@ MIN_GAIN = 1.05
 MAX_LINE_HOPS_A_WINDOW = 4_000
 """Above this many line-hops in a window as it was, longer ones are no faster: their arrays leave the cache."""
 
-MIN_WINDOWS = 64
+MIN_LINE_HOPS = 20_000
+"""Runs of fewer line-hops are over too soon for it to matter."""
+
+MIN_WINDOWS = 256
 """Runs of fewer windows are over sooner than the offsets are found."""
 
 _ROUNDS = 64
@@ -56,24 +59,33 @@ def unit_effects(program: Program) -> tuple[Int64Array, Int64Array]:
 
 def set_clocks(program: Program) -> Clocks:
     """Offsets with which windows are longer, all 0 where those would not pay."""
-    if program.num_line_hops and (longest := _longest_window(program)):
+    if program.num_line_hops > MIN_LINE_HOPS:
         hop_ticks, room_ticks = unit_effects(program)
-        shortest = int(np.concatenate((hop_ticks, room_ticks)).min())
-        if longest >= MIN_GAIN * shortest and _pays(program, shortest):
-            return _search(program, shortest, longest)
+        shortest = int(min(hop_ticks.min(), room_ticks.min(initial=IDLE)))
+        if _pays(program, shortest):
+            longest = _longest_window(program, hop_ticks)
+            if longest >= MIN_GAIN * shortest:
+                return _search(program, shortest, longest)
     return Clocks(np.zeros(program.num_servers, np.int64), 0)
 
 
-def _longest_window(program: Program) -> int:
-    """What no window exceeds: the mean over a flow's hops, since it comes from the ops and leads back to them."""
-    hop_ticks = (program.service_ticks + program.latency_ticks)[program.hop_server]
+def _longest_window(program: Program, hop_ticks: Int64Array) -> int:
+    """What no window exceeds: the mean over a flow's hops, and a server that is the first of some and the last of some.
+
+    Both are ways from the ops back to them.
+    """
     ticks = np.bincount(program.hop_flow, hop_ticks, minlength=program.num_flows)
-    return int((ticks / program.flow_num_hops).min())
+    first = np.zeros(program.num_servers, np.bool_)
+    first[program.hop_server[program.flow_first_hop]] = True
+    both = first[program.hop_server] & (program.hop_next == NONE)
+    return int(min((ticks / program.flow_num_hops).min(), hop_ticks[both].min(initial=IDLE)))
 
 
 def _pays(program: Program, shortest: int) -> bool:
-    num_windows = least_ticks(program) / shortest
-    return num_windows >= MIN_WINDOWS and program.num_line_hops <= MAX_LINE_HOPS_A_WINDOW * num_windows
+    """Whether windows are many, and not fat: there are as many as keep the busiest server busy, or more."""
+    busy = (program.flow_units[program.hop_flow] * program.service_ticks[program.hop_server]).astype(np.float64)
+    num_windows = np.bincount(program.hop_server, busy).max() / shortest
+    return bool(num_windows >= MIN_WINDOWS and program.num_line_hops <= MAX_LINE_HOPS_A_WINDOW * num_windows)
 
 
 def _search(program: Program, shortest: int, longest: int) -> Clocks:
@@ -119,6 +131,7 @@ class _Ways:
             limits = np.minimum.reduceat(offsets[self._tails] + ticks, self._begins)
             lower = np.minimum(offsets[self._heads], limits)
             if (lower == offsets[self._heads]).all():
-                return offsets[1:] - offsets[0]
+                found: Int64Array = offsets[1:] - offsets[0]
+                return found
             offsets[self._heads] = lower
         return None

@@ -11,7 +11,8 @@ are served. The server field doubles as an offset that keeps the running maximum
 sorted consists of few ascending runs, which numpy's stable sort merges far faster than its default sorts.
 
 Between windows units lie in blocks sorted by time, without the server field: a window takes the front of each. Units
-for which there is no room where they go (``room``) are held until the next window, with all behind them.
+for which there is no room where they go (``room``) are held until the next window, with all behind them. Every server
+has a clock of its own, and those may be set so that windows are longer (``retiming``).
 """
 
 import numpy as np

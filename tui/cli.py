@@ -1,4 +1,4 @@
-"""The command line: ``magus check | fmt | test | simulate | schedules | advise | train | tui``.
+"""The command line: ``magus check | fmt | test | simulate | schedules | advise | train | validate | tui``.
 
 Results go to stdout, progress and diagnostics to stderr. ``--json`` prints one document and nothing else. Exit codes:
 0 done, 1 the input is wrong or an expectation failed, 2 usage, 3 no feasible schedule or, with ``--strict``, a profile
@@ -179,6 +179,22 @@ def train(
     from .answer import train_model
 
     raise typer.Exit(train_model(out, seed=seed, scenarios=scenarios, as_json_text=json, workers=workers))
+
+
+@app.command()
+def validate(
+    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="A folder of measured times, as CSV.")],
+    sample: Annotated[int, typer.Option("--sample", min=0, metavar="N", help="Simulate N GEMMs of each GPU.")] = 200,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the sample.")] = 0,
+    write: Annotated[
+        Path | None, typer.Option("--write", metavar="FILE", help="Write the report there too, as Markdown.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Say how far the models are from measurements on real GPUs."""
+    from .validate import validate_folder
+
+    raise typer.Exit(validate_folder(data, sample=sample, seed=seed, write=write, as_json_text=json))
 
 
 @app.command()

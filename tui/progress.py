@@ -8,9 +8,12 @@ WORDS = {
     "enumerate": "enumerating schedules",
     "rank": "ranking {total} schedules",
     "simulate": "simulating the shortlist {done}/{total}",
+    "run": "simulating, {done:,} line-hops so far",
     "confirm": "confirming line by line {done}/{total}",
     "dataset": "simulating scenarios {done}/{total}",
     "fit": "fitting the ranker",
+    "compare": "comparing with the tables",
+    "sample": "simulating GEMMs {done}/{total}",
 }
 CLEAR = "\r\x1b[K"
 

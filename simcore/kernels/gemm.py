@@ -1,16 +1,18 @@
 """GEMM: tile choice, waves and split-K by a form fitted to library kernels, then equal work units on SM slots.
 
-For a tile (bm, bn) and a split s of the inner dimension, with S SMs of which ``sms`` are available:
+For a tile (bm, bn) of u SMs and a split s of the inner dimension, with S SMs of which ``sms`` are available:
 
     ks     = ceil64(K / s)
-    W      = ceil(M / bm) * ceil(N / bn) * s / sms         waves;  Wq = 1 if W <= 1 else W + q (ceil W - W)
-    t_mma  = 2 bm bn ks / (peak / S * mma)                 t_lat = ks / 64 * k_step
+    W      = ceil(M / bm) * ceil(N / bn) * s * u / sms     waves;  Wq = 1 if W <= 1 else W + q (ceil W - W)
+    t_mma  = 2 bm bn ks / (u * peak / S * mma)             t_lat = ks / 64 * k_step
     t_tile = (t_mma^p + t_lat^p)^(1/p) + tile
     t_hbm  = bytes(A, B, C) / (hbm * peak bandwidth)
     T      = start + ((Wq t_tile)^p + t_hbm^p)^(1/p) + (s > 1: split + 8 s M N / split_bandwidth)
 
-and the smallest T over tiles and splits is the kernel. Nine constants per GPU, fitted to 3,000 of 71,400 measured
-shapes (aiconfigurator's TensorRT-LLM collector); 5-6 % mean error on held-out shapes with M, N, K >= 512.
+and the smallest T over tiles and splits is the kernel. u is 1, or 2 for the tiles that a pair of SMs computes together
+(CTA pairs of Blackwell); such a tile holds two SM slots for its whole time. Nine constants per GPU, fitted to 3,000 of
+71,400 measured shapes (aiconfigurator's TensorRT-LLM collector); 5-6 % mean error on held-out shapes with
+M, N, K >= 512.
 
 The quantisation q is near 0 where the library balances its last wave, so a kernel of more than one wave is simulated
 as ceil(W) full waves of equal units, which take ceil(W) * unit time = T - start when alone.
@@ -30,15 +32,21 @@ L2_SHARE = 0.85
 # Kernel times are rounded to this, so that the last bit of a power function never shows in a result.
 ROUNDING_TICKS = 10_000
 
+_Tile = tuple[tuple[int, int], int]  # rows and columns, and how many SMs compute it together
+
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """One tile and split with the terms of its time in us; ``body_us`` is T without start."""
+    """One tile and split with the terms of its time in us; ``body_us`` is T without start.
+
+    ``num_slots`` counts the SM slots that all tiles take, two for each pair tile.
+    """
 
     body_us: float
     block: tuple[int, int]
+    pair: bool
     split: int
-    num_tiles: int
+    num_slots: int
     waves: float
     tile_us: float
     l2_read_bytes: int
@@ -58,16 +66,19 @@ def gemm_work(gpu: Gpu, shape: GemmShape, sms: int, accumulate: bool = False) ->
     Raises
     ------
     ValueError
-        If a dimension or ``sms`` is not positive or the GPU has no peak for the element type.
+        If a dimension or ``sms`` is not positive, or the GPU has no peak for the element type or no tile for ``sms``.
     """
     if min(shape.m, shape.n, shape.k, sms) < 1:
         raise ValueError(f"a GEMM needs positive m, n, k and SMs, got {shape.m}, {shape.n}, {shape.k} on {sms}")
     if gpu.peak(shape.dtype) <= 0:
         raise ValueError(f"{gpu.name} has no peak rate for {shape.dtype.value}")
-    best = min(_candidates(gpu, shape, sms, accumulate), key=lambda candidate: candidate.body_us)
+    candidates = _candidates(gpu, shape, sms, accumulate)
+    if not candidates:
+        raise ValueError(f"{gpu.name} has no tile for {sms} SM")
+    best = min(candidates, key=lambda candidate: candidate.body_us)
     waves = max(1, math.ceil(best.waves))
     unit_ticks = max(ROUNDING_TICKS, _round_up(best.body_us / waves))
-    num_units = best.num_tiles if waves == 1 else waves * sms
+    num_units = best.num_slots if waves == 1 else waves * sms
     read, written = hbm_bytes(shape, accumulate)
     rows, cols = best.block
     return KernelWork(
@@ -79,7 +90,7 @@ def gemm_work(gpu: Gpu, shape: GemmShape, sms: int, accumulate: bool = False) ->
         hbm_read_bytes=read,
         hbm_write_bytes=written,
         stall_ticks=unit_ticks - _round_up(best.tile_us),
-        label=f"{rows}x{cols}" + (f" split {best.split}" if best.split > 1 else ""),
+        label=f"{rows}x{cols}" + (" pair" if best.pair else "") + (f" split {best.split}" if best.split > 1 else ""),
     )
 
 
@@ -97,30 +108,40 @@ def min_sm_ticks(gpu: Gpu, shape: GemmShape) -> int:
     where the overhead of a tile is spread widest, and the best tile bounds all tiles.
     """
     steps = math.ceil(shape.k / 64)
-    per_tile = [_tile_us(gpu, shape, block, steps * 64) / (block[0] * block[1]) for block in gpu.gemm.tiles]
-    us = min(per_tile) * shape.m * shape.n
+    per_element = [
+        units * _tile_us(gpu, shape, block, units, steps * 64) / (block[0] * block[1]) for block, units in _tiles(gpu)
+    ]
+    us = min(per_element) * shape.m * shape.n
     return math.floor(us * TICKS_PER_US * (1 - 1e-6))
 
 
 def _candidates(gpu: Gpu, shape: GemmShape, sms: int, accumulate: bool) -> list[_Candidate]:
     found = []
-    for block in gpu.gemm.tiles:
+    for tile in _tiles(gpu):
+        if tile[1] > sms:
+            continue  # a pair needs two SMs
         for split in SPLITS:
             k_part = 64 * math.ceil(math.ceil(shape.k / split) / 64)
             if split == 1 or k_part >= MIN_SPLIT_K:
-                found.append(_candidate(gpu, shape, sms, accumulate, block, split, k_part))
+                found.append(_candidate(gpu, shape, sms, accumulate, tile, split, k_part))
     return found
 
 
+def _tiles(gpu: Gpu) -> list[_Tile]:
+    """All tiles, pairs first: of two that take equally long it is the one that reads less."""
+    return [(block, 2) for block in gpu.gemm.pair_tiles] + [(block, 1) for block in gpu.gemm.tiles]
+
+
 def _candidate(
-    gpu: Gpu, shape: GemmShape, sms: int, accumulate: bool, block: tuple[int, int], split: int, k_part: int
+    gpu: Gpu, shape: GemmShape, sms: int, accumulate: bool, tile: _Tile, split: int, k_part: int
 ) -> _Candidate:
     model, power = gpu.gemm, float(gpu.gemm.exponent)
+    block, units = tile
     tile_rows, tile_cols = math.ceil(shape.m / block[0]), math.ceil(shape.n / block[1])
-    num_tiles = tile_rows * tile_cols * split
-    waves = num_tiles / sms
+    num_slots = tile_rows * tile_cols * split * units
+    waves = num_slots / sms
     quantised = 1.0 if waves <= 1 else waves + float(model.quantisation) * (math.ceil(waves) - waves)
-    tile_us = _tile_us(gpu, shape, block, k_part)
+    tile_us = _tile_us(gpu, shape, block, units, k_part)
     memory_us = sum(hbm_bytes(shape, accumulate)) / (float(model.hbm_fraction) * gpu.hbm.peak_bytes_per_s) * 1e6
     body_us = ((quantised * tile_us) ** power + memory_us**power) ** (1 / power)
     if split > 1:
@@ -129,13 +150,13 @@ def _candidate(
     # Everything passes through L2, so no kernel can be faster than it does; matters for small tiles only.
     l2_bytes = l2_read_bytes + sum(hbm_bytes(shape, accumulate)) - (shape.m + shape.n) * shape.k * shape.dtype.num_bytes
     l2_us = l2_bytes / (L2_SHARE * gpu.l2.instances * gpu.l2.bytes_per_s) * 1e6
-    return _Candidate(max(body_us, l2_us), block, split, num_tiles, waves, tile_us, l2_read_bytes)
+    return _Candidate(max(body_us, l2_us), block, units == 2, split, num_slots, waves, tile_us, l2_read_bytes)
 
 
-def _tile_us(gpu: Gpu, shape: GemmShape, block: tuple[int, int], k_part: int) -> float:
-    """Time of one tile on one SM: math and the latency of its k steps, imperfectly overlapped, plus its overhead."""
+def _tile_us(gpu: Gpu, shape: GemmShape, block: tuple[int, int], units: int, k_part: int) -> float:
+    """Time of one tile on ``units`` SMs: math and latency of its k steps, imperfectly overlapped, and its overhead."""
     model, power = gpu.gemm, float(gpu.gemm.exponent)
-    rate = gpu.peak(shape.dtype) / gpu.sms * float(model.mma_fraction)
+    rate = units * (gpu.peak(shape.dtype) / gpu.sms * float(model.mma_fraction))
     math_us = 2 * block[0] * block[1] * k_part / rate * 1e6
     latency_us = k_part / 64 * model.k_step_ticks / TICKS_PER_US
     return float((math_us**power + latency_us**power) ** (1 / power)) + model.tile_ticks / TICKS_PER_US

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 class KernelWork:
     """A kernel alone on its SMs.
 
-    ``num_units`` work units take one SM slot each for ``unit_ticks``. Byte counts are of the whole kernel:
-    ``l2_hit_bytes`` are operand reads that L2 serves, ``hbm_read_bytes`` come from memory through L2,
-    ``hbm_write_bytes`` leave through L2. ``start_ticks`` is launch and drain. ``stall_ticks`` is the part of
+    ``num_units`` work units take one SM slot each for ``unit_ticks``; a tile of two SMs is two units. Byte counts are
+    of the whole kernel: ``l2_hit_bytes`` are operand reads that L2 serves, ``hbm_read_bytes`` come from memory through
+    L2, ``hbm_write_bytes`` leave through L2. ``start_ticks`` is launch and drain. ``stall_ticks`` is the part of
     ``unit_ticks`` that is neither math nor tile overhead: what the fitted form adds for imperfect overlap of its
     terms, the fractional last wave and split-K (it may be negative, for the last wave).
     """

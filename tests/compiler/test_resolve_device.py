@@ -1,7 +1,10 @@
 from fractions import Fraction
 
+import pytest
+
 from magus.compiler import compile_text
-from magus.compiler.scenario import TICKS_PER_US, DType, Gpu, Origin, System
+from magus.compiler.load import shipped_libraries
+from magus.compiler.scenario import TICKS_PER_US, DType, Gpu, Link, Origin, Switch, System
 
 
 def system(text: str, name: str = "s") -> System:
@@ -11,6 +14,19 @@ def system(text: str, name: str = "s") -> System:
 
 def gpu(text: str) -> Gpu:
     return system(f'use "amd/mi300x"\n{text}\nsystem s {{ gpus 8 x G; fabric full_mesh(xgmi) }}').gpu
+
+
+def shipped(library: str) -> System:
+    """The one GPU of a library on the fabric that it ships."""
+    vendor, _, name = library.partition("/")
+    fabric = "full_mesh(xgmi)" if vendor == "amd" else "switch(nvswitch, link=nvlink)"
+    return system(f'use "{library}"\nsystem s {{ gpus 8 x {name.upper()}; fabric {fabric} }}')
+
+
+def child_of_h100(block: str) -> Gpu:
+    fabric = "switch(nvswitch, link=nvlink)"
+    text = f'use "nvidia/h100"\ngpu G extends H100 {{ {block} }}\nsystem s {{ gpus 8 x G; fabric {fabric} }}'
+    return system(text).gpu
 
 
 def test_mi300x() -> None:
@@ -81,3 +97,94 @@ def test_a_source_covers_its_own_block_only() -> None:
 def test_a_library_behind_an_alias() -> None:
     found = system('use "amd/mi300x" as amd\nsystem s { gpus 4 x amd.MI300X; fabric ring(amd.xgmi, both_ways=false) }')
     assert found.num_ranks == 4 and not found.fabric.both_ways
+
+
+@pytest.mark.parametrize("library", shipped_libraries())
+def test_every_library_is_whole_and_says_where_its_numbers_come_from(library: str) -> None:
+    found = shipped(library)
+    devices: list[Gpu | Link | Switch] = [found.gpu, found.fabric.link]
+    devices += [found.fabric.switch] if found.fabric.switch is not None else []
+    for device in devices:
+        assert all(each.source or each.origin is Origin.ASSUMED for each in device.provenance)
+    assert found.gpu.hbm.achieved_bytes_per_s < found.gpu.hbm.peak_bytes_per_s
+    assert found.fabric.link.achieved_bytes_per_s < found.fabric.link.peak_bytes_per_s
+
+
+def test_siblings_take_kernels_and_collectives_from_their_parent() -> None:
+    h100, h200, b200, gb200, b300 = (
+        shipped(f"nvidia/{name}").gpu for name in ("h100", "h200", "b200", "gb200", "b300")
+    )
+    assert h200.hbm.peak_bytes_per_s == 4_800_000_000_000 and h100.hbm.peak_bytes_per_s == 3_350_000_000_000
+    assert (h200.gemm.tiles, h200.gemm.k_step_ticks) == (h100.gemm.tiles, h100.gemm.k_step_ticks)
+    for child, parent in ((h200, h100), (gb200, b200), (b300, b200)):
+        assert child.collectives is not None and parent.collectives is not None
+        assert child.collectives.simple == parent.collectives.simple
+        assert (child.collectives.nvls, child.gemm.pair_tiles) == (parent.collectives.nvls, parent.gemm.pair_tiles)
+    assert gb200.peak(DType.BF16) == 2500 * 10**12
+    assert gb200.gemm.mma_fraction * gb200.peak(DType.BF16) == b200.gemm.mma_fraction * b200.peak(DType.BF16)
+
+
+def test_b200_has_tiles_of_two_sms() -> None:
+    model = shipped("nvidia/b200").gpu.gemm
+    assert len(model.tiles) == 10 and len(model.pair_tiles) == 5
+    assert (256, 256) in model.pair_tiles and (256, 256) not in model.tiles
+
+
+def test_collectives_of_h100() -> None:
+    found = shipped("nvidia/h100").gpu.collectives
+    assert found is not None and found.nvls is not None and found.all_to_all is not None
+    assert found.start_ticks == 479_000_000 and found.ll.start_ticks == 0 and found.ll.step_ticks == 77_000_000
+    assert (found.simple_from_bytes, found.reduce_factor) == (1 << 20, Fraction(93, 100))
+    assert (found.nvls.from_bytes, found.nvls.ranks) == (32 << 20, 8)
+    assert found.all_to_all.ll128.step_ticks == 0 and found.all_to_all.own_bytes_per_s == 1_566_000_000_000
+    assert found.validated
+
+
+def test_parts_that_a_profile_leaves_out_are_none() -> None:
+    found = shipped("amd/mi355x").gpu
+    assert (found.collectives, found.dma.phases, found.sm_copy.saturation, found.gemm.pair_tiles) == (None,) * 3 + ((),)
+    assert shipped("nvidia/a100").gpu.collectives.nvls is None  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("block", "gemm", "collectives"),
+    [
+        ("launch { kernel 3 us }", True, True),
+        ("hbm { latency 1 us }", False, False),
+        ("peak bf16 1000 TFLOP/s", False, True),
+        ("gemm { tiles [[128, 128]] }", False, True),
+        ("gemm { pair_tiles [[256, 128]] }", False, True),
+        ("collectives { nvls { from 8 MiB } }", True, False),
+        ("collectives { simple_from 8 MiB; error 4 % @fitted }", True, True),
+    ],
+)
+def test_what_was_measured_on_a_parent_does_not_validate_another_gpu(block: str, gemm: bool, collectives: bool) -> None:
+    found = child_of_h100(block)
+    assert found.collectives is not None
+    assert (found.gemm.validated, found.collectives.validated) == (gemm, collectives)
+    origins = {each.path: each.origin for each in found.provenance}
+    assert (origins["G.gemm.resolution"] is Origin.DERIVED) != gemm
+
+
+def test_a_child_can_restate_one_constant_of_an_inherited_part() -> None:
+    found = child_of_h100("collectives { nvls { from base.collectives.nvls.from / 2 } }").collectives
+    parent = shipped("nvidia/h100").gpu.collectives
+    assert found is not None and found.nvls is not None and parent is not None and parent.nvls is not None
+    assert found.nvls.from_bytes == 16 << 20 and found.nvls.bytes_per_s == parent.nvls.bytes_per_s
+    assert found.all_to_all == parent.all_to_all
+
+
+def test_tiles_of_one_kind_are_inherited_where_the_other_is_restated() -> None:
+    found = child_of_h100("gemm { pair_tiles [[256, 128]] }").gemm
+    assert found.pair_tiles == ((256, 128),) and len(found.tiles) == 12
+
+
+def test_a_source_covers_the_blocks_inside_collectives() -> None:
+    found = child_of_h100('collectives { source measured "here"; nvls { from 1 MiB } }')
+    assert {each.path: each.source for each in found.provenance}["G.collectives.nvls.from"] == "here"
+
+
+def test_siblings_stand_in_one_file_under_prefixes() -> None:
+    text = 'use "nvidia/h100" as old\nuse "nvidia/h200" as new\n'
+    found = system(f"{text}system s {{ gpus 8 x new.H200; fabric switch(old.nvswitch, link=new.nvlink) }}")
+    assert found.gpu.name == "H200" and found.fabric.link.peak_bytes_per_s == 450 * 10**9

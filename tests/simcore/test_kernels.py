@@ -1,17 +1,20 @@
 """Kernel models against their formulas and limits."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.compiler.scenario import TICKS_PER_US, DType, GemmShape
+from magus.compiler.scenario import TICKS_PER_US, DType, GemmShape, Gpu
 from magus.simcore.kernels.gemm import gemm_work, hbm_bytes, min_sm_ticks, ticks_for
 from magus.simcore.kernels.reduce import reduce_work
 from tests.scenarios import h100, mi300x
 
-GPUS = (mi300x(), h100())
+# A GPU whose SMs also work in pairs, as on Blackwell.
+PAIRED = replace(h100(), gemm=replace(h100().gemm, pair_tiles=((256, 128), (256, 192), (256, 256))))
+GPUS = (mi300x(), h100(), PAIRED)
 sizes = st.integers(min_value=1, max_value=20000)
 
 
@@ -19,14 +22,15 @@ def reference_us(gpu, m: int, n: int, k: int, sms: int) -> float:  # type: ignor
     """The published form, written out again on its own: the best of all tiles and splits, in us."""
     model, p = gpu.gemm, float(gpu.gemm.exponent)
     best = math.inf
-    for bm, bn in model.tiles:
+    tiles = [(*block, 1) for block in model.tiles] + [(*block, 2) for block in model.pair_tiles]
+    for bm, bn, u in tiles:
         for split in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32):
             ks = 64 * math.ceil(math.ceil(k / split) / 64)
             if split > 1 and ks < 128:
                 continue
-            waves = math.ceil(m / bm) * math.ceil(n / bn) * split / sms
+            waves = math.ceil(m / bm) * math.ceil(n / bn) * split * u / sms
             quantised = 1 if waves <= 1 else waves + float(model.quantisation) * (math.ceil(waves) - waves)
-            rate = gpu.peak(DType.BF16) * float(model.mma_fraction) / gpu.sms / 1e6
+            rate = u * gpu.peak(DType.BF16) * float(model.mma_fraction) / gpu.sms / 1e6
             tile = ((2 * bm * bn * ks / rate) ** p + (ks / 64 * model.k_step_ticks / TICKS_PER_US) ** p) ** (1 / p)
             tile += model.tile_ticks / TICKS_PER_US
             memory = 2 * (m * k + n * k + m * n) / (float(model.hbm_fraction) * gpu.hbm.peak_bytes_per_s / 1e6)
@@ -64,6 +68,49 @@ def test_parts_take_more_sm_time_than_the_bound_of_the_whole(m: int, n: int, k: 
 
     assert parts * rows.num_units * rows.unit_ticks >= whole
     assert parts * inner.num_units * inner.unit_ticks >= whole
+
+
+def only_pairs(*tiles: tuple[int, int]) -> Gpu:
+    """An H100 with nothing but pair tiles, and L2 that nothing waits for."""
+    gpu = h100()
+    l2 = replace(gpu.l2, bytes_per_s=10**15)
+    return replace(gpu, l2=l2, gemm=replace(gpu.gemm, tiles=(), pair_tiles=tiles))
+
+
+def test_a_pair_tile_takes_two_slots() -> None:
+    work = gemm_work(only_pairs((256, 256)), GemmShape(256, 512, 64, DType.BF16), 132)
+
+    assert (work.num_units, work.waves, work.label) == (4, 1, "256x256 pair")
+
+
+def test_a_pair_computes_a_tile_in_the_time_of_half_of_it_on_one_sm() -> None:
+    gpu = only_pairs((256, 256))
+    single = replace(gpu, gemm=replace(gpu.gemm, tiles=((256, 128),), pair_tiles=()))
+    shape = GemmShape(4096, 4096, 4096, DType.BF16)
+    pairs, singles = gemm_work(gpu, shape, 132), gemm_work(single, shape, 132)
+
+    assert (pairs.unit_ticks, pairs.num_units, pairs.waves) == (singles.unit_ticks, singles.num_units, singles.waves)
+    assert pairs.l2_hit_bytes < singles.l2_hit_bytes
+
+
+@given(sizes, sizes, sizes, st.integers(min_value=2, max_value=132))
+def test_pair_tiles_fill_the_slots_of_their_waves(m: int, n: int, k: int, sms: int) -> None:
+    work = gemm_work(PAIRED, GemmShape(m, n, k, DType.BF16), sms)
+
+    assert (work.waves - 1) * sms < work.num_units <= work.waves * sms
+    assert work.alone_ticks == work.start_ticks + work.waves * work.unit_ticks
+
+
+def test_one_sm_alone_computes_no_pair_tile() -> None:
+    shape = GemmShape(512, 512, 512, DType.BF16)
+
+    assert "pair" not in gemm_work(PAIRED, shape, 1).label
+    assert gemm_work(PAIRED, shape, 1) == gemm_work(h100(), shape, 1)
+
+
+def test_a_gpu_without_a_tile_for_its_sms_is_refused() -> None:
+    with pytest.raises(ValueError, match="no tile"):
+        gemm_work(only_pairs((256, 256)), GemmShape(8, 8, 8, DType.BF16), 1)
 
 
 def test_accumulating_reads_the_output_too() -> None:

@@ -1,6 +1,7 @@
 """The command line, command by command: output, exit codes, and bad input without a traceback."""
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -256,3 +257,60 @@ def test_a_missing_file_is_a_diagnostic(tmp_path: Path, verb: str) -> None:
 
     assert done.exit_code == 1
     assert "MGS120" in done.stderr
+
+
+@pytest.fixture
+def measured(tmp_path: Path) -> Path:
+    """A folder with one table: a good row, one of another kernel, one that is broken."""
+    folder = tmp_path / "measured"
+    folder.mkdir()
+    rows = ["gpu,m,n,k,dtype,time_us", "H100,512,512,512,bf16,5.0", "H100,512,512,512,fp8,5.0", "H100,512,512"]
+    (folder / "gemm_h100_sxm.csv").write_text("\n".join(rows))
+    return folder
+
+
+def test_validate_reports_and_writes_its_page(measured: Path, tmp_path: Path) -> None:
+    page = tmp_path / "accuracy.md"
+
+    done = magus("validate", "--data", measured, "--sample", "1", "--write", page)
+
+    assert done.exit_code == 0
+    assert "H100, percent" in done.stdout and "gemm_h100_sxm.csv:4: 3 fields" in done.stdout
+    assert max(len(line) for line in done.stdout.splitlines()) <= 80
+    assert page.read_text().startswith("# How far the models are from measurements")
+
+
+def test_validate_prints_one_document(measured: Path) -> None:
+    done = magus("validate", "--data", measured, "--sample", "0", "--json")
+
+    document = json.loads(done.stdout)
+    assert (done.exit_code, document["schema"], document["simulated"]) == (0, "magus-validate/1", [])
+    assert document["targets_met"] is False
+
+
+def test_validate_without_data_says_so(measured: Path, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    (measured / "gemm_h100_sxm.csv").write_text("gpu,m\n")
+    for folder, says in (
+        (tmp_path / "none", "no such folder"),
+        (empty, "nothing to compare"),
+        (measured, "no column dtype, n, k, time_us"),
+        (measured / "gemm_h100_sxm.csv", "not a folder"),
+    ):
+        done = magus("validate", "--data", folder)
+
+        assert (done.exit_code, done.stdout) == (1, "")
+        assert done.stderr.startswith("magus validate: ") and says in done.stderr
+        assert "internal error" not in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("MAGUS_MEASURED_DATA" not in os.environ, reason="MAGUS_MEASURED_DATA names no folder")
+def test_the_page_about_accuracy_is_what_validate_writes(tmp_path: Path) -> None:
+    page = tmp_path / "accuracy.md"
+
+    done = magus("validate", "--data", os.environ["MAGUS_MEASURED_DATA"], "--write", page)
+
+    assert done.exit_code == 0
+    assert page.read_text() == (Path(__file__).parents[2] / "docs" / "accuracy.md").read_text()

@@ -1,0 +1,90 @@
+"""Measured GEMM shapes, a random sample of them, simulated: does the simulator say what the closed form says?"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from statistics import median
+
+from ...compiler.plan import build_schedule, default_engine
+from ...compiler.scenario import TICKS_PER_US, DType, GemmShape, Pattern, Scenario, Shard, Tensor, Workload
+from ...compiler.schedule import Choice
+from ...simcore import PACKET_BYTES, RunTooLarge, affordable_unit, simulate
+from .gemm import GemmTable, Shape, label_of, lone_scenario, predicted_us
+
+MAX_LINE_HOPS = 200_000
+"""Each GEMM is simulated in units coarse enough for this many."""
+
+LIMIT = 0.02
+"""How far a simulated GEMM may be from the closed form."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How far simulated GEMMs are from the closed form, as shares of it.
+
+    ``beyond`` are further off than ``limit``, ``too_large`` were not simulated.
+    """
+
+    gpu: str
+    rows: int
+    median: float
+    largest: float
+    worst: str
+    beyond: int
+    too_large: int = 0
+
+    @property
+    def agrees(self) -> bool:
+        """Whether no GEMM is further off than ``limit``."""
+        return not self.beyond
+
+    @property
+    def limit(self) -> float:
+        """The difference that is allowed."""
+        return LIMIT
+
+
+def simulated_sample(table: GemmTable, count: int, seed: int, advance: Callable[[], None]) -> Agreement | None:
+    """Simulate ``count`` shapes of ``table``, or all if there are fewer; ``advance`` is called after each.
+
+    None if nothing was simulated.
+    """
+    shapes = sorted(table.times_us)
+    chosen = random.Random(seed).sample(shapes, min(count, len(shapes)))
+    predicted = predicted_us(table.gpu, chosen)
+    scenario = lone_scenario(table.gpu)
+    assert scenario is not None, "tables hold GPUs with a profile"
+    differences: list[tuple[float, str]] = []
+    for shape in chosen:
+        try:
+            differences.append((abs(_simulated_us(scenario, shape) / predicted[shape] - 1), label_of(shape)))
+        except RunTooLarge:
+            continue
+        finally:
+            advance()
+    if not differences:
+        return None
+    largest, worst = max(differences)
+    return Agreement(
+        gpu=table.gpu,
+        rows=len(differences),
+        median=median(difference for difference, _ in differences),
+        largest=largest,
+        worst=worst,
+        beyond=sum(difference > LIMIT for difference, _ in differences),
+        too_large=len(chosen) - len(differences),
+    )
+
+
+def _simulated_us(scenario: Scenario, shape: Shape) -> float:
+    """Makespan of the lone GEMM, scheduled as one kernel."""
+    lone = replace(scenario, workload=_workload(*shape))
+    schedule = build_schedule(lone, Choice("serial", 1, default_engine(lone)))
+    unit_bytes = affordable_unit(lone, schedule, PACKET_BYTES, MAX_LINE_HOPS)
+    return simulate(lone, schedule, unit_bytes=unit_bytes).makespan_ticks / TICKS_PER_US
+
+
+def _workload(m: int, n: int, k: int) -> Workload:
+    x = Tensor("x", DType.BF16, m, k, Shard.NONE)
+    w = Tensor("w", DType.BF16, k, n, Shard.NONE)
+    return Workload("lone", "", Pattern.GEMM, (x, w), None, GemmShape(m, n, k, DType.BF16), "y")

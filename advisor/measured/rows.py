@@ -1,0 +1,178 @@
+"""Tables of measured times, as CSV, plain or gzipped, and a pair of times to compare.
+
+The files come from outside, so nothing in them is trusted: sizes are limited, text is never evaluated, and a row that
+does not parse is skipped and named. Lines that are blank or begin with ``#`` are comments; a field never spans lines.
+"""
+
+import csv
+import gzip
+import math
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+MAX_FILE_BYTES = 64 << 20  # of text, after decompression
+MAX_LINE_CHARS = 4096
+MAX_ROWS = 1_000_000
+READ_BYTES = 1 << 16
+
+
+class MeasuredError(ValueError):
+    """A table cannot be read at all; the text says which and why, for a person."""
+
+
+class MissingTable(MeasuredError):
+    """There is no such file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One measured time and what the models say of it.
+
+    ``operation`` and ``group`` say with which others it is summed up, ``label`` which point it is. Of an operation that
+    is a ratio of two times the "times" are the plain ratios.
+    """
+
+    gpu: str
+    operation: str
+    group: str
+    label: str
+    measured_us: float
+    predicted_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of one table by column name, and for each row left out ``file:line: reason``."""
+
+    rows: tuple[Mapping[str, str], ...]
+    skipped: tuple[str, ...]
+
+
+def read_rows(path: Path, required: Sequence[str], numeric: Sequence[str] = ()) -> Rows:
+    """Read a table.
+
+    Parameters
+    ----------
+    path
+        A file named ``.csv`` or ``.csv.gz``.
+    required
+        Columns that must be there, filled in every row.
+    numeric
+        Those of the columns that hold a finite number above zero; rows where one does not are skipped.
+
+    Raises
+    ------
+    MissingTable
+        If there is no such file.
+    MeasuredError
+        If it is not a file, too large, not CSV, or lacks a column.
+    """
+    text, cut = _text_of(path)
+    lines = _lines(text)
+    header = [name.strip() for name in _header(path, lines)]
+    missing = [name for name in (*required, *numeric) if name not in header]
+    if missing:
+        raise MeasuredError(f"{path}: no column {', '.join(dict.fromkeys(missing))}; columns are {', '.join(header)}")
+    if len(set(header)) < len(header):
+        raise MeasuredError(f"{path}: two columns have the same name")
+    rows: list[Mapping[str, str]] = []
+    skipped: list[str] = []
+    for number, line in lines:
+        if len(rows) + len(skipped) >= MAX_ROWS:
+            raise MeasuredError(f"{path}: more than {MAX_ROWS:,} rows")
+        row = _row(line, header, required, numeric)
+        if isinstance(row, str):
+            skipped.append(f"{path.name}:{number}: {row}")
+        else:
+            rows.append(row)
+    if cut:
+        skipped.append(f"{path.name}: {cut}; rows after those read are lost")
+    return Rows(tuple(rows), tuple(skipped))
+
+
+def _text_of(path: Path) -> tuple[str, str]:
+    """The text of the file and, if its compressed data break off, why."""
+    if not path.exists():
+        raise MissingTable(f"{path}: no such file")
+    if not path.is_file():
+        raise MeasuredError(f"{path}: not a file")
+    parts, size, cut = [], 0, ""
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
+            while part := stream.read(READ_BYTES):
+                parts.append(part)
+                size += len(part)
+                if size > MAX_FILE_BYTES:
+                    raise MeasuredError(f"{path}: more than {MAX_FILE_BYTES >> 20} MiB of text")
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        if not parts:
+            raise MeasuredError(f"{path}: not a gzip file") from error
+        cut = "the compressed data end early or are damaged"
+    except OSError as error:
+        raise MeasuredError(f"{path}: {error.strerror or error}") from error
+    text = b"".join(parts).decode("utf-8-sig", errors="replace")
+    if cut:
+        text = text[: text.rfind("\n") + 1]  # the last line may be half of one
+    return text, cut
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines that are not comments, with their numbers from 1."""
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip() and not line.startswith("#"):
+            yield number, line.removesuffix("\r")
+
+
+def _header(path: Path, lines: Iterator[tuple[int, str]]) -> list[str]:
+    for _, line in lines:
+        fields = _fields(line)
+        if isinstance(fields, str):
+            raise MeasuredError(f"{path}: the line of column names has {fields}")
+        return fields
+    raise MeasuredError(f"{path}: empty")
+
+
+def _row(line: str, header: Sequence[str], required: Sequence[str], numeric: Sequence[str]) -> Mapping[str, str] | str:
+    """The fields by column, or why they are none."""
+    fields = _fields(line)
+    if isinstance(fields, str):
+        return fields
+    if len(fields) != len(header):
+        return f"{len(fields)} fields where there are {len(header)} columns"
+    row = {name: field.strip() for name, field in zip(header, fields, strict=True)}
+    for name in required:
+        if not row[name]:
+            return f"no {name}"
+    for name in numeric:
+        if not _is_positive(row[name]):
+            return f"{name} is {row[name][:40]!r}, not a number above zero"
+    return row
+
+
+def _fields(line: str) -> list[str] | str:
+    """The fields of one line, or what is wrong with it."""
+    if len(line) > MAX_LINE_CHARS:
+        return f"more than {MAX_LINE_CHARS} characters"
+    if "\ufffd" in line:
+        return "text that is not UTF-8"
+    if not line.replace("\t", " ").isprintable():
+        return "characters that do not print"
+    if '"' not in line:
+        return line.split(",")
+    try:
+        return next(csv.reader([line], strict=True))
+    except csv.Error:
+        return "a quote that does not fit"
+
+
+def _is_positive(text: str) -> bool:
+    """Whether ``text`` is a finite number above zero, in the digits of ASCII without underscores."""
+    if not text.isascii() or "_" in text:
+        return False
+    try:
+        value = float(text)
+    except ValueError:
+        return False
+    return math.isfinite(value) and value > 0

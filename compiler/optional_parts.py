@@ -1,0 +1,110 @@
+"""What the profile of a GPU may leave out: whether each part is whole and makes sense, and its dataclass."""
+
+from collections.abc import Iterator, Mapping
+
+from .codes import Code
+from .device_models import Collectives, DmaPhases, ExchangeModel, NvlsModel, ProtocolModel, Saturation
+from .diagnostics import Report
+from .figures import Figure, Figures
+from .scenario import Origin
+from .source import Source
+from .tables import COLLECTIVES, GPU_BLOCKS
+
+# Of two protocols, the one with more flags is slower: LL sends one with every 4 bytes, LL128 with every 120.
+_PROTOCOLS = (("ll", "ll128"), ("ll", "simple"), ("ll128", "simple"))
+_SLOWER = (
+    ("sm_copy.bandwidth", "sm_copy.limit"),
+    *(
+        (f"{prefix}{slower}_bandwidth", f"{prefix}{faster}_bandwidth")
+        for prefix in ("collectives.", "collectives.all_to_all.")
+        for slower, faster in _PROTOCOLS
+    ),
+)
+
+
+def missing_of(figures: Mapping[str, Figure]) -> Iterator[str]:
+    """Paths of numbers that are missing from parts of which others are there."""
+    for paths, opens in _groups():
+        if any(path.startswith(opens) for path in figures):
+            yield from (path for path in paths if path not in figures)
+
+
+def check_parts(figures: Mapping[str, Figure], source: Source, report: Report) -> None:
+    """Report constants that contradict each other, at the one that stands in ``source``, the device's own file."""
+    for slower, faster in _SLOWER:
+        pair = [figures[path] for path in (slower, faster) if path in figures]
+        if len(pair) == 2 and pair[0].value.amount > pair[1].value.amount:
+            at = next((each.span for each in pair if each.span.source == source), pair[0].span)
+            message = f"{slower.rpartition('.')[2]} is more than {faster.rpartition('.')[2]}"
+            raise report.fail(Code.MGS314, message, at, f"{slower} is at most {faster}")
+
+
+def collectives_of(figures: Figures) -> Collectives | None:
+    """The collective library, if the profile describes one."""
+    exact, prefix = figures.by_path, "collectives."
+    if f"{prefix}start" not in exact:
+        return None
+    return Collectives(
+        start_ticks=figures.ticks(f"{prefix}start"),
+        ll=_protocol(figures, f"{prefix}ll"),
+        ll128=_protocol(figures, f"{prefix}ll128"),
+        simple=_protocol(figures, f"{prefix}simple"),
+        own_bytes_per_s=figures.whole(f"{prefix}own_bandwidth"),
+        reduce_factor=exact[f"{prefix}reduce_factor"].value.amount,
+        simple_from_bytes=figures.whole(f"{prefix}simple_from"),
+        error=exact[f"{prefix}error"].value.amount,
+        validated=exact[f"{prefix}error"].origin in (Origin.MEASURED, Origin.FITTED),
+        nvls=_nvls(figures, f"{prefix}nvls."),
+        all_to_all=_exchange(figures, f"{prefix}all_to_all."),
+    )
+
+
+def phases_of(figures: Figures) -> DmaPhases | None:
+    """The fixed parts of a copy, if the profile tells them apart."""
+    if "dma.control_phase" not in figures.by_path:
+        return None
+    return DmaPhases(*(figures.ticks(f"dma.{phase}_phase") for phase in ("control", "schedule", "copy", "sync")))
+
+
+def saturation_of(figures: Figures) -> Saturation | None:
+    """How copies by SMs fill the link, if the profile says."""
+    if "sm_copy.limit" not in figures.by_path:
+        return None
+    return Saturation(figures.whole("sm_copy.limit"), figures.by_path["sm_copy.exponent"].value.amount)
+
+
+def _groups() -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """The paths of each part, and how a path begins that says that the part is there."""
+    for block, numbers in GPU_BLOCKS.items():
+        paths = tuple(f"{block}.{each.name}" for each in numbers if not each.required)
+        yield paths, paths
+    for name, numbers in COLLECTIVES.items():
+        prefix = f"collectives.{name}." if name else "collectives."
+        yield tuple(f"{prefix}{each.name}" for each in numbers), (prefix,)
+
+
+def _protocol(figures: Figures, path: str) -> ProtocolModel:
+    """A protocol; LL starts with the common start alone, and LL128 of all_to_all has no steps."""
+    start = figures.ticks(f"{path}_start") if f"{path}_start" in figures.by_path else 0
+    step = figures.ticks(f"{path}_step") if f"{path}_step" in figures.by_path else 0
+    return ProtocolModel(start, step, figures.whole(f"{path}_bandwidth"))
+
+
+def _nvls(figures: Figures, prefix: str) -> NvlsModel | None:
+    if f"{prefix}start" not in figures.by_path:
+        return None
+    rate, smallest = figures.whole(f"{prefix}bandwidth"), figures.whole(f"{prefix}from")
+    return NvlsModel(figures.ticks(f"{prefix}start"), rate, smallest, figures.whole(f"{prefix}ranks"))
+
+
+def _exchange(figures: Figures, prefix: str) -> ExchangeModel | None:
+    if f"{prefix}start" not in figures.by_path:
+        return None
+    return ExchangeModel(
+        start_ticks=figures.ticks(f"{prefix}start"),
+        ll=_protocol(figures, f"{prefix}ll"),
+        ll128=_protocol(figures, f"{prefix}ll128"),
+        simple=_protocol(figures, f"{prefix}simple"),
+        own_bytes_per_s=figures.whole(f"{prefix}own_bandwidth"),
+        simple_from_bytes=figures.whole(f"{prefix}simple_from"),
+    )

@@ -1,0 +1,226 @@
+"""Tables of collectives and copies: what is compared, what is left out and why, and how far the models are off.
+
+The accuracy itself needs measured tables: MAGUS_MEASURED_DATA names their folder.
+"""
+
+import gzip
+import os
+from collections import defaultdict
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from magus.advisor.measured.collectives import collective_comparisons
+from magus.advisor.measured.copies import PhaseShare, copy_comparisons, phase_shares
+from magus.advisor.measured.rows import Comparison, MeasuredError, MissingTable
+from magus.simcore.kernels.copy import CopyPhase
+
+DATA = os.environ.get("MAGUS_MEASURED_DATA", "")
+measured = pytest.mark.skipif(not DATA, reason="MAGUS_MEASURED_DATA names no folder")
+
+NCCL_HEAD = "gpu,n_gpus,op,dtype,bytes,time_us,nccl_version_recorded"
+DEEPEP_HEAD = "gpu,n_gpus,n_nodes,hidden,tokens_per_rank,topk,num_experts,dispatch_us,combine_sms,combine_us"
+DMA_HEAD = "size_bytes,control_pct,schedule_pct,copy_pct,sync_pct"
+
+
+def table(folder: Path, name: str, *lines: str) -> Path:
+    path = folder / name
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def nccl(folder: Path, *rows: str) -> list[Comparison | str]:
+    table(folder, "nccl_collectives_here.csv", NCCL_HEAD, *rows)
+    return list(collective_comparisons(folder))
+
+
+def deepep(folder: Path, *rows: str) -> tuple[list[Comparison], list[str]]:
+    table(folder, "deepep_here.csv", DEEPEP_HEAD, *rows)
+    return parted(copy_comparisons(folder))
+
+
+def parted(found: object) -> tuple[list[Comparison], list[str]]:
+    everything = list(found)  # type: ignore[call-overload]
+    texts = [each for each in everything if isinstance(each, str)]
+    return [each for each in everything if isinstance(each, Comparison)], texts
+
+
+def test_repeats_of_a_point_count_as_their_median(tmp_path: Path) -> None:
+    row = "H100-SXM-80GB,8,all_gather,half,1048576,{},2.29.2"
+    found = nccl(tmp_path, *(row.format(us) for us in (30, 10, 20)))
+
+    (only,) = found
+    assert isinstance(only, Comparison)
+    assert (only.gpu, only.operation, only.group) == ("H100", "all_gather", ">= 1 MiB")
+    assert only.label == "8 GPUs, 1,048,576 B, LL128" and only.measured_us == 20
+    # 4.79 + 0.79 + 7 * 0.85 us, 7/8 MiB at 183.5 GB/s, 1/8 MiB at 693.5 GB/s
+    assert only.predicted_us == pytest.approx(11.53 + 5.0 + 0.189, rel=1e-3)
+
+
+def test_points_differ_by_gpu_operation_ranks_and_bytes(tmp_path: Path) -> None:
+    rows = [
+        f"{gpu},{ranks},{op},half,{size},9.5,2.29"
+        for gpu in ("A100-SXM4-80GB", "B200-SXM")
+        for ranks in (2, 8)
+        for op in ("all_reduce", "alltoall")
+        for size in (512, 2097152)
+    ]
+    found, texts = parted(nccl(tmp_path, *rows))
+
+    assert len(found) == 16 and not texts
+    assert {each.operation for each in found} == {"all_reduce", "all_to_all"}
+    assert {each.group for each in found} == {"< 1 MiB", ">= 1 MiB"}
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("H100-SXM,8,all_gather,int8,512,9,2.29", "half precision"),
+        ("H100-SXM,8,broadcast,half,512,9,2.29", "no model of broadcast"),
+        ("V100-SXM,8,all_gather,half,512,9,2.29", "no profile of V100"),
+        ("MI355X,8,all_gather,half,512,9,2.29", "MI355X has no constants for all_gather"),
+        ("H100-SXM,1,all_gather,half,512,9,2.29", "whole numbers from 2"),
+        ("H100-SXM,8,all_gather,half,0.5,9,2.29", "whole numbers from 2"),
+        ("H100-SXM,8,all_gather,half,1e30,9,2.29", "whole numbers from 2"),
+        ("H100-SXM,8,all_gather,half,512,-9,2.29", "time_us"),
+        ("H100-SXM,8,all_gather", "fields"),
+    ],
+)
+def test_a_row_that_is_left_out_is_named_with_its_reason(tmp_path: Path, row: str, reason: str) -> None:
+    found, texts = parted(nccl(tmp_path, row, "H100-SXM,8,all_gather,half,512,9,2.29"))
+
+    assert len(found) == 1 and len(texts) == 1
+    assert reason in texts[0] and texts[0].startswith("nccl_collectives_here.csv")
+
+
+def test_left_out_rows_of_one_reason_are_counted(tmp_path: Path) -> None:
+    found, texts = parted(nccl(tmp_path, *["H100-SXM,8,all_gather,int8,512,9,2.29"] * 1200))
+
+    assert not found
+    assert texts == [
+        "nccl_collectives_here.csv: 1,200 rows: int8: the constants are of half precision; all_reduce of others may "
+        "not use NVLS"
+    ]
+
+
+def test_compressed_tables_are_read(tmp_path: Path) -> None:
+    text = f"{NCCL_HEAD}\nH100-SXM,8,all_gather,half,512,9,2.29\n"
+    (tmp_path / "nccl_collectives_here.csv.gz").write_bytes(gzip.compress(text.encode()))
+
+    assert len(list(collective_comparisons(tmp_path))) == 1
+
+
+def test_rccl_is_named_as_not_compared(tmp_path: Path) -> None:
+    table(tmp_path, "mi300x_allreduce_rccl_amdblog.csv", "system,size_bytes", "8xMI300X,8")
+    _, texts = parted(nccl(tmp_path, "H100-SXM,8,all_gather,half,512,9,2.29"))
+
+    assert len(texts) == 1 and "MI300X has no collectives" in texts[0]
+
+
+def test_a_folder_without_tables_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(MissingTable, match="nccl_collectives"):
+        list(collective_comparisons(tmp_path))
+    with pytest.raises(MissingTable, match="deepep"):
+        list(copy_comparisons(tmp_path))
+
+
+def test_a_table_without_a_column_is_an_error(tmp_path: Path) -> None:
+    table(tmp_path, "nccl_collectives_here.csv", "gpu,op", "H100,all_gather")
+    with pytest.raises(MeasuredError, match="no column dtype"):
+        list(collective_comparisons(tmp_path))
+
+
+def test_a_combine_is_compared_by_its_remote_bytes(tmp_path: Path) -> None:
+    # Top-8 of 8 experts on 8 GPUs: every token goes to all, 7 of 8 are remote; 65,536 x 7 x 7,168 x 2 B.
+    found, texts = deepep(tmp_path, "H100-SXM,8,1,7168,65536,8,8,1,4,90000")
+
+    (only,) = found
+    assert (only.operation, only.group, only.measured_us) == ("SM copy", "4 SMs", 90000)
+    assert only.label == "65,536 tokens of 7168, top-8 of 8"
+    assert only.predicted_us == pytest.approx(65_536 * 7 * 7168 * 2 / 70e9 * 1e6, rel=1e-3)
+    assert texts == ["deepep_here.csv: all times of dispatch: it converts to fp8 and scans tokens beside copying"]
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("H100-SXM,8,1,7168,1024,8,256,1,4,90", "not the copying"),
+        ("H100-SXM,8,1,2048,65536,8,256,1,4,90", "not the copying"),
+        ("H100-SXM,8,1,7168,65536,2,256,1,4,90", "not the copying"),
+        ("H100-SXM,8,2,7168,65536,8,256,1,4,90", "more than one node"),
+        ("H100-SXM,8,1,7168,65536,8,250,1,4,90", "not spread evenly"),
+        ("H100-SXM,8,1,7168,65536,16,8,1,4,90", "not spread evenly"),
+        ("H100-SXM,1,1,7168,65536,8,256,1,4,90", "not spread evenly"),
+        ("H100-SXM,8,1,7168,65536,8,256,1,133,90", "in the range of the model"),
+        ("H100-SXM,8,1,7168,65536,8,1000000000,1,4,90", "in the range of the model"),
+        ("H100-SXM,8,1,7168.5,65536,8,256,1,4,90", "in the range of the model"),
+        ("MI300X,8,1,7168,65536,8,256,1,4,90", "no profile of MI300X"),
+        ("H100-SXM,8,1,7168,65536,8,256,1,4,nan", "combine_us"),
+    ],
+)
+def test_a_combine_that_is_left_out_is_named_with_its_reason(tmp_path: Path, row: str, reason: str) -> None:
+    found, texts = deepep(tmp_path, row)
+
+    assert not found and len(texts) == 2
+    assert reason in texts[0]
+
+
+def test_shares_of_the_phases_of_a_copy(tmp_path: Path) -> None:
+    path = table(tmp_path, "mi300x_dma_copy_here.csv", DMA_HEAD, "1024,5,31,29,35", "67108864,0,0,100,0")
+    shares = [each for each in phase_shares(path) if isinstance(each, PhaseShare)]
+    found, texts = parted(copy_comparisons(tmp_path))
+
+    assert sum(each.predicted for each in shares if each.num_bytes == 1024) == pytest.approx(100)
+    assert [each.phase for each in shares[:4]] == list(CopyPhase)[1:]
+    assert [(each.group, each.measured_us) for each in found] == [
+        ("schedule", 31),
+        ("copy", 29),
+        ("sync", 35),
+        ("copy", 100),
+    ]
+    assert texts == ["mi300x_dma_copy_here.csv: 4 shares below 10 %: rounded to whole percents"]
+
+
+@pytest.mark.parametrize("row", ["1024,5,31,x,35", "1024,5,31,29,101", "0.5,5,31,29,35", "1024,-5,31,29,35"])
+def test_shares_that_are_none_are_left_out(tmp_path: Path, row: str) -> None:
+    table(tmp_path, "mi300x_dma_copy_here.csv", DMA_HEAD, row)
+    found, texts = parted(copy_comparisons(tmp_path))
+
+    assert not found and len(texts) == 1 and "shares from 0 to 100" in texts[0]
+
+
+def mean_errors(found: list[Comparison]) -> dict[tuple[str, str], float]:
+    """Mean of |predicted / measured - 1| in percent, by GPU and operation."""
+    errors = defaultdict(list)
+    for each in found:
+        errors[each.gpu, each.operation].append(100 * abs(each.predicted_us / each.measured_us - 1))
+    return {key: sum(each) / len(each) for key, each in errors.items()}
+
+
+@measured
+def test_collectives_are_as_accurate_as_promised() -> None:
+    found, _ = parted(collective_comparisons(Path(DATA)))
+    limits = {"all_gather": 5.5, "reduce_scatter": 5.5, "all_reduce": 5.5, "all_to_all": 6.0}
+    errors = mean_errors(found)
+
+    assert set(errors) == {(gpu, operation) for gpu in ("A100", "H100", "B200") for operation in limits}
+    assert len(found) == 3 * 4 * 3 * 21  # GPUs, operations, ranks, sizes
+    assert not {key: error for key, error in errors.items() if error > limits[key[1]]}
+
+
+@measured
+def test_copies_by_sms_are_as_accurate_as_promised() -> None:
+    errors = mean_errors([each for each in parted(copy_comparisons(Path(DATA)))[0] if each.operation == "SM copy"])
+
+    assert set(errors) == {("H100", "SM copy"), ("B200", "SM copy")}
+    assert max(errors.values()) <= 10
+
+
+@measured
+def test_phases_of_copies_are_as_accurate_as_promised() -> None:
+    paths = Path(DATA).glob("mi300x_dma_copy_*.csv*")
+    shares = [each for each in chain(*map(phase_shares, paths)) if isinstance(each, PhaseShare)]
+
+    assert len(shares) == 4 * 17
+    assert max(abs(each.measured - each.predicted) for each in shares) <= 5
