@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from .layout import Int64Array
+from .estimate import drain_ticks
+from .layout import FloatArray, Int64Array
 from .outcome import NEVER
 from .program import Program, TrafficClass
 
@@ -11,6 +12,19 @@ def units_delivered(program: Program, flow_last: Int64Array, op_polls: Int64Arra
     """[F] units of flows that were delivered, those of polls as often as they were made."""
     rounds = np.where(program.stage_polls, op_polls[program.stage_op], 1)[program.flow_stage]
     return np.where(flow_last == NEVER, 0, program.flow_units * rounds)
+
+
+def wait_shift(program: Program) -> int:
+    """Bits to leave off each wait of a unit, so that no sum of them can outgrow an int64; 0 for all but huge runs."""
+    units = float(np.bincount(program.hop_flow, program.flow_units[program.hop_flow]).max(initial=0)) + 1
+    most = units * (float(drain_ticks(program).sum(dtype=np.float64)) + float(program.op_release_ticks.max(initial=0)))
+    polls = 20 if program.stage_polls.any() else 0  # a million rounds
+    return max(0, int(most).bit_length() + polls - 62)
+
+
+def wait_ticks(sums: Int64Array, shift: int) -> FloatArray:
+    """[H] sums of waits in ticks; ``sums`` had ``shift`` bits left off each wait."""
+    return sums.astype(np.float64) * 2.0**shift
 
 
 def busy_ticks(program: Program, flow_last: Int64Array, op_polls: Int64Array) -> Int64Array:

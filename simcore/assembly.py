@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from .checks import HorizonError, check_horizon, check_polling, check_tables, check_waits
 from .layout import NONE, BoolArray, Int64Array, dependencies, ints, take_rows, tie_order
@@ -102,6 +103,7 @@ class _Assembly:
         ties = tie_order(local_id[flow_op], flow_of_op, rank[flow_op], op_hop_ptr)
         first_hop, order, hop_flow, hop_index, hop_next = ties
         waits, next_ptr, next_ops = self._dependencies()
+        self._check_named()
         num_flags, sets_ptr, sets = dependencies(ints(described.flag_from), ints(described.flag_to), self._num_ops)
         hop_server, hop_buffer, buffer_units, buffer_credit = self._servers_of(tables)
         service = ints([server.service_ticks for server in described.servers])
@@ -180,7 +182,7 @@ class _Assembly:
             flow_ptr=ints(flow_ptr),
             flows=ints(flows).reshape(-1, 5),
             hop_ptr=ints(hop_ptr),
-            hops=ints(hops).reshape(-1, 2),
+            hops=_pairs(hops),
         )
         check_tables(tables.stages, tables.flows, tables.hops[:, 0], tables.hop_ptr, len(self._described.servers))
         return tables
@@ -206,7 +208,27 @@ class _Assembly:
         target = server[hops[first] + 1]
         hop_buffer = np.full(len(server), NONE, np.int64)
         hop_buffer[hops] = buffer
-        return instance, hop_buffer, room[target], credit[target]
+        # Room for more than could ever come is room without limit, and costs memory.
+        most = np.bincount(buffer, self._units_at(tables)[hops], minlength=len(target))
+        units = np.minimum(room[target], np.maximum(1, most)).astype(np.int64)
+        return instance, hop_buffer, units, credit[target]
+
+    def _units_at(self, tables: _Tables) -> npt.NDArray[np.float64]:
+        """[hops] units that pass, all ops of the call together; polls pass one round at a time."""
+        flow = np.repeat(np.arange(len(tables.flows)), np.diff(tables.hop_ptr))
+        stage = np.repeat(np.arange(len(tables.stages)), np.diff(tables.flow_ptr))
+        call = np.repeat(np.arange(len(self._rows)), np.diff(tables.stage_ptr))
+        units: npt.NDArray[np.float64] = tables.flows[flow, 0].astype(np.float64) * self._rows[call[stage[flow]], 7]
+        return units
+
+    def _check_named(self) -> None:
+        """Check that what waits and what is waited for was described: the joins come after it and are nobody's."""
+        described = self._described
+        for ops, others in ((described.edge_from, described.edge_to), (described.flag_from, described.flag_to)):
+            dependencies(ints(ops), ints(others), described.num_ops)
+        for waiters, sources in described.joins:
+            dependencies(ints(waiters[:1] * len(sources)), ints(sources), described.num_ops)
+            dependencies(ints(waiters), ints(waiters), described.num_ops)
 
     def _dependencies(self) -> tuple[Int64Array, Int64Array, Int64Array]:
         """Declared edges and those of the joins, as counts of waits, pointers and waiters."""
@@ -216,3 +238,10 @@ class _Assembly:
             sources += [*wait_for, *[join] * len(ops)]
             waiters += [*[join] * len(wait_for), *ops]
         return dependencies(ints(sources), ints(waiters), self._num_ops)
+
+
+def _pairs(hops: Sequence[tuple[int, int]]) -> Int64Array:
+    """[hops, 2] server and rank."""
+    if any(len(hop) != 2 for hop in hops):
+        raise ValueError("a route lists (server, rank), two numbers for each hop")
+    return ints(hops).reshape(-1, 2)

@@ -3,8 +3,12 @@
 from collections.abc import Iterable, Sequence
 
 from .assembly import Described, DescribedServer, assemble
+from .checks import check_range
 from .layout import NONE
-from .program import OpKind, Program, Stage
+from .program import MAX_HORIZON_TICKS, OpKind, Program, Stage
+
+MAX_RANKS, MAX_OPS = 1 << 24, 1 << 31
+"""Far more than fits into memory op by op, and few enough for every index to fit into an integer."""
 
 
 class ProgramBuilder:
@@ -17,6 +21,8 @@ class ProgramBuilder:
     def __init__(self, num_ranks: int, *, folded: bool, unit_bytes: int) -> None:
         if num_ranks < 1 or unit_bytes < 1:
             raise ValueError(f"a program needs at least one rank and one byte a unit, not {num_ranks} and {unit_bytes}")
+        if num_ranks > MAX_RANKS:
+            raise ValueError(f"a program has at most {MAX_RANKS} ranks, not {num_ranks}")
         self._described = Described(num_ranks, 1 if folded else num_ranks, unit_bytes)
         self._next_local_id = [0] * self._described.ranks_simulated
 
@@ -26,9 +32,11 @@ class ProgramBuilder:
         """Declare a FIFO server that stands on every rank; returns its declared number.
 
         With ``buffer_units`` there is room at it for so many units from each server that feeds it, and a slot that a
-        unit leaves can be used ``credit_ticks`` later; 0 is room without limit. When ``folded``, one server feeds
-        another for each difference of rank in the routes, modulo the number of ranks, as a server of its own.
+        unit leaves can be used ``credit_ticks`` later; 0 is room without limit. When ``folded``, servers on ranks that
+        differ by different numbers, modulo the number of ranks, count as different ones.
         """
+        check_range(f"server {name!r}", service_ticks, latency_ticks, credit_ticks)
+        check_range(f"the buffer of server {name!r}", min(buffer_units, MAX_HORIZON_TICKS))
         if service_ticks < 1:
             raise ValueError(f"server {name!r} must serve a unit in at least one tick, not {service_ticks}")
         if latency_ticks < 0:
@@ -40,6 +48,7 @@ class ProgramBuilder:
 
     def pool(self, name: str, slots: int) -> int:
         """Declare a pool of slots that stands on every rank; returns its declared number."""
+        check_range(f"pool {name!r}", slots)
         if slots < 1:
             raise ValueError(f"pool {name!r} has no slots: an op that needs one would wait forever")
         self._described.pools.append((name, slots))
@@ -64,6 +73,12 @@ class ProgramBuilder:
             )
         if pool is not None and not 0 <= pool < len(self._described.pools):
             raise ValueError(f"op {label!r} queues for pool {pool}, which is not declared")
+        check_range(f"op {label!r}", setup_ticks, release_ticks, count)
+        if self._described.num_ops + count > MAX_OPS:
+            raise ValueError(
+                f"op {label!r} makes {self._described.num_ops + count} ops, at most {MAX_OPS} are possible"
+            )
+        kind = OpKind(kind)
         if setup_ticks < 0 or release_ticks < 0 or count < 0:
             raise ValueError(f"op {label!r} has a negative setup, release or count")
         label_idx = self._described.label_idx.setdefault(label, len(self._described.label_idx))

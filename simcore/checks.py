@@ -4,7 +4,7 @@ import numpy as np
 
 from .estimate import drain_ticks
 from .layout import Int64Array
-from .program import MAX_HORIZON_TICKS, TICKS_PER_SECOND, OpKind, Program
+from .program import MAX_HORIZON_TICKS, TICKS_PER_SECOND, OpKind, Program, TrafficClass
 
 _SHOWN_OPS = 6
 """Ops of a circle that are named; the rest are counted."""
@@ -12,6 +12,21 @@ _SHOWN_OPS = 6
 
 class HorizonError(ValueError):
     """The program could outlast the simulated clock."""
+
+
+def check_range(what: str, *values: int) -> None:
+    """Check that ``values`` are whole numbers that the simulated clock can hold.
+
+    Raises
+    ------
+    ValueError
+        If one is not; a HorizonError if it is a whole number past the range.
+    """
+    for value in values:
+        if not isinstance(value, (int, np.integer)):
+            raise ValueError(f"{what} has {value!r} where a whole number of ticks or units is needed")
+        if value > MAX_HORIZON_TICKS:
+            raise HorizonError(f"{what} has {value}, past the range of the simulated clock ({MAX_HORIZON_TICKS} ticks)")
 
 
 class CircularWaits(ValueError):
@@ -32,8 +47,12 @@ def check_tables(
         raise ValueError("a stage has a negative hold time")
     if (stages[stages[:, 1] > 0, 0] < 1).any():
         raise ValueError("a polling stage needs a hold time of at least one tick: it is the time from poll to poll")
-    if (flows < 0).any():
+    if (flows[:, [0, 1, 2, 4]] < 0).any():
         raise ValueError("a flow has a negative number of units, gap, offset or window")
+    if not np.isin(flows[:, 3], list(TrafficClass)).all():
+        raise ValueError("a flow carries a class of traffic that does not exist")
+    if max(stages.max(initial=0), flows.max(initial=0)) > MAX_HORIZON_TICKS:
+        raise HorizonError("a hold time, gap, offset or number of units is past the range of the simulated clock")
     if (np.diff(hop_ptr) == 0).any():
         raise ValueError("a flow has an empty route: it needs at least one server")
     if len(servers) and not 0 <= servers.min() <= servers.max() < num_servers:

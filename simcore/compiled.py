@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .accounting import wait_shift, wait_ticks
 from .compiled_loop import BLOCK, run_slice
 from .compiled_state import BYTES_A_BLOCK, State, initial_state
 from .layout import NONE, Int64Array
@@ -49,6 +50,7 @@ def simulate(program: Program, watch: WatchFn, observe: bool = False) -> tuple[O
     state = initial_state(program)
     most_let_in = _blocks_let_in(state)
     counts = state.counts[0]
+    counts["wait_shift"] = wait_shift(program) if observe else 0
     buffers = state.buffers if len(state.buffers) else None
     over = False
     cancelled = watch(0)
@@ -60,7 +62,7 @@ def simulate(program: Program, watch: WatchFn, observe: bool = False) -> tuple[O
         cancelled = not over and watch(int(counts["served"]), int(counts["blocks"]) * BYTES_A_BLOCK)
     times = OpTimes(*(state.ops[name].copy() for name in OpTimes._fields))
     flow_last, free = state.flows["last"].copy(), state.servers["free"].copy()
-    waited = state.hops["waited"].copy() if observe else None  # counted in any case, which costs nothing
+    waited = wait_ticks(state.hops["waited"], int(counts["wait_shift"])) if observe else None  # counted in any case
     return times, Served(flow_last, free, int(counts["served"]), 0, cancelled, _blocked(state), waited)
 
 

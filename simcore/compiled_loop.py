@@ -166,7 +166,7 @@ def _serve(s: State, number: int, end: int, stop: int, buffers: Records | None) 
                 server.waits_for = hop.buffer
                 break
             begins = max(begins, _take_room(buffer, s.room))
-        hop.waited += begins - time
+        hop.waited += (begins - time) >> counts.wait_shift
         leaves = begins + server.service
         server.free = leaves
         counts.served += 1

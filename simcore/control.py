@@ -1,9 +1,10 @@
 """The op level of a run: who is ready, who holds a slot, which stage begins when.
 
-Both cores drive the same ``Control``; units never appear here. Events at one time are settled in rounds: first all ends
-of stages and all readies, to a fixed point, then one round of grants in every pool, in queue order; what the grants
-bring about at the same time starts the next round. So neither the order of pools nor that of events can matter; nor can
-it for polls, since a poll sees the flags that were set before it ends, and not those set at that very time.
+All cores but the compiled one, which has its own, drive the same ``Control``; units never appear here. Events at one
+time are settled in rounds: first all ends of stages and all readies, to a fixed point, then a round of grants in every
+pool, in queue order; what the grants bring about at the same time starts the next round. So neither the order of pools
+nor that of events can matter; nor can it for polls, since a poll sees the flags that were set before it ends, and not
+those set at that very time.
 """
 
 import heapq
@@ -25,6 +26,9 @@ _STAGE_END, _READY, _FINISH = range(3)
 _POLLS_ALONE = 64
 """Times to settle nothing but polls before asking whether there is anything else to come."""
 
+_SETTLED_A_LOOK = 4096
+"""Times settled between two looks at whether to stop."""
+
 InjectFn = Callable[[int, int], None]
 """Called as ``inject(flow, time)`` when a flow that has units begins: its first unit enters at ``time``."""
 
@@ -39,6 +43,10 @@ class Ops(Protocol):
     @property
     def hopeless(self) -> bool:
         """Whether all that goes on leads nowhere."""
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it was stopped in the middle of ``advance``."""
 
     def advance(self, end: int) -> None:
         """Settle every time before ``end``."""
@@ -87,6 +95,9 @@ class Control:
         self.done = [NEVER] * program.num_ops
         self.polls = [0] * program.num_ops  # [O] times the polling stage began
         self.hopeless = False  # all that goes on are polls for flags that nobody will set
+        self.stopped = False  # in the middle of ``advance``, since ``look`` said so
+        self.look: Callable[[], bool] = _never  # asked now and then within ``advance``, which may take long over polls
+        self._settled = 0
         self.stuck_ops: Callable[[], set[int]] = set  # asked for ops whose units are held up for ever
         self._polls_alone = 0  # times settled since anything but a poll in vain happened
         self._ask_at = _POLLS_ALONE
@@ -104,6 +115,10 @@ class Control:
         """Settle every time before ``end``, those included that settling brings about."""
         while self._events and self._events[0][0] < end:
             self._settle(self._events[0][0])
+            self._settled += 1
+            if not self._settled % _SETTLED_A_LOOK and self.look():
+                self.stopped = True
+                return
             if self._polls_alone >= self._ask_at:
                 self._give_up()
             elif not self._polls_alone:
@@ -218,3 +233,7 @@ class Control:
         for poller in self._sets[self._sets_ptr[op] : self._sets_ptr[op + 1]]:
             self._flags[poller] -= 1
             self._flags_time[poller] = now
+
+
+def _never() -> bool:
+    return False

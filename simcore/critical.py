@@ -9,6 +9,7 @@ from enum import Enum
 
 import numpy as np
 
+from .accounting import units_delivered
 from .layout import NONE, Int64Array
 from .outcome import NEVER, Run
 from .program import OpKind, Program
@@ -28,8 +29,8 @@ class Cause(Enum):
 class CriticalOp:
     """One op on the critical path, from ``since``, when the op before it on the path was done, to ``done_ticks``.
 
-    ``resource`` is the pool for ``SLOT``, else empty. ``queued_at`` is the server at which the units of the op's flows
-    waited longest in all, empty if they never did or the run did not observe it.
+    ``resource`` is the pool for ``SLOT``, else empty. ``queued_at`` is the server at which the units of one of the op's
+    flows waited longest, for ``queued_ticks`` each on average; empty if they never did or the run did not observe it.
     """
 
     op: int
@@ -61,6 +62,7 @@ class _Path:
         self._program, self._run = program, run
         self._waits = _Edges(program.op_next_ptr, program.op_next)
         self._flags = _Edges(program.op_sets_ptr, program.op_sets)
+        self._units = units_delivered(program, run.flow_last, run.op_polls)
         self._preference = np.lexsort((np.arange(program.num_ops), program.op_rank, program.op_local_id)).argsort()
         done = np.flatnonzero((run.op_done != NEVER) & (program.op_pool != NONE))
         keys = (self._preference[done], run.op_start[done], run.op_done[done], program.op_pool[done])
@@ -84,7 +86,7 @@ class _Path:
         flags = self._flags.into(op)
         if len(flags):
             latest = int(run.op_done[flags].max())
-            if latest > run.op_start[op]:
+            if run.op_polls[op] > 1:  # else it had not to wait for them
                 return Cause.FLAG, self._best(flags[run.op_done[flags] == latest])
         if run.op_start[op] > run.op_ready[op]:
             return Cause.SLOT, self._who_gave_back(int(program.op_pool[op]), int(run.op_start[op]))
@@ -130,7 +132,7 @@ class _Path:
         for flow in range(int(program.stage_flow_ptr[stages[0]]), int(program.stage_flow_ptr[stages[1]])):
             hop = int(program.flow_first_hop[flow])
             while hop != NONE:
-                mean = int(waited[hop]) // max(1, int(program.flow_units[flow]))
+                mean = int(waited[hop]) // max(1, int(self._units[flow]))
                 if mean > worst[1]:
                     worst = int(program.hop_server[hop]), mean
                 hop = int(program.hop_next[hop])

@@ -55,16 +55,15 @@ def _of_op(program: Program, run: Run, op: int) -> tuple[str, _Waiting | None]:
         other = int(holders[0])
         slot = f"a slot of {program.pool_name(pool)}"
         return f"{name} waits for {slot}, held by {op_name(program, other)}", _Waiting(_Kind.OP, other)
-    blocked = _blocked_on_the_way(program, run, op)
-    if blocked is not None:
-        return f"{name} waits for units that are held up at {program.server_name(blocked)}", _Waiting(
-            _Kind.SERVER, blocked
-        )
     setters = _sources(program.op_sets_ptr, program.op_sets, op)
-    if len(setters) and (run.op_done[setters] == NEVER).any():
+    if run.op_polls[op] and len(setters) and (run.op_done[setters] == NEVER).any():
         other = _not_done(run, setters)
         return f"{name} polls for the flag of {op_name(program, other)}", _Waiting(_Kind.OP, other)
-    return f"{name} has begun and cannot end", None
+    blocked = _blocked_on_the_way(program, run, op)
+    if blocked is None:
+        return f"{name} has begun and cannot end", None
+    held_up = f"{name} waits for units that are held up at {program.server_name(blocked)}"
+    return held_up, _Waiting(_Kind.SERVER, blocked)
 
 
 def _of_server(program: Program, run: Run, server: int) -> tuple[str, _Waiting | None]:
@@ -78,14 +77,20 @@ def _of_server(program: Program, run: Run, server: int) -> tuple[str, _Waiting |
 
 
 def _blocked_on_the_way(program: Program, run: Run, op: int) -> int | None:
-    """A blocked server on the route of a flow of the op that was not delivered."""
-    stages = slice(program.op_stage_ptr[op], program.op_stage_ptr[op + 1])
-    for flow in np.flatnonzero(np.isin(program.flow_stage, np.arange(stages.start, stages.stop))).tolist():
-        hop = int(program.flow_first_hop[flow])
-        while hop != NONE and run.flow_last[flow] == NEVER:
-            if run.server_blocked[program.hop_server[hop]] != NONE:
-                return int(program.hop_server[hop])
-            hop = int(program.hop_next[hop])
+    """A blocked server on the route of a flow of the stage under way that was not delivered, in its last round."""
+    stages = range(int(program.op_stage_ptr[op]), int(program.op_stage_ptr[op + 1]))
+    for stage in stages:
+        flows = np.arange(program.stage_flow_ptr[stage], program.stage_flow_ptr[stage + 1])
+        flows = flows[program.flow_units[flows] > 0]
+        polls = bool(program.stage_polls[stage]) and run.op_polls[op] > 1
+        for flow in flows[(run.flow_last[flows] == NEVER) | polls].tolist():
+            hop = int(program.flow_first_hop[flow])
+            while hop != NONE:
+                if run.server_blocked[program.hop_server[hop]] != NONE:
+                    return int(program.hop_server[hop])
+                hop = int(program.hop_next[hop])
+        if (run.flow_last[flows] == NEVER).any():
+            return None  # later stages have not begun
     return None
 
 

@@ -22,6 +22,7 @@ from .estimate import least_ticks
 from .keys import KeyWidthError
 from .layout import NONE, Int64Array
 from .limits import DEFAULT_BUDGET, Budget, check_budget
+from .locked import locked_servers
 from .outcome import NEVER, Outcome, Run, Served, WatchFn
 from .program import Program
 
@@ -102,26 +103,36 @@ def run(
     RunTooLarge
         If it is known before that the run would take more than ``budget``.
     """
+    if core is not None and not isinstance(core, Core):
+        raise EngineUnavailable(
+            f"{core!r} is no core of the simulator: choose one of Core.{', Core.'.join(Core.__members__)}"
+        )
     demanded = core or core_from_environment()
     core = demanded or suitable_core(program)
     check_budget(program, _rated(program, core), budget)
     watch = Watch(budget, should_stop, progress)
-    ops: OpTimes
-    if core is Core.COMPILED:
-        try:
-            ops, served = _simulate_compiled(program, watch, observe)
-        except EngineUnavailable:
-            if demanded:
-                raise
-            core = pure_core(program)
-    if core is Core.WINDOWS:
-        try:
-            ops, served = windows.simulate(program, watch, observe)
-        except KeyWidthError:  # the heap's integers have no width
-            core = Core.HEAP
-    if core is Core.HEAP:
-        ops, served = (throttled if program.throttled else heap).simulate(program, watch, observe)
+    try:
+        ops, served = _simulate(program, core, watch, observe)
+    except (EngineUnavailable, KeyWidthError) as error:
+        if demanded and isinstance(error, EngineUnavailable):
+            raise
+        # The heap's integers have no width.
+        core = pure_core(program) if isinstance(error, EngineUnavailable) else Core.HEAP
+        check_budget(program, _rated(program, core), budget)
+        ops, served = _simulate(program, core, watch, observe)
     return finished_run(program, core.value, ops, served, watch.verdict)
+
+
+def _simulate(program: Program, core: Core, watch: WatchFn, observe: bool) -> tuple[OpTimes, Served]:
+    match core:
+        case Core.COMPILED:
+            return _simulate_compiled(program, watch, observe)
+        case Core.WINDOWS:
+            return windows.simulate(program, watch, observe)
+        case Core.HEAP:
+            if program.throttled:
+                return throttled.simulate(program, watch, observe)
+            return heap.simulate(program, watch, observe)
 
 
 class Watch:
@@ -168,11 +179,18 @@ def pure_core(program: Program) -> Core:
 
 
 def core_from_environment() -> Core | None:
+    """The core that MAGUS_ENGINE names, None if it names none.
+
+    Raises
+    ------
+    EngineUnavailable
+        If there is no such core.
+    """
     name = os.environ.get(ENVIRONMENT_VARIABLE, "")
     if not name:
         return None
     try:
-        return Core(name)
+        return Core(name.lower())
     except ValueError:
         names = ", ".join(core.value for core in Core)
         message = f"{ENVIRONMENT_VARIABLE} is {name!r}, which is no core of the simulator: choose one of {names}"
@@ -204,7 +222,11 @@ def finished_run(program: Program, core: str, ops: OpTimes, served: Served, verd
     stuck: tuple[int, ...] = ()
     if verdict is Outcome.DONE and (done == NEVER).any():
         verdict, stuck = Outcome.DEADLOCK, tuple(np.flatnonzero(done == NEVER).tolist())
-    nowhere = np.full(program.num_servers, NONE, np.int64)
+    blocked = np.full(program.num_servers, NONE, np.int64)
+    if served.server_blocked is not None:
+        blocked = served.server_blocked
+    if verdict is Outcome.DEADLOCK:  # others may be waiting for room only while polls are under way
+        blocked = np.where(locked_servers(program, blocked), blocked, NONE)
     return Run(
         outcome=verdict,
         makespan_ticks=max(0, int(done.max(initial=0))),
@@ -214,7 +236,7 @@ def finished_run(program: Program, core: str, ops: OpTimes, served: Served, verd
         op_polls=polls,
         flow_last=served.flow_last,
         server_free=served.server_free,
-        server_blocked=nowhere if served.server_blocked is None else served.server_blocked,
+        server_blocked=blocked,
         server_busy_ticks=busy_ticks(program, served.flow_last, polls),
         line_hops=served.line_hops,
         windows=served.windows,

@@ -1,12 +1,9 @@
 """About how long a program runs, without running it: a bound from below that is quick to find."""
 
 import numpy as np
-import numpy.typing as npt
 
-from .layout import NONE, Int64Array
+from .layout import NONE, FloatArray, Int64Array
 from .program import MAX_HORIZON_TICKS, Program
-
-FloatArray = npt.NDArray[np.float64]
 
 
 def least_ticks(program: Program) -> float:

@@ -12,6 +12,7 @@ from collections import deque
 
 import numpy as np
 
+from .accounting import wait_shift, wait_ticks
 from .control import IDLE, Control
 from .layout import NONE, previous_hops
 from .limits import BYTES_A_UNIT
@@ -31,7 +32,7 @@ def simulate(program: Program, watch: WatchFn, observe: bool = False) -> tuple[C
     service = program.service_ticks[program.hop_server].tolist()
     latency = program.latency_ticks[program.hop_server].tolist()
     hop_from = np.append(program.hop_server, NONE)[previous_hops(program.hop_next)].tolist()  # NONE is -1, the last
-    first_hop, gap = program.flow_first_hop.tolist(), (program.flow_gap_ticks << bits).tolist()
+    first_hop, gap = program.flow_first_hop.tolist(), [gap << bits for gap in program.flow_gap_ticks.tolist()]
     units = program.flow_units.tolist()
     to_inject, to_deliver = units.copy(), units.copy()
     flow_last = [NEVER] * program.num_flows
@@ -39,12 +40,12 @@ def simulate(program: Program, watch: WatchFn, observe: bool = False) -> tuple[C
     behind: list[deque[int]] = [deque() for _ in free]  # [S] units of the server's stream behind its head
     streaming = [False] * len(free)  # [S] whether the stream has its head in the heap
     heads: list[int] = []
-    waited = [0] * program.num_hops if observe else []
+    waited, shift = ([0] * program.num_hops, wait_shift(program)) if observe else ([], 0)
     served = 0
 
     def result(cancelled: bool) -> tuple[Control, Served]:
         arrays = (np.array(flow_last, np.int64), np.array(free, np.int64))
-        hop_wait = np.array(waited, np.int64) if observe else None
+        hop_wait = wait_ticks(np.array(waited, np.int64), shift) if observe else None
         return control, Served(*arrays, line_hops=served, windows=0, cancelled=cancelled, hop_wait_ticks=hop_wait)
 
     def begin_flow(flow: int, time: int) -> None:
@@ -67,7 +68,7 @@ def simulate(program: Program, watch: WatchFn, observe: bool = False) -> tuple[C
             time = key >> bits
             if free[server] > time:
                 if waited:
-                    waited[hop] += free[server] - time
+                    waited[hop] += free[server] - time >> shift
                 time = free[server]
             free[server] = time = time + service[hop]
             time += latency[hop]

@@ -78,6 +78,7 @@ class _Lanes:
     """The ops of all lanes, in the windows' time. A lane with no unit under way is *parked* until the next window."""
 
     hopeless = False
+    stopped = False
 
     def __init__(self, programs: Sequence[Program], windows: Windows) -> None:
         self._windows = windows

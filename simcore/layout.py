@@ -7,14 +7,30 @@ import numpy.typing as npt
 
 Int64Array = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+FloatArray = npt.NDArray[np.float64]
 
 NONE = -1
 """No pool, no next hop, no local id."""
 
 
 def ints(values: Sequence[int] | Sequence[tuple[int, ...]]) -> Int64Array:
-    """An int64 array, of zero length too."""
-    return np.array(values, dtype=np.int64)
+    """An int64 array, of zero length too.
+
+    Raises
+    ------
+    ValueError
+        If not all values are whole numbers, or the rows differ in length.
+    OverflowError
+        If one does not fit.
+    """
+    array = np.array(values)
+    if array.size and array.dtype.kind == "O" and all(isinstance(value, int) for value in array.flat):
+        raise OverflowError
+    if array.size and array.dtype.kind not in "iub":
+        raise ValueError(f"whole numbers are needed here, not {array.dtype} as in {array.flat[0]!r}")
+    if array.dtype.kind == "u" and int(array.max()) > np.iinfo(np.int64).max:
+        raise OverflowError
+    return array.astype(np.int64, copy=False)
 
 
 def starts(counts: Int64Array) -> Int64Array:
@@ -35,10 +51,14 @@ def dependencies(sources: Int64Array, waiters: Int64Array, num_ops: int) -> tupl
     """Edges as counts of waits [O], and as waiters by source: pointers [O + 1] and ops [E]."""
     for ends in (sources, waiters):
         if len(ends) and not 0 <= ends.min() <= ends.max() < num_ops:
-            raise ValueError(f"a dependency names an op outside 0 to {num_ops - 1}, which is not defined")
+            raise ValueError(f"a dependency names op {_outside(ends, num_ops)}, but only {num_ops} ops are defined")
     by_source = np.argsort(sources, kind="stable")
     next_ptr = starts(np.bincount(sources, minlength=num_ops))
     return np.bincount(waiters, minlength=num_ops), next_ptr, waiters[by_source]
+
+
+def _outside(ops: Int64Array, num_ops: int) -> int:
+    return int(ops[(ops < 0) | (ops >= num_ops)][0])
 
 
 def tie_order(

@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from .layout import NONE
 from .program import Program
 
 GIB = 1 << 30
@@ -34,6 +35,11 @@ class Budget:
     memory_bytes: int = 4 * GIB
     strict_seconds: bool = False
 
+    def __post_init__(self) -> None:
+        """Refuse what is no limit."""
+        if not self.seconds > 0 or self.memory_bytes <= 0:
+            raise ValueError(f"a budget is positive, not {self.seconds} s and {self.memory_bytes} bytes")
+
 
 DEFAULT_BUDGET = Budget()
 
@@ -44,14 +50,19 @@ def estimated_seconds(program: Program, core: str) -> float:
 
 
 def least_bytes(program: Program, core: str) -> int:
-    """Memory that is needed on ``core`` for sure: its tables, and the largest flow that comes all at once."""
+    """Memory that is needed on ``core`` for sure: its tables, buffers, and what comes all at once.
+
+    That is the largest stage, or those of all ops with which the program begins.
+    """
     tables = (getattr(program, field.name) for field in fields(program))
     num_bytes = sum(table.nbytes for table in tables if isinstance(table, np.ndarray))
     held_back = program.flow_window_units > 0
     at_once = np.where(held_back, np.minimum(program.flow_units, program.flow_window_units), program.flow_units)
     at_once[(program.flow_gap_ticks > 0) & ~held_back] = 1
-    burst = int(at_once.max(initial=0))
-    return _COPIES * num_bytes + BYTES_A_UNIT[core] * burst
+    by_stage = np.bincount(program.flow_stage, at_once, minlength=program.num_stages)  # float, so that no sum wraps
+    begins = (program.op_num_waits == 0) & (program.op_pool == NONE) & (np.diff(program.op_stage_ptr) > 0)
+    burst = max(by_stage.max(initial=0), by_stage[program.op_stage_ptr[:-1][begins]].sum())
+    return int(_COPIES * num_bytes + BYTES_A_UNIT[core] * (burst + program.buffer_units.sum()))
 
 
 def check_budget(program: Program, core: str, budget: Budget) -> None:
@@ -65,11 +76,11 @@ def check_budget(program: Program, core: str, budget: Budget) -> None:
     seconds, num_bytes = estimated_seconds(program, core), least_bytes(program, core)
     if seconds > budget.seconds:
         raise RunTooLarge(
-            f"about {program.num_line_hops:.1e} line-hops would take about {seconds:.0f} s on the core {core}, the "
-            f"limit is {budget.seconds:.0f} s: simulate in packets, fold symmetric ranks, or allow more time"
+            f"about {program.num_line_hops:.1e} line-hops would take about {seconds:.3g} s on the core {core}, the "
+            f"limit is {budget.seconds:.3g} s: simulate in packets, fold symmetric ranks, or allow more time"
         )
     if num_bytes > budget.memory_bytes:
         raise RunTooLarge(
-            f"the run needs about {num_bytes / GIB:.1f} GiB, the limit is {budget.memory_bytes / GIB:.1f} GiB: "
+            f"the run needs about {num_bytes / GIB:.3g} GiB, the limit is {budget.memory_bytes / GIB:.3g} GiB: "
             "simulate in packets, fold symmetric ranks, or allow more memory"
         )

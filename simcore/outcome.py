@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from .layout import Int64Array
+from .layout import FloatArray, Int64Array
 
 NEVER = -1
 """Time of something that did not happen."""
@@ -22,7 +22,7 @@ class Outcome(Enum):
 
     DONE = "every op finished"
     DEADLOCK = (
-        "some ops can never finish: look for polls of a flag that nobody sets, and for servers that wait for room in "
+        "some ops can never finish: look for polls whose flag waits for them, and for servers that wait for room in "
         "each other's buffers"
     )
     CANCELLED = "stopped on request before the end: the times found so far are exact, the rest is missing"
@@ -51,10 +51,10 @@ class Run:
     server_blocked: Int64Array  # [S] hop of the unit that waits for room where it goes; NONE at the end of most runs
     server_busy_ticks: Int64Array  # [S, TrafficClass] spent serving flows that were delivered
     line_hops: int  # units served, summed over servers
-    windows: int  # array passes made; 0 for the heap core
+    windows: int  # array passes made; 0 for cores that make none
     core: str  # which core ran; all give the same integers
     stuck: tuple[int, ...]  # ops that never finished, when the outcome is DEADLOCK
-    hop_wait_ticks: Int64Array | None = None  # [H] from arrival to service, summed over units; None if not observed
+    hop_wait_ticks: FloatArray | None = None  # [H] from arrival to service, summed over units; None if not observed
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,4 +67,4 @@ class Served:
     windows: int
     cancelled: bool  # stopped by the watch
     server_blocked: Int64Array | None = None  # [S] as in Run, None if no server is
-    hop_wait_ticks: Int64Array | None = None  # [H] as in Run
+    hop_wait_ticks: FloatArray | None = None  # [H] as in Run

@@ -10,6 +10,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
+from .accounting import wait_shift, wait_ticks
 from .control import IDLE, Control
 from .layout import NONE, Int64Array, previous_hops
 from .limits import BYTES_A_UNIT
@@ -31,6 +32,7 @@ class _Throttled:
 
     def __init__(self, program: Program, observe: bool) -> None:
         self._waited = [0] * program.num_hops if observe else None  # [H]
+        self._wait_shift = wait_shift(program) if observe else 0
         self._program = program
         self._control = Control(program, self._begin_flow)
         self._control.stuck_ops = self._stuck_ops
@@ -68,7 +70,7 @@ class _Throttled:
             cancelled = watch(self._served, BYTES_A_UNIT["throttled"] * self._num_under_way())
             over = not cancelled and self._take_batch()
         flow_last, free = np.array(self._flow_last, np.int64), np.array(self._free, np.int64)
-        waited = None if self._waited is None else np.array(self._waited, np.int64)
+        waited = None if self._waited is None else wait_ticks(np.array(self._waited, np.int64), self._wait_shift)
         return self._control, Served(flow_last, free, self._served, 0, cancelled, self._blocked(), waited)
 
     def _blocked(self) -> Int64Array:
@@ -150,7 +152,7 @@ class _Throttled:
                     start = max(start, self._room[buffer].popleft())
                 self._line[server].popleft()
                 if self._waited is not None:
-                    self._waited[hop] += start - arrival
+                    self._waited[hop] += start - arrival >> self._wait_shift
                 left = self._leaves_buffer[hop]
                 self._serve(server, hop, start)
                 if left != NONE:

@@ -17,6 +17,7 @@ has a clock of its own, and those may be set so that windows are longer (``retim
 
 import numpy as np
 
+from .accounting import wait_shift, wait_ticks
 from .control import IDLE, Control, Ops
 from .gates import Gates
 from .keys import SIGN, Keys, KeyWidthError
@@ -33,6 +34,8 @@ from .trains import Trains
 _WINDOWS_A_LOOK, _LINE_HOPS_A_LOOK = 512, 1 << 16
 """Windows, or line-hops if those come first, between two looks at the watch."""
 
+_NOTHING: Int64Array = np.zeros(0, np.int64)
+
 _WINDOWS_AHEAD = 8
 """Windows beyond the current one for which trains are made into keys: going through all of them is not cheap."""
 
@@ -43,6 +46,7 @@ def simulate(program: Program, watch: WatchFn, observe: bool = False) -> tuple[C
     windows = Windows(program, window_ticks(program) + clocks.gained_ticks, observe, clocks.offsets)
     control = Control(program, windows.inject)
     control.stuck_ops = lambda: windows.stuck_ops(control.flows_left)
+    control.look = lambda: watch(windows.line_hops)
     return control, windows.run(control, watch)
 
 
@@ -68,6 +72,7 @@ class Windows:
         self._gates = Gates(program) if program.flow_window_units.any() else None
         self._room = Room(program) if len(program.buffer_units) else None
         self._waited = np.zeros(program.num_hops, np.int64) if observe else None  # [H]
+        self._wait_shift = wait_shift(program) if observe else 0
         one_by_one = np.where(program.flow_units > 1, program.flow_gap_ticks, 0)
         self._behind = offsets[program.hop_server[program.flow_first_hop]]  # [F] offset of the first server
         rows = (program.flow_first_hop << 1, program.flow_units, one_by_one, self._behind)
@@ -75,8 +80,8 @@ class Windows:
         self._flows = list(zip(*(row.tolist() for row in rows), strict=True))
         self._window_ticks = window_ticks
         spread = int(offsets.max(initial=0) - offsets.min(initial=0))
-        self._max_latency = int(program.latency_ticks.max(initial=0)) + spread  # as clocks show it
-        self._max_service = int(program.service_ticks.max(initial=0))
+        self._max_latency = int(program.latency_ticks[program.hop_server].max(initial=0)) + spread  # as clocks show it
+        self._max_service = int(program.service_ticks[program.hop_server].max(initial=0))
         self.start, self._end = 0, 0  # of the window
         self._epoch = 0
         self._latest = 0  # upper end of all departures so far, since the epoch
@@ -89,7 +94,7 @@ class Windows:
         self._bursts: list[tuple[int, int, int]] = []  # flows that begin: time, flow-hop field, units
         self._index = np.arange(1 << 14)
         self._flow_last = np.full(program.num_flows, NEVER, np.int64)
-        self._line_hops = 0
+        self.line_hops = 0
         self._num_windows = 0
 
     def inject(self, flow: int, time: int) -> None:
@@ -117,23 +122,35 @@ class Windows:
                 start = min(start, self._end)  # what was served may have made room
             if start == IDLE or ops.hopeless:
                 break
-            if self._num_windows >= look_at_window or self._line_hops >= look_at_line_hops:
+            if self._num_windows >= look_at_window or self.line_hops >= look_at_line_hops:
                 look_at_window = self._num_windows + _WINDOWS_A_LOOK
-                look_at_line_hops = self._line_hops + _LINE_HOPS_A_LOOK
-                if watch(self._line_hops, BYTES_A_UNIT["windows"] * (len(self._held) + len(self._pending))):
+                look_at_line_hops = self.line_hops + _LINE_HOPS_A_LOOK
+                if watch(self.line_hops, BYTES_A_UNIT["windows"] * (len(self._held) + len(self._pending))):
                     cancelled = True
                     break
             self.start, self._end = start, start + self._window_ticks
             ops.advance(self._end)
+            if ops.stopped or self._too_many_at_once(watch):
+                cancelled = True
+                break
             keys = self._arrivals()
-            before = self._line_hops
+            before = self.line_hops
             if len(keys):
                 self._serve(keys)
-            self._served_any = self._line_hops > before
+            self._served_any = self.line_hops > before
             self._num_windows += 1
         free = self._free - self._clock + self._epoch
-        counts = (self._line_hops, self._num_windows, cancelled)
-        return Served(self._flow_last, free, *counts, self._blocked(), self._waited)
+        counts = (self.line_hops, self._num_windows, cancelled)
+        waited = None if self._waited is None else wait_ticks(self._waited, self._wait_shift)
+        return Served(self._flow_last, free, *counts, self._blocked(), waited)
+
+    def _too_many_at_once(self, watch: WatchFn) -> bool:
+        """Whether the flows that are about to enter all at once are more than the watch allows."""
+        if not self._bursts:
+            return False
+        units = sum(units for _, _, units in self._bursts)
+        under_way = len(self._held) + len(self._pending)
+        return units > _LINE_HOPS_A_LOOK and watch(self.line_hops, BYTES_A_UNIT["windows"] * (3 * units + under_way))
 
     def _blocked(self) -> Int64Array:
         """[S] hop of the first unit held at each server, NONE where none is."""
@@ -213,7 +230,7 @@ class Windows:
             # Counting i over all servers, not from the first unit of each, shifts a server's terms by a constant.
             ramp *= self._counting(count)
         else:
-            keys -= self._make_room(self._end, int((counts * service).max())) << shift
+            keys -= self._make_room(self._end, int((counts * service).max()), keys) << shift
             ramp *= self._counting(count) - first.repeat(counts)
         level = keys >> shift
         arrivals = level.copy() if self._waited is not None else level
@@ -224,12 +241,12 @@ class Windows:
         np.maximum.accumulate(level, out=level)
         self._free[used] = level[last] + ramp[last] + service
         self._latest = max(self._latest, int((self._free[used] - self._keys.server_field[used]).max()))
-        self._line_hops += count
+        self.line_hops += count
 
         low = keys
         low &= self._keys.low_mask
         if self._waited is not None:
-            np.add.at(self._waited, low >> 1, level + ramp - arrivals)
+            np.add.at(self._waited, low >> 1, (level + ramp - arrivals) >> self._wait_shift)
         if self._room is not None:
             leave = level + ramp + (service - self._clock[used]).repeat(counts) + self._epoch
             self._room.give_back(low >> 1, leave)
@@ -299,28 +316,23 @@ class Windows:
         reserve = queue_ticks + self._max_latency
         return max(time - self._epoch, self._latest) + reserve < self._keys.time_limit
 
-    def _make_room(self, time: int, queue_ticks: int) -> int:
+    def _make_room(self, time: int, queue_ticks: int, in_hand: Int64Array = _NOTHING) -> int:
         """Move the epoch up if there is no room for ``time`` and ``queue_ticks`` of service.
 
+        Units that are held, and those with the keys ``in_hand``, may have arrived before the window: not beyond them.
         Returns by how many ticks. Raises KeyWidthError if that is not enough.
         """
         if self._has_room(time, queue_ticks):
             return 0
-        earliest = self.start
-        if len(self._held):
-            earliest = min(
-                earliest, self._epoch + int(((self._held >> self._keys.time_shift) & (self._keys.time_limit - 1)).min())
-            )
-        moved = earliest - self._epoch
+        arrivals = (np.concatenate((self._held, in_hand)) >> self._keys.time_shift) & (self._keys.time_limit - 1)
+        moved = min(self.start - self._epoch, int(arrivals.min(initial=IDLE)))
         self._epoch += moved
         self._latest = max(self._latest - moved, 0)
         self._free -= moved
         ticks = moved << self._keys.time_shift
-        self._held = self._held - ticks
+        if len(self._held):  # a jump over nothing may be longer than a key has bits
+            self._held = self._held - ticks
         self._pending.subtract(ticks)
         if not self._has_room(time, queue_ticks):
             raise KeyWidthError
         return moved
-
-
-_NOTHING: Int64Array = np.zeros(0, np.int64)

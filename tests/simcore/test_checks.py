@@ -64,7 +64,7 @@ def test_flags_of_nobody_are_refused(b: ProgramBuilder) -> None:
     b.op(0, OpKind.TILE, "op", [Stage(1, polls=True)])
     b.flags([0], [7])
 
-    with pytest.raises(ValueError, match="outside 0 to 0"):
+    with pytest.raises(ValueError, match="names op 7, but only 1 ops"):
         b.build()
 
 
@@ -95,7 +95,7 @@ def test_a_burst_past_the_memory_is_refused(b: ProgramBuilder) -> None:
     server = b.server("s", 1, 1)
     b.op(0, OpKind.TRANSFER, "t", [Stage(0, (Flow(((server, 0),), 1_000_000_000),))])
 
-    with pytest.raises(RunTooLarge, match=r"needs about \d+\.\d GiB, the limit is 4\.0 GiB"):
+    with pytest.raises(RunTooLarge, match=r"needs about \d+\.\d GiB, the limit is 4 GiB"):
         run(b.build())
 
 

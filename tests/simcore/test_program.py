@@ -132,5 +132,5 @@ def test_dangling_dependency() -> None:
     b = builder()
     ops = b.op(0, OpKind.TILE, "t")
     b.after(ops, [5])
-    with pytest.raises(ValueError, match="not defined"):
+    with pytest.raises(ValueError, match="names op 5, but only 1 ops are defined"):
         b.build()
