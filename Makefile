@@ -47,7 +47,7 @@ layers: $(STAMP)
 	$(BIN)/lint-imports
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal
 
 test-all: $(STAMP)
 	$(BIN)/python -m pytest

@@ -123,7 +123,9 @@ def test_streams_are_dealt_in_turn_and_reductions_stay_apart() -> None:
     assert {step.stream for step in steps if isinstance(step, Reduction)} == {3}
 
 
-@pytest.mark.parametrize(("template", "pattern"), list(itertools.product(TEMPLATES, Pattern)), ids=str)
+@pytest.mark.parametrize(
+    ("template", "pattern"), list(itertools.product(TEMPLATES, Pattern)), ids=lambda part: getattr(part, "name", None)
+)
 def test_patterns_it_does_not_schedule_are_refused(template: Template, pattern: Pattern) -> None:
     scenario = scenarios_of(pattern)[0]
     chunks = scenario.num_ranks * (1 if template.cut is Cut.SHARD else 2)
