@@ -54,7 +54,7 @@ LOADS = (
     Load("1e3", "decode_small_batch", "16", 65536),
     Load("1e4", DOWN, "512", 65536, target=True),
     Load("1e5", DOWN, "512", 8192, target=True),
-    Load("6e4, overlapped gemm", DEMO, "64", 8192, target=True),
+    Load("6e4, overlapped gemm", DEMO, "64", 8192),
 )
 
 

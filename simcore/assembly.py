@@ -38,7 +38,7 @@ class Described:
     num_ops: int = 0
     # An op call: kind, label, rank, first local id, pool, setup, release, count.
     rows: list[tuple[int, int, int, int, int, int, int, int]] = field(default_factory=list)
-    stages: list[Sequence[Stage]] = field(default_factory=list)  # by op call
+    stages: list[tuple[Stage, ...]] = field(default_factory=list)  # by op call; the same tuple is laid out once
     edge_from: list[int] = field(default_factory=list)
     edge_to: list[int] = field(default_factory=list)
     flag_from: list[int] = field(default_factory=list)
@@ -66,8 +66,9 @@ def assemble(described: Described) -> Program:
 
 @dataclass(frozen=True, slots=True)
 class _Tables:
-    """Stages, flows and hops of the op calls; pointers lead from calls to stages, to flows, to hops."""
+    """Stages, flows and hops as described; pointers lead from descriptions to stages, to flows, to hops."""
 
+    of_call: Int64Array  # [calls and joins] description
     stage_ptr: Int64Array
     stages: Int64Array  # [stages, (hold, polls)]
     flow_ptr: Int64Array
@@ -91,7 +92,7 @@ class _Assembly:
         """Lay out everything."""
         described, ranks, tables = self._described, self._described.ranks_simulated, self._tables()
         row = np.repeat(np.arange(len(self._rows)), self._rows[:, 7])  # [O] op call
-        op_stage_ptr, stage_idx = take_rows(tables.stage_ptr, row)
+        op_stage_ptr, stage_idx = take_rows(tables.stage_ptr, tables.of_call[row])
         stage_flow_ptr, flow_idx = take_rows(tables.flow_ptr, stage_idx)
         op_hop_ptr, hop_idx = take_rows(tables.hop_ptr, flow_idx)
         kind, label, rank, local_id, pool, setup, release, _ = (self._rows[row, column] for column in range(8))
@@ -161,11 +162,12 @@ class _Assembly:
 
     def _tables(self) -> _Tables:
         """What the op calls describe, checked."""
+        of_call, descriptions = _once([*self._described.stages, *[()] * len(self._described.joins)])
         stage_ptr, flow_ptr, hop_ptr = [0], [0], [0]
         stages: list[tuple[int, int]] = []
         flows: list[tuple[int, int, int, int, int]] = []
         hops: list[tuple[int, int]] = []
-        for called in self._described.stages:
+        for called in descriptions:
             for stage in called:
                 stages.append((stage.hold_ticks, stage.polls))
                 for flow in stage.flows:
@@ -175,8 +177,8 @@ class _Assembly:
                     hop_ptr.append(len(hops))
                 flow_ptr.append(len(flows))
             stage_ptr.append(len(stages))
-        stage_ptr += [len(stages)] * len(self._described.joins)  # joins have no stages
         tables = _Tables(
+            of_call=of_call,
             stage_ptr=ints(stage_ptr),
             stages=ints(stages).reshape(-1, 2),
             flow_ptr=ints(flow_ptr),
@@ -214,11 +216,12 @@ class _Assembly:
         return instance, hop_buffer, units, credit[target]
 
     def _units_at(self, tables: _Tables) -> npt.NDArray[np.float64]:
-        """[hops] units that pass, all ops of the call together; polls pass one round at a time."""
+        """[hops] units that pass, all ops of the description together; polls pass one round at a time."""
         flow = np.repeat(np.arange(len(tables.flows)), np.diff(tables.hop_ptr))
         stage = np.repeat(np.arange(len(tables.stages)), np.diff(tables.flow_ptr))
-        call = np.repeat(np.arange(len(self._rows)), np.diff(tables.stage_ptr))
-        units: npt.NDArray[np.float64] = tables.flows[flow, 0].astype(np.float64) * self._rows[call[stage[flow]], 7]
+        description = np.repeat(np.arange(len(tables.stage_ptr) - 1), np.diff(tables.stage_ptr))
+        ops = np.bincount(tables.of_call, self._rows[:, 7], minlength=len(tables.stage_ptr) - 1)
+        units: npt.NDArray[np.float64] = tables.flows[flow, 0] * ops[description[stage[flow]]]
         return units
 
     def _check_named(self) -> None:
@@ -238,6 +241,19 @@ class _Assembly:
             sources += [*wait_for, *[join] * len(ops)]
             waiters += [*[join] * len(wait_for), *ops]
         return dependencies(ints(sources), ints(waiters), self._num_ops)
+
+
+def _once(described: Sequence[tuple[Stage, ...]]) -> tuple[Int64Array, list[tuple[Stage, ...]]]:
+    """Each tuple once, and for each of ``described`` which of them it is; told apart by identity, which is quick."""
+    numbers: dict[int, int] = {}
+    unique: list[tuple[Stage, ...]] = []
+    of_call = []
+    for stages in described:
+        number = numbers.setdefault(id(stages), len(unique))
+        if number == len(unique):
+            unique.append(stages)
+        of_call.append(number)
+    return ints(of_call), unique
 
 
 def _pairs(hops: Sequence[tuple[int, int]]) -> Int64Array:

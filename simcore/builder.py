@@ -85,7 +85,7 @@ class ProgramBuilder:
         local_id = self._next_local_id[rank]
         instance = NONE if pool is None else pool * self._described.ranks_simulated + rank
         self._described.rows.append((int(kind), label_idx, rank, local_id, instance, setup_ticks, release_ticks, count))
-        self._described.stages.append(stages)
+        self._described.stages.append(tuple(stages))
         self._next_local_id[rank] += count
         self._described.num_ops += count
         return range(self._described.num_ops - count, self._described.num_ops)
