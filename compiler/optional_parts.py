@@ -76,7 +76,7 @@ def saturation_of(figures: Figures) -> Saturation | None:
 def _groups() -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
     """The paths of each part, and how a path begins that says that the part is there."""
     for block, numbers in GPU_BLOCKS.items():
-        paths = tuple(f"{block}.{each.name}" for each in numbers if not each.required)
+        paths = tuple(f"{block}.{each.name}" for each in numbers if not each.required and not each.alone)
         yield paths, paths
     for name, numbers in COLLECTIVES.items():
         prefix = f"collectives.{name}." if name else "collectives."

@@ -95,12 +95,16 @@ class GemmModel:
 
 @dataclass(frozen=True, slots=True)
 class Dma:
-    """Copy engines: each holds one command at a time, for ``setup`` and then the bytes at ``bytes_per_s``."""
+    """Copy engines: each holds one command at a time, for ``setup`` and then the bytes at ``bytes_per_s``.
+
+    ``outstanding_bytes`` is how much one engine may have under way; None if that is not known, and then not limited.
+    """
 
     engines: int
     setup_ticks: int
     bytes_per_s: int
     phases: DmaPhases | None = None
+    outstanding_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,10 @@ MAX_TILES = 64
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """A number that a block holds; both ends of the range are legal."""
+    """A number that a block holds; both ends of the range are legal.
+
+    Of those that are not required all of a block belong together, but for those that stand ``alone``.
+    """
 
     name: str
     dimension: Dimension
@@ -31,6 +34,7 @@ class Property:
     high: Fraction
     whole: bool = False
     required: bool = True
+    alone: bool = False
 
 
 def _count(name: str, high: int = 1 << 20) -> Property:
@@ -84,6 +88,7 @@ GPU_BLOCKS: Mapping[str, tuple[Property, ...]] = {
         _count("engines", 1024),
         _time("setup"),
         _rate("bandwidth"),
+        Property("outstanding", BYTES, Fraction(1), Fraction(1 << 40), whole=True, required=False, alone=True),
         *(_time(f"{phase}_phase", required=False) for phase in ("control", "schedule", "copy", "sync")),
     ),
     "sm_copy": (_rate("bandwidth"), _time("setup"), _rate("limit", required=False), _exponent(required=False)),

@@ -170,7 +170,7 @@ class _Lowering:
         for count, lines in _deal(-(-num_bytes // gpu.line_bytes), workers):
             units = self._units(lines * gpu.line_bytes)
             # A unit leaves when it is whole, so that a copy feeds its link as long at any granularity.
-            flow = Flow(route, units, gap, gap, TrafficClass.COMM)
+            flow = Flow(route, units, gap, gap, TrafficClass.COMM, self._window(units))
             made = self.builder.op(
                 rank,
                 OpKind.TRANSFER,
@@ -184,6 +184,17 @@ class _Lowering:
             ops.append(made)
         assert first is not None
         self._finish(rank, step, first, first, None)
+
+    def _window(self, units: int) -> int:
+        """Units of a copy that may be under way; 0, no limit, where the copy is smaller or the limit is not known.
+
+        Copies by SMs are paced at the rate that their outstanding requests allow.
+        """
+        outstanding = self.scenario.gpu.dma.outstanding_bytes
+        if self.schedule.engine.kind is not EngineKind.DMA or outstanding is None:
+            return 0
+        window = max(1, outstanding // self.unit_bytes)
+        return window if window < units else 0
 
     def _copy_workers(self, step: Transfer) -> int:
         """SMs per copy: all of them for copies in a lane, else an even share for each peer."""

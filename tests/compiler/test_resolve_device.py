@@ -188,3 +188,9 @@ def test_siblings_stand_in_one_file_under_prefixes() -> None:
     text = 'use "nvidia/h100" as old\nuse "nvidia/h200" as new\n'
     found = system(f"{text}system s {{ gpus 8 x new.H200; fabric switch(old.nvswitch, link=new.nvlink) }}")
     assert found.gpu.name == "H200" and found.fabric.link.peak_bytes_per_s == 450 * 10**9
+
+
+def test_what_an_engine_may_have_under_way_stands_alone() -> None:
+    assert child_of_h100("dma { outstanding 64 KiB }").dma.outstanding_bytes == 64 << 10
+    assert shipped("nvidia/h100").gpu.dma.outstanding_bytes == 3 << 20
+    assert shipped("nvidia/a100").gpu.dma.outstanding_bytes is None

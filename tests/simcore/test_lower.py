@@ -28,7 +28,7 @@ from magus.simcore.lower import lower
 from magus.simcore.machine import Idealization
 from magus.simcore.metrics import traffic_of, union_ticks
 from magus.simcore.outcome import Outcome
-from magus.simcore.program import OpKind
+from magus.simcore.program import OpKind, TrafficClass
 from magus.simcore.result import IntervalKind
 from tests.scenarios import ag_gemm, full_mesh, gemm_rs, lone_gather, lone_gemm, lone_scatter, ring, switch
 
@@ -223,3 +223,18 @@ def test_a_run_that_would_take_minutes_is_refused() -> None:
 
     unit = affordable_unit(scenario, schedule, 1024, 60_000_000)
     assert unit > 1024 and unit % 1024 == 0
+
+
+def test_a_copy_engine_has_no_more_under_way_than_the_gpu_says() -> None:
+    scenario = ag_gemm(512, 1024, 1024, ranks=4)
+    engine = EngineChoice(EngineKind.DMA, 3)
+    windows = []
+    for outstanding in (None, 4096, 1 << 30):
+        gpu = replace(scenario.gpu, dma=replace(scenario.gpu.dma, outstanding_bytes=outstanding))
+        limited = replace(scenario, system=replace(scenario.system, gpu=gpu))
+        program = lower(limited, build_schedule(limited, Choice("serial", 4, engine)), unit_bytes=128).program
+        comm = program.flow_traffic == TrafficClass.COMM
+        windows.append(set(program.flow_window_units[comm].tolist()))
+        assert not program.flow_window_units[~comm].any()
+
+    assert windows == [{0}, {32}, {0}]
