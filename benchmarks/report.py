@@ -1,6 +1,7 @@
 """How a benchmark reports: a table to read, or with ``--json`` one document of the schema ``magus-bench/1``."""
 
 import argparse
+import gc
 import json
 import os
 import platform
@@ -34,12 +35,20 @@ class Figure:
 
 
 def timed(action: Callable[[], T], repeats: int = 1) -> tuple[float, T]:
-    """Seconds of the fastest of ``repeats`` calls, and what the last returned."""
+    """Seconds of the fastest of ``repeats`` calls, and what the last returned.
+
+    As in ``timeit`` the collector of garbage rests meanwhile: it would go through what earlier figures left behind.
+    """
     best, result = float("inf"), None
     for _ in range(repeats):
-        begin = time.perf_counter()
-        result = action()
-        best = min(best, time.perf_counter() - begin)
+        gc.collect()
+        gc.disable()
+        try:
+            begin = time.perf_counter()
+            result = action()
+            best = min(best, time.perf_counter() - begin)
+        finally:
+            gc.enable()
     assert result is not None, "a benchmark times something that returns a result"
     return best, result
 
