@@ -28,7 +28,7 @@ from .accounting import wait_shift, wait_ticks
 from .compiled_loop import BLOCK, run_slice
 from .compiled_state import BYTES_A_BLOCK, State, initial_state
 from .layout import NONE, Int64Array
-from .locked import locked_servers
+from .locked import locked_servers, stuck_ops
 from .outcome import Served, WatchFn
 from .program import Program
 
@@ -83,9 +83,7 @@ def _count_stuck(program: Program, state: State) -> int:
     heads = [state.heads["what"][first : first + count] for first, count in state.servers[["heap", "heads"]][locked]]
     streams = np.unique(hops["stream"][locked[hops["server"]]])
     held_up = np.concatenate([*heads, *(_hops_in_stream(state, stream) for stream in streams.tolist())])
-    flows = np.unique(hops["flow"][held_up])
-    stages, num_flows = np.unique(state.flows["stage"][flows], return_counts=True)
-    ops = state.ops[state.stages["op"][stages[num_flows == state.stages["flows_left"][stages]]]]
+    ops = state.ops[list(stuck_ops(program, held_up, state.stages["flows_left"]))]
     return int(np.count_nonzero((ops["polling"] == 0) | (ops["flags"] == 0)))
 
 

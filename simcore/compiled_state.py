@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from .compiled_loop import BLOCK
 from .control import IDLE
-from .layout import NONE, BoolArray, Int64Array, previous_hops, starts
+from .layout import NONE, BoolArray, Int64Array, buffer_feeders, buffers_left, previous_hops, starts
 from .outcome import NEVER
 from .program import Program
 from .windows import window_ticks
@@ -171,7 +171,7 @@ def _hop_records(program: Program, windows: Int64Array) -> tuple[Records, int, I
         following=program.hop_next,
         flow=program.hop_flow,
         buffer=program.hop_buffer,
-        leaves_buffer=np.append(program.hop_buffer, NONE)[before],
+        leaves_buffer=buffers_left(program.hop_buffer, program.hop_next),
     )
     # Heads at a server are those of streams and, for each flow that is a train injected there, its first unit.
     first = np.zeros(program.num_hops, np.bool_)  # [H] of its stream
@@ -195,15 +195,13 @@ def _flow_records(program: Program, windows: Int64Array) -> Records:
 
 
 def _buffer_records(program: Program) -> Records:
-    buffered = program.hop_buffer != NONE
-    feeder = np.full(len(program.buffer_units), NONE, np.int64)  # [B] the server that fills it, which is one
-    feeder[program.hop_buffer[buffered]] = program.hop_server[buffered]
+    num_buffers = len(program.buffer_units)
     return _records(
         _BUFFER,
-        len(feeder),
+        num_buffers,
         units=program.buffer_units,
         credit=program.buffer_credit_ticks,
-        feeder=feeder,
+        feeder=buffer_feeders(num_buffers, program.hop_buffer, program.hop_server),
         room=starts(program.buffer_units)[:-1],
         free=program.buffer_units,
     )

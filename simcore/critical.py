@@ -84,10 +84,8 @@ class _Path:
         """What ``op`` waited for last, and the op on which that depended, NONE if on none."""
         program, run = self._program, self._run
         flags = self._flags.into(op)
-        if len(flags):
-            latest = int(run.op_done[flags].max())
-            if run.op_polls[op] > 1:  # else it had not to wait for them
-                return Cause.FLAG, self._best(flags[run.op_done[flags] == latest])
+        if len(flags) and run.op_polls[op] > 1:  # with one round it had not to wait for them
+            return Cause.FLAG, self._best(flags[run.op_done[flags] == run.op_done[flags].max()])
         if run.op_start[op] > run.op_ready[op]:
             return Cause.SLOT, self._who_gave_back(int(program.op_pool[op]), int(run.op_start[op]))
         waits = self._waits.into(op)

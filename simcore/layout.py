@@ -86,3 +86,17 @@ def previous_hops(hop_next: Int64Array) -> Int64Array:
     inner = np.flatnonzero(hop_next != NONE)
     previous[hop_next[inner]] = inner
     return previous
+
+
+def buffers_left(hop_buffer: Int64Array, hop_next: Int64Array) -> Int64Array:
+    """[H] the buffer a unit comes through, which it leaves when it is served; NONE without one."""
+    left: Int64Array = np.append(hop_buffer, NONE)[previous_hops(hop_next)]  # NONE is -1, the last
+    return left
+
+
+def buffer_feeders(num_buffers: int, hop_buffer: Int64Array, hop_server: Int64Array) -> Int64Array:
+    """[B] the server that fills each buffer."""
+    feeders = np.full(num_buffers, NONE, np.int64)
+    buffered = hop_buffer != NONE
+    feeders[hop_buffer[buffered]] = hop_server[buffered]
+    return feeders

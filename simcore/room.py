@@ -6,7 +6,7 @@ back are kept with their times; a unit without one holds up all behind it at its
 
 import numpy as np
 
-from .layout import NONE, Int64Array, previous_hops, starts
+from .layout import NONE, Int64Array, buffers_left, starts
 from .program import Program
 
 
@@ -15,7 +15,7 @@ class Room:
 
     def __init__(self, program: Program) -> None:
         self._into = program.hop_buffer  # [H] buffer a unit goes into
-        self._out_of = np.append(program.hop_buffer, NONE)[previous_hops(program.hop_next)]  # [H]; NONE is -1, the last
+        self._out_of = buffers_left(program.hop_buffer, program.hop_next)  # [H]
         self._units, self._credit = program.buffer_units, program.buffer_credit_ticks
         self._begin = starts(self._units)[:-1]  # [B] where its slots begin
         self._slots = np.zeros(int(self._units.sum()), np.int64)  # when each is there

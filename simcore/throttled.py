@@ -12,7 +12,7 @@ import numpy as np
 
 from .accounting import wait_shift, wait_ticks
 from .control import IDLE, Control
-from .layout import NONE, Int64Array, previous_hops
+from .layout import NONE, Int64Array, buffer_feeders, buffers_left, previous_hops
 from .limits import BYTES_A_UNIT
 from .locked import locked_servers, stuck_ops
 from .outcome import NEVER, Served, WatchFn
@@ -42,7 +42,7 @@ class _Throttled:
         self._server, self._flow = program.hop_server.tolist(), program.hop_flow.tolist()
         self._next, self._buffer = program.hop_next.tolist(), program.hop_buffer.tolist()
         before = previous_hops(program.hop_next)
-        self._leaves_buffer = np.append(program.hop_buffer, NONE)[before].tolist()  # [H] NONE is -1, the last
+        self._leaves_buffer = buffers_left(program.hop_buffer, program.hop_next).tolist()  # [H]
         self._first_hop, self._units = program.flow_first_hop.tolist(), program.flow_units.tolist()
         self._gap, self._window = program.flow_gap_ticks.tolist(), program.flow_window_units.tolist()
         # A stream holds what comes from one server, or what one flow injects.
@@ -60,7 +60,7 @@ class _Throttled:
         self._line: list[deque[tuple[int, int]]] = [deque() for _ in self._free]  # [S] arrival and hop, in order
         self._room = [deque([0] * units) for units in program.buffer_units.tolist()]  # [B] when each slot is there
         self._credit = program.buffer_credit_ticks.tolist()
-        self._feeder = _feeders(program)
+        self._feeder = buffer_feeders(len(self._room), program.hop_buffer, program.hop_server).tolist()  # [B]
         self._served = 0
 
     def run(self, watch: WatchFn) -> tuple[Control, Served]:
@@ -176,12 +176,3 @@ class _Throttled:
         if not self._to_deliver[flow]:
             self._flow_last[flow] = arrives
             self._control.delivered(flow, arrives)
-
-
-def _feeders(program: Program) -> list[int]:
-    """[B] the server that fills each buffer."""
-    feeders = np.full(len(program.buffer_units), NONE, np.int64)
-    buffered = program.hop_buffer != NONE
-    feeders[program.hop_buffer[buffered]] = program.hop_server[buffered]
-    found: list[int] = feeders.tolist()
-    return found
