@@ -63,7 +63,8 @@ class Advice:
 
     ``candidates`` are ranked, best first: simulated ones by simulated time, then the rest by predicted time.
     ``result`` and ``serial_result`` are the confirming simulations (None if verification was off). ``ties`` are
-    schedules the profile cannot tell from the recommended one. ``marks`` name what is not validated.
+    schedules the profile cannot tell from the recommended one. ``marks`` name what is not validated,
+    ``outside_calibration`` among them that sizes lie outside what the profile was fitted to.
     """
 
     scenario: Scenario
@@ -82,6 +83,7 @@ class Advice:
     reasons: tuple[str, ...]
     marks: tuple[str, ...]
     timing: Timing
+    outside_calibration: tuple[str, ...] = ()
 
     @property
     def why_serial(self) -> str:

@@ -8,6 +8,7 @@ are rounded to the tick for each unit, and the terms take the lowest that this c
 With other rules the terms would not hold; ``ASSUMPTIONS`` are part of the answer.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -15,6 +16,7 @@ from typing import NamedTuple
 
 from ..compiler.scenario import TICKS_PER_SECOND, FabricKind, GemmShape, Pattern, Scenario
 from ..compiler.schedule import EngineKind
+from ..compiler.topology import Edge, topology_of
 from ..simcore.kernels.gemm import hbm_bytes, min_sm_ticks
 
 ASSUMPTIONS = (
@@ -97,8 +99,16 @@ class _Limits:
     def landing(self) -> int:
         """From a byte's end of service at the last link to the end of its transfer."""
         fabric = self.scenario.system.fabric
+        if not fabric.kind.symmetric:
+            return min(edge.latency_ticks for edge in self.edges_into_ranks) + self.scenario.gpu.hbm.latency_ticks
         switched = fabric.switch.latency_ticks if fabric.switch is not None else 0
         return fabric.link.latency_ticks + switched + self.scenario.gpu.hbm.latency_ticks
+
+    @property
+    def edges_into_ranks(self) -> tuple[Edge, ...]:
+        """The last edges of all ways, on a fabric that is not the same from every rank."""
+        n = self.scenario.num_ranks
+        return tuple(edge for edge in topology_of(self.scenario.system.fabric, n).edges if edge.target < n)
 
     @property
     def first_tile(self) -> int:
@@ -159,6 +169,12 @@ def _busiest_link(limits: _Limits) -> tuple[int, str]:
         assert fabric.switch is not None, "the compiler gives every switch fabric its switch"
         port = min(rate, fabric.switch.bytes_per_s)
         return served_ticks((n - 1) * shard, port, line), f"{n - 1} shards through the switch port of a rank"
+    if not fabric.kind.symmetric:
+        into = Counter[int]()
+        for edge in limits.edges_into_ranks:
+            into[edge.target] += edge.bytes_per_s
+        slowest = min(into.values())  # all cross the cut around the rank whose links are slowest together
+        return served_ticks((n - 1) * shard, slowest, line), f"{n - 1} shards over the links into a rank"
     right = n // 2 if fabric.both_ways else n - 1
     if scenario.workload.pattern.reduces:
         loads = (right * (right + 1) // 2, (n - 1 - right) * (n - right) // 2)

@@ -9,12 +9,13 @@ the ratio of the simulator to this.
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
+from ..compiler.plan_view import num_peers
 from ..compiler.scenario import TICKS_PER_SECOND, GemmShape, Scenario
 from ..compiler.schedule import Direction, EngineKind, Reduction, Schedule, Step, TileGroup, Transfer
-from ..simcore.kernels.gemm import gemm_work
+from ..compiler.shapes import KernelShape
+from ..simcore.kernels.pick import compute_shape, compute_work
 from ..simcore.kernels.reduce import reduce_work
 from ..simcore.kernels.work import KernelWork
-from ..simcore.lower import group_shape
 from ..simcore.machine import distance_ticks
 from .fluid import FluidFabric, FluidLink, SlotPool
 
@@ -49,10 +50,12 @@ class Estimate:
 def estimate_ticks(scenario: Scenario, schedule: Schedule) -> Estimate:
     """Estimate ``schedule`` on ``scenario``; under 3 ms for plans of some hundred steps.
 
-    Plans with overrides differ from rank to rank; they are estimated by the steps of rank 0.
+    Plans that differ from rank to rank are estimated by the steps of rank 0; what comes from other steps than its own
+    is there at once.
     """
     fabric = FluidFabric(scenario, by_sm=schedule.engine.kind is EngineKind.SM)
-    run = _Run(scenario, schedule, schedule.steps_of(0), fabric)
+    steps = schedule.steps_of(0)
+    run = _Run(scenario, schedule, steps, fabric, num_peers(steps))
     run.prepare()
     run.loop()
     return run.found()
@@ -85,6 +88,7 @@ class _Run:
     schedule: Schedule
     steps: tuple[Step, ...]
     fabric: FluidFabric
+    num_peers: int  # that share the SMs that copy
     events: list[tuple[float, int, int]] = field(default_factory=list)
     waits: list[int] = field(default_factory=list)  # [i] what it still waits for
     next: list[list[int]] = field(default_factory=list)  # [i] steps that wait for it
@@ -107,9 +111,9 @@ class _Run:
         self.waits, self.begin, self.done = [0] * count, [0.0] * count, [0.0] * count
         self.left, self.missing, self.num_bytes = [0] * count, [0] * count, [0] * count
         last: dict[tuple[bool, int], int] = {}
-        works: dict[tuple[GemmShape, bool] | tuple[int, int], KernelWork] = {}
+        works: dict[tuple[GemmShape | KernelShape, bool] | tuple[int, int], KernelWork] = {}
         for i, step in enumerate(self.steps):
-            before = {names[name] for name in step.after}
+            before = {names[name] for name in step.after if name in names}
             if isinstance(step, Transfer):
                 self.num_bytes[i] = step.region.rows.size * step.region.cols.size * width
                 queue = None if step.lane is None else (True, step.lane)
@@ -129,16 +133,15 @@ class _Run:
     def _kernel(
         self,
         step: TileGroup | Reduction,
-        works: dict[tuple[GemmShape, bool] | tuple[int, int], KernelWork],
+        works: dict[tuple[GemmShape | KernelShape, bool] | tuple[int, int], KernelWork],
         width: int,
     ) -> KernelWork:
         """The kernel of a step; equal shapes share one."""
         gpu, sms = self.scenario.gpu, self.schedule.compute_sms
         if isinstance(step, TileGroup):
-            shape = group_shape(self.scenario, step)
-            key = shape, step.accumulate
+            key = compute_shape(self.scenario, step), step.accumulate
             if key not in works:
-                works[key] = gemm_work(gpu, shape, sms, step.accumulate)
+                works[key] = compute_work(self.scenario, step, sms)
             return works[key]
         size = step.region.rows.size * step.region.cols.size * width, step.num_parts
         if size not in works:
@@ -147,7 +150,7 @@ class _Run:
 
     def _gap(self, names: dict[str, int], step: TileGroup | Reduction) -> float:
         """The extra launch time of a kernel that waits for a transfer."""
-        waits = any(isinstance(self.steps[names[name]], Transfer) for name in step.after)
+        waits = any(name not in names or isinstance(self.steps[names[name]], Transfer) for name in step.after)
         return float(self.scenario.gpu.launch.event_ticks) if waits else 0.0
 
     def loop(self) -> None:
@@ -181,7 +184,7 @@ class _Run:
         if self.schedule.engine.kind is EngineKind.DMA:
             return 1
         in_lane = isinstance(step, Transfer) and step.lane is not None
-        return count if in_lane else max(1, count // max(1, self.scenario.num_ranks - 1))
+        return count if in_lane else max(1, count // self.num_peers)
 
     def _grant(self, copies: _Copies, now: float) -> None:
         """Free engines go to the transfer that has waited longest; one that gets a part of what it wants starts."""

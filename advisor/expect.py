@@ -1,176 +1,128 @@
-"""Runs what a file expects: simulates the schedules it names and compares."""
+"""Runs what a file expects: simulates the schedules it names, at every point of its sweeps, and compares."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from fractions import Fraction
+from enum import Enum
 
-from ..compiler.expectation import (
-    Check,
-    Comparison,
-    Dimension,
-    Expectation,
-    Metric,
-    MetricOf,
-    Relation,
-    Speedup,
-    Value,
-    VerdictIs,
-)
-from ..compiler.plan import declared
-from ..compiler.scenario import TICKS_PER_US, Scenario
-from ..simcore import Result, simulate
-from .advice import Advice
-from .bounds import lower_bound
-from .recommend import Advisor, packet_bytes
-from .solver import NoFeasibleSchedule
-
-BEST, SERIAL, BOUND = "best", "serial", "bound"
+from ..compiler.diagnostics import CompileError
+from ..compiler.expectation import Bindings, Check, Expectation, Shown, Sweep
+from ..compiler.pipeline import Compiled
+from .expect_checks import PointFound, Scene, judge, judge_sweep
+from .expect_values import Figures, Found
+from .recommend import Advisor
+from .runs import ExpectationError, Runs
+from .sweeps import Judgement
 
 
-class ExpectationError(ValueError):
-    """An expectation that asks for a figure there is not, for instance the DIL of a lone collective."""
+class Standing(Enum):
+    """What became of a statement; the value is the word in reports."""
+
+    PASSED = "ok"
+    FAILED = "FAILED"
+    SHOWN = "shown"
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One statement with what was found; ``found`` is a sentence for the report."""
+    """One statement with what was found: ``found`` is a sentence, ``values`` and ``points`` are the numbers.
+
+    ``bindings`` are the settings of its block; ``sweep`` is the sweep it stands in, if it does.
+    """
 
     check: Check
-    passed: bool
+    standing: Standing
     found: str
+    values: tuple[Found, ...]
+    points: tuple[PointFound, ...]
+    bindings: Bindings
+    sweep: Sweep | None
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing is wrong; what is only shown cannot be."""
+        return self.standing is not Standing.FAILED
 
 
 @dataclass(slots=True)
 class ExpectationRunner:
-    """Simulates for one scenario, each schedule once, and checks statements against what it finds."""
+    """Runs every ``expect`` block of one file.
 
-    scenario: Scenario
+    ``compile`` compiles the file under further settings of its parameters. It is called once for each setting, as the
+    sizes and the numbers of statements follow the parameters; each schedule is simulated once for each setting.
+    """
+
+    compile: Callable[[Bindings], Compiled]
     advisor: Callable[[], Advisor]
     workers: int = 1
-    _advice: Advice | None = None
-    _results: dict[str, Result] = field(default_factory=dict)
+    _compiled: dict[Bindings, Compiled] = field(default_factory=dict)
+    _runs: dict[tuple[str, Bindings, bool], Runs] = field(default_factory=dict)
 
-    def run(self, expectation: Expectation) -> tuple[CheckResult, ...]:
-        """Every statement of the block, in order."""
-        return tuple(self._check(check) for check in expectation.checks)
+    def run(self) -> Iterator[CheckResult]:
+        """Every statement of the file, in order.
 
-    def _check(self, check: Check) -> CheckResult:
+        Raises
+        ------
+        CompileError
+            If the file is wrong as it stands, or under the bindings of a block.
+        """
+        for number, block in enumerate(self._file(()).expectations):
+            bound = self._expectation(number, block.bindings)
+            for place, statement in enumerate(bound.statements):
+                if isinstance(statement, Check):
+                    yield self._alone(statement, bound)
+                else:
+                    yield from self._swept(number, place, statement, block.bindings)
+
+    def _alone(self, check: Check, block: Expectation) -> CheckResult:
         try:
-            if isinstance(check.body, VerdictIs):
-                verdict = self.advice().verdict
-                return CheckResult(check, verdict is check.body.verdict, f"verdict is {verdict.value}")
-            return self._compare(check, check.body)
-        except (ExpectationError, NoFeasibleSchedule) as error:
-            return CheckResult(check, False, str(error))
+            judgement = judge(check, self._figures(block, block.bindings, block.seeds))
+        except ExpectationError as error:
+            judgement = Judgement(False, str(error))
+        return _result(check, judgement, (), block.bindings, None)
 
-    def _compare(self, check: Check, body: Comparison) -> CheckResult:
-        left, right = self._value(body.left), self._value(body.right)
-        high = body.high.amount if body.high is not None else right.amount
-        passed = _holds(left.amount, body.relation, right.amount, high, _slack(body, right))
-        found = f"left is {show(left)}"
-        if not isinstance(body.right, Value):
-            found += f", right is {show(right)}"
-        return CheckResult(check, passed, found)
+    def _swept(self, number: int, place: int, sweep: Sweep, bindings: Bindings) -> Iterator[CheckResult]:
+        for idx, check in enumerate(sweep.checks):
+            points: tuple[PointFound, ...] = ()
+            try:
+                judgement, points = judge_sweep(check, sweep, self._scenes(number, place, idx, sweep, bindings))
+            except ExpectationError as error:
+                judgement = Judgement(False, str(error))
+            yield _result(check, judgement, points, bindings, sweep)
 
-    def _value(self, term: MetricOf | Speedup | Value) -> Value:
-        match term:
-            case Value():
-                return term
-            case Speedup(fast, slow):
-                ratio = self._makespan(slow) / self._makespan(fast)
-                return Value(ratio, Dimension.RATIO)
-            case MetricOf(schedule, Metric.MAKESPAN):
-                return Value(self._makespan(schedule), Dimension.TIME)
-            case MetricOf(schedule, metric):
-                return _metric(self.result(schedule), metric)
+    def _scenes(self, number: int, place: int, idx: int, sweep: Sweep, bindings: Bindings) -> Iterator[Scene]:
+        """The statement ``idx`` of a sweep at every point, as the file reads there."""
+        for point in sweep.points:
+            settings = (*bindings, (sweep.param, point.text))
+            try:
+                block = self._expectation(number, settings)
+            except CompileError as error:
+                first = error.diagnostics[0]
+                message = f"at {sweep.param} = {point.text}: {first.code.name}: {first.message}"
+                raise ExpectationError(message) from error
+            there = block.statements[place]
+            assert isinstance(there, Sweep), "parameters change the numbers of a statement, not its form"
+            yield Scene(point.text, there.checks[idx], self._figures(block, settings, there.seeds))
 
-    def _makespan(self, schedule: str) -> Fraction:
-        if schedule == BOUND:
-            return Fraction(lower_bound(self.scenario).ticks)
-        return Fraction(self.result(schedule).makespan_ticks)
+    def _file(self, settings: Bindings) -> Compiled:
+        if settings not in self._compiled:
+            self._compiled[settings] = self.compile(settings)
+        return self._compiled[settings]
 
-    def advice(self) -> Advice:
-        """The advice for the scenario, asked for once."""
-        if self._advice is None:
-            self._advice = self.advisor().recommend(self.scenario, workers=self.workers)
-        return self._advice
+    def _expectation(self, number: int, settings: Bindings) -> Expectation:
+        return self._file(settings).expectations[number]
 
-    def result(self, schedule: str) -> Result:
-        """A declared schedule, ``best`` or ``serial``, simulated at line granularity."""
-        if schedule == BOUND:
-            raise ExpectationError("the lower bound has a makespan and nothing else")
-        if schedule in (BEST, SERIAL):
-            advice = self.advice()
-            result = advice.result if schedule == BEST else advice.serial_result
-            assert result is not None, "advice is verified unless asked otherwise"
-            return result
-        if schedule not in self._results:
-            named = next((named for named in self.scenario.schedules if named.name == schedule), None)
-            if named is None:
-                raise ExpectationError(f"{schedule} does not fit these sizes and was left out")
-            self._results[schedule] = simulate(
-                self.scenario,
-                declared(self.scenario, named),
-                unit_bytes=self.scenario.gpu.line_bytes,
-                explain_bytes=packet_bytes(self.scenario),
-            )
-        return self._results[schedule]
+    def _figures(self, block: Expectation, settings: Bindings, seeds: int) -> Figures:
+        key = (block.workload, settings, block.packets)
+        if key not in self._runs:
+            scenario = self._file(settings).scenario(block.workload)
+            self._runs[key] = Runs(scenario, self.advisor, self.workers, block.packets)
+        return Figures(self._runs[key], seeds)
 
 
-def _metric(result: Result, metric: Metric) -> Value:
-    """A figure of ``result`` with its dimension."""
-    ticks = {
-        Metric.COMPUTE_TIME: result.compute_ticks,
-        Metric.COMM_TIME: result.comm_ticks,
-        Metric.EXPOSED_TIME: result.exposed_ticks,
-    }
-    if metric in ticks:
-        return Value(Fraction(ticks[metric]), Dimension.TIME)
-    if metric is Metric.STAGING:
-        return Value(Fraction(result.schedule.staging_bytes), Dimension.BYTES)
-    ratios: dict[Metric, float | None] = {
-        Metric.EXPOSED: result.exposed_ticks / max(1, result.makespan_ticks),
-        Metric.OVERLAP_EFFICIENCY: result.overlap_efficiency,
-        Metric.DIL: result.dil,
-        Metric.CIL: result.cil,
-    }
-    ratio = ratios[metric]
-    if ratio is None:
-        raise ExpectationError(f"{result.schedule.expression} has no {metric.value}")
-    return Value(Fraction(ratio), Dimension.RATIO)
-
-
-def _slack(body: Comparison, right: Value) -> Fraction:
-    """How far apart two equal values may be."""
-    if body.tolerance is None:
-        return Fraction(0)
-    return abs(right.amount) * body.tolerance.amount if body.relative else body.tolerance.amount
-
-
-def _holds(left: Fraction, relation: Relation, right: Fraction, high: Fraction, slack: Fraction) -> bool:
-    match relation:
-        case Relation.LT:
-            return left < right
-        case Relation.LE:
-            return left <= right
-        case Relation.GT:
-            return left > right
-        case Relation.GE:
-            return left >= right
-        case Relation.EQ:
-            return abs(left - right) <= slack
-        case Relation.NE:
-            return abs(left - right) > slack
-        case Relation.WITHIN:
-            return right <= left <= high
-
-
-def show(value: Value) -> str:
-    """A value as people read it."""
-    match value.dimension:
-        case Dimension.TIME:
-            return f"{float(value.amount) / TICKS_PER_US:.2f} us"
-        case Dimension.BYTES:
-            return f"{float(value.amount) / 2**20:.2f} MiB"
-        case Dimension.RATIO:
-            return f"{float(value.amount):.4g}"
+def _result(
+    check: Check, judgement: Judgement, points: tuple[PointFound, ...], bindings: Bindings, sweep: Sweep | None
+) -> CheckResult:
+    standing = Standing.PASSED if judgement.passed else Standing.FAILED
+    if judgement.passed and isinstance(check.body, Shown):
+        standing = Standing.SHOWN
+    return CheckResult(check, standing, judgement.text, judgement.values, points, bindings, sweep)

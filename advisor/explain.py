@@ -42,7 +42,7 @@ def marks_of(scenario: Scenario) -> tuple[str, ...]:
             "on a ring blocks go straight over the links between; ring algorithms, which do better, are to come"
         )
     switch = fabric.switch.provenance if fabric.switch is not None else ()
-    notes = (*gpu.provenance, *fabric.link.provenance, *switch)
+    notes = (*gpu.provenance, *(note for link in fabric.links for note in link.provenance), *switch)
     assumed = [note.path for note in notes if note.origin is Origin.ASSUMED]
     if assumed:
         shown = ", ".join(assumed[:4]) + (f" and {len(assumed) - 4} more" if len(assumed) > 4 else "")

@@ -150,6 +150,7 @@ def advice_document(advice: Advice) -> Json:
         "reasons": list(advice.reasons),
         "ties": list(advice.ties),
         "marks": list(advice.marks),
+        "outside_calibration": list(advice.outside_calibration),
         "num_feasible": advice.num_feasible,
         "candidates": [_candidate_document(advice, candidate) for candidate in advice.candidates],
         "result": None if advice.result is None else result_document(advice.result, workload),

@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..compiler.plan import build_schedule
-from ..compiler.scenario import TICKS_PER_SECOND, TICKS_PER_US, FabricKind, Scenario
+from ..compiler.scenario import SYMMETRIC_FABRICS, TICKS_PER_SECOND, TICKS_PER_US, FabricKind, Scenario
 from ..compiler.schedule import Choice, EngineKind, Schedule
 from ..compiler.templates import TEMPLATES
+from ..compiler.topology import topology_of
 from ..simcore.kernels.gemm import gemm_work, hbm_bytes
 from .estimate import Estimate, estimate_ticks
 
@@ -112,8 +113,11 @@ def _setup_share(view: View) -> float:
 
 def _feed(view: View) -> float:
     """Rate at which all engines together feed the links a rank sends on, over what these take."""
-    fabric, peers = view.scenario.system.fabric, max(1, view.scenario.num_ranks - 1)
-    links = {FabricKind.FULL_MESH: peers, FabricKind.SWITCH: 1, FabricKind.RING: 2 if fabric.both_ways else 1}
+    fabric, n = view.scenario.system.fabric, view.scenario.num_ranks
+    if not fabric.kind.symmetric:
+        out = sum(edge.bytes_per_s for edge in topology_of(fabric, n).edges if edge.source == 0)
+        return _log(view.engine_rate * view.choice.engine.count / max(1, out))
+    links = {FabricKind.FULL_MESH: max(1, n - 1), FabricKind.SWITCH: 1, FabricKind.RING: 2 if fabric.both_ways else 1}
     return _log(view.engine_rate * view.choice.engine.count / (links[fabric.kind] * fabric.link.achieved_bytes_per_s))
 
 
@@ -163,7 +167,7 @@ FEATURES: tuple[tuple[str, Feature], ...] = (
     ("feed", _feed),
     ("copy_burst", _copy_burst),
     *((template.name, _is_template(template.name)) for template in TEMPLATES),
-    *((kind.value, _is_fabric(kind)) for kind in FabricKind),
+    *((kind.value, _is_fabric(kind)) for kind in SYMMETRIC_FABRICS),
     ("reduces", lambda v: float(v.scenario.workload.pattern.reduces)),
     ("ranks", lambda v: float(v.scenario.num_ranks)),
     ("log_m", lambda v: _gemm(v, lambda m, n, k: _log(m))),

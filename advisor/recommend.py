@@ -6,14 +6,16 @@ from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
 
+from ..compiler.codes import Code
 from ..compiler.expectation import Verdict
 from ..compiler.expression import expression_of
-from ..compiler.plan import build_schedule, declared, default_engine
+from ..compiler.plan import ScheduleError, build_schedule, declared, default_engine
 from ..compiler.scenario import Scenario
 from ..compiler.schedule import Choice, Plan, Schedule
 from ..simcore import PACKET_BYTES, Result, affordable_unit
 from .advice import Advice, Candidate, Timing
 from .bounds import Bound, lower_bound
+from .calibrated import outside_calibration
 from .explain import confidence_of, marks_of, reasons_for
 from .ranker import Ranker
 from .solver import enumerate_space
@@ -76,9 +78,14 @@ class Advisor:
         ------
         NoFeasibleSchedule
             If the constraints leave nothing, with those that do it.
+        ScheduleError
+            If the system replays a profile.
         Cancelled
             If ``should_stop`` said so.
         """
+        if scenario.system.replay is not None:
+            message = f"{scenario.system.name} replays the profile of one schedule, and advice compares several"
+            raise ScheduleError(Code.MGS523, message, "simulate that schedule, or drop 'replay' from the system")
         report = progress or (lambda stage, done, total: None)
         clock = [perf_counter()]
         report("enumerate", 0, 1)
@@ -240,6 +247,7 @@ def _advice(
     if overlap:  # a packet time may be a hair below the confirmed one
         candidates = sorted(candidates, key=lambda candidate: candidate.expression != recommended.expression)
     result, serial_result = (None, None) if confirmed is None else (confirmed[0 if overlap else 1], confirmed[1])
+    outside = outside_calibration(scenario, (recommended.schedule, serial.schedule))
     confidence, why = confidence_of(scenario, overlap, gain, verified=confirmed is not None)
     return Advice(
         scenario=scenario,
@@ -256,6 +264,7 @@ def _advice(
         confidence=confidence,
         confidence_reason=why,
         reasons=reasons_for(scenario, recommended, serial, best, bound, result, serial_result),
-        marks=marks_of(scenario),
+        marks=(*outside, *marks_of(scenario)),
         timing=timing,
+        outside_calibration=outside,
     )

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 
 from . import syntax as ast
+from .calibrated import EXAMPLES, CalibratedReader, Found
 from .codes import Code
 from .diagnostics import Report
 from .evaluate import Place
@@ -11,7 +12,21 @@ from .figures import Default, Figure, FigureReader
 from .phrases import head_of, known_head
 from .scenario import DType
 from .source import Span
-from .tables import CACHE_NUMBERS, COLLECTIVES, GPU_BLOCKS, GPU_NUMBERS, GPU_WORDS, MAX_TILES, PEAK, Property
+from .tables import (
+    CACHE_NUMBERS,
+    COLLECTIVES,
+    GPU_BLOCKS,
+    GPU_NUMBERS,
+    GPU_WORDS,
+    LINK_CHOICES,
+    LINK_LISTS,
+    LINK_NUMBERS,
+    MAX_TILES,
+    PEAK,
+    SWITCH_CHOICES,
+    SWITCH_NUMBERS,
+    Property,
+)
 from .units import NUMBER
 
 Tiles = tuple[tuple[int, int], ...]
@@ -27,6 +42,8 @@ class BlockReader:
         self._report, self._reader, self._place = report, reader, place
         self.figures: dict[str, Figure] = {}
         self.tiles: dict[str, Tiles] = {}
+        self.words: dict[str, tuple[str, ...]] = {}
+        self.regions: dict[str, Found] = {}
         self._spans: dict[str, Span] = {}
 
     def gpu(self, block: ast.Block, name: str) -> None:
@@ -42,6 +59,16 @@ class BlockReader:
                 clock = self.figures["clock"].value.amount
                 self._place = Place(self._place.scope, clock, self._place.base)
 
+    def link(self, block: ast.Block, owner: str) -> None:
+        """Read the block of a link: its numbers, the protocols that it carries, and whether it keeps order."""
+        extra: _Extra = dict.fromkeys((*LINK_LISTS, *LINK_CHOICES), self._words)
+        self.numbers(block, LINK_NUMBERS, "", owner, Default(), extra)
+
+    def switch(self, block: ast.Block, owner: str) -> None:
+        """Read the block of a switch: its numbers, and whether it copies and sums."""
+        extra: _Extra = dict.fromkeys(SWITCH_CHOICES, self._words)
+        self.numbers(block, SWITCH_NUMBERS, "", owner, Default(), extra)
+
     def _gpu_statement(self, word: str, statement: ast.Say, default: Default) -> None:
         if word == "source":
             return
@@ -50,12 +77,12 @@ class BlockReader:
         elif word == "cache":
             self._cache(statement, default)
         elif word == "collectives":
-            parts: _Extra = {part: self._part for part in COLLECTIVES if part}
+            parts: _Extra = {part: self._part for part in COLLECTIVES if part} | self._calibrated(word)
             self.numbers(self._block_of(statement, word), COLLECTIVES[""], "collectives.", word, default, parts)
         elif word in GPU_BLOCKS:
             block = self._block_of(statement, word)
             extra: _Extra = {"tiles": self._tiles, "pair_tiles": self._tiles} if word == "gemm" else {}
-            self.numbers(block, GPU_BLOCKS[word], f"{word}.", word, default, extra)
+            self.numbers(block, GPU_BLOCKS[word], f"{word}.", word, default, {**extra, **self._calibrated(word)})
         else:
             wanted = next(each for each in GPU_NUMBERS if each.name == word)
             self._number(wanted, statement, "", default)
@@ -156,6 +183,29 @@ class BlockReader:
         assert head is not None
         block, prefix = self._block_of(statement, head.text), f"collectives.{head.text}."
         self.numbers(block, COLLECTIVES[head.text], prefix, head.text, default)
+
+    def _calibrated(self, block: str) -> _Extra:
+        """What reads ``calibrated`` in ``block``, if that block may say it."""
+        if block not in EXAMPLES:
+            return {}
+
+        def read(statement: ast.Say, default: Default) -> None:
+            self.regions[block] = CalibratedReader(self._report, self._reader, self._place).read(block, statement)
+
+        return {"calibrated": read}
+
+    def _words(self, statement: ast.Say, default: Default) -> None:
+        """Read ``protocols simple, ll`` or ``multicast yes``."""
+        head = head_of(statement)
+        assert head is not None
+        several, known = head.text in LINK_LISTS, {**LINK_LISTS, **LINK_CHOICES, **SWITCH_CHOICES}[head.text]
+        groups = [group.parts[1 if idx == 0 else 0 :] for idx, group in enumerate(statement.phrase)]
+        said = [parts[0].text for parts in groups if len(parts) == 1 and isinstance(parts[0], ast.Name)]
+        whole = len(said) == len(groups) == len(set(said)) and (several or len(said) == 1)
+        if not whole or not set(said) <= set(known):
+            message = f"{head.text} is {'a list of' if several else 'one of'} {', '.join(known)}"
+            raise self._report.fail(Code.MGS116, message, statement.span, f"{head.text} {known[0]}")
+        self.words[head.text] = tuple(said)
 
     def _tiles(self, statement: ast.Say, default: Default) -> None:
         """Read ``tiles [[128, 128], [256, 256]]``, or ``pair_tiles``."""

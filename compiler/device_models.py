@@ -7,6 +7,11 @@ bytes per second.
 from dataclasses import dataclass
 from fractions import Fraction
 
+from .shapes import DType
+
+Range = tuple[int, int]
+"""A smallest and a largest value; both belong to it."""
+
 
 @dataclass(frozen=True, slots=True)
 class ProtocolModel:
@@ -77,3 +82,53 @@ class Saturation:
 
     limit_bytes_per_s: int
     exponent: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """How kernels wait, and what launching costs in a graph; None where the profile does not say.
+
+    A poll is repeated every ``poll_interval``. A monitor takes ``monitor_arm`` to arm and wakes its waiter
+    ``monitor_wake`` after the flag is set (AMD, US patent 12,131,199, and Dutu et al., ISCA 2020: a waiter is recorded
+    with the address it waits for, and a write there resumes it); ``monitor_entries`` of them fit in a GPU; without that
+    number a file cannot ask for monitors, and a simulation has no limit.
+    ``graph_launch`` is a launch in a graph, in place of a launch from the host and of an event.
+    """
+
+    poll_interval_ticks: int | None = None
+    monitor_arm_ticks: int = 0
+    monitor_wake_ticks: int | None = None
+    monitor_entries: int | None = None
+    graph_launch_ticks: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GemmRegion:
+    """GEMMs, by type and by the m, n and k of one rank, to which the constants of the GEMM form were fitted."""
+
+    dtype: DType
+    m: Range
+    n: Range
+    k: Range
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveRegion:
+    """Collectives, by bytes as nccl-tests counts them and by number of GPUs, to which constants were fitted."""
+
+    num_bytes: Range
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """Where the constants of a GPU were fitted; None where its profile does not say.
+
+    ``sm_copy`` is a range of SMs that copy. ``derived`` names those of ``gemm``, ``sm_copy`` and ``collectives`` whose
+    constants were fitted on another GPU.
+    """
+
+    gemm: GemmRegion | None = None
+    sm_copy: Range | None = None
+    collectives: CollectiveRegion | None = None
+    derived: frozenset[str] = frozenset()

@@ -1,32 +1,14 @@
-"""What a file expects of its schedules: comparisons, resolved to exact numbers, checked by ``magus test``."""
+"""What a file expects of its schedules: statements, resolved to exact numbers, checked by ``magus test``."""
 
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 
 from .source import Span
+from .terms import End, Term, Value
+from .units import Dimension as Units
 
-
-class Metric(Enum):
-    """A figure of a simulated schedule; the value is its name in the language."""
-
-    MAKESPAN = "makespan"
-    COMPUTE_TIME = "compute_time"
-    COMM_TIME = "comm_time"
-    EXPOSED_TIME = "exposed_time"
-    EXPOSED = "exposed"
-    OVERLAP_EFFICIENCY = "overlap_efficiency"
-    DIL = "dil"
-    CIL = "cil"
-    STAGING = "staging"
-
-
-class Dimension(Enum):
-    """Dimension of an expected value; times are in ticks, sizes in bytes."""
-
-    TIME = "time"
-    BYTES = "bytes"
-    RATIO = "ratio"
+Bindings = tuple[tuple[str, str], ...]
 
 
 class Relation(Enum):
@@ -39,30 +21,6 @@ class Relation(Enum):
     EQ = "=="
     NE = "!="
     WITHIN = "in"
-
-
-@dataclass(frozen=True, slots=True)
-class MetricOf:
-    """``schedule.metric``; ``schedule`` is a declared name, or ``best``, ``serial`` or ``bound``."""
-
-    schedule: str
-    metric: Metric
-
-
-@dataclass(frozen=True, slots=True)
-class Speedup:
-    """``speedup(fast, slow)``: makespan of ``slow`` over makespan of ``fast``."""
-
-    fast: str
-    slow: str
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """A literal side of a comparison."""
-
-    amount: Fraction
-    dimension: Dimension
 
 
 class Verdict(Enum):
@@ -87,27 +45,134 @@ class Comparison:
     else absolute; see ``relative``.
     """
 
-    left: MetricOf | Speedup | Value
+    left: Term
     relation: Relation
-    right: MetricOf | Speedup | Value
+    right: Term
     high: Value | None = None
     tolerance: Value | None = None
     relative: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
-    """One expected statement with its text and place, for reports."""
+class Shown:
+    """``show term``: checks nothing."""
 
-    body: Comparison | VerdictIs
+    term: Term
+
+
+@dataclass(frozen=True, slots=True)
+class Somewhere:
+    """``somewhere left < right``: at one point of the sweep at least."""
+
+    body: Comparison
+
+
+class Direction(Enum):
+    """How a trend goes; the value is the word in the language."""
+
+    RISING = "rising"
+    FALLING = "falling"
+    FLAT = "flat"
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """``term rising +- 1 %``; the tolerance is relative."""
+
+    term: Term
+    direction: Direction
+    tolerance: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """``term linear r2 >= 0.98``: the least squares line rises and explains that share of the variance."""
+
+    term: Term
+    least_r2: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """``term minimum inside``: the extreme lies at neither end of the sweep."""
+
+    term: Term
+    end: End
+
+
+@dataclass(frozen=True, slots=True)
+class Crossover:
+    """``crossover(left, right) in low..high``; the ends are in base units of the swept parameter."""
+
+    left: Term
+    right: Term
+    low: Fraction
+    high: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class WinnerChanges:
+    """``winner(a, b) changes``: the schedule of the least makespan is not the same everywhere."""
+
+    schedules: tuple[str, ...]
+
+
+OfSweep = Somewhere | Trend | Linear | Inside | Crossover | WinnerChanges
+Body = Comparison | VerdictIs | Shown | OfSweep
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One statement with its text and place, for reports; ``published`` is the figure it is to be held against."""
+
+    body: Body
     text: str
     span: Span
+    published: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPoint:
+    """One value of a swept parameter: as ``--set`` takes it, and in base units."""
+
+    text: str
+    amount: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """``sweep M in 1024..65536 x2 { }``: ``checks`` over the values of ``param`` in rising order, in ``unit``."""
+
+    param: str
+    domain: str
+    unit: Units
+    points: tuple[SweepPoint, ...]
+    checks: tuple[Check, ...]
+    seeds: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """An ``expect`` block: what must hold for ``workload`` once ``bindings`` (parameter, value text) are set."""
+    """An ``expect`` block: what must hold for ``workload`` once ``bindings`` (parameter, value text) are set.
+
+    ``seeds`` is how many seeds schedules are simulated under, 0 for none: then nothing is drawn at random. ``packets``
+    asks for packets in place of lines.
+    """
 
     workload: str
-    bindings: tuple[tuple[str, str], ...]
-    checks: tuple[Check, ...]
+    bindings: Bindings
+    statements: tuple[Check | Sweep, ...]
+    seeds: int = 0
+    packets: bool = False
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """The statements outside of sweeps."""
+        return tuple(each for each in self.statements if isinstance(each, Check))
+
+    @property
+    def settings(self) -> tuple[Bindings, ...]:
+        """Every setting of parameters that the block asks about."""
+        sweeps = [each for each in self.statements if isinstance(each, Sweep)]
+        points = [(*self.bindings, (each.param, point.text)) for each in sweeps for point in each.points]
+        return (self.bindings, *points)

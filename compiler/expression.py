@@ -1,11 +1,14 @@
 """The canonical text of a template choice, which is the schedule's identity in tables, JSON and on the command line."""
 
 from .schedule import Choice
+from .tactics import said
 from .templates import BY_NAME
 
 
 def expression_of(choice: Choice) -> str:
     """``uniform_fused_1d(chunks=64, engine=dma(7))``; parameters a template does not have are left out.
+
+    So are an algorithm and tactics that are the usual ones.
 
     >>> from magus.compiler.schedule import EngineChoice, EngineKind
     >>> expression_of(Choice("serial", 8, EngineChoice(EngineKind.DMA, 7)))
@@ -16,4 +19,7 @@ def expression_of(choice: Choice) -> str:
     parts.append(f"engine={choice.engine}")
     if template.has_streams:
         parts.append(f"streams={choice.streams}")
+    if choice.algorithm:
+        parts.append(f"algorithm={choice.algorithm}")
+    parts += [f"{word}={value}" for word, value in said(choice.tactics)]
     return f"{choice.template}({', '.join(parts)})"

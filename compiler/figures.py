@@ -39,6 +39,14 @@ class Figures:
         """A time in ticks, rounded half up."""
         return round_half_up(self.by_path[path].value.amount * TICKS_PER_SECOND)
 
+    def whole_if(self, path: str) -> int | None:
+        """The same of a number that may be missing."""
+        return self.whole(path) if path in self.by_path else None
+
+    def ticks_if(self, path: str) -> int | None:
+        """A time in ticks, None if it is missing."""
+        return self.ticks(path) if path in self.by_path else None
+
     def provenance(self, device: str) -> tuple[Provenance, ...]:
         """Where each number comes from."""
         return tuple(Provenance(f"{device}.{path}", each.origin, each.source) for path, each in self.by_path.items())

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 
 from .codes import Code
-from .device_models import Collectives, DmaPhases, ExchangeModel, NvlsModel, ProtocolModel, Saturation
+from .device_models import Collectives, DmaPhases, ExchangeModel, NvlsModel, ProtocolModel, Saturation, Sync
 from .diagnostics import Report
 from .figures import Figure, Figures
-from .scenario import Origin
+from .scenario import Dma, Origin, SmCopy
 from .source import Source
 from .tables import COLLECTIVES, GPU_BLOCKS
 
@@ -56,6 +56,39 @@ def collectives_of(figures: Figures) -> Collectives | None:
         validated=exact[f"{prefix}error"].origin in (Origin.MEASURED, Origin.FITTED),
         nvls=_nvls(figures, f"{prefix}nvls."),
         all_to_all=_exchange(figures, f"{prefix}all_to_all."),
+    )
+
+
+def dma_of(figures: Figures) -> Dma:
+    """The copy engines, with what the profile knows of their commands."""
+    return Dma(
+        engines=figures.whole("dma.engines"),
+        setup_ticks=figures.ticks("dma.setup"),
+        bytes_per_s=figures.whole("dma.bandwidth"),
+        phases=phases_of(figures),
+        outstanding_bytes=figures.whole_if("dma.outstanding"),
+        issue_interval_ticks=figures.ticks_if("dma.issue_interval") or 0,
+        packet_bytes=figures.whole_if("dma.packet"),
+        packet_ticks=figures.ticks_if("dma.packet_cost") or 0,
+        prelaunch_ticks=figures.ticks_if("dma.prelaunch") or 0,
+    )
+
+
+def sm_copy_of(figures: Figures) -> SmCopy:
+    """Copies by SMs, with how they fill a link where the profile says."""
+    outstanding = figures.whole_if("sm_copy.outstanding")
+    rate, setup = figures.whole("sm_copy.bandwidth"), figures.ticks("sm_copy.setup")
+    return SmCopy(rate, setup, saturation_of(figures), outstanding)
+
+
+def sync_of(figures: Figures) -> Sync:
+    """How kernels wait and are launched in graphs, as far as the profile says."""
+    return Sync(
+        poll_interval_ticks=figures.ticks_if("sync.poll_interval"),
+        monitor_arm_ticks=figures.ticks_if("sync.monitor_arm") or 0,
+        monitor_wake_ticks=figures.ticks_if("sync.monitor_wake"),
+        monitor_entries=figures.whole_if("sync.monitor_entries"),
+        graph_launch_ticks=figures.ticks_if("sync.graph_launch"),
     )
 
 

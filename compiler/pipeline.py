@@ -96,10 +96,11 @@ def _compile(source: Source, settings: Settings, report: Report) -> Compiled:
 
 
 def _check_questions(scope: Scope, resolved: Resolved, settings: Settings, report: Report) -> None:
-    """Resolve the hardware and workloads again for each ``expect ... with``: what cannot work is told now."""
+    """Resolve the hardware and workloads again for each ``expect ... with`` and each point of a sweep: what
+    cannot work is told now."""
     if report.has_errors:
         return
-    all_bindings = dict.fromkeys(each.bindings for each in resolved.expectations if each.bindings)
+    all_bindings = dict.fromkeys(given for each in resolved.expectations for given in each.settings if given)
     for bindings in islice(all_bindings, MAX_CHECKED_BINDINGS):
         under = Report()
         with suppress(GaveUp):

@@ -2,9 +2,24 @@
 
 from .codes import Code
 from .expression import expression_of
-from .scenario import Pattern, Scenario
-from .schedule import Choice, EngineChoice, EngineKind, NamedSchedule, Plan, Schedule, Span, TileGroup
-from .templates import BY_NAME, Cut, Template
+from .scenario import FatTree, Pattern, Rails, Scenario
+from .schedule import (
+    Choice,
+    EngineChoice,
+    EngineKind,
+    EngineMode,
+    NamedSchedule,
+    Plan,
+    Schedule,
+    Span,
+    Tactics,
+    TileGroup,
+)
+from .staging import slices_inner as slices_inner
+from .staging import staging_bytes as staging_bytes
+from .staging import staging_of_steps
+from .tactics import Misfit, why_no_mode, why_no_reach, why_no_tactics
+from .templates import BY_NAME, Cut, Template, why_not
 from .templates.base import Problem
 
 # Tiles read 64 elements of the inner dimension at a time; a chunk of columns keeps to that.
@@ -45,23 +60,25 @@ def build_schedule(scenario: Scenario, body: Choice | Plan, name: str = "") -> S
     """
     if isinstance(body, Plan):
         check_engine(scenario, body.engine)
+        check_tactics(scenario, body.engine, body.tactics)
         sms = compute_sms(scenario, body.engine, overlaps=True)
         gemm = scenario.workload.gemm
         sliced = any(isinstance(step, TileGroup) and gemm and step.k != Span(0, gemm.k) for step in body.steps)
-        staging = staging_bytes(scenario, slices_inner=sliced)
-        return Schedule(name, body.steps, body.engine, sms, staging, body.overrides)
+        staging = staging_of_steps(scenario, (body.steps,), slices_inner=sliced)
+        return Schedule(name, body.steps, body.engine, sms, staging, body.overrides, body.tactics)
     template = template_named(body.template)
     problem = why_illegal(scenario, body)
     if problem is not None:
         raise problem
-    steps = tuple(template.build(_problem(scenario, body)))
-    sms = compute_sms(scenario, body.engine, template.overlaps)
+    steps, by_rank = template.write(_problem(scenario, body))
     return Schedule(
         expression_of(body),
         steps,
         body.engine,
-        sms,
-        staging_bytes(scenario, slices_inner=slices_inner(scenario, template)),
+        compute_sms(scenario, body.engine, template.overlaps),
+        staging_of_steps(scenario, by_rank or (steps,), slices_inner=slices_inner(scenario, template)),
+        tactics=body.tactics,
+        by_rank=by_rank,
     )
 
 
@@ -74,9 +91,14 @@ def why_illegal(scenario: Scenario, choice: Choice) -> ScheduleError | None:
         return ScheduleError(Code.MGS511, f"{template.name} does not schedule {pattern.value}", f"it schedules {fits}")
     try:
         check_engine(scenario, choice.engine)
+        check_tactics(scenario, choice.engine, choice.tactics)
     except ScheduleError as error:
         return error
-    return _why_not_cut(scenario, template, choice.chunks)
+    if choice.algorithm and scenario.workload.moved is None:
+        return ScheduleError(Code.MGS511, f"{pattern.value} moves nothing, by no algorithm", "leave algorithm out")
+    problem = _why_not_cut(scenario, template, choice.chunks)
+    reason = why_not(template, _problem(scenario, choice)) if problem is None else None
+    return problem if reason is None else ScheduleError(Code.MGS511, *reason)
 
 
 def check_engine(scenario: Scenario, engine: EngineChoice) -> None:
@@ -90,6 +112,18 @@ def check_engine(scenario: Scenario, engine: EngineChoice) -> None:
         message = f"{engine.count} SMs asked for copying, at most {most} of {gpu.name}'s {gpu.sms} may copy"
         raise ScheduleError(Code.MGS401, message, f"use sm({most}) or fewer")
 
+    _raise_if(why_no_mode(gpu, engine))
+
+
+def check_tactics(scenario: Scenario, engine: EngineChoice, tactics: Tactics) -> None:
+    """Raise ScheduleError if the system cannot carry out ``tactics`` with ``engine``."""
+    _raise_if(why_no_tactics(scenario.system, engine, tactics))
+
+
+def _raise_if(misfit: Misfit | None) -> None:
+    if misfit is not None:
+        raise ScheduleError(*misfit)
+
 
 def default_engine(scenario: Scenario) -> EngineChoice:
     """One copy engine for each peer, as far as the GPU has that many."""
@@ -97,40 +131,15 @@ def default_engine(scenario: Scenario) -> EngineChoice:
 
 
 def compute_sms(scenario: Scenario, engine: EngineChoice, overlaps: bool) -> int:
-    """SMs left to kernels."""
-    taken = engine.count if overlaps and engine.kind is EngineKind.SM else 0
+    """SMs left to kernels; those that copies share are left to them."""
+    own = engine.kind is EngineKind.SM and engine.mode is not EngineMode.SHARED
+    taken = engine.count if overlaps and own else 0
     return scenario.gpu.sms - taken
 
 
 def pieces_of(chunks: int, num_ranks: int, template: Template) -> int:
     """Chunks per shard; ``chunks`` counts pieces of the whole tensor."""
     return 1 if template.cut is Cut.SHARD else chunks // num_ranks
-
-
-def staging_bytes(scenario: Scenario, *, slices_inner: bool) -> int:
-    """Memory of a rank beyond its input and output: gathered rows, or partial sums sent and received.
-
-    Where the inner dimension is cut (``slices_inner``) the output is kept in fp32 while it is being summed.
-    """
-    workload, n = scenario.workload, scenario.num_ranks
-    if workload.moved is None:
-        return 0
-    remote = workload.moved.num_bytes * (n - 1) // n
-    match workload.pattern:
-        case Pattern.GEMM_RS:
-            return workload.moved.num_bytes + remote
-        case Pattern.AG_GEMM:
-            assert workload.gemm is not None, "AG+GEMM has a GEMM"
-            return remote + (workload.gemm.m * workload.gemm.n * 4 if slices_inner else 0)
-        case Pattern.REDUCE_SCATTER:
-            return remote
-        case _:
-            return 0  # what a lone all_gather gathers is its output
-
-
-def slices_inner(scenario: Scenario, template: Template) -> bool:
-    """Whether the template cuts the inner dimension of the GEMM."""
-    return template.cut is Cut.COLUMNS and scenario.workload.pattern.gathers
 
 
 def _why_not_cut(scenario: Scenario, template: Template, chunks: int) -> ScheduleError | None:
@@ -171,14 +180,31 @@ def _problem(scenario: Scenario, choice: Choice) -> Problem:
     rows = moved.rows if moved is not None else gemm.m if gemm is not None else 0
     return Problem(
         pattern=workload.pattern,
-        num_ranks=n if workload.pattern is not Pattern.GEMM else 1,
+        num_ranks=1 if workload.pattern in (Pattern.GEMM, Pattern.KERNEL) else n,
         shard_rows=rows // (n if moved is not None else 1),
         cols=moved.cols if moved is not None else 0,
         inner=gemm.k if gemm is not None else 0,
         output_cols=gemm.n if gemm is not None else 0,
         pieces=pieces_of(choice.chunks, n, template_named(choice.template)),
         streams=choice.streams,
+        output_rows=gemm.m if gemm is not None else 0,
+        algorithm=choice.algorithm,
+        tactics=choice.tactics,
+        engine=choice.engine.kind,
+        split=workload.split,
+        node=_node_size(scenario),
+        multicast=why_no_reach(scenario.system, sums=False) is None,
+        reduces=why_no_reach(scenario.system, sums=True) is None,
     )
+
+
+def _node_size(scenario: Scenario) -> int:
+    """Ranks that are nearer to each other than to the rest, 0 where the fabric has no such groups."""
+    match scenario.system.fabric.layout:
+        case Rails(node=size) | FatTree(leaf=size):
+            return size
+        case _:
+            return 0
 
 
 def declared(scenario: Scenario, named: NamedSchedule) -> Schedule:

@@ -1,55 +1,94 @@
 """Faults in what a plan does with its data: every byte and every tile once, and nothing used before it is there."""
 
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
 
 from .codes import Code
 from .cover import Rect, uncovered
-from .plan_view import PlanFault, RankPlan
-from .scenario import Pattern
-from .schedule import Direction, Reduction, Region, Step, TileGroup, Transfer
+from .extents import inner_size, moved_rows
+from .plan_tiles import computed_faults, output_faults
+from .plan_view import Arrival, PlanFault, RankPlan
+from .scenario import Pattern, Scenario
+from .schedule import Direction, Reach, Reduction, Region, Schedule, Step, TileGroup, Transfer
+
+_GATHERS = (Pattern.ALL_GATHER, Pattern.AG_GEMM, Pattern.GEMM_BESIDE_AG)
+
+
+def passes_on(scenario: Scenario, schedule: Schedule) -> bool:
+    """Whether sums are made on the way or ranks pass on what came from others; an all_gather is not meant."""
+    pattern = scenario.workload.pattern
+    if not pattern.reduces:
+        return pattern.sums or pattern in (Pattern.BROADCAST, Pattern.SEND_RECV)
+    n = scenario.num_ranks
+    ranks = range(1) if schedule.symmetric else range(n)
+    steps = [step for rank in ranks for step in schedule.steps_of(rank)]
+    moves = [step for step in steps if isinstance(step, Transfer)]
+    astray = [step for step in moves if _ends_astray(step, n)]
+    sums = any(isinstance(step, Reduction) and step.region.owner % n for step in steps)
+    return any(step.reach is Reach.ALL for step in moves) or any(sums or step.reduce for step in astray)
+
+
+def _ends_astray(step: Transfer, num_ranks: int) -> bool:
+    """Whether a transfer ends at a rank that does not own what is moved."""
+    end = step.peer if step.direction is Direction.PUT else 0
+    return (step.region.owner - end) % num_ranks != 0
 
 
 def data_faults(plan: RankPlan) -> Iterator[PlanFault]:
     """Bytes that never come, come twice, or are used before they are here."""
     before, pattern = plan.before(), plan.scenario.workload.pattern
-    yield from _arrival_faults(plan)
-    if plan.scenario.workload.gemm is not None:
-        yield from _output_faults(plan)
+    flows = passes_on(plan.scenario, plan.schedule)
+    if plan.scenario.workload.moved is not None and not flows:
+        yield from _arrival_faults(plan)
+    if inner_size(plan.scenario.workload):
+        yield from output_faults(plan)
+    if flows:
+        return
     if pattern.reduces:
         yield from _sum_faults(plan)
     for step in plan.steps.values():
-        if isinstance(step, TileGroup) and pattern is Pattern.AG_GEMM:
+        if isinstance(step, TileGroup) and pattern in (Pattern.AG_GEMM, Pattern.A2A_GEMM):
             yield from _needs(plan, step, step.regions, before[step.name], cols=(step.k.start, step.k.stop))
-        elif isinstance(step, Transfer) and pattern.gathers:
+        elif isinstance(step, Transfer) and pattern in _GATHERS:
             yield from _source_faults(plan, step, before)
+        elif isinstance(step, Transfer) and pattern.exchanges:
+            yield from _exchange_faults(plan, step)
         elif isinstance(step, Transfer) and pattern.reduces:
             yield from _partial_faults(plan, step, step.region, before[step.name])
         elif isinstance(step, Reduction):
             yield from _reduction_faults(plan, step, before[step.name])
 
 
+def _origin(plan: RankPlan, arrival: Arrival) -> int | None:
+    """Whose data arrive, relative to this rank; None if they are of no use here."""
+    if plan.scenario.workload.pattern in _GATHERS:
+        return arrival.region.owner
+    return arrival.source if arrival.region.owner == 0 else None
+
+
 def _arrival_faults(plan: RankPlan) -> Iterator[PlanFault]:
-    """Each remote block once for a gather; each peer's part of the own block once for a scatter."""
-    moved, n = plan.scenario.workload.moved, plan.scenario.num_ranks
-    if moved is None:
-        return
-    whole = Rect(0, plan.shard_rows, 0, moved.cols)
+    """Each remote block once for a gather; each peer's part of the own block once for a scatter or an exchange."""
+    workload, n = plan.scenario.workload, plan.scenario.num_ranks
+    moved = workload.moved
+    assert moved is not None, "data arrive only where a tensor moves"
     for other in range(1, n):
-        gathers = plan.scenario.workload.pattern.gathers
-        rects = [
-            Rect.of(arrival.region)
-            for arrival in plan.arrivals.values()
-            if (arrival.region.owner if gathers else arrival.source) == other and (gathers or arrival.region.owner == 0)
-        ]
-        missing, twice = uncovered(whole, rects)
+        whole = Rect(0, moved_rows(workload, n, -other), 0, moved.cols)
+        rects = [Rect.of(arrival.region) for arrival in plan.arrivals if _origin(plan, arrival) == other]
+        missing, twice = uncovered(whole, rects) if whole.area else (None, None)
         sender = (plan.rank + other) % n
         if missing is not None:
-            yield PlanFault(
-                Code.MGS501, "", f"{missing} of {moved.name} from rank {sender} never reach rank {plan.rank}"
-            )
+            message = f"{missing} of {moved.name} from rank {sender} never reach rank {plan.rank}"
+            yield PlanFault(Code.MGS501, "", message)
         if twice is not None:
-            yield PlanFault(Code.MGS501, "", f"{twice} of {moved.name} from rank {sender} reach rank {plan.rank} twice")
+            message = f"{twice} of {moved.name} from rank {sender} reach rank {plan.rank} twice"
+            yield PlanFault(Code.MGS501, "", message)
+
+
+def _exchange_faults(plan: RankPlan, step: Transfer) -> Iterator[PlanFault]:
+    """An all_to_all sends every rank its own block, from the rank that has it from the start."""
+    puts, owner = step.direction is Direction.PUT, step.region.owner % plan.scenario.num_ranks
+    if step.reach is Reach.ALL or owner != (step.peer if puts else 0):
+        message = f"{step.name} moves block +{owner} to a rank that it is not for"
+        yield PlanFault(Code.MGS509, step.name, message)
 
 
 def _sum_faults(plan: RankPlan) -> Iterator[PlanFault]:
@@ -57,55 +96,20 @@ def _sum_faults(plan: RankPlan) -> Iterator[PlanFault]:
     moved = plan.scenario.workload.moved
     assert moved is not None
     rects = [Rect.of(step.region) for step in plan.steps.values() if isinstance(step, Reduction)]
-    adds = [arrival.transfer.reduce for arrival in plan.arrivals.values()]
+    adds = [arrival.transfer.reduce for arrival in plan.arrivals]
     if not rects and adds and all(adds):
         return
-    for arrival in plan.arrivals.values():
+    for arrival in plan.arrivals:
         if arrival.transfer.reduce:
             name = arrival.transfer.name
             message = f"{name} adds as it lands; then every transfer must, and no kernel sums"
             yield PlanFault(Code.MGS507, name, message)
-    missing, twice = uncovered(Rect(0, plan.shard_rows, 0, moved.cols), rects)
+    missing, twice = uncovered(
+        Rect(0, moved_rows(plan.scenario.workload, plan.scenario.num_ranks), 0, moved.cols), rects
+    )
     for rect, what in ((missing, "never summed"), (twice, "summed twice")):
         if rect is not None:
             yield PlanFault(Code.MGS507, "", f"{rect} of the own block are {what}")
-
-
-def _output_faults(plan: RankPlan) -> Iterator[PlanFault]:
-    """Every (row, column, k) of the output is computed exactly once."""
-    gemm, n = plan.scenario.workload.gemm, plan.scenario.num_ranks
-    assert gemm is not None
-    owners = range(n) if plan.scenario.workload.moved is not None else range(1)
-    groups = [step for step in plan.steps.values() if isinstance(step, TileGroup)]
-    cuts = sorted({0, gemm.k} | {edge for group in groups for edge in (group.k.start, group.k.stop)})
-    for owner in owners:
-        for low, high in pairwise(cuts):
-            slices = [group for group in groups if group.k.start <= low and high <= group.k.stop]
-            rects = [Rect.of(region) for group in slices for region in group.regions if region.owner % n == owner]
-            missing, twice = uncovered(Rect(0, plan.shard_rows, 0, gemm.n), rects)
-            for rect, what in ((missing, "never computed"), (twice, "computed twice")):
-                if rect is not None:
-                    block = (plan.rank + owner) % n
-                    yield PlanFault(Code.MGS507, "", f"{rect} of block {block}, k {low}:{high}, are {what}")
-    if len(cuts) > 2:
-        yield from _slice_faults(plan, groups)
-
-
-def _slice_faults(plan: RankPlan, groups: list[TileGroup]) -> Iterator[PlanFault]:
-    """Slices of k of the same output run one after the other; the first stores and the others add."""
-    before, n = plan.before(), plan.scenario.num_ranks
-    for group in groups:
-        others = [other for other in groups if other.k != group.k and _overlap(group, other, n)]
-        earlier = [other for other in others if other.name in before[group.name]]
-        for other in others:
-            if other not in earlier and group.name not in before[other.name]:
-                message = f"{group.name} and {other.name} write the same tiles, and neither waits for the other"
-                yield PlanFault(Code.MGS508, group.name, message)
-        if group.accumulate and not earlier:
-            yield PlanFault(Code.MGS507, group.name, f"{group.name} adds to tiles that nothing wrote before")
-        if earlier and not group.accumulate:
-            message = f"{group.name} overwrites what {earlier[0].name} wrote; accumulate adds to it"
-            yield PlanFault(Code.MGS507, group.name, message)
 
 
 def _needs(
@@ -120,8 +124,8 @@ def _needs(
         wanted = Rect(region.rows.start, region.rows.stop, low, high)
         here = [
             Rect.of(arrival.region).clip(wanted)
-            for signal, arrival in plan.arrivals.items()
-            if signal in before and arrival.region.owner == region.owner % n
+            for arrival in plan.arrivals
+            if arrival.transfer.signal in before and _origin(plan, arrival) == region.owner % n
         ]
         missing, _ = uncovered(wanted, [rect for rect in here if rect is not None])
         if missing is not None:
@@ -152,24 +156,7 @@ def _partial_faults(plan: RankPlan, step: Transfer, region: Region, before: froz
             Code.MGS508, step.name, f"{step.name} sends block +{region.owner} to +{step.peer}, not its owner"
         )
     elif computes:
-        yield from _computed_faults(plan, step, region, before)
-
-
-def _computed_faults(plan: RankPlan, step: Step, region: Region, before: frozenset[str]) -> Iterator[PlanFault]:
-    """``region`` is whole (all of k) in groups that come before ``step``."""
-    gemm, n = plan.scenario.workload.gemm, plan.scenario.num_ranks
-    assert gemm is not None
-    wanted = Rect.of(region)
-    groups = [s for s in plan.steps.values() if isinstance(s, TileGroup) and s.name in before]
-    cuts = sorted({0, gemm.k} | {edge for group in groups for edge in (group.k.start, group.k.stop)})
-    for low, high in pairwise(cuts):
-        slices = [group for group in groups if group.k.start <= low and high <= group.k.stop]
-        pieces = [Rect.of(r).clip(wanted) for g in slices for r in g.regions if r.owner % n == region.owner % n]
-        missing, _ = uncovered(wanted, [piece for piece in pieces if piece is not None])
-        if missing is not None:
-            message = f"{step.name} takes {missing} of block +{region.owner} before they are computed"
-            yield PlanFault(Code.MGS508, step.name, message)
-            return
+        yield from computed_faults(plan, step, region, before)
 
 
 def _reduction_faults(plan: RankPlan, step: Reduction, before: frozenset[str]) -> Iterator[PlanFault]:
@@ -183,8 +170,8 @@ def _reduction_faults(plan: RankPlan, step: Reduction, before: frozenset[str]) -
     for other in range(1, n):
         here = [
             Rect.of(arrival.region).clip(wanted)
-            for signal, arrival in plan.arrivals.items()
-            if signal in before and arrival.source == other and arrival.region.owner == 0
+            for arrival in plan.arrivals
+            if arrival.transfer.signal in before and arrival.source == other and arrival.region.owner == 0
         ]
         missing, _ = uncovered(wanted, [rect for rect in here if rect is not None])
         if missing is not None:
@@ -192,13 +179,4 @@ def _reduction_faults(plan: RankPlan, step: Reduction, before: frozenset[str]) -
             message = f"{step.name} sums {missing} without waiting for the part of rank {sender}"
             yield PlanFault(Code.MGS508, step.name, message)
     if pattern is Pattern.GEMM_RS:
-        yield from _computed_faults(plan, step, step.region, before)
-
-
-def _overlap(one: TileGroup, other: TileGroup, num_ranks: int) -> bool:
-    """Whether two groups share tiles of the output."""
-    return any(
-        a.owner % num_ranks == b.owner % num_ranks and Rect.of(a).clip(Rect.of(b)) is not None
-        for a in one.regions
-        for b in other.regions
-    )
+        yield from computed_faults(plan, step, step.region, before)

@@ -3,20 +3,28 @@
 from collections.abc import Iterable
 
 from .scenario import Scenario
-from .schedule import Direction, Reduction, Region, Schedule, Step, TileGroup, Transfer
+from .schedule import Direction, Reach, Reduction, Region, Schedule, Step, TileGroup, Transfer
+from .tactics import said
 
 
 def plan_text(scenario: Scenario, schedule: Schedule, name: str) -> str:
     """``schedule NAME for WORKLOAD { plan ... }`` with every transfer, every group of tiles and what each waits for.
 
     The pools of the result are those of an overlapping schedule: a plan written out does not say that its kernels and
-    copies never meet, so SMs that copy are not lent to kernels even where ``schedule`` does.
+    copies never meet, so SMs that copy are not lent to kernels even where ``schedule`` does. Where ranks have different
+    parts the steps are those of rank 0, which alone are no plan, and a comment says so.
     """
-    lines = [f"schedule {name} for {scenario.workload.name} {{", f"  plan by {schedule.engine}"]
+    lines = [f"schedule {name} for {scenario.workload.name} {{", f"  plan by {_head(schedule)}"]
+    if schedule.by_rank:
+        lines.insert(1, "  # Ranks have different parts here; these are the steps of rank 0.")
     lines += [f"  {_step(scenario, step)}" for step in schedule.steps]
     for override in schedule.overrides:
         lines.append(f"  override rank {override.rank} {{ {_step(scenario, override.step)} }}")
     return "\n".join([*lines, "}"]) + "\n"
+
+
+def _head(schedule: Schedule) -> str:
+    return " ".join([str(schedule.engine), *(f"{word} {value}" for word, value in said(schedule.tactics))])
 
 
 def _step(scenario: Scenario, step: Step) -> str:
@@ -25,7 +33,8 @@ def _step(scenario: Scenario, step: Step) -> str:
     match step:
         case Transfer():
             side = "to" if step.direction is Direction.PUT else "from"
-            words = [f"{step.direction.value} {_region(tensor, step.region)} {side} {step.peer} signal {step.signal}"]
+            whom = "all" if step.reach is Reach.ALL else step.peer
+            words = [f"{step.direction.value} {_region(tensor, step.region)} {side} {whom} signal {step.signal}"]
             words += _after(step.after)
             words += [] if step.lane is None else [f"lane {step.lane}"]
             words += ["reduce"] if step.reduce else []

@@ -6,7 +6,7 @@ from graphlib import TopologicalSorter
 
 from .codes import Code
 from .scenario import Scenario
-from .schedule import Direction, Region, Schedule, Step, Transfer
+from .schedule import Direction, Reach, Region, Schedule, Step, Transfer
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Arrival:
 
 
 def arrivals_at(scenario: Scenario, schedule: Schedule, rank: int) -> tuple[Arrival, ...]:
-    """Every transfer that lands at ``rank``, whoever issues it."""
+    """Every transfer that lands at ``rank``, whoever issues it; a put to all lands at all ranks but its own."""
     n, found = scenario.num_ranks, []
     for issuer in range(n):
         for step in schedule.steps_of(issuer):
@@ -37,7 +37,8 @@ def arrivals_at(scenario: Scenario, schedule: Schedule, rank: int) -> tuple[Arri
                 continue
             puts = step.direction is Direction.PUT
             destination, source = (issuer + step.peer, issuer) if puts else (issuer, issuer + step.peer)
-            if destination % n != rank:
+            everyone = puts and step.reach is Reach.ALL and issuer != rank
+            if destination % n != rank and not everyone:
                 continue
             owner = (issuer + step.region.owner - rank) % n
             region = Region(owner, step.region.rows, step.region.cols)
@@ -47,28 +48,24 @@ def arrivals_at(scenario: Scenario, schedule: Schedule, rank: int) -> tuple[Arri
 
 @dataclass(frozen=True, slots=True)
 class RankPlan:
-    """The plan of absolute rank ``rank``: ``steps`` by name, ``arrivals`` by signal."""
+    """The plan of absolute rank ``rank``: ``steps`` by name, and all ``arrivals``."""
 
     scenario: Scenario
     schedule: Schedule
     rank: int
     steps: Mapping[str, Step]
-    arrivals: Mapping[str, Arrival]
+    arrivals: tuple[Arrival, ...]
 
     @classmethod
     def of(cls, scenario: Scenario, schedule: Schedule, rank: int) -> "RankPlan":
         """Look at ``schedule`` from ``rank``."""
         steps = {step.name: step for step in schedule.steps_of(rank)}
-        arrivals = {arrival.transfer.signal: arrival for arrival in arrivals_at(scenario, schedule, rank)}
-        return cls(scenario, schedule, rank, steps, arrivals)
+        return cls(scenario, schedule, rank, steps, arrivals_at(scenario, schedule, rank))
 
     @property
-    def shard_rows(self) -> int:
-        """Rows of the block that a rank owns."""
-        workload = self.scenario.workload
-        if workload.moved is not None:
-            return workload.moved.rows // self.scenario.num_ranks
-        return workload.gemm.m if workload.gemm is not None else 0
+    def signals(self) -> frozenset[str]:
+        """All signals that are set at this rank."""
+        return frozenset(arrival.transfer.signal for arrival in self.arrivals)
 
     def before(self) -> dict[str, frozenset[str]]:
         """For each step everything that has surely happened at this rank before it: steps and signals."""
@@ -93,3 +90,8 @@ def queued_behind(steps: Iterable[Step]) -> Iterator[tuple[str, str]]:
         if (moves, number) in last:
             yield step.name, last[moves, number]
         last[moves, number] = step.name
+
+
+def num_peers(steps: Iterable[Step]) -> int:
+    """How many peers the transfers of a rank address that are in no lane; 1 if there are none."""
+    return max(1, len({step.peer for step in steps if isinstance(step, Transfer) and step.lane is None} - {0}))

@@ -1,5 +1,6 @@
 """Regions of a plan: ``xg.shard(2)[0:1024, 0:8192]``, rows and columns inside the row block of rank r+2."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -17,10 +18,10 @@ _INDEX = Property("an index", NUMBER, Fraction(0), Fraction(MAX_EXTENT), whole=T
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """A tensor as a plan sees it: one row block per rank, of ``rows`` by ``cols``."""
+    """A tensor as a plan sees it: one row block per rank, that of rank r + k of ``rows(k)`` by ``cols``."""
 
     name: str
-    rows: int
+    rows: Callable[[int], int]
     cols: int
 
 
@@ -28,7 +29,7 @@ class RegionReader:
     """Reads numbers, slices and regions on a system of ``num_ranks`` ranks."""
 
     def __init__(self, num_ranks: int, place: Place, evaluator: Evaluator, report: Report) -> None:
-        self._num_ranks, self._place, self._report = num_ranks, place, report
+        self.num_ranks, self._place, self._report = num_ranks, place, report
         self._evaluator = evaluator
         self._numbers = FigureReader(report, evaluator)
 
@@ -40,7 +41,7 @@ class RegionReader:
     def relative(self, expression: ast.Expression, what: str, itself: bool) -> int:
         """Evaluate a rank relative to this one, which ``itself`` allows to be 0; negative ones count backwards."""
         value = self._evaluator(expression, self._place).amount
-        ranks = self._num_ranks
+        ranks = self.num_ranks
         if value.denominator != 1 or not -ranks < value < ranks:
             message = f"{what} is from 0 to {ranks - 1}, counted from this rank; got {expression.span.text}"
             raise self._report.fail(Code.MGS504, message, expression.span)
@@ -76,14 +77,15 @@ class RegionReader:
             ) if len(subscripts) <= 2:
                 pass
             case _:
-                hint = f"for instance {extent.name}.shard(1)[0:{extent.rows}, 0:{extent.cols}]"
+                hint = f"for instance {extent.name}.shard(1)[0:{extent.rows(1)}, 0:{extent.cols}]"
                 raise self._report.fail(Code.MGS116, "a region of a tensor is expected here", expression.span, hint)
         if tensor.text != extent.name:
             message = f"this step works on {extent.name}, not on '{tensor.text[:64]}'"
             raise self._report.fail(Code.MGS504, message, tensor.span)
-        rows, cols = Span(0, extent.rows), Span(0, extent.cols)
+        block = self.relative(owner, "shard", itself=True)
+        rows, cols = Span(0, extent.rows(block)), Span(0, extent.cols)
         if subscripts:
-            rows = self.slice(subscripts[0], "rows", extent.rows)
+            rows = self.slice(subscripts[0], "rows", extent.rows(block))
         if len(subscripts) > 1:
             cols = self.slice(subscripts[1], "columns", extent.cols)
-        return Region(self.relative(owner, "shard", itself=True), rows, cols)
+        return Region(block, rows, cols)

@@ -4,16 +4,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from . import syntax as ast
+from .calibrated import INPUTS, Found, calibrated_of
 from .codes import Code
 from .device_blocks import BlockReader, Tiles
 from .diagnostics import Report
 from .evaluate import Evaluator, Place, clock_of
-from .figures import Default, Figure, FigureReader, Figures
+from .figures import Figure, FigureReader, Figures
 from .names import Entry, Kind
-from .optional_parts import check_parts, collectives_of, missing_of, phases_of, saturation_of
-from .scenario import Cache, Dma, DType, GemmModel, Gpu, Hbm, Launch, Link, Origin, SmCopy, Switch
+from .optional_parts import check_parts, collectives_of, dma_of, missing_of, sm_copy_of, sync_of
+from .scenario import Cache, DType, GemmModel, Gpu, Hbm, Launch, Link, Origin, Switch
+from .schedule import Protocol
 from .source import Span
-from .tables import CACHE_NUMBERS, GPU_BLOCKS, GPU_NUMBERS, LINK_NUMBERS, SWITCH_NUMBERS
+from .tables import CACHE_NUMBERS, GPU_BLOCKS, GPU_NUMBERS, LINK_NUMBERS, SWITCH_CHOICES, SWITCH_NUMBERS
 
 _SIMPLE = {Kind.LINK: LINK_NUMBERS, Kind.SWITCH: SWITCH_NUMBERS}
 # What an inherited statement of accuracy depends on; with another one it counts as derived.
@@ -31,6 +33,9 @@ class _Read:
 
     figures: Mapping[str, Figure]
     tiles: Mapping[str, Tiles] = field(default_factory=dict)
+    words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    regions: Mapping[str, Found] = field(default_factory=dict)
+    derived: frozenset[str] = frozenset()
 
 
 class DeviceResolver:
@@ -55,20 +60,26 @@ class DeviceResolver:
         missing += ["peak"] * (not any(path.startswith("peak.") for path in read.figures))
         self._require(entry, missing)
         self._check_gpu(entry, read)
-        return _gpu(entry.name, Figures(read.figures), read.tiles)
+        gpu = _gpu(entry.name, Figures(read.figures), read.tiles)
+        return replace(gpu, calibrated=calibrated_of(read.regions, read.derived))
 
     def link(self, entry: Entry) -> Link:
         """Return the resolved link."""
         figures = self._simple(entry)
         self._check_achieved(figures.by_path, "")
         rates = figures.whole("bandwidth"), figures.whole("achieved")
-        return Link(entry.name, *rates, figures.ticks("latency"), figures.provenance(entry.name))
+        link = Link(entry.name, *rates, figures.ticks("latency"), figures.provenance(entry.name))
+        words = self._device(entry).words
+        if "protocols" in words:
+            link = replace(link, protocols=tuple(each for each in Protocol if each.value in words["protocols"]))
+        return replace(link, ordered=words.get("ordered") == ("yes",))
 
     def switch(self, entry: Entry) -> Switch:
         """Return the resolved switch."""
         figures = self._simple(entry)
         numbers = figures.whole("ports"), figures.whole("bandwidth"), figures.ticks("latency")
-        return Switch(entry.name, *numbers, figures.provenance(entry.name))
+        does = [self._device(entry).words.get(word) == ("yes",) for word in SWITCH_CHOICES]
+        return Switch(entry.name, *numbers, figures.provenance(entry.name), *does)
 
     def _simple(self, entry: Entry) -> Figures:
         read = self._device(entry)
@@ -114,15 +125,22 @@ class DeviceResolver:
         reading = BlockReader(self._report, self._reader, plain)
         if entry.kind is Kind.GPU:
             reading.gpu(device.block, entry.name)
+        elif entry.kind is Kind.LINK:
+            reading.link(device.block, f"link {entry.name}")
         else:
-            reading.numbers(device.block, _SIMPLE[entry.kind], "", f"{entry.kind.value} {entry.name}", Default())
+            reading.switch(device.block, f"switch {entry.name}")
         inherited = parent.figures if parent is not None else {}
         tiles = {**(parent.tiles if parent is not None else {}), **reading.tiles}
         changed = set(map(_block_of, reading.figures)) | ({"gemm"} if reading.tiles else set())
         # What was measured on the parent says little about a GPU with other SMs or memory.
         stale = [path for path, inputs in _INPUTS.items() if changed & inputs and path in inherited]
         inherited = {**inherited, **{path: replace(inherited[path], origin=Origin.DERIVED) for path in stale}}
-        return _Read({**inherited, **reading.figures}, tiles)
+        words = {**(parent.words if parent is not None else {}), **reading.words}
+        regions = {**(parent.regions if parent is not None else {}), **reading.regions}
+        derived = {block for block, inputs in INPUTS.items() if changed & inputs} if parent is not None else set()
+        derived |= parent.derived if parent is not None else set()
+        figures = {**inherited, **reading.figures}
+        return _Read(figures, tiles, words, regions, frozenset(derived - reading.regions.keys()))
 
     def _check_gpu(self, entry: Entry, read: _Read) -> None:
         figures = read.figures
@@ -160,7 +178,13 @@ def _gpu(name: str, figures: Figures, tiles: Mapping[str, Tiles]) -> Gpu:
         line_bytes=whole("line"),
         peak_flops=tuple((each, whole(f"peak.{each.value}")) for each in DType if f"peak.{each.value}" in exact),
         l2=Cache(whole("l2.size"), whole("sms") // whole("l2.per"), whole("l2.bandwidth"), ticks("l2.latency")),
-        hbm=Hbm(whole("hbm.capacity"), whole("hbm.bandwidth"), whole("hbm.achieved"), ticks("hbm.latency")),
+        hbm=Hbm(
+            whole("hbm.capacity"),
+            whole("hbm.bandwidth"),
+            whole("hbm.achieved"),
+            ticks("hbm.latency"),
+            figures.whole_if("hbm.channels") or 1,
+        ),
         gemm=GemmModel(
             start_ticks=ticks("gemm.start"),
             mma_fraction=exact["gemm.mma"].value.amount,
@@ -176,16 +200,12 @@ def _gpu(name: str, figures: Figures, tiles: Mapping[str, Tiles]) -> Gpu:
             resolution=exact["gemm.resolution"].value.amount,
             validated=exact["gemm.error"].origin in (Origin.MEASURED, Origin.FITTED),
             pair_tiles=tiles.get("pair_tiles", ()),
+            cluster=figures.whole_if("gemm.cluster") or 1,
         ),
-        dma=Dma(
-            whole("dma.engines"),
-            ticks("dma.setup"),
-            whole("dma.bandwidth"),
-            phases_of(figures),
-            whole("dma.outstanding") if "dma.outstanding" in figures.by_path else None,
-        ),
-        sm_copy=SmCopy(whole("sm_copy.bandwidth"), ticks("sm_copy.setup"), saturation_of(figures)),
+        dma=dma_of(figures),
+        sm_copy=sm_copy_of(figures),
         launch=Launch(ticks("launch.kernel"), ticks("launch.event")),
         provenance=figures.provenance(name),
         collectives=collectives_of(figures),
+        sync=sync_of(figures),
     )

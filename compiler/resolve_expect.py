@@ -1,53 +1,124 @@
 """Expectations: ``expect workload with M = 16 { mine.makespan < 900 us; verdict == serial }``."""
 
+from dataclasses import dataclass
+
 from . import syntax as ast
 from .codes import Code
-from .diagnostics import Report, did_you_mean, listing
+from .diagnostics import Report
 from .evaluate import Evaluator, Place
-from .expectation import (
-    Check,
-    Comparison,
-    Dimension,
-    Expectation,
-    Metric,
-    MetricOf,
-    Relation,
-    Speedup,
-    Value,
-    Verdict,
-    VerdictIs,
-)
-from .figures import check_dimension
-from .names import dotted
+from .expect_comparisons import EXAMPLE, ComparisonReader
+from .expect_sweep import SHAPES, ShapeReader, read_domain
+from .expect_terms import TermReader
+from .expectation import Body, Check, Expectation, Shown, Somewhere, Sweep
 from .phrases import reject_note, side_by_side, single
-from .scenario import TICKS_PER_SECOND
-from .tables import ALWAYS_THERE, METRICS
-from .units import BYTES, NUMBER, TIME, Quantity
-from .units import Dimension as Units
+from .units import NUMBER
 
-_UNITS = {Dimension.TIME: TIME, Dimension.BYTES: BYTES, Dimension.RATIO: NUMBER}
-_DIMENSIONS = {units: dimension for dimension, units in _UNITS.items()}
-_EXAMPLE = "mine.makespan < 900 us"
-Side = MetricOf | Speedup | Value
+MAX_SEEDS = 4096
+SEEDS, SWEEP, SHOW, SOMEWHERE, PUBLISHED = "seeds", "sweep", "show", "somewhere", "published"
+GRANULARITY, LINE, PACKET = "granularity", "line", "packet"
+_PUBLISHED_EXAMPLE = 'speedup(mine, serial) > 1 published "up to 3.9x"'
+_SWEEP_EXAMPLE = "for instance sweep M in 1024..65536 x2 { ... }"
+
+
+@dataclass(frozen=True, slots=True)
+class _Readers:
+    """What reads the statements of one block; ``shapes`` is None outside of a sweep."""
+
+    terms: TermReader
+    comparisons: ComparisonReader
+    shapes: ShapeReader | None
 
 
 class ExpectReader:
     """Reads the expectations about one workload, whose declared schedules are ``schedules``."""
 
     def __init__(self, schedules: tuple[str, ...], place: Place, evaluator: Evaluator, report: Report) -> None:
-        self._schedules = (*schedules, *ALWAYS_THERE)
+        self._schedules = schedules
         self._place, self._evaluator, self._report = place, evaluator, report
 
     def read(self, question: ast.Expect, workload: str) -> Expectation:
         """Return the expectations of one block."""
-        checks: list[Check] = []
-        for statement in question.block.statements:
-            with self._report.attempt():
-                checks.append(self._check(statement))
         bindings = tuple((each.name, single(each.values, self._report).span.text) for each in question.bindings)
-        return Expectation(workload, bindings, tuple(checks))
+        seeds = self._seeds(question.block, 0)
+        packets = self._packets(question.block)
+        readers = self._readers(seeds)
+        statements: list[Check | Sweep] = []
+        for statement in _without(question.block, SEEDS, GRANULARITY):
+            with self._report.attempt():
+                if isinstance(statement, ast.Say) and _starts_with(statement, SWEEP):
+                    statements.append(self._sweep(statement, seeds, [name for name, _ in bindings]))
+                else:
+                    statements.append(self._check(statement, readers))
+        return Expectation(workload, bindings, tuple(statements), seeds, packets)
 
-    def _check(self, statement: ast.Define | ast.Say) -> Check:
+    def _sweep(self, statement: ast.Say, seeds: int, bound: list[str]) -> Sweep:
+        param, domain, values, points = read_domain(statement, self._place, self._evaluator, self._report)
+        if param.text in bound:
+            message = f"{param.text} is set by 'with' and swept"
+            raise self._report.fail(Code.MGS206, message, param.span, "leave out one of them")
+        if statement.block is None:
+            raise self._report.fail(Code.MGS116, "a sweep has a block", statement.span, _SWEEP_EXAMPLE)
+        seeds = self._seeds(statement.block, seeds)
+        terms = TermReader(self._schedules, self._place, self._evaluator, self._report, seeds)
+        unit = values.low.dimension
+        shapes = ShapeReader(terms, unit, len(points), self._place, self._evaluator, self._report)
+        readers = _Readers(terms, ComparisonReader(terms, self._place, self._evaluator, self._report), shapes)
+        checks: list[Check] = []
+        for each in _without(statement.block, SEEDS):
+            with self._report.attempt():
+                if _starts_with(each, SWEEP):
+                    hint = "give the outer value in the head of a block: expect ... with N = 4096 { sweep M in ... }"
+                    raise self._report.fail(Code.MGS327, "a sweep inside a sweep", each.span, hint)
+                checks.append(self._check(each, readers))
+        return Sweep(param.text, domain, unit, points, tuple(checks), seeds)
+
+    def _seeds(self, block: ast.Block, inherited: int) -> int:
+        """Return how many seeds a block asks for."""
+        said = [each for each in block.statements if _starts_with(each, SEEDS)]
+        if not said:
+            return inherited
+        with self._report.attempt():
+            if len(said) > 1:
+                raise self._report.fail(Code.MGS206, "seeds are said twice", said[1].span)
+            match said[0]:
+                case ast.Define():
+                    message = "'=' names a new thing, seeds is a word of Magus"
+                    raise self._report.fail(Code.MGS202, message, said[0].span, "drop the '=': seeds 64")
+                case ast.Say(phrase=(ast.Group(parts=(_, expression), note=None),), block=None):
+                    return self._count(expression)
+                case _:
+                    raise self._report.fail(Code.MGS116, "seeds says how many", said[0].span, "seeds 64")
+        return 1
+
+    def _packets(self, block: ast.Block) -> bool:
+        """Return whether a block asks for packets in place of lines."""
+        said = [each for each in block.statements if _starts_with(each, GRANULARITY)]
+        if len(said) > 1:
+            self._report.error(Code.MGS206, "granularity is said twice", said[1].span)
+        for statement in said[:1]:
+            match statement:
+                case ast.Say(phrase=(ast.Group(parts=(_, ast.Name(text=word)), note=None),), block=None) if word in (
+                    LINE,
+                    PACKET,
+                ):
+                    return word == PACKET
+                case _:
+                    hint = "granularity packet, or granularity line"
+                    self._report.error(Code.MGS116, "granularity is line or packet", statement.span, hint)
+        return False
+
+    def _count(self, expression: ast.Expression) -> int:
+        value = self._evaluator(expression, self._place)
+        if value.dimension != NUMBER or value.amount.denominator != 1 or not 1 <= value.amount <= MAX_SEEDS:
+            message = f"seeds are a whole number from 1 to {MAX_SEEDS:,}"
+            raise self._report.fail(Code.MGS307, message, expression.span)
+        return int(value.amount)
+
+    def _readers(self, seeds: int) -> _Readers:
+        terms = TermReader(self._schedules, self._place, self._evaluator, self._report, seeds)
+        return _Readers(terms, ComparisonReader(terms, self._place, self._evaluator, self._report), None)
+
+    def _check(self, statement: ast.Define | ast.Say, readers: _Readers) -> Check:
         if isinstance(statement, ast.Define):
             hint = f"to compare, write ==: {statement.name} == ..."
             raise self._report.fail(
@@ -55,155 +126,73 @@ class ExpectReader:
             )
         for group in statement.phrase:
             reject_note(group, self._report)
-        match statement.phrase:
-            case (ast.Group(parts=(ast.Compare() as compare,)),) if statement.block is None:
-                return Check(self._body(compare), statement.span.text, statement.span)
-            case (ast.Group(parts=(ast.Compare(right=right), extra, *_)), *_):
+        if len(statement.phrase) > 1 or statement.block is not None:
+            raise self._no_statement(statement)
+        parts, published = self._published(statement.phrase[0].parts)
+        if not parts:
+            raise self._no_statement(statement)
+        text = " ".join(parts[0].span.to(parts[-1].span).text.split())
+        return Check(self._body(parts, statement, readers), text, statement.span, published)
+
+    def _published(self, parts: tuple[ast.Expression, ...]) -> tuple[tuple[ast.Expression, ...], str]:
+        """Split off ``published "text"`` at the end."""
+        for at, part in enumerate(parts):
+            if isinstance(part, ast.Name) and part.text == PUBLISHED:
+                match parts[at + 1 :]:
+                    case (ast.Text(value=text),) if text.strip():
+                        return parts[:at], text
+                    case _:
+                        message = "published says what was published, and ends the statement"
+                        raise self._report.fail(Code.MGS116, message, part.span, _PUBLISHED_EXAMPLE)
+        return parts, ""
+
+    def _body(self, parts: tuple[ast.Expression, ...], statement: ast.Say, readers: _Readers) -> Body:
+        match parts:
+            case (ast.Compare(left=ast.Name(text="verdict")) as compare,):
+                return self._verdict(compare, readers)
+            case (ast.Compare(left=ast.Call(function=ast.Name(text="crossover")) as call) as compare,):
+                return self._shapes(statement, readers).crossover(compare, call)
+            case (ast.Compare() as compare,):
+                return readers.comparisons.read(compare)
+            case (ast.Name(text="show"), term):
+                return Shown(readers.terms.about_schedule(term, "show speedup(mine, serial)"))
+            case (ast.Name(text="somewhere"), ast.Compare() as compare):
+                self._shapes(statement, readers)
+                return Somewhere(readers.comparisons.read(compare))
+            case (ast.Compare(right=right), extra, *_):
                 side_by_side(right, extra, self._report)
                 raise self._report.stop()
-            case _:
-                hint = f"for instance {_EXAMPLE}"
-                raise self._report.fail(Code.MGS116, "expect holds comparisons", statement.span, hint)
+            case (_, ast.Name(text=word), *_) | (_, ast.Spread(value=ast.Name(text=word)), *_) if (
+                readers.shapes is not None or word in SHAPES
+            ):
+                shape = self._shapes(statement, readers).shape(parts)
+                if shape is not None:
+                    return shape
+        raise self._no_statement(statement)
 
-    def _body(self, compare: ast.Compare) -> Comparison | VerdictIs:
-        if isinstance(compare.left, ast.Name) and compare.left.text == "verdict":
-            return self._verdict(compare)
-        if compare.operator == "in":
-            return self._within(compare)
-        right_side, spread = _without_tolerance(compare.right)
-        left, right = self._side(compare.left, right_side), self._side(right_side, compare.left)
-        relation = Relation(compare.operator)
-        units = self._units_of(left, right, compare)
-        if spread is None and relation in (Relation.EQ, Relation.NE) and units is not Dimension.BYTES:
-            hint = f"{compare.operator} {right_side.span.text} +- 5 %"
-            raise self._report.fail(Code.MGS323, "exact equality of measured-like values", compare.span, hint)
-        if spread is None:
-            return Comparison(left, relation, right)
-        if relation not in (Relation.EQ, Relation.NE):
-            raise self._report.fail(
-                Code.MGS116, f"a tolerance belongs to == and !=, not to {compare.operator}", spread.span
-            )
-        tolerance, relative = self._tolerance(spread, units)
-        return Comparison(left, relation, right, tolerance=tolerance, relative=relative)
+    def _verdict(self, compare: ast.Compare, readers: _Readers) -> Body:
+        if readers.terms.under_seeds:
+            hint = "compare schedules under seeds: p95(mine.makespan) < p95(serial.makespan)"
+            raise self._report.fail(Code.MGS331, "the verdict is not about seeds", compare.span, hint)
+        return readers.comparisons.verdict(compare)
 
-    def _verdict(self, compare: ast.Compare) -> VerdictIs:
-        words = [verdict.value for verdict in Verdict]
-        match compare.operator, compare.right:
-            case "==", ast.Name(text=word) if word in words:
-                return VerdictIs(Verdict(word))
-            case _:
-                hint = f"verdict == serial, or verdict == overlap; verdicts are {listing(words)}"
-                raise self._report.fail(Code.MGS116, "a verdict is compared with ==", compare.span, hint)
+    def _shapes(self, statement: ast.Say, readers: _Readers) -> ShapeReader:
+        if readers.shapes is None:
+            message = "this compares the points of a sweep"
+            raise self._report.fail(Code.MGS330, message, statement.span, _SWEEP_EXAMPLE)
+        return readers.shapes
 
-    def _within(self, compare: ast.Compare) -> Comparison:
-        if not isinstance(compare.right, ast.Range):
-            raise self._report.fail(Code.MGS116, "'in' takes a range", compare.right.span, "in 1.05..1.70")
-        left = self._side(compare.left, compare.right.low)
-        low = self._side(compare.right.low, compare.left)
-        high = self._side(compare.right.high, compare.left)
-        if not isinstance(low, Value) or not isinstance(high, Value):
-            raise self._report.fail(Code.MGS116, "the ends of a range are numbers", compare.right.span, "in 1.05..1.70")
-        self._units_of(left, low, compare)
-        self._units_of(left, high, compare)
-        if low.amount > high.amount:
-            text = compare.right.span.text
-            raise self._report.fail(
-                Code.MGS306, f"the range {text} is empty", compare.right.span, "the smaller end stands first"
-            )
-        return Comparison(left, Relation.WITHIN, low, high=high)
-
-    def _side(self, expression: ast.Expression, other: ast.Expression) -> Side:
-        match expression:
-            case ast.Member(base=ast.Name() as schedule, name=metric):
-                return MetricOf(self._schedule(schedule), self._metric(metric, expression))
-            case ast.Call(function=ast.Name(text="speedup")):
-                return self._speedup(expression)
-            case ast.Name(text=word) if word in [metric.value for metric in Metric]:
-                message = f"{word} of which schedule?"
-                hint = f"for instance best.{word}; schedules are {listing(self._schedules)}"
-                raise self._report.fail(Code.MGS203, message, expression.span, hint)
-            case ast.Range() | ast.Spread():
-                raise self._report.fail(Code.MGS116, "a range follows 'in', a tolerance '=='", expression.span)
-            case _:
-                return self._value(expression, other)
-
-    def _value(self, expression: ast.Expression, other: ast.Expression) -> Value:
-        value = self._evaluator(expression, self._place)
-        names = dotted(other)
-        metric = None if names is None or len(names) != 2 else _metric_or_none(names[1])
-        if metric is not None:
-            check_dimension(metric.value, _UNITS[METRICS[metric]], value, expression, self._report)
-        return self._amount(value, expression)
-
-    def _amount(self, value: Quantity, expression: ast.Expression) -> Value:
-        if value.dimension not in _DIMENSIONS:
-            message = f"a time, a size or a plain number is expected here, got {value.dimension}"
-            raise self._report.fail(Code.MGS303, message, expression.span)
-        scale = TICKS_PER_SECOND if value.dimension == TIME else 1
-        return Value(value.amount * scale, _DIMENSIONS[value.dimension])
-
-    def _tolerance(self, spread: ast.Expression, units: Dimension) -> tuple[Value, bool]:
-        value = self._evaluator(spread, self._place)
-        if value.amount < 0:
-            raise self._report.fail(Code.MGS307, "a tolerance is not negative", spread.span)
-        percent = isinstance(spread, ast.Measure) and spread.unit == "%"
-        if value.dimension == NUMBER and (percent or units is not Dimension.RATIO):
-            return self._amount(value, spread), True
-        wanted: Units = _UNITS[units]
-        check_dimension("the tolerance", wanted, value, spread, self._report)
-        return self._amount(value, spread), False
-
-    def _units_of(self, left: Side, right: Side, compare: ast.Compare) -> Dimension:
-        """Return what both sides are measured in; they must agree, and one must be about a schedule."""
-        if isinstance(left, Value) and isinstance(right, Value):
-            hint = f"for instance {_EXAMPLE}"
-            raise self._report.fail(Code.MGS324, "this says nothing about a schedule", compare.span, hint)
-        units = _units(left), _units(right)
-        if units[0] is not units[1]:
-            message = f"cannot compare {_UNITS[units[0]]} with {_UNITS[units[1]]}"
-            raise self._report.fail(Code.MGS303, message, compare.span)
-        return units[0]
-
-    def _schedule(self, name: ast.Name) -> str:
-        if name.text not in self._schedules:
-            hint = did_you_mean(name.text, self._schedules) or f"schedules are {listing(self._schedules)}"
-            raise self._report.fail(Code.MGS203, f"unknown schedule '{name.text[:64]}'", name.span, hint)
-        return name.text
-
-    def _metric(self, word: str, expression: ast.Expression) -> Metric:
-        metric = _metric_or_none(word)
-        if metric is None:
-            known = [each.value for each in Metric]
-            guess = did_you_mean(word, known)
-            hint = (
-                f"{guess or 'metrics are'} {listing(known)}" if not guess else f"{guess}; metrics are {listing(known)}"
-            )
-            raise self._report.fail(Code.MGS201, f"a schedule has no metric '{word[:64]}'", expression.span, hint)
-        return metric
-
-    def _speedup(self, call: ast.Call) -> Speedup:
-        values = [single(argument.values, self._report, in_call=True) for argument in call.arguments]
-        match values:
-            case [ast.Name() as fast, ast.Name() as slow] if not any(argument.name for argument in call.arguments):
-                return Speedup(self._schedule(fast), self._schedule(slow))
-            case _:
-                hint = "speedup(best, serial)"
-                raise self._report.fail(Code.MGS116, "speedup takes two schedules", call.span, hint)
+    def _no_statement(self, statement: ast.Say) -> Exception:
+        return self._report.fail(Code.MGS116, "expect holds comparisons", statement.span, f"for instance {EXAMPLE}")
 
 
-def _without_tolerance(side: ast.Expression) -> tuple[ast.Expression, ast.Expression | None]:
-    return (side.value, side.tolerance) if isinstance(side, ast.Spread) else (side, None)
+def _starts_with(statement: ast.Define | ast.Say, word: str) -> bool:
+    if isinstance(statement, ast.Define):
+        return statement.name == word
+    first = statement.phrase[0].parts[0]
+    return isinstance(first, ast.Name) and first.text == word
 
 
-def _metric_or_none(word: str) -> Metric | None:
-    return Metric(word) if word in [metric.value for metric in Metric] else None
-
-
-def _units(side: Side) -> Dimension:
-    match side:
-        case MetricOf(metric=metric):
-            return METRICS[metric]
-        case Speedup():
-            return Dimension.RATIO
-        case Value(dimension=dimension):
-            return dimension
+def _without(block: ast.Block, *words: str) -> list[ast.Define | ast.Say]:
+    """The statements of a block that begin with none of ``words``."""
+    return [each for each in block.statements if not any(_starts_with(each, word) for word in words)]

@@ -1,22 +1,20 @@
 """Schedules that name a template, and the engines that move bytes."""
 
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from . import syntax as ast
 from .codes import Code
+from .collectives import ALGORITHM_BY_NAME
 from .diagnostics import Report, did_you_mean, listing
 from .evaluate import Evaluator, Place
 from .figures import FigureReader
 from .phrases import single
 from .plan import MAX_COPY_SHARE
 from .scenario import System
-from .schedule import Choice, EngineChoice, EngineKind
-from .tables import (
-    CHUNKS_PER_RANK,
-    MAX_STREAMS,
-    TEMPLATE_ARGUMENTS,
-    Property,
-)
+from .schedule import Choice, EngineChoice, EngineKind, EngineMode
+from .tables import MAX_STREAMS, TACTICS, TEMPLATE_ARGUMENTS, Property
+from .tactics import MODES, VALUES, tactics_from, why_no_mode, words_of
 from .templates import BY_NAME
 from .units import NUMBER
 
@@ -25,6 +23,15 @@ _COUNTS = {
     "chunks": Property("chunks", NUMBER, Fraction(1), Fraction(1 << 20), whole=True),
     "streams": Property("streams", NUMBER, Fraction(1), Fraction(MAX_STREAMS), whole=True),
 }
+
+
+@dataclass(slots=True)
+class _Said:
+    """What the arguments of a template say."""
+
+    engine: EngineChoice | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+    words: dict[str, str] = field(default_factory=dict)
 
 
 class ChoiceReader:
@@ -47,22 +54,41 @@ class ChoiceReader:
                 hint = f"for instance serial(); templates are {listing(BY_NAME)}"
                 raise self._report.fail(Code.MGS116, "a template is expected here", expression.span, hint)
         self.check_template(name)
-        counts: dict[str, int] = {}
-        engine: EngineChoice | None = None
-        seen: set[str] = set()
+        said = self._arguments(name.text, arguments)
+        ranks, chosen = self._system.num_ranks, BY_NAME[name.text]
+        chunks = chosen.default_pieces * ranks if chosen.cuts_shards else ranks
+        return Choice(
+            name.text,
+            said.counts.get("chunks", chunks),
+            said.engine or self.default_engine(),
+            said.counts.get("streams", chosen.default_streams),
+            tactics_from({word: value for word, value in said.words.items() if word in TACTICS}),
+            said.words.get("algorithm", ""),
+        )
+
+    def _arguments(self, template: str, arguments: tuple[ast.Argument, ...]) -> "_Said":
+        said, seen = _Said(), set[str]()
         for argument in arguments:
-            given = self._argument(name.text, argument, seen)
-            if given == "streams" and not BY_NAME[name.text].has_streams:
-                raise self._report.fail(Code.MGS201, f"{name.text} runs on one stream", argument.span)
+            given = self._argument(template, argument, seen)
+            value = single(argument.values, self._report, in_call=True)
+            if given == "streams" and not BY_NAME[template].has_streams:
+                raise self._report.fail(Code.MGS201, f"{template} runs on one stream", argument.span)
             if given == "engine":
-                engine = self.engine(single(argument.values, self._report, in_call=True))
+                said.engine = self.engine(value)
+            elif given in _COUNTS:
+                said.counts[given] = int(self._numbers.value(_COUNTS[given], (value,), self._place).amount)
             else:
-                counts[given] = self._count(given, argument)
-        ranks = self._system.num_ranks
-        chosen = BY_NAME[name.text]
-        chunks = CHUNKS_PER_RANK * ranks if chosen.cuts_shards else ranks
-        streams = counts.get("streams", chosen.default_streams)
-        return Choice(name.text, counts.get("chunks", chunks), engine or self.default_engine(), streams)
+                known = tuple(ALGORITHM_BY_NAME) if given == "algorithm" else words_of(VALUES[given])
+                said.words[given] = self.word(given, value, known)
+        return said
+
+    def word(self, argument: str, value: ast.Expression, known: tuple[str, ...]) -> str:
+        """Read one of the words that ``argument`` may be."""
+        if isinstance(value, ast.Name) and value.text in known:
+            return value.text
+        text = value.span.text[:40]
+        hint = did_you_mean(text, known) or f"{argument} is {listing(known)}"
+        raise self._report.fail(Code.MGS204, f"unknown {argument} '{text}'", value.span, hint)
 
     def check_template(self, name: ast.Name) -> str:
         """Return the name of a template that exists."""
@@ -76,23 +102,38 @@ class ChoiceReader:
         return EngineChoice(EngineKind.DMA, max(1, min(self._system.gpu.dma.engines, self._system.num_ranks - 1)))
 
     def engine(self, expression: ast.Expression) -> EngineChoice:
-        """Read ``dma``, ``dma(7)`` or ``sm(8)``."""
+        """Read ``dma``, ``dma(7)``, ``sm(8)`` or ``sm(8, shared)``."""
         match expression:
             case ast.Name(text="dma"):
                 return self.default_engine()
             case ast.Call(
-                function=ast.Name(text="dma" | "sm" as word), arguments=(ast.Argument(name=None) as argument,)
-            ):
+                function=ast.Name(text="dma" | "sm" as word),
+                arguments=(ast.Argument(name=None) as argument, *more),
+            ) if len(more) <= 1:
                 count = int(self._numbers.value(_COUNT, argument.values, self._place).amount)
                 self._check_engines(EngineKind(word), count, expression)
-                return EngineChoice(EngineKind(word), count)
+                return EngineChoice(EngineKind(word), count, self._mode(EngineKind(word), more))
             case ast.Name(text="sm"):
                 raise self._report.fail(Code.MGS116, "sm says how many SMs copy", expression.span, "for instance sm(8)")
             case _:
-                hint = "engines are dma, dma(7), sm(8)"
+                hint = "engines are dma, dma(7), sm(8), and with a mode dma(7, prelaunched) or sm(8, shared)"
                 raise self._report.fail(
                     Code.MGS204, f"unknown engine '{expression.span.text[:40]}'", expression.span, hint
                 )
+
+    def _mode(self, kind: EngineKind, more: list[ast.Argument]) -> EngineMode:
+        if not more:
+            return EngineMode.OWN
+        value = single(more[0].values, self._report, in_call=True)
+        known = tuple(mode.value for modes in MODES.values() for mode in modes)
+        if more[0].name is not None:
+            raise self._report.fail(Code.MGS201, "the mode of an engine has no name", more[0].span, f"{kind.value}(8)")
+        mode = EngineMode(self.word("mode", value, known))
+        misfit = why_no_mode(self._system.gpu, EngineChoice(kind, 1, mode))
+        if misfit is not None:
+            code, message, hint = misfit
+            raise self._report.fail(code, message, value.span, hint)
+        return mode
 
     def _check_engines(self, kind: EngineKind, count: int, expression: ast.Expression) -> None:
         gpu = self._system.gpu
@@ -117,7 +158,3 @@ class ChoiceReader:
             raise self._report.fail(Code.MGS206, f"{name} is said twice", argument.span)
         seen.add(name)
         return name
-
-    def _count(self, name: str, argument: ast.Argument) -> int:
-        value = single(argument.values, self._report, in_call=True)
-        return int(self._numbers.value(_COUNTS[name], (value,), self._place).amount)

@@ -1,64 +1,37 @@
 """Workloads: tensors and operations, their shapes per rank, and the pattern they form.
 
-Operations are followed one by one; which combinations are simulated is a table of patterns at the end.
+Operations are followed one by one; which combinations are simulated is a table of patterns in ``operands.py``.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-
+from . import resolve_collectives as collectives
+from . import resolve_kernels as kernels
 from . import syntax as ast
 from .codes import Code
 from .diagnostics import Report, did_you_mean, listing
 from .evaluate import Evaluator, Place
 from .names import Entry, Kind
+from .operands import BESIDE, PATTERNS, Making, Operand
+from .operations import Named, tensors_of
 from .phrases import Words, head_of, single
 from .resolve_system import SystemResolver
-from .scenario import GemmShape, Pattern, Shard, System, Tensor, Workload
+from .scenario import Pattern, System, Tensor, Workload
 from .source import Span
 from .tables import OPERATIONS, WORKLOAD_WORDS
-from .tensors import TensorReader, layout
-
-_COMBINATIONS = (
-    "gemm; all_gather; reduce_scatter; gemm of a gathered input; "
-    "reduce_scatter of a gemm whose inner dimension is sharded"
-)
-_PATTERNS: Mapping[tuple[str, ...], Pattern] = {
-    ("gemm",): Pattern.GEMM,
-    ("all_gather",): Pattern.ALL_GATHER,
-    ("reduce_scatter",): Pattern.REDUCE_SCATTER,
-    ("all_gather", "gemm"): Pattern.AG_GEMM,
-    ("gemm", "reduce_scatter"): Pattern.GEMM_RS,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Operand:
-    """A tensor and how it came about: declared, or by an operation; ``partial`` if ranks hold terms of a sum."""
-
-    tensor: Tensor
-    made_by: str = ""
-    partial: bool = False
-    gathered: bool = False
+from .tensors import TensorReader
 
 
 class WorkloadResolver:
     """Resolves one workload."""
 
-    def __init__(self, entry: Entry, system: System, tensors: TensorReader, report: Report) -> None:
-        self._entry, self._system, self._reader, self._report = entry, system, tensors, report
+    def __init__(self, entry: Entry, system: System, evaluator: Evaluator, report: Report) -> None:
+        self._entry, self._report, self._evaluator = entry, report, evaluator
+        self._reader = TensorReader(report, evaluator, system.num_ranks)
+        self._making = Making(system, self._reader, report)
         self._operands: dict[str, Operand] = {}
         self._spans: dict[str, Span] = {}
         self._used: set[str] = set()
-        self._order: list[str] = []
         self._extra: list[Tensor] = []
-        self._gemm: GemmShape | None = None
-        self._moved: Tensor | None = None
-        self._output = ""
         self._about = ""
-
-    @property
-    def _ranks(self) -> int:
-        return self._system.num_ranks
 
     def resolve(self) -> Workload:
         """Return the resolved workload."""
@@ -74,29 +47,43 @@ class WorkloadResolver:
         if self._report.num_failures > failures_before:
             raise self._report.stop()
         pattern = self._pattern(declaration)
-        if self._ranks == 1 and pattern is not Pattern.GEMM:
+        made = self._making
+        if made.system.num_ranks == 1 and pattern not in (Pattern.GEMM, Pattern.KERNEL):
             raise self._report.fail(Code.MGS307, "a collective needs at least 2 gpus", declaration.span)
         tensors = [operand.tensor for operand in self._operands.values()] + self._extra
-        return Workload(declaration.name, self._about, pattern, tuple(tensors), self._moved, self._gemm, self._output)
+        return Workload(
+            declaration.name,
+            self._about,
+            pattern,
+            tuple(tensors),
+            made.moved,
+            made.gemm,
+            made.output,
+            made.kernel,
+            made.split,
+        )
 
     def _pattern(self, declaration: ast.Workload) -> Pattern:
         names = [name for name, operand in self._operands.items() if name not in self._used and operand.made_by]
         unused = [name for name, operand in self._operands.items() if name not in self._used and not operand.made_by]
         for name in unused:
             self._report.warn(Code.MGS212, f"'{name}' is never used", self._spans[name])
-        pattern = _PATTERNS.get(tuple(self._order))
-        if pattern is None or len(names) != 1:
-            what = " + ".join(self._order) or "no operation"
-            hint = f"Magus simulates: {_COMBINATIONS}"
-            raise self._report.fail(
-                Code.MGS520, f"{what} is not a combination that is simulated", _head(declaration), hint
-            )
-        if pattern is Pattern.GEMM and self._operands[names[0]].partial:
-            hint = "add the sum: reduce_scatter(gemm(x, w))"
-            raise self._report.fail(
-                Code.MGS520, "each rank would hold a part of the sum only", self._spans[names[0]], hint
-            )
+        order = self._making.order
+        pattern = PATTERNS.get(tuple(order)) if len(names) == 1 else None
+        if len(names) == 2 and len(order) == 2:
+            pattern = BESIDE.get(frozenset(order))
+        if pattern is None:
+            what = " + ".join(order) or "no operation"
+            raise self._making.refused(f"{what} is not a combination that is simulated", _head(declaration))
+        if pattern is Pattern.GEMM or pattern.beside:
+            self._check_complete(names)
         return pattern
+
+    def _check_complete(self, results: list[str]) -> None:
+        for name in results:
+            if self._operands[name].partial:
+                hint = "add the sum: reduce_scatter(gemm(x, w))"
+                raise self._making.refused("each rank would hold a part of the sum only", self._spans[name], hint)
 
     def _say(self, statement: ast.Say) -> None:
         word = head_of(statement)
@@ -164,113 +151,51 @@ class WorkloadResolver:
         if operation not in OPERATIONS:
             hint = did_you_mean(operation, OPERATIONS) or f"operations are {listing(OPERATIONS)}"
             raise self._report.fail(Code.MGS204, f"unknown operation '{operation[:64]}'", call.span, hint)
-        if any(argument.name for argument in call.arguments):
-            raise self._report.fail(Code.MGS201, f"{operation} has no named arguments", call.span)
-        count = 2 if operation == "gemm" else 1
-        values = [single(argument.values, self._report, in_call=True) for argument in call.arguments]
-        if len(values) != count:
-            example = "gemm(x, w)" if operation == "gemm" else f"{operation}(x)"
-            raise self._report.fail(
-                Code.MGS116, f"{operation} takes {count} tensor{'s' * (count > 1)}", call.span, example
-            )
+        values = tensors_of(operation, call, self._report)
         operands = [self._value(value, self._inner_name(value, operation, name)) for value in values]
-        self._order.append(operation)
-        if len(self._order) > 2:
-            message = " + ".join(self._order) + " is not a combination that is simulated"
-            raise self._report.fail(Code.MGS520, message, call.span, f"Magus simulates: {_COMBINATIONS}")
+        order = self._making.order
+        order.append(operation)
+        if len(order) > 2:
+            raise self._making.refused(" + ".join(order) + " is not a combination that is simulated", call.span)
         for value, operand in zip(values, operands, strict=True):
             if isinstance(value, ast.Call):
                 self._extra.append(operand.tensor)
+        named = Named(call, Place(self._entry.scope), self._evaluator, self._report)
+        return self._follow(operation, operands, call, name, named)
+
+    def _follow(self, operation: str, operands: list[Operand], call: ast.Call, name: str, named: Named) -> Operand:
+        making, first = self._making, operands[0]
         match operation:
             case "all_gather":
-                return self._all_gather(operands[0], call, name)
-            case "reduce_scatter":
-                return self._reduce_scatter(operands[0], call, name)
+                return collectives.all_gather(making, first, call, name)
+            case "reduce_scatter" | "all_reduce":
+                return collectives.summed(making, first, call, name, operation)
+            case "all_to_all":
+                return collectives.all_to_all(making, first, call, name, named)
+            case "broadcast" | "send_recv":
+                return collectives.from_first(making, first, call, name, operation)
+            case "gemv":
+                return kernels.gemv(making, operands, call, name)
+            case "grouped_gemm":
+                return kernels.grouped_gemm(making, operands, call, name, named)
+            case "attention":
+                return kernels.attention(making, operands, call, name, named)
+            case "add":
+                return kernels.add(making, operands, call, name)
             case _:
-                return self._multiply(operands[0], operands[1], call, name)
+                return kernels.gemm(making, first, operands[1], call, name)
 
     def _inner_name(self, value: ast.Expression, operation: str, name: str) -> str:
         """Name a result that has no name of its own, for instance ``x_gathered``."""
-        if operation == "reduce_scatter":
+        if operation in ("reduce_scatter", "all_reduce"):
             return f"{name}_partial"
         match value:
-            case ast.Call(arguments=(ast.Argument(values=(ast.Name(text=inner),)),)):
-                return f"{inner}_gathered"
+            case ast.Call(
+                function=ast.Name(text=inner), arguments=(ast.Argument(values=(ast.Name(text=tensor),)), *_)
+            ) if inner in ("all_gather", "all_to_all"):
+                return f"{tensor}_{'gathered' if inner == 'all_gather' else 'exchanged'}"
             case _:
                 return f"{name}_input"
-
-    def _all_gather(self, operand: Operand, call: ast.Call, name: str) -> Operand:
-        if operand.made_by:
-            message = f"all_gather of the result of {operand.made_by} is not simulated"
-            raise self._report.fail(Code.MGS520, message, call.span, f"Magus simulates: {_COMBINATIONS}")
-        if operand.tensor.shard is not Shard.ROWS:
-            hint = f"declare it with 'shard rows': {operand.tensor.name} = tensor ... shard rows"
-            message = f"all_gather joins rows, but {operand.tensor.name} is {layout(operand.tensor)}"
-            raise self._report.fail(Code.MGS310, message, call.span, hint)
-        self._moved = replace(operand.tensor, name=name)
-        self._output = name
-        return Operand(self._moved, "all_gather", gathered=True)
-
-    def _reduce_scatter(self, operand: Operand, call: ast.Call, name: str) -> Operand:
-        tensor = operand.tensor
-        if operand.made_by and not operand.partial:
-            hint = "shard the inner dimension: x by cols and w by rows"
-            raise self._report.fail(Code.MGS520, "reduce_scatter needs partial sums to add", call.span, hint)
-        if not operand.made_by and tensor.shard is not Shard.NONE:
-            message = f"reduce_scatter adds what every rank holds in full, but {tensor.name} is {layout(tensor)}"
-            raise self._report.fail(Code.MGS310, message, call.span, f"drop the shard of {tensor.name}")
-        self._reader.check_divides(tensor.rows, "rows", call.span)
-        self._moved = replace(tensor, shard=Shard.ROWS)
-        result = replace(tensor, name=name, shard=Shard.ROWS)
-        if not operand.made_by:
-            self._output = name
-        return Operand(result, "reduce_scatter")
-
-    def _multiply(self, left: Operand, right: Operand, call: ast.Call, name: str) -> Operand:
-        a, b = left.tensor, right.tensor
-        self._check_gemm(left, right, call)
-        ranks = self._ranks
-        shards = Shard.NONE if left.gathered else a.shard, b.shard
-        rows, cols, inner, shard, partial = a.rows, b.cols, a.cols, Shard.NONE, False
-        match shards:
-            case (Shard.NONE, Shard.NONE):
-                pass
-            case (Shard.NONE, Shard.COLS):
-                cols, shard = b.cols // ranks, Shard.COLS
-            case (Shard.ROWS, Shard.NONE):
-                rows, shard = a.rows // ranks, Shard.ROWS
-            case (Shard.COLS, Shard.ROWS):
-                inner, partial = a.cols // ranks, True
-            case (Shard.ROWS, _):
-                hint = f"gather it first: gemm(all_gather({a.name}), {b.name})"
-                message = f"{a.name} is {layout(a)} and {b.name} is {layout(b)}: no rank holds what it multiplies"
-                raise self._report.fail(Code.MGS310, message, call.span, hint)
-            case _:
-                message = f"{a.name} is {layout(a)} and {b.name} is {layout(b)}: the inner dimension does not meet"
-                hint = "shard the inner dimension of both, x by cols and w by rows, or of neither"
-                raise self._report.fail(Code.MGS310, message, call.span, hint)
-        self._gemm = GemmShape(rows, cols, inner, a.dtype)
-        self._output = name
-        return Operand(Tensor(name, a.dtype, a.rows, b.cols, shard), "gemm", partial)
-
-    def _check_gemm(self, left: Operand, right: Operand, call: ast.Call) -> None:
-        a, b = left.tensor, right.tensor
-        for operand in (left, right):
-            if operand.made_by not in ("", "all_gather") or (operand is right and operand.made_by):
-                message = f"a gemm of the result of {operand.made_by} is not simulated"
-                hint = f"the first input may be gathered; Magus simulates: {_COMBINATIONS}"
-                raise self._report.fail(Code.MGS520, message, call.span, hint)
-        if a.cols != b.rows:
-            message = f"inner dimensions differ: {a.name} has {a.cols} columns, {b.name} has {b.rows} rows"
-            raise self._report.fail(Code.MGS310, message, call.span)
-        if a.dtype is not b.dtype:
-            message = f"types differ: {a.name} is {a.dtype.value}, {b.name} is {b.dtype.value}"
-            raise self._report.fail(Code.MGS310, message, call.span)
-        gpu = self._system.gpu
-        if not gpu.peak(a.dtype):
-            known = ", ".join(dtype.value for dtype, _ in gpu.peak_flops)
-            message = f"{gpu.name} has no peak rate for {a.dtype.value}"
-            raise self._report.fail(Code.MGS405, message, call.span, f"it has: {known}")
 
 
 def resolve_workload(
@@ -280,8 +205,7 @@ def resolve_workload(
     declaration = entry.declaration
     assert isinstance(declaration, ast.Workload)
     system = systems.system(entry.scope.find(declaration.system, Kind.SYSTEM, report))
-    reader = TensorReader(report, evaluator, system.num_ranks)
-    return system, WorkloadResolver(entry, system, reader, report).resolve()
+    return system, WorkloadResolver(entry, system, evaluator, report).resolve()
 
 
 def _head(declaration: ast.Workload) -> Span:

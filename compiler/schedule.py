@@ -16,15 +16,31 @@ class EngineKind(Enum):
     SM = "sm"
 
 
+class EngineMode(Enum):
+    """How engines are had; the value is the word in the language, none for the usual way.
+
+    OWN: engines take commands as they come, copying SMs are taken from the kernels. SHARED: copies by SMs queue for the
+    same SMs as the kernels. PRELAUNCHED: the commands of a DMA engine were written before and wait there for a flag.
+    BROADCAST: one command of a DMA engine serves two destinations.
+    """
+
+    OWN = ""
+    SHARED = "shared"
+    PRELAUNCHED = "prelaunched"
+    BROADCAST = "broadcast"
+
+
 @dataclass(frozen=True, slots=True)
 class EngineChoice:
-    """``dma(count)`` copy engines or ``sm(count)`` SMs taken from the compute pool."""
+    """``dma(count)`` copy engines or ``sm(count)`` SMs, had in the way of ``mode``."""
 
     kind: EngineKind
     count: int
+    mode: EngineMode = EngineMode.OWN
 
     def __str__(self) -> str:
-        return f"{self.kind.value}({self.count})"
+        mode = f", {self.mode.value}" if self.mode.value else ""
+        return f"{self.kind.value}({self.count}{mode})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +78,72 @@ class Direction(Enum):
     GET = "get"
 
 
+class Protocol(Enum):
+    """How copies by SMs say that data is there; the value is the word in the language.
+
+    SIMPLE sends data, waits until it is there and sends a flag. LL sends a flag with every 4 bytes and LL128 with every
+    120, which needs no second message and costs bytes.
+    """
+
+    SIMPLE = "simple"
+    LL = "ll"
+    LL128 = "ll128"
+
+
+class Kernels(Enum):
+    """A kernel per group of tiles, or one persistent kernel that walks through the groups in order."""
+
+    LAUNCHED = "launched"
+    PERSISTENT = "persistent"
+
+
+class Wait(Enum):
+    """How kernels learn of what they wait for: events of the stream, polled flags, or a monitor that wakes them."""
+
+    EVENT = "event"
+    POLL = "poll"
+    MONITOR = "monitor"
+
+
+class WaitPer(Enum):
+    """Whether a persistent kernel looks once for each chunk, or again for each tile."""
+
+    CHUNK = "chunk"
+    TILE = "tile"
+
+
+class Launch(Enum):
+    """Kernels are launched one by one from the host, or replayed as a graph."""
+
+    STREAM = "stream"
+    GRAPH = "graph"
+
+
+@dataclass(frozen=True, slots=True)
+class Tactics:
+    """How a schedule is carried out, beside what it moves and computes; each has a usual value."""
+
+    direction: Direction = Direction.PUT
+    protocol: Protocol = Protocol.SIMPLE
+    kernel: Kernels = Kernels.LAUNCHED
+    wait: Wait = Wait.EVENT
+    per: WaitPer = WaitPer.CHUNK
+    launch: Launch = Launch.STREAM
+
+
+class Reach(Enum):
+    """Whom a transfer concerns: one peer, or all other ranks at once through a switch that copies or sums."""
+
+    PEER = "peer"
+    ALL = "all"
+
+
 @dataclass(frozen=True, slots=True)
 class Transfer:
     """Rank r moves ``region`` of the moved tensor to (put) or from (get) rank r + ``peer``.
+
+    With ``reach`` ALL a put is copied to all other ranks by the switch, and a get with ``reduce`` is the sum of all
+    ranks' copies, made by the switch; ``peer`` is then 0.
 
     ``lane`` picks one engine of the schedule's pool, None lets the first free one take it. ``signal`` is set at the
     destination when the last byte has landed. ``reduce`` adds into the destination instead of storing (SMs only).
@@ -79,6 +158,7 @@ class Transfer:
     after: tuple[str, ...] = ()
     lane: int | None = None
     reduce: bool = False
+    reach: Reach = Reach.PEER
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +206,8 @@ class Schedule:
 
     ``expression`` is the identity of the schedule everywhere. ``steps`` are in issue order. ``engine`` is the pool all
     transfers share, ``compute_sms`` the SMs that are left to kernels. ``staging_bytes`` is the memory a rank needs for
-    data that is neither its input nor its output.
+    data that is neither its input nor its output. Where ranks have different parts, as in a tree, ``by_rank`` holds the
+    steps of each absolute rank and ``steps`` those of rank 0; peers and owners stay relative.
     """
 
     expression: str
@@ -135,9 +216,18 @@ class Schedule:
     compute_sms: int
     staging_bytes: int
     overrides: tuple[Override, ...] = ()
+    tactics: Tactics = Tactics()
+    by_rank: tuple[tuple[Step, ...], ...] = ()
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether every rank does the same, relative to itself."""
+        return not self.overrides and not self.by_rank
 
     def steps_of(self, rank: int) -> tuple[Step, ...]:
         """The steps of one absolute rank, overrides applied."""
+        if self.by_rank:
+            return self.by_rank[rank]
         mine = {override.step.name: override.step for override in self.overrides if override.rank == rank}
         return tuple(mine.get(step.name, step) for step in self.steps)
 
@@ -150,6 +240,9 @@ class Choice:
     chunks: int
     engine: EngineChoice
     streams: int = 1
+    tactics: Tactics = Tactics()
+    algorithm: str = ""
+    """The collective algorithm (``compiler/collectives``), empty for the usual one of the template."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +252,7 @@ class Plan:
     engine: EngineChoice
     steps: tuple[Step, ...]
     overrides: tuple[Override, ...] = ()
+    tactics: Tactics = Tactics()
 
 
 @dataclass(frozen=True, slots=True)

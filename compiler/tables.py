@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from .expectation import Dimension as Expected
-from .expectation import Metric
+from .schedule import Protocol
+from .terms import Dimension as Expected
+from .terms import Metric
 from .units import BYTES, FLOP_RATE, FREQUENCY, NUMBER, RATE, TIME, Dimension
 
 CHUNKS_PER_RANK = 8
@@ -45,6 +46,11 @@ def _size(name: str, high: int = 1 << 50) -> Property:
     return Property(name, BYTES, Fraction(1), Fraction(high), whole=True)
 
 
+def _alone(name: str, dimension: Dimension, high: Fraction | int, low: int = 1) -> Property:
+    """A number that a profile may leave out, whatever else the block says."""
+    return Property(name, dimension, Fraction(low), Fraction(high), whole=dimension != TIME, required=False, alone=True)
+
+
 def _rate(name: str, required: bool = True) -> Property:
     return Property(name, RATE, Fraction(10**6), Fraction(10**15), required=required)
 
@@ -70,7 +76,10 @@ GPU_NUMBERS = (
 )
 CACHE_NUMBERS = (_size("size"), _rate("bandwidth"), _time("latency"))
 GPU_BLOCKS: Mapping[str, tuple[Property, ...]] = {
-    "hbm": (_size("capacity"), _rate("bandwidth"), _rate("achieved"), _time("latency")),
+    "hbm": (
+        *(_size("capacity"), _rate("bandwidth"), _rate("achieved"), _time("latency")),
+        _alone("channels", NUMBER, 1024),
+    ),
     "gemm": (
         _time("start"),
         _share("mma", _PERCENT),
@@ -81,6 +90,7 @@ GPU_BLOCKS: Mapping[str, tuple[Property, ...]] = {
         _rate("split_bandwidth"),
         _exponent(),
         _share("quantisation"),
+        Property("cluster", NUMBER, Fraction(1), Fraction(16), whole=True, required=False, alone=True),
         _share("error", high=10),
         _share("resolution"),
     ),
@@ -88,11 +98,20 @@ GPU_BLOCKS: Mapping[str, tuple[Property, ...]] = {
         _count("engines", 1024),
         _time("setup"),
         _rate("bandwidth"),
-        Property("outstanding", BYTES, Fraction(1), Fraction(1 << 40), whole=True, required=False, alone=True),
+        *(_alone("outstanding", BYTES, 1 << 40), _alone("packet", BYTES, 1 << 40)),
+        *(_alone(name, TIME, _PERCENT, low=0) for name in ("issue_interval", "packet_cost", "prelaunch")),
         *(_time(f"{phase}_phase", required=False) for phase in ("control", "schedule", "copy", "sync")),
     ),
-    "sm_copy": (_rate("bandwidth"), _time("setup"), _rate("limit", required=False), _exponent(required=False)),
+    "sm_copy": (
+        *(_rate("bandwidth"), _time("setup"), _rate("limit", required=False), _exponent(required=False)),
+        _alone("outstanding", BYTES, 1 << 40),
+    ),
     "launch": (_time("kernel"), _time("event")),
+    "sync": (
+        *(_alone(f"monitor_{name}", TIME, _PERCENT, low=0) for name in ("arm", "wake")),
+        *(_alone(name, TIME, _PERCENT, low=0) for name in ("poll_interval", "graph_launch")),
+        _alone("monitor_entries", NUMBER, 1 << 20, low=0),
+    ),
 }
 _PROTOCOLS = (
     *(_time("start"), _time("ll_step"), _rate("ll_bandwidth")),
@@ -109,6 +128,10 @@ COLLECTIVES: Mapping[str, tuple[Property, ...]] = {
 GPU_WORDS = ("source", "sms", "clock", "line", "peak", "cache", *GPU_BLOCKS, "collectives")
 LINK_NUMBERS = (_rate("bandwidth"), _rate("achieved"), _time("latency"))
 SWITCH_NUMBERS = (_count("ports", MAX_RANKS), _rate("bandwidth"), _time("latency"))
+# What links and switches say in words: several of them, or one.
+LINK_LISTS: Mapping[str, tuple[str, ...]] = {"protocols": tuple(protocol.value for protocol in Protocol)}
+LINK_CHOICES: Mapping[str, tuple[str, ...]] = {"ordered": ("yes", "no")}
+SWITCH_CHOICES: Mapping[str, tuple[str, ...]] = {"multicast": ("yes", "no"), "reduces": ("yes", "no")}
 
 SYNONYMS: Mapping[str, str] = {
     "cus": "sms",
@@ -126,17 +149,32 @@ SYNONYMS: Mapping[str, str] = {
     "quantization": "quantisation",
 }
 
-SYSTEM_WORDS = ("gpus", "fabric")
+SYSTEM_WORDS = ("gpus", "fabric", "variability", "replay")
+VARIABILITY_WORDS = ("skew", "jitter", "straggler", "late")
 WORKLOAD_WORDS = ("about",)
-OPERATIONS = ("gemm", "all_gather", "reduce_scatter")
+# Operations with the tensors they take, and those of their arguments that have names.
+OPERATIONS: Mapping[str, tuple[int, tuple[str, ...]]] = {
+    "gemm": (2, ()),
+    "all_gather": (1, ()),
+    "reduce_scatter": (1, ()),
+    "all_reduce": (1, ()),
+    "all_to_all": (1, ("rows",)),
+    "broadcast": (1, ()),
+    "send_recv": (1, ()),
+    "gemv": (2, ()),
+    "grouped_gemm": (2, ("rows",)),
+    "attention": (3, ("heads", "kv_heads", "batch", "causal")),
+    "add": (2, ()),
+}
 TENSOR_WORDS = ("shard",)
 EXPLORE_WORDS = ("schedules", "chunks", "engine", "staging", "minimize")
 OBJECTIVES = ("makespan",)
-TEMPLATE_ARGUMENTS = ("chunks", "engine", "streams")
+TACTICS = ("transfer", "protocol", "kernel", "wait", "per", "launch")
+TEMPLATE_ARGUMENTS = ("chunks", "engine", "streams", "algorithm", *TACTICS)
 PLAN_ACTIONS = ("put", "get", "compute", "reduce")
 PLAN_CLAUSES: Mapping[str, tuple[str, ...]] = {
     "put": ("to", "signal", "after", "lane", "reduce"),
-    "get": ("from", "signal", "after", "lane"),
+    "get": ("from", "signal", "after", "lane", "reduce"),
     "compute": ("k", "after", "stream", "accumulate"),
     "reduce": ("parts", "after", "stream"),
 }
@@ -151,5 +189,13 @@ METRICS: Mapping[Metric, Expected] = {
     Metric.DIL: Expected.RATIO,
     Metric.CIL: Expected.RATIO,
     Metric.STAGING: Expected.BYTES,
+    Metric.HBM_BYTES: Expected.BYTES,
+    Metric.HBM_READ_BYTES: Expected.BYTES,
+    Metric.HBM_WRITE_BYTES: Expected.BYTES,
+    Metric.L2_BYTES: Expected.BYTES,
+    Metric.LINK_BYTES: Expected.BYTES,
+    Metric.FLAG_BYTES: Expected.BYTES,
+    Metric.FLAG_READS: Expected.RATIO,
+    Metric.LINE_HOPS: Expected.RATIO,
 }
 ALWAYS_THERE = ("best", "serial", "bound")

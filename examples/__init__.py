@@ -11,6 +11,8 @@ NAMES = (
     "decode_small_batch",
     "explicit_plan",
     "all_gather_h100",
+    "all_reduce_h100",
+    "all_to_all_mi300x",
 )
 
 

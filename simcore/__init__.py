@@ -6,7 +6,8 @@ from .engine import EngineUnavailable
 from .limits import RunTooLarge
 from .outcome import Outcome
 from .result import PACKET_BYTES, Result, ServerLoad, Timeline
-from .simulate import simulate
+from .seeds import simulate_seeds
+from .simulate import record_writes, simulate
 
 __all__ = [
     "PACKET_BYTES",
@@ -19,5 +20,7 @@ __all__ = [
     "ServerLoad",
     "Timeline",
     "affordable_unit",
+    "record_writes",
     "simulate",
+    "simulate_seeds",
 ]

@@ -1,12 +1,14 @@
 """How much a run would cost, told before anything is built, so that a huge one is refused and not begun."""
 
 from ..compiler.scenario import Scenario
-from ..compiler.schedule import Reduction, Schedule, TileGroup, Transfer
-from .kernels.gemm import gemm_work
+from ..compiler.schedule import Reach, Reduction, Schedule, TileGroup, Transfer
+from .kernels.pick import compute_work
 from .kernels.reduce import reduce_work
 from .kernels.work import KernelWork
 from .limits import RunTooLarge
-from .lower import group_shape, moved_bytes
+from .lower import moved_bytes
+from .lower_switch import MAX_SLICES
+from .traffic import sent_per_byte
 
 MAX_LINE_HOPS = 4_000_000_000
 """About two minutes on one core at 30 million line-hops a second."""
@@ -44,12 +46,14 @@ def affordable_unit(scenario: Scenario, schedule: Schedule, unit_bytes: int, max
 
 
 def _cost(scenario: Scenario, schedule: Schedule) -> tuple[int, int]:
-    """(bytes times servers they pass, ops) of one rank, to within what a guess of the routes allows."""
+    """(bytes times servers they pass, ops) of the rank with most steps, to within what a guess of the routes allows."""
     byte_hops, ops = 0, 0
-    for step in schedule.steps:
+    for step in max(schedule.by_rank or (schedule.steps,), key=len):
         if isinstance(step, Transfer):
-            byte_hops += moved_bytes(scenario, step.region) * (2 + max(1, scenario.num_ranks // 2))
-            ops += 1
+            to_all = step.reach is Reach.ALL
+            hops = 4 * scenario.num_ranks if to_all else 2 + max(1, scenario.num_ranks // 2)
+            byte_hops += int(moved_bytes(scenario, step.region) * sent_per_byte(schedule) * hops)
+            ops += 3 * MAX_SLICES * schedule.engine.count if to_all else 1
         else:
             work = _work(scenario, schedule, step)
             byte_hops += work.l2_hit_bytes + 2 * (work.hbm_read_bytes + work.hbm_write_bytes)
@@ -59,5 +63,5 @@ def _cost(scenario: Scenario, schedule: Schedule) -> tuple[int, int]:
 
 def _work(scenario: Scenario, schedule: Schedule, step: TileGroup | Reduction) -> KernelWork:
     if isinstance(step, TileGroup):
-        return gemm_work(scenario.gpu, group_shape(scenario, step), schedule.compute_sms, step.accumulate)
+        return compute_work(scenario, step, schedule.compute_sms)
     return reduce_work(scenario.gpu, moved_bytes(scenario, step.region), step.num_parts, schedule.compute_sms)

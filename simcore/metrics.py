@@ -1,23 +1,25 @@
-"""From a finished run to figures: intervals, busy times, traffic, utilization."""
+"""From a finished run to figures: intervals, busy times, loads, utilization; traffic is in ``traffic.py``."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
 
-from ..compiler.schedule import Direction, EngineKind, Reduction, TileGroup, Transfer
+from ..compiler.schedule import EngineKind, EngineMode, Reduction, TileGroup, Transfer
 from .accounting import units_delivered
 from .engine import Run
 from .kernels.gemm import gemm_work
-from .lower import Lowered, StepOps, moved_bytes
-from .program import OpKind, Program, TrafficClass
-from .result import Interval, IntervalKind, ServerLoad, Timeline, Traffic, Utilization
+from .layout import NONE, Int64Array
+from .lower import Lowered, StepOps
+from .outcome import NEVER
+from .program import OpKind, Program
+from .result import Interval, IntervalKind, ServerLoad, Timeline, Utilization
 
 
 def timeline_of(lowered: Lowered, run: Run) -> Timeline:
     """Every step that ran as an interval, transfers dealt to engines in the order in which they started."""
-    found = [interval for ops in lowered.steps if (interval := _interval(lowered, ops, run)) is not None]
+    starts = _work_starts(lowered.program, run)
+    found = [interval for ops in lowered.steps if (interval := _interval(lowered, ops, run, starts)) is not None]
     kernels = [interval for interval in found if interval.kind is not IntervalKind.COMM]
     copies = sorted(
         (i for i in found if i.kind is IntervalKind.COMM), key=lambda i: (i.rank, i.start_ticks, i.end_ticks)
@@ -26,12 +28,20 @@ def timeline_of(lowered: Lowered, run: Run) -> Timeline:
     return Timeline(lowered.scenario.num_ranks, run.makespan_ticks, (*kernels, *dealt))
 
 
-def _interval(lowered: Lowered, ops: StepOps, run: Run) -> Interval | None:
+def _work_starts(program: Program, run: Run) -> Int64Array:
+    """[O] when ops began to work: those that had to poll, when the last flag that they looked for was set."""
+    set_at = np.full(program.num_ops, NEVER, np.int64)
+    np.maximum.at(set_at, program.op_sets, np.repeat(run.op_done, np.diff(program.op_sets_ptr)))
+    # With one round an op had not to wait for its flags.
+    return np.where(run.op_polls > 1, np.maximum(run.op_start, set_at), run.op_start)
+
+
+def _interval(lowered: Lowered, ops: StepOps, run: Run, starts: Int64Array) -> Interval | None:
     """The step from the first start of its work to its end; None if it never finished."""
     done = int(run.op_done[ops.done])
     if done < 0:
         return None
-    start = int(run.op_start[ops.work.start : ops.work.stop].min())
+    start = int(starts[ops.work.start : ops.work.stop].min())
     match ops.step:
         case Transfer():
             engine = "dma" if lowered.schedule.engine.kind is EngineKind.DMA else "copy"
@@ -83,31 +93,12 @@ def kernel_ticks(timeline: Timeline) -> int:
 def dil_of(lowered: Lowered) -> float | None:
     """Decomposition loss: the parts, each alone with the SMs the schedule leaves, over the whole kernel alone."""
     gemm = lowered.scenario.workload.gemm
-    parts = [
-        (ops.rank, ops.kernel.alone_ticks) for ops in lowered.steps if ops.kernel and isinstance(ops.step, TileGroup)
-    ]
+    parts = [(ops.rank, ops.alone_ticks) for ops in lowered.steps if isinstance(ops.step, TileGroup)]
     if gemm is None or not parts:
         return None
     whole = gemm_work(lowered.scenario.gpu, gemm, lowered.scenario.gpu.sms)
     per_rank = [sum(ticks for at, ticks in parts if at == rank) for rank in {rank for rank, _ in parts}]
     return max(per_rank) / whole.alone_ticks
-
-
-def traffic_of(lowered: Lowered, run: Run) -> Traffic:
-    """Bytes at one rank by the plan, of the rank with the most HBM traffic; flags as they were read."""
-    ranks = sorted({ops.rank for ops in lowered.steps} or {0})
-    found = [_traffic_at(lowered, [ops for ops in lowered.steps if ops.rank == rank]) for rank in ranks]
-    most = max(found, key=lambda traffic: traffic.hbm_read_bytes + traffic.hbm_write_bytes)
-    reads = _flag_reads(lowered.program, run)
-    return replace(most, flag_reads=reads, flag_bytes=reads * lowered.program.unit_bytes)
-
-
-def _flag_reads(program: Program, run: Run) -> int:
-    """Units that polls read, of the rank that read most."""
-    flags = program.flow_traffic == TrafficClass.FLAGS
-    units = units_delivered(program, run.flow_last, run.op_polls)[flags]
-    ranks = program.op_rank[program.stage_op[program.flow_stage[flags]]]
-    return int(np.bincount(ranks, units, minlength=1).max())
 
 
 def server_loads(program: Program, run: Run) -> tuple[ServerLoad, ...]:
@@ -129,24 +120,6 @@ def server_loads(program: Program, run: Run) -> tuple[ServerLoad, ...]:
     return tuple(loads)
 
 
-def _traffic_at(lowered: Lowered, steps: list[StepOps]) -> Traffic:
-    """Bytes that the steps of one rank move: its kernels', and each transfer at both ends as if both were here."""
-    works = [ops.kernel for ops in steps if ops.kernel is not None]
-    read = sum(work.hbm_read_bytes for work in works)
-    written = sum(work.hbm_write_bytes for work in works)
-    l2 = sum(work.l2_hit_bytes + work.hbm_read_bytes + work.hbm_write_bytes for work in works)
-    links, by_sms = 0, lowered.schedule.engine.kind is EngineKind.SM
-    for step in (ops.step for ops in steps):
-        if isinstance(step, Transfer):
-            size = moved_bytes(lowered.scenario, step.region)
-            read += size * (2 if step.reduce else 1)
-            written += size
-            l2 += size if by_sms else 0
-            distance = step.peer if step.direction is Direction.PUT else -step.peer
-            links += size * lowered.hops_to[distance % lowered.scenario.num_ranks]
-    return Traffic(read, written, l2, links, 0, 0)
-
-
 def utilization_of(lowered: Lowered, run: Run) -> Utilization:
     """Busy share of each kind of resource, of the busiest instance or rank."""
     program, makespan = lowered.program, max(1, run.makespan_ticks)
@@ -157,9 +130,11 @@ def utilization_of(lowered: Lowered, run: Run) -> Utilization:
         chosen = np.array([str(name).startswith(prefixes) for name in names])
         return float(busy[chosen].max()) if chosen.any() else 0.0
 
+    schedule = lowered.schedule
+    engines = schedule.compute_sms if schedule.engine.mode is EngineMode.SHARED else schedule.engine.count
     return Utilization(
-        sms=_pool_share(lowered, run, (OpKind.TILE, OpKind.REDUCE), lowered.schedule.compute_sms),
-        engines=_pool_share(lowered, run, (OpKind.TRANSFER,), lowered.schedule.engine.count),
+        sms=_pool_share(lowered, run, (OpKind.TILE, OpKind.REDUCE), schedule.compute_sms),
+        engines=_pool_share(lowered, run, (OpKind.TRANSFER,), engines),
         hbm=worst(("hbm",)),
         l2=worst(("l2",)),
         links=worst(("link", "up", "down", "left", "right")),
@@ -169,6 +144,6 @@ def utilization_of(lowered: Lowered, run: Run) -> Utilization:
 def _pool_share(lowered: Lowered, run: Run, kinds: tuple[OpKind, ...], slots: int) -> float:
     """Slot time in use over slot time there is, at the busiest rank."""
     program = lowered.program
-    chosen = np.isin(program.op_kind, [int(kind) for kind in kinds]) & (run.op_done >= 0)
+    chosen = np.isin(program.op_kind, [int(kind) for kind in kinds]) & (run.op_done >= 0) & (program.op_pool != NONE)
     held = np.bincount(program.op_rank[chosen], weights=(run.op_done - run.op_start)[chosen], minlength=1)
     return float(held.max()) / (max(1, run.makespan_ticks) * slots)

@@ -2,20 +2,24 @@
 
 from collections.abc import Callable
 
+from ..compiler.codes import Code
+from ..compiler.plan import ScheduleError
+from ..compiler.replay import Write
 from ..compiler.scenario import Scenario
 from ..compiler.schedule import Schedule
-from .budget import check_budget
-from .checks import HorizonError
+from .case import Case
 from .critical import critical_path
 from .deadlock import circle_of_waits
 from .engine import Run
-from .finished import run_folded
-from .limits import RunTooLarge
-from .lower import Lowered, lower
+from .finished import Finished
+from .lower import Lowered
 from .machine import Idealization
-from .metrics import busy_ticks, dil_of, kernel_ticks, server_loads, timeline_of, traffic_of, utilization_of
+from .metrics import busy_ticks, dil_of, kernel_ticks, server_loads, timeline_of, utilization_of
 from .outcome import Outcome
+from .replay import recorded_writes
 from .result import PACKET_BYTES, Result, Waterfall
+from .traffic import traffic_of
+from .variability import perturbation_of
 
 ShouldStop = Callable[[], bool]
 
@@ -29,6 +33,7 @@ def simulate(
     bound_ticks: int | None = None,
     explain_bytes: int | None = None,
     observe: bool = False,
+    seed: int | None = None,
     should_stop: ShouldStop | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Result:
@@ -42,6 +47,8 @@ def simulate(
         Granularity of the what-if runs behind the waterfall and ``cil``; None leaves both out.
     observe
         Whether to find out where units queued, for ``servers`` and ``critical_path``; takes some more time.
+    seed
+        What the variability of the system is drawn with; without one only what is late by name is late.
     should_stop
         Asked now and then; if it says yes, what was found so far is returned, with the outcome CANCELLED.
     progress
@@ -54,24 +61,46 @@ def simulate(
     RunTooLarge
         If the run would take minutes or more memory than is sensible.
     """
-    ranks = 1 if fold and not schedule.overrides else scenario.num_ranks
-    check_budget(scenario, schedule, unit_bytes, ranks)
-    try:
-        lowered = lower(scenario, schedule, unit_bytes=unit_bytes, fold=fold)
-    except HorizonError as error:
-        raise RunTooLarge(f"{schedule.expression}: {error}") from error
-    whole = run_folded(lowered.program, fold=fold, observe=observe, should_stop=should_stop, progress=progress)
-    finished = whole.run
+    case = Case(scenario, schedule, perturbation_of(scenario.system, seed))
+    lowered = case.lowered(unit_bytes, fold=fold)
+    whole = case.run(lowered, fold=fold, observe=observe, should_stop=should_stop, progress=progress)
+    waterfall, cil = None, None
+    if explain_bytes is not None and whole.run.outcome is Outcome.DONE:
+        known = whole.run if explain_bytes == unit_bytes else None
+        waterfall, cil = _explain(case, explain_bytes, bound_ticks or 0, known, should_stop)
+    return result_of(lowered, whole, waterfall, cil)
+
+
+def record_writes(
+    scenario: Scenario, schedule: Schedule, *, unit_bytes: int = PACKET_BYTES, seed: int | None = None
+) -> tuple[Write, ...]:
+    """What peers write to rank 0 in a run of ``schedule``, as a profile that a system can replay.
+
+    Raises
+    ------
+    ScheduleError
+        If the system replays a profile itself, or the run has no profile.
+    RunTooLarge
+        If the run would take minutes or more memory than is sensible.
+    """
+    if scenario.system.replay is not None:
+        raise ScheduleError(Code.MGS523, f"{scenario.system.name} replays a profile, and records none")
+    case = Case(scenario, schedule, perturbation_of(scenario.system, seed))
+    lowered = case.lowered(unit_bytes, fold=False)
+    return recorded_writes(lowered, case.run(lowered).run)
+
+
+def result_of(
+    lowered: Lowered, whole: Finished, waterfall: Waterfall | None = None, cil: float | None = None
+) -> Result:
+    """The figures of a finished run."""
+    scenario, schedule, finished = lowered.scenario, lowered.schedule, whole.run
     timeline = timeline_of(lowered, finished)
     compute, comm, union = busy_ticks(timeline)
-    waterfall, cil = None, None
-    if explain_bytes is not None and finished.outcome is Outcome.DONE:
-        known = finished if explain_bytes == unit_bytes else None
-        waterfall, cil = _explain(scenario, schedule, explain_bytes, bound_ticks or 0, known, should_stop)
     return Result(
         scenario=scenario.name,
         schedule=schedule,
-        unit_bytes=unit_bytes,
+        unit_bytes=lowered.program.unit_bytes,
         line_bytes=scenario.gpu.line_bytes,
         clock_hz=scenario.gpu.clock_hz,
         outcome=finished.outcome,
@@ -98,18 +127,13 @@ def simulate(
 
 
 def _explain(
-    scenario: Scenario,
-    schedule: Schedule,
-    unit_bytes: int,
-    bound_ticks: int,
-    known: Run | None,
-    should_stop: ShouldStop | None,
+    case: Case, unit_bytes: int, bound_ticks: int, known: Run | None, should_stop: ShouldStop | None
 ) -> tuple[Waterfall | None, float | None]:
     """Differences of runs of the same schedule, each with one more loss idealised away; None if one is stopped."""
 
     def what_if(ideal: Idealization) -> tuple[Lowered, Run]:
-        lowered = lower(scenario, schedule, unit_bytes=unit_bytes, ideal=ideal)
-        return lowered, run_folded(lowered.program, should_stop=should_stop).run
+        lowered = case.lowered(unit_bytes, ideal=ideal)
+        return lowered, case.run(lowered, should_stop=should_stop).run
 
     free, private = Idealization.FREE_LAUNCH, Idealization.PRIVATE_SERVERS
     as_is = known or what_if(Idealization.NONE)[1]

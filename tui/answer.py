@@ -1,22 +1,16 @@
-"""The commands that simulate and advise: ``simulate``, ``schedules``, ``advise``, ``test`` and ``train``."""
+"""The commands that advise: ``schedules``, ``advise`` and ``train``; and what they share with ``simulate``."""
 
 from collections.abc import Callable, Sequence
-from functools import cache
 from pathlib import Path
 
 from ..advisor import Advisor, ModelError, NoFeasibleSchedule, enumerate_space, lower_bound
-from ..advisor.expect import ExpectationRunner
-from ..advisor.export import advice_document, result_document, space_document
-from ..advisor.recommend import packet_bytes
-from ..advisor.solver.space import check_memory
+from ..advisor.export import advice_document, space_document
 from ..compiler import Scenario, compile_file
-from ..compiler.schedule_text import resolve_schedule
-from ..simcore import EngineUnavailable, Outcome, RunTooLarge, simulate
+from ..simcore import EngineUnavailable, RunTooLarge
 from .console import Bindings, guarded, print_json, say, show
 from .exits import Exit
-from .interrupts import interruptible
 from .progress import progress_line
-from .render import advice_text, result_text, space_text
+from .render import advice_text, space_text
 
 
 def answered(action: Callable[[], Exit]) -> Exit:
@@ -39,59 +33,13 @@ def answered(action: Callable[[], Exit]) -> Exit:
         return Exit.NOT_FEASIBLE
 
 
-def simulate_file(
-    file: Path,
-    bindings: Bindings,
-    *,
-    workload: str | None,
-    schedule: str | None,
-    at_line: bool,
-    fold: bool,
-    strict: bool,
-    as_json_text: bool,
-) -> Exit:
-    """``magus simulate``: one schedule, by default the first that the file declares, else serial."""
-
-    def action() -> Exit:
-        scenario = _scenario(file, bindings, workload)
-        chosen = resolve_schedule(scenario, schedule)
-        check_memory(scenario, chosen)
-        bound, packet = lower_bound(scenario), packet_bytes(scenario)
-        with interruptible() as pressed, progress_line() as progress:
-            result = simulate(
-                scenario,
-                chosen,
-                unit_bytes=scenario.gpu.line_bytes if at_line else packet,
-                fold=fold,
-                bound_ticks=bound.ticks,
-                explain_bytes=packet,
-                observe=True,
-                should_stop=pressed,
-                progress=lambda line_hops: progress("run", line_hops, 0),
-            )
-        if as_json_text:
-            print_json(result_document(result, scenario.workload.name))
-        else:
-            print(result_text(result, scenario, bound))
-        if result.outcome is not Outcome.DONE:
-            say(f"magus: {result.outcome.value}")
-            for sentence in result.deadlock:
-                say(f"  {sentence}")
-            if result.outcome is Outcome.CANCELLED:
-                raise KeyboardInterrupt
-            return Exit.INPUT
-        return _strictly(scenario, strict)
-
-    return answered(action)
-
-
 def list_schedules(
     file: Path, bindings: Bindings, *, workload: str | None, limit: int | None, as_json_text: bool
 ) -> Exit:
     """``magus schedules``: the feasible space in its canonical order, with the lower bound."""
 
     def action() -> Exit:
-        scenario = _scenario(file, bindings, workload)
+        scenario = scenario_of(file, bindings, workload)
         space, bound = enumerate_space(scenario, limit=limit), lower_bound(scenario)
         if as_json_text:
             print_json(space_document(scenario, space, bound))
@@ -116,43 +64,16 @@ def advise_file(
     """``magus advise``: the answer with its proof."""
 
     def action() -> Exit:
-        scenario = _scenario(file, bindings, workload)
+        scenario = scenario_of(file, bindings, workload)
         with progress_line() as progress:
             advice = Advisor.load().recommend(scenario, top=top, verify=verify, workers=workers, progress=progress)
         if as_json_text:
             print_json(advice_document(advice))
         else:
             print(advice_text(advice, top))
-        return _strictly(scenario, strict)
+        return strictly(scenario, strict, advice.outside_calibration)
 
     return answered(action)
-
-
-def test_files(files: Sequence[Path], bindings: Bindings, workers: int) -> Exit:
-    """``magus test``: every ``expect`` block, each with its own bindings."""
-    advisor = cache(Advisor.load)
-    return max([answered(lambda file=file: _test_file(file, bindings, advisor, workers)) for file in files])  # type: ignore[misc]
-
-
-def _test_file(file: Path, bindings: Bindings, advisor: Callable[[], Advisor], workers: int) -> Exit:
-    compiled = compile_file(file, bindings)
-    if not compiled.expectations:
-        say(f"{file}: no expect block")
-    failed = passed = 0
-    runners: dict[tuple[str, tuple[tuple[str, str], ...]], ExpectationRunner] = {}
-    for expectation in compiled.expectations:
-        key = (expectation.workload, expectation.bindings)
-        if key not in runners:
-            bound = compile_file(file, [*bindings, *expectation.bindings]) if expectation.bindings else compiled
-            runners[key] = ExpectationRunner(bound.scenario(expectation.workload), advisor, workers)
-        given = "".join(f" with {name} = {value}" for name, value in expectation.bindings)
-        for result in runners[key].run(expectation):
-            passed, failed = passed + result.passed, failed + (not result.passed)
-            mark = "ok    " if result.passed else "FAILED"
-            where = f"{file}:{result.check.span.location.line}"
-            print(f"{mark} {where}: {result.check.text}{given}  ({result.found})")
-    print(f"{file}: {passed} passed, {failed} failed")
-    return Exit.INPUT if failed else Exit.DONE
 
 
 def train_model(out: Path | None, *, seed: int, scenarios: int | None, as_json_text: bool, workers: int) -> Exit:
@@ -171,15 +92,20 @@ def train_model(out: Path | None, *, seed: int, scenarios: int | None, as_json_t
     return answered(action)
 
 
-def _scenario(file: Path, bindings: Bindings, workload: str | None) -> Scenario:
+def scenario_of(file: Path, bindings: Bindings, workload: str | None) -> Scenario:
+    """The scenario of ``workload``, of the first one without a name; warnings are shown."""
     compiled = compile_file(file, bindings)
     show(compiled.warnings)
     return compiled.scenario(workload)
 
 
-def _strictly(scenario: Scenario, strict: bool) -> Exit:
-    """With ``--strict``, an answer that rests on a profile that is not validated is not an answer."""
-    if not strict or scenario.workload.gemm is None or scenario.gpu.gemm.validated:
+def strictly(scenario: Scenario, strict: bool, outside: Sequence[str] = ()) -> Exit:
+    """With ``--strict``, an answer that rests on a profile that is not validated, or ``outside`` it, is no answer."""
+    if not strict:
         return Exit.DONE
-    say(f"magus: --strict: the GEMM profile of {scenario.gpu.name} is not validated against measurements")
-    return Exit.NOT_FEASIBLE
+    reasons = [f"outside what was fitted: {sentence}" for sentence in outside]
+    if scenario.workload.gemm is not None and not scenario.gpu.gemm.validated:
+        reasons.append(f"the GEMM profile of {scenario.gpu.name} is not validated against measurements")
+    for reason in reasons:
+        say(f"magus: --strict: {reason}")
+    return Exit.NOT_FEASIBLE if reasons else Exit.DONE

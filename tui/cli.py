@@ -1,4 +1,4 @@
-"""The command line: ``magus check | fmt | test | simulate | schedules | advise | train | validate | tui``.
+"""The command line: ``magus check | fmt | test | simulate | schedules | advise | train | validate | calibrate | tui``.
 
 Results go to stdout, progress and diagnostics to stderr. ``--json`` prints one document and nothing else. Exit codes:
 0 done, 1 the input is wrong or an expectation failed, 2 usage, 3 no feasible schedule or, with ``--strict``, a profile
@@ -86,11 +86,16 @@ def fmt(
 
 
 @app.command()
-def test(files: FilesArgument, settings: SetOption = None, workers: WorkersOption = DEFAULT_WORKERS) -> None:
+def test(
+    files: FilesArgument,
+    settings: SetOption = None,
+    json: JsonOption = False,
+    workers: WorkersOption = DEFAULT_WORKERS,
+) -> None:
     """Run every ``expect`` of the files."""
-    from .answer import test_files
+    from .expectations import test_files
 
-    raise typer.Exit(test_files(files, _bindings(settings), workers))
+    raise typer.Exit(test_files(files, _bindings(settings), workers, as_json_text=json))
 
 
 @app.command()
@@ -103,11 +108,21 @@ def simulate(
     granularity: Annotated[Granularity, typer.Option("--granularity", help="What one unit is.")] = Granularity.LINE,
     settings: SetOption = None,
     no_fold: Annotated[bool, typer.Option("--no-fold", help="Simulate every rank, for checking.")] = False,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, metavar="N", help="Draw the variability of the system with N.")
+    ] = None,
+    seeds: Annotated[
+        int,
+        typer.Option("--seeds", min=0, max=4096, metavar="N", help="Percentiles over N seeds, from --seed or 0 on."),
+    ] = 0,
+    record_writes: Annotated[
+        Path | None, typer.Option("--record-writes", metavar="CSV", help="Write there what peers write to rank 0.")
+    ] = None,
     strict: StrictOption = False,
     json: JsonOption = False,
 ) -> None:
     """Simulate one schedule: times, traffic and where the losses are."""
-    from .answer import simulate_file
+    from .simulation import simulate_file
 
     raise typer.Exit(
         simulate_file(
@@ -117,6 +132,9 @@ def simulate(
             schedule=schedule,
             at_line=granularity is Granularity.LINE,
             fold=not no_fold,
+            seed=seed,
+            num_seeds=seeds,
+            record=record_writes,
             strict=strict,
             as_json_text=json,
         )
@@ -195,6 +213,29 @@ def validate(
     from .validate import validate_folder
 
     raise typer.Exit(validate_folder(data, sample=sample, seed=seed, write=write, as_json_text=json))
+
+
+@app.command()
+def calibrate(
+    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="A folder of measured times, as CSV.")],
+    gpu: Annotated[str, typer.Option("--gpu", metavar="NAME", help="The GPU whose rows to fit.")],
+    start: Annotated[str, typer.Option("--from", metavar="GPU", help="Start from the constants of this sibling.")] = "",
+    sample: Annotated[int, typer.Option("--sample", min=1, metavar="N", help="Fit at most N rows of a kind.")] = 300,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the sample and of what is held out.")] = 0,
+    fit_switch: Annotated[
+        bool, typer.Option("--fit-switch", help="Fit also where collectives switch to SIMPLE.")
+    ] = False,
+    write: Annotated[
+        Path | None, typer.Option("--write", metavar="FILE", help="Write the profile there, FILE.mgs.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Refit the constants of a GPU to measured times and write them as a profile."""
+    from ..advisor.measured.calibrate import Request
+    from .calibrate import calibrate_folder
+
+    request = Request(gpu.upper(), start.upper(), sample, seed, fit_switch)
+    raise typer.Exit(calibrate_folder(data, request, write=write, as_json_text=json))
 
 
 @app.command()

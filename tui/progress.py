@@ -13,7 +13,8 @@ WORDS = {
     "dataset": "simulating scenarios {done}/{total}",
     "fit": "fitting the ranker",
     "compare": "comparing with the tables",
-    "sample": "simulating GEMMs {done}/{total}",
+    "calibrate": "fitting constants, part {done} of {total}",
+    "sample": "simulating a sample {done}/{total}",
 }
 CLEAR = "\r\x1b[K"
 

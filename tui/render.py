@@ -137,9 +137,10 @@ def waterfall_lines(waterfall: Waterfall) -> Iterator[str]:
         yield f"  {name:<29}{ticks / TICKS_PER_US:>10.1f}  {bar}".rstrip()
 
 
-def result_text(result: Result, scenario: Scenario, bound: Bound) -> str:
-    """One simulated schedule in words and numbers."""
+def result_text(result: Result, scenario: Scenario, bound: Bound, outside: Sequence[str] = ()) -> str:
+    """One simulated schedule in words and numbers; ``outside`` says why it lies outside what the profile knows."""
     hidden, traffic, used = result.overlap_efficiency, result.traffic, result.utilization
+    binding = f"binding: {bound.binding}" if scenario.system.replay is None else "with all ranks simulated"
     rows = [
         ("makespan", f"{result.makespan_us:.1f} us", f"{result.makespan_cycles:,} cycles"),
         ("compute", f"{result.compute_ticks / TICKS_PER_US:.1f} us", "busy time of kernels"),
@@ -148,7 +149,7 @@ def result_text(result: Result, scenario: Scenario, bound: Bound) -> str:
         ("overlap efficiency", "-" if hidden is None else f"{hidden:.1%}", "share of communication hidden"),
         ("DIL", _ratio(result.dil), "parts alone over the whole kernel"),
         ("CIL", _ratio(result.cil), "kernels overlapped over alone"),
-        ("lower bound", f"{bound.ticks / TICKS_PER_US:.1f} us", f"binding: {bound.binding}"),
+        ("lower bound", f"{bound.ticks / TICKS_PER_US:.1f} us", binding),
         (
             "HBM read, written",
             f"{_mib(traffic.hbm_read_bytes)}, {_mib(traffic.hbm_write_bytes)}",
@@ -164,6 +165,7 @@ def result_text(result: Result, scenario: Scenario, bound: Bound) -> str:
         *wrapped(f"{result.schedule.expression} at {result.granularity} granularity ({result.unit_bytes} B)"),
         *wrapped(_folding_sentence(result)),
         *([] if result.outcome is Outcome.DONE else wrapped(f"PARTIAL: {result.outcome.value}")),
+        *(line for sentence in outside for line in bullet("!", sentence)),
         "",
         *(f"{name:<{name_width}}  {value:>{value_width}}  {note}".rstrip() for name, value, note in rows),
     ]

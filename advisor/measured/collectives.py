@@ -6,13 +6,14 @@ constants are fitted to the same points.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 from ...compiler.scenario import Gpu
 from ...simcore.kernels.collective import Collective, collective_time
-from .gemm import lone_scenario
+from .gemm import gpu_name, lone_scenario
 from .rows import Comparison, MissingTable, read_rows
 
 PATTERNS = ("nccl_collectives_*.csv", "nccl_collectives_*.csv.gz")
@@ -25,6 +26,19 @@ MIB = 1 << 20
 MAX_RANKS, MAX_BYTES = 1024, 1 << 40
 
 Point = tuple[str, Collective, int, int]  # GPU, operation, ranks, bytes
+Profiles = Callable[[str], Gpu | None]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredPoint:
+    """One collective of a table ``file``: the median time of its repeats."""
+
+    gpu: str
+    operation: Collective
+    ranks: int
+    num_bytes: int
+    time_us: float
+    file: str
 
 
 def collective_comparisons(folder: Path) -> Iterator[Comparison | str]:
@@ -39,11 +53,32 @@ def collective_comparisons(folder: Path) -> Iterator[Comparison | str]:
     """
     for path in tables_of(folder, WITHOUT_MODEL):
         yield f"{path.name}: not compared: the profile of MI300X has no collectives, its source covers all_reduce alone"
+    for found in shipped_points(folder):
+        yield found if isinstance(found, str) else _comparison(found)
+
+
+def shipped_points(folder: Path) -> Iterator[MeasuredPoint | str]:
+    """``collective_points`` with the shipped profiles."""
+    yield from collective_points(folder, lambda name: gpu_named(name)[1])
+
+
+def collective_points(folder: Path, profile: Profiles, only: str = "") -> Iterator[MeasuredPoint | str]:
+    """Every point of every table of ``folder`` that ``profile`` has a model of; a text says why rows were left out.
+
+    ``profile`` gives the profile of a GPU by its name. ``only`` names a GPU; rows of others are passed over in silence.
+
+    Raises
+    ------
+    MissingTable
+        If there is no table.
+    MeasuredError
+        If one cannot be read.
+    """
     paths = tables_of(folder, PATTERNS)
     if not paths:
         raise MissingTable(f"{folder}: no table {' or '.join(PATTERNS)}")
     for path in paths:
-        yield from _comparisons_of(path)
+        yield from _points_of(path, profile, only)
 
 
 def tables_of(folder: Path, patterns: Sequence[str]) -> list[Path]:
@@ -53,7 +88,7 @@ def tables_of(folder: Path, patterns: Sequence[str]) -> list[Path]:
 
 def gpu_named(text: str) -> tuple[str, Gpu | None]:
     """The GPU of a table, for instance A100 of ``A100-SXM4-80GB``, and its profile if one is shipped."""
-    name = text.replace(" ", "-").partition("-")[0].upper()
+    name = gpu_name(text)
     scenario = lone_scenario(name)
     return name, scenario.gpu if scenario is not None else None
 
@@ -64,26 +99,29 @@ def whole(row: Mapping[str, str], name: str, high: int) -> int | None:
     return int(value) if 1 <= value <= high and value % 1 == 0 else None
 
 
-def _comparisons_of(path: Path) -> Iterator[Comparison | str]:
+def _points_of(path: Path, profile: Profiles, only: str) -> Iterator[MeasuredPoint | str]:
     found = read_rows(path, COLUMNS, NUMBERS)
     yield from found.skipped
     times_us: dict[Point, list[float]] = defaultdict(list)
     left_out: Counter[str] = Counter()
     for row in found.rows:
-        point = _point(row)
+        if only and gpu_name(row["gpu"]) != only:
+            continue
+        point = _point(row, profile)
         if isinstance(point, str):
             left_out[point] += 1
         else:
             times_us[point].append(float(row["time_us"]))
     for point, repeats in times_us.items():
-        yield _comparison(point, median(repeats))
+        yield MeasuredPoint(*point, median(repeats), path.name)
     for reason, count in left_out.items():
         yield f"{path.name}: {count:,} rows: {reason}"
 
 
-def _point(row: Mapping[str, str]) -> Point | str:
+def _point(row: Mapping[str, str], profile: Profiles) -> Point | str:
     """What was measured, or why it is not compared."""
-    name, gpu = gpu_named(row["gpu"])
+    name = gpu_name(row["gpu"])
+    gpu = profile(name)
     operation = OPERATIONS.get(row["op"])
     ranks, num_bytes = whole(row, "n_gpus", MAX_RANKS), whole(row, "bytes", MAX_BYTES)
     if row["dtype"] != HALF:
@@ -99,16 +137,20 @@ def _point(row: Mapping[str, str]) -> Point | str:
     return name, operation, ranks, num_bytes
 
 
-def _comparison(point: Point, measured_us: float) -> Comparison:
-    name, operation, ranks, num_bytes = point
-    gpu = gpu_named(name)[1]
+def _comparison(point: MeasuredPoint) -> Comparison:
+    gpu = gpu_named(point.gpu)[1]
     assert gpu is not None, "points are of GPUs with a profile"
-    predicted = collective_time(gpu, operation, num_bytes, ranks)
+    predicted = collective_time(gpu, point.operation, point.num_bytes, point.ranks)
     return Comparison(
-        gpu=name,
-        operation=operation.value,
-        group="< 1 MiB" if num_bytes < MIB else ">= 1 MiB",
-        label=f"{ranks} GPUs, {num_bytes:,} B, {predicted.protocol.value}",
-        measured_us=measured_us,
+        gpu=point.gpu,
+        operation=point.operation.value,
+        group="< 1 MiB" if point.num_bytes < MIB else ">= 1 MiB",
+        label=f"{point_label(point)}, {predicted.protocol.value}",
+        measured_us=point.time_us,
         predicted_us=predicted.us,
     )
+
+
+def point_label(point: MeasuredPoint) -> str:
+    """For instance ``8 GPUs, 1,048,576 B``."""
+    return f"{point.ranks} GPUs, {point.num_bytes:,} B"

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from ...compiler.scenario import Gpu
 from ...simcore.kernels.copy import CopyPhase, dma_copy_time, sm_copy_rate
-from .collectives import gpu_named, tables_of, whole
+from .collectives import Profiles, gpu_named, tables_of, whole
+from .gemm import gpu_name
 from .rows import Comparison, MissingTable, read_rows
 
 SM_PATTERNS = ("deepep_*.csv", "deepep_*.csv.gz")
@@ -40,6 +41,18 @@ class PhaseShare:
     predicted: float
 
 
+@dataclass(frozen=True, slots=True)
+class SmCopies:
+    """One combine of a table ``file``: ``sms`` SMs of each GPU send and receive ``remote_bytes``."""
+
+    gpu: str
+    sms: int
+    label: str
+    remote_bytes: float
+    time_us: float
+    file: str
+
+
 def copy_comparisons(folder: Path) -> Iterator[Comparison | str]:
     """Every row of the tables of ``folder``; a text says why rows were left out.
 
@@ -56,14 +69,18 @@ def copy_comparisons(folder: Path) -> Iterator[Comparison | str]:
     if not sm_tables and not dma_tables:
         raise MissingTable(f"{folder}: no table {' or '.join((*SM_PATTERNS, *DMA_PATTERNS))}")
     for path in sm_tables:
-        yield from _sm_comparisons(path)
+        for found in sm_copies(path, lambda name: gpu_named(name)[1]):
+            yield found if isinstance(found, str) else _sm_comparison(found)
     for path in dma_tables:
         yield from _dma_comparisons(path)
 
 
-def phase_shares(path: Path) -> Iterator[PhaseShare | str]:
-    """The shares of all phases in one table of DMA copies; a text says why rows were left out."""
-    gpu = gpu_named(DMA_GPU)[1]
+def phase_shares(path: Path, gpu: Gpu | None = None) -> Iterator[PhaseShare | str]:
+    """The shares of all phases in one table of DMA copies; a text says why rows were left out.
+
+    ``gpu`` is the profile that predicts them, without one that of MI300X as it is shipped.
+    """
+    gpu = gpu or gpu_named(DMA_GPU)[1]
     assert gpu is not None and gpu.dma.phases is not None, "shipped with its phases"
     columns = tuple(f"{phase.value}_pct" for phase in PHASES)
     found = read_rows(path, columns, ("size_bytes",))
@@ -103,24 +120,31 @@ def _percent(text: str) -> float | None:
     return value if 0 <= value <= 100 else None
 
 
-def _sm_comparisons(path: Path) -> Iterator[Comparison | str]:
+def sm_copies(path: Path, profile: Profiles, only: str = "") -> Iterator[SmCopies | str]:
+    """The combines of one table that show how SMs copy; a text says why rows were left out.
+
+    ``profile`` gives the profile of a GPU by its name. ``only`` names a GPU; rows of others are passed over in silence.
+    """
     found = read_rows(path, ("gpu",), SM_NUMBERS)
     yield from found.skipped
     left_out: Counter[str] = Counter()
-    for row in found.rows:
-        comparison = _sm_comparison(row)
-        if isinstance(comparison, str):
-            left_out[comparison] += 1
+    rows = [row for row in found.rows if not only or gpu_name(row["gpu"]) == only]
+    for row in rows:
+        copies = _sm_copies(row, profile, path.name)
+        if isinstance(copies, str):
+            left_out[copies] += 1
         else:
-            yield comparison
+            yield copies
     for reason, count in left_out.items():
         yield f"{path.name}: {count:,} rows: {reason}"
-    yield f"{path.name}: all times of dispatch: it converts to fp8 and scans tokens beside copying"
+    if rows or not only:
+        yield f"{path.name}: all times of dispatch: it converts to fp8 and scans tokens beside copying"
 
 
-def _sm_comparison(row: Mapping[str, str]) -> Comparison | str:
+def _sm_copies(row: Mapping[str, str], profile: Profiles, file: str) -> SmCopies | str:
     """The combine of one row, or why it is not compared."""
-    name, gpu = gpu_named(row["gpu"])
+    name = gpu_name(row["gpu"])
+    gpu = profile(name)
     if gpu is None or gpu.sm_copy.saturation is None:
         return f"no profile of {name[:40]} that says at which rate copies by SMs fill the link"
     if float(row["n_nodes"]) != 1:
@@ -135,12 +159,15 @@ def _sm_comparison(row: Mapping[str, str]) -> Comparison | str:
     if ranks < 2 or experts % ranks or topk > experts:
         return "experts that are not spread evenly over the GPUs"
     remote = tokens * _destinations(topk, experts, ranks) * (ranks - 1) / ranks * hidden * BF16_BYTES
-    return _combine(gpu, name, sms, f"{tokens:,} tokens of {hidden}, top-{topk} of {experts}", remote, row)
+    label = f"{tokens:,} tokens of {hidden}, top-{topk} of {experts}"
+    return SmCopies(name, sms, label, remote, float(row["combine_us"]), file)
 
 
-def _combine(gpu: Gpu, name: str, sms: int, label: str, remote_bytes: float, row: Mapping[str, str]) -> Comparison:
-    predicted_us = remote_bytes / sm_copy_rate(gpu, sms) * 1e6
-    return Comparison(name, "SM copy", f"{sms} SMs", label, float(row["combine_us"]), predicted_us)
+def _sm_comparison(copies: SmCopies) -> Comparison:
+    gpu = gpu_named(copies.gpu)[1]
+    assert gpu is not None, "rows are of GPUs with a profile"
+    predicted_us = copies.remote_bytes / sm_copy_rate(gpu, copies.sms) * 1e6
+    return Comparison(copies.gpu, "SM copy", f"{copies.sms} SMs", copies.label, copies.time_us, predicted_us)
 
 
 def _destinations(topk: int, experts: int, ranks: int) -> float:

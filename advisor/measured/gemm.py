@@ -48,6 +48,7 @@ class GemmTable:
 
     gpu: str
     times_us: Mapping[Shape, float]
+    file: str = ""
 
 
 @cache
@@ -59,8 +60,15 @@ def lone_scenario(gpu: str) -> Scenario | None:
     return compile_text(SCENARIO.format(library=libraries[gpu.lower()], gpu=gpu)).scenario()
 
 
-def gemm_tables(folder: Path) -> Iterator[GemmTable | str]:
+def gpu_name(text: str) -> str:
+    """The GPU of a table by its short name, for instance A100 of ``A100-SXM4-80GB``."""
+    return text.replace(" ", "-").partition("-")[0].upper()
+
+
+def gemm_tables(folder: Path, only: str = "") -> Iterator[GemmTable | str]:
     """Every table of ``folder``, one GPU at a time; a text says why rows were left out.
+
+    ``only`` names a GPU, which need not have a profile; rows of others are then passed over in silence.
 
     Raises
     ------
@@ -74,28 +82,31 @@ def gemm_tables(folder: Path) -> Iterator[GemmTable | str]:
         raise MissingTable(f"{folder}: no table gemm_*.csv or gemm_*.csv.gz")
     for path in paths:
         if path.name.startswith(FOREIGN):
-            yield f"{path.name}: not compared: another collector, with warm caches or tuned kernels"
+            if not only:
+                yield f"{path.name}: not compared: another collector, with warm caches or tuned kernels"
             continue
-        yield from _tables_of(path)
+        yield from _tables_of(path, only)
 
 
-def _tables_of(path: Path) -> Iterator[GemmTable | str]:
+def _tables_of(path: Path, only: str) -> Iterator[GemmTable | str]:
     found = read_rows(path, COLUMNS, NUMBERS)
     yield from found.skipped
     times: dict[str, dict[Shape, list[float]]] = defaultdict(lambda: defaultdict(list))
     left_out: Counter[str] = Counter()
     for row in found.rows:
-        gpu, shape = row["gpu"].replace(" ", "-").partition("-")[0].upper(), _shape(row)
+        gpu, shape = gpu_name(row["gpu"]), _shape(row)
+        if only and gpu != only:
+            continue
         if row["dtype"] != "bf16":
             left_out[f"{row['dtype']} is another kernel, and its constants are not fitted"] += 1
         elif shape is None:
             left_out[f"a dimension is not a whole number up to {MAX_DIMENSION}"] += 1
-        elif lone_scenario(gpu) is None:
+        elif not only and lone_scenario(gpu) is None:
             left_out[f"there is no profile of {gpu}"] += 1
         else:
             times[gpu][shape].append(float(row["time_us"]))
     for gpu, by_shape in times.items():
-        yield GemmTable(gpu, {shape: median(each) for shape, each in by_shape.items()})
+        yield GemmTable(gpu, {shape: median(each) for shape, each in by_shape.items()}, path.name)
     for reason, count in left_out.items():
         yield f"{path.name}: {count:,} rows: {reason}"
 

@@ -2,46 +2,17 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from statistics import median
+from dataclasses import replace
 
 from ...compiler.plan import build_schedule, default_engine
 from ...compiler.scenario import TICKS_PER_US, DType, GemmShape, Pattern, Scenario, Shard, Tensor, Workload
 from ...compiler.schedule import Choice
 from ...simcore import PACKET_BYTES, RunTooLarge, affordable_unit, simulate
+from .agreement import Agreement, agreement_of
 from .gemm import GemmTable, Shape, label_of, lone_scenario, predicted_us
 
 MAX_LINE_HOPS = 200_000
 """Each GEMM is simulated in units coarse enough for this many."""
-
-LIMIT = 0.02
-"""How far a simulated GEMM may be from the closed form."""
-
-
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """How far simulated GEMMs are from the closed form, as shares of it.
-
-    ``beyond`` are further off than ``limit``, ``too_large`` were not simulated.
-    """
-
-    gpu: str
-    rows: int
-    median: float
-    largest: float
-    worst: str
-    beyond: int
-    too_large: int = 0
-
-    @property
-    def agrees(self) -> bool:
-        """Whether no GEMM is further off than ``limit``."""
-        return not self.beyond
-
-    @property
-    def limit(self) -> float:
-        """The difference that is allowed."""
-        return LIMIT
 
 
 def simulated_sample(table: GemmTable, count: int, seed: int, advance: Callable[[], None]) -> Agreement | None:
@@ -62,18 +33,7 @@ def simulated_sample(table: GemmTable, count: int, seed: int, advance: Callable[
             continue
         finally:
             advance()
-    if not differences:
-        return None
-    largest, worst = max(differences)
-    return Agreement(
-        gpu=table.gpu,
-        rows=len(differences),
-        median=median(difference for difference, _ in differences),
-        largest=largest,
-        worst=worst,
-        beyond=sum(difference > LIMIT for difference, _ in differences),
-        too_large=len(chosen) - len(differences),
-    )
+    return agreement_of(table.gpu, "GEMM", differences, len(chosen) - len(differences))
 
 
 def _simulated_us(scenario: Scenario, shape: Shape) -> float:

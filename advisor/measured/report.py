@@ -8,7 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from .gemm_sample import Agreement
+from .agreement import Agreement
+from .fused import FusedComparison
+from .fused_report import fused_document, missed
+from .fused_report import weak_spots as fused_weak_spots
 from .rows import Comparison
 from .targets import BASELINES, EVERY, FLOORS, NOTES, TARGETS, Reference
 
@@ -52,12 +55,16 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """All that ``magus validate`` has found; ``left_out`` says of every row that was not compared why."""
+    """All that ``magus validate`` has found; ``left_out`` says of every row that was not compared why.
+
+    ``agreements`` are of simulated samples with the closed forms, ``fused`` kernels with their serial partners.
+    """
 
     figures: tuple[Figures, ...]
     agreements: tuple[Agreement, ...]
     left_out: tuple[str, ...]
     seed: int
+    fused: tuple[FusedComparison, ...] = ()
 
     @property
     def gpus(self) -> tuple[str, ...]:
@@ -131,9 +138,10 @@ def weak_spots(validation: Validation) -> Iterator[str]:
     for found in validation.agreements:
         if not found.agrees:
             yield (
-                f"{found.gpu}: {found.beyond} of {found.rows} GEMMs take more than {found.limit:.0%} longer or shorter "
+                f"{found.gpu}: {found.beyond} of {found.counted} take more than {found.limit:.0%} longer or shorter "
                 f"simulated than by the closed form, {found.worst} {found.largest:.1%}"
             )
+    yield from fused_weak_spots(validation.fused)
 
 
 def validation_document(validation: Validation) -> Json:
@@ -141,11 +149,12 @@ def validation_document(validation: Validation) -> Json:
     return {
         "schema": SCHEMA,
         "seed": validation.seed,
-        "targets_met": not any(figures.missed for figures in validation.figures),
+        "targets_met": not any(figures.missed for figures in validation.figures) and not missed(validation.fused),
         "groups": [_group_document(figures) for figures in validation.figures],
         "simulated": [
             {
                 "gpu": agreement.gpu,
+                "operation": agreement.operation,
                 "rows": agreement.rows,
                 "median_difference_percent": 100 * agreement.median,
                 "largest_difference_percent": 100 * agreement.largest,
@@ -157,6 +166,7 @@ def validation_document(validation: Validation) -> Json:
             }
             for agreement in validation.agreements
         ],
+        "fused": fused_document(validation.fused),
         "weak_spots": list(weak_spots(validation)),
         "left_out": list(validation.left_out[:MAX_LEFT_OUT]),
         "left_out_count": len(validation.left_out),

@@ -2,15 +2,19 @@
 
 import textwrap
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
+from . import fused_report
+from .fused import FusedComparison
 from .report import Figures, Validation, references_of, weak_spots
 from .rows import Comparison
 from .targets import BASELINES, EVERY, NOTES
 
 COLUMNS = 80
-MAX_LEFT_OUT_LINES = 12
+MAX_LEFT_OUT_LINES = 32
 HEADER = ("rows", "MAPE", "median", "p90", "bias", "target", "noise")
 WIDTHS = (7, 6, 7, 6, 6, 7, 6)
+FUSED_WIDTHS = (9, 10, 7, 7, 7)
 NAME_WIDTH = COLUMNS - sum(WIDTHS) - 2
 PAGE_HEAD = """# How far the models are from measurements
 
@@ -45,6 +49,8 @@ def _text_lines(validation: Validation) -> Iterator[str]:
                 yield from (f"    {line}" for line in _worst_lines(figures.worst))
         yield ""
     yield from _bullets("Simulated against the closed form:", _agreement_lines(validation))
+    if validation.fused:
+        yield from _fused_lines(validation.fused)
     yield from _bullets("Others, for scale (MAPE):", _baseline_lines(validation))
     yield from _bullets("Weak spots:", list(weak_spots(validation)) or ["none: every target is met"])
     yield from _bullets("Not compared:", _left_out_lines(validation.left_out))
@@ -85,10 +91,26 @@ def _agreement_lines(validation: Validation) -> list[str]:
         beyond = f"{found.beyond} of them beyond {found.limit:.0%}" if found.beyond else f"all within {found.limit:.0%}"
         skipped = f"; {found.too_large} more are too large to simulate" if found.too_large else ""
         lines.append(
-            f"{found.gpu}: {found.rows} GEMMs, {beyond}: median difference {found.median:.2%}, "
+            f"{found.gpu}: {found.counted}, {beyond}: median difference {found.median:.2%}, "
             f"largest {found.largest:.2%} ({found.worst}){skipped}"
         )
     return lines
+
+
+def _fused_lines(rows: Sequence[FusedComparison]) -> Iterator[str]:
+    yield f"{fused_report.TITLE}, speedups, and errors in percent:"
+    for implementation, group in groupby(rows, key=fused_report.implementation_of):
+        yield _fused_row(implementation, fused_report.HEADER)
+        for row in group:
+            yield _fused_row(f"  {fused_report.label_of(row)}", fused_report.cells_of(row))
+    yield ""
+    yield from _bullets("Fused kernels, medians:", [*fused_report.summary_lines(rows), *fused_report.NOTES])
+
+
+def _fused_row(name: str, cells: Sequence[str]) -> str:
+    numbers = "".join(cell.rjust(width) for cell, width in zip(cells, FUSED_WIDTHS, strict=True))
+    width = COLUMNS - sum(FUSED_WIDTHS) - 2
+    return f"  {_cut(name, width):<{width}}{numbers}".rstrip()
 
 
 def _baseline_lines(validation: Validation) -> list[str]:
@@ -133,10 +155,24 @@ def _page_lines(validation: Validation) -> Iterator[str]:
         yield from ("Worst rows, in us; of ratios and shares their value:", "")
         yield from _page_table(("operation", "row", "measured", "predicted"), _page_worst(of_gpu))
     yield from _section("The simulator against the closed form", _agreement_lines(validation))
+    if validation.fused:
+        yield from _fused_section(validation.fused)
     yield from _section("Others, for scale", _baseline_lines(validation))
     yield from _section("Weak spots", list(weak_spots(validation)) or ["None: every target is met."])
     yield from _section("Not compared", _left_out_lines(validation.left_out))
     yield from _section("How to read it", NOTES)
+
+
+def _fused_section(rows: Sequence[FusedComparison]) -> Iterator[str]:
+    yield from (f"## {fused_report.TITLE}", "")
+    header = ("implementation", "GPU and shape of one GPU", *fused_report.HEADER)
+    yield from _page_table(header, [_fused_cells(row) for row in rows])
+    yield from (f"- {line}" for line in (*fused_report.summary_lines(rows), *fused_report.NOTES))
+    yield ""
+
+
+def _fused_cells(row: FusedComparison) -> tuple[str, ...]:
+    return fused_report.implementation_of(row), fused_report.label_of(row), *fused_report.cells_of(row)
 
 
 def _page_row(figures: Figures) -> tuple[str, ...]:

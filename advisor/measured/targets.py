@@ -78,8 +78,8 @@ NOTES = (
     "MAPE is the mean of |predicted/measured - 1|. Median and p90 are of |ln(predicted/measured)|, bias is the median "
     "of ln(predicted/measured) with its sign, all times 100. Noise is how far two measurements of the same are apart.",
     "The GEMM constants come from 3,000 shapes out of a random 80% of the same tables: the rows here include those of "
-    "the fit. On the 20% held out the bare form has 4.8% (A100), 5.3% (H100) and 5.9% (B200) for m, n, k >= 512; the "
-    "form used here is also held to the rate of L2, as the simulator is.",
+    "the fit. On the 20% held out those with m, n, k >= 512 have 4.8% (A100), 5.3% (H100) and 6.1% (B200); the first "
+    "two without the limits of L2 and of memory latency, which the simulator and the form used here have.",
     "A ratio is the time of a GEMM cut into 8 equal parts along one dimension over its time in one piece, for m, n, k "
     ">= 512. Schedules closer than its error cannot be told apart.",
     "The constants of collectives and copies are fitted to the points shown here.",

@@ -1,14 +1,16 @@
 """All tables of a folder against the models: what ``magus validate`` runs."""
 
-from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, count
 from pathlib import Path
 from typing import TypeVar
 
-from .collectives import collective_comparisons
+from .collective_sample import sampled, simulated_collectives
+from .collectives import MeasuredPoint, collective_comparisons, shipped_points
 from .copies import copy_comparisons
+from .fused import FusedComparison, FusedRow, fused_comparisons, fused_found
 from .gemm import GemmTable, gemm_comparisons, gemm_tables
-from .gemm_sample import Agreement, simulated_sample
+from .gemm_sample import simulated_sample
 from .report import Validation, comparable, summed_up
 from .rows import MeasuredError, MissingTable
 
@@ -17,7 +19,9 @@ Found = TypeVar("Found")
 
 
 def validate(folder: Path, *, sample: int, seed: int, progress: Progress = lambda *_: None) -> Validation:
-    """Compare every table in ``folder`` that Magus knows, and simulate ``sample`` GEMMs for each GPU.
+    """Compare every table in ``folder`` that Magus knows.
+
+    Of each GPU ``sample`` GEMMs and as many collectives of each kind are simulated, and every fused kernel.
 
     Raises
     ------
@@ -28,18 +32,30 @@ def validate(folder: Path, *, sample: int, seed: int, progress: Progress = lambd
         raise MeasuredError(f"{folder}: {'not a folder' if folder.exists() else 'no such folder'}")
     progress("compare", 0, 0)
     left_out: list[str] = []
-    tables = list(_kept(gemm_tables(folder), left_out))
+    tables = list(kept_rows(gemm_tables(folder), left_out))
     rows = [row for table in tables for row in gemm_comparisons(table)]
-    rows += chain(_kept(collective_comparisons(folder), left_out), _kept(copy_comparisons(folder), left_out))
+    rows += chain(kept_rows(collective_comparisons(folder), left_out), kept_rows(copy_comparisons(folder), left_out))
     left_out += [f"{row.gpu} {row.operation}: {row.label}: that is no time" for row in rows if not comparable(row)]
     rows = [row for row in rows if comparable(row)]
-    if not rows:
+    fused = [each for each in kept_rows(fused_found(folder), left_out) if isinstance(each, FusedRow)]
+    if not rows and not fused:
         raise MeasuredError("; ".join([f"{folder}: nothing to compare", *left_out[:3]]))
-    agreements = tuple(_agreements(tables, sample, seed, progress))
-    return Validation(summed_up(rows), agreements, tuple(left_out), seed)
+    points = [each for each in kept_rows(shipped_points(folder), []) if isinstance(each, MeasuredPoint)]
+    samples = list(sampled(points, sample, seed))
+    advance = _counted(tables, samples, fused, sample, progress)
+    agreements = [simulated_sample(table, sample, seed, advance) for table in tables]
+    agreements += [simulated_collectives(each, advance) for each in samples]
+    compared = kept_rows(fused_comparisons(fused, advance), left_out)
+    return Validation(
+        figures=summed_up(rows),
+        agreements=tuple(each for each in agreements if each is not None),
+        fused=tuple(each for each in compared if isinstance(each, FusedComparison)),
+        left_out=tuple(left_out),
+        seed=seed,
+    )
 
 
-def _kept(found: Iterable[Found | str], left_out: list[str]) -> Iterator[Found]:
+def kept_rows(found: Iterable[Found | str], left_out: list[str]) -> Iterator[Found]:
     """What was found without the texts, which go to ``left_out``, as does that the table is not there."""
     try:
         for each in found:
@@ -51,16 +67,14 @@ def _kept(found: Iterable[Found | str], left_out: list[str]) -> Iterator[Found]:
         left_out.append(str(error))
 
 
-def _agreements(tables: list[GemmTable], sample: int, seed: int, progress: Progress) -> Iterator[Agreement]:
-    total = sum(min(sample, len(table.times_us)) for table in tables)
-    done = 0
-
-    def advance() -> None:
-        nonlocal done
-        done += 1
-        progress("sample", done, total)
-
-    for table in tables:
-        agreement = simulated_sample(table, sample, seed, advance)
-        if agreement is not None:
-            yield agreement
+def _counted(
+    tables: Sequence[GemmTable],
+    samples: Sequence[Sequence[MeasuredPoint]],
+    fused: Sequence[FusedRow],
+    sample: int,
+    progress: Progress,
+) -> Callable[[], None]:
+    """What is to be called after each simulation, to tell ``progress`` how many there were and are."""
+    total = sum(min(sample, len(table.times_us)) for table in tables) + sum(map(len, samples)) + len(fused)
+    done = count(1)
+    return lambda: progress("sample", next(done), total)

@@ -3,18 +3,33 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from . import hetero_fused_1d, hetero_unfused_1d, serial, shard_p2p, uniform_fused_1d, uniform_fused_2d
+from . import (
+    bulk,
+    hetero_fused_1d,
+    hetero_unfused_1d,
+    serial,
+    shard_p2p,
+    uniform_fused_1d,
+    uniform_fused_2d,
+)
 from .base import Cut, Template
+from .collective import LONE_TEMPLATES
+from .legality import why_not
 
-TEMPLATES: tuple[Template, ...] = (
+ALL_TEMPLATES: tuple[Template, ...] = (
     serial.TEMPLATE,
     shard_p2p.TEMPLATE,
     uniform_fused_1d.TEMPLATE,
     hetero_fused_1d.TEMPLATE,
     hetero_unfused_1d.TEMPLATE,
     uniform_fused_2d.TEMPLATE,
+    bulk.TEMPLATE,
+    *LONE_TEMPLATES,
 )
 
-BY_NAME: Mapping[str, Template] = MappingProxyType({template.name: template for template in TEMPLATES})
+# Those that a search goes through; the order is that of the answers.
+TEMPLATES: tuple[Template, ...] = tuple(template for template in ALL_TEMPLATES if template.explored)
 
-__all__ = ["BY_NAME", "TEMPLATES", "Cut", "Template"]
+BY_NAME: Mapping[str, Template] = MappingProxyType({template.name: template for template in ALL_TEMPLATES})
+
+__all__ = ["ALL_TEMPLATES", "BY_NAME", "TEMPLATES", "Cut", "Template", "why_not"]

@@ -3,28 +3,56 @@
 from collections.abc import Iterator
 
 from ..scenario import Pattern
-from ..schedule import Reduction, Step, TileGroup
-from .base import Cut, Problem, Template, put, signal_of
+from ..schedule import Region, Span, Step, TileGroup
+from .base import Cut, Problem, Template
+from .collective import DEFAULT_ALGORITHM, collective_in, emit, varies
 
 
 def build(problem: Problem) -> Iterator[Step]:
-    """Direct transfers to every peer at once, with one kernel before or after them."""
-    blocks = tuple(problem.tiles(owner) for owner in range(problem.num_ranks))
-    names = [f"x{peer}" for peer in problem.peers]
-    landed = tuple(signal_of(name) for name in names)
-    if problem.pattern.gathers or problem.pattern is Pattern.GEMM:
-        if problem.pattern.gathers:
-            yield from (put(name, problem.block(0), peer) for name, peer in zip(names, problem.peers, strict=True))
-        if problem.pattern is not Pattern.ALL_GATHER:
-            yield TileGroup("g0", blocks, problem.all_inner, landed if problem.pattern.gathers else ())
-        return
-    computed: tuple[str, ...] = ()
-    if problem.pattern is Pattern.GEMM_RS:
-        yield TileGroup("g0", blocks, problem.all_inner)
-        computed = ("g0",)
-    for name, peer in zip(names, problem.peers, strict=True):
-        yield put(name, problem.block(peer), peer, computed)
-    yield Reduction("r0", problem.block(0), problem.num_ranks, (*computed, *landed))
+    """The collective by its algorithm, with one kernel before or after it where there is a kernel."""
+    yield from build_rank(problem, 0)
 
 
-TEMPLATE = Template("serial", Cut.SHARD, False, 1, tuple(Pattern), build)
+def build_rank(problem: Problem, rank: int) -> Iterator[Step]:
+    """The same at one absolute rank."""
+    pattern = problem.pattern
+    if collective_in(pattern) is pattern:
+        yield from emit(problem, rank).steps
+    elif pattern in (Pattern.AG_GEMM, Pattern.A2A_GEMM):
+        moved = emit(problem, rank)
+        yield from moved.steps
+        yield kernel(problem, moved.all_done)
+    else:
+        yield kernel(problem)
+        if collective_in(pattern) is not None:
+            yield from emit(problem, rank, lambda block, piece: ("g0",)).steps
+
+
+def kernel(problem: Problem, after: tuple[str, ...] = ()) -> TileGroup:
+    """The whole compute of a rank as one kernel."""
+    if problem.pattern.beside:
+        regions: tuple[Region, ...] = (problem.tiles(0, Span(0, problem.output_rows)),)
+    elif problem.pattern is Pattern.KERNEL:
+        regions = (Region(0, Span(0, 1), Span(0, 1)),)
+    else:
+        regions = problem.all_gathered()
+    inner = Span(0, 1) if problem.pattern is Pattern.KERNEL else problem.all_inner
+    return TileGroup("g0", regions, inner, after)
+
+
+def _varies(problem: Problem) -> bool:
+    return collective_in(problem.pattern) is not None and varies(problem)
+
+
+TEMPLATE = Template(
+    "serial",
+    Cut.SHARD,
+    overlaps=False,
+    min_pieces=1,
+    patterns=tuple(Pattern),
+    build=build,
+    build_rank=build_rank,
+    varies=_varies,
+    has_algorithm=True,
+    default_algorithm=DEFAULT_ALGORITHM,
+)

@@ -18,6 +18,7 @@ Form and constants: fitted to medians of nccl-tests (aiconfigurator: 2, 4 and 8 
 3 to 6 % mean error on A100, H100 and B200. Contention with other kernels and launches by the host are not in it.
 """
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
@@ -51,13 +52,15 @@ class Protocol(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CollectiveTime:
-    """Time of a collective alone, the sum of its terms, in ticks."""
+    """Time of a collective alone, the sum of its terms, in ticks; ``moved`` is w of the formula."""
 
     protocol: Protocol
     start_ticks: int
     step_ticks: int
     transfer_ticks: int
     own_ticks: int
+    moved_bytes: int
+    own_bytes: int
 
     @property
     def ticks(self) -> int:
@@ -100,11 +103,10 @@ def collective_time(gpu: Gpu, operation: Collective, num_bytes: int, ranks: int)
 def _ring(model: Collectives, operation: Collective, num_bytes: int, ranks: int) -> CollectiveTime:
     steps = (ranks - 1) * (2 if operation is Collective.ALL_REDUCE else 1)
     factor = Fraction(1) if operation is Collective.ALL_GATHER else model.reduce_factor
-    moved = Fraction(num_bytes * steps, ranks) * factor
-    own_ticks = _ticks(Fraction(num_bytes, ranks), model.own_bytes_per_s)
+    moved, own = Fraction(num_bytes * steps, ranks) * factor, Fraction(num_bytes, ranks)
 
     def with_protocol(protocol: Protocol, constants: ProtocolModel) -> CollectiveTime:
-        return _time(protocol, model.start_ticks, constants, steps, moved, own_ticks)
+        return _time(protocol, model, constants, steps, moved, own)
 
     if num_bytes >= model.simple_from_bytes * ranks:
         return with_protocol(Protocol.SIMPLE, model.simple)
@@ -115,10 +117,9 @@ def _ring(model: Collectives, operation: Collective, num_bytes: int, ranks: int)
 def _exchange(model: ExchangeModel, num_bytes: int, ranks: int) -> CollectiveTime:
     steps, moved = ranks - 1, Fraction(num_bytes * (ranks - 1), ranks)
     if num_bytes >= model.simple_from_bytes * ranks:
-        own_ticks = _ticks(Fraction(num_bytes, ranks), model.own_bytes_per_s)
-        return _time(Protocol.SIMPLE, model.start_ticks, model.simple, steps, moved, own_ticks)
-    small = _time(Protocol.LL, model.start_ticks, model.ll, steps, moved, 0)
-    large = _time(Protocol.LL128, model.start_ticks, model.ll128, steps, moved, 0)
+        return _time(Protocol.SIMPLE, model, model.simple, steps, moved, Fraction(num_bytes, ranks))
+    small = _time(Protocol.LL, model, model.ll, steps, moved, Fraction(0))
+    large = _time(Protocol.LL128, model, model.ll128, steps, moved, Fraction(0))
     return min(small, large, key=lambda each: each.ticks)
 
 
@@ -128,18 +129,25 @@ def _sums_in_switch(model: NvlsModel, num_bytes: int, ranks: int) -> bool:
 
 def _in_switch(model: NvlsModel, num_bytes: int) -> CollectiveTime:
     transfer_ticks = _ticks(Fraction(num_bytes), model.bytes_per_s)
-    return CollectiveTime(Protocol.NVLS, model.start_ticks, 0, transfer_ticks, 0)
+    return CollectiveTime(Protocol.NVLS, model.start_ticks, 0, transfer_ticks, 0, num_bytes, 0)
 
 
 def _time(
-    protocol: Protocol, start_ticks: int, constants: ProtocolModel, steps: int, moved: Fraction, own_ticks: int
+    protocol: Protocol,
+    model: Collectives | ExchangeModel,
+    constants: ProtocolModel,
+    steps: int,
+    moved: Fraction,
+    own: Fraction,
 ) -> CollectiveTime:
     return CollectiveTime(
         protocol=protocol,
-        start_ticks=start_ticks + constants.start_ticks,
+        start_ticks=model.start_ticks + constants.start_ticks,
         step_ticks=steps * constants.step_ticks,
         transfer_ticks=_ticks(moved, constants.bytes_per_s),
-        own_ticks=own_ticks,
+        own_ticks=_ticks(own, model.own_bytes_per_s),
+        moved_bytes=math.ceil(moved),
+        own_bytes=math.ceil(own),
     )
 
 

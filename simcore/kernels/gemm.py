@@ -8,11 +8,12 @@ For a tile (bm, bn) of u SMs and a split s of the inner dimension, with S SMs of
     t_tile = (t_mma^p + t_lat^p)^(1/p) + tile
     t_hbm  = bytes(A, B, C) / (hbm * peak bandwidth)
     T      = start + ((Wq t_tile)^p + t_hbm^p)^(1/p) + (s > 1: split + 8 s M N / split_bandwidth)
+    T - start is at least what L2 takes for all bytes, and in every wave the latency of L2 and memory, as simulated
 
 and the smallest T over tiles and splits is the kernel. u is 1, or 2 for the tiles that a pair of SMs computes together
-(CTA pairs of Blackwell); such a tile holds two SM slots for its whole time. Nine constants per GPU, fitted to 3,000 of
-71,400 measured shapes (aiconfigurator's TensorRT-LLM collector); 5-6 % mean error on held-out shapes with
-M, N, K >= 512.
+(CTA pairs of Blackwell); such a tile holds two SM slots for its whole time. Tiles side by side in a cluster read from
+L2 once what they share. Nine constants per GPU, fitted to 3,000 of 35,700 measured shapes (aiconfigurator's
+TensorRT-LLM collector); 5-6 % mean error for M, N, K >= 512.
 
 The quantisation q is near 0 where the library balances its last wave, so a kernel of more than one wave is simulated
 as ceil(W) full waves of equal units, which take ceil(W) * unit time = T - start when alone.
@@ -146,11 +147,26 @@ def _candidate(
     body_us = ((quantised * tile_us) ** power + memory_us**power) ** (1 / power)
     if split > 1:
         body_us += model.split_ticks / TICKS_PER_US + 8 * split * shape.m * shape.n / model.split_bytes_per_s * 1e6
-    l2_read_bytes = (shape.m * tile_cols + shape.n * tile_rows) * shape.k * shape.dtype.num_bytes
+    l2_read_bytes = operand_rows(shape, tile_rows, tile_cols, model.cluster // units) * shape.k * shape.dtype.num_bytes
     # Everything passes through L2, so no kernel can be faster than it does; matters for small tiles only.
     l2_bytes = l2_read_bytes + sum(hbm_bytes(shape, accumulate)) - (shape.m + shape.n) * shape.k * shape.dtype.num_bytes
     l2_us = l2_bytes / (L2_SHARE * gpu.l2.instances * gpu.l2.bytes_per_s) * 1e6
-    return _Candidate(max(body_us, l2_us), block, units == 2, split, num_slots, waves, tile_us, l2_read_bytes)
+    # No unit ends before its first operands are here; matters where a tile has next to no overhead of its own.
+    latency_us = max(1, math.ceil(waves)) * (gpu.l2.latency_ticks + gpu.hbm.latency_ticks) / TICKS_PER_US
+    body_us = max(body_us, l2_us, latency_us)
+    return _Candidate(body_us, block, units == 2, split, num_slots, waves, tile_us, l2_read_bytes)
+
+
+def operand_rows(shape: GemmShape, tile_rows: int, tile_cols: int, share: int) -> int:
+    """Rows of length K that the tiles read from L2: those of A for each column of tiles, those of B for each row.
+
+    ``share`` tiles side by side in a cluster receive the operand that they have in common by one read that is multicast
+    (NVIDIA CUTLASS, TMA multicast): A if they lie along N, B if they lie along M, whichever leaves less to read. A tile
+    of a pair of SMs is one tile: that the pair shares an operand is in its size.
+    """
+    along_n = shape.m * math.ceil(tile_cols / max(1, share)) + shape.n * tile_rows
+    along_m = shape.m * tile_cols + shape.n * math.ceil(tile_rows / max(1, share))
+    return min(along_n, along_m)
 
 
 def _tile_us(gpu: Gpu, shape: GemmShape, block: tuple[int, int], units: int, k_part: int) -> float:

@@ -55,11 +55,15 @@ def makespan(scenario: Scenario, schedule: Schedule, unit_bytes: int, fold: bool
     return finished.makespan_ticks
 
 
+OVERLAPPED = (Pattern.AG_GEMM, Pattern.GEMM_RS)
+ALONE = (Pattern.GEMM, Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER)
+
+
 def random_scenario(rng: random.Random) -> Scenario:
     gpu, link = rng.choice(MACHINES)
     fabric, ranks = rng.choice(FABRICS)(link), rng.choice((2, 4, 8))
     m, n, k = (ranks * 64 * rng.choice((1, 2, 3, 8)) for _ in range(3))
-    pattern = rng.choice((Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.AG_GEMM, Pattern.GEMM_RS, *Pattern))
+    pattern = rng.choice((*OVERLAPPED, *OVERLAPPED, *ALONE))
     match pattern:
         case Pattern.AG_GEMM:
             scenario = ag_gemm(m, n, k, ranks=ranks, gpu=gpu, fabric=fabric)
@@ -69,7 +73,7 @@ def random_scenario(rng: random.Random) -> Scenario:
             scenario = lone_gather(m, k, ranks=ranks, gpu=gpu, fabric=fabric)
         case Pattern.REDUCE_SCATTER:
             scenario = lone_scatter(m, k, ranks=ranks, gpu=gpu, fabric=fabric)
-        case Pattern.GEMM:
+        case _:
             scenario = lone_gemm(m, n, k, gpu=gpu)
     return exploring(scenario, FEW)
 

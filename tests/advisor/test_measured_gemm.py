@@ -34,6 +34,13 @@ def paired() -> Gpu:
     return replace(h100(), gemm=gemm)
 
 
+def clustered() -> Gpu:
+    """The same in clusters of four, next to no overhead of a tile, and an L2 that kernels wait for."""
+    gpu = paired()
+    gemm = replace(gpu.gemm, cluster=4, tile_ticks=1000)
+    return replace(gpu, gemm=gemm, l2=replace(gpu.l2, bytes_per_s=gpu.l2.bytes_per_s // 4))
+
+
 def some_shapes(seed: int, count: int) -> list[tuple[int, int, int]]:
     """Sizes from 1 to 2^16, spread over the orders of magnitude, half of them round."""
     rng = random.Random(seed)
@@ -49,7 +56,7 @@ def scalar_ticks(gpu: Gpu, shape: tuple[int, int, int]) -> int:
     return gemm_work(gpu, GemmShape(*shape, DType.BF16), gpu.sms).alone_ticks
 
 
-@pytest.mark.parametrize("gpu", [h100(), mi300x(), paired()], ids=["H100", "MI300X", "pairs"])
+@pytest.mark.parametrize("gpu", [h100(), mi300x(), paired(), clustered()], ids=["H100", "MI300X", "pairs", "clusters"])
 def test_many_gemms_take_what_each_takes(gpu: Gpu) -> None:
     shapes = some_shapes(seed=1, count=400)
 
@@ -140,8 +147,9 @@ def test_rows_become_comparisons_in_size_classes_and_ratios() -> None:
 
 def test_a_sample_agrees_with_the_closed_form_and_depends_on_the_seed_alone() -> None:
     rng = random.Random(7)
-    times = {tuple(rng.choice((1, 48, 200, 1024, 3072)) for _ in range(3)): 1.0 for _ in range(40)}
-    table = GemmTable("H100", times)  # type: ignore[arg-type]
+    sizes = (48, 200, 1024, 3072)  # one column would be another kernel
+    times = {(rng.choice((1, *sizes)), rng.choice(sizes), rng.choice(sizes)): 1.0 for _ in range(40)}
+    table = GemmTable("H100", times)
     ticked = []
 
     once = simulated_sample(table, 12, 3, lambda: ticked.append(1))

@@ -5,8 +5,8 @@ import math
 
 import pytest
 
+from magus.advisor.measured.agreement import Agreement
 from magus.advisor.measured.gemm import LARGE
-from magus.advisor.measured.gemm_sample import Agreement
 from magus.advisor.measured.report import Validation, comparable, summed_up, validation_document, weak_spots
 from magus.advisor.measured.report_text import validation_page, validation_text
 from magus.advisor.measured.rows import Comparison
@@ -28,7 +28,7 @@ ROWS = (
 
 def validation(rows: tuple[Comparison, ...] = ROWS) -> Validation:
     agreement = Agreement("H100", 200, 0.0001, 0.03, "1 x 2 x 3", beyond=2, too_large=4)
-    return Validation(summed_up(rows), (agreement,), tuple(f"t.csv:{line}: no m" for line in range(30)), seed=5)
+    return Validation(summed_up(rows), (agreement,), tuple(f"t.csv:{line}: no m" for line in range(50)), seed=5)
 
 
 def test_figures_are_the_errors_of_their_rows() -> None:
@@ -89,7 +89,7 @@ def test_the_document_holds_every_group_and_is_plain_json() -> None:
     assert large["worst"][0] == {"label": "point at 200", "measured": 200, "predicted": 100}
     assert large["noise_floor"][0]["percent"] == "5.7"
     assert large["baselines"][0]["percent"] == "21"
-    assert document["left_out_count"] == 30
+    assert document["left_out_count"] == 50
     assert document["simulated"][0]["agrees"] is False
 
 

@@ -89,7 +89,16 @@ def test_the_words_of_all_included_files_are_counted_together(tmp_path: Path) ->
 def test_shipped_libraries() -> None:
     assert shipped_libraries() == (
         *("amd/mi300x", "amd/mi325x", "amd/mi355x"),
-        *("nvidia/a100", "nvidia/b200", "nvidia/b300", "nvidia/gb200", "nvidia/h100", "nvidia/h200"),
+        *(
+            "nvidia/a100",
+            "nvidia/a800",
+            "nvidia/b200",
+            "nvidia/b300",
+            "nvidia/gb200",
+            "nvidia/h100",
+            "nvidia/h200",
+            "nvidia/h800",
+        ),
     )
 
 

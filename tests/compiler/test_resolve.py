@@ -6,17 +6,7 @@ import pytest
 
 from magus.compiler import Compiled, CompileError, compile_text
 from magus.compiler.diagnostics import Report
-from magus.compiler.expectation import (
-    Comparison,
-    Dimension,
-    Metric,
-    MetricOf,
-    Relation,
-    Speedup,
-    Value,
-    Verdict,
-    VerdictIs,
-)
+from magus.compiler.expectation import Comparison, Relation, Verdict, VerdictIs
 from magus.compiler.load import load
 from magus.compiler.resolve import resolve
 from magus.compiler.scenario import Pattern, Scenario, Shard
@@ -32,6 +22,7 @@ from magus.compiler.schedule import (
     Transfer,
 )
 from magus.compiler.source import Source
+from magus.compiler.terms import Dimension, Metric, MetricOf, Speedup, Value
 
 HARDWARE = 'use "amd/mi300x"\nsystem node { gpus 8 x MI300X; fabric full_mesh(xgmi) }\n'
 GATHER = (

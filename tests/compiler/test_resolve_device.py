@@ -2,9 +2,11 @@ from fractions import Fraction
 
 import pytest
 
-from magus.compiler import compile_text
+from magus.compiler import CompileError, compile_text
+from magus.compiler.device_models import Sync
 from magus.compiler.load import shipped_libraries
 from magus.compiler.scenario import TICKS_PER_US, DType, Gpu, Link, Origin, Switch, System
+from magus.compiler.schedule import Protocol
 
 
 def system(text: str, name: str = "s") -> System:
@@ -44,7 +46,7 @@ def test_mi300x() -> None:
 
 def test_h100() -> None:
     found = system('use "nvidia/h100"\nsystem s { gpus 8 x H100; fabric switch(nvswitch, link=nvlink) }')
-    assert found.gpu.gemm.validated and found.gpu.gemm.error == Fraction(53, 1000)
+    assert found.gpu.gemm.validated and found.gpu.gemm.error == Fraction(54, 1000)
     assert found.fabric.switch is not None and found.fabric.switch.ports == 8
     assert found.gpu.l2.instances == 1
 
@@ -126,8 +128,21 @@ def test_siblings_take_kernels_and_collectives_from_their_parent() -> None:
 
 def test_b200_has_tiles_of_two_sms() -> None:
     model = shipped("nvidia/b200").gpu.gemm
-    assert len(model.tiles) == 10 and len(model.pair_tiles) == 5
+    assert len(model.tiles) == 12 and len(model.pair_tiles) == 9
     assert (256, 256) in model.pair_tiles and (256, 256) not in model.tiles
+
+
+def test_hopper_and_blackwell_have_clusters_and_others_none() -> None:
+    of_gpu = {name: shipped(name).gpu.gemm.cluster for name in shipped_libraries()}
+    assert {of_gpu[f"nvidia/{name}"] for name in ("h100", "h200", "b200", "gb200", "b300")} == {2}
+    assert {of_gpu[name] for name in ("nvidia/a100", "amd/mi300x", "amd/mi355x")} == {1}
+    assert child_of_h100("gemm { cluster 4 }").gemm.cluster == 4
+
+
+@pytest.mark.parametrize("cluster", ["0", "17", "1.5"])
+def test_a_cluster_has_1_to_16_tiles(cluster: str) -> None:
+    with pytest.raises(CompileError):
+        child_of_h100(f"gemm {{ cluster {cluster} }}")
 
 
 def test_collectives_of_h100() -> None:
@@ -194,3 +209,35 @@ def test_what_an_engine_may_have_under_way_stands_alone() -> None:
     assert child_of_h100("dma { outstanding 64 KiB }").dma.outstanding_bytes == 64 << 10
     assert shipped("nvidia/h100").gpu.dma.outstanding_bytes == 3 << 20
     assert shipped("nvidia/a100").gpu.dma.outstanding_bytes is None
+
+
+def test_what_a_profile_may_say_of_waiting_commands_and_channels_is_left_out_by_default() -> None:
+    plain = child_of_h100("")
+    assert plain.sync == Sync() and plain.hbm.channels == 1 and plain.sm_copy.outstanding_bytes is None
+    assert (plain.dma.issue_interval_ticks, plain.dma.packet_bytes, plain.dma.packet_ticks) == (0, None, 0)
+
+    found = child_of_h100(
+        "sync { poll_interval 1 us; monitor_arm 2 us; monitor_wake 3 us; monitor_entries 64; graph_launch 4 us }\n"
+        "dma { issue_interval 1 us; packet 4 KiB; packet_cost 2 us; prelaunch 3 us }\n"
+        "sm_copy { outstanding 16 KiB }\nhbm { channels 80 }"
+    )
+
+    assert found.sync == Sync(TICKS_PER_US, 2 * TICKS_PER_US, 3 * TICKS_PER_US, 64, 4 * TICKS_PER_US)
+    assert (found.dma.issue_interval_ticks, found.dma.prelaunch_ticks) == (TICKS_PER_US, 3 * TICKS_PER_US)
+    assert (found.dma.packet_bytes, found.dma.packet_ticks) == (4096, 2 * TICKS_PER_US)
+    assert (found.sm_copy.outstanding_bytes, found.hbm.channels) == (16 << 10, 80)
+
+
+def test_links_say_their_protocols_and_switches_what_they_do() -> None:
+    text = (
+        'use "nvidia/h100"\n'
+        "link l extends nvlink { protocols ll128, simple }\nlink child extends l { latency 1 us }\n"
+        "switch s extends nvswitch { multicast no; reduces yes }\n"
+        "system node { gpus 8 x H100; fabric switch(s, link=child) }"
+    )
+    fabric = system(text, "node").fabric
+
+    assert fabric.link.protocols == (Protocol.SIMPLE, Protocol.LL128)
+    assert fabric.switch is not None and (fabric.switch.multicast, fabric.switch.reduces) == (False, True)
+    usual = shipped("amd/mi300x").fabric.link
+    assert usual.protocols == (Protocol.SIMPLE, Protocol.LL)

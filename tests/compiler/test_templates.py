@@ -1,44 +1,80 @@
 """Every template, on every pattern it schedules: no faults, the expected number of transfers, every byte once."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
 from magus.compiler.expression import expression_of
 from magus.compiler.plan import ScheduleError, build_schedule, slices_inner, staging_bytes, template_named, why_illegal
 from magus.compiler.plan_check import check_plan
-from magus.compiler.scenario import Pattern, Scenario
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind, Reduction, Schedule, TileGroup, Transfer
-from magus.compiler.templates import TEMPLATES, Cut, Template
-from tests.scenarios import ag_gemm, gemm_rs, lone_gather, lone_gemm, lone_scatter
+from magus.compiler.scenario import DType, Fabric, FabricKind, FatTree, GemmShape, Pattern, Scenario
+from magus.compiler.schedule import (
+    Choice,
+    Direction,
+    EngineChoice,
+    EngineKind,
+    Reduction,
+    Schedule,
+    Tactics,
+    TileGroup,
+    Transfer,
+)
+from magus.compiler.shapes import GemvShape
+from magus.compiler.templates import ALL_TEMPLATES, TEMPLATES, Cut, Template
+from tests.scenarios import ag_gemm, gemm_rs, lone_gather, lone_gemm, lone_scatter, switch, xgmi
 
 DMA7 = EngineChoice(EngineKind.DMA, 7)
 PIECES = (1, 2, 4, 16)
 SHAPES = ((512, 2048, 1024, 2), (1536, 3072, 2048, 4), (8192, 8192, 8192, 8))
 
 
+GEMM = GemmShape(384, 256, 512, DType.BF16)
+
+
 def scenarios_of(pattern: Pattern) -> list[Scenario]:
+    """The same shapes for every pattern; those that move alike have the same tensors."""
     match pattern:
-        case Pattern.AG_GEMM:
-            return [ag_gemm(m, n, k, ranks=ranks) for m, n, k, ranks in SHAPES]
-        case Pattern.GEMM_RS:
-            return [gemm_rs(m, n, k, ranks=ranks) for m, n, k, ranks in SHAPES]
+        case Pattern.AG_GEMM | Pattern.A2A_GEMM:
+            made = [ag_gemm(m, n, k, ranks=ranks) for m, n, k, ranks in SHAPES]
+        case Pattern.GEMM_RS | Pattern.GEMM_AR:
+            made = [gemm_rs(m, n, k, ranks=ranks) for m, n, k, ranks in SHAPES]
         case Pattern.ALL_GATHER:
-            return [lone_gather(m, k, ranks=ranks) for m, _, k, ranks in SHAPES]
-        case Pattern.REDUCE_SCATTER:
-            return [lone_scatter(m, k, ranks=ranks) for m, _, k, ranks in SHAPES]
+            made = [lone_gather(m, k, ranks=ranks) for m, _, k, ranks in SHAPES]
         case Pattern.GEMM:
-            return [lone_gemm(m, n, k) for m, n, k, _ in SHAPES]
+            made = [lone_gemm(m, n, k) for m, n, k, _ in SHAPES]
+        case Pattern.KERNEL:
+            gemv = GemvShape(512, 1024, DType.BF16)
+            lone = lone_gemm(512, 512, 512)
+            made = [replace(lone, workload=replace(lone.workload, gemm=None, kernel=gemv))]
+        case _:
+            made = [lone_scatter(m, k, ranks=ranks) for m, _, k, ranks in SHAPES]
+    if pattern.beside:
+        made = [replace(one, workload=replace(one.workload, gemm=GEMM)) for one in made]
+    return [replace(one, workload=replace(one.workload, pattern=pattern)) for one in made]
 
 
 CASES = [
-    (scenario, Choice(template.name, scenario.num_ranks * pieces, DMA7, streams))
-    for template in TEMPLATES
+    (scenario, choice)
+    for template in ALL_TEMPLATES
     for pattern in template.patterns
     for scenario in scenarios_of(pattern)
     for pieces in (PIECES if template.cut is not Cut.SHARD else (1,))
     for streams in sorted({1, template.default_streams})
     if pieces >= template.min_pieces
+    for choice in [Choice(template.name, scenario.num_ranks * pieces, DMA7, streams)]
+    if why_illegal(scenario, choice) is None
+]
+# How often a rank's n - 1 blocks leave it.
+TIMES = {Pattern.ALL_REDUCE: 2, Pattern.GEMM_AR: 2} | {
+    pattern: 1
+    for pattern in Pattern
+    if pattern.gathers or pattern.reduces or pattern.exchanges or pattern is Pattern.GEMM_BESIDE_AG
+}
+DIRECT_CASES = [
+    (scenario, choice)
+    for scenario, choice in CASES
+    if template_named(choice.template).default_algorithm in ("", "direct") and scenario.workload.pattern in TIMES
 ]
 
 
@@ -60,25 +96,23 @@ def test_has_no_faults(scenario: Scenario, choice: Choice) -> None:
     assert schedule.expression == expression_of(choice)
 
 
-@pytest.mark.parametrize(("scenario", "choice"), CASES, ids=name_of)
+@pytest.mark.parametrize(("scenario", "choice"), DIRECT_CASES, ids=name_of)
 def test_moves_every_byte_once(scenario: Scenario, choice: Choice) -> None:
-    n, moved = scenario.num_ranks, scenario.workload.moved
+    n, moved, times = scenario.num_ranks, scenario.workload.moved, TIMES[scenario.workload.pattern]
     pieces = 1 if template_named(choice.template).cut is Cut.SHARD else choice.chunks // n
 
     transfers = transfers_in(build_schedule(scenario, choice))
 
-    if moved is None:
-        assert transfers == []
-        return
-    assert len(transfers) == (n - 1) * pieces
+    assert moved is not None
+    assert len(transfers) == times * (n - 1) * pieces
     elements = sum(step.region.rows.size * step.region.cols.size for step in transfers)
-    assert elements * moved.dtype.num_bytes == moved.num_bytes // n * (n - 1)
+    assert elements * moved.dtype.num_bytes == times * moved.num_bytes // n * (n - 1)
     for peer in range(1, n):
         to_peer = [step.region.rows.size * step.region.cols.size for step in transfers if step.peer == peer]
-        assert len(to_peer) == pieces and set(to_peer) == {moved.rows // n * moved.cols // pieces}
+        assert len(to_peer) == times * pieces and set(to_peer) == {moved.rows // n * moved.cols // pieces}
 
 
-@pytest.mark.parametrize(("scenario", "choice"), CASES, ids=name_of)
+@pytest.mark.parametrize(("scenario", "choice"), DIRECT_CASES, ids=name_of)
 def test_computes_every_operation_once(scenario: Scenario, choice: Choice) -> None:
     gemm = scenario.workload.gemm
 
@@ -88,9 +122,17 @@ def test_computes_every_operation_once(scenario: Scenario, choice: Choice) -> No
     flops = sum(2 * r.rows.size * r.cols.size * group.k.size for group in groups for r in group.regions)
     assert flops == (gemm.flops if gemm is not None else 0)
     reduced = sum(s.region.rows.size * s.region.cols.size for s in steps if isinstance(s, Reduction))
-    moved = scenario.workload.moved
-    sums = moved is not None and scenario.workload.pattern.reduces
+    moved, sums = scenario.workload.moved, scenario.workload.pattern.sums
     assert reduced == (moved.rows * moved.cols // scenario.num_ranks if sums and moved is not None else 0)
+
+
+@pytest.mark.parametrize("pattern", [Pattern.GEMM, Pattern.KERNEL])
+def test_a_lone_kernel_is_one_step(pattern: Pattern) -> None:
+    scenario = scenarios_of(pattern)[0]
+
+    (step,) = build_schedule(scenario, Choice("serial", 1, DMA7)).steps
+
+    assert isinstance(step, TileGroup) and step.after == () and len(step.regions) == 1
 
 
 @pytest.mark.parametrize(
@@ -124,7 +166,9 @@ def test_streams_are_dealt_in_turn_and_reductions_stay_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("template", "pattern"), list(itertools.product(TEMPLATES, Pattern)), ids=lambda part: getattr(part, "name", None)
+    ("template", "pattern"),
+    list(itertools.product(ALL_TEMPLATES, Pattern)),
+    ids=lambda part: getattr(part, "name", None),
 )
 def test_patterns_it_does_not_schedule_are_refused(template: Template, pattern: Pattern) -> None:
     scenario = scenarios_of(pattern)[0]
@@ -132,7 +176,65 @@ def test_patterns_it_does_not_schedule_are_refused(template: Template, pattern: 
 
     problem = why_illegal(scenario, Choice(template.name, chunks, EngineChoice(EngineKind.DMA, 1)))
 
-    assert (problem is None) == (pattern in template.patterns)
+    refused = problem is not None and "does not schedule" in str(problem)
+    assert refused == (pattern not in template.patterns)
+
+
+def test_a_search_goes_through_the_templates_that_overlap_and_serial() -> None:
+    """The ranker has learnt these, in this order."""
+    assert [template.name for template in TEMPLATES] == [
+        *("serial", "shard_p2p", "uniform_fused_1d", "hetero_fused_1d", "hetero_unfused_1d", "uniform_fused_2d")
+    ]
+    assert all(not template.explored for template in ALL_TEMPLATES if template not in TEMPLATES)
+
+
+def test_a_template_is_refused_where_its_algorithm_cannot_work() -> None:
+    all_reduce, gemm_ar = scenarios_of(Pattern.ALL_REDUCE)[1], scenarios_of(Pattern.GEMM_AR)[1]
+    get = Tactics(direction=Direction.GET)
+    cases = [
+        (all_reduce, Choice("nvls", 4, EngineChoice(EngineKind.SM, 8)), "a switch that sums"),
+        (all_reduce, Choice("serial", 4, DMA7, algorithm="hierarchical"), "grouped into nodes"),
+        (all_reduce, Choice("ring", 4, DMA7, tactics=get), "cannot know when its peer has it"),
+        (gemm_ar, Choice("uniform_fused_1d", 8, DMA7, tactics=get), "put by the rank that computes them"),
+        (gemm_ar, Choice("uniform_fused_1d", 8, DMA7, algorithm="ring"), "takes no algorithm"),
+    ]
+    for scenario, choice, words in cases:
+        with pytest.raises(ScheduleError, match=words):
+            build_schedule(scenario, choice)
+
+
+@pytest.mark.parametrize("node", [2, 4])
+def test_nodes_and_switches_of_the_fabric_are_used(node: int) -> None:
+    """Ranks on one leaf or rail group are a node; a switch that copies and sums does so for nvls."""
+    scenario = scenarios_of(Pattern.ALL_REDUCE)[2]
+    nodes = replace(xgmi_switch(), kind=FabricKind.FAT_TREE, layout=FatTree(node, 4))
+    for fabric, choice in (
+        (nodes, Choice("hierarchical", 16, DMA7)),
+        (xgmi_switch(), Choice("nvls", 16, EngineChoice(EngineKind.SM, 8))),
+    ):
+        changed = replace(scenario, system=replace(scenario.system, fabric=fabric))
+        schedule = build_schedule(changed, choice)
+        assert check_plan(changed, schedule) == ()
+        assert schedule.symmetric == (choice.template == "nvls")
+
+
+def xgmi_switch() -> Fabric:
+    base = switch(xgmi())
+    assert base.switch is not None
+    return replace(base, switch=replace(base.switch, multicast=True, reduces=True))
+
+
+def test_staging_counts_the_parts_that_are_put_down() -> None:
+    """Each rank sums 7 parts of its block; at every step of a ring one; in one shot 7 of every block; SMs add."""
+    scenario, block = scenarios_of(Pattern.ALL_REDUCE)[2], 16 << 20
+
+    def staging(template: str, engine: EngineChoice = DMA7) -> int:
+        return build_schedule(scenario, Choice(template, 8, engine)).staging_bytes
+
+    assert staging("direct") == 7 * block
+    assert staging("ring") == 7 * block
+    assert staging("one_shot") == 7 * 8 * block
+    assert staging("ring", EngineChoice(EngineKind.SM, 8)) == 0
 
 
 @pytest.mark.parametrize(

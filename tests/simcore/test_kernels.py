@@ -101,6 +101,52 @@ def test_pair_tiles_fill_the_slots_of_their_waves(m: int, n: int, k: int, sms: i
     assert work.alone_ticks == work.start_ticks + work.waves * work.unit_ticks
 
 
+def only(*tiles: tuple[int, int], cluster: int) -> Gpu:
+    gpu = h100()
+    return replace(gpu, gemm=replace(gpu.gemm, tiles=tiles, cluster=cluster))
+
+
+@pytest.mark.parametrize(
+    ("shape", "rows"),
+    [
+        ((1024, 2048, 4096), 1024 * 8 + 2048 * 8),  # 8 x 16 tiles: A is the larger read, it halves
+        ((2048, 1024, 4096), 2048 * 8 + 1024 * 8),  # 16 x 8 tiles: so is B
+        ((128, 640, 4096), 128 * 3 + 640),  # 5 columns of tiles: two pairs and one alone
+        ((128, 128, 4096), 128 + 128),  # one tile shares with nobody
+    ],
+)
+def test_tiles_of_a_cluster_read_what_they_share_once(shape: tuple[int, int, int], rows: int) -> None:
+    m, n, k = shape
+    work = gemm_work(only((128, 128), cluster=2), GemmShape(m, n, k, DType.BF16), 132)
+
+    assert work.l2_hit_bytes + work.hbm_read_bytes == rows * k * 2
+
+
+def test_a_pair_tile_is_its_own_cluster() -> None:
+    shape = GemmShape(2048, 2048, 2048, DType.BF16)
+    alone = only_pairs((256, 128))
+    clustered, wide = (replace(alone, gemm=replace(alone.gemm, cluster=cluster)) for cluster in (2, 4))
+
+    assert gemm_work(clustered, shape, 132) == gemm_work(alone, shape, 132)
+    assert gemm_work(wide, shape, 132).l2_hit_bytes < gemm_work(alone, shape, 132).l2_hit_bytes
+
+
+def test_a_cluster_makes_no_kernel_slower() -> None:
+    gpu = replace(h100(), l2=replace(h100().l2, bytes_per_s=10**12))
+    clustered = replace(gpu, gemm=replace(gpu.gemm, cluster=2))
+    shape = GemmShape(4096, 4096, 512, DType.BF16)
+
+    assert gemm_work(clustered, shape, 132).alone_ticks < gemm_work(gpu, shape, 132).alone_ticks
+
+
+def test_no_unit_ends_before_its_operands_are_here() -> None:
+    gpu = replace(h100(), gemm=replace(h100().gemm, tile_ticks=0, k_step_ticks=1))
+    work = gemm_work(gpu, GemmShape(64, 64, 64, DType.BF16), 132)
+
+    assert work.waves == 1
+    assert 0 <= work.unit_ticks - (gpu.l2.latency_ticks + gpu.hbm.latency_ticks) <= 10_000
+
+
 def test_one_sm_alone_computes_no_pair_tile() -> None:
     shape = GemmShape(512, 512, 512, DType.BF16)
 

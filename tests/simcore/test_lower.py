@@ -26,10 +26,11 @@ from magus.simcore.engine import run
 from magus.simcore.kernels.gemm import gemm_work
 from magus.simcore.lower import lower
 from magus.simcore.machine import Idealization
-from magus.simcore.metrics import traffic_of, union_ticks
+from magus.simcore.metrics import union_ticks
 from magus.simcore.outcome import Outcome
 from magus.simcore.program import OpKind, TrafficClass
 from magus.simcore.result import IntervalKind
+from magus.simcore.traffic import traffic_of
 from tests.scenarios import ag_gemm, full_mesh, gemm_rs, lone_gather, lone_gemm, lone_scatter, ring, switch
 
 UNIT = 8192

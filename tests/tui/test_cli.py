@@ -314,3 +314,64 @@ def test_the_page_about_accuracy_is_what_validate_writes(tmp_path: Path) -> None
 
     assert done.exit_code == 0
     assert page.read_text() == (Path(__file__).parents[2] / "docs" / "accuracy.md").read_text()
+
+
+VARIED = "variability { skew uniform(0 us, 5 us); jitter normal(2 %); late rank 1 by 2 us }"
+
+
+@pytest.fixture
+def varied(small: Path) -> Path:
+    small.write_text(SMALL.replace("fabric full_mesh(xgmi)", f"fabric full_mesh(xgmi); {VARIED}"))
+    return small
+
+
+def test_seeds_give_percentiles_in_order(varied: Path) -> None:
+    document = json.loads(magus("simulate", varied, "--seeds", "9", "--seed", "3", "--json").stdout)
+    found = document["seeds"]
+
+    assert (found["first"], found["count"], found["unit_bytes"]) == (3, 9, 1024)
+    for name in ("makespan_us", "compute_us", "exposed_us"):
+        assert list(found[name]) == ["min", "p5", "p50", "p95", "p99", "max"]
+        assert list(found[name].values()) == sorted(found[name].values())
+    assert found["makespan_us"]["min"] < found["makespan_us"]["max"]
+    plain = json.loads(magus("simulate", varied, "--json").stdout)
+    assert "seeds" not in plain
+    assert document["makespan_ticks"] == plain["makespan_ticks"]
+
+
+def test_one_seed_is_one_run(varied: Path) -> None:
+    words = ("simulate", varied, "--granularity", "packet", "--json")
+    seeded = [json.loads(magus(*words, "--seed", seed).stdout)["makespan_us"] for seed in ("3", "3", "4")]
+    of_three = json.loads(magus(*words, "--seeds", "1", "--seed", "3").stdout)["seeds"]["makespan_us"]
+
+    assert seeded[0] == seeded[1] != seeded[2]
+    assert set(of_three.values()) == {seeded[0]}
+
+
+def test_the_table_of_seeds_is_text(varied: Path) -> None:
+    text = magus("simulate", varied, "--seeds", "4", "--granularity", "packet").stdout
+
+    assert re.search(r"Seeds 0 to 3, us .*\n +min +p5 +p50 +p95 +p99 +max\n +makespan +[\d. ]+\n", text)
+
+
+def test_recorded_writes_are_replayed(small: Path) -> None:
+    profile = small.parent / "profile.csv"
+    done = magus("simulate", small, "--schedule", "serial()", "--record-writes", profile, "--json")
+    replaying = small.parent / "replaying.mgs"
+    replaying.write_text(SMALL.replace("fabric full_mesh(xgmi)", 'fabric full_mesh(xgmi); replay "profile.csv"'))
+
+    replayed = json.loads(magus("simulate", replaying, "--schedule", "serial()", "--json").stdout)
+    other = magus("simulate", replaying)
+    advice = magus("advise", replaying)
+
+    assert replayed["makespan_ticks"] == json.loads(done.stdout)["makespan_ticks"]
+    assert (replayed["ranks_simulated"], replayed["waterfall"]) == (1, None)
+    assert (other.exit_code, "MGS521 error" in other.stderr) == (1, True)
+    assert (advice.exit_code, "MGS523 error" in advice.stderr) == (1, True)
+
+
+def test_a_profile_that_cannot_be_written_is_told(small: Path) -> None:
+    done = magus("simulate", small, "--record-writes", small.parent / "none" / "p.csv")
+
+    assert done.exit_code == 1
+    assert "No such file" in done.stderr

@@ -1,0 +1,114 @@
+"""Results outside the region in which the constants of a profile were fitted, in sentences for the reader.
+
+A profile says where its constants were fitted (``calibrated``). Beyond that, and where nothing was ever fitted, a
+result is an extrapolation and is marked as such.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+
+from ..compiler.device_models import GemmRegion, Range
+from ..compiler.scenario import FabricKind, Gpu, Pattern, Scenario
+from ..compiler.schedule import EngineKind, Kernels, Schedule, Step, TileGroup, Transfer
+from ..compiler.shapes import DType, GemmShape
+from ..simcore.kernels.pick import group_shape
+
+MULTI_NODE = (FabricKind.FAT_TREE, FabricKind.RAILS)
+# Copies and sums among peers: what the tables of collectives hold.
+_NOT_MEASURED = (Pattern.BROADCAST, Pattern.SEND_RECV)
+
+
+def outside_calibration(scenario: Scenario, schedules: Iterable[Schedule]) -> tuple[str, ...]:
+    """Why results of ``schedules`` lie outside what the profile was fitted to; each reason once."""
+    sentences = chain(*(_of_schedule(scenario, schedule) for schedule in schedules), _of_system(scenario))
+    return tuple(dict.fromkeys(sentences))
+
+
+def _of_schedule(scenario: Scenario, schedule: Schedule) -> Iterator[str]:
+    ranks = range(len(schedule.by_rank)) or range(1)
+    steps = list(chain.from_iterable(schedule.steps_of(rank) for rank in ranks))
+    yield from _kernels(scenario, schedule, steps)
+    yield from _copies(scenario.gpu, schedule, steps)
+
+
+def _kernels(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> Iterator[str]:
+    """GEMMs of other sizes and types than fitted, other kernels, and what kernels do beside and within each other."""
+    groups = [step for step in steps if isinstance(step, TileGroup)]
+    region, gpu = scenario.gpu.calibrated.gemm, scenario.gpu
+    if scenario.workload.gemm is not None and groups and region is not None:
+        shapes = list(dict.fromkeys(group_shape(scenario, group) for group in groups))
+        yield from _gemms(gpu, region, shapes)
+    elif scenario.workload.kernel is not None and region is not None:
+        yield f"the constants of {_named(gpu, 'gemm')} were fitted to GEMMs, not to other kernels"
+    if groups and schedule.tactics.kernel is Kernels.PERSISTENT:
+        yield "no constant is fitted to persistent kernels, whose tiles wait for what transfers bring"
+    if len({group.stream for group in groups}) > 1:
+        yield "no constant is fitted to kernels that run beside each other in several streams"
+
+
+def _gemms(gpu: Gpu, region: GemmRegion, shapes: Sequence[GemmShape]) -> Iterator[str]:
+    fitted = f"the constants of {_named(gpu, 'gemm')} were fitted"
+    dtype = shapes[0].dtype
+    if not _alike(gpu, dtype, region.dtype):
+        yield f"{dtype.value} GEMM: {fitted} to {region.dtype.value}"
+    beyond = [shape for shape in shapes if not _inside(region, shape)]
+    if beyond:
+        more = f" and {len(beyond) - 1} more shapes" if len(beyond) > 1 else ""
+        ranges = ", ".join(f"{name} {_range(each)}" for name, each in zip("mnk", _sides(region), strict=True))
+        first = beyond[0]
+        yield f"GEMM of {first.m} x {first.n} x {first.k}{more}: {fitted} for {ranges}"
+
+
+def _alike(gpu: Gpu, dtype: DType, fitted: DType) -> bool:
+    """Whether two types take the same time: bf16 and fp16 have one size and one rate."""
+    return dtype is fitted or (dtype.num_bytes == fitted.num_bytes and gpu.peak(dtype) == gpu.peak(fitted))
+
+
+def _sides(region: GemmRegion) -> tuple[Range, Range, Range]:
+    return region.m, region.n, region.k
+
+
+def _inside(region: GemmRegion, shape: GemmShape) -> bool:
+    sizes = (shape.m, shape.n, shape.k)
+    return all(low <= size <= high for size, (low, high) in zip(sizes, _sides(region), strict=True))
+
+
+def _copies(gpu: Gpu, schedule: Schedule, steps: Sequence[Step]) -> Iterator[str]:
+    """Copies by fewer or more SMs than fitted."""
+    fitted, count = gpu.calibrated.sm_copy, schedule.engine.count
+    by_sms = schedule.engine.kind is EngineKind.SM and any(isinstance(step, Transfer) for step in steps)
+    if by_sms and fitted is not None and not fitted[0] <= count <= fitted[1]:
+        copying = f"copies by {count} SM{'s' if count > 1 else ''}"
+        yield f"{copying}: the rate of {_named(gpu, 'sm_copy')} was fitted for {_range(fitted)} SMs"
+
+
+def _of_system(scenario: Scenario) -> Iterator[str]:
+    """Collectives of other sizes, or among other numbers of GPUs, than fitted; several nodes."""
+    gpu, moved, region = scenario.gpu, scenario.workload.moved, scenario.gpu.calibrated.collectives
+    if moved is not None and region is not None and scenario.workload.pattern not in _NOT_MEASURED:
+        low, high = region.num_bytes
+        fitted = f"collectives of {_named(gpu, 'collectives')} were fitted"
+        if not low <= moved.num_bytes <= high:
+            yield f"{_bytes(moved.num_bytes)} moved: {fitted} from {_bytes(low)} to {_bytes(high)}"
+        if scenario.num_ranks not in region.ranks:
+            counts = ", ".join(map(str, region.ranks))
+            yield f"{scenario.num_ranks} GPUs: {fitted} on {counts}"
+    if moved is not None and scenario.system.fabric.kind in MULTI_NODE:
+        yield "no constant is fitted to transfers between nodes"
+
+
+def _named(gpu: Gpu, part: str) -> str:
+    """The GPU, and that its constants are those of another where they are."""
+    return f"{gpu.name} (from a sibling)" if part in gpu.calibrated.derived else gpu.name
+
+
+def _range(both: Range) -> str:
+    return f"{both[0]}..{both[1]}"
+
+
+def _bytes(count: int) -> str:
+    """For instance ``512 MiB``; what is no whole number of a unit in the next smaller one."""
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= size and count % size == 0:
+            return f"{count // size:,} {unit}"
+    return f"{count:,} B"

@@ -1,0 +1,180 @@
+"""What collective algorithms share: the problem they are given, the steps they emit, and how one declares itself.
+
+An algorithm emits the steps of one rank in the words of ``schedule``: owners and peers are relative to it. The moved
+tensor has one row block per rank; a block is cut into ``pieces`` chunks that follow each other through the algorithm.
+
+A rank's data and the result are two tensors. A transfer reads the result where a step that it waits for has made it,
+and the data otherwise. A reduction sums this rank's own with the parts whose signals it names, into the result.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ..scenario import Pattern
+from ..schedule import Direction, EngineKind, Region, Span, Step, Transfer
+
+Names = tuple[str, ...]
+Ready = Callable[[int, int], Names]
+"""From (block, piece), the block relative to the rank, to what must be there before the rank may use them."""
+
+
+def at_once(block: int, piece: int) -> Names:
+    """Nothing to wait for: what moves is there from the start."""
+    return ()
+
+
+def signal_of(transfer: str) -> str:
+    """Signal of the transfer of that name."""
+    return f"s_{transfer}"
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """One collective: blocks of ``rows`` x ``cols`` elements, one per rank, each cut into ``pieces``.
+
+    ``kind`` is the pattern of the lone collective. ``adds`` says that transfers can add at their destination, ``node``
+    is the number of ranks in a node, 0 where ranks are not grouped. ``split`` holds the rows that an all_to_all sends
+    from r to r + k, for k = 0, 1, ..., empty where all are alike. Names begin with ``prefix``. ``ready`` tells what a
+    block waits for at the rank that has it, and ``computed`` that a kernel of each rank makes it: then no rank can know
+    when another's is there. Reductions run in ``stream``.
+    """
+
+    kind: Pattern
+    num_ranks: int
+    rows: int
+    cols: int
+    pieces: int = 1
+    direction: Direction = Direction.PUT
+    adds: bool = False
+    node: int = 0
+    split: tuple[int, ...] = ()
+    prefix: str = ""
+    ready: Ready = at_once
+    computed: bool = False
+    stream: int = 0
+
+    def label(self, stem: str, *indices: int | None) -> str:
+        """A name: the stem and the indices, those left out that are None."""
+        return f"{self.prefix}{stem}{'_'.join(str(index) for index in indices if index is not None)}"
+
+    def index_of(self, piece: int) -> int | None:
+        """Index of a piece in a name, None where a block is whole."""
+        return piece if self.pieces > 1 else None
+
+    def region(self, owner: int, piece: int, rows: int | None = None) -> Region:
+        """Chunk ``piece`` of the block of rank r + ``owner``, of which ``rows`` count if not all."""
+        size = self.rows if rows is None else rows
+        span = Span(piece * size // self.pieces, (piece + 1) * size // self.pieces)
+        return Region(owner % self.num_ranks, span, Span(0, self.cols))
+
+    def put(self, name: str, region: Region, peer: int, after: Names, *, reduce: bool = False) -> Transfer:
+        """A put to rank r + ``peer``."""
+        to = peer % self.num_ranks
+        return Transfer(name, Direction.PUT, region, to, signal_of(name), _once(after), reduce=reduce)
+
+    def get(self, name: str, region: Region, peer: int, after: Names, *, reduce: bool = False) -> Transfer:
+        """A get from rank r + ``peer``."""
+        source = peer % self.num_ranks
+        return Transfer(name, Direction.GET, region, source, signal_of(name), _once(after), reduce=reduce)
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """Steps of one rank, and what it waits for before it uses a block: names by (block, piece), blocks relative.
+
+    Where an all_to_all ends, blocks are those of the senders.
+    """
+
+    steps: tuple[Step, ...]
+    done: Mapping[tuple[int, int], Names]
+
+    def ready(self, block: int, piece: int) -> Names:
+        """What must have happened before this rank may use the chunk."""
+        return self.done[block, piece]
+
+    @property
+    def all_done(self) -> Names:
+        """What must have happened before this rank may use everything."""
+        return _once(tuple(name for names in self.done.values() for name in names))
+
+
+@dataclass(frozen=True, slots=True)
+class Circle:
+    """Ranks that exchange among themselves, seen from one of them.
+
+    ``offsets[k]`` leads to the k-th next, ``offsets[0]`` is 0. The member at ``offset`` owns the blocks ``offset`` +
+    ``shift`` for each of ``shifts``.
+    """
+
+    offsets: tuple[int, ...]
+    shifts: tuple[int, ...] = (0,)
+
+    @property
+    def size(self) -> int:
+        """Number of members."""
+        return len(self.offsets)
+
+    @property
+    def others(self) -> range:
+        """Distances to the other members, nearest first."""
+        return range(1, self.size)
+
+    def before(self, distance: int) -> int:
+        """Offset of the member that many places before this one."""
+        return self.offsets[-distance % self.size]
+
+    def index_of(self, position: int) -> int | None:
+        """Index of a shift in a name, None where there is one shift alone."""
+        return position if len(self.shifts) > 1 else None
+
+
+def whole_circle(problem: Collective) -> Circle:
+    """All ranks, each the owner of its block."""
+    return Circle(tuple(range(problem.num_ranks)))
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What an algorithm may need of the system: who copies, and whether a switch copies and sums."""
+
+    engine: EngineKind
+    multicast: bool = False
+    reduces: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """A collective algorithm for ``kinds``, the patterns of lone collectives.
+
+    ``build`` emits the steps of one absolute rank; they are the same for every rank but for the kinds ``per_rank``.
+    ``gets`` are the kinds whose sources have the data from the start, so that destinations can get it. ``by_sms`` are
+    the kinds that only SMs can do. ``refuses`` gives a reason why a problem in a setting is not for it, or None.
+    """
+
+    name: str
+    kinds: tuple[Pattern, ...]
+    build: Callable[[Collective, int], Fragment]
+    per_rank: tuple[Pattern, ...] = ()
+    gets: tuple[Pattern, ...] = ()
+    by_sms: tuple[Pattern, ...] = ()
+    refuses: Callable[[Collective, Setting], str | None] = lambda problem, setting: None
+    least_ranks: int = 2
+
+    def why_not(self, problem: Collective, setting: Setting) -> str | None:
+        """Why this algorithm cannot do ``problem``, None if it can."""
+        kind = problem.kind
+        if kind not in self.kinds:
+            return f"{self.name} does no {kind.value}"
+        if problem.num_ranks < self.least_ranks:
+            return f"{self.name} needs {self.least_ranks} ranks or more"
+        if problem.direction is Direction.GET and problem.computed:
+            return "a get cannot know when its peer has computed what it asks for"
+        if problem.direction is Direction.GET and kind not in self.gets:
+            return f"{self.name} passes on what came from others, and a get cannot know when its peer has it"
+        if kind in self.by_sms and setting.engine is not EngineKind.SM:
+            return f"{self.name} needs SMs for {kind.value}: a copy engine cannot add"
+        return self.refuses(problem, setting)
+
+
+def _once(names: Names) -> Names:
+    return tuple(dict.fromkeys(names))

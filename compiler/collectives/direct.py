@@ -1,0 +1,132 @@
+"""direct: every rank exchanges with every other at once. Few steps and short ones; every pair needs its own way.
+
+Per rank, n ranks, p pieces: all_gather and reduce_scatter make p (n - 1) transfers of 1 / (p n) of the tensor, so that
+(n - 1) / n of it leaves each rank; all_reduce, which is both in turn, twice as many. all_to_all makes p (n - 1).
+A broadcast makes n p (n - 1) in all, all of them by the root, send_recv n p.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ..scenario import Pattern
+from ..schedule import Direction, Reduction, Step
+from .base import Algorithm, Circle, Collective, Fragment, Names, signal_of, whole_circle
+
+
+def gather(problem: Collective, circle: Circle, stem: str = "x") -> Fragment:
+    """Each member's blocks to all others of ``circle``."""
+    puts, steps = problem.direction is Direction.PUT, list[Step]()
+    done: dict[tuple[int, int], Names] = {}
+    for piece, (position, shift) in _chunks(problem, circle):
+        for distance in circle.others:
+            name = problem.label(stem, problem.index_of(piece), circle.index_of(position), distance)
+            peer = circle.offsets[distance]
+            if puts:
+                steps.append(problem.put(name, problem.region(shift, piece), peer, problem.ready(shift, piece)))
+            else:
+                steps.append(problem.get(name, problem.region(peer + shift, piece), peer, problem.ready(shift, piece)))
+            origin = circle.before(distance) if puts else peer
+            done[(origin + shift) % problem.num_ranks, piece] = (signal_of(name),)
+        done[shift, piece] = problem.ready(shift, piece)
+    return Fragment(tuple(steps), done)
+
+
+def scatter(problem: Collective, circle: Circle, stem: str = "x") -> Fragment:
+    """Parts of each member's blocks to that member, which sums them; parts that are got may add as they land."""
+    puts, steps = problem.direction is Direction.PUT, list[Step]()
+    adds = problem.adds and not puts
+    done: dict[tuple[int, int], Names] = {}
+    for piece, (position, shift) in _chunks(problem, circle):
+        indices = problem.index_of(piece), circle.index_of(position)
+        names = [problem.label(stem, *indices, distance) for distance in circle.others]
+        for name, distance in zip(names, circle.others, strict=True):
+            peer = circle.offsets[distance]
+            block = (peer + shift if puts else shift) % problem.num_ranks
+            ready, region = problem.ready(block, piece), problem.region(block, piece)
+            steps.append(
+                problem.put(name, region, peer, ready) if puts else problem.get(name, region, peer, ready, reduce=adds)
+            )
+        parts = (*problem.ready(shift, piece), *(signal_of(name) for name in names))
+        done[shift, piece] = parts
+        if not adds:
+            name = problem.label("r", piece, circle.index_of(position))
+            region = problem.region(shift, piece)
+            steps.append(Reduction(name, region, circle.size, parts, problem.stream))
+            done[shift, piece] = (name,)
+    return Fragment(tuple(steps), done)
+
+
+def _chunks(problem: Collective, circle: Circle) -> Iterator[tuple[int, tuple[int, int]]]:
+    """(piece, (position of the shift, shift)), pieces outermost."""
+    return ((piece, shifted) for piece in range(problem.pieces) for shifted in enumerate(circle.shifts))
+
+
+def _all_to_all(problem: Collective) -> Fragment:
+    n, puts, steps = problem.num_ranks, problem.direction is Direction.PUT, list[Step]()
+    sent = problem.split or (problem.rows,) * n
+    done: dict[tuple[int, int], Names] = {(0, piece): problem.ready(0, piece) for piece in range(problem.pieces)}
+    for piece in range(problem.pieces):
+        for peer in range(1, n):
+            # Rank r + peer sends its block n - peer to r.
+            distance, block = (peer, peer) if puts else (n - peer, 0)
+            region = problem.region(block, piece, sent[distance])
+            name = problem.label("x", problem.index_of(piece), peer)
+            source = -distance % n
+            done[source, piece] = (signal_of(name),) if region.rows.size else ()
+            if region.rows.size:
+                ready = problem.ready(block, piece)
+                move = problem.put if puts else problem.get
+                steps.append(move(name, region, peer, ready))
+    return Fragment(tuple(steps), done)
+
+
+def _from_root(problem: Collective, rank: int, targets: range) -> Fragment:
+    """Everything that rank 0 has to each of ``targets``."""
+    n, puts, steps = problem.num_ranks, problem.direction is Direction.PUT, list[Step]()
+    done: dict[tuple[int, int], Names] = {}
+    for block in range(n):
+        owner = (block - rank) % n
+        for piece in range(problem.pieces):
+            names = {target: problem.label("b", block, problem.index_of(piece), target) for target in targets}
+            region, ready = problem.region(owner, piece), problem.ready(owner, piece)
+            if rank == 0:
+                done[owner, piece] = ready
+                if puts:
+                    steps.extend(problem.put(names[target], region, target, ready) for target in targets)
+            elif rank in targets:
+                done[owner, piece] = (signal_of(names[rank]),)
+                if not puts:
+                    steps.append(problem.get(names[rank], region, -rank, ready))
+    return Fragment(tuple(steps), done)
+
+
+def _build(problem: Collective, rank: int) -> Fragment:
+    match problem.kind:
+        case Pattern.ALL_GATHER:
+            return gather(problem, whole_circle(problem))
+        case Pattern.REDUCE_SCATTER:
+            return scatter(problem, whole_circle(problem))
+        case Pattern.ALL_TO_ALL:
+            return _all_to_all(problem)
+        case Pattern.BROADCAST:
+            return _from_root(problem, rank, range(1, problem.num_ranks))
+        case Pattern.SEND_RECV:
+            return _from_root(problem, rank, range(1, min(2, problem.num_ranks)))
+    first = scatter(problem, whole_circle(problem))
+    # What was just summed is put: nobody else knows when it is there.
+    then = replace(problem, ready=first.ready, direction=Direction.PUT)
+    second = gather(then, whole_circle(problem), "y")
+    return Fragment((*first.steps, *second.steps), second.done)
+
+
+_KINDS = (
+    Pattern.ALL_GATHER,
+    Pattern.REDUCE_SCATTER,
+    Pattern.ALL_REDUCE,
+    Pattern.ALL_TO_ALL,
+    Pattern.BROADCAST,
+    Pattern.SEND_RECV,
+)
+ALGORITHM = Algorithm(
+    "direct", _KINDS, _build, per_rank=(Pattern.BROADCAST, Pattern.SEND_RECV), gets=_KINDS, least_ranks=1
+)

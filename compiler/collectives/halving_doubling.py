@@ -1,0 +1,79 @@
+"""halving_doubling: log2 n exchanges with partners 1, 2, 4, ... ranks away, each of half as much as the one before.
+
+reduce_scatter halves: with the partner n / 2 away each rank swaps half of all blocks, then a quarter with the one n / 4
+away, and so on. all_gather doubles, the same backwards (Thakur, Rabenseifner and Gropp, Int. J. High Perform. Comput.
+Appl. 19, 2005). Per rank: p (n - 1) transfers of a chunk, as many bytes as a ring, but only log2 n of them follow each
+other; all_reduce twice that.
+"""
+
+from dataclasses import replace
+
+from ..scenario import Pattern
+from ..schedule import Reduction, Region, Step
+from .base import Algorithm, Collective, Fragment, Names, Setting, signal_of
+
+
+def _scatter(problem: Collective, rank: int) -> Fragment:
+    """Blocks are counted by exclusive or with the rank, which makes all ranks alike: partners differ in one bit."""
+    n, steps, pieces = problem.num_ranks, list[Step](), range(problem.pieces)
+    held = list(range(n))
+    summed = {(key, piece): problem.ready(((key ^ rank) - rank) % n, piece) for key in held for piece in pieces}
+    distance = n // 2
+    while distance:
+        theirs, held = [key for key in held if key & distance], [key for key in held if not key & distance]
+        peer = (rank ^ distance) - rank
+        for piece in pieces:
+            for key in theirs:
+                name, region = _name(problem, "x", distance, key, piece), _region(problem, rank, key, piece)
+                steps.append(problem.put(name, region, peer, summed[key, piece], reduce=problem.adds))
+            for key in held:
+                parts = (*summed[key, piece], signal_of(_name(problem, "x", distance, key ^ distance, piece)))
+                summed[key, piece] = parts
+                if not problem.adds:
+                    name, region = _name(problem, "r", distance, key, piece), _region(problem, rank, key, piece)
+                    steps.append(Reduction(name, region, 2, parts, problem.stream))
+                    summed[key, piece] = (name,)
+        distance //= 2
+    return Fragment(tuple(steps), {(0, piece): summed[0, piece] for piece in pieces})
+
+
+def _gather(problem: Collective, rank: int) -> Fragment:
+    n, steps, pieces = problem.num_ranks, list[Step](), range(problem.pieces)
+    held = {(0, piece): problem.ready(0, piece) for piece in pieces}
+    distance = 1
+    while distance < n:
+        peer, landed = (rank ^ distance) - rank, dict[tuple[int, int], Names]()
+        for (key, piece), after in held.items():
+            name = _name(problem, "y", distance, key, piece)
+            steps.append(problem.put(name, _region(problem, rank, key, piece), peer, after))
+            landed[key ^ distance, piece] = (signal_of(name),)
+        held |= landed
+        distance *= 2
+    return Fragment(tuple(steps), {(((key ^ rank) - rank) % n, piece): after for (key, piece), after in held.items()})
+
+
+def _region(problem: Collective, rank: int, key: int, piece: int) -> Region:
+    return problem.region((key ^ rank) - rank, piece)
+
+
+def _name(problem: Collective, stem: str, distance: int, key: int, piece: int) -> str:
+    return problem.label(stem, distance, key, problem.index_of(piece))
+
+
+def _build(problem: Collective, rank: int) -> Fragment:
+    if problem.kind is Pattern.ALL_GATHER:
+        return _gather(problem, rank)
+    first = _scatter(problem, rank)
+    if problem.kind is Pattern.REDUCE_SCATTER:
+        return first
+    second = _gather(replace(problem, ready=first.ready), rank)
+    return Fragment((*first.steps, *second.steps), second.done)
+
+
+def _refuses(problem: Collective, setting: Setting) -> str | None:
+    n = problem.num_ranks
+    return f"halving_doubling pairs ranks, which needs a power of two of them, not {n}" if n & (n - 1) else None
+
+
+_KINDS = (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE)
+ALGORITHM = Algorithm("halving_doubling", _KINDS, _build, per_rank=_KINDS, refuses=_refuses)

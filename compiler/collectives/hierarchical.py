@@ -1,0 +1,63 @@
+"""hierarchical: within nodes all at once (direct), across nodes in rings of ranks that have the same place in theirs.
+
+all_gather goes across first, so that a block crosses each link between nodes once, and then spreads within. A
+reduce_scatter sums within first and across then. Per rank, with g ranks in a node and N nodes: p (N - 1) transfers
+across and p N (g - 1) within; all_reduce twice that.
+"""
+
+from dataclasses import replace
+
+from ..scenario import Pattern
+from . import direct, ring
+from .base import Algorithm, Circle, Collective, Fragment, Setting
+
+
+def _within(problem: Collective, rank: int) -> Circle:
+    """The ranks of a node; each stands for all that have its place in theirs."""
+    place, size = rank % problem.node, problem.node
+    offsets = tuple(((place + step) % size - place) % problem.num_ranks for step in range(size))
+    return Circle(offsets, tuple(range(0, problem.num_ranks, size)))
+
+
+def _across(problem: Collective) -> Circle:
+    """The ranks with this place in their nodes."""
+    return Circle(tuple(range(0, problem.num_ranks, problem.node)))
+
+
+def _named(problem: Collective, stem: str) -> Collective:
+    return replace(problem, prefix=f"{problem.prefix}{stem}_")
+
+
+def _gather(problem: Collective, rank: int) -> Fragment:
+    first = ring.gather(_named(problem, "across"), _across(problem), "y")
+    second = direct.gather(replace(_named(problem, "within"), ready=first.ready), _within(problem, rank), "y")
+    return Fragment((*first.steps, *second.steps), second.done)
+
+
+def _scatter(problem: Collective, rank: int) -> Fragment:
+    first = direct.scatter(_named(problem, "within"), _within(problem, rank))
+    # What a kernel of the destination still sums cannot be added to.
+    second = ring.scatter(replace(_named(problem, "across"), ready=first.ready, adds=False), _across(problem))
+    return Fragment((*first.steps, *second.steps), second.done)
+
+
+def _build(problem: Collective, rank: int) -> Fragment:
+    if problem.kind is Pattern.ALL_GATHER:
+        return _gather(problem, rank)
+    first = _scatter(problem, rank)
+    if problem.kind is Pattern.REDUCE_SCATTER:
+        return first
+    second = _gather(replace(problem, ready=first.ready), rank)
+    return Fragment((*first.steps, *second.steps), second.done)
+
+
+def _refuses(problem: Collective, setting: Setting) -> str | None:
+    if problem.node < 2:
+        return "hierarchical needs ranks that are grouped into nodes of two or more"
+    if problem.num_ranks % problem.node or problem.num_ranks <= problem.node:
+        return f"hierarchical needs several whole nodes of {problem.node} ranks, there are {problem.num_ranks} ranks"
+    return None
+
+
+_KINDS = (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE)
+ALGORITHM = Algorithm("hierarchical", _KINDS, _build, per_rank=_KINDS, refuses=_refuses)

@@ -1,0 +1,89 @@
+"""ring: every rank talks to its two neighbours alone; blocks travel round. Uses every link evenly, in n - 1 steps.
+
+Piece p of a step starts when piece p of the step before has landed, so that pieces follow each other. Per rank:
+all_gather and reduce_scatter make p (n - 1) transfers of 1 / (p n) of the tensor, all_reduce twice as many: 2 (n - 1) /
+n of the tensor leaves each rank, the least there is (Patarasuk and Yuan, J. Parallel Distrib. Comput. 69, 2009). A
+broadcast makes n p (n - 1) in all: every rank but the last passes the tensor on.
+"""
+
+from dataclasses import replace
+
+from ..scenario import Pattern
+from ..schedule import Reduction, Step
+from .base import Algorithm, Circle, Collective, Fragment, Names, signal_of, whole_circle
+
+
+def gather(problem: Collective, circle: Circle, stem: str = "x") -> Fragment:
+    """Step s passes on to the next the blocks of the member s places before."""
+    steps, next_member = list[Step](), circle.offsets[1]
+    chunks = [(piece, position) for piece in range(problem.pieces) for position in range(len(circle.shifts))]
+    done = {
+        (circle.shifts[position], piece): problem.ready(circle.shifts[position], piece) for piece, position in chunks
+    }
+    for step in range(circle.size - 1):
+        for piece, position in chunks:
+            shift = circle.shifts[position]
+            name = problem.label(stem, problem.index_of(piece), circle.index_of(position), step)
+            sent = (circle.before(step) + shift) % problem.num_ranks
+            landed = (circle.before(step + 1) + shift) % problem.num_ranks
+            steps.append(problem.put(name, problem.region(sent, piece), next_member, done[sent, piece]))
+            done[landed, piece] = (signal_of(name),)
+    return Fragment(tuple(steps), done)
+
+
+def scatter(problem: Collective, circle: Circle, stem: str = "x") -> Fragment:
+    """Step s sends on the sum so far of the blocks of the member s + 1 places before.
+
+    Where transfers cannot add, what lands is summed by a kernel at every step.
+    """
+    steps, next_member = list[Step](), circle.offsets[1]
+    # What the sum so far of a chunk waits for at this rank.
+    summed: dict[tuple[int, int], Names] = {}
+    for step in range(circle.size - 1):
+        for piece in range(problem.pieces):
+            for position, shift in enumerate(circle.shifts):
+                indices = problem.index_of(piece), circle.index_of(position), step
+                name = problem.label(stem, *indices)
+                sent = (circle.before(step + 1) + shift) % problem.num_ranks
+                landed = (circle.before(step + 2) + shift) % problem.num_ranks
+                after = summed.get((sent, piece), problem.ready(sent, piece))
+                region = problem.region(sent, piece)
+                steps.append(problem.put(name, region, next_member, after, reduce=problem.adds))
+                parts = (*problem.ready(landed, piece), signal_of(name))
+                summed[landed, piece] = parts
+                if not problem.adds:
+                    kernel = problem.label("r", *indices)
+                    steps.append(Reduction(kernel, problem.region(landed, piece), 2, parts, problem.stream))
+                    summed[landed, piece] = (kernel,)
+    own = {(shift, piece): summed[shift, piece] for shift in circle.shifts for piece in range(problem.pieces)}
+    return Fragment(tuple(steps), own)
+
+
+def _broadcast(problem: Collective, rank: int) -> Fragment:
+    n, steps = problem.num_ranks, list[Step]()
+    done: dict[tuple[int, int], Names] = {}
+    for block in range(n):
+        owner = (block - rank) % n
+        for piece in range(problem.pieces):
+            name = problem.label("b", block, problem.index_of(piece))
+            done[owner, piece] = (signal_of(name),) if rank else problem.ready(owner, piece)
+            if rank < n - 1:
+                steps.append(problem.put(name, problem.region(owner, piece), 1, done[owner, piece]))
+    return Fragment(tuple(steps), done)
+
+
+def _build(problem: Collective, rank: int) -> Fragment:
+    match problem.kind:
+        case Pattern.ALL_GATHER:
+            return gather(problem, whole_circle(problem))
+        case Pattern.REDUCE_SCATTER:
+            return scatter(problem, whole_circle(problem))
+        case Pattern.BROADCAST:
+            return _broadcast(problem, rank)
+    first = scatter(problem, whole_circle(problem))
+    second = gather(replace(problem, ready=first.ready), whole_circle(problem), "y")
+    return Fragment((*first.steps, *second.steps), second.done)
+
+
+_KINDS = (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE, Pattern.BROADCAST)
+ALGORITHM = Algorithm("ring", _KINDS, _build, per_rank=(Pattern.BROADCAST,))

@@ -1,0 +1,72 @@
+"""Operands of a workload's operations, what the operations make, and which of their combinations are simulated."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .codes import Code
+from .diagnostics import Report, Stopped
+from .scenario import GemmShape, Pattern, System, Tensor
+from .shapes import KernelShape
+from .source import Span
+from .tensors import TensorReader
+
+COMBINATIONS = (
+    "gemm; gemv; grouped_gemm; attention; add; all_gather; reduce_scatter; all_reduce; all_to_all; broadcast; "
+    "send_recv; gemm of a gathered input or of an all_to_all; reduce_scatter or all_reduce of a gemm whose inner "
+    "dimension is sharded; a gemm beside an all_gather or an all_to_all"
+)
+PATTERNS: Mapping[tuple[str, ...], Pattern] = {
+    ("gemm",): Pattern.GEMM,
+    ("gemv",): Pattern.KERNEL,
+    ("grouped_gemm",): Pattern.KERNEL,
+    ("attention",): Pattern.KERNEL,
+    ("add",): Pattern.KERNEL,
+    ("all_gather",): Pattern.ALL_GATHER,
+    ("reduce_scatter",): Pattern.REDUCE_SCATTER,
+    ("all_reduce",): Pattern.ALL_REDUCE,
+    ("all_to_all",): Pattern.ALL_TO_ALL,
+    ("broadcast",): Pattern.BROADCAST,
+    ("send_recv",): Pattern.SEND_RECV,
+    ("all_gather", "gemm"): Pattern.AG_GEMM,
+    ("gemm", "reduce_scatter"): Pattern.GEMM_RS,
+    ("gemm", "all_reduce"): Pattern.GEMM_AR,
+    ("all_to_all", "gemm"): Pattern.A2A_GEMM,
+}
+# Two operations that need nothing of each other, in any order.
+BESIDE: Mapping[frozenset[str], Pattern] = {
+    frozenset({"gemm", "all_gather"}): Pattern.GEMM_BESIDE_AG,
+    frozenset({"gemm", "all_to_all"}): Pattern.GEMM_BESIDE_A2A,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A tensor and how it came about: declared, or by an operation; ``partial`` if ranks hold terms of a sum."""
+
+    tensor: Tensor
+    made_by: str = ""
+    partial: bool = False
+    gathered: bool = False
+
+
+@dataclass(slots=True)
+class Making:
+    """A workload while its operations are followed; the last five are fields of ``Workload``."""
+
+    system: System
+    reader: TensorReader
+    report: Report
+    order: list[str] = field(default_factory=list)
+    moved: Tensor | None = None
+    gemm: GemmShape | None = None
+    kernel: KernelShape | None = None
+    split: tuple[int, ...] = ()
+    output: str = ""
+
+    def refused(self, message: str, span: Span, hint: str = "") -> Stopped:
+        """Report a combination that is not simulated; to be raised."""
+        return self.report.fail(Code.MGS520, message, span, hint or f"Magus simulates: {COMBINATIONS}")
+
+    def misfit(self, message: str, span: Span, hint: str = "") -> Stopped:
+        """Report shapes, types or layouts that do not fit; to be raised."""
+        return self.report.fail(Code.MGS310, message, span, hint)

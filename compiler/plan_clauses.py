@@ -1,0 +1,101 @@
+"""What follows the action of a plan's step: whom it concerns, what it waits for, which queue it is in."""
+
+from dataclasses import dataclass, field
+
+from . import syntax as ast
+from .codes import Code
+from .diagnostics import Report, did_you_mean
+from .extents import inner_size
+from .phrases import Words
+from .regions import RegionReader
+from .scenario import Workload
+from .schedule import EngineChoice, Reach, Span
+from .source import Span as TextSpan
+from .tables import MAX_STREAMS, PLAN_CLAUSES
+
+
+@dataclass(slots=True)
+class Clauses:
+    """The clauses of one step, with the default of each."""
+
+    rank: int | None = None
+    reach: Reach = Reach.PEER
+    signal: str = ""
+    after: tuple[str, ...] = ()
+    lane: int | None = None
+    stream: int = 0
+    k: Span | None = None
+    parts: int | None = None
+    flags: set[str] = field(default_factory=set)
+    seen: set[str] = field(default_factory=set)
+
+
+class ClauseReader:
+    """Reads the clauses of all steps of one plan, and keeps the names that steps and signals have."""
+
+    def __init__(self, workload: Workload, engine: EngineChoice, regions: RegionReader, report: Report) -> None:
+        self._workload, self._engine, self._regions, self._report = workload, engine, regions, report
+        self._waits: list[tuple[str, TextSpan]] = []
+        self._names: dict[str, TextSpan] = {}
+
+    def read(self, action: str, words: Words, statement: ast.Define, override: bool) -> Clauses:
+        """Read what is left of ``statement``, a step that does ``action``."""
+        said, known = Clauses(), PLAN_CLAUSES[action]
+        while word := words.take_word(*known):
+            if word in said.seen:
+                raise self._report.fail(Code.MGS206, f"{word} is said twice", statement.span)
+            said.seen.add(word)
+            self._clause(word, words, said, override)
+        words.end(known)
+        return said
+
+    def _clause(self, word: str, words: Words, said: Clauses, override: bool) -> None:
+        match word:
+            case "to" | "from" if words.take_word("all"):
+                said.rank, said.reach = 0, Reach.ALL
+            case "to" | "from":
+                said.rank = self._regions.relative(words.take("a rank"), "a peer", itself=False)
+            case "signal":
+                signal = words.take_name("a signal")
+                if not override or signal.text not in self._names:
+                    self.name(signal.text, signal.span)
+                said.signal = signal.text
+            case "after":
+                said.after = tuple([self._wait(each) for each in words.take_list("a step or a signal")])
+            case "lane":
+                said.lane = self._lane(words.take("a number"))
+            case "stream":
+                said.stream = self._regions.number(words.take("a number"), "a stream", 0, MAX_STREAMS - 1)
+            case "k":
+                said.k = self._regions.slice(words.take("a slice"), "k", inner_size(self._workload))
+            case "parts":
+                said.parts = self._regions.number(words.take("a number"), "parts", 2, self._regions.num_ranks)
+            case _:
+                said.flags.add(word)
+
+    def _lane(self, expression: ast.Expression) -> int:
+        lane = self._regions.number(expression, "a lane", 0, 1 << 20)
+        if lane >= self._engine.count:
+            message = f"lane {lane} does not exist: {self._engine} has lanes 0 to {self._engine.count - 1}"
+            raise self._report.fail(Code.MGS401, message, expression.span)
+        return lane
+
+    def name(self, name: str, span: TextSpan) -> None:
+        """Note the name of a step or a signal, which is new."""
+        if name in self._names:
+            hint = f"the first is on line {self._names[name].location.line}"
+            raise self._report.fail(Code.MGS206, f"'{name}' is defined twice", span, hint)
+        self._names[name] = span
+
+    def _wait(self, expression: ast.Expression) -> str:
+        if not isinstance(expression, ast.Name):
+            raise self._report.fail(Code.MGS116, "a step or a signal is expected here", expression.span)
+        self._waits.append((expression.text, expression.span))
+        return expression.text
+
+    def check_waits(self) -> None:
+        """Report waits for what the plan does not do."""
+        for name, span in self._waits:
+            if name not in self._names:
+                hint = did_you_mean(name, self._names) or "after names steps of this plan and their signals"
+                self._report.error(Code.MGS502, f"nobody does '{name[:64]}'", span, hint)

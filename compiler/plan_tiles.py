@@ -1,0 +1,72 @@
+"""Faults in what the kernels of a plan compute: every tile once, slices of k in order, nothing taken before."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from .codes import Code
+from .cover import Rect, uncovered
+from .extents import inner_size, num_tile_blocks, tile_cols, tile_rows
+from .plan_view import PlanFault, RankPlan
+from .schedule import Region, Step, TileGroup
+
+
+def output_faults(plan: RankPlan) -> Iterator[PlanFault]:
+    """Every (row, column, k) of the output is computed exactly once."""
+    workload, n = plan.scenario.workload, plan.scenario.num_ranks
+    groups = [step for step in plan.steps.values() if isinstance(step, TileGroup)]
+    cuts = sorted({0, inner_size(workload)} | {edge for group in groups for edge in (group.k.start, group.k.stop)})
+    for owner in range(num_tile_blocks(workload, n)):
+        whole = Rect(0, tile_rows(workload, n, owner), 0, tile_cols(workload))
+        for low, high in pairwise(cuts):
+            slices = [group for group in groups if group.k.start <= low and high <= group.k.stop]
+            rects = [Rect.of(region) for group in slices for region in group.regions if region.owner % n == owner]
+            missing, twice = uncovered(whole, rects) if whole.area else (None, None)
+            for rect, what in ((missing, "never computed"), (twice, "computed twice")):
+                if rect is not None:
+                    block = (plan.rank + owner) % n
+                    yield PlanFault(Code.MGS507, "", f"{rect} of block {block}, k {low}:{high}, are {what}")
+    if len(cuts) > 2:
+        yield from _slice_faults(plan, groups)
+
+
+def computed_faults(plan: RankPlan, step: Step, region: Region, before: frozenset[str]) -> Iterator[PlanFault]:
+    """``region`` is whole (all of k) in groups that come before ``step``."""
+    gemm, n = plan.scenario.workload.gemm, plan.scenario.num_ranks
+    assert gemm is not None, "partial sums come from a GEMM"
+    wanted = Rect.of(region)
+    groups = [s for s in plan.steps.values() if isinstance(s, TileGroup) and s.name in before]
+    cuts = sorted({0, gemm.k} | {edge for group in groups for edge in (group.k.start, group.k.stop)})
+    for low, high in pairwise(cuts):
+        slices = [group for group in groups if group.k.start <= low and high <= group.k.stop]
+        pieces = [Rect.of(r).clip(wanted) for g in slices for r in g.regions if r.owner % n == region.owner % n]
+        missing, _ = uncovered(wanted, [piece for piece in pieces if piece is not None])
+        if missing is not None:
+            message = f"{step.name} takes {missing} of block +{region.owner} before they are computed"
+            yield PlanFault(Code.MGS508, step.name, message)
+            return
+
+
+def _slice_faults(plan: RankPlan, groups: list[TileGroup]) -> Iterator[PlanFault]:
+    """Slices of k of the same output run one after the other; the first stores and the others add."""
+    before, n = plan.before(), plan.scenario.num_ranks
+    for group in groups:
+        others = [other for other in groups if other.k != group.k and _overlap(group, other, n)]
+        earlier = [other for other in others if other.name in before[group.name]]
+        for other in others:
+            if other not in earlier and group.name not in before[other.name]:
+                message = f"{group.name} and {other.name} write the same tiles, and neither waits for the other"
+                yield PlanFault(Code.MGS508, group.name, message)
+        if group.accumulate and not earlier:
+            yield PlanFault(Code.MGS507, group.name, f"{group.name} adds to tiles that nothing wrote before")
+        if earlier and not group.accumulate:
+            message = f"{group.name} overwrites what {earlier[0].name} wrote; accumulate adds to it"
+            yield PlanFault(Code.MGS507, group.name, message)
+
+
+def _overlap(one: TileGroup, other: TileGroup, num_ranks: int) -> bool:
+    """Whether two groups share tiles of the output."""
+    return any(
+        a.owner % num_ranks == b.owner % num_ranks and Rect.of(a).clip(Rect.of(b)) is not None
+        for a in one.regions
+        for b in other.regions
+    )

@@ -1,0 +1,24 @@
+"""A profile of what the peers of rank 0 write into its memory, as data; ``replay_file.py`` reads one from a file."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """``num_bytes`` that ``rank`` begins to send to rank 0 at ``ticks``.
+
+    ``signal`` is set at rank 0 when all writes that name it have landed.
+    """
+
+    ticks: int
+    rank: int
+    signal: str
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Writes in the order of time, and the file they were read from."""
+
+    path: str
+    writes: tuple[Write, ...]

@@ -1,0 +1,111 @@
+"""Shapes of the kernels of one rank. Sizes are counts and positive, if not said otherwise; their maker checks them."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class DType(Enum):
+    """Element type; the value is its name in the language."""
+
+    BF16 = "bf16"
+    FP16 = "fp16"
+    FP8 = "fp8"
+    FP32 = "fp32"
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of one element."""
+        return {DType.BF16: 2, DType.FP16: 2, DType.FP8: 1, DType.FP32: 4}[self]
+
+
+@dataclass(frozen=True, slots=True)
+class GemmShape:
+    """The GEMM of one rank: C[m, n] = A[m, k] B[k, n]."""
+
+    m: int
+    n: int
+    k: int
+    dtype: DType
+
+    @property
+    def flops(self) -> int:
+        """Operations, multiply and add counted as two."""
+        return 2 * self.m * self.n * self.k
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedGemmShape:
+    """GEMMs of several experts in one launch: C_e[rows[e], n] = A_e[rows[e], k] B_e[k, n]; rows may be uneven or 0."""
+
+    rows: tuple[int, ...]
+    n: int
+    k: int
+    dtype: DType
+
+    @property
+    def flops(self) -> int:
+        """Operations of all experts, multiply and add counted as two."""
+        return 2 * sum(self.rows) * self.n * self.k
+
+
+@dataclass(frozen=True, slots=True)
+class GemvShape:
+    """Matrix times vector, y[n] = W[n, k] x[k], for each of a few vectors (``batch``) at once."""
+
+    n: int
+    k: int
+    dtype: DType
+    batch: int = 1
+
+    @property
+    def flops(self) -> int:
+        """Operations, multiply and add counted as two."""
+        return 2 * self.batch * self.n * self.k
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionShape:
+    """Attention, forward: softmax(Q K^T) V for each of ``batch * heads``, where Q is [q_len, head_dim].
+
+    ``kv_heads`` divides ``heads``; each of them serves as many query heads. ``causal`` aligns the last query with the
+    last key: query i sees keys up to i + kv_len - q_len.
+    """
+
+    batch: int
+    heads: int
+    kv_heads: int
+    q_len: int
+    kv_len: int
+    head_dim: int
+    dtype: DType
+    causal: bool
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of a query and a key that it sees, of one head."""
+        if not self.causal:
+            return self.q_len * self.kv_len
+        seeing = min(self.q_len, self.kv_len)  # queries that see a key: the last sees all, each before it one less
+        return seeing * self.kv_len - seeing * (seeing - 1) // 2
+
+    @property
+    def flops(self) -> int:
+        """Operations of both products without what the mask hides, multiply and add counted as two; no softmax."""
+        return 4 * self.batch * self.heads * self.pairs * self.head_dim
+
+
+@dataclass(frozen=True, slots=True)
+class ElementwiseShape:
+    """One output of ``num_elements`` from ``num_inputs`` inputs of that size, element by element."""
+
+    num_elements: int
+    num_inputs: int
+    dtype: DType
+
+    @property
+    def flops(self) -> int:
+        """Operations: one for each input after the first, at least one for each element."""
+        return self.num_elements * max(1, self.num_inputs - 1)
+
+
+KernelShape = GroupedGemmShape | GemvShape | AttentionShape | ElementwiseShape

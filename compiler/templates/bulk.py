@@ -1,0 +1,36 @@
+"""bulk: a kernel and a collective that need nothing of each other begin together, and share what the machine has."""
+
+from collections.abc import Iterator
+
+from ..scenario import Pattern
+from ..schedule import Step
+from .base import Cut, Problem, Template
+from .collective import DEFAULT_ALGORITHM, emit, varies
+from .serial import kernel
+
+
+def build(problem: Problem) -> Iterator[Step]:
+    """One kernel, and the transfers of the collective beside it."""
+    yield from build_rank(problem, 0)
+
+
+def build_rank(problem: Problem, rank: int) -> Iterator[Step]:
+    """The same at one absolute rank."""
+    yield kernel(problem)
+    yield from emit(problem, rank).steps
+
+
+TEMPLATE = Template(
+    "bulk",
+    Cut.ROWS,
+    overlaps=True,
+    min_pieces=1,
+    patterns=tuple(pattern for pattern in Pattern if pattern.beside),
+    build=build,
+    build_rank=build_rank,
+    varies=varies,
+    has_algorithm=True,
+    default_algorithm=DEFAULT_ALGORITHM,
+    default_pieces=1,
+    explored=False,
+)

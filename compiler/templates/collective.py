@@ -1,0 +1,91 @@
+"""Templates made of the algorithms of ``collectives``, one for each, and what other templates need to use one."""
+
+from collections.abc import Iterator
+
+from ..collectives import ALGORITHM_BY_NAME, ALGORITHMS, Algorithm, Collective, Fragment, Setting
+from ..collectives.base import Ready, at_once
+from ..scenario import Pattern
+from ..schedule import EngineKind, Step
+from .base import Cut, Problem, Template
+
+DEFAULT_ALGORITHM = "direct"
+
+_KIND = {
+    Pattern.AG_GEMM: Pattern.ALL_GATHER,
+    Pattern.GEMM_BESIDE_AG: Pattern.ALL_GATHER,
+    Pattern.GEMM_RS: Pattern.REDUCE_SCATTER,
+    Pattern.GEMM_AR: Pattern.ALL_REDUCE,
+    Pattern.A2A_GEMM: Pattern.ALL_TO_ALL,
+    Pattern.GEMM_BESIDE_A2A: Pattern.ALL_TO_ALL,
+}
+
+
+def collective_in(pattern: Pattern) -> Pattern | None:
+    """The lone collective that ``pattern`` is or has as a part, None if it moves nothing."""
+    return None if pattern in (Pattern.GEMM, Pattern.KERNEL) else _KIND.get(pattern, pattern)
+
+
+def algorithm_of(problem: Problem, default: str = DEFAULT_ALGORITHM) -> Algorithm:
+    """The algorithm that ``problem`` asks for."""
+    return ALGORITHM_BY_NAME[problem.algorithm or default]
+
+
+def emit(problem: Problem, rank: int, ready: Ready = at_once, default: str = DEFAULT_ALGORITHM) -> Fragment:
+    """The collective of ``problem`` at one rank; ``ready`` says what its blocks wait for."""
+    return algorithm_of(problem, default).build(_collective(problem, ready), rank)
+
+
+def varies(problem: Problem, default: str = DEFAULT_ALGORITHM) -> bool:
+    """Whether ranks have different parts in the collective."""
+    return collective_in(problem.pattern) in algorithm_of(problem, default).per_rank
+
+
+def why_no_algorithm(problem: Problem, default: str = DEFAULT_ALGORITHM) -> str | None:
+    """Why the algorithm cannot do the collective of ``problem``, None if it can or if there is none."""
+    if collective_in(problem.pattern) is None:
+        return None
+    setting = Setting(problem.engine, problem.multicast, problem.reduces)
+    return algorithm_of(problem, default).why_not(_collective(problem, at_once), setting)
+
+
+def _collective(problem: Problem, ready: Ready) -> Collective:
+    kind, computed = collective_in(problem.pattern), problem.pattern in (Pattern.GEMM_RS, Pattern.GEMM_AR)
+    assert kind is not None, "templates ask only where something moves"
+    return Collective(
+        kind,
+        problem.num_ranks,
+        problem.shard_rows,
+        problem.cols,
+        problem.pieces,
+        problem.tactics.direction,
+        # What a kernel still writes cannot be added to.
+        adds=problem.engine is EngineKind.SM and not computed,
+        node=problem.node,
+        split=problem.split,
+        ready=ready,
+        computed=computed,
+    )
+
+
+def _template(algorithm: Algorithm) -> Template:
+    name = algorithm.name
+
+    def build_rank(problem: Problem, rank: int) -> Iterator[Step]:
+        yield from emit(problem, rank, default=name).steps
+
+    return Template(
+        name,
+        Cut.ROWS,
+        overlaps=False,
+        min_pieces=1,
+        patterns=algorithm.kinds,
+        build=lambda problem: build_rank(problem, 0),
+        build_rank=build_rank,
+        varies=lambda problem: varies(problem, name),
+        default_algorithm=name,
+        default_pieces=1,
+        explored=False,
+    )
+
+
+LONE_TEMPLATES: tuple[Template, ...] = tuple(_template(algorithm) for algorithm in ALGORITHMS)

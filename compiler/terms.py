@@ -1,0 +1,111 @@
+"""Terms of an expectation: figures of schedules and numbers, joined by arithmetic."""
+
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+
+
+class Metric(Enum):
+    """A figure of a simulated schedule; the value is its name in the language."""
+
+    MAKESPAN = "makespan"
+    COMPUTE_TIME = "compute_time"
+    COMM_TIME = "comm_time"
+    EXPOSED_TIME = "exposed_time"
+    EXPOSED = "exposed"
+    OVERLAP_EFFICIENCY = "overlap_efficiency"
+    DIL = "dil"
+    CIL = "cil"
+    STAGING = "staging"
+    HBM_BYTES = "hbm_bytes"
+    HBM_READ_BYTES = "hbm_read_bytes"
+    HBM_WRITE_BYTES = "hbm_write_bytes"
+    L2_BYTES = "l2_bytes"
+    LINK_BYTES = "link_bytes"
+    FLAG_BYTES = "flag_bytes"
+    FLAG_READS = "flag_reads"
+    LINE_HOPS = "line_hops"
+
+
+class Dimension(Enum):
+    """Dimension of an expected value; times are in ticks, sizes in bytes, rates in bytes per tick."""
+
+    TIME = "time"
+    BYTES = "bytes"
+    RATIO = "ratio"
+    RATE = "rate"
+
+
+class Operator(Enum):
+    """Arithmetic between two terms; the value is its spelling."""
+
+    ADD = "+"
+    SUBTRACT = "-"
+    MULTIPLY = "*"
+    DIVIDE = "/"
+
+
+class End(Enum):
+    """The least or the greatest of several; the value is the name of the function."""
+
+    LEAST = "min"
+    GREATEST = "max"
+
+
+@dataclass(frozen=True, slots=True)
+class MetricOf:
+    """``schedule.metric``; ``schedule`` is a declared name, or ``best``, ``serial`` or ``bound``."""
+
+    schedule: str
+    metric: Metric
+
+
+@dataclass(frozen=True, slots=True)
+class Speedup:
+    """``speedup(fast, slow)``: makespan of ``slow`` over makespan of ``fast``."""
+
+    fast: str
+    slow: str
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A number with its dimension."""
+
+    amount: Fraction
+    dimension: Dimension
+
+
+@dataclass(frozen=True, slots=True)
+class Negation:
+    """``-operand``."""
+
+    operand: "Term"
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """``first (operator operand)*``, from left to right; ``dimension`` is that of the result."""
+
+    first: "Term"
+    rest: tuple[tuple[Operator, "Term"], ...]
+    dimension: Dimension
+
+
+@dataclass(frozen=True, slots=True)
+class Extreme:
+    """``min(...)`` or ``max(...)`` of terms of one dimension."""
+
+    end: End
+    terms: tuple["Term", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OverSeeds:
+    """What a term is over all seeds: the nearest-rank percentile, or the mean where ``percent`` is None."""
+
+    term: "Term"
+    percent: Fraction | None
+
+
+Term = MetricOf | Speedup | Value | Negation | Chain | Extreme | OverSeeds

@@ -1,0 +1,60 @@
+"""What makes equal GPUs take unequal times: a distribution for each cause, as data.
+
+Shares are exact fractions, times are ticks. ``simcore/variability.py`` draws from it.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+
+
+class Shape(Enum):
+    """A family of distributions; the value is the word in the language."""
+
+    CONSTANT = "constant"
+    UNIFORM = "uniform"
+    NORMAL = "normal"
+    EXPONENTIAL = "exponential"
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """One distribution; ``arguments`` are (value), (low, high), (standard deviation) or (mean)."""
+
+    shape: Shape
+    arguments: tuple[Fraction, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Straggler:
+    """Each rank is slow with probability ``share``; the kernels of a slow one take ``factor`` times as long."""
+
+    share: Fraction
+    factor: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """``rank`` begins ``ticks`` later than it would."""
+
+    rank: int
+    ticks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Variability:
+    """Causes of unequal times; None where a cause is absent.
+
+    ``skew`` is in ticks and delays the start of a rank; ``jitter`` is relative and stretches each kernel of each rank.
+    Both, and the stragglers, need a seed to be drawn with; ``late`` holds without one.
+    """
+
+    skew: Distribution | None = None
+    jitter: Distribution | None = None
+    straggler: Straggler | None = None
+    late: tuple[Late, ...] = ()
+
+    @property
+    def random(self) -> bool:
+        """Whether anything is drawn."""
+        return self.skew is not None or self.jitter is not None or self.straggler is not None

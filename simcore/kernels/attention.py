@@ -1,0 +1,158 @@
+"""Attention, forward: blocks of queries against blocks of keys, as in FlashAttention-2 and -3.
+
+Each (batch, head, block of 128 queries) is a unit on one SM, 64 where there are no more queries. It walks over blocks
+of 128 keys; with a causal mask it leaves out those that no query sees, so that units differ:
+
+    t_mma   = 4 * queries * 128 * head_dim / (peak / S * mma)
+    t_lat   = (ceil64(head_dim) + 128) / 64 * k_step
+    t_exp   = queries * 128 / (16 * clock)
+    t_unit  = max(tile + blocks of keys * (max(t_mma, t_lat) + t_exp), latency)
+    T       = start + max(makespan of the units, bytes / achieved HBM rate, bytes through L2 / L2 rate)
+
+The constants are those of the GEMM profile; a block costs as much where keys or queries fill it in part. Softmax stands
+in series with the products, as if nothing hid it. Without mask, head_dim 128 and 16 Ki queries: H100 558 TFLOP/s,
+FlashAttention-3 measured 621 (pytorch/benchmark#2391; 8 % mean error from 512 queries on), 740 at most by its paper
+(arXiv 2407.08608); A100 237, FlashAttention-2 230 at most by its paper (arXiv 2307.08691). Kernels that compute
+exponentials on other units as well (FlashAttention-4) are much faster on Blackwell than this.
+
+Not modelled: splitting keys among SMs (flash-decoding) and packing query heads, hence one query and few sequences look
+too slow.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ...compiler.scenario import TICKS_PER_US, Gpu
+from ...compiler.shapes import AttentionShape
+from .gemm import L2_SHARE, ROUNDING_TICKS, _round_up
+from .work import KernelWork
+from .working_set import hit_share
+
+Q_ROWS = 128
+SMALL_Q_ROWS = 64
+KV_ROWS = 128
+# Results of exp2 per clock and SM: NVIDIA CUDA Programming Guide, throughput of arithmetic instructions, compute
+# capability 8.0 to 10.0; a quarter of the 64 lanes of a compute unit (AMD CDNA 3 ISA, transcendental instructions).
+EXP_PER_CLOCK = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Units:
+    """``count`` equal units, each over ``kv_rows`` keys for ``us``."""
+
+    count: int
+    kv_rows: int
+    us: float
+
+
+@lru_cache(maxsize=8192)
+def attention_work(gpu: Gpu, shape: AttentionShape, sms: int) -> KernelWork:
+    """The kernel for ``shape`` on ``sms`` SMs.
+
+    The units of a causal kernel are not equal, those of a ``KernelWork`` are: as many, as long as to end when the
+    others would.
+
+    Raises
+    ------
+    ValueError
+        If a size or ``sms`` is not positive, ``kv_heads`` does not divide ``heads``, or the GPU has no peak for the
+        element type.
+    """
+    _check(gpu, shape, sms)
+    units = _units(gpu, shape)
+    l2_bytes, read, written = _traffic(gpu, shape, units, sms)
+    memory_us = (read + written) / gpu.hbm.achieved_bytes_per_s * 1e6
+    l2_us = (l2_bytes + read + written) / (L2_SHARE * gpu.l2.instances * gpu.l2.bytes_per_s) * 1e6
+    body_us = max(makespan_us([(each.count, each.us) for each in units], sms), memory_us, l2_us)
+    total = sum(each.count for each in units)
+    waves = -(-total // sms)
+    num_units = total if waves == 1 else waves * sms
+    unit_ticks = max(ROUNDING_TICKS, _round_up(body_us / waves))
+    busy_us = sum(each.count * each.us for each in units)
+    return KernelWork(
+        num_units=num_units,
+        unit_ticks=unit_ticks,
+        start_ticks=gpu.gemm.start_ticks,
+        waves=waves,
+        l2_hit_bytes=l2_bytes,
+        hbm_read_bytes=read,
+        hbm_write_bytes=written,
+        stall_ticks=unit_ticks - _round_up(busy_us / num_units),
+        label=f"attention {_q_rows(shape)}x{KV_ROWS}" + (" causal" if shape.causal else ""),
+    )
+
+
+def makespan_us(units: Sequence[tuple[int, float]], sms: int) -> float:
+    """Time of (count, us) units on ``sms`` SMs, heaviest first, by a lower bound; exact for equal units.
+
+    It is no less than the mean load of an SM; and of the j * sms + 1 heaviest units one SM has j + 1, hence no less
+    than (j + 1) times the lightest of them (Graham, SIAM J. Appl. Math. 17, 1969). Causal units, dealt one by one to
+    132 SMs, end 6 % later on the mean with 2 to 4 blocks of queries (at worst 33 %), 2 % with 6 to 16, 0.3 % with more.
+    """
+    mean = sum(count * us for count, us in units) / sms
+    longest, covered = 0.0, 0
+    for count, us in sorted(units, key=lambda unit: -unit[1]):
+        covered += count
+        longest = max(longest, -(-covered // sms) * us)
+    return max(mean, longest)
+
+
+def _check(gpu: Gpu, shape: AttentionShape, sms: int) -> None:
+    sizes = (shape.batch, shape.heads, shape.kv_heads, shape.q_len, shape.kv_len, shape.head_dim, sms)
+    if min(sizes) < 1:
+        raise ValueError(f"attention needs positive sizes and SMs, got {shape} on {sms}")
+    if shape.heads % shape.kv_heads:
+        raise ValueError(f"{shape.kv_heads} heads of keys cannot serve {shape.heads} heads of queries evenly")
+    if gpu.peak(shape.dtype) <= 0:
+        raise ValueError(f"{gpu.name} has no peak rate for {shape.dtype.value}")
+
+
+def _q_rows(shape: AttentionShape) -> int:
+    return SMALL_Q_ROWS if shape.q_len <= SMALL_Q_ROWS else Q_ROWS
+
+
+def _units(gpu: Gpu, shape: AttentionShape) -> list[_Units]:
+    """The units by block of queries; without a mask all are equal."""
+    q_rows, each_us = _q_rows(shape), _block_us(gpu, shape)
+    num_heads, num_blocks = shape.batch * shape.heads, -(-shape.q_len // _q_rows(shape))
+    if not shape.causal:
+        seen = [(num_heads * num_blocks, shape.kv_len)]
+    else:
+        lasts = [min(q_rows * (block + 1), shape.q_len) for block in range(num_blocks)]
+        seen = [(num_heads, max(0, last + shape.kv_len - shape.q_len)) for last in lasts]
+    tile_us = gpu.gemm.tile_ticks / TICKS_PER_US
+    # No unit ends before its first operands are here.
+    latency_us = (gpu.l2.latency_ticks + gpu.hbm.latency_ticks) / TICKS_PER_US
+    return [_Units(count, rows, max(latency_us, tile_us + -(-rows // KV_ROWS) * each_us)) for count, rows in seen]
+
+
+def _block_us(gpu: Gpu, shape: AttentionShape) -> float:
+    """Time of one block of queries against one of keys."""
+    pairs = _q_rows(shape) * KV_ROWS
+    rate = gpu.peak(shape.dtype) / gpu.sms * float(gpu.gemm.mma_fraction)
+    math_us = 4 * pairs * shape.head_dim / rate * 1e6
+    steps = -(-shape.head_dim // 64) + KV_ROWS // 64
+    latency_us = steps * gpu.gemm.k_step_ticks / TICKS_PER_US
+    return max(math_us, latency_us) + pairs / (EXP_PER_CLOCK * gpu.clock_hz) * 1e6
+
+
+def _traffic(gpu: Gpu, shape: AttentionShape, units: Sequence[_Units], sms: int) -> tuple[int, int, int]:
+    """Bytes of L2 hits, HBM reads and HBM writes.
+
+    Q is read and O written once. The units of one head of keys run side by side and share what they read; where they
+    take several passes over the SMs, later ones hit as far as L2 holds the heads that are at work together.
+    """
+    row_bytes = shape.head_dim * shape.dtype.num_bytes
+    queries = shape.batch * shape.heads * shape.q_len * row_bytes
+    per_head = 2 * shape.kv_len * row_bytes
+    num_heads = shape.batch * shape.kv_heads
+    asked = sum(each.count * each.kv_rows for each in units) * 2 * row_bytes
+    units_per_head = sum(each.count for each in units) // num_heads
+    at_work = min(num_heads, -(-sms // units_per_head))
+    missed = 1 - hit_share(at_work * per_head, gpu.l2.instances * gpu.l2.size_bytes)
+    passes = -(-units_per_head // sms)
+    again = math.ceil(num_heads * per_head * (passes - 1) * missed)
+    keys = min(asked, num_heads * per_head + again)
+    return asked - keys, queries + keys, queries

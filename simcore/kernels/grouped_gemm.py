@@ -1,0 +1,99 @@
+"""Grouped GEMM: the tiles of all experts in one launch, by the form of ``gemm.py``.
+
+All experts have the same tile, the best for the whole, and no split-K (NVIDIA CUTLASS, grouped GEMM; DeepGEMM):
+
+    W = sum over experts of ceil(rows_e / bm) * ceil(N / bn) * u / sms
+
+A tile that an expert fills in part costs a whole one: that is what uneven and small loads lose. The weights of every
+expert that has rows are read once, so that few tokens on many experts are bound by memory. The constants are those of
+plain GEMMs; no grouped GEMM has been measured.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ...compiler.scenario import TICKS_PER_US, GemmShape, Gpu
+from ...compiler.shapes import GroupedGemmShape
+from .gemm import L2_SHARE, ROUNDING_TICKS, _round_up, _tile_us, _tiles, gemm_work, operand_rows
+from .work import KernelWork
+
+
+@dataclass(frozen=True, slots=True)
+class _Tiling:
+    """One tile for all experts with its time in us; ``num_slots`` counts the SM slots that all tiles take."""
+
+    block: tuple[int, int]
+    pair: bool
+    num_slots: int
+    tile_us: float
+    body_us: float
+    l2_read_bytes: int
+
+
+@lru_cache(maxsize=8192)
+def grouped_gemm_work(gpu: Gpu, shape: GroupedGemmShape, sms: int) -> KernelWork:
+    """The kernel of all experts on ``sms`` SMs; with one expert that has rows it is that of a plain GEMM.
+
+    Raises
+    ------
+    ValueError
+        If a size other than an expert's rows or ``sms`` is not positive, rows are negative or all 0, or the GPU has no
+        peak for the element type or no tile for ``sms``.
+    """
+    if min(shape.n, shape.k, sms) < 1 or min(shape.rows, default=0) < 0 or not any(shape.rows):
+        raise ValueError(f"a grouped GEMM needs rows, positive n, k and SMs, got {shape} on {sms}")
+    rows = tuple(count for count in shape.rows if count)
+    if len(rows) == 1:
+        return gemm_work(gpu, GemmShape(rows[0], shape.n, shape.k, shape.dtype), sms)
+    if gpu.peak(shape.dtype) <= 0:
+        raise ValueError(f"{gpu.name} has no peak rate for {shape.dtype.value}")
+    read, written = _hbm_bytes(shape)
+    tilings = [_tiling(gpu, shape, rows, sms, block, units) for block, units in _tiles(gpu) if units <= sms]
+    if not tilings:
+        raise ValueError(f"{gpu.name} has no tile for {sms} SM")
+    best = min(tilings, key=lambda tiling: tiling.body_us)
+    waves = math.ceil(best.num_slots / sms)
+    unit_ticks = max(ROUNDING_TICKS, _round_up(best.body_us / waves))
+    return KernelWork(
+        num_units=best.num_slots if waves == 1 else waves * sms,
+        unit_ticks=unit_ticks,
+        start_ticks=gpu.gemm.start_ticks,
+        waves=waves,
+        l2_hit_bytes=max(0, best.l2_read_bytes - read),
+        hbm_read_bytes=read,
+        hbm_write_bytes=written,
+        stall_ticks=unit_ticks - _round_up(best.tile_us),
+        label=f"{best.block[0]}x{best.block[1]}{' pair' if best.pair else ''} of {len(rows)}",
+    )
+
+
+def _hbm_bytes(shape: GroupedGemmShape) -> tuple[int, int]:
+    """Compulsory bytes read and written: A and C of every expert, and B of those that have rows."""
+    total, used = sum(shape.rows), sum(count > 0 for count in shape.rows)
+    read = (total + used * shape.n) * shape.k
+    return read * shape.dtype.num_bytes, total * shape.n * shape.dtype.num_bytes
+
+
+def _tiling(
+    gpu: Gpu, shape: GroupedGemmShape, rows: tuple[int, ...], sms: int, block: tuple[int, int], units: int
+) -> _Tiling:
+    model, power = gpu.gemm, float(gpu.gemm.exponent)
+    tile_rows = [math.ceil(count / block[0]) for count in rows]
+    tile_cols = math.ceil(shape.n / block[1])
+    num_slots = sum(tile_rows) * tile_cols * units
+    waves = num_slots / sms
+    quantised = 1.0 if waves <= 1 else waves + float(model.quantisation) * (math.ceil(waves) - waves)
+    tile_us = _tile_us(gpu, GemmShape(sum(rows), shape.n, shape.k, shape.dtype), block, units, 64 * -(-shape.k // 64))
+    read, written = _hbm_bytes(shape)
+    memory_us = (read + written) / (float(model.hbm_fraction) * gpu.hbm.peak_bytes_per_s) * 1e6
+    body_us = ((quantised * tile_us) ** power + memory_us**power) ** (1 / power)
+    operands = sum(
+        operand_rows(GemmShape(count, shape.n, shape.k, shape.dtype), tiles, tile_cols, model.cluster // units)
+        for count, tiles in zip(rows, tile_rows, strict=True)
+    )
+    l2_read_bytes = operands * shape.k * shape.dtype.num_bytes
+    # As in a plain GEMM, everything passes through L2, and no unit ends before its first operands are here.
+    l2_us = (l2_read_bytes + written) / (L2_SHARE * gpu.l2.instances * gpu.l2.bytes_per_s) * 1e6
+    latency_us = math.ceil(waves) * (gpu.l2.latency_ticks + gpu.hbm.latency_ticks) / TICKS_PER_US
+    return _Tiling(block, units == 2, num_slots, tile_us, max(body_us, l2_us, latency_us), l2_read_bytes)

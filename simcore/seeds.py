@@ -1,0 +1,56 @@
+"""The same schedule under many seeds: the program is lowered once, and the seeds run side by side where that pays."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ..compiler.scenario import Scenario
+from ..compiler.schedule import Schedule
+from .case import Case
+from .finished import Finished
+from .lanes import run_lanes
+from .result import PACKET_BYTES, Result
+from .simulate import result_of
+from .variability import perturbation_of
+
+BATCH = 64
+"""Seeds whose programs are held at a time."""
+
+
+def simulate_seeds(
+    scenario: Scenario,
+    schedule: Schedule,
+    seeds: Sequence[int],
+    *,
+    unit_bytes: int = PACKET_BYTES,
+    should_stop: Callable[[], bool] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> tuple[Result, ...]:
+    """Simulate ``schedule`` once for each of ``seeds``; every Result is the one of ``simulate`` with that seed.
+
+    Only ``core`` may differ, which says what ran. Where nothing is drawn, one run stands for all seeds.
+
+    Raises
+    ------
+    ValueError
+        If a seed is negative, or ``unit_bytes`` is not a multiple of the GPU's line.
+    RunTooLarge
+        If a run would take minutes or more memory than is sensible.
+    """
+    cases = [Case(scenario, schedule, perturbation_of(scenario.system, seed)) for seed in seeds]
+    if not cases:
+        return ()
+    variability = scenario.system.variability
+    if variability is None or not variability.random:
+        lowered = cases[0].lowered(unit_bytes)
+        return (result_of(lowered, cases[0].run(lowered, should_stop=should_stop, progress=progress)),) * len(cases)
+    plain = replace(cases[0], perturbation=None).lowered(unit_bytes, fold=False)
+    found: list[Result] = []
+    for first in range(0, len(cases), BATCH):
+        batch = cases[first : first + BATCH]
+        lowered_cases = [case.varied(plain) for case in batch]
+        programs = [lowered.program for lowered in lowered_cases]
+        runs = run_lanes(programs, should_stop=should_stop, progress=progress)
+        for case, lowered, run in zip(batch, lowered_cases, runs, strict=True):
+            alone = Finished(run, scenario.num_ranks, run.line_hops, run.line_hops, None)
+            found.append(result_of(lowered, case.finished(alone)))
+    return tuple(found)

@@ -1,0 +1,41 @@
+"""The serial baseline is the one that advice names, found without the ranker."""
+
+import pytest
+
+from magus.advisor import Advisor
+from magus.advisor.baseline import serial_baseline
+from magus.compiler import compile_text
+
+OVERLAPPING = """
+use "amd/mi300x"
+system quad { gpus 4 x MI300X; fabric full_mesh(xgmi) }
+workload up on quad {
+  x = tensor bf16[512, 512] shard rows
+  w = tensor bf16[512, 1024] shard cols
+  y = gemm(all_gather(x), w)
+}
+"""
+COLLECTIVE = """
+use "amd/mi300x"
+system quad { gpus 4 x MI300X; fabric full_mesh(xgmi) }
+workload up on quad {
+  x = tensor bf16[512, 512] shard rows
+  y = all_gather(x)
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        OVERLAPPING,
+        OVERLAPPING + "explore up { schedules hetero_fused_1d; chunks 8; engine sm(8), sm(32) }\n",
+        OVERLAPPING + "schedule mine for up = serial(engine=sm(64))\nexplore up { schedules serial; engine dma }\n",
+        COLLECTIVE,
+        COLLECTIVE + "explore up { chunks 8; engine dma(1), sm(16) }\n",
+    ],
+)
+def test_it_is_the_baseline_of_the_advice(text: str) -> None:
+    scenario = compile_text(text).scenario()
+
+    assert serial_baseline(scenario).expression == Advisor.load().recommend(scenario).serial.expression

@@ -1,0 +1,49 @@
+"""Values of terms: percentiles, means, and how they are shown."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from magus.advisor.expect_values import found, mean, percentile
+from magus.compiler.terms import Dimension, Value
+
+numbers = st.lists(st.fractions(max_denominator=1000), min_size=1, max_size=70)
+
+
+@pytest.mark.parametrize(("percent", "value"), [(0, 1), (5, 1), (10, 1), (11, 2), (50, 5), (95, 10), (100, 10)])
+def test_percentiles_are_of_the_nearest_rank(percent: int, value: int) -> None:
+    assert percentile([Fraction(n) for n in range(10, 0, -1)], Fraction(percent)) == value
+
+
+@given(numbers, st.integers(0, 100))
+def test_a_percentile_is_a_value_with_enough_below_it(values: list[Fraction], percent: int) -> None:
+    at = percentile(values, Fraction(percent))
+
+    assert at in values
+    assert 100 * sum(value <= at for value in values) >= percent * len(values)
+    assert 100 * sum(value < at for value in values) <= percent * len(values)
+
+
+@given(numbers)
+def test_the_mean_lies_between_the_extremes(values: list[Fraction]) -> None:
+    assert percentile(values, Fraction(0)) <= mean(values) <= percentile(values, Fraction(100))
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "number", "unit"),
+    [
+        (Value(Fraction(150_000_000), Dimension.TIME), "1.50 us", 1.5, "us"),
+        (Value(Fraction(3 << 20), Dimension.BYTES), "3.00 MiB", 3 << 20, "B"),
+        (Value(Fraction(96), Dimension.BYTES), "96 B", 96, "B"),
+        (Value(Fraction(64 * 10**9, 10**14), Dimension.RATE), "64 GB/s", 64.0, "GB/s"),
+        (Value(Fraction(123_456), Dimension.RATIO), "123,456", 123_456, ""),
+        (Value(Fraction(1, 3), Dimension.RATIO), "0.3333", 1 / 3, ""),
+    ],
+)
+def test_how_values_are_shown(value: Value, text: str, number: float, unit: str) -> None:
+    shown = found("left", value)
+
+    assert (shown.text, shown.unit) == (text, unit)
+    assert shown.number == pytest.approx(number)

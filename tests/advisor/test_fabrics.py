@@ -1,0 +1,46 @@
+"""Fabrics that are not the same from every rank: the bound holds, and the estimate is of the right size."""
+
+import pytest
+
+from magus.advisor.bounds import lower_bound
+from magus.advisor.estimate import estimate_ticks
+from magus.advisor.features import NAMES, features_of
+from magus.compiler.plan import build_schedule, why_illegal
+from magus.compiler.scenario import Scenario
+from magus.compiler.schedule import Choice, EngineChoice, EngineKind
+from magus.simcore import simulate
+from tests.fabrics import UNEVEN
+from tests.scenarios import ag_gemm, gemm_rs, lone_gather
+
+
+def choices(scenario: Scenario) -> list[Choice]:
+    n = scenario.num_ranks
+    found = [
+        Choice(template, n * pieces, EngineChoice(kind, count))
+        for template, pieces in (("serial", 1), ("shard_p2p", 1), ("uniform_fused_1d", 2), ("hetero_fused_1d", 2))
+        for kind, count in ((EngineKind.DMA, 2), (EngineKind.SM, 16))
+    ]
+    return [choice for choice in found if why_illegal(scenario, choice) is None]
+
+
+@pytest.mark.parametrize("name", UNEVEN)
+@pytest.mark.parametrize("make", [ag_gemm, gemm_rs, lone_gather])
+def test_no_schedule_beats_the_bound(make, name: str) -> None:  # type: ignore[no-untyped-def]
+    ranks, fabric = UNEVEN[name]
+    sizes = (128 * ranks, 128 * ranks, 1024) if make is not lone_gather else (256 * ranks, 4096)
+    scenario = make(*sizes, ranks=ranks, fabric=fabric)
+    for choice in choices(scenario):
+        bound = lower_bound(scenario, (choice.engine.kind,)).ticks
+        found = simulate(scenario, build_schedule(scenario, choice), unit_bytes=16384).makespan_ticks
+        assert 0 < bound <= found, choice
+
+
+@pytest.mark.parametrize("name", UNEVEN)
+def test_an_estimate_is_within_a_factor_of_two(name: str) -> None:
+    ranks, fabric = UNEVEN[name]
+    scenario = ag_gemm(256 * ranks, 256 * ranks, 1024, ranks=ranks, fabric=fabric)
+    for choice in choices(scenario):
+        schedule = build_schedule(scenario, choice)
+        found = simulate(scenario, schedule, unit_bytes=16384).makespan_ticks
+        assert 0.5 * found <= estimate_ticks(scenario, schedule).makespan_ticks <= 2 * found, choice
+        assert len(features_of(scenario, choice)) == len(NAMES)

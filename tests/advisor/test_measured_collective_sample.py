@@ -1,0 +1,45 @@
+"""A sample of measured collectives, simulated and held against the closed form."""
+
+import pytest
+
+from magus.advisor.measured.collective_sample import node_of, sampled, simulated_collectives
+from magus.advisor.measured.collectives import MeasuredPoint
+from magus.simcore.kernels.collective import Collective
+
+SIZES = (512, 1 << 16, 1 << 20, 1 << 25)
+
+
+def points(gpu: str, operation: Collective) -> list[MeasuredPoint]:
+    return [MeasuredPoint(gpu, operation, ranks, size, 1.0, "t.csv") for ranks in (2, 8) for size in SIZES]
+
+
+def test_each_gpu_and_operation_has_a_sample_that_depends_on_the_seed_alone() -> None:
+    all_points = points("H100", Collective.ALL_GATHER) + points("B200", Collective.ALL_REDUCE)
+    first, again = list(sampled(all_points, 3, 5)), list(sampled(all_points[::-1], 3, 5))
+    other = list(sampled(all_points, 3, 6))
+
+    assert [len(each) for each in first] == [3, 3]
+    assert {each[0].gpu for each in first} == {"H100", "B200"}
+    assert sorted(map(repr, first)) == sorted(map(repr, again)) != sorted(map(repr, other))
+    assert [len(each) for each in sampled(all_points, 200, 0)] == [8, 8]
+
+
+@pytest.mark.parametrize("operation", Collective)
+def test_the_simulator_agrees_with_the_closed_form(operation: Collective) -> None:
+    ticked: list[int] = []
+    found = simulated_collectives(points("H100", operation), lambda: ticked.append(1))
+
+    assert found is not None and found.agrees
+    assert (found.gpu, found.operation, found.rows, len(ticked)) == ("H100", operation.value, 8, 8)
+    assert found.counted == f"8 of {operation.value}"
+    assert found.worst in [f"{ranks} GPUs, {size:,} B" for ranks in (2, 8) for size in SIZES]
+
+
+def test_without_points_nothing_is_simulated() -> None:
+    assert simulated_collectives([], lambda: None) is None
+
+
+def test_a_node_is_that_of_the_shipped_library() -> None:
+    node = node_of("A100", 4)
+
+    assert (node.num_ranks, node.gpu.name, node.fabric.link.name) == (4, "A100", "nvlink")

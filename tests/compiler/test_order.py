@@ -1,0 +1,69 @@
+"""What surely happens before what is the same whether one rank stands for all or every rank is looked at."""
+
+from dataclasses import replace
+
+import pytest
+
+from magus.compiler import compile_text
+from magus.compiler.order import Order, Waits
+from magus.compiler.plan import build_schedule, default_engine
+from magus.compiler.plan_check import check_plan
+from magus.compiler.schedule import Choice, EngineChoice, EngineKind, Schedule
+
+TEXT = """use "nvidia/h100"
+system s { gpus 5 x H100; fabric ring(nvlink) }
+workload w on s { x = tensor bf16[160, 64]; y = all_reduce(x) }
+"""
+SCENARIO = compile_text(TEXT).scenario()
+
+
+def ring(chunks: int = 10, engine: EngineChoice | None = None) -> Schedule:
+    return build_schedule(SCENARIO, Choice("ring", chunks, engine or default_engine(SCENARIO)))
+
+
+def apart(schedule: Schedule) -> Schedule:
+    """The same with the steps of each rank written out."""
+    return replace(schedule, by_rank=(schedule.steps,) * SCENARIO.num_ranks)
+
+
+def test_one_rank_stands_for_all() -> None:
+    folded, every = (Order(Waits(SCENARIO, schedule)) for schedule in (ring(), apart(ring())))
+    names = [step.name for step in ring().steps]
+
+    for then in names:
+        for first in names:
+            for rank in range(SCENARIO.num_ranks):
+                one, other = (rank, first), (3, then)
+                assert folded.happened(one, other) == every.happened(one, other)
+    assert check_plan(SCENARIO, ring()) == check_plan(SCENARIO, apart(ring())) == ()
+
+
+def test_what_the_issuer_of_an_arrived_transfer_did_is_done() -> None:
+    schedule = ring(5, EngineChoice(EngineKind.SM, 8))
+    order = Order(Waits(SCENARIO, schedule))
+    first, *_, last = [step.name for step in schedule.steps]
+
+    # Step 7 of rank 0 waits for step 6 of the rank before, and so on: for step 0 of the rank seven before.
+    assert [order.happened((rank, first), (0, last)) for rank in range(5)] == [False, False, False, True, False]
+    assert order.ordered((0, last), (3, first)) and not order.happened((0, last), (3, first))
+
+
+def test_a_cycle_through_all_ranks() -> None:
+    first, *others = ring(5).steps
+    waiting = replace(first, after=(others[-1].signal,))  # type: ignore[union-attr]
+    schedule = replace(ring(5), steps=(waiting, *others))
+
+    for each in (schedule, apart(schedule)):
+        assert first.name in Waits(SCENARIO, each).cycle()
+        assert check_plan(SCENARIO, each)[0].code.name == "MGS503"
+    assert Waits(SCENARIO, ring(5)).cycle() == ()
+
+
+@pytest.mark.parametrize("name", [step.name for step in ring(5).steps])
+def test_faults_are_found_either_way(name: str) -> None:
+    schedule = ring(5)
+    less = replace(schedule, steps=tuple(step for step in schedule.steps if step.name != name))
+
+    found, all_ranks = (check_plan(SCENARIO, each) for each in (less, apart(less)))
+
+    assert found and {fault.code for fault in found} == {fault.code for fault in all_ranks}

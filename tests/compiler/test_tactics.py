@@ -1,0 +1,150 @@
+"""Tactics, modes of engines and algorithms: written, printed, read again, and refused where a machine lacks them."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from magus.compiler import CompileError, compile_text, format_text
+from magus.compiler.expression import expression_of
+from magus.compiler.plan import ScheduleError, build_schedule, declared
+from magus.compiler.plan_text import plan_text
+from magus.compiler.scenario import Scenario
+from magus.compiler.schedule import (
+    Choice,
+    Direction,
+    EngineChoice,
+    EngineKind,
+    EngineMode,
+    Kernels,
+    Launch,
+    Protocol,
+    Tactics,
+    Wait,
+    WaitPer,
+)
+from magus.compiler.schedule_text import read_choice
+from magus.compiler.tactics import said, tactics_from
+
+HEAD = """use "nvidia/h100"
+link wide extends nvlink { protocols simple, ll, ll128 }
+gpu Waker extends H100 { sync { monitor_wake 100 ns; monitor_entries 64 } }
+system s { gpus 4 x Waker; fabric switch(nvswitch, link=wide) }
+link old extends nvlink { protocols simple, ll }
+system plain { gpus 4 x H100; fabric ring(old) }
+"""
+GATHER = (
+    "{ x = tensor bf16[512, 1024] shard rows; w = tensor bf16[1024, 2048] shard cols; y = gemm(all_gather(x), w) }\n"
+)
+TEXT = f"{HEAD}workload w on s {GATHER}workload v on plain {GATHER}"
+SM, DMA = EngineChoice(EngineKind.SM, 16), EngineChoice(EngineKind.DMA, 3)
+
+engines = st.sampled_from(
+    [
+        DMA,
+        EngineChoice(EngineKind.DMA, 2, EngineMode.PRELAUNCHED),
+        EngineChoice(EngineKind.DMA, 3, EngineMode.BROADCAST),
+        SM,
+        EngineChoice(EngineKind.SM, 8, EngineMode.SHARED),
+    ]
+)
+tactics = st.builds(
+    Tactics,
+    *(st.sampled_from(kind) for kind in (Direction, Protocol, Kernels, Wait, WaitPer, Launch)),
+)
+
+
+@pytest.fixture(scope="module")
+def waker() -> Scenario:
+    return compile_text(TEXT).scenario("w")
+
+
+@pytest.fixture(scope="module")
+def plain() -> Scenario:
+    return compile_text(TEXT).scenario("v")
+
+
+@given(engine=engines, tactics=tactics, algorithm=st.sampled_from(["", "ring", "nvls"]))
+@settings(max_examples=60, deadline=None)
+def test_an_expression_is_read_as_what_was_printed(
+    waker: Scenario, engine: EngineChoice, tactics: Tactics, algorithm: str
+) -> None:
+    for template, streams in (("serial", 1), ("hetero_unfused_1d", 4)):
+        chunks = 4 if template == "serial" else 16
+        choice = Choice(template, chunks, engine, streams, tactics, algorithm)
+
+        assert read_choice(waker, expression_of(choice)) == choice
+
+
+@given(engine=engines, tactics=tactics)
+@settings(max_examples=40, deadline=None)
+def test_a_plan_is_read_as_what_was_printed(waker: Scenario, engine: EngineChoice, tactics: Tactics) -> None:
+    try:
+        schedule = build_schedule(waker, Choice("shard_p2p", 4, engine, 1, tactics))
+    except ScheduleError:
+        return
+    text = TEXT + plan_text(waker, schedule, "written")
+
+    again = compile_text(text).scenario("w")
+    written = declared(again, again.schedules[0])
+
+    assert (written.engine, written.tactics, written.steps) == (schedule.engine, schedule.tactics, schedule.steps)
+    assert format_text(format_text(text)) == format_text(text)
+
+
+def test_what_is_usual_is_not_printed() -> None:
+    assert said(Tactics()) == ()
+    assert said(tactics_from({"kernel": "persistent"})) == (("kernel", "persistent"),)
+    assert said(Tactics(kernel=Kernels.PERSISTENT)) == (("kernel", "persistent"), ("wait", "event"))
+    choice = Choice("serial", 4, SM, tactics=Tactics(Direction.GET, Protocol.LL), algorithm="direct")
+    assert expression_of(choice) == "serial(engine=sm(16), algorithm=direct, transfer=get, protocol=ll)"
+    assert tactics_from({"kernel": "persistent"}).wait is Wait.POLL
+
+
+@pytest.mark.parametrize(
+    ("engine", "tactics", "code"),
+    [
+        (DMA, Tactics(protocol=Protocol.LL), "MGS408"),
+        (SM, Tactics(protocol=Protocol.LL128), "MGS408"),
+        (EngineChoice(EngineKind.SM, 8, EngineMode.PRELAUNCHED), Tactics(), "MGS407"),
+        (EngineChoice(EngineKind.DMA, 2, EngineMode.SHARED), Tactics(), "MGS407"),
+        (SM, Tactics(wait=Wait.POLL), "MGS513"),
+        (SM, Tactics(per=WaitPer.TILE), "MGS513"),
+        (SM, Tactics(kernel=Kernels.PERSISTENT), "MGS513"),
+        (SM, Tactics(kernel=Kernels.PERSISTENT, wait=Wait.MONITOR), "MGS410"),
+    ],
+)
+def test_what_a_machine_has_not_got(plain: Scenario, engine: EngineChoice, tactics: Tactics, code: str) -> None:
+    with pytest.raises(ScheduleError) as caught:
+        build_schedule(plain, Choice("shard_p2p", 4, engine, 1, tactics))
+
+    assert caught.value.code.name == code and caught.value.hint
+
+
+def test_what_a_machine_has_got(waker: Scenario) -> None:
+    tactics = Tactics(Direction.PUT, Protocol.LL128, Kernels.PERSISTENT, Wait.MONITOR, WaitPer.TILE, Launch.GRAPH)
+    shared = EngineChoice(EngineKind.SM, 16, EngineMode.SHARED)
+
+    schedule = build_schedule(waker, Choice("shard_p2p", 4, SM, 1, tactics))
+
+    assert (schedule.tactics, schedule.compute_sms) == (tactics, waker.gpu.sms - 16)
+    assert build_schedule(waker, Choice("shard_p2p", 4, shared)).compute_sms == waker.gpu.sms
+
+
+@pytest.mark.parametrize(
+    ("written", "code"),
+    [
+        ("serial(algorithm=rings)", "MGS204"),
+        ("serial(transfer=push)", "MGS204"),
+        ("serial(engine=dma(3, eager))", "MGS204"),
+        ("serial(engine=dma(3, shared))", "MGS407"),
+        ("serial(engine=sm(8, mode=shared))", "MGS201"),
+        ("serial(wait=poll, wait=poll)", "MGS206"),
+        ("serial(engine=sm(8, shared, shared))", "MGS204"),
+    ],
+)
+def test_arguments_that_are_not_understood(waker: Scenario, written: str, code: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        read_choice(waker, written)
+
+    (found,) = caught.value.diagnostics
+    assert found.code.name == code

@@ -1,0 +1,61 @@
+"""Many seeds: in any way they run, each has the result that it has alone."""
+
+from dataclasses import replace
+
+import pytest
+
+from magus.compiler.plan import build_schedule
+from magus.compiler.scenario import TICKS_PER_US, Scenario
+from magus.compiler.schedule import Choice, EngineChoice, EngineKind
+from magus.compiler.variability import Late, Straggler, Variability
+from magus.simcore import Result, simulate, simulate_seeds
+from tests.fabrics import torus
+from tests.scenarios import ag_gemm, gemm_rs
+from tests.simcore.test_variability import JITTER, SKEW, varied
+
+UNIT = 8192
+ALL = Variability(
+    SKEW, JITTER, Straggler(JITTER.arguments[0] * 10, 1 + JITTER.arguments[0] * 15), (Late(1, TICKS_PER_US),)
+)
+SCENARIOS = [ag_gemm(512, 1024, 1024, ranks=4), gemm_rs(512, 1024, 1024, ranks=4, fabric=torus(2, 2))]
+
+
+def apart(result: Result) -> Result:
+    """Without the name of what ran it."""
+    return replace(result, core="")
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("core", ["", "windows", "heap"])
+def test_seeds_together_and_alone(scenario: Scenario, core: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = varied(scenario, ALL)
+    schedule = build_schedule(scenario, Choice("hetero_fused_1d", 8, EngineChoice(EngineKind.DMA, 3)))
+    alone = [simulate(scenario, schedule, unit_bytes=UNIT, seed=seed) for seed in range(5)]
+    if core:
+        monkeypatch.setenv("MAGUS_ENGINE", core)
+
+    together = simulate_seeds(scenario, schedule, range(5), unit_bytes=UNIT)
+
+    assert [apart(result) for result in together] == [apart(result) for result in alone]
+    assert len({result.makespan_ticks for result in together}) > 1
+    assert core != "windows" or {result.core for result in together} == {"lanes"}
+
+
+def test_the_order_of_seeds_does_not_matter() -> None:
+    scenario = varied(SCENARIOS[0], ALL)
+    schedule = build_schedule(scenario, Choice("serial", 4, EngineChoice(EngineKind.DMA, 3)))
+
+    forwards = simulate_seeds(scenario, schedule, (3, 8, 5), unit_bytes=UNIT)
+    backwards = simulate_seeds(scenario, schedule, (5, 8, 3), unit_bytes=UNIT)
+
+    assert forwards == backwards[::-1]
+    assert simulate_seeds(scenario, schedule, (), unit_bytes=UNIT) == ()
+
+
+@pytest.mark.parametrize("variability", [None, Variability(late=(Late(1, TICKS_PER_US),))])
+def test_where_nothing_is_drawn_one_run_stands_for_all(variability: Variability | None) -> None:
+    scenario = SCENARIOS[0] if variability is None else varied(SCENARIOS[0], variability)
+    schedule = build_schedule(scenario, Choice("serial", 4, EngineChoice(EngineKind.DMA, 3)))
+
+    assert set(map(id, results := simulate_seeds(scenario, schedule, range(3), unit_bytes=UNIT))) == {id(results[0])}
+    assert results[0] == simulate(scenario, schedule, unit_bytes=UNIT, seed=1)

@@ -1,0 +1,40 @@
+"""The command that refits a profile's constants to measurements: ``calibrate``."""
+
+from pathlib import Path
+
+from ..advisor.measured.calibrate import Request, calibrate
+from ..advisor.measured.calibration_file import profile_text
+from ..advisor.measured.calibration_text import calibration_document, calibration_text
+from ..advisor.measured.rows import MeasuredError
+from .answer import answered
+from .console import print_json, say
+from .exits import Exit
+from .progress import progress_line
+
+
+def calibrate_folder(data: Path, request: Request, *, write: Path | None, as_json_text: bool) -> Exit:
+    """``magus calibrate``: constants with their errors on rows that no fit has seen, and the profile as a file."""
+
+    def action() -> Exit:
+        if write is not None and not write.parent.is_dir():
+            say(f"magus calibrate: {write}: there is no folder {write.parent}")
+            return Exit.INPUT
+        try:
+            with progress_line() as progress:
+                found = calibrate(data, request, progress)
+        except MeasuredError as error:
+            say(f"magus calibrate: {error}")
+            return Exit.INPUT
+        text = profile_text(found)
+        if as_json_text:
+            print_json(calibration_document(found))
+        else:
+            print(calibration_text(found))
+            if write is None:
+                print(f"\n{text}", end="")
+        if write is not None:
+            write.write_text(text, encoding="utf-8")
+            say(f"written to {write}")
+        return Exit.DONE
+
+    return answered(action)

@@ -1,0 +1,132 @@
+"""``magus test``: runs the ``expect`` blocks of files, as text or as one JSON document."""
+
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ..advisor import Advisor
+from ..advisor.expect import CheckResult, ExpectationRunner, Standing
+from ..advisor.expect_checks import PointFound
+from ..advisor.expect_values import Found
+from ..compiler import compile_file
+from .answer import answered
+from .console import Bindings, print_json, say
+from .exits import Exit
+from .wrap import columns
+
+SCHEMA = "magus-test/1"
+_INDENT = " " * 7
+_NO_BREAK = "\N{NO-BREAK SPACE}"
+Json = dict[str, Any]
+
+
+def test_files(files: Sequence[Path], bindings: Bindings, workers: int, *, as_json_text: bool) -> Exit:
+    """Every ``expect`` block, each with its own bindings."""
+    advisor = cache(Advisor.load)
+    documents: list[Json] = []
+
+    def one(file: Path) -> Exit:
+        results = _results(file, bindings, advisor, workers)
+        if as_json_text:
+            found = list(results)
+            documents.append(file_document(file, found))
+        else:
+            found = _printed(file, results)
+        if not found:
+            say(f"{file}: no expect block")
+        return Exit.DONE if all(result.passed for result in found) else Exit.INPUT
+
+    exits = [answered(lambda file=file: one(file)) for file in files]  # type: ignore[misc]
+    if as_json_text:
+        print_json({"schema": SCHEMA, "files": documents})
+    return max(exits)
+
+
+def _results(file: Path, bindings: Bindings, advisor: Callable[[], Advisor], workers: int) -> Iterator[CheckResult]:
+    runner = ExpectationRunner(lambda settings: compile_file(file, [*bindings, *settings]), advisor, workers)
+    return runner.run()
+
+
+def _printed(file: Path, results: Iterator[CheckResult]) -> list[CheckResult]:
+    """Print each result as it comes, then how many there were of each kind."""
+    found: list[CheckResult] = []
+    for result in results:
+        found.append(result)
+        print("\n".join(result_lines(file, result)), flush=True)
+    count = _counts(found)
+    shown = f", {count['shown']} shown" if count["shown"] else ""
+    print(f"{file}: {count['passed']} passed, {count['failed']} failed{shown}")
+    return found
+
+
+def result_lines(file: Path, result: CheckResult) -> Iterator[str]:
+    """One statement: what became of it, the text, what was found, what was published, and the points of a sweep."""
+    where = f"{file}:{result.check.span.location.line}"
+    yield from _wrapped(f"{where}: {result.check.text}{_given(result)}", f"{result.standing.value:<{len(_INDENT)}}")
+    if result.found:
+        yield from _wrapped(result.found)
+    if result.check.published:
+        yield from _wrapped(f"published: {result.check.published}")
+    if result.sweep is not None and result.points:
+        points = ", ".join(_point_text(point).replace(" ", _NO_BREAK) for point in result.points)
+        yield from (line.replace(_NO_BREAK, " ") for line in _wrapped(f"{result.sweep.param} {points}"))
+
+
+def _given(result: CheckResult) -> str:
+    bound = ", ".join(f"{name} = {value}" for name, value in result.bindings)
+    swept = "" if result.sweep is None else f" for {result.sweep.param} in {result.sweep.domain}"
+    return (f" with {bound}" if bound else "") + swept
+
+
+def _point_text(point: PointFound) -> str:
+    return f"{point.setting}: {' vs '.join(each.text for each in point.values) or '-'}"
+
+
+def _wrapped(text: str, first: str = _INDENT) -> list[str]:
+    return textwrap.wrap(
+        text,
+        columns(),
+        initial_indent=first,
+        subsequent_indent=_INDENT,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _counts(results: Sequence[CheckResult]) -> dict[str, int]:
+    standings = Counter(result.standing for result in results)
+    return {
+        "passed": standings[Standing.PASSED],
+        "failed": standings[Standing.FAILED],
+        "shown": standings[Standing.SHOWN],
+    }
+
+
+def file_document(file: Path, results: Sequence[CheckResult]) -> Json:
+    """One file as JSON: how many statements passed, failed and were shown, and each of them."""
+    return {"file": str(file), **_counts(results), "statements": [_statement(result) for result in results]}
+
+
+def _statement(result: CheckResult) -> Json:
+    check, sweep = result.check, result.sweep
+    return {
+        "line": check.span.location.line,
+        "statement": check.text,
+        "standing": result.standing.name.lower(),
+        "bindings": dict(result.bindings),
+        "found": result.found,
+        "values": _values(result.values),
+        "published": check.published or None,
+        "sweep": None if sweep is None else {"param": sweep.param, "points": list(map(_point, result.points))},
+    }
+
+
+def _point(point: PointFound) -> Json:
+    return {"setting": point.setting, "values": _values(point.values)}
+
+
+def _values(values: Sequence[Found]) -> Json:
+    return {each.name: {"value": each.number, "unit": each.unit} for each in values}

@@ -1,0 +1,60 @@
+"""Results under many seeds as percentiles, by nearest rank: the least value that so many percent do not exceed."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..compiler.scenario import TICKS_PER_US
+from ..simcore import Result
+
+PERCENTILES = (5, 50, 95, 99)
+_FIGURES: Mapping[str, Callable[[Result], int]] = {
+    "makespan": lambda result: result.makespan_ticks,
+    "compute": lambda result: result.compute_ticks,
+    "exposed": lambda result: result.exposed_ticks,
+}
+_WIDTH = 10
+
+
+def percentile(values: Sequence[int], percent: int) -> int:
+    """The value at the nearest rank, ceil(percent / 100 * N), of N values.
+
+    Raises
+    ------
+    ValueError
+        If there is no value, or ``percent`` is not from 1 to 100.
+    """
+    if not values or not 1 <= percent <= 100:
+        raise ValueError(f"no percentile {percent} of {len(values)} values")
+    return sorted(values)[-(-percent * len(values) // 100) - 1]
+
+
+def seeds_document(seeds: range, results: Sequence[Result]) -> dict[str, Any]:
+    """What ``magus simulate --seeds --json`` adds to its document, times in us."""
+    return {
+        "first": seeds.start,
+        "count": len(seeds),
+        "unit_bytes": results[0].unit_bytes,
+        **{f"{name}_us": spread for name, spread in _spreads(results).items()},
+    }
+
+
+def seeds_text(seeds: range, results: Sequence[Result]) -> str:
+    """The same as a table."""
+    spreads = _spreads(results)
+    names = next(iter(spreads.values()))
+    head = "".join(f"{name:>{_WIDTH}}" for name in names)
+    lines = ["", f"Seeds {seeds.start} to {seeds[-1]}, us (simulated at {results[0].unit_bytes} B):"]
+    lines.append(f"  {'':<9}{head}")
+    for name, spread in spreads.items():
+        lines.append(f"  {name:<9}" + "".join(f"{value:>{_WIDTH}.1f}" for value in spread.values()))
+    return "\n".join(lines)
+
+
+def _spreads(results: Sequence[Result]) -> dict[str, dict[str, float]]:
+    """For each figure its least and largest value and its percentiles, in us."""
+    found = {}
+    for name, figure in _FIGURES.items():
+        values = [figure(result) for result in results]
+        row = {"min": min(values), **{f"p{p}": percentile(values, p) for p in PERCENTILES}, "max": max(values)}
+        found[name] = {key: ticks / TICKS_PER_US for key, ticks in row.items()}
+    return found

@@ -1,0 +1,109 @@
+"""``magus simulate``: one schedule, once or under many seeds, and the profile of its writes."""
+
+from pathlib import Path
+
+from ..advisor import lower_bound
+from ..advisor.calibrated import outside_calibration
+from ..advisor.export import result_document
+from ..advisor.recommend import packet_bytes
+from ..advisor.solver.space import check_memory
+from ..compiler.replay_file import write_profile
+from ..compiler.scenario import Scenario
+from ..compiler.schedule import Schedule
+from ..compiler.schedule_text import resolve_schedule
+from ..simcore import Outcome, Result, affordable_unit, record_writes, simulate, simulate_seeds
+from .answer import answered, scenario_of, strictly
+from .console import Bindings, print_json, say
+from .exits import Exit
+from .interrupts import interruptible
+from .progress import progress_line
+from .render import result_text
+from .seeds import seeds_document, seeds_text
+
+SEEDED_LINE_HOPS = 1_000_000_000
+"""Over all seeds and ranks; above it the seeds are simulated in larger packets."""
+
+
+def simulate_file(
+    file: Path,
+    bindings: Bindings,
+    *,
+    workload: str | None,
+    schedule: str | None,
+    at_line: bool,
+    fold: bool,
+    seed: int | None,
+    num_seeds: int,
+    record: Path | None,
+    strict: bool,
+    as_json_text: bool,
+) -> Exit:
+    """One schedule, by default the first that the file declares, else serial.
+
+    With ``num_seeds`` also the percentiles over so many seeds, in packets; ``record`` is where a profile goes.
+    """
+
+    def action() -> Exit:
+        scenario = scenario_of(file, bindings, workload)
+        chosen = resolve_schedule(scenario, schedule)
+        check_memory(scenario, chosen)
+        bound, unit = lower_bound(scenario), scenario.gpu.line_bytes if at_line else packet_bytes(scenario)
+        outside = outside_calibration(scenario, (chosen,))
+        result = _simulated(scenario, chosen, unit, fold, bound.ticks, None if num_seeds else seed)
+        seeds = range(seed or 0, (seed or 0) + num_seeds)
+        varied = _varied(scenario, chosen, seeds) if seeds and result.outcome is Outcome.DONE else ()
+        if as_json_text:
+            document = result_document(result, scenario.workload.name) | {"outside_calibration": list(outside)}
+            print_json(document | {"seeds": seeds_document(seeds, varied)} if varied else document)
+        else:
+            print(result_text(result, scenario, bound, outside))
+            if varied:
+                print(seeds_text(seeds, varied))
+        if result.outcome is not Outcome.DONE:
+            return _explained(result)
+        if record is not None:
+            writes = record_writes(scenario, chosen, unit_bytes=unit, seed=seed)
+            record.write_text(write_profile(writes), encoding="utf-8")
+            say(f"{record}: {len(writes)} writes to rank 0")
+        return strictly(scenario, strict, outside)
+
+    return answered(action)
+
+
+def _simulated(
+    scenario: Scenario, schedule: Schedule, unit_bytes: int, fold: bool, bound_ticks: int, seed: int | None
+) -> Result:
+    with interruptible() as pressed, progress_line() as progress:
+        return simulate(
+            scenario,
+            schedule,
+            unit_bytes=unit_bytes,
+            fold=fold,
+            bound_ticks=bound_ticks,
+            explain_bytes=packet_bytes(scenario)
+            if scenario.system.replay is None
+            else None,  # the bound is of all ranks
+            observe=True,
+            seed=seed,
+            should_stop=pressed,
+            progress=lambda line_hops: progress("run", line_hops, 0),
+        )
+
+
+def _varied(scenario: Scenario, schedule: Schedule, seeds: range) -> tuple[Result, ...]:
+    each = max(1, SEEDED_LINE_HOPS // (scenario.num_ranks * len(seeds)))
+    unit = affordable_unit(scenario, schedule, packet_bytes(scenario), each)
+    with progress_line() as progress:
+        return simulate_seeds(
+            scenario, schedule, seeds, unit_bytes=unit, progress=lambda line_hops: progress("run", line_hops, 0)
+        )
+
+
+def _explained(result: Result) -> Exit:
+    """Why a run did not end."""
+    say(f"magus: {result.outcome.value}")
+    for sentence in result.deadlock:
+        say(f"  {sentence}")
+    if result.outcome is Outcome.CANCELLED:
+        raise KeyboardInterrupt
+    return Exit.INPUT
