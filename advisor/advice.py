@@ -10,6 +10,11 @@ from ..simcore.result import Result
 from .bounds import Bound
 
 
+def is_algorithm_choice(scenario: Scenario) -> bool:
+    """Whether there is a collective alone: then the question is by which algorithm, not whether to overlap."""
+    return scenario.workload.moved is not None and scenario.workload.gemm is None
+
+
 class Confidence(Enum):
     """How far to trust the answer; the reason is given beside it."""
 
@@ -20,7 +25,7 @@ class Confidence(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One schedule in the ranking.
+    """One schedule in the ranking. ``is_serial`` marks those that others are compared with.
 
     ``choice`` is None for a plan written out in the file. ``predicted_us`` is the model's, None for such plans.
     ``simulated_ticks`` is None if it was not simulated, ``unit_bytes`` the granularity it was simulated at.
@@ -61,6 +66,8 @@ class Timing:
 class Advice:
     """Which schedule to use, what it gains and how we know.
 
+    Of a lone collective the verdict is serial, and ``recommended`` by the best algorithm: ``speedup`` is then what that
+    gains over ``serial``, the direct exchange in one piece.
     ``candidates`` are ranked, best first: simulated ones by simulated time, then the rest by predicted time.
     ``result`` and ``serial_result`` are the confirming simulations (None if verification was off). ``ties`` are
     schedules the profile cannot tell from the recommended one. ``marks`` name what is not validated,
@@ -88,7 +95,9 @@ class Advice:
     @property
     def why_serial(self) -> str:
         """What a serial verdict means, in a few words: overlap loses, or there was none to try."""
-        if not self.scenario.workload.pattern.overlaps:
+        if self.scenario.workload.moved is None:
+            return "there is one kernel and nothing to move"
+        if is_algorithm_choice(self.scenario):
             return "there is nothing to overlap"
         if all(candidate.is_serial for candidate in self.candidates):
             return "no overlap schedule was in the space"

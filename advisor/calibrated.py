@@ -27,6 +27,7 @@ def outside_calibration(scenario: Scenario, schedules: Iterable[Schedule]) -> tu
 def _of_schedule(scenario: Scenario, schedule: Schedule) -> Iterator[str]:
     ranks = range(len(schedule.by_rank)) or range(1)
     steps = list(chain.from_iterable(schedule.steps_of(rank) for rank in ranks))
+    steps += [override.step for override in schedule.overrides]
     yield from _kernels(scenario, schedule, steps)
     yield from _copies(scenario.gpu, schedule, steps)
 
@@ -53,7 +54,8 @@ def _gemms(gpu: Gpu, region: GemmRegion, shapes: Sequence[GemmShape]) -> Iterato
         yield f"{dtype.value} GEMM: {fitted} to {region.dtype.value}"
     beyond = [shape for shape in shapes if not _inside(region, shape)]
     if beyond:
-        more = f" and {len(beyond) - 1} more shapes" if len(beyond) > 1 else ""
+        others = len(beyond) - 1
+        more = f" and {others} other shape{'s' if others > 1 else ''}" if others else ""
         ranges = ", ".join(f"{name} {_range(each)}" for name, each in zip("mnk", _sides(region), strict=True))
         first = beyond[0]
         yield f"GEMM of {first.m} x {first.n} x {first.k}{more}: {fitted} for {ranges}"

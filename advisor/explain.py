@@ -1,24 +1,44 @@
 """Reasons in words, each tied to a figure of the simulation, and how far to trust the answer."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ..compiler.scenario import TICKS_PER_US, FabricKind, Origin, Pattern, Scenario
+from ..compiler.templates.base import OVERLAPPED_PATTERNS
 from ..simcore import Result
-from .advice import Candidate, Confidence
+from .advice import Candidate, Confidence, is_algorithm_choice
 from .bounds import Bound
+from .ranking import VARIED, algorithm_of, is_trained
 
 # A loss below this share of the makespan is not worth a sentence.
 WORTH_SAYING = 0.01
 
 
-def confidence_of(scenario: Scenario, overlap: bool, gain: float, *, verified: bool) -> tuple[Confidence, str]:
-    """Confidence and its reason: is the profile validated, and is the gain larger than what it can tell apart?"""
-    gemm, gpu = scenario.gpu.gemm, scenario.gpu.name
+def confidence_of(
+    scenario: Scenario, overlap: bool, gain: float, *, verified: bool, outside: bool = False
+) -> tuple[Confidence, str]:
+    """Confidence and its reason: is the profile validated, and is the gain larger than what it can tell apart?
+
+    What lies ``outside`` the region in which the profile was fitted is never of high confidence.
+    """
+    level, why = _confidence_inside(scenario, overlap, gain, verified)
+    if outside and level is Confidence.HIGH:
+        level, why = Confidence.MEDIUM, f"{why}; but this lies outside what the profile was fitted to"
+    if scenario.workload.moved is not None and not is_trained(scenario):
+        level = Confidence.MEDIUM if level is Confidence.HIGH else level
+        why += "; the ranker knows no such scenarios, so that an estimate alone chose what to simulate"
+    return level, why
+
+
+def _confidence_inside(scenario: Scenario, overlap: bool, gain: float, verified: bool) -> tuple[Confidence, str]:
+    gemm, gpu, workload = scenario.gpu.gemm, scenario.gpu.name, scenario.workload
     if not verified:
-        return Confidence.LOW, "times are predictions of the ranker, nothing was simulated"
-    if scenario.workload.gemm is None:
+        whose = "predictions of the ranker" if is_trained(scenario) else "estimates"
+        return Confidence.LOW, f"times are {whose}, nothing was simulated"
+    if workload.kernel is not None:
+        return Confidence.MEDIUM, "a kernel alone, simulated, but not validated here"
+    if workload.gemm is None:
         return Confidence.MEDIUM, "a collective alone: its schedule is simulated, but not validated here"
-    if scenario.workload.pattern is Pattern.GEMM:
+    if workload.pattern is Pattern.GEMM:
         level = Confidence.HIGH if gemm.validated else Confidence.LOW
         return level, f"a kernel alone, by the profile of {gpu} (+-{float(gemm.error):.0%})"
     resolution = float(gemm.resolution)
@@ -37,9 +57,10 @@ def marks_of(scenario: Scenario) -> tuple[str, ...]:
     if scenario.workload.gemm is not None and not gpu.gemm.validated:
         dtype = scenario.workload.gemm.dtype.value
         marks.append(f"{gpu.name} {dtype} GEMM is not validated against measurements: +-{float(gpu.gemm.error):.0%}")
-    if fabric.kind is FabricKind.RING and scenario.num_ranks > 3 and scenario.workload.moved is not None:
+    if fabric.kind is FabricKind.RING and scenario.num_ranks > 3 and scenario.workload.pattern in OVERLAPPED_PATTERNS:
         marks.append(
-            "on a ring blocks go straight over the links between; ring algorithms, which do better, are to come"
+            "on a ring all templates send blocks straight over the links between; serial(algorithm=ring) passes them "
+            "on, and is compared where the file declares it"
         )
     switch = fabric.switch.provenance if fabric.switch is not None else ()
     notes = (*gpu.provenance, *(note for link in fabric.links for note in link.provenance), *switch)
@@ -52,21 +73,26 @@ def marks_of(scenario: Scenario) -> tuple[str, ...]:
 
 def reasons_for(
     scenario: Scenario,
-    recommended: Candidate,
-    serial: Candidate,
-    best: Candidate,
+    candidates: Sequence[Candidate],
+    finalists: tuple[Candidate, Candidate, Candidate],
     bound: Bound,
-    result: Result | None,
-    serial_result: Result | None,
+    results: tuple[Result | None, Result | None],
 ) -> tuple[str, ...]:
-    """Why the recommended schedule, in the order in which an engineer asks."""
+    """Why the recommended schedule, in the order in which an engineer asks.
+
+    ``finalists`` are the recommended one, the fastest serial one and the fastest of the others, ``results`` those of
+    the first two.
+    """
+    (recommended, serial, best), (result, serial_result) = finalists, results
     reasons: list[str] = []
     if result is not None and serial_result is not None:
-        reasons.extend(_exposure(serial_result))
-        if recommended.is_serial:
-            reasons.extend(_why_serial(scenario, serial, best))
+        if is_algorithm_choice(scenario):
+            reasons.extend(_algorithms(candidates, result))
+        elif scenario.workload.moved is None:
+            reasons.append("There is nothing to move, and so nothing to overlap in this workload.")
         else:
-            reasons.extend(_why_overlap(result))
+            reasons.extend(_exposure(serial_result))
+            reasons.extend(_why_serial(serial, best) if recommended.is_serial else _why_overlap(scenario, result))
         reasons.extend(_losses(result))
     limit = serial.best_us * TICKS_PER_US / bound.ticks
     reasons.append(
@@ -74,6 +100,21 @@ def reasons_for(
         f"at most {limit:.2f}x over serial."
     )
     return tuple(reasons)
+
+
+def _algorithms(candidates: Sequence[Candidate], result: Result) -> Iterator[str]:
+    """How the algorithms compare, each at its best, and what else was tried."""
+    best: dict[str, float] = {}
+    for candidate in sorted(candidates, key=lambda one: one.best_us):
+        if candidate.simulated_us is not None and candidate.choice is not None:
+            best.setdefault(algorithm_of(candidate.choice), candidate.simulated_us)
+    times = ", ".join(f"{name} {time_us:.1f} us" for name, time_us in best.items())
+    yield "There is nothing to overlap in this workload: the question is which algorithm."
+    yield f"The algorithms, each at its best: {times}."
+    which = f"the {VARIED} fastest" if len(best) > VARIED else "all"
+    yield f"Of {which} the best plan was also tried by get and in other protocols, as far as engine and links allow."
+    if result.comm_ticks and result.compute_ticks:
+        yield f"Transfers are under way for {_us(result.comm_ticks)}, sums take {_us(result.compute_ticks)}."
 
 
 def _exposure(serial: Result) -> Iterator[str]:
@@ -85,21 +126,23 @@ def _exposure(serial: Result) -> Iterator[str]:
         )
 
 
-def _why_overlap(result: Result) -> Iterator[str]:
-    hidden = result.overlap_efficiency
+def _why_overlap(scenario: Scenario, result: Result) -> Iterator[str]:
+    hidden, beside = result.overlap_efficiency, scenario.workload.pattern.beside
     if hidden is not None:
+        how = " beside the GEMM, which needs nothing of it" if beside else ""
         yield (
-            f"{result.schedule.expression} hides {hidden:.0%} of its communication; "
+            f"{result.schedule.expression} hides {hidden:.0%} of its communication{how}; "
             f"{_us(result.exposed_ticks)} stay exposed."
         )
-    if result.dil is not None:
+    if result.dil is None:
+        return
+    if beside:
+        yield f"On the SMs that are left to it the GEMM takes {result.dil:.2f}x its time on all, if it runs alone."
+    else:
         yield f"Cut into parts, the GEMM takes {result.dil:.2f}x its whole time; the overlap pays for that."
 
 
-def _why_serial(scenario: Scenario, serial: Candidate, best: Candidate) -> Iterator[str]:
-    if not scenario.workload.pattern.overlaps:
-        yield "There is nothing to overlap in this workload."
-        return
+def _why_serial(serial: Candidate, best: Candidate) -> Iterator[str]:
     if best.expression == serial.expression:
         yield "No overlap schedule is in the space that the file explores."
         return

@@ -7,6 +7,7 @@ tick, of a few small schedules that reach every template, fabric, pattern and ki
 import hashlib
 from functools import cache
 
+from ..compiler.expression import expression_of
 from ..compiler.plan import build_schedule
 from ..compiler.scenario import Pattern
 from ..compiler.schedule import Choice, EngineChoice, EngineKind
@@ -65,5 +66,5 @@ def _lines() -> list[str]:
         choice = Choice(template, chunks, EngineChoice(kind, count), streams)
         result = simulate(scenario, build_schedule(scenario, choice), unit_bytes=UNIT_BYTES)
         features = " ".join(f"{value:.6g}" for value in features_of(scenario, choice))
-        lines.append(f"{choice} {result.makespan_ticks} {features}")
+        lines.append(f"{expression_of(choice)} {result.makespan_ticks} {features}")
     return lines

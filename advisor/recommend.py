@@ -12,25 +12,25 @@ from ..compiler.expression import expression_of
 from ..compiler.plan import ScheduleError, build_schedule, declared, default_engine
 from ..compiler.scenario import Scenario
 from ..compiler.schedule import Choice, Plan, Schedule
-from ..simcore import PACKET_BYTES, Result, affordable_unit
-from .advice import Advice, Candidate, Timing
+from ..simcore import Result, affordable_unit
+from .advice import Advice, Candidate, Timing, is_algorithm_choice
 from .bounds import Bound, lower_bound
 from .calibrated import outside_calibration
 from .explain import confidence_of, marks_of, reasons_for
 from .ranker import Ranker
+from .ranking import predicted_us
+from .shortlist import Progress, by_time, shortlist_unit, simulate_shortlist, simulate_variants
+from .shortlist import packet_bytes as packet_bytes
 from .solver import enumerate_space
 from .workers import Cancelled, Job, Workers, open_workers
 
 # Below this gain over serial the answer is serial: overlap must earn its complexity.
 MIN_GAIN = 0.02
 DEFAULT_TOP = 8
-# A blink, and some seconds, on one core each.
-FINE_LINE_HOPS = 5_000_000
-SHORTLIST_LINE_HOPS = 60_000_000
+# Some seconds to a minute, on one core each.
 CONFIRM_LINE_HOPS = 1_000_000_000
 SERIAL = "serial"
 
-Progress = Callable[[str, int, int], None]
 Finalists = tuple[Candidate, Candidate]  # the best that overlaps, the best serial
 
 
@@ -100,7 +100,8 @@ class Advisor:
         confirmed: tuple[Result, Result] | None = None
         with open_workers(workers if verify else 1, should_stop) as pool:
             if verify:
-                candidates = _simulate_shortlist(pool, scenario, candidates, top, report)
+                candidates = simulate_shortlist(pool, scenario, candidates, top, report)
+                candidates = simulate_variants(pool, scenario, candidates, report)
             clock.append(perf_counter())
             finalists = _finalists(candidates)
             if verify:
@@ -118,49 +119,30 @@ def _ranked(scenario: Scenario, ranker: Ranker, space: Sequence[Choice]) -> list
     usual = Choice(SERIAL, scenario.num_ranks, default_engine(scenario))
     named = [named.body for named in scenario.schedules if isinstance(named.body, Choice)]
     choices = list({expression_of(choice): choice for choice in (*space, usual, *named)}.values())
+    schedules = [build_schedule(scenario, choice) for choice in choices]
+    times = predicted_us(scenario, ranker, choices, schedules)
     found = [
-        _candidate(scenario, build_schedule(scenario, choice), choice, predicted)
-        for choice, predicted in zip(choices, ranker.predict_us(scenario, choices), strict=True)
+        Candidate(schedule.expression, choice, schedule, is_baseline(scenario, choice), predicted, None, None)
+        for choice, schedule, predicted in zip(choices, schedules, times, strict=True)
     ]
     plans = [declared(scenario, named) for named in scenario.schedules if isinstance(named.body, Plan)]
-    found.extend(_candidate(scenario, plan, None, None) for plan in plans)
+    serial = is_baseline(scenario, None)
+    found.extend(Candidate(plan.expression, None, plan, serial, None, None, None) for plan in plans)
     return sorted(found, key=lambda candidate: (candidate.best_us, candidate.expression))
 
 
-def _candidate(scenario: Scenario, schedule: Schedule, choice: Choice | None, predicted: float | None) -> Candidate:
-    """Where nothing can overlap every schedule is serial, also one written out by hand."""
-    is_serial = not scenario.workload.pattern.overlaps or (choice is not None and choice.template == SERIAL)
-    return Candidate(schedule.expression, choice, schedule, is_serial, predicted, None, None)
+def is_baseline(scenario: Scenario, choice: Choice | None) -> bool:
+    """Whether ``choice``, None for a plan written out, is one of those that others are compared with: the serial ones.
 
-
-def _simulate_shortlist(
-    pool: Workers, scenario: Scenario, candidates: list[Candidate], top: int, report: Progress
-) -> list[Candidate]:
-    """Simulate in packets the favourites, every serial schedule and whatever the file declares.
-
-    The baseline must not depend on what the ranker likes, or a bad ranker would make overlap look good.
+    Of a lone kernel every schedule is serial; of a lone collective those are that exchange directly and in one piece.
     """
-    wanted = {declared(scenario, named).expression for named in scenario.schedules}
-    wanted |= {candidate.expression for candidate in candidates if candidate.is_serial}
-    wanted |= {candidate.expression for candidate in [c for c in candidates if not c.is_serial][:top]}
-    chosen = [candidate for candidate in candidates if candidate.expression in wanted]
-    jobs = [Job(scenario, candidate.schedule, _unit(scenario, candidate, packet=True)) for candidate in chosen]
-    report("simulate", 0, len(jobs))
-    results = pool.run(jobs, lambda done: report("simulate", done, len(jobs)))
-    simulated = {
-        candidate.expression: replace(candidate, simulated_ticks=result.makespan_ticks, unit_bytes=result.unit_bytes)
-        for candidate, result in zip(chosen, results, strict=True)
-    }
-    return _sorted([simulated.get(candidate.expression, candidate) for candidate in candidates])
-
-
-def _sorted(candidates: list[Candidate]) -> list[Candidate]:
-    """Simulated ones first, by time; then the rest by prediction."""
-    return sorted(candidates, key=lambda c: (c.simulated_ticks is None, c.best_us, c.expression))
+    if scenario.workload.moved is None:
+        return True
+    return choice is not None and choice.template == SERIAL
 
 
 def _finalists(candidates: list[Candidate]) -> Finalists:
-    """(fastest of all that are not serial, fastest serial); the same one twice where nothing overlaps."""
+    """(fastest of all that are not serial, fastest serial); the same one twice where all are serial."""
     serial = next(candidate for candidate in candidates if candidate.is_serial)
     best = next((candidate for candidate in candidates if not candidate.is_serial), serial)
     return best, serial
@@ -177,9 +159,9 @@ def _confirm(
         Job(
             scenario,
             candidate.schedule,
-            _unit(scenario, candidate, packet=False),
+            _confirm_unit(scenario, candidate.schedule),
             bound.ticks,
-            _unit(scenario, candidate, packet=True),
+            shortlist_unit(scenario, candidate.schedule),
         )
         for candidate in different
     ]
@@ -187,20 +169,9 @@ def _confirm(
     return results[0], results[-1]
 
 
-def _unit(scenario: Scenario, candidate: Candidate, *, packet: bool) -> int:
-    """Packets for the shortlist and lines for the answer; coarser for problems so large that it would take minutes."""
-    line = scenario.gpu.line_bytes
-    if not packet:
-        return affordable_unit(scenario, candidate.schedule, line, CONFIRM_LINE_HOPS)
-    if affordable_unit(scenario, candidate.schedule, line, FINE_LINE_HOPS) == line:
-        return line  # where pieces are small packets are rough, and lines cost nothing
-    return affordable_unit(scenario, candidate.schedule, packet_bytes(scenario), SHORTLIST_LINE_HOPS)
-
-
-def packet_bytes(scenario: Scenario) -> int:
-    """The coarser granularity: 1 KiB, or the next multiple of the line."""
-    line = scenario.gpu.line_bytes
-    return -(-PACKET_BYTES // line) * line
+def _confirm_unit(scenario: Scenario, schedule: Schedule) -> int:
+    """Lines for the answer; coarser for problems so large that it would take minutes."""
+    return affordable_unit(scenario, schedule, scenario.gpu.line_bytes, CONFIRM_LINE_HOPS)
 
 
 def _settled(
@@ -213,7 +184,7 @@ def _settled(
         candidate.expression: replace(candidate, simulated_ticks=result.makespan_ticks, unit_bytes=result.unit_bytes)
         for candidate, result in zip(finalists, confirmed, strict=True)
     }
-    ranking = _sorted([finals.get(candidate.expression, candidate) for candidate in candidates])
+    ranking = by_time([finals.get(candidate.expression, candidate) for candidate in candidates])
     best, serial = finalists
     return ranking, (finals[best.expression], finals[serial.expression])
 
@@ -239,16 +210,17 @@ def _advice(
     num_feasible: int,
     timing: Timing,
 ) -> Advice:
-    """Put the answer together: overlap only if its confirmed gain is worth it."""
+    """Put the answer together: what is not serial only if its confirmed gain is worth it."""
     candidates, (best, serial) = _settled(candidates, finalists, confirmed)
     gain = serial.best_us / best.best_us
-    overlap = gain >= 1 + MIN_GAIN
-    recommended = best if overlap else serial
-    if overlap:  # a packet time may be a hair below the confirmed one
+    better = gain >= 1 + MIN_GAIN
+    overlap = better and not is_algorithm_choice(scenario)
+    recommended = best if better else serial
+    if better:  # a packet time may be a hair below the confirmed one
         candidates = sorted(candidates, key=lambda candidate: candidate.expression != recommended.expression)
-    result, serial_result = (None, None) if confirmed is None else (confirmed[0 if overlap else 1], confirmed[1])
+    result, serial_result = (None, None) if confirmed is None else (confirmed[0 if better else 1], confirmed[1])
     outside = outside_calibration(scenario, (recommended.schedule, serial.schedule))
-    confidence, why = confidence_of(scenario, overlap, gain, verified=confirmed is not None)
+    confidence, why = confidence_of(scenario, better, gain, verified=confirmed is not None, outside=bool(outside))
     return Advice(
         scenario=scenario,
         verdict=Verdict.OVERLAP if overlap else Verdict.SERIAL,
@@ -263,7 +235,7 @@ def _advice(
         ties=_ties(scenario, candidates, recommended),
         confidence=confidence,
         confidence_reason=why,
-        reasons=reasons_for(scenario, recommended, serial, best, bound, result, serial_result),
+        reasons=reasons_for(scenario, candidates, (recommended, serial, best), bound, (result, serial_result)),
         marks=(*outside, *marks_of(scenario)),
         timing=timing,
         outside_calibration=outside,

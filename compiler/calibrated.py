@@ -18,7 +18,7 @@ from .device_models import Calibrated, CollectiveRegion, GemmRegion, Range
 from .diagnostics import Report
 from .evaluate import Place
 from .figures import FigureReader
-from .phrases import Words
+from .phrases import Words, reject_note
 from .shapes import DType
 from .tables import MAX_EXTENT, MAX_RANKS, Property
 from .units import BYTES, NUMBER
@@ -70,6 +70,8 @@ class CalibratedReader:
 
     def _gemm(self, statement: ast.Say) -> GemmRegion:
         """``bf16 m 1..32768, n ..., k ...``, each of m, n and k once and in this order."""
+        for group in statement.phrase:
+            reject_note(group, self._report)
         groups = [list(group.parts) for group in statement.phrase]
         dtype = groups[0][1] if len(groups[0]) > 1 else None
         groups[0] = groups[0][2:]

@@ -14,6 +14,7 @@ from .scenario import DType
 from .source import Span
 from .tables import (
     CACHE_NUMBERS,
+    CACHES,
     COLLECTIVES,
     GPU_BLOCKS,
     GPU_NUMBERS,
@@ -77,7 +78,7 @@ class BlockReader:
         elif word == "cache":
             self._cache(statement, default)
         elif word == "collectives":
-            parts: _Extra = {part: self._part for part in COLLECTIVES if part} | self._calibrated(word)
+            parts: _Extra = {**{part: self._part for part in COLLECTIVES if part}, **self._calibrated(word)}
             self.numbers(self._block_of(statement, word), COLLECTIVES[""], "collectives.", word, default, parts)
         elif word in GPU_BLOCKS:
             block = self._block_of(statement, word)
@@ -156,13 +157,13 @@ class BlockReader:
 
     def _cache(self, statement: ast.Say, default: Default) -> None:
         match statement.phrase[0].parts[1:]:
-            case (ast.Name(text="l2"),):
-                block = self._block_of(statement, "cache l2")
-                self.numbers(block, CACHE_NUMBERS, "l2.", "cache l2", default, {"per": self._per})
+            case (ast.Name(text=name),) if name in CACHES:
+                extra: _Extra = {"per": self._per} if name == "l2" else {}
+                block = self._block_of(statement, f"cache {name}")
+                self.numbers(block, CACHE_NUMBERS, f"{CACHES[name]}.", f"cache {name}", default, extra)
             case _:
-                raise self._report.fail(
-                    Code.MGS116, "the cache that is described is l2", statement.span, "cache l2 { ... }"
-                )
+                message = f"the caches that are described are {' and '.join(CACHES)}"
+                raise self._report.fail(Code.MGS116, message, statement.span, "cache l2 { ... }")
 
     def _per(self, statement: ast.Say, default: Default) -> None:
         """Read ``per 38 sms``."""

@@ -6,9 +6,9 @@ from .codes import Code
 from .device_models import Collectives, DmaPhases, ExchangeModel, NvlsModel, ProtocolModel, Saturation, Sync
 from .diagnostics import Report
 from .figures import Figure, Figures
-from .scenario import Dma, Origin, SmCopy
+from .scenario import Cache, Dma, Hbm, Origin, SmCopy
 from .source import Source
-from .tables import COLLECTIVES, GPU_BLOCKS
+from .tables import CACHE_NUMBERS, COLLECTIVES, GPU_BLOCKS
 
 # Of two protocols, the one with more flags is slower: LL sends one with every 4 bytes, LL128 with every 120.
 _PROTOCOLS = (("ll", "ll128"), ("ll", "simple"), ("ll128", "simple"))
@@ -81,6 +81,21 @@ def sm_copy_of(figures: Figures) -> SmCopy:
     return SmCopy(rate, setup, saturation_of(figures), outstanding)
 
 
+def hbm_of(figures: Figures) -> Hbm:
+    """Device memory, with its channels and what SMs may ask of it ahead where the profile says."""
+    rates = figures.whole("hbm.bandwidth"), figures.whole("hbm.achieved")
+    channels = figures.whole_if("hbm.channels") or 1
+    look_ahead = figures.whole_if("hbm.look_ahead")
+    return Hbm(figures.whole("hbm.capacity"), *rates, figures.ticks("hbm.latency"), channels, look_ahead)
+
+
+def mall_of(figures: Figures) -> Cache | None:
+    """The cache in front of memory, if the profile describes one."""
+    if "mall.size" not in figures.by_path:
+        return None
+    return Cache(figures.whole("mall.size"), 1, figures.whole("mall.bandwidth"), figures.ticks("mall.latency"))
+
+
 def sync_of(figures: Figures) -> Sync:
     """How kernels wait and are launched in graphs, as far as the profile says."""
     return Sync(
@@ -111,6 +126,7 @@ def _groups() -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
     for block, numbers in GPU_BLOCKS.items():
         paths = tuple(f"{block}.{each.name}" for each in numbers if not each.required and not each.alone)
         yield paths, paths
+    yield tuple(f"mall.{each.name}" for each in CACHE_NUMBERS), ("mall.",)
     for name, numbers in COLLECTIVES.items():
         prefix = f"collectives.{name}." if name else "collectives."
         yield tuple(f"{prefix}{each.name}" for each in numbers), (prefix,)

@@ -11,8 +11,8 @@ from .diagnostics import Report
 from .evaluate import Evaluator, Place, clock_of
 from .figures import Figure, FigureReader, Figures
 from .names import Entry, Kind
-from .optional_parts import check_parts, collectives_of, dma_of, missing_of, sm_copy_of, sync_of
-from .scenario import Cache, DType, GemmModel, Gpu, Hbm, Launch, Link, Origin, Switch
+from .optional_parts import check_parts, collectives_of, dma_of, hbm_of, mall_of, missing_of, sm_copy_of, sync_of
+from .scenario import Cache, DType, GemmModel, Gpu, Launch, Link, Origin, Switch
 from .schedule import Protocol
 from .source import Span
 from .tables import CACHE_NUMBERS, GPU_BLOCKS, GPU_NUMBERS, LINK_NUMBERS, SWITCH_CHOICES, SWITCH_NUMBERS
@@ -24,6 +24,8 @@ _INPUTS = {
     "gemm.resolution": frozenset({"sms", "clock", "peak", "l2", "hbm", "gemm"}),
     "collectives.error": frozenset({"sms", "clock", "l2", "hbm", "collectives"}),
 }
+# A device that says all of these has a GEMM form of its own, fitted with its own L2.
+_GEMM_FORM = frozenset(f"gemm.{each.name}" for each in GPU_BLOCKS["gemm"] if each.required)
 _MAX_PARENTS = 16
 
 
@@ -36,6 +38,7 @@ class _Read:
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     regions: Mapping[str, Found] = field(default_factory=dict)
     derived: frozenset[str] = frozenset()
+    fitted_l2: tuple[int, int] | None = None
 
 
 class DeviceResolver:
@@ -60,7 +63,7 @@ class DeviceResolver:
         missing += ["peak"] * (not any(path.startswith("peak.") for path in read.figures))
         self._require(entry, missing)
         self._check_gpu(entry, read)
-        gpu = _gpu(entry.name, Figures(read.figures), read.tiles)
+        gpu = _gpu(entry.name, Figures(read.figures), read.tiles, read.fitted_l2)
         return replace(gpu, calibrated=calibrated_of(read.regions, read.derived))
 
     def link(self, entry: Entry) -> Link:
@@ -140,7 +143,9 @@ class DeviceResolver:
         derived = {block for block, inputs in INPUTS.items() if changed & inputs} if parent is not None else set()
         derived |= parent.derived if parent is not None else set()
         figures = {**inherited, **reading.figures}
-        return _Read(figures, tiles, words, regions, frozenset(derived - reading.regions.keys()))
+        fitted_l2 = parent.fitted_l2 if parent is not None else None
+        fitted_l2 = _l2_of(figures) if reading.figures.keys() >= _GEMM_FORM else fitted_l2
+        return _Read(figures, tiles, words, regions, frozenset(derived - reading.regions.keys()), fitted_l2)
 
     def _check_gpu(self, entry: Entry, read: _Read) -> None:
         figures = read.figures
@@ -169,7 +174,15 @@ def _head_span(entry: Entry) -> Span:
     return Span(span.source, span.start, span.start + len(device.kind) + 1 + len(device.name))
 
 
-def _gpu(name: str, figures: Figures, tiles: Mapping[str, Tiles]) -> Gpu:
+def _l2_of(figures: Mapping[str, Figure]) -> tuple[int, int] | None:
+    """Size of an instance of L2 and number of instances, as far as the device says them."""
+    if not figures.keys() >= {"l2.size", "l2.per", "sms"}:
+        return None
+    whole = Figures(figures).whole
+    return whole("l2.size"), whole("sms") // whole("l2.per")
+
+
+def _gpu(name: str, figures: Figures, tiles: Mapping[str, Tiles], fitted_l2: tuple[int, int] | None) -> Gpu:
     whole, ticks, exact = figures.whole, figures.ticks, figures.by_path
     return Gpu(
         name=name,
@@ -178,13 +191,7 @@ def _gpu(name: str, figures: Figures, tiles: Mapping[str, Tiles]) -> Gpu:
         line_bytes=whole("line"),
         peak_flops=tuple((each, whole(f"peak.{each.value}")) for each in DType if f"peak.{each.value}" in exact),
         l2=Cache(whole("l2.size"), whole("sms") // whole("l2.per"), whole("l2.bandwidth"), ticks("l2.latency")),
-        hbm=Hbm(
-            whole("hbm.capacity"),
-            whole("hbm.bandwidth"),
-            whole("hbm.achieved"),
-            ticks("hbm.latency"),
-            figures.whole_if("hbm.channels") or 1,
-        ),
+        hbm=hbm_of(figures),
         gemm=GemmModel(
             start_ticks=ticks("gemm.start"),
             mma_fraction=exact["gemm.mma"].value.amount,
@@ -201,6 +208,7 @@ def _gpu(name: str, figures: Figures, tiles: Mapping[str, Tiles]) -> Gpu:
             validated=exact["gemm.error"].origin in (Origin.MEASURED, Origin.FITTED),
             pair_tiles=tiles.get("pair_tiles", ()),
             cluster=figures.whole_if("gemm.cluster") or 1,
+            fitted_l2=None if fitted_l2 == _l2_of(exact) else fitted_l2,
         ),
         dma=dma_of(figures),
         sm_copy=sm_copy_of(figures),
@@ -208,4 +216,5 @@ def _gpu(name: str, figures: Figures, tiles: Mapping[str, Tiles]) -> Gpu:
         provenance=figures.provenance(name),
         collectives=collectives_of(figures),
         sync=sync_of(figures),
+        mall=mall_of(figures),
     )

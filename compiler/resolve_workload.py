@@ -51,6 +51,7 @@ class WorkloadResolver:
         if made.system.num_ranks == 1 and pattern not in (Pattern.GEMM, Pattern.KERNEL):
             raise self._report.fail(Code.MGS307, "a collective needs at least 2 gpus", declaration.span)
         tensors = [operand.tensor for operand in self._operands.values()] + self._extra
+        results = [operand.tensor for operand in self._operands.values() if operand.made_by] + self._extra
         return Workload(
             declaration.name,
             self._about,
@@ -61,6 +62,7 @@ class WorkloadResolver:
             made.output,
             made.kernel,
             made.split,
+            tuple(tensor.name for tensor in results),
         )
 
     def _pattern(self, declaration: ast.Workload) -> Pattern:

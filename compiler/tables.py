@@ -75,10 +75,12 @@ GPU_NUMBERS = (
     Property("line", BYTES, Fraction(32), Fraction(4096), whole=True),
 )
 CACHE_NUMBERS = (_size("size"), _rate("bandwidth"), _time("latency"))
+# The caches that `cache` describes, with the path of their numbers; all but l2 may be left out.
+CACHES: Mapping[str, str] = {"l2": "l2", "memory": "mall"}
 GPU_BLOCKS: Mapping[str, tuple[Property, ...]] = {
     "hbm": (
         *(_size("capacity"), _rate("bandwidth"), _rate("achieved"), _time("latency")),
-        _alone("channels", NUMBER, 1024),
+        *(_alone("channels", NUMBER, 1024), _alone("look_ahead", BYTES, 1 << 40)),
     ),
     "gemm": (
         _time("start"),

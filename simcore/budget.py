@@ -8,7 +8,7 @@ from .kernels.work import KernelWork
 from .limits import RunTooLarge
 from .lower import moved_bytes
 from .lower_switch import MAX_SLICES
-from .traffic import sent_per_byte
+from .protocols import sent_per_byte
 
 MAX_LINE_HOPS = 4_000_000_000
 """About two minutes on one core at 30 million line-hops a second."""

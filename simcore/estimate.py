@@ -37,14 +37,15 @@ def drain_ticks(program: Program) -> Int64Array:
     """[T] ticks in which the units of a stage are served and delivered, were they served one after the other.
 
     Units of other stages are in the way as well, but then those stages are under way too; units of polls come again and
-    again, so of those one round is counted at every hop. Not more than the clock holds.
+    again, so of those the service of one round is counted at every hop. Not more than the clock holds.
     """
-    per_unit = (program.service_ticks + program.latency_ticks).astype(np.float64)[program.hop_server]
+    service = program.service_ticks.astype(np.float64)[program.hop_server]
+    per_unit = service + program.latency_ticks[program.hop_server]
     credit = np.append(program.buffer_credit_ticks, 0).astype(np.float64)[program.hop_buffer]  # NONE is -1, the last
     units = program.flow_units.astype(np.float64)
     polled = program.stage_polls[program.flow_stage][program.hop_flow]
     round_of_polls = np.bincount(
-        program.hop_server[polled], (units[program.hop_flow] * per_unit)[polled], minlength=program.num_servers
+        program.hop_server[polled], (units[program.hop_flow] * service)[polled], minlength=program.num_servers
     )
     hop_ticks = (per_unit + credit + round_of_polls[program.hop_server]) * units[program.hop_flow]
     flow_ticks = units * program.flow_gap_ticks + program.flow_offset_ticks

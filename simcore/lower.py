@@ -7,12 +7,12 @@ which gives the same times as all ranks together (a test compares them).
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..compiler.plan_check import arrivals_at
 from ..compiler.plan_view import num_peers
 from ..compiler.replay import Write
 from ..compiler.scenario import Scenario
 from ..compiler.schedule import Reduction, Schedule, Step, TileGroup, Transfer
 from .builder import ProgramBuilder
+from .hits import Hits
 from .kernels.pick import group_shape
 from .lower_copies import lower_transfer, pairs_of
 from .lower_kernels import lower_group, lower_reduction, order_units
@@ -33,6 +33,7 @@ class Lowered:
     steps: tuple[StepOps, ...]
     machine: Machine
     folded: bool
+    hits: Hits
 
 
 def lower(
@@ -60,7 +61,7 @@ def lower(
     builder = ProgramBuilder(scenario.num_ranks, folded=folded, unit_bytes=unit_bytes)
     machine = build_machine(builder, scenario, schedule, unit_bytes, ideal)
     ranks = range(1) if folded else range(scenario.num_ranks)
-    state = Lowering(scenario, schedule, unit_bytes, builder, machine, ideal, folded)
+    state = Lowering(scenario, schedule, unit_bytes, builder, machine, ideal, folded, Hits(scenario, schedule))
     state.writes = writes or {}
     state.chained = _chained(scenario, schedule, ranks)
     for rank in ranks:
@@ -74,7 +75,7 @@ def lower(
     for rank in ranks:
         order_units(state, rank)
         _connect(state, rank)
-    return Lowered(scenario, schedule, builder.build(), tuple(state.made.values()), machine, folded)
+    return Lowered(scenario, schedule, builder.build(), tuple(state.made.values()), machine, folded, state.hits)
 
 
 def _chained(scenario: Scenario, schedule: Schedule, ranks: range) -> frozenset[str]:
@@ -126,7 +127,7 @@ def _connect(state: Lowering, rank: int) -> None:
 def _signals(state: Lowering, rank: int) -> dict[str, list[tuple[int, str]]]:
     """For each signal the transfers that set it at ``rank``, as rank and name; several put to all with one signal."""
     signals: dict[str, list[tuple[int, str]]] = {}
-    for arrival in arrivals_at(state.scenario, state.schedule, rank):
+    for arrival in state.hits.arrivals(rank):
         sender = (0 if state.folded else arrival.issuer, arrival.transfer.name)
         senders = signals.setdefault(arrival.transfer.signal, [])
         if sender not in senders:

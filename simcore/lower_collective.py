@@ -14,10 +14,10 @@ from ..compiler.schedule import EngineChoice, EngineKind, EngineMode, Schedule
 from .builder import ProgramBuilder
 from .kernels.collective import Collective, CollectiveTime, Protocol, collective_time
 from .kernels.gemm import ticks_for
-from .lower_copies import LL128_BYTES, LL128_PAYLOAD
 from .lower_kernels import deal_by
 from .machine import Idealization, Machine, build_machine, distance_ticks
 from .program import TICKS_PER_SECOND, Flow, OpKind, Program, Stage, TrafficClass
+from .protocols import LL128_BYTES, LL128_PAYLOAD
 
 _SENT_PER_BYTE = {Protocol.LL: Fraction(2), Protocol.LL128: Fraction(LL128_BYTES, LL128_PAYLOAD)}
 

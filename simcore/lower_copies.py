@@ -12,6 +12,7 @@ An SM is paced by what it sends, flags included.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from ..compiler.replay import Write
 from ..compiler.scenario import Gpu
@@ -21,8 +22,8 @@ from .lower_state import Lowering, Waiters, deal, moved_bytes
 from .lower_switch import multicast, sum_in_switch
 from .machine import Hop, distance_ticks
 from .program import Flow, OpKind, Stage, TrafficClass
+from .protocols import LL128_BYTES, LL128_PAYLOAD
 
-LL128_BYTES, LL128_PAYLOAD = 128, 120
 PEERS_OF_A_BROADCAST = 2
 
 
@@ -126,13 +127,38 @@ def _issue_ticks(state: Lowering) -> int:
 
 
 def _issued(state: Lowering, rank: int, step: Transfer, ops: Sequence[int]) -> Sequence[int]:
-    """The ops that wait for what the copy waits for: the copy, or the issue of its command."""
+    """The ops that wait for what the copy waits for: the copy, or the issue of its command.
+
+    Commands that wait for the same are dealt to the engines, and those of one engine are issued together: a doorbell is
+    rung once for all that was written. Copies that queue for SMs beside kernels are a kernel themselves, launched once.
+    """
+    if state.schedule.engine.mode is EngineMode.SHARED:
+        return _launched(state, rank, step, ops)
     if not _issue_ticks(state):
         return ops
+    alike = state.issues.setdefault((rank, frozenset(step.after)), []) if step.lane is None else []
+    engines = state.schedule.engine.count
+    if len(alike) >= engines:
+        alike.append(alike[-engines])
+        state.builder.after(ops, alike[-1])
+        return ()
     setup = state.setup(_issue_ticks(state))
     issue = state.builder.op(rank, OpKind.LAUNCH, step.name, pool=state.machine.issue, setup_ticks=setup)
+    alike.append(issue)
     state.builder.after(ops, issue)
     return issue
+
+
+def _launched(state: Lowering, rank: int, step: Transfer, ops: Sequence[int]) -> Sequence[int]:
+    """The launch of the kernel that makes a copy, and all others that wait for the same."""
+    alike = state.issues.setdefault((rank, frozenset(step.after)), [])
+    if alike:
+        state.builder.after(ops, alike[0])
+        return ()
+    setup = state.setup(state.scenario.gpu.launch.kernel_ticks)
+    alike.append(state.builder.op(rank, OpKind.LAUNCH, step.name, setup_ticks=setup))
+    state.builder.after(ops, alike[0])
+    return alike[0]
 
 
 def _stages(state: Lowering, rank: int, step: Transfer, other: Transfer | None, num_bytes: int) -> tuple[Stage, ...]:
@@ -154,18 +180,33 @@ def _stages(state: Lowering, rank: int, step: Transfer, other: Transfer | None, 
 def _flows(state: Lowering, rank: int, step: Transfer, num_bytes: int, share: int) -> tuple[Flow, ...]:
     """The bytes of one worker that has a ``share``-th of its rate for them, and the flags between them."""
     units = state.units(num_bytes)
-    read, way, write = copy_route(state, rank, step)
+    _, way, write = copy_route(state, rank, step)
     extra = _flag_units(state, units)
     sent = units + extra
     gap, window = _gap(state, step, units) * share, _window(state, sent)
     # A unit leaves when it is whole, so that a copy feeds its link as long at any granularity.
     pace = gap * sent // max(1, units)
     payload = -(-window * units // max(1, sent))
-    flows = state.spread(Flow((*read, *way, *write), units, pace, pace, TrafficClass.COMM, payload))
+    flows: tuple[Flow, ...] = ()
+    for route, part in _parts(state, rank, step, units):
+        # Parts share the pace and the window of the whole, so that they flow side by side.
+        apart, room = pace * units // max(1, part), -(-payload * part // max(1, units))
+        flows += state.spread(Flow(route, part, apart, apart, TrafficClass.COMM, room))
     if extra:
         pace, room = gap * sent // extra, -(-window * extra // sent)
         flows += state.spread(Flow((*way, *write), extra, pace, pace, TrafficClass.COMM, room))
     return flows
+
+
+def _parts(state: Lowering, rank: int, step: Transfer, units: int) -> list[tuple[tuple[Hop, ...], int]]:
+    """The routes of ``units`` of payload, and how many take each: what hits caches at either end passes those."""
+    at_source, at_target = (int(units * share) for share in state.hits.of_copy(rank, step))
+    parts = []
+    for low, high in pairwise([*sorted({0, at_source, at_target}), units]):
+        if high > low or not units:
+            read, way, write = copy_route(state, rank, step, cached=(0 < high <= at_source, 0 < high <= at_target))
+            parts.append(((*read, *way, *write), high - low))
+    return parts
 
 
 def _flag_units(state: Lowering, units: int) -> int:
@@ -203,19 +244,23 @@ def _window(state: Lowering, units: int) -> int:
     return window if window < units else 0
 
 
-def copy_route(state: Lowering, rank: int, step: Transfer) -> tuple[tuple[Hop, ...], tuple[Hop, ...], tuple[Hop, ...]]:
+def copy_route(
+    state: Lowering, rank: int, step: Transfer, cached: tuple[bool, bool] = (False, False)
+) -> tuple[tuple[Hop, ...], tuple[Hop, ...], tuple[Hop, ...]]:
     """From memory, over links, to memory; SMs read through L2, a copy that adds reads the destination too.
 
-    What a profile says to be on its way has been read before.
+    What is read at the source or at the destination may be ``cached`` there. What a profile says to be on its way has
+    been read before.
     """
     source, target = ends_of(rank, step)
     memory = state.machine.memory_for(TrafficClass.COMM)
-    read: tuple[Hop, ...] = ((memory.hbm, source),)
-    if state.by_sms:
+    first, added = (memory.last_cache if hits else memory.hbm for hits in cached)
+    read: tuple[Hop, ...] = ((first, source),)
+    if state.by_sms and first != memory.l2:
         read += ((memory.l2, source),)
     if (rank, step.name) in state.writes:
         read = ()
-    return read, state.machine.route(source, target), ((memory.hbm, target),) * (2 if step.reduce else 1)
+    return read, state.machine.route(source, target), (*(((added, target),) * step.reduce), (memory.hbm, target))
 
 
 def ends_of(rank: int, step: Transfer) -> tuple[int, int]:

@@ -38,7 +38,8 @@ def lower_group(state: Lowering, rank: int, step: TileGroup, steps: Sequence[Ste
 def lower_reduction(state: Lowering, rank: int, step: Reduction, steps: Sequence[Step]) -> None:
     """A kernel that sums parts."""
     num_bytes = moved_bytes(state.scenario, step.region)
-    work = reduce_work(state.scenario.gpu, num_bytes, step.num_parts, state.schedule.compute_sms)
+    hits = int(num_bytes * (step.num_parts - 1) * state.hits.of_sum(rank, step))
+    work = reduce_work(state.scenario.gpu, num_bytes, step.num_parts, state.schedule.compute_sms, hits)
     _launched(state, rank, step, steps, work, fitted=False)
 
 
@@ -60,7 +61,9 @@ def _wave_ticks(state: Lowering, work: KernelWork) -> int:
     Writes come to memory when they are past L2; the last read is behind those that came before it.
     """
     gpu = state.scenario.gpu
-    sizes = (work.hbm_read_bytes, work.hbm_write_bytes, work.l2_hit_bytes)
+    # What another L2 misses is no part of the fitted time.
+    missed = work.missed_bytes
+    sizes = (work.below_l2_bytes - missed, work.hbm_write_bytes, work.l2_hit_bytes + missed)
     read, written, hit = (state.units(num_bytes) // work.waves for num_bytes in sizes)
     window = _window(state, work, work.num_units)
     before = written * max(0, window - gpu.l2.latency_ticks) // max(1, window)
@@ -123,7 +126,7 @@ def _begin_stream(state: Lowering, rank: int, stream: int, steps: Sequence[Step]
     flops = [group_shape(state.scenario, group).flops for group in groups]
     rows = -(-sum(flops) // (2 * gemm.n * gemm.k))
     shape = GemmShape(rows, gemm.n, gemm.k, gemm.dtype)
-    whole = _as_whole(state, shape, gemm_work(state.scenario.gpu, shape, sms))
+    whole = _as_whole(state, shape, gemm_work(state.scenario.gpu, shape, sms, static_order=True))
     start = _launch_ticks(state, whole, fitted=True, waits=False)
     launch = state.builder.op(rank, OpKind.LAUNCH, f"stream {stream}", setup_ticks=state.setup(start))
     parts = _parts(state, whole, groups, flops)
@@ -135,9 +138,11 @@ def _parts(
     state: Lowering, whole: KernelWork, groups: Sequence[TileGroup], flops: Sequence[int]
 ) -> dict[str, KernelWork]:
     """Each group's share of the kernel; one that accumulates reads its part of the output, and all write theirs."""
-    hits, reads = (deal_by(total, flops) for total in (whole.l2_hit_bytes, whole.hbm_read_bytes))
+    totals = (whole.l2_hit_bytes, whole.hbm_read_bytes, whole.mall_read_bytes, whole.missed_bytes)
+    shares = zip(*(deal_by(total, flops) for total in totals), strict=True)
     parts = {}
-    for group, units, hit, read in zip(groups, deal_units(whole.num_units, flops), hits, reads, strict=True):
+    for group, units, share in zip(groups, deal_units(whole.num_units, flops), shares, strict=True):
+        hit, read, from_mall, missed = share
         shape = group_shape(state.scenario, group)
         written = shape.m * shape.n * shape.dtype.num_bytes
         parts[group.name] = replace(
@@ -147,6 +152,8 @@ def _parts(
             l2_hit_bytes=hit,
             hbm_read_bytes=read + (written if group.accumulate else 0),
             hbm_write_bytes=written,
+            mall_read_bytes=from_mall,
+            missed_bytes=missed,
         )
     return parts
 
@@ -210,17 +217,30 @@ def unit_stages(state: Lowering, rank: int, work: KernelWork, together: int) -> 
         (((memory.l2, rank),), work.l2_hit_bytes),
         (((memory.hbm, rank), (memory.l2, rank)), work.hbm_read_bytes),
         (((memory.l2, rank), (memory.hbm, rank)), work.hbm_write_bytes),
+        (((memory.last_cache, rank), (memory.l2, rank)), work.mall_read_bytes),
     )
     window = _window(state, work, together)
     totals = [state.units(num_bytes) for _, num_bytes in routes]
     for count, shares in deal_together(totals, work.num_units):
+        ahead = _look_ahead(state, sum(shares))
         flows = tuple(
             flow
             for (route, _), units in zip(routes, shares, strict=True)
             if units
-            for flow in state.spread(Flow(route, units, window // units, 0, TrafficClass.COMPUTE))
+            for flow in state.spread(
+                Flow(route, units, window // units, 0, TrafficClass.COMPUTE, -(-ahead * units // sum(shares)))
+            )
         )
         yield count, Stage(work.unit_ticks, flows)
+
+
+def _look_ahead(state: Lowering, units: int) -> int:
+    """Of its ``units`` of traffic, how many a work unit may have under way; 0, no limit, where it has no more."""
+    ahead = state.scenario.gpu.hbm.look_ahead_bytes
+    if ahead is None:
+        return 0
+    room = max(1, ahead // state.unit_bytes)
+    return room if room < units else 0
 
 
 def _window(state: Lowering, work: KernelWork, together: int) -> int:

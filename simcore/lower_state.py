@@ -9,6 +9,7 @@ from ..compiler.replay import Write
 from ..compiler.scenario import Scenario
 from ..compiler.schedule import EngineKind, Region, Schedule, Step, Transfer
 from .builder import ProgramBuilder
+from .hits import Hits
 from .kernels.work import KernelWork
 from .machine import Hop, Idealization, Machine, Memory
 from .program import Flow, OpKind
@@ -69,6 +70,7 @@ class Lowering:
     machine: Machine
     ideal: Idealization
     folded: bool
+    hits: Hits
     made: dict[tuple[int, str], StepOps] = field(default_factory=dict)
     waiters: dict[tuple[int, str], Waiters] = field(default_factory=dict)
     pairs: dict[tuple[int, str], Transfer] = field(default_factory=dict)  # the other copy of the same command
@@ -76,6 +78,7 @@ class Lowering:
     monitored: dict[int, int] = field(default_factory=dict)  # entries of the monitor that are taken, by rank
     writes: Mapping[tuple[int, str], Sequence[Write]] = field(default_factory=dict)  # transfers taken from a profile
     num_peers: dict[int, int] = field(default_factory=dict)  # that transfers outside of lanes address, by rank
+    issues: dict[tuple[int, frozenset[str]], list[range]] = field(default_factory=dict)  # by rank and waits
     chained: frozenset[str] = frozenset()  # signals that copies of a lone collective wait for
 
     @property

@@ -26,11 +26,20 @@ class Idealization(Flag):
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """L2 and HBM as one class of traffic sees them; ``hbm`` is the first of ``channels`` servers, numbered in a row."""
+    """L2 and HBM as one class of traffic sees them; ``hbm`` is the first of ``channels`` servers, numbered in a row.
+
+    ``mall`` is the cache in front of memory, None without one.
+    """
 
     l2: int
     hbm: int
     channels: int = 1
+    mall: int | None = None
+
+    @property
+    def last_cache(self) -> int:
+        """The cache that holds what peers have written."""
+        return self.l2 if self.mall is None else self.mall
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +130,10 @@ def _memory(builder: ProgramBuilder, scenario: Scenario, unit: int, suffix: str)
     service = max(1, ticks_for(unit * channels, gpu.hbm.achieved_bytes_per_s))
     names = [f"hbm{suffix}"] if channels == 1 else [f"hbm{suffix} {channel}" for channel in range(channels)]
     hbm = [builder.server(name, service, gpu.hbm.latency_ticks) for name in names]
-    return Memory(l2, hbm[0], channels)
+    mall = None
+    if gpu.mall is not None:
+        mall = builder.server(f"mall{suffix}", max(1, ticks_for(unit, gpu.mall.bytes_per_s)), gpu.mall.latency_ticks)
+    return Memory(l2, hbm[0], channels, mall)
 
 
 def _links(builder: ProgramBuilder, scenario: Scenario, unit: int) -> tuple[tuple[Hop, ...], ...]:

@@ -1,16 +1,16 @@
 """Bytes that a run moves at one rank: by the plan, and the flags as they were read."""
 
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 
-from ..compiler.schedule import EngineKind, Protocol, Reach, Schedule, Transfer
+from ..compiler.schedule import EngineKind, Reach, Transfer
 from .accounting import units_delivered
 from .engine import Run
 from .lower import Lowered, StepOps, moved_bytes
-from .lower_copies import LL128_BYTES, LL128_PAYLOAD, ends_of
+from .lower_copies import ends_of
 from .program import OpKind, Program, TrafficClass
+from .protocols import sent_per_byte
 from .result import Traffic
 
 
@@ -36,7 +36,7 @@ def _traffic_at(lowered: Lowered, steps: list[StepOps]) -> Traffic:
     works = [ops.kernel for ops in steps if ops.kernel is not None]
     read = sum(work.hbm_read_bytes for work in works)
     written = sum(work.hbm_write_bytes for work in works)
-    l2 = sum(work.l2_hit_bytes + work.hbm_read_bytes + work.hbm_write_bytes for work in works)
+    l2 = sum(work.l2_hit_bytes + work.below_l2_bytes + work.hbm_write_bytes for work in works)
     links = 0
     for ops in steps:
         if isinstance(ops.step, Transfer):
@@ -54,15 +54,11 @@ def _copied(lowered: Lowered, rank: int, step: Transfer) -> Traffic:
     sent = int(size * sent_per_byte(lowered.schedule))
     through_l2 = size if lowered.schedule.engine.kind is EngineKind.SM else 0
     if step.reach is Reach.PEER:
-        read = size + (sent if step.reduce else 0)
+        hits = int(size * lowered.hits.at_source(rank, step)), int(size * lowered.hits.at_target(rank, step))
+        read = size + (sent if step.reduce else 0) - sum(hits)
+        if lowered.machine.memory[0].mall is None:
+            through_l2 += hits[1] + (0 if through_l2 else hits[0])
         return Traffic(read, sent, through_l2, sent * lowered.machine.num_links(*ends_of(rank, step)), 0, 0)
     if step.reduce:
         return Traffic(n * size, size, n * through_l2, (n + 1) * size, 0, 0)
     return Traffic(size, (n - 1) * size, through_l2, n * size, 0, 0)
-
-
-def sent_per_byte(schedule: Schedule) -> Fraction:
-    """Bytes that copies put on a link for each byte of data."""
-    if schedule.engine.kind is EngineKind.DMA or schedule.tactics.protocol is Protocol.SIMPLE:
-        return Fraction(1)
-    return Fraction(2) if schedule.tactics.protocol is Protocol.LL else Fraction(LL128_BYTES, LL128_PAYLOAD)

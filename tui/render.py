@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from ..advisor.advice import Advice, Candidate
+from ..advisor.advice import Advice, Candidate, is_algorithm_choice
 from ..advisor.bounds import Bound
 from ..advisor.solver import Space
 from ..compiler.expectation import Verdict
@@ -66,11 +66,15 @@ def _advice_lines(advice: Advice, top: int) -> Iterator[str]:
 
 
 def verdict_sentence(advice: Advice) -> str:
-    """Yes or no, said plainly."""
-    serial_us = f"{advice.serial.best_us:.1f} us"
+    """Yes or no, said plainly; for a collective alone, by what."""
+    serial_us, best_us = f"{advice.serial.best_us:.1f} us", f"{advice.recommended.best_us:.1f} us"
+    if is_algorithm_choice(advice.scenario):
+        gain = f", {advice.speedup:.2f}x faster than {advice.serial.expression}"
+        against = "; no other algorithm is clearly faster" if advice.recommended.is_serial else gain
+        return f"Use {advice.recommended.expression}: {best_us}{against}."
     if advice.verdict is Verdict.OVERLAP:
         return (
-            f"OVERLAP: use {advice.recommended.expression}. {advice.recommended.best_us:.1f} us against "
+            f"OVERLAP: use {advice.recommended.expression}. {best_us} against "
             f"{serial_us} serial, {advice.speedup:.2f}x faster."
             + (" The profile cannot tell the two apart." if advice.serial.expression in advice.ties else "")
         )

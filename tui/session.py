@@ -12,6 +12,7 @@ from pathlib import Path
 from ..advisor.advice import Advice, Candidate
 from ..compiler.diagnostics import CompileError, Diagnostic, render_text
 from ..compiler.pipeline import Compiled, compile_file
+from ..compiler.plan import ScheduleError
 from ..compiler.scenario import Scenario
 from ..compiler.schedule import Schedule
 from ..simcore.outcome import Outcome
@@ -177,6 +178,8 @@ def _as_problem(error: Exception) -> Problem:
         return Problem(ProblemKind.FILE, render_text(error.diagnostics))
     if isinstance(error, OSError):
         return Problem(ProblemKind.FILE, f"{error.filename or 'the file'}: {error.strerror or error}")
+    if isinstance(error, ScheduleError):
+        return Problem(ProblemKind.FILE, "\n".join(filter(None, (f"{error.code.name} error: {error}", error.hint))))
     # Imported here: they pull in the solver, which nobody with a broken file should wait for.
     from ..advisor.solver import NoFeasibleSchedule
     from ..advisor.workers import Cancelled

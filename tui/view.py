@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from ..advisor.advice import Advice, Candidate
+from ..advisor.advice import Advice, Candidate, is_algorithm_choice
 from ..compiler.expectation import Verdict
 from ..compiler.scenario import TICKS_PER_US, Fabric, Scenario
 from ..simcore.result import Result
@@ -81,6 +81,9 @@ def verdict_of(advice: Advice, width: int) -> str:
     """Yes or no, said plainly, with what to use; on two lines where it does not fit into one."""
     expression = advice.recommended.expression
     sentence = f"SERIAL: {advice.why_serial}; use"
+    if is_algorithm_choice(advice.scenario):
+        gain = "No other algorithm is clearly faster:" if advice.recommended.is_serial else ""
+        sentence = gain or f"{advice.speedup:.2f}x faster than a direct exchange:"
     if advice.verdict is Verdict.OVERLAP:
         sentence = f"OVERLAP pays: {advice.speedup:.2f}x over serial with"
     return sentence + (" " if len(sentence) + len(expression) < width else "\n") + expression

@@ -5,7 +5,7 @@ is (``fused_plans.py``), simulated. No constant is fitted to these rows.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -163,13 +163,4 @@ def scenario_of(row: FusedRow, part: Part) -> Scenario:
         all_k=part.k * row.ranks,
         collective=_COLLECTIVES.get(part.pattern, Collective.ALL_GATHER).value,
     )
-    return _with_multicast(compile_text(text).scenario())
-
-
-def _with_multicast(scenario: Scenario) -> Scenario:
-    """A switch that copies and sums (NVLink SHARP), where the library of the profile uses one that does."""
-    fabric, library = scenario.system.fabric, scenario.gpu.collectives
-    if fabric.switch is None or library is None or library.nvls is None:
-        return scenario
-    switch = replace(fabric.switch, multicast=True, reduces=True)
-    return replace(scenario, system=replace(scenario.system, fabric=replace(fabric, switch=switch)))
+    return compile_text(text).scenario()

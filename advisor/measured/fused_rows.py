@@ -140,11 +140,15 @@ def _parts(row: Mapping[str, str], ranks: int) -> tuple[Part, ...]:
     if pattern is None or None in sizes:
         return ()
     m, n, k = (size or 0 for size in sizes)
-    if semantics.startswith("global"):  # tensor parallel: the columns are shared before a GEMM, k after it
-        n, k = (n / ranks, k) if pattern is Pattern.AG_GEMM else (n, k / ranks)
-    elif "per GPU" not in semantics and "local" not in semantics:
+    if not semantics.startswith("global"):
+        of_one_gpu = "per GPU" in semantics or "local" in semantics
+        return (Part(pattern, m, n, k),) if of_one_gpu else ()
+    # Tensor parallel: the columns are shared out before a GEMM, the inner dimension after it.
+    shared = n if pattern is Pattern.AG_GEMM else k
+    if shared % ranks:
         return ()
-    return (Part(pattern, m, int(n), int(k)),) if n % 1 == 0 and k % 1 == 0 else ()
+    part = Part(pattern, m, n // ranks, k) if pattern is Pattern.AG_GEMM else Part(pattern, m, n, k // ranks)
+    return (part,)
 
 
 def _layer(row: Mapping[str, str]) -> tuple[Part, ...]:

@@ -13,6 +13,7 @@ from .fused import FusedComparison
 from .fused_report import fused_document, missed
 from .fused_report import weak_spots as fused_weak_spots
 from .rows import Comparison
+from .switches import early_switches
 from .targets import BASELINES, EVERY, FLOORS, NOTES, TARGETS, Reference
 
 SCHEMA = "magus-validate/1"
@@ -150,6 +151,7 @@ def validation_document(validation: Validation) -> Json:
         "schema": SCHEMA,
         "seed": validation.seed,
         "targets_met": not any(figures.missed for figures in validation.figures) and not missed(validation.fused),
+        "early_switches": list(early_switches(validation.gpus)),
         "groups": [_group_document(figures) for figures in validation.figures],
         "simulated": [
             {

@@ -8,6 +8,7 @@ from . import fused_report
 from .fused import FusedComparison
 from .report import Figures, Validation, references_of, weak_spots
 from .rows import Comparison
+from .switches import early_switches
 from .targets import BASELINES, EVERY, NOTES
 
 COLUMNS = 80
@@ -52,6 +53,8 @@ def _text_lines(validation: Validation) -> Iterator[str]:
     if validation.fused:
         yield from _fused_lines(validation.fused)
     yield from _bullets("Others, for scale (MAPE):", _baseline_lines(validation))
+    switches = list(early_switches(validation.gpus))
+    yield from _bullets("The library switches protocols too early, a choice of its build:", switches)
     yield from _bullets("Weak spots:", list(weak_spots(validation)) or ["none: every target is met"])
     yield from _bullets("Not compared:", _left_out_lines(validation.left_out))
     yield from _bullets("How to read it:", NOTES, last=True)
@@ -158,6 +161,8 @@ def _page_lines(validation: Validation) -> Iterator[str]:
     if validation.fused:
         yield from _fused_section(validation.fused)
     yield from _section("Others, for scale", _baseline_lines(validation))
+    if switches := list(early_switches(validation.gpus)):
+        yield from _section("Where the library switches protocols too early, a choice of its build", switches)
     yield from _section("Weak spots", list(weak_spots(validation)) or ["None: every target is met."])
     yield from _section("Not compared", _left_out_lines(validation.left_out))
     yield from _section("How to read it", NOTES)

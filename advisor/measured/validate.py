@@ -8,7 +8,8 @@ from typing import TypeVar
 from .collective_sample import sampled, simulated_collectives
 from .collectives import MeasuredPoint, collective_comparisons, shipped_points
 from .copies import copy_comparisons
-from .fused import FusedComparison, FusedRow, fused_comparisons, fused_found
+from .fused import FusedComparison, fused_comparisons, fused_found
+from .fused_rows import FusedRow
 from .gemm import GemmTable, gemm_comparisons, gemm_tables
 from .gemm_sample import simulated_sample
 from .report import Validation, comparable, summed_up

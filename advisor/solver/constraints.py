@@ -5,13 +5,16 @@ Together they state what ``compiler.plan.why_illegal`` checks, and the limits of
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from ortools.sat.python import cp_model
 
-from ...compiler.plan import COLUMN_STEP, slices_inner, staging_bytes
+from ...compiler.codes import Code
+from ...compiler.plan import COLUMN_STEP, build_schedule, slices_inner, staging_bytes, why_illegal
 from ...compiler.scenario import Scenario, Tensor
-from ...compiler.schedule import EngineKind
-from ...compiler.templates import TEMPLATES, Cut
+from ...compiler.schedule import Choice, EngineChoice, EngineKind
+from ...compiler.templates import ALL_TEMPLATES, Cut, Template
+from ...compiler.templates.collective import DEFAULT_ALGORITHM
 from .space import Domains, most_copy_sms, resident_bytes, streams_of
 from .variables import Variables
 
@@ -29,6 +32,10 @@ class Constraints:
 
     def __init__(self, model: cp_model.CpModel, scenario: Scenario, domains: Domains, variables: Variables) -> None:
         self._model, self._scenario, self._domains, self._variables = model, scenario, domains, variables
+        self._staging = {
+            (index, engine): staging_needed(scenario, ALL_TEMPLATES[index], engine)
+            for index, engine in product(variables.uses, variables.picks)
+        }
         self.rules: list[Rule] = []
 
     def add_all(self) -> None:
@@ -44,6 +51,7 @@ class Constraints:
             self._rows_divide()
             self._columns_divide()
             self._transfer_fills_a_line()
+            self._algorithms_can_do_it()
         self._staging_within_limit()
         self._memory_holds_all()
 
@@ -56,17 +64,20 @@ class Constraints:
         """Knobs that a template does not have stand still, so that no two solutions have the same expression."""
         model, variables, n = self._model, self._variables, self._scenario.num_ranks
         for index, literal in variables.uses.items():
-            allowed = cp_model.Domain.from_values(list(streams_of(TEMPLATES[index])))
+            allowed = cp_model.Domain.from_values(list(streams_of(ALL_TEMPLATES[index])))
             model.add_linear_expression_in_domain(variables.streams, allowed).only_enforce_if(literal)
         for literal in variables.cutting(Cut.SHARD):
             model.add(variables.chunks == n).only_enforce_if(literal)
+        for index, literal in variables.uses.items():
+            if ALL_TEMPLATES[index].name == DEFAULT_ALGORITHM:  # in one piece it is serial
+                model.add(variables.pieces >= 2).only_enforce_if(literal)
 
     def _template_fits_pattern(self) -> None:
         pattern = self._scenario.workload.pattern
-        fitting = [template.name for template in TEMPLATES if pattern in template.patterns]
+        fitting = [template.name for template in ALL_TEMPLATES if pattern in template.patterns]
         rule = self._rule(f"{pattern.value} is scheduled by {_listed(fitting)} alone")
         for index, literal in self._variables.uses.items():
-            if TEMPLATES[index].name not in fitting:
+            if ALL_TEMPLATES[index].name not in fitting:
                 self._model.add_implication(rule, ~literal)
 
     def _engines_exist(self) -> None:
@@ -106,11 +117,13 @@ class Constraints:
     def _enough_pieces(self) -> None:
         n = self._scenario.num_ranks
         least = {
-            index: TEMPLATES[index].min_pieces for index in self._variables.uses if TEMPLATES[index].min_pieces > 1
+            index: ALL_TEMPLATES[index].min_pieces
+            for index in self._variables.uses
+            if ALL_TEMPLATES[index].min_pieces > 1
         }
         if not least:
             return
-        needs = _listed([f"{TEMPLATES[index].name} needs {n * pieces} chunks" for index, pieces in least.items()])
+        needs = _listed([f"{ALL_TEMPLATES[index].name} needs {n * pieces} chunks" for index, pieces in least.items()])
         rule = self._rule(f"{needs} or more")
         for index, pieces in least.items():
             self._model.add(self._variables.pieces >= pieces).only_enforce_if(rule, self._variables.uses[index])
@@ -138,26 +151,51 @@ class Constraints:
         for literal in self._cutting():
             self._model.add(line * self._variables.pieces <= shard).only_enforce_if(rule, literal)
 
+    def _algorithms_can_do_it(self) -> None:
+        """An algorithm may need a switch that sums, a number of ranks, or SMs."""
+        found: dict[str, list[tuple[int, EngineChoice]]] = {}
+        for index, engine in product(self._variables.uses, self._variables.picks):
+            reason = self._why_not(ALL_TEMPLATES[index], engine)
+            if reason is not None:
+                found.setdefault(reason, []).append((index, engine))
+        for reason, pairs in found.items():
+            rule = self._rule(reason)
+            for index, engine in pairs:
+                self._forbid(rule, index, engine)
+
+    def _why_not(self, template: Template, engine: EngineChoice) -> str | None:
+        """Why the algorithm of a template cannot run by ``engine``, uncut; other rules say what is wrong else."""
+        scenario = self._scenario
+        if not template.default_algorithm or scenario.workload.pattern not in template.patterns:
+            return None
+        error = why_illegal(scenario, Choice(template.name, scenario.num_ranks, engine))
+        return None if error is None or error.code is not Code.MGS511 else str(error)
+
     def _staging_within_limit(self) -> None:
         limit = self._scenario.explore.staging_limit_bytes
         if limit is None:
             return
-        needed = self._staging()
         rule = self._rule(f"staging <= {size_text(limit)}: {self._least_staging()}")
-        for index, literal in self._variables.uses.items():
-            if needed[index] > limit:
-                self._model.add_implication(rule, ~literal)
+        self._forbid_above(rule, limit)
 
     def _memory_holds_all(self) -> None:
-        gpu, needed, resident = self._scenario.gpu, self._staging(), resident_bytes(self._scenario)
+        gpu, resident = self._scenario.gpu, resident_bytes(self._scenario)
         has, takes = size_text(gpu.hbm.capacity_bytes), size_text(resident)
         sentence = (
             f"{gpu.name} has {has} of memory: tensors take {takes} a rank, and for staging {self._least_staging()}"
         )
-        rule = self._rule(sentence)
-        for index, literal in self._variables.uses.items():
-            if resident + needed[index] > gpu.hbm.capacity_bytes:
-                self._model.add_implication(rule, ~literal)
+        self._forbid_above(self._rule(sentence), gpu.hbm.capacity_bytes - resident)
+
+    def _forbid_above(self, rule: cp_model.IntVar, limit: int) -> None:
+        """Nothing that needs more than ``limit`` bytes for staging."""
+        for (index, engine), needed in self._staging.items():
+            if needed > limit:
+                self._forbid(rule, index, engine)
+
+    def _forbid(self, rule: cp_model.IntVar, index: int, engine: EngineChoice) -> None:
+        """Under ``rule``, not this template by this engine."""
+        uses, picks = self._variables.uses, self._variables.picks
+        self._model.add_bool_or([~uses[index], ~picks[engine]]).only_enforce_if(rule)
 
     @property
     def _moved(self) -> Tensor:
@@ -173,20 +211,20 @@ class Constraints:
         """Literals of the templates that cut shards into chunks."""
         return self._variables.cutting(Cut.ROWS) + self._variables.cutting(Cut.COLUMNS)
 
-    def _staging(self) -> dict[int, int]:
-        """Staging memory of a rank in bytes by template; it does not depend on the other knobs."""
-        return {
-            index: staging_bytes(self._scenario, slices_inner=slices_inner(self._scenario, TEMPLATES[index]))
-            for index in self._variables.uses
-        }
-
     def _least_staging(self) -> str:
         """Who needs how much, in words."""
-        needed = self._staging()
-        least = size_text(min(needed.values()))
-        if len(needed) == 1:
-            return f"{TEMPLATES[next(iter(needed))].name} needs {least}"
+        least, templates = size_text(min(self._staging.values())), {index for index, _ in self._staging}
+        if len(templates) == 1:
+            return f"{ALL_TEMPLATES[next(iter(templates))].name} needs {least}"
         return f"every schedule needs at least {least}"
+
+
+def staging_needed(scenario: Scenario, template: Template, engine: EngineChoice) -> int:
+    """Staging memory of a rank in bytes; of the knobs, the template and for a lone collective the engine decide it."""
+    choice = Choice(template.name, scenario.num_ranks, engine)
+    if scenario.workload.gemm is None and why_illegal(scenario, choice) is None:
+        return build_schedule(scenario, choice).staging_bytes
+    return staging_bytes(scenario, slices_inner=slices_inner(scenario, template))
 
 
 def size_text(num_bytes: int) -> str:

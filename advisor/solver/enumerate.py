@@ -6,7 +6,7 @@ from dataclasses import replace
 from ortools.sat.python import cp_model
 
 from ...compiler.scenario import Scenario
-from ...compiler.templates import TEMPLATES, Template
+from ...compiler.templates import ALL_TEMPLATES, Template
 from .model import SpaceModel, choice_of, make_solver
 from .space import BASELINE, Absence, Domains, NoFeasibleSchedule, Space, domains_of
 
@@ -26,7 +26,7 @@ def enumerate_choices(scenario: Scenario, *, limit: int | None, seed: int, shoul
     status = solver.solve(space_model.model, found)
     if status == cp_model.INFEASIBLE:
         raise NoFeasibleSchedule(_conflict(scenario, domains))
-    # Indices in the order of TEMPLATES and EngineKind, so that sorting the values sorts the choices.
+    # Indices in the order of ALL_TEMPLATES and EngineKind, so that sorting the values sorts the choices.
     choices = tuple(choice_of(values) for values in sorted(found.values))
     complete = not found.stopped
     return Space(choices, complete, _absences(scenario, domains, {c.template for c in choices}) if complete else ())
@@ -36,7 +36,7 @@ def explain(scenario: Scenario, template: Template | None) -> tuple[str, ...]:
     """See ``explain_infeasible`` in the package."""
     domains = domains_of(scenario)
     if template is not None:
-        domains = replace(domains, templates=(TEMPLATES.index(template),))
+        domains = replace(domains, templates=(ALL_TEMPLATES.index(template),))
     return _conflict(scenario, domains)
 
 
@@ -83,10 +83,10 @@ def _conflict(scenario: Scenario, domains: Domains) -> tuple[str, ...]:
 def _absences(scenario: Scenario, domains: Domains, present: set[str]) -> tuple[Absence, ...]:
     """Why templates that the file names have no schedule; those that are merely tried by default need no excuse."""
     missing = [
-        TEMPLATES[index]
+        ALL_TEMPLATES[index]
         for index in domains.templates
-        if TEMPLATES[index].name in scenario.explore.templates
-        and TEMPLATES[index] is not BASELINE
-        and TEMPLATES[index].name not in present
+        if ALL_TEMPLATES[index].name in scenario.explore.templates
+        and ALL_TEMPLATES[index] is not BASELINE
+        and ALL_TEMPLATES[index].name not in present
     ]
     return tuple(Absence(template.name, explain(scenario, template)) for template in missing)

@@ -4,10 +4,10 @@ from ortools.sat.python import cp_model
 
 from ...compiler.scenario import Scenario
 from ...compiler.schedule import Choice, EngineChoice
-from ...compiler.templates import TEMPLATES
+from ...compiler.templates import ALL_TEMPLATES
 from .constraints import Constraints, Rule
 from .space import Domains
-from .variables import ENGINE_KINDS, Variables, make_variables
+from .variables import ENGINE_KINDS, ENGINE_MODES, Variables, make_variables
 
 
 class SpaceModel:
@@ -32,8 +32,9 @@ class SpaceModel:
 
 def choice_of(values: tuple[int, ...]) -> Choice:
     """The choice behind the values of ``Variables.decisions``."""
-    template, chunks, kind, count, streams = values
-    return Choice(TEMPLATES[template].name, chunks, EngineChoice(ENGINE_KINDS[kind], count), streams)
+    template, chunks, kind, count, mode, streams = values
+    engine = EngineChoice(ENGINE_KINDS[kind], count, ENGINE_MODES[mode])
+    return Choice(ALL_TEMPLATES[template].name, chunks, engine, streams)
 
 
 def make_solver(seed: int) -> cp_model.CpSolver:

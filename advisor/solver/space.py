@@ -6,12 +6,14 @@ from ...compiler.codes import Code
 from ...compiler.plan import MAX_COPY_SHARE, ScheduleError, check_engine, default_engine
 from ...compiler.scenario import Pattern, Scenario, Shard, Tensor
 from ...compiler.schedule import Choice, EngineChoice, EngineKind, Schedule
-from ...compiler.templates import TEMPLATES, Template
+from ...compiler.templates import ALL_TEMPLATES, Template
 
 DEFAULT_PIECES = (1, 2, 4, 8, 16, 32)
+# Of a lone collective: pieces follow each other through the steps of an algorithm, and finer ones only cost more.
+LONE_PIECES = (1, 4, 16)
 # A copy by few SMs costs little compute and by many is fast; the best of these three is near the best of all.
 DEFAULT_COPY_SMS = (8, 16, 32)
-BASELINE = TEMPLATES[0]
+BASELINE = ALL_TEMPLATES[0]
 
 
 class NoFeasibleSchedule(ValueError):
@@ -32,7 +34,7 @@ class Absence:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """The feasible choices by template, chunks, engine and streams, in the order of TEMPLATES.
+    """The feasible choices by template, chunks, engine and streams, in the order of ALL_TEMPLATES.
 
     ``complete`` is False if the enumeration was limited or stopped. ``absent`` tells of templates that the file names
     in its ``explore`` block and that cannot run.
@@ -45,7 +47,7 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class Domains:
-    """Candidate values of each knob, before any constraint. ``templates`` are indices into TEMPLATES."""
+    """Candidate values of each knob, before any constraint. ``templates`` are indices into ALL_TEMPLATES."""
 
     templates: tuple[int, ...]
     chunks: tuple[int, ...]
@@ -55,12 +57,18 @@ class Domains:
 def domains_of(scenario: Scenario) -> Domains:
     """The values that ``scenario`` asks for, defaults where it leaves the choice; the baseline is always among them."""
     explore, n = scenario.explore, scenario.num_ranks
-    asked = explore.templates or tuple(template.name for template in TEMPLATES)
+    asked = explore.templates or tuple(template.name for template in _searched(scenario.workload.pattern))
+    pieces = LONE_PIECES if scenario.workload.gemm is None else DEFAULT_PIECES
     return Domains(
-        templates=tuple(i for i, template in enumerate(TEMPLATES) if template is BASELINE or template.name in asked),
-        chunks=tuple(sorted(set(explore.chunks))) or tuple(n * pieces for pieces in DEFAULT_PIECES),
+        templates=tuple(i for i, each in enumerate(ALL_TEMPLATES) if each is BASELINE or each.name in asked),
+        chunks=tuple(sorted(set(explore.chunks))) or tuple(n * count for count in pieces),
         engines=_engines(scenario),
     )
+
+
+def _searched(pattern: Pattern) -> tuple[Template, ...]:
+    """Templates that are tried unasked: the algorithms for a lone collective, ``bulk`` where two things run beside."""
+    return tuple(each for each in ALL_TEMPLATES if each.explored or pattern in each.patterns)
 
 
 def streams_of(template: Template) -> tuple[int, ...]:
@@ -69,16 +77,23 @@ def streams_of(template: Template) -> tuple[int, ...]:
 
 
 def resident_bytes(scenario: Scenario) -> int:
-    """Memory of a rank for its inputs and its output, without what counts as staging: partial sums, gathered rows."""
+    """Memory of a rank for its inputs and its results, without what counts as staging: partial sums, gathered rows."""
     workload, moved, n = scenario.workload, scenario.workload.moved, scenario.num_ranks
     if moved is not None and workload.gemm is None:
-        return moved.num_bytes + moved.num_bytes // n  # one side whole, the other a shard
-    if workload.pattern.reduces and moved is not None:
-        inputs = sum(_share(tensor, n) for tensor in workload.tensors if tensor.name != moved.name)
-        return inputs + moved.num_bytes // n
-    gemm = workload.gemm
-    output = 0 if gemm is None else gemm.m * gemm.n * gemm.dtype.num_bytes
-    return sum(_share(tensor, n) for tensor in workload.tensors) + output
+        one_sided = workload.pattern in (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER)
+        return moved.num_bytes + (moved.num_bytes // n if one_sided else moved.num_bytes)
+    made = {*workload.made, *((moved.name,) if moved is not None and workload.pattern.sums else ())}
+    return sum(_share(tensor, n) for tensor in workload.tensors if tensor.name not in made) + _result_bytes(scenario)
+
+
+def _result_bytes(scenario: Scenario) -> int:
+    """What a rank keeps of what is computed, and of a collective beside it."""
+    workload, gemm, moved = scenario.workload, scenario.workload.gemm, scenario.workload.moved
+    if gemm is None:
+        return sum(tensor.num_bytes for tensor in workload.tensors if tensor.name in workload.made)
+    if moved is not None and workload.pattern.reduces:
+        return moved.num_bytes // scenario.num_ranks
+    return gemm.m * gemm.n * gemm.dtype.num_bytes + (moved.num_bytes if moved and workload.pattern.beside else 0)
 
 
 def check_memory(scenario: Scenario, schedule: Schedule) -> None:
@@ -102,7 +117,7 @@ def _share(tensor: Tensor, num_ranks: int) -> int:
 def _engines(scenario: Scenario) -> tuple[EngineChoice, ...]:
     """Engines asked for, or one DMA engine a peer and a few numbers of copying SMs; one choice for a lone kernel."""
     engines = tuple(dict.fromkeys(scenario.explore.engines)) or _default_engines(scenario)
-    if scenario.workload.pattern is Pattern.GEMM:
+    if scenario.workload.moved is None:
         return (next((engine for engine in engines if _is_legal(scenario, engine)), engines[0]),)
     return engines
 

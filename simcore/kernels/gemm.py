@@ -17,14 +17,19 @@ TensorRT-LLM collector); 5-6 % mean error for M, N, K >= 512.
 
 The quantisation q is near 0 where the library balances its last wave, so a kernel of more than one wave is simulated
 as ceil(W) full waves of equal units, which take ceil(W) * unit time = T - start when alone.
+
+The form contains the L2 with which it was fitted. On a GPU with another one (``GemmModel.fitted_l2``) a kernel also
+reads what that misses more (``working_set.py``), from the cache in front of memory if there is one and it has it; T is
+as before, and the kernel takes longer where memory is then what it waits for.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ...compiler.scenario import TICKS_PER_SECOND, TICKS_PER_US, GemmShape, Gpu
 from .work import KernelWork
+from .working_set import extra_hbm_bytes
 
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 MIN_SPLIT_K = 128
@@ -47,6 +52,7 @@ class _Candidate:
     block: tuple[int, int]
     pair: bool
     split: int
+    k_part: int
     num_slots: int
     waves: float
     tile_us: float
@@ -54,7 +60,7 @@ class _Candidate:
 
 
 @lru_cache(maxsize=8192)
-def gemm_work(gpu: Gpu, shape: GemmShape, sms: int, accumulate: bool = False) -> KernelWork:
+def gemm_work(gpu: Gpu, shape: GemmShape, sms: int, accumulate: bool = False, static_order: bool = False) -> KernelWork:
     """The kernel a library would pick for ``shape`` when ``sms`` SMs are free for it.
 
     Parameters
@@ -63,6 +69,9 @@ def gemm_work(gpu: Gpu, shape: GemmShape, sms: int, accumulate: bool = False) ->
         SMs available to the kernel, a static property of the schedule.
     accumulate
         Whether the output is read and added to.
+    static_order
+        Whether SM j runs the tiles j, j + SMs and so on, as in a persistent kernel whose tiles wait for chunks: then
+        nothing balances the last wave, and the inner dimension stays whole.
 
     Raises
     ------
@@ -73,7 +82,7 @@ def gemm_work(gpu: Gpu, shape: GemmShape, sms: int, accumulate: bool = False) ->
         raise ValueError(f"a GEMM needs positive m, n, k and SMs, got {shape.m}, {shape.n}, {shape.k} on {sms}")
     if gpu.peak(shape.dtype) <= 0:
         raise ValueError(f"{gpu.name} has no peak rate for {shape.dtype.value}")
-    candidates = _candidates(gpu, shape, sms, accumulate)
+    candidates = _candidates(gpu, shape, sms, accumulate, static_order)
     if not candidates:
         raise ValueError(f"{gpu.name} has no tile for {sms} SM")
     best = min(candidates, key=lambda candidate: candidate.body_us)
@@ -82,17 +91,38 @@ def gemm_work(gpu: Gpu, shape: GemmShape, sms: int, accumulate: bool = False) ->
     num_units = best.num_slots if waves == 1 else waves * sms
     read, written = hbm_bytes(shape, accumulate)
     rows, cols = best.block
+    hits = max(0, best.l2_read_bytes - read)
+    missed, from_mall = _missed_bytes(gpu, shape, sms, best, hits)
     return KernelWork(
         num_units=num_units,
         unit_ticks=unit_ticks,
         start_ticks=gpu.gemm.start_ticks,
         waves=waves,
-        l2_hit_bytes=max(0, best.l2_read_bytes - read),
-        hbm_read_bytes=read,
+        l2_hit_bytes=hits - missed,
+        hbm_read_bytes=read + missed - from_mall,
         hbm_write_bytes=written,
         stall_ticks=unit_ticks - _round_up(best.tile_us),
         label=f"{rows}x{cols}" + (" pair" if best.pair else "") + (f" split {best.split}" if best.split > 1 else ""),
+        mall_read_bytes=from_mall,
+        missed_bytes=missed,
     )
+
+
+def _missed_bytes(gpu: Gpu, shape: GemmShape, sms: int, tiles: _Candidate, hits: int) -> tuple[int, int]:
+    """Bytes that L2 misses and the L2 of the fit did not, of at most ``hits``, and those that the cache below has."""
+    if gpu.gemm.fitted_l2 is None:
+        return 0, 0
+    slots = max(1, sms // 2) if tiles.pair else sms
+    part = replace(shape, k=min(shape.k, tiles.k_part))
+
+    def extra(size: int, instances: int) -> int:
+        return tiles.split * extra_hbm_bytes(part, tiles.block, slots, size, min(slots, instances))
+
+    now = extra(gpu.l2.size_bytes, gpu.l2.instances)
+    missed = min(hits, max(0, now - extra(*gpu.gemm.fitted_l2)))
+    if not missed or gpu.mall is None:
+        return missed, 0
+    return missed, missed - min(missed, extra(gpu.mall.size_bytes, 1))
 
 
 def hbm_bytes(shape: GemmShape, accumulate: bool) -> tuple[int, int]:
@@ -116,15 +146,16 @@ def min_sm_ticks(gpu: Gpu, shape: GemmShape) -> int:
     return math.floor(us * TICKS_PER_US * (1 - 1e-6))
 
 
-def _candidates(gpu: Gpu, shape: GemmShape, sms: int, accumulate: bool) -> list[_Candidate]:
+def _candidates(gpu: Gpu, shape: GemmShape, sms: int, accumulate: bool, static_order: bool) -> list[_Candidate]:
+    quantisation = 1.0 if static_order else float(gpu.gemm.quantisation)
     found = []
     for tile in _tiles(gpu):
         if tile[1] > sms:
             continue  # a pair needs two SMs
-        for split in SPLITS:
+        for split in SPLITS[:1] if static_order else SPLITS:
             k_part = 64 * math.ceil(math.ceil(shape.k / split) / 64)
             if split == 1 or k_part >= MIN_SPLIT_K:
-                found.append(_candidate(gpu, shape, sms, accumulate, tile, split, k_part))
+                found.append(_candidate(gpu, shape, sms, accumulate, tile, split, k_part, quantisation))
     return found
 
 
@@ -134,14 +165,14 @@ def _tiles(gpu: Gpu) -> list[_Tile]:
 
 
 def _candidate(
-    gpu: Gpu, shape: GemmShape, sms: int, accumulate: bool, tile: _Tile, split: int, k_part: int
+    gpu: Gpu, shape: GemmShape, sms: int, accumulate: bool, tile: _Tile, split: int, k_part: int, quantisation: float
 ) -> _Candidate:
     model, power = gpu.gemm, float(gpu.gemm.exponent)
     block, units = tile
     tile_rows, tile_cols = math.ceil(shape.m / block[0]), math.ceil(shape.n / block[1])
     num_slots = tile_rows * tile_cols * split * units
     waves = num_slots / sms
-    quantised = 1.0 if waves <= 1 else waves + float(model.quantisation) * (math.ceil(waves) - waves)
+    quantised = 1.0 if waves <= 1 else waves + quantisation * (math.ceil(waves) - waves)
     tile_us = _tile_us(gpu, shape, block, units, k_part)
     memory_us = sum(hbm_bytes(shape, accumulate)) / (float(model.hbm_fraction) * gpu.hbm.peak_bytes_per_s) * 1e6
     body_us = ((quantised * tile_us) ** power + memory_us**power) ** (1 / power)
@@ -154,7 +185,7 @@ def _candidate(
     # No unit ends before its first operands are here; matters where a tile has next to no overhead of its own.
     latency_us = max(1, math.ceil(waves)) * (gpu.l2.latency_ticks + gpu.hbm.latency_ticks) / TICKS_PER_US
     body_us = max(body_us, l2_us, latency_us)
-    return _Candidate(body_us, block, units == 2, split, num_slots, waves, tile_us, l2_read_bytes)
+    return _Candidate(body_us, block, units == 2, split, k_part, num_slots, waves, tile_us, l2_read_bytes)
 
 
 def operand_rows(shape: GemmShape, tile_rows: int, tile_cols: int, share: int) -> int:

@@ -1,7 +1,7 @@
 """What a cache holds between two uses: HBM traffic of a tiled GEMM by the capacity of L2, and the hits of a buffer.
 
 A GEMM profile is fitted with the L2 that its GPU has, so that the fitted time already contains what that L2 misses. A
-what-if with another L2 adds the difference: extra(other) - extra(own).
+what-if with another L2 adds the difference: extra(other) - extra(fitted), nothing where that is negative.
 
 Tiles run in waves of as many tiles as there are SMs, in the order of grouped launches (Triton, matrix multiplication
 tutorial): ``group`` row blocks together, column after column. A wave walks along K in lock step, so that a row panel of

@@ -2,11 +2,13 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from magus.advisor.bounds import TERMS, lower_bound, served_ticks
 from magus.advisor.solver import enumerate_space
+from magus.compiler.expression import expression_of
 from magus.compiler.plan import build_schedule
 from magus.compiler.plan_check import check_plan
 from magus.compiler.scenario import TICKS_PER_US, Explore, Fabric, Gpu, Link, Pattern, Scenario
@@ -23,10 +25,12 @@ from magus.compiler.schedule import (
     TileGroup,
     Transfer,
 )
+from magus.simcore import simulate
 from magus.simcore.engine import run
 from magus.simcore.kernels.gemm import ticks_for
 from magus.simcore.lower import lower
 from magus.simcore.outcome import Outcome
+from tests.advisor.drawing import SYSTEMS, draw_choices, draw_scenario, scenario_of
 from tests.scenarios import (
     ag_gemm,
     exploring,
@@ -161,6 +165,27 @@ def test_no_explicit_plan_beats_the_bound(ranks: int, machine: int, fabric: int)
             assert makespan(scenario, schedule, 8192) >= lower_bound(scenario, (engine.kind,)).ticks
 
 
+@pytest.mark.parametrize("ranks", [3, 8])
+def test_plans_whose_reads_hit_do_not_beat_the_bound(ranks: int) -> None:
+    """Memory is scarce here: what forwards and sums what has just landed is faster than on a GPU where nothing hits."""
+    gpu = replace(h100(), hbm=replace(h100().hbm, achieved_bytes_per_s=50 * 10**9))
+    cold = replace(gpu, l2=replace(gpu.l2, instances=2))
+    faster = 0
+    for make in (lone_gather, lone_scatter):
+        hot, without = (make(64 * ranks, 1024, ranks=ranks, gpu=each, fabric=switch(nvlink())) for each in (gpu, cold))
+        engines = EngineChoice(SM, 32), EngineChoice(DMA, 7)
+        choices = [Choice(name, ranks, engine) for name in ("direct", "ring") for engine in engines]
+        schedules = [build_schedule(hot, choice) for choice in choices]
+        if make is lone_scatter:
+            schedules.append(build_schedule(hot, Plan(engines[0], reduced_in_place(hot, 1)), "plan"))
+        for schedule in schedules:
+            ticks, bound = makespan(hot, schedule, 4096), lower_bound(hot, (schedule.engine.kind,))
+            assert bound.binding == "hbm"
+            assert ticks >= bound.ticks
+            faster += ticks < 0.95 * makespan(without, schedule, 4096)
+    assert faster >= 5
+
+
 @pytest.mark.parametrize(
     ("scenario", "choice", "most"),
     [
@@ -214,6 +239,41 @@ def test_service_is_never_overestimated() -> None:
 
 def test_a_bound_in_figures() -> None:
     """Seven links of 46.5 GB/s bring 1 MiB each: 22.55 us, and 0.5 + 0.137 + 0.29 us before and 0.7 + 0.29 us after."""
-    bound = lower_bound(lone_gather(4096, 1024))
+    bound = lower_bound(lone_gather(4096, 1024), (SM,))
 
     assert bound.ticks / TICKS_PER_US == pytest.approx(22.55 + 0.927 + 0.99, abs=0.01)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("pattern", Pattern, ids=lambda pattern: pattern.value)
+def test_no_algorithm_and_no_tactics_beat_the_bound(pattern: Pattern, seed: int) -> None:
+    """Templates, algorithms with sums in the switch among them, put and get, protocols, kernels, modes of engines."""
+    rng = random.Random(f"{pattern} {seed}")
+    scenario = draw_scenario(rng, pattern)
+    bounds = {kind: lower_bound(scenario, (kind,)).ticks for kind in EngineKind}
+    choices, done = draw_choices(rng, scenario, 4), 0
+
+    for choice in choices:
+        result = simulate(scenario, build_schedule(scenario, choice), unit_bytes=rng.choice((1024, 4096)))
+        if result.outcome is Outcome.DONE:  # persistent kernels may leave no SM to copies that share theirs
+            done += 1
+            assert result.makespan_ticks >= bounds[choice.engine.kind] > 0, expression_of(choice)
+    assert done
+
+
+def test_an_all_reduce_without_a_switch_that_sums_moves_it_nearly_twice() -> None:
+    """2 (n - 1) / n of 64 MiB over seven links, against all of it once through a port of a switch that sums."""
+    mesh = lower_bound(scenario_of(Pattern.ALL_REDUCE, SYSTEMS[1], 8, 8192, 4096, 4096))
+    summed = lower_bound(scenario_of(Pattern.ALL_REDUCE, SYSTEMS[0], 8, 8192, 4096, 4096))
+    rate = 46.5e9 * 7
+
+    assert mesh.binding == summed.binding == "links"
+    assert mesh.ticks / TICKS_PER_US == pytest.approx(2 * 7 / 8 * 2**26 / rate * 1e6, rel=0.02)
+    assert summed.ticks / TICKS_PER_US == pytest.approx(2**26 / 375e9 * 1e6, rel=0.02)
+
+
+def test_a_matrix_times_a_vector_is_no_gemm() -> None:
+    scenario = lone_gemm(4096, 1, 4096, gpu=h100())
+    schedule = build_schedule(scenario, Choice("serial", 1, EngineChoice(DMA, 1)))
+
+    assert 0 < lower_bound(scenario).ticks <= simulate(scenario, schedule, unit_bytes=1024).makespan_ticks

@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 
 from magus.advisor.measured import fused_report
-from magus.advisor.measured.fused import FusedComparison, fused_comparisons, fused_found, scenario_of, serial_us
+from magus.advisor.measured.fused import TARGET, FusedComparison, fused_comparisons, fused_found, scenario_of, serial_us
 from magus.advisor.measured.fused_plans import IMPLEMENTATIONS, implementation_named
 from magus.advisor.measured.fused_rows import FusedRow, Part
 from magus.advisor.measured.gemm import predicted_us
+from magus.advisor.measured.report import Validation, validation_document
+from magus.advisor.measured.report_text import validation_page, validation_text
+from magus.advisor.measured.validate import validate
 from magus.compiler.plan import build_schedule
 from magus.compiler.plan_check import check_plan
 from magus.compiler.scenario import Pattern
@@ -162,7 +165,7 @@ def test_medians_are_of_all_rows_and_by_implementation() -> None:
     lines = list(fused_report.summary_lines(rows))
     document = fused_report.fused_document(rows)
 
-    assert lines[0] == "speedup, all 3 rows: median error 4.0%, the target of 10% is met"
+    assert lines[0] == "speedup, 3 rows: median error 4.0%, the target of 10% is met"
     assert "flux 3.0% (2), kraken 100.0% (1)" in lines[2]
     assert document is not None and document["target_met"] is True
     assert document["by_implementation"]["kraken"] == pytest.approx(100)
@@ -175,10 +178,31 @@ def test_without_rows_nothing_is_said() -> None:
     assert not list(fused_report.summary_lines([])) and not fused_report.missed([])
 
 
+def test_fused_kernels_are_a_part_of_the_report(tmp_path: Path) -> None:
+    read(tmp_path, row("nccl+cublas", 90), row("flux", 60), row("something new", 60))
+    found = validate(tmp_path, sample=0, seed=0)
+    text, page, document = validation_text(found), validation_page(found), validation_document(found)
+
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert "    H100 AG+GEMM 512 x 256 x 512" in text and "speedup, 1 row: " in text
+    assert "| flux | H100 AG+GEMM 512 x 256 x 512 | 1.50 |" in page
+    assert any("no schedule is known for something new" in each for each in document["left_out"])
+    (only,) = document["fused"]["rows"]
+    assert (only["measured_speedup"], only["implementation"]) == (1.5, "flux")
+    assert document["targets_met"] is document["fused"]["target_met"]
+
+
+def test_without_tables_the_report_has_no_part_for_them() -> None:
+    nothing = Validation((), (), (), seed=0)
+
+    assert "Fused" not in validation_text(nothing) and "Fused" not in validation_page(nothing)
+    assert validation_document(nothing)["fused"] is None
+
+
 @measured
 def test_flux_is_as_accurate_as_promised() -> None:
     rows = [each for each in fused_found(Path(DATA)) if isinstance(each, FusedRow)]
     flux = predicted([each for each in rows if each.implementation.name == "flux"])
 
     assert len(rows) == 27 and len(flux) == 4
-    assert max(abs(each.error) for each in flux) < fused_report.TARGET
+    assert max(abs(each.error) for each in flux) < TARGET

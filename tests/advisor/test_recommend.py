@@ -7,13 +7,16 @@ import pytest
 
 from magus.advisor import Advisor, NoFeasibleSchedule
 from magus.advisor.advice import Advice, Confidence
+from magus.advisor.ranking import algorithm_of
+from magus.advisor.solver import enumerate_space
 from magus.advisor.workers import Cancelled
 from magus.compiler.expectation import Verdict
 from magus.compiler.plan import build_schedule
-from magus.compiler.scenario import Explore, Scenario
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind, NamedSchedule, Plan
+from magus.compiler.scenario import TICKS_PER_US, Explore, Pattern, Scenario
+from magus.compiler.schedule import Choice, EngineChoice, EngineKind, NamedSchedule, Plan, Protocol
 from magus.simcore import Outcome
-from tests.scenarios import ag_gemm, exploring, gemm_rs, lone_gather, lone_gemm
+from tests.advisor.drawing import LONE, SYSTEMS, scenario_of
+from tests.scenarios import ag_gemm, exploring, gemm_rs, lone_gather
 
 DMA = EngineChoice(EngineKind.DMA, 7)
 
@@ -122,7 +125,10 @@ def test_a_plan_by_hand_for_a_lone_collective_is_no_overlap(advisor: Advisor) ->
     steps = build_schedule(scenario, Choice("serial", 8, DMA)).steps
     scenario = replace(scenario, schedules=(NamedSchedule("mine", Plan(EngineChoice(EngineKind.SM, 32), steps)),))
 
-    assert advisor.recommend(scenario).verdict is Verdict.SERIAL
+    advice = advisor.recommend(scenario)
+
+    assert advice.verdict is Verdict.SERIAL
+    assert not next(c for c in advice.candidates if c.expression == "mine").is_serial
 
 
 def test_declared_schedules_are_always_simulated(advisor: Advisor) -> None:
@@ -150,12 +156,52 @@ def test_plans_written_out_take_part(advisor: Advisor) -> None:
     assert by_hand.simulated_ticks is not None
 
 
-@pytest.mark.parametrize("scenario", [lone_gemm(512, 512, 512), lone_gather(512, 512)])
-def test_what_cannot_overlap_is_serial(advisor: Advisor, scenario: Scenario) -> None:
-    advice = advisor.recommend(scenario)
+@pytest.mark.parametrize("pattern", [Pattern.GEMM, Pattern.KERNEL])
+def test_a_lone_kernel_has_nothing_to_overlap(advisor: Advisor, pattern: Pattern) -> None:
+    advice = advisor.recommend(scenario_of(pattern, SYSTEMS[0], 2, 256, 256, 256))
 
     assert advice.verdict is Verdict.SERIAL
-    assert "There is nothing to overlap in this workload." in advice.reasons
+    assert len(advice.candidates) == 1 and advice.gap_to_bound >= 0
+    assert "There is nothing to move, and so nothing to overlap in this workload." in advice.reasons
+    assert advice.why_serial == "there is one kernel and nothing to move"
+
+
+@pytest.mark.parametrize("system", SYSTEMS[:2])
+@pytest.mark.parametrize("pattern", [each for each in LONE if each is not Pattern.SEND_RECV])
+def test_of_a_lone_collective_the_algorithms_are_compared(advisor: Advisor, pattern: Pattern, system: str) -> None:
+    scenario = scenario_of(pattern, system, 4, 256, 256, 256)
+
+    advice = advisor.recommend(scenario)
+
+    simulated = [c for c in advice.candidates if c.simulated_ticks is not None]
+    tried = {algorithm_of(c.choice) for c in simulated if c.choice is not None}
+    possible = {algorithm_of(choice) for choice in enumerate_space(scenario).choices}
+    assert advice.verdict is Verdict.SERIAL
+    assert tried == possible
+    assert any(c.choice is not None and c.choice.tactics.protocol is Protocol.LL for c in simulated)
+    assert advice.serial.expression.startswith("serial(")
+    assert advice.speedup == advice.serial.best_us / advice.recommended.best_us
+    assert advice.recommended.is_serial or advice.speedup >= 1.02
+    assert all(c.best_us >= advice.bound.ticks / TICKS_PER_US for c in simulated)
+    assert any(reason.startswith("The algorithms, each at its best") for reason in advice.reasons)
+
+
+@pytest.mark.parametrize("pattern", [Pattern.GEMM_BESIDE_AG, Pattern.GEMM_BESIDE_A2A])
+def test_what_runs_beside_is_an_overlap(advisor: Advisor, pattern: Pattern) -> None:
+    advice = advisor.recommend(scenario_of(pattern, SYSTEMS[1], 4, 1024, 1024, 1024))
+
+    assert advice.verdict is Verdict.OVERLAP
+    assert advice.recommended.expression.startswith("bulk(")
+    assert advice.serial.expression.startswith("serial(")
+    assert any("beside the GEMM" in reason for reason in advice.reasons)
+
+
+@pytest.mark.parametrize("pattern", [Pattern.GEMM_AR, Pattern.A2A_GEMM, Pattern.ALL_GATHER])
+def test_what_the_ranker_was_not_trained_on_is_said(advisor: Advisor, pattern: Pattern) -> None:
+    advice = advisor.recommend(scenario_of(pattern, SYSTEMS[0], 2, 128, 128, 128), top=2)
+
+    assert "an estimate alone" in advice.confidence_reason
+    assert advice.confidence is not Confidence.HIGH
 
 
 def test_without_verification_nothing_is_simulated(advisor: Advisor) -> None:

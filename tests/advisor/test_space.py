@@ -9,13 +9,14 @@ from time import perf_counter
 import pytest
 
 from magus.advisor.solver import NoFeasibleSchedule, enumerate_space, explain_infeasible
-from magus.advisor.solver.space import domains_of, resident_bytes, streams_of
+from magus.advisor.solver.space import check_memory, domains_of, resident_bytes, streams_of
+from magus.compiler import compile_text
 from magus.compiler.expression import expression_of
-from magus.compiler.plan import build_schedule, slices_inner, staging_bytes, template_named, why_illegal
+from magus.compiler.plan import ScheduleError, build_schedule, template_named, why_illegal
 from magus.compiler.plan_check import check_plan
 from magus.compiler.scenario import Explore, Scenario
 from magus.compiler.schedule import Choice, EngineChoice, EngineKind
-from magus.compiler.templates import TEMPLATES, Cut
+from magus.compiler.templates import ALL_TEMPLATES, Cut
 from tests.scenarios import GIB, MIB, ag_gemm, exploring, gemm_rs, h100, lone_gather, lone_gemm, lone_scatter, mi300x
 
 DMA, SM = EngineKind.DMA, EngineKind.SM
@@ -42,7 +43,7 @@ def brute_force(scenario: Scenario) -> set[Choice]:
     domains, found = domains_of(scenario), set()
     chunks = {*domains.chunks, scenario.num_ranks}
     for index, count, engine in itertools.product(domains.templates, chunks, domains.engines):
-        template = TEMPLATES[index]
+        template = ALL_TEMPLATES[index]
         for streams in streams_of(template):
             choice = Choice(template.name, count, engine, streams)
             if why_illegal(scenario, choice) is None and is_sound(scenario, choice):
@@ -53,7 +54,9 @@ def brute_force(scenario: Scenario) -> set[Choice]:
 def is_sound(scenario: Scenario, choice: Choice) -> bool:
     """Whether memory suffices, transfers fill lines, and the expression is the only one of this schedule."""
     template, moved, n = template_named(choice.template), scenario.workload.moved, scenario.num_ranks
-    staging = staging_bytes(scenario, slices_inner=slices_inner(scenario, template))
+    if template.name == "direct" and choice.chunks == n:
+        return False  # that is serial
+    staging = build_schedule(scenario, choice).staging_bytes
     limit = scenario.explore.staging_limit_bytes
     if (limit is not None and staging > limit) or resident_bytes(scenario) + staging > scenario.gpu.hbm.capacity_bytes:
         return False
@@ -95,7 +98,7 @@ def test_no_two_choices_have_one_expression(scenario: Scenario) -> None:
 
 def test_order_is_by_template_chunks_engine_streams_and_the_same_for_every_seed() -> None:
     scenario = exploring(ag_gemm(8192, 28672, 8192), Explore(engines=(EngineChoice(SM, 16), EngineChoice(DMA, 7))))
-    names = [template.name for template in TEMPLATES]
+    names = [template.name for template in ALL_TEMPLATES]
 
     choices = enumerate_space(scenario).choices
 
@@ -228,7 +231,9 @@ def test_a_template_of_another_pattern_and_chunks_below_a_line_are_explained() -
     shard_p2p, hetero = template_named("shard_p2p"), template_named("hetero_fused_1d")
     tiny = exploring(ag_gemm(1024, 128, 32), Explore(chunks=(1024,)))
 
-    assert explain_infeasible(lone_gather(512, 512), shard_p2p) == ("all_gather is scheduled by serial alone",)
+    assert explain_infeasible(lone_gather(512, 512), shard_p2p) == (
+        "all_gather is scheduled by serial, direct, ring, halving_doubling, hierarchical and nvls alone",
+    )
     assert explain_infeasible(tiny, hetero) == (
         "chunks are 1024",
         "a transfer moves a line of 128 B or more, a shard has 8 KiB",
@@ -243,3 +248,38 @@ def test_the_solver_is_loaded_at_the_first_call() -> None:
     )
 
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+HALF, MOST = "x = tensor bf16[8192, 4096]", "v = tensor bf16[4096, 4096]"  # 64 MiB and 32 MiB
+
+
+@pytest.mark.parametrize(
+    ("workload", "resident", "staging"),
+    [
+        (f"{HALF}; y = all_reduce(x)", 64 + 64, 56),
+        (f"{HALF}; y = all_to_all(x)", 64 + 64, 0),
+        (f"{HALF} shard rows; {MOST} shard cols; y = gemm(all_gather(x), v)", 8 + 4 + 8, 56),
+        (f"{HALF} shard cols; {MOST} shard rows; y = reduce_scatter(gemm(x, v))", 8 + 4 + 8, 64 + 56),
+        (f"{HALF} shard cols; {MOST} shard rows; y = all_reduce(gemm(x, v))", 8 + 4 + 64, 64 + 56),
+        (f"{HALF}; {MOST} shard cols; y = gemm(all_to_all(x), v)", 64 + 4 + 8, 56),
+        (f"{HALF}; {MOST} shard cols; y = gemm(x, v); {HALF.replace('x', 'u')} shard rows; g = all_gather(u)", 148, 0),
+        (f"{HALF}; {MOST} shard cols; y = gemm(x, v); {HALF.replace('x', 'u')}; t = all_to_all(u)", 204, 0),
+        (f"{HALF}; {HALF.replace('x', 'u')}; y = add(x, u)", 3 * 64, 0),
+    ],
+)
+def test_memory_of_every_pattern_that_a_file_can_ask_for(workload: str, resident: int, staging: int) -> None:
+    """Inputs, results, and what is in between, each once."""
+    system = 'use "nvidia/h100"\nsystem s { gpus 8 x H100; fabric switch(nvswitch, link=nvlink) }'
+    scenario = compile_text(f"{system}\nworkload w on s {{ {workload} }}").scenario("w")
+    schedule = build_schedule(scenario, Choice("serial", 8, EngineChoice(EngineKind.SM, 32)))
+
+    assert (resident_bytes(scenario), schedule.staging_bytes) == (resident * MIB, staging * MIB)
+    needed = (resident + staging) * MIB
+    for capacity, fits in ((needed, True), (needed - 1, False)):
+        gpu = replace(scenario.gpu, hbm=replace(scenario.gpu.hbm, capacity_bytes=capacity))
+        small = replace(scenario, system=replace(scenario.system, gpu=gpu))
+        if fits:
+            check_memory(small, schedule)
+            continue
+        with pytest.raises(ScheduleError, match="GiB a rank"):
+            check_memory(small, schedule)

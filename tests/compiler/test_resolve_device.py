@@ -5,7 +5,7 @@ import pytest
 from magus.compiler import CompileError, compile_text
 from magus.compiler.device_models import Sync
 from magus.compiler.load import shipped_libraries
-from magus.compiler.scenario import TICKS_PER_US, DType, Gpu, Link, Origin, Switch, System
+from magus.compiler.scenario import TICKS_PER_US, Cache, DType, Gpu, Link, Origin, Switch, System
 from magus.compiler.schedule import Protocol
 
 
@@ -241,3 +241,48 @@ def test_links_say_their_protocols_and_switches_what_they_do() -> None:
     assert fabric.switch is not None and (fabric.switch.multicast, fabric.switch.reduces) == (False, True)
     usual = shipped("amd/mi300x").fabric.link
     assert usual.protocols == (Protocol.SIMPLE, Protocol.LL)
+
+
+def test_a_cache_in_front_of_memory_is_optional_and_the_last_before_it() -> None:
+    assert shipped("nvidia/h100").gpu.mall is None
+    mi300x = shipped("amd/mi300x").gpu
+    assert mi300x.last_cache == mi300x.mall == Cache(256 << 20, 1, 5_800 * 10**9, 14_571_429)
+    assert shipped("amd/mi325x").gpu.mall == mi300x.mall
+
+    h100 = child_of_h100("")
+    assert h100.last_cache == h100.l2
+    assert child_of_h100("cache l2 { per 66 sms }").last_cache is None
+    both = child_of_h100("cache memory { size 1 GiB; bandwidth 4 TB/s; latency base.l2.latency }")
+    assert both.last_cache == both.mall == Cache(1 << 30, 1, 4 * 10**12, h100.l2.latency_ticks)
+    again = gpu("gpu G extends MI300X { cache memory { size base.mall.size / 4 } }")
+    assert again.mall == Cache(64 << 20, 1, 5_800 * 10**9, 14_571_429)
+
+
+@pytest.mark.parametrize(
+    ("block", "says"),
+    [
+        ("cache memory { size 1 GiB }", "incomplete: mall.bandwidth, mall.latency are missing"),
+        ("cache memory { size 1 GiB; per 66 sms }", "per"),
+        ("cache l3 { size 1 GiB }", "the caches that are described are l2 and memory"),
+    ],
+)
+def test_a_cache_is_whole_and_one_of_two(block: str, says: str) -> None:
+    with pytest.raises(CompileError, match=says):
+        child_of_h100(block)
+
+
+def test_how_far_sms_look_ahead_is_left_out_by_default() -> None:
+    assert child_of_h100("").hbm.look_ahead_bytes is None
+    assert child_of_h100("hbm { look_ahead 32 KiB }").hbm.look_ahead_bytes == 32 << 10
+
+
+def test_the_gemm_form_remembers_the_l2_that_it_was_fitted_with() -> None:
+    assert shipped("nvidia/h100").gpu.gemm.fitted_l2 is None
+    assert shipped("nvidia/h200").gpu.gemm.fitted_l2 is None
+    assert child_of_h100("cache l2 { size 50 MiB }").gemm.fitted_l2 is None
+    assert child_of_h100("cache l2 { size 25 MiB }").gemm.fitted_l2 == (50 << 20, 1)
+    assert child_of_h100("cache l2 { per 66 sms }").gemm.fitted_l2 == (50 << 20, 1)
+    assert child_of_h100("cache l2 { size 25 MiB }; gemm { mma 80 % }").gemm.fitted_l2 == (50 << 20, 1)
+    numbers = "start mma hbm tile k_step split split_bandwidth exponent quantisation error resolution"
+    whole = "; ".join(f"{name} base.gemm.{name}" for name in numbers.split())
+    assert child_of_h100(f"cache l2 {{ size 25 MiB }}; gemm {{ {whole} }}").gemm.fitted_l2 is None

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.compiler.scenario import TICKS_PER_US, DType, GemmShape, Gpu
+from magus.compiler.scenario import TICKS_PER_US, Cache, DType, GemmShape, Gpu
 from magus.simcore.kernels.gemm import gemm_work, hbm_bytes, min_sm_ticks, ticks_for
 from magus.simcore.kernels.reduce import reduce_work
-from tests.scenarios import h100, mi300x
+from magus.simcore.kernels.working_set import extra_hbm_bytes
+from tests.scenarios import MIB, h100, mi300x
 
 # A GPU whose SMs also work in pairs, as on Blackwell.
 PAIRED = replace(h100(), gemm=replace(h100().gemm, pair_tiles=((256, 128), (256, 192), (256, 256))))
@@ -182,3 +183,72 @@ def test_sizes_that_are_not_positive_are_refused(shape: tuple[int, int, int]) ->
 def test_a_type_without_a_peak_is_refused() -> None:
     with pytest.raises(ValueError, match="no peak"):
         gemm_work(GPUS[0], GemmShape(8, 8, 8, DType.FP32), 8)
+
+
+def on_another_l2(size_bytes: int, instances: int = 1, mall: Cache | None = None) -> Gpu:
+    """An H100 whose L2 is not the one that its GEMM form was fitted with."""
+    gpu = h100()
+    l2 = replace(gpu.l2, size_bytes=size_bytes, instances=instances)
+    return replace(gpu, l2=l2, gemm=replace(gpu.gemm, fitted_l2=(50 * MIB, 1)), mall=mall)
+
+
+WIDE = GemmShape(16384, 8192, 1024, DType.BF16)
+
+
+def test_with_another_l2_a_gemm_reads_what_that_misses_more() -> None:
+    fitted = gemm_work(h100(), WIDE, 132)
+    rows, cols = map(int, fitted.label.split("x"))
+    small = gemm_work(on_another_l2(4 * MIB), WIDE, 132)
+    more = extra_hbm_bytes(WIDE, (rows, cols), 132, 4 * MIB, 1) - extra_hbm_bytes(WIDE, (rows, cols), 132, 50 * MIB, 1)
+
+    assert more > fitted.hbm_read_bytes
+    assert small.hbm_read_bytes - fitted.hbm_read_bytes == fitted.l2_hit_bytes - small.l2_hit_bytes == more
+    assert (small.missed_bytes, small.mall_read_bytes) == (more, 0)
+    assert (small.alone_ticks, small.num_units, small.label) == (fitted.alone_ticks, fitted.num_units, fitted.label)
+
+
+@pytest.mark.parametrize("size_bytes", [50 * MIB, 256 * MIB])
+def test_a_larger_l2_leaves_what_every_gemm_has_to_read(size_bytes: int) -> None:
+    assert gemm_work(on_another_l2(size_bytes), WIDE, 132) == gemm_work(h100(), WIDE, 132)
+
+
+def test_a_cache_in_front_of_memory_has_what_the_smaller_l2_misses() -> None:
+    fitted, small = gemm_work(h100(), WIDE, 132), gemm_work(on_another_l2(4 * MIB), WIDE, 132)
+    backed = gemm_work(on_another_l2(4 * MIB, mall=Cache(256 * MIB, 1, 6 * 10**12, 0)), WIDE, 132)
+
+    assert backed.hbm_read_bytes == fitted.hbm_read_bytes
+    assert backed.mall_read_bytes == backed.missed_bytes == small.missed_bytes
+    assert backed.l2_hit_bytes == small.l2_hit_bytes
+
+
+@pytest.mark.parametrize("sms", [1, 2, 7, 132])
+@pytest.mark.parametrize("shape", [(16, 3584, 8192), (8192, 8192, 8192), (300, 700, 20000)])
+def test_no_gemm_misses_more_than_it_hits(shape: tuple[int, int, int], sms: int) -> None:
+    gpu = replace(on_another_l2(MIB, instances=4), gemm=replace(PAIRED.gemm, fitted_l2=(50 * MIB, 1)))
+    work, fitted = (gemm_work(each, GemmShape(*shape, DType.BF16), sms) for each in (gpu, PAIRED))
+
+    assert 0 <= work.missed_bytes <= fitted.l2_hit_bytes
+    assert work.l2_hit_bytes + work.hbm_read_bytes == fitted.l2_hit_bytes + fitted.hbm_read_bytes
+
+
+@pytest.mark.parametrize("shape", [(1024, 6656, 4096), (2048, 3584, 8192), (4096, 12288, 6144)])
+def test_in_a_static_order_the_last_wave_is_a_whole_one(shape: tuple[int, int, int]) -> None:
+    """Whole waves of equal tiles and no split: never faster than what a library balances."""
+    gpu, gemm = h100(), GemmShape(*shape, DType.BF16)
+    free, static = gemm_work(gpu, gemm, gpu.sms), gemm_work(gpu, gemm, gpu.sms, static_order=True)
+
+    assert static.body_ticks >= free.body_ticks
+    assert "split" not in static.label
+
+
+def test_one_tile_more_than_a_wave_is_another_wave_in_a_static_order() -> None:
+    gpu = replace(h100(), gemm=replace(h100().gemm, tiles=((128, 256),)))
+    one, more = (GemmShape(128 * 12, 256 * columns, 4096, DType.BF16) for columns in (11, 12))  # 132 and 144 tiles
+    ratio = [
+        gemm_work(gpu, more, 132, static_order=order).body_ticks
+        / gemm_work(gpu, one, 132, static_order=order).body_ticks
+        for order in (True, False)
+    ]
+
+    assert ratio[0] == pytest.approx(2, rel=0.02)
+    assert ratio[1] < 1.2

@@ -2,15 +2,19 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from magus.compiler.expectation import Verdict
+from magus.compiler.scenario import Scenario
 from magus.simcore.result import Interval, IntervalKind, Timeline, Waterfall
 from magus.tui.bars import bars_of, drawn_bars
 from magus.tui.lanes import Lane, Window, axis_lines, axis_of, cells_of, lanes_of
-from magus.tui.view import SortKey, fitted_code, rows_of, selected_text, shortened
+from magus.tui.render import verdict_sentence
+from magus.tui.view import SortKey, fitted_code, rows_of, selected_text, shortened, verdict_of
 from tests import scenarios
 from tests.tui import fakes
 
@@ -131,3 +135,35 @@ def test_code_is_cut_around_its_carets() -> None:
     assert len(code) == 40
     assert code[carets.index("^") :].startswith("WRONG")
     assert fitted_code("short", " ^", 40) == ("short", " ^")
+
+
+@pytest.mark.parametrize(
+    ("scenario", "verdict", "sentence", "headline"),
+    [
+        (
+            scenarios.lone_gather(512, 512),
+            Verdict.OVERLAP,
+            f"Use {fakes.BEST}: 100.0 us, 1.17x faster than {fakes.SERIAL}.",
+            f"1.17x faster than a direct exchange: {fakes.BEST}",
+        ),
+        (
+            scenarios.lone_gather(512, 512),
+            Verdict.SERIAL,
+            f"Use {fakes.SERIAL}: 117.0 us; no other algorithm is clearly faster.",
+            f"No other algorithm is clearly faster: {fakes.SERIAL}",
+        ),
+        (
+            scenarios.lone_gemm(512, 512, 512),
+            Verdict.SERIAL,
+            f"SERIAL: there is one kernel and nothing to move. Use {fakes.SERIAL}, 117.0 us.",
+            f"SERIAL: there is one kernel and nothing to move; use {fakes.SERIAL}",
+        ),
+    ],
+    ids=["algorithm", "direct", "kernel"],
+)
+def test_the_headline_fits_what_was_asked(scenario: Scenario, verdict: Verdict, sentence: str, headline: str) -> None:
+    # The stand-in for advice on a lone collective recommends what is not serial where the verdict would be overlap.
+    advice = replace(fakes.advice(scenario, verdict), verdict=Verdict.SERIAL)
+
+    assert verdict_sentence(advice) == sentence
+    assert verdict_of(advice, 160) == headline

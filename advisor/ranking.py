@@ -1,0 +1,84 @@
+"""Which candidates to simulate: predicted times, and the shortlist that they make.
+
+The ranker knows the patterns and fabrics it was trained on. Elsewhere the estimate that it corrects stands alone. That
+estimate is of one rank, and how far it is off depends on the algorithm; so for a lone collective the best of each
+algorithm, by copy engines and by SMs, is simulated before the second best of any.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..compiler.expression import expression_of
+from ..compiler.plan import why_illegal
+from ..compiler.scenario import TICKS_PER_US, Pattern, Scenario
+from ..compiler.schedule import Choice, Direction, EngineKind, Protocol, Reach, Schedule, Tactics, Transfer
+from ..compiler.templates.collective import DEFAULT_ALGORITHM
+from .advice import Candidate
+from .estimate import estimate_ticks
+from .ranker import Ranker
+
+TRAINED_ON = (Pattern.AG_GEMM, Pattern.GEMM_RS)
+# Of how many algorithms the fastest schedule is tried with other protocols and directions.
+VARIED = 3
+
+Family = tuple[str, EngineKind]
+"""An algorithm and who copies."""
+
+
+def is_trained(scenario: Scenario) -> bool:
+    """Whether the ranker has seen scenarios of this kind: patterns of ``TRAINED_ON`` on symmetric fabrics."""
+    return scenario.workload.pattern in TRAINED_ON and scenario.system.fabric.kind.symmetric
+
+
+def predicted_us(
+    scenario: Scenario, ranker: Ranker, choices: Sequence[Choice], schedules: Sequence[Schedule]
+) -> tuple[float, ...]:
+    """Times of ``choices`` in us, and of ``schedules``, which are built from them: the ranker's, or estimates."""
+    if is_trained(scenario):
+        return ranker.predict_us(scenario, choices)
+    return tuple(estimate_ticks(scenario, schedule).makespan_ticks / TICKS_PER_US for schedule in schedules)
+
+
+def algorithm_of(choice: Choice) -> str:
+    """The algorithm by which a lone collective is done."""
+    return choice.algorithm or (DEFAULT_ALGORITHM if choice.template == "serial" else choice.template)
+
+
+def shortlisted(candidates: Sequence[Candidate], top: int, *, by_algorithm: bool) -> list[Candidate]:
+    """The ``top`` first of candidates in the order of their predictions; ``by_algorithm`` the best of each first."""
+    if not by_algorithm:
+        return list(candidates[:top])
+    seen, turns = Counter[Family](), list[tuple[int, int]]()
+    for place, candidate in enumerate(candidates):
+        family = _family(candidate)
+        turns.append((seen[family], place))
+        seen[family] += 1
+    return [candidates[place] for _, place in sorted(turns)[: max(top, len(seen))]]
+
+
+def variants(scenario: Scenario, candidates: Sequence[Candidate]) -> list[Choice]:
+    """The fastest algorithms, by copy engines and by SMs, by get instead of put and in other protocols.
+
+    ``candidates`` are in the order of their times; of those that were simulated ``VARIED`` algorithms are varied. What
+    cannot be is left out, and what is among the candidates. What a switch copies or sums has no other way to go.
+    """
+    best: dict[Family, Choice] = {}
+    for candidate in candidates:
+        if candidate.choice is not None and candidate.simulated_ticks is not None and not _in_switch(candidate):
+            best.setdefault(_family(candidate), candidate.choice)
+    fastest = list(dict.fromkeys(name for name, _ in best))[:VARIED]
+    tactics = [Tactics(direction, protocol) for direction in Direction for protocol in Protocol]
+    found = [replace(best[key], tactics=each) for key in best if key[0] in fastest for each in tactics]
+    known = {candidate.expression for candidate in candidates}
+    return [each for each in found if expression_of(each) not in known and why_illegal(scenario, each) is None]
+
+
+def _family(candidate: Candidate) -> Family:
+    name = candidate.expression if candidate.choice is None else algorithm_of(candidate.choice)
+    return name, candidate.schedule.engine.kind
+
+
+def _in_switch(candidate: Candidate) -> bool:
+    steps = candidate.schedule.steps
+    return any(isinstance(step, Transfer) and step.reach is Reach.ALL for step in steps)

@@ -1,0 +1,78 @@
+"""The simulations that rank: of the favourites, every serial schedule and what the file declares, in packets."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ..compiler.plan import build_schedule, declared
+from ..compiler.scenario import Scenario
+from ..compiler.schedule import Schedule
+from ..simcore import PACKET_BYTES, affordable_unit
+from .advice import Candidate, is_algorithm_choice
+from .ranking import shortlisted, variants
+from .workers import Job, Workers
+
+# A blink, and some seconds, on one core each.
+FINE_LINE_HOPS = 5_000_000
+SHORTLIST_LINE_HOPS = 60_000_000
+# Of a lone collective some two dozen schedules are simulated, many of them rank by rank.
+ALGORITHMS_SHARE = 5
+
+Progress = Callable[[str, int, int], None]
+
+
+def simulate_shortlist(
+    pool: Workers, scenario: Scenario, candidates: list[Candidate], top: int, report: Progress
+) -> list[Candidate]:
+    """Simulate in packets the favourites, every serial schedule and whatever the file declares.
+
+    The baseline must not depend on what the ranker likes, or a bad ranker would make overlap look good.
+    """
+    wanted = {declared(scenario, named).expression for named in scenario.schedules}
+    wanted |= {candidate.expression for candidate in candidates if candidate.is_serial}
+    others = [candidate for candidate in candidates if not candidate.is_serial]
+    favourites = shortlisted(others, top, by_algorithm=is_algorithm_choice(scenario))
+    wanted |= {candidate.expression for candidate in favourites}
+    chosen = [candidate for candidate in candidates if candidate.expression in wanted]
+    simulated = {done.expression: done for done in _simulated(pool, scenario, chosen, report)}
+    return by_time([simulated.get(candidate.expression, candidate) for candidate in candidates])
+
+
+def simulate_variants(
+    pool: Workers, scenario: Scenario, candidates: list[Candidate], report: Progress
+) -> list[Candidate]:
+    """For a lone collective, the fastest algorithms also with other protocols, and by get instead of put."""
+    if not is_algorithm_choice(scenario):
+        return candidates
+    found = [(choice, build_schedule(scenario, choice)) for choice in variants(scenario, candidates)]
+    tried = [Candidate(schedule.expression, choice, schedule, False, None, None, None) for choice, schedule in found]
+    return by_time([*candidates, *_simulated(pool, scenario, tried, report)])
+
+
+def _simulated(pool: Workers, scenario: Scenario, chosen: Sequence[Candidate], report: Progress) -> list[Candidate]:
+    """``chosen`` with their times in packets."""
+    jobs = [Job(scenario, candidate.schedule, shortlist_unit(scenario, candidate.schedule)) for candidate in chosen]
+    report("simulate", 0, len(jobs))
+    results = pool.run(jobs, lambda done: report("simulate", done, len(jobs)))
+    return [
+        replace(candidate, simulated_ticks=result.makespan_ticks, unit_bytes=result.unit_bytes)
+        for candidate, result in zip(chosen, results, strict=True)
+    ]
+
+
+def by_time(candidates: list[Candidate]) -> list[Candidate]:
+    """Simulated ones first, by time; then the rest by prediction."""
+    return sorted(candidates, key=lambda c: (c.simulated_ticks is None, c.best_us, c.expression))
+
+
+def shortlist_unit(scenario: Scenario, schedule: Schedule) -> int:
+    """Packets for the shortlist, coarser for large problems; lines where pieces are small: packets are rough there."""
+    line, share = scenario.gpu.line_bytes, ALGORITHMS_SHARE if is_algorithm_choice(scenario) else 1
+    if affordable_unit(scenario, schedule, line, FINE_LINE_HOPS // share) == line:
+        return line
+    return affordable_unit(scenario, schedule, packet_bytes(scenario), SHORTLIST_LINE_HOPS // share)
+
+
+def packet_bytes(scenario: Scenario) -> int:
+    """The coarser granularity: 1 KiB, or the next multiple of the line."""
+    line = scenario.gpu.line_bytes
+    return -(-PACKET_BYTES // line) * line

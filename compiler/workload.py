@@ -1,0 +1,107 @@
+"""What the ranks compute and communicate: tensors and the pattern they form."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from .shapes import DType, GemmShape, KernelShape
+
+
+class Shard(Enum):
+    """Which dimension of a tensor is split evenly among the ranks; the value is the word in the language."""
+
+    NONE = "replicated"
+    ROWS = "rows"
+    COLS = "cols"
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A matrix; ``rows`` and ``cols`` are its full shape before sharding."""
+
+    name: str
+    dtype: DType
+    rows: int
+    cols: int
+    shard: Shard
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of the whole tensor, all shards together."""
+        return self.rows * self.cols * self.dtype.num_bytes
+
+
+class Pattern(Enum):
+    """What the workload computes and communicates; the value is the field's name for it.
+
+    KERNEL is one kernel that is no GEMM. In ``GEMM || ...`` the two need nothing of each other.
+    """
+
+    GEMM = "GEMM"
+    ALL_GATHER = "all_gather"
+    REDUCE_SCATTER = "reduce_scatter"
+    AG_GEMM = "AG+GEMM"
+    GEMM_RS = "GEMM+RS"
+    KERNEL = "kernel"
+    ALL_REDUCE = "all_reduce"
+    ALL_TO_ALL = "all_to_all"
+    BROADCAST = "broadcast"
+    SEND_RECV = "send_recv"
+    GEMM_AR = "GEMM+AR"
+    A2A_GEMM = "A2A+GEMM"
+    GEMM_BESIDE_AG = "GEMM || all_gather"
+    GEMM_BESIDE_A2A = "GEMM || all_to_all"
+
+    @property
+    def gathers(self) -> bool:
+        """Whether an all_gather stands alone or precedes the compute."""
+        return self in (Pattern.ALL_GATHER, Pattern.AG_GEMM)
+
+    @property
+    def reduces(self) -> bool:
+        """Whether a reduce_scatter stands alone or follows the compute; an all_reduce is not meant."""
+        return self in (Pattern.REDUCE_SCATTER, Pattern.GEMM_RS)
+
+    @property
+    def sums(self) -> bool:
+        """Whether partial results of all ranks are added up."""
+        return self.reduces or self in (Pattern.ALL_REDUCE, Pattern.GEMM_AR)
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether one kernel depends on one collective or the other way round, so that parts can hide each other."""
+        return self in (Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR, Pattern.A2A_GEMM)
+
+    @property
+    def beside(self) -> bool:
+        """Whether a kernel and a collective run beside each other and share nothing but the machine."""
+        return self in (Pattern.GEMM_BESIDE_AG, Pattern.GEMM_BESIDE_A2A)
+
+    @property
+    def exchanges(self) -> bool:
+        """Whether every rank holds a block for every other: an all_to_all."""
+        return self in (Pattern.ALL_TO_ALL, Pattern.A2A_GEMM, Pattern.GEMM_BESIDE_A2A)
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One pattern over named tensors.
+
+    ``moved`` is the tensor that crosses the fabric: the gathered input of AG (its full shape, sharded by rows),
+    or the partial sums of RS (full shape; rank r ends with row block r, reduced). ``gemm`` is per rank.
+    ``output`` names what the compute produces. For a lone GEMM ``moved`` is None, for a lone collective ``gemm``.
+    all_reduce moves partial sums, broadcast and send_recv what rank 0 holds. Of an all_to_all rank r holds the whole
+    of ``moved`` and sends row block r + k to rank r + k; where the blocks differ in size, ``split`` holds the rows of
+    each, for k = 0, 1, ..., and a row block of ``moved`` is as large as the largest.
+    ``kernel`` is what a lone kernel computes that is no GEMM. ``made`` names the tensors that operations make.
+    """
+
+    name: str
+    about: str
+    pattern: Pattern
+    tensors: tuple[Tensor, ...]
+    moved: Tensor | None
+    gemm: GemmShape | None
+    output: str
+    kernel: KernelShape | None = None
+    split: tuple[int, ...] = ()
+    made: tuple[str, ...] = ()
