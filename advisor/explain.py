@@ -23,7 +23,7 @@ def confidence_of(
     level, why = _confidence_inside(scenario, overlap, gain, verified)
     if outside and level is Confidence.HIGH:
         level, why = Confidence.MEDIUM, f"{why}; but this lies outside what the profile was fitted to"
-    if scenario.workload.moved is not None and not is_trained(scenario):
+    if verified and scenario.workload.moved is not None and not is_trained(scenario):
         level = Confidence.MEDIUM if level is Confidence.HIGH else level
         why += "; the ranker knows no such scenarios, so that an estimate alone chose what to simulate"
     return level, why
