@@ -49,7 +49,7 @@ WorkloadOption = Annotated[
 ]
 SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set a param of the file.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
-StrictOption = Annotated[bool, typer.Option("--strict", help="Exit 3 if the hardware profile is not validated.")]
+StrictOption = Annotated[bool, typer.Option("--strict", help="Exit 3 if the hardware profile is not validated here.")]
 WorkersOption = Annotated[int, typer.Option("--workers", min=1, max=64, help="Processes to simulate in.")]
 
 
@@ -202,7 +202,9 @@ def train(
 @app.command()
 def validate(
     data: Annotated[Path, typer.Option("--data", metavar="DIR", help="A folder of measured times, as CSV.")],
-    sample: Annotated[int, typer.Option("--sample", min=0, metavar="N", help="Simulate N GEMMs of each GPU.")] = 200,
+    sample: Annotated[
+        int, typer.Option("--sample", min=0, metavar="N", help="Simulate N of each kind for each GPU.")
+    ] = 200,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the sample.")] = 0,
     write: Annotated[
         Path | None, typer.Option("--write", metavar="FILE", help="Write the report there too, as Markdown.")
