@@ -8,7 +8,7 @@ and the data otherwise. A reduction sums this rank's own with the parts whose si
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..scenario import Pattern
 from ..schedule import Direction, EngineKind, Region, Span, Step, Transfer
@@ -131,6 +131,21 @@ class Circle:
 def whole_circle(problem: Collective) -> Circle:
     """All ranks, each the owner of its block."""
     return Circle(tuple(range(problem.num_ranks)))
+
+
+Phase = Callable[[Collective, int], Fragment]
+"""A reduce_scatter or an all_gather, by rank."""
+
+
+def in_two_phases(problem: Collective, rank: int, scatter: Phase, gather: Phase) -> Fragment:
+    """The phase that the kind asks for; an all_reduce is the first and then, of what that leaves, the second."""
+    if problem.kind is Pattern.ALL_GATHER:
+        return gather(problem, rank)
+    first = scatter(problem, rank)
+    if problem.kind is Pattern.REDUCE_SCATTER:
+        return first
+    second = gather(replace(problem, ready=first.ready), rank)
+    return Fragment((*first.steps, *second.steps), second.done)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,9 @@ Appl. 19, 2005). Per rank: p (n - 1) transfers of a chunk, as many bytes as a ri
 other; all_reduce twice that.
 """
 
-from dataclasses import replace
-
 from ..scenario import Pattern
 from ..schedule import Reduction, Region, Step
-from .base import Algorithm, Collective, Fragment, Names, Setting, signal_of
+from .base import Algorithm, Collective, Fragment, Names, Setting, in_two_phases, signal_of
 
 
 def _scatter(problem: Collective, rank: int) -> Fragment:
@@ -61,13 +59,7 @@ def _name(problem: Collective, stem: str, distance: int, key: int, piece: int) -
 
 
 def _build(problem: Collective, rank: int) -> Fragment:
-    if problem.kind is Pattern.ALL_GATHER:
-        return _gather(problem, rank)
-    first = _scatter(problem, rank)
-    if problem.kind is Pattern.REDUCE_SCATTER:
-        return first
-    second = _gather(replace(problem, ready=first.ready), rank)
-    return Fragment((*first.steps, *second.steps), second.done)
+    return in_two_phases(problem, rank, _scatter, _gather)
 
 
 def _refuses(problem: Collective, setting: Setting) -> str | None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ..scenario import Pattern
 from . import direct, ring
-from .base import Algorithm, Circle, Collective, Fragment, Setting
+from .base import Algorithm, Circle, Collective, Fragment, Setting, in_two_phases
 
 
 def _within(problem: Collective, rank: int) -> Circle:
@@ -42,13 +42,7 @@ def _scatter(problem: Collective, rank: int) -> Fragment:
 
 
 def _build(problem: Collective, rank: int) -> Fragment:
-    if problem.kind is Pattern.ALL_GATHER:
-        return _gather(problem, rank)
-    first = _scatter(problem, rank)
-    if problem.kind is Pattern.REDUCE_SCATTER:
-        return first
-    second = _gather(replace(problem, ready=first.ready), rank)
-    return Fragment((*first.steps, *second.steps), second.done)
+    return in_two_phases(problem, rank, _scatter, _gather)
 
 
 def _refuses(problem: Collective, setting: Setting) -> str | None:
