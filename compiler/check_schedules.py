@@ -40,7 +40,7 @@ def _is_legal(scenario: Scenario, named: NamedSchedule, declaration: object, rep
     try:
         schedule = declared(scenario, named)
     except ScheduleError as error:
-        found.append((error.code, str(error), _head(declaration), error.hint))
+        found.append((error.code, str(error), _first(declaration), error.hint))
     else:
         if isinstance(named.body, Plan):
             faults = check_plan(scenario, schedule)
@@ -53,6 +53,11 @@ def _is_legal(scenario: Scenario, named: NamedSchedule, declaration: object, rep
 def _head(declaration: Declaration) -> Span:
     """The declaration without its block."""
     return declaration.workload.span if isinstance(declaration, ast.Plan) else declaration.values[0].span
+
+
+def _first(declaration: Declaration) -> Span:
+    """What says how a schedule is carried out: the engines and tactics of a plan, or the template."""
+    return declaration.block.statements[0].span if isinstance(declaration, ast.Plan) else _head(declaration)
 
 
 def _place(declaration: Declaration, step: str) -> Span:

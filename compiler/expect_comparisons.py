@@ -83,6 +83,10 @@ class ComparisonReader:
         value = self._evaluator(spread, self._place)
         if value.amount < 0:
             raise self._report.fail(Code.MGS307, "a tolerance is not negative", spread.span)
+        if isinstance(spread, ast.Number) and units is not Dimension.RATIO:
+            text = spread.span.text
+            hint = f"{text} %, or for instance {text} {UNITS[units].example}"
+            raise self._report.fail(Code.MGS301, f"a tolerance of {text} what?", spread.span, hint)
         percent = isinstance(spread, ast.Measure) and spread.unit == "%"
         if value.dimension == NUMBER and (percent or units is not Dimension.RATIO):
             return self._terms.amount(value, spread), True

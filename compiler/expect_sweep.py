@@ -14,8 +14,9 @@ from .expect_units import dimension_of
 from .expectation import Crossover, Direction, Inside, Linear, SweepPoint, Trend, WinnerChanges
 from .names import Kind
 from .phrases import Words, single
+from .setting_text import setting_text as setting_text
 from .terms import End, Term
-from .units import BYTES, NUMBER, RATE, TIME, UNITS, Quantity
+from .units import NUMBER, Quantity
 from .units import Dimension as Units
 
 MAX_POINTS = 64
@@ -62,25 +63,6 @@ def _points(values: Values, report: Report) -> tuple[SweepPoint, ...]:
         message = f"{len(ordered)} points, a sweep has {MAX_POINTS} at most"
         raise report.fail(Code.MGS305, message, values.span, "take larger steps")
     return tuple(SweepPoint(setting_text(Quantity(each, values.low.dimension)), each) for each in ordered)
-
-
-# Units to write a value in, the largest first; one is taken if the value is whole in it.
-_WRITTEN = {TIME: ("s", "ms", "us", "ns"), BYTES: ("GiB", "MiB", "KiB", "B"), RATE: ("GB/s", "MB/s", "B/s")}
-_MOST_DECIMALS = Fraction(10) ** 12
-
-
-def setting_text(value: Quantity) -> str:
-    """Write a value as people do, and so that ``--set`` reads it back exactly."""
-    for unit in _WRITTEN.get(value.dimension, ()):
-        amount = value.amount / UNITS[unit].factor
-        if amount.denominator == 1 and (amount or unit == value.dimension.example):
-            return f"{amount} {unit}"
-    if value.dimension == NUMBER and abs(value.amount) < _MOST_DECIMALS:
-        decimal = f"{float(value.amount):.12g}"
-        if Fraction(decimal) == value.amount:
-            return decimal
-    number = f"{value.amount.numerator} {value.dimension.base_unit}".rstrip()
-    return number if value.amount.denominator == 1 else f"{number} / {value.amount.denominator}"
 
 
 class ShapeReader:

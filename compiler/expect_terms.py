@@ -63,6 +63,9 @@ class TermReader:
                 return self._chain(expression)
             case ast.Member(base=ast.Name() as schedule, name=word):
                 metric = self._metric(word, expression)
+                if schedule.text == _BOUND and metric is not Metric.MAKESPAN:
+                    message = "the lower bound has a makespan and nothing else"
+                    raise self._report.fail(Code.MGS201, message, expression.span, "bound.makespan")
                 return MetricOf(self._simulated(schedule, expression), metric)
             case ast.Call(function=ast.Name(text=word)):
                 return self._call(word, expression)
@@ -86,6 +89,9 @@ class TermReader:
         """Return a value without schedules in it."""
         if isinstance(expression, ast.Range | ast.Spread):
             raise self._report.fail(Code.MGS116, "a range follows 'in', a tolerance '=='", expression.span)
+        if isinstance(expression, ast.Name) and expression.text == "verdict":
+            hint = "it stands alone: verdict == serial"
+            raise self._report.fail(Code.MGS116, "the verdict is no figure", expression.span, hint)
         if isinstance(expression, ast.Name) and expression.text in self._schedules[: -len(ALWAYS_THERE)]:
             hint = f"for instance {expression.text}.makespan"
             raise self._report.fail(Code.MGS116, f"which figure of {expression.text}?", expression.span, hint)

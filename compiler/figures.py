@@ -10,6 +10,7 @@ from .diagnostics import Report, did_you_mean
 from .evaluate import Evaluator, Place
 from .phrases import single
 from .scenario import TICKS_PER_SECOND, Origin, Provenance
+from .setting_text import setting_text
 from .source import Span
 from .tables import Property
 from .units import BYTES, FREQUENCY, NUMBER, RATE, TIME, Dimension, Quantity, round_half_up
@@ -80,7 +81,7 @@ class FigureReader:
         value = self._evaluator(expression, place)
         check_dimension(wanted.name, wanted.dimension, value, expression, self._report)
         if not wanted.low <= value.amount <= wanted.high:
-            message = f"{wanted.name} is {_range_words(wanted)}, got {expression.span.text}"
+            message = f"{wanted.name} is {_range_words(wanted)}, got {_said(expression, value)}"
             raise self._report.fail(Code.MGS307, message, expression.span)
         if wanted.whole and value.amount.denominator != 1:
             of = {BYTES: " of bytes", FREQUENCY: " of Hz"}.get(wanted.dimension, "")
@@ -129,6 +130,13 @@ def check_dimension(name: str, wanted: Dimension, value: Quantity, expression: a
     hint = "did you swap it with latency?" if value.dimension == TIME and wanted == RATE else ""
     hint = "did you swap it with bandwidth?" if value.dimension == RATE and wanted == TIME else hint
     raise report.fail(Code.MGS303, f"{name} is {_article(wanted)}, got {value.dimension}", expression.span, hint)
+
+
+def _said(expression: ast.Expression, value: Quantity) -> str:
+    """What stands there and, where it is worked out, the value it has: ``M = 0``."""
+    number = expression.operand if isinstance(expression, ast.Negate) else expression
+    text = expression.span.text
+    return text if isinstance(number, ast.Number | ast.Measure) else f"{text} = {setting_text(value)}"
 
 
 def _article(dimension: Dimension) -> str:

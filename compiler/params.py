@@ -11,6 +11,7 @@ from .evaluate import Evaluator, Place
 from .names import Entry, Kind, Scope
 from .parse import parse_value
 from .phrases import Words, single
+from .setting_text import setting_text
 from .source import Source, Span
 from .units import Quantity
 
@@ -62,7 +63,7 @@ def _param(entry: Entry, settings: Mapping[str, Quantity], evaluator: Evaluator,
     assert isinstance(param, ast.Param)
     default = single(param.values, report)
     value = evaluator(ast.Name(param.name, span=default.span), Place(entry.scope))
-    text = default.span.text if entry.name not in settings else _text(value)
+    text = default.span.text if entry.name not in settings else setting_text(value)
     if param.domain is None:
         return Param(param.name, text)
     # The domain itself must not move with the settings of other parameters.
@@ -70,13 +71,6 @@ def _param(entry: Entry, settings: Mapping[str, Quantity], evaluator: Evaluator,
     written = param.domain[0].span.to(param.domain[-1].span).text
     if not domain.holds(value):
         verb = "is set to" if entry.name in settings else "is"
-        message = f"{param.name} {verb} {_text(value)}, its domain is {written}"
+        message = f"{param.name} {verb} {setting_text(value)}, its domain is {written}"
         raise report.fail(Code.MGS311, message, default.span)
-    return Param(param.name, text, written, tuple(_text(each) for each in domain.listed))
-
-
-def _text(value: Quantity) -> str:
-    """Write a value so that ``--set`` reads it back exactly."""
-    unit = value.dimension.base_unit
-    number = f"{value.amount.numerator} {unit}".rstrip()
-    return number if value.amount.denominator == 1 else f"{number} / {value.amount.denominator}"
+    return Param(param.name, text, written, tuple(setting_text(each) for each in domain.listed))

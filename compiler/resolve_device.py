@@ -93,7 +93,9 @@ class DeviceResolver:
         if missing:
             verb = "is" if len(missing) == 1 else "are"
             message = f"{entry.kind.value} {entry.name} is incomplete: {', '.join(missing)} {verb} missing"
-            hint = f"to start from another one: {entry.kind.value} {entry.name} extends ... {{ ... }}"
+            declaration = entry.declaration
+            alone = isinstance(declaration, ast.Device) and declaration.parent is None
+            hint = f"to start from another one: {entry.kind.value} {entry.name} extends ... {{ ... }}" if alone else ""
             raise self._report.fail(Code.MGS209, message, _head_span(entry), hint)
 
     def _device(self, entry: Entry) -> _Read:

@@ -9,7 +9,7 @@ from .evaluate import Evaluator, Place
 from .expect_comparisons import EXAMPLE, ComparisonReader
 from .expect_sweep import SHAPES, ShapeReader, read_domain
 from .expect_terms import TermReader
-from .expectation import Body, Check, Expectation, Shown, Somewhere, Sweep
+from .expectation import Bindings, Body, Check, Expectation, Shown, Somewhere, Sweep
 from .phrases import reject_note, side_by_side, single
 from .units import NUMBER
 
@@ -38,7 +38,7 @@ class ExpectReader:
 
     def read(self, question: ast.Expect, workload: str) -> Expectation:
         """Return the expectations of one block."""
-        bindings = tuple((each.name, single(each.values, self._report).span.text) for each in question.bindings)
+        bindings = self._bindings(question)
         seeds = self._seeds(question.block, 0)
         packets = self._packets(question.block)
         readers = self._readers(seeds)
@@ -50,6 +50,15 @@ class ExpectReader:
                 else:
                     statements.append(self._check(statement, readers))
         return Expectation(workload, bindings, tuple(statements), seeds, packets)
+
+    def _bindings(self, question: ast.Expect) -> Bindings:
+        """Return what the head of a block sets."""
+        bindings: dict[str, str] = {}
+        for each in question.bindings:
+            if each.name in bindings:
+                self._report.error(Code.MGS206, f"{each.name} is set twice", each.span, "leave out one of them")
+            bindings[each.name] = single(each.values, self._report).span.text
+        return tuple(bindings.items())
 
     def _sweep(self, statement: ast.Say, seeds: int, bound: list[str]) -> Sweep:
         param, domain, values, points = read_domain(statement, self._place, self._evaluator, self._report)

@@ -1,7 +1,7 @@
 """``variability { ... }`` of a system: distributions of what makes equal GPUs take unequal times."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from . import syntax as ast
@@ -57,7 +57,7 @@ class VariabilityReader:
                 if word in said:
                     raise self._report.fail(Code.MGS206, f"{word} is said twice", each.span)
                 if word == "late":
-                    late.append(self._late(each))
+                    late.append(self._late(each, late))
                 else:
                     said[word] = self._straggler(each) if word == "straggler" else self._distribution(each, word)
         skew, jitter, straggler = (said.get(word) for word in ("skew", "jitter", "straggler"))
@@ -117,7 +117,7 @@ class VariabilityReader:
             )
         return Straggler(amount, exact(match[1]))
 
-    def _late(self, statement: ast.Say) -> Late:
+    def _late(self, statement: ast.Say, others: Sequence[Late]) -> Late:
         words = Words(statement.phrase, self._report)
         words.take("late")
         if not words.take_word("rank"):
@@ -129,6 +129,8 @@ class VariabilityReader:
         words.end()
         number = Property("rank", NUMBER, Fraction(0), Fraction(self._num_ranks - 1), whole=True)
         found = int(self._reader.value(number, (rank,), self._place).amount)
+        if any(found == other.rank for other in others):
+            raise self._report.fail(Code.MGS206, f"late is said twice of rank {found}", statement.span)
         longest = Property("the delay", TIME, Fraction(0), _LONGEST)
         ticks = self._reader.value(longest, (delay,), self._place).amount * TICKS_PER_SECOND
         return Late(found, round_half_up(ticks))

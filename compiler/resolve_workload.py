@@ -112,22 +112,26 @@ class WorkloadResolver:
             line = self._spans[statement.name].location.line
             hint = f"the first is on line {line}"
             raise self._report.fail(Code.MGS206, f"'{statement.name}' is defined twice", statement.span, hint)
-        self._spans[statement.name] = statement.span
+        try:
+            self._operands[statement.name] = self._defined(statement)
+        finally:
+            # Only now: a definition that names itself names a tensor that is unknown, not one that is wrong.
+            self._spans[statement.name] = statement.span
+
+    def _defined(self, statement: ast.Define) -> Operand:
         if statement.name in self._entry.scope.names(Kind.LET, Kind.PARAM):
             message = f"'{statement.name}' is a value of the file already"
             raise self._report.fail(Code.MGS206, message, statement.span, "choose another name")
         first = statement.phrase[0].parts[0]
         if isinstance(first, ast.Name) and first.text == "tensor":
-            tensor = self._reader.tensor(statement, Place(self._entry.scope))
-            self._operands[statement.name] = Operand(tensor)
-            return
+            return Operand(self._reader.tensor(statement, Place(self._entry.scope)))
         words = Words(statement.phrase, self._report)
         value = words.take("a value")
         if isinstance(value, ast.Name) and isinstance(words.peek(), ast.Parens):
             single((value, words.take("a call")), self._report)
             raise self._report.stop()
         words.end()
-        self._operands[statement.name] = self._value(value, statement.name)
+        return self._value(value, statement.name)
 
     def _value(self, expression: ast.Expression, name: str) -> Operand:
         """Follow a name or a call; ``name`` is what the result of the call is called."""

@@ -129,7 +129,8 @@ class _Filter:
                     new_line = False
         if self._blocks:
             self._close_all(self._raw[-1])
-        self._end_statement()
+        # Forced, for no line follows that the last statement could go on with.
+        self._end_statement(forced=True)
         return Tokens(tuple(self._out), tuple(self._comments))
 
     def _take(self, idx: int, token: Token, new_line: bool) -> None:

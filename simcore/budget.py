@@ -1,12 +1,18 @@
 """How much a run would cost, told before anything is built, so that a huge one is refused and not begun."""
 
+from collections.abc import Iterable, Iterator, Sequence
+
+from ..compiler.plan_view import num_peers
 from ..compiler.scenario import Scenario
-from ..compiler.schedule import Reach, Reduction, Schedule, TileGroup, Transfer
-from .kernels.pick import compute_work
+from ..compiler.schedule import EngineKind, Kernels, Reach, Reduction, Schedule, Step, TileGroup, Transfer
+from ..compiler.topology import Topology, topology_of
+from .kernels.gemm import gemm_work
+from .kernels.pick import compute_work, stream_shape
 from .kernels.reduce import reduce_work
 from .kernels.work import KernelWork
 from .limits import RunTooLarge
 from .lower import moved_bytes
+from .lower_copies import ends_of
 from .lower_switch import MAX_SLICES
 from .protocols import sent_per_byte
 
@@ -14,7 +20,7 @@ MAX_LINE_HOPS = 4_000_000_000
 """About two minutes on one core at 30 million line-hops a second."""
 
 MAX_OPS = 2_000_000
-"""Work units and transfers; each costs some microseconds and some hundred bytes."""
+"""Work units and workers of transfers; each costs some microseconds and some hundred bytes."""
 
 
 def check_budget(scenario: Scenario, schedule: Schedule, unit_bytes: int, ranks: int) -> None:
@@ -25,8 +31,8 @@ def check_budget(scenario: Scenario, schedule: Schedule, unit_bytes: int, ranks:
     RunTooLarge
         If there are more than ``MAX_LINE_HOPS`` or ``MAX_OPS``.
     """
-    byte_hops, ops = _cost(scenario, schedule)
-    line_hops, ops = byte_hops // unit_bytes * ranks, ops * ranks
+    byte_hops, ops = cost_of(scenario, schedule, range(ranks))
+    line_hops = byte_hops // unit_bytes
     if line_hops > MAX_LINE_HOPS:
         raise RunTooLarge(
             f"{schedule.expression} has about {line_hops:.1e} line-hops, the limit is {MAX_LINE_HOPS:.0e}: simulate in "
@@ -38,30 +44,62 @@ def check_budget(scenario: Scenario, schedule: Schedule, unit_bytes: int, ranks:
 
 
 def affordable_unit(scenario: Scenario, schedule: Schedule, unit_bytes: int, max_line_hops: int) -> int:
-    """``unit_bytes``, doubled until a folded run has no more than ``max_line_hops`` line-hops."""
-    byte_hops, _ = _cost(scenario, schedule)
+    """``unit_bytes``, doubled until the rank with most steps has no more than ``max_line_hops`` line-hops."""
+    most = max(range(scenario.num_ranks if schedule.by_rank else 1), key=lambda rank: len(schedule.steps_of(rank)))
+    byte_hops, _ = cost_of(scenario, schedule, (most,))
     while byte_hops // unit_bytes > max_line_hops:
         unit_bytes *= 2
     return unit_bytes
 
 
-def _cost(scenario: Scenario, schedule: Schedule) -> tuple[int, int]:
-    """(bytes times servers they pass, ops) of the rank with most steps, to within what a guess of the routes allows."""
+def cost_of(scenario: Scenario, schedule: Schedule, ranks: Iterable[int]) -> tuple[int, int]:
+    """(bytes times the servers they pass, ops) of what ``ranks`` do, polls left out."""
     byte_hops, ops = 0, 0
-    for step in max(schedule.by_rank or (schedule.steps,), key=len):
-        if isinstance(step, Transfer):
-            to_all = step.reach is Reach.ALL
-            hops = 4 * scenario.num_ranks if to_all else 2 + max(1, scenario.num_ranks // 2)
-            byte_hops += int(moved_bytes(scenario, step.region) * sent_per_byte(schedule) * hops)
-            ops += 3 * MAX_SLICES * schedule.engine.count if to_all else 1
-        else:
-            work = _work(scenario, schedule, step)
-            byte_hops += work.l2_hit_bytes + 2 * (work.hbm_read_bytes + work.hbm_write_bytes)
+    topology = topology_of(scenario.system.fabric, scenario.num_ranks)
+    for rank in ranks:
+        steps = schedule.steps_of(rank)
+        peers = num_peers(steps)
+        for step in steps:
+            if isinstance(step, Transfer):
+                byte_hops += _copied(scenario, schedule, topology, rank, step)
+                ops += _copying(scenario, schedule, step, peers)
+        for work in _kernels(scenario, schedule, steps):
+            byte_hops += work.l2_hit_bytes + 2 * (work.below_l2_bytes + work.hbm_write_bytes)
             ops += work.num_units
     return byte_hops, ops
 
 
-def _work(scenario: Scenario, schedule: Schedule, step: TileGroup | Reduction) -> KernelWork:
-    if isinstance(step, TileGroup):
-        return compute_work(scenario, step, schedule.compute_sms)
-    return reduce_work(scenario.gpu, moved_bytes(scenario, step.region), step.num_parts, schedule.compute_sms)
+def _copied(scenario: Scenario, schedule: Schedule, topology: Topology, rank: int, step: Transfer) -> int:
+    """Bytes of a transfer times the servers on their way, as if nothing hit a cache."""
+    n, size = scenario.num_ranks, moved_bytes(scenario, step.region)
+    reads = 2 if schedule.engine.kind is EngineKind.SM else 1
+    if step.reach is Reach.ALL:
+        return size * (n * (reads + 1) + 2 if step.reduce else reads + 1 + 2 * (n - 1))
+    source, target = ends_of(rank, step)
+    links = len(topology.route(source % n, target % n))
+    return int(size * (reads + sent_per_byte(schedule) * (links + 1 + step.reduce)))
+
+
+def _copying(scenario: Scenario, schedule: Schedule, step: Transfer, peers: int) -> int:
+    """Ops of a transfer: one for each engine or SM that has a part of it, and those of slices in a switch."""
+    to_all, workers = step.reach is Reach.ALL, 1
+    if schedule.engine.kind is EngineKind.SM:
+        shared = to_all or step.lane is not None
+        workers = max(1, schedule.engine.count // (1 if shared else peers))
+    lines = moved_bytes(scenario, step.region) // scenario.gpu.line_bytes
+    return max(1, min(workers, lines)) * (3 * MAX_SLICES + 1 if to_all else 1)
+
+
+def _kernels(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> Iterator[KernelWork]:
+    """The kernels of a rank; the groups of a stream are one if they are persistent."""
+    gpu, sms, streams = scenario.gpu, schedule.compute_sms, dict[int, list[TileGroup]]()
+    persistent = schedule.tactics.kernel is Kernels.PERSISTENT and scenario.workload.gemm is not None
+    for step in steps:
+        if isinstance(step, Reduction):
+            yield reduce_work(gpu, moved_bytes(scenario, step.region), step.num_parts, sms)
+        elif isinstance(step, TileGroup) and persistent:
+            streams.setdefault(step.stream, []).append(step)
+        elif isinstance(step, TileGroup):
+            yield compute_work(scenario, step, sms)
+    for groups in streams.values():
+        yield gemm_work(gpu, stream_shape(scenario, groups), sms, static_order=True)

@@ -61,7 +61,7 @@ class Case:
         if self.perturbation is None:
             return lowered
         ranks = range(self.scenario.num_ranks) if self.scenario.system.replay is None else (TARGET,)
-        return replace(lowered, program=perturbed(lowered.program, self.perturbation, ranks))
+        return replace(lowered, program=perturbed(lowered.program, self.perturbation, ranks, lowered.gets()))
 
     def finished(self, whole: Finished) -> Finished:
         """What a run of all ranks took, with the reason why all were simulated, or only one."""

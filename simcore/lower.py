@@ -4,17 +4,18 @@ A symmetric plan is written for rank 0 alone (``folded``); relative peers then m
 which gives the same times as all ranks together (a test compares them).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..compiler.plan_view import num_peers
 from ..compiler.replay import Write
 from ..compiler.scenario import Scenario
-from ..compiler.schedule import Reduction, Schedule, Step, TileGroup, Transfer
+from ..compiler.schedule import Direction, Reach, Reduction, Schedule, Step, TileGroup, Transfer
 from .builder import ProgramBuilder
 from .hits import Hits
 from .kernels.pick import group_shape
-from .lower_copies import lower_transfer, pairs_of
+from .lower_commands import pairs_of
+from .lower_copies import lower_transfer
 from .lower_kernels import lower_group, lower_reduction, order_units
 from .lower_state import Lowering, StepOps, moved_bytes
 from .machine import Idealization, Machine, build_machine
@@ -34,6 +35,14 @@ class Lowered:
     machine: Machine
     folded: bool
     hits: Hits
+
+    def gets(self) -> Iterator[tuple[range, tuple[int, ...]]]:
+        """The ops of each get, and the ranks whose data it reads; a sum in the switch reads that of all."""
+        n = self.scenario.num_ranks
+        for ops in self.steps:
+            if isinstance(ops.step, Transfer) and ops.step.direction is Direction.GET:
+                to_all = ops.step.reach is Reach.ALL
+                yield ops.work, tuple(range(n)) if to_all else ((ops.rank + ops.step.peer) % n,)
 
 
 def lower(

@@ -18,6 +18,7 @@ from ..compiler.replay import Write
 from ..compiler.scenario import Gpu
 from ..compiler.schedule import Direction, EngineMode, Protocol, Reach, Transfer, Wait
 from .kernels.gemm import ticks_for
+from .lower_commands import begun_by, issue_ticks
 from .lower_state import Lowering, Waiters, deal, moved_bytes
 from .lower_switch import multicast, sum_in_switch
 from .machine import Hop, distance_ticks
@@ -25,6 +26,7 @@ from .program import Flow, OpKind, Stage, TrafficClass
 from .protocols import LL128_BYTES, LL128_PAYLOAD
 
 PEERS_OF_A_BROADCAST = 2
+"""Destinations of one command (AMD-DMA-Latte, arXiv 2511.06605)."""
 
 
 def lower_transfer(state: Lowering, rank: int, step: Transfer) -> None:
@@ -33,7 +35,8 @@ def lower_transfer(state: Lowering, rank: int, step: Transfer) -> None:
         return  # the other half of a broadcast
     if step.reach is Reach.ALL:
         lower = sum_in_switch if step.reduce else multicast
-        lower(state, rank, step, copy_workers(state, rank, step), copy_setup(state, rank, step), _gap(state, step, 1))
+        gap = _gap(state, step, state.units(moved_bytes(state.scenario, step.region)))
+        lower(state, rank, step, copy_workers(state, rank, step), copy_setup(state, rank, step), gap)
         return
     if (rank, step.name) in state.writes:
         _replayed(state, rank, step, state.writes[rank, step.name])
@@ -48,7 +51,7 @@ def lower_transfer(state: Lowering, rank: int, step: Transfer) -> None:
         ops += state.builder.op(
             rank, OpKind.TRANSFER, step.name, stages, pool=state.machine.engines, setup_ticks=setup, count=count
         )
-    work, waiting = range(ops[0], ops[-1] + 1), _issued(state, rank, step, ops)
+    work, waiting = range(ops[0], ops[-1] + 1), begun_by(state, rank, step, ops)
     done = state.finish(rank, step, work, Waiters(waiting, waiting))
     if other is not None:
         state.made[rank, other.name] = replace(done, step=other)
@@ -69,31 +72,16 @@ def _replayed(state: Lowering, rank: int, step: Transfer, writes: Sequence[Write
     state.finish(rank, step, range(ops[0], ops[-1] + 1), Waiters(ops, ops))
 
 
-def pairs_of(steps: Sequence[Transfer], mode: EngineMode) -> dict[str, Transfer]:
-    """The first of two puts that one broadcast command serves, and the second: of the same region after the same."""
-    if mode is not EngineMode.BROADCAST:
-        return {}
-    waiting: dict[object, Transfer] = {}
-    pairs = {}
-    for step in steps:
-        if step.direction is not Direction.PUT or step.reach is Reach.ALL:
-            continue
-        key = step.region, frozenset(step.after), step.lane
-        if key in waiting:
-            pairs[waiting.pop(key).name] = step
-        else:
-            waiting[key] = step
-    return pairs
-
-
 def copy_setup(state: Lowering, rank: int, step: Transfer) -> int:
     """What a copy costs before its first byte leaves; the request of a get travels first."""
     gpu = state.scenario.gpu
     if not state.by_sms:
         prelaunched = state.schedule.engine.mode is EngineMode.PRELAUNCHED
-        setup = gpu.dma.prelaunch_ticks if prelaunched else max(0, gpu.dma.setup_ticks - _issue_ticks(state))
+        setup = gpu.dma.prelaunch_ticks if prelaunched else max(0, gpu.dma.setup_ticks - issue_ticks(state))
     else:
-        setup = gpu.sm_copy.setup_ticks if state.schedule.tactics.protocol is Protocol.SIMPLE else 0
+        # A switch passes on no flags between the data, so that there the other protocols save nothing.
+        flags_between = state.schedule.tactics.protocol is not Protocol.SIMPLE and step.reach is Reach.PEER
+        setup = 0 if flags_between else gpu.sm_copy.setup_ticks
     setup = state.setup(setup)
     if step.direction is Direction.GET and step.reach is Reach.PEER:
         setup += distance_ticks(state.scenario, step.peer, rank)
@@ -117,48 +105,6 @@ def num_packets(gpu: Gpu, state_cols: int, step: Transfer, num_bytes: int) -> in
     """Packets of a copy by a DMA engine: one for each row of a strided region, each as large as a packet may be."""
     rows = step.region.rows.size if step.region.cols.size < state_cols else 1
     return rows * max(1, -(-(num_bytes // rows) // (gpu.dma.packet_bytes or num_bytes)))
-
-
-def _issue_ticks(state: Lowering) -> int:
-    """The part of a command's setup that the queue of the GPU is busy with; none for those written before."""
-    if state.machine.issue is None or state.schedule.engine.mode is EngineMode.PRELAUNCHED:
-        return 0
-    return state.scenario.gpu.dma.issue_interval_ticks
-
-
-def _issued(state: Lowering, rank: int, step: Transfer, ops: Sequence[int]) -> Sequence[int]:
-    """The ops that wait for what the copy waits for: the copy, or the issue of its command.
-
-    Commands that wait for the same are dealt to the engines, and those of one engine are issued together: a doorbell is
-    rung once for all that was written. Copies that queue for SMs beside kernels are a kernel themselves, launched once.
-    """
-    if state.schedule.engine.mode is EngineMode.SHARED:
-        return _launched(state, rank, step, ops)
-    if not _issue_ticks(state):
-        return ops
-    alike = state.issues.setdefault((rank, frozenset(step.after)), []) if step.lane is None else []
-    engines = state.schedule.engine.count
-    if len(alike) >= engines:
-        alike.append(alike[-engines])
-        state.builder.after(ops, alike[-1])
-        return ()
-    setup = state.setup(_issue_ticks(state))
-    issue = state.builder.op(rank, OpKind.LAUNCH, step.name, pool=state.machine.issue, setup_ticks=setup)
-    alike.append(issue)
-    state.builder.after(ops, issue)
-    return issue
-
-
-def _launched(state: Lowering, rank: int, step: Transfer, ops: Sequence[int]) -> Sequence[int]:
-    """The launch of the kernel that makes a copy, and all others that wait for the same."""
-    alike = state.issues.setdefault((rank, frozenset(step.after)), [])
-    if alike:
-        state.builder.after(ops, alike[0])
-        return ()
-    setup = state.setup(state.scenario.gpu.launch.kernel_ticks)
-    alike.append(state.builder.op(rank, OpKind.LAUNCH, step.name, setup_ticks=setup))
-    state.builder.after(ops, alike[0])
-    return alike[0]
 
 
 def _stages(state: Lowering, rank: int, step: Transfer, other: Transfer | None, num_bytes: int) -> tuple[Stage, ...]:

@@ -14,7 +14,7 @@ from ..compiler.scenario import GemmShape
 from ..compiler.schedule import Kernels, Launch, Reduction, Step, TileGroup, Transfer, Wait
 from ..compiler.shapes import ElementwiseShape, GemvShape
 from .kernels.gemm import gemm_work, ticks_for
-from .kernels.pick import compute_shape, compute_work, group_shape
+from .kernels.pick import compute_shape, compute_work, group_shape, stream_shape
 from .kernels.reduce import reduce_work
 from .kernels.work import KernelWork
 from .lower_state import Lowering, Persistent, Waiters, deal_together, moved_bytes
@@ -121,11 +121,8 @@ def order_units(state: Lowering, rank: int) -> None:
 def _begin_stream(state: Lowering, rank: int, stream: int, steps: Sequence[Step]) -> Persistent:
     """Launch the persistent kernel of a stream and deal its units to the groups."""
     groups = [step for step in steps if isinstance(step, TileGroup) and step.stream == stream]
-    gemm, sms = state.scenario.workload.gemm, state.schedule.compute_sms
-    assert gemm is not None, "only groups of a GEMM are persistent"
     flops = [group_shape(state.scenario, group).flops for group in groups]
-    rows = -(-sum(flops) // (2 * gemm.n * gemm.k))
-    shape = GemmShape(rows, gemm.n, gemm.k, gemm.dtype)
+    shape, sms = stream_shape(state.scenario, groups), state.schedule.compute_sms
     whole = _as_whole(state, shape, gemm_work(state.scenario.gpu, shape, sms, static_order=True))
     start = _launch_ticks(state, whole, fitted=True, waits=False)
     launch = state.builder.op(rank, OpKind.LAUNCH, f"stream {stream}", setup_ticks=state.setup(start))

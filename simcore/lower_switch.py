@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from ..compiler.schedule import Transfer
+from .lower_commands import begun_by
 from .lower_state import Lowering, Waiters, deal, moved_bytes
 from .machine import Hop, distance_ticks
 from .program import Flow, OpKind, Stage, TrafficClass
 
 MAX_SLICES = 8
+"""A choice, not a measurement: what comes down ends an eighth of the copy after what goes up."""
 
 _Routes = Sequence[tuple[Hop, ...]]
 
@@ -59,7 +61,8 @@ def _sliced(
             ops = _worker(state, rank, step, up, down, state.units(lines * line), setup, gap)
             first.append(ops.start)
             last = ops.stop
-    state.finish(rank, step, range(first[0], last), Waiters(first, first))
+    waiting = begun_by(state, rank, step, first)
+    state.finish(rank, step, range(first[0], last), Waiters(waiting, waiting))
 
 
 def _worker(

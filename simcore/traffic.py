@@ -17,7 +17,7 @@ from .result import Traffic
 def traffic_of(lowered: Lowered, run: Run) -> Traffic:
     """Bytes at one rank by the plan, of the rank with the most HBM traffic; flags as they were read, a line each."""
     ranks = sorted({ops.rank for ops in lowered.steps} or {0})
-    found = [_traffic_at(lowered, [ops for ops in lowered.steps if ops.rank == rank]) for rank in ranks]
+    found = [traffic_at(lowered, [ops for ops in lowered.steps if ops.rank == rank]) for rank in ranks]
     most = max(found, key=lambda traffic: traffic.hbm_read_bytes + traffic.hbm_write_bytes)
     reads = _flag_reads(lowered.program, run)
     return replace(most, flag_reads=reads, flag_bytes=reads * lowered.scenario.gpu.line_bytes)
@@ -31,7 +31,7 @@ def _flag_reads(program: Program, run: Run) -> int:
     return int(np.bincount(program.op_rank[op[flags]], units, minlength=1).max())
 
 
-def _traffic_at(lowered: Lowered, steps: list[StepOps]) -> Traffic:
+def traffic_at(lowered: Lowered, steps: list[StepOps]) -> Traffic:
     """Bytes that the steps of one rank move: its kernels', and each transfer at both ends as if both were here."""
     works = [ops.kernel for ops in steps if ops.kernel is not None]
     read = sum(work.hbm_read_bytes for work in works)

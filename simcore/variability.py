@@ -6,7 +6,7 @@ bits, uniform in (0, 1), and inverts the distribution, so that no draw depends o
 """
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from hashlib import sha256
@@ -72,12 +72,17 @@ def perturbation_of(system: System, seed: int | None) -> Perturbation | None:
     return Perturbation(variability, seed)
 
 
-def perturbed(program: Program, perturbation: Perturbation, ranks: Collection[int]) -> Program:
+def perturbed(
+    program: Program,
+    perturbation: Perturbation,
+    ranks: Collection[int],
+    gets: Iterable[tuple[range, Sequence[int]]] = (),
+) -> Program:
     """``program``, in which every rank is simulated, with other times at ``ranks``; what is done and where stays.
 
-    No op of a late rank is ready before the rank begins. The time of a work unit on its SM and the gap between its
-    memory accesses are multiplied by the factor of its kernel: the time rounded to the nearest tick, a half up, the
-    gap down.
+    No op of a late rank is ready before the rank begins, and none of ``gets``, ops with the ranks whose data they read,
+    before these begin. The time of a work unit on its SM and the gap between its memory accesses are multiplied by the
+    factor of its kernel: the time rounded to the nearest tick, a half up, the gap down.
 
     Raises
     ------
@@ -87,6 +92,9 @@ def perturbed(program: Program, perturbation: Perturbation, ranks: Collection[in
     if program.folded:
         raise ValueError("ranks that differ are simulated one by one: lower the plan with fold=False")
     starts = np.array([perturbation.start_ticks(rank) * (rank in ranks) for rank in range(program.num_ranks)], np.int64)
+    begins = starts[program.op_rank]  # [O]
+    for ops, read in gets:
+        begins[ops.start : ops.stop] = np.maximum(begins[ops.start : ops.stop], starts[list(read)].max())
     factors = _op_factors(program, perturbation)  # [O]
     of_stages = np.where(program.stage_polls, _ONE, factors[program.stage_op])  # looking for a flag is no work
     of_flows = np.where(
@@ -94,7 +102,7 @@ def perturbed(program: Program, perturbation: Perturbation, ranks: Collection[in
     )
     found = replace(
         program,
-        op_release_ticks=np.maximum(program.op_release_ticks, starts[program.op_rank]),
+        op_release_ticks=np.maximum(program.op_release_ticks, begins),
         stage_hold_ticks=_scaled(program.stage_hold_ticks, of_stages, _ONE // 2),
         flow_gap_ticks=_scaled(program.flow_gap_ticks, of_flows, 0),
     )

@@ -36,7 +36,7 @@ def test_files(files: Sequence[Path], bindings: Bindings, workers: int, *, as_js
         else:
             found = _printed(file, results)
         if not found:
-            say(f"{file}: no expect block")
+            say(f"{file}: no expect block holds a statement to check")
         return Exit.DONE if all(result.passed for result in found) else Exit.INPUT
 
     exits = [answered(lambda file=file: one(file)) for file in files]  # type: ignore[misc]

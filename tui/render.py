@@ -11,12 +11,15 @@ from ..compiler.expression import expression_of
 from ..compiler.scenario import TICKS_PER_US, Scenario
 from ..simcore import Cause, CriticalOp, Outcome, Result
 from ..simcore.result import Waterfall
-from .wrap import bullet, wrapped
+from .wrap import bullet, columns, hanging, wrapped
 
 BAR_COLUMNS = 24
 
 PATH_ENDS = 4
 """Steps of a long critical path that are shown at either end."""
+
+_WAITED_COLUMN = 30
+"""Where a line of the critical path says what it waited for."""
 
 
 def scenario_line(scenario: Scenario) -> str:
@@ -116,13 +119,25 @@ def _mark(advice: Advice, candidate: Candidate) -> str:
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns aligned, the first two to the left, numbers to the right."""
+    """Columns aligned, the first two to the left, numbers to the right.
+
+    A name that leaves no room for the numbers beside it stands on a line of its own above them.
+    """
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    widths[1] = min(widths[1], columns() - sum(widths) + widths[1] - len(widths) + 1)
 
-    def cell(text: str, column: int) -> str:
-        return text.ljust(widths[column]) if column < 2 else text.rjust(widths[column])
+    def line(row: Sequence[str]) -> str:
+        cells = [text.ljust(width) for text, width in zip(row[:2], widths[:2], strict=True)]
+        cells += [text.rjust(width) for text, width in zip(row[2:], widths[2:], strict=True)]
+        return " ".join(cells).rstrip()
 
-    return [" ".join(cell(text, column) for column, text in enumerate(row)).rstrip() for row in rows]
+    lines = []
+    for mark, name, *numbers in rows:
+        if len(name) > widths[1]:
+            lines += [f"{mark.ljust(widths[0])} {name}", line(("", "", *numbers))]
+        else:
+            lines.append(line((mark, name, *numbers)))
+    return lines
 
 
 def waterfall_lines(waterfall: Waterfall) -> Iterator[str]:
@@ -156,11 +171,11 @@ def result_text(result: Result, scenario: Scenario, bound: Bound, outside: Seque
         ("lower bound", f"{bound.ticks / TICKS_PER_US:.1f} us", binding),
         (
             "HBM read, written",
-            f"{_mib(traffic.hbm_read_bytes)}, {_mib(traffic.hbm_write_bytes)}",
+            f"{_size(traffic.hbm_read_bytes)}, {_size(traffic.hbm_write_bytes)}",
             f"{used.hbm:.0%} busy",
         ),
-        ("L2", _mib(traffic.l2_bytes), f"{used.l2:.0%} busy"),
-        ("links", _mib(traffic.link_bytes), f"{used.links:.0%} busy"),
+        ("L2", _size(traffic.l2_bytes), f"{used.l2:.0%} busy"),
+        ("links", _size(traffic.link_bytes), f"{used.links:.0%} busy"),
         ("SMs, engines", f"{used.sms:.0%}, {used.engines:.0%}", "busy"),
     ]
     name_width, value_width = max(len(row[0]) for row in rows), max(len(row[1]) for row in rows)
@@ -200,7 +215,8 @@ def critical_lines(path: Sequence[CriticalOp]) -> Iterator[str]:
         left_out = len(shown) - 2 * PATH_ENDS
         shown = [*shown[:PATH_ENDS], f"  {'...':>8}{'':>11}{left_out} more steps", *shown[-PATH_ENDS:]]
     yield "Critical path, us (from, to, step, what it waited for):"
-    yield from shown
+    for line in shown:
+        yield from hanging(line, _WAITED_COLUMN)
 
 
 def critical_line(ops: Sequence[CriticalOp], before: str) -> str:
@@ -234,5 +250,6 @@ def _ratio(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
 
-def _mib(num_bytes: int) -> str:
-    return f"{num_bytes / 2**20:,.1f} MiB"
+def _size(num_bytes: int) -> str:
+    large = num_bytes >= 100 << 30
+    return f"{num_bytes / 2 ** (30 if large else 20):,.1f} {'GiB' if large else 'MiB'}"

@@ -23,3 +23,11 @@ def bullet(sign: str, text: str) -> Iterator[str]:
     lines = textwrap.wrap(text, columns() - 4, break_long_words=False, break_on_hyphens=False)
     for index, line in enumerate(lines):
         yield f"  {sign if index == 0 else ' '} {line}"
+
+
+def hanging(text: str, indent: int) -> Iterator[str]:
+    """``text`` in lines, those after the first indented by ``indent`` columns."""
+    following = " " * indent
+    yield from textwrap.wrap(
+        text, columns(), subsequent_indent=following, break_long_words=False, break_on_hyphens=False
+    )

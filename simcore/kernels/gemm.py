@@ -78,14 +78,7 @@ def gemm_work(gpu: Gpu, shape: GemmShape, sms: int, accumulate: bool = False, st
     ValueError
         If a dimension or ``sms`` is not positive, or the GPU has no peak for the element type or no tile for ``sms``.
     """
-    if min(shape.m, shape.n, shape.k, sms) < 1:
-        raise ValueError(f"a GEMM needs positive m, n, k and SMs, got {shape.m}, {shape.n}, {shape.k} on {sms}")
-    if gpu.peak(shape.dtype) <= 0:
-        raise ValueError(f"{gpu.name} has no peak rate for {shape.dtype.value}")
-    candidates = _candidates(gpu, shape, sms, accumulate, static_order)
-    if not candidates:
-        raise ValueError(f"{gpu.name} has no tile for {sms} SM")
-    best = min(candidates, key=lambda candidate: candidate.body_us)
+    best = _best(gpu, shape, sms, accumulate, static_order)
     waves = max(1, math.ceil(best.waves))
     unit_ticks = max(ROUNDING_TICKS, _round_up(best.body_us / waves))
     num_units = best.num_slots if waves == 1 else waves * sms
@@ -106,6 +99,18 @@ def gemm_work(gpu: Gpu, shape: GemmShape, sms: int, accumulate: bool = False, st
         mall_read_bytes=from_mall,
         missed_bytes=missed,
     )
+
+
+def _best(gpu: Gpu, shape: GemmShape, sms: int, accumulate: bool, static_order: bool) -> _Candidate:
+    """The fastest of all tiles; as ``gemm_work``."""
+    if min(shape.m, shape.n, shape.k, sms) < 1:
+        raise ValueError(f"a GEMM needs positive m, n, k and SMs, got {shape.m}, {shape.n}, {shape.k} on {sms}")
+    if gpu.peak(shape.dtype) <= 0:
+        raise ValueError(f"{gpu.name} has no peak rate for {shape.dtype.value}")
+    candidates = _candidates(gpu, shape, sms, accumulate, static_order)
+    if not candidates:
+        raise ValueError(f"{gpu.name} has no tile for {sms} SM")
+    return min(candidates, key=lambda candidate: candidate.body_us)
 
 
 def _missed_bytes(gpu: Gpu, shape: GemmShape, sms: int, tiles: _Candidate, hits: int) -> tuple[int, int]:

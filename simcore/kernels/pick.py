@@ -1,5 +1,7 @@
 """Which kernel model a group of tiles has: GEMM, matrix times vector, or what else the workload computes."""
 
+from collections.abc import Sequence
+
 from ...compiler.scenario import GemmShape, Scenario
 from ...compiler.schedule import TileGroup
 from ...compiler.shapes import AttentionShape, ElementwiseShape, GemvShape, GroupedGemmShape, KernelShape
@@ -18,6 +20,14 @@ def group_shape(scenario: Scenario, group: TileGroup) -> GemmShape:
     assert len({region.cols for region in group.regions}) == 1, "a checked plan keeps the columns of a group together"
     rows = sum(region.rows.size for region in group.regions)
     return GemmShape(rows, group.regions[0].cols.size, group.k.size, gemm.dtype)
+
+
+def stream_shape(scenario: Scenario, groups: Sequence[TileGroup]) -> GemmShape:
+    """The GEMM of a persistent kernel that goes through ``groups``: as many rows as take all their operations."""
+    gemm = scenario.workload.gemm
+    assert gemm is not None, "only groups of a GEMM are persistent"
+    flops = sum(group_shape(scenario, group).flops for group in groups)
+    return GemmShape(-(-flops // (2 * gemm.n * gemm.k)), gemm.n, gemm.k, gemm.dtype)
 
 
 def compute_shape(scenario: Scenario, group: TileGroup) -> GemmShape | KernelShape:

@@ -104,7 +104,7 @@ def test_params_describe_themselves() -> None:
     text = "param M = 8 in 8..64 x2\nparam d = 5 us in 0 us..10 us step 5 us\nparam n = 3\nparam r = 2 in 1..9\n"
     params = {param.name: param for param in compile_text(text, settings=(("M", "16"),)).params}
     assert (params["M"].value, params["M"].domain, params["M"].choices) == ("16", "8..64 x2", ("8", "16", "32", "64"))
-    assert params["d"].choices == ("0 s", "1 s / 200000", "1 s / 100000")
+    assert params["d"].choices == ("0 us", "5 us", "10 us")
     assert (params["n"].value, params["n"].domain, params["n"].choices) == ("3", "", ())
     assert params["r"].choices == ()
     for choice in params["d"].choices:

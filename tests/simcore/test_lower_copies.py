@@ -159,6 +159,16 @@ def test_copies_that_share_the_sms_queue_with_the_tiles() -> None:
     assert 0 < simulate(scenario, shared).utilization.engines < 1
 
 
+@pytest.mark.parametrize("mode", [EngineMode.OWN, EngineMode.SHARED])
+def test_copies_of_a_lane_follow_each_other_wherever_they_run(mode: EngineMode) -> None:
+    parts = [put(rows=Span(i * 8, i * 8 + 8), name=f"x{i}_") for i in range(3)]
+    lowered, finished = lowered_run(gather(), plan(*(replace(part, lane=0) for part in parts), sms=4, mode=mode))
+    starts = [min(finished.op_start[ops.work]) for ops in lowered.steps]
+    ends = [finished.op_done[ops.done] for ops in lowered.steps]
+
+    assert all(start >= end for start, end in zip(starts[1:], ends[:-1], strict=True))
+
+
 def test_copies_and_polls_can_keep_each_other_from_the_sms_for_ever() -> None:
     scenario = ag_gemm(512, 4096, 2048, ranks=2)
     block = Region(0, Span(0, 256), Span(0, 2048))

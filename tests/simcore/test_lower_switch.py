@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from magus.compiler.scenario import TICKS_PER_SECOND, Scenario
-from magus.compiler.schedule import Direction, Reach, Region, Span, TileGroup, Transfer
+from magus.compiler.schedule import Direction, EngineMode, Protocol, Reach, Region, Span, Tactics, TileGroup, Transfer
 from magus.simcore.engine import run
 from magus.simcore.kernels.gemm import ticks_for
 from magus.simcore.lower import lower
@@ -14,7 +14,7 @@ from magus.simcore.outcome import Outcome
 from magus.simcore.program import OpKind
 from magus.simcore.traffic import traffic_of
 from tests.scenarios import ag_gemm, full_mesh, h100, lone_gather
-from tests.simcore.lowering import UNIT, differs_from_oracle, done_at, lowered_run, makespan, plan, starts_of
+from tests.simcore.lowering import UNIT, differs_from_oracle, done_at, lowered_run, makespan, plan, starts_of, with_dma
 
 ROWS, COLS = 1024, 4096  # a block of 8 MiB
 BYTES = ROWS * COLS * 2
@@ -112,6 +112,35 @@ def test_a_slow_engine_sets_the_pace() -> None:
 
     paced = ticks_for(UNIT, scenario.gpu.sm_copy.bytes_per_s) * (BYTES // UNIT)
     assert paced < slow < 1.02 * paced
+
+
+@pytest.mark.parametrize("step", [MULTICAST, SUM], ids=["multicast", "sum"])
+def test_a_switch_passes_no_flags_between_the_data_whatever_the_protocol(step: Transfer) -> None:
+    schedules = [plan(step, sms=32, tactics=Tactics(protocol=protocol)) for protocol in Protocol]
+    assert len({makespan(node(), schedule) for schedule in schedules}) == 1
+    assert bytes_at(node(), step, "up") in (BYTES, 4 * BYTES)
+
+
+@pytest.mark.parametrize("step", [MULTICAST, SUM], ids=["multicast", "sum"])
+def test_copies_to_all_are_launched_and_issued_like_others(step: Transfer) -> None:
+    interval, scenario = TICKS_PER_SECOND // 10**6, node()
+    alone = replace(plan(step, sms=32), by_rank=((step,), (), (), ()))
+    shared = replace(alone, engine=replace(alone.engine, mode=EngineMode.SHARED))
+    assert makespan(scenario, shared) - makespan(scenario, alone) == scenario.gpu.launch.kernel_ticks
+
+    commands = replace(plan(step), by_rank=((step,), (), (), ()))
+    issued = with_dma(scenario, replace(scenario.gpu.dma, issue_interval_ticks=interval))
+    assert makespan(issued, commands) == makespan(scenario, commands)  # a lone command costs what it did
+
+
+def test_packets_of_a_multicast_by_an_engine_are_paid_once() -> None:
+    cost = TICKS_PER_SECOND // 10**7
+    scenario = with_dma(node(), replace(node().gpu.dma, bytes_per_s=20 * 10**9))  # slower than the link
+    dear = with_dma(scenario, replace(scenario.gpu.dma, packet_bytes=65536, packet_ticks=cost))
+    alone = replace(plan(MULTICAST), by_rank=((MULTICAST,), (), (), ()))
+
+    extra = makespan(dear, alone) - makespan(scenario, alone)
+    assert extra == pytest.approx((BYTES // 65536 - 1) * cost, rel=0.02)
 
 
 def test_a_kernel_waits_for_the_copies_of_all_ranks_that_set_its_signal() -> None:

@@ -8,9 +8,10 @@ import pytest
 
 from magus.compiler.plan import build_schedule
 from magus.compiler.scenario import TICKS_PER_US, Scenario
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind, Schedule
+from magus.compiler.schedule import Choice, Direction, EngineChoice, EngineKind, Reach, Schedule, Tactics, Transfer
 from magus.compiler.variability import Distribution, Late, Shape, Straggler, Variability
 from magus.simcore import simulate
+from magus.simcore.case import Case
 from magus.simcore.checks import HorizonError
 from magus.simcore.engine import run
 from magus.simcore.lower import lower
@@ -18,7 +19,7 @@ from magus.simcore.program import MAX_HORIZON_TICKS
 from magus.simcore.variability import Perturbation, perturbation_of, perturbed
 from tests.agreement import differences
 from tests.oracle import Oracle
-from tests.scenarios import ag_gemm
+from tests.scenarios import ag_gemm, h100, lone_gather, lone_scatter
 
 UNIT = 8192
 US = TICKS_PER_US
@@ -103,6 +104,39 @@ def test_without_a_seed_only_what_is_late_is_late(scenario: Scenario, schedule: 
         interval.start_ticks for interval in plain.timeline.of_rank(0)
     )
     assert late.ranks_simulated > 1 and plain.ranks_simulated == 1
+
+
+@pytest.mark.parametrize("direction", Direction)
+@pytest.mark.parametrize("template", ["serial", "hetero_fused_1d", "uniform_fused_2d"])
+def test_data_of_a_rank_is_there_when_it_has_begun(scenario: Scenario, template: str, direction: Direction) -> None:
+    """Rank 1 sends nothing before it begins, and nobody gets anything from it; others do not wait for it."""
+    engine, pieces = EngineChoice(EngineKind.SM, 6), 4 if template == "serial" else 8
+    schedule = build_schedule(scenario, Choice(template, pieces, engine, tactics=Tactics(direction)))
+    late = varied(scenario, Variability(late=(Late(1, 20 * US),)))
+    lowered = Case(late, schedule, perturbation_of(late.system, None)).lowered(UNIT, fold=False)
+    started = run(lowered.program).op_start
+
+    for ops in lowered.steps:
+        if isinstance(ops.step, Transfer):
+            peer = (ops.rank + ops.step.peer) % 4
+            waits = ops.rank == 1 or (direction is Direction.GET and peer == 1)
+            assert (min(started[ops.work]) >= 20 * US) == waits, (ops.rank, ops.step.name)
+
+
+@pytest.mark.parametrize(("make", "waits"), [(lone_gather, {1}), (lone_scatter, {0, 1, 2, 3})])
+def test_sums_in_the_switch_wait_for_all_ranks_and_copies_to_all_for_none(make, waits: set[int]) -> None:  # type: ignore[no-untyped-def]
+    node = make(512, 1024, ranks=4, gpu=h100())
+    switch = node.system.fabric.switch
+    assert switch is not None
+    fabric = replace(node.system.fabric, switch=replace(switch, multicast=True, reduces=True))
+    node = replace(node, system=replace(node.system, fabric=fabric, variability=Variability(late=(Late(1, 20 * US),))))
+    schedule = build_schedule(node, Choice("nvls", 4, EngineChoice(EngineKind.SM, 8)))
+    lowered = Case(node, schedule, perturbation_of(node.system, None)).lowered(UNIT, fold=False)
+    started = run(lowered.program).op_start
+    to_all = [ops for ops in lowered.steps if isinstance(ops.step, Transfer) and ops.step.reach is Reach.ALL]
+
+    assert {ops.rank for ops in to_all} == {0, 1, 2, 3}
+    assert {ops.rank for ops in to_all if min(started[ops.work]) >= 20 * US} == waits
 
 
 def test_a_constant_delay_of_all_ranks_moves_everything(scenario: Scenario, schedule: Schedule) -> None:

@@ -1,4 +1,4 @@
-"""Values of swept parameters, written so that they are read back."""
+"""Quantities, written so that they are read back."""
 
 from fractions import Fraction
 
@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from magus.compiler.diagnostics import Report
 from magus.compiler.evaluate import Evaluator, Place
-from magus.compiler.expect_sweep import setting_text
 from magus.compiler.names import Scope
 from magus.compiler.parse import parse_value
 from magus.compiler.phrases import single
+from magus.compiler.setting_text import setting_text
 from magus.compiler.source import Source
 from magus.compiler.units import BYTES, FLOP_RATE, FREQUENCY, NUMBER, RATE, TIME, UNITS, Dimension, Quantity, exact
 
