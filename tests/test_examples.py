@@ -11,7 +11,13 @@ from magus.tui.cli import app
 ADVISED = ("llama70b_tp8_mi300x", "gemm_rs_h100", "decode_small_batch")
 
 
-@pytest.mark.parametrize("name", [*(name for name in NAMES if name not in ADVISED), *PAPERS])
+SLOW = ("papers/astra_sim", "papers/ficco")
+EXPECTING = [*(name for name in NAMES if name not in ADVISED), *PAPERS]
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in EXPECTING]
+)
 def test_an_example_holds_what_it_expects(name: str) -> None:
     done = CliRunner().invoke(app, ["test", str(path(name)), "--workers", "1"])
 

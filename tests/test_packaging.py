@@ -63,6 +63,7 @@ def test_the_wheel_holds_grammar_library_model_and_examples(wheel: Path) -> None
     assert not [name for name in names if name.startswith(("magus/tests", "magus/benchmarks"))]
 
 
+@pytest.mark.slow
 def test_the_wheel_advises_from_a_clean_environment(wheel: Path, tmp_path: Path) -> None:
     home = tmp_path / "venv"
     venv.create(home, with_pip=True)

@@ -32,7 +32,7 @@ def num_wrong(programs: list[Program], oracle: list[OracleRun], core: Core = Cor
 
 
 @pytest.mark.parametrize("features", FEATURES, ids=str)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(seed=st.integers(0, 2**32), num_ranks=st.integers(1, 3))
 def test_every_core_equals_the_oracle(features: Feature, seed: int, num_ranks: int) -> None:
     program = random_program(seed, num_ranks=num_ranks, features=features)

@@ -116,7 +116,7 @@ def test_any_programs_may_be_put_side_by_side(seed: int) -> None:
     assert_as_one_by_one(programs, runs)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_programs_with_windows_buffers_and_polls(seed: int) -> None:
     programs = batch(seed, ALL)

@@ -94,6 +94,7 @@ def test_offsets_fit_narrow_keys(monkeypatch: pytest.MonkeyPatch, key_bits: int)
     assert sum(result.core == "windows" for result in results) > 10  # the rest went to the heap for lack of bits
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("always")
 def test_windows_are_fewer_and_no_longer_than_they_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
     programs = retimed(100)
