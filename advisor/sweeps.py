@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import groupby, pairwise
 
-from ..compiler.expect_sweep import setting_text
 from ..compiler.expectation import Crossover, Direction, Inside, Linear, Sweep, Trend
+from ..compiler.setting_text import setting_text
 from ..compiler.terms import End, Value
 from ..compiler.units import Quantity
 from .expect_values import Found, show

@@ -14,7 +14,7 @@ from .expect_units import dimension_of
 from .expectation import Crossover, Direction, Inside, Linear, SweepPoint, Trend, WinnerChanges
 from .names import Kind
 from .phrases import Words, single
-from .setting_text import setting_text as setting_text
+from .setting_text import setting_text
 from .terms import End, Term
 from .units import NUMBER, Quantity
 from .units import Dimension as Units

@@ -1,6 +1,6 @@
 """A plan as one rank sees it: its steps, what lands there, and what has surely happened before each step."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 
@@ -29,21 +29,39 @@ class Arrival:
 
 
 def arrivals_at(scenario: Scenario, schedule: Schedule, rank: int) -> tuple[Arrival, ...]:
-    """Every transfer that lands at ``rank``, whoever issues it; a put to all lands at all ranks but its own."""
+    """Every transfer that lands at ``rank``, whoever issues it; a put to all lands at every rank, its own as well."""
     n, found = scenario.num_ranks, []
     for issuer in range(n):
         for step in schedule.steps_of(issuer):
-            if not isinstance(step, Transfer):
-                continue
-            puts = step.direction is Direction.PUT
-            destination, source = (issuer + step.peer, issuer) if puts else (issuer, issuer + step.peer)
-            everyone = puts and step.reach is Reach.ALL and issuer != rank
-            if destination % n != rank and not everyone:
-                continue
-            owner = (issuer + step.region.owner - rank) % n
-            region = Region(owner, step.region.rows, step.region.cols)
-            found.append(Arrival(step, issuer, (source - rank) % n, region))
+            if isinstance(step, Transfer) and rank in _landing(step, issuer, n):
+                found.append(_arrival(step, issuer, rank, n))
     return tuple(found)
+
+
+def all_arrivals(scenario: Scenario, schedule: Schedule) -> tuple[tuple[Arrival, ...], ...]:
+    """``arrivals_at`` of every rank, in one pass over the plan."""
+    n = scenario.num_ranks
+    found: list[list[Arrival]] = [[] for _ in range(n)]
+    for issuer in range(n):
+        for step in schedule.steps_of(issuer):
+            if isinstance(step, Transfer):
+                for rank in _landing(step, issuer, n):
+                    found[rank].append(_arrival(step, issuer, rank, n))
+    return tuple(map(tuple, found))
+
+
+def _landing(step: Transfer, issuer: int, num_ranks: int) -> Collection[int]:
+    """The absolute ranks at which a transfer lands."""
+    puts = step.direction is Direction.PUT
+    if puts and step.reach is Reach.ALL:
+        return range(num_ranks)
+    return ((issuer + step.peer if puts else issuer) % num_ranks,)
+
+
+def _arrival(step: Transfer, issuer: int, rank: int, num_ranks: int) -> Arrival:
+    source = issuer if step.direction is Direction.PUT else issuer + step.peer
+    region = Region((issuer + step.region.owner - rank) % num_ranks, step.region.rows, step.region.cols)
+    return Arrival(step, issuer, (source - rank) % num_ranks, region)
 
 
 @dataclass(frozen=True, slots=True)

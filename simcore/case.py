@@ -9,7 +9,7 @@ from .budget import check_budget
 from .checks import HorizonError
 from .finished import Finished, run_folded
 from .limits import RunTooLarge
-from .lower import Lowered, lower
+from .lower import Lowered, all_alike, lower
 from .machine import Idealization
 from .replay import TARGET, lower_replayed
 from .variability import Perturbation, perturbed
@@ -45,7 +45,7 @@ class Case:
         """
         scenario, schedule, replay = self.scenario, self.schedule, self.scenario.system.replay
         fold = fold and self.perturbation is None
-        alike = fold and schedule.symmetric and scenario.system.fabric.kind.symmetric
+        alike = fold and all_alike(scenario, schedule)
         check_budget(scenario, schedule, unit_bytes, 1 if alike or replay is not None else scenario.num_ranks)
         try:
             if replay is not None:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from ..compiler.plan_view import Arrival, arrivals_at
+from ..compiler.plan_view import Arrival, all_arrivals, arrivals_at
 from ..compiler.scenario import Pattern, Scenario
 from ..compiler.schedule import Direction, Reach, Reduction, Region, Schedule, Span, Transfer
 from .kernels.working_set import hit_share
@@ -40,7 +40,10 @@ class Hits:
     def arrivals(self, rank: int) -> tuple[Arrival, ...]:
         """What lands at an absolute rank."""
         if rank not in self._arrivals:
-            self._arrivals[rank] = arrivals_at(self.scenario, self.schedule, rank)
+            if self._arrivals:  # one rank does not stand for all: the rest will be asked for too
+                self._arrivals = dict(enumerate(all_arrivals(self.scenario, self.schedule)))
+            else:
+                self._arrivals[rank] = arrivals_at(self.scenario, self.schedule, rank)
         return self._arrivals[rank]
 
     def share(self, rank: int) -> Fraction:

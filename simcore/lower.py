@@ -66,7 +66,7 @@ def lower(
     """
     if unit_bytes < 1 or unit_bytes % scenario.gpu.line_bytes:
         raise ValueError(f"granularity must be a multiple of {scenario.gpu.line_bytes} B, got {unit_bytes} B")
-    folded = fold and schedule.symmetric and scenario.system.fabric.kind.symmetric
+    folded = fold and all_alike(scenario, schedule)
     builder = ProgramBuilder(scenario.num_ranks, folded=folded, unit_bytes=unit_bytes)
     machine = build_machine(builder, scenario, schedule, unit_bytes, ideal)
     ranks = range(1) if folded else range(scenario.num_ranks)
@@ -85,6 +85,11 @@ def lower(
         order_units(state, rank)
         _connect(state, rank)
     return Lowered(scenario, schedule, builder.build(), tuple(state.made.values()), machine, folded, state.hits)
+
+
+def all_alike(scenario: Scenario, schedule: Schedule) -> bool:
+    """Whether every rank does the same and sees the same fabric, so that one can stand for all."""
+    return schedule.symmetric and scenario.system.fabric.kind.symmetric
 
 
 def _chained(scenario: Scenario, schedule: Schedule, ranks: range) -> frozenset[str]:

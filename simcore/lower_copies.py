@@ -10,6 +10,7 @@ Copies by SMs, by how the other side learns that data is there (NVIDIA NCCL, pro
 An SM is paced by what it sends, flags included.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -23,7 +24,7 @@ from .lower_state import Lowering, Waiters, deal, moved_bytes
 from .lower_switch import multicast, sum_in_switch
 from .machine import Hop, distance_ticks
 from .program import Flow, OpKind, Stage, TrafficClass
-from .protocols import LL128_BYTES, LL128_PAYLOAD
+from .protocols import sent_per_byte
 
 PEERS_OF_A_BROADCAST = 2
 """Destinations of one command (AMD-DMA-Latte, arXiv 2511.06605)."""
@@ -127,8 +128,8 @@ def _flows(state: Lowering, rank: int, step: Transfer, num_bytes: int, share: in
     """The bytes of one worker that has a ``share``-th of its rate for them, and the flags between them."""
     units = state.units(num_bytes)
     _, way, write = copy_route(state, rank, step)
-    extra = _flag_units(state, units)
-    sent = units + extra
+    sent = math.ceil(units * sent_per_byte(state.schedule))
+    extra = sent - units
     gap, window = _gap(state, step, units) * share, _window(state, sent)
     # A unit leaves when it is whole, so that a copy feeds its link as long at any granularity.
     pace = gap * sent // max(1, units)
@@ -153,19 +154,6 @@ def _parts(state: Lowering, rank: int, step: Transfer, units: int) -> list[tuple
             read, way, write = copy_route(state, rank, step, cached=(0 < high <= at_source, 0 < high <= at_target))
             parts.append(((*read, *way, *write), high - low))
     return parts
-
-
-def _flag_units(state: Lowering, units: int) -> int:
-    """Units on the way beyond ``units`` of payload."""
-    if not state.by_sms:
-        return 0
-    match state.schedule.tactics.protocol:
-        case Protocol.SIMPLE:
-            return 0
-        case Protocol.LL:
-            return units
-        case Protocol.LL128:
-            return -(-units * (LL128_BYTES - LL128_PAYLOAD) // LL128_PAYLOAD)
 
 
 def _gap(state: Lowering, step: Transfer, units: int) -> int:

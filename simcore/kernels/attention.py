@@ -26,7 +26,7 @@ from functools import lru_cache
 
 from ...compiler.scenario import TICKS_PER_US, Gpu
 from ...compiler.shapes import AttentionShape
-from .gemm import L2_SHARE, ROUNDING_TICKS, _round_up
+from .gemm import ROUNDING_TICKS, l2_us, rounded_ticks
 from .work import KernelWork
 from .working_set import hit_share
 
@@ -64,12 +64,13 @@ def attention_work(gpu: Gpu, shape: AttentionShape, sms: int) -> KernelWork:
     units = _units(gpu, shape)
     l2_bytes, read, written = _traffic(gpu, shape, units, sms)
     memory_us = (read + written) / gpu.hbm.achieved_bytes_per_s * 1e6
-    l2_us = (l2_bytes + read + written) / (L2_SHARE * gpu.l2.instances * gpu.l2.bytes_per_s) * 1e6
-    body_us = max(makespan_us([(each.count, each.us) for each in units], sms), memory_us, l2_us)
+    body_us = max(
+        makespan_us([(each.count, each.us) for each in units], sms), memory_us, l2_us(gpu, l2_bytes + read + written)
+    )
     total = sum(each.count for each in units)
     waves = -(-total // sms)
     num_units = total if waves == 1 else waves * sms
-    unit_ticks = max(ROUNDING_TICKS, _round_up(body_us / waves))
+    unit_ticks = max(ROUNDING_TICKS, rounded_ticks(body_us / waves))
     busy_us = sum(each.count * each.us for each in units)
     return KernelWork(
         num_units=num_units,
@@ -79,7 +80,7 @@ def attention_work(gpu: Gpu, shape: AttentionShape, sms: int) -> KernelWork:
         l2_hit_bytes=l2_bytes,
         hbm_read_bytes=read,
         hbm_write_bytes=written,
-        stall_ticks=unit_ticks - _round_up(busy_us / num_units),
+        stall_ticks=unit_ticks - rounded_ticks(busy_us / num_units),
         label=f"attention {_q_rows(shape)}x{KV_ROWS}" + (" causal" if shape.causal else ""),
     )
 

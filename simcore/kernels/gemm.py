@@ -80,7 +80,7 @@ def gemm_work(gpu: Gpu, shape: GemmShape, sms: int, accumulate: bool = False, st
     """
     best = _best(gpu, shape, sms, accumulate, static_order)
     waves = max(1, math.ceil(best.waves))
-    unit_ticks = max(ROUNDING_TICKS, _round_up(best.body_us / waves))
+    unit_ticks = max(ROUNDING_TICKS, rounded_ticks(best.body_us / waves))
     num_units = best.num_slots if waves == 1 else waves * sms
     read, written = hbm_bytes(shape, accumulate)
     rows, cols = best.block
@@ -94,7 +94,7 @@ def gemm_work(gpu: Gpu, shape: GemmShape, sms: int, accumulate: bool = False, st
         l2_hit_bytes=hits - missed,
         hbm_read_bytes=read + missed - from_mall,
         hbm_write_bytes=written,
-        stall_ticks=unit_ticks - _round_up(best.tile_us),
+        stall_ticks=unit_ticks - rounded_ticks(best.tile_us),
         label=f"{rows}x{cols}" + (" pair" if best.pair else "") + (f" split {best.split}" if best.split > 1 else ""),
         mall_read_bytes=from_mall,
         missed_bytes=missed,
@@ -145,7 +145,8 @@ def min_sm_ticks(gpu: Gpu, shape: GemmShape) -> int:
     """
     steps = math.ceil(shape.k / 64)
     per_element = [
-        units * _tile_us(gpu, shape, block, units, steps * 64) / (block[0] * block[1]) for block, units in _tiles(gpu)
+        units * tile_time_us(gpu, shape, block, units, steps * 64) / (block[0] * block[1])
+        for block, units in tiles_of(gpu)
     ]
     us = min(per_element) * shape.m * shape.n
     return math.floor(us * TICKS_PER_US * (1 - 1e-6))
@@ -154,7 +155,7 @@ def min_sm_ticks(gpu: Gpu, shape: GemmShape) -> int:
 def _candidates(gpu: Gpu, shape: GemmShape, sms: int, accumulate: bool, static_order: bool) -> list[_Candidate]:
     quantisation = 1.0 if static_order else float(gpu.gemm.quantisation)
     found = []
-    for tile in _tiles(gpu):
+    for tile in tiles_of(gpu):
         if tile[1] > sms:
             continue  # a pair needs two SMs
         for split in SPLITS[:1] if static_order else SPLITS:
@@ -164,7 +165,7 @@ def _candidates(gpu: Gpu, shape: GemmShape, sms: int, accumulate: bool, static_o
     return found
 
 
-def _tiles(gpu: Gpu) -> list[_Tile]:
+def tiles_of(gpu: Gpu) -> list[_Tile]:
     """All tiles, pairs first: of two that take equally long it is the one that reads less."""
     return [(block, 2) for block in gpu.gemm.pair_tiles] + [(block, 1) for block in gpu.gemm.tiles]
 
@@ -172,25 +173,41 @@ def _tiles(gpu: Gpu) -> list[_Tile]:
 def _candidate(
     gpu: Gpu, shape: GemmShape, sms: int, accumulate: bool, tile: _Tile, split: int, k_part: int, quantisation: float
 ) -> _Candidate:
-    model, power = gpu.gemm, float(gpu.gemm.exponent)
+    model = gpu.gemm
     block, units = tile
     tile_rows, tile_cols = math.ceil(shape.m / block[0]), math.ceil(shape.n / block[1])
     num_slots = tile_rows * tile_cols * split * units
     waves = num_slots / sms
-    quantised = 1.0 if waves <= 1 else waves + quantisation * (math.ceil(waves) - waves)
-    tile_us = _tile_us(gpu, shape, block, units, k_part)
-    memory_us = sum(hbm_bytes(shape, accumulate)) / (float(model.hbm_fraction) * gpu.hbm.peak_bytes_per_s) * 1e6
-    body_us = ((quantised * tile_us) ** power + memory_us**power) ** (1 / power)
+    tile_us = tile_time_us(gpu, shape, block, units, k_part)
+    body_us = tiled_us(gpu, waves, quantisation, tile_us, sum(hbm_bytes(shape, accumulate)))
     if split > 1:
         body_us += model.split_ticks / TICKS_PER_US + 8 * split * shape.m * shape.n / model.split_bytes_per_s * 1e6
     l2_read_bytes = operand_rows(shape, tile_rows, tile_cols, model.cluster // units) * shape.k * shape.dtype.num_bytes
-    # Everything passes through L2, so no kernel can be faster than it does; matters for small tiles only.
     l2_bytes = l2_read_bytes + sum(hbm_bytes(shape, accumulate)) - (shape.m + shape.n) * shape.k * shape.dtype.num_bytes
-    l2_us = l2_bytes / (L2_SHARE * gpu.l2.instances * gpu.l2.bytes_per_s) * 1e6
-    # No unit ends before its first operands are here; matters where a tile has next to no overhead of its own.
-    latency_us = max(1, math.ceil(waves)) * (gpu.l2.latency_ticks + gpu.hbm.latency_ticks) / TICKS_PER_US
-    body_us = max(body_us, l2_us, latency_us)
+    body_us = max(body_us, least_us(gpu, waves, l2_bytes))
     return _Candidate(body_us, block, units == 2, split, k_part, num_slots, waves, tile_us, l2_read_bytes)
+
+
+def tiled_us(gpu: Gpu, waves: float, quantisation: float, tile_us: float, num_bytes: int) -> float:
+    """Time of ``waves`` of tiles and of ``num_bytes`` of memory traffic, imperfectly overlapped."""
+    power = float(gpu.gemm.exponent)
+    quantised = 1.0 if waves <= 1 else waves + quantisation * (math.ceil(waves) - waves)
+    memory_us = num_bytes / (float(gpu.gemm.hbm_fraction) * gpu.hbm.peak_bytes_per_s) * 1e6
+    return float(((quantised * tile_us) ** power + memory_us**power) ** (1 / power))
+
+
+def least_us(gpu: Gpu, waves: float, l2_bytes: int) -> float:
+    """What no kernel is faster than: everything passes through L2, and each unit waits for its first operands.
+
+    The first matters for small tiles only, the second where a tile has next to no overhead of its own.
+    """
+    latency_us = max(1, math.ceil(waves)) * (gpu.l2.latency_ticks + gpu.hbm.latency_ticks) / TICKS_PER_US
+    return max(l2_us(gpu, l2_bytes), latency_us)
+
+
+def l2_us(gpu: Gpu, num_bytes: int) -> float:
+    """Time in which the L2 passes ``num_bytes`` on to the SMs of one kernel."""
+    return num_bytes / (L2_SHARE * gpu.l2.instances * gpu.l2.bytes_per_s) * 1e6
 
 
 def operand_rows(shape: GemmShape, tile_rows: int, tile_cols: int, share: int) -> int:
@@ -205,7 +222,7 @@ def operand_rows(shape: GemmShape, tile_rows: int, tile_cols: int, share: int) -
     return min(along_n, along_m)
 
 
-def _tile_us(gpu: Gpu, shape: GemmShape, block: tuple[int, int], units: int, k_part: int) -> float:
+def tile_time_us(gpu: Gpu, shape: GemmShape, block: tuple[int, int], units: int, k_part: int) -> float:
     """Time of one tile on ``units`` SMs: math and latency of its k steps, imperfectly overlapped, and its overhead."""
     model, power = gpu.gemm, float(gpu.gemm.exponent)
     rate = units * (gpu.peak(shape.dtype) / gpu.sms * float(model.mma_fraction))
@@ -214,7 +231,8 @@ def _tile_us(gpu: Gpu, shape: GemmShape, block: tuple[int, int], units: int, k_p
     return float((math_us**power + latency_us**power) ** (1 / power)) + model.tile_ticks / TICKS_PER_US
 
 
-def _round_up(us: float) -> int:
+def rounded_ticks(us: float) -> int:
+    """``us`` in ticks, up to the next multiple of ``ROUNDING_TICKS``."""
     return math.ceil(us * TICKS_PER_US / ROUNDING_TICKS) * ROUNDING_TICKS
 
 

@@ -13,9 +13,9 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ...compiler.scenario import TICKS_PER_US, GemmShape, Gpu
+from ...compiler.scenario import GemmShape, Gpu
 from ...compiler.shapes import GroupedGemmShape
-from .gemm import L2_SHARE, ROUNDING_TICKS, _round_up, _tile_us, _tiles, gemm_work, operand_rows
+from .gemm import ROUNDING_TICKS, gemm_work, least_us, operand_rows, rounded_ticks, tile_time_us, tiled_us, tiles_of
 from .work import KernelWork
 
 
@@ -49,12 +49,12 @@ def grouped_gemm_work(gpu: Gpu, shape: GroupedGemmShape, sms: int) -> KernelWork
     if gpu.peak(shape.dtype) <= 0:
         raise ValueError(f"{gpu.name} has no peak rate for {shape.dtype.value}")
     read, written = _hbm_bytes(shape)
-    tilings = [_tiling(gpu, shape, rows, sms, block, units) for block, units in _tiles(gpu) if units <= sms]
+    tilings = [_tiling(gpu, shape, rows, sms, block, units) for block, units in tiles_of(gpu) if units <= sms]
     if not tilings:
         raise ValueError(f"{gpu.name} has no tile for {sms} SM")
     best = min(tilings, key=lambda tiling: tiling.body_us)
     waves = math.ceil(best.num_slots / sms)
-    unit_ticks = max(ROUNDING_TICKS, _round_up(best.body_us / waves))
+    unit_ticks = max(ROUNDING_TICKS, rounded_ticks(best.body_us / waves))
     return KernelWork(
         num_units=best.num_slots if waves == 1 else waves * sms,
         unit_ticks=unit_ticks,
@@ -63,7 +63,7 @@ def grouped_gemm_work(gpu: Gpu, shape: GroupedGemmShape, sms: int) -> KernelWork
         l2_hit_bytes=max(0, best.l2_read_bytes - read),
         hbm_read_bytes=read,
         hbm_write_bytes=written,
-        stall_ticks=unit_ticks - _round_up(best.tile_us),
+        stall_ticks=unit_ticks - rounded_ticks(best.tile_us),
         label=f"{best.block[0]}x{best.block[1]}{' pair' if best.pair else ''} of {len(rows)}",
     )
 
@@ -78,22 +78,20 @@ def _hbm_bytes(shape: GroupedGemmShape) -> tuple[int, int]:
 def _tiling(
     gpu: Gpu, shape: GroupedGemmShape, rows: tuple[int, ...], sms: int, block: tuple[int, int], units: int
 ) -> _Tiling:
-    model, power = gpu.gemm, float(gpu.gemm.exponent)
+    model = gpu.gemm
     tile_rows = [math.ceil(count / block[0]) for count in rows]
     tile_cols = math.ceil(shape.n / block[1])
     num_slots = sum(tile_rows) * tile_cols * units
     waves = num_slots / sms
-    quantised = 1.0 if waves <= 1 else waves + float(model.quantisation) * (math.ceil(waves) - waves)
-    tile_us = _tile_us(gpu, GemmShape(sum(rows), shape.n, shape.k, shape.dtype), block, units, 64 * -(-shape.k // 64))
+    tile_us = tile_time_us(
+        gpu, GemmShape(sum(rows), shape.n, shape.k, shape.dtype), block, units, 64 * -(-shape.k // 64)
+    )
     read, written = _hbm_bytes(shape)
-    memory_us = (read + written) / (float(model.hbm_fraction) * gpu.hbm.peak_bytes_per_s) * 1e6
-    body_us = ((quantised * tile_us) ** power + memory_us**power) ** (1 / power)
+    body_us = tiled_us(gpu, waves, float(model.quantisation), tile_us, read + written)
     operands = sum(
         operand_rows(GemmShape(count, shape.n, shape.k, shape.dtype), tiles, tile_cols, model.cluster // units)
         for count, tiles in zip(rows, tile_rows, strict=True)
     )
     l2_read_bytes = operands * shape.k * shape.dtype.num_bytes
-    # As in a plain GEMM, everything passes through L2, and no unit ends before its first operands are here.
-    l2_us = (l2_read_bytes + written) / (L2_SHARE * gpu.l2.instances * gpu.l2.bytes_per_s) * 1e6
-    latency_us = math.ceil(waves) * (gpu.l2.latency_ticks + gpu.hbm.latency_ticks) / TICKS_PER_US
-    return _Tiling(block, units == 2, num_slots, tile_us, max(body_us, l2_us, latency_us), l2_read_bytes)
+    body_us = max(body_us, least_us(gpu, waves, l2_read_bytes + written))
+    return _Tiling(block, units == 2, num_slots, tile_us, body_us, l2_read_bytes)
