@@ -7,7 +7,7 @@ from functools import cache
 
 from ...compiler import compile_text
 from ...compiler.load import shipped_libraries
-from ...compiler.scenario import System
+from ...compiler.scenario import Scenario
 from ...simcore.engine import run
 from ...simcore.kernels.collective import Collective, collective_time
 from ...simcore.lower_collective import collective_program
@@ -31,10 +31,10 @@ workload none on node {{
 
 
 @cache
-def node_of(gpu: str, ranks: int) -> System:
-    """GPUs of the shipped library behind the switch that it describes beside them."""
+def scenario_of(gpu: str, ranks: int) -> Scenario:
+    """GPUs of the shipped library behind the switch that it describes beside them, with a workload that is a filler."""
     library = next(name for name in shipped_libraries() if name.partition("/")[2] == gpu.lower())
-    return compile_text(NODE.format(library=library, gpu=gpu, ranks=ranks)).scenario().system
+    return compile_text(NODE.format(library=library, gpu=gpu, ranks=ranks)).scenario()
 
 
 def sampled(points: Sequence[MeasuredPoint], count: int, seed: int) -> Iterator[list[MeasuredPoint]]:
@@ -57,7 +57,7 @@ def simulated_collectives(points: Sequence[MeasuredPoint], advance: Callable[[],
 
 
 def _difference(point: MeasuredPoint) -> float:
-    system = node_of(point.gpu, point.ranks)
+    system = scenario_of(point.gpu, point.ranks).system
     expected = collective_time(system.gpu, point.operation, point.num_bytes, point.ranks)
     unit = system.gpu.line_bytes
     while expected.moved_bytes > unit * MAX_UNITS:

@@ -43,9 +43,10 @@ class PhaseShare:
 
 @dataclass(frozen=True, slots=True)
 class SmCopies:
-    """One combine of a table ``file``: ``sms`` SMs of each GPU send and receive ``remote_bytes``."""
+    """One combine of a table ``file``: ``sms`` SMs of each of ``ranks`` GPUs send and receive ``remote_bytes``."""
 
     gpu: str
+    ranks: int
     sms: int
     label: str
     remote_bytes: float
@@ -65,12 +66,11 @@ def copy_comparisons(folder: Path) -> Iterator[Comparison | str]:
     MeasuredError
         If one cannot be read.
     """
-    sm_tables, dma_tables = tables_of(folder, SM_PATTERNS), tables_of(folder, DMA_PATTERNS)
-    if not sm_tables and not dma_tables:
+    dma_tables = tables_of(folder, DMA_PATTERNS)
+    if not dma_tables and not tables_of(folder, SM_PATTERNS):
         raise MissingTable(f"{folder}: no table {' or '.join((*SM_PATTERNS, *DMA_PATTERNS))}")
-    for path in sm_tables:
-        for found in sm_copies(path, lambda name: gpu_named(name)[1]):
-            yield found if isinstance(found, str) else _sm_comparison(found)
+    for found in shipped_copies(folder):
+        yield found if isinstance(found, str) else _sm_comparison(found)
     for path in dma_tables:
         yield from _dma_comparisons(path)
 
@@ -160,7 +160,19 @@ def _sm_copies(row: Mapping[str, str], profile: Profiles, file: str) -> SmCopies
         return "experts that are not spread evenly over the GPUs"
     remote = tokens * _destinations(topk, experts, ranks) * (ranks - 1) / ranks * hidden * BF16_BYTES
     label = f"{tokens:,} tokens of {hidden}, top-{topk} of {experts}"
-    return SmCopies(name, sms, label, remote, float(row["combine_us"]), file)
+    return SmCopies(name, ranks, sms, label, remote, float(row["combine_us"]), file)
+
+
+def shipped_copies(folder: Path) -> Iterator[SmCopies | str]:
+    """The combines of every table of ``folder`` on GPUs of the shipped library.
+
+    Raises
+    ------
+    MeasuredError
+        If a table cannot be read.
+    """
+    for path in tables_of(folder, SM_PATTERNS):
+        yield from sm_copies(path, lambda name: gpu_named(name)[1])
 
 
 def _sm_comparison(copies: SmCopies) -> Comparison:

@@ -7,10 +7,11 @@ from typing import TypeVar
 
 from .collective_sample import sampled, simulated_collectives
 from .collectives import MeasuredPoint, collective_comparisons, shipped_points
-from .copies import copy_comparisons
+from .copies import SmCopies, copy_comparisons, shipped_copies
+from .copy_sample import sampled_copies, simulated_copies
 from .fused import FusedComparison, fused_comparisons, fused_found
 from .fused_rows import FusedRow
-from .gemm import GemmTable, gemm_comparisons, gemm_tables
+from .gemm import gemm_comparisons, gemm_tables
 from .gemm_sample import simulated_sample
 from .report import Validation, comparable, summed_up
 from .rows import MeasuredError, MissingTable
@@ -22,7 +23,8 @@ Found = TypeVar("Found")
 def validate(folder: Path, *, sample: int, seed: int, progress: Progress = lambda *_: None) -> Validation:
     """Compare every table in ``folder`` that Magus knows.
 
-    Of each GPU ``sample`` GEMMs and as many collectives of each kind are simulated, and every fused kernel.
+    Of each GPU ``sample`` GEMMs, as many collectives of each kind and copies by SMs are simulated, and every fused
+    kernel.
 
     Raises
     ------
@@ -43,9 +45,13 @@ def validate(folder: Path, *, sample: int, seed: int, progress: Progress = lambd
         raise MeasuredError("; ".join([f"{folder}: nothing to compare", *left_out[:3]]))
     points = [each for each in kept_rows(shipped_points(folder), []) if isinstance(each, MeasuredPoint)]
     samples = list(sampled(points, sample, seed))
-    advance = _counted(tables, samples, fused, sample, progress)
+    copies = [each for each in kept_rows(shipped_copies(folder), []) if isinstance(each, SmCopies)]
+    copied = list(sampled_copies(copies, sample, seed))
+    gemms = [min(sample, len(table.times_us)) for table in tables]
+    advance = _counted([*gemms, *map(len, samples), *map(len, copied), len(fused)], progress)
     agreements = [simulated_sample(table, sample, seed, advance) for table in tables]
     agreements += [simulated_collectives(each, advance) for each in samples]
+    agreements += [simulated_copies(each, advance) for each in copied]
     compared = kept_rows(fused_comparisons(fused, advance), left_out)
     return Validation(
         figures=summed_up(rows),
@@ -68,14 +74,7 @@ def kept_rows(found: Iterable[Found | str], left_out: list[str]) -> Iterator[Fou
         left_out.append(str(error))
 
 
-def _counted(
-    tables: Sequence[GemmTable],
-    samples: Sequence[Sequence[MeasuredPoint]],
-    fused: Sequence[FusedRow],
-    sample: int,
-    progress: Progress,
-) -> Callable[[], None]:
+def _counted(counts: Sequence[int], progress: Progress) -> Callable[[], None]:
     """What is to be called after each simulation, to tell ``progress`` how many there were and are."""
-    total = sum(min(sample, len(table.times_us)) for table in tables) + sum(map(len, samples)) + len(fused)
-    done = count(1)
+    total, done = sum(counts), count(1)
     return lambda: progress("sample", next(done), total)

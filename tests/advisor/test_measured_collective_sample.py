@@ -2,7 +2,7 @@
 
 import pytest
 
-from magus.advisor.measured.collective_sample import node_of, sampled, simulated_collectives
+from magus.advisor.measured.collective_sample import sampled, scenario_of, simulated_collectives
 from magus.advisor.measured.collectives import MeasuredPoint
 from magus.simcore.kernels.collective import Collective
 
@@ -40,6 +40,6 @@ def test_without_points_nothing_is_simulated() -> None:
 
 
 def test_a_node_is_that_of_the_shipped_library() -> None:
-    node = node_of("A100", 4)
+    node = scenario_of("A100", 4).system
 
     assert (node.num_ranks, node.gpu.name, node.fabric.link.name) == (4, "A100", "nvlink")
