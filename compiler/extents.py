@@ -1,6 +1,60 @@
-"""How large the blocks are that steps of a plan work on: rows of the moved tensor, tiles of the output."""
+"""How large the blocks are that steps of a plan work on, and how the kernels of a workload may be cut into groups.
+
+Rows of tiles are those of the moved tensor. ``k`` is the inner dimension of a GEMM. Attention after a collective reads
+heads, so that ``k`` are the columns of the moved tensor there; before a collective it has an inner dimension of 1, as a
+kernel alone that is no GEMM, which is one tile for a plan.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
 
 from .scenario import Pattern, Workload
+from .shapes import AttentionShape, GemmShape, GroupedGemmShape
+
+# Tiles read 64 elements of the inner dimension at a time; a chunk of columns keeps to that.
+COLUMN_STEP = 64
+
+
+class Adds(Enum):
+    """Which chunks of what a collective brings add to one output, so that their kernels run one after the other."""
+
+    NONE = "none"
+    ROWS = "rows"
+    COLUMNS = "columns"
+
+
+@dataclass(frozen=True, slots=True)
+class Cutting:
+    """How a kernel before or after a collective may be cut.
+
+    ``by_rows`` is whether some rows can do without the others. ``head`` counts the columns of the moved tensor that
+    belong to one head of keys and stay together, 1 where there are no heads.
+    """
+
+    adds: Adds = Adds.NONE
+    by_rows: bool = True
+    head: int = 1
+
+    @property
+    def column_step(self) -> int:
+        """A chunk of columns is a multiple of this."""
+        return COLUMN_STEP if self.head == 1 else self.head
+
+
+def cutting_of(workload: Workload) -> Cutting:
+    """How the kernel of ``workload`` may be cut.
+
+    Of a GEMM after a collective columns of what arrives are the inner dimension. Rows of gathered keys and values add
+    to one output by online softmax (Ring Attention, arXiv 2310.01889), and heads are independent. An all_to_all before
+    attention brings queries too, and each needs the keys of all rows (DeepSpeed-Ulysses, arXiv 2309.14509).
+    """
+    kernel, moved, pattern = workload.kernel, workload.moved, workload.pattern
+    if not isinstance(kernel, AttentionShape) or moved is None:
+        return Cutting(Adds.COLUMNS if pattern.consumes else Adds.NONE)
+    head = moved.cols // kernel.kv_heads
+    if pattern.gathers:
+        return Cutting(Adds.ROWS, head=head)
+    return Cutting(by_rows=not pattern.consumes, head=head)
 
 
 def moved_rows(workload: Workload, num_ranks: int, owner: int = 0) -> int:
@@ -16,24 +70,33 @@ def num_tile_blocks(workload: Workload, num_ranks: int) -> int:
 
 
 def tile_rows(workload: Workload, num_ranks: int, owner: int = 0) -> int:
-    """Rows of the output in block ``owner``, for A2A+GEMM those that came from rank r + ``owner``."""
-    if workload.pattern is Pattern.A2A_GEMM:
-        return moved_rows(workload, num_ranks, -owner)
-    if workload.gemm is not None:
-        return workload.gemm.m // num_tile_blocks(workload, num_ranks)
-    return inner_size(workload)
+    """Rows of the tiles in block ``owner``: those that came from rank r + ``owner``, or are computed for it."""
+    if workload.moved is not None and workload.pattern.overlaps:
+        return moved_rows(workload, num_ranks, -owner if workload.pattern.consumes else owner)
+    return workload.gemm.m if workload.gemm is not None else inner_size(workload)
 
 
 def tile_cols(workload: Workload) -> int:
     """Columns of the output of one rank's kernels."""
-    return workload.gemm.n if workload.gemm is not None else inner_size(workload)
+    return _cols_and_inner(workload)[0]
 
 
 def inner_size(workload: Workload) -> int:
-    """The inner dimension that tiles may be sliced along, 0 where nothing computes.
+    """The inner dimension that tiles may be sliced along, 0 where nothing computes."""
+    return _cols_and_inner(workload)[1]
 
-    A lone kernel that is no GEMM is one tile for a plan, of one row, one column and an inner dimension of 1.
-    """
-    if workload.gemm is not None:
-        return workload.gemm.k
-    return 1 if workload.kernel is not None else 0
+
+def _cols_and_inner(workload: Workload) -> tuple[int, int]:
+    compute, moved = workload.compute, workload.moved
+    if compute is None:
+        return 0, 0
+    if workload.pattern is Pattern.KERNEL or (moved is None and not isinstance(compute, GemmShape)):
+        return 1, 1
+    match compute:
+        case GemmShape() | GroupedGemmShape():
+            return compute.n, compute.k
+        case AttentionShape():
+            inner = moved.cols if moved is not None and workload.pattern.consumes else 1
+            return compute.heads * compute.head_dim, inner
+        case _:
+            return 1, 1

@@ -12,8 +12,9 @@ from .tensors import TensorReader
 
 COMBINATIONS = (
     "gemm; gemv; grouped_gemm; attention; add; all_gather; reduce_scatter; all_reduce; all_to_all; broadcast; "
-    "send_recv; gemm of a gathered input or of an all_to_all; reduce_scatter or all_reduce of a gemm whose inner "
-    "dimension is sharded; a gemm beside an all_gather or an all_to_all"
+    "send_recv; gemm, grouped_gemm or attention of a gathered input or of an all_to_all; all_to_all of what one of "
+    "them makes; reduce_scatter or all_reduce of a gemm whose inner dimension is sharded; a gemm beside an all_gather "
+    "or an all_to_all"
 )
 PATTERNS: Mapping[tuple[str, ...], Pattern] = {
     ("gemm",): Pattern.GEMM,
@@ -31,6 +32,13 @@ PATTERNS: Mapping[tuple[str, ...], Pattern] = {
     ("gemm", "reduce_scatter"): Pattern.GEMM_RS,
     ("gemm", "all_reduce"): Pattern.GEMM_AR,
     ("all_to_all", "gemm"): Pattern.A2A_GEMM,
+    ("all_gather", "grouped_gemm"): Pattern.AG_GEMM,
+    ("all_to_all", "grouped_gemm"): Pattern.A2A_GEMM,
+    ("all_gather", "attention"): Pattern.AG_GEMM,
+    ("all_to_all", "attention"): Pattern.A2A_GEMM,
+    ("gemm", "all_to_all"): Pattern.GEMM_A2A,
+    ("grouped_gemm", "all_to_all"): Pattern.GEMM_A2A,
+    ("attention", "all_to_all"): Pattern.GEMM_A2A,
 }
 # Two operations that need nothing of each other, in any order.
 BESIDE: Mapping[frozenset[str], Pattern] = {

@@ -18,6 +18,8 @@ _EXAMPLES = {
     "attention": "attention(q, k, v, heads=32, kv_heads=8, causal=true)",
     "add": "add(x, y)",
 }
+# Keys and values may be one tensor, and queries with them.
+_FEWEST = {"attention": 1}
 _ROWS = Property("rows", NUMBER, Fraction(0), Fraction(MAX_EXTENT), whole=True)
 
 
@@ -88,7 +90,8 @@ def tensors_of(operation: str, call: ast.Call, report: Report) -> list[ast.Expre
             raise report.fail(Code.MGS206, f"{name} is said twice", argument.span)
         seen.add(name)
     values = [single(each.values, report, in_call=True) for each in call.arguments if each.name is None]
-    if len(values) != count:
-        example = _EXAMPLES.get(operation, f"{operation}(x)")
-        raise report.fail(Code.MGS116, f"{operation} takes {count} tensor{'s' * (count > 1)}", call.span, example)
+    fewest = _FEWEST.get(operation, count)
+    if not fewest <= len(values) <= count:
+        example, many = _EXAMPLES.get(operation, f"{operation}(x)"), f"{fewest} to {count}" if fewest < count else count
+        raise report.fail(Code.MGS116, f"{operation} takes {many} tensor{'s' * (count > 1)}", call.span, example)
     return values

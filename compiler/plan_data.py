@@ -46,12 +46,13 @@ def data_faults(plan: RankPlan) -> Iterator[PlanFault]:
     if pattern.reduces:
         yield from _sum_faults(plan)
     for step in plan.steps.values():
-        if isinstance(step, TileGroup) and pattern in (Pattern.AG_GEMM, Pattern.A2A_GEMM):
+        if isinstance(step, TileGroup) and pattern.consumes:
             yield from _needs(plan, step, step.regions, before[step.name], cols=(step.k.start, step.k.stop))
         elif isinstance(step, Transfer) and pattern in _GATHERS:
             yield from _source_faults(plan, step, before)
         elif isinstance(step, Transfer) and pattern.exchanges:
             yield from _exchange_faults(plan, step)
+            yield from _output_faults(plan, step, before[step.name])
         elif isinstance(step, Transfer) and pattern.reduces:
             yield from _partial_faults(plan, step, step.region, before[step.name])
         elif isinstance(step, Reduction):
@@ -89,6 +90,16 @@ def _exchange_faults(plan: RankPlan, step: Transfer) -> Iterator[PlanFault]:
     if step.reach is Reach.ALL or owner != (step.peer if puts else 0):
         message = f"{step.name} moves block +{owner} to a rank that it is not for"
         yield PlanFault(Code.MGS509, step.name, message)
+
+
+def _output_faults(plan: RankPlan, step: Transfer, before: frozenset[str]) -> Iterator[PlanFault]:
+    """What a kernel makes for others leaves only after it is computed, put by the rank that knows when that is."""
+    if not plan.scenario.workload.pattern.produces:
+        return
+    if step.direction is Direction.GET:
+        yield PlanFault(Code.MGS508, step.name, f"{step.name}: what is computed is put by the rank that computes it")
+    else:
+        yield from computed_faults(plan, step, step.region, before)
 
 
 def _sum_faults(plan: RankPlan) -> Iterator[PlanFault]:

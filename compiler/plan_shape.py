@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from .codes import Code
-from .extents import inner_size, moved_rows, num_tile_blocks, tile_cols, tile_rows
+from .extents import cutting_of, inner_size, moved_rows, num_tile_blocks, tile_cols, tile_rows
 from .plan_view import PlanFault, RankPlan
 from .scenario import Pattern
-from .schedule import Direction, EngineKind, Reach, Reduction, Region, Step, TileGroup, Transfer
+from .schedule import Direction, EngineKind, Reach, Reduction, Region, Span, Step, TileGroup, Transfer
 from .tactics import why_no_reach
 
 
@@ -32,6 +32,27 @@ def _tile_faults(plan: RankPlan, step: TileGroup) -> Iterator[PlanFault]:
     blocks = num_tile_blocks(workload, plan.scenario.num_ranks)
     if blocks == 1 and any(region.owner for region in step.regions):
         message = f"{step.name} names a block of another rank, and nothing is sharded here"
+        yield PlanFault(Code.MGS509, step.name, message)
+    yield from _head_faults(plan, step)
+
+
+def _head_faults(plan: RankPlan, step: TileGroup) -> Iterator[PlanFault]:
+    """Kernels of attention have whole heads, and all rows where those of one rank need those of the others."""
+    workload, n = plan.scenario.workload, plan.scenario.num_ranks
+    cutting = cutting_of(workload)
+    if cutting.head == 1:
+        return
+    cols = Span(0, tile_cols(workload))
+    cut = step.k if workload.pattern.consumes else step.regions[0].cols
+    if cut.start % cutting.head or cut.stop % cutting.head:
+        message = f"{step.name} cuts a head of keys, which is {cutting.head} columns"
+        yield PlanFault(Code.MGS509, step.name, message)
+    if workload.pattern.consumes and any(region.cols != cols for region in step.regions):
+        message = f"{step.name} says its heads by k and names all {cols.size} columns of the output"
+        yield PlanFault(Code.MGS509, step.name, message)
+    rows, needed = sum(region.rows.size for region in step.regions), sum(tile_rows(workload, n, j) for j in range(n))
+    if not cutting.by_rows and rows != needed:
+        message = f"{step.name} has {rows} of {needed} rows, and a query needs the keys of all of them"
         yield PlanFault(Code.MGS509, step.name, message)
 
 
@@ -87,5 +108,5 @@ def _sum_faults(plan: RankPlan, step: Step) -> Iterator[PlanFault]:
         message = f"{step.name} adds into a block that its owner's kernel still writes, in no order"
         yield PlanFault(Code.MGS509, step.name, message)
     if (adds or isinstance(step, Reduction)) and not pattern.sums:
-        message = f"{step.name} sums, and {pattern.value} has nothing to sum"
+        message = f"{step.name} sums, and {plan.scenario.workload.label} has nothing to sum"
         yield PlanFault(Code.MGS509, step.name, message)

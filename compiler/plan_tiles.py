@@ -1,13 +1,14 @@
-"""Faults in what the kernels of a plan compute: every tile once, slices of k in order, nothing taken before."""
+"""Faults in what the kernels of a plan compute: every tile once, what adds up in order, nothing taken before."""
 
 from collections.abc import Iterator
 from itertools import pairwise
 
 from .codes import Code
 from .cover import Rect, uncovered
-from .extents import inner_size, num_tile_blocks, tile_cols, tile_rows
+from .extents import Adds, cutting_of, inner_size, num_tile_blocks, tile_cols, tile_rows
 from .plan_view import PlanFault, RankPlan
 from .schedule import Region, Step, TileGroup
+from .workload import Workload
 
 
 def output_faults(plan: RankPlan) -> Iterator[PlanFault]:
@@ -25,17 +26,16 @@ def output_faults(plan: RankPlan) -> Iterator[PlanFault]:
                 if rect is not None:
                     block = (plan.rank + owner) % n
                     yield PlanFault(Code.MGS507, "", f"{rect} of block {block}, k {low}:{high}, are {what}")
-    if len(cuts) > 2:
+    if len(cuts) > 2 or cutting_of(workload).adds is Adds.ROWS:
         yield from _slice_faults(plan, groups)
 
 
 def computed_faults(plan: RankPlan, step: Step, region: Region, before: frozenset[str]) -> Iterator[PlanFault]:
     """``region`` is whole (all of k) in groups that come before ``step``."""
-    gemm, n = plan.scenario.workload.gemm, plan.scenario.num_ranks
-    assert gemm is not None, "partial sums come from a GEMM"
+    inner, n = inner_size(plan.scenario.workload), plan.scenario.num_ranks
     wanted = Rect.of(region)
     groups = [s for s in plan.steps.values() if isinstance(s, TileGroup) and s.name in before]
-    cuts = sorted({0, gemm.k} | {edge for group in groups for edge in (group.k.start, group.k.stop)})
+    cuts = sorted({0, inner} | {edge for group in groups for edge in (group.k.start, group.k.stop)})
     for low, high in pairwise(cuts):
         slices = [group for group in groups if group.k.start <= low and high <= group.k.stop]
         pieces = [Rect.of(r).clip(wanted) for g in slices for r in g.regions if r.owner % n == region.owner % n]
@@ -47,10 +47,10 @@ def computed_faults(plan: RankPlan, step: Step, region: Region, before: frozense
 
 
 def _slice_faults(plan: RankPlan, groups: list[TileGroup]) -> Iterator[PlanFault]:
-    """Slices of k of the same output run one after the other; the first stores and the others add."""
-    before, n = plan.before(), plan.scenario.num_ranks
+    """Parts of the same output run one after the other; the first stores and the others add."""
+    before, n, workload = plan.before(), plan.scenario.num_ranks, plan.scenario.workload
     for group in groups:
-        others = [other for other in groups if other.k != group.k and _overlap(group, other, n)]
+        others = [other for other in groups if other is not group and _same_output(workload, group, other, n)]
         earlier = [other for other in others if other.name in before[group.name]]
         for other in others:
             if other not in earlier and group.name not in before[other.name]:
@@ -63,8 +63,13 @@ def _slice_faults(plan: RankPlan, groups: list[TileGroup]) -> Iterator[PlanFault
             yield PlanFault(Code.MGS507, group.name, message)
 
 
-def _overlap(one: TileGroup, other: TileGroup, num_ranks: int) -> bool:
-    """Whether two groups share tiles of the output."""
+def _same_output(workload: Workload, one: TileGroup, other: TileGroup, num_ranks: int) -> bool:
+    """Whether two groups add to the same output: slices of k of the same tiles, or rows of the same heads of keys."""
+    cutting = cutting_of(workload)
+    if cutting.adds is Adds.ROWS:
+        return one.k.start < other.k.stop and other.k.start < one.k.stop
+    if cutting.head > 1 or one.k == other.k:
+        return False  # other heads are another output
     return any(
         a.owner % num_ranks == b.owner % num_ranks and Rect.of(a).clip(Rect.of(b)) is not None
         for a in one.regions

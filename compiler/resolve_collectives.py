@@ -37,9 +37,11 @@ def summed(making: Making, operand: Operand, call: ast.Call, name: str, operatio
 
 
 def all_to_all(making: Making, operand: Operand, call: ast.Call, name: str, named: Named) -> Operand:
-    """Row block r + k of every rank r goes to rank r + k; ``rows=[...]`` says how many rows, for k = 0, 1, ..."""
-    tensor = _declared(making, operand, "all_to_all", call.span)
-    _whole(making, tensor, "all_to_all cuts what every rank holds in full", call.span)
+    """Row block r + k of every rank r goes to rank r + k; ``rows=[...]`` says how many rows, for k = 0, 1, ...
+
+    What a kernel made is the tensor of a rank, with all rows: where columns were sharded, its own ones.
+    """
+    tensor = _of_a_rank(making, operand, call.span)
     rows, ranks = named.rows(), making.system.num_ranks
     if not rows:
         making.reader.check_divides(tensor.rows, "rows", call.span)
@@ -52,7 +54,22 @@ def all_to_all(making: Making, operand: Operand, call: ast.Call, name: str, name
     largest = max(rows) if rows else tensor.rows // ranks
     making.moved = replace(tensor, rows=largest * ranks)
     making.output = making.output or name
-    return Operand(replace(tensor, name=name), "all_to_all")
+    shard = Shard.ROWS if operand.tensor.shard is Shard.COLS else Shard.NONE
+    return Operand(replace(operand.tensor, name=name, shard=shard), "all_to_all")
+
+
+def _of_a_rank(making: Making, operand: Operand, span: Span) -> Tensor:
+    """What a rank has to send in an all_to_all: all rows, and of a product the columns that it computed."""
+    tensor, computed = operand.tensor, operand.made_by in ("gemm", "grouped_gemm", "attention")
+    if operand.partial:
+        hint = "an all_to_all does not add: reduce_scatter(gemm(x, w))"
+        raise making.refused("each rank holds a part of the sum only", span, hint)
+    if not computed:
+        tensor = _declared(making, operand, "all_to_all", span)
+    if computed and tensor.shard is Shard.COLS:
+        return replace(tensor, cols=tensor.cols // making.system.num_ranks, shard=Shard.NONE)
+    _whole(making, tensor, "all_to_all cuts what every rank holds in full", span)
+    return tensor
 
 
 def from_first(making: Making, operand: Operand, call: ast.Call, name: str, operation: str) -> Operand:

@@ -7,7 +7,7 @@ from .codes import Code
 from .operands import COMBINATIONS, Making, Operand
 from .operations import Named
 from .scenario import DType, GemmShape, Shard, Tensor
-from .shapes import AttentionShape, ElementwiseShape, GemvShape, GroupedGemmShape, KernelShape
+from .shapes import ElementwiseShape, GemvShape, GroupedGemmShape, KernelShape
 from .source import Span
 from .tensors import layout
 
@@ -48,48 +48,28 @@ def gemv(making: Making, operands: Sequence[Operand], call: ast.Call, name: str)
         message = f"gemv multiplies a vector, but {x.name} has {x.cols} columns"
         raise making.misfit(message, call.span, "use gemm for more than one column")
     _check_inner(making, w.name, w.cols, x, x.rows, call.span)
-    _check_peak(making, w.dtype, call.span)
-    return _made(making, GemvShape(w.rows, w.cols, w.dtype), Tensor(name, w.dtype, w.rows, 1, Shard.NONE), "gemv")
+    check_peak(making, w.dtype, call.span)
+    return made(making, GemvShape(w.rows, w.cols, w.dtype), Tensor(name, w.dtype, w.rows, 1, Shard.NONE))
 
 
 def grouped_gemm(making: Making, operands: Sequence[Operand], call: ast.Call, name: str, named: Named) -> Operand:
-    """``grouped_gemm(x, w, rows=[...])``: x is [sum of rows, k], w is [experts * k, n]."""
-    x, w = _lone(making, operands, "grouped_gemm", call.span)
+    """``grouped_gemm(x, w, rows=[...])``: x is [sum of rows, k], w is [experts * k, n].
+
+    x may have come by an all_gather or an all_to_all; the experts are those of one rank.
+    """
+    brought = operands[0].made_by in ("all_gather", "all_to_all")
+    check_declared(making, operands[1:] if brought else operands, "grouped_gemm", call.span)
+    x, w = (operand.tensor for operand in operands)
+    check_types(making, [x, w], call.span)
     named.require("rows")
     rows = named.rows()
     if sum(rows) != x.rows:
         message = f"the rows of all experts are {sum(rows)}, but {x.name} has {x.rows}"
         raise making.misfit(message, call.span)
     _check_inner(making, f"{len(rows)} experts of {x.name}", len(rows) * x.cols, w, w.rows, call.span)
-    _check_peak(making, x.dtype, call.span)
+    check_peak(making, x.dtype, call.span)
     output = Tensor(name, x.dtype, x.rows, w.cols, Shard.NONE)
-    return _made(making, GroupedGemmShape(rows, w.cols, x.cols, x.dtype), output, "grouped_gemm")
-
-
-def attention(making: Making, operands: Sequence[Operand], call: ast.Call, name: str, named: Named) -> Operand:
-    """``attention(q, k, v, heads=32)``: q is [batch * queries, heads * head_dim], k and v are alike with kv_heads."""
-    q, k, v = _lone(making, operands, "attention", call.span)
-    named.require("heads")
-    heads, batch = named.count("heads", 1), named.count("batch", 1)
-    kv_heads = named.count("kv_heads", heads)
-    if heads % kv_heads or q.cols % heads:
-        message = f"{heads} heads do not divide {q.cols} columns of {q.name} or are no multiple of {kv_heads} kv_heads"
-        raise making.misfit(message, call.span)
-    head_dim = q.cols // heads
-    for tensor in (k, v):
-        if (tensor.rows, tensor.cols) != (k.rows, kv_heads * head_dim):
-            wanted = f"[{k.rows}, {kv_heads * head_dim}]"
-            message = (
-                f"{tensor.name} is [{tensor.rows}, {tensor.cols}]; {kv_heads} kv_heads of {head_dim} need {wanted}"
-            )
-            raise making.misfit(message, call.span)
-    if q.rows % batch or k.rows % batch:
-        message = f"{batch} sequences do not divide {q.rows} rows of {q.name} and {k.rows} of {k.name}"
-        raise making.misfit(message, call.span)
-    _check_peak(making, q.dtype, call.span)
-    lengths = q.rows // batch, k.rows // batch
-    shape = AttentionShape(batch, heads, kv_heads, *lengths, head_dim, q.dtype, named.truth("causal"))
-    return _made(making, shape, Tensor(name, q.dtype, q.rows, q.cols, Shard.NONE), "attention")
+    return made(making, GroupedGemmShape(rows, w.cols, x.cols, x.dtype), output)
 
 
 def add(making: Making, operands: Sequence[Operand], call: ast.Call, name: str) -> Operand:
@@ -99,25 +79,31 @@ def add(making: Making, operands: Sequence[Operand], call: ast.Call, name: str) 
         message = f"{x.name} is [{x.rows}, {x.cols}] and {y.name} is [{y.rows}, {y.cols}]"
         raise making.misfit(message, call.span)
     output = Tensor(name, x.dtype, x.rows, x.cols, Shard.NONE)
-    return _made(making, ElementwiseShape(x.rows * x.cols, 2, x.dtype), output, "add")
+    return made(making, ElementwiseShape(x.rows * x.cols, 2, x.dtype), output)
 
 
 def _lone(making: Making, operands: Sequence[Operand], operation: str, span: Span) -> list[Tensor]:
     """The tensors of a kernel that stands alone: declared, whole on the rank, of one type."""
+    check_declared(making, operands, operation, span)
     tensors = [operand.tensor for operand in operands]
+    check_types(making, tensors, span)
+    return tensors
+
+
+def check_declared(making: Making, operands: Sequence[Operand], operation: str, span: Span) -> None:
+    """Report operands that another operation made or that are not whole on the rank."""
     for operand in operands:
         if operand.made_by:
             raise making.refused(f"{operation} of the result of {operand.made_by} is not simulated", span)
         if operand.tensor.shard is not Shard.NONE:
             message = f"{operation} runs on one rank, but {operand.tensor.name} is {layout(operand.tensor)}"
             raise making.misfit(message, span, f"say the size of one rank and drop the shard of {operand.tensor.name}")
-    _check_types(making, tensors, span)
-    return tensors
 
 
-def _made(making: Making, shape: KernelShape, output: Tensor, operation: str) -> Operand:
+def made(making: Making, shape: KernelShape, output: Tensor) -> Operand:
+    """The result of a kernel that is no GEMM."""
     making.kernel, making.output = shape, output.name
-    return Operand(output, operation)
+    return Operand(output, shape.operation)
 
 
 def _check_gemm(making: Making, left: Operand, right: Operand, call: ast.Call) -> None:
@@ -128,8 +114,8 @@ def _check_gemm(making: Making, left: Operand, right: Operand, call: ast.Call) -
             hint = f"the first input may be gathered; Magus simulates: {COMBINATIONS}"
             raise making.refused(message, call.span, hint)
     _check_inner(making, a.name, a.cols, b, b.rows, call.span)
-    _check_types(making, [a, b], call.span)
-    _check_peak(making, a.dtype, call.span)
+    check_types(making, [a, b], call.span)
+    check_peak(making, a.dtype, call.span)
 
 
 def _check_inner(making: Making, left: str, cols: int, right: Tensor, rows: int, span: Span) -> None:
@@ -138,7 +124,8 @@ def _check_inner(making: Making, left: str, cols: int, right: Tensor, rows: int,
         raise making.misfit(message, span)
 
 
-def _check_types(making: Making, tensors: Sequence[Tensor], span: Span) -> None:
+def check_types(making: Making, tensors: Sequence[Tensor], span: Span) -> None:
+    """Report tensors of several element types."""
     first = tensors[0]
     for other in tensors[1:]:
         if other.dtype is not first.dtype:
@@ -146,7 +133,8 @@ def _check_types(making: Making, tensors: Sequence[Tensor], span: Span) -> None:
             raise making.misfit(message, span)
 
 
-def _check_peak(making: Making, dtype: DType, span: Span) -> None:
+def check_peak(making: Making, dtype: DType, span: Span) -> None:
+    """Report an element type that the GPU has no peak for."""
     gpu = making.system.gpu
     if not gpu.peak(dtype):
         known = ", ".join(each.value for each, _ in gpu.peak_flops)

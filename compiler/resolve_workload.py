@@ -13,6 +13,7 @@ from .names import Entry, Kind
 from .operands import BESIDE, PATTERNS, Making, Operand
 from .operations import Named, tensors_of
 from .phrases import Words, head_of, single
+from .resolve_attention import attention
 from .resolve_system import SystemResolver
 from .scenario import Pattern, System, Tensor, Workload
 from .source import Span
@@ -162,7 +163,9 @@ class WorkloadResolver:
         order = self._making.order
         order.append(operation)
         if len(order) > 2:
-            raise self._making.refused(" + ".join(order) + " is not a combination that is simulated", call.span)
+            what, packed = " + ".join(order), order[:2] == ["all_gather"] * 2
+            hint = "gather keys and values as one tensor: attention(q, all_gather(kv), heads=64)" if packed else ""
+            raise self._making.refused(f"{what} is not a combination that is simulated", call.span, hint)
         for value, operand in zip(values, operands, strict=True):
             if isinstance(value, ast.Call):
                 self._extra.append(operand.tensor)
@@ -185,7 +188,7 @@ class WorkloadResolver:
             case "grouped_gemm":
                 return kernels.grouped_gemm(making, operands, call, name, named)
             case "attention":
-                return kernels.attention(making, operands, call, name, named)
+                return attention(making, operands, call, name, named)
             case "add":
                 return kernels.add(making, operands, call, name)
             case _:

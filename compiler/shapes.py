@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import ClassVar
 
 
 class DType(Enum):
@@ -32,10 +33,17 @@ class GemmShape:
         """Operations, multiply and add counted as two."""
         return 2 * self.m * self.n * self.k
 
+    @property
+    def accumulator_bytes(self) -> int:
+        """The output while parts of it are being summed: in fp32."""
+        return 4 * self.m * self.n
+
 
 @dataclass(frozen=True, slots=True)
 class GroupedGemmShape:
     """GEMMs of several experts in one launch: C_e[rows[e], n] = A_e[rows[e], k] B_e[k, n]; rows may be uneven or 0."""
+
+    operation: ClassVar[str] = "grouped_gemm"
 
     rows: tuple[int, ...]
     n: int
@@ -47,10 +55,17 @@ class GroupedGemmShape:
         """Operations of all experts, multiply and add counted as two."""
         return 2 * sum(self.rows) * self.n * self.k
 
+    @property
+    def accumulator_bytes(self) -> int:
+        """The output while parts of it are being summed: in fp32."""
+        return 4 * sum(self.rows) * self.n
+
 
 @dataclass(frozen=True, slots=True)
 class GemvShape:
     """Matrix times vector, y[n] = W[n, k] x[k], for each of a few vectors (``batch``) at once."""
+
+    operation: ClassVar[str] = "gemv"
 
     n: int
     k: int
@@ -68,8 +83,11 @@ class AttentionShape:
     """Attention, forward: softmax(Q K^T) V for each of ``batch * heads``, where Q is [q_len, head_dim].
 
     ``kv_heads`` divides ``heads``; each of them serves as many query heads. ``causal`` aligns the last query with the
-    last key: query i sees keys up to i + kv_len - q_len.
+    last key: query i sees keys up to i + kv_len - q_len. ``partial`` is over some of the keys only, and leaves what
+    the others are to be added to (``accumulator_bytes``).
     """
+
+    operation: ClassVar[str] = "attention"
 
     batch: int
     heads: int
@@ -79,6 +97,7 @@ class AttentionShape:
     head_dim: int
     dtype: DType
     causal: bool
+    partial: bool = False
 
     @property
     def pairs(self) -> int:
@@ -93,10 +112,21 @@ class AttentionShape:
         """Operations of both products without what the mask hides, multiply and add counted as two; no softmax."""
         return 4 * self.batch * self.heads * self.pairs * self.head_dim
 
+    @property
+    def accumulator_bytes(self) -> int:
+        """The output over some of the keys: in fp32, with the maximum and the sum of each row of the softmax.
+
+        Online softmax rescales them when more keys come (Dao et al., FlashAttention, arXiv 2205.14135, algorithm 1;
+        Liu et al., Ring Attention, arXiv 2310.01889).
+        """
+        return 4 * self.batch * self.heads * self.q_len * (self.head_dim + 2)
+
 
 @dataclass(frozen=True, slots=True)
 class ElementwiseShape:
     """One output of ``num_elements`` from ``num_inputs`` inputs of that size, element by element."""
+
+    operation: ClassVar[str] = "add"
 
     num_elements: int
     num_inputs: int

@@ -31,9 +31,10 @@ class Tensor:
 
 
 class Pattern(Enum):
-    """What the workload computes and communicates; the value is the field's name for it.
+    """How data flow between the kernel and the collective; the value is the field's name for it.
 
-    KERNEL is one kernel that is no GEMM. In ``GEMM || ...`` the two need nothing of each other.
+    GEMM in a value stands for the kernel, whichever it is: ``Workload.label`` names it. KERNEL is one kernel alone that
+    is no GEMM. In ``GEMM || ...`` the two need nothing of each other.
     """
 
     GEMM = "GEMM"
@@ -50,6 +51,7 @@ class Pattern(Enum):
     A2A_GEMM = "A2A+GEMM"
     GEMM_BESIDE_AG = "GEMM || all_gather"
     GEMM_BESIDE_A2A = "GEMM || all_to_all"
+    GEMM_A2A = "GEMM+A2A"
 
     @property
     def gathers(self) -> bool:
@@ -69,7 +71,17 @@ class Pattern(Enum):
     @property
     def overlaps(self) -> bool:
         """Whether one kernel depends on one collective or the other way round, so that parts can hide each other."""
-        return self in (Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR, Pattern.A2A_GEMM)
+        return self.consumes or self.produces
+
+    @property
+    def consumes(self) -> bool:
+        """Whether the kernel works on what the collective brings."""
+        return self in (Pattern.AG_GEMM, Pattern.A2A_GEMM)
+
+    @property
+    def produces(self) -> bool:
+        """Whether the collective takes what the kernel makes."""
+        return self in (Pattern.GEMM_RS, Pattern.GEMM_AR, Pattern.GEMM_A2A)
 
     @property
     def beside(self) -> bool:
@@ -79,7 +91,7 @@ class Pattern(Enum):
     @property
     def exchanges(self) -> bool:
         """Whether every rank holds a block for every other: an all_to_all."""
-        return self in (Pattern.ALL_TO_ALL, Pattern.A2A_GEMM, Pattern.GEMM_BESIDE_A2A)
+        return self in (Pattern.ALL_TO_ALL, Pattern.A2A_GEMM, Pattern.GEMM_BESIDE_A2A, Pattern.GEMM_A2A)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +104,8 @@ class Workload:
     all_reduce moves partial sums, broadcast and send_recv what rank 0 holds. Of an all_to_all rank r holds the whole
     of ``moved`` and sends row block r + k to rank r + k; where the blocks differ in size, ``split`` holds the rows of
     each, for k = 0, 1, ..., and a row block of ``moved`` is as large as the largest.
-    ``kernel`` is what a lone kernel computes that is no GEMM. ``made`` names the tensors that operations make.
+    ``kernel`` is what one rank computes where that is no GEMM, alone or before or after the collective. ``made`` names
+    the tensors that operations make.
     """
 
     name: str
@@ -105,3 +118,19 @@ class Workload:
     kernel: KernelShape | None = None
     split: tuple[int, ...] = ()
     made: tuple[str, ...] = ()
+
+    @property
+    def compute(self) -> GemmShape | KernelShape | None:
+        """What one rank computes, None for a lone collective."""
+        return self.gemm if self.gemm is not None else self.kernel
+
+    @property
+    def label(self) -> str:
+        """The pattern with the name of its kernel, for people.
+
+        >>> from .shapes import GroupedGemmShape
+        >>> experts = GroupedGemmShape((4, 4), 64, 64, DType.BF16)
+        >>> Workload("w", "", Pattern.A2A_GEMM, (), None, None, "y", experts).label
+        'A2A+grouped_gemm'
+        """
+        return self.pattern.value if self.kernel is None else self.pattern.value.replace("GEMM", self.kernel.operation)

@@ -12,9 +12,9 @@ from itertools import accumulate, pairwise
 
 from ..compiler.scenario import GemmShape
 from ..compiler.schedule import Kernels, Launch, Reduction, Step, TileGroup, Transfer, Wait
-from ..compiler.shapes import ElementwiseShape, GemvShape
+from ..compiler.shapes import ElementwiseShape, GemvShape, KernelShape
 from .kernels.gemm import gemm_work, ticks_for
-from .kernels.pick import compute_shape, compute_work, group_shape, stream_shape
+from .kernels.pick import compute_shape, compute_work, group_shape, stream_shape, whole_shape, work_of
 from .kernels.reduce import reduce_work
 from .kernels.work import KernelWork
 from .lower_state import Lowering, Persistent, Waiters, deal_together, moved_bytes
@@ -30,7 +30,7 @@ def lower_group(state: Lowering, rank: int, step: TileGroup, steps: Sequence[Ste
         return
     work = compute_work(state.scenario, step, state.schedule.compute_sms)
     shape = compute_shape(state.scenario, step)
-    if isinstance(shape, GemmShape):
+    if not isinstance(shape, GemvShape | ElementwiseShape):
         work = _as_whole(state, shape, work)
     _launched(state, rank, step, steps, work, fitted=not isinstance(shape, GemvShape | ElementwiseShape))
 
@@ -191,13 +191,13 @@ def _launch_ticks(state: Lowering, work: KernelWork, *, fitted: bool, waits: boo
     return start - launch.kernel_ticks + graph
 
 
-def _as_whole(state: Lowering, shape: GemmShape, work: KernelWork) -> KernelWork:
+def _as_whole(state: Lowering, shape: GemmShape | KernelShape, work: KernelWork) -> KernelWork:
     """With decomposition loss idealised away: the part takes its share of the whole kernel's SM time."""
-    gemm, sms = state.scenario.workload.gemm, state.schedule.compute_sms
-    if not state.whole_kernel or gemm is None:
+    undivided, sms = whole_shape(state.scenario), state.schedule.compute_sms
+    if not state.whole_kernel or undivided is None:
         return work
-    whole = gemm_work(state.scenario.gpu, gemm, state.scenario.gpu.sms)
-    share = whole.body_ticks * state.scenario.gpu.sms * shape.flops // gemm.flops
+    whole = work_of(state.scenario.gpu, undivided, state.scenario.gpu.sms)
+    share = whole.body_ticks * state.scenario.gpu.sms * shape.flops // undivided.flops
     waves = max(1, -(-work.num_units // sms))
     units = waves * sms
     return replace(work, num_units=units, unit_ticks=max(1, share // units), waves=waves, stall_ticks=0)

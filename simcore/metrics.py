@@ -8,7 +8,7 @@ import numpy as np
 from ..compiler.schedule import EngineKind, EngineMode, Reduction, TileGroup, Transfer
 from .accounting import units_delivered
 from .engine import Run
-from .kernels.gemm import gemm_work
+from .kernels.pick import whole_shape, work_of
 from .layout import NONE, Int64Array
 from .lower import Lowered, StepOps
 from .outcome import NEVER
@@ -92,11 +92,11 @@ def kernel_ticks(timeline: Timeline) -> int:
 
 def dil_of(lowered: Lowered) -> float | None:
     """Decomposition loss: the parts, each alone with the SMs the schedule leaves, over the whole kernel alone."""
-    gemm = lowered.scenario.workload.gemm
+    undivided = whole_shape(lowered.scenario)
     parts = [(ops.rank, ops.alone_ticks) for ops in lowered.steps if isinstance(ops.step, TileGroup)]
-    if gemm is None or not parts:
+    if undivided is None or not parts:
         return None
-    whole = gemm_work(lowered.scenario.gpu, gemm, lowered.scenario.gpu.sms)
+    whole = work_of(lowered.scenario.gpu, undivided, lowered.scenario.gpu.sms)
     per_rank = [sum(ticks for at, ticks in parts if at == rank) for rank in {rank for rank, _ in parts}]
     return max(per_rank) / whole.alone_ticks
 

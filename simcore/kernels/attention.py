@@ -48,8 +48,12 @@ class _Units:
 
 
 @lru_cache(maxsize=8192)
-def attention_work(gpu: Gpu, shape: AttentionShape, sms: int) -> KernelWork:
-    """The kernel for ``shape`` on ``sms`` SMs.
+def attention_work(gpu: Gpu, shape: AttentionShape, sms: int, accumulate: bool = False) -> KernelWork:
+    """The kernel for ``shape`` on ``sms`` SMs; ``accumulate`` adds to what another kernel left of other keys.
+
+    A kernel over some of the keys leaves the output in fp32 with the maximum and the sum of each row, and one that adds
+    to such an output reads it first and rescales it (``AttentionShape.accumulator_bytes``); the rescaling itself is
+    hidden, as it is in a kernel that walks over keys.
 
     The units of a causal kernel are not equal, those of a ``KernelWork`` are: as many, as long as to end when the
     others would.
@@ -63,6 +67,10 @@ def attention_work(gpu: Gpu, shape: AttentionShape, sms: int) -> KernelWork:
     _check(gpu, shape, sms)
     units = _units(gpu, shape)
     l2_bytes, read, written = _traffic(gpu, shape, units, sms)
+    if shape.partial:
+        written = shape.accumulator_bytes
+    if accumulate:
+        read += shape.accumulator_bytes
     memory_us = (read + written) / gpu.hbm.achieved_bytes_per_s * 1e6
     body_us = max(
         makespan_us([(each.count, each.us) for each in units], sms), memory_us, l2_us(gpu, l2_bytes + read + written)
@@ -116,7 +124,7 @@ def _q_rows(shape: AttentionShape) -> int:
 
 def _units(gpu: Gpu, shape: AttentionShape) -> list[_Units]:
     """The units by block of queries; without a mask all are equal."""
-    q_rows, each_us = _q_rows(shape), _block_us(gpu, shape)
+    q_rows, each_us = _q_rows(shape), block_us(gpu, shape)
     num_heads, num_blocks = shape.batch * shape.heads, -(-shape.q_len // _q_rows(shape))
     if not shape.causal:
         seen = [(num_heads * num_blocks, shape.kv_len)]
@@ -129,7 +137,7 @@ def _units(gpu: Gpu, shape: AttentionShape) -> list[_Units]:
     return [_Units(count, rows, max(latency_us, tile_us + -(-rows // KV_ROWS) * each_us)) for count, rows in seen]
 
 
-def _block_us(gpu: Gpu, shape: AttentionShape) -> float:
+def block_us(gpu: Gpu, shape: AttentionShape) -> float:
     """Time of one block of queries against one of keys."""
     pairs = _q_rows(shape) * KV_ROWS
     rate = gpu.peak(shape.dtype) / gpu.sms * float(gpu.gemm.mma_fraction)

@@ -182,7 +182,8 @@ def _candidate(
     body_us = tiled_us(gpu, waves, quantisation, tile_us, sum(hbm_bytes(shape, accumulate)))
     if split > 1:
         body_us += model.split_ticks / TICKS_PER_US + 8 * split * shape.m * shape.n / model.split_bytes_per_s * 1e6
-    l2_read_bytes = operand_rows(shape, tile_rows, tile_cols, model.cluster // units) * shape.k * shape.dtype.num_bytes
+    l2_read_bytes = operand_rows(shape.m, shape.n, tile_rows, tile_cols, model.cluster // units)
+    l2_read_bytes *= shape.k * shape.dtype.num_bytes
     l2_bytes = l2_read_bytes + sum(hbm_bytes(shape, accumulate)) - (shape.m + shape.n) * shape.k * shape.dtype.num_bytes
     body_us = max(body_us, least_us(gpu, waves, l2_bytes))
     return _Candidate(body_us, block, units == 2, split, k_part, num_slots, waves, tile_us, l2_read_bytes)
@@ -210,15 +211,15 @@ def l2_us(gpu: Gpu, num_bytes: int) -> float:
     return num_bytes / (L2_SHARE * gpu.l2.instances * gpu.l2.bytes_per_s) * 1e6
 
 
-def operand_rows(shape: GemmShape, tile_rows: int, tile_cols: int, share: int) -> int:
+def operand_rows(m: int, n: int, tile_rows: int, tile_cols: int, share: int) -> int:
     """Rows of length K that the tiles read from L2: those of A for each column of tiles, those of B for each row.
 
     ``share`` tiles side by side in a cluster receive the operand that they have in common by one read that is multicast
     (NVIDIA CUTLASS, TMA multicast): A if they lie along N, B if they lie along M, whichever leaves less to read. A tile
     of a pair of SMs is one tile: that the pair shares an operand is in its size.
     """
-    along_n = shape.m * math.ceil(tile_cols / max(1, share)) + shape.n * tile_rows
-    along_m = shape.m * tile_cols + shape.n * math.ceil(tile_rows / max(1, share))
+    along_n = m * math.ceil(tile_cols / max(1, share)) + n * tile_rows
+    along_m = m * tile_cols + n * math.ceil(tile_rows / max(1, share))
     return min(along_n, along_m)
 
 

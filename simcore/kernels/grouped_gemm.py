@@ -32,8 +32,10 @@ class _Tiling:
 
 
 @lru_cache(maxsize=8192)
-def grouped_gemm_work(gpu: Gpu, shape: GroupedGemmShape, sms: int) -> KernelWork:
+def grouped_gemm_work(gpu: Gpu, shape: GroupedGemmShape, sms: int, accumulate: bool = False) -> KernelWork:
     """The kernel of all experts on ``sms`` SMs; with one expert that has rows it is that of a plain GEMM.
+
+    Where it is to ``accumulate``, the output is read and added to.
 
     Raises
     ------
@@ -45,11 +47,13 @@ def grouped_gemm_work(gpu: Gpu, shape: GroupedGemmShape, sms: int) -> KernelWork
         raise ValueError(f"a grouped GEMM needs rows, positive n, k and SMs, got {shape} on {sms}")
     rows = tuple(count for count in shape.rows if count)
     if len(rows) == 1:
-        return gemm_work(gpu, GemmShape(rows[0], shape.n, shape.k, shape.dtype), sms)
+        return gemm_work(gpu, GemmShape(rows[0], shape.n, shape.k, shape.dtype), sms, accumulate)
     if gpu.peak(shape.dtype) <= 0:
         raise ValueError(f"{gpu.name} has no peak rate for {shape.dtype.value}")
-    read, written = _hbm_bytes(shape)
-    tilings = [_tiling(gpu, shape, rows, sms, block, units) for block, units in tiles_of(gpu) if units <= sms]
+    read, written = hbm_bytes_of_experts(shape, accumulate)
+    tilings = [
+        _tiling(gpu, shape, rows, sms, block, units, accumulate) for block, units in tiles_of(gpu) if units <= sms
+    ]
     if not tilings:
         raise ValueError(f"{gpu.name} has no tile for {sms} SM")
     best = min(tilings, key=lambda tiling: tiling.body_us)
@@ -68,15 +72,21 @@ def grouped_gemm_work(gpu: Gpu, shape: GroupedGemmShape, sms: int) -> KernelWork
     )
 
 
-def _hbm_bytes(shape: GroupedGemmShape) -> tuple[int, int]:
-    """Compulsory bytes read and written: A and C of every expert, and B of those that have rows."""
+def hbm_bytes_of_experts(shape: GroupedGemmShape, accumulate: bool) -> tuple[int, int]:
+    """Compulsory bytes read and written: A and C of every expert, and B of those that have rows; C also read to add."""
     total, used = sum(shape.rows), sum(count > 0 for count in shape.rows)
-    read = (total + used * shape.n) * shape.k
+    read = (total + used * shape.n) * shape.k + (total * shape.n if accumulate else 0)
     return read * shape.dtype.num_bytes, total * shape.n * shape.dtype.num_bytes
 
 
 def _tiling(
-    gpu: Gpu, shape: GroupedGemmShape, rows: tuple[int, ...], sms: int, block: tuple[int, int], units: int
+    gpu: Gpu,
+    shape: GroupedGemmShape,
+    rows: tuple[int, ...],
+    sms: int,
+    block: tuple[int, int],
+    units: int,
+    accumulate: bool,
 ) -> _Tiling:
     model = gpu.gemm
     tile_rows = [math.ceil(count / block[0]) for count in rows]
@@ -86,10 +96,10 @@ def _tiling(
     tile_us = tile_time_us(
         gpu, GemmShape(sum(rows), shape.n, shape.k, shape.dtype), block, units, 64 * -(-shape.k // 64)
     )
-    read, written = _hbm_bytes(shape)
+    read, written = hbm_bytes_of_experts(shape, accumulate)
     body_us = tiled_us(gpu, waves, float(model.quantisation), tile_us, read + written)
     operands = sum(
-        operand_rows(GemmShape(count, shape.n, shape.k, shape.dtype), tiles, tile_cols, model.cluster // units)
+        operand_rows(count, shape.n, tiles, tile_cols, model.cluster // units)
         for count, tiles in zip(rows, tile_rows, strict=True)
     )
     l2_read_bytes = operands * shape.k * shape.dtype.num_bytes

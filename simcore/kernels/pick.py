@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 
-from ...compiler.scenario import GemmShape, Scenario
-from ...compiler.schedule import TileGroup
+from ...compiler.extents import inner_size, tile_cols, tile_rows
+from ...compiler.scenario import GemmShape, Gpu, Scenario
+from ...compiler.schedule import Region, Span, TileGroup
 from ...compiler.shapes import AttentionShape, ElementwiseShape, GemvShape, GroupedGemmShape, KernelShape
 from .attention import attention_work
 from .elementwise import elementwise_work
 from .gemm import gemm_work
 from .gemv import gemv_work
 from .grouped_gemm import grouped_gemm_work
+from .parts import attention_part, experts_part
 from .work import KernelWork
 
 
@@ -31,13 +33,29 @@ def stream_shape(scenario: Scenario, groups: Sequence[TileGroup]) -> GemmShape:
 
 
 def compute_shape(scenario: Scenario, group: TileGroup) -> GemmShape | KernelShape:
-    """What ``group`` computes: its part of the GEMM, or all of a lone kernel. A GEMM of one column is a GEMV."""
-    if scenario.workload.kernel is not None:
-        return scenario.workload.kernel
-    shape = group_shape(scenario, group)
-    if shape.n == 1 and not group.accumulate:
-        return GemvShape(shape.m, shape.k, shape.dtype)
-    return shape
+    """What ``group`` computes: its part of the kernel, or all of a lone one. A GEMM of one column is a GEMV."""
+    kernel, overlaps = scenario.workload.kernel, scenario.workload.pattern.overlaps
+    match kernel:
+        case GroupedGemmShape() if overlaps:
+            return experts_part(scenario, kernel, group)
+        case AttentionShape() if overlaps:
+            return attention_part(scenario, kernel, group)
+        case None:
+            shape = group_shape(scenario, group)
+            whole_vector = shape.n == 1 and not group.accumulate
+            return GemvShape(shape.m, shape.k, shape.dtype) if whole_vector else shape
+        case _:
+            return kernel
+
+
+def whole_shape(scenario: Scenario) -> GemmShape | KernelShape | None:
+    """The undivided kernel that groups of tiles are parts of; None where there is none or it stands alone."""
+    workload, n = scenario.workload, scenario.num_ranks
+    if workload.kernel is None or not workload.pattern.overlaps:
+        return workload.gemm
+    cols, inner = Span(0, tile_cols(workload)), Span(0, inner_size(workload))
+    blocks = (Region(owner, Span(0, tile_rows(workload, n, owner)), cols) for owner in range(n))
+    return compute_shape(scenario, TileGroup("", tuple(block for block in blocks if block.rows.size), inner))
 
 
 def compute_work(scenario: Scenario, group: TileGroup, sms: int) -> KernelWork:
@@ -48,15 +66,19 @@ def compute_work(scenario: Scenario, group: TileGroup, sms: int) -> KernelWork:
     ValueError
         As the kernel models do: a size that is not positive, or an element type the GPU has no peak for.
     """
-    gpu, shape = scenario.gpu, compute_shape(scenario, group)
+    return work_of(scenario.gpu, compute_shape(scenario, group), sms, group.accumulate)
+
+
+def work_of(gpu: Gpu, shape: GemmShape | KernelShape, sms: int, accumulate: bool = False) -> KernelWork:
+    """The kernel for ``shape``; ``accumulate`` adds to what another left of the output. Raises as ``compute_work``."""
     match shape:
         case GemmShape():
-            return gemm_work(gpu, shape, sms, group.accumulate)
+            return gemm_work(gpu, shape, sms, accumulate)
         case GemvShape():
             return gemv_work(gpu, shape, sms)
         case GroupedGemmShape():
-            return grouped_gemm_work(gpu, shape, sms)
+            return grouped_gemm_work(gpu, shape, sms, accumulate)
         case AttentionShape():
-            return attention_work(gpu, shape, sms)
+            return attention_work(gpu, shape, sms, accumulate)
         case ElementwiseShape():
             return elementwise_work(gpu, shape, sms)

@@ -1,0 +1,57 @@
+"""Two rings at once, lowered: equal to the oracle, and twice as fast as one where each has links of its own."""
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from magus.compiler.plan import build_schedule
+from magus.compiler.plan_check import check_plan
+from magus.compiler.scenario import Fabric, Pattern, Scenario
+from magus.compiler.schedule import Choice, EngineChoice, EngineKind
+from tests.fabrics import rails
+from tests.scenarios import h100, lone_gather, lone_scatter, ring
+from tests.simcore.lowering import differs_from_oracle, makespan
+
+DMA, SM = EngineChoice(EngineKind.DMA, 4), EngineChoice(EngineKind.SM, 4)
+KINDS = (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE)
+
+
+def scenario_of(kind: Pattern, fabric: Fabric, rows: int, ranks: int) -> Scenario:
+    make = lone_gather if kind is Pattern.ALL_GATHER else lone_scatter
+    made = make(rows, 1024, ranks=ranks, gpu=h100(), fabric=fabric)
+    return replace(made, workload=replace(made.workload, pattern=kind))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("fabric", [ring(), rails(2)], ids=["ring", "rails"])
+def test_every_core_equals_the_oracle(kind: Pattern, fabric: Fabric) -> None:
+    scenario = scenario_of(kind, fabric, 64, 4)
+    for engine, pieces in product((DMA, SM), (1, 2)):
+        schedule = build_schedule(scenario, Choice("double_ring", 4 * pieces, engine))
+        assert check_plan(scenario, schedule) == ()
+        assert differs_from_oracle(scenario, schedule, 1024, fold=False) == [], schedule.expression
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_both_directions_of_a_ring_of_links_bring_twice_as_much(kind: Pattern) -> None:
+    """Of 64 MiB 7 / 8 pass the link from one neighbour, or half of that those from both."""
+    scenario = scenario_of(kind, ring(), 32768, 8)
+
+    one, both = (
+        makespan(scenario, build_schedule(scenario, Choice(name, 32, DMA)), 1 << 16) for name in ("ring", "double_ring")
+    )
+
+    assert 0.45 < both / one < 0.65
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_in_nodes_the_links_across_pass_a_share_of_each_node_once(kind: Pattern) -> None:
+    """As many bytes across as hierarchical, and a fraction of a ring through all ranks, which has one way across."""
+    scenario = scenario_of(kind, rails(4), 32768, 8)
+
+    def ticks(name: str) -> int:
+        return makespan(scenario, build_schedule(scenario, Choice(name, 32, EngineChoice(EngineKind.DMA, 8))), 1 << 18)
+
+    assert ticks("double_ring") < 0.4 * ticks("ring")
+    assert ticks("double_ring") == pytest.approx(ticks("hierarchical"), rel=0.25)

@@ -1,0 +1,60 @@
+"""Kernels other than a GEMM beside a collective, through the whole simulator."""
+
+import pytest
+
+from magus.compiler.plan import build_schedule
+from magus.compiler.schedule import Choice, EngineChoice, EngineKind
+from magus.simcore import simulate
+from magus.simcore.engine import Core, run
+from magus.simcore.lower import lower
+from tests.agreement import differences
+from tests.oracle import Oracle
+from tests.workloads import TEXTS, choices_of, workload_of
+
+LINE = 4096
+# Any will do: the waterfall ends there.
+BOUND = 100_000_000
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_every_core_equals_the_oracle(name: str) -> None:
+    """Every template, small: all ranks at once, and one rank for all."""
+    scenario = workload_of(name, ranks=2, m=512, d=64)
+    for choice in choices_of(scenario, pieces=(1, 2)):
+        schedule = build_schedule(scenario, choice)
+        for fold in (True, False):
+            program = lower(scenario, schedule, unit_bytes=LINE, fold=fold).program
+            expected = Oracle(program).run()
+            assert not expected.deadlock
+            for core in Core:
+                assert differences(program, run(program, core=core), expected) == [], (choice, core)
+
+
+@pytest.mark.parametrize("system", range(3))
+@pytest.mark.parametrize("name", TEXTS)
+def test_one_rank_stands_for_all(name: str, system: int) -> None:
+    scenario = workload_of(name, m=512, system=system)
+    for choice in list(choices_of(scenario, pieces=(2,)))[::2]:
+        schedule = build_schedule(scenario, choice)
+        folded, all_ranks = (simulate(scenario, schedule, unit_bytes=16384, fold=fold) for fold in (True, False))
+        assert folded.makespan_ticks == all_ranks.makespan_ticks, choice
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_the_waterfall_adds_up_and_serial_has_no_decomposition_loss(name: str) -> None:
+    scenario = workload_of(name)
+    template = "uniform_fused_2d" if name.startswith("A2A+attention") else "uniform_fused_1d"
+    engine = EngineChoice(EngineKind.DMA, 3)
+    choices = Choice("serial", 4, engine), Choice(template, 8, engine)
+
+    serial, cut = (
+        simulate(scenario, build_schedule(scenario, choice), unit_bytes=4096, bound_ticks=BOUND, explain_bytes=4096)
+        for choice in choices
+    )
+    for result in (serial, cut):
+        fall = result.waterfall
+        assert fall is not None
+        parts = fall.exposed_ticks + fall.decomposition_ticks + fall.contention_ticks + fall.launch_sync_ticks
+        assert fall.bound_ticks + parts == fall.makespan_ticks == result.makespan_ticks
+    assert serial.dil == 1.0 and cut.dil is not None and cut.dil > 1
+    assert cut.waterfall is not None and cut.waterfall.decomposition_ticks > 0
