@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from . import direct, double_tree, halving_doubling, hierarchical, nvls, one_shot, ring
+from . import direct, double_ring, double_tree, halving_doubling, hierarchical, nvls, one_shot, ring
 from .base import Algorithm, Collective, Fragment, Setting, signal_of
 
 ALGORITHMS: tuple[Algorithm, ...] = (
     direct.ALGORITHM,
     one_shot.ALGORITHM,
     ring.ALGORITHM,
+    double_ring.ALGORITHM,
     halving_doubling.ALGORITHM,
     double_tree.ALGORITHM,
     hierarchical.ALGORITHM,

@@ -53,6 +53,11 @@ class Collective:
     computed: bool = False
     stream: int = 0
 
+    @property
+    def has_nodes(self) -> bool:
+        """Whether there are several whole nodes of two or more ranks."""
+        return self.node > 1 and self.num_ranks % self.node == 0 and self.num_ranks > self.node
+
     def label(self, stem: str, *indices: int | None) -> str:
         """A name: the stem and the indices, those left out that are None."""
         return f"{self.prefix}{stem}{'_'.join(str(index) for index in indices if index is not None)}"
@@ -161,7 +166,8 @@ class Setting:
 class Algorithm:
     """A collective algorithm for ``kinds``, the patterns of lone collectives.
 
-    ``build`` emits the steps of one absolute rank; they are the same for every rank but for the kinds ``per_rank``.
+    ``build`` emits the steps of one absolute rank; they are the same for every rank but for the kinds ``per_rank``, and
+    where ranks are grouped in nodes for the kinds ``per_node``.
     ``gets`` are the kinds whose sources have the data from the start, so that destinations can get it. ``by_sms`` are
     the kinds that only SMs can do. ``refuses`` gives a reason why a problem in a setting is not for it, or None.
     """
@@ -174,6 +180,11 @@ class Algorithm:
     by_sms: tuple[Pattern, ...] = ()
     refuses: Callable[[Collective, Setting], str | None] = lambda problem, setting: None
     least_ranks: int = 2
+    per_node: tuple[Pattern, ...] = ()
+
+    def varies(self, problem: Collective) -> bool:
+        """Whether ranks have different parts in ``problem``."""
+        return problem.kind in (self.per_node if problem.has_nodes else ()) + self.per_rank
 
     def why_not(self, problem: Collective, setting: Setting) -> str | None:
         """Why this algorithm cannot do ``problem``, None if it can."""

@@ -12,32 +12,33 @@ from . import direct, ring
 from .base import Algorithm, Circle, Collective, Fragment, Setting, in_two_phases
 
 
-def _within(problem: Collective, rank: int) -> Circle:
+def within(problem: Collective, rank: int) -> Circle:
     """The ranks of a node; each stands for all that have its place in theirs."""
     place, size = rank % problem.node, problem.node
     offsets = tuple(((place + step) % size - place) % problem.num_ranks for step in range(size))
     return Circle(offsets, tuple(range(0, problem.num_ranks, size)))
 
 
-def _across(problem: Collective) -> Circle:
+def across(problem: Collective) -> Circle:
     """The ranks with this place in their nodes."""
     return Circle(tuple(range(0, problem.num_ranks, problem.node)))
 
 
-def _named(problem: Collective, stem: str) -> Collective:
+def named(problem: Collective, stem: str) -> Collective:
+    """The same problem with names that begin with ``stem`` too."""
     return replace(problem, prefix=f"{problem.prefix}{stem}_")
 
 
 def _gather(problem: Collective, rank: int) -> Fragment:
-    first = ring.gather(_named(problem, "across"), _across(problem), "y")
-    second = direct.gather(replace(_named(problem, "within"), ready=first.ready), _within(problem, rank), "y")
+    first = ring.gather(named(problem, "across"), across(problem), "y")
+    second = direct.gather(replace(named(problem, "within"), ready=first.ready), within(problem, rank), "y")
     return Fragment((*first.steps, *second.steps), second.done)
 
 
 def _scatter(problem: Collective, rank: int) -> Fragment:
-    first = direct.scatter(_named(problem, "within"), _within(problem, rank))
+    first = direct.scatter(named(problem, "within"), within(problem, rank))
     # What a kernel of the destination still sums cannot be added to.
-    second = ring.scatter(replace(_named(problem, "across"), ready=first.ready, adds=False), _across(problem))
+    second = ring.scatter(replace(named(problem, "across"), ready=first.ready, adds=False), across(problem))
     return Fragment((*first.steps, *second.steps), second.done)
 
 

@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from . import (
+    bespoke,
     bulk,
     hetero_fused_1d,
     hetero_unfused_1d,
+    pipelined,
     serial,
     shard_p2p,
     uniform_fused_1d,
@@ -24,6 +26,8 @@ ALL_TEMPLATES: tuple[Template, ...] = (
     hetero_unfused_1d.TEMPLATE,
     uniform_fused_2d.TEMPLATE,
     bulk.TEMPLATE,
+    pipelined.TEMPLATE,
+    bespoke.TEMPLATE,
     *LONE_TEMPLATES,
 )
 

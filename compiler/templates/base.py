@@ -1,17 +1,19 @@
 """What templates share: the problem they are given, the pieces they cut, and how one declares itself."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from ..collectives import signal_of
+from ..extents import Adds, Cutting
 from ..scenario import Pattern
-from ..schedule import Direction, EngineKind, Region, Span, Step, Tactics, Transfer
+from ..schedule import Direction, EngineKind, Order, Reduction, Region, Span, Step, Tactics, Transfer
 from ..tables import CHUNKS_PER_RANK
 
-__all__ = ["OVERLAPPED_PATTERNS", "Cut", "Fetch", "Problem", "Template", "put", "signal_of", "spread"]
+__all__ = ["OVERLAPPED_PATTERNS", "Cut", "Fetch", "Problem", "Template", "put", "signal_of", "spread", "summed"]
 
 _USUAL = Tactics()
+_ANY_WAY = Cutting()
 
 
 class Cut(Enum):
@@ -19,7 +21,7 @@ class Cut(Enum):
 
     SHARD = "whole shards"
     ROWS = "rows of each shard"
-    COLUMNS = "the inner dimension for AG+GEMM and A2A+GEMM, the output's columns for GEMM+RS and GEMM+AR"
+    COLUMNS = "the inner dimension or heads where a kernel follows, the output's columns where it comes first"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,10 @@ class Problem:
     rank's GEMM, 0 where there is none. ``pieces`` is the number of chunks a shard is cut into. ``output_rows`` are the
     rows of a kernel that runs beside a collective. ``algorithm`` is empty for the usual one. ``engine`` is who copies,
     ``split`` the rows that an all_to_all sends from r to r + k (empty: all alike), ``node`` the number of ranks in a
-    node (0: no nodes); ``multicast`` and ``reduces`` say what the switch can do.
+    node (0: no nodes); ``multicast`` and ``reduces`` say what the switch can do. ``parts`` are the rows of each batch
+    of ``bespoke``, ``lanes`` the engines its copies are dealt to (0: the first free one). Of what is gathered at most
+    ``depth`` pieces are held at a time (0: all). ``rank`` is the absolute rank, for an order that goes by it.
+    ``cutting`` says how the kernel may be cut.
     """
 
     pattern: Pattern
@@ -57,6 +62,12 @@ class Problem:
     node: int = 0
     multicast: bool = False
     reduces: bool = False
+    parts: tuple[tuple[int, ...], ...] = ()
+    lanes: int = 0
+    order: Order = Order.ROTATED
+    depth: int = 0
+    rank: int = 0
+    cutting: Cutting = _ANY_WAY
 
     @property
     def peers(self) -> range:
@@ -64,9 +75,41 @@ class Problem:
         return range(1, self.num_ranks)
 
     @property
+    def served(self) -> tuple[int, ...]:
+        """Relative peers in the order in which this rank serves them."""
+        match self.order:
+            case Order.REVERSED:
+                return tuple(reversed(self.peers))
+            case Order.ABSOLUTE:
+                return tuple(sorted(self.peers, key=lambda peer: (self.rank + peer) % self.num_ranks))
+            case Order.SMALL_FIRST if self.split:
+                return tuple(sorted(self.peers, key=self._rows_with))
+            case Order.LARGE_FIRST if self.split:
+                return tuple(sorted(self.peers, key=self._rows_with, reverse=True))
+            case _:
+                return tuple(self.peers)
+
+    def of_rank(self, rank: int) -> "Problem":
+        """The same as the absolute ``rank`` sees it."""
+        return replace(self, rank=rank)
+
+    def _rows_with(self, peer: int) -> int:
+        """Rows of an uneven all_to_all in the transfer that this rank issues to or from rank r + ``peer``."""
+        return self.split[-peer % self.num_ranks if self.gets else peer]
+
+    def freed_by(self, piece: int, suffix: str = "") -> tuple[str, ...]:
+        """The kernel that must be done before piece ``piece`` may land where an earlier one was."""
+        return (f"g{piece - self.depth}{suffix}",) if 0 < self.depth <= piece else ()
+
+    @property
     def all_inner(self) -> Span:
         """The whole inner dimension."""
         return Span(0, self.inner)
+
+    @property
+    def adds_rows(self) -> bool:
+        """Whether kernels over rows that arrive add to one output, one after the other."""
+        return self.cutting.adds is Adds.ROWS
 
     @property
     def gets(self) -> bool:
@@ -91,31 +134,44 @@ class Problem:
         """The same of the output that the tiles write."""
         return Region(owner % self.num_ranks, rows or Span(0, self.shard_rows), cols or Span(0, self.output_cols))
 
-    def gathered(self, owner: int, piece: int | None = None) -> Region:
-        """Tiles of the output whose rows come from rank r + ``owner``: all of them, or those of one piece."""
-        rows = self.split[-owner % self.num_ranks] if self.split else self.shard_rows
-        return self.tiles(owner, self._part(rows, piece))
+    def gathered(self, owner: int, piece: int | None = None, cols: Span | None = None) -> Region:
+        """Tiles whose rows come from rank r + ``owner`` or are made for it: all of them, or those of one piece."""
+        block = owner if self.pattern.produces else -owner
+        rows = self.split[block % self.num_ranks] if self.split else self.shard_rows
+        return self.tiles(owner, self._part(rows, piece), cols)
 
-    def all_gathered(self, piece: int | None = None) -> tuple[Region, ...]:
-        """``gathered`` of all ranks that send any."""
-        blocks = (self.gathered(owner, piece) for owner in range(self.num_ranks))
+    def all_gathered(self, piece: int | None = None, cols: Span | None = None) -> tuple[Region, ...]:
+        """``gathered`` of all ranks that have any."""
+        blocks = (self.gathered(owner, piece, cols) for owner in range(self.num_ranks))
         return tuple(block for block in blocks if block.rows.size)
 
-    def fetches(self, stem: str, piece: int | None = None, cols: Span | None = None) -> tuple[Fetch, ...]:
+    def sends(
+        self, stem: str, after: tuple[str, ...], piece: int | None = None, cols: Span | None = None
+    ) -> tuple[Transfer, ...]:
+        """What a kernel made for others, put to each peer with any once ``after`` is done, named after the peer."""
+        rows = {peer: self.gathered(peer, piece).rows for peer in self.served}
+        return tuple(
+            put(f"{stem}{peer}", self.block(peer, rows[peer], cols), peer, after) for peer in rows if rows[peer].size
+        )
+
+    def fetches(
+        self, stem: str, piece: int | None = None, cols: Span | None = None, after: tuple[str, ...] = ()
+    ) -> tuple[Fetch, ...]:
         """What brings remote rows for the kernels of this rank, one for each peer with any, named after it.
 
         An all_gather puts the own block to each peer, an all_to_all the block that is the peer's; a get asks the peer
-        for the same.
+        for the same. All wait for ``after``.
         """
         found = []
-        for peer in self.peers:
+        for peer in self.served:
             # As seen by the rank that a transfer lands at.
             source = peer if self.gets else -peer
             tiles = self.gathered(source, piece)
             owner = 0 if self.gets is self.pattern.exchanges else peer
             region, name = self.block(owner, tiles.rows, cols), f"{stem}{peer}"
             if tiles.rows.size:
-                found.append(Fetch(Transfer(name, self.tactics.direction, region, peer, signal_of(name)), tiles))
+                transfer = Transfer(name, self.tactics.direction, region, peer, signal_of(name), after)
+                found.append(Fetch(transfer, tiles))
         return tuple(found)
 
     def _part(self, rows: int, piece: int | None) -> Span:
@@ -136,7 +192,10 @@ class Template:
     ``min_pieces`` is the least number of chunks per shard that makes sense. ``build`` writes the steps for rank r;
     where ``varies`` ranks have different parts, and ``build_rank`` writes those of one absolute rank.
     ``has_algorithm`` says whether the collective algorithm is a choice, ``default_algorithm`` which is usual.
-    Templates that are not ``explored`` are built where they are named, and left out of a search.
+    Templates that are not ``explored`` are built where they are named, and left out of a search. One that
+    ``has_parts`` is told the rows of each of its batches. ``has_order`` says whether the order of the peers is a
+    choice, ``has_depth`` whether it is how many pieces of what is gathered are held. One that ``takes_streams`` may be
+    told a number of streams although one is usual.
     """
 
     name: str
@@ -152,6 +211,10 @@ class Template:
     default_algorithm: str = ""
     default_pieces: int = CHUNKS_PER_RANK
     explored: bool = True
+    has_parts: bool = False
+    has_order: bool = False
+    has_depth: bool = False
+    takes_streams: bool = False
 
     @property
     def cuts_shards(self) -> bool:
@@ -161,10 +224,13 @@ class Template:
     @property
     def has_streams(self) -> bool:
         """Whether the number of streams is a choice."""
-        return self.default_streams > 1
+        return self.takes_streams or self.default_streams > 1
 
     def write(self, problem: Problem) -> tuple[tuple[Step, ...], tuple[tuple[Step, ...], ...]]:
         """``steps`` and ``by_rank`` of a Schedule."""
+        if problem.order is Order.ABSOLUTE:
+            by_rank = tuple(tuple(self.build(problem.of_rank(rank))) for rank in range(problem.num_ranks))
+            return by_rank[0], by_rank if len(set(by_rank)) > 1 else ()
         if self.build_rank is None or not self.varies(problem):
             return tuple(self.build(problem)), ()
         by_rank = tuple(tuple(self.build_rank(problem, rank)) for rank in range(problem.num_ranks))
@@ -182,5 +248,14 @@ def put(name: str, region: Region, peer: int, after: tuple[str, ...] = (), lane:
 def spread(problem: Problem, stem: str, region: Region, after: str, lane: int | None = None) -> Iterator[Transfer]:
     """For GEMM+AR, what ``after`` has summed of the own block to every peer; nothing for GEMM+RS."""
     if problem.pattern is Pattern.GEMM_AR:
-        for peer in problem.peers:
+        for peer in problem.served:
             yield put(f"{stem}_{peer}", region, peer, (after,), lane)
+
+
+def summed(
+    problem: Problem, label: str, region: Region, after: tuple[str, ...], stream: int = 0, lane: int | None = None
+) -> Iterator[Step]:
+    """The sum of ``region`` of the own block where parts are summed, and what follows it; nothing for GEMM+A2A."""
+    if problem.pattern.sums:
+        yield Reduction(f"r{label}", region, problem.num_ranks, after, stream)
+        yield from spread(problem, f"y{label}", region, f"r{label}", lane)

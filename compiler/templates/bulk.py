@@ -1,4 +1,8 @@
-"""bulk: a kernel and a collective that need nothing of each other begin together, and share what the machine has."""
+"""bulk: a kernel and a collective that need nothing of each other begin together, and share what the machine has.
+
+Per rank one kernel and the transfers of its algorithm in p pieces (the table in docs/schedules.md). It is for the
+``||`` patterns alone, and illegal where the algorithm is. So FSDP prefetches the weights of the next layer.
+"""
 
 from collections.abc import Iterator
 

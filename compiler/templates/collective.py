@@ -1,6 +1,11 @@
-"""Templates made of the algorithms of ``collectives``, one for each, and what other templates need to use one."""
+"""Templates made of the algorithms of ``collectives``, one for each, and what other templates need to use one.
+
+A template of an algorithm is for the lone collectives that the algorithm does, and illegal where that refuses: too few
+ranks, no nodes, no switch, or a get of what came from others. Its transfers are in the table in docs/schedules.md.
+"""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ..collectives import ALGORITHM_BY_NAME, ALGORITHMS, Algorithm, Collective, Fragment, Setting
 from ..collectives.base import Ready, at_once
@@ -16,6 +21,7 @@ _KIND = {
     Pattern.GEMM_RS: Pattern.REDUCE_SCATTER,
     Pattern.GEMM_AR: Pattern.ALL_REDUCE,
     Pattern.A2A_GEMM: Pattern.ALL_TO_ALL,
+    Pattern.GEMM_A2A: Pattern.ALL_TO_ALL,
     Pattern.GEMM_BESIDE_A2A: Pattern.ALL_TO_ALL,
 }
 
@@ -25,19 +31,26 @@ def collective_in(pattern: Pattern) -> Pattern | None:
     return None if pattern in (Pattern.GEMM, Pattern.KERNEL) else _KIND.get(pattern, pattern)
 
 
+def usual_algorithm(pattern: Pattern, default: str) -> str:
+    """What an empty algorithm means in a template with that default: direct where it does not do ``pattern``."""
+    return default if collective_in(pattern) in ALGORITHM_BY_NAME[default].kinds else DEFAULT_ALGORITHM
+
+
 def algorithm_of(problem: Problem, default: str = DEFAULT_ALGORITHM) -> Algorithm:
     """The algorithm that ``problem`` asks for."""
-    return ALGORITHM_BY_NAME[problem.algorithm or default]
+    return ALGORITHM_BY_NAME[problem.algorithm or usual_algorithm(problem.pattern, default)]
 
 
-def emit(problem: Problem, rank: int, ready: Ready = at_once, default: str = DEFAULT_ALGORITHM) -> Fragment:
-    """The collective of ``problem`` at one rank; ``ready`` says what its blocks wait for."""
-    return algorithm_of(problem, default).build(_collective(problem, ready), rank)
+def emit(
+    problem: Problem, rank: int, ready: Ready = at_once, default: str = DEFAULT_ALGORITHM, stream: int = 0
+) -> Fragment:
+    """The collective of ``problem`` at one rank; ``ready`` says what its blocks wait for, sums run in ``stream``."""
+    return algorithm_of(problem, default).build(replace(_collective(problem, ready), stream=stream), rank)
 
 
 def varies(problem: Problem, default: str = DEFAULT_ALGORITHM) -> bool:
     """Whether ranks have different parts in the collective."""
-    return collective_in(problem.pattern) in algorithm_of(problem, default).per_rank
+    return algorithm_of(problem, default).varies(_collective(problem, at_once))
 
 
 def why_no_algorithm(problem: Problem, default: str = DEFAULT_ALGORITHM) -> str | None:
@@ -49,7 +62,7 @@ def why_no_algorithm(problem: Problem, default: str = DEFAULT_ALGORITHM) -> str 
 
 
 def _collective(problem: Problem, ready: Ready) -> Collective:
-    kind, computed = collective_in(problem.pattern), problem.pattern in (Pattern.GEMM_RS, Pattern.GEMM_AR)
+    kind, computed = collective_in(problem.pattern), problem.pattern.produces
     assert kind is not None, "templates ask only where something moves"
     return Collective(
         kind,

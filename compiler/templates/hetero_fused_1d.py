@@ -1,18 +1,21 @@
 """hetero_fused_1d: the own shard is one kernel that needs no transfer; the steps are over remote slices alone.
 
-For AG+GEMM and A2A+GEMM it hides the first transfers, for GEMM+RS and GEMM+AR those of the last parts (FiCCO, arXiv
-2512.10236).
+Where the kernel follows the collective it hides the first transfers, where it comes first those of the last parts
+(FiCCO, arXiv 2512.10236).
+
+Per rank p + 1 kernels and p (n - 1) transfers, twice as many for GEMM+AR. It needs rows of a shard that divide by p,
+and a kernel whose rows do without each other (not attention behind an all_to_all).
 """
 
 from collections.abc import Iterator
 
-from ..schedule import Reduction, Step, TileGroup
-from .base import OVERLAPPED_PATTERNS, Cut, Problem, Template, put, signal_of, spread
+from ..schedule import Step, TileGroup
+from .base import OVERLAPPED_PATTERNS, Cut, Problem, Template, signal_of, summed
 
 
 def build(problem: Problem) -> Iterator[Step]:
-    """Own shard first (what is gathered) or last (what is summed), and one kernel a step over all others' slices."""
-    yield from _scatter(problem) if problem.pattern.sums else _gather(problem)
+    """Own shard first (what is gathered) or last (what is sent), and one kernel a step over all others' slices."""
+    yield from _scatter(problem) if problem.pattern.produces else _gather(problem)
 
 
 def _gather(problem: Problem) -> Iterator[Step]:
@@ -20,25 +23,27 @@ def _gather(problem: Problem) -> Iterator[Step]:
     if own.rows.size:
         yield TileGroup("own", (own,), problem.all_inner)
     for step in range(problem.pieces):
-        fetches = problem.fetches(f"x{step}_", step)
+        fetches = problem.fetches(f"x{step}_", step, after=problem.freed_by(step))
         yield from (fetch.transfer for fetch in fetches)
         landed = tuple(fetch.transfer.signal for fetch in fetches)
         if fetches:
-            yield TileGroup(f"g{step}", tuple(fetch.tiles for fetch in fetches), problem.all_inner, landed)
+            tiles, adds = tuple(fetch.tiles for fetch in fetches), problem.adds_rows
+            yield TileGroup(f"g{step}", tiles, problem.all_inner, landed, accumulate=adds)
 
 
 def _scatter(problem: Problem) -> Iterator[Step]:
     for step in range(problem.pieces):
-        rows = problem.row_piece(step)
-        yield TileGroup(f"g{step}", tuple(problem.tiles(peer, rows) for peer in problem.peers), problem.all_inner)
-        for peer in problem.peers:
-            yield put(f"x{step}_{peer}", problem.block(peer, rows), peer, (f"g{step}",))
-    yield TileGroup("own", (problem.tiles(0),), problem.all_inner)
+        blocks = tuple(block for block in problem.all_gathered(step) if block.owner)
+        if blocks:
+            yield TileGroup(f"g{step}", blocks, problem.all_inner)
+        yield from problem.sends(f"x{step}_", (f"g{step}",), step)
+    own = problem.gathered(0)
+    if own.rows.size:
+        yield TileGroup("own", (own,), problem.all_inner)
     for step in range(problem.pieces):
         landed = tuple(signal_of(f"x{step}_{peer}") for peer in problem.peers)
         mine = problem.block(0, problem.row_piece(step))
-        yield Reduction(f"r{step}", mine, problem.num_ranks, ("own", *landed), stream=1)
-        yield from spread(problem, f"y{step}", mine, f"r{step}")
+        yield from summed(problem, f"{step}", mine, ("own", *landed), stream=1)
 
 
-TEMPLATE = Template("hetero_fused_1d", Cut.ROWS, True, 1, OVERLAPPED_PATTERNS, build)
+TEMPLATE = Template("hetero_fused_1d", Cut.ROWS, True, 1, OVERLAPPED_PATTERNS, build, has_order=True, has_depth=True)

@@ -2,45 +2,62 @@
 
 Own shard as in hetero_fused_1d (FiCCO, arXiv 2512.10236). With one stream the small kernels leave most SMs idle, so
 the number of streams decides whether this pays.
+
+Per rank p (n - 1) + 1 kernels and p (n - 1) transfers, twice as many for GEMM+AR. It needs rows of a shard that divide
+by p and a kernel whose rows do without each other (not attention behind an all_to_all), and one stream where kernels
+add to one output (attention behind an all_gather).
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from ..schedule import Reduction, Step, TileGroup
-from .base import OVERLAPPED_PATTERNS, Cut, Problem, Template, put, signal_of, spread
+from ..schedule import Step, TileGroup
+from .base import OVERLAPPED_PATTERNS, Cut, Problem, Template, put, signal_of, summed
 
 
 def build(problem: Problem) -> Iterator[Step]:
     """A kernel per (step, peer), dealt to the streams in turn."""
-    yield from _scatter(problem) if problem.pattern.sums else _gather(problem)
+    yield from _scatter(problem) if problem.pattern.produces else _gather(problem)
 
 
 def _gather(problem: Problem) -> Iterator[Step]:
     own = problem.gathered(0)
     if own.rows.size:
         yield TileGroup("own", (own,), problem.all_inner)
-    fetches = [fetch for step in range(problem.pieces) for fetch in problem.fetches(f"x{step}_", step)]
-    for index, fetch in enumerate(fetches):
-        yield fetch.transfer
+    fetches = [(step, fetch) for step in range(problem.pieces) for fetch in problem.fetches(f"x{step}_", step)]
+    for index, (step, fetch) in enumerate(fetches):
+        yield replace(fetch.transfer, after=problem.freed_by(step, f"_{fetch.transfer.peer}"))
         name, landed = "g" + fetch.transfer.name.removeprefix("x"), (fetch.transfer.signal,)
-        yield TileGroup(name, (fetch.tiles,), problem.all_inner, landed, index % problem.streams)
+        stream, adds = index % problem.streams, problem.adds_rows
+        yield TileGroup(name, (fetch.tiles,), problem.all_inner, landed, stream, adds)
 
 
 def _scatter(problem: Problem) -> Iterator[Step]:
     index = 0
     for step in range(problem.pieces):
-        rows = problem.row_piece(step)
-        for peer in problem.peers:
-            group, stream = f"g{step}_{peer}", index % problem.streams
-            yield TileGroup(group, (problem.tiles(peer, rows),), problem.all_inner, (), stream)
-            yield put(f"x{step}_{peer}", problem.block(peer, rows), peer, (group,))
-            index += 1
-    yield TileGroup("own", (problem.tiles(0),), problem.all_inner)
+        for peer in problem.served:
+            tiles, group = problem.gathered(peer, step), f"g{step}_{peer}"
+            if tiles.rows.size:
+                yield TileGroup(group, (tiles,), problem.all_inner, (), index % problem.streams)
+                yield put(f"x{step}_{peer}", problem.block(peer, tiles.rows), peer, (group,))
+                index += 1
+    own = problem.gathered(0)
+    if own.rows.size:
+        yield TileGroup("own", (own,), problem.all_inner)
     for step in range(problem.pieces):
         landed = tuple(signal_of(f"x{step}_{peer}") for peer in problem.peers)
         mine = problem.block(0, problem.row_piece(step))
-        yield Reduction(f"r{step}", mine, problem.num_ranks, ("own", *landed), stream=problem.streams)
-        yield from spread(problem, f"y{step}", mine, f"r{step}")
+        yield from summed(problem, f"{step}", mine, ("own", *landed), stream=problem.streams)
 
 
-TEMPLATE = Template("hetero_unfused_1d", Cut.ROWS, True, 1, OVERLAPPED_PATTERNS, build, default_streams=4)
+TEMPLATE = Template(
+    "hetero_unfused_1d",
+    Cut.ROWS,
+    overlaps=True,
+    min_pieces=1,
+    patterns=OVERLAPPED_PATTERNS,
+    build=build,
+    default_streams=4,
+    has_order=True,
+    has_depth=True,
+)

@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from ..collectives import ALGORITHM_BY_NAME
-from ..scenario import Pattern
-from .base import Problem, Template
+from .base import Cut, Problem, Template
 from .collective import why_no_algorithm
 
 
@@ -15,12 +14,28 @@ def why_not(template: Template, problem: Problem) -> tuple[str, str] | None:
         return f"{template.name} has its own transfers and takes no algorithm", "serial takes one"
     if asked and asked not in ALGORITHM_BY_NAME:
         return f"there is no algorithm '{asked}'", f"algorithms are {', '.join(ALGORITHM_BY_NAME)}"
-    if problem.gets and problem.pattern in (Pattern.GEMM_RS, Pattern.GEMM_AR):
-        put = f"partial sums of {problem.pattern.value} are put by the rank that computes them"
+    if problem.gets and problem.pattern.produces:
+        what = f"partial sums of {problem.pattern.value}" if problem.pattern.sums else "rows for others"
+        put = f"{what} are put by the rank that computes them"
         return put, "a get cannot know when they are there; leave transfer=get out"
+    uncut = why_not_cut(template, problem)
+    if uncut is not None:
+        return uncut
     if template.default_algorithm:
         reason = why_no_algorithm(problem, template.default_algorithm)
         return None if reason is None else (reason, _hint(problem))
+    return None
+
+
+def why_not_cut(template: Template, problem: Problem) -> tuple[str, str] | None:
+    """Why the kernel cannot be cut as ``template`` does, with a hint; None if it can."""
+    if not template.overlaps or template.cut is Cut.COLUMNS:
+        return None
+    if not problem.cutting.by_rows:
+        why = f"{template.name} cuts rows, and a query that comes by all_to_all needs the keys of all rows"
+        return why, "uniform_fused_2d cuts heads"
+    if problem.adds_rows and problem.streams > 1:
+        return "kernels over parts of the keys add to one output, one after the other", "streams=1"
     return None
 
 

@@ -1,6 +1,11 @@
-"""serial: the whole collective, then the whole kernel, or the other way round. The baseline, and often the answer."""
+"""serial: the whole collective, then the whole kernel, or the other way round. The baseline, and often the answer.
+
+Per rank one kernel and the transfers of its algorithm, in one piece (the table in docs/schedules.md). It schedules
+every pattern, and is illegal only where the algorithm is.
+"""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ..scenario import Pattern
 from ..schedule import Region, Span, Step, TileGroup
@@ -18,14 +23,20 @@ def build_rank(problem: Problem, rank: int) -> Iterator[Step]:
     pattern = problem.pattern
     if collective_in(pattern) is pattern:
         yield from emit(problem, rank).steps
-    elif pattern in (Pattern.AG_GEMM, Pattern.A2A_GEMM):
+    elif pattern.consumes:
         moved = emit(problem, rank)
         yield from moved.steps
         yield kernel(problem, moved.all_done)
     else:
         yield kernel(problem)
         if collective_in(pattern) is not None:
-            yield from emit(problem, rank, lambda block, piece: ("g0",)).steps
+            steps = emit(problem, rank, lambda block, piece: ("g0",)).steps
+            # What is passed on may be here before the own kernel is done, which it needs nothing of.
+            yield from map(_after_kernel, steps) if pattern.beside else steps
+
+
+def _after_kernel(step: Step) -> Step:
+    return step if "g0" in step.after else replace(step, after=(*step.after, "g0"))
 
 
 def kernel(problem: Problem, after: tuple[str, ...] = ()) -> TileGroup:

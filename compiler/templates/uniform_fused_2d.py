@@ -1,42 +1,46 @@
 """uniform_fused_2d: slices of columns, so that every kernel keeps all rows.
 
-For AG+GEMM and A2A+GEMM the slices divide the inner dimension and each kernel adds to the output of the one before,
-which costs reading it back; it pays where M is small against K (FiCCO, arXiv 2512.10236). For GEMM+RS and GEMM+AR they
-divide the output's columns, where nothing is added.
+For a GEMM after a collective the slices divide the inner dimension and each kernel adds to the output of the one
+before, which costs reading it back; it pays where M is small against K (FiCCO, arXiv 2512.10236). For attention after a
+collective they divide heads, and where the kernel comes first the output's columns: there nothing is added.
+
+Per rank p kernels and p (n - 1) transfers, twice as many for GEMM+AR. It needs two pieces or more, and columns of the
+moved tensor that divide into p pieces of a multiple of 64, or of whole heads of keys.
 """
 
 from collections.abc import Iterator
 
-from ..schedule import Reduction, Span, Step, TileGroup
-from .base import OVERLAPPED_PATTERNS, Cut, Problem, Template, put, signal_of, spread
+from ..extents import Adds
+from ..schedule import Span, Step, TileGroup
+from .base import OVERLAPPED_PATTERNS, Cut, Problem, Template, signal_of, summed
 
 
 def build(problem: Problem) -> Iterator[Step]:
     """Step i moves column slice i of whole shards over all links and computes with it."""
-    yield from _scatter(problem) if problem.pattern.sums else _gather(problem)
+    yield from _scatter(problem) if problem.pattern.produces else _gather(problem)
 
 
 def _gather(problem: Problem) -> Iterator[Step]:
     for step in range(problem.pieces):
         inner = problem.col_piece(step)
-        fetches = problem.fetches(f"x{step}_", cols=inner)
+        fetches = problem.fetches(f"x{step}_", cols=inner, after=problem.freed_by(step))
         yield from (fetch.transfer for fetch in fetches)
         landed = tuple(fetch.transfer.signal for fetch in fetches)
         span = Span(inner.start, inner.stop)
-        yield TileGroup(f"g{step}", problem.all_gathered(), span, landed, accumulate=step > 0)
+        adds = problem.cutting.adds is Adds.COLUMNS and step > 0
+        yield TileGroup(f"g{step}", problem.all_gathered(), span, landed, accumulate=adds)
 
 
 def _scatter(problem: Problem) -> Iterator[Step]:
     for step in range(problem.pieces):
         cols = problem.col_piece(step)
-        blocks = tuple(problem.tiles(owner, cols=cols) for owner in range(problem.num_ranks))
-        yield TileGroup(f"g{step}", blocks, problem.all_inner)
-        for peer in problem.peers:
-            yield put(f"x{step}_{peer}", problem.block(peer, cols=cols), peer, (f"g{step}",))
+        yield TileGroup(f"g{step}", problem.all_gathered(cols=cols), problem.all_inner)
+        yield from problem.sends(f"x{step}_", (f"g{step}",), cols=cols)
         landed = tuple(signal_of(f"x{step}_{peer}") for peer in problem.peers)
         waits, mine = (f"g{step}", *landed), problem.block(0, cols=cols)
-        yield Reduction(f"r{step}", mine, problem.num_ranks, waits, stream=1)
-        yield from spread(problem, f"y{step}", mine, f"r{step}")
+        yield from summed(problem, f"{step}", mine, waits, stream=1)
 
 
-TEMPLATE = Template("uniform_fused_2d", Cut.COLUMNS, True, 2, OVERLAPPED_PATTERNS, build)
+TEMPLATE = Template(
+    "uniform_fused_2d", Cut.COLUMNS, True, 2, OVERLAPPED_PATTERNS, build, has_order=True, has_depth=True
+)

@@ -1,0 +1,113 @@
+"""double_ring: two rings at once, in opposite directions, or one within nodes and one across them.
+
+Where ranks are not grouped, a block goes both ways round, half of the way each, so that both directions of a ring of
+links are used and only n / 2 transfers follow each other. The block that is as far either way takes turns, piece by
+piece (bidirectional transfers of Wang et al., ASPLOS 2023).
+
+Where they are grouped in nodes, an outer ring passes blocks on among the ranks with the same place in theirs, while an
+inner ring takes what has come round the node: the double ring of Mercury (SOSP 2025) as Syncopate ports it
+(``build_double_ring_all_gather_plan``, arXiv 2601.20595). There the last block that an inner ring brings crosses next;
+here the own one does at once, so that the slow links across do not wait for the inner ring.
+
+Both sum the same ways backwards. Per rank: p (n - 1) transfers, all_reduce twice that; with N nodes of g ranks,
+p (N - 1) of them across and p N (g - 1) within.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import product
+
+from ..scenario import Pattern
+from ..schedule import Reduction, Step
+from . import ring
+from .base import Algorithm, Collective, Fragment, Names, in_two_phases, signal_of
+from .hierarchical import across, named, within
+
+_WAYS = (1, -1)
+
+
+def _reach(problem: Collective, way: int, piece: int) -> int:
+    """How many ranks away piece ``piece`` of a block is taken by the ring to the right (1) or to the left (-1)."""
+    further = problem.num_ranks // 2
+    return further if (way == 1) is (piece % 2 == 0) else problem.num_ranks - 1 - further
+
+
+def _hops(problem: Collective) -> Iterator[tuple[int, int, int, int]]:
+    """(step, piece, way, how far the ring that way still reaches), in the order of issue."""
+    for step, piece, way in product(range(problem.num_ranks // 2), range(problem.pieces), _WAYS):
+        if step < _reach(problem, way, piece):
+            yield step, piece, way, _reach(problem, way, piece) - step
+
+
+def _gather_both_ways(problem: Collective) -> Fragment:
+    """Step s passes on what the ring has brought from s ranks away."""
+    n, steps = problem.num_ranks, list[Step]()
+    done = {(0, piece): problem.ready(0, piece) for piece in range(problem.pieces)}
+    for step, piece, way, _ in _hops(problem):
+        sent, landed, name = -way * step % n, -way * (step + 1) % n, _name(problem, "y", way, piece, step)
+        steps.append(problem.put(name, problem.region(sent, piece), way, done[sent, piece]))
+        done[landed, piece] = (signal_of(name),)
+    return Fragment(tuple(steps), done)
+
+
+def _scatter_both_ways(problem: Collective) -> Fragment:
+    """Step s sends on the sum so far of the block whose owner is as far away as the ring still reaches."""
+    n, steps = problem.num_ranks, list[Step]()
+    # What the sum so far of a chunk waits for at this rank, and the parts of the own block that both rings bring.
+    summed: dict[tuple[int, int], Names] = {}
+    own = {(0, piece): problem.ready(0, piece) for piece in range(problem.pieces)}
+    for step, piece, way, left in _hops(problem):
+        sent, landed, name = way * left % n, way * (left - 1) % n, _name(problem, "x", way, piece, step)
+        after = summed.get((sent, piece), problem.ready(sent, piece))
+        steps.append(problem.put(name, problem.region(sent, piece), way, after, reduce=problem.adds))
+        if landed == 0:
+            own[0, piece] += (signal_of(name),)
+            continue
+        parts = (*problem.ready(landed, piece), signal_of(name))
+        summed[landed, piece] = parts
+        if not problem.adds:
+            kernel = _name(problem, "r", way, piece, step)
+            steps.append(Reduction(kernel, problem.region(landed, piece), 2, parts, problem.stream))
+            summed[landed, piece] = (kernel,)
+    if problem.adds:
+        return Fragment(tuple(steps), own)
+    return Fragment((*steps, *_own_sums(problem, own)), {(0, piece): (_own_sum(problem, piece),) for _, piece in own})
+
+
+def _own_sums(problem: Collective, parts: Mapping[tuple[int, int], Names]) -> Iterator[Reduction]:
+    """The own block with what both rings, or the one that reaches it, have brought."""
+    for (block, piece), names in parts.items():
+        rings = sum(_reach(problem, way, piece) > 0 for way in _WAYS)
+        yield Reduction(_own_sum(problem, piece), problem.region(block, piece), 1 + rings, names, problem.stream)
+
+
+def _own_sum(problem: Collective, piece: int) -> str:
+    return problem.label("r", piece)
+
+
+def _name(problem: Collective, stem: str, way: int, piece: int, step: int) -> str:
+    return problem.label(stem, _WAYS.index(way), problem.index_of(piece), step)
+
+
+def _gather(problem: Collective, rank: int) -> Fragment:
+    if not problem.has_nodes:
+        return _gather_both_ways(problem)
+    outer = ring.gather(named(problem, "across"), across(problem), "y")
+    inner = ring.gather(replace(named(problem, "within"), ready=outer.ready), within(problem, rank), "y")
+    return Fragment((*outer.steps, *inner.steps), inner.done)
+
+
+def _scatter(problem: Collective, rank: int) -> Fragment:
+    if not problem.has_nodes:
+        return _scatter_both_ways(problem)
+    inner = ring.scatter(named(problem, "within"), within(problem, rank))
+    outer = ring.scatter(replace(named(problem, "across"), ready=inner.ready), across(problem))
+    return Fragment((*inner.steps, *outer.steps), outer.done)
+
+
+def _build(problem: Collective, rank: int) -> Fragment:
+    return in_two_phases(problem, rank, _scatter, _gather)
+
+
+_KINDS = (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE)
+ALGORITHM = Algorithm("double_ring", _KINDS, _build, per_node=_KINDS)

@@ -1,0 +1,125 @@
+"""pipelined: kernels beside any collective algorithm, chunk by chunk: ring attention, double ring, hierarchical plans.
+
+What is gathered: the own block is one kernel, at once. Chunks of one piece that arrive after as many hops (``waves``)
+are one kernel, which waits for what the algorithm names. What is summed or exchanged afterwards: the same backwards.
+Chunks of one piece with as many hops to go are one kernel, those that travel furthest first, and each chunk leaves when
+its kernel is done; the own block is one kernel at the end where it has the shortest way. Kernels are dealt to the
+streams in turn, one if not said. Sums run beside them, those that travel furthest first too, so that no queue holds up
+what is needed earlier.
+
+Per rank p (n - 1) + 1 kernels with ``ring``, p floor(n / 2) + 1 with ``double_ring``, p + 1 with ``direct``, which is
+hetero_fused_1d, and p log2 n + 1 with ``halving_doubling``. Transfers are those of the algorithm in p pieces: the table
+in docs/schedules.md.
+
+Wang et al. (ASPLOS 2023) decompose a collective beside a matrix multiplication so, Ring Attention (arXiv 2310.01889) is
+this with ``ring``, and Syncopate (arXiv 2601.20595) lets tiles wait for the waves of such plans.
+
+An all_to_all knows the direct exchange alone. The switch cannot sum what kernels compute, so that ``nvls`` gathers
+only, and partial sums are put. ``one_shot`` and ``double_tree`` do GEMM+AR alone.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from itertools import product
+
+from ..schedule import Region, Step, TileGroup
+from .base import OVERLAPPED_PATTERNS, Cut, Problem, Template
+from .collective import emit, varies
+from .waves import Hops
+
+DEFAULT_ALGORITHM = "ring"
+Chunk = tuple[int, int]
+"""(block, piece), the block relative to the rank."""
+
+
+def build(problem: Problem) -> Iterator[Step]:
+    """Kernels and transfers of a rank that stands for all."""
+    yield from build_rank(problem, 0)
+
+
+def build_rank(problem: Problem, rank: int) -> Iterator[Step]:
+    """The same at one absolute rank."""
+    yield from _produce(problem, rank) if problem.pattern.produces else _consume(problem, rank)
+
+
+def _consume(problem: Problem, rank: int) -> Iterator[Step]:
+    own, moved = problem.gathered(0), emit(problem, rank, default=DEFAULT_ALGORITHM)
+    if own.rows.size:
+        yield TileGroup("own", (own,), problem.all_inner)
+    yield from moved.steps
+    for index, chunks in enumerate(_arriving(problem, moved.done, rank)):
+        tiles, landed = _tiles(problem, chunks), dict.fromkeys(name for chunk in chunks for name in moved.done[chunk])
+        stream, adds = (index + 1) % problem.streams, problem.adds_rows
+        yield TileGroup(f"g{index}", tiles, problem.all_inner, (*landed,), stream, adds)
+
+
+def _arriving(problem: Problem, done: Mapping[Chunk, tuple[str, ...]], rank: int) -> list[tuple[Chunk, ...]]:
+    """Chunks of others that arrive together, in the order in which they do."""
+    hops, waves = _hops(problem), dict[tuple[int, int], list[Chunk]]()
+    for (block, piece), names in done.items():
+        if block and problem.gathered(block, piece).rows.size:
+            before = max(hops.before(rank, name) for name in names)
+            waves.setdefault((before, piece), []).append((block, piece))
+    return [tuple(waves[key]) for key in sorted(waves)]
+
+
+def _produce(problem: Problem, rank: int) -> Iterator[Step]:
+    kernels: dict[Chunk, str] = {}
+    for index, (name, chunks) in enumerate(_leaving(problem, rank)):
+        # Cut, the own block would only cost more starts.
+        tiles = (problem.gathered(0),) if name == "own" else _tiles(problem, chunks)
+        if any(region.rows.size for region in tiles):
+            kernels |= dict.fromkeys(chunks, name)
+            yield TileGroup(name, tiles, problem.all_inner, (), index % problem.streams)
+
+    def ready(block: int, piece: int) -> tuple[str, ...]:
+        return (kernels[block, piece],) if (block, piece) in kernels else ()
+
+    hops, moved = _hops(problem), emit(problem, rank, ready, DEFAULT_ALGORITHM, problem.streams)
+    yield from sorted(moved.steps, key=lambda step: -hops.behind(rank, step.name))
+
+
+def _leaving(problem: Problem, rank: int) -> list[tuple[str, tuple[Chunk, ...]]]:
+    """Chunks that are needed together and the name of their kernel, in the order in which they are needed."""
+    hops, waves = _hops(problem), dict[tuple[int, int], list[Chunk]]()
+    pieces = range(problem.pieces)
+    for piece, block in product(pieces, range(problem.num_ranks)):
+        waves.setdefault((-hops.behind(rank, _made(block, piece)), piece), []).append((block, piece))
+    own, ordered = tuple((0, piece) for piece in pieces), [tuple(waves[key]) for key in sorted(waves)]
+    if ordered[-len(own) :] == [(chunk,) for chunk in own]:
+        return [*((f"g{index}", chunks) for index, chunks in enumerate(ordered[: -len(own)])), ("own", own)]
+    return [(f"g{index}", chunks) for index, chunks in enumerate(ordered)]
+
+
+def _tiles(problem: Problem, chunks: tuple[Chunk, ...]) -> tuple[Region, ...]:
+    blocks = (problem.gathered(*chunk) for chunk in chunks)
+    return tuple(block for block in blocks if block.rows.size)
+
+
+def _made(block: int, piece: int) -> str:
+    """Stands for whatever makes a chunk."""
+    return f"made{block}_{piece}"
+
+
+@lru_cache(maxsize=4)
+def _hops(problem: Problem) -> Hops:
+    ranks = range(problem.num_ranks if varies(problem, DEFAULT_ALGORITHM) else 1)
+    made = [emit(problem, rank, lambda block, piece: (_made(block, piece),), DEFAULT_ALGORITHM) for rank in ranks]
+    return Hops([fragment.steps for fragment in made], problem.num_ranks, problem.node)
+
+
+TEMPLATE = Template(
+    "pipelined",
+    Cut.ROWS,
+    overlaps=True,
+    min_pieces=1,
+    patterns=OVERLAPPED_PATTERNS,
+    build=build,
+    build_rank=build_rank,
+    varies=lambda problem: varies(problem, DEFAULT_ALGORITHM),
+    has_algorithm=True,
+    default_algorithm=DEFAULT_ALGORITHM,
+    default_pieces=1,
+    explored=False,
+    takes_streams=True,
+)
