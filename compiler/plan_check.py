@@ -10,6 +10,7 @@ from dataclasses import replace
 from .codes import Code
 from .contributions import contribution_faults
 from .order import Waits
+from .plan_apart import apart_faults
 from .plan_data import data_faults, passes_on
 from .plan_shape import shape_faults
 from .plan_view import Arrival, PlanFault, RankPlan, arrivals_at
@@ -43,7 +44,7 @@ def check_plan(scenario: Scenario, schedule: Schedule) -> tuple[PlanFault, ...]:
         found.extend(fault for fault in faults if fault not in found)
     if not found and passes_on(scenario, schedule):
         found = list(contribution_faults(scenario, schedule))
-    return tuple(found)
+    return tuple(found or apart_faults(scenario, schedule))
 
 
 def _name_faults(scenario: Scenario, schedule: Schedule) -> Iterator[PlanFault]:

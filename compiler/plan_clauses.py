@@ -35,8 +35,14 @@ class ClauseReader:
 
     def __init__(self, workload: Workload, engine: EngineChoice, regions: RegionReader, report: Report) -> None:
         self._workload, self._engine, self._regions, self._report = workload, engine, regions, report
-        self._waits: list[tuple[str, TextSpan]] = []
+        self._waits: list[tuple[str, TextSpan, dict[str, TextSpan]]] = []
         self._names: dict[str, TextSpan] = {}
+        self._signals: dict[str, TextSpan] = {}
+        self._by_rank = False
+
+    def begin_rank(self) -> None:
+        """What follows are steps of another rank: names begin anew, but signals that one rank sets land at another."""
+        self._names, self._by_rank = {}, True
 
     def read(self, action: str, words: Words, statement: ast.Define, override: bool) -> Clauses:
         """Read what is left of ``statement``, a step that does ``action``."""
@@ -57,7 +63,9 @@ class ClauseReader:
                 said.rank = self._regions.relative(words.take("a rank"), "a peer", itself=False)
             case "signal":
                 signal = words.take_name("a signal")
-                if not override or signal.text not in self._names:
+                self._signals[signal.text] = signal.span
+                # Ranks may set signals of one name at each other; that no two land at one rank is checked later.
+                if not self._by_rank and (not override or signal.text not in self._names):
                     self.name(signal.text, signal.span)
                 said.signal = signal.text
             case "after":
@@ -90,12 +98,13 @@ class ClauseReader:
     def _wait(self, expression: ast.Expression) -> str:
         if not isinstance(expression, ast.Name):
             raise self._report.fail(Code.MGS116, "a step or a signal is expected here", expression.span)
-        self._waits.append((expression.text, expression.span))
+        self._waits.append((expression.text, expression.span, self._names))
         return expression.text
 
     def check_waits(self) -> None:
         """Report waits for what the plan does not do."""
-        for name, span in self._waits:
-            if name not in self._names:
-                hint = did_you_mean(name, self._names) or "after names steps of this plan and their signals"
+        for name, span, names in self._waits:
+            known = {**names, **self._signals}
+            if name not in known:
+                hint = did_you_mean(name, known) or "after names steps of this plan and their signals"
                 self._report.error(Code.MGS502, f"nobody does '{name[:64]}'", span, hint)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from .plan import compute_sms
 from .scenario import Scenario
 from .schedule import Direction, Reach, Reduction, Region, Schedule, Step, TileGroup, Transfer
 from .tactics import said
@@ -10,21 +11,23 @@ from .tactics import said
 def plan_text(scenario: Scenario, schedule: Schedule, name: str) -> str:
     """``schedule NAME for WORKLOAD { plan ... }`` with every transfer, every group of tiles and what each waits for.
 
-    The pools of the result are those of an overlapping schedule: a plan written out does not say that its kernels and
-    copies never meet, so SMs that copy are not lent to kernels even where ``schedule`` does. Where ranks have different
-    parts the steps are those of rank 0, which alone are no plan, and a comment says so.
+    Where ranks have different parts there is a block ``rank r { ... }`` for each. What is read back has the same pools.
     """
-    lines = [f"schedule {name} for {scenario.workload.name} {{", f"  plan by {_head(schedule)}"]
-    if schedule.by_rank:
-        lines.insert(1, "  # Ranks have different parts here; these are the steps of rank 0.")
-    lines += [f"  {_step(scenario, step)}" for step in schedule.steps]
+    lines = [f"schedule {name} for {scenario.workload.name} {{", f"  plan by {_head(scenario, schedule)}"]
+    for rank, steps in enumerate(schedule.by_rank):
+        inner = [f"    {_step(scenario, step)}" for step in steps]
+        lines += [f"  rank {rank} {{", *inner, "  }"] if inner else [f"  rank {rank} {{ }}"]
+    if not schedule.by_rank:
+        lines += [f"  {_step(scenario, step)}" for step in schedule.steps]
     for override in schedule.overrides:
         lines.append(f"  override rank {override.rank} {{ {_step(scenario, override.step)} }}")
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def _head(schedule: Schedule) -> str:
-    return " ".join([str(schedule.engine), *(f"{word} {value}" for word, value in said(schedule.tactics))])
+def _head(scenario: Scenario, schedule: Schedule) -> str:
+    apart = schedule.compute_sms != compute_sms(scenario, schedule.engine, overlaps=True)
+    words = [str(schedule.engine), *(["apart"] if apart else [])]
+    return " ".join([*words, *(f"{word} {value}" for word, value in said(schedule.tactics))])
 
 
 def _step(scenario: Scenario, step: Step) -> str:

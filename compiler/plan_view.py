@@ -87,14 +87,25 @@ class RankPlan:
 
     def before(self) -> dict[str, frozenset[str]]:
         """For each step everything that has surely happened at this rank before it: steps and signals."""
-        waits = {name: set(step.after) for name, step in self.steps.items()}
-        for name, earlier in queued_behind(self.steps.values()):
-            waits[name].add(earlier)
-        known: dict[str, frozenset[str]] = {}
-        for name in TopologicalSorter(waits).static_order():
-            direct = waits.get(name, set())
-            known[name] = frozenset(direct).union(*(known[other] for other in direct)) if direct else frozenset()
-        return known
+        return before_each(self.steps.values())
+
+
+def before_each(steps: Collection[Step]) -> dict[str, frozenset[str]]:
+    """For each step of a rank, and each signal it waits for, what has surely happened there before.
+
+    Raises
+    ------
+    graphlib.CycleError
+        If steps wait for each other.
+    """
+    waits = {step.name: set(step.after) for step in steps}
+    for name, earlier in queued_behind(steps):
+        waits[name].add(earlier)
+    known: dict[str, frozenset[str]] = {}
+    for name in TopologicalSorter(waits).static_order():
+        direct = waits.get(name, set())
+        known[name] = frozenset(direct).union(*(known[other] for other in direct)) if direct else frozenset()
+    return known
 
 
 def queued_behind(steps: Iterable[Step]) -> Iterator[tuple[str, str]]:

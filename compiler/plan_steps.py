@@ -1,0 +1,108 @@
+"""Single steps of a plan that is written out: ``t1 = put x.shard(0) to 1 signal s1``."""
+
+from . import syntax as ast
+from .codes import Code
+from .diagnostics import Report, did_you_mean, listing
+from .extents import inner_size, moved_rows, tile_cols, tile_rows
+from .phrases import Words
+from .plan_clauses import ClauseReader, Clauses
+from .regions import Extent, RegionReader
+from .scenario import System, Workload
+from .schedule import Direction, EngineChoice, EngineKind, Reach, Reduction, Span, Step, TileGroup, Transfer
+from .tables import PLAN_ACTIONS
+from .tactics import why_no_reach
+
+
+class StepReader:
+    """Reads the steps of one plan, whose transfers ``engine`` makes."""
+
+    def __init__(
+        self, system: System, workload: Workload, engine: EngineChoice, regions: RegionReader, report: Report
+    ) -> None:
+        self._system, self._workload, self._engine, self._report = system, workload, engine, report
+        self._regions = regions
+        self.clauses = ClauseReader(workload, engine, regions, report)
+
+    def read(self, statement: ast.Define, override: bool = False) -> Step:
+        """Read one step; one that replaces another keeps its name."""
+        if not override:
+            self.clauses.name(statement.name, statement.span)
+        words = Words(statement.phrase, self._report)
+        action = words.take_name("put, get, compute or reduce")
+        if action.text not in PLAN_ACTIONS:
+            hint = did_you_mean(action.text, PLAN_ACTIONS) or f"a step is one of {listing(PLAN_ACTIONS)}"
+            raise self._report.fail(Code.MGS204, f"unknown step '{action.text[:64]}'", action.span, hint)
+        match action.text:
+            case "put" | "get":
+                return self._transfer(statement, Direction(action.text), words, override)
+            case "compute":
+                return self._tiles(statement, words)
+            case _:
+                return self._reduction(statement, words)
+
+    def _transfer(self, statement: ast.Define, direction: Direction, words: Words, override: bool) -> Transfer:
+        workload, ranks = self._workload, self._system.num_ranks
+        moved = workload.moved
+        if moved is None:
+            raise self._report.fail(Code.MGS504, f"{workload.name} moves no tensor", statement.span)
+        where = words.take("a region")
+        said = self.clauses.read(direction.value, words, statement, override)
+        side = "to" if direction is Direction.PUT else "from"
+        if said.rank is None or not said.signal:
+            missing = side if said.rank is None else "signal"
+            hint = f"{direction.value} {moved.name}.shard(0) {side} 1 signal s1"
+            raise self._report.fail(Code.MGS209, f"a {direction.value} says '{missing}'", statement.span, hint)
+        source = said.rank if direction is Direction.GET else 0
+        extent = Extent(moved.name, lambda owner: moved_rows(workload, ranks, owner - source), moved.cols)
+        region = self._regions.region(where, extent)
+        reduce = "reduce" in said.flags
+        self._check_switched(statement, direction, said, reduce)
+        if reduce and self._engine.kind is EngineKind.DMA:
+            hint = "use 'plan by sm(8)', or a reduce step at the destination"
+            raise self._report.fail(Code.MGS403, "a DMA engine cannot reduce", statement.span, hint)
+        return Transfer(
+            statement.name,
+            direction,
+            region,
+            said.rank,
+            said.signal,
+            said.after,
+            said.lane,
+            reduce,
+            said.reach,
+        )
+
+    def _check_switched(self, statement: ast.Define, direction: Direction, said: Clauses, reduce: bool) -> None:
+        """A switch copies what is put to all, and sums what is got from all."""
+        if said.reach is Reach.PEER:
+            return
+        sums = direction is Direction.GET
+        if sums is not reduce:
+            message = "a get from all is a sum: reduce" if sums else "a put to all copies and cannot reduce"
+            raise self._report.fail(Code.MGS504, message, statement.span)
+        misfit = why_no_reach(self._system, sums=sums)
+        if misfit is not None:
+            code, message, hint = misfit
+            raise self._report.fail(code, message, statement.span, hint)
+
+    def _tiles(self, statement: ast.Define, words: Words) -> TileGroup:
+        workload, ranks = self._workload, self._system.num_ranks
+        inner = inner_size(workload)
+        if not inner:
+            raise self._report.fail(Code.MGS504, f"{workload.name} computes nothing", statement.span)
+        extent = Extent(workload.output, lambda owner: tile_rows(workload, ranks, owner), tile_cols(workload))
+        regions = tuple([self._regions.region(each, extent) for each in words.take_list("a region")])
+        said = self.clauses.read("compute", words, statement, override=False)
+        k = said.k or Span(0, inner)
+        return TileGroup(statement.name, regions, k, said.after, said.stream, "accumulate" in said.flags)
+
+    def _reduction(self, statement: ast.Define, words: Words) -> Reduction:
+        moved = self._workload.moved
+        if moved is None or not self._workload.pattern.sums:
+            raise self._report.fail(Code.MGS504, f"{self._workload.name} reduces nothing", statement.span)
+        rows = moved_rows(self._workload, self._system.num_ranks)
+        extent = Extent(moved.name, lambda owner: rows, moved.cols)
+        region = self._regions.region(words.take("a region"), extent)
+        said = self.clauses.read("reduce", words, statement, override=False)
+        parts = said.parts if said.parts is not None else self._system.num_ranks
+        return Reduction(statement.name, region, parts, said.after, said.stream)

@@ -1,0 +1,105 @@
+"""``magus plan``: a schedule written out as a plan, in the language or as JSON, and the schema of the latter."""
+
+import json
+import os
+import tempfile
+from itertools import count
+from pathlib import Path
+
+from ..compiler.diagnostics import Report
+from ..compiler.parse import check_size
+from ..compiler.plan_json import document_text, plan_document
+from ..compiler.plan_schema import plan_schema
+from ..compiler.plan_text import plan_text
+from ..compiler.scenario import Scenario
+from ..compiler.schedule import Schedule
+from ..compiler.schedule_text import resolve_schedule
+from ..compiler.source import Source
+from ..compiler.tokens import read_tokens
+from .answer import answered, scenario_of
+from .console import Bindings, say, show
+from .exits import Exit
+
+
+def print_plan(
+    file: Path,
+    bindings: Bindings,
+    *,
+    workload: str | None,
+    schedule: str | None,
+    as_json_text: bool,
+    out: Path | None,
+) -> Exit:
+    """The plan of ``schedule``, by default the first that the file declares, else serial; to stdout or to ``out``."""
+
+    def action() -> Exit:
+        scenario = scenario_of(file, bindings, workload)
+        chosen = resolve_schedule(scenario, schedule, show)
+        text = document_text(plan_document(scenario, chosen)) if as_json_text else _block(scenario, chosen)
+        if not as_json_text and _is_too_long(text):
+            say("magus: this plan has more words than a file of the language may have; --format json has room for it")
+        return _deliver(text, out, chosen.expression)
+
+    return answered(action)
+
+
+def print_schema(out: Path | None) -> Exit:
+    """The JSON Schema of plans."""
+    return answered(lambda: _deliver(json.dumps(plan_schema(), indent=2) + "\n", out, "the schema of plans"))
+
+
+def _deliver(text: str, out: Path | None, what: str) -> Exit:
+    if out is None:
+        print(text, end="")
+    else:
+        write_whole(out, text)
+        say(f"{out}: {what}")
+    return Exit.DONE
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that nobody ever reads a part of it.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written; then what was there before is still there.
+    """
+    number, name = tempfile.mkstemp(dir=path.resolve().parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(number, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        os.chmod(name, 0o666 & ~_umask())
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    """The mask of this process, which can only be read by setting it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _block(scenario: Scenario, schedule: Schedule) -> str:
+    # The name may be that of a file, and a comment is one line.
+    name = "".join(letter if letter.isprintable() else "?" for letter in schedule.expression)
+    return f"# {name}\n{plan_text(scenario, schedule, _free_name(scenario))}"
+
+
+def _is_too_long(text: str) -> bool:
+    """Whether no file can hold the text."""
+    report = Report()
+    with report.attempt():
+        source = Source("plan", text)
+        check_size(source, report)
+        read_tokens(source, report)
+    return report.has_errors
+
+
+def _free_name(scenario: Scenario) -> str:
+    """A name that no schedule of the workload has, so that the plan can be pasted into its file."""
+    taken = {named.name for named in scenario.schedules}
+    return next(name for number in count(1) if (name := f"plan_{number}") not in taken)
