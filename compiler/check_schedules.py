@@ -1,5 +1,6 @@
 """Declared schedules against their workload: a template must be legal there, a plan must move every byte once."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from . import syntax as ast
@@ -63,7 +64,15 @@ def _first(declaration: Declaration) -> Span:
 def _place(declaration: Declaration, step: str) -> Span:
     """The statement that defines ``step``, else the head of the schedule."""
     if isinstance(declaration, ast.Plan):
-        for statement in declaration.block.statements:
-            if isinstance(statement, ast.Define) and statement.name == step:
+        for statement in _definitions(declaration.block):
+            if statement.name == step:
                 return statement.span
     return _head(declaration)
+
+
+def _definitions(block: ast.Block) -> Iterator[ast.Define]:
+    """Steps of all ranks, then those of single ranks."""
+    yield from (statement for statement in block.statements if isinstance(statement, ast.Define))
+    for statement in block.statements:
+        if isinstance(statement, ast.Say) and statement.block is not None:
+            yield from _definitions(statement.block)

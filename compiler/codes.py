@@ -32,6 +32,7 @@ class Code(Enum):
     MGS134 = "too many includes, or nested too deeply"
     MGS135 = "a computed number is too large"
     MGS136 = "a profile of the wrong form"
+    MGS137 = "a plan file of the wrong form"
     MGS201 = "unknown property"
     MGS202 = "'=' names a new thing, and this word is not one"
     MGS203 = "unknown name"
@@ -92,10 +93,15 @@ class Code(Enum):
     MGS511 = "a template that does not schedule this workload"
     MGS512 = "chunks that do not divide"
     MGS513 = "tactics that do not go together"
+    MGS514 = "parts that do not make up the shards"
     MGS520 = "a combination of operations that is not simulated"
     MGS521 = "a profile without a signal that the plan waits for"
     MGS522 = "a profile with a signal that the plan does not know"
     MGS523 = "a question that a replayed profile cannot answer"
+    MGS524 = "a plan file for another workload or system"
+    MGS525 = "a plan file whose hash is not that of its plan"
+    MGS526 = "an MSCCL++ plan beyond the reach of plans"
+    MGS527 = "a part of an MSCCL++ plan that takes no time here"
 
 
 CONSEQUENCES = frozenset(

@@ -1,6 +1,6 @@
 """The canonical text of a template choice, which is the schedule's identity in tables, JSON and on the command line."""
 
-from .schedule import Choice
+from .schedule import Choice, Order
 from .tactics import said
 from .templates import BY_NAME
 
@@ -8,7 +8,7 @@ from .templates import BY_NAME
 def expression_of(choice: Choice) -> str:
     """``uniform_fused_1d(chunks=64, engine=dma(7))``; parameters a template does not have are left out.
 
-    So are an algorithm and tactics that are the usual ones.
+    So are an algorithm, tactics, an order and a depth that are the usual ones.
 
     >>> from magus.compiler.schedule import EngineChoice, EngineKind
     >>> expression_of(Choice("serial", 8, EngineChoice(EngineKind.DMA, 7)))
@@ -16,10 +16,22 @@ def expression_of(choice: Choice) -> str:
     """
     template = BY_NAME[choice.template]
     parts = [f"chunks={choice.chunks}"] if template.cuts_shards else []
+    if choice.parts:
+        parts.append(f"parts=[{', '.join(map(_part, choice.parts))}]")
     parts.append(f"engine={choice.engine}")
-    if template.has_streams:
+    if template.has_streams and (choice.streams > 1 or template.default_streams > 1):
         parts.append(f"streams={choice.streams}")
     if choice.algorithm:
         parts.append(f"algorithm={choice.algorithm}")
+    if choice.lanes:
+        parts.append(f"lanes={choice.lanes}")
     parts += [f"{word}={value}" for word, value in said(choice.tactics)]
+    if choice.order is not Order.ROTATED:
+        parts.append(f"order={choice.order.value}")
+    if choice.depth:
+        parts.append(f"depth={choice.depth}")
     return f"{choice.template}({', '.join(parts)})"
+
+
+def _part(rows: tuple[int, ...]) -> str:
+    return f"[{', '.join(map(str, rows))}]"

@@ -22,17 +22,17 @@ LANGUAGE_VERSION = 1
 _LIBRARY_NAME = re.compile(r"[a-z0-9_]+/[a-z0-9_]+")
 
 
-def read_source(path: Path, report: Report, span: Span | None = None) -> Source:
+def read_source(path: Path, report: Report, span: Span | None = None, max_bytes: int = MAX_BYTES) -> Source:
     """Read a file; ``span`` is the place that asks for it, without one the file itself is blamed."""
     blamed = span or Span(Source(str(path), ""), 0, 0)
     try:
         size = path.stat().st_size
-        if path.is_file() and size > MAX_BYTES:
-            raise report.fail(Code.MGS130, f"'{path.name}' is larger than 1 MiB", blamed)
+        if path.is_file() and size > max_bytes:
+            raise report.fail(Code.MGS130, f"'{path.name}' is larger than {max_bytes >> 20} MiB", blamed)
         if path.exists() and not path.is_file():
             raise report.fail(Code.MGS120, f"'{path}' is not a file", blamed)
         with path.open("rb") as stream:
-            data = stream.read(MAX_BYTES + 1)
+            data = stream.read(max_bytes + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "the path is not valid"
         raise report.fail(Code.MGS120, f"cannot read '{path}': {reason}", blamed) from None

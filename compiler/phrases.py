@@ -74,6 +74,7 @@ class Words:
         self._report = report
         self._parts = [(idx, part) for idx, group in enumerate(phrase) for part in group.parts]
         self._at = 0
+        self._past_comma = 0
         self._span = phrase[0].span.to(phrase[-1].span)
         for group in phrase:
             reject_note(group, report)
@@ -89,7 +90,16 @@ class Words:
 
     def after_comma(self) -> bool:
         """Tell whether a comma stands before the next word."""
-        return 0 < self._at < len(self._parts) and self._parts[self._at][0] != self._parts[self._at - 1][0]
+        if not self._past_comma < self._at < len(self._parts):
+            return False
+        return self._parts[self._at][0] != self._parts[self._at - 1][0]
+
+    def skip_comma(self) -> bool:
+        """Pass the comma before the next word, and tell whether there is one."""
+        found = self.after_comma()
+        if found:
+            self._past_comma = self._at
+        return found
 
     def take(self, what: str) -> ast.Expression:
         """Return the next value; ``what`` says what is missing if there is none, or if a comma stands before it."""

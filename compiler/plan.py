@@ -1,17 +1,21 @@
 """From a template and its parameters, or a plan written out, to the Schedule that lowering takes."""
 
+from itertools import chain
+
 from .codes import Code
 from .expression import expression_of
+from .extents import COLUMN_STEP as COLUMN_STEP
+from .extents import cutting_of, inner_size, tile_cols
 from .scenario import FatTree, Pattern, Rails, Scenario
 from .schedule import (
     Choice,
     EngineChoice,
     EngineKind,
     EngineMode,
+    Kernels,
     NamedSchedule,
     Plan,
     Schedule,
-    Span,
     Tactics,
     TileGroup,
 )
@@ -21,9 +25,9 @@ from .staging import staging_of_steps
 from .tactics import Misfit, why_no_mode, why_no_reach, why_no_tactics
 from .templates import BY_NAME, Cut, Template, why_not
 from .templates.base import Problem
+from .templates.bespoke import why_no_parts
+from .templates.serving import why_not_served
 
-# Tiles read 64 elements of the inner dimension at a time; a chunk of columns keeps to that.
-COLUMN_STEP = 64
 # SMs that copy are taken from the kernels; more than half of them is no overlap schedule any more.
 MAX_COPY_SHARE = 2
 
@@ -61,16 +65,15 @@ def build_schedule(scenario: Scenario, body: Choice | Plan, name: str = "") -> S
     if isinstance(body, Plan):
         check_engine(scenario, body.engine)
         check_tactics(scenario, body.engine, body.tactics)
-        sms = compute_sms(scenario, body.engine, overlaps=True)
-        gemm = scenario.workload.gemm
-        sliced = any(isinstance(step, TileGroup) and gemm and step.k != Span(0, gemm.k) for step in body.steps)
-        staging = staging_of_steps(scenario, (body.steps,), slices_inner=sliced)
-        return Schedule(name, body.steps, body.engine, sms, staging, body.overrides, body.tactics)
+        sms, ranks = compute_sms(scenario, body.engine, body.overlaps), body.by_rank or (body.steps,)
+        sliced = any(isinstance(step, TileGroup) and step.accumulate for step in chain(*ranks))
+        staging = staging_of_steps(scenario, ranks, slices_inner=sliced)
+        return Schedule(name, body.steps, body.engine, sms, staging, body.overrides, body.tactics, body.by_rank)
     template = template_named(body.template)
     problem = why_illegal(scenario, body)
     if problem is not None:
         raise problem
-    steps, by_rank = template.write(_problem(scenario, body))
+    steps, by_rank = template.write(problem_of(scenario, body))
     return Schedule(
         expression_of(body),
         steps,
@@ -88,7 +91,8 @@ def why_illegal(scenario: Scenario, choice: Choice) -> ScheduleError | None:
     pattern = scenario.workload.pattern
     if pattern not in template.patterns:
         fits = ", ".join(known.value for known in template.patterns)
-        return ScheduleError(Code.MGS511, f"{template.name} does not schedule {pattern.value}", f"it schedules {fits}")
+        message = f"{template.name} does not schedule {scenario.workload.label}"
+        return ScheduleError(Code.MGS511, message, f"it schedules {fits}")
     try:
         check_engine(scenario, choice.engine)
         check_tactics(scenario, choice.engine, choice.tactics)
@@ -96,9 +100,15 @@ def why_illegal(scenario: Scenario, choice: Choice) -> ScheduleError | None:
         return error
     if choice.algorithm and scenario.workload.moved is None:
         return ScheduleError(Code.MGS511, f"{pattern.value} moves nothing, by no algorithm", "leave algorithm out")
-    problem = _why_not_cut(scenario, template, choice.chunks)
-    reason = why_not(template, _problem(scenario, choice)) if problem is None else None
-    return problem if reason is None else ScheduleError(Code.MGS511, *reason)
+    problem = _why_not_cut(scenario, template, choice.chunks) or _why_no_parts(scenario, template, choice)
+    if problem is not None:
+        return problem
+    asked = problem_of(scenario, choice)
+    reason = why_not(template, asked)
+    if reason is not None:
+        return ScheduleError(Code.MGS511, *reason)
+    reason = why_not_served(template, asked)
+    return None if reason is None else ScheduleError(Code.MGS513, *reason)
 
 
 def check_engine(scenario: Scenario, engine: EngineChoice) -> None:
@@ -118,6 +128,10 @@ def check_engine(scenario: Scenario, engine: EngineChoice) -> None:
 def check_tactics(scenario: Scenario, engine: EngineChoice, tactics: Tactics) -> None:
     """Raise ScheduleError if the system cannot carry out ``tactics`` with ``engine``."""
     _raise_if(why_no_tactics(scenario.system, engine, tactics))
+    workload = scenario.workload
+    if tactics.kernel is Kernels.PERSISTENT and workload.kernel is not None and workload.pattern.overlaps:
+        message = f"a persistent kernel is a GEMM here, and {workload.label} has none"
+        raise ScheduleError(Code.MGS511, message, "leave kernel=persistent out")
 
 
 def _raise_if(misfit: Misfit | None) -> None:
@@ -156,14 +170,25 @@ def _why_not_cut(scenario: Scenario, template: Template, chunks: int) -> Schedul
         )
         return ScheduleError(Code.MGS512, message, f"use a multiple of {n} from {least} up")
     pieces = chunks // n
+    column_step = cutting_of(scenario.workload).column_step
     size, step, what = (
-        (moved.rows // n, 1, "rows of a shard") if template.cut is Cut.ROWS else (moved.cols, COLUMN_STEP, "columns")
+        (moved.rows // n, 1, "rows of a shard") if template.cut is Cut.ROWS else (moved.cols, column_step, "columns")
     )
     if size % (pieces * step):
         grain = f" of a multiple of {step}" if step > 1 else ""
         message = f"{size} {what} do not divide into {pieces} equal chunks{grain}"
         return ScheduleError(Code.MGS512, message, _cut_hint(size // step, n, template))
     return None
+
+
+def _why_no_parts(scenario: Scenario, template: Template, choice: Choice) -> ScheduleError | None:
+    if (choice.parts or choice.lanes) and not template.has_parts:
+        message = f"{template.name} is not told its parts, nor lanes"
+        return ScheduleError(Code.MGS511, message, "bespoke takes them")
+    if choice.lanes > choice.engine.count:
+        return ScheduleError(Code.MGS401, f"{choice.lanes} lanes of {choice.engine}", "a lane is an engine")
+    reason = why_no_parts(problem_of(scenario, choice)) if choice.parts else None
+    return None if reason is None else ScheduleError(Code.MGS514, *reason)
 
 
 def _cut_hint(grains: int, num_ranks: int, template: Template) -> str:
@@ -174,17 +199,18 @@ def _cut_hint(grains: int, num_ranks: int, template: Template) -> str:
     return f"chunks={', '.join(map(str, counts[:4]))}{' ...' if len(counts) > 4 else ''} would do"
 
 
-def _problem(scenario: Scenario, choice: Choice) -> Problem:
+def problem_of(scenario: Scenario, choice: Choice) -> Problem:
+    """The workload as the template of ``choice`` sees it."""
     workload, n = scenario.workload, scenario.num_ranks
-    moved, gemm = workload.moved, workload.gemm
+    moved, gemm, alone = workload.moved, workload.gemm, workload.pattern is Pattern.KERNEL
     rows = moved.rows if moved is not None else gemm.m if gemm is not None else 0
     return Problem(
         pattern=workload.pattern,
         num_ranks=1 if workload.pattern in (Pattern.GEMM, Pattern.KERNEL) else n,
         shard_rows=rows // (n if moved is not None else 1),
         cols=moved.cols if moved is not None else 0,
-        inner=gemm.k if gemm is not None else 0,
-        output_cols=gemm.n if gemm is not None else 0,
+        inner=0 if alone else inner_size(workload),
+        output_cols=0 if alone else tile_cols(workload),
         pieces=pieces_of(choice.chunks, n, template_named(choice.template)),
         streams=choice.streams,
         output_rows=gemm.m if gemm is not None else 0,
@@ -195,6 +221,11 @@ def _problem(scenario: Scenario, choice: Choice) -> Problem:
         node=_node_size(scenario),
         multicast=why_no_reach(scenario.system, sums=False) is None,
         reduces=why_no_reach(scenario.system, sums=True) is None,
+        cutting=cutting_of(workload),
+        parts=choice.parts,
+        lanes=choice.lanes,
+        order=choice.order,
+        depth=choice.depth,
     )
 
 

@@ -5,12 +5,17 @@ from dataclasses import dataclass
 
 from . import syntax as ast
 from .codes import Code
+from .declarative import Outline
+from .declarative_block import is_outline, place_of
+from .declarative_plan import misfits_on, written_out
 from .diagnostics import Report
 from .evaluate import Evaluator, Place
 from .expectation import Expectation
 from .names import Entry, Kind, Scope
 from .params import Param, check_params
 from .phrases import single
+from .plan_file import import_plan, imported
+from .resolve_declarative import OutlineReader
 from .resolve_device import DeviceResolver
 from .resolve_expect import ExpectReader
 from .resolve_explore import ExploreReader
@@ -99,13 +104,37 @@ class _Resolver:
             with self._report.attempt():
                 entry, system = self._system(declaration.workload)
                 choices = self._choices(system)
-                if isinstance(declaration, ast.Template):
+                path = imported(declaration, self._report)
+                if path is not None:
+                    scenario = Scenario(entry.name, system, self._workload(entry))
+                    found[entry].append(NamedSchedule(schedule.name, import_plan(scenario, path, self._report)))
+                elif isinstance(declaration, ast.Template):
                     found[entry].append(NamedSchedule(schedule.name, choices.choice(declaration)))
+                elif is_outline(declaration, self._report):
+                    scenario = Scenario(entry.name, system, self._workload(entry))
+                    outline = self._outline(system, choices, declaration)
+                    if self._fits(scenario, outline, declaration):
+                        found[entry].append(NamedSchedule(schedule.name, written_out(scenario, outline)))
                 else:
                     workload = self._workload(entry)
                     reader = PlanReader(system, workload, choices, self._place, self._evaluator, self._report)
                     found[entry].append(NamedSchedule(schedule.name, reader.read(declaration)))
         return found
+
+    def _outline(self, system: System, choices: ChoiceReader, declaration: ast.Plan) -> Outline:
+        return OutlineReader(system, choices, self._place, self._evaluator, self._report).read(declaration)
+
+    def _fits(self, scenario: Scenario, outline: Outline, declaration: ast.Plan) -> bool:
+        """Report what keeps an outline from being a plan; with sizes set from outside it is only left out."""
+        found = tuple(misfits_on(scenario, outline))
+        for misfit in found:
+            span = place_of(declaration, misfit.statement)
+            if self._settings:
+                message = f"{declaration.name} is left out: {misfit.message}"
+                self._report.warn(misfit.code, message, span, misfit.hint)
+            else:
+                self._report.error(misfit.code, misfit.message, span, misfit.hint)
+        return not found
 
     def _spaces(self) -> dict[Entry, Explore]:
         found: dict[Entry, Explore] = {}

@@ -8,30 +8,17 @@ from . import syntax as ast
 from .codes import Code
 from .diagnostics import Report, did_you_mean, listing
 from .evaluate import Evaluator, Place
-from .extents import inner_size, moved_rows, tile_cols, tile_rows
 from .phrases import Words, head_of, known_head
-from .plan_clauses import ClauseReader, Clauses
-from .regions import Extent, RegionReader
+from .plan_steps import StepReader
+from .regions import RegionReader
 from .resolve_schedule import ChoiceReader
 from .scenario import System, Workload
-from .schedule import (
-    Direction,
-    EngineChoice,
-    EngineKind,
-    Override,
-    Plan,
-    Reach,
-    Reduction,
-    Span,
-    Step,
-    Tactics,
-    TileGroup,
-    Transfer,
-)
+from .schedule import EngineChoice, Override, Plan, Step, Tactics
 from .tables import PLAN_ACTIONS, TACTICS
-from .tactics import VALUES, tactics_from, why_no_reach, words_of
+from .tactics import VALUES, tactics_from, words_of
 
-_WORDS = ("plan", "override")
+_WORDS = ("plan", "override", "rank")
+_Statements = tuple[ast.Define | ast.Say, ...]
 
 
 class PlanReader:
@@ -48,27 +35,69 @@ class PlanReader:
     ) -> None:
         self._system, self._workload, self._choices, self._report = system, workload, choices, report
         self._regions = RegionReader(system.num_ranks, place, evaluator, report)
-        self._engine = choices.default_engine()
-        self._clauses = ClauseReader(workload, self._engine, self._regions, report)
+        self._steps = StepReader(system, workload, choices.default_engine(), self._regions, report)
 
     def read(self, plan: ast.Plan) -> Plan:
         """Return the plan; steps are in the order of the text."""
         statements = plan.block.statements
-        self._engine, tactics = self._head(statements, plan)
-        self._clauses = ClauseReader(self._workload, self._engine, self._regions, self._report)
+        engine, overlaps, tactics = self._head(statements, plan)
+        self._steps = StepReader(self._system, self._workload, engine, self._regions, self._report)
+        ranks = [each for each in statements if isinstance(each, ast.Say) and head_word(each) == "rank"]
+        if ranks:
+            by_rank = self._by_rank(statements, ranks)
+            self._steps.clauses.check_waits()
+            return Plan(engine, by_rank[0], (), tactics, by_rank, overlaps)
+        steps = self._steps_of(statements)
+        overrides = self._overrides(statements, steps)
+        self._steps.clauses.check_waits()
+        return Plan(engine, steps, overrides, tactics, overlaps=overlaps)
+
+    def _steps_of(self, statements: _Statements) -> tuple[Step, ...]:
         steps: list[Step] = []
-        overrides: list[Override] = []
         for statement in statements:
             with self._report.attempt():
                 if isinstance(statement, ast.Define):
-                    steps.append(self._step(statement, override=False))
+                    steps.append(self._steps.read(statement))
+        return tuple(steps)
+
+    def _overrides(self, statements: _Statements, steps: tuple[Step, ...]) -> tuple[Override, ...]:
+        overrides: list[Override] = []
         by_name = {step.name: step for step in steps}
         for statement in statements:
             with self._report.attempt():
                 if isinstance(statement, ast.Say) and self._word(statement) == "override":
                     overrides += self._override(statement, by_name)
-        self._clauses.check_waits()
-        return Plan(self._engine, tuple(steps), tuple(overrides), tactics)
+        return tuple(overrides)
+
+    def _by_rank(self, statements: _Statements, ranks: list[ast.Say]) -> tuple[tuple[Step, ...], ...]:
+        """Read ``rank 0 { t1 = put ... }`` for each rank; steps of all ranks do not stand beside them."""
+        for other in statements[1:]:
+            if isinstance(other, ast.Define) or self._word(other) == "override":
+                message = "a plan says steps of all ranks, or a block for each rank"
+                self._report.error(Code.MGS116, message, other.span, "rank 0 { t1 = put ... }")
+        found: dict[int, tuple[Step, ...]] = {}
+        failures = self._report.num_failures
+        for statement in ranks:
+            with self._report.attempt():
+                rank, block = self._rank_block(statement, "rank", "rank 3 { t1 = put ... }")
+                if rank in found:
+                    raise self._report.fail(Code.MGS206, f"rank {rank} is said twice", statement.span)
+                self._steps.clauses.begin_rank()
+                found[rank] = self._only_steps(block)
+        if self._report.num_failures > failures:
+            raise self._report.stop()
+        missing = [rank for rank in range(self._system.num_ranks) if rank not in found]
+        if missing:
+            message = f"the steps of rank {', '.join(map(str, missing[:8]))} are missing"
+            hint = f"rank {missing[0]} {{ }} if there are none"
+            raise self._report.fail(Code.MGS209, message, ranks[-1].span, hint)
+        return tuple(found[rank] for rank in range(self._system.num_ranks))
+
+    def _only_steps(self, block: ast.Block) -> tuple[Step, ...]:
+        for each in block.statements:
+            if not isinstance(each, ast.Define):
+                self._report.error(Code.MGS116, "rank holds steps", each.span, "t1 = put ...")
+        return self._steps_of(block.statements)
 
     def _word(self, statement: ast.Say) -> str:
         head = head_of(statement)
@@ -77,8 +106,8 @@ class PlanReader:
             raise self._report.fail(Code.MGS116, "a step has a name", statement.span, hint)
         return known_head(statement, _WORDS, "a plan", self._report)
 
-    def _head(self, statements: tuple[ast.Define | ast.Say, ...], plan: ast.Plan) -> tuple[EngineChoice, Tactics]:
-        """Read ``plan by dma(7)``, which stands first."""
+    def _head(self, statements: _Statements, plan: ast.Plan) -> tuple[EngineChoice, bool, Tactics]:
+        """Read ``plan by sm(8) apart``, which stands first: engines, whether kernels run beside them, and tactics."""
         first = statements[0] if statements else None
         if not isinstance(first, ast.Say) or self._word(first) != "plan":
             span = first.span if first is not None else plan.span
@@ -90,9 +119,9 @@ class PlanReader:
         words.take("plan")
         if not words.take_word("by"):
             words.end(("by",))
-            return self._choices.default_engine(), Tactics()
+            return self._choices.default_engine(), True, Tactics()
         engine = self._choices.engine(words.take("an engine"))
-        return engine, self._tactics(words, first)
+        return engine, words.take_word("apart") is None, self._tactics(words, first)
 
     def _tactics(self, words: Words, statement: ast.Say) -> Tactics:
         """Read ``transfer get protocol ll``, in any order."""
@@ -101,107 +130,14 @@ class PlanReader:
             if word in given:
                 raise self._report.fail(Code.MGS206, f"{word} is said twice", statement.span)
             given[word] = self._choices.word(word, words.take(f"{word} of a plan"), words_of(VALUES[word]))
-        words.end(TACTICS)
+        words.end(("apart", *TACTICS))
         return tactics_from(given)
-
-    def _step(self, statement: ast.Define, override: bool) -> Step:
-        if not override:
-            self._clauses.name(statement.name, statement.span)
-        words = Words(statement.phrase, self._report)
-        action = words.take_name("put, get, compute or reduce")
-        if action.text not in PLAN_ACTIONS:
-            hint = did_you_mean(action.text, PLAN_ACTIONS) or f"a step is one of {listing(PLAN_ACTIONS)}"
-            raise self._report.fail(Code.MGS204, f"unknown step '{action.text[:64]}'", action.span, hint)
-        match action.text:
-            case "put" | "get":
-                return self._transfer(statement, Direction(action.text), words, override)
-            case "compute":
-                return self._tiles(statement, words)
-            case _:
-                return self._reduction(statement, words)
-
-    def _transfer(self, statement: ast.Define, direction: Direction, words: Words, override: bool) -> Transfer:
-        workload, ranks = self._workload, self._system.num_ranks
-        moved = workload.moved
-        if moved is None:
-            raise self._report.fail(Code.MGS504, f"{workload.name} moves no tensor", statement.span)
-        where = words.take("a region")
-        said = self._clauses.read(direction.value, words, statement, override)
-        side = "to" if direction is Direction.PUT else "from"
-        if said.rank is None or not said.signal:
-            missing = side if said.rank is None else "signal"
-            hint = f"{direction.value} {moved.name}.shard(0) {side} 1 signal s1"
-            raise self._report.fail(Code.MGS209, f"a {direction.value} says '{missing}'", statement.span, hint)
-        source = said.rank if direction is Direction.GET else 0
-        extent = Extent(moved.name, lambda owner: moved_rows(workload, ranks, owner - source), moved.cols)
-        region = self._regions.region(where, extent)
-        reduce = "reduce" in said.flags
-        self._check_switched(statement, direction, said, reduce)
-        if reduce and self._engine.kind is EngineKind.DMA:
-            hint = "use 'plan by sm(8)', or a reduce step at the destination"
-            raise self._report.fail(Code.MGS403, "a DMA engine cannot reduce", statement.span, hint)
-        return Transfer(
-            statement.name,
-            direction,
-            region,
-            said.rank,
-            said.signal,
-            said.after,
-            said.lane,
-            reduce,
-            said.reach,
-        )
-
-    def _check_switched(self, statement: ast.Define, direction: Direction, said: Clauses, reduce: bool) -> None:
-        """A switch copies what is put to all, and sums what is got from all."""
-        if said.reach is Reach.PEER:
-            return
-        sums = direction is Direction.GET
-        if sums is not reduce:
-            message = "a get from all is a sum: reduce" if sums else "a put to all copies and cannot reduce"
-            raise self._report.fail(Code.MGS504, message, statement.span)
-        misfit = why_no_reach(self._system, sums=sums)
-        if misfit is not None:
-            code, message, hint = misfit
-            raise self._report.fail(code, message, statement.span, hint)
-
-    def _tiles(self, statement: ast.Define, words: Words) -> TileGroup:
-        workload, ranks = self._workload, self._system.num_ranks
-        inner = inner_size(workload)
-        if not inner:
-            raise self._report.fail(Code.MGS504, f"{workload.name} computes nothing", statement.span)
-        extent = Extent(workload.output, lambda owner: tile_rows(workload, ranks, owner), tile_cols(workload))
-        regions = tuple([self._regions.region(each, extent) for each in words.take_list("a region")])
-        said = self._clauses.read("compute", words, statement, override=False)
-        k = said.k or Span(0, inner)
-        return TileGroup(statement.name, regions, k, said.after, said.stream, "accumulate" in said.flags)
-
-    def _reduction(self, statement: ast.Define, words: Words) -> Reduction:
-        moved = self._workload.moved
-        if moved is None or not self._workload.pattern.sums:
-            raise self._report.fail(Code.MGS504, f"{self._workload.name} reduces nothing", statement.span)
-        rows = moved_rows(self._workload, self._system.num_ranks)
-        extent = Extent(moved.name, lambda owner: rows, moved.cols)
-        region = self._regions.region(words.take("a region"), extent)
-        said = self._clauses.read("reduce", words, statement, override=False)
-        parts = said.parts if said.parts is not None else self._system.num_ranks
-        return Reduction(statement.name, region, parts, said.after, said.stream)
 
     def _override(self, statement: ast.Say, steps: dict[str, Step]) -> list[Override]:
         """Read ``override rank 3 { t1 = put ... }``."""
-        words = Words(statement.phrase, self._report)
-        words.take("override")
-        if not words.take_word("rank") or statement.block is None:
-            hint = "override rank 3 { t1 = put ... }"
-            raise self._report.fail(Code.MGS116, "override says a rank and its steps", statement.span, hint)
-        where = words.take("a rank")
-        words.end()
-        rank = self._regions.number(where, "a rank", 0, 1 << 20)
-        if rank >= self._system.num_ranks:
-            message = f"rank {rank} does not exist, ranks are 0 to {self._system.num_ranks - 1}"
-            raise self._report.fail(Code.MGS504, message, where.span)
+        rank, block = self._rank_block(statement, "override", "override rank 3 { t1 = put ... }")
         found: dict[str, Override] = {}
-        for inner in statement.block.statements:
+        for inner in block.statements:
             with self._report.attempt():
                 if not isinstance(inner, ast.Define):
                     raise self._report.fail(Code.MGS116, "override holds steps", inner.span, "t1 = put ...")
@@ -210,5 +146,25 @@ class PlanReader:
                     raise self._report.fail(Code.MGS506, f"the plan has no step '{inner.name[:64]}'", inner.span, hint)
                 if inner.name in found:
                     raise self._report.fail(Code.MGS206, f"'{inner.name}' is overridden twice", inner.span)
-                found[inner.name] = Override(rank, self._step(inner, override=True))
+                found[inner.name] = Override(rank, self._steps.read(inner, override=True))
         return list(found.values())
+
+    def _rank_block(self, statement: ast.Say, word: str, example: str) -> tuple[int, ast.Block]:
+        """The absolute rank and the block of ``override rank 3 { }`` or ``rank 3 { }``."""
+        words = Words(statement.phrase, self._report)
+        words.take(word)
+        if statement.block is None or (word == "override" and not words.take_word("rank")):
+            raise self._report.fail(Code.MGS116, f"{word} says a rank and its steps", statement.span, example)
+        where = words.take("a rank")
+        words.end()
+        rank = self._regions.number(where, "a rank", 0, 1 << 20)
+        if rank >= self._system.num_ranks:
+            message = f"rank {rank} does not exist, ranks are 0 to {self._system.num_ranks - 1}"
+            raise self._report.fail(Code.MGS504, message, where.span)
+        return rank, statement.block
+
+
+def head_word(statement: ast.Say) -> str:
+    """The word a statement begins with, empty if it begins with none."""
+    head = head_of(statement)
+    return head.text if head is not None else ""

@@ -12,17 +12,29 @@ from .figures import FigureReader
 from .phrases import single
 from .plan import MAX_COPY_SHARE
 from .scenario import System
-from .schedule import Choice, EngineChoice, EngineKind, EngineMode
-from .tables import MAX_STREAMS, TACTICS, TEMPLATE_ARGUMENTS, Property
+from .schedule import Choice, EngineChoice, EngineKind, EngineMode, Order
+from .tables import MAX_EXTENT, MAX_STREAMS, TACTICS, TEMPLATE_ARGUMENTS, Property
 from .tactics import MODES, VALUES, tactics_from, why_no_mode, words_of
 from .templates import BY_NAME
+from .templates.bespoke import Parts, shortened
 from .units import NUMBER
 
 _COUNT = Property("a count of engines", NUMBER, Fraction(1), Fraction(1 << 20), whole=True)
+_ROWS = Property("rows of a part", NUMBER, Fraction(0), Fraction(MAX_EXTENT), whole=True)
+_EXAMPLE_PARTS = "parts=[[512, 0], [0, 256], [0, 256]]"
 _COUNTS = {
     "chunks": Property("chunks", NUMBER, Fraction(1), Fraction(1 << 20), whole=True),
+    "lanes": Property("lanes", NUMBER, Fraction(1), Fraction(1 << 20), whole=True),
+    "depth": Property("depth", NUMBER, Fraction(1), Fraction(1 << 20), whole=True),
     "streams": Property("streams", NUMBER, Fraction(1), Fraction(MAX_STREAMS), whole=True),
 }
+
+
+def known_words(argument: str) -> tuple[str, ...]:
+    """The words that an argument of a template may be, the usual one first."""
+    if argument == "algorithm":
+        return tuple(ALGORITHM_BY_NAME)
+    return words_of(Order) if argument == "order" else words_of(VALUES[argument])
 
 
 @dataclass(slots=True)
@@ -31,6 +43,7 @@ class _Said:
 
     engine: EngineChoice | None = None
     counts: dict[str, int] = field(default_factory=dict)
+    parts: Parts = ()
     words: dict[str, str] = field(default_factory=dict)
 
 
@@ -64,6 +77,10 @@ class ChoiceReader:
             said.counts.get("streams", chosen.default_streams),
             tactics_from({word: value for word, value in said.words.items() if word in TACTICS}),
             said.words.get("algorithm", ""),
+            order=Order(said.words.get("order", Order.ROTATED.value)),
+            depth=said.counts.get("depth", 0),
+            lanes=said.counts.get("lanes", 0),
+            parts=shortened(said.parts),
         )
 
     def _arguments(self, template: str, arguments: tuple[ast.Argument, ...]) -> "_Said":
@@ -73,14 +90,28 @@ class ChoiceReader:
             value = single(argument.values, self._report, in_call=True)
             if given == "streams" and not BY_NAME[template].has_streams:
                 raise self._report.fail(Code.MGS201, f"{template} runs on one stream", argument.span)
+            if given in ("parts", "lanes") and not BY_NAME[template].has_parts:
+                raise self._report.fail(Code.MGS201, f"{template} is not told its {given}", argument.span)
             if given == "engine":
                 said.engine = self.engine(value)
+            elif given == "parts":
+                said.parts = self._parts(value)
             elif given in _COUNTS:
                 said.counts[given] = int(self._numbers.value(_COUNTS[given], (value,), self._place).amount)
             else:
-                known = tuple(ALGORITHM_BY_NAME) if given == "algorithm" else words_of(VALUES[given])
-                said.words[given] = self.word(given, value, known)
+                said.words[given] = self.word(given, value, known_words(given))
         return said
+
+    def _parts(self, value: ast.Expression) -> Parts:
+        """Read ``[[512, 0], [0, 256], [0, 256]]``."""
+        if not isinstance(value, ast.Listed) or not value.items:
+            raise self._report.fail(Code.MGS116, "parts are a list of lists", value.span, _EXAMPLE_PARTS)
+        return tuple([self._part(item) for item in value.items])
+
+    def _part(self, value: ast.Expression) -> tuple[int, ...]:
+        if not isinstance(value, ast.Listed) or not value.items:
+            raise self._report.fail(Code.MGS116, "a part is a list of rows", value.span, _EXAMPLE_PARTS)
+        return tuple([int(self._numbers.value(_ROWS, (item,), self._place).amount) for item in value.items])
 
     def word(self, argument: str, value: ast.Expression, known: tuple[str, ...]) -> str:
         """Read one of the words that ``argument`` may be."""

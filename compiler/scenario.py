@@ -6,6 +6,7 @@ operations per second. Fractions are exact. A Scenario is what every later stage
 
 from dataclasses import dataclass
 
+from .explore import Explore
 from .fabric import SYMMETRIC_FABRICS, Fabric, FabricKind, FatTree, Graph, Layout, Rails, Torus, Wire
 from .hardware import (
     Cache,
@@ -21,7 +22,7 @@ from .hardware import (
     Switch,
 )
 from .replay import Replay
-from .schedule import EngineChoice, NamedSchedule
+from .schedule import NamedSchedule
 from .shapes import DType, GemmShape
 from .variability import Variability
 from .workload import Pattern, Shard, Tensor, Workload
@@ -80,16 +81,6 @@ class System:
     fabric: Fabric
     variability: Variability | None = None
     replay: Replay | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Explore:
-    """The space to search. An empty tuple means every legal value of that knob; a limit of None means no limit."""
-
-    templates: tuple[str, ...] = ()
-    chunks: tuple[int, ...] = ()
-    engines: tuple[EngineChoice, ...] = ()
-    staging_limit_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

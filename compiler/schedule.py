@@ -119,6 +119,26 @@ class Launch(Enum):
     GRAPH = "graph"
 
 
+class Order(Enum):
+    """In which order a rank serves its peers; the value is the word in the language.
+
+    ROTATED begins with the next rank, so that no two ranks serve the same one at a time, and REVERSED with the one
+    before. ABSOLUTE begins with rank 0 at every rank: all serve the same one. SMALL_FIRST and LARGE_FIRST go by the rows
+    that an uneven all_to_all moves, equal ones nearest first.
+    """
+
+    ROTATED = "rotated"
+    REVERSED = "reversed"
+    ABSOLUTE = "absolute"
+    SMALL_FIRST = "small_first"
+    LARGE_FIRST = "large_first"
+
+    @property
+    def by_size(self) -> bool:
+        """Whether it goes by sizes."""
+        return self in (Order.SMALL_FIRST, Order.LARGE_FIRST)
+
+
 @dataclass(frozen=True, slots=True)
 class Tactics:
     """How a schedule is carried out, beside what it moves and computes; each has a usual value."""
@@ -166,8 +186,9 @@ class TileGroup:
     """One kernel launch over the tiles of ``regions``, for the slice ``k`` of the inner dimension.
 
     For AG+GEMM the regions are row blocks of the gathered input, with all columns of the output; for GEMM+RS they are
-    blocks of the output. Groups of one ``stream`` run one after the other, streams run side by side.
-    ``accumulate`` adds to what an earlier slice left in the output.
+    blocks of the output. Of attention after a collective ``k`` are the columns of what arrives, which are heads. Groups
+    of one ``stream`` run one after the other, streams run side by side. ``accumulate`` adds to what an earlier slice,
+    or earlier keys, left in the output.
     """
 
     name: str
@@ -243,16 +264,29 @@ class Choice:
     tactics: Tactics = Tactics()
     algorithm: str = ""
     """The collective algorithm (``compiler/collectives``), empty for the usual one of the template."""
+    order: Order = Order.ROTATED
+    depth: int = 0
+    """How many pieces of what is gathered are held at a time, 0 for all of them."""
+    lanes: int = 0
+    """Engines to which the copies of ``bespoke`` are dealt in turn; 0 where the first free one takes the next."""
+    parts: tuple[tuple[int, ...], ...] = ()
+    """Rows of each batch of ``bespoke``: own ones, then those of each peer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A plan written out in the file, before its pools are derived."""
+    """A plan written out in a file, before its pools are derived.
+
+    ``by_rank`` is as in ``Schedule``. Without ``overlaps`` kernels and transfers of a rank never run side by side, so
+    that SMs that copy are lent to the kernels.
+    """
 
     engine: EngineChoice
     steps: tuple[Step, ...]
     overrides: tuple[Override, ...] = ()
     tactics: Tactics = Tactics()
+    by_rank: tuple[tuple[Step, ...], ...] = ()
+    overlaps: bool = True
 
 
 @dataclass(frozen=True, slots=True)

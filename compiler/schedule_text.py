@@ -1,6 +1,7 @@
-"""Schedules by their text: what ``--schedule`` takes is a declared name or a template expression."""
+"""Schedules by their text: what ``--schedule`` takes is a declared name, a template expression or a plan in a file."""
 
 from dataclasses import replace
+from pathlib import Path
 
 from . import syntax as ast
 from .codes import Code
@@ -9,19 +10,22 @@ from .evaluate import Evaluator, Place
 from .names import Scope
 from .parse import parse_value
 from .plan import build_schedule, declared, default_engine
+from .plan_file import PLAN_SUFFIX, Warn, nobody, plan_in_file
 from .resolve_schedule import ChoiceReader
 from .scenario import Scenario
 from .schedule import Choice, Schedule
 from .source import Source
 
 
-def resolve_schedule(scenario: Scenario, text: str | None) -> Schedule:
+def resolve_schedule(scenario: Scenario, text: str | None, warn: Warn = nobody) -> Schedule:
     """The schedule that ``text`` means on ``scenario``; without a text the first declared one, else serial.
+
+    ``warn`` is told what a file says that a plan does not.
 
     Raises
     ------
     CompileError
-        If the text is no template expression.
+        If the text is no template expression, or the file that it names holds no plan that can run.
     ScheduleError
         If the template cannot run on this scenario.
     """
@@ -30,6 +34,8 @@ def resolve_schedule(scenario: Scenario, text: str | None) -> Schedule:
             return declared(scenario, named)
     if text is None:
         return build_schedule(scenario, Choice("serial", scenario.num_ranks, default_engine(scenario)))
+    if text.endswith(PLAN_SUFFIX):
+        return plan_in_file(scenario, Path(text), warn)
     return build_schedule(scenario, read_choice(scenario, text))
 
 

@@ -1,15 +1,17 @@
 """Memory that a schedule needs of a rank beyond the inputs and the output of its workload."""
 
-from .extents import moved_rows
+from .buffers import elements_reused
+from .extents import Adds, cutting_of, moved_rows
 from .scenario import Pattern, Scenario, Workload
 from .schedule import Reduction, Step
+from .shapes import AttentionShape, GemmShape, GroupedGemmShape
 from .templates import Cut, Template
 
 
 def staging_bytes(scenario: Scenario, *, slices_inner: bool) -> int:
-    """Memory of a rank beyond its input and output: gathered rows, or partial sums sent and received.
+    """Memory of a rank beyond its input and output: gathered rows, what is sent, or partial sums sent and received.
 
-    Where the inner dimension is cut (``slices_inner``) the output is kept in fp32 while it is being summed.
+    Where what an output sums over is cut (``slices_inner``) it is kept in fp32 meanwhile.
     """
     workload, n = scenario.workload, scenario.num_ranks
     if workload.moved is None:
@@ -19,12 +21,19 @@ def staging_bytes(scenario: Scenario, *, slices_inner: bool) -> int:
         case Pattern.GEMM_RS | Pattern.GEMM_AR:
             return workload.moved.num_bytes + remote
         case Pattern.AG_GEMM | Pattern.A2A_GEMM:
-            assert workload.gemm is not None, "both have a GEMM"
-            return remote + (workload.gemm.m * workload.gemm.n * 4 if slices_inner else 0)
+            return remote + (_accumulator_bytes(workload) if slices_inner else 0)
+        case Pattern.GEMM_A2A:
+            return remote + moved_rows(workload, n) * workload.moved.cols * workload.moved.dtype.num_bytes
         case Pattern.REDUCE_SCATTER | Pattern.ALL_REDUCE:
             return remote
         case _:
             return 0  # what a lone collective moves without a sum is its output
+
+
+def _accumulator_bytes(workload: Workload) -> int:
+    compute = workload.compute
+    assert isinstance(compute, GemmShape | GroupedGemmShape | AttentionShape), "a kernel after a collective is of these"
+    return compute.accumulator_bytes
 
 
 def _remote_bytes(workload: Workload, num_ranks: int) -> int:
@@ -36,9 +45,16 @@ def _remote_bytes(workload: Workload, num_ranks: int) -> int:
 
 
 def staging_of_steps(scenario: Scenario, ranks: tuple[tuple[Step, ...], ...], *, slices_inner: bool) -> int:
-    """The same for steps of every different rank: algorithms differ in how many parts they put down to be summed."""
-    workload = scenario.workload
+    """The same for steps of every different rank.
+
+    Algorithms differ in how many parts they put down to be summed, and a get may land where an earlier one has been
+    read.
+    """
+    workload, pattern = scenario.workload, scenario.workload.pattern
     needed = staging_bytes(scenario, slices_inner=slices_inner)
+    if workload.moved is not None and pattern in (Pattern.AG_GEMM, Pattern.A2A_GEMM):
+        reused = min(elements_reused(steps, scenario.num_ranks, exchanges=pattern.exchanges) for steps in ranks)
+        return needed - reused * workload.moved.dtype.num_bytes
     if workload.moved is None or not workload.pattern.sums:
         return needed
     usual = workload.moved.rows * workload.moved.cols * (scenario.num_ranks - 1) // scenario.num_ranks
@@ -48,5 +64,11 @@ def staging_of_steps(scenario: Scenario, ranks: tuple[tuple[Step, ...], ...], *,
 
 
 def slices_inner(scenario: Scenario, template: Template) -> bool:
-    """Whether the template cuts the inner dimension of the GEMM."""
-    return template.cut is Cut.COLUMNS and scenario.workload.pattern in (Pattern.AG_GEMM, Pattern.A2A_GEMM)
+    """Whether the template cuts what one output sums over: the inner dimension of a GEMM, or keys."""
+    match cutting_of(scenario.workload).adds:
+        case Adds.COLUMNS:
+            return template.cut is Cut.COLUMNS
+        case Adds.ROWS:
+            return template.overlaps and template.cut is not Cut.COLUMNS
+        case Adds.NONE:
+            return False

@@ -169,10 +169,11 @@ OPERATIONS: Mapping[str, tuple[int, tuple[str, ...]]] = {
     "add": (2, ()),
 }
 TENSOR_WORDS = ("shard",)
-EXPLORE_WORDS = ("schedules", "chunks", "engine", "staging", "minimize")
 OBJECTIVES = ("makespan",)
 TACTICS = ("transfer", "protocol", "kernel", "wait", "per", "launch")
-TEMPLATE_ARGUMENTS = ("chunks", "engine", "streams", "algorithm", *TACTICS)
+EXPLORE_KNOBS = ("streams", "algorithm", *TACTICS, "order", "depth")
+EXPLORE_WORDS = ("schedules", "chunks", "engine", "staging", "minimize", *EXPLORE_KNOBS, "everything", "dominance")
+TEMPLATE_ARGUMENTS = ("chunks", "parts", "engine", "streams", "lanes", "algorithm", *TACTICS, "order", "depth")
 PLAN_ACTIONS = ("put", "get", "compute", "reduce")
 PLAN_CLAUSES: Mapping[str, tuple[str, ...]] = {
     "put": ("to", "signal", "after", "lane", "reduce"),

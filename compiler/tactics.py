@@ -45,12 +45,13 @@ def tactics_from(given: Mapping[str, str]) -> Tactics:
 
 def said(tactics: Tactics) -> tuple[tuple[str, str], ...]:
     """(word, value) of everything that is not usual, in the order of the canonical text."""
-    given = _values(tactics)
-    usual = {**_values(Tactics()), "wait": tactics_from({"kernel": tactics.kernel.value}).wait}
+    given = values_of(tactics)
+    usual = {**values_of(Tactics()), "wait": tactics_from({"kernel": tactics.kernel.value}).wait}
     return tuple((word, str(given[word].value)) for word in TACTICS if given[word] is not usual[word])
 
 
-def _values(tactics: Tactics) -> dict[str, Enum]:
+def values_of(tactics: Tactics) -> dict[str, Enum]:
+    """The value of each word of TACTICS."""
     return {
         "transfer": tactics.direction,
         "protocol": tactics.protocol,

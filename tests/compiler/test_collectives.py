@@ -9,6 +9,7 @@ import pytest
 from magus.compiler.collectives import ALGORITHM_BY_NAME, ALGORITHMS, Algorithm, Collective, Setting
 from magus.compiler.scenario import Pattern
 from magus.compiler.schedule import Direction, EngineKind, Region, Span, Step, TileGroup, Transfer
+from magus.compiler.templates.waves import Hops
 from tests.interpreter import Deadlock, Ranks, Wrong
 
 SM = Setting(EngineKind.SM, multicast=True, reduces=True)
@@ -23,9 +24,9 @@ def node_of(num_ranks: int) -> int:
     return next((size for size in range(2, num_ranks) if num_ranks % size == 0), 0)
 
 
-def problems(kind: Pattern, num_ranks: int, pieces: int) -> list[Collective]:
+def problems(kind: Pattern, num_ranks: int, pieces: int, node: int | None = None) -> list[Collective]:
     """With and without adding, put and get; a piece has one row or two, and an uneven split has none at places."""
-    base = Collective(kind, num_ranks, pieces + 1, 1, pieces, node=node_of(num_ranks))
+    base = Collective(kind, num_ranks, pieces + 1, 1, pieces, node=node_of(num_ranks) if node is None else node)
     splits = [(), tuple((3 * k + 1) % (pieces + 2) for k in range(num_ranks))] if kind is Pattern.ALL_TO_ALL else [()]
     return [
         replace(base, direction=direction, adds=adds, split=split)
@@ -61,6 +62,23 @@ def test_leaves_what_its_kind_asks_for(algorithm: Algorithm, kind: Pattern, num_
                 carried_out(problem, emitted(algorithm, problem), seed=pieces)
 
 
+@pytest.mark.parametrize("num_ranks", RANKS)
+@pytest.mark.parametrize("kind", ALGORITHM_BY_NAME["double_ring"].kinds, ids=name_of)
+def test_without_nodes_a_double_ring_goes_both_ways_round(kind: Pattern, num_ranks: int) -> None:
+    """The same plan for every rank, and half as many transfers that follow each other as in a ring."""
+    algorithm = ALGORITHM_BY_NAME["double_ring"]
+    for pieces in PIECES:
+        for problem in problems(kind, num_ranks, pieces, node=0):
+            if not fits(algorithm, problem):
+                continue
+            steps = emitted(algorithm, problem)
+            assert not algorithm.varies(problem) and len(set(steps)) == 1
+            carried_out(problem, steps, seed=pieces)
+            hops = Hops(steps[:1], num_ranks, 0)
+            turns = 2 if kind is Pattern.ALL_REDUCE else 1
+            assert max(hops.before(0, step.name) for step in steps[0]) == turns * (num_ranks // 2)
+
+
 @pytest.mark.parametrize(("algorithm", "kind"), PAIRS, ids=name_of)
 def test_order_does_not_matter(algorithm: Algorithm, kind: Pattern) -> None:
     for problem in problems(kind, 4, 2):
@@ -74,7 +92,7 @@ def test_ranks_differ_only_where_it_says_so(algorithm: Algorithm, kind: Pattern)
     for problem in problems(kind, 4, 2):
         if fits(algorithm, problem):
             steps = emitted(algorithm, problem)
-            assert (len(set(steps)) > 1) == (kind in algorithm.per_rank)
+            assert (len(set(steps)) > 1) == algorithm.varies(problem)
 
 
 @pytest.mark.parametrize(("algorithm", "kind"), PAIRS, ids=name_of)
@@ -160,6 +178,7 @@ def test_says_why_not(name: str, problem: Collective, setting: Setting, words: s
         *product(["ring"], [Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE], [False, True]),
         *product(["ring", "double_tree"], [Pattern.BROADCAST], [False]),
         *product(["double_tree"], [Pattern.ALL_REDUCE], [False, True]),
+        *product(["double_ring"], [Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER], [False, True]),
         ("halving_doubling", Pattern.ALL_REDUCE, True),
         ("nvls", Pattern.ALL_REDUCE, True),
     ],

@@ -25,7 +25,7 @@ def elements(steps: tuple[Step, ...]) -> int:
 
 
 @pytest.mark.parametrize(("num_ranks", "pieces"), list(product((2, 4, 8, 16), (1, 3))))
-@pytest.mark.parametrize("name", ["direct", "ring", "halving_doubling"])
+@pytest.mark.parametrize("name", ["direct", "ring", "double_ring", "halving_doubling"])
 def test_each_rank_sends_the_least_there_is(name: str, num_ranks: int, pieces: int) -> None:
     """p (n - 1) chunks for all_gather and reduce_scatter, so (n - 1) / n of the tensor, and twice that for both."""
     for kind, times in ((Pattern.ALL_GATHER, 1), (Pattern.REDUCE_SCATTER, 1), (Pattern.ALL_REDUCE, 2)):
@@ -56,13 +56,35 @@ def test_what_else_is_sent(num_ranks: int, pieces: int) -> None:
 
 
 @pytest.mark.parametrize(("num_ranks", "node"), [(4, 2), (8, 4), (16, 8), (12, 3)])
-def test_hierarchical_crosses_nodes_once(num_ranks: int, node: int) -> None:
+@pytest.mark.parametrize("name", ["hierarchical", "double_ring"])
+def test_blocks_cross_nodes_once(name: str, num_ranks: int, node: int) -> None:
     """p (N - 1) chunks across and p N (g - 1) within for each rank."""
     problem, nodes = Collective(Pattern.ALL_GATHER, num_ranks, 4, 1, 2, node=node), num_ranks // node
-    for rank, steps in enumerate(emitted("hierarchical", problem)):
+    for rank, steps in enumerate(emitted(name, problem)):
         peers = [(rank + step.peer) % num_ranks for step in transfers(steps)]
         assert sum(peer // node != rank // node for peer in peers) == 2 * (nodes - 1)
         assert sum(peer // node == rank // node for peer in peers) == 2 * nodes * (node - 1)
+
+
+@pytest.mark.parametrize(("num_ranks", "pieces"), list(product((2, 3, 4, 7, 8), (2, 4))))
+@pytest.mark.parametrize("kind", [Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER])
+def test_a_double_ring_uses_both_directions_alike(kind: Pattern, num_ranks: int, pieces: int) -> None:
+    steps = transfers(emitted("double_ring", Collective(kind, num_ranks, 12, 5, pieces))[0])
+    to_right = [step for step in steps if step.peer == 1]
+    others = [step for step in steps if step.peer == num_ranks - 1]
+    if num_ranks == 2:
+        assert len(to_right) == len(steps) == pieces
+    else:
+        assert len(to_right) == len(others) == len(steps) / 2
+
+
+@pytest.mark.parametrize(("num_ranks", "node"), [(4, 2), (8, 4), (12, 3)])
+def test_in_nodes_a_double_ring_talks_to_one_neighbour_within_and_one_across(num_ranks: int, node: int) -> None:
+    for kind in (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE):
+        for rank, steps in enumerate(emitted("double_ring", Collective(kind, num_ranks, 4, 1, 2, node=node))):
+            within = rank // node * node + (rank + 1) % node
+            peers = {(rank + step.peer) % num_ranks for step in transfers(steps)}
+            assert peers == {within, (rank + node) % num_ranks}
 
 
 @pytest.mark.parametrize("num_ranks", [2, 4, 8, 16])

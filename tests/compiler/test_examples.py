@@ -4,14 +4,14 @@ import pytest
 
 from magus.compiler import compile_file
 from magus.compiler.scenario import FabricKind, Pattern
-from magus.examples import NAMES, path
+from magus.examples import NAMES, TEMPLATES, path
 
 
 def test_all_examples_are_listed() -> None:
     assert {file.stem for file in Path(path(NAMES[0])).parent.glob("*.mgs")} == set(NAMES)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *TEMPLATES])
 def test_examples_compile_without_a_warning(name: str) -> None:
     compiled = compile_file(path(name))
     assert compiled.scenarios and not compiled.warnings

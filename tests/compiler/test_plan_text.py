@@ -1,15 +1,18 @@
 """Every template, written out as a plan and compiled again, is the same plan."""
 
+import re
 from dataclasses import replace
 from itertools import product
 
 import pytest
 
 from magus.compiler import compile_text, format_text
+from magus.compiler.collectives import ALGORITHMS
 from magus.compiler.plan import build_schedule, declared, default_engine, why_illegal
 from magus.compiler.plan_text import plan_text
 from magus.compiler.schedule import Choice, Direction, EngineChoice, EngineKind, Tactics
 from magus.compiler.templates import ALL_TEMPLATES, TEMPLATES
+from tests.plans import all_schedules, scenario_of, text_of
 
 HEAD = 'use "amd/mi300x"\nsystem quad { gpus 4 x MI300X; fabric full_mesh(xgmi) }\n'
 AG = """workload up on quad {
@@ -83,12 +86,47 @@ def test_so_is_every_template_of_the_other_patterns(body: str, engine: EngineCho
     assert written
 
 
-def test_a_plan_with_a_part_for_each_rank_says_that_it_is_not_all() -> None:
-    scenario = compile_text(HEAD + f"workload w on quad {{ {OTHERS['all_reduce']} }}\n").scenario()
-    schedule = build_schedule(scenario, Choice("double_tree", 4, default_engine(scenario)))
+@pytest.mark.parametrize("body", ["all_reduce", "broadcast", "send_recv", "all_gather", "reduce_scatter", "GEMM+AR"])
+def test_ranks_with_different_parts_have_a_block_each(body: str) -> None:
+    scenario, written = scenario_of(body), 0
+    for schedule in all_schedules(body):
+        text = text_of(body) + plan_text(scenario, schedule, "written")
+        again = compile_text(text).scenario()
+        assert replace(declared(again, again.schedules[0]), expression=schedule.expression) == schedule
+        assert format_text(format_text(text)) == format_text(text)
+        written += bool(schedule.by_rank)
+    assert written or body not in ("all_reduce", "broadcast", "send_recv")
 
-    text = plan_text(scenario, schedule, "written")
 
-    assert schedule.by_rank and "# Ranks have different parts here" in text
-    same = replace(schedule, by_rank=())
-    assert plan_text(scenario, same, "written") == "\n".join(line for line in text.split("\n") if "#" not in line)
+def test_a_rank_without_steps_has_an_empty_block() -> None:
+    schedule = next(each for each in all_schedules("send_recv") if each.by_rank)
+
+    text = plan_text(scenario_of("send_recv"), schedule, "written")
+
+    assert re.findall(r"rank (\d) ({ })?", text) == [("0", ""), ("1", "{ }"), ("2", "{ }"), ("3", "{ }")]
+
+
+def test_every_algorithm_whose_ranks_differ_is_written() -> None:
+    for algorithm in ALGORITHMS:
+        for kind in algorithm.per_rank:
+            scenario = scenario_of(kind.value)
+            choice = Choice(algorithm.name, 8, EngineChoice(EngineKind.SM, 8))
+            if why_illegal(scenario, choice) is not None:
+                continue
+            schedule = build_schedule(scenario, choice)
+            again = compile_text(text_of(kind.value) + plan_text(scenario, schedule, "written")).scenario()
+
+            assert schedule.by_rank
+            assert replace(declared(again, again.schedules[0]), expression=schedule.expression) == schedule
+
+
+def test_kernels_that_keep_apart_from_copies_have_all_sms() -> None:
+    scenario = scenario_of("AG+GEMM")
+    apart, beside = (
+        build_schedule(scenario, Choice(name, chunks, EngineChoice(EngineKind.SM, 8), 1))
+        for name, chunks in (("serial", 4), ("uniform_fused_1d", 8))
+    )
+
+    assert "plan by sm(8) apart\n" in plan_text(scenario, apart, "written")
+    assert "plan by sm(8)\n" in plan_text(scenario, beside, "written")
+    assert apart.compute_sms == beside.compute_sms + 8

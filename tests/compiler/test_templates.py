@@ -37,7 +37,7 @@ def scenarios_of(pattern: Pattern) -> list[Scenario]:
     match pattern:
         case Pattern.AG_GEMM | Pattern.A2A_GEMM:
             made = [ag_gemm(m, n, k, ranks=ranks) for m, n, k, ranks in SHAPES]
-        case Pattern.GEMM_RS | Pattern.GEMM_AR:
+        case Pattern.GEMM_RS | Pattern.GEMM_AR | Pattern.GEMM_A2A:
             made = [gemm_rs(m, n, k, ranks=ranks) for m, n, k, ranks in SHAPES]
         case Pattern.ALL_GATHER:
             made = [lone_gather(m, k, ranks=ranks) for m, _, k, ranks in SHAPES]

@@ -1,0 +1,126 @@
+"""Every template x pattern x algorithm x number of ranks x number of chunks: no faults, every byte once, its count."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from random import Random
+
+import pytest
+
+from magus.compiler.collectives import ALGORITHM_BY_NAME
+from magus.compiler.plan import build_schedule, why_illegal
+from magus.compiler.plan_check import check_plan
+from magus.compiler.scenario import Fabric, Pattern, Rails, Scenario
+from magus.compiler.schedule import Choice, EngineChoice, EngineKind, Region, Schedule, Span, Step, TileGroup, Transfer
+from magus.compiler.templates import ALL_TEMPLATES, Template
+from magus.compiler.templates.collective import collective_in
+from tests.advisor.drawing import scenario_of
+from tests.closed_forms import transfers_in
+from tests.interpreter import Ranks
+from tests.landings import landings
+
+SWITCH = "gpus {ranks} x H100; fabric switch(nvswitch, link=nvlink)"
+RAILS = "gpus {ranks} x H100; fabric rails(nvswitch, link=nvlink, node=2, nic=nvlink)"
+ENGINES = (EngineChoice(EngineKind.DMA, 3), EngineChoice(EngineKind.SM, 8))
+RANKS = (2, 3, 4, 8)
+PIECES = (1, 2, 4)
+# Rows of a block, and parts that its columns are cut into: as few as four pieces allow.
+ROWS, PARTS, PART = 4, 4, 64
+PAIRS = [(template, pattern) for template in ALL_TEMPLATES for pattern in template.patterns]
+
+
+def name_of(value: object) -> str:
+    return value.name if isinstance(value, Template) else value.value if isinstance(value, Pattern) else str(value)
+
+
+def scenarios(pattern: Pattern, num_ranks: int) -> list[Scenario]:
+    """Behind a switch that copies and sums, and where there can be several, in nodes of two."""
+    ranks = 1 if collective_in(pattern) is None else num_ranks
+    cols = PARTS * PART * ranks
+    systems = (SWITCH, RAILS) if ranks in (4, 8) else (SWITCH,)
+    made = [scenario_of(pattern, system, ranks, ROWS * ranks, cols, cols) for system in systems]
+    return [replace(one, system=replace(one.system, fabric=able(one))) for one in made]
+
+
+def able(scenario: Scenario) -> Fabric:
+    fabric = scenario.system.fabric
+    assert fabric.switch is not None
+    return replace(fabric, switch=replace(fabric.switch, multicast=True, reduces=True))
+
+
+def node_of(scenario: Scenario) -> int:
+    layout = scenario.system.fabric.layout
+    return layout.node if isinstance(layout, Rails) else 0
+
+
+def choices(template: Template, scenario: Scenario) -> Iterator[tuple[Choice, int]]:
+    """Everything that is legal, with its pieces per shard."""
+    algorithms = ("", *ALGORITHM_BY_NAME) if template.has_algorithm else ("",)
+    # Checking sums on the way of many ranks in many chunks takes long.
+    counts = (1,) if not template.cuts_shards else PIECES[:2] if scenario.num_ranks == max(RANKS) else PIECES
+    for pieces, algorithm, engine in product(counts, algorithms, ENGINES):
+        count = scenario.num_ranks * pieces
+        choice = Choice(template.name, count, engine, template.default_streams, algorithm=algorithm)
+        if why_illegal(scenario, choice) is None:
+            yield choice, pieces
+
+
+def narrowed(schedule: Schedule, scenario: Scenario) -> list[list[Step]]:
+    """Steps of each rank, columns of the moved tensor in units of the smallest part."""
+    moved = scenario.workload.moved
+    unit = 1 if moved is None else moved.cols // PARTS
+
+    def region(of: Region) -> Region:
+        assert of.cols.start % unit == of.cols.stop % unit == 0
+        return replace(of, cols=Span(of.cols.start // unit, of.cols.stop // unit))
+
+    def narrow(step: Step) -> Step:
+        if isinstance(step, TileGroup):
+            made = scenario.workload.pattern.produces
+            return replace(step, regions=tuple(map(region, step.regions))) if made else step
+        return replace(step, region=region(step.region))
+
+    return [[narrow(step) for step in schedule.steps_of(rank)] for rank in range(scenario.num_ranks)]
+
+
+@pytest.mark.parametrize("num_ranks", RANKS)
+@pytest.mark.parametrize(("template", "pattern"), PAIRS, ids=name_of)
+def test_holds_what_is_said_of_it(template: Template, pattern: Pattern, num_ranks: int) -> None:
+    tried = [
+        (scenario, choice, pieces)
+        for scenario in scenarios(pattern, num_ranks)
+        for choice, pieces in choices(template, scenario)
+    ]
+    for scenario, choice, pieces in tried:
+        n, schedule = scenario.num_ranks, build_schedule(scenario, choice)
+        steps = narrowed(schedule, scenario)
+        transfers = [step for mine in steps for step in mine if isinstance(step, Transfer)]
+
+        assert check_plan(scenario, schedule) == (), schedule.expression
+        expected = transfers_in(template.name, choice.algorithm, pattern, n, pieces, node_of(scenario))
+        assert len(transfers) == expected, schedule.expression
+        assert {step.region.rows.size * step.region.cols.size for step in transfers} <= {ROWS * PARTS // pieces}
+        assert_lands_once(pattern, n, steps)
+    assert tried or num_ranks == 3 or template.name == "hierarchical"
+
+
+def assert_lands_once(pattern: Pattern, n: int, steps: list[list[Step]]) -> None:
+    """What a rank gets of others, each element from wherever it comes; of sums every part, each once."""
+    kind = collective_in(pattern)
+    if kind in (Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE):
+        ranks = Ranks(pattern, steps, ROWS, PARTS)
+        ranks.run(Random(n))
+        return ranks.check()
+    landed = Counter[tuple[int, ...]]()
+    for (at, source, block, row, col), times in landings(steps).items():
+        landed[at, source if kind is Pattern.ALL_TO_ALL else block, row, col] += times
+    others: list[tuple[int, int]] = []
+    match kind:
+        case Pattern.ALL_GATHER | Pattern.ALL_TO_ALL:
+            others = [(at, other) for at, other in product(range(n), repeat=2) if at != other]
+        case Pattern.BROADCAST | Pattern.SEND_RECV:
+            others = list(product(range(1, n) if kind is Pattern.BROADCAST else (1,), range(n)))
+    wanted = {(*pair, row, col) for pair, row, col in product(others, range(ROWS), range(PARTS))}
+    assert set(landed) == wanted and set(landed.values()) <= {1}
+    return None

@@ -1,0 +1,183 @@
+"""Kernels beside every algorithm: which chunks one kernel takes, in which order, and what it waits for."""
+
+from dataclasses import replace
+from itertools import pairwise
+from random import Random
+
+import pytest
+
+from magus.compiler.collectives import ALGORITHM_BY_NAME
+from magus.compiler.expression import expression_of
+from magus.compiler.scenario import Pattern
+from magus.compiler.schedule import Choice, EngineChoice, EngineKind, Reduction, Step, TileGroup, Transfer
+from magus.compiler.templates import BY_NAME, why_not
+from magus.compiler.templates.base import Problem
+from magus.compiler.templates.waves import Hops
+from tests.interpreter import Ranks
+
+AG, RS, AR, A2A = Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR, Pattern.A2A_GEMM
+
+
+def problem_of(pattern: Pattern, algorithm: str, num_ranks: int = 8, pieces: int = 2, node: int = 0) -> Problem:
+    return Problem(pattern, num_ranks, 8, 4, 4, 4, pieces, 1, 0, algorithm, node=node, multicast=True)
+
+
+def steps_of(problem: Problem, rank: int = 0) -> tuple[Step, ...]:
+    steps, by_rank = BY_NAME["pipelined"].write(problem)
+    return by_rank[rank] if by_rank else steps
+
+
+def kernels_of(steps: tuple[Step, ...]) -> list[TileGroup]:
+    return [step for step in steps if isinstance(step, TileGroup)]
+
+
+def blocks_of(problem: Problem, rank: int = 0) -> list[list[int]]:
+    """Blocks of each kernel, in the order in which they run."""
+    return [[region.owner for region in kernel.regions] for kernel in kernels_of(steps_of(problem, rank))]
+
+
+def test_a_ring_is_ring_attention() -> None:
+    """A kernel for each block as it comes round, and the farthest first where sums go round."""
+    assert blocks_of(problem_of(AG, "ring", 4, 1)) == [[0], [3], [2], [1]]
+    assert blocks_of(problem_of(RS, "ring", 4, 1)) == [[3], [2], [1], [0]]
+    assert blocks_of(problem_of(AR, "ring", 4, 1)) == [[3], [2], [1], [0]]
+    assert blocks_of(problem_of(AG, "ring", 4, 2)) == [[0], [3], [3], [2], [2], [1], [1]]
+
+
+def test_a_double_ring_brings_two_blocks_at_a_time() -> None:
+    assert blocks_of(problem_of(AG, "double_ring", 5, 1)) == [[0], [4, 1], [3, 2]]
+    assert blocks_of(problem_of(RS, "double_ring", 5, 1)) == [[2, 3], [1, 4], [0]]
+    assert blocks_of(problem_of(AG, "double_ring", 4, 2)) == [[0], [3, 1], [3, 1], [2], [2]]
+
+
+def test_halving_doubling_brings_blocks_after_as_many_hops_as_ranks_differ_in_bits() -> None:
+    """Of three partners their own first, then what these have from theirs."""
+    for rank in range(8):
+        waves = blocks_of(problem_of(AG, "halving_doubling", 8, 1), rank)
+        bits = [{((rank + block) % 8 ^ rank).bit_count() for block in wave} for wave in waves]
+        assert bits == [{0}, {1}, {2}, {3}] and [len(wave) for wave in waves] == [1, 3, 3, 1]
+
+
+@pytest.mark.parametrize("rank", range(8))
+def test_blocks_of_the_own_node_come_first_and_go_last(rank: int) -> None:
+    """Own block, own node, then node after node as an outer ring brings them; the same backwards."""
+    node, place = rank // 4, rank % 4
+    mates = [(other - place) % 8 for other in range(4) if other != place]
+    for name in ("hierarchical", "double_ring"):
+        came = blocks_of(problem_of(AG, name, 8, 1, 4), rank)
+        left = blocks_of(problem_of(RS, name, 8, 1, 4), rank)
+        for order in (came, left[::-1]):
+            blocks = [block for wave in order for block in wave]
+            assert sorted(blocks) == list(range(8)) and blocks[0] == 0
+            nodes = [(rank + block) % 8 // 4 for block in blocks]
+            assert nodes == [node] * 4 + [1 - node] * 4
+        if name == "hierarchical":
+            assert sorted(came[1]) == sorted(left[-2]) == sorted(mates)
+            assert [len(wave) for wave in came] == [1, 3, 1, 3] and [len(wave) for wave in left] == [3, 1, 3, 1]
+
+
+@pytest.mark.parametrize("pattern", [AG, A2A, RS])
+@pytest.mark.parametrize("pieces", [1, 2, 4])
+def test_with_direct_it_is_hetero_fused_1d(pattern: Pattern, pieces: int) -> None:
+    """The same kernels and transfers with the same waits, whatever they are called."""
+    problem = problem_of(pattern, "direct", 4, pieces)
+    mine, theirs = steps_of(problem), BY_NAME["hetero_fused_1d"].write(replace(problem, algorithm=""))[0]
+
+    def shapes(steps: tuple[Step, ...]) -> list[object]:
+        kernels = [(kernel.regions, len(kernel.after)) for kernel in kernels_of(steps)]
+        moves = [(step.region, step.peer, len(step.after)) for step in steps if isinstance(step, Transfer)]
+        return [kernels, moves, [(s.region, len(s.after), s.stream) for s in steps if isinstance(s, Reduction)]]
+
+    assert shapes(mine) == shapes(theirs)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "kernels"),
+    [("ring", 2 * 7 + 1), ("double_ring", 2 * 4 + 1), ("direct", 2 + 1), ("halving_doubling", 2 * 3 + 1)],
+)
+@pytest.mark.parametrize("pattern", [AG, RS, AR])
+def test_number_of_kernels(pattern: Pattern, algorithm: str, kernels: int) -> None:
+    for rank in range(8):
+        assert len(kernels_of(steps_of(problem_of(pattern, algorithm), rank))) == kernels
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHM_BY_NAME)
+@pytest.mark.parametrize("pattern", [RS, AR])
+def test_what_travels_further_is_computed_moved_and_summed_first(pattern: Pattern, algorithm: str) -> None:
+    problem = problem_of(pattern, algorithm, 8, 2, 4)
+    if why_not(BY_NAME["pipelined"], problem) is not None:
+        return
+    steps, by_rank = BY_NAME["pipelined"].write(problem)
+    ranks = by_rank or (steps,)
+    hops = Hops(ranks, 8, 4)
+    for rank, mine in enumerate(ranks):
+        for kind in (TileGroup, Transfer, Reduction):
+            ways = [hops.behind(rank, step.name) for step in mine if isinstance(step, kind)]
+            assert all(one >= then for one, then in pairwise(ways))
+        assert {step.stream for step in mine if isinstance(step, TileGroup)} == {0}
+        assert all(step.stream for step in mine if isinstance(step, Reduction))
+
+
+@pytest.mark.parametrize("pattern", [AG, RS])
+def test_kernels_are_dealt_to_streams_and_sums_have_one_of_their_own(pattern: Pattern) -> None:
+    one, two = (steps_of(replace(problem_of(pattern, "ring", 4, 2), streams=streams)) for streams in (1, 2))
+
+    assert {kernel.stream for kernel in kernels_of(one)} == {0}
+    assert [kernel.stream for kernel in kernels_of(two)] == [0, 1, 0, 1, 0, 1, 0]
+    for streams, steps in ((1, one), (2, two)):
+        assert {step.stream for step in steps if isinstance(step, Reduction)} == ({streams} if pattern is RS else set())
+
+
+def test_streams_are_in_its_name_where_there_are_several() -> None:
+    engine = EngineChoice(EngineKind.DMA, 7)
+    texts = [expression_of(Choice("pipelined", 16, engine, streams)) for streams in (1, 2)]
+
+    assert texts == ["pipelined(chunks=16, engine=dma(7))", "pipelined(chunks=16, engine=dma(7), streams=2)"]
+
+
+def test_plans_drawn_at_random_leave_what_is_asked_for() -> None:
+    """Any number of ranks and pieces, in nodes or not, in any legal order."""
+    rng, template, done = Random(5), BY_NAME["pipelined"], 0
+    while done < 80:
+        n, pieces, pattern = rng.choice((2, 3, 5, 6, 7, 9, 12)), rng.randrange(1, 4), rng.choice(template.patterns)
+        drawn = problem_of(pattern, rng.choice(("", *ALGORITHM_BY_NAME)), n, pieces, rng.choice((0, 2, 3, 4)))
+        split = tuple(rng.randrange(drawn.shard_rows + 1) for _ in range(n)) if pattern.exchanges else ()
+        problem = replace(drawn, split=split, streams=rng.choice((1, 2)), reduces=True)
+        if why_not(template, problem) is None:
+            steps, by_rank = template.write(problem)
+            ranks = Ranks(pattern, by_rank or [steps] * n, problem.shard_rows, problem.cols, split)
+            ranks.run(rng)
+            ranks.check()
+            done += 1
+
+
+def test_chunks_that_are_not_there_have_no_kernel() -> None:
+    problem = replace(problem_of(A2A, "", 4, 2), split=(0, 8, 0, 1))
+    kernels = kernels_of(steps_of(problem))
+    # Rank r - 1 sends 8 rows, r - 3 one, which is in the second piece.
+    assert [[(r.owner, r.rows.size) for r in kernel.regions] for kernel in kernels] == [[(3, 4)], [(3, 4), (1, 1)]]
+
+
+def test_ring_is_usual_and_direct_where_there_is_no_ring() -> None:
+    assert steps_of(problem_of(AG, "")) == steps_of(problem_of(AG, "ring"))
+    assert steps_of(problem_of(A2A, "")) == steps_of(problem_of(A2A, "direct"))
+
+
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [
+        (problem_of(A2A, "ring"), "ring does no all_to_all"),
+        (problem_of(RS, "one_shot"), "one_shot does no reduce_scatter"),
+        (problem_of(AG, "double_tree"), "double_tree does no all_gather"),
+        (problem_of(AG, "halving_doubling", 6), "a power of two"),
+        (problem_of(AG, "hierarchical"), "grouped into nodes"),
+        (replace(problem_of(RS, "nvls"), engine=EngineKind.SM, reduces=True), "computed theirs"),
+        (replace(problem_of(AG, "nvls"), multicast=False), "multicast yes"),
+        (problem_of(AG, "spiral"), "there is no algorithm"),
+    ],
+)
+def test_says_why_not_and_what_would_do(problem: Problem, words: str) -> None:
+    reason = why_not(BY_NAME["pipelined"], problem)
+
+    assert reason is not None and words in reason[0]
+    assert "would do" in reason[1] or "algorithms are" in reason[1]

@@ -1,0 +1,157 @@
+"""Kernels other than a GEMM before and after a collective, as the language says them."""
+
+import pytest
+
+from magus.compiler import CompileError, compile_text
+from magus.compiler.scenario import DType, GemmShape, Pattern, Shard, Workload
+from magus.compiler.shapes import AttentionShape, GroupedGemmShape
+
+BF16 = DType.BF16
+HARDWARE = 'use "nvidia/h100"\nsystem node { gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }\n'
+Q, KV = "q = tensor bf16[512, 8 * 64] shard rows", "kv = tensor bf16[512, 2 * 2 * 64] shard rows"
+QKV = "qkv = tensor bf16[512, (8 + 2 * 2) * 64]"
+EXPERTS = "x = tensor bf16[512, 64]; w = tensor bf16[3 * 64, 32]"
+ROWS = "rows=[256, 192, 64]"
+
+
+def workload(body: str) -> Workload:
+    return compile_text(f"{HARDWARE}workload w on node {{ {body} }}\n").scenario().workload
+
+
+def refused(body: str) -> tuple[str, str]:
+    with pytest.raises(CompileError) as caught:
+        workload(body)
+    (found,) = caught.value.diagnostics
+    return f"{found.code.name} {found.message}", found.hint
+
+
+@pytest.mark.parametrize(
+    ("body", "label", "kernel", "moved"),
+    [
+        (
+            f"{Q}; {KV}; y = attention(q, all_gather(kv), heads=8, kv_heads=2)",
+            "AG+attention",
+            AttentionShape(1, 8, 2, 128, 512, 64, BF16, False),
+            (512, 256),
+        ),
+        (
+            f"{Q}; {KV}; kvg = all_gather(kv); y = attention(q, kvg, heads=8, kv_heads=2, batch=2, causal=true)",
+            "AG+attention",
+            AttentionShape(2, 8, 2, 64, 256, 64, BF16, True),
+            (512, 256),
+        ),
+        (
+            f"{QKV}; y = attention(all_to_all(qkv), heads=8, kv_heads=2)",
+            "A2A+attention",
+            AttentionShape(1, 8, 2, 512, 512, 64, BF16, False),
+            (512, 768),
+        ),
+        (
+            f"{QKV}; o = attention(qkv, heads=8, kv_heads=2, causal=true); y = all_to_all(o)",
+            "attention+A2A",
+            AttentionShape(1, 8, 2, 512, 512, 64, BF16, True),
+            (512, 512),
+        ),
+        (
+            f"{EXPERTS}; y = grouped_gemm(all_to_all(x, rows=[256, 128, 64, 64]), w, {ROWS})",
+            "A2A+grouped_gemm",
+            GroupedGemmShape((256, 192, 64), 32, 64, BF16),
+            (1024, 64),
+        ),
+        (
+            f"{EXPERTS} ; y = all_to_all(grouped_gemm(x, w, {ROWS}), rows=[256, 128, 64, 64])",
+            "grouped_gemm+A2A",
+            GroupedGemmShape((256, 192, 64), 32, 64, BF16),
+            (1024, 32),
+        ),
+        (
+            f"{EXPERTS.replace('];', '] shard rows;', 1)}; y = grouped_gemm(all_gather(x), w, {ROWS})",
+            "AG+grouped_gemm",
+            GroupedGemmShape((256, 192, 64), 32, 64, BF16),
+            (512, 64),
+        ),
+    ],
+)
+def test_kernels_beside_a_collective(
+    body: str, label: str, kernel: AttentionShape | GroupedGemmShape, moved: tuple[int, int]
+) -> None:
+    found = workload(body)
+
+    assert (found.label, found.kernel, found.compute, found.gemm) == (label, kernel, kernel, None)
+    assert found.moved is not None and (found.moved.rows, found.moved.cols) == moved
+    assert found.pattern.consumes is label.startswith("A") and found.pattern.produces is label.endswith("A2A")
+    assert found.pattern.overlaps and len(found.made) == 2
+
+
+@pytest.mark.parametrize(("shard", "cols", "made"), [("", 128, Shard.NONE), (" shard cols", 32, Shard.ROWS)])
+def test_a_product_that_is_exchanged(shard: str, cols: int, made: Shard) -> None:
+    """Where columns are sharded, rows are afterwards: what a rank gets are its rows of all columns."""
+    found = workload(f"x = tensor bf16[512, 256]; w = tensor bf16[256, 128]{shard}; p = gemm(x, w); y = all_to_all(p)")
+
+    assert (found.pattern, found.label, found.gemm) == (
+        Pattern.GEMM_A2A,
+        "GEMM+A2A",
+        GemmShape(512, cols, 256, BF16),
+    )
+    assert found.moved is not None and (found.moved.name, found.moved.rows, found.moved.cols) == ("p", 512, cols)
+    (result,) = [tensor for tensor in found.tensors if tensor.name == "y"]
+    assert (result.rows, result.cols, result.shard) == (512, 128, made)
+
+
+@pytest.mark.parametrize(
+    ("packed", "apart"),
+    [
+        (
+            "q = tensor bf16[64, 512]; kv = tensor bf16[256, 256]; y = attention(q, kv, heads=8, kv_heads=2)",
+            "q = tensor bf16[64, 512]; k = tensor bf16[256, 128]; y = attention(q, k, k, heads=8, kv_heads=2)",
+        ),
+        (
+            f"{QKV}; y = attention(qkv, heads=8, kv_heads=2)",
+            "q = tensor bf16[512, 512]; k = tensor bf16[512, 128]; y = attention(q, k, k, heads=8, kv_heads=2)",
+        ),
+    ],
+)
+def test_packed_tensors_are_the_same_kernel(packed: str, apart: str) -> None:
+    assert workload(packed).kernel == workload(apart).kernel
+    assert workload(packed).label == "kernel"
+
+
+@pytest.mark.parametrize(
+    ("body", "message", "hint"),
+    [
+        (
+            f"{Q}; {KV}; k = all_gather(kv); v = all_gather(kv); y = attention(q, k, v, heads=8, kv_heads=2)",
+            "MGS520 all_gather + all_gather + attention is not a combination that is simulated",
+            "gather keys and values as one tensor: attention(q, all_gather(kv), heads=64)",
+        ),
+        (
+            f"{Q}; {KV}; y = attention(all_gather(q), kv, heads=8, kv_heads=2)",
+            "MGS520 keys and values are gathered as one tensor, and queries not at all",
+            "attention(q, all_gather(kv), heads=64, kv_heads=8)",
+        ),
+        (
+            "q = tensor bf16[512, 512]; kv = tensor bf16[512, 256]; "
+            "y = attention(q, all_to_all(kv), heads=8, kv_heads=2)",
+            "MGS520 an all_to_all brings queries, keys and values as one tensor",
+            "attention(all_to_all(qkv), heads=8, kv_heads=1)",
+        ),
+        (
+            f"q = tensor bf16[512, 512]; {KV}; y = attention(q, all_gather(kv), heads=8, kv_heads=2)",
+            "MGS310 q is replicated; each rank attends with its own rows of queries",
+            "declare it with 'shard rows': q = tensor ... shard rows",
+        ),
+        (
+            f"q = tensor bf16[256, 512] shard rows; {KV}; y = attention(q, all_gather(kv), heads=8, kv_heads=2, "
+            "causal=true)",
+            "MGS310 causal attention of 256 queries to 512 gathered keys",
+            "both are of one sequence, dealt to the ranks alike",
+        ),
+        (
+            "h = tensor bf16[512, 256] shard cols; w = tensor bf16[256, 128] shard rows; y = all_to_all(gemm(h, w))",
+            "MGS520 each rank holds a part of the sum only",
+            "an all_to_all does not add: reduce_scatter(gemm(x, w))",
+        ),
+    ],
+)
+def test_what_is_refused(body: str, message: str, hint: str) -> None:
+    assert refused(body) == (message, hint)

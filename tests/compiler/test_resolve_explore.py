@@ -1,0 +1,82 @@
+"""What an ``explore`` block says of every knob."""
+
+import pytest
+
+from magus.compiler import CompileError, compile_text, format_text
+from magus.compiler.collectives import ALGORITHM_BY_NAME
+from magus.compiler.resolve_explore import ALL_DEPTHS, FIELDS, opened
+from magus.compiler.scenario import Explore
+from magus.compiler.schedule import Direction, Kernels, Launch, Order, Protocol, Wait, WaitPer
+from magus.compiler.tables import EXPLORE_KNOBS
+
+HEAD = """use "nvidia/h100"
+system s { gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }
+workload w on s {
+  x = tensor bf16[512, 1024] shard rows; w = tensor bf16[1024, 2048] shard cols
+  y = gemm(all_gather(x), w)
+}
+"""
+
+
+def explored(block: str) -> Explore:
+    return compile_text(f"{HEAD}explore w {{ {block} }}\n").scenario("w").explore
+
+
+def test_every_knob_has_a_word() -> None:
+    explore = explored(
+        "transfer put, get; protocol simple, ll; kernel launched, persistent; wait event, poll; per tile; "
+        "launch graph; order rotated, large_first; depth 1, 2, 4; streams 1..4 x2; "
+        "algorithm ring, direct; dominance off"
+    )
+
+    assert explore == Explore(
+        directions=(Direction.PUT, Direction.GET),
+        protocols=(Protocol.SIMPLE, Protocol.LL),
+        kernels=(Kernels.LAUNCHED, Kernels.PERSISTENT),
+        waits=(Wait.EVENT, Wait.POLL),
+        waits_per=(WaitPer.TILE,),
+        launches=(Launch.GRAPH,),
+        orders=(Order.ROTATED, Order.LARGE_FIRST),
+        depths=(1, 2, 4),
+        streams=(1, 2, 4),
+        algorithms=("ring", "direct"),
+        dominance=False,
+    )
+    assert set(FIELDS) == set(EXPLORE_KNOBS)
+
+
+def test_everything_opens_what_is_not_said() -> None:
+    explore = explored("everything; transfer get; depth 3; chunks 16")
+
+    assert (explore.directions, explore.depths, explore.chunks) == ((Direction.GET,), (3,), (16,))
+    assert explore.protocols == tuple(Protocol) and explore.orders == tuple(Order)
+    assert explore.algorithms == tuple(ALGORITHM_BY_NAME) and explore.dominance
+    assert explored("depth 3; chunks 16; transfer get; everything") == explore
+    assert opened(Explore()).depths == ALL_DEPTHS and explored("dominance on") == Explore()
+
+
+def test_a_block_is_printed_as_it_is_meant() -> None:
+    text = f"{HEAD}explore w {{\n  everything\n  transfer put, get\n  dominance off\n}}\n"
+
+    assert format_text(format_text(text)) == format_text(text)
+    assert compile_text(format_text(text)).scenario("w").explore == compile_text(text).scenario("w").explore
+
+
+@pytest.mark.parametrize(
+    ("block", "code"),
+    [
+        ("transfer put; transfer get", "MGS206"),
+        ("streams 65", "MGS307"),
+        ("depth 1.5", "MGS309"),
+        ("algorithm rings", "MGS204"),
+        ("per chunk tile", "MGS112"),
+        ("dominance", "MGS116"),
+        ("everything put", "MGS113"),
+        ("tactics all", "MGS201"),
+    ],
+)
+def test_what_is_not_understood(block: str, code: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        explored(block)
+
+    assert caught.value.diagnostics[0].code.name == code
