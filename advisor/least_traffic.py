@@ -9,12 +9,17 @@ Terms of one collective over n ranks, of T bytes in n shards of s, by the cut ar
 Where no switch sums, what arrives can also be counted: each part of an all_reduce takes 2 (n - 1) messages, so that a
 rank passes 2 (n - 1) / n of the tensor at least (Patarasuk and Yuan, J. Parallel Distrib. Comput. 69, 2009), and each
 of a reduce_scatter n - 1. A switch that copies to all saves bytes on the way in and none on the way out of it.
+
+Of an all_reduce in a switch each part leaves all n ranks to be summed, and its sum leaves one of them again to be
+copied: n + 1 messages on the way in and n on the way out. Without it, but copied by the switch, these are n and
+2 (n - 1). A schedule may take either for each part, so that the mean is n + (n - 2) / (n - 1) on one of the ways.
 """
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..compiler.scenario import FabricKind, Pattern, Scenario
+from ..compiler.scenario import FabricKind, FatTree, Pattern, Rails, Scenario
 from ..compiler.tactics import why_no_reach
 from ..compiler.templates.collective import collective_in
 from ..compiler.topology import topology_of
@@ -25,12 +30,14 @@ class LeastTraffic:
     """Bytes into and out of each rank, whatever the schedule; ``total`` is what arrives at all ranks together.
 
     ``read`` is what each rank must read of its own data to send it: a lower bound, as what arrived may be in a cache.
+    ``issued`` is what the engines of a rank move, in the mean over ranks; a copy to all or a sum of all counts once.
     """
 
     into: tuple[int, ...]
     out: tuple[int, ...]
     total: int
     read: int = 0
+    issued: int = 0
 
     @property
     def busiest_bytes(self) -> int:
@@ -46,34 +53,137 @@ class Ports:
     out: tuple[int, ...]
 
 
-def least_traffic(scenario: Scenario) -> LeastTraffic | None:
-    """What must move, None if nothing does."""
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Bytes that links of ``bytes_per_s`` together pass; ``where`` says which, to be read after "the links"."""
+
+    num_bytes: int
+    bytes_per_s: int
+    where: str
+
+
+def least_traffic(scenario: Scenario, *, can_sum: bool = True) -> LeastTraffic | None:
+    """What must move, None if nothing does; ``can_sum`` is whether what copies can ask a switch for sums."""
     workload, n = scenario.workload, scenario.num_ranks
     kind, moved = collective_in(workload.pattern), workload.moved
     if kind is None or moved is None or n == 1:
         return None
     whole, shard = moved.num_bytes, moved.num_bytes // n
-    sums = why_no_reach(scenario.system, sums=True) is None
+    sums = can_sum and why_no_reach(scenario.system, sums=True) is None
+    # Copies of one shard to all others.
+    spread = 1 if why_no_reach(scenario.system, sums=False) is None else n - 1
     match kind:
         case Pattern.ALL_GATHER:
-            return _alike(n, (n - 1) * shard, shard, read=shard)
+            return _alike(n, (n - 1) * shard, shard, read=shard, issued=spread * shard)
         case Pattern.REDUCE_SCATTER:
-            return _alike(n, shard, (n - 1) * shard, shard if sums else (n - 1) * shard, read=shard)
+            arriving = shard if sums else (n - 1) * shard
+            return _alike(n, shard, (n - 1) * shard, arriving, read=shard, issued=arriving)
         case Pattern.ALL_REDUCE:
-            return _alike(n, whole, whole, whole if sums else 2 * (n - 1) * shard, read=shard)
+            arriving = whole if sums else 2 * (n - 1) * shard
+            out = whole + shard * (n - 2) // (n - 1) if sums else whole
+            return _alike(n, whole, out, arriving, read=shard, issued=((1 if sums else n - 1) + spread) * shard)
         case Pattern.ALL_TO_ALL:
             num_bytes = sum(_blocks(scenario)[1:])
-            return _alike(n, num_bytes, num_bytes, read=num_bytes)
+            return _alike(n, num_bytes, num_bytes, read=num_bytes, issued=num_bytes)
         case Pattern.BROADCAST:
-            return LeastTraffic((0, *(whole,) * (n - 1)), (whole, *(0,) * (n - 1)), (n - 1) * whole)
+            others = (n - 1) * whole
+            return LeastTraffic((0, *(whole,) * (n - 1)), (whole, *(0,) * (n - 1)), others, issued=spread * shard)
         case _:
-            return LeastTraffic((0, whole, *(0,) * (n - 2)), (whole, *(0,) * (n - 1)), whole)
+            return LeastTraffic((0, whole, *(0,) * (n - 2)), (whole, *(0,) * (n - 1)), whole, issued=shard)
 
 
-def ring_bytes(scenario: Scenario) -> int:
-    """For an all_to_all on a ring, the bytes that the links of a rank pass: each block takes all links of its way."""
-    n, both_ways = scenario.num_ranks, scenario.system.fabric.both_ways
-    return sum((min(k, n - k) if both_ways else k) * size for k, size in enumerate(_blocks(scenario)))
+def loads_of(scenario: Scenario, moved: LeastTraffic) -> Iterator[Load]:
+    """What links pass at least: those of each rank, of all together, of nodes; of an all_to_all each single one."""
+    ports = ports_of(scenario)
+    for num_bytes, rate in zip(moved.into, ports.into, strict=True):
+        yield Load(num_bytes, rate, "into a rank")
+    for num_bytes, rate in zip(moved.out, ports.out, strict=True):
+        yield Load(num_bytes, rate, "out of a rank")
+    yield Load(moved.total, sum(ports.into), "into all ranks together")
+    if scenario.workload.pattern.exchanges:
+        yield from _exchange_loads(scenario)
+    elif not scenario.system.fabric.kind.symmetric:
+        yield from _group_loads(scenario)
+
+
+def _exchange_loads(scenario: Scenario) -> Iterator[Load]:
+    """Of an all_to_all each block goes straight to the rank that it is for, over the one route there is."""
+    fabric, n, blocks = scenario.system.fabric, scenario.num_ranks, _blocks(scenario)
+    rate = fabric.link.achieved_bytes_per_s
+    match fabric.kind:
+        case FabricKind.SWITCH:
+            return
+        case FabricKind.FULL_MESH:
+            yield Load(max(blocks[1:]), rate, "from one rank to another")
+        case FabricKind.RING:
+            there = n // 2 if fabric.both_ways else n - 1
+            yield Load(sum(k * blocks[k] for k in range(1, there + 1)), rate, "around the ring to the right")
+            yield Load(sum((n - k) * blocks[k] for k in range(there + 1, n)), rate, "around the ring to the left")
+        case _:
+            yield from _routed_loads(scenario, blocks)
+
+
+def _routed_loads(scenario: Scenario, blocks: tuple[int, ...]) -> Iterator[Load]:
+    topology, n = topology_of(scenario.system.fabric, scenario.num_ranks), scenario.num_ranks
+    passed = Counter[tuple[int, int]]()
+    for rank in range(n):
+        for peer in range(1, n):
+            for edge in topology.route(rank, (rank + peer) % n):
+                passed[edge.ends] += blocks[peer]
+    for ends, num_bytes in passed.items():
+        yield Load(num_bytes, topology.by_ends[ends].bytes_per_s, "of the busiest link")
+
+
+def _group_loads(scenario: Scenario) -> Iterator[Load]:
+    """What crosses the cut around each group of neighbours: nodes, rows of a torus, parts of a chain.
+
+    The cut that takes the most time bounds any schedule (ForestColl, arXiv 2402.06787). A switch that joins ranks of
+    one group alone is on their side.
+    """
+    fabric, n = scenario.system.fabric, scenario.num_ranks
+    topology = topology_of(fabric, n)
+    for size in _group_sizes(scenario):
+        for first in range(0, n, size):
+            group = set(range(first, first + size))
+            group |= {edge.target for edge in topology.edges if edge.target >= n and edge.source in group} - {
+                edge.target for edge in topology.edges if edge.source < n and edge.source not in group
+            }
+            into = sum(edge.bytes_per_s for edge in topology.edges if edge.target in group and edge.source not in group)
+            out = sum(edge.bytes_per_s for edge in topology.edges if edge.source in group and edge.target not in group)
+            entering, leaving = _crossing(scenario, first, size)
+            yield Load(entering, into, f"into {size} neighbours")
+            yield Load(leaving, out, f"out of {size} neighbours")
+
+
+def _group_sizes(scenario: Scenario) -> list[int]:
+    """Sizes that divide the ranks, those of nodes among them."""
+    n, layout = scenario.num_ranks, scenario.system.fabric.layout
+    sizes = {size for size in (2, 4, 8, n // 2) if 1 < size < n and n % size == 0}
+    match layout:
+        case Rails(node=size) | FatTree(leaf=size) if n % size == 0 and size < n:
+            sizes.add(size)
+        case _:
+            pass
+    return sorted(sizes)
+
+
+def _crossing(scenario: Scenario, first: int, size: int) -> tuple[int, int]:
+    """Bytes into and out of ``size`` ranks from ``first`` on."""
+    workload, n = scenario.workload, scenario.num_ranks
+    assert workload.moved is not None, "a collective moves a tensor"
+    whole = workload.moved.num_bytes
+    others = whole // n * (n - size)
+    match collective_in(workload.pattern):
+        case Pattern.ALL_GATHER:
+            return others, whole // n * size
+        case Pattern.REDUCE_SCATTER:
+            return whole // n * size, others
+        case Pattern.ALL_REDUCE:
+            return whole, whole
+        case Pattern.BROADCAST:
+            return (whole, 0) if first else (0, whole)
+        case _:
+            return 0, 0
 
 
 def ports_of(scenario: Scenario) -> Ports:
@@ -101,9 +211,9 @@ def _uneven_ports(scenario: Scenario) -> Ports:
     return Ports(tuple(into[rank] for rank in range(n)), tuple(out[rank] for rank in range(n)))
 
 
-def _alike(n: int, into: int, out: int, arriving: int = 0, *, read: int) -> LeastTraffic:
+def _alike(n: int, into: int, out: int, arriving: int = 0, *, read: int, issued: int) -> LeastTraffic:
     """The same for every rank; ``arriving`` is the mean over ranks where it is more than ``into``."""
-    return LeastTraffic((into,) * n, (out,) * n, n * max(into, arriving), read)
+    return LeastTraffic((into,) * n, (out,) * n, n * max(into, arriving), read, issued)
 
 
 def _blocks(scenario: Scenario) -> tuple[int, ...]:

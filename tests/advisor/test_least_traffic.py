@@ -4,8 +4,9 @@ from fractions import Fraction
 
 import pytest
 
-from magus.advisor.least_traffic import least_traffic, ports_of, ring_bytes
-from magus.compiler.scenario import Pattern
+from magus.advisor.least_traffic import Load, least_traffic, loads_of, ports_of
+from magus.compiler import compile_text
+from magus.compiler.scenario import Pattern, Scenario
 from tests.advisor.drawing import SYSTEMS, scenario_of
 from tests.fabrics import UNEVEN
 from tests.scenarios import G, lone_gather
@@ -22,7 +23,7 @@ RANKS = 4
         (Pattern.REDUCE_SCATTER, MESH, Fraction(1, 4), Fraction(3, 4), 3),
         (Pattern.REDUCE_SCATTER, SWITCH, Fraction(1, 4), Fraction(3, 4), 1),
         (Pattern.ALL_REDUCE, MESH, Fraction(1), Fraction(1), 6),
-        (Pattern.ALL_REDUCE, SWITCH, Fraction(1), Fraction(1), 4),
+        (Pattern.ALL_REDUCE, SWITCH, Fraction(1), 1 + Fraction(2, 3 * 4), 4),
         (Pattern.ALL_TO_ALL, MESH, Fraction(3, 4), Fraction(3, 4), 3),
     ],
 )
@@ -50,9 +51,60 @@ def test_kernels_move_nothing(pattern: Pattern) -> None:
     assert least_traffic(scenario_of(pattern, SWITCH, RANKS, 1024, 256, 256)) is None
 
 
+def loads(scenario: Scenario) -> dict[str, Load]:
+    """The largest load of each kind."""
+    moved = least_traffic(scenario)
+    assert moved is not None
+    return {each.where: each for each in sorted(loads_of(scenario, moved), key=lambda load: load.num_bytes)}
+
+
+def test_an_engine_asks_no_switch_for_sums() -> None:
+    scenario = scenario_of(Pattern.ALL_REDUCE, SWITCH, RANKS, 1024, 256, 256)
+    summed, added = least_traffic(scenario), least_traffic(scenario, can_sum=False)
+
+    assert summed is not None and added is not None
+    assert (summed.total, added.total) == (4 * WHOLE, 6 * WHOLE)
+    assert (summed.issued, added.issued) == (WHOLE // 4 * 2, WHOLE // 4 * (3 + 1))
+
+
 def test_blocks_of_an_all_to_all_take_each_link_of_their_way_around_a_ring() -> None:
-    """To the right neighbour 1 link, to the opposite rank 2, to the left neighbour 1: a quarter of the tensor each."""
-    assert ring_bytes(scenario_of(Pattern.ALL_TO_ALL, RING, RANKS, 1024, 256, 256)) == WHOLE // 4 * (1 + 2 + 1)
+    """To the right neighbour 1 link and to the opposite rank 2, to the left neighbour 1: each a quarter of all rows."""
+    found = loads(scenario_of(Pattern.ALL_TO_ALL, RING, RANKS, 1024, 256, 256))
+
+    assert found["around the ring to the right"].num_bytes == WHOLE // 4 * (1 + 2)
+    assert found["around the ring to the left"].num_bytes == WHOLE // 4
+
+
+def test_uneven_blocks_load_the_link_of_the_largest() -> None:
+    text = "x = tensor bf16[1024, 256]; y = all_to_all(x, rows=[512, 64, 384, 64])"
+    uneven = compile_text(f'use "amd/mi300x"\nsystem s {{ {MESH.format(ranks=4)} }}\nworkload one on s {{ {text} }}\n')
+
+    assert loads(uneven.scenario())["from one rank to another"].num_bytes == 384 * 256 * 2
+
+
+@pytest.mark.parametrize(
+    ("pattern", "into", "out"),
+    [
+        (Pattern.ALL_GATHER, Fraction(1, 2), Fraction(1, 2)),
+        (Pattern.REDUCE_SCATTER, Fraction(1, 2), Fraction(1, 2)),
+        (Pattern.ALL_REDUCE, Fraction(1), Fraction(1)),
+        (Pattern.BROADCAST, Fraction(1), Fraction(1)),
+    ],
+)
+def test_what_crosses_between_nodes(pattern: Pattern, into: Fraction, out: Fraction) -> None:
+    """Two nodes of two ranks, each with a link of the rail to its counterpart."""
+    found = loads(scenario_of(pattern, SYSTEMS[3], RANKS, 1024, 256, 256))
+    rate = 2 * 46_500_000_000
+
+    assert found["into 2 neighbours"] == Load(int(into * WHOLE), rate, "into 2 neighbours")
+    assert found["out of 2 neighbours"] == Load(int(out * WHOLE), rate, "out of 2 neighbours")
+
+
+def test_an_all_to_all_loads_the_rails_with_all_that_changes_node() -> None:
+    """Each rail has the blocks that two ranks of a node send to one of the other."""
+    found = loads(scenario_of(Pattern.ALL_TO_ALL, SYSTEMS[3], RANKS, 1024, 256, 256))
+
+    assert found["of the busiest link"].num_bytes == WHOLE // 4 * 2
 
 
 def test_ports_of_a_mesh_a_ring_and_a_star() -> None:
