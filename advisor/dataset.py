@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ..compiler.plan import build_schedule, why_illegal
 from ..compiler.scenario import Scenario
 from ..compiler.schedule import Choice
-from ..compiler.templates import TEMPLATES
+from ..compiler.templates import ALL_TEMPLATES
 from ..simcore import Outcome, simulate
 from .features import FloatArray, matrix
 from .randomised import random_scenario
@@ -106,9 +106,10 @@ def sample_choices(scenario: Scenario, random: Random, count: int) -> tuple[Choi
     """At most ``count`` feasible choices, a serial one and every template that has any among them."""
     domains = domains_of(scenario)
     found: dict[str, list[Choice]] = {}
-    for idx, chunks, engine in product(domains.templates, domains.chunks, domains.engines):
-        for streams in streams_of(TEMPLATES[idx]):
-            choice = Choice(TEMPLATES[idx].name, chunks, engine, streams)
+    explored = (idx for idx in domains.templates if ALL_TEMPLATES[idx].explored)
+    for idx, chunks, engine in product(explored, domains.chunks, domains.engines):
+        for streams in streams_of(ALL_TEMPLATES[idx]):
+            choice = Choice(ALL_TEMPLATES[idx].name, chunks, engine, streams)
             if why_illegal(scenario, choice) is None:
                 found.setdefault(choice.template, []).append(choice)
     first = [random.choice(choices) for choices in found.values()]

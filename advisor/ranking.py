@@ -1,8 +1,8 @@
 """Which candidates to simulate: predicted times, and the shortlist that they make.
 
-The ranker knows the patterns and fabrics it was trained on. Elsewhere the estimate that it corrects stands alone. That
-estimate is of one rank, and how far it is off depends on the algorithm; so for a lone collective the best of each
-algorithm, by copy engines and by SMs, is simulated before the second best of any.
+The ranker knows the patterns, fabrics and templates it was trained on. Elsewhere the estimate that it corrects stands
+alone. That estimate is of one rank, and how far it is off depends on the algorithm; so for a lone collective the best
+of each algorithm, by copy engines and by SMs, is simulated before the second best of any.
 """
 
 from collections import Counter
@@ -13,6 +13,7 @@ from ..compiler.expression import expression_of
 from ..compiler.plan import why_illegal
 from ..compiler.scenario import TICKS_PER_US, Pattern, Scenario
 from ..compiler.schedule import Choice, Direction, EngineKind, Protocol, Reach, Schedule, Tactics, Transfer
+from ..compiler.templates import BY_NAME
 from ..compiler.templates.collective import DEFAULT_ALGORITHM
 from .advice import Candidate
 from .estimate import estimate_ticks
@@ -27,17 +28,22 @@ Family = tuple[str, EngineKind]
 
 
 def is_trained(scenario: Scenario) -> bool:
-    """Whether the ranker has seen scenarios of this kind: patterns of ``TRAINED_ON`` on symmetric fabrics."""
-    return scenario.workload.pattern in TRAINED_ON and scenario.system.fabric.kind.symmetric
+    """Whether the ranker has seen scenarios of this kind: GEMMs in patterns of ``TRAINED_ON`` on symmetric fabrics."""
+    workload = scenario.workload
+    return workload.gemm is not None and workload.pattern in TRAINED_ON and scenario.system.fabric.kind.symmetric
 
 
 def predicted_us(
     scenario: Scenario, ranker: Ranker, choices: Sequence[Choice], schedules: Sequence[Schedule]
 ) -> tuple[float, ...]:
     """Times of ``choices`` in us, and of ``schedules``, which are built from them: the ranker's, or estimates."""
-    if is_trained(scenario):
-        return ranker.predict_us(scenario, choices)
-    return tuple(estimate_ticks(scenario, schedule).makespan_ticks / TICKS_PER_US for schedule in schedules)
+    trained = is_trained(scenario)
+    known = [each for each in choices if trained and BY_NAME[each.template].explored and not each.algorithm]
+    ranked = dict(zip(known, ranker.predict_us(scenario, known), strict=True)) if known else {}
+    return tuple(
+        ranked[choice] if choice in ranked else estimate_ticks(scenario, schedule).makespan_ticks / TICKS_PER_US
+        for choice, schedule in zip(choices, schedules, strict=True)
+    )
 
 
 def algorithm_of(choice: Choice) -> str:

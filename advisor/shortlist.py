@@ -9,6 +9,7 @@ from ..compiler.schedule import Schedule
 from ..simcore import PACKET_BYTES, affordable_unit
 from .advice import Candidate, is_algorithm_choice
 from .ranking import shortlisted, variants
+from .variations import other_ways
 from .workers import Job, Workers
 
 # A blink, and some seconds, on one core each.
@@ -16,6 +17,8 @@ FINE_LINE_HOPS = 5_000_000
 SHORTLIST_LINE_HOPS = 60_000_000
 # Of a lone collective some two dozen schedules are simulated, many of them rank by rank.
 ALGORITHMS_SHARE = 5
+
+SERIAL = "serial"
 
 Progress = Callable[[str, int, int], None]
 
@@ -40,11 +43,19 @@ def simulate_shortlist(
 def simulate_variants(
     pool: Workers, scenario: Scenario, candidates: list[Candidate], report: Progress
 ) -> list[Candidate]:
-    """For a lone collective, the fastest algorithms also with other protocols, and by get instead of put."""
-    if not is_algorithm_choice(scenario):
+    """The fastest schedules also in other ways, which the ranker does not know.
+
+    For a lone collective that is the fastest algorithms with other protocols, and by get instead of put.
+    """
+    if scenario.workload.moved is None:
         return candidates
-    found = [(choice, build_schedule(scenario, choice)) for choice in variants(scenario, candidates)]
-    tried = [Candidate(schedule.expression, choice, schedule, False, None, None, None) for choice, schedule in found]
+    alone = is_algorithm_choice(scenario)
+    ways = variants(scenario, candidates) if alone else other_ways(scenario, candidates)
+    found = [(choice, build_schedule(scenario, choice)) for choice in ways]
+    tried = [
+        Candidate(schedule.expression, way, schedule, not alone and way.template == SERIAL, None, None, None)
+        for way, schedule in found
+    ]
     return by_time([*candidates, *_simulated(pool, scenario, tried, report)])
 
 

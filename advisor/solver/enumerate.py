@@ -1,35 +1,65 @@
 """Every feasible schedule of a scenario, or a minimal set of rules that leave none."""
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+from time import monotonic
 
+import numpy as np
 from ortools.sat.python import cp_model
 
 from ...compiler.scenario import Scenario
+from ...compiler.schedule import Choice
 from ...compiler.templates import ALL_TEMPLATES, Template
-from .model import SpaceModel, choice_of, make_solver
-from .space import BASELINE, Absence, Domains, NoFeasibleSchedule, Space, domains_of
+from . import generator
+from .diverse import diverse
+from .dominance import RULES, dominated, left_out
+from .found import Absence, Assumed, NoFeasibleSchedule, Space
+from .knobs import Choices, Codes, Knob, Knobs, Varied
+from .model import SpaceModel, make_solver
+from .space import BASELINE, Domains, domains_of, knobs_of
+from .stream import Stream
+from .variables import At
 
 ShouldStop = Callable[[], bool]
+# With more combinations of values than this, feasible or not, the space is written down by the generator.
+SOLVED_CODES = 200_000
+TWIN = "what it does here is there under the name of another template"
 
 
-def enumerate_choices(scenario: Scenario, *, limit: int | None, seed: int, should_stop: ShouldStop | None) -> Space:
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When to stop: after so many choices, so many seconds, or when asked; ``progress`` hears of the choices so far."""
+
+    choices: int | None = None
+    seconds: float | None = None
+    should_stop: ShouldStop | None = None
+    progress: Callable[[int], None] | None = None
+
+
+def enumerate_choices(scenario: Scenario, limits: Limits, seed: int, generated: bool | None) -> Space:
     """See ``enumerate_space`` in the package."""
-    if limit is not None and limit < 1:
-        raise ValueError(f"a limit on the number of schedules must be positive, not {limit}")
+    if limits.choices is not None and limits.choices < 1:
+        raise ValueError(f"a limit on the number of schedules must be positive, not {limits.choices}")
     domains = domains_of(scenario)
-    space_model = SpaceModel(scenario, domains)
-    space_model.enforce_all()
-    solver = make_solver(seed)
-    solver.parameters.enumerate_all_solutions = True
-    found = _Collector(space_model.variables.decisions, limit, should_stop)
-    status = solver.solve(space_model.model, found)
-    if status == cp_model.INFEASIBLE:
+    knobs = knobs_of(scenario, domains)
+    if generated if generated is not None else knobs.num_codes > SOLVED_CODES:
+        return _generated(scenario, domains, knobs, limits, seed)
+    codes, complete = _solved(scenario, domains, knobs, limits, seed)
+    if not len(codes) and complete:
         raise NoFeasibleSchedule(_conflict(scenario, domains))
-    # Indices in the order of ALL_TEMPLATES and EngineKind, so that sorting the values sorts the choices.
-    choices = tuple(choice_of(values) for values in sorted(found.values))
-    complete = not found.stopped
-    return Space(choices, complete, _absences(scenario, domains, {c.template for c in choices}) if complete else ())
+    assumed = _assumed(scenario, domains, knobs, None)
+    choices = Choices(knobs, np.sort(codes))
+    return _space(scenario, domains, choices, len(codes) if complete else None, assumed, choices.varied())
+
+
+def stream_choices(scenario: Scenario, seed: int) -> Iterator[Choice]:
+    """See ``iterate_space`` in the package."""
+    domains = domains_of(scenario)
+    stream, knobs = _stream(scenario, domains, seed, None), knobs_of(scenario, domains)
+    yield from map(knobs.choice_of, chain.from_iterable(stream.batches()))
+    if stream.status == cp_model.INFEASIBLE:
+        raise NoFeasibleSchedule(_conflict(scenario, domains))
 
 
 def explain(scenario: Scenario, template: Template | None) -> tuple[str, ...]:
@@ -40,38 +70,103 @@ def explain(scenario: Scenario, template: Template | None) -> tuple[str, ...]:
     return _conflict(scenario, domains)
 
 
-class _Collector(cp_model.CpSolverSolutionCallback):
-    """Takes down the decisions of each solution, and stops the search at the limit or on request."""
+def _generated(scenario: Scenario, domains: Domains, knobs: Knobs, limits: Limits, seed: int) -> Space:
+    """All of a large space, or with a limit a diverse sample of it."""
+    legal = generator.generate(scenario, domains)
+    if not len(legal):
+        raise NoFeasibleSchedule(_conflict(scenario, domains))
+    codes = legal
+    for places in _places(scenario, domains, knobs).values():
+        codes = codes[~dominated(places, knobs, codes)]
+    if limits.progress is not None:
+        limits.progress(len(codes))
+    assumed, varied = _assumed(scenario, domains, knobs, legal), Choices(knobs, codes).varied()
+    size = len(codes) if len(legal) <= generator.MOST_CODES else None
+    if limits.choices is not None and limits.choices < len(codes):
+        codes = diverse(knobs, codes, limits.choices, seed)
+    return _space(scenario, domains, Choices(knobs, codes), size, assumed, varied)
 
-    def __init__(
-        self, decisions: tuple[cp_model.IntVar, ...], limit: int | None, should_stop: ShouldStop | None
-    ) -> None:
-        super().__init__()
-        self._decisions, self._limit, self._should_stop = decisions, limit, should_stop
-        self.values: list[tuple[int, ...]] = []
-        self.stopped = False
 
-    def on_solution_callback(self) -> None:
-        """Called by the solver."""
-        if self.stopped:
-            return
-        # One more than the limit shows that there are more.
-        if len(self.values) == self._limit or (self._should_stop is not None and self._should_stop()):
-            self.stopped = True
-            self.stop_search()
-            return
-        self.values.append(tuple(self.value(variable) for variable in self._decisions))
+def _solved(scenario: Scenario, domains: Domains, knobs: Knobs, limits: Limits, seed: int) -> tuple[Codes, bool]:
+    """What the solver finds within the limits, and whether that is all."""
+    found: list[int] = []
+    stream, start = _stream(scenario, domains, seed, limits.seconds), monotonic()
+    for batch in stream.batches():
+        for code in batch:
+            # One more than the limit shows that there are more.
+            if len(found) == limits.choices or _is_over(limits, start):
+                return np.array(found, np.int64), False
+            found.append(code)
+        if limits.progress is not None:
+            limits.progress(len(found))
+        if not batch and _is_over(limits, start):
+            break
+    complete = stream.status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
+    return np.array(found, np.int64), complete
+
+
+def _is_over(limits: Limits, start: float) -> bool:
+    late = limits.seconds is not None and monotonic() - start > limits.seconds
+    return late or (limits.should_stop is not None and limits.should_stop())
+
+
+def _stream(scenario: Scenario, domains: Domains, seed: int, seconds: float | None) -> Stream:
+    space_model = SpaceModel(scenario, domains, switchable=False)
+    for places in _places(scenario, domains, space_model.variables.knobs).values():
+        space_model.leave_out(places)
+    solver = make_solver(seed)
+    parameters = solver.parameters
+    parameters.enumerate_all_solutions = True
+    # The model is nothing but clauses and one sum, and all of its solutions are asked for: there is nothing to prepare.
+    parameters.cp_model_presolve, parameters.symmetry_level, parameters.linearization_level = False, 0, 0
+    if seconds is not None:
+        parameters.max_time_in_seconds = seconds
+    return Stream(solver, space_model.model, space_model.variables.code)
+
+
+def _places(scenario: Scenario, domains: Domains, knobs: Knobs) -> dict[str, list[At]]:
+    """What each dominance rule leaves out, by its name; nothing where they are switched off."""
+    if not scenario.explore.dominance:
+        return {}
+    found = {rule.name: left_out(rule, scenario, domains, knobs) for rule in RULES}
+    return {name: places for name, places in found.items() if places}
+
+
+def _assumed(scenario: Scenario, domains: Domains, knobs: Knobs, legal: Codes | None) -> tuple[Assumed, ...]:
+    """The dominance rules in force that leave anything out, each counted for itself."""
+    places = _places(scenario, domains, knobs)
+    if not places:
+        return ()
+    codes = generator.generate(scenario, domains) if legal is None else legal
+    counts = {name: int(dominated(each, knobs, codes).sum()) for name, each in places.items()}
+    return tuple(Assumed(rule.name, rule.sentence, counts[rule.name]) for rule in RULES if counts.get(rule.name))
+
+
+def _space(
+    scenario: Scenario,
+    domains: Domains,
+    choices: Choices,
+    size: int | None,
+    assumed: tuple[Assumed, ...],
+    varied: Varied,
+) -> Space:
+    """``size`` is that of the whole space, None where it is not known."""
+    absent: tuple[Absence, ...] = ()
+    if size == len(choices):
+        present = set(np.unique(choices.knobs.digits(choices.codes, Knob.TEMPLATE)).tolist())
+        absent = _absences(scenario, domains, {domains.templates[digit] for digit in present})
+    return Space(choices, size == len(choices), absent, assumed, size, varied)
 
 
 def _conflict(scenario: Scenario, domains: Domains) -> tuple[str, ...]:
     """Sentences of rules that cannot hold together, any one of which would free the rest."""
-    space_model = SpaceModel(scenario, domains)
+    space_model = SpaceModel(scenario, domains, switchable=True)
     solver = make_solver(0)
     space_model.assume(space_model.rules)
     if solver.solve(space_model.model) != cp_model.INFEASIBLE:
         return ()
     blamed = set(solver.sufficient_assumptions_for_infeasibility())
-    core = tuple(rule for rule in space_model.rules if rule.literal.index in blamed)
+    core = tuple(rule for rule in space_model.rules if rule.literal is not None and rule.literal.index in blamed)
     for rule in core:
         without = tuple(other for other in core if other is not rule)
         space_model.assume(without)
@@ -80,13 +175,13 @@ def _conflict(scenario: Scenario, domains: Domains) -> tuple[str, ...]:
     return tuple(rule.sentence for rule in core)
 
 
-def _absences(scenario: Scenario, domains: Domains, present: set[str]) -> tuple[Absence, ...]:
+def _absences(scenario: Scenario, domains: Domains, present: set[int]) -> tuple[Absence, ...]:
     """Why templates that the file names have no schedule; those that are merely tried by default need no excuse."""
     missing = [
         ALL_TEMPLATES[index]
         for index in domains.templates
         if ALL_TEMPLATES[index].name in scenario.explore.templates
         and ALL_TEMPLATES[index] is not BASELINE
-        and ALL_TEMPLATES[index].name not in present
+        and index not in present
     ]
-    return tuple(Absence(template.name, explain(scenario, template)) for template in missing)
+    return tuple(Absence(template.name, explain(scenario, template) or (TWIN,)) for template in missing)

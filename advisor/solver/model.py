@@ -1,40 +1,45 @@
 """The CP-SAT model of one scenario: variables, then constraints."""
 
+from collections.abc import Iterable
+
 from ortools.sat.python import cp_model
 
 from ...compiler.scenario import Scenario
-from ...compiler.schedule import Choice, EngineChoice
-from ...compiler.templates import ALL_TEMPLATES
-from .constraints import Constraints, Rule
-from .space import Domains
-from .variables import ENGINE_KINDS, ENGINE_MODES, Variables, make_variables
+from .constraints import Constraints
+from .rules import Rule, Rules
+from .space import Domains, knobs_of
+from .tactics_rules import TacticsConstraints
+from .variables import At, Variables, make_variables
 
 
 class SpaceModel:
-    """What is feasible for ``scenario``. Every rule is guarded by a literal; the caller sets which are in force."""
+    """What is feasible for ``scenario``: every family of rules, each of which the caller may switch.
 
-    def __init__(self, scenario: Scenario, domains: Domains) -> None:
+    With ``switchable`` each rule is guarded by a literal, and the caller says which are in force; nobody reads the code
+    of a solution then. Without it all are, for good, which makes the smaller and faster model.
+    """
+
+    def __init__(self, scenario: Scenario, domains: Domains, *, switchable: bool) -> None:
         self.model = cp_model.CpModel()
-        self.variables: Variables = make_variables(self.model, scenario, domains)
-        constraints = Constraints(self.model, scenario, domains, self.variables)
-        constraints.add_all()
-        self.rules: tuple[Rule, ...] = tuple(constraints.rules)
+        self.variables: Variables = make_variables(self.model, knobs_of(scenario, domains), coded=not switchable)
+        self._rules = Rules(self.model, self.variables, switchable=switchable)
+        Constraints(self._rules, scenario, domains).add_all()
+        TacticsConstraints(self._rules, scenario, domains).add_all()
 
-    def enforce_all(self) -> None:
-        """Put every rule in force for good."""
-        self.model.add_bool_and([rule.literal for rule in self.rules])
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The families, in the order in which they are explained."""
+        return tuple(self._rules.added)
+
+    def leave_out(self, places: Iterable[At]) -> None:
+        """Forbid what a dominance rule leaves out."""
+        for at in places:
+            self._rules.forbid(at)
 
     def assume(self, rules: tuple[Rule, ...]) -> None:
         """Put these rules, and no other, in force for the next solve."""
         self.model.clear_assumptions()
-        self.model.add_assumptions([rule.literal for rule in rules])
-
-
-def choice_of(values: tuple[int, ...]) -> Choice:
-    """The choice behind the values of ``Variables.decisions``."""
-    template, chunks, kind, count, mode, streams = values
-    engine = EngineChoice(ENGINE_KINDS[kind], count, ENGINE_MODES[mode])
-    return Choice(ALL_TEMPLATES[template].name, chunks, engine, streams)
+        self.model.add_assumptions([rule.literal for rule in rules if rule.literal is not None])
 
 
 def make_solver(seed: int) -> cp_model.CpSolver:

@@ -232,7 +232,7 @@ def test_a_template_of_another_pattern_and_chunks_below_a_line_are_explained() -
     tiny = exploring(ag_gemm(1024, 128, 32), Explore(chunks=(1024,)))
 
     assert explain_infeasible(lone_gather(512, 512), shard_p2p) == (
-        "all_gather is scheduled by serial, direct, ring, halving_doubling, hierarchical and nvls alone",
+        "all_gather is scheduled by serial, direct, ring, double_ring, halving_doubling, hierarchical and nvls alone",
     )
     assert explain_infeasible(tiny, hetero) == (
         "chunks are 1024",
