@@ -55,6 +55,7 @@ test-all: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.simcore
 	$(BIN)/python -m benchmarks.exactness
+	$(BIN)/python -m benchmarks.schedules
 
 train: $(STAMP)
 	$(BIN)/magus train --out advisor/model

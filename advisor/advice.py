@@ -12,7 +12,7 @@ from .bounds import Bound
 
 def is_algorithm_choice(scenario: Scenario) -> bool:
     """Whether there is a collective alone: then the question is by which algorithm, not whether to overlap."""
-    return scenario.workload.moved is not None and scenario.workload.gemm is None
+    return scenario.workload.moved is not None and scenario.workload.compute is None
 
 
 class Confidence(Enum):
@@ -24,11 +24,29 @@ class Confidence(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Provenance:
+    """Where a bespoke schedule comes from: what found it and what that took, so that it can be found again.
+
+    ``why`` holds what is bespoke about it and by how much it would be slower without, as shares. ``solver`` is the
+    version of OR-tools, which had its part where ``reproducible`` is to mean something.
+    """
+
+    found_by: str
+    seed: int
+    evaluations: int
+    simulations: int
+    reproducible: bool
+    solver: str
+    why: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """One schedule in the ranking. ``is_serial`` marks those that others are compared with.
 
     ``choice`` is None for a plan written out in the file. ``predicted_us`` is the model's, None for such plans.
     ``simulated_ticks`` is None if it was not simulated, ``unit_bytes`` the granularity it was simulated at.
+    ``provenance`` is that of a bespoke schedule.
     """
 
     expression: str
@@ -38,6 +56,7 @@ class Candidate:
     predicted_us: float | None
     simulated_ticks: int | None
     unit_bytes: int | None
+    provenance: Provenance | None = None
 
     @property
     def simulated_us(self) -> float | None:

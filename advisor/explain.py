@@ -8,6 +8,7 @@ from ..simcore import Result
 from .advice import Candidate, Confidence, is_algorithm_choice
 from .bounds import Bound
 from .ranking import VARIED, algorithm_of, is_trained
+from .solver.space import MOST_RANKS_PASSING_ON, passing_on_pays
 
 # A loss below this share of the makespan is not worth a sentence.
 WORTH_SAYING = 0.01
@@ -35,8 +36,10 @@ def _confidence_inside(scenario: Scenario, overlap: bool, gain: float, verified:
         whose = "predictions of the ranker" if is_trained(scenario) else "estimates"
         return Confidence.LOW, f"times are {whose}, nothing was simulated"
     if workload.kernel is not None:
-        return Confidence.MEDIUM, "a kernel alone, simulated, but not validated here"
-    if workload.gemm is None:
+        if workload.moved is None:
+            return Confidence.MEDIUM, "a kernel alone, simulated, but not validated here"
+        return Confidence.MEDIUM, f"{workload.label} is simulated, but its kernel is not validated here"
+    if workload.compute is None:
         return Confidence.MEDIUM, "a collective alone: its schedule is simulated, but not validated here"
     if workload.pattern is Pattern.GEMM:
         level = Confidence.HIGH if gemm.validated else Confidence.LOW
@@ -57,10 +60,11 @@ def marks_of(scenario: Scenario) -> tuple[str, ...]:
     if scenario.workload.gemm is not None and not gpu.gemm.validated:
         dtype = scenario.workload.gemm.dtype.value
         marks.append(f"{gpu.name} {dtype} GEMM is not validated against measurements: +-{float(gpu.gemm.error):.0%}")
-    if fabric.kind is FabricKind.RING and scenario.num_ranks > 3 and scenario.workload.pattern in OVERLAPPED_PATTERNS:
+    direct = fabric.kind in (FabricKind.FULL_MESH, FabricKind.SWITCH)
+    if not direct and not passing_on_pays(scenario) and scenario.workload.pattern in OVERLAPPED_PATTERNS:
         marks.append(
-            "on a ring all templates send blocks straight over the links between; serial(algorithm=ring) passes them "
-            "on, and is compared where the file declares it"
+            f"on more than {MOST_RANKS_PASSING_ON} ranks algorithms that pass blocks on are compared only where the "
+            "file names them: explore { schedules serial, pipelined; algorithm direct, ring }"
         )
     switch = fabric.switch.provenance if fabric.switch is not None else ()
     notes = (*gpu.provenance, *(note for link in fabric.links for note in link.provenance), *switch)
@@ -139,7 +143,9 @@ def _why_overlap(scenario: Scenario, result: Result) -> Iterator[str]:
     if beside:
         yield f"On the SMs that are left to it the GEMM takes {result.dil:.2f}x its time on all, if it runs alone."
     else:
-        yield f"Cut into parts, the GEMM takes {result.dil:.2f}x its whole time; the overlap pays for that."
+        kernel = scenario.workload.kernel
+        what = "GEMM" if kernel is None else kernel.operation
+        yield f"Cut into parts, the {what} takes {result.dil:.2f}x its whole time; the overlap pays for that."
 
 
 def _why_serial(serial: Candidate, best: Candidate) -> Iterator[str]:

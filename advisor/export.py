@@ -1,11 +1,12 @@
 """JSON documents of results and advice: plain dicts with a ``schema`` field; what cannot be computed yet is null."""
 
+from dataclasses import asdict
 from typing import Any
 
 from ..compiler.expression import expression_of
 from ..compiler.scenario import TICKS_PER_US, Scenario
 from ..simcore import CriticalOp, Result, ServerLoad
-from .advice import Advice, Candidate
+from .advice import Advice, Candidate, Provenance
 from .bounds import Bound
 from .solver import Space
 
@@ -123,8 +124,12 @@ def space_document(scenario: Scenario, space: Space, bound: Bound) -> Json:
         "scenario": scenario.name,
         "workload": scenario.workload.name,
         "complete": space.complete,
+        "size": space.size,
+        "knobs": {word: list(values) for word, values in space.knobs.items()},
+        "dominance": [asdict(assumed) for assumed in space.assumed],
+        "absent": [{"schedule": absence.template, "reasons": list(absence.reasons)} for absence in space.absent],
         "bound": bound_document(bound),
-        "schedules": [expression_of(choice) for choice in space.choices],
+        "schedules": [expression_of(choice) for choice in space.shown()],
     }
 
 
@@ -136,7 +141,7 @@ def advice_document(advice: Advice) -> Json:
         "schema": ADVICE_SCHEMA,
         "scenario": advice.scenario.name,
         "workload": workload,
-        "pattern": advice.scenario.workload.pattern.value,
+        "pattern": advice.scenario.workload.label,
         "recommended": advice.recommended.expression,
         "verdict": advice.verdict.value,
         "speedup_vs_serial": advice.speedup,
@@ -178,6 +183,19 @@ def _candidate_document(advice: Advice, candidate: Candidate) -> Json:
         "speedup_vs_serial": None if simulated is None else advice.serial.best_us / simulated,
         "staging_bytes": candidate.schedule.staging_bytes,
         "is_serial": candidate.is_serial,
+        "provenance": None if candidate.provenance is None else _provenance_document(candidate.provenance),
+    }
+
+
+def _provenance_document(provenance: Provenance) -> Json:
+    return {
+        "found_by": provenance.found_by,
+        "seed": provenance.seed,
+        "evaluations": provenance.evaluations,
+        "simulations": provenance.simulations,
+        "reproducible": provenance.reproducible,
+        "ortools": provenance.solver,
+        "why": [{"what": what, "slower_without": loss} for what, loss in provenance.why],
     }
 
 

@@ -60,10 +60,11 @@ class FluidFabric:
         assert isinstance(step, Transfer), "only transfers use links"
         peer = (step.peer if step.direction is Direction.PUT else -step.peer) % self.scenario.num_ranks
         if peer not in self.paths:
-            self.paths[peer] = self._path_to(peer)
+            self.paths[peer] = self.path_to(peer)
         return self.paths[peer]
 
-    def _path_to(self, peer: int) -> tuple[FluidLink, float, float]:
+    def path_to(self, peer: int) -> tuple[FluidLink, float, float]:
+        """``path`` of a transfer to rank r + ``peer``."""
         n, fabric, gpu = self.scenario.num_ranks, self.scenario.system.fabric, self.scenario.gpu
         rate, hops, key = fabric.link.achieved_bytes_per_s, 1, peer
         latency = 2 * gpu.hbm.latency_ticks + (gpu.l2.latency_ticks if self.by_sm else 0)

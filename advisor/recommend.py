@@ -14,6 +14,14 @@ from ..compiler.scenario import Scenario
 from ..compiler.schedule import Choice, Plan, Schedule
 from ..simcore import Result, affordable_unit
 from .advice import Advice, Candidate, Timing, is_algorithm_choice
+from .bespoke.stage import (
+    DEFAULT_EVALUATIONS,
+    bespoke_candidates,
+    budget_of,
+    clearly_best,
+    is_searched,
+    sentence_of,
+)
 from .bounds import Bound, lower_bound
 from .calibrated import outside_calibration
 from .explain import confidence_of, marks_of, reasons_for
@@ -57,6 +65,7 @@ class Advisor:
         *,
         top: int = DEFAULT_TOP,
         verify: bool = True,
+        bespoke: int = DEFAULT_EVALUATIONS,
         workers: int = 1,
         progress: Progress | None = None,
         should_stop: Callable[[], bool] | None = None,
@@ -69,6 +78,9 @@ class Advisor:
             How many of the ranker's favourites to simulate, beside the serial baseline and the declared schedules.
         verify
             Whether to simulate at all; without it times are predictions.
+        bespoke
+            How many plans with chunks of any size to try where templates overlap; 0 for none. Interrupted by the
+            keyboard, the search ends with what it found.
         workers
             Processes for the simulations. More than one needs a ``__main__`` that may be imported again.
         progress
@@ -94,7 +106,7 @@ class Advisor:
             raise Cancelled
         clock.append(perf_counter())
         report("rank", 0, len(space.choices))
-        candidates = _ranked(scenario, self.ranker, space.choices)
+        candidates = _ranked(scenario, self.ranker, space.structures)
         clock.append(perf_counter())
         bound = lower_bound(scenario)
         confirmed: tuple[Result, Result] | None = None
@@ -102,6 +114,8 @@ class Advisor:
             if verify:
                 candidates = simulate_shortlist(pool, scenario, candidates, top, report)
                 candidates = simulate_variants(pool, scenario, candidates, report)
+            if verify and bespoke > 0 and is_searched(scenario):
+                candidates = _with_bespoke(pool, scenario, candidates, bespoke, workers, should_stop, report)
             clock.append(perf_counter())
             finalists = _finalists(candidates)
             if verify:
@@ -141,11 +155,36 @@ def is_baseline(scenario: Scenario, choice: Choice | None) -> bool:
     return choice is not None and choice.template == SERIAL
 
 
+def _with_bespoke(
+    pool: Workers,
+    scenario: Scenario,
+    candidates: list[Candidate],
+    evaluations: int,
+    workers: int,
+    should_stop: Callable[[], bool] | None,
+    report: Progress,
+) -> list[Candidate]:
+    """The candidates, and the fastest with chunks of their own."""
+    report("bespoke", 0, 1)
+    found = bespoke_candidates(
+        scenario,
+        candidates,
+        budget_of(evaluations),
+        pool=pool,
+        together=workers,
+        should_stop=should_stop or (lambda: False),
+        progress=lambda done, total: report("bespoke", done, total),
+    )
+    if should_stop is not None and should_stop():
+        raise Cancelled
+    known = {candidate.expression for candidate in candidates}
+    return by_time([*candidates, *(each for each in found if each.expression not in known)])
+
+
 def _finalists(candidates: list[Candidate]) -> Finalists:
     """(fastest of all that are not serial, fastest serial); the same one twice where all are serial."""
     serial = next(candidate for candidate in candidates if candidate.is_serial)
-    best = next((candidate for candidate in candidates if not candidate.is_serial), serial)
-    return best, serial
+    return clearly_best(candidates) or serial, serial
 
 
 def _confirm(
@@ -220,6 +259,7 @@ def _advice(
         candidates = sorted(candidates, key=lambda candidate: candidate.expression != recommended.expression)
     result, serial_result = (None, None) if confirmed is None else (confirmed[0 if better else 1], confirmed[1])
     outside = outside_calibration(scenario, (recommended.schedule, serial.schedule))
+    reasons = reasons_for(scenario, candidates, (recommended, serial, best), bound, (result, serial_result))
     confidence, why = confidence_of(scenario, better, gain, verified=confirmed is not None, outside=bool(outside))
     return Advice(
         scenario=scenario,
@@ -235,7 +275,7 @@ def _advice(
         ties=_ties(scenario, candidates, recommended),
         confidence=confidence,
         confidence_reason=why,
-        reasons=reasons_for(scenario, candidates, (recommended, serial, best), bound, (result, serial_result)),
+        reasons=(*reasons, *filter(None, (sentence_of(recommended),))),
         marks=(*outside, *marks_of(scenario)),
         timing=timing,
         outside_calibration=outside,

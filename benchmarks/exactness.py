@@ -39,6 +39,7 @@ from tests.oracle import Oracle, OracleRun
 from tests.scenarios import ag_gemm, full_mesh, gemm_rs, ring, switch
 from tests.spmd import PERTURBATIONS, random_spmd
 from tests.strategies import ALL, PLAIN, Feature, random_program
+from tests.workloads import SYSTEMS, TEXTS, choices_of, workload_of
 
 from .report import Figure, main
 
@@ -95,6 +96,7 @@ def measure(cases: int, seed: int) -> Iterator[Figure]:
         yield from every_core(f"random programs, {name}", random_programs(cases, seed, features))
     yield from every_core("collectives", collectives(cases // 4, seed))
     yield from every_core("lowered scenarios, 2 to 8 KiB", lowered())
+    yield from every_core("attention and experts, 4 KiB", other_kernels())
     yield from one_for_all(cases // 4, seed)
     yield from folds(cases, seed)
     if find_spec(LANES):
@@ -151,6 +153,15 @@ def lowered() -> Iterator[Case]:
         for fold in (True, False) if unit_bytes == 8192 else (True,):
             case = f"{make.__name__}, {fabric.kind}, {choice.template}, {unit_bytes} bytes, folded: {fold}"
             yield case, lower(scenario, schedule, unit_bytes=unit_bytes, fold=fold).program
+
+
+def other_kernels() -> Iterator[Case]:
+    """Kernels other than a GEMM before and after a collective, by every template and on every fabric, one rank."""
+    for name, system in itertools.product(TEXTS, range(len(SYSTEMS))):
+        scenario = workload_of(name, ranks=4, m=512, system=system)
+        for choice in choices_of(scenario, (2,)):
+            program = lower(scenario, build_schedule(scenario, choice), unit_bytes=4096).program
+            yield f"{name}, {SYSTEMS[system]}, {choice.template}, {choice.engine}", program
 
 
 def every_core(suite: str, cases: Iterable[Case]) -> Iterator[Figure]:

@@ -1,18 +1,32 @@
-"""The shipped examples: files that each show one thing, and papers: what others measured or simulated, held to."""
+"""The shipped examples: files that each show one thing, every template and algorithm, and papers, which are held to."""
 
 from importlib.resources import files
 from pathlib import Path
 
-__all__ = ["NAMES", "PAPERS", "path"]
+__all__ = ["NAMES", "PAPERS", "TEMPLATES", "path"]
 
 NAMES = (
     "llama70b_tp8_mi300x",
     "gemm_rs_h100",
     "decode_small_batch",
     "explicit_plan",
+    "declarative_plan",
     "all_gather_h100",
     "all_reduce_h100",
     "all_to_all_mi300x",
+    "ring_attention_h100",
+    "ulysses_h100",
+    "moe_dispatch_mi300x",
+    "moe_combine_mi300x",
+)
+TEMPLATES = (
+    "templates/all_gather_gemm",
+    "templates/bulk",
+    "templates/collectives",
+    "templates/gemm_all_reduce",
+    "templates/gemm_reduce_scatter",
+    "templates/ring_attention",
+    "templates/two_nodes",
 )
 PAPERS = (
     "papers/astra_sim",
@@ -26,13 +40,14 @@ PAPERS = (
 
 
 def path(name: str) -> Path:
-    """Return the path of an example, ``name`` being one of ``NAMES`` or ``PAPERS``.
+    """Return the path of an example, ``name`` being one of ``NAMES``, ``TEMPLATES`` or ``PAPERS``.
 
     Raises
     ------
     ValueError
         If there is no such example.
     """
-    if name not in (*NAMES, *PAPERS):
-        raise ValueError(f"there is no example {name!r}; the examples are {', '.join((*NAMES, *PAPERS))}")
+    names = (*NAMES, *TEMPLATES, *PAPERS)
+    if name not in names:
+        raise ValueError(f"there is no example {name!r}; the examples are {', '.join(names)}")
     return Path(str(files(__name__).joinpath(f"{name}.mgs")))

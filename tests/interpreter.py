@@ -43,7 +43,7 @@ class Ranks(Steps):
 
     def _start(self) -> dict[tuple[int, Cell], Value]:
         match self.pattern:
-            case Pattern.GEMM_RS | Pattern.GEMM_AR | Pattern.GEMM | Pattern.KERNEL:
+            case Pattern.GEMM_RS | Pattern.GEMM_AR | Pattern.GEMM_A2A | Pattern.GEMM | Pattern.KERNEL:
                 return {}
             case Pattern.BROADCAST | Pattern.SEND_RECV:
                 holders = [(0, block) for block in range(self.n)]
@@ -151,7 +151,7 @@ class Ranks(Steps):
 
     def _compute(self, rank: int, step: TileGroup, ends: bool) -> None:
         """A kernel reads final values of what is moved when it begins, or makes the data of its rank when it ends."""
-        if self.pattern in (Pattern.GEMM_RS, Pattern.GEMM_AR):
+        if self.pattern in (Pattern.GEMM_RS, Pattern.GEMM_AR, Pattern.GEMM_A2A):
             for cell in [cell for region in step.regions for cell in self.cells(rank, region)] if ends else ():
                 demand((rank, cell) not in self.data, f"{step.name} computes {cell} again")
                 self.data[rank, cell] = frozenset({rank})
@@ -196,7 +196,7 @@ class Ranks(Steps):
                 return frozenset({0})
             case Pattern.SEND_RECV:
                 return frozenset({0}) if rank == 1 else None
-            case Pattern.ALL_TO_ALL | Pattern.A2A_GEMM | Pattern.GEMM_BESIDE_A2A:
+            case Pattern.ALL_TO_ALL | Pattern.A2A_GEMM | Pattern.GEMM_A2A | Pattern.GEMM_BESIDE_A2A:
                 return frozenset({block}) if row < self.rows_between(block, rank) else None
             case Pattern.ALL_GATHER | Pattern.AG_GEMM | Pattern.GEMM_BESIDE_AG:
                 return frozenset({block})

@@ -10,6 +10,8 @@ import pytest
 
 from magus.compiler import compile_text
 from magus.compiler.codes import Code
+from magus.compiler.plan import declared
+from magus.compiler.plan_json import plan_hash
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
@@ -53,13 +55,34 @@ def test_the_scenario_of_the_readme_compiles() -> None:
     assert compile_text(text).scenario().workload.name == "mlp_up"
 
 
-@pytest.mark.parametrize("name", ["language.md", "schedules.md"])
+@pytest.mark.parametrize("name", ["language.md", "schedules.md", "plans.md"])
 def test_the_scenarios_of_the_documents_compile(name: str) -> None:
     texts = [body for language, body in BLOCK.findall((ROOT / "docs" / name).read_text()) if language == "mgs"]
 
     assert texts
     for text in texts:
         compile_text(text, path=str(ROOT / "docs" / name))
+
+
+def test_the_commands_on_plans_run(tmp_path: Path) -> None:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (body,) = [body for language, body in BLOCK.findall((ROOT / "docs" / "plans.md").read_text()) if language == "sh"]
+
+    for command in body.splitlines():
+        words = [sys.executable, "-m", "magus.tui.cli", *shlex.split(command)[1:]]
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+
+def test_the_plans_of_the_document_are_what_it_says() -> None:
+    page = (ROOT / "docs" / "plans.md").read_text()
+    (text,), (shown,) = ([body for found, body in BLOCK.findall(page) if found == kind] for kind in ("mgs", "json"))
+    scenario = compile_text(text, path=str(ROOT / "docs" / "plans.md")).scenario()
+    own, saved, theirs = (declared(scenario, named) for named in scenario.schedules)
+
+    assert shown == (ROOT / "docs" / "plans" / "direct.json").read_text()
+    assert plan_hash(scenario, saved) == plan_hash(scenario, own)
+    assert theirs.by_rank and not saved.by_rank
 
 
 def test_the_snippet_of_the_readme_runs() -> None:

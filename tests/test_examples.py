@@ -5,14 +5,17 @@ from typer.testing import CliRunner
 
 from magus.advisor import Advisor
 from magus.compiler import compile_file
-from magus.examples import NAMES, PAPERS, path
+from magus.compiler.collectives import ALGORITHM_BY_NAME
+from magus.compiler.schedule import Choice, NamedSchedule
+from magus.compiler.templates import ALL_TEMPLATES
+from magus.examples import NAMES, PAPERS, TEMPLATES, path
 from magus.tui.cli import app
 
 ADVISED = ("llama70b_tp8_mi300x", "gemm_rs_h100", "decode_small_batch")
 
 
 SLOW = ("papers/astra_sim", "papers/ficco")
-EXPECTING = [*(name for name in NAMES if name not in ADVISED), *PAPERS]
+EXPECTING = [*(name for name in NAMES if name not in ADVISED), *TEMPLATES, *PAPERS]
 
 
 @pytest.mark.parametrize(
@@ -38,4 +41,17 @@ def test_every_example_is_listed() -> None:
     folder = path(NAMES[0]).parent
     found = {str(file.relative_to(folder).with_suffix("")) for file in folder.rglob("*.mgs")}
 
-    assert found == {*NAMES, *PAPERS}
+    assert found == {*NAMES, *TEMPLATES, *PAPERS}
+
+
+def test_every_template_and_every_algorithm_has_an_example() -> None:
+    """Each beside a kernel where it can be; ``bespoke`` is written by the optimizer."""
+    choices = [named.body for name in TEMPLATES for named in _declared(name) if isinstance(named.body, Choice)]
+
+    assert {choice.template for choice in choices} == {template.name for template in ALL_TEMPLATES} - {"bespoke"}
+    pipelined = {choice.algorithm for choice in choices if choice.template == "pipelined"}
+    assert pipelined == {"", *ALGORITHM_BY_NAME} - {"ring", "nvls"}
+
+
+def _declared(name: str) -> tuple[NamedSchedule, ...]:
+    return tuple(named for scenario in compile_file(path(name)).scenarios for named in scenario.schedules)

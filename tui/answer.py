@@ -9,8 +9,10 @@ from ..compiler import Scenario, compile_file
 from ..simcore import EngineUnavailable, RunTooLarge
 from .console import Bindings, guarded, print_json, say, show
 from .exits import Exit
+from .interrupts import interruptible
 from .progress import progress_line
-from .render import advice_text, space_text
+from .render import advice_text
+from .spaces import space_text
 
 
 def answered(action: Callable[[], Exit]) -> Exit:
@@ -40,7 +42,9 @@ def list_schedules(
 
     def action() -> Exit:
         scenario = scenario_of(file, bindings, workload)
-        space, bound = enumerate_space(scenario, limit=limit), lower_bound(scenario)
+        with interruptible() as stopped:
+            space = enumerate_space(scenario, limit=limit, should_stop=stopped)
+        bound = lower_bound(scenario)
         if as_json_text:
             print_json(space_document(scenario, space, bound))
         else:
@@ -56,6 +60,7 @@ def advise_file(
     *,
     workload: str | None,
     top: int,
+    bespoke: int,
     verify: bool,
     strict: bool,
     as_json_text: bool,
@@ -66,7 +71,9 @@ def advise_file(
     def action() -> Exit:
         scenario = scenario_of(file, bindings, workload)
         with progress_line() as progress:
-            advice = Advisor.load().recommend(scenario, top=top, verify=verify, workers=workers, progress=progress)
+            advice = Advisor.load().recommend(
+                scenario, top=top, verify=verify, bespoke=bespoke, workers=workers, progress=progress
+            )
         if as_json_text:
             print_json(advice_document(advice))
         else:

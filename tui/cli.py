@@ -1,4 +1,5 @@
-"""The command line: ``magus check | fmt | test | simulate | schedules | advise | train | validate | calibrate | tui``.
+"""The command line: ``magus check | fmt | test | simulate | plan | schedules | advise | train | validate | calibrate |
+tui``.
 
 Results go to stdout, progress and diagnostics to stderr. ``--json`` prints one document and nothing else. Exit codes:
 0 done, 1 the input is wrong or an expectation failed, 2 usage, 3 no feasible schedule or, with ``--strict``, a profile
@@ -35,6 +36,13 @@ class Format(StrEnum):
     JSON = "json"
 
 
+class PlanFormat(StrEnum):
+    """How a plan is written."""
+
+    MGS = "mgs"
+    JSON = "json"
+
+
 class Granularity(StrEnum):
     """Size of the unit that is simulated: a cache line, or a packet of 1 KiB."""
 
@@ -46,6 +54,10 @@ FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A scenario, 
 FilesArgument = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Scenarios.")]
 WorkloadOption = Annotated[
     str | None, typer.Option("--workload", metavar="W", help="Which workload; the first if unsaid.")
+]
+ScheduleOption = Annotated[
+    str | None,
+    typer.Option("--schedule", metavar="S", help="A declared name, a template expression or a plan, PLAN.json."),
 ]
 SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set a param of the file.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
@@ -102,9 +114,7 @@ def test(
 def simulate(
     file: FileArgument,
     workload: WorkloadOption = None,
-    schedule: Annotated[
-        str | None, typer.Option("--schedule", metavar="S", help="A declared name or a template expression.")
-    ] = None,
+    schedule: ScheduleOption = None,
     granularity: Annotated[Granularity, typer.Option("--granularity", help="What one unit is.")] = Granularity.LINE,
     settings: SetOption = None,
     no_fold: Annotated[bool, typer.Option("--no-fold", help="Simulate every rank, for checking.")] = False,
@@ -142,6 +152,29 @@ def simulate(
 
 
 @app.command()
+def plan(
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="A scenario, FILE.mgs.")] = None,
+    workload: WorkloadOption = None,
+    schedule: ScheduleOption = None,
+    settings: SetOption = None,
+    output: Annotated[PlanFormat, typer.Option("--format", help="The language, or JSON.")] = PlanFormat.MGS,
+    out: Annotated[Path | None, typer.Option("-o", metavar="OUT", help="Write there instead of to stdout.")] = None,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of plans instead.")] = False,
+) -> None:
+    """Write a schedule out as a plan: every transfer, every kernel, and what each waits for."""
+    from .plan import print_plan, print_schema
+
+    if schema:
+        raise typer.Exit(print_schema(out))
+    if file is None:
+        raise typer.BadParameter("which scenario?", param_hint="FILE")
+    as_json = output is PlanFormat.JSON
+    raise typer.Exit(
+        print_plan(file, _bindings(settings), workload=workload, schedule=schedule, as_json_text=as_json, out=out)
+    )
+
+
+@app.command()
 def schedules(
     file: FileArgument,
     workload: WorkloadOption = None,
@@ -160,6 +193,9 @@ def advise(
     file: FileArgument,
     workload: WorkloadOption = None,
     top: Annotated[int, typer.Option("--top", min=1, max=512, metavar="N", help="Simulate the N likeliest.")] = 8,
+    bespoke: Annotated[
+        int, typer.Option("--bespoke", min=0, max=100_000, metavar="N", help="Try N plans of unequal chunks; 0: none.")
+    ] = 400,
     no_verify: Annotated[bool, typer.Option("--no-verify", help="Predict only, simulate nothing.")] = False,
     settings: SetOption = None,
     strict: StrictOption = False,
@@ -175,6 +211,7 @@ def advise(
             _bindings(settings),
             workload=workload,
             top=top,
+            bespoke=bespoke,
             verify=not no_verify,
             strict=strict,
             as_json_text=json,

@@ -8,6 +8,7 @@ WORDS = {
     "enumerate": "enumerating schedules",
     "rank": "ranking {total} schedules",
     "simulate": "simulating the shortlist {done}/{total}",
+    "bespoke": "searching for chunks of other sizes, simulation {done}/{total}",
     "run": "simulating, {done:,} line-hops so far",
     "confirm": "confirming line by line {done}/{total}",
     "dataset": "simulating scenarios {done}/{total}",

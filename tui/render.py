@@ -1,14 +1,13 @@
-"""Advice, results and spaces as plain text for a terminal of 80 columns or more."""
+"""Advice and results as plain text for a terminal of 80 columns or more."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from ..advisor.advice import Advice, Candidate, is_algorithm_choice
 from ..advisor.bounds import Bound
-from ..advisor.solver import Space
 from ..compiler.expectation import Verdict
-from ..compiler.expression import expression_of
-from ..compiler.scenario import TICKS_PER_US, Scenario
+from ..compiler.scenario import TICKS_PER_US, GemmShape, Scenario, Workload
+from ..compiler.shapes import AttentionShape, GroupedGemmShape
 from ..simcore import Cause, CriticalOp, Outcome, Result
 from ..simcore.result import Waterfall
 from .wrap import bullet, columns, hanging, wrapped
@@ -24,12 +23,24 @@ _WAITED_COLUMN = 30
 
 def scenario_line(scenario: Scenario) -> str:
     """One line that says what is asked: workload, pattern, shape, system."""
-    workload, system = scenario.workload, scenario.system
-    shape = ""
-    if workload.gemm is not None:
-        shape = f" {workload.gemm.dtype.value} {workload.gemm.m} x {workload.gemm.n} x {workload.gemm.k} per rank"
+    workload, system, shape = scenario.workload, scenario.system, shape_text(scenario.workload)
     fabric = system.fabric.kind.value.replace("_", " ")
-    return f"{workload.name}: {workload.pattern.value}{shape} on {system.num_ranks} x {system.gpu.name}, {fabric}"
+    what = f"{workload.label} {shape}" if shape else workload.label
+    return f"{workload.name}: {what} on {system.num_ranks} x {system.gpu.name}, {fabric}"
+
+
+def shape_text(workload: Workload) -> str:
+    """What one rank computes, empty where it is a kernel alone that is no GEMM, or nothing."""
+    match workload.compute:
+        case GemmShape(m=m, n=n, k=k, dtype=dtype):
+            return f"{dtype.value} {m} x {n} x {k} per rank"
+        case GroupedGemmShape(rows=rows, n=n, k=k, dtype=dtype) if workload.moved is not None:
+            return f"{dtype.value} {sum(rows)} x {n} x {k} in {len(rows)} experts per rank"
+        case AttentionShape() as shape if workload.moved is not None:
+            lengths = f"{shape.q_len} x {shape.kv_len}" + (" causal" if shape.causal else "")
+            return f"{shape.dtype.value} {lengths}, {shape.heads} heads of {shape.head_dim} per rank"
+        case _:
+            return ""
 
 
 def advice_text(advice: Advice, top: int) -> str:
@@ -231,19 +242,6 @@ def critical_line(ops: Sequence[CriticalOp], before: str) -> str:
         waited += f"; units queued {worst.queued_ticks / TICKS_PER_US:.1f} us at {worst.queued_at}"
     since, done = first.since_ticks / TICKS_PER_US, last.done_ticks / TICKS_PER_US
     return f"  {since:>8.1f} {done:>8.1f}  {first.label:<8} {waited}"
-
-
-def space_text(scenario: Scenario, space: Space, bound: Bound) -> str:
-    """The feasible schedules, one a line, and the lower bound with its terms."""
-    lines = [*wrapped(scenario_line(scenario)), ""]
-    lines += [f"  {expression_of(choice)}" for choice in space.choices]
-    more = "" if space.complete else " (there are more)"
-    lines += ["", f"{len(space.choices)} feasible schedules{more}"]
-    lines += [f"Lower bound {bound.ticks / TICKS_PER_US:.1f} us, bound by {bound.binding}:"]
-    for name, ticks, text in bound.terms:
-        lines += bullet("*" if name == bound.binding else "-", f"{name} {ticks / TICKS_PER_US:.1f} us: {text}")
-    lines += ["Assumed by the bound:", *(line for text in bound.assumptions for line in bullet("-", text))]
-    return "\n".join(lines)
 
 
 def _ratio(value: float | None) -> str:

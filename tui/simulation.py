@@ -13,7 +13,7 @@ from ..compiler.schedule import Schedule
 from ..compiler.schedule_text import resolve_schedule
 from ..simcore import Outcome, Result, affordable_unit, record_writes, simulate, simulate_seeds
 from .answer import answered, scenario_of, strictly
-from .console import Bindings, print_json, say
+from .console import Bindings, print_json, say, show
 from .exits import Exit
 from .interrupts import interruptible
 from .progress import progress_line
@@ -45,7 +45,7 @@ def simulate_file(
 
     def action() -> Exit:
         scenario = scenario_of(file, bindings, workload)
-        chosen = resolve_schedule(scenario, schedule)
+        chosen = resolve_schedule(scenario, schedule, show)
         check_memory(scenario, chosen)
         bound, unit = lower_bound(scenario), scenario.gpu.line_bytes if at_line else packet_bytes(scenario)
         outside = outside_calibration(scenario, (chosen,))

@@ -9,6 +9,7 @@ from ..compiler.expectation import Verdict
 from ..compiler.scenario import TICKS_PER_US, Fabric, Scenario
 from ..simcore.result import Result
 from .progress import WORDS
+from .render import shape_text
 
 # Shown of the front of an expression that does not fit; the parameters at its end tell candidates apart.
 KEPT_FRONT = 9
@@ -62,12 +63,14 @@ def title_of(scenario: Scenario, job_idx: int, num_jobs: int) -> str:
     workload, system = scenario.workload, scenario.system
     parts = [] if scenario.name == workload.name else [scenario.name]
     parts.append(workload.name + (f" ({job_idx + 1} of {num_jobs})" if num_jobs > 1 else ""))
-    parts.append(workload.pattern.value)
+    parts.append(workload.label)
     parts.append(f"{system.num_ranks} x {system.gpu.name}")
     parts.append(fabric_text(system.fabric))
     if workload.gemm is not None:
         shape = workload.gemm
         parts.append(f"{shape.dtype.value} {shape.m}x{shape.n}x{shape.k}/rank")
+    elif workload.moved is not None and workload.kernel is not None:
+        parts.append(shape_text(workload))
     return " · ".join(parts)
 
 

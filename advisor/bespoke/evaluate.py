@@ -1,0 +1,44 @@
+"""What a plan would take, by the step-level estimate: some hundred a second, so that thousands can be tried."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ...compiler.plan import build_schedule, why_illegal
+from ...compiler.scenario import Scenario
+from ...compiler.schedule import Choice
+from ..estimate import estimate_ticks
+
+ShouldStop = Callable[[], bool]
+NEVER = float("inf")
+
+
+@dataclass(slots=True)
+class Evaluator:
+    """Estimates choices, each once, and counts them: search ends after so many, whatever the machine.
+
+    ``known`` are the times in ticks of all that were asked for; what cannot run takes forever.
+    """
+
+    scenario: Scenario
+    limit: int
+    should_stop: ShouldStop = lambda: False
+    count: int = 0
+    known: dict[Choice, float] = field(default_factory=dict)
+
+    @property
+    def spent(self) -> bool:
+        """Whether the budget is used up, or somebody asked to stop."""
+        return self.count >= self.limit or self.should_stop()
+
+    def __call__(self, choice: Choice) -> float:
+        """Estimated makespan in ticks."""
+        found = self.known.get(choice)
+        if found is None:
+            self.count += 1
+            found = self.known[choice] = self._estimate(choice)
+        return found
+
+    def _estimate(self, choice: Choice) -> float:
+        if why_illegal(self.scenario, choice) is not None:
+            return NEVER
+        return estimate_ticks(self.scenario, build_schedule(self.scenario, choice)).makespan_ticks

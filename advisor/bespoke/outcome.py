@@ -1,0 +1,74 @@
+"""What the search for a bespoke schedule may spend, and what it found."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from ...compiler.schedule import Choice, Schedule
+
+
+class Stage(Enum):
+    """Which part of the portfolio proposed a plan."""
+
+    TEMPLATE = "template"
+    SHAPE = "shapes"
+    DP = "dynamic programming"
+    LOCAL = "local search"
+    SOLVER = "CP-SAT"
+    REFINED = "local search by simulation"
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a search may spend: estimates of bespoke plans, simulations, and CP-SAT's deterministic seconds.
+
+    These count work and not time, so that a run can be repeated on any machine. ``seconds`` is a limit by the clock
+    beside them; a search that was cut short by it is not reproducible.
+    """
+
+    evaluations: int = 3000
+    simulations: int = 100
+    solver_s: float = 1.0
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A plan with its simulated time at a granularity of ``unit_bytes``."""
+
+    choice: Choice
+    schedule: Schedule
+    ticks: int
+    unit_bytes: int
+    stage: Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """All plans that were simulated, the fastest first; of equal ones templates first, then the one with fewer steps.
+
+    ``bound_ticks`` is what no schedule is faster than. ``reproducible`` says that the same seed and budget find the
+    same again; ``stopped`` why the search ended before its budget did, empty if it did not.
+    """
+
+    found: tuple[Found, ...]
+    bound_ticks: int
+    seed: int
+    evaluations: int
+    simulations: int
+    reproducible: bool
+    stopped: str = ""
+
+    @property
+    def best(self) -> Found | None:
+        """The fastest, None if nothing was simulated."""
+        return self.found[0] if self.found else None
+
+    @property
+    def best_template(self) -> Found | None:
+        """The fastest with equal chunks."""
+        return next((each for each in self.found if each.stage is Stage.TEMPLATE), None)
+
+    @property
+    def best_bespoke(self) -> Found | None:
+        """The fastest with chunks of its own."""
+        return next((each for each in self.found if each.stage is not Stage.TEMPLATE), None)

@@ -1,0 +1,65 @@
+"""Simulated times of proposed plans: what decides, since a gain of the cost model alone is no gain."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from ...compiler.plan import build_schedule
+from ...compiler.scenario import Scenario
+from ...compiler.schedule import Choice, Schedule
+from ..workers import Cancelled, Job, Workers
+from .outcome import Found, Stage
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(slots=True)
+class Replays:
+    """Simulates choices, each once, until ``limit`` of them are; what was found before a stop is kept.
+
+    ``unit_of`` says the granularity for a schedule, ``together`` how many are given to the pool at a time. ``count`` is
+    how many were simulated here; ``found`` may hold others that were known before.
+    """
+
+    scenario: Scenario
+    pool: Workers
+    limit: int
+    unit_of: Callable[[Schedule], int]
+    progress: Progress
+    together: int = 1
+    stopped: bool = False
+    count: int = 0
+    found: dict[Choice, Found] = field(default_factory=dict)
+
+    @property
+    def left(self) -> int:
+        """How many more may be simulated."""
+        return 0 if self.stopped else self.limit - self.count
+
+    def __call__(self, choices: Sequence[tuple[Choice, Stage]]) -> None:
+        """Simulate as many of ``choices`` as are left, the first first."""
+        new = list({choice: stage for choice, stage in choices if choice not in self.found}.items())[: self.left]
+        for start in range(0, len(new), self.together):
+            if not self.stopped:
+                self._simulate(new[start : start + self.together])
+
+    def _simulate(self, choices: Sequence[tuple[Choice, Stage]]) -> None:
+        schedules = [build_schedule(self.scenario, choice) for choice, _ in choices]
+        jobs = [Job(self.scenario, schedule, self.unit_of(schedule)) for schedule in schedules]
+        try:
+            results = self.pool.run(jobs)
+        except Cancelled:
+            self.stopped = True
+            return
+        for (choice, stage), schedule, result in zip(choices, schedules, results, strict=True):
+            self.found[choice] = Found(choice, schedule, result.makespan_ticks, result.unit_bytes, stage)
+        self.count += len(choices)
+        self.progress(self.count, self.limit)
+
+    def ranked(self) -> list[Found]:
+        """All that was simulated, the fastest first; a tie goes to the simpler one."""
+
+        def rank(found: Found) -> tuple[int, bool, int, str]:
+            bespoke = found.stage is not Stage.TEMPLATE
+            return found.ticks, bespoke, len(found.schedule.steps), found.schedule.expression
+
+        return sorted(self.found.values(), key=rank)

@@ -1,0 +1,127 @@
+"""The bespoke search as a stage of advice: from candidates simulated so far to some with chunks of their own."""
+
+from collections.abc import Callable
+from importlib.metadata import version
+
+from ...compiler.plan import build_schedule
+from ...compiler.scenario import TICKS_PER_US, Scenario
+from ...compiler.schedule import Choice, Schedule
+from ...compiler.templates.bespoke import PATTERNS
+from ..advice import Candidate, Provenance
+from ..estimate import estimate_ticks
+from ..shortlist import shortlist_unit
+from ..workers import Workers
+from .evaluate import ShouldStop
+from .explain import why_bespoke
+from .outcome import Budget, Found, Outcome, Stage
+from .portfolio import optimize
+from .replays import Progress
+
+# About three seconds on one core.
+DEFAULT_EVALUATIONS = 400
+# What is recommended instead of a template must be faster by this share: a tie goes to the simpler schedule.
+MIN_GAIN = 0.01
+# So many of the fastest are shown.
+OFFERED = 2
+SEED = 0
+
+
+def budget_of(evaluations: int) -> Budget:
+    """A budget in the proportions of the stage."""
+    return Budget(evaluations, simulations=max(4, evaluations // 25), solver_s=evaluations / 2000)
+
+
+def is_searched(scenario: Scenario) -> bool:
+    """Whether to search: for a GEMM that overlaps a collective, alike at all ranks, if the file names no templates."""
+    asked, workload = scenario.explore.templates, scenario.workload
+    fits = workload.gemm is not None and workload.pattern in PATTERNS and scenario.system.fabric.kind.symmetric
+    return fits and (not asked or "bespoke" in asked)
+
+
+def bespoke_candidates(
+    scenario: Scenario,
+    candidates: list[Candidate],
+    budget: Budget,
+    *,
+    pool: Workers,
+    together: int,
+    should_stop: ShouldStop,
+    progress: Progress,
+) -> list[Candidate]:
+    """The fastest bespoke schedules that were simulated, if they beat every template; none if the search found none."""
+    known = [_found(candidate) for candidate in candidates if not candidate.is_serial and candidate.choice is not None]
+    limit = scenario.explore.staging_limit_bytes
+    outcome = optimize(
+        scenario,
+        budget,
+        _units(scenario),
+        seed=SEED,
+        pool=pool,
+        together=together,
+        known=[found for found in known if found is not None],
+        should_stop=should_stop,
+        progress=progress,
+    )
+    template = outcome.best_template
+    better = [
+        found
+        for found in outcome.found
+        if found.stage is not Stage.TEMPLATE
+        and (template is None or found.ticks < template.ticks)
+        and (limit is None or found.schedule.staging_bytes <= limit)
+    ]
+    # Of plans that differ in streams or engines alone the fastest is enough.
+    fastest = {found.choice.parts: found for found in reversed(better)}
+    return [_candidate(scenario, outcome, found) for found in better if fastest[found.choice.parts] is found][:OFFERED]
+
+
+def clearly_best(candidates: list[Candidate]) -> Candidate | None:
+    """The fastest that is not serial; a bespoke one only if it beats the best other by ``MIN_GAIN``."""
+    overlapping = [candidate for candidate in candidates if not candidate.is_serial]
+    simpler = next((candidate for candidate in overlapping if candidate.provenance is None), None)
+    bespoke = next((candidate for candidate in overlapping if candidate.provenance is not None), None)
+    if simpler is None or bespoke is None:
+        return simpler or bespoke
+    return bespoke if bespoke.best_us * (1 + MIN_GAIN) <= simpler.best_us else simpler
+
+
+def sentence_of(candidate: Candidate) -> str | None:
+    """What is bespoke about ``candidate``, None if nothing is."""
+    if candidate.provenance is None:
+        return None
+    said = [f"{what} ({loss:.1%} slower without)" for what, loss in candidate.provenance.why]
+    freedoms = ", ".join(said) or "the sizes of its chunks together"
+    return f"No template has these chunks; found by {candidate.provenance.found_by}. What pays: {freedoms}."
+
+
+def _units(scenario: Scenario) -> Callable[[Schedule], int]:
+    return lambda schedule: shortlist_unit(scenario, schedule)
+
+
+def _found(candidate: Candidate) -> Found | None:
+    """A simulated candidate as what the search begins with."""
+    if candidate.simulated_ticks is None or candidate.unit_bytes is None or candidate.choice is None:
+        return None
+    stage = Stage.TEMPLATE
+    return Found(candidate.choice, candidate.schedule, candidate.simulated_ticks, candidate.unit_bytes, stage)
+
+
+def _candidate(scenario: Scenario, outcome: Outcome, found: Found) -> Candidate:
+    template = outcome.best_template
+
+    def ticks_of(choice: Choice) -> float:
+        return estimate_ticks(scenario, build_schedule(scenario, choice)).makespan_ticks
+
+    why = why_bespoke(scenario, found.choice, template.choice, ticks_of) if template is not None else ()
+    provenance = Provenance(
+        found.stage.value,
+        outcome.seed,
+        outcome.evaluations,
+        outcome.simulations,
+        outcome.reproducible,
+        version("ortools"),
+        why,
+    )
+    predicted = ticks_of(found.choice) / TICKS_PER_US
+    name = found.schedule.expression
+    return Candidate(name, found.choice, found.schedule, False, predicted, found.ticks, found.unit_bytes, provenance)

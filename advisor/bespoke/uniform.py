@@ -1,0 +1,61 @@
+"""The templates with equal chunks, at every chunk count that divides: where a search begins, and what it must beat."""
+
+from collections.abc import Iterator
+
+from ...compiler.plan import why_illegal
+from ...compiler.scenario import FabricKind, Scenario
+from ...compiler.schedule import Choice, EngineChoice
+from ...compiler.templates import BY_NAME, TEMPLATES, Template
+from ...compiler.templates.bespoke import MAX_PARTS, Part, Parts
+from ..solver.space import domains_of, streams_of
+from .costs import shares
+
+# A shard in more pieces than this spends its time on the setups of copies and the starts of kernels.
+MOST_PIECES = 64
+
+
+def uniform_choices(scenario: Scenario, most_pieces: int = MOST_PIECES) -> tuple[Choice, ...]:
+    """Every legal choice of the explored templates, by the engines to explore, with up to so many chunks a rank.
+
+    On a ring also ``pipelined``, whose algorithms pass blocks on instead of sending each over the links between.
+    """
+    return tuple(choice for engine in domains_of(scenario).engines for choice in _by(scenario, engine, most_pieces))
+
+
+def _by(scenario: Scenario, engine: EngineChoice, most_pieces: int) -> Iterator[Choice]:
+    n, asked = scenario.num_ranks, scenario.explore.templates
+    for template, algorithm in _ways(scenario):
+        if asked and template.name not in asked:
+            continue
+        for pieces in range(1, most_pieces + 1) if template.cuts_shards else (1,):
+            for streams in streams_of(template):
+                choice = Choice(template.name, n * pieces, engine, streams, algorithm=algorithm)
+                if why_illegal(scenario, choice) is None:
+                    yield choice
+
+
+def _ways(scenario: Scenario) -> Iterator[tuple[Template, str]]:
+    """Templates with the algorithm of each, empty for the usual one."""
+    yield from ((template, "") for template in TEMPLATES)
+    if scenario.system.fabric.kind is FabricKind.RING:
+        yield from ((BY_NAME["pipelined"], algorithm) for algorithm in ("", "double_ring"))
+
+
+def as_parts(choice: Choice, whole: Part) -> Parts | None:
+    """The batches of a template that cuts rows, None where ``bespoke`` cannot say them."""
+    n, rest = choice.chunks, (0,) * (len(whole) - 1)
+    pieces = n // len(whole)
+    alike = list(zip(*(shares(rows, [1] * pieces) for rows in whole[1:]), strict=True))
+    own = (whole[0], *rest)
+    match choice.template:
+        case "uniform_fused_1d":
+            parts = tuple(zip(shares(whole[0], [1] * pieces), *zip(*alike, strict=True), strict=True))
+        case "hetero_fused_1d":
+            parts = (own, *((0, *rows) for rows in alike))
+        case "hetero_unfused_1d" | "shard_p2p":
+            each = [tuple(r * (k == peer) for k, r in enumerate(rows)) for rows in alike for peer in range(len(rows))]
+            parts = (own, *((0, *rows) for rows in each))
+        case _:
+            return None
+    parts = tuple(part for part in parts if any(part))
+    return parts if len(parts) <= MAX_PARTS else None

@@ -1,0 +1,136 @@
+"""The whole search: simulated times decide, budgets and stops are kept to, and the same seed finds the same."""
+
+from dataclasses import replace
+
+import pytest
+
+from magus.advisor.bespoke import Budget, Found, Outcome, Stage, optimize, why_bespoke
+from magus.advisor.estimate import estimate_ticks
+from magus.compiler.plan import build_schedule
+from magus.compiler.scenario import Pattern, Scenario
+from magus.compiler.schedule import Choice, EngineChoice, EngineKind, Schedule
+from magus.compiler.templates.bespoke import PATTERNS
+from magus.simcore import simulate
+from tests.advisor.drawing import SYSTEMS, scenario_of
+
+SMALL = Budget(evaluations=80, simulations=12, solver_s=0.02)
+DMA3 = EngineChoice(EngineKind.DMA, 3)
+UNIT = 8192
+
+
+def unit_of(schedule: Schedule) -> int:
+    return UNIT
+
+
+def small(pattern: Pattern, system: int = 1) -> Scenario:
+    return scenario_of(pattern, SYSTEMS[system], 4, 1024, 1024, 1024)
+
+
+@pytest.fixture(scope="module")
+def outcome() -> Outcome:
+    return optimize(small(Pattern.AG_GEMM), SMALL, unit_of)
+
+
+@pytest.mark.parametrize("pattern", [each for each in PATTERNS if each is not Pattern.AG_GEMM])
+def test_it_is_never_worse_than_its_best_template(pattern: Pattern) -> None:
+    outcome = optimize(small(pattern), SMALL, unit_of)
+
+    assert outcome.best is not None and outcome.best_template is not None
+    assert outcome.best.ticks <= outcome.best_template.ticks
+    assert outcome.bound_ticks <= outcome.best.ticks
+
+
+def test_times_are_the_simulators(outcome: Outcome) -> None:
+    scenario = small(Pattern.AG_GEMM)
+
+    for found in (outcome.found[0], outcome.found[-1]):
+        schedule = build_schedule(scenario, found.choice)
+        assert simulate(scenario, schedule, unit_bytes=UNIT).makespan_ticks == found.ticks
+        assert schedule == found.schedule
+    assert [found.ticks for found in outcome.found] == sorted(found.ticks for found in outcome.found)
+
+
+def test_the_budget_is_kept(outcome: Outcome) -> None:
+    assert outcome.evaluations <= SMALL.evaluations + 6  # a round of refinement that has begun is finished
+    assert outcome.simulations == len(outcome.found) <= SMALL.simulations
+    assert outcome.reproducible and not outcome.stopped
+
+
+def test_the_same_seed_finds_the_same(outcome: Outcome) -> None:
+    assert optimize(small(Pattern.AG_GEMM), SMALL, unit_of) == outcome
+
+
+def test_several_stages_have_their_turn(outcome: Outcome) -> None:
+    assert {Stage.TEMPLATE, Stage.DP} <= {found.stage for found in outcome.found}
+    assert outcome.best_bespoke is not None
+
+
+def test_what_was_found_before_a_stop_is_kept() -> None:
+    done = 0
+
+    def count(simulated: int, total: int) -> None:
+        nonlocal done
+        done = simulated
+
+    outcome = optimize(small(Pattern.AG_GEMM), SMALL, unit_of, should_stop=lambda: done >= 3, progress=count)
+
+    assert outcome.simulations == 3 == len(outcome.found)
+    assert not outcome.reproducible
+    assert outcome.stopped == "it was asked to stop"
+    assert outcome.best == min(outcome.found, key=lambda found: found.ticks)
+
+
+def test_an_interrupt_keeps_what_was_found() -> None:
+    def interrupt(done: int, total: int) -> None:
+        if done == 3:
+            raise KeyboardInterrupt
+
+    outcome = optimize(small(Pattern.AG_GEMM), SMALL, unit_of, progress=interrupt)
+
+    assert len(outcome.found) == 3
+    assert not outcome.reproducible and outcome.stopped
+
+
+def test_a_limit_by_the_clock_is_not_reproducible() -> None:
+    outcome = optimize(small(Pattern.AG_GEMM), replace(SMALL, seconds=0.0), unit_of)
+
+    assert not outcome.found and outcome.best is None
+    assert not outcome.reproducible
+    assert outcome.stopped == "its time was over"
+
+
+def test_known_templates_are_not_simulated_again() -> None:
+    scenario, choice = small(Pattern.AG_GEMM), Choice("hetero_fused_1d", 8, DMA3)
+    schedule = build_schedule(scenario, choice)
+    ticks = simulate(scenario, schedule, unit_bytes=UNIT).makespan_ticks
+    known = Found(choice, schedule, ticks, UNIT, Stage.TEMPLATE)
+
+    outcome = optimize(scenario, SMALL, unit_of, known=[known])
+
+    assert [found for found in outcome.found if found.stage is Stage.TEMPLATE] == [known]
+    assert outcome.simulations == len(outcome.found) - 1
+
+
+def test_a_template_at_the_bound_ends_the_search() -> None:
+    scenario, choice = small(Pattern.AG_GEMM), Choice("hetero_fused_1d", 8, DMA3)
+    bound = Found(choice, build_schedule(scenario, choice), 1, UNIT, Stage.TEMPLATE)
+
+    outcome = optimize(scenario, SMALL, unit_of, known=[bound])
+
+    assert outcome.found == (bound,)
+    assert outcome.stopped == "a template is within 1 % of the lower bound"
+
+
+def test_why_takes_each_freedom_away() -> None:
+    scenario = small(Pattern.AG_GEMM)
+
+    def ticks_of(choice: Choice) -> float:
+        return estimate_ticks(scenario, build_schedule(scenario, choice)).makespan_ticks
+
+    template = Choice("hetero_fused_1d", 8, DMA3)
+    plain = Choice("bespoke", 4, DMA3, 1, parts=((256, 0), (0, 128), (0, 128)))
+    lopsided = replace(plain, parts=((256, 0), (0, 16), (0, 240)))
+
+    assert why_bespoke(scenario, plain, template, ticks_of) == ()
+    said = why_bespoke(scenario, lopsided, template, lambda each: 2.0 if each == plain else 1.0)
+    assert said == (("chunks of unequal size", 1.0),)

@@ -1,0 +1,88 @@
+"""The stage of advice: what it offers, when it is skipped, and that a tie goes to the simpler schedule."""
+
+from dataclasses import replace
+
+import pytest
+
+from magus.advisor import Advisor
+from magus.advisor.advice import Advice, Candidate, Provenance
+from magus.advisor.bespoke.stage import DEFAULT_EVALUATIONS, clearly_best, is_searched, sentence_of
+from magus.advisor.export import advice_document
+from magus.compiler.plan import build_schedule
+from magus.compiler.scenario import TICKS_PER_US, Explore, Pattern
+from magus.compiler.schedule import Choice, EngineChoice, EngineKind
+from magus.compiler.schedule_text import resolve_schedule
+from tests.advisor.drawing import SYSTEMS, scenario_of
+from tests.scenarios import ag_gemm, exploring
+
+DMA = EngineChoice(EngineKind.DMA, 7)
+SCENARIO = exploring(ag_gemm(4096, 4096, 8192), Explore(chunks=(8, 16), engines=(DMA,)))
+PROVENANCE = Provenance("local search", 0, 10, 2, True, "9.15", (("own shard as filler", 0.02),))
+
+
+@pytest.fixture(scope="module")
+def advice() -> Advice:
+    return Advisor.load().recommend(SCENARIO)
+
+
+def candidate(us: float, provenance: Provenance | None) -> Candidate:
+    choice = Choice("hetero_fused_1d", 8, DMA)
+    schedule = build_schedule(SCENARIO, choice)
+    return Candidate(f"{us} {provenance}", choice, schedule, False, us, round(us * TICKS_PER_US), 1024, provenance)
+
+
+def test_winners_are_offered_with_their_simulated_times(advice: Advice) -> None:
+    bespoke = [each for each in advice.candidates if each.provenance is not None]
+    templates = [each.best_us for each in advice.candidates if each.provenance is None]
+
+    assert bespoke and advice.recommended is bespoke[0]
+    assert all(each.simulated_ticks is not None and each.best_us < min(templates) for each in bespoke)
+    assert resolve_schedule(SCENARIO, bespoke[0].expression) == bespoke[0].schedule
+
+
+def test_the_reasons_say_what_is_bespoke(advice: Advice) -> None:
+    assert any(reason.startswith("No template has these chunks") for reason in advice.reasons)
+
+
+def test_the_document_says_where_it_comes_from(advice: Advice) -> None:
+    first = next(each for each in advice_document(advice)["candidates"] if each["provenance"])
+
+    assert first["provenance"]["reproducible"] is True
+    assert first["provenance"]["found_by"] and first["provenance"]["ortools"]
+    assert first["provenance"]["evaluations"] <= DEFAULT_EVALUATIONS + 10
+
+
+def test_none_are_searched_where_none_are_wanted() -> None:
+    advice = Advisor.load().recommend(SCENARIO, bespoke=0)
+
+    assert all(each.provenance is None for each in advice.candidates)
+
+
+def test_a_tie_goes_to_the_simpler_one() -> None:
+    simple, close, clear = candidate(100.0, None), candidate(99.5, PROVENANCE), candidate(98.9, PROVENANCE)
+
+    assert clearly_best([close, simple]) is simple
+    assert clearly_best([clear, simple]) is clear
+    assert clearly_best([simple]) is simple
+    assert clearly_best([replace(simple, is_serial=True)]) is None
+
+
+def test_the_sentence_names_the_freedoms() -> None:
+    assert sentence_of(candidate(1.0, None)) is None
+    assert "own shard as filler (2.0% slower without)" in (sentence_of(candidate(1.0, PROVENANCE)) or "")
+
+
+@pytest.mark.parametrize("pattern", list(Pattern))
+def test_only_a_gemm_that_overlaps_is_searched(pattern: Pattern) -> None:
+    if pattern is Pattern.GEMM_A2A:
+        return
+    scenario = scenario_of(pattern, SYSTEMS[0], 4, 256, 256, 256)
+    overlaps = pattern in (Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR, Pattern.A2A_GEMM)
+
+    assert is_searched(scenario) is overlaps
+    assert is_searched(exploring(scenario, Explore(templates=("bespoke",)))) is overlaps
+    assert not is_searched(exploring(scenario, Explore(templates=("serial",))))
+
+
+def test_ranks_that_are_not_alike_are_left_alone() -> None:
+    assert not is_searched(scenario_of(Pattern.AG_GEMM, SYSTEMS[4], 4, 256, 256, 256))

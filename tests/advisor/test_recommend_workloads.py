@@ -1,0 +1,77 @@
+"""Advice on kernels other than a GEMM beside a collective: what it may choose from, and the whole answer."""
+
+import pytest
+
+from magus.advisor import Advisor
+from magus.advisor.advice import Confidence, is_algorithm_choice
+from magus.advisor.export import advice_document
+from magus.advisor.ranking import is_trained
+from magus.advisor.solver import enumerate_space
+from magus.advisor.solver.space import check_memory, resident_bytes
+from magus.compiler.plan import ScheduleError, build_schedule
+from magus.compiler.plan_check import check_plan
+from magus.tui.render import advice_text, scenario_line
+from tests.workloads import TEXTS, choices_of, workload_of
+
+SHOWN = {
+    "AG+attention": "AG+attention bf16 256 x 1024, 8 heads of 64 per rank",
+    "A2A+attention causal": "A2A+attention bf16 1024 x 1024 causal, 8 heads of 64 per rank",
+    "grouped_gemm+A2A": "grouped_gemm+A2A bf16 1024 x 256 x 128 in 3 experts per rank",
+    "GEMM+A2A": "GEMM+A2A bf16 1024 x 256 x 64 per rank",
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_the_space_holds_what_is_legal_and_nothing_else(name: str) -> None:
+    scenario = workload_of(name)
+    found = enumerate_space(scenario).choices
+
+    for choice in found:
+        assert check_plan(scenario, build_schedule(scenario, choice)) == ()
+    asked = {(choice.template, choice.chunks) for choice in choices_of(scenario, (1, 2, 4, 8, 16, 32))}
+    assert asked == {(choice.template, choice.chunks) for choice in found}
+
+
+@pytest.mark.parametrize("name", ["AG+attention causal", "A2A+attention", "attention+A2A", "A2A+grouped_gemm", *SHOWN])
+def test_an_answer(name: str) -> None:
+    scenario = workload_of(name)
+    assert not is_trained(scenario) and not is_algorithm_choice(scenario)
+
+    advice = Advisor.load().recommend(scenario, top=3)
+
+    assert advice.recommended.best_us <= advice.serial.best_us and advice.serial.choice is not None
+    assert advice.gap_to_bound >= 0 and advice.confidence is not Confidence.HIGH
+    assert advice_document(advice)["pattern"] == scenario.workload.label == name.removesuffix(" causal")
+    assert name.removesuffix(" causal") in advice_text(advice, 3)
+    assert "None" not in advice_text(advice, 3)
+
+
+@pytest.mark.parametrize(("name", "shown"), SHOWN.items())
+def test_what_is_asked_in_one_line(name: str, shown: str) -> None:
+    assert scenario_line(workload_of(name)) == f"one: {shown} on 4 x H100, switch"
+
+
+@pytest.mark.parametrize(
+    ("name", "resident"),
+    [
+        ("AG+attention", 256 * (512 + 512 + 512) * 2),  # q, the own keys and values, the output
+        ("A2A+attention", 1024 * (1024 + 512) * 2),
+        ("attention+A2A", 1024 * (1024 + 512) * 2),
+        ("A2A+grouped_gemm", (1024 * 128 + 3 * 128 * 256 + 1024 * 256) * 2),
+        ("GEMM+A2A", (1024 * 64 + 64 * 256 + 1024 * 256) * 2),
+    ],
+)
+def test_memory_of_a_rank(name: str, resident: int) -> None:
+    assert resident_bytes(workload_of(name)) == resident
+
+
+def test_keys_that_do_not_fit_are_refused() -> None:
+    """A million positions of 512 columns, gathered, with the partial output: a GPU has them, of 64 million not."""
+    for rows, fits in ((1 << 20, True), (1 << 26, False)):
+        scenario = workload_of("AG+attention", m=rows)
+        schedule = build_schedule(scenario, next(choices_of(scenario)))
+        if fits:
+            check_memory(scenario, schedule)
+        else:
+            with pytest.raises(ScheduleError, match="GiB a rank"):
+                check_memory(scenario, schedule)
