@@ -60,11 +60,12 @@ class Waits:
             return tuple(name for _, name in error.args[1])
         return ()
 
+    def of(self, event: Event) -> set[Event]:
+        """What ``event`` waits for directly, by the ranks that are looked at."""
+        return {((event[0] + offset) % self.period, other) for offset, other in self.direct[event]}
+
     def _absolute(self) -> dict[Event, set[Event]]:
-        return {
-            (rank, name): {((rank + offset) % self.period, other) for offset, other in waited}
-            for (rank, name), waited in self.direct.items()
-        }
+        return {event: self.of(event) for event in self.direct}
 
 
 class Order:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from .codes import Code
 from .contributions import contribution_faults
-from .order import Waits
+from .holding import circle_faults
 from .plan_apart import apart_faults
 from .plan_data import data_faults, passes_on
 from .plan_shape import shape_faults
@@ -30,15 +30,14 @@ def check_plan(scenario: Scenario, schedule: Schedule) -> tuple[PlanFault, ...]:
         return tuple(found)
     if scenario.workload.pattern in _FROM_FIRST and schedule.symmetric:
         schedule = replace(schedule, by_rank=(schedule.steps,) * scenario.num_ranks)
-    cycle: tuple[str, ...] | None = None
+    circle: tuple[PlanFault, ...] | None = None
     for rank in range(1) if schedule.symmetric else range(scenario.num_ranks):
         plan = RankPlan.of(scenario, schedule, rank)
         faults = list(shape_faults(plan))
         if not faults:
             faults = list(_wait_faults(plan))
-            cycle = Waits(scenario, schedule).cycle() if cycle is None else cycle
-            if cycle:
-                faults.append(PlanFault(Code.MGS503, cycle[0], f"these wait for each other: {' -> '.join(cycle)}"))
+            circle = tuple(circle_faults(scenario, schedule)) if circle is None else circle
+            faults.extend(circle)
         if not faults:
             faults = list(data_faults(plan))
         found.extend(fault for fault in faults if fault not in found)

@@ -4,7 +4,7 @@ Nothing here refers to source text. Times are ticks of 10 fs, sizes are bytes, r
 operations per second. Fractions are exact. A Scenario is what every later stage starts from.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .explore import Explore
 from .fabric import SYMMETRIC_FABRICS, Fabric, FabricKind, FatTree, Graph, Layout, Rails, Torus, Wire
@@ -91,7 +91,7 @@ class Scenario:
     system: System
     workload: Workload
     schedules: tuple[NamedSchedule, ...] = ()
-    explore: Explore = Explore()
+    explore: Explore = field(default_factory=Explore)
 
     @property
     def num_ranks(self) -> int:

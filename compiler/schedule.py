@@ -123,8 +123,8 @@ class Order(Enum):
     """In which order a rank serves its peers; the value is the word in the language.
 
     ROTATED begins with the next rank, so that no two ranks serve the same one at a time, and REVERSED with the one
-    before. ABSOLUTE begins with rank 0 at every rank: all serve the same one. SMALL_FIRST and LARGE_FIRST go by the rows
-    that an uneven all_to_all moves, equal ones nearest first.
+    before. ABSOLUTE begins with rank 0 at every rank: all serve the same one. SMALL_FIRST and LARGE_FIRST go by the
+    rows that an uneven all_to_all moves, equal ones nearest first.
     """
 
     ROTATED = "rotated"
