@@ -9,11 +9,12 @@ from .collectives import ALGORITHM_BY_NAME
 from .declarative import ANY_ORDER, Axis, Grouping, Outline, Sums
 from .declarative_kernels import kernels
 from .declarative_moves import num_different, row_per_piece
-from .schedule import EngineKind
+from .schedule import EngineKind, Kernels
 from .templates.base import Problem
 from .templates.collective import DEFAULT_ALGORITHM, collective_in, why_no_algorithm
 
 MAX_TRANSFERS = 1 << 20
+_ONE_AFTER_ANOTHER = "persistent kernels of several streams run one after the other"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ def misfits(outline: Outline, problem: Problem) -> Iterator[Misfit]:
         yield Misfit(Code.MGS511, "", "nothing moves here that could be split", "serial schedules this")
         return
     found = False
-    for check in (_of_split, _of_own, _of_move, _of_kernels, _of_groups, _of_whole_kernels, _of_pieces, _of_peers):
+    for check in _CHECKS:
         for misfit in check(outline, problem):
             found = True
             yield misfit
@@ -152,6 +153,8 @@ def _depth_misfits(outline: Outline, problem: Problem) -> Iterator[Misfit]:
     elif not problem.gets:
         message = "a put cannot wait until the buffer at its destination is free"
         yield Misfit(Code.MGS513, "move", message, "move get")
+    elif _one_after_another(outline):
+        yield Misfit(Code.MGS513, "move", f"{_ONE_AFTER_ANOTHER}, and the first waits for all", "streams 1")
     elif (most := _most_at_once(outline, problem)) > outline.depth:
         message = f"a kernel takes {most} pieces at once, more than the depth of {outline.depth}"
         yield Misfit(Code.MGS513, "move", message, "group by piece, or by block")
@@ -181,6 +184,19 @@ def _of_kernels(outline: Outline, problem: Problem) -> Iterator[Misfit]:
             yield Misfit(Code.MGS511, statement, message, "split, move and order are all that this needs")
     elif behind and not problem.pattern.sums:
         yield Misfit(Code.MGS511, "sums", "nothing is summed here", "leave sums out")
+
+
+def _of_streams(outline: Outline, problem: Problem) -> Iterator[Misfit]:
+    """Slices of one sum run one after the other, whatever their stream."""
+    if not _one_after_another(outline) or outline.split.axis is not Axis.COLS or not problem.pattern.consumes:
+        return
+    if any(kernel.last - kernel.first + 1 < outline.split.parts for kernel in kernels(outline, problem)):
+        message = f"{_ONE_AFTER_ANOTHER}, and slices of one sum wait for each other"
+        yield Misfit(Code.MGS511, "streams", message, "streams 1, or kernel launched")
+
+
+def _one_after_another(outline: Outline) -> bool:
+    return outline.streams > 1 and outline.tactics.kernel is Kernels.PERSISTENT
 
 
 def _of_groups(outline: Outline, problem: Problem) -> Iterator[Misfit]:
@@ -247,3 +263,9 @@ def _no_piece(piece: int, parts: int) -> str:
 
 def _pieces_are(parts: int) -> str:
     return f"pieces are 0 to {parts - 1}" if parts > 1 else "say into what it is split: split rows into 4"
+
+
+_CHECKS = (
+    *(_of_split, _of_own, _of_move, _of_kernels, _of_streams),
+    *(_of_groups, _of_whole_kernels, _of_pieces, _of_peers),
+)

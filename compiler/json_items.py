@@ -18,7 +18,14 @@ MAX_INT_DIGITS = 20
 MAX_NAME = 128
 _T = TypeVar("_T", dict[str, object], list[object], str, bool, int)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_KINDS = {dict: "an object", list: "a list", str: "a text", bool: "yes or no", int: "a whole number", float: "a number"}
+_KINDS = {
+    dict: "an object",
+    list: "a list",
+    str: "a text",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+}
 
 
 class _Refused(ValueError):
@@ -76,8 +83,8 @@ class Item:
         """The values of a list that is not too long."""
         value = self._of(list)
         if not least <= len(value) <= most:
-            limit = f"at most {most}" if len(value) > most else f"at least {least}"
-            raise self.fail(f"{limit} are allowed here, got {len(value)}")
+            limit = str(most) if least == most else f"at most {most}" if len(value) > most else f"at least {least}"
+            raise self.fail(f"a list of {limit} is expected here, got {len(value)}")
         return tuple(Item(each, f"{self.path}[{at}]", self.origin) for at, each in enumerate(value))
 
     def number(self, low: int, high: int) -> int:
@@ -93,10 +100,14 @@ class Item:
 
     def text(self) -> str:
         """A text of at most ``MAX_NAME`` characters."""
-        value = str(self._of(str))
+        value = self.any_text()
         if len(value) > MAX_NAME:
             raise self.fail(f"a text of at most {MAX_NAME} characters is expected here, got {len(value)}")
         return value
+
+    def any_text(self) -> str:
+        """A text, however long."""
+        return str(self._of(str))
 
     def name(self) -> str:
         """A name as the language has them."""

@@ -9,7 +9,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from .plan_view import arrivals_at, queued_behind
 from .scenario import Scenario
-from .schedule import Kernels, Reduction, Schedule, Step, TileGroup
+from .schedule import Kernels, Schedule, Step
 
 Event = tuple[int, str]
 """A step by the rank that issues it, and its name."""
@@ -30,16 +30,12 @@ class Waits:
     def _add(self, rank: int, steps: tuple[Step, ...], signals: Mapping[str, set[Event]]) -> None:
         """Waits as events relative to ``rank``."""
         names = {step.name for step in steps}
-        groups = {step.name for step in steps if isinstance(step, TileGroup)} if self._persistent else set()
         for step in steps:
             mine = {(0, name) for name in step.after if name in names}
             for name in step.after:
                 mine |= signals.get(name, set())
-            if isinstance(step, Reduction):
-                # A persistent kernel has every SM until its last group ends, and a sum is a kernel too.
-                mine |= {(0, name) for name in groups}
             self.direct[rank, step.name] = mine
-        for name, earlier in queued_behind(steps):
+        for name, earlier in queued_behind(steps, persistent=self._persistent):
             self.direct[rank, name].add((0, earlier))
 
     def in_order(self) -> list[Event]:

@@ -137,6 +137,9 @@ class Words:
         if part is None:
             return
         known = tuple(known)
+        if self.after_comma():
+            message = f"a comma cannot stand before '{part.span.text[:40]}'"
+            raise self._report.fail(Code.MGS107, message, part.span, self._instead_of_a_comma(part, known))
         before = self._parts[self._at - 1][1] if self._at else part
         if isinstance(before, ast.Number) and isinstance(part, ast.Name) and looks_like_unit(part.text):
             side_by_side(before, part, self._report)
@@ -147,6 +150,12 @@ class Words:
         code = Code.MGS116 if known else Code.MGS113
         message = f"'{part.span.text[:40]}' cannot stand here" if known else "two statements on one line"
         raise self._report.fail(code, message, part.span, hint)
+
+    @staticmethod
+    def _instead_of_a_comma(part: ast.Expression, known: tuple[str, ...]) -> str:
+        """A clause needs no comma, and of other things there is one."""
+        is_clause = isinstance(part, ast.Name) and part.text in known
+        return "leave the comma out" if is_clause else "a single value is expected here"
 
 
 def reject_note(group: ast.Group, report: Report) -> None:

@@ -56,8 +56,12 @@ def _name_faults(scenario: Scenario, schedule: Schedule) -> Iterator[PlanFault]:
                 yield PlanFault(Code.MGS206, step.name, f"there are two steps {step.name}")
             own.add(step.name)
         names |= own
+    said: set[tuple[int, str]] = set()
     for override in schedule.overrides:
         name = override.step.name
+        if (override.rank, name) in said:
+            yield PlanFault(Code.MGS206, name, f"{name} is overridden twice at rank {override.rank}")
+        said.add((override.rank, name))
         if name not in names:
             yield PlanFault(Code.MGS506, name, f"rank {override.rank} overrides {name}, which is no step of the plan")
         if not 0 <= override.rank < scenario.num_ranks:

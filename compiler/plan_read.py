@@ -65,6 +65,8 @@ def read_plan(scenario: Scenario, document: Item) -> Plan:
     )
     if said["schema"].value != SCHEMA:
         raise said["schema"].fail(f"this release reads {SCHEMA}", f'"schema": "{SCHEMA}"')
+    if "expression" in said:
+        said["expression"].any_text()
     _check_fit(scenario, said["scenario"])
     reader = _Reader(scenario.num_ranks, _engine(said["engine"]))
     plan = reader.plan(document, said)

@@ -6,7 +6,7 @@ from itertools import pairwise
 from .codes import Code
 from .cover import Rect, uncovered
 from .extents import Adds, cutting_of, inner_size, num_tile_blocks, tile_cols, tile_rows
-from .plan_view import PlanFault, RankPlan
+from .plan_view import PlanFault, RankPlan, before_each
 from .schedule import Region, Step, TileGroup
 from .workload import Workload
 
@@ -26,7 +26,7 @@ def output_faults(plan: RankPlan) -> Iterator[PlanFault]:
                 if rect is not None:
                     block = (plan.rank + owner) % n
                     yield PlanFault(Code.MGS507, "", f"{rect} of block {block}, k {low}:{high}, are {what}")
-    if len(cuts) > 2 or cutting_of(workload).adds is Adds.ROWS:
+    if len(cuts) > 2 or cutting_of(workload).adds is Adds.ROWS or any(group.accumulate for group in groups):
         yield from _slice_faults(plan, groups)
 
 
@@ -48,7 +48,8 @@ def computed_faults(plan: RankPlan, step: Step, region: Region, before: frozense
 
 def _slice_faults(plan: RankPlan, groups: list[TileGroup]) -> Iterator[PlanFault]:
     """Parts of the same output run one after the other; the first stores and the others add."""
-    before, n, workload = plan.before(), plan.scenario.num_ranks, plan.scenario.workload
+    # A tile of a persistent kernel has one SM, which goes through its slices in order.
+    before, n, workload = before_each(plan.steps.values()), plan.scenario.num_ranks, plan.scenario.workload
     for group in groups:
         others = [other for other in groups if other is not group and _same_output(workload, group, other, n)]
         earlier = [other for other in others if other.name in before[group.name]]

@@ -6,7 +6,7 @@ from graphlib import TopologicalSorter
 
 from .codes import Code
 from .scenario import Scenario
-from .schedule import Direction, Reach, Region, Schedule, Step, Transfer
+from .schedule import Direction, Kernels, Reach, Reduction, Region, Schedule, Step, TileGroup, Transfer
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +87,10 @@ class RankPlan:
 
     def before(self) -> dict[str, frozenset[str]]:
         """For each step everything that has surely happened at this rank before it: steps and signals."""
-        return before_each(self.steps.values())
+        return before_each(self.steps.values(), persistent=self.schedule.tactics.kernel is Kernels.PERSISTENT)
 
 
-def before_each(steps: Collection[Step]) -> dict[str, frozenset[str]]:
+def before_each(steps: Collection[Step], *, persistent: bool = False) -> dict[str, frozenset[str]]:
     """For each step of a rank, and each signal it waits for, what has surely happened there before.
 
     Raises
@@ -99,7 +99,7 @@ def before_each(steps: Collection[Step]) -> dict[str, frozenset[str]]:
         If steps wait for each other.
     """
     waits = {step.name: set(step.after) for step in steps}
-    for name, earlier in queued_behind(steps):
+    for name, earlier in queued_behind(steps, persistent=persistent):
         waits[name].add(earlier)
     known: dict[str, frozenset[str]] = {}
     for name in TopologicalSorter(waits).static_order():
@@ -108,13 +108,20 @@ def before_each(steps: Collection[Step]) -> dict[str, frozenset[str]]:
     return known
 
 
-def queued_behind(steps: Iterable[Step]) -> Iterator[tuple[str, str]]:
-    """(step, the one before it in the same queue): kernels of a stream and transfers of a lane run in issue order."""
+def queued_behind(steps: Collection[Step], *, persistent: bool = False) -> Iterator[tuple[str, str]]:
+    """(step, one before it in the same queue): kernels of a stream and transfers of a lane run in issue order.
+
+    SMs go through the groups of a ``persistent`` kernel in order, each by itself: a group may begin, and end, before an
+    earlier one is done. The kernel has every SM until its last group ends, and a sum is a kernel too.
+    """
+    groups = [step.name for step in steps if isinstance(step, TileGroup)] if persistent else []
     last: dict[tuple[bool, int], str] = {}
     for step in steps:
+        if isinstance(step, Reduction):
+            yield from ((step.name, group) for group in groups)
         moves = isinstance(step, Transfer)
         number = step.lane if isinstance(step, Transfer) else step.stream
-        if number is None:
+        if number is None or step.name in groups:
             continue
         if (moves, number) in last:
             yield step.name, last[moves, number]

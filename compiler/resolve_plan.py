@@ -63,10 +63,11 @@ class PlanReader:
     def _overrides(self, statements: _Statements, steps: tuple[Step, ...]) -> tuple[Override, ...]:
         overrides: list[Override] = []
         by_name = {step.name: step for step in steps}
+        said: set[tuple[int, str]] = set()
         for statement in statements:
             with self._report.attempt():
                 if isinstance(statement, ast.Say) and self._word(statement) == "override":
-                    overrides += self._override(statement, by_name)
+                    overrides += self._override(statement, by_name, said)
         return tuple(overrides)
 
     def _by_rank(self, statements: _Statements, ranks: list[ast.Say]) -> tuple[tuple[Step, ...], ...]:
@@ -108,10 +109,12 @@ class PlanReader:
 
     def _head(self, statements: _Statements, plan: ast.Plan) -> tuple[EngineChoice, bool, Tactics]:
         """Read ``plan by sm(8) apart``, which stands first: engines, whether kernels run beside them, and tactics."""
-        first = statements[0] if statements else None
+        if not statements:
+            hint = "split rows into 4, for instance, or plan by dma(7) and its steps"
+            raise self._report.fail(Code.MGS116, "the block of a schedule says how, or each step", plan.span, hint)
+        first = statements[0]
         if not isinstance(first, ast.Say) or self._word(first) != "plan":
-            span = first.span if first is not None else plan.span
-            raise self._report.fail(Code.MGS116, "a plan begins with its engines", span, "plan by dma(7)")
+            raise self._report.fail(Code.MGS116, "a plan begins with its engines", first.span, "plan by dma(7)")
         for other in statements[1:]:
             if isinstance(other, ast.Say) and head_of(other) == first.phrase[0].parts[0]:
                 self._report.error(Code.MGS206, "plan is said twice", other.span)
@@ -133,10 +136,10 @@ class PlanReader:
         words.end(("apart", *TACTICS))
         return tactics_from(given)
 
-    def _override(self, statement: ast.Say, steps: dict[str, Step]) -> list[Override]:
-        """Read ``override rank 3 { t1 = put ... }``."""
+    def _override(self, statement: ast.Say, steps: dict[str, Step], said: set[tuple[int, str]]) -> list[Override]:
+        """Read ``override rank 3 { t1 = put ... }``; ``said`` are the ranks and steps that were overridden before."""
         rank, block = self._rank_block(statement, "override", "override rank 3 { t1 = put ... }")
-        found: dict[str, Override] = {}
+        found: list[Override] = []
         for inner in block.statements:
             with self._report.attempt():
                 if not isinstance(inner, ast.Define):
@@ -144,10 +147,11 @@ class PlanReader:
                 if inner.name not in steps:
                     hint = did_you_mean(inner.name, steps) or f"steps are {listing(steps)}"
                     raise self._report.fail(Code.MGS506, f"the plan has no step '{inner.name[:64]}'", inner.span, hint)
-                if inner.name in found:
+                if (rank, inner.name) in said:
                     raise self._report.fail(Code.MGS206, f"'{inner.name}' is overridden twice", inner.span)
-                found[inner.name] = Override(rank, self._steps.read(inner, override=True))
-        return list(found.values())
+                said.add((rank, inner.name))
+                found.append(Override(rank, self._steps.read(inner, override=True)))
+        return found
 
     def _rank_block(self, statement: ast.Say, word: str, example: str) -> tuple[int, ast.Block]:
         """The absolute rank and the block of ``override rank 3 { }`` or ``rank 3 { }``."""

@@ -54,11 +54,13 @@ def read_choice(scenario: Scenario, text: str) -> Choice:
         template = ast.Template("schedule", ast.Path((scenario.workload.name,)), values)
         return reader.choice(template)
     names = ", ".join(named.name for named in scenario.schedules)
-    raise CompileError(_with_names(found, names) if names else found for found in report.diagnostics)
+    raise CompileError(_explained(found, names) for found in report.diagnostics)
 
 
-def _with_names(found: Diagnostic, names: str) -> Diagnostic:
-    """An unknown template may be meant as a schedule of the file."""
-    if found.code is not Code.MGS505:
-        return found
-    return replace(found, hint=f"{found.hint}; the file declares {names}")
+def _explained(found: Diagnostic, names: str) -> Diagnostic:
+    """An unknown template may be meant as a schedule of the file, and what is no expression as a plan in a file."""
+    if found.code is Code.MGS505 and names:
+        return replace(found, hint=f"{found.hint}; the file declares {names}")
+    if found.code is Code.MGS107 and not found.hint:
+        return replace(found, hint=f"for instance serial(engine=dma), or a plan in a file: plan{PLAN_SUFFIX}")
+    return found

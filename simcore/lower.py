@@ -132,7 +132,8 @@ def _connect(state: Lowering, rank: int) -> None:
         landed = [state.made[sender].done for name in copies for sender in signals.get(name, ((rank, name),))]
         if queue is not None and waiters.queued:
             before += last.get(queue, [] if isinstance(step, Transfer) else persistent)
-            last[queue] = [state.made[rank, step.name].done]
+            if waiters.first:  # nothing waits in the other half of a broadcast: it was over with the first
+                last[queue] = [state.made[rank, step.name].done]
         state.builder.after(waiters.first, before)
         state.builder.after(waiters.landed, landed)
         state.builder.flags(waiters.polling, landed)

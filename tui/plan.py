@@ -58,14 +58,25 @@ def _deliver(text: str, out: Path | None, what: str) -> Exit:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file so that nobody ever reads a part of it.
+    """Write a file so that nobody ever reads a part of it; a device or a pipe is written to as it is.
 
     Raises
     ------
     OSError
         If it cannot be written; then what was there before is still there.
     """
-    number, name = tempfile.mkstemp(dir=path.resolve().parent, prefix=f".{path.name}.")
+    try:
+        if path.exists() and not path.is_file():
+            path.write_text(text, encoding="utf-8")
+        else:
+            _replace(path.resolve(), text)  # the file that a link names, and not the link
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None  # and not the temporary one
+        raise
+
+
+def _replace(path: Path, text: str) -> None:
+    number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(number, "w", encoding="utf-8") as stream:
             stream.write(text)

@@ -72,8 +72,10 @@ def explain(scenario: Scenario, template: Template | None) -> tuple[str, ...]:
 
 def _generated(scenario: Scenario, domains: Domains, knobs: Knobs, limits: Limits, seed: int) -> Space:
     """All of a large space, or with a limit a diverse sample of it."""
-    legal = generator.generate(scenario, domains)
-    if not len(legal):
+    start = monotonic()
+    legal = generator.generate(scenario, domains, lambda: _is_over(limits, start))
+    stopped = _is_over(limits, start) or len(legal) > generator.MOST_CODES
+    if not len(legal) and not stopped:
         raise NoFeasibleSchedule(_conflict(scenario, domains))
     codes = legal
     for places in _places(scenario, domains, knobs).values():
@@ -81,7 +83,7 @@ def _generated(scenario: Scenario, domains: Domains, knobs: Knobs, limits: Limit
     if limits.progress is not None:
         limits.progress(len(codes))
     assumed, varied = _assumed(scenario, domains, knobs, legal), Choices(knobs, codes).varied()
-    size = len(codes) if len(legal) <= generator.MOST_CODES else None
+    size = None if stopped else len(codes)
     if limits.choices is not None and limits.choices < len(codes):
         codes = diverse(knobs, codes, limits.choices, seed)
     return _space(scenario, domains, Choices(knobs, codes), size, assumed, varied)

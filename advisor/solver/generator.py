@@ -4,7 +4,7 @@ What is legal is asked of ``compiler.plan.why_illegal``, once for each combinati
 rules of the model; ``tests/advisor/test_generator.py`` holds the two sets against each other.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, reduce
 from itertools import product
@@ -28,15 +28,18 @@ MOST_CODES = 10_000_000
 _WAITS = {Kernels.LAUNCHED: Wait.EVENT, Kernels.PERSISTENT: Wait.POLL}
 
 
-def generate(scenario: Scenario, domains: Domains) -> Codes:
-    """Codes of every feasible choice, in ascending order; no more than some ``MOST_CODES``."""
-    generator = _Generator(scenario, domains)
+def generate(scenario: Scenario, domains: Domains, is_over: Callable[[], bool] = lambda: False) -> Codes:
+    """Codes of every feasible choice, in ascending order; no more than some ``MOST_CODES``.
+
+    ``is_over`` is asked now and then; what was found until it says so is returned.
+    """
+    generator = _Generator(scenario, domains, is_over)
     templates = (ALL_TEMPLATES[index] for index in domains.templates)
     blocks, total = list[Codes](), 0
     for block in (block for template in templates for block in generator.blocks(template)):
         blocks.append(block)
         total += len(block)
-        if total > MOST_CODES:
+        if total > MOST_CODES or is_over():
             break
     return np.sort(np.concatenate(blocks)) if blocks else np.empty(0, np.int64)
 
@@ -44,8 +47,9 @@ def generate(scenario: Scenario, domains: Domains) -> Codes:
 class _Generator:
     """One scenario. A block are all choices of one template, engine, algorithm, number of streams and direction."""
 
-    def __init__(self, scenario: Scenario, domains: Domains) -> None:
+    def __init__(self, scenario: Scenario, domains: Domains, is_over: Callable[[], bool]) -> None:
         self._scenario, self._domains, self._knobs = scenario, domains, knobs_of(scenario, domains)
+        self._is_over = is_over
         self._moves = scenario.workload.moved is not None
         self._engines = [engine for engine in domains.engines if is_granted(scenario, engine)]
         limit = scenario.explore.staging_limit_bytes
@@ -106,6 +110,8 @@ class _Generator:
         tactics = replace(choice.tactics, kernel=kernel, wait=_WAITS[kernel])
         found: list[int] = []
         for count, depth in product(counts, self._domains.depths):
+            if self._is_over():
+                break
             each = replace(choice, chunks=count, depth=depth, tactics=tactics)
             in_part = template.has_depth and depth * self._scenario.num_ranks < count
             possible = depth == 0 or (in_part and why_illegal(self._scenario, each) is None)

@@ -137,6 +137,8 @@ def algorithms_of(scenario: Scenario, template: Template, domains: Domains) -> t
     named = tuple(ALGORITHM_BY_NAME) if template.name in scenario.explore.templates else PASSING_ON
     beside = (usual, *PASSING_ON) if passing_on_pays(scenario) else (usual,)
     names = domains.algorithms or (named if around else beside)
+    if template is BASELINE and usual not in names:  # the baseline stays, whatever is asked for
+        names = (usual, *names)
     # Pipelined and direct it is hetero_fused_1d, kernel by kernel.
     twins = {DEFAULT_ALGORITHM} if around and usual != DEFAULT_ALGORITHM and _TWIN in _names(domains) else set()
     return tuple("" if name == usual else name for name in names if name not in twins)

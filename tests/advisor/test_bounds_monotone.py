@@ -19,7 +19,7 @@ scenarios = st.builds(
     *(st.sampled_from([256, 1024, 2048]) for _ in range(3)),
 )
 factors = st.integers(2, 5)
-few = settings(max_examples=8, deadline=None)
+few = settings(max_examples=4, deadline=None)
 
 
 def on(scenario: Scenario, gpu: Gpu) -> Scenario:

@@ -16,11 +16,11 @@ from magus.compiler.plan import build_schedule, why_illegal
 from magus.compiler.plan_check import check_plan
 from magus.compiler.resolve_explore import opened
 from magus.compiler.scenario import Explore, Scenario
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind, EngineMode
+from magus.compiler.schedule import Choice, Direction, EngineChoice, EngineKind, EngineMode
 from magus.compiler.schedule_text import read_choice
 from magus.compiler.templates import TEMPLATES
 from magus.simcore import simulate
-from tests.scenarios import MIB, exploring
+from tests.scenarios import MIB, ag_gemm, exploring
 
 HEAD = """use "nvidia/h100"
 use "amd/mi300x"
@@ -187,3 +187,29 @@ def test_an_iterator_yields_the_same_choices_and_can_be_left() -> None:
     found.close()  # type: ignore[attr-defined]
     with pytest.raises(NoFeasibleSchedule):
         next(iterate_space(exploring(scenario, Explore(staging_limit_bytes=1))))
+
+
+def test_what_was_found_is_kept_when_it_is_stopped() -> None:
+    scenario = exploring(
+        ag_gemm(8192, 28672, 8192), Explore(directions=tuple(Direction), chunks=tuple(range(8, 513, 8)))
+    )
+    asked: list[int] = []
+
+    def should_stop() -> bool:
+        asked.append(1)
+        return len(asked) > 40
+
+    whole = enumerate_space(scenario, generated=True)
+    part = enumerate_space(scenario, generated=True, should_stop=should_stop)
+
+    assert 0 < len(part.choices) < len(whole.choices)
+    assert part.size is None and whole.size == len(whole.choices)
+    assert set(part.choices) <= set(whole.choices)
+
+
+def test_the_baseline_stays_whatever_algorithm_is_asked_for() -> None:
+    scenario = exploring(ag_gemm(8192, 28672, 8192), Explore(algorithms=("double_tree",)))
+
+    for generated in (False, True):
+        found = enumerate_space(scenario, generated=generated).choices
+        assert any(choice.template == "serial" and not choice.algorithm for choice in found)

@@ -35,7 +35,8 @@ def advisor() -> Advisor:
 
 @pytest.fixture(scope="module")
 def advice(advisor: Advisor) -> Advice:
-    return advisor.recommend(exploring(ag_gemm(4096, 8192, 16384), Explore(chunks=(8, 16, 32), engines=(DMA,))))
+    scenario = exploring(ag_gemm(4096, 8192, 16384), Explore(chunks=(8, 16, 32), engines=(DMA,)))
+    return advisor.recommend(scenario, bespoke=50)
 
 
 def test_overlap_is_recommended_where_it_pays(advice: Advice) -> None:
@@ -101,8 +102,8 @@ def test_serial_is_said_where_overlap_does_not_pay(advisor: Advisor) -> None:
 def test_a_bad_ranker_costs_speed_but_never_truth(advisor: Advisor) -> None:
     scenario = exploring(gemm_rs(2048, 8192, 4096), Explore(chunks=(8, 16)))
 
-    bad = Advisor(Backwards()).recommend(scenario, top=2)  # type: ignore[arg-type]
-    good = advisor.recommend(scenario, top=2)
+    bad = Advisor(Backwards()).recommend(scenario, top=2, bespoke=0)  # type: ignore[arg-type]
+    good = advisor.recommend(scenario, top=2, bespoke=0)
 
     assert (bad.serial.expression, bad.serial.simulated_ticks) == (good.serial.expression, good.serial.simulated_ticks)
     assert bad.recommended.best_us <= bad.serial.best_us
@@ -111,7 +112,7 @@ def test_a_bad_ranker_costs_speed_but_never_truth(advisor: Advisor) -> None:
 def test_the_baseline_does_not_follow_the_engines_explored(advisor: Advisor) -> None:
     scenario = exploring(ag_gemm(2048, 8192, 4096), Explore(chunks=(16,), engines=(EngineChoice(EngineKind.SM, 8),)))
 
-    assert advisor.recommend(scenario).serial.expression == "serial(engine=dma(7))"
+    assert advisor.recommend(scenario, bespoke=0).serial.expression == "serial(engine=dma(7))"
 
 
 def test_a_space_without_overlap_is_not_a_workload_without_it(advisor: Advisor) -> None:

@@ -67,7 +67,7 @@ def carried_out(template: Template, problem: Problem, seed: int) -> None:
     ranks.check()
 
 
-@pytest.mark.parametrize("num_ranks", [2, 3, 4, 8])
+@pytest.mark.parametrize("num_ranks", [2, 3, 4, pytest.param(8, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("template", "pattern"), PAIRS, ids=name_of)
 def test_leaves_what_its_pattern_asks_for(template: Template, pattern: Pattern, num_ranks: int) -> None:
     problems = [

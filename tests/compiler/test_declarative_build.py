@@ -265,7 +265,7 @@ def test_every_algorithm_in_every_grouping(algorithm: str, engine: EngineChoice)
 
 
 @given(st.sampled_from(SCENARIOS), st.data())
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_an_outline_that_fits_is_a_plan_without_faults(scenario: Scenario, data: st.DataObject) -> None:
     outline = data.draw(outlines(scenario.num_ranks, whole=False))
     assume(not list(misfits_on(scenario, outline)))

@@ -69,6 +69,17 @@ def told(scenario: Scenario, text: str) -> list[tuple[str, str, str]]:
         ("gather", "move lanes 2 one at a time", [("MGS513", "move", "lanes 2, or one at a time")]),
         ("gather", "move by sm(8, shared) protocol ll128", [("MGS408", "move", "it carries: simple, ll")]),
         ("gather", "kernel persistent; sync event", [("MGS513", "kernel", "say sync poll or sync monitor")]),
+        (
+            "gather",
+            "kernel persistent; streams 2; split cols into 4",
+            [("MGS511", "streams", "streams 1, or kernel launched")],
+        ),
+        ("gather", "kernel persistent; streams 2; split cols into 4; group together", []),
+        (
+            "gather",
+            "kernel persistent; streams 2; move get depth 1; split rows into 2",
+            [("MGS513", "move", "streams 1")],
+        ),
         ("gather", "sync per tile", [("MGS513", "sync", "say kernel persistent")]),
         ("lone", "order own first", [("MGS513", "order", "group own alone, or leave own out of the order")]),
         ("gather", "order peers small_first", [("MGS513", "order", "it is for an all_to_all with rows=[...]")]),

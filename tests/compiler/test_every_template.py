@@ -84,7 +84,7 @@ def narrowed(schedule: Schedule, scenario: Scenario) -> list[list[Step]]:
     return [[narrow(step) for step in schedule.steps_of(rank)] for rank in range(scenario.num_ranks)]
 
 
-@pytest.mark.parametrize("num_ranks", RANKS)
+@pytest.mark.parametrize("num_ranks", [*RANKS[:-1], pytest.param(RANKS[-1], marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("template", "pattern"), PAIRS, ids=name_of)
 def test_holds_what_is_said_of_it(template: Template, pattern: Pattern, num_ranks: int) -> None:
     tried = [

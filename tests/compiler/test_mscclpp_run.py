@@ -76,6 +76,16 @@ def test_a_signal_that_is_missing_is_told() -> None:
     assert code is Code.MGS502 and message.endswith("wait waits for what never comes")
 
 
+def test_a_wait_that_names_a_channel_twice_needs_two_signals() -> None:
+    program = mscclpp_programs.all_gather(4)
+    wait = op_of(program, "wait")
+    wait["channel_ids"] = wait["channel_ids"] * 2
+
+    code, message = refused(program)
+
+    assert code is Code.MGS502 and message.endswith("wait waits for what never comes")
+
+
 def test_a_result_in_the_wrong_place_is_told() -> None:
     program = mscclpp_programs.all_gather(4)
     op_of(program, "put")["dst_buff"][0]["index"] = 3
@@ -148,7 +158,7 @@ odd: st.SearchStrategy[object] = (
 
 
 @given(st.sampled_from(sorted(PROGRAMS)), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_file_changed_anywhere_is_read_or_refused(name: str, data: st.DataObject) -> None:
     program = PROGRAMS[name](2)
     document = copy.deepcopy(program.document())

@@ -76,7 +76,7 @@ def schedules(draw: st.DrawFn) -> Schedule:
 
 
 @given(schedules())
-@settings(max_examples=200)
+@settings(max_examples=80)
 def test_any_plan_is_read_back(schedule: Schedule) -> None:
     scenario = scenario_of("AG+GEMM")
 

@@ -154,7 +154,7 @@ VOCABULARY = [
 
 
 @given(st.lists(st.sampled_from(VOCABULARY), min_size=1, max_size=12).map(" ".join))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_whatever_is_said_is_read_or_told(body: str) -> None:
     try:
         compiled(body)

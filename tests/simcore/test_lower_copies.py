@@ -245,6 +245,17 @@ def test_one_command_serves_two_peers_at_half_the_rate() -> None:
     assert turns - one[1].makespan_ticks == pytest.approx(setup, rel=0.3)
 
 
+def test_what_follows_the_other_half_of_a_broadcast_in_its_lane_follows_all_that_is_before_it() -> None:
+    between = put(1, rows=Span(0, ROWS - 1), name="between", after=("x1",), lane=0)
+    last = put(2, rows=Span(ROWS - 1, ROWS), name="last", lane=0)
+    steps = (put(1, lane=0), between, put(2, lane=0), last)
+
+    found = lowered_run(gather(4), plan(*steps, dma=2, mode=EngineMode.BROADCAST))
+
+    times = [done_at(*found, name) for name in ("x1", "x2", "between1", "last2")]
+    assert times[0] == times[1] < times[2] < times[3]
+
+
 def test_puts_of_other_regions_or_after_other_steps_are_commands_of_their_own() -> None:
     scenario = lone_gather(ROWS * 4, COLS, ranks=4)
     half = put(2, rows=Span(0, ROWS // 2))

@@ -110,6 +110,13 @@ def test_what_is_wrong_is_told_without_a_traceback(file: Path, words: list[str],
     assert "Traceback" not in found.stderr and found.stdout == ""
 
 
+def test_a_path_that_is_no_plan_says_what_a_schedule_may_be(file: Path) -> None:
+    found = magus("plan", file, "--schedule", "/tmp")
+
+    assert found.exit_code == 1
+    assert "help: for instance serial(engine=dma), or a plan in a file: plan.json" in found.stderr
+
+
 def test_a_file_is_needed() -> None:
     assert magus("plan").exit_code == 2
 
@@ -145,6 +152,37 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
 
     assert [each.name for each in tmp_path.iterdir()] == ["p.json"]
     assert out.read_text() == "first"
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    link, out = tmp_path / "link.json", tmp_path / "p.json"
+    link.symlink_to(out)
+
+    write_whole(link, "text")
+
+    assert link.is_symlink() and out.read_text() == "text"
+
+
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_whole(pipe, "text")
+        assert os.read(reader, 16) == b"text"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("name", ["none/p.json", "."])
+def test_what_cannot_be_written_is_named(file: Path, name: str) -> None:
+    out = file.parent / name
+
+    found = magus("plan", file, "-o", out)
+
+    assert found.exit_code == 1
+    assert found.stderr.startswith(f"magus: {out}: ")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from magus.advisor import Advisor
 from magus.advisor.advice import Advice, Candidate, Provenance
-from magus.advisor.bespoke.stage import DEFAULT_EVALUATIONS, clearly_best, is_searched, sentence_of
+from magus.advisor.bespoke.stage import clearly_best, is_searched, sentence_of
 from magus.advisor.export import advice_document
 from magus.compiler.plan import build_schedule
 from magus.compiler.scenario import TICKS_PER_US, Explore, Pattern
@@ -16,13 +16,14 @@ from tests.advisor.drawing import SYSTEMS, scenario_of
 from tests.scenarios import ag_gemm, exploring
 
 DMA = EngineChoice(EngineKind.DMA, 7)
+EVALUATIONS = 100
 SCENARIO = exploring(ag_gemm(4096, 4096, 8192), Explore(chunks=(8, 16), engines=(DMA,)))
 PROVENANCE = Provenance("local search", 0, 10, 2, True, "9.15", (("own shard as filler", 0.02),))
 
 
 @pytest.fixture(scope="module")
 def advice() -> Advice:
-    return Advisor.load().recommend(SCENARIO)
+    return Advisor.load().recommend(SCENARIO, top=3, bespoke=EVALUATIONS)
 
 
 def candidate(us: float, provenance: Provenance | None) -> Candidate:
@@ -49,7 +50,7 @@ def test_the_document_says_where_it_comes_from(advice: Advice) -> None:
 
     assert first["provenance"]["reproducible"] is True
     assert first["provenance"]["found_by"] and first["provenance"]["ortools"]
-    assert first["provenance"]["evaluations"] <= DEFAULT_EVALUATIONS + 10
+    assert first["provenance"]["evaluations"] <= EVALUATIONS + 10
 
 
 def test_none_are_searched_where_none_are_wanted() -> None:
