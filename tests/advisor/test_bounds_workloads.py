@@ -48,6 +48,7 @@ def test_no_cut_takes_less_than_the_least(name: str) -> None:
             assert moved >= num_bytes, choice
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "binding", "most"),
     [

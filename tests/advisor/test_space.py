@@ -66,7 +66,10 @@ def is_sound(scenario: Scenario, choice: Choice) -> bool:
     return moved is not None and moved.num_bytes // choice.chunks >= 128 and (not asked or choice.chunks in asked)
 
 
-@pytest.mark.parametrize("explore", [Explore(), MANY, replace(MANY, staging_limit_bytes=200 * MIB)])
+@pytest.mark.parametrize(
+    "explore",
+    [Explore(), pytest.param(MANY, marks=pytest.mark.slow), replace(MANY, staging_limit_bytes=200 * MIB)],
+)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: f"{s.name}-{s.gpu.name}")
 def test_enumerates_what_is_legal(scenario: Scenario, explore: Explore) -> None:
     scenario = exploring(scenario, explore)

@@ -159,6 +159,7 @@ def test_a_document_says_what_it_fits_and_a_step_a_line() -> None:
     assert sum('"name"' in line for line in text.splitlines()) == steps_written > 0
 
 
+@pytest.mark.slow
 def test_text_and_json_are_the_same_plan() -> None:
     from magus.compiler.plan_text import plan_text
 

@@ -33,7 +33,7 @@ def stretched(program: Program, factor: int) -> Program:
 
 
 @pytest.mark.parametrize("core", Core)
-@pytest.mark.parametrize("bits", [20, 34])
+@pytest.mark.parametrize("bits", [pytest.param(20, marks=pytest.mark.slow), 34])
 def test_times_of_any_length_are_exact(core: Core, bits: int) -> None:
     compared = 0
     for seed in range(60):
