@@ -99,7 +99,7 @@ def space_or_none(scenario: Scenario, *, generated: bool) -> Space | None:
 
 
 @given(scenario=st.sampled_from(list(SCENARIOS.values())), explore=explores)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_the_same_set_as_the_solver(scenario: Scenario, explore: Explore) -> None:
     asked = exploring(scenario, explore)
 
@@ -121,7 +121,7 @@ def test_with_all_knobs_open(key: tuple[str, str]) -> None:
 
 
 @given(data=st.data(), scenario=st.sampled_from(list(SCENARIOS.values())), explore=explores)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_what_is_in_the_space_is_legal_and_without_faults(
     data: st.DataObject, scenario: Scenario, explore: Explore
 ) -> None:

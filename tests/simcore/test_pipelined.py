@@ -35,7 +35,9 @@ def scenario_of(pattern: Pattern, fabric: Fabric, size: int = 128, ranks: int = 
 
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.name)
-@pytest.mark.parametrize("fabric", FABRICS)
+@pytest.mark.parametrize(
+    "fabric", [pytest.param(fabric, marks=pytest.mark.slow) if fabric == "switch" else fabric for fabric in FABRICS]
+)
 def test_every_core_equals_the_oracle(pattern: Pattern, fabric: str) -> None:
     scenario, tried = scenario_of(pattern, FABRICS[fabric]), 0
     for algorithm, (engine, tactics) in product(ALGORITHM_BY_NAME, ((DMA, Tactics()), (SM, PERSISTENT))):
