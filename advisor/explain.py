@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from ..compiler.scenario import TICKS_PER_US, FabricKind, Origin, Pattern, Scenario
+from ..compiler.scenario import TICKS_PER_US, Origin, Pattern, Scenario
 from ..compiler.templates.base import OVERLAPPED_PATTERNS
 from ..simcore import Result
 from .advice import Candidate, Confidence, is_algorithm_choice
@@ -60,8 +60,7 @@ def marks_of(scenario: Scenario) -> tuple[str, ...]:
     if scenario.workload.gemm is not None and not gpu.gemm.validated:
         dtype = scenario.workload.gemm.dtype.value
         marks.append(f"{gpu.name} {dtype} GEMM is not validated against measurements: +-{float(gpu.gemm.error):.0%}")
-    direct = fabric.kind in (FabricKind.FULL_MESH, FabricKind.SWITCH)
-    if not direct and not passing_on_pays(scenario) and scenario.workload.pattern in OVERLAPPED_PATTERNS:
+    if not fabric.kind.direct and not passing_on_pays(scenario) and scenario.workload.pattern in OVERLAPPED_PATTERNS:
         marks.append(
             f"on more than {MOST_RANKS_PASSING_ON} ranks algorithms that pass blocks on are compared only where the "
             "file names them: explore { schedules serial, pipelined; algorithm direct, ring }"

@@ -27,6 +27,7 @@ from .calibrated import outside_calibration
 from .explain import confidence_of, marks_of, reasons_for
 from .ranker import Ranker
 from .ranking import predicted_us
+from .shortlist import SERIAL as SERIAL
 from .shortlist import Progress, by_time, shortlist_unit, simulate_shortlist, simulate_variants
 from .shortlist import packet_bytes as packet_bytes
 from .solver import enumerate_space
@@ -37,7 +38,6 @@ MIN_GAIN = 0.02
 DEFAULT_TOP = 8
 # Some seconds to a minute, on one core each.
 CONFIRM_LINE_HOPS = 1_000_000_000
-SERIAL = "serial"
 
 Finalists = tuple[Candidate, Candidate]  # the best that overlaps, the best serial
 

@@ -22,6 +22,11 @@ class FabricKind(Enum):
         """Whether the way from rank r to r + k is the same for every r, so that one rank may stand for all."""
         return self in SYMMETRIC_FABRICS
 
+    @property
+    def direct(self) -> bool:
+        """Whether any two ranks are joined by a link of their own or by one switch, so that nothing is passed on."""
+        return self in (FabricKind.FULL_MESH, FabricKind.SWITCH)
+
 
 SYMMETRIC_FABRICS = (FabricKind.FULL_MESH, FabricKind.RING, FabricKind.SWITCH)
 

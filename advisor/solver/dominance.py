@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...compiler.scenario import FabricKind, Scenario
+from ...compiler.scenario import Scenario
 from ...compiler.schedule import Direction, EngineKind, Order, WaitPer
 from .knobs import Codes, Knob, Knobs
 from .space import Domains
@@ -29,7 +29,7 @@ class Dominance:
 
 
 def _mirrored(scenario: Scenario, domains: Domains) -> Iterator[Values]:
-    mirror = scenario.system.fabric.kind in (FabricKind.FULL_MESH, FabricKind.SWITCH)
+    mirror = scenario.system.fabric.kind.direct
     if mirror and not scenario.workload.split and Order.ROTATED in domains.orders:
         yield {Knob.ORDER: (Order.REVERSED,)}
 

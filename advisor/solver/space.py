@@ -6,7 +6,7 @@ from typing import TypeVar
 from ...compiler.codes import Code
 from ...compiler.collectives import ALGORITHM_BY_NAME
 from ...compiler.plan import MAX_COPY_SHARE, ScheduleError, check_engine, default_engine
-from ...compiler.scenario import FabricKind, Pattern, Scenario, Shard, Tensor
+from ...compiler.scenario import Pattern, Scenario, Shard, Tensor
 from ...compiler.schedule import (
     Direction,
     EngineChoice,
@@ -169,8 +169,7 @@ def passing_on_pays(scenario: Scenario) -> bool:
 
     Not where ranks are many, as what each of them does may have to be written apart.
     """
-    direct = scenario.system.fabric.kind in (FabricKind.FULL_MESH, FabricKind.SWITCH)
-    return not direct and scenario.num_ranks <= MOST_RANKS_PASSING_ON
+    return not scenario.system.fabric.kind.direct and scenario.num_ranks <= MOST_RANKS_PASSING_ON
 
 
 def streams_of(template: Template) -> tuple[int, ...]:
