@@ -52,6 +52,8 @@ def lower_bound(scenario: Scenario, kinds: tuple[EngineKind, ...] = tuple(Engine
     """
     if not kinds:
         raise ValueError("a bound needs at least one kind of engine")
+    if scenario.workload.then is not None:
+        return max((lower_bound(scenario.stage(kernel), kinds) for kernel in range(2)), key=lambda bound: bound.ticks)
     ways = [way for kind in kinds for way in ways_of(scenario, kind)]
     found = (
         _bound_of(Limits(scenario, way, kernels, least_traffic(scenario, can_sum=way.can_sum)))

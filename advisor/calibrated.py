@@ -36,10 +36,12 @@ def _kernels(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> I
     """GEMMs of other sizes and types than fitted, other kernels, and what kernels do beside and within each other."""
     groups = [step for step in steps if isinstance(step, TileGroup)]
     region, gpu = scenario.gpu.calibrated.gemm, scenario.gpu
-    if scenario.workload.gemm is not None and groups and region is not None:
-        shapes = list(dict.fromkeys(group_shape(scenario, group) for group in groups))
+    stages = [scenario.workload.stage(kernel) for kernel in range(scenario.workload.num_kernels)]
+    products = [group for group in groups if stages[group.kernel].gemm is not None]
+    if products and region is not None:
+        shapes = list(dict.fromkeys(group_shape(scenario, group) for group in products))
         yield from _gemms(gpu, region, shapes)
-    elif scenario.workload.kernel is not None and region is not None:
+    if any(stage.kernel is not None for stage in stages) and region is not None:
         yield f"the constants of {_named(gpu, 'gemm')} were fitted to GEMMs, not to other kernels"
     if groups and schedule.tactics.kernel is Kernels.PERSISTENT:
         yield "no constant is fitted to persistent kernels, whose tiles wait for what transfers bring"

@@ -39,6 +39,8 @@ def _confidence_inside(scenario: Scenario, overlap: bool, gain: float, verified:
         if workload.moved is None:
             return Confidence.MEDIUM, "a kernel alone, simulated, but not validated here"
         return Confidence.MEDIUM, f"{workload.label} is simulated, but its kernel is not validated here"
+    if workload.then is not None:
+        return Confidence.MEDIUM, f"{workload.label} is simulated, but two kernels in a row are not validated here"
     if workload.compute is None:
         return Confidence.MEDIUM, "a collective alone: its schedule is simulated, but not validated here"
     if workload.pattern is Pattern.GEMM:
@@ -142,9 +144,11 @@ def _why_overlap(scenario: Scenario, result: Result) -> Iterator[str]:
     if beside:
         yield f"On the SMs that are left to it the GEMM takes {result.dil:.2f}x its time on all, if it runs alone."
     else:
-        kernel = scenario.workload.kernel
-        what = "GEMM" if kernel is None else kernel.operation
-        yield f"Cut into parts, the {what} takes {result.dil:.2f}x its whole time; the overlap pays for that."
+        kernels = [scenario.workload.stage(kernel).kernel for kernel in range(scenario.workload.num_kernels)]
+        what = " and the ".join("GEMM" if kernel is None else kernel.operation for kernel in kernels)
+        takes = "takes" if len(kernels) == 1 else "together take"
+        whose = "its" if len(kernels) == 1 else "their"
+        yield f"Cut into parts, the {what} {takes} {result.dil:.2f}x {whose} whole time; the overlap pays for that."
 
 
 def _why_serial(serial: Candidate, best: Candidate) -> Iterator[str]:

@@ -52,7 +52,7 @@ def _graph(scenario: Scenario, base: Choice) -> Choice | None:
 def _persistent(scenario: Scenario, base: Choice) -> Choice | None:
     explore = scenario.explore
     wait = next((wait for wait in (Wait.POLL, Wait.MONITOR) if wait in (explore.waits or (Wait.POLL,))), None)
-    if wait is None or scenario.workload.gemm is None or not _may(explore.kernels, Kernels.PERSISTENT):
+    if wait is None or not scenario.workload.may_persist or not _may(explore.kernels, Kernels.PERSISTENT):
         return None
     return replace(base, tactics=replace(base.tactics, kernel=Kernels.PERSISTENT, wait=wait))
 

@@ -12,20 +12,28 @@ from .declarative_moves import Moves, moves, num_different, token
 from .extents import Adds
 from .schedule import Plan, Span, Step, TileGroup, Transfer
 from .templates.base import Problem
+from .templates.chained import chained
 from .templates.serial import kernel as whole_kernel
 
 
 def plan_of(outline: Outline, problem: Problem) -> Plan:
     """The plan written out; ``problem`` is one that the outline fits (``declarative_check``)."""
     count = num_different(outline, problem)
-    ranks = tuple(_steps(outline, problem, rank) for rank in range(count))
+    ranks = tuple(_chained(outline, problem, rank) for rank in range(count))
     by_rank = ranks if count > 1 else ()
     return Plan(outline.engine, ranks[0], (), outline.tactics, by_rank, _overlaps(outline, problem))
 
 
 def _overlaps(outline: Outline, problem: Problem) -> bool:
     """Whether kernels may run beside transfers; a single kernel is before or after all of them."""
+    if problem.then is not None and _overlaps(outline, problem.then):
+        return True
     return problem.pattern.beside or (problem.pattern.overlaps and len(kernels(outline, problem)) > 1)
+
+
+def _chained(outline: Outline, problem: Problem, rank: int) -> tuple[Step, ...]:
+    first = _steps(outline, problem, rank)
+    return first if problem.then is None else chained(first, _steps(outline, problem.then, rank))
 
 
 def _steps(outline: Outline, problem: Problem, rank: int) -> tuple[Step, ...]:
@@ -56,7 +64,7 @@ def _names(outline: Outline, ordered: Iterable[Kernel]) -> dict[str, Kernel]:
 def _groups(outline: Outline, problem: Problem, names: Mapping[str, Kernel], moving: Moves) -> list[TileGroup]:
     """The kernels as steps, dealt to the streams in turn; those that add to what others wrote wait for them."""
     found: list[TileGroup] = []
-    dealt, may_add = 0, outline.split.axis is Axis.COLS or problem.adds_rows
+    dealt, may_add = 0, outline.split.axis is Axis.COLS or problem.adds_ranks
     for name, kernel in names.items():
         stream, dealt = (0, dealt) if name == "own" else (dealt % outline.streams, dealt + 1)
         k, after = inner_slice(outline, problem, kernel), Names()
@@ -72,12 +80,14 @@ def _groups(outline: Outline, problem: Problem, names: Mapping[str, Kernel], mov
 
 
 def _adds(problem: Problem, kernel: Kernel, k: Span, before: Kernel, k_before: Span) -> bool:
-    """Whether a kernel adds to what the one ``before`` wrote: slices of one sum, or rows of the same keys."""
+    """Whether a kernel adds to what the one ``before`` wrote: slices or blocks of one sum, or rows of the same keys."""
     match problem.cutting.adds:
         case Adds.COLUMNS:
             return not set(kernel.owners).isdisjoint(before.owners) and k != k_before
         case Adds.ROWS:
             return k.start < k_before.stop and k_before.start < k.stop
+        case Adds.BLOCKS:
+            return k != k_before or (kernel.first <= before.last and before.first <= kernel.last)
         case _:
             return False
 

@@ -9,6 +9,7 @@ from .collectives import ALGORITHM_BY_NAME
 from .declarative import ANY_ORDER, Axis, Grouping, Outline, Sums
 from .declarative_kernels import kernels
 from .declarative_moves import num_different, row_per_piece
+from .extents import Adds
 from .schedule import EngineKind, Kernels
 from .templates.base import Problem
 from .templates.collective import DEFAULT_ALGORITHM, collective_in, why_no_algorithm
@@ -31,6 +32,11 @@ def misfits(outline: Outline, problem: Problem) -> Iterator[Misfit]:
     """Everything that keeps ``outline`` from being a plan for ``problem``; none: it is one."""
     if collective_in(problem.pattern) is None:
         yield Misfit(Code.MGS511, "", "nothing moves here that could be split", "serial schedules this")
+        return
+    if problem.then is not None:
+        # What is wrong for both is said once.
+        first, then = misfits(outline, replace(problem, then=None)), misfits(outline, problem.then)
+        yield from dict.fromkeys((*first, *then))
         return
     found = False
     for check in _CHECKS:
@@ -61,6 +67,9 @@ def _of_own(outline: Outline, problem: Problem) -> Iterator[Misfit]:
         return
     if not problem.pattern.overlaps:
         yield Misfit(Code.MGS511, "split own", "nothing is computed with the own shard here", "leave it out")
+    elif problem.cutting.adds is Adds.BLOCKS:
+        message = "a kernel takes the same rows of all blocks side by side"
+        yield Misfit(Code.MGS513, "split own", message, "leave it out")
     elif outline.split.axis is not Axis.ROWS or outline.grouping.own_alone:
         message = "own rows go with pieces of rows of the others, in their kernels"
         yield Misfit(Code.MGS513, "split own", message, "split rows too, and group own together")

@@ -2,7 +2,10 @@
 
 Rows of tiles are those of the moved tensor. ``k`` is the inner dimension of a GEMM. Attention after a collective reads
 heads, so that ``k`` are the columns of the moved tensor there; before a collective it has an inner dimension of 1, as a
-kernel alone that is no GEMM, which is one tile for a plan.
+kernel alone that is no GEMM, which is one tile for a plan. Where an all_to_all brings the columns of all ranks for the
+same rows, ``k`` are those of one block, and all blocks together are the inner dimension.
+
+Where a workload has two kernels, ask of the ``stage`` of one.
 """
 
 from dataclasses import dataclass
@@ -16,11 +19,15 @@ COLUMN_STEP = 64
 
 
 class Adds(Enum):
-    """Which chunks of what a collective brings add to one output, so that their kernels run one after the other."""
+    """Which chunks of what a collective brings add to one output, so that their kernels run one after the other.
+
+    Of ROWS and of BLOCKS what comes from different ranks does: all rows of each, or rows at the same place of each.
+    """
 
     NONE = "none"
     ROWS = "rows"
     COLUMNS = "columns"
+    BLOCKS = "blocks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +51,14 @@ class Cutting:
 def cutting_of(workload: Workload) -> Cutting:
     """How the kernel of ``workload`` may be cut.
 
-    Of a GEMM after a collective columns of what arrives are the inner dimension. Rows of gathered keys and values add
+    Of a GEMM after a collective columns of what arrives are the inner dimension, of one rank or, behind an all_to_all
+    that turns a sharding by columns into one by rows, of all ranks side by side. Rows of gathered keys and values add
     to one output by online softmax (Ring Attention, arXiv 2310.01889), and heads are independent. An all_to_all before
     attention brings queries too, and each needs the keys of all rows (DeepSpeed-Ulysses, arXiv 2309.14509).
     """
     kernel, moved, pattern = workload.kernel, workload.moved, workload.pattern
+    if pattern is Pattern.A2A_GEMM and workload.gemm is not None and moved is not None:
+        return Cutting(Adds.COLUMNS if workload.gemm.k == moved.cols else Adds.BLOCKS)
     if not isinstance(kernel, AttentionShape) or moved is None:
         return Cutting(Adds.COLUMNS if pattern.consumes else Adds.NONE)
     head = moved.cols // kernel.kv_heads
@@ -93,6 +103,8 @@ def _cols_and_inner(workload: Workload) -> tuple[int, int]:
     if workload.pattern is Pattern.KERNEL or (moved is None and not isinstance(compute, GemmShape)):
         return 1, 1
     match compute:
+        case GemmShape() if moved is not None and cutting_of(workload).adds is Adds.BLOCKS:
+            return compute.n, moved.cols
         case GemmShape() | GroupedGemmShape():
             return compute.n, compute.k
         case AttentionShape():

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from .codes import Code
 from .diagnostics import Report, Stopped
-from .scenario import GemmShape, Pattern, System, Tensor
+from .scenario import GemmShape, Pattern, System, Tensor, Then
 from .shapes import KernelShape
 from .source import Span
 from .tensors import TensorReader
@@ -13,8 +13,8 @@ from .tensors import TensorReader
 COMBINATIONS = (
     "gemm; gemv; grouped_gemm; attention; add; all_gather; reduce_scatter; all_reduce; all_to_all; broadcast; "
     "send_recv; gemm, grouped_gemm or attention of a gathered input or of an all_to_all; all_to_all of what one of "
-    "them makes; reduce_scatter or all_reduce of a gemm whose inner dimension is sharded; a gemm beside an all_gather "
-    "or an all_to_all"
+    "them makes, and a gemm of that; reduce_scatter or all_reduce of a gemm whose inner dimension is sharded; a gemm "
+    "beside an all_gather or an all_to_all"
 )
 PATTERNS: Mapping[tuple[str, ...], Pattern] = {
     ("gemm",): Pattern.GEMM,
@@ -39,6 +39,10 @@ PATTERNS: Mapping[tuple[str, ...], Pattern] = {
     ("gemm", "all_to_all"): Pattern.GEMM_A2A,
     ("grouped_gemm", "all_to_all"): Pattern.GEMM_A2A,
     ("attention", "all_to_all"): Pattern.GEMM_A2A,
+    ("gemm", "all_to_all", "gemm"): Pattern.GEMM_A2A_GEMM,
+    ("gemm", "all_to_all", "grouped_gemm"): Pattern.GEMM_A2A_GEMM,
+    ("grouped_gemm", "all_to_all", "gemm"): Pattern.GEMM_A2A_GEMM,
+    ("attention", "all_to_all", "gemm"): Pattern.GEMM_A2A_GEMM,
 }
 # Two operations that need nothing of each other, in any order.
 BESIDE: Mapping[frozenset[str], Pattern] = {
@@ -59,7 +63,7 @@ class Operand:
 
 @dataclass(slots=True)
 class Making:
-    """A workload while its operations are followed; the last five are fields of ``Workload``."""
+    """A workload while its operations are followed; the last six are fields of ``Workload``."""
 
     system: System
     reader: TensorReader
@@ -70,6 +74,16 @@ class Making:
     kernel: KernelShape | None = None
     split: tuple[int, ...] = ()
     output: str = ""
+    then: Then | None = None
+
+    def computes(self, shape: GemmShape | KernelShape, output: str) -> None:
+        """Note the kernel, or the one behind the collective of another."""
+        if self.gemm is not None or self.kernel is not None:
+            self.then = Then(shape, output)
+        elif isinstance(shape, GemmShape):
+            self.gemm, self.output = shape, output
+        else:
+            self.kernel, self.output = shape, output
 
     def refused(self, message: str, span: Span, hint: str = "") -> Stopped:
         """Report a combination that is not simulated; to be raised."""

@@ -1,5 +1,6 @@
 """From a template and its parameters, or a plan written out, to the Schedule that lowering takes."""
 
+from dataclasses import replace
 from itertools import chain
 
 from .codes import Code
@@ -129,8 +130,9 @@ def check_tactics(scenario: Scenario, engine: EngineChoice, tactics: Tactics) ->
     """Raise ScheduleError if the system cannot carry out ``tactics`` with ``engine``."""
     _raise_if(why_no_tactics(scenario.system, engine, tactics))
     workload = scenario.workload
-    if tactics.kernel is Kernels.PERSISTENT and workload.kernel is not None and workload.pattern.overlaps:
-        message = f"a persistent kernel is a GEMM here, and {workload.label} has none"
+    if tactics.kernel is Kernels.PERSISTENT and workload.pattern.overlaps and not workload.may_persist:
+        has = "none" if workload.then is None else "two kernels"
+        message = f"a persistent kernel is one GEMM here, and {workload.label} has {has}"
         raise ScheduleError(Code.MGS511, message, "leave kernel=persistent out")
 
 
@@ -170,7 +172,8 @@ def _why_not_cut(scenario: Scenario, template: Template, chunks: int) -> Schedul
         )
         return ScheduleError(Code.MGS512, message, f"use a multiple of {n} from {least} up")
     pieces = chunks // n
-    column_step = cutting_of(scenario.workload).column_step
+    workload = scenario.workload
+    column_step = max(cutting_of(workload.stage(kernel)).column_step for kernel in range(max(1, workload.num_kernels)))
     size, step, what = (
         (moved.rows // n, 1, "rows of a shard") if template.cut is Cut.ROWS else (moved.cols, column_step, "columns")
     )
@@ -201,6 +204,9 @@ def _cut_hint(grains: int, num_ranks: int, template: Template) -> str:
 
 def problem_of(scenario: Scenario, choice: Choice) -> Problem:
     """The workload as the template of ``choice`` sees it."""
+    if scenario.workload.then is not None:
+        first, then = (problem_of(scenario.stage(kernel), choice) for kernel in range(2))
+        return replace(first, then=then)
     workload, n = scenario.workload, scenario.num_ranks
     moved, gemm, alone = workload.moved, workload.gemm, workload.pattern is Pattern.KERNEL
     rows = moved.rows if moved is not None else gemm.m if gemm is not None else 0

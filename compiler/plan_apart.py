@@ -18,13 +18,13 @@ def apart_faults(scenario: Scenario, schedule: Schedule) -> Iterator[PlanFault]:
     if schedule.compute_sms == compute_sms(scenario, schedule.engine, overlaps=True):
         return
     plans = [RankPlan.of(scenario, schedule, rank) for rank in _ranks(scenario, schedule)]
-    beside = [plan for plan in plans if not _computes_last(plan)]
+    beside = [(plan, kernels) for plan in plans if (kernels := _not_last(plan))]
     if not beside:
         return
     # What comes back from a peer may have needed the own kernel there.
     order = Order(Waits(scenario, schedule))
-    for plan in beside:
-        for kernel in _kernels(plan):
+    for plan, kernels in beside:
+        for kernel in kernels:
             sent = (step.name for step in plan.steps.values() if isinstance(step, Transfer))
             early = next((name for name in sent if not order.happened((plan.rank, kernel), (plan.rank, name))), None)
             if early is not None:
@@ -36,10 +36,8 @@ def _ranks(scenario: Scenario, schedule: Schedule) -> range:
     return range(1) if schedule.symmetric else range(scenario.num_ranks)
 
 
-def _computes_last(plan: RankPlan) -> bool:
+def _not_last(plan: RankPlan) -> list[str]:
+    """The kernels that do not come after all that lands here."""
     before, landed = plan.before(), plan.signals
-    return all(landed <= before[kernel] for kernel in _kernels(plan))
-
-
-def _kernels(plan: RankPlan) -> list[str]:
-    return [step.name for step in plan.steps.values() if isinstance(step, TileGroup)]
+    kernels = (step.name for step in plan.steps.values() if isinstance(step, TileGroup))
+    return [kernel for kernel in kernels if not landed <= before[kernel]]

@@ -5,10 +5,8 @@ from dataclasses import dataclass, field
 from . import syntax as ast
 from .codes import Code
 from .diagnostics import Report, did_you_mean
-from .extents import inner_size
 from .phrases import Words
 from .regions import RegionReader
-from .scenario import Workload
 from .schedule import EngineChoice, Reach, Span
 from .source import Span as TextSpan
 from .tables import MAX_STREAMS, PLAN_CLAUSES
@@ -33,8 +31,8 @@ class Clauses:
 class ClauseReader:
     """Reads the clauses of all steps of one plan, and keeps the names that steps and signals have."""
 
-    def __init__(self, workload: Workload, engine: EngineChoice, regions: RegionReader, report: Report) -> None:
-        self._workload, self._engine, self._regions, self._report = workload, engine, regions, report
+    def __init__(self, engine: EngineChoice, regions: RegionReader, report: Report) -> None:
+        self._engine, self._regions, self._report = engine, regions, report
         self._waits: list[tuple[str, TextSpan, dict[str, TextSpan]]] = []
         self._names: dict[str, TextSpan] = {}
         self._signals: dict[str, TextSpan] = {}
@@ -44,18 +42,18 @@ class ClauseReader:
         """What follows are steps of another rank: names begin anew, but signals that one rank sets land at another."""
         self._names, self._by_rank = {}, True
 
-    def read(self, action: str, words: Words, statement: ast.Define, override: bool) -> Clauses:
-        """Read what is left of ``statement``, a step that does ``action``."""
+    def read(self, action: str, words: Words, statement: ast.Define, override: bool, inner: int = 0) -> Clauses:
+        """Read what is left of ``statement``, a step that does ``action``; ``inner`` is the size that k cuts."""
         said, known = Clauses(), PLAN_CLAUSES[action]
         while word := words.take_word(*known):
             if word in said.seen:
                 raise self._report.fail(Code.MGS206, f"{word} is said twice", statement.span)
             said.seen.add(word)
-            self._clause(word, words, said, override)
+            self._clause(word, words, said, override, inner)
         words.end(known)
         return said
 
-    def _clause(self, word: str, words: Words, said: Clauses, override: bool) -> None:
+    def _clause(self, word: str, words: Words, said: Clauses, override: bool, inner: int) -> None:
         match word:
             case "to" | "from" if words.take_word("all"):
                 said.rank, said.reach = 0, Reach.ALL
@@ -75,7 +73,7 @@ class ClauseReader:
             case "stream":
                 said.stream = self._regions.number(words.take("a number"), "a stream", 0, MAX_STREAMS - 1)
             case "k":
-                said.k = self._regions.slice(words.take("a slice"), "k", inner_size(self._workload))
+                said.k = self._regions.slice(words.take("a slice"), "k", inner)
             case "parts":
                 said.parts = self._regions.number(words.take("a number"), "parts", 2, self._regions.num_ranks)
             case _:

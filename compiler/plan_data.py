@@ -1,10 +1,11 @@
 """Faults in what a plan does with its data: every byte and every tile once, and nothing used before it is there."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from .codes import Code
 from .cover import Rect, uncovered
-from .extents import inner_size, moved_rows
+from .extents import moved_rows
 from .plan_tiles import computed_faults, output_faults
 from .plan_view import Arrival, PlanFault, RankPlan
 from .scenario import Pattern, Scenario
@@ -39,15 +40,15 @@ def data_faults(plan: RankPlan) -> Iterator[PlanFault]:
     flows = passes_on(plan.scenario, plan.schedule)
     if plan.scenario.workload.moved is not None and not flows:
         yield from _arrival_faults(plan)
-    if inner_size(plan.scenario.workload):
-        yield from output_faults(plan)
+    yield from output_faults(plan)
     if flows:
         return
     if pattern.reduces:
         yield from _sum_faults(plan)
     for step in plan.steps.values():
-        if isinstance(step, TileGroup) and pattern.consumes:
+        if isinstance(step, TileGroup) and plan.scenario.workload.stage(step.kernel).pattern.consumes:
             yield from _needs(plan, step, step.regions, before[step.name], cols=(step.k.start, step.k.stop))
+            yield from _own_faults(plan, step, before[step.name])
         elif isinstance(step, Transfer) and pattern in _GATHERS:
             yield from _source_faults(plan, step, before)
         elif isinstance(step, Transfer) and pattern.exchanges:
@@ -100,6 +101,14 @@ def _output_faults(plan: RankPlan, step: Transfer, before: frozenset[str]) -> It
         yield PlanFault(Code.MGS508, step.name, f"{step.name}: what is computed is put by the rank that computes it")
     else:
         yield from computed_faults(plan, step, step.region, before)
+
+
+def _own_faults(plan: RankPlan, step: TileGroup, before: frozenset[str]) -> Iterator[PlanFault]:
+    """What a second kernel needs of the own block is computed before it."""
+    if plan.scenario.workload.pattern.produces:
+        for region in step.regions:
+            if region.owner % plan.scenario.num_ranks == 0:
+                yield from computed_faults(plan, step, replace(region, cols=step.k), before)
 
 
 def _sum_faults(plan: RankPlan) -> Iterator[PlanFault]:

@@ -6,7 +6,8 @@ Names, the machine and its rates are no part of it: a plan may be carried to ano
 from dataclasses import fields, is_dataclass
 from enum import Enum
 
-from .scenario import Scenario, Tensor
+from .scenario import GemmShape, Scenario, Tensor
+from .shapes import KernelShape
 
 Json = dict[str, "Json"] | list["Json"] | str | int | bool | None
 
@@ -20,7 +21,9 @@ def fingerprint(scenario: Scenario) -> dict[str, Json]:
     if workload.gemm is not None:
         found["gemm"] = _shape(workload.gemm)
     if workload.kernel is not None:
-        found["kernel"] = {"kind": workload.kernel.operation, **_shape(workload.kernel)}
+        found["kernel"] = _kernel(workload.kernel)
+    if workload.then is not None:
+        found["then"] = _kernel(workload.then.kernel)
     if workload.split:
         found["split"] = list(workload.split)
     return found
@@ -28,6 +31,10 @@ def fingerprint(scenario: Scenario) -> dict[str, Json]:
 
 def _tensor(tensor: Tensor) -> dict[str, Json]:
     return {"rows": tensor.rows, "cols": tensor.cols, "dtype": tensor.dtype.value}
+
+
+def _kernel(kernel: GemmShape | KernelShape) -> dict[str, Json]:
+    return {"kind": "gemm" if isinstance(kernel, GemmShape) else kernel.operation, **_shape(kernel)}
 
 
 def _shape(shape: object) -> dict[str, Json]:

@@ -94,6 +94,7 @@ def _step(step: Step) -> Json:
             said = {"kind": "tiles", "name": step.name, "regions": [_region(each) for each in step.regions]}
             said |= {"k": _span(step.k)} | _queue(step.after, step.stream)
             said |= {"accumulate": True} if step.accumulate else {}
+            said |= {"kernel": step.kernel} if step.kernel else {}
         case Reduction():
             said = {"kind": "reduction", "name": step.name, "region": _region(step.region), "parts": step.num_parts}
             said |= _queue(step.after, step.stream)

@@ -38,9 +38,10 @@ MAX_STEPS = 4096
 """Of one rank."""
 MAX_STEPS_OF_ALL = 1 << 15
 MAX_ENGINES = 1 << 20
+MAX_KERNELS = 2
 TRANSFER_KINDS = tuple(direction.value for direction in Direction)
 STEP_KINDS = (*TRANSFER_KINDS, "tiles", "reduction")
-FITS = ("ranks", "pattern", "moved", "gemm", "kernel", "split")
+FITS = ("ranks", "pattern", "moved", "gemm", "kernel", "then", "split")
 
 
 def plan_from_document(scenario: Scenario, document: object) -> Plan:
@@ -68,7 +69,7 @@ def read_plan(scenario: Scenario, document: Item) -> Plan:
     if "expression" in said:
         said["expression"].any_text()
     _check_fit(scenario, said["scenario"])
-    reader = _Reader(scenario.num_ranks, _engine(said["engine"]))
+    reader = _Reader(scenario, _engine(said["engine"]))
     plan = reader.plan(document, said)
     if "hash" in said and said["hash"].text() != hash_of(scenario, plan):
         hint = "leave the key 'hash' out, or write the plan anew: magus plan --format json"
@@ -102,8 +103,8 @@ def _tactics(item: Item) -> Tactics:
 class _Reader:
     """Reads the steps of one plan."""
 
-    def __init__(self, num_ranks: int, engine: EngineChoice) -> None:
-        self._n, self._engine = num_ranks, engine
+    def __init__(self, scenario: Scenario, engine: EngineChoice) -> None:
+        self._n, self._kernels, self._engine = scenario.num_ranks, scenario.workload.num_kernels, engine
 
     def plan(self, document: Item, said: dict[str, Item]) -> Plan:
         if ("steps" in said) is ("ranks" in said):
@@ -181,10 +182,13 @@ class _Reader:
         )
 
     def _tiles(self, item: Item) -> TileGroup:
-        said = item.entries(("kind", "name", "regions", "k"), ("after", "stream", "accumulate"))
+        said = item.entries(("kind", "name", "regions", "k"), ("after", "stream", "accumulate", "kernel"))
         regions = tuple(self._region(each) for each in said["regions"].items(MAX_STEPS, least=1))
         accumulate = "accumulate" in said and said["accumulate"].flag()
-        return TileGroup(said["name"].name(), regions, _span(said["k"]), _names(said), _stream(said), accumulate)
+        kernel = said["kernel"].number(0, max(0, self._kernels - 1)) if "kernel" in said else 0
+        return TileGroup(
+            said["name"].name(), regions, _span(said["k"]), _names(said), _stream(said), accumulate, kernel
+        )
 
     def _reduction(self, item: Item) -> Reduction:
         said = item.entries(("kind", "name", "region", "parts"), ("after", "stream"))

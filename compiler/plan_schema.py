@@ -7,7 +7,7 @@ lie in their shards and that every byte moves once depends on the scenario and i
 from .json_items import MAX_NAME
 from .plan_fingerprint import Json
 from .plan_json import SCHEMA
-from .plan_read import FITS, MAX_ENGINES, MAX_STEPS, TRANSFER_KINDS
+from .plan_read import FITS, MAX_ENGINES, MAX_KERNELS, MAX_STEPS, TRANSFER_KINDS
 from .scenario import Pattern
 from .schedule import EngineKind, EngineMode
 from .shapes import DType
@@ -81,6 +81,7 @@ def _scenario() -> Json:
         tensor,
         shape,
         shape,
+        shape,
         _list(_number(0, MAX_EXTENT), MAX_RANKS),
     )
     return _object(dict(zip(FITS, fits, strict=True)), ("ranks", "pattern"))
@@ -101,6 +102,7 @@ def _tiles() -> Json:
         "maxItems": MAX_STEPS,
     }
     more: dict[str, Json] = {"stream": _number(0, MAX_STREAMS - 1), "accumulate": {"type": "boolean"}}
+    more["kernel"] = _number(0, MAX_KERNELS - 1)
     return _step(("tiles",), {"regions": regions, "k": {"$ref": "#/$defs/span"}}, more)
 
 

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 
 from .codes import Code
-from .extents import cutting_of, inner_size, moved_rows, num_tile_blocks, tile_cols, tile_rows
+from .extents import Adds, cutting_of, inner_size, moved_rows, num_tile_blocks, tile_cols, tile_rows
 from .plan_view import PlanFault, RankPlan
 from .scenario import Pattern
 from .schedule import Direction, EngineKind, Reach, Reduction, Region, Span, Step, TileGroup, Transfer
 from .tactics import why_no_reach
+from .workload import Workload
 
 
 def shape_faults(plan: RankPlan) -> Iterator[PlanFault]:
@@ -23,7 +24,7 @@ def shape_faults(plan: RankPlan) -> Iterator[PlanFault]:
 
 
 def _tile_faults(plan: RankPlan, step: TileGroup) -> Iterator[PlanFault]:
-    workload = plan.scenario.workload
+    workload = plan.scenario.workload.stage(step.kernel)
     if not 0 <= step.k.start < step.k.stop <= inner_size(workload):
         yield PlanFault(Code.MGS509, step.name, f"{step.name} computes k {step.k}, outside this workload")
     if len({region.cols for region in step.regions}) > 1:
@@ -33,12 +34,14 @@ def _tile_faults(plan: RankPlan, step: TileGroup) -> Iterator[PlanFault]:
     if blocks == 1 and any(region.owner for region in step.regions):
         message = f"{step.name} names a block of another rank, and nothing is sharded here"
         yield PlanFault(Code.MGS509, step.name, message)
-    yield from _head_faults(plan, step)
+    if cutting_of(workload).adds is Adds.BLOCKS and len({region.rows for region in step.regions}) > 1:
+        message = f"{step.name} joins columns of several blocks: all its regions have the same rows"
+        yield PlanFault(Code.MGS509, step.name, message)
+    yield from _head_faults(workload, step, plan.scenario.num_ranks)
 
 
-def _head_faults(plan: RankPlan, step: TileGroup) -> Iterator[PlanFault]:
+def _head_faults(workload: Workload, step: TileGroup, n: int) -> Iterator[PlanFault]:
     """Kernels of attention have whole heads, and all rows where those of one rank need those of the others."""
-    workload, n = plan.scenario.workload, plan.scenario.num_ranks
     cutting = cutting_of(workload)
     if cutting.head == 1:
         return
@@ -57,7 +60,7 @@ def _head_faults(plan: RankPlan, step: TileGroup) -> Iterator[PlanFault]:
 
 
 def _region_faults(plan: RankPlan, step: Step) -> Iterator[PlanFault]:
-    if isinstance(step, TileGroup) and not inner_size(plan.scenario.workload):
+    if isinstance(step, TileGroup) and not plan.scenario.workload.num_kernels:
         return
     for region in step.regions if isinstance(step, TileGroup) else (step.region,):
         rows, cols = _block_of(plan, step, region)
@@ -73,7 +76,8 @@ def _block_of(plan: RankPlan, step: Step, region: Region) -> tuple[int, int]:
     workload, n = plan.scenario.workload, plan.scenario.num_ranks
     cols = workload.moved.cols if workload.moved is not None else 0
     if isinstance(step, TileGroup):
-        return tile_rows(workload, n, region.owner), tile_cols(workload)
+        stage = workload.stage(step.kernel)
+        return tile_rows(stage, n, region.owner), tile_cols(stage)
     source = step.peer if isinstance(step, Transfer) and step.direction is Direction.GET else 0
     return moved_rows(workload, n, region.owner - source), cols
 

@@ -21,7 +21,7 @@ class StepReader:
     ) -> None:
         self._system, self._workload, self._engine, self._report = system, workload, engine, report
         self._regions = regions
-        self.clauses = ClauseReader(workload, engine, regions, report)
+        self.clauses = ClauseReader(engine, regions, report)
 
     def read(self, statement: ast.Define, override: bool = False) -> Step:
         """Read one step; one that replaces another keeps its name."""
@@ -86,15 +86,18 @@ class StepReader:
             raise self._report.fail(code, message, statement.span, hint)
 
     def _tiles(self, statement: ast.Define, words: Words) -> TileGroup:
-        workload, ranks = self._workload, self._system.num_ranks
-        inner = inner_size(workload)
-        if not inner:
-            raise self._report.fail(Code.MGS504, f"{workload.name} computes nothing", statement.span)
+        if not self._workload.num_kernels:
+            raise self._report.fail(Code.MGS504, f"{self._workload.name} computes nothing", statement.span)
+        written, ranks, then = words.take_list("a region"), self._system.num_ranks, self._workload.then
+        # Of two kernels a region says which it is by the name of its tensor.
+        kernel = int(then is not None and self._regions.tensor_of(written[0]) == then.output)
+        workload = self._workload.stage(kernel)
         extent = Extent(workload.output, lambda owner: tile_rows(workload, ranks, owner), tile_cols(workload))
-        regions = tuple([self._regions.region(each, extent) for each in words.take_list("a region")])
-        said = self.clauses.read("compute", words, statement, override=False)
-        k = said.k or Span(0, inner)
-        return TileGroup(statement.name, regions, k, said.after, said.stream, "accumulate" in said.flags)
+        regions = tuple([self._regions.region(each, extent) for each in written])
+        inner = inner_size(workload)
+        said = self.clauses.read("compute", words, statement, override=False, inner=inner)
+        k, accumulates = said.k or Span(0, inner), "accumulate" in said.flags
+        return TileGroup(statement.name, regions, k, said.after, said.stream, accumulates, kernel)
 
     def _reduction(self, statement: ast.Define, words: Words) -> Reduction:
         moved = self._workload.moved

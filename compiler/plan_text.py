@@ -31,8 +31,8 @@ def _head(scenario: Scenario, schedule: Schedule) -> str:
 
 
 def _step(scenario: Scenario, step: Step) -> str:
-    moved, output = scenario.workload.moved, scenario.workload.output
-    tensor = moved.name if moved is not None else output
+    moved = scenario.workload.moved
+    tensor = moved.name if moved is not None else scenario.workload.output
     match step:
         case Transfer():
             side = "to" if step.direction is Direction.PUT else "from"
@@ -42,6 +42,7 @@ def _step(scenario: Scenario, step: Step) -> str:
             words += [] if step.lane is None else [f"lane {step.lane}"]
             words += ["reduce"] if step.reduce else []
         case TileGroup():
+            output = scenario.workload.stage(step.kernel).output
             words = ["compute " + ", ".join(_region(output, region) for region in step.regions), f"k {step.k}"]
             words += [*_after(step.after), f"stream {step.stream}", *(["accumulate"] if step.accumulate else [])]
         case Reduction():

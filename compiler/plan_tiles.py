@@ -12,9 +12,13 @@ from .workload import Workload
 
 
 def output_faults(plan: RankPlan) -> Iterator[PlanFault]:
-    """Every (row, column, k) of the output is computed exactly once."""
-    workload, n = plan.scenario.workload, plan.scenario.num_ranks
-    groups = [step for step in plan.steps.values() if isinstance(step, TileGroup)]
+    """Every (row, column, k) of the output of each kernel is computed exactly once."""
+    for kernel in range(plan.scenario.workload.num_kernels):
+        yield from _kernel_faults(plan, kernel)
+
+
+def _kernel_faults(plan: RankPlan, kernel: int) -> Iterator[PlanFault]:
+    workload, n, groups = plan.scenario.workload.stage(kernel), plan.scenario.num_ranks, _groups(plan, kernel)
     cuts = sorted({0, inner_size(workload)} | {edge for group in groups for edge in (group.k.start, group.k.stop)})
     for owner in range(num_tile_blocks(workload, n)):
         whole = Rect(0, tile_rows(workload, n, owner), 0, tile_cols(workload))
@@ -25,16 +29,22 @@ def output_faults(plan: RankPlan) -> Iterator[PlanFault]:
             for rect, what in ((missing, "never computed"), (twice, "computed twice")):
                 if rect is not None:
                     block = (plan.rank + owner) % n
-                    yield PlanFault(Code.MGS507, "", f"{rect} of block {block}, k {low}:{high}, are {what}")
-    if len(cuts) > 2 or cutting_of(workload).adds is Adds.ROWS or any(group.accumulate for group in groups):
-        yield from _slice_faults(plan, groups)
+                    of = f"{workload.output}, " if plan.scenario.workload.then is not None else ""
+                    yield PlanFault(Code.MGS507, "", f"{rect} of {of}block {block}, k {low}:{high}, are {what}")
+    adds = cutting_of(workload).adds in (Adds.ROWS, Adds.BLOCKS)
+    if len(cuts) > 2 or adds or any(group.accumulate for group in groups):
+        yield from _slice_faults(plan, workload, groups)
+
+
+def _groups(plan: RankPlan, kernel: int) -> list[TileGroup]:
+    return [step for step in plan.steps.values() if isinstance(step, TileGroup) and step.kernel == kernel]
 
 
 def computed_faults(plan: RankPlan, step: Step, region: Region, before: frozenset[str]) -> Iterator[PlanFault]:
-    """``region`` is whole (all of k) in groups that come before ``step``."""
-    inner, n = inner_size(plan.scenario.workload), plan.scenario.num_ranks
+    """``region`` of what the first kernel makes is whole (all of k) in groups that come before ``step``."""
+    inner, n = inner_size(plan.scenario.workload.stage(0)), plan.scenario.num_ranks
     wanted = Rect.of(region)
-    groups = [s for s in plan.steps.values() if isinstance(s, TileGroup) and s.name in before]
+    groups = [group for group in _groups(plan, 0) if group.name in before]
     cuts = sorted({0, inner} | {edge for group in groups for edge in (group.k.start, group.k.stop)})
     for low, high in pairwise(cuts):
         slices = [group for group in groups if group.k.start <= low and high <= group.k.stop]
@@ -46,10 +56,10 @@ def computed_faults(plan: RankPlan, step: Step, region: Region, before: frozense
             return
 
 
-def _slice_faults(plan: RankPlan, groups: list[TileGroup]) -> Iterator[PlanFault]:
+def _slice_faults(plan: RankPlan, workload: Workload, groups: list[TileGroup]) -> Iterator[PlanFault]:
     """Parts of the same output run one after the other; the first stores and the others add."""
     # A tile of a persistent kernel has one SM, which goes through its slices in order.
-    before, n, workload = before_each(plan.steps.values()), plan.scenario.num_ranks, plan.scenario.workload
+    before, n = before_each(plan.steps.values()), plan.scenario.num_ranks
     for group in groups:
         others = [other for other in groups if other is not group and _same_output(workload, group, other, n)]
         earlier = [other for other in others if other.name in before[group.name]]
@@ -65,14 +75,18 @@ def _slice_faults(plan: RankPlan, groups: list[TileGroup]) -> Iterator[PlanFault
 
 
 def _same_output(workload: Workload, one: TileGroup, other: TileGroup, num_ranks: int) -> bool:
-    """Whether two groups add to the same output: slices of k of the same tiles, or rows of the same heads of keys."""
+    """Whether two groups add to the same output: slices of k of the same tiles, or rows of the same heads of keys.
+
+    Blocks side by side are slices too, at the same rows.
+    """
     cutting = cutting_of(workload)
     if cutting.adds is Adds.ROWS:
         return one.k.start < other.k.stop and other.k.start < one.k.stop
-    if cutting.head > 1 or one.k == other.k:
+    blocks = cutting.adds is Adds.BLOCKS
+    if cutting.head > 1 or (one.k == other.k and not blocks):
         return False  # other heads are another output
     return any(
-        a.owner % num_ranks == b.owner % num_ranks and Rect.of(a).clip(Rect.of(b)) is not None
+        (blocks or a.owner % num_ranks == b.owner % num_ranks) and Rect.of(a).clip(Rect.of(b)) is not None
         for a in one.regions
         for b in other.regions
     )

@@ -65,6 +65,15 @@ class RegionReader:
             )
         return Span(start, stop)
 
+    @staticmethod
+    def tensor_of(expression: ast.Expression) -> str:
+        """The name of the tensor that a region is of, empty where it is none."""
+        match expression.base if isinstance(expression, ast.Index) else expression:
+            case ast.Call(function=ast.Member(base=ast.Name(text=name))):
+                return name
+            case _:
+                return ""
+
     def region(self, expression: ast.Expression, extent: Extent) -> Region:
         """Read a region of ``extent``; what is not said is whole."""
         base, subscripts = expression, tuple[ast.Expression, ...]()

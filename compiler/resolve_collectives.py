@@ -39,7 +39,8 @@ def summed(making: Making, operand: Operand, call: ast.Call, name: str, operatio
 def all_to_all(making: Making, operand: Operand, call: ast.Call, name: str, named: Named) -> Operand:
     """Row block r + k of every rank r goes to rank r + k; ``rows=[...]`` says how many rows, for k = 0, 1, ...
 
-    What a kernel made is the tensor of a rank, with all rows: where columns were sharded, its own ones.
+    A rank has all rows, and where columns are sharded its own ones: then it ends with a row block of all columns, those
+    of the ranks side by side.
     """
     tensor = _of_a_rank(making, operand, call.span)
     rows, ranks = named.rows(), making.system.num_ranks
@@ -59,14 +60,14 @@ def all_to_all(making: Making, operand: Operand, call: ast.Call, name: str, name
 
 
 def _of_a_rank(making: Making, operand: Operand, span: Span) -> Tensor:
-    """What a rank has to send in an all_to_all: all rows, and of a product the columns that it computed."""
-    tensor, computed = operand.tensor, operand.made_by in ("gemm", "grouped_gemm", "attention")
+    """What a rank has to send in an all_to_all: all rows, and its own columns where they are sharded."""
+    tensor = operand.tensor
     if operand.partial:
         hint = "an all_to_all does not add: reduce_scatter(gemm(x, w))"
         raise making.refused("each rank holds a part of the sum only", span, hint)
-    if not computed:
+    if operand.made_by not in ("gemm", "grouped_gemm", "attention"):
         tensor = _declared(making, operand, "all_to_all", span)
-    if computed and tensor.shard is Shard.COLS:
+    if tensor.shard is Shard.COLS:
         return replace(tensor, cols=tensor.cols // making.system.num_ranks, shard=Shard.NONE)
     _whole(making, tensor, "all_to_all cuts what every rank holds in full", span)
     return tensor

@@ -1,6 +1,7 @@
 """Operations of a workload that compute: the shape of the kernel that one rank runs."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from . import syntax as ast
 from .codes import Code
@@ -14,6 +15,7 @@ from .tensors import layout
 
 def gemm(making: Making, left: Operand, right: Operand, call: ast.Call, name: str) -> Operand:
     """``gemm(x, w)``: the product of one rank follows from how both lie on the ranks."""
+    left = _side_by_side(making, left, right.tensor, call.span)
     a, b = left.tensor, right.tensor
     _check_gemm(making, left, right, call)
     ranks = making.system.num_ranks
@@ -36,9 +38,23 @@ def gemm(making: Making, left: Operand, right: Operand, call: ast.Call, name: st
             message = f"{a.name} is {layout(a)} and {b.name} is {layout(b)}: the inner dimension does not meet"
             hint = "shard the inner dimension of both, x by cols and w by rows, or of neither"
             raise making.misfit(message, call.span, hint)
-    making.gemm = GemmShape(rows, cols, inner, a.dtype)
-    making.output = name
+    making.computes(GemmShape(rows, cols, inner, a.dtype), name)
     return Operand(Tensor(name, a.dtype, a.rows, b.cols, shard), "gemm", partial)
+
+
+def _side_by_side(making: Making, left: Operand, w: Tensor, span: Span) -> Operand:
+    """What came by an all_to_all as ``w`` takes it: blocks as more rows, or as more columns of the same rows.
+
+    The latter where ``w`` has rows for the columns of all ranks, as a projection of the heads of all ranks has.
+    """
+    x, ranks = left.tensor, making.system.num_ranks
+    if left.made_by != "all_to_all":
+        return left
+    if x.shard is Shard.NONE and w.rows == ranks * x.cols:
+        x = replace(x, cols=w.rows, shard=Shard.ROWS)
+    if x.shard is Shard.ROWS and making.split:
+        raise making.misfit(f"blocks of {x.name} side by side have as many rows each", span, "leave rows=[...] out")
+    return replace(left, tensor=x)
 
 
 def gemv(making: Making, operands: Sequence[Operand], call: ast.Call, name: str) -> Operand:
@@ -102,7 +118,7 @@ def check_declared(making: Making, operands: Sequence[Operand], operation: str, 
 
 def made(making: Making, shape: KernelShape, output: Tensor) -> Operand:
     """The result of a kernel that is no GEMM."""
-    making.kernel, making.output = shape, output.name
+    making.computes(shape, output.name)
     return Operand(output, shape.operation)
 
 

@@ -64,6 +64,7 @@ class WorkloadResolver:
             made.kernel,
             made.split,
             tuple(tensor.name for tensor in results),
+            made.then,
         )
 
     def _pattern(self, declaration: ast.Workload) -> Pattern:
@@ -162,7 +163,7 @@ class WorkloadResolver:
         operands = [self._value(value, self._inner_name(value, operation, name)) for value in values]
         order = self._making.order
         order.append(operation)
-        if len(order) > 2:
+        if len(order) > 2 and tuple(order) not in PATTERNS:
             what, packed = " + ".join(order), order[:2] == ["all_gather"] * 2
             hint = "gather keys and values as one tensor: attention(q, all_gather(kv), heads=64)" if packed else ""
             raise self._making.refused(f"{what} is not a combination that is simulated", call.span, hint)

@@ -4,7 +4,7 @@ Nothing here refers to source text. Times are ticks of 10 fs, sizes are bytes, r
 operations per second. Fractions are exact. A Scenario is what every later stage starts from.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .explore import Explore
 from .fabric import SYMMETRIC_FABRICS, Fabric, FabricKind, FatTree, Graph, Layout, Rails, Torus, Wire
@@ -25,7 +25,7 @@ from .replay import Replay
 from .schedule import NamedSchedule
 from .shapes import DType, GemmShape
 from .variability import Variability
-from .workload import Pattern, Shard, Tensor, Workload
+from .workload import Pattern, Shard, Tensor, Then, Workload
 
 __all__ = [
     "SYMMETRIC_FABRICS",
@@ -60,6 +60,7 @@ __all__ = [
     "Torus",
     "Variability",
     "Wire",
+    "Then",
     "Workload",
 ]
 
@@ -102,3 +103,7 @@ class Scenario:
     def gpu(self) -> Gpu:
         """The GPU, the same on every rank."""
         return self.system.gpu
+
+    def stage(self, kernel: int) -> "Scenario":
+        """The scenario as the kernel of that number sees it; see ``Workload.stage``."""
+        return self if self.workload.then is None else replace(self, workload=self.workload.stage(kernel))

@@ -188,7 +188,7 @@ class TileGroup:
     For AG+GEMM the regions are row blocks of the gathered input, with all columns of the output; for GEMM+RS they are
     blocks of the output. Of attention after a collective ``k`` are the columns of what arrives, which are heads. Groups
     of one ``stream`` run one after the other, streams run side by side. ``accumulate`` adds to what an earlier slice,
-    or earlier keys, left in the output.
+    or earlier keys, left in the output. Where a workload has two kernels, ``kernel`` says which of them it is, 0 or 1.
     """
 
     name: str
@@ -197,6 +197,7 @@ class TileGroup:
     after: tuple[str, ...] = ()
     stream: int = 0
     accumulate: bool = False
+    kernel: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,10 @@ def staging_bytes(scenario: Scenario, *, slices_inner: bool) -> int:
         case Pattern.AG_GEMM | Pattern.A2A_GEMM:
             return remote + (_accumulator_bytes(workload) if slices_inner else 0)
         case Pattern.GEMM_A2A:
-            return remote + moved_rows(workload, n) * workload.moved.cols * workload.moved.dtype.num_bytes
+            return remote + _own_bytes(workload, n)
+        case Pattern.GEMM_A2A_GEMM:
+            sums = _accumulator_bytes(workload.stage(1)) if slices_inner else 0
+            return 2 * remote + _own_bytes(workload, n) + sums
         case Pattern.REDUCE_SCATTER | Pattern.ALL_REDUCE:
             return remote
         case _:
@@ -42,6 +45,12 @@ def _remote_bytes(workload: Workload, num_ranks: int) -> int:
     assert moved is not None, "this workload moves a tensor"
     rows = sum(moved_rows(workload, num_ranks, owner) for owner in range(1, num_ranks))
     return rows * moved.cols * moved.dtype.num_bytes
+
+
+def _own_bytes(workload: Workload, num_ranks: int) -> int:
+    """The own block of what an all_to_all takes."""
+    assert workload.moved is not None, "this workload moves a tensor"
+    return moved_rows(workload, num_ranks) * workload.moved.cols * workload.moved.dtype.num_bytes
 
 
 def staging_of_steps(scenario: Scenario, ranks: tuple[tuple[Step, ...], ...], *, slices_inner: bool) -> int:
@@ -65,10 +74,13 @@ def staging_of_steps(scenario: Scenario, ranks: tuple[tuple[Step, ...], ...], *,
 
 def slices_inner(scenario: Scenario, template: Template) -> bool:
     """Whether the template cuts what one output sums over: the inner dimension of a GEMM, or keys."""
-    match cutting_of(scenario.workload).adds:
+    consumer = scenario.workload.stage(scenario.workload.num_kernels - 1)
+    match cutting_of(consumer).adds:
         case Adds.COLUMNS:
             return template.cut is Cut.COLUMNS
         case Adds.ROWS:
             return template.overlaps and template.cut is not Cut.COLUMNS
+        case Adds.BLOCKS:
+            return template.overlaps and not template.takes_all
         case Adds.NONE:
             return False

@@ -1,6 +1,6 @@
 """What the ranks compute and communicate: tensors and the pattern they form."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from .shapes import DType, GemmShape, KernelShape
@@ -52,6 +52,7 @@ class Pattern(Enum):
     GEMM_BESIDE_AG = "GEMM || all_gather"
     GEMM_BESIDE_A2A = "GEMM || all_to_all"
     GEMM_A2A = "GEMM+A2A"
+    GEMM_A2A_GEMM = "GEMM+A2A+GEMM"
 
     @property
     def gathers(self) -> bool:
@@ -75,13 +76,13 @@ class Pattern(Enum):
 
     @property
     def consumes(self) -> bool:
-        """Whether the kernel works on what the collective brings."""
-        return self in (Pattern.AG_GEMM, Pattern.A2A_GEMM)
+        """Whether the kernel, or the last of two, works on what the collective brings."""
+        return self in (Pattern.AG_GEMM, Pattern.A2A_GEMM, Pattern.GEMM_A2A_GEMM)
 
     @property
     def produces(self) -> bool:
-        """Whether the collective takes what the kernel makes."""
-        return self in (Pattern.GEMM_RS, Pattern.GEMM_AR, Pattern.GEMM_A2A)
+        """Whether the collective takes what the kernel, or the first of two, makes."""
+        return self in (Pattern.GEMM_RS, Pattern.GEMM_AR, Pattern.GEMM_A2A, Pattern.GEMM_A2A_GEMM)
 
     @property
     def beside(self) -> bool:
@@ -91,7 +92,24 @@ class Pattern(Enum):
     @property
     def exchanges(self) -> bool:
         """Whether every rank holds a block for every other: an all_to_all."""
-        return self in (Pattern.ALL_TO_ALL, Pattern.A2A_GEMM, Pattern.GEMM_BESIDE_A2A, Pattern.GEMM_A2A)
+        return self in _EXCHANGES
+
+
+_EXCHANGES = (
+    Pattern.ALL_TO_ALL,
+    Pattern.A2A_GEMM,
+    Pattern.GEMM_BESIDE_A2A,
+    Pattern.GEMM_A2A,
+    Pattern.GEMM_A2A_GEMM,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Then:
+    """The kernel of one rank behind the collective that takes what another kernel made, and what it produces."""
+
+    kernel: GemmShape | KernelShape
+    output: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +123,7 @@ class Workload:
     of ``moved`` and sends row block r + k to rank r + k; where the blocks differ in size, ``split`` holds the rows of
     each, for k = 0, 1, ..., and a row block of ``moved`` is as large as the largest.
     ``kernel`` is what one rank computes where that is no GEMM, alone or before or after the collective. ``made`` names
-    the tensors that operations make.
+    the tensors that operations make. Where kernels stand on both sides of the collective, ``then`` is the second.
     """
 
     name: str
@@ -118,19 +136,48 @@ class Workload:
     kernel: KernelShape | None = None
     split: tuple[int, ...] = ()
     made: tuple[str, ...] = ()
+    then: Then | None = None
+
+    @property
+    def num_kernels(self) -> int:
+        """How many kernels there are: 0 for a lone collective."""
+        return (self.compute is not None) + (self.then is not None)
+
+    @property
+    def may_persist(self) -> bool:
+        """Whether one persistent kernel can compute it, which is a GEMM here."""
+        return self.gemm is not None and self.then is None
+
+    def stage(self, kernel: int) -> "Workload":
+        """The workload as its kernel of that number sees it, alone with the collective.
+
+        >>> first, then = GemmShape(8, 4, 2, DType.BF16), GemmShape(8, 2, 4, DType.BF16)
+        >>> both = Workload("w", "", Pattern.GEMM_A2A_GEMM, (), None, first, "h", then=Then(then, "y"))
+        >>> [(both.stage(i).pattern.value, both.stage(i).output) for i in range(both.num_kernels)]
+        [('GEMM+A2A', 'h'), ('A2A+GEMM', 'y')]
+        """
+        if self.then is None:
+            return self
+        if kernel == 0:
+            return replace(self, pattern=Pattern.GEMM_A2A, then=None)
+        shape = self.then.kernel
+        gemm, other = (shape, None) if isinstance(shape, GemmShape) else (None, shape)
+        return replace(self, pattern=Pattern.A2A_GEMM, gemm=gemm, kernel=other, output=self.then.output, then=None)
 
     @property
     def compute(self) -> GemmShape | KernelShape | None:
-        """What one rank computes, None for a lone collective."""
+        """What one rank computes, first where there are two kernels; None for a lone collective."""
         return self.gemm if self.gemm is not None else self.kernel
 
     @property
     def label(self) -> str:
-        """The pattern with the name of its kernel, for people.
+        """The pattern with the names of its kernels, for people.
 
         >>> from .shapes import GroupedGemmShape
         >>> experts = GroupedGemmShape((4, 4), 64, 64, DType.BF16)
         >>> Workload("w", "", Pattern.A2A_GEMM, (), None, None, "y", experts).label
         'A2A+grouped_gemm'
         """
+        if self.then is not None:
+            return f"{self.stage(0).label}{self.stage(1).label.removeprefix('A2A')}"
         return self.pattern.value if self.kernel is None else self.pattern.value.replace("GEMM", self.kernel.operation)

@@ -31,7 +31,7 @@ def lower_group(state: Lowering, rank: int, step: TileGroup, steps: Sequence[Ste
     work = compute_work(state.scenario, step, state.schedule.compute_sms)
     shape = compute_shape(state.scenario, step)
     if not isinstance(shape, GemvShape | ElementwiseShape):
-        work = _as_whole(state, shape, work)
+        work = _as_whole(state, shape, work, step.kernel)
     _launched(state, rank, step, steps, work, fitted=not isinstance(shape, GemvShape | ElementwiseShape))
 
 
@@ -191,9 +191,9 @@ def _launch_ticks(state: Lowering, work: KernelWork, *, fitted: bool, waits: boo
     return start - launch.kernel_ticks + graph
 
 
-def _as_whole(state: Lowering, shape: GemmShape | KernelShape, work: KernelWork) -> KernelWork:
+def _as_whole(state: Lowering, shape: GemmShape | KernelShape, work: KernelWork, kernel: int = 0) -> KernelWork:
     """With decomposition loss idealised away: the part takes its share of the whole kernel's SM time."""
-    undivided, sms = whole_shape(state.scenario), state.schedule.compute_sms
+    undivided, sms = whole_shape(state.scenario, kernel), state.schedule.compute_sms
     if not state.whole_kernel or undivided is None:
         return work
     whole = work_of(state.scenario.gpu, undivided, state.scenario.gpu.sms)

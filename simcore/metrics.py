@@ -8,7 +8,7 @@ import numpy as np
 from ..compiler.schedule import EngineKind, EngineMode, Reduction, TileGroup, Transfer
 from .accounting import units_delivered
 from .engine import Run
-from .kernels.pick import whole_shape, work_of
+from .kernels.pick import whole_works
 from .layout import NONE, Int64Array
 from .lower import Lowered, StepOps
 from .outcome import NEVER
@@ -92,13 +92,12 @@ def kernel_ticks(timeline: Timeline) -> int:
 
 def dil_of(lowered: Lowered) -> float | None:
     """Decomposition loss: the parts, each alone with the SMs the schedule leaves, over the whole kernel alone."""
-    undivided = whole_shape(lowered.scenario)
+    whole = whole_works(lowered.scenario)
     parts = [(ops.rank, ops.alone_ticks) for ops in lowered.steps if isinstance(ops.step, TileGroup)]
-    if undivided is None or not parts:
+    if not whole or not parts:
         return None
-    whole = work_of(lowered.scenario.gpu, undivided, lowered.scenario.gpu.sms)
     per_rank = [sum(ticks for at, ticks in parts if at == rank) for rank in {rank for rank, _ in parts}]
-    return max(per_rank) / whole.alone_ticks
+    return max(per_rank) / sum(work.alone_ticks for work in whole)
 
 
 def server_loads(program: Program, run: Run) -> tuple[ServerLoad, ...]:

@@ -45,6 +45,8 @@ class Ranks(Steps):
         match self.pattern:
             case Pattern.GEMM_RS | Pattern.GEMM_AR | Pattern.GEMM_A2A | Pattern.GEMM | Pattern.KERNEL:
                 return {}
+            case Pattern.GEMM_A2A_GEMM:
+                return {}
             case Pattern.BROADCAST | Pattern.SEND_RECV:
                 holders = [(0, block) for block in range(self.n)]
             case Pattern.ALL_GATHER | Pattern.AG_GEMM | Pattern.GEMM_BESIDE_AG:
@@ -151,12 +153,12 @@ class Ranks(Steps):
 
     def _compute(self, rank: int, step: TileGroup, ends: bool) -> None:
         """A kernel reads final values of what is moved when it begins, or makes the data of its rank when it ends."""
-        if self.pattern in (Pattern.GEMM_RS, Pattern.GEMM_AR, Pattern.GEMM_A2A):
+        if self.pattern.produces and not step.kernel:
             for cell in [cell for region in step.regions for cell in self.cells(rank, region)] if ends else ():
                 demand((rank, cell) not in self.data, f"{step.name} computes {cell} again")
                 self.data[rank, cell] = frozenset({rank})
         elif not self.pattern.beside and self.pattern not in (Pattern.GEMM, Pattern.KERNEL) and not ends:
-            inner = step.k if self.pattern in (Pattern.AG_GEMM, Pattern.A2A_GEMM) else None
+            inner = step.k if self.pattern.consumes else None
             for region in step.regions:
                 for cell in self.cells(rank, Region(region.owner, region.rows, inner or region.cols)):
                     found = self._found(rank, cell)
@@ -167,7 +169,7 @@ class Ranks(Steps):
 
     def check(self) -> None:
         """Compare with what the pattern asks for."""
-        computes = self.pattern in (Pattern.AG_GEMM, Pattern.A2A_GEMM)
+        computes = self.pattern.consumes
         cells = product(range(self.n), range(self.rows), range(self.cols))
         for rank, cell in product(range(self.n), cells):
             wanted = self._wanted(rank, cell)
@@ -196,7 +198,7 @@ class Ranks(Steps):
                 return frozenset({0})
             case Pattern.SEND_RECV:
                 return frozenset({0}) if rank == 1 else None
-            case Pattern.ALL_TO_ALL | Pattern.A2A_GEMM | Pattern.GEMM_A2A | Pattern.GEMM_BESIDE_A2A:
+            case _ if self.pattern.exchanges:
                 return frozenset({block}) if row < self.rows_between(block, rank) else None
             case Pattern.ALL_GATHER | Pattern.AG_GEMM | Pattern.GEMM_BESIDE_AG:
                 return frozenset({block})

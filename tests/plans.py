@@ -41,6 +41,14 @@ BODIES = {
         "x = tensor bf16[512, 256]; w = tensor bf16[2 * 256, 64]; y = grouped_gemm(all_to_all(x), w, rows=[256, 256])"
     ),
     "GEMM+A2A": "h = tensor bf16[512, 256]; w = tensor bf16[256, 64]; y = all_to_all(gemm(h, w))",
+    "GEMM+A2A+GEMM": (
+        "x = tensor bf16[512, 256]; w = tensor bf16[256, 64]; v = tensor bf16[64, 128]; "
+        "y = gemm(all_to_all(gemm(x, w), rows=[192, 64, 192, 64]), v)"
+    ),
+    "side by side": (
+        "x = tensor bf16[512, 256]; w = tensor bf16[256, 512] shard cols; v = tensor bf16[512, 128]; "
+        "y = gemm(all_to_all(gemm(x, w)), v)"
+    ),
     "kernel": "x = tensor bf16[512, 1024]; y = tensor bf16[512, 1024]; z = add(x, y)",
 }
 ENGINES = (EngineChoice(EngineKind.DMA, 3), EngineChoice(EngineKind.SM, 8))

@@ -15,6 +15,7 @@ RING = (
 TO_HEADS = "qkv = tensor bf16[{m}, (8 + 2 * 4) * {d}]; y = attention(all_to_all(qkv), heads=8, kv_heads=4{causal})"
 TO_ROWS = "qkv = tensor bf16[{m}, (8 + 2 * 4) * {d}]; y = all_to_all(attention(qkv, heads=8, kv_heads=4{causal}))"
 EXPERTS = "x = tensor bf16[{m}, 2 * {d}]; w = tensor bf16[3 * 2 * {d}, 256]; "
+SIDE_BY_SIDE = "x = tensor bf16[{m}, 8 * {d}] shard cols; w = tensor bf16[8 * {d}, 256]; "
 
 TEXTS = {
     "AG+attention": RING.replace("{causal}", ""),
@@ -28,6 +29,17 @@ TEXTS = {
     "A2A+grouped_gemm": EXPERTS + "y = grouped_gemm(all_to_all(x{split}), w, rows=[{experts}])",
     "grouped_gemm+A2A": EXPERTS + "y = all_to_all(grouped_gemm(x, w, rows=[{experts}]){split})",
     "GEMM+A2A": "x = tensor bf16[{m}, {d}]; w = tensor bf16[{d}, 256]; y = all_to_all(gemm(x, w){split})",
+    "A2A+GEMM side by side": SIDE_BY_SIDE + "y = gemm(all_to_all(x), w)",
+    "GEMM+A2A+GEMM": "x = tensor bf16[{m}, {d}]; w = tensor bf16[{d}, 256]; v = tensor bf16[256, 128]; "
+    "y = gemm(all_to_all(gemm(x, w){split}), v)",
+    "GEMM+A2A+GEMM side by side": "u = tensor bf16[{m}, {d}]; v = tensor bf16[{d}, 8 * {d}] shard cols; "
+    "w = tensor bf16[8 * {d}, 256]; y = gemm(all_to_all(gemm(u, v)), w)",
+    "GEMM+A2A+grouped_gemm": EXPERTS + "v = tensor bf16[2 * {d}, 2 * {d}]; "
+    "y = grouped_gemm(all_to_all(gemm(x, v){split}), w, rows=[{experts}])",
+    "grouped_gemm+A2A+GEMM": EXPERTS + "v = tensor bf16[256, 128]; "
+    "y = gemm(all_to_all(grouped_gemm(x, w, rows=[{experts}]){split}), v)",
+    "attention+A2A+GEMM": "qkv = tensor bf16[{m}, (8 + 2 * 4) * {d}]; w = tensor bf16[{ranks} * 8 * {d}, 256]; "
+    "y = gemm(all_to_all(attention(qkv, heads=8, kv_heads=4)), w)",
 }
 """A workload of every kind, by its label: {m} rows of all, {d} columns of a row or of a head."""
 
@@ -52,7 +64,9 @@ def text_of(name: str, d: int = 64, system: int = 0, sent: Sequence[int] = (384,
     """The file: rank r has ``sent[k]`` rows for rank r + k, as far as an all_to_all may be uneven."""
     m, split = sum(sent), f", rows=[{', '.join(map(str, sent))}]"
     first, second = m // 2, m // 2 - m // 8
-    body = TEXTS[name].format(m=m, d=d, split=split, experts=f"{first}, {second}, {m - first - second}")
+    body = TEXTS[name].format(
+        m=m, d=d, ranks=len(sent), split=split, experts=f"{first}, {second}, {m - first - second}"
+    )
     where = SYSTEMS[system].format(ranks=len(sent))
     return f'use "amd/mi300x"\nuse "nvidia/h100"\nsystem s {{ {where} }}\nworkload one on s {{ {body} }}\n'
 

@@ -31,6 +31,9 @@ def scenario_line(scenario: Scenario) -> str:
 
 def shape_text(workload: Workload) -> str:
     """What one rank computes, empty where it is a kernel alone that is no GEMM, or nothing."""
+    if workload.then is not None:
+        first, then = (shape_text(workload.stage(kernel)).removesuffix(" per rank") for kernel in range(2))
+        return f"{first}, then {then.partition(' ')[2]} per rank"
     match workload.compute:
         case GemmShape(m=m, n=n, k=k, dtype=dtype):
             return f"{dtype.value} {m} x {n} x {k} per rank"

@@ -66,7 +66,9 @@ def title_of(scenario: Scenario, job_idx: int, num_jobs: int) -> str:
     parts.append(workload.label)
     parts.append(f"{system.num_ranks} x {system.gpu.name}")
     parts.append(fabric_text(system.fabric))
-    if workload.gemm is not None:
+    if workload.then is not None:
+        parts.append(shape_text(workload))
+    elif workload.gemm is not None:
         shape = workload.gemm
         parts.append(f"{shape.dtype.value} {shape.m}x{shape.n}x{shape.k}/rank")
     elif workload.moved is not None and workload.kernel is not None:

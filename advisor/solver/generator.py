@@ -139,7 +139,7 @@ class _Generator:
     def _ways(self) -> dict[Kernels, Codes]:
         """Kernels, how they wait and how they are launched, by kernel."""
         domains, workload = self._domains, self._scenario.workload
-        kernels = [each for each in domains.kernels if each is Kernels.LAUNCHED or workload.gemm is not None]
+        kernels = [each for each in domains.kernels if each is Kernels.LAUNCHED or workload.may_persist]
         found: dict[Kernels, list[int]] = {kernel: [] for kernel in kernels}
         for kernel, wait, per in product(kernels, domains.waits, domains.waits_per):
             tactics = Tactics(kernel=kernel, wait=wait, per=per)

@@ -188,8 +188,9 @@ def resident_bytes(scenario: Scenario) -> int:
 
 
 def _result_bytes(scenario: Scenario) -> int:
-    """What a rank keeps of what is computed, and of a collective beside it."""
-    workload, gemm, moved = scenario.workload, scenario.workload.gemm, scenario.workload.moved
+    """What a rank keeps of what is computed last, and of a collective beside it."""
+    workload = scenario.workload.stage(scenario.workload.num_kernels - 1)
+    gemm, moved = workload.gemm, workload.moved
     if gemm is None:
         ends = [tensor for tensor in workload.tensors if tensor.name == workload.output or moved is None]
         return sum(_share(tensor, scenario.num_ranks) for tensor in ends if tensor.name in workload.made)

@@ -107,8 +107,11 @@ class TacticsConstraints:
     def _kernels_are_there(self) -> None:
         """A persistent kernel is a GEMM here; a graph differs from a stream where the profile says what it costs."""
         workload, gpu = self._scenario.workload, self._scenario.gpu
-        if Kernels.PERSISTENT in self._values[Knob.KERNEL] and workload.gemm is None:
-            rule = self._rules.rule(f"a persistent kernel walks through the tiles of a GEMM, {workload.label} has none")
+        if Kernels.PERSISTENT in self._values[Knob.KERNEL] and not workload.may_persist:
+            has = "none" if workload.then is None else "two kernels"
+            rule = self._rules.rule(
+                f"a persistent kernel walks through the tiles of one GEMM, {workload.label} has {has}"
+            )
             self._rules.forbid({Knob.KERNEL: self._unusual(Knob.KERNEL)}, rule)
         if Launch.GRAPH not in self._values[Knob.LAUNCH]:
             return

@@ -3,12 +3,14 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 
 from ..collectives import signal_of
 from ..extents import Adds, Cutting
 from ..scenario import Pattern
 from ..schedule import Direction, EngineKind, Order, Reduction, Region, Span, Step, Tactics, Transfer
 from ..tables import CHUNKS_PER_RANK
+from .chained import chained
 
 __all__ = ["OVERLAPPED_PATTERNS", "Cut", "Fetch", "Problem", "Template", "put", "signal_of", "spread", "summed"]
 
@@ -43,7 +45,8 @@ class Problem:
     node (0: no nodes); ``multicast`` and ``reduces`` say what the switch can do. ``parts`` are the rows of each batch
     of ``bespoke``, ``lanes`` the engines its copies are dealt to (0: the first free one). Of what is gathered at most
     ``depth`` pieces are held at a time (0: all). ``rank`` is the absolute rank, for an order that goes by it.
-    ``cutting`` says how the kernel may be cut.
+    ``cutting`` says how the kernel may be cut. Of two kernels this is what the first sees, ``then`` what the second
+    does.
     """
 
     pattern: Pattern
@@ -68,6 +71,7 @@ class Problem:
     depth: int = 0
     rank: int = 0
     cutting: Cutting = _ANY_WAY
+    then: "Problem | None" = None
 
     @property
     def peers(self) -> range:
@@ -91,7 +95,7 @@ class Problem:
 
     def of_rank(self, rank: int) -> "Problem":
         """The same as the absolute ``rank`` sees it."""
-        return replace(self, rank=rank)
+        return replace(self, rank=rank, then=self.then and self.then.of_rank(rank))
 
     def _rows_with(self, peer: int) -> int:
         """Rows of an uneven all_to_all in the transfer that this rank issues to or from rank r + ``peer``."""
@@ -110,6 +114,11 @@ class Problem:
     def adds_rows(self) -> bool:
         """Whether kernels over rows that arrive add to one output, one after the other."""
         return self.cutting.adds is Adds.ROWS
+
+    @property
+    def adds_ranks(self) -> bool:
+        """Whether kernels over what comes from different ranks add to one output, one after the other."""
+        return self.cutting.adds in (Adds.ROWS, Adds.BLOCKS)
 
     @property
     def gets(self) -> bool:
@@ -184,6 +193,10 @@ def _never(problem: Problem) -> bool:
     return False
 
 
+def _at_rank(build: Callable[[Problem, int], Iterator[Step]], rank: int, problem: Problem) -> Iterator[Step]:
+    return build(problem, rank)
+
+
 @dataclass(frozen=True, slots=True)
 class Template:
     """A named family of schedules.
@@ -195,7 +208,7 @@ class Template:
     Templates that are not ``explored`` are built where they are named, and left out of a search. One that
     ``has_parts`` is told the rows of each of its batches. ``has_order`` says whether the order of the peers is a
     choice, ``has_depth`` whether it is how many pieces of what is gathered are held. One that ``takes_streams`` may be
-    told a number of streams although one is usual.
+    told a number of streams although one is usual. Kernels of one that ``takes_all`` have the same rows of all ranks.
     """
 
     name: str
@@ -215,6 +228,7 @@ class Template:
     has_order: bool = False
     has_depth: bool = False
     takes_streams: bool = False
+    takes_all: bool = False
 
     @property
     def cuts_shards(self) -> bool:
@@ -229,12 +243,19 @@ class Template:
     def write(self, problem: Problem) -> tuple[tuple[Step, ...], tuple[tuple[Step, ...], ...]]:
         """``steps`` and ``by_rank`` of a Schedule."""
         if problem.order is Order.ABSOLUTE:
-            by_rank = tuple(tuple(self.build(problem.of_rank(rank))) for rank in range(problem.num_ranks))
+            by_rank = tuple(self._chained(problem.of_rank(rank), self.build) for rank in range(problem.num_ranks))
             return by_rank[0], by_rank if len(set(by_rank)) > 1 else ()
         if self.build_rank is None or not self.varies(problem):
-            return tuple(self.build(problem)), ()
-        by_rank = tuple(tuple(self.build_rank(problem, rank)) for rank in range(problem.num_ranks))
+            return self._chained(problem, self.build), ()
+        build = self.build_rank
+        ranks = range(problem.num_ranks)
+        by_rank = tuple(self._chained(problem, partial(_at_rank, build, rank)) for rank in ranks)
         return by_rank[0], by_rank
+
+    def _chained(self, problem: Problem, build: Callable[[Problem], Iterator[Step]]) -> tuple[Step, ...]:
+        """Steps for the kernel, or for both."""
+        first = tuple(build(problem))
+        return first if problem.then is None else chained(first, tuple(build(problem.then)))
 
 
 OVERLAPPED_PATTERNS = tuple(pattern for pattern in Pattern if pattern.overlaps)

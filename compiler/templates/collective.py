@@ -22,6 +22,7 @@ _KIND = {
     Pattern.GEMM_AR: Pattern.ALL_REDUCE,
     Pattern.A2A_GEMM: Pattern.ALL_TO_ALL,
     Pattern.GEMM_A2A: Pattern.ALL_TO_ALL,
+    Pattern.GEMM_A2A_GEMM: Pattern.ALL_TO_ALL,
     Pattern.GEMM_BESIDE_A2A: Pattern.ALL_TO_ALL,
 }
 

@@ -27,7 +27,7 @@ def _gather(problem: Problem) -> Iterator[Step]:
         yield from (fetch.transfer for fetch in fetches)
         landed = tuple(fetch.transfer.signal for fetch in fetches)
         if fetches:
-            tiles, adds = tuple(fetch.tiles for fetch in fetches), problem.adds_rows
+            tiles, adds = tuple(fetch.tiles for fetch in fetches), problem.adds_ranks
             yield TileGroup(f"g{step}", tiles, problem.all_inner, landed, accumulate=adds)
 
 

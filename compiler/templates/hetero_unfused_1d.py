@@ -28,7 +28,7 @@ def _gather(problem: Problem) -> Iterator[Step]:
     for index, (step, fetch) in enumerate(fetches):
         yield replace(fetch.transfer, after=problem.freed_by(step, f"_{fetch.transfer.peer}"))
         name, landed = "g" + fetch.transfer.name.removeprefix("x"), (fetch.transfer.signal,)
-        stream, adds = index % problem.streams, problem.adds_rows
+        stream, adds = index % problem.streams, problem.adds_ranks
         yield TileGroup(name, (fetch.tiles,), problem.all_inner, landed, stream, adds)
 
 

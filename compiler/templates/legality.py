@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from ..collectives import ALGORITHM_BY_NAME
+from ..extents import Adds
 from .base import Cut, Problem, Template
 from .collective import why_no_algorithm
 
@@ -29,13 +30,18 @@ def why_not(template: Template, problem: Problem) -> tuple[str, str] | None:
 
 def why_not_cut(template: Template, problem: Problem) -> tuple[str, str] | None:
     """Why the kernel cannot be cut as ``template`` does, with a hint; None if it can."""
+    if problem.then is not None:
+        return why_not_cut(template, replace(problem, then=None)) or why_not_cut(template, problem.then)
     if not template.overlaps or template.cut is Cut.COLUMNS:
         return None
+    if template.has_parts and problem.cutting.adds is Adds.BLOCKS:
+        return "parts of different sizes do not lie side by side", "hetero_fused_1d takes the same rows of all blocks"
     if not problem.cutting.by_rows:
         why = f"{template.name} cuts rows, and a query that comes by all_to_all needs the keys of all rows"
         return why, "uniform_fused_2d cuts heads"
-    if problem.adds_rows and problem.streams > 1:
-        return "kernels over parts of the keys add to one output, one after the other", "streams=1"
+    if problem.adds_ranks and not template.takes_all and problem.streams > 1:
+        what = "parts of the keys" if problem.adds_rows else "blocks side by side"
+        return f"kernels over {what} add to one output, one after the other", "streams=1"
     return None
 
 

@@ -49,7 +49,7 @@ def _consume(problem: Problem, rank: int) -> Iterator[Step]:
     yield from moved.steps
     for index, chunks in enumerate(_arriving(problem, moved.done, rank)):
         tiles, landed = _tiles(problem, chunks), dict.fromkeys(name for chunk in chunks for name in moved.done[chunk])
-        stream, adds = (index + 1) % problem.streams, problem.adds_rows
+        stream, adds = (index + 1) % problem.streams, problem.adds_ranks
         yield TileGroup(f"g{index}", tiles, problem.all_inner, (*landed,), stream, adds)
 
 

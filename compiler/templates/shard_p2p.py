@@ -26,7 +26,7 @@ def _gather(problem: Problem) -> Iterator[Step]:
         before = (fetch.transfer.name,)
     for fetch in fetches:
         name, landed = f"g{fetch.transfer.peer}", (fetch.transfer.signal,)
-        yield TileGroup(name, (fetch.tiles,), problem.all_inner, landed, accumulate=problem.adds_rows)
+        yield TileGroup(name, (fetch.tiles,), problem.all_inner, landed, accumulate=problem.adds_ranks)
 
 
 def _scatter(problem: Problem) -> Iterator[Step]:

@@ -37,4 +37,14 @@ def _scatter(problem: Problem) -> Iterator[Step]:
         yield from summed(problem, f"{step}", mine, (group, *landed), stream=1)
 
 
-TEMPLATE = Template("uniform_fused_1d", Cut.ROWS, True, 2, OVERLAPPED_PATTERNS, build, has_order=True, has_depth=True)
+TEMPLATE = Template(
+    "uniform_fused_1d",
+    Cut.ROWS,
+    overlaps=True,
+    min_pieces=2,
+    patterns=OVERLAPPED_PATTERNS,
+    build=build,
+    has_order=True,
+    has_depth=True,
+    takes_all=True,
+)

@@ -27,7 +27,7 @@ def _gather(problem: Problem) -> Iterator[Step]:
         yield from (fetch.transfer for fetch in fetches)
         landed = tuple(fetch.transfer.signal for fetch in fetches)
         span = Span(inner.start, inner.stop)
-        adds = problem.cutting.adds is Adds.COLUMNS and step > 0
+        adds = problem.cutting.adds in (Adds.COLUMNS, Adds.BLOCKS) and step > 0
         yield TileGroup(f"g{step}", problem.all_gathered(), span, landed, accumulate=adds)
 
 

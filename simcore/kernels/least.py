@@ -15,10 +15,12 @@ _NONE, _WHOLE = Fraction(0), Fraction(1)
 
 
 def least_sm_ticks(scenario: Scenario, share: Fraction = _WHOLE) -> int:
-    """SM-ticks (SMs times time) that the kernel takes, however it is cut; or ``share`` of its rows.
+    """SM-ticks (SMs times time) that kernels take, however they are cut; or ``share`` of their rows.
 
     0 where there is no kernel before or after a collective, or a GEMM of one column, which has no tiles.
     """
+    if scenario.workload.then is not None:
+        return sum(least_sm_ticks(scenario.stage(kernel), share) for kernel in range(2))
     gpu, shape = scenario.gpu, whole_shape(scenario)
     match shape:
         case GemmShape(n=n) if n > 1:
@@ -47,7 +49,9 @@ def _of_attention(gpu: Gpu, shape: AttentionShape, share: Fraction, *, cuts_quer
 
 
 def least_bytes(scenario: Scenario) -> int:
-    """Bytes that the kernel reads from memory and writes, however it is cut."""
+    """Bytes that kernels read from memory and write, however they are cut."""
+    if scenario.workload.then is not None:
+        return sum(least_bytes(scenario.stage(kernel)) for kernel in range(2))
     shape = whole_shape(scenario)
     match shape:
         case GemmShape():

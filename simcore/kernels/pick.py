@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ...compiler.extents import inner_size, tile_cols, tile_rows
+from ...compiler.extents import Adds, cutting_of, inner_size, tile_cols, tile_rows
 from ...compiler.scenario import GemmShape, Gpu, Scenario
 from ...compiler.schedule import Region, Span, TileGroup
 from ...compiler.shapes import AttentionShape, ElementwiseShape, GemvShape, GroupedGemmShape, KernelShape
@@ -16,12 +16,18 @@ from .work import KernelWork
 
 
 def group_shape(scenario: Scenario, group: TileGroup) -> GemmShape:
-    """The GEMM that ``group`` computes: rows of all its regions stacked, the columns of the first."""
-    gemm = scenario.workload.gemm
+    """The GEMM that ``group`` computes: rows of all its regions stacked, the columns of the first.
+
+    Where blocks lie side by side, these are its inner dimension instead.
+    """
+    workload, regions = scenario.workload.stage(group.kernel), group.regions
+    gemm = workload.gemm
     assert gemm is not None, "a checked plan computes only where the workload has a GEMM"
-    assert len({region.cols for region in group.regions}) == 1, "a checked plan keeps the columns of a group together"
-    rows = sum(region.rows.size for region in group.regions)
-    return GemmShape(rows, group.regions[0].cols.size, group.k.size, gemm.dtype)
+    assert len({region.cols for region in regions}) == 1, "a checked plan keeps the columns of a group together"
+    if cutting_of(workload).adds is Adds.BLOCKS:
+        return GemmShape(regions[0].rows.size, regions[0].cols.size, len(regions) * group.k.size, gemm.dtype)
+    rows = sum(region.rows.size for region in regions)
+    return GemmShape(rows, regions[0].cols.size, group.k.size, gemm.dtype)
 
 
 def stream_shape(scenario: Scenario, groups: Sequence[TileGroup]) -> GemmShape:
@@ -34,6 +40,7 @@ def stream_shape(scenario: Scenario, groups: Sequence[TileGroup]) -> GemmShape:
 
 def compute_shape(scenario: Scenario, group: TileGroup) -> GemmShape | KernelShape:
     """What ``group`` computes: its part of the kernel, or all of a lone one. A GEMM of one column is a GEMV."""
+    scenario = scenario.stage(group.kernel)
     kernel, overlaps = scenario.workload.kernel, scenario.workload.pattern.overlaps
     match kernel:
         case GroupedGemmShape() if overlaps:
@@ -48,14 +55,21 @@ def compute_shape(scenario: Scenario, group: TileGroup) -> GemmShape | KernelSha
             return kernel
 
 
-def whole_shape(scenario: Scenario) -> GemmShape | KernelShape | None:
+def whole_shape(scenario: Scenario, kernel: int = 0) -> GemmShape | KernelShape | None:
     """The undivided kernel that groups of tiles are parts of; None where there is none or it stands alone."""
-    workload, n = scenario.workload, scenario.num_ranks
+    workload, n = scenario.workload.stage(kernel), scenario.num_ranks
     if workload.kernel is None or not workload.pattern.overlaps:
         return workload.gemm
     cols, inner = Span(0, tile_cols(workload)), Span(0, inner_size(workload))
     blocks = (Region(owner, Span(0, tile_rows(workload, n, owner)), cols) for owner in range(n))
-    return compute_shape(scenario, TileGroup("", tuple(block for block in blocks if block.rows.size), inner))
+    whole = tuple(block for block in blocks if block.rows.size)
+    return compute_shape(scenario, TileGroup("", whole, inner, kernel=kernel))
+
+
+def whole_works(scenario: Scenario) -> tuple[KernelWork, ...]:
+    """Each undivided kernel before or after a collective, or the lone GEMM, on all SMs."""
+    shapes = (whole_shape(scenario, kernel) for kernel in range(scenario.workload.num_kernels))
+    return tuple(work_of(scenario.gpu, shape, scenario.gpu.sms) for shape in shapes if shape is not None)
 
 
 def compute_work(scenario: Scenario, group: TileGroup, sms: int) -> KernelWork:

@@ -33,6 +33,8 @@ TEXTS = {
     "y = all_reduce(gemm(x, w))",
     Pattern.A2A_GEMM: "x = tensor bf16[{m}, {k}]; w = tensor bf16[{k}, {n}]; y = gemm(all_to_all(x), w)",
     Pattern.GEMM_A2A: "x = tensor bf16[{m}, {k}]; w = tensor bf16[{k}, {n}]; y = all_to_all(gemm(x, w))",
+    Pattern.GEMM_A2A_GEMM: "x = tensor bf16[{m}, {k}]; w = tensor bf16[{k}, {n}]; v = tensor bf16[{n}, {k}]; "
+    "y = gemm(all_to_all(gemm(x, w)), v)",
     Pattern.GEMM_BESIDE_AG: "x = tensor bf16[{m}, {k}]; w = tensor bf16[{k}, {n}]; v = tensor bf16[{m}, {n}] "
     "shard rows; y = gemm(x, w); g = all_gather(v)",
     Pattern.GEMM_BESIDE_A2A: "x = tensor bf16[{m}, {k}]; w = tensor bf16[{k}, {n}]; v = tensor bf16[{m}, {n}]; "

@@ -13,6 +13,7 @@ from magus.compiler.templates import ALL_TEMPLATES, BY_NAME, Cut, Template, why_
 from magus.compiler.templates.base import Problem
 from magus.compiler.templates.collective import collective_in
 from tests.interpreter import Ranks
+from tests.stages import pattern_of, staged
 
 GET = Tactics(direction=Direction.GET)
 SPLIT = (2, 0, 4, 1, 3, 4, 2, 1)
@@ -27,7 +28,7 @@ def problem_of(template: Template, pattern: Pattern, num_ranks: int, pieces: int
     """Blocks of 4 x 4 elements, the kernel of an own size where it runs beside; one rank where nothing moves."""
     ranks = 1 if collective_in(pattern) is None else num_ranks
     gemm = pattern.overlaps or pattern.beside or pattern is Pattern.GEMM
-    return Problem(
+    problem = Problem(
         pattern,
         ranks,
         shard_rows=4,
@@ -41,15 +42,16 @@ def problem_of(template: Template, pattern: Pattern, num_ranks: int, pieces: int
         multicast=True,
         reduces=True,
     )
+    return staged(problem)
 
 
 def variants(template: Template, pattern: Pattern, num_ranks: int, pieces: int) -> list[Problem]:
     """Put and get, by either engine, with each algorithm, even and uneven: what of it is possible."""
-    problem = problem_of(template, pattern, num_ranks, pieces)
+    asked = replace(problem_of(template, pattern, num_ranks, pieces), pattern=pattern)
     splits = [(), SPLIT[:num_ranks]] if pattern.exchanges else [()]
     algorithms = ["", *ALGORITHM_BY_NAME] if template.has_algorithm else [""]
     found = [
-        replace(problem, tactics=tactics, engine=engine, algorithm=algorithm, split=split)
+        staged(replace(asked, tactics=tactics, engine=engine, algorithm=algorithm, split=split))
         for tactics, engine, algorithm, split in product((Tactics(), GET), EngineKind, algorithms, splits)
     ]
     return [problem for problem in found if why_not(template, problem) is None]
@@ -62,7 +64,7 @@ def steps_by_rank(template: Template, problem: Problem) -> list[tuple[Step, ...]
 
 def carried_out(template: Template, problem: Problem, seed: int) -> None:
     steps = steps_by_rank(template, problem)
-    ranks = Ranks(problem.pattern, steps, problem.shard_rows, problem.cols, problem.split)
+    ranks = Ranks(pattern_of(problem), steps, problem.shard_rows, problem.cols, problem.split)
     ranks.run(Random(seed))
     ranks.check()
 

@@ -28,19 +28,24 @@ BODIES: Mapping[str, str] = {
     "RS": "h = tensor bf16[1024, 512] shard cols; w = tensor bf16[512, 256] shard rows; y = reduce_scatter(gemm(h, w))",
     "AR": "h = tensor bf16[1024, 512] shard cols; w = tensor bf16[512, 256] shard rows; y = all_reduce(gemm(h, w))",
     "GEMM+A2A": "h = tensor bf16[1024, 512]; w = tensor bf16[512, 256]; y = all_to_all(gemm(h, w))",
+    "GEMM+A2A+GEMM": "h = tensor bf16[1024, 512]; w = tensor bf16[512, 256]; v = tensor bf16[256, 128]; "
+    "y = gemm(all_to_all(gemm(h, w)), v)",
+    "side by side": "h = tensor bf16[1024, 512]; w = tensor bf16[512, 1024] shard cols; v = tensor bf16[1024, 128]; "
+    "y = gemm(all_to_all(gemm(h, w)), v)",
     "gather": "x = tensor bf16[1024, 256] shard rows; y = all_gather(x)",
     "sum": "x = tensor bf16[1024, 256]; y = all_reduce(x)",
     "beside": "a = tensor bf16[256, 256]; b = tensor bf16[256, 256]; x = tensor bf16[1024, 256] shard rows; "
     "y = gemm(a, b); g = all_gather(x)",
 }
-GATHERS, SUMS, OVERLAPPED = ("AG", "A2A"), ("RS", "AR"), ("AG", "A2A", "RS", "AR", "GEMM+A2A")
+GATHERS, SUMS, CHAINS = ("AG", "A2A"), ("RS", "AR"), ("GEMM+A2A", "GEMM+A2A+GEMM")
+OVERLAPPED = (*GATHERS, *SUMS, *CHAINS, "side by side")
 # A template, the same in outline, and the workloads for which it is.
 SAME = [
-    ("serial()", "group own together, together", (*GATHERS, "GEMM+A2A")),
+    ("serial()", "group own together, together", (*GATHERS, *CHAINS)),
     ("serial()", "group own together, together; sums behind", SUMS),
     ("serial(engine=sm(8))", "group own together, together; move by sm(8)", GATHERS),
     ("serial(algorithm=ring)", "group own together, together; move ring", ("AG",)),
-    ("shard_p2p()", "group by peer; move one at a time", (*GATHERS, "GEMM+A2A")),
+    ("shard_p2p()", "group by peer; move one at a time", (*GATHERS, *CHAINS)),
     ("shard_p2p()", "group by peer; move one at a time; sums behind", SUMS),
     ("uniform_fused_1d(chunks=16)", "split rows into 4; group own together", OVERLAPPED),
     ("hetero_fused_1d(chunks=16)", "split rows into 4", OVERLAPPED),
@@ -56,7 +61,12 @@ SAME = [
     ("hetero_fused_1d(chunks=8, order=absolute)", "split rows into 2; order peers absolute", ("AG", "RS")),
     ("hetero_fused_1d(chunks=8, order=large_first)", "split rows into 2; order peers large_first", ("A2A",)),
     ("hetero_fused_1d(chunks=16, transfer=get, depth=2)", "split rows into 4; move get depth 2", ("AG",)),
-    ("hetero_unfused_1d(chunks=16, streams=3)", "split rows into 4; group by block; streams 3", OVERLAPPED),
+    (
+        "hetero_unfused_1d(chunks=16, streams=3)",
+        "split rows into 4; group by block; streams 3",
+        (*GATHERS, *SUMS, *CHAINS),
+    ),
+    ("hetero_unfused_1d(chunks=16, streams=1)", "split rows into 4; group by block", ("side by side",)),
     ("uniform_fused_2d(chunks=16)", "split cols into 4; group own together", OVERLAPPED),
     (
         "bespoke(parts=[[128, 64], [0, 64], [128, 128]], streams=1)",

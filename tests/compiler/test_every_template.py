@@ -77,7 +77,7 @@ def narrowed(schedule: Schedule, scenario: Scenario) -> list[list[Step]]:
 
     def narrow(step: Step) -> Step:
         if isinstance(step, TileGroup):
-            made = scenario.workload.pattern.produces
+            made = scenario.workload.stage(step.kernel).pattern.produces
             return replace(step, regions=tuple(map(region, step.regions))) if made else step
         return replace(step, region=region(step.region))
 

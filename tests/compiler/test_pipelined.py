@@ -14,6 +14,7 @@ from magus.compiler.templates import BY_NAME, why_not
 from magus.compiler.templates.base import Problem
 from magus.compiler.templates.waves import Hops
 from tests.interpreter import Ranks
+from tests.stages import staged
 
 AG, RS, AR, A2A = Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR, Pattern.A2A_GEMM
 
@@ -142,7 +143,7 @@ def test_plans_drawn_at_random_leave_what_is_asked_for() -> None:
         n, pieces, pattern = rng.choice((2, 3, 5, 6, 7, 9, 12)), rng.randrange(1, 4), rng.choice(template.patterns)
         drawn = problem_of(pattern, rng.choice(("", *ALGORITHM_BY_NAME)), n, pieces, rng.choice((0, 2, 3, 4)))
         split = tuple(rng.randrange(drawn.shard_rows + 1) for _ in range(n)) if pattern.exchanges else ()
-        problem = replace(drawn, split=split, streams=rng.choice((1, 2)), reduces=True)
+        problem = staged(replace(drawn, split=split, streams=rng.choice((1, 2)), reduces=True))
         if why_not(template, problem) is None:
             steps, by_rank = template.write(problem)
             ranks = Ranks(pattern, by_rank or [steps] * n, problem.shard_rows, problem.cols, split)

@@ -8,7 +8,7 @@ import pytest
 from magus.compiler.expression import expression_of
 from magus.compiler.plan import ScheduleError, build_schedule, slices_inner, staging_bytes, template_named, why_illegal
 from magus.compiler.plan_check import check_plan
-from magus.compiler.scenario import DType, Fabric, FabricKind, FatTree, GemmShape, Pattern, Scenario
+from magus.compiler.scenario import DType, Fabric, FabricKind, FatTree, GemmShape, Pattern, Scenario, Then
 from magus.compiler.schedule import (
     Choice,
     Direction,
@@ -39,6 +39,8 @@ def scenarios_of(pattern: Pattern) -> list[Scenario]:
             made = [ag_gemm(m, n, k, ranks=ranks) for m, n, k, ranks in SHAPES]
         case Pattern.GEMM_RS | Pattern.GEMM_AR | Pattern.GEMM_A2A:
             made = [gemm_rs(m, n, k, ranks=ranks) for m, n, k, ranks in SHAPES]
+        case Pattern.GEMM_A2A_GEMM:
+            made = [with_second(gemm_rs(m, n, k, ranks=ranks)) for m, n, k, ranks in SHAPES]
         case Pattern.ALL_GATHER:
             made = [lone_gather(m, k, ranks=ranks) for m, _, k, ranks in SHAPES]
         case Pattern.GEMM:
@@ -52,6 +54,14 @@ def scenarios_of(pattern: Pattern) -> list[Scenario]:
     if pattern.beside:
         made = [replace(one, workload=replace(one.workload, gemm=GEMM)) for one in made]
     return [replace(one, workload=replace(one.workload, pattern=pattern)) for one in made]
+
+
+def with_second(scenario: Scenario) -> Scenario:
+    """The same with a kernel on what the first one makes."""
+    gemm = scenario.workload.gemm
+    assert gemm is not None
+    then = Then(GemmShape(gemm.m, 256, gemm.n, gemm.dtype), "z")
+    return replace(scenario, workload=replace(scenario.workload, then=then))
 
 
 CASES = [
@@ -114,13 +124,13 @@ def test_moves_every_byte_once(scenario: Scenario, choice: Choice) -> None:
 
 @pytest.mark.parametrize(("scenario", "choice"), DIRECT_CASES, ids=name_of)
 def test_computes_every_operation_once(scenario: Scenario, choice: Choice) -> None:
-    gemm = scenario.workload.gemm
+    kernels = [scenario.workload.stage(kernel).gemm for kernel in range(scenario.workload.num_kernels)]
 
     steps = build_schedule(scenario, choice).steps
 
     groups = [step for step in steps if isinstance(step, TileGroup)]
     flops = sum(2 * r.rows.size * r.cols.size * group.k.size for group in groups for r in group.regions)
-    assert flops == (gemm.flops if gemm is not None else 0)
+    assert flops == sum(gemm.flops for gemm in kernels if gemm is not None)
     reduced = sum(s.region.rows.size * s.region.cols.size for s in steps if isinstance(s, Reduction))
     moved, sums = scenario.workload.moved, scenario.workload.pattern.sums
     assert reduced == (moved.rows * moved.cols // scenario.num_ranks if sums and moved is not None else 0)

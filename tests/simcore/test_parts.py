@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.compiler.plan import build_schedule
-from magus.compiler.scenario import TICKS_PER_SECOND
+from magus.compiler.scenario import TICKS_PER_SECOND, Scenario
 from magus.compiler.schedule import Choice, EngineChoice, EngineKind, TileGroup
 from magus.compiler.shapes import AttentionShape, DType, GroupedGemmShape
 from magus.simcore.kernels.attention import attention_work
@@ -49,14 +49,20 @@ def test_every_expert_has_its_share_of_any_run_of_rows(rows: tuple[int, ...], co
     )
 
 
+def groups_of(scenario: Scenario, choice: Choice, kernel: int) -> list[TileGroup]:
+    steps = build_schedule(scenario, choice).steps
+    return [step for step in steps if isinstance(step, TileGroup) and step.kernel == kernel]
+
+
 @pytest.mark.parametrize("name", [name for name in TEXTS if "grouped" in name])
 def test_groups_of_experts_are_the_whole(name: str) -> None:
     scenario = workload_of(name)
-    whole = scenario.workload.kernel
-    assert isinstance(whole, GroupedGemmShape) and whole_shape(scenario) == whole
+    kernel = int(name.endswith("+grouped_gemm") and scenario.workload.then is not None)
+    whole = scenario.workload.stage(kernel).kernel
+    assert isinstance(whole, GroupedGemmShape) and whole_shape(scenario, kernel) == whole
 
     for choice in choices_of(scenario):
-        groups = [step for step in build_schedule(scenario, choice).steps if isinstance(step, TileGroup)]
+        groups = groups_of(scenario, choice, kernel)
         shapes = [compute_shape(scenario, group) for group in groups]
         assert sum(shape.flops for shape in shapes) == whole.flops
         if choice.template != "uniform_fused_2d":
@@ -71,7 +77,7 @@ def test_groups_of_attention_are_the_whole_or_a_hair_more(name: str) -> None:
     assert isinstance(whole, AttentionShape)
 
     for choice in choices_of(scenario):
-        groups = [step for step in build_schedule(scenario, choice).steps if isinstance(step, TileGroup)]
+        groups = groups_of(scenario, choice, 0)
         flops = sum(compute_shape(scenario, group).flops for group in groups)
         # A group counts whole keys for a query: at most one too many for each.
         assert whole.flops <= flops <= whole.flops * (1 + 2 * len(groups) / whole.kv_len), choice

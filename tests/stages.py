@@ -1,0 +1,20 @@
+"""A problem of two kernels as templates are given it, and its pattern again."""
+
+from dataclasses import replace
+
+from magus.compiler.extents import Adds, Cutting
+from magus.compiler.scenario import Pattern
+from magus.compiler.templates.base import Problem
+
+
+def staged(problem: Problem) -> Problem:
+    """``problem``; of GEMM+A2A+GEMM what the first kernel sees with what the second does."""
+    if problem.pattern is not Pattern.GEMM_A2A_GEMM:
+        return problem
+    then = replace(problem, pattern=Pattern.A2A_GEMM, cutting=Cutting(Adds.COLUMNS))
+    return replace(problem, pattern=Pattern.GEMM_A2A, then=then)
+
+
+def pattern_of(problem: Problem) -> Pattern:
+    """The pattern of the whole."""
+    return problem.pattern if problem.then is None else Pattern.GEMM_A2A_GEMM
