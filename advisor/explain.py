@@ -145,10 +145,10 @@ def _why_overlap(scenario: Scenario, result: Result) -> Iterator[str]:
         yield f"On the SMs that are left to it the GEMM takes {result.dil:.2f}x its time on all, if it runs alone."
     else:
         kernels = [scenario.workload.stage(kernel).kernel for kernel in range(scenario.workload.num_kernels)]
-        what = " and the ".join("GEMM" if kernel is None else kernel.operation for kernel in kernels)
-        takes = "takes" if len(kernels) == 1 else "together take"
-        whose = "its" if len(kernels) == 1 else "their"
-        yield f"Cut into parts, the {what} {takes} {result.dil:.2f}x {whose} whole time; the overlap pays for that."
+        names = ["GEMM" if kernel is None else kernel.operation for kernel in kernels]
+        one = f"the {names[0]} takes {result.dil:.2f}x its"
+        both = f"{' and '.join(names)} take {result.dil:.2f}x their"
+        yield f"Cut into parts, {one if len(names) == 1 else both} whole time; the overlap pays for that."
 
 
 def _why_serial(serial: Candidate, best: Candidate) -> Iterator[str]:

@@ -51,7 +51,8 @@ def computed_faults(plan: RankPlan, step: Step, region: Region, before: frozense
         pieces = [Rect.of(r).clip(wanted) for g in slices for r in g.regions if r.owner % n == region.owner % n]
         missing, _ = uncovered(wanted, [piece for piece in pieces if piece is not None])
         if missing is not None:
-            message = f"{step.name} takes {missing} of block +{region.owner} before they are computed"
+            of = f"{plan.scenario.workload.output}, " if plan.scenario.workload.then is not None else ""
+            message = f"{step.name} takes {missing} of {of}block +{region.owner} before they are computed"
             yield PlanFault(Code.MGS508, step.name, message)
             return
 

@@ -24,6 +24,7 @@ TEMPLATES = (
     "templates/bulk",
     "templates/collectives",
     "templates/gemm_all_reduce",
+    "templates/gemm_all_to_all_gemm",
     "templates/gemm_reduce_scatter",
     "templates/ring_attention",
     "templates/two_nodes",
