@@ -18,6 +18,7 @@ SHOWN = {
     "A2A+attention causal": "A2A+attention bf16 1024 x 1024 causal, 8 heads of 64 per rank",
     "grouped_gemm+A2A": "grouped_gemm+A2A bf16 1024 x 256 x 128 in 3 experts per rank",
     "GEMM+A2A": "GEMM+A2A bf16 1024 x 256 x 64 per rank",
+    "GEMM+A2A+GEMM": "GEMM+A2A+GEMM bf16 1024 x 256 x 64, then 1024 x 128 x 256 per rank",
 }
 
 
@@ -59,6 +60,8 @@ def test_what_is_asked_in_one_line(name: str, shown: str) -> None:
         ("attention+A2A", 1024 * (1024 + 512) * 2),
         ("A2A+grouped_gemm", (1024 * 128 + 3 * 128 * 256 + 1024 * 256) * 2),
         ("GEMM+A2A", (1024 * 64 + 64 * 256 + 1024 * 256) * 2),
+        ("GEMM+A2A+GEMM", (1024 * 64 + 64 * 256 + 256 * 128 + 1024 * 128) * 2),
+        ("GEMM+A2A+GEMM side by side", (1024 * 64 + 64 * 128 + 512 * 256 + 256 * 256) * 2),
     ],
 )
 def test_memory_of_a_rank(name: str, resident: int) -> None:

@@ -17,6 +17,7 @@ from magus.compiler.plan_check import check_plan
 from magus.compiler.scenario import Explore, Scenario
 from magus.compiler.schedule import Choice, EngineChoice, EngineKind
 from magus.compiler.templates import ALL_TEMPLATES, Cut
+from tests.marks import thinned
 from tests.scenarios import GIB, MIB, ag_gemm, exploring, gemm_rs, h100, lone_gather, lone_gemm, lone_scatter, mi300x
 
 DMA, SM = EngineKind.DMA, EngineKind.SM
@@ -68,7 +69,7 @@ def is_sound(scenario: Scenario, choice: Choice) -> bool:
 
 @pytest.mark.parametrize(
     "explore",
-    [Explore(), pytest.param(MANY, marks=pytest.mark.slow), replace(MANY, staging_limit_bytes=200 * MIB)],
+    thinned([Explore(), MANY, replace(MANY, staging_limit_bytes=200 * MIB)], 3),
 )
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: f"{s.name}-{s.gpu.name}")
 def test_enumerates_what_is_legal(scenario: Scenario, explore: Explore) -> None:

@@ -57,7 +57,7 @@ DMA = EngineChoice(EngineKind.DMA, 7)
         (
             GATHER,
             Explore(kernels=(Kernels.PERSISTENT,)),
-            ("kernel is persistent", "a persistent kernel walks through the tiles of a GEMM, all_gather has none"),
+            ("kernel is persistent", "a persistent kernel walks through the tiles of one GEMM, all_gather has none"),
         ),
         (
             AG,

@@ -52,7 +52,7 @@ def name_of(value: object) -> str:
     return value.name if isinstance(value, Algorithm) else value.value if isinstance(value, Pattern) else str(value)
 
 
-@pytest.mark.parametrize("num_ranks", RANKS)
+@pytest.mark.parametrize("num_ranks", [*RANKS[:-1], pytest.param(RANKS[-1], marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("algorithm", "kind"), PAIRS, ids=name_of)
 def test_leaves_what_its_kind_asks_for(algorithm: Algorithm, kind: Pattern, num_ranks: int) -> None:
     """In any legal order; that something can always run shows that nothing deadlocks."""
@@ -62,7 +62,7 @@ def test_leaves_what_its_kind_asks_for(algorithm: Algorithm, kind: Pattern, num_
                 carried_out(problem, emitted(algorithm, problem), seed=pieces)
 
 
-@pytest.mark.parametrize("num_ranks", RANKS)
+@pytest.mark.parametrize("num_ranks", [*RANKS[:-1], pytest.param(RANKS[-1], marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ALGORITHM_BY_NAME["double_ring"].kinds, ids=name_of)
 def test_without_nodes_a_double_ring_goes_both_ways_round(kind: Pattern, num_ranks: int) -> None:
     """The same plan for every rank, and half as many transfers that follow each other as in a ring."""

@@ -12,6 +12,7 @@ from magus.compiler.plan import build_schedule, declared, default_engine, why_il
 from magus.compiler.plan_text import plan_text
 from magus.compiler.schedule import Choice, Direction, EngineChoice, EngineKind, Tactics
 from magus.compiler.templates import ALL_TEMPLATES, TEMPLATES
+from tests.marks import thinned
 from tests.plans import all_schedules, scenario_of, text_of
 
 HEAD = 'use "amd/mi300x"\nsystem quad { gpus 4 x MI300X; fabric full_mesh(xgmi) }\n'
@@ -86,7 +87,9 @@ def test_so_is_every_template_of_the_other_patterns(body: str, engine: EngineCho
     assert written
 
 
-@pytest.mark.parametrize("body", ["all_reduce", "broadcast", "send_recv", "all_gather", "reduce_scatter", "GEMM+AR"])
+@pytest.mark.parametrize(
+    "body", thinned(["send_recv", "all_reduce", "broadcast", "all_gather", "reduce_scatter", "GEMM+AR"], 3)
+)
 def test_ranks_with_different_parts_have_a_block_each(body: str) -> None:
     scenario, written = scenario_of(body), 0
     for schedule in all_schedules(body):

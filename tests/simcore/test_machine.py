@@ -14,6 +14,7 @@ from magus.simcore.lower import lower
 from magus.simcore.machine import distance_ticks
 from tests.agreement import differences
 from tests.fabrics import UNEVEN, fat_tree, graph, rails, torus
+from tests.marks import thinned
 from tests.oracle import Oracle
 from tests.scenarios import ag_gemm, full_mesh, gemm_rs, lone_gather, ring, switch, xgmi
 
@@ -56,7 +57,7 @@ def test_the_same_network_has_the_same_times(make, num_ranks: int, one: Fabric, 
     assert len(found[0]) >= 3
 
 
-@pytest.mark.parametrize("name", UNEVEN)
+@pytest.mark.parametrize("name", thinned(UNEVEN, 2))
 @pytest.mark.parametrize("make", [ag_gemm, gemm_rs])
 def test_folded_equals_every_rank(make, name: str) -> None:  # type: ignore[no-untyped-def]
     num_ranks, fabric = UNEVEN[name]
