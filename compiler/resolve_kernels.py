@@ -31,7 +31,8 @@ def gemm(making: Making, left: Operand, right: Operand, call: ast.Call, name: st
         case (Shard.COLS, Shard.ROWS):
             inner, partial = a.cols // ranks, True
         case (Shard.ROWS, _):
-            hint = f"gather it first: gemm(all_gather({a.name}), {b.name})"
+            gather = f"gather it first: gemm(all_gather({a.name}), {b.name})"
+            hint = f"drop the shard of {b.name}" if left.made_by == "all_to_all" else gather
             message = f"{a.name} is {layout(a)} and {b.name} is {layout(b)}: no rank holds what it multiplies"
             raise making.misfit(message, call.span, hint)
         case _:
