@@ -9,7 +9,7 @@ from itertools import chain
 
 from ..compiler.device_models import GemmRegion, Range
 from ..compiler.scenario import FabricKind, Gpu, Pattern, Scenario
-from ..compiler.schedule import EngineKind, Kernels, Schedule, Step, TileGroup, Transfer
+from ..compiler.schedule import EngineKind, EngineMode, Kernels, Schedule, Step, TileGroup, Transfer
 from ..compiler.shapes import DType, GemmShape
 from ..simcore.kernels.pick import group_shape
 
@@ -78,7 +78,9 @@ def _inside(region: GemmRegion, shape: GemmShape) -> bool:
 
 
 def _copies(gpu: Gpu, schedule: Schedule, steps: Sequence[Step]) -> Iterator[str]:
-    """Copies by fewer or more SMs than fitted."""
+    """Copies by fewer or more SMs than fitted, and commands of which nobody says what they cost."""
+    if schedule.engine.mode is EngineMode.PRELAUNCHED and not gpu.dma.prelaunch_ticks:
+        yield f"what commands cost that were written before is not known of {gpu.name} (dma {{ prelaunch }}): 0 here"
     fitted, count = gpu.calibrated.sm_copy, schedule.engine.count
     by_sms = schedule.engine.kind is EngineKind.SM and any(isinstance(step, Transfer) for step in steps)
     if by_sms and fitted is not None and not fitted[0] <= count <= fitted[1]:

@@ -10,13 +10,26 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from ..compiler.plan_view import num_peers
-from ..compiler.scenario import TICKS_PER_SECOND, GemmShape, Scenario
-from ..compiler.schedule import Direction, EngineKind, Reduction, Schedule, Step, TileGroup, Transfer
+from ..compiler.scenario import TICKS_PER_SECOND, GemmShape, Gpu, Scenario
+from ..compiler.schedule import (
+    Direction,
+    EngineChoice,
+    EngineKind,
+    EngineMode,
+    Protocol,
+    Reduction,
+    Schedule,
+    Step,
+    TileGroup,
+    Transfer,
+)
 from ..compiler.shapes import KernelShape
 from ..simcore.kernels.pick import compute_shape, compute_work
 from ..simcore.kernels.reduce import reduce_work
 from ..simcore.kernels.work import KernelWork
 from ..simcore.machine import distance_ticks
+from ..simcore.protocols import sent_per_byte
+from .estimate_persistent import persistent_parts
 from .fluid import FluidFabric, FluidLink, SlotPool
 
 # Kinds of events, in the order in which those of one time are handled: what ends frees what begins.
@@ -45,6 +58,13 @@ class Estimate:
     num_groups: int
     num_transfers: int
     part: KernelWork | None
+
+
+def copy_setup_ticks(gpu: Gpu, engine: EngineChoice, protocol: Protocol = Protocol.SIMPLE) -> int:
+    """What a copy costs before its first byte, as the simulator has it."""
+    if engine.kind is EngineKind.DMA:
+        return gpu.dma.prelaunch_ticks if engine.mode is EngineMode.PRELAUNCHED else gpu.dma.setup_ticks
+    return gpu.sm_copy.setup_ticks if protocol is Protocol.SIMPLE else 0
 
 
 def estimate_ticks(scenario: Scenario, schedule: Schedule) -> Estimate:
@@ -95,6 +115,7 @@ class _Run:
     begin: list[float] = field(default_factory=list)  # [i] first work
     done: list[float] = field(default_factory=list)  # [i] end
     work: dict[int, tuple[KernelWork, float]] = field(default_factory=dict)  # kernels with their launch ticks
+    kernels: dict[int, tuple[int, ...]] = field(default_factory=dict)  # [i] kernels before one whose launch is hidden
     num_bytes: list[int] = field(default_factory=list)  # [i] bytes of transfers
     hbm: FluidLink = field(default_factory=FluidLink)
     parts: list[_Part] = field(default_factory=list)
@@ -106,24 +127,29 @@ class _Run:
         names = {step.name: i for i, step in enumerate(self.steps)}
         names |= {step.signal: i for i, step in enumerate(self.steps) if isinstance(step, Transfer)}
         moved, count = self.scenario.workload.moved, len(self.steps)
-        width = moved.dtype.num_bytes if moved is not None else 0
+        width, sent = moved.dtype.num_bytes if moved is not None else 0, sent_per_byte(self.schedule)
         self.next = [[] for _ in range(count)]
         self.waits, self.begin, self.done = [0] * count, [0.0] * count, [0.0] * count
         self.left, self.missing, self.num_bytes = [0] * count, [0] * count, [0] * count
         last: dict[tuple[bool, int], int] = {}
         works: dict[tuple[GemmShape | KernelShape, bool] | tuple[int, int], KernelWork] = {}
+        persistent = persistent_parts(self.scenario, self.schedule, self.steps)
+        groups = {names[name] for name in persistent}
         for i, step in enumerate(self.steps):
             before = {names[name] for name in step.after if name in names}
             if isinstance(step, Transfer):
-                self.num_bytes[i] = step.region.rows.size * step.region.cols.size * width
+                self.num_bytes[i] = int(step.region.rows.size * step.region.cols.size * width * sent)
                 queue = None if step.lane is None else (True, step.lane)
             else:
-                self.work[i] = self._kernel(step, works, width), self._gap(names, step)
-                queue = (False, step.stream)
+                self.work[i] = persistent.get(step.name) or self._kernel(step, works, width), self._gap(names, step)
+                queue = None if i in groups else (False, step.stream)
+                before = before - groups if i in groups else before | groups
             if queue is not None:
                 if queue in last:
                     before.add(last[queue])
                 last[queue] = i
+            if persistent and i in self.work:
+                self.kernels[i] = tuple(j for j in before if j in self.work)
             for j in before:
                 self.next[j].append(i)
             self.waits[i] = len(before)
@@ -156,11 +182,9 @@ class _Run:
     def loop(self) -> None:
         """Handle events until none is left."""
         gpu, events = self.scenario.gpu, self.events
-        by_dma = self.schedule.engine.kind is EngineKind.DMA
-        rate, setup = (
-            (gpu.dma.bytes_per_s, gpu.dma.setup_ticks) if by_dma else (gpu.sm_copy.bytes_per_s, gpu.sm_copy.setup_ticks)
-        )
-        copies = _Copies(self.schedule.engine.count, rate / TICKS_PER_SECOND, float(setup))
+        engine, protocol = self.schedule.engine, self.schedule.tactics.protocol
+        rate = (gpu.dma if engine.kind is EngineKind.DMA else gpu.sm_copy).bytes_per_s
+        copies = _Copies(engine.count, rate / TICKS_PER_SECOND, float(copy_setup_ticks(gpu, engine, protocol)))
         pool = SlotPool(self.schedule.compute_sms)
         while events:
             now, kind, i = heappop(events)
@@ -169,14 +193,20 @@ class _Run:
                 heappush(copies.queue, (now, i))
                 self._grant(copies, now)
             elif kind == _READY:
-                work, gap = self.work[i]
-                heappush(events, (now + work.start_ticks + gap, _LAUNCHED, i))
+                heappush(events, (self._launched(now, i), _LAUNCHED, i))
             elif kind == _FINISHED:
                 self._finish(now, i)
             elif kind in (_COPIED, _DRAINED, _FED):
                 self._copy(copies, now, kind, self.parts[i], i)
             else:
                 self._compute(pool, now, kind, i)
+
+    def _launched(self, now: float, i: int) -> float:
+        """When a kernel can begin that has nothing to wait for; those that poll were launched before."""
+        work, gap = self.work[i]
+        if i not in self.kernels:
+            return now + work.start_ticks + gap
+        return max(now, work.start_ticks + max((self.done[j] for j in self.kernels[i]), default=0.0))
 
     def _workers(self, i: int) -> int:
         """Engines that share a copy: one for DMA, all SMs in a lane, else an even part of the SMs for each peer."""

@@ -14,6 +14,8 @@ _TOGETHER = Grouping(own_alone=False)
 
 def outline_of(choice: Choice, num_ranks: int, pattern: Pattern) -> Outline | None:
     """The outline of ``choice``, which is legal for ``pattern``; None where no outline says the same."""
+    if choice.waves > 1 or choice.sums > 1:
+        return None
     template = BY_NAME[choice.template]
     rows = Split(Axis.ROWS, choice.chunks // num_ranks) if template.cut is not Cut.SHARD else Split()
     algorithm = choice.algorithm or ("" if pattern.exchanges else template.default_algorithm)

@@ -8,7 +8,7 @@ from .templates import BY_NAME
 def expression_of(choice: Choice) -> str:
     """``uniform_fused_1d(chunks=64, engine=dma(7))``; parameters a template does not have are left out.
 
-    So are an algorithm, tactics, an order and a depth that are the usual ones.
+    So are an algorithm, tactics, waves, sums, an order and a depth that are the usual ones.
 
     >>> from magus.compiler.schedule import EngineChoice, EngineKind
     >>> expression_of(Choice("serial", 8, EngineChoice(EngineKind.DMA, 7)))
@@ -23,6 +23,10 @@ def expression_of(choice: Choice) -> str:
         parts.append(f"streams={choice.streams}")
     if choice.algorithm:
         parts.append(f"algorithm={choice.algorithm}")
+    if choice.waves > 1:
+        parts.append(f"waves={choice.waves}")
+    if choice.sums > 1:
+        parts.append(f"sums={choice.sums}")
     if choice.lanes:
         parts.append(f"lanes={choice.lanes}")
     parts += [f"{word}={value}" for word, value in said(choice.tactics)]

@@ -232,6 +232,8 @@ def problem_of(scenario: Scenario, choice: Choice) -> Problem:
         lanes=choice.lanes,
         order=choice.order,
         depth=choice.depth,
+        waves=choice.waves,
+        sums=choice.sums,
     )
 
 

@@ -27,6 +27,8 @@ _COUNTS = {
     "lanes": Property("lanes", NUMBER, Fraction(1), Fraction(1 << 20), whole=True),
     "depth": Property("depth", NUMBER, Fraction(1), Fraction(1 << 20), whole=True),
     "streams": Property("streams", NUMBER, Fraction(1), Fraction(MAX_STREAMS), whole=True),
+    "waves": Property("waves", NUMBER, Fraction(1), Fraction(1 << 20), whole=True),
+    "sums": Property("sums", NUMBER, Fraction(1), Fraction(MAX_STREAMS), whole=True),
 }
 
 
@@ -81,6 +83,8 @@ class ChoiceReader:
             depth=said.counts.get("depth", 0),
             lanes=said.counts.get("lanes", 0),
             parts=shortened(said.parts),
+            waves=said.counts.get("waves", 1),
+            sums=said.counts.get("sums", 1),
         )
 
     def _arguments(self, template: str, arguments: tuple[ast.Argument, ...]) -> "_Said":
@@ -91,6 +95,8 @@ class ChoiceReader:
             if given == "streams" and not BY_NAME[template].has_streams:
                 raise self._report.fail(Code.MGS201, f"{template} runs on one stream", argument.span)
             if given in ("parts", "lanes") and not BY_NAME[template].has_parts:
+                raise self._report.fail(Code.MGS201, f"{template} is not told its {given}", argument.span)
+            if given in ("waves", "sums") and not BY_NAME[template].has_waves:
                 raise self._report.fail(Code.MGS201, f"{template} is not told its {given}", argument.span)
             if given == "engine":
                 said.engine = self.engine(value)

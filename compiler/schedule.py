@@ -272,6 +272,10 @@ class Choice:
     """Engines to which the copies of ``bespoke`` are dealt in turn; 0 where the first free one takes the next."""
     parts: tuple[tuple[int, ...], ...] = ()
     """Rows of each batch of ``bespoke``: own ones, then those of each peer."""
+    waves: int = 1
+    """Waves of the algorithm that one kernel of ``pipelined`` takes."""
+    sums: int = 1
+    """Streams to which the sums of ``pipelined`` are dealt in turn."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,7 +173,10 @@ OBJECTIVES = ("makespan",)
 TACTICS = ("transfer", "protocol", "kernel", "wait", "per", "launch")
 EXPLORE_KNOBS = ("streams", "algorithm", *TACTICS, "order", "depth")
 EXPLORE_WORDS = ("schedules", "chunks", "engine", "staging", "minimize", *EXPLORE_KNOBS, "everything", "dominance")
-TEMPLATE_ARGUMENTS = ("chunks", "parts", "engine", "streams", "lanes", "algorithm", *TACTICS, "order", "depth")
+TEMPLATE_ARGUMENTS = (
+    *("chunks", "parts", "engine", "streams", "lanes", "algorithm", "waves", "sums"),
+    *(*TACTICS, "order", "depth"),
+)
 PLAN_ACTIONS = ("put", "get", "compute", "reduce")
 PLAN_CLAUSES: Mapping[str, tuple[str, ...]] = {
     "put": ("to", "signal", "after", "lane", "reduce"),

@@ -13,6 +13,7 @@ from ...compiler.scenario import TICKS_PER_SECOND, Scenario
 from ...compiler.schedule import Choice, EngineChoice, EngineKind, Region, Span, TileGroup
 from ...compiler.templates.bespoke import Part, Parts, block_rows
 from ...simcore.kernels.pick import compute_work
+from ..estimate import copy_setup_ticks
 from ..fluid import FluidFabric
 
 # Rows in the parts that are proposed are multiples of this, the smallest tile of any kernel.
@@ -62,7 +63,7 @@ def costs_of(scenario: Scenario, engine: EngineChoice) -> Costs:
     whole = whole_rows(scenario)
     grid = max(1, min(MOST_UNITS, max(whole) // GRAIN))
     moved, latency = _moved(scenario, engine, whole, grid)
-    setup = gpu.dma.setup_ticks if by_dma else gpu.sm_copy.setup_ticks
+    setup = copy_setup_ticks(gpu, engine)
     # A second engine for each peer sets up the next copy while the first is under way.
     hidden = by_dma and engine.count >= 2 * peers
     event = gpu.launch.event_ticks

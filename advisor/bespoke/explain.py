@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from ...compiler.scenario import Scenario
-from ...compiler.schedule import Choice
+from ...compiler.schedule import Choice, Protocol
 from ...compiler.templates.bespoke import Part, Parts, shortened, spelled
 from .costs import shares, whole_rows
 
@@ -26,6 +26,28 @@ def why_bespoke(
 
 def _without(scenario: Scenario, choice: Choice, template: Choice) -> Iterator[tuple[str, Choice]]:
     """The choice without each of its freedoms, as far as it makes use of them."""
+    if choice.parts:
+        yield from _without_sizes(scenario, choice)
+    if choice.streams > 1:
+        yield "kernels side by side", replace(choice, streams=1)
+    if choice.lanes:
+        yield "an engine for each link", replace(choice, lanes=0)
+    if choice.waves > 1:
+        yield "several waves in a kernel", replace(choice, waves=1)
+    if choice.sums > 1:
+        yield "sums side by side", replace(choice, sums=1)
+    tactics = choice.tactics
+    if tactics.kernel is not template.tactics.kernel:
+        usual = replace(tactics, kernel=template.tactics.kernel, wait=template.tactics.wait, per=template.tactics.per)
+        yield f"kernel {tactics.kernel.value}", replace(choice, tactics=usual)
+    if choice.engine != template.engine:
+        # A protocol is for copies by SMs.
+        simple = replace(tactics, protocol=Protocol.SIMPLE)
+        yield f"engine {choice.engine}", replace(choice, engine=template.engine, lanes=0, tactics=simple)
+
+
+def _without_sizes(scenario: Scenario, choice: Choice) -> Iterator[tuple[str, Choice]]:
+    """The choice without what is bespoke about the sizes of its parts."""
     whole = whole_rows(scenario)
     parts = spelled(choice.parts, scenario.num_ranks)
     for what, other in (
@@ -35,12 +57,6 @@ def _without(scenario: Scenario, choice: Choice, template: Choice) -> Iterator[t
     ):
         if other != parts:
             yield what, replace(choice, parts=shortened(other))
-    if choice.streams > 1:
-        yield "kernels side by side", replace(choice, streams=1)
-    if choice.lanes:
-        yield "an engine for each link", replace(choice, lanes=0)
-    if choice.engine != template.engine:
-        yield f"engine {choice.engine}", replace(choice, engine=template.engine, lanes=0)
 
 
 def _own_apart(parts: Parts, whole: Part, *, last: bool) -> Parts:

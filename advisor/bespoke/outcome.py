@@ -10,6 +10,7 @@ class Stage(Enum):
     """Which part of the portfolio proposed a plan."""
 
     TEMPLATE = "template"
+    WAYS = "other ways to carry out a template"
     SHAPE = "shapes"
     DP = "dynamic programming"
     LOCAL = "local search"
@@ -65,10 +66,10 @@ class Outcome:
 
     @property
     def best_template(self) -> Found | None:
-        """The fastest with equal chunks."""
+        """The fastest of the templates as a sweep has them."""
         return next((each for each in self.found if each.stage is Stage.TEMPLATE), None)
 
     @property
     def best_bespoke(self) -> Found | None:
-        """The fastest with chunks of its own."""
+        """The fastest that a stage of the search proposed."""
         return next((each for each in self.found if each.stage is not Stage.TEMPLATE), None)

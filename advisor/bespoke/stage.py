@@ -6,7 +6,7 @@ from importlib.metadata import version
 from ...compiler.plan import build_schedule
 from ...compiler.scenario import TICKS_PER_US, Scenario
 from ...compiler.schedule import Choice, Schedule
-from ...compiler.templates.bespoke import PATTERNS
+from ...compiler.templates.bespoke import PATTERNS, Parts
 from ..advice import Candidate, Provenance
 from ..estimate import estimate_ticks
 from ..shortlist import shortlist_unit
@@ -71,8 +71,12 @@ def bespoke_candidates(
         and (limit is None or found.schedule.staging_bytes <= limit)
     ]
     # Of plans that differ in streams or engines alone the fastest is enough.
-    fastest = {found.choice.parts: found for found in reversed(better)}
-    return [_candidate(scenario, outcome, found) for found in better if fastest[found.choice.parts] is found][:OFFERED]
+    fastest = {_kind(found.choice): found for found in reversed(better)}
+    return [_candidate(scenario, outcome, found) for found in better if fastest[_kind(found.choice)] is found][:OFFERED]
+
+
+def _kind(choice: Choice) -> tuple[str, str, Parts]:
+    return choice.template, choice.algorithm, choice.parts
 
 
 def clearly_best(candidates: list[Candidate]) -> Candidate | None:
@@ -90,8 +94,10 @@ def sentence_of(candidate: Candidate) -> str | None:
     if candidate.provenance is None:
         return None
     said = [f"{what} ({loss:.1%} slower without)" for what, loss in candidate.provenance.why]
+    has_parts = candidate.choice is not None and bool(candidate.choice.parts)
+    what = "No template has these chunks" if has_parts else "The usual values of its knobs are slower"
     freedoms = ", ".join(said) or "the sizes of its chunks together"
-    return f"No template has these chunks; found by {candidate.provenance.found_by}. What pays: {freedoms}."
+    return f"{what}; found by {candidate.provenance.found_by}. What pays: {freedoms}."
 
 
 def _units(scenario: Scenario) -> Callable[[Schedule], int]:

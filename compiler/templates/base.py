@@ -45,8 +45,8 @@ class Problem:
     node (0: no nodes); ``multicast`` and ``reduces`` say what the switch can do. ``parts`` are the rows of each batch
     of ``bespoke``, ``lanes`` the engines its copies are dealt to (0: the first free one). Of what is gathered at most
     ``depth`` pieces are held at a time (0: all). ``rank`` is the absolute rank, for an order that goes by it.
-    ``cutting`` says how the kernel may be cut. Of two kernels this is what the first sees, ``then`` what the second
-    does.
+    ``cutting`` says how the kernel may be cut. A kernel of ``pipelined`` takes ``waves`` steps of the algorithm, and
+    its sums are dealt to ``sums`` streams. Of two kernels this is what the first sees, ``then`` what the second does.
     """
 
     pattern: Pattern
@@ -69,6 +69,8 @@ class Problem:
     lanes: int = 0
     order: Order = Order.ROTATED
     depth: int = 0
+    waves: int = 1
+    sums: int = 1
     rank: int = 0
     cutting: Cutting = _ANY_WAY
     then: "Problem | None" = None
@@ -208,7 +210,8 @@ class Template:
     Templates that are not ``explored`` are built where they are named, and left out of a search. One that
     ``has_parts`` is told the rows of each of its batches. ``has_order`` says whether the order of the peers is a
     choice, ``has_depth`` whether it is how many pieces of what is gathered are held. One that ``takes_streams`` may be
-    told a number of streams although one is usual. Kernels of one that ``takes_all`` have the same rows of all ranks.
+    told a number of streams although one is usual, one that ``has_waves`` how many steps of the algorithm one kernel
+    takes, and to how many streams sums are dealt. Kernels of one that ``takes_all`` have the same rows of all ranks.
     """
 
     name: str
@@ -229,6 +232,7 @@ class Template:
     has_depth: bool = False
     takes_streams: bool = False
     takes_all: bool = False
+    has_waves: bool = False
 
     @property
     def cuts_shards(self) -> bool:

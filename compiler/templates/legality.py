@@ -19,12 +19,27 @@ def why_not(template: Template, problem: Problem) -> tuple[str, str] | None:
         what = f"partial sums of {problem.pattern.value}" if problem.pattern.sums else "rows for others"
         put = f"{what} are put by the rank that computes them"
         return put, "a get cannot know when they are there; leave transfer=get out"
+    if problem.waves > 1 or problem.sums > 1:
+        apart = why_not_in_waves(template, problem)
+        if apart is not None:
+            return apart
     uncut = why_not_cut(template, problem)
     if uncut is not None:
         return uncut
     if template.default_algorithm:
         reason = why_no_algorithm(problem, template.default_algorithm)
         return None if reason is None else (reason, _hint(problem))
+    return None
+
+
+def why_not_in_waves(template: Template, problem: Problem) -> tuple[str, str] | None:
+    """Why kernels cannot take several waves, or sums have several streams, with a hint; None if they can."""
+    if not template.has_waves:
+        return f"{template.name} is not told its waves, nor streams for sums", "pipelined takes them"
+    if problem.waves > 1 and Adds.BLOCKS in (problem.cutting.adds, problem.then and problem.then.cutting.adds):
+        return "waves are of different rows, and blocks lie side by side at the same ones", "leave waves out"
+    if problem.sums > 1 and not problem.pattern.sums:
+        return f"{problem.pattern.value} sums nothing", "leave sums out"
     return None
 
 

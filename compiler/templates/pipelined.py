@@ -5,11 +5,15 @@ are one kernel, which waits for what the algorithm names. What is summed or exch
 Chunks of one piece with as many hops to go are one kernel, those that travel furthest first, and each chunk leaves when
 its kernel is done; the own block is one kernel at the end where it has the shortest way. Kernels are dealt to the
 streams in turn, one if not said. Sums run beside them, those that travel furthest first too, so that no queue holds up
-what is needed earlier.
+what is needed earlier, dealt to ``sums`` streams in turn.
 
-Per rank p (n - 1) + 1 kernels with ``ring``, p floor(n / 2) + 1 with ``double_ring``, p + 1 with ``direct``, which is
-hetero_fused_1d, and p log2 n + 1 with ``halving_doubling``. Transfers are those of the algorithm in p pieces: the table
-in docs/schedules.md.
+With ``waves`` w a kernel takes the chunks of w waves that follow each other, so that fine transfers need not be small
+kernels. Where w does not divide, the kernel next to communication that nothing hides is the smaller one: the last of
+what arrives, the first of what leaves.
+
+Per rank and w = 1 p (n - 1) + 1 kernels with ``ring``, p floor(n / 2) + 1 with ``double_ring``, p + 1 with ``direct``,
+which is hetero_fused_1d, and p log2 n + 1 with ``halving_doubling``. Transfers are those of the algorithm in p pieces:
+the table in docs/schedules.md.
 
 Wang et al. (ASPLOS 2023) decompose a collective beside a matrix multiplication so, Ring Attention (arXiv 2310.01889) is
 this with ``ring``, and Syncopate (arXiv 2601.20595) lets tiles wait for the waves of such plans.
@@ -18,11 +22,13 @@ An all_to_all knows the direct exchange alone. The switch cannot sum what kernel
 only, and partial sums are put. ``one_shot`` and ``double_tree`` do GEMM+AR alone.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
-from itertools import product
+from itertools import chain, product
 
-from ..schedule import Region, Step, TileGroup
+from ..schedule import Reduction, Region, Step, TileGroup
+from ..tables import MAX_STREAMS
 from .base import OVERLAPPED_PATTERNS, Cut, Problem, Template
 from .collective import emit, varies
 from .waves import Hops
@@ -30,6 +36,7 @@ from .waves import Hops
 DEFAULT_ALGORITHM = "ring"
 Chunk = tuple[int, int]
 """(block, piece), the block relative to the rank."""
+Wave = tuple[Chunk, ...]
 
 
 def build(problem: Problem) -> Iterator[Step]:
@@ -47,13 +54,14 @@ def _consume(problem: Problem, rank: int) -> Iterator[Step]:
     if own.rows.size:
         yield TileGroup("own", (own,), problem.all_inner)
     yield from moved.steps
-    for index, chunks in enumerate(_arriving(problem, moved.done, rank)):
+    arriving = _arriving(problem, moved.done, rank)
+    for index, chunks in enumerate(_joined(arriving, range(0, len(arriving), problem.waves))):
         tiles, landed = _tiles(problem, chunks), dict.fromkeys(name for chunk in chunks for name in moved.done[chunk])
         stream, adds = (index + 1) % problem.streams, problem.adds_ranks
         yield TileGroup(f"g{index}", tiles, problem.all_inner, (*landed,), stream, adds)
 
 
-def _arriving(problem: Problem, done: Mapping[Chunk, tuple[str, ...]], rank: int) -> list[tuple[Chunk, ...]]:
+def _arriving(problem: Problem, done: Mapping[Chunk, tuple[str, ...]], rank: int) -> list[Wave]:
     """Chunks of others that arrive together, in the order in which they do."""
     hops, waves = _hops(problem), dict[tuple[int, int], list[Chunk]]()
     for (block, piece), names in done.items():
@@ -76,19 +84,36 @@ def _produce(problem: Problem, rank: int) -> Iterator[Step]:
         return (kernels[block, piece],) if (block, piece) in kernels else ()
 
     hops, moved = _hops(problem), emit(problem, rank, ready, DEFAULT_ALGORITHM, problem.streams)
-    yield from sorted(moved.steps, key=lambda step: -hops.behind(rank, step.name))
+    yield from _dealt(sorted(moved.steps, key=lambda step: -hops.behind(rank, step.name)), problem.sums)
 
 
-def _leaving(problem: Problem, rank: int) -> list[tuple[str, tuple[Chunk, ...]]]:
+def _dealt(steps: Iterable[Step], streams: int) -> Iterator[Step]:
+    """The steps with their sums dealt to so many streams, from the one on that they are in."""
+    turn = 0
+    for step in steps:
+        if isinstance(step, Reduction):
+            step, turn = replace(step, stream=(step.stream + turn % streams) % MAX_STREAMS), turn + 1
+        yield step
+
+
+def _leaving(problem: Problem, rank: int) -> list[tuple[str, Wave]]:
     """Chunks that are needed together and the name of their kernel, in the order in which they are needed."""
     hops, waves = _hops(problem), dict[tuple[int, int], list[Chunk]]()
     pieces = range(problem.pieces)
     for piece, block in product(pieces, range(problem.num_ranks)):
         waves.setdefault((-hops.behind(rank, _made(block, piece)), piece), []).append((block, piece))
     own, ordered = tuple((0, piece) for piece in pieces), [tuple(waves[key]) for key in sorted(waves)]
-    if ordered[-len(own) :] == [(chunk,) for chunk in own]:
-        return [*((f"g{index}", chunks) for index, chunks in enumerate(ordered[: -len(own)])), ("own", own)]
-    return [(f"g{index}", chunks) for index, chunks in enumerate(ordered)]
+    apart = ordered[-len(own) :] == [(chunk,) for chunk in own]
+    others = ordered[: -len(own)] if apart else ordered
+    edges = range(-(-len(others) % problem.waves), len(others), problem.waves)
+    named = [(f"g{index}", chunks) for index, chunks in enumerate(_joined(others, edges))]
+    return [*named, ("own", own)] if apart else named
+
+
+def _joined(waves: Sequence[Wave], edges: range) -> Iterator[Wave]:
+    """The chunks between each two ``edges``, which may begin before the first wave and end before the last."""
+    for edge in edges:
+        yield tuple(chain.from_iterable(waves[max(0, edge) : edge + edges.step]))
 
 
 def _tiles(problem: Problem, chunks: tuple[Chunk, ...]) -> tuple[Region, ...]:
@@ -122,4 +147,5 @@ TEMPLATE = Template(
     default_pieces=1,
     explored=False,
     takes_streams=True,
+    has_waves=True,
 )

@@ -105,7 +105,8 @@ def draw_choices(rng: random.Random, scenario: Scenario, count: int) -> list[Cho
         algorithm = rng.choice(("", *ALGORITHM_BY_NAME)) if template.has_algorithm else ""
         pieces = rng.choice((1, 2, 4)) if template.cuts_shards else 1
         streams = rng.choice((1, template.default_streams))
-        choice = Choice(template.name, n * pieces, engine, streams, tactics, algorithm)
+        waves, sums = (rng.choice((1, 2, 3)), rng.choice((1, 2))) if template.has_waves else (1, 1)
+        choice = Choice(template.name, n * pieces, engine, streams, tactics, algorithm, waves=waves, sums=sums)
         if choice not in found and why_illegal(scenario, choice) is None:
             found.append(choice)
         if len(found) == count:

@@ -137,3 +137,12 @@ def test_nothing_of_one_kernel_alone_is_changed() -> None:
     steps = schedule_of("GEMM+A2A", "hetero_fused_1d", 2)[1].steps
 
     assert chained(steps, ()) == steps
+
+
+def test_waves_are_of_different_rows() -> None:
+    waves = Choice("pipelined", 8, DMA, algorithm="direct", waves=2)
+    error = why_illegal(workload_of(SIDE), waves)
+
+    assert error is not None and error.code is Code.MGS511 and error.hint == "leave waves out"
+    scenario = workload_of("GEMM+A2A+GEMM")
+    assert check_plan(scenario, build_schedule(scenario, waves)) == ()

@@ -6,13 +6,18 @@ from random import Random
 
 import pytest
 
+from magus.compiler.codes import Code
 from magus.compiler.collectives import ALGORITHM_BY_NAME
+from magus.compiler.diagnostics import CompileError
 from magus.compiler.expression import expression_of
+from magus.compiler.plan import build_schedule, why_illegal
 from magus.compiler.scenario import Pattern
 from magus.compiler.schedule import Choice, EngineChoice, EngineKind, Reduction, Step, TileGroup, Transfer
+from magus.compiler.schedule_text import read_choice
 from magus.compiler.templates import BY_NAME, why_not
 from magus.compiler.templates.base import Problem
 from magus.compiler.templates.waves import Hops
+from tests.advisor.drawing import SYSTEMS, scenario_of
 from tests.interpreter import Ranks
 from tests.stages import staged
 
@@ -129,6 +134,84 @@ def test_kernels_are_dealt_to_streams_and_sums_have_one_of_their_own(pattern: Pa
         assert {step.stream for step in steps if isinstance(step, Reduction)} == ({streams} if pattern is RS else set())
 
 
+def test_a_kernel_takes_several_waves() -> None:
+    """What is left over comes last where something arrives, and first where it leaves."""
+
+    def joined(pattern: Pattern, waves: int) -> list[list[int]]:
+        return blocks_of(replace(problem_of(pattern, "ring", 4, 1), waves=waves))
+
+    assert joined(AG, 2) == [[0], [3, 2], [1]] and joined(RS, 2) == [[3], [2, 1], [0]]
+    assert joined(AG, 3) == [[0], [3, 2, 1]] and joined(RS, 3) == [[3, 2, 1], [0]]
+    assert joined(AG, 9) == joined(AG, 3) and joined(AR, 9) == joined(RS, 3)
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "double_ring", "halving_doubling"])
+@pytest.mark.parametrize("pattern", [AG, RS, AR])
+def test_waves_change_nothing_that_moves_or_is_summed(pattern: Pattern, algorithm: str) -> None:
+    problem = problem_of(pattern, algorithm, 8, 4)
+    fine, coarse = (steps_of(replace(problem, waves=waves)) for waves in (1, 4))
+
+    def rest(steps: tuple[Step, ...]) -> list[Step]:
+        return [replace(step, after=()) for step in steps if not isinstance(step, TileGroup)]
+
+    assert rest(fine) == rest(coarse)
+    assert len(kernels_of(coarse)) == 1 + -(-(len(kernels_of(fine)) - 1) // 4)
+    tiles = [
+        sorted(str(region) for kernel in kernels_of(steps) for region in kernel.regions) for steps in (fine, coarse)
+    ]
+    assert tiles[0] == tiles[1]
+
+
+@pytest.mark.parametrize("pattern", [RS, AR])
+def test_sums_are_dealt_to_streams(pattern: Pattern) -> None:
+    problem = replace(problem_of(pattern, "double_ring", 4, 2), streams=2)
+    one, three = (steps_of(replace(problem, sums=sums)) for sums in (1, 3))
+
+    assert {step.stream for step in one if isinstance(step, Reduction)} == {2}
+    assert [step.stream for step in three if isinstance(step, Reduction)][:4] == [2, 3, 4, 2]
+    assert kernels_of(one) == kernels_of(three)
+
+
+def test_waves_and_sums_are_in_its_name_and_read_from_it() -> None:
+    scenario = scenario_of(RS, SYSTEMS[2], 4, 1024, 1024, 1024)
+    text = "pipelined(chunks=16, engine=dma(3), streams=2, algorithm=double_ring, waves=3, sums=4)"
+
+    choice = read_choice(scenario, text)
+
+    assert (choice.waves, choice.sums) == (3, 4)
+    assert expression_of(choice) == text == build_schedule(scenario, choice).expression
+    assert expression_of(replace(choice, waves=1, sums=1)) == text.replace(", waves=3, sums=4", "")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "code"),
+    [
+        (RS, "pipelined(waves=0)", Code.MGS307),
+        (RS, "pipelined(sums=65)", Code.MGS307),
+        (RS, "pipelined(waves=1.5)", Code.MGS309),
+        (RS, "serial(waves=2)", Code.MGS201),
+        (RS, "bespoke(sums=2)", Code.MGS201),
+    ],
+)
+def test_what_cannot_be_waves_or_sums_is_a_diagnostic(pattern: Pattern, text: str, code: Code) -> None:
+    with pytest.raises(CompileError) as caught:
+        read_choice(scenario_of(pattern, SYSTEMS[2], 4, 1024, 1024, 1024), text)
+
+    assert [found.code for found in caught.value.diagnostics] == [code]
+
+
+def test_waves_are_for_pipelined_and_sums_for_what_is_summed() -> None:
+    gather, engine = scenario_of(AG, SYSTEMS[2], 4, 1024, 1024, 1024), EngineChoice(EngineKind.DMA, 3)
+
+    for choice, words in (
+        (Choice("hetero_fused_1d", 8, engine, waves=2), "hetero_fused_1d is not told its waves"),
+        (Choice("pipelined", 8, engine, sums=2), "AG+GEMM sums nothing"),
+    ):
+        error = why_illegal(gather, choice)
+        assert error is not None and error.code is Code.MGS511 and words in str(error)
+    assert why_illegal(gather, Choice("pipelined", 8, engine, waves=2)) is None
+
+
 def test_streams_are_in_its_name_where_there_are_several() -> None:
     engine = EngineChoice(EngineKind.DMA, 7)
     texts = [expression_of(Choice("pipelined", 16, engine, streams)) for streams in (1, 2)]
@@ -143,7 +226,9 @@ def test_plans_drawn_at_random_leave_what_is_asked_for() -> None:
         n, pieces, pattern = rng.choice((2, 3, 5, 6, 7, 9, 12)), rng.randrange(1, 4), rng.choice(template.patterns)
         drawn = problem_of(pattern, rng.choice(("", *ALGORITHM_BY_NAME)), n, pieces, rng.choice((0, 2, 3, 4)))
         split = tuple(rng.randrange(drawn.shard_rows + 1) for _ in range(n)) if pattern.exchanges else ()
-        problem = staged(replace(drawn, split=split, streams=rng.choice((1, 2)), reduces=True))
+        waves, sums = rng.choice((1, 2, 5)), rng.choice((1, 3)) if pattern.sums else 1
+        streams = rng.choice((1, 2))
+        problem = staged(replace(drawn, split=split, streams=streams, reduces=True, waves=waves, sums=sums))
         if why_not(template, problem) is None:
             steps, by_rank = template.write(problem)
             ranks = Ranks(pattern, by_rank or [steps] * n, problem.shard_rows, problem.cols, split)

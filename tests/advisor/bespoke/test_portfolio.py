@@ -8,7 +8,7 @@ from magus.advisor.bespoke import Budget, Found, Outcome, Stage, optimize, why_b
 from magus.advisor.estimate import estimate_ticks
 from magus.compiler.plan import build_schedule
 from magus.compiler.scenario import Pattern, Scenario
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind, Schedule
+from magus.compiler.schedule import Choice, EngineChoice, EngineKind, EngineMode, Schedule
 from magus.compiler.templates.bespoke import PATTERNS
 from magus.simcore import simulate
 from tests.advisor.drawing import SYSTEMS, scenario_of
@@ -109,6 +109,21 @@ def test_known_templates_are_not_simulated_again() -> None:
 
     assert [found for found in outcome.found if found.stage is Stage.TEMPLATE] == [known]
     assert outcome.simulations == len(outcome.found) - 1
+
+
+def test_commands_written_before_are_tried_where_asked_for() -> None:
+    """They would make a plan that does not overlap quicker too."""
+    scenario = small(Pattern.AG_GEMM)
+    prelaunched = EngineChoice(EngineKind.DMA, 4, EngineMode.PRELAUNCHED)
+
+    def modes(scenario: Scenario, asked: bool) -> set[EngineMode]:
+        found = optimize(scenario, SMALL, unit_of, prelaunched=asked).found
+        return {each.choice.engine.mode for each in found}
+
+    assert modes(scenario, asked=False) == {EngineMode.OWN}
+    assert EngineMode.PRELAUNCHED in modes(scenario, asked=True)
+    named = replace(scenario, explore=replace(scenario.explore, engines=(prelaunched,)))
+    assert modes(named, asked=False) == {EngineMode.PRELAUNCHED}
 
 
 def test_a_template_at_the_bound_ends_the_search() -> None:

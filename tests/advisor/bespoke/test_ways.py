@@ -1,0 +1,104 @@
+"""Other ways to carry out a schedule: each a change of its own, and a search over them that the simulator confirms."""
+
+from dataclasses import fields, replace
+
+import pytest
+
+from magus.advisor.bespoke.evaluate import Evaluator
+from magus.advisor.bespoke.explain import why_bespoke
+from magus.advisor.bespoke.uniform import uniform_choices
+from magus.advisor.bespoke.ways import other_ways, search_ways, starts_of
+from magus.advisor.bounds import lower_bound
+from magus.compiler.plan import build_schedule, why_illegal
+from magus.compiler.scenario import Pattern, Scenario
+from magus.compiler.schedule import Choice, EngineChoice, EngineKind, EngineMode, Kernels, Protocol, Tactics
+from magus.simcore import simulate
+from tests.advisor.drawing import SYSTEMS, scenario_of
+
+DMA3 = EngineChoice(EngineKind.DMA, 3)
+ENGINES = (DMA3, EngineChoice(EngineKind.DMA, 6, EngineMode.PRELAUNCHED), EngineChoice(EngineKind.SM, 16))
+PATTERNS = (Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR)
+
+
+def ring(pattern: Pattern) -> Scenario:
+    return scenario_of(pattern, SYSTEMS[2], 4, 4096, 2048, 1024)
+
+
+def test_every_way_changes_one_knob_or_chunks_with_their_waves() -> None:
+    base = Choice("pipelined", 16, DMA3, 2, algorithm="double_ring", waves=4, sums=2)
+
+    ways = [way for way in other_ways(ring(Pattern.GEMM_RS), base, ENGINES) if way != base]
+
+    changed = [
+        {each.name for each in fields(Choice) if getattr(way, each.name) != getattr(base, each.name)} for way in ways
+    ]
+    assert all(len(knobs) == 1 or knobs == {"chunks", "waves"} for knobs in changed)
+    assert {knob for knobs in changed for knob in knobs} == {
+        *("chunks", "engine", "streams", "algorithm", "waves", "sums", "tactics")
+    }
+
+
+def test_parts_keep_their_sizes_and_copies_by_engines_lose_their_protocol() -> None:
+    parts, ll = ((1024, 0), (0, 1024)), Tactics(protocol=Protocol.LL)
+    base = Choice("bespoke", 4, ENGINES[2], 2, ll, parts=parts)
+
+    ways = list(other_ways(ring(Pattern.AG_GEMM), base, ENGINES))
+
+    assert {way.parts for way in ways} == {parts} and {way.chunks for way in ways} == {4}
+    assert {way.tactics.protocol for way in ways if way.engine.kind is EngineKind.DMA} == {Protocol.SIMPLE}
+
+
+def test_what_a_file_asks_for_is_kept_to() -> None:
+    one = ring(Pattern.AG_GEMM)
+    asked = replace(one, explore=replace(one.explore, kernels=(Kernels.LAUNCHED,), streams=(2,), algorithms=("ring",)))
+
+    ways = list(other_ways(asked, Choice("pipelined", 16, DMA3, 2, algorithm="ring"), ENGINES))
+
+    assert {way.tactics.kernel for way in ways} == {Kernels.LAUNCHED}
+    assert {way.streams for way in ways} == {2} and {way.algorithm for way in ways} == {"ring"}
+
+
+def test_a_search_starts_from_each_template_and_algorithm() -> None:
+    choices = [Choice("serial", 4, DMA3), Choice("serial", 4, ENGINES[2]), Choice("pipelined", 8, DMA3)]
+    choices += [Choice("pipelined", 16, DMA3, algorithm="double_ring"), Choice("bespoke", 4, DMA3, parts=((1, 1),))]
+
+    choices += [Choice("shard_p2p", 4, DMA3), Choice("shard_p2p", 4, ENGINES[2])]
+
+    assert starts_of(choices) == [choices[2], choices[3], choices[5]], "serial is what the others are compared with"
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_on_a_ring_joined_waves_win_and_stay_above_the_bound(pattern: Pattern) -> None:
+    """The best way is faster than the best chunk count, as simulated, and no slower than the estimate's start."""
+    one = ring(pattern)
+    evaluate, bound = Evaluator(one, 10_000), lower_bound(one).ticks
+    choices = [choice for choice in uniform_choices(one, 8) if choice.algorithm == "double_ring"]
+    start = min(choices, key=evaluate)
+
+    ways = search_ways(evaluate, start, 200, ENGINES)
+
+    def ticks(choice: Choice) -> int:
+        return simulate(one, build_schedule(one, choice), unit_bytes=16384).makespan_ticks
+
+    best = sorted(ways, key=evaluate)[:5]
+    assert all(why_illegal(one, way) is None for way in ways)
+    assert min(map(ticks, best)) < 0.97 * ticks(start)
+    assert all(bound <= ticks(way) for way in best)
+    assert any(way.waves > 1 for way in best)
+
+
+def test_a_search_without_a_budget_finds_where_it_began() -> None:
+    one, start = ring(Pattern.AG_GEMM), Choice("pipelined", 8, DMA3)
+
+    assert search_ways(Evaluator(one, 100), start, 0, ENGINES) == [start]
+
+
+def test_why_names_the_knobs() -> None:
+    template = Choice("pipelined", 16, DMA3, algorithm="double_ring")
+    found = replace(template, streams=2, waves=4, sums=4, engine=ENGINES[1])
+
+    said = dict(why_bespoke(ring(Pattern.GEMM_RS), found, template, lambda each: 1.0 if each == found else 1.5))
+
+    assert said == dict.fromkeys(
+        ("kernels side by side", "several waves in a kernel", "sums side by side", f"engine {ENGINES[1]}"), 0.5
+    )
