@@ -9,16 +9,20 @@ lowest that this can make of a byte.
 With other rules the terms would not hold; ``ASSUMPTIONS`` are part of the answer.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heappush
 from itertools import product
 
 from ..compiler.scenario import Scenario
 from ..compiler.schedule import EngineKind
+from ..simcore.kernels.least import least_sm_ticks
+from .bounds_area import LOOKS
 from .bounds_kernels import kernel_limits
 from .bounds_limits import Limits
-from .bounds_terms import TERMS, Term
+from .bounds_terms import CHEAP, TERMS, Term
+from .bounds_ways import divisions_of, ways_of
 from .bounds_ways import served_ticks as served_ticks
-from .bounds_ways import ways_of
 from .least_traffic import least_traffic
 
 __all__ = ["ASSUMPTIONS", "TERMS", "Bound", "Term", "lower_bound", "served_ticks"]
@@ -53,16 +57,52 @@ def lower_bound(scenario: Scenario, kinds: tuple[EngineKind, ...] = tuple(Engine
     if not kinds:
         raise ValueError("a bound needs at least one kind of engine")
     if scenario.workload.then is not None:
-        return max((lower_bound(scenario.stage(kernel), kinds) for kernel in range(2)), key=lambda bound: bound.ticks)
-    ways = [way for kind in kinds for way in ways_of(scenario, kind)]
-    found = (
-        _bound_of(Limits(scenario, way, kernels, least_traffic(scenario, can_sum=way.can_sum)))
-        for way, kernels in product(ways, kernel_limits(scenario))
-    )
-    return min(found, key=lambda bound: bound.ticks)
+        return _of_two(scenario, kinds)
+    # The case with the lowest bound is looked at more closely, until that is the one that is known best.
+    cases, found = list(_cases(scenario, kinds)), dict[int, Bound]()
+    waiting = [(_floor(case), 0, number) for number, case in enumerate(cases)]
+    heapify(waiting)
+    while True:
+        _, looks, number = heappop(waiting)
+        if -looks == len(LOOKS):
+            return found[number]
+        bound = _bound_of(cases[number], LOOKS[-looks])
+        found[number] = max(bound, found.get(number, bound), key=lambda each: each.ticks)
+        heappush(waiting, (found[number].ticks, looks - 1, number))
 
 
-def _bound_of(limits: Limits) -> Bound:
+def _of_two(scenario: Scenario, kinds: tuple[EngineKind, ...]) -> Bound:
+    """Of two kernels: what either of them takes with the collective, or both take of SM time."""
+    sms, stages = scenario.gpu.sms, [scenario.stage(kernel) for kernel in range(2)]
+    larger = max((lower_bound(stage, kinds) for stage in stages), key=lambda bound: bound.ticks)
+    start = min(kernels.start for kernels in kernel_limits(stages[0]))
+    ticks = start + least_sm_ticks(scenario) // sms
+    both = Term("work", ticks, f"the tiles of both kernels fill all {sms} SMs this long")
+    known = [term for term in larger.terms if term.name == both.name]
+    work = max((both, *known), key=lambda term: term.ticks)
+    terms = (work, *(term for term in larger.terms if term not in known))
+    if both.ticks <= larger.ticks:
+        return replace(larger, terms=terms)
+    return Bound(ticks, both.name, terms)
+
+
+def _cases(scenario: Scenario, kinds: tuple[EngineKind, ...]) -> Iterator[Limits]:
+    """All ways to copy, classes of kernels, and divisions of the SMs."""
+    for kind in kinds:
+        for way, kernels in product(ways_of(scenario, kind), kernel_limits(scenario)):
+            moved = least_traffic(scenario, can_sum=way.can_sum)
+            for division in divisions_of(scenario.gpu, way):
+                yield Limits(scenario, way, kernels, moved, division)
+
+
+def _floor(limits: Limits) -> int:
+    """What is known without a look at single kernels."""
+    ideal = limits.kernels.start + least_sm_ticks(limits.scenario) // limits.division.most
+    return max((ideal, *(term.ticks for term in (make(limits) for make in CHEAP) if term is not None)))
+
+
+def _bound_of(limits: Limits, rounds: int) -> Bound:
+    limits = replace(limits, rounds=rounds)
     terms = tuple(term for term in (make(limits) for make in TERMS) if term is not None)
     largest = max(terms, key=lambda term: term.ticks)
     return Bound(max(1, largest.ticks), largest.name, terms)

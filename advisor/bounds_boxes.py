@@ -1,4 +1,4 @@
-"""Bounds on the time and the SM time of GEMM kernels for all shapes in a box, many boxes at once.
+"""Bounds on the time and the SM time of GEMM kernels for all shapes in a box, many boxes and many kernels at once.
 
 A box is a range of m, of n and of k. The time of one kernel grows with each of them, so that its ends are at corners of
 the box. Its SM time for each element of m, n and k is bounded term by term: that of tiles is least where they are full
@@ -6,6 +6,7 @@ and the inner dimension is longest, memory traffic for each element falls with e
 one wave at most, memory time relative to that of a tile is bounded by the least traffic over the longest tile.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,72 +33,105 @@ class Boxes:
         """Share of an incomplete last wave that is paid."""
         return 1.0 if self.fixed else float(self.gpu.gemm.quantisation)
 
-    def memory_us(self, corner: Floats) -> Floats:
-        """Time of the compulsory traffic of shapes [3, B]."""
+    def memory_us(self, corner: Floats, *, adds: bool = False) -> Floats:
+        """Time of the compulsory traffic of shapes [3, B]; what is added to is read too."""
         m, n, k = corner
         rate = float(self.gpu.gemm.hbm_fraction) * self.gpu.hbm.peak_bytes_per_s
-        return np.asarray((m * k + k * n + m * n) * self.dtype.num_bytes / rate * 1e6)
-
-    def tile_us(self, block: tuple[int, int], units: int, k_part: Floats) -> Floats:
-        """As ``gemm.tile_time_us``."""
-        model, power = self.gpu.gemm, float(self.gpu.gemm.exponent)
-        rate = units * (self.gpu.peak(self.dtype) / self.gpu.sms * float(model.mma_fraction))
-        math_us, wait_us = (
-            2 * block[0] * block[1] * k_part / rate * 1e6,
-            k_part / 64 * model.k_step_ticks / TICKS_PER_US,
-        )
-        return np.asarray((math_us**power + wait_us**power) ** (1 / power) + model.tile_ticks / TICKS_PER_US)
+        return np.asarray((m * k + k * n + (1 + adds) * m * n) * self.dtype.num_bytes / rate * 1e6)
 
     def together(self, one: Floats, other: Floats) -> Floats:
         """Two times, imperfectly overlapped."""
         power = float(self.gpu.gemm.exponent)
-        return np.asarray((one**power + other**power) ** (1 / power))
+        return _power(_power(one, power) + _power(other, power), 1 / power)
 
 
 @dataclass(frozen=True, slots=True)
-class KernelOf:
-    """The kernel of one tile of ``units`` SMs and one split of the inner dimension."""
+class TiledKernels:
+    """Kernels by tile, SMs for each and split of the inner dimension, all [K, 1] against boxes [3, B]; or pair by pair.
+
+    Results are [K, B], or as many as there are pairs.
+    """
 
     boxes: Boxes
-    block: tuple[int, int]
-    units: int
-    split: int
+    rows: Floats
+    cols: Floats
+    units: Floats
+    split: Floats
 
-    def exists(self, high: Floats) -> NDArray[np.bool_]:
-        """Whether the inner dimension is long enough for the split somewhere in boxes that end at ``high``."""
-        return np.asarray((self.split == 1) | (self._part(high[2]) >= MIN_SPLIT_K))
+    @classmethod
+    def of(cls, boxes: Boxes, kernels: Sequence[tuple[tuple[int, int], int, int]]) -> "TiledKernels":
+        """Of tiles, units and splits."""
+        each = [(*block, units, split) for block, units, split in kernels]
+        rows, cols, units, split = np.array(each, float).T[:, :, None]
+        return cls(boxes, rows, cols, units, split)
 
-    def ideal(self, inner: int) -> float:
-        """SM time for each element where tiles are full, wait for no memory and have the whole inner dimension."""
-        return float(self._ideal(self._part(np.array([float(inner)])))[0])
+    def at(self, chosen: NDArray[np.intp]) -> "TiledKernels":
+        """Some of the kernels, one for each pair."""
+        rows, cols, units, split = (each[chosen, 0] for each in (self.rows, self.cols, self.units, self.split))
+        return TiledKernels(self.boxes, rows, cols, units, split)
 
-    def body_us(self, corner: Floats, sms: int) -> Floats:
-        """Time without launch and without what L2 takes; it grows with every dimension and falls with ``sms``."""
-        boxes, waves = self.boxes, self._slots(corner) / sms
+    def exists(self, corner: Floats) -> NDArray[np.bool_]:
+        """Whether the inner dimension is long enough for the split."""
+        return np.asarray((self.split == 1) | (self._part(corner[2]) >= MIN_SPLIT_K))
+
+    def tile_us(self, part: Floats) -> Floats:
+        """As ``gemm.tile_time_us``."""
+        gpu, model = self.boxes.gpu, self.boxes.gpu.gemm
+        rate = self.units * (gpu.peak(self.boxes.dtype) / gpu.sms * float(model.mma_fraction))
+        math_us = 2 * self.rows * self.cols * part / rate * 1e6
+        wait_us = part / 64 * model.k_step_ticks / TICKS_PER_US
+        return self.boxes.together(math_us, wait_us) + model.tile_ticks / TICKS_PER_US
+
+    def unit_us(self, corner: Floats) -> Floats:
+        """No unit is shorter than a tile."""
+        return self.tile_us(self._part(corner[2]))
+
+    def body_us(self, corner: Floats, sms: int) -> tuple[Floats, Floats]:
+        """Time without launch and without what L2 takes, alone and adding to what another kernel left.
+
+        It grows with every dimension and falls with ``sms``.
+        """
+        boxes, waves, split = self.boxes, self._slots(corner) / sms, self._split_us(corner[0] * corner[1])
         quantised = np.where(waves <= 1, 1.0, waves + boxes.quantisation * (np.ceil(waves) - waves))
-        tiles = quantised * boxes.tile_us(self.block, self.units, self._part(corner[2]))
-        return np.asarray(boxes.together(tiles, boxes.memory_us(corner)) + self._split_us(corner[0] * corner[1]))
+        power = float(boxes.gpu.gemm.exponent)
+        tiles = _power(quantised * self.unit_us(corner), power)
+        alone, adding = (_power(boxes.memory_us(corner, adds=adds), power) for adds in (False, True))
+        return _power(tiles + alone, 1 / power) + split, _power(tiles + adding, 1 / power) + split
 
-    def longest_us(self, high: Floats) -> Floats:
-        """The most it takes, what L2 takes included, in boxes that end at ``high``; it may add to what is there."""
+    def longest_us(self, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+        """The most it takes in boxes, what L2 takes included, alone and adding; infinite where it may not exist.
+
+        A library picks what is fastest, so that no kernel takes longer that is picked.
+        """
         gpu, (m, n, k) = self.boxes.gpu, high
-        rows, cols = np.ceil(m / self.block[0]), np.ceil(n / self.block[1])
+        rows, cols = np.ceil(m / self.rows), np.ceil(n / self.cols)
         num_bytes = ((m * cols + n * rows) * k + 2 * m * n) * self.boxes.dtype.num_bytes
         l2 = num_bytes / (L2_SHARE * gpu.l2.instances * gpu.l2.bytes_per_s) * 1e6
-        waves = np.ceil(self._slots(high) / self.boxes.fewest)
+        waves = np.ceil(rows * cols * (self.split * self.units) / self.boxes.fewest)
         latency = waves * (gpu.l2.latency_ticks + gpu.hbm.latency_ticks) / TICKS_PER_US
-        return np.asarray(np.maximum(np.maximum(self.body_us(high, self.boxes.fewest), l2), latency))
+        least = np.where(self.exists(low) & (self.units <= self.boxes.fewest), np.maximum(l2, latency), np.inf)
+        alone, adding = self.body_us(high, self.boxes.fewest)
+        return np.maximum(alone, least), np.maximum(adding, least)
 
     def per_element(self, low: Floats, high: Floats) -> Floats:
         """The least SM time for each element of m, n and k in us, in boxes from ``low`` to ``high``."""
         boxes, fewest_slots, most_slots = self.boxes, self._slots(low), self._slots(high)
-        part = self._part(high[2])
-        ideal = self._ideal(part) * _padding(low[0], high[0], self.block[0]) * _padding(low[1], high[1], self.block[1])
+        part, power = self._part(high[2]), float(boxes.gpu.gemm.exponent)
+        tile = self.tile_us(part)
+        ideal = self.units * tile / (self.rows * self.cols * part)
+        ideal = ideal * _padding(low[0], high[0], self.rows) * _padding(low[1], high[1], self.cols)
         several = self._of_waves(ideal, fewest_slots / boxes.most, most_slots / boxes.fewest, high)
-        memory = boxes.memory_us(low) / boxes.tile_us(self.block, self.units, part)
-        one = ideal * boxes.together(np.ones_like(memory), memory)
-        several = np.where(most_slots > boxes.fewest, several, np.inf)
+        one = ideal * _power(1 + _power(boxes.memory_us(low) / tile, power), 1 / power) + self._split_of_one(low, high)
+        # Near a point a kernel takes what it takes at the lower corner.
+        corner = self.body_us(low, boxes.most)[0] / high.prod(axis=0)
+        one = np.maximum(one, corner * fewest_slots)
+        several = np.where(most_slots > boxes.fewest, np.maximum(several, corner * boxes.fewest), np.inf)
         return np.asarray(np.minimum(several, np.where(fewest_slots <= boxes.most, one, np.inf)))
+
+    def _split_of_one(self, low: Floats, high: Floats) -> Floats:
+        """What the split adds to the SM time for each element of a kernel of one wave: all its slots wait for it."""
+        slots_per_output = self.split * self.units / (self.rows * self.cols)
+        return np.asarray(slots_per_output * self._split_us(low[0] * low[1]) / high[2])
 
     def _of_waves(self, ideal: Floats, low: Floats, high: Floats, corner: Floats) -> Floats:
         """For kernels of more than one wave, ``low`` to ``high`` of them, in boxes that end at ``corner``."""
@@ -106,29 +140,29 @@ class KernelOf:
         rounded = np.where(np.ceil(np.maximum(low, 1)) < last, high, last)
         tiles = ideal * (1 + boxes.quantisation * (rounded - high) / high)
         split = self._split_us(corner[0] * corner[1]) / size
-        return np.asarray(boxes.together(tiles, boxes.fewest * boxes.memory_us(corner) / size) + boxes.fewest * split)
+        memory = boxes.fewest * boxes.memory_us(corner) / size
+        return np.asarray(boxes.together(tiles, memory) + boxes.fewest * split)
 
     def _part(self, inner: Floats) -> Floats:
         """Inner dimension of one tile."""
         return np.asarray(64 * np.ceil(np.ceil(inner / self.split) / 64))
 
-    def _ideal(self, part: Floats) -> Floats:
-        tile = self.boxes.tile_us(self.block, self.units, part)
-        return np.asarray(self.units * tile / (self.block[0] * self.block[1] * part))
-
     def _slots(self, corner: Floats) -> Floats:
         """SM slots of all tiles."""
-        tiles = np.ceil(corner[0] / self.block[0]) * np.ceil(corner[1] / self.block[1])
-        return np.asarray(tiles * (self.split * self.units))
+        return np.asarray(np.ceil(corner[0] / self.rows) * np.ceil(corner[1] / self.cols) * (self.split * self.units))
 
     def _split_us(self, outputs: Floats) -> Floats:
         model = self.boxes.gpu.gemm
-        if self.split == 1:
-            return np.zeros_like(outputs)
-        return model.split_ticks / TICKS_PER_US + 8 * self.split * outputs / model.split_bytes_per_s * 1e6
+        us = model.split_ticks / TICKS_PER_US + 8 * self.split * outputs / model.split_bytes_per_s * 1e6
+        return np.asarray(np.where(self.split > 1, us, 0.0))
 
 
-def _padding(low: Floats, high: Floats, block: int) -> Floats:
+def _power(base: Floats, exponent: float) -> Floats:
+    """Of positive numbers; some times as fast as the operator."""
+    return np.asarray(np.exp(exponent * np.log(base)))
+
+
+def _padding(low: Floats, high: Floats, block: Floats) -> Floats:
     """What blocks of that many cover at least, relative to a size from ``low`` to ``high``."""
     first, last = np.ceil(low / block), np.ceil(high / block)
     return np.asarray(np.where(first == last, last * block / high, 1.0))

@@ -6,7 +6,6 @@ one has been launched before; a unit of it is a tile of the whole inner dimensio
 """
 
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import lru_cache
 
 from ..compiler.plan import build_schedule, default_engine
@@ -18,11 +17,6 @@ from ..simcore.kernels.gemv import gemv_work
 from ..simcore.kernels.least import least_sm_ticks
 from ..simcore.kernels.pick import compute_work
 from ..simcore.kernels.work import KernelWork
-from .bounds_area import least_area
-
-WHOLE = Fraction(1)
-# Schedules in which more than this part of the SMs copies are bounded by the ideal time of kernels alone.
-FEW_COPY = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +42,6 @@ class KernelLimits:
     def persistent(self) -> bool:
         """Whether a kernel of a stream is launched once."""
         return self.kernels is Kernels.PERSISTENT
-
-    @property
-    def few(self) -> int:
-        """Up to so many SMs may be taken from kernels by copies for ``sm_ticks`` to hold."""
-        return self.scenario.gpu.sms // FEW_COPY
-
-    def sm_ticks(self, share: Fraction = WHOLE) -> int:
-        """SM ticks of all kernels on all SMs but ``few``, or on more; or of ``share`` of the rows."""
-        scenario, gemm, sms = self.scenario, self.scenario.workload.gemm, self.scenario.gpu.sms
-        if gemm is None or gemm.n == 1:
-            return 0 if lone_kernel(scenario) is not None else least_sm_ticks(scenario, share)
-        return int(least_area(scenario.gpu, gemm, sms - self.few, sms, self.persistent) * share)
 
 
 def kernel_limits(scenario: Scenario) -> tuple[KernelLimits, ...]:

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from ..compiler.scenario import Pattern, Scenario
 from ..compiler.topology import topology_of
 from ..simcore.kernels.working_set import hit_share
+from .bounds_area import THOROUGH
 from .bounds_kernels import KernelLimits
-from .bounds_ways import Way, served_ticks
+from .bounds_ways import Division, Way, served_ticks
 from .least_traffic import LeastTraffic, ports_of
 
 # A block that is to be summed may be cut into this many pieces of a line for each SM; smaller pieces hold fewer SMs.
@@ -15,17 +16,27 @@ SUM_PIECES = 128
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Times in ticks, of one way to copy and one class of kernels; ``moved`` is what the way moves at least."""
+    """Times in ticks, of one way to copy, one class of kernels and one division of the SMs between both.
+
+    ``moved`` is what the way moves at least, ``rounds`` how closely kernels are looked at.
+    """
 
     scenario: Scenario
     way: Way
     kernels: KernelLimits
     moved: LeastTraffic | None
+    division: Division
+    rounds: int = THOROUGH
 
     @property
     def lead(self) -> int:
-        """From the start of a transfer to its first byte at the link: setup, and the way out of memory."""
+        """From the start of a transfer to its first byte at the link: setup, and the way out of memory.
+
+        What a profile says to be on its way has left.
+        """
         gpu = self.scenario.gpu
+        if self.scenario.system.replay is not None:
+            return 0
         l2 = gpu.l2.latency_ticks if self.way.by_sms else 0
         return self.way.setup_ticks + gpu.hbm.latency_ticks + l2
 
@@ -73,12 +84,13 @@ class Limits:
         pattern, copy = self.scenario.workload.pattern, self.lead + self.landing
         if not (pattern.sums and pattern.produces) or self.moved is None:
             return 0
-        everywhere = copy if pattern is Pattern.GEMM_AR else 0
+        everywhere = pattern is Pattern.GEMM_AR
+        here, there = self.kernels.sum_launch, copy + self.kernels.sum_after
         if not self.sums_by_kernels:
-            return everywhere or min(self.kernels.sum_launch, copy)
+            return copy if everywhere else min(here, copy)
         if self.kernels.persistent:
-            return self.kernels.sum_launch + max(self.sum_ticks, everywhere and everywhere + self._results_ticks)
-        return min(self.kernels.sum_launch, copy) + everywhere
+            return here + max(self.sum_ticks, copy + self._results_ticks if everywhere else 0)
+        return min(here + copy if everywhere else here, there)
 
     @property
     def _results_ticks(self) -> int:

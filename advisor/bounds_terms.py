@@ -1,14 +1,15 @@
 """The terms of a bound, each for one resource that no schedule can do without."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 from typing import NamedTuple
 
 from ..compiler.extents import cutting_of, tile_rows
-from ..compiler.scenario import Pattern
+from ..compiler.scenario import TICKS_PER_US, GemmShape, Pattern, Scenario
 from ..simcore.kernels.least import least_bytes, least_sm_ticks
 from .bounds_kernels import lone_kernel
 from .bounds_limits import Limits
+from .bounds_overlap import kernels_alone, kernels_and_links, ratios_of
 from .bounds_ways import served_ticks
 from .least_traffic import loads_of
 
@@ -31,30 +32,34 @@ def work(limits: Limits) -> Term | None:
     if not limits.kernels.first:
         return None
     what = "GEMM" if scenario.workload.kernel is None else scenario.workload.kernel.operation
-    ticks = max(limits.kernels.first, min(_busy_sms(limits)))
+    ticks = max(limits.kernels.first, _busy_sms(limits))
     beside = " beside copies and sums" if limits.copy_ticks or limits.sum_ticks else ""
     return Term("work", ticks, f"the tiles of the {what} fill all {sms} SMs this long{beside}")
 
 
-def _busy_sms(limits: Limits) -> Iterator[int]:
-    """The time in which the SMs can do all their work, for every number of them that may copy.
+def _busy_sms(limits: Limits) -> int:
+    """The time in which the SMs can do all their work.
 
     Copies that share the SMs of the kernels leave the choice to the moment; others have theirs all the time.
     """
-    sms, kernels, copies = limits.scenario.gpu.sms, limits.kernels, limits.copy_ticks
-    start, end = kernels.start, limits.after_kernels
+    sms, kernels, copies, division = limits.scenario.gpu.sms, limits.kernels, limits.copy_ticks, limits.division
+    start, end, gemm = kernels.start, limits.after_kernels, tiled_gemm(limits.scenario)
+    if gemm is None:
+        area, alone = least_sm_ticks(limits.scenario), 0
+    else:
+        area = int(ratios_of(limits, gemm).least * gemm.m * gemm.n * gemm.k * TICKS_PER_US)
+        alone = int(kernels_alone(limits, gemm).least_us() * TICKS_PER_US)
     # Kernels that sum fill what SMs they have; after a persistent kernel they are in ``end``.
     sums = 0 if kernels.persistent else limits.sum_ticks
-    area, ideal, few = kernels.sm_ticks(), least_sm_ticks(limits.scenario), kernels.few
-    # Copies may begin before kernels do: those that queue for the same SMs when they are launched, others at once.
+    ticks = max(alone, start + area // division.most + max(sums, end))
+    if division.apart:
+        # Copies may begin before kernels do.
+        least = max(1, division.fewest)
+        ticks = max(ticks, start * least // sms + (area + copies) // sms)
+        return max(ticks, copies // max(1, sms - least))
+    # Those that queue for the same SMs begin when they are launched.
     shared = min(start, limits.scenario.gpu.launch.kernel_ticks)
-    yield max(start + area // sms + max(sums, end), shared + (area + copies) // sms)
-    if not limits.way.by_sms:
-        return
-    if few:
-        apart = start * (sms - few) // sms + (area + copies) // sms
-        yield max(start + area // (sms - 1) + max(sums, end), apart, copies // few)
-    yield max(start + ideal // max(1, sms - few - 1) + max(sums, end), start // 2 + (ideal + copies) // sms)
+    return max(ticks, shared + (area + copies) // sms)
 
 
 def links(limits: Limits) -> Term | None:
@@ -100,22 +105,30 @@ def hbm(limits: Limits) -> Term:
 
 
 def end_chunk(limits: Limits) -> Term | None:
-    """Work on remote rows begins after the first arrival, or ends before the last departure.
+    """Work on remote rows begins when they have arrived, or they depart when they have been computed.
 
-    Of an all_reduce every rank needs a part of all that this one computes. Units of a persistent kernel are dealt to
-    its groups in whole numbers, so that one of them is all that is sure to be on remote rows.
+    Kernels that are no GEMM are taken to do all of it after the first arrival, or before the last departure.
     """
-    sms, pattern = limits.scenario.gpu.sms, limits.scenario.workload.pattern
+    pattern, gemm = limits.scenario.workload.pattern, tiled_gemm(limits.scenario)
     if limits.moved is None or not pattern.overlaps:
         return None
-    kernels, transfer = limits.kernels, limits.lead + limits.landing
-    remote = 0 if kernels.persistent else kernels.sm_ticks(_remote_share(limits)) // sms
+    ticks = _end_chunk_ticks(limits)
+    if gemm is not None:
+        ticks = max(ticks, int(kernels_and_links(limits, gemm).least_us() * TICKS_PER_US))
     if pattern.consumes:
-        ticks = transfer + max(kernels.launched + remote, kernels.after)
-        return Term("first_chunk", ticks, "remote rows are computed after the first of them has arrived")
-    ticks = max(kernels.first, kernels.start + remote) + transfer + limits.after_arrival
+        return Term("first_chunk", ticks, "remote rows are computed as they arrive, at the rate of the links")
     what = "partial sums" if pattern.sums else "rows"
-    return Term("last_chunk", ticks, f"the last {what} for others leave after they are computed")
+    return Term("last_chunk", ticks, f"{what} for others leave as they are computed, at the rate of the links")
+
+
+def _end_chunk_ticks(limits: Limits) -> int:
+    """Work on all remote rows after the first arrival, or before the last departure, at the ideal rate."""
+    sms, kernels, transfer = limits.scenario.gpu.sms, limits.kernels, limits.lead + limits.landing
+    # Units of a persistent kernel are dealt to its groups in whole numbers: one is all that is sure to be remote.
+    remote = 0 if kernels.persistent else least_sm_ticks(limits.scenario, _remote_share(limits)) // sms
+    if limits.scenario.workload.pattern.consumes:
+        return transfer + max(kernels.launched + remote, kernels.after)
+    return max(kernels.first, kernels.start + remote) + transfer + limits.after_arrival
 
 
 def _remote_share(limits: Limits) -> Fraction:
@@ -127,4 +140,11 @@ def _remote_share(limits: Limits) -> Fraction:
     return Fraction(sum(rows[1:]), sum(rows))
 
 
-TERMS: tuple[Callable[[Limits], Term | None], ...] = (work, links, engines, hbm, end_chunk)
+def tiled_gemm(scenario: Scenario) -> GemmShape | None:
+    """The GEMM of a rank; None where there is none, or one column, which is no GEMM."""
+    gemm = scenario.workload.gemm
+    return None if gemm is None or gemm.n == 1 else gemm
+
+
+CHEAP: tuple[Callable[[Limits], Term | None], ...] = (links, engines, hbm)
+TERMS: tuple[Callable[[Limits], Term | None], ...] = (work, *CHEAP, end_chunk)

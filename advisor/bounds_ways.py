@@ -1,16 +1,31 @@
-"""The ways in which schedules copy, told apart by the bounds: by DMA engines, or by SMs in each protocol."""
+"""The ways in which schedules copy, told apart by the bounds: by DMA engines, or by SMs in each protocol.
+
+SMs that copy are either those of the kernels, in turn, or others all the time; how many, a schedule says.
+"""
 
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 
 from ..compiler.plan import MAX_COPY_SHARE
-from ..compiler.scenario import TICKS_PER_SECOND, Scenario
+from ..compiler.scenario import TICKS_PER_SECOND, Gpu, Scenario
 from ..compiler.schedule import EngineKind, Protocol
 from ..compiler.tactics import why_no_reach
 from ..simcore.protocols import LL128_BYTES, LL128_PAYLOAD
 
+# Numbers of SMs that copy are bounded together up to these parts of all.
+SHARES = (16, 10, 7, 5, 4, 3)
 # Bytes on the links for each byte of payload.
 _SENT = {Protocol.SIMPLE: Fraction(1), Protocol.LL: Fraction(2), Protocol.LL128: Fraction(LL128_BYTES, LL128_PAYLOAD)}
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """Kernels have ``fewest`` to ``most`` SMs; those that copy may be ``apart`` from them."""
+
+    fewest: int
+    most: int
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +67,16 @@ def ways_of(scenario: Scenario, kind: EngineKind) -> tuple[Way, ...]:
         Way(kind, gpu.sm_copy.setup_ticks, most, rate, can_sum=sums),
         *(Way(kind, 0, most, rate, _SENT[each]) for each in flagged),
     )
+
+
+def divisions_of(gpu: Gpu, way: Way) -> tuple[Division, ...]:
+    """All ways to divide the SMs between kernels and copies, in ranges."""
+    whole, sms = Division(gpu.sms, gpu.sms), gpu.sms
+    if not way.by_sms:
+        return (whole,)
+    counts = sorted({1, *(sms // share + 1 for share in SHARES if 0 < sms // share < way.engines), way.engines + 1})
+    ranges = ((max(1, sms - after + 1), max(1, sms - first)) for first, after in pairwise(counts))
+    return whole, *(Division(fewest, most, apart=True) for fewest, most in ranges)
 
 
 def served_ticks(num_bytes: int, bytes_per_s: int, line_bytes: int) -> int:

@@ -83,7 +83,7 @@ def least_traffic(scenario: Scenario, *, can_sum: bool = True) -> LeastTraffic |
             out = whole + shard * (n - 2) // (n - 1) if sums else whole
             return _alike(n, whole, out, arriving, read=shard, issued=((1 if sums else n - 1) + spread) * shard)
         case Pattern.ALL_TO_ALL:
-            num_bytes = sum(_blocks(scenario)[1:])
+            num_bytes = sum(blocks_of(scenario)[1:])
             return _alike(n, num_bytes, num_bytes, read=num_bytes, issued=num_bytes)
         case Pattern.BROADCAST:
             others = (n - 1) * whole
@@ -108,7 +108,7 @@ def loads_of(scenario: Scenario, moved: LeastTraffic) -> Iterator[Load]:
 
 def _exchange_loads(scenario: Scenario) -> Iterator[Load]:
     """Of an all_to_all each block goes straight to the rank that it is for, over the one route there is."""
-    fabric, n, blocks = scenario.system.fabric, scenario.num_ranks, _blocks(scenario)
+    fabric, n, blocks = scenario.system.fabric, scenario.num_ranks, blocks_of(scenario)
     rate = fabric.link.achieved_bytes_per_s
     match fabric.kind:
         case FabricKind.SWITCH:
@@ -216,7 +216,7 @@ def _alike(n: int, into: int, out: int, arriving: int = 0, *, read: int, issued:
     return LeastTraffic((into,) * n, (out,) * n, n * max(into, arriving), read, issued)
 
 
-def _blocks(scenario: Scenario) -> tuple[int, ...]:
+def blocks_of(scenario: Scenario) -> tuple[int, ...]:
     """Bytes that a rank has for each rank r + k of an all_to_all."""
     workload, n = scenario.workload, scenario.num_ranks
     assert workload.moved is not None, "an all_to_all moves a tensor"

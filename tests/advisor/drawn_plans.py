@@ -59,8 +59,8 @@ def in_any_stream(rng: random.Random, step: Step) -> Step:
 def draw_grid(rng: random.Random, gemm: GemmShape) -> tuple[TileGroup, ...]:
     """Kernels for a GEMM cut into a random grid of rows, columns and slices, slices in order and all else at once."""
     grain, found = rng.choice((1, 16, 128, 256)), list[TileGroup]()
-    slices = _cuts(rng, gemm.k, rng.choice((1, 1, 2, 3)), 64)
-    for rows, cols in product(_cuts(rng, gemm.m, 5, grain), _cuts(rng, gemm.n, 5, grain)):
+    slices = cuts(rng, gemm.k, rng.choice((1, 1, 2, 3)), 64)
+    for rows, cols in product(cuts(rng, gemm.m, 5, grain), cuts(rng, gemm.n, 5, grain)):
         before: tuple[str, ...] = ()
         for inner in slices:
             name = f"g{len(found)}"
@@ -70,7 +70,7 @@ def draw_grid(rng: random.Random, gemm: GemmShape) -> tuple[TileGroup, ...]:
     return tuple(found)
 
 
-def _cuts(rng: random.Random, size: int, most: int, grain: int) -> list[Span]:
+def cuts(rng: random.Random, size: int, most: int, grain: int) -> list[Span]:
     """``size`` in up to ``most`` spans whose edges are multiples of ``grain``."""
     edges = {max(grain, rng.randrange(size) // grain * grain) for _ in range(rng.randrange(most))}
     return [Span(low, high) for low, high in pairwise(sorted({0, size, *(edge for edge in edges if edge < size)}))]

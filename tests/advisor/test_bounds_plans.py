@@ -8,6 +8,7 @@ from statistics import mean
 import pytest
 
 from magus.advisor.bounds import lower_bound
+from magus.compiler import compile_text
 from magus.compiler.plan import build_schedule, why_illegal
 from magus.compiler.plan_check import check_plan
 from magus.compiler.scenario import Gpu, Pattern, Scenario
@@ -70,6 +71,16 @@ def test_no_plan_of_a_campaign_beats_the_bound(seed: int) -> None:
                 ratios.append(result.makespan_ticks / lower_bound(scenario, (choice.engine.kind,)).ticks)
 
     assert ratios and min(ratios) >= 1
+
+
+@pytest.mark.parametrize("rows", [(4064, 32), (16, 4080), (4095, 1)])
+def test_blocks_that_are_nearly_all_or_nothing_are_bounded(rows: tuple[int, int]) -> None:
+    text = f"x = tensor bf16[4096, 1024]; w = tensor bf16[1024, 1024]; y = gemm(all_to_all(x, rows={list(rows)}), w)"
+    system = 'use "amd/mi300x"\nsystem s { gpus 2 x MI300X; fabric full_mesh(xgmi) }'
+    scenario = compile_text(f"{system}\nworkload one on s {{ {text} }}\n").scenario()
+    schedule = build_schedule(scenario, Choice("serial", 2, EngineChoice(EngineKind.DMA, 2)))
+
+    assert 0 < lower_bound(scenario).ticks <= simulate(scenario, schedule, unit_bytes=16384).makespan_ticks
 
 
 def best_of_all(scenario: Scenario, blocks: int) -> int:
