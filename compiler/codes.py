@@ -93,7 +93,7 @@ class Code(Enum):
     MGS511 = "a template that does not schedule this workload"
     MGS512 = "chunks that do not divide"
     MGS513 = "tactics that do not go together"
-    MGS514 = "parts that do not make up the shards"
+    MGS514 = "parts that do not make up the shards, or slices and columns that do not make up a part"
     MGS520 = "a combination of operations that is not simulated"
     MGS521 = "a profile without a signal that the plan waits for"
     MGS522 = "a profile with a signal that the plan does not know"

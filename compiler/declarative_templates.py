@@ -57,8 +57,10 @@ def _overlapped(choice: Choice, said: Outline, behind: Sums) -> Outline | None:
 
 
 def _bespoke(choice: Choice, said: Outline) -> Outline | None:
-    """Parts that are the same for all peers, of which each has something to move."""
-    if not choice.parts or any(len(part) != 2 or not part[1] for part in choice.parts):
+    """Parts that are the same for all peers, of which each has something to move, and that are not cut further."""
+    if not choice.parts or choice.slices or choice.columns:
+        return None
+    if any(len(part) != 2 or not part[1] for part in choice.parts):
         return None
     own, others = zip(*choice.parts, strict=True)
     *cuts, total = accumulate(others)

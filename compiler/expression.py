@@ -16,8 +16,9 @@ def expression_of(choice: Choice) -> str:
     """
     template = BY_NAME[choice.template]
     parts = [f"chunks={choice.chunks}"] if template.cuts_shards else []
-    if choice.parts:
-        parts.append(f"parts=[{', '.join(map(_part, choice.parts))}]")
+    for word, lists in (("parts", choice.parts), ("slices", choice.slices), ("columns", choice.columns)):
+        if lists:
+            parts.append(f"{word}=[{', '.join(map(_listed, lists))}]")
     parts.append(f"engine={choice.engine}")
     if template.has_streams and (choice.streams > 1 or template.default_streams > 1):
         parts.append(f"streams={choice.streams}")
@@ -37,5 +38,5 @@ def expression_of(choice: Choice) -> str:
     return f"{choice.template}({', '.join(parts)})"
 
 
-def _part(rows: tuple[int, ...]) -> str:
-    return f"[{', '.join(map(str, rows))}]"
+def _listed(sizes: tuple[int, ...]) -> str:
+    return f"[{', '.join(map(str, sizes))}]"

@@ -27,6 +27,7 @@ from .tactics import Misfit, why_no_mode, why_no_reach, why_no_tactics
 from .templates import BY_NAME, Cut, Template, why_not
 from .templates.base import Problem
 from .templates.bespoke import why_no_parts
+from .templates.cuts import why_no_cuts
 from .templates.serving import why_not_served
 
 # SMs that copy are taken from the kernels; more than half of them is no overlap schedule any more.
@@ -75,12 +76,13 @@ def build_schedule(scenario: Scenario, body: Choice | Plan, name: str = "") -> S
     if problem is not None:
         raise problem
     steps, by_rank = template.write(problem_of(scenario, body))
+    sliced = bool(body.slices) or slices_inner(scenario, template)
     return Schedule(
         expression_of(body),
         steps,
         body.engine,
         compute_sms(scenario, body.engine, template.overlaps),
-        staging_of_steps(scenario, by_rank or (steps,), slices_inner=slices_inner(scenario, template)),
+        staging_of_steps(scenario, by_rank or (steps,), slices_inner=sliced),
         tactics=body.tactics,
         by_rank=by_rank,
     )
@@ -185,12 +187,13 @@ def _why_not_cut(scenario: Scenario, template: Template, chunks: int) -> Schedul
 
 
 def _why_no_parts(scenario: Scenario, template: Template, choice: Choice) -> ScheduleError | None:
-    if (choice.parts or choice.lanes) and not template.has_parts:
+    if (choice.parts or choice.slices or choice.columns or choice.lanes) and not template.has_parts:
         message = f"{template.name} is not told its parts, nor lanes"
         return ScheduleError(Code.MGS511, message, "bespoke takes them")
     if choice.lanes > choice.engine.count:
         return ScheduleError(Code.MGS401, f"{choice.lanes} lanes of {choice.engine}", "a lane is an engine")
-    reason = why_no_parts(problem_of(scenario, choice)) if choice.parts else None
+    asked = problem_of(scenario, choice)
+    reason = (why_no_parts(asked) if choice.parts else None) or why_no_cuts(asked)
     return None if reason is None else ScheduleError(Code.MGS514, *reason)
 
 
@@ -229,6 +232,8 @@ def problem_of(scenario: Scenario, choice: Choice) -> Problem:
         reduces=why_no_reach(scenario.system, sums=True) is None,
         cutting=cutting_of(workload),
         parts=choice.parts,
+        slices=choice.slices,
+        columns=choice.columns,
         lanes=choice.lanes,
         order=choice.order,
         depth=choice.depth,

@@ -13,15 +13,21 @@ from .phrases import single
 from .plan import MAX_COPY_SHARE
 from .scenario import System
 from .schedule import Choice, EngineChoice, EngineKind, EngineMode, Order
-from .tables import MAX_EXTENT, MAX_STREAMS, TACTICS, TEMPLATE_ARGUMENTS, Property
+from .tables import MAX_EXTENT, MAX_STREAMS, PART_ARGUMENTS, TACTICS, TEMPLATE_ARGUMENTS, Property
 from .tactics import MODES, VALUES, tactics_from, why_no_mode, words_of
 from .templates import BY_NAME
-from .templates.bespoke import Parts, shortened
+from .templates.bespoke import shortened
+from .templates.cuts import shortened_cuts
 from .units import NUMBER
 
 _COUNT = Property("a count of engines", NUMBER, Fraction(1), Fraction(1 << 20), whole=True)
 _ROWS = Property("rows of a part", NUMBER, Fraction(0), Fraction(MAX_EXTENT), whole=True)
-_EXAMPLE_PARTS = "parts=[[512, 0], [0, 256], [0, 256]]"
+_EXAMPLES = {
+    "parts": "parts=[[512, 0], [0, 256], [0, 256]]",
+    "slices": "slices=[[], [1024, 3072], []]",
+    "columns": "columns=[[], [1024, 3072], []]",
+}
+_Lists = tuple[tuple[int, ...], ...]
 _COUNTS = {
     "chunks": Property("chunks", NUMBER, Fraction(1), Fraction(1 << 20), whole=True),
     "lanes": Property("lanes", NUMBER, Fraction(1), Fraction(1 << 20), whole=True),
@@ -45,7 +51,7 @@ class _Said:
 
     engine: EngineChoice | None = None
     counts: dict[str, int] = field(default_factory=dict)
-    parts: Parts = ()
+    lists: dict[str, _Lists] = field(default_factory=dict)
     words: dict[str, str] = field(default_factory=dict)
 
 
@@ -82,7 +88,9 @@ class ChoiceReader:
             order=Order(said.words.get("order", Order.ROTATED.value)),
             depth=said.counts.get("depth", 0),
             lanes=said.counts.get("lanes", 0),
-            parts=shortened(said.parts),
+            parts=shortened(said.lists.get("parts", ())),
+            slices=shortened_cuts(said.lists.get("slices", ())),
+            columns=shortened_cuts(said.lists.get("columns", ())),
             waves=said.counts.get("waves", 1),
             sums=said.counts.get("sums", 1),
         )
@@ -94,29 +102,30 @@ class ChoiceReader:
             value = single(argument.values, self._report, in_call=True)
             if given == "streams" and not BY_NAME[template].has_streams:
                 raise self._report.fail(Code.MGS201, f"{template} runs on one stream", argument.span)
-            if given in ("parts", "lanes") and not BY_NAME[template].has_parts:
+            if given in (*PART_ARGUMENTS, "lanes") and not BY_NAME[template].has_parts:
                 raise self._report.fail(Code.MGS201, f"{template} is not told its {given}", argument.span)
             if given in ("waves", "sums") and not BY_NAME[template].has_waves:
                 raise self._report.fail(Code.MGS201, f"{template} is not told its {given}", argument.span)
             if given == "engine":
                 said.engine = self.engine(value)
-            elif given == "parts":
-                said.parts = self._parts(value)
+            elif given in PART_ARGUMENTS:
+                said.lists[given] = self._lists(given, value)
             elif given in _COUNTS:
                 said.counts[given] = int(self._numbers.value(_COUNTS[given], (value,), self._place).amount)
             else:
                 said.words[given] = self.word(given, value, known_words(given))
         return said
 
-    def _parts(self, value: ast.Expression) -> Parts:
+    def _lists(self, argument: str, value: ast.Expression) -> _Lists:
         """Read ``[[512, 0], [0, 256], [0, 256]]``."""
         if not isinstance(value, ast.Listed) or not value.items:
-            raise self._report.fail(Code.MGS116, "parts are a list of lists", value.span, _EXAMPLE_PARTS)
-        return tuple([self._part(item) for item in value.items])
+            raise self._report.fail(Code.MGS116, f"{argument} are a list of lists", value.span, _EXAMPLES[argument])
+        return tuple([self._sizes(argument, item) for item in value.items])
 
-    def _part(self, value: ast.Expression) -> tuple[int, ...]:
-        if not isinstance(value, ast.Listed) or not value.items:
-            raise self._report.fail(Code.MGS116, "a part is a list of rows", value.span, _EXAMPLE_PARTS)
+    def _sizes(self, argument: str, value: ast.Expression) -> tuple[int, ...]:
+        if not isinstance(value, ast.Listed) or not (value.items or argument != "parts"):
+            what = "a part is a list of rows" if argument == "parts" else f"{argument} of a part are a list of sizes"
+            raise self._report.fail(Code.MGS116, what, value.span, _EXAMPLES[argument])
         return tuple([int(self._numbers.value(_ROWS, (item,), self._place).amount) for item in value.items])
 
     def word(self, argument: str, value: ast.Expression, known: tuple[str, ...]) -> str:

@@ -185,8 +185,8 @@ class Transfer:
 class TileGroup:
     """One kernel launch over the tiles of ``regions``, for the slice ``k`` of the inner dimension.
 
-    For AG+GEMM the regions are row blocks of the gathered input, with all columns of the output; for GEMM+RS they are
-    blocks of the output. Of attention after a collective ``k`` are the columns of what arrives, which are heads. Groups
+    The regions are blocks of the output, all with the same columns; after a collective their rows are rows of what
+    arrives. Of attention after a collective ``k`` are the columns of what arrives, which are heads. Groups
     of one ``stream`` run one after the other, streams run side by side. ``accumulate`` adds to what an earlier slice,
     or earlier keys, left in the output. Where a workload has two kernels, ``kernel`` says which of them it is, 0 or 1.
     """
@@ -272,6 +272,10 @@ class Choice:
     """Engines to which the copies of ``bespoke`` are dealt in turn; 0 where the first free one takes the next."""
     parts: tuple[tuple[int, ...], ...] = ()
     """Rows of each batch of ``bespoke``: own ones, then those of each peer."""
+    slices: tuple[tuple[int, ...], ...] = ()
+    """For each of the parts the sizes of its slices of the inner dimension, none where it is whole."""
+    columns: tuple[tuple[int, ...], ...] = ()
+    """The same of the columns of the output."""
     waves: int = 1
     """Waves of the algorithm that one kernel of ``pipelined`` takes."""
     sums: int = 1

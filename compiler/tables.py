@@ -173,8 +173,9 @@ OBJECTIVES = ("makespan",)
 TACTICS = ("transfer", "protocol", "kernel", "wait", "per", "launch")
 EXPLORE_KNOBS = ("streams", "algorithm", *TACTICS, "order", "depth")
 EXPLORE_WORDS = ("schedules", "chunks", "engine", "staging", "minimize", *EXPLORE_KNOBS, "everything", "dominance")
+PART_ARGUMENTS = ("parts", "slices", "columns")
 TEMPLATE_ARGUMENTS = (
-    *("chunks", "parts", "engine", "streams", "lanes", "algorithm", "waves", "sums"),
+    *("chunks", *PART_ARGUMENTS, "engine", "streams", "lanes", "algorithm", "waves", "sums"),
     *(*TACTICS, "order", "depth"),
 )
 PLAN_ACTIONS = ("put", "get", "compute", "reduce")

@@ -1,7 +1,8 @@
 """What a batch costs, in integer ticks: the closed forms of the simulator's kernels, copies and links.
 
-A shard is cut on a grid of ``grid`` units; a unit is the same share of the block of every peer. A batch of d units is
-one kernel over d / grid of all remote rows, and one copy for each peer.
+What concerns the peers is cut on a grid of ``grid`` units; a unit is the same share of the block of every peer. So many
+units are one kernel over that share, and one copy for each peer. A share is one of the rows, or of the columns of the
+moved tensor, where all remote rows stay together: slices of the inner dimension, or bands of the output's columns.
 """
 
 from dataclasses import dataclass
@@ -11,21 +12,22 @@ from ...compiler.extents import inner_size, tile_cols
 from ...compiler.plan import compute_sms, problem_of
 from ...compiler.scenario import TICKS_PER_SECOND, Scenario
 from ...compiler.schedule import Choice, EngineChoice, EngineKind, Region, Span, TileGroup
-from ...compiler.templates.bespoke import Part, Parts, block_rows
+from ...compiler.templates.bespoke import Part, block_rows
 from ...simcore.kernels.pick import compute_work
 from ..estimate import copy_setup_ticks
 from ..fluid import FluidFabric
+from .batches import Batch, Batches, Lengths, lengths_of, whole_batches
 
 # Rows in the parts that are proposed are multiples of this, the smallest tile of any kernel.
 GRAIN = 16
-MOST_UNITS = 24
+MOST_UNITS = 64
 # Of the own block, what comes in a batch is counted in quarters.
 OWN_UNITS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Costs of the batches of one scenario, copied by one engine.
+    """Costs of the batches of one scenario, copied by one engine, with shares of rows or, not ``by_rows``, of columns.
 
     ``whole`` are the rows of the own block and of that of each peer. ``moved[d]`` is when d units have passed their
     links and engines once copies have begun; ``setup`` is what each copy after the first adds, ``lead`` what the first
@@ -34,7 +36,9 @@ class Costs:
 
     scenario: Scenario
     engine: EngineChoice
+    by_rows: bool
     whole: Part
+    lengths: Lengths
     grid: int
     moved: tuple[int, ...]
     setup: int
@@ -43,31 +47,56 @@ class Costs:
 
     def kernel(self, own: int, remote: int) -> int:
         """Ticks of a kernel over ``own`` quarters of the own block and ``remote`` units of the others', if alone."""
-        rows = self.whole[0] * own // OWN_UNITS + sum(self.whole[1:]) * remote // self.grid
-        return kernel_ticks(self.scenario, self.engine, rows)
+        rows, others = self.whole[0] * own // OWN_UNITS, sum(self.whole[1:])
+        if self.by_rows:
+            return kernel_ticks(self.scenario, self.engine, rows + others * remote // self.grid)
+        if not remote:
+            return kernel_ticks(self.scenario, self.engine, rows)
+        inner, cols, share = self.lengths.inner, self.lengths.cols, max(1, self._length * remote // self.grid)
+        cut = (inner, share) if self.lengths.produces else (share, cols)
+        return kernel_ticks(self.scenario, self.engine, rows + others, *cut)
+
+    @property
+    def _length(self) -> int:
+        return self.lengths.cols if self.lengths.produces else self.lengths.inner
 
     def landed(self, remote: int, copies: int) -> int:
         """When the first ``remote`` units are there, in so many copies for each peer that begin at once."""
         return self.lead + (copies - 1) * self.setup + self.moved[remote]
 
-    def parts(self, own: list[int], remote: list[int]) -> Parts:
-        """Parts with so many shares of the own block, and of the others', in each batch."""
-        columns = [shares(self.whole[0], own), *(shares(rows, remote) for rows in self.whole[1:])]
-        return tuple(part for part in zip(*columns, strict=True) if any(part))
+    def batches(self, own: list[int], remote: list[int]) -> Batches:
+        """Batches with so many shares of the own block and of the others', the last ones first where a kernel is first.
+
+        Where columns are cut, what is of the own block behind the first share is together with all that is of others.
+        """
+        produces = self.lengths.produces
+        if self.by_rows:
+            columns = [shares(self.whole[0], own), *(shares(rows, remote) for rows in self.whole[1:])]
+            return whole_batches(zip(*columns, strict=True))[:: -1 if produces else 1]
+        before = shares(self.whole[0], [own[0], sum(own[1:])])
+        cut = tuple(size for size in shares(self._length, remote, self.lengths.step) if size)
+        cut = () if len(cut) == 1 else cut
+        rows = (before[1], *self.whole[1:])
+        found = (Batch(rows, (), cut[::-1]) if produces else Batch(rows, cut),)
+        alone = whole_batches([(before[0], *(0,) * len(self.whole[1:]))])
+        return (*found, *alone) if produces else (*alone, *found)
 
 
 @lru_cache(maxsize=64)
-def costs_of(scenario: Scenario, engine: EngineChoice) -> Costs:
+def costs_of(scenario: Scenario, engine: EngineChoice, *, by_rows: bool = True) -> Costs:
     """The costs of ``scenario``, whose copies are put by ``engine``."""
     gpu, peers, by_dma = scenario.gpu, scenario.num_ranks - 1, engine.kind is EngineKind.DMA
     whole = whole_rows(scenario)
-    grid = max(1, min(MOST_UNITS, max(whole) // GRAIN))
+    lengths = lengths_of(scenario)
+    cut = lengths.cols if lengths.produces else lengths.inner
+    grid = max(1, min(MOST_UNITS, max(whole) // GRAIN if by_rows else cut // lengths.step))
     moved, latency = _moved(scenario, engine, whole, grid)
     setup = copy_setup_ticks(gpu, engine)
     # A second engine for each peer sets up the next copy while the first is under way.
     hidden = by_dma and engine.count >= 2 * peers
     event = gpu.launch.event_ticks
-    return Costs(scenario, engine, whole, grid, moved, 0 if hidden else setup, setup + latency, event)
+    setups = 0 if hidden else setup
+    return Costs(scenario, engine, by_rows, whole, lengths, grid, moved, setups, setup + latency, event)
 
 
 def whole_rows(scenario: Scenario) -> Part:
@@ -75,24 +104,27 @@ def whole_rows(scenario: Scenario) -> Part:
     return block_rows(problem_of(scenario, Choice("bespoke", scenario.num_ranks, EngineChoice(EngineKind.SM, 1))))
 
 
-def shares(rows: int, weights: list[int]) -> list[int]:
-    """``rows`` in proportion to ``weights``, in multiples of ``GRAIN`` but for the last share."""
+def shares(rows: int, weights: list[int], grain: int = GRAIN) -> list[int]:
+    """``rows`` in proportion to ``weights``, in multiples of ``grain`` but for the last share."""
     total, passed, before, found = max(1, sum(weights)), 0, 0, []
     for weight in weights:
         passed += weight
-        edge = rows if passed == total else min(rows, round(rows * passed / total / GRAIN) * GRAIN)
+        edge = rows if passed == total else min(rows, round(rows * passed / total / grain) * grain)
         found.append(edge - before)
         before = edge
     return found
 
 
 @lru_cache(maxsize=8192)
-def kernel_ticks(scenario: Scenario, engine: EngineChoice, rows: int) -> int:
-    """A kernel of so many rows from its launch to its end, alone on the SMs that ``engine`` leaves; 0 without rows."""
+def kernel_ticks(scenario: Scenario, engine: EngineChoice, rows: int, inner: int = 0, cols: int = 0) -> int:
+    """A kernel of so many rows from its launch to its end, alone on the SMs that ``engine`` leaves; 0 without rows.
+
+    Its slice of the inner dimension and its columns are whole where they are 0.
+    """
     if not rows:
         return 0
-    region = Region(0, Span(0, rows), Span(0, tile_cols(scenario.workload)))
-    group = TileGroup("g", (region,), Span(0, inner_size(scenario.workload)))
+    region = Region(0, Span(0, rows), Span(0, cols or tile_cols(scenario.workload)))
+    group = TileGroup("g", (region,), Span(0, inner or inner_size(scenario.workload)))
     return compute_work(scenario, group, compute_sms(scenario, engine, overlaps=True)).alone_ticks
 
 

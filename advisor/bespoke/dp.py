@@ -4,14 +4,15 @@ F(j, u) is the earliest end of j kernels over the first u units of what is gathe
 
     F(j, u) = min over v < u of max(F(j - 1, v), landed(u, j) + event) + kernel(u - v)
 
-What is summed is the same run backwards: kernels first, the copies of their results behind them.
+The same goes for columns of what is gathered, which all rows keep, so that kernels are slices of the inner dimension.
+Where kernels are first it is the same run backwards: kernels, and the copies of their results behind them.
 """
 
 from collections.abc import Iterator
 
 from ...compiler.scenario import Scenario
 from ...compiler.schedule import EngineChoice
-from ...compiler.templates.bespoke import Parts
+from .batches import Batches
 from .costs import OWN_UNITS, Costs, costs_of
 
 MOST_BATCHES = 10
@@ -19,12 +20,15 @@ MOST_BATCHES = 10
 KEPT = 3
 
 
-def dp_parts(scenario: Scenario, engine: EngineChoice) -> tuple[Parts, ...]:
-    """Parts for each share of the own block that runs first (last, where it is summed), those that end first first."""
-    costs = costs_of(scenario, engine)
-    found = sorted(plan for first in range(OWN_UNITS, -1, -1) for plan in _plans(costs, first))
-    backwards = -1 if scenario.workload.pattern.sums else 1
-    return tuple(dict.fromkeys(costs.parts(own, remote)[::backwards] for _, own, remote in found))
+def dp_batches(scenario: Scenario, engine: EngineChoice) -> tuple[Batches, ...]:
+    """Batches for each share of the own block that runs first (last, where kernels are), those that end first first."""
+    found = [
+        (end, costs.batches(own, remote))
+        for costs in (costs_of(scenario, engine), costs_of(scenario, engine, by_rows=False))
+        for first in range(OWN_UNITS, -1, -1)
+        for end, own, remote in _plans(costs, first)
+    ]
+    return tuple(dict.fromkeys(batches for _, batches in sorted(found, key=lambda plan: plan[0])))
 
 
 def _plans(costs: Costs, first: int) -> list[tuple[int, list[int], list[int]]]:
@@ -46,7 +50,7 @@ def _ends(costs: Costs, first: int) -> tuple[list[list[int]], list[list[int]]]:
     for j in range(1, min(MOST_BATCHES, grid) + 1):
         row, origin = [1 << 62] * (grid + 1), [0] * (grid + 1)
         for u in range(j, grid + 1):
-            landed, kernel = costs.landed(u, j), kernels[j == 1]
+            landed, kernel = costs.landed(u, j), kernels[j == 1 or not costs.by_rows]
             tried = ((max(ends[j - 1][v], landed) + kernel[u - v], v) for v in ((0,) if j == 1 else range(j - 1, u)))
             row[u], origin[u] = min(tried)
         ends.append(row)

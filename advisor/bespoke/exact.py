@@ -25,7 +25,7 @@ def solved_parts(
     whole, engine = whole_rows(scenario), start.engine
     grain = GRAIN * -(-sum(whole) // (GRAIN * MOST_GRAINS))
     blocks = tuple(-(-rows // grain) for rows in whole)
-    backwards = -1 if scenario.workload.pattern.sums else 1
+    backwards = -1 if scenario.workload.pattern.produces else 1
     batches = spelled(start.parts, scenario.num_ranks)[::backwards]
     begin: Grains = tuple(_in_grains(batches, whole, grain))
     if len(begin) > MOST_BATCHES or not inner_size(scenario.workload):

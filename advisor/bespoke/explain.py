@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from ...compiler.scenario import Scenario
 from ...compiler.schedule import Choice, Protocol
-from ...compiler.templates.bespoke import Part, Parts, shortened, spelled
+from ...compiler.templates.bespoke import Part
+from .batches import Batch, Batches, batches_of, with_batches
 from .costs import shares, whole_rows
 
 WORTH_SAYING = 0.005
@@ -27,7 +28,7 @@ def why_bespoke(
 def _without(scenario: Scenario, choice: Choice, template: Choice) -> Iterator[tuple[str, Choice]]:
     """The choice without each of its freedoms, as far as it makes use of them."""
     if choice.parts:
-        yield from _without_sizes(scenario, choice)
+        yield from _without_cuts(scenario, choice)
     if choice.streams > 1:
         yield "kernels side by side", replace(choice, streams=1)
     if choice.lanes:
@@ -46,38 +47,40 @@ def _without(scenario: Scenario, choice: Choice, template: Choice) -> Iterator[t
         yield f"engine {choice.engine}", replace(choice, engine=template.engine, lanes=0, tactics=simple)
 
 
-def _without_sizes(scenario: Scenario, choice: Choice) -> Iterator[tuple[str, Choice]]:
-    """The choice without what is bespoke about the sizes of its parts."""
-    whole = whole_rows(scenario)
-    parts = spelled(choice.parts, scenario.num_ranks)
+def _without_cuts(scenario: Scenario, choice: Choice) -> Iterator[tuple[str, Choice]]:
+    """The choice without what is bespoke about its batches."""
+    whole, batches = whole_rows(scenario), batches_of(choice)
     for what, other in (
-        ("own shard as filler", _own_apart(parts, whole, last=scenario.workload.pattern.sums)),
-        ("chunks of unequal size", _equal(parts, whole)),
-        ("unequal amounts per link", _alike(parts, whole)),
+        ("own shard as filler", _own_apart(batches, whole, last=scenario.workload.pattern.produces)),
+        ("chunks of unequal size", _equal(batches, whole)),
+        ("unequal amounts per link", _alike(batches, whole)),
+        ("slices of the inner dimension", tuple(replace(batch, slices=()) for batch in batches)),
+        ("bands of columns", tuple(replace(batch, columns=()) for batch in batches)),
     ):
-        if other != parts:
-            yield what, replace(choice, parts=shortened(other))
+        if other != batches:
+            yield what, with_batches(choice, other)
 
 
-def _own_apart(parts: Parts, whole: Part, *, last: bool) -> Parts:
+def _own_apart(batches: Batches, whole: Part, *, last: bool) -> Batches:
     """The own block in a batch of its own, before or after all others."""
-    own = (whole[0], *(0,) * (len(whole) - 1))
-    others = tuple((0, *part[1:]) for part in parts if any(part[1:]))
-    return tuple(part for part in ((*others, own) if last else (own, *others)) if any(part))
+    own = Batch((whole[0], *(0,) * (len(whole) - 1)))
+    others = tuple(replace(batch, rows=(0, *batch.rows[1:])) for batch in batches if any(batch.rows[1:]))
+    return tuple(batch for batch in ((*others, own) if last else (own, *others)) if any(batch.rows))
 
 
-def _equal(parts: Parts, whole: Part) -> Parts:
+def _equal(batches: Batches, whole: Part) -> Batches:
     """Every block in equal parts, over the batches that have any of the others' rows; own rows as they are."""
-    used = [int(any(part[1:])) for part in parts]
-    columns = [shares(rows, used) for rows in whole[1:]]
-    return _joined([part[0] for part in parts], columns)
+    used = [int(any(batch.rows[1:])) for batch in batches]
+    return _with_rows(batches, [shares(rows, used) for rows in whole[1:]])
 
 
-def _alike(parts: Parts, whole: Part) -> Parts:
+def _alike(batches: Batches, whole: Part) -> Batches:
     """In each batch the same share of every block; own rows as they are."""
-    totals = [sum(part[1:]) for part in parts]
-    return _joined([part[0] for part in parts], [shares(rows, totals) for rows in whole[1:]])
+    totals = [sum(batch.rows[1:]) for batch in batches]
+    return _with_rows(batches, [shares(rows, totals) for rows in whole[1:]])
 
 
-def _joined(own: list[int], columns: list[list[int]]) -> Parts:
-    return tuple(part for part in zip(own, *columns, strict=True) if any(part))
+def _with_rows(batches: Batches, columns: list[list[int]]) -> Batches:
+    """The batches with other rows of the peers."""
+    rows = zip(*columns, strict=True)
+    return tuple(replace(batch, rows=(batch.rows[0], *each)) for batch, each in zip(batches, rows, strict=True))

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from random import Random
 
 from ...compiler.schedule import Choice, EngineChoice
+from .batches import lengths_of
 from .evaluate import Evaluator
 from .moves import neighbour
 
@@ -23,12 +24,12 @@ def anneal(evaluate: Evaluator, start: Choice, budget: int, random: Random, engi
     """The best plan found from ``start`` with ``budget`` more evaluations; all that were tried stay in ``evaluate``."""
     now, now_ticks = start, evaluate(start)
     best, best_ticks = now, now_ticks
-    before = evaluate.count
+    before, lengths = evaluate.count, lengths_of(evaluate.scenario)
     for _ in range(DRAWS * budget):
         spent = (evaluate.count - before) / budget
         if spent >= 1 or evaluate.spent:
             break
-        tried = neighbour(random, now, engines)
+        tried = neighbour(random, now, engines, lengths)
         ticks = evaluate(tried)
         heat = TEMPERATURE * max(0.0, 1 - spent / COLD)
         worse = ticks / now_ticks - 1

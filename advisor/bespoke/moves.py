@@ -1,21 +1,41 @@
-"""Small changes of a plan, from which a local search is made. Every change keeps all rows."""
+"""Small changes of a plan, from which a local search is made. Every change keeps all rows, columns and slices."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from random import Random
 
 from ...compiler.schedule import Choice, EngineChoice, EngineKind, EngineMode
-from ...compiler.templates.bespoke import MAX_PARTS, shortened, spelled
+from ...compiler.templates.bespoke import MAX_PARTS
+from ...compiler.templates.cuts import MAX_KERNELS
+from .batches import Batch, Lengths, batches_of, with_batches
 from .costs import GRAIN
 
 STREAMS = (1, 2, 3)
 # Rows that are shifted at a time, in grains: a tile or some.
 _STEPS = (1, 2, 4, 8, 16, 32)
 _SHARES = (0.1, 0.25, 0.5, 1.0)
-_Rows = list[list[int]]
+_DIVIDED = (0.25, 0.5, 0.75)
+# Of all changes of batches, those of how one is cut; and of these, along the inner dimension where both are possible.
+CUT_SHARE, SLICED_SHARE = 0.2, 0.7
 
 
-def neighbour(random: Random, choice: Choice, engines: Sequence[EngineChoice]) -> Choice:
+@dataclass(slots=True)
+class _Draft:
+    """A batch that is being changed."""
+
+    rows: list[int]
+    slices: tuple[int, ...]
+    columns: tuple[int, ...]
+
+    @property
+    def kernels(self) -> int:
+        return max(1, len(self.slices)) * max(1, len(self.columns))
+
+
+_Plan = list[_Draft]
+
+
+def neighbour(random: Random, choice: Choice, engines: Sequence[EngineChoice], lengths: Lengths) -> Choice:
     """A plan that differs a little from ``choice``, or ``choice`` itself where the change drawn cannot be made."""
     kind = random.random()
     if kind < 0.03:
@@ -24,26 +44,65 @@ def neighbour(random: Random, choice: Choice, engines: Sequence[EngineChoice]) -
         return replace(choice, streams=random.choice(STREAMS))
     if kind < 0.09:
         return replace(choice, lanes=random.choice(lanes_of(choice.engine, choice.chunks - 1)))
-    rows = [list(part) for part in spelled(choice.parts, choice.chunks)]
-    change = random.choices((_shift_all, _shift_own, _shift_one, _split, _merge, _swap), (40, 20, 15, 10, 10, 5))[0]
-    change(random, rows)
-    parts = tuple(tuple(part) for part in rows if any(part))
-    return replace(choice, parts=shortened(parts)) if len(parts) <= MAX_PARTS else choice
+    plan = [_Draft(list(batch.rows), batch.slices, batch.columns) for batch in batches_of(choice)]
+    if random.random() < CUT_SHARE:
+        _cut(random, random.choice(plan), lengths)
+    else:
+        change = random.choices((_shift_all, _shift_own, _shift_one, _split, _merge, _swap), (40, 20, 15, 10, 10, 5))[0]
+        change(random, plan)
+    plan = [draft for draft in plan if any(draft.rows)]
+    if len(plan) > MAX_PARTS or sum(draft.kernels for draft in plan) > MAX_KERNELS:
+        return choice
+    return with_batches(choice, (Batch(tuple(draft.rows), draft.slices, draft.columns) for draft in plan))
 
 
 def lanes_of(engine: EngineChoice, peers: int) -> tuple[int, ...]:
     """Numbers of lanes worth a look: none, and one or two for each peer (all engines where there are fewer)."""
-    if engine.kind is EngineKind.SM or engine.mode is not EngineMode.OWN:
+    if engine.kind is EngineKind.SM or engine.mode not in (EngineMode.OWN, EngineMode.PRELAUNCHED):
         return (0,)
     return tuple(dict.fromkeys((0, min(engine.count, peers), min(engine.count, 2 * peers))))
 
 
-def _two(random: Random, rows: _Rows) -> tuple[list[int], list[int]]:
+def _cut(random: Random, draft: _Draft, lengths: Lengths) -> None:
+    """One batch is cut in another way; along the inner dimension, or in bands that leave one by one."""
+    if not lengths.produces or random.random() < SLICED_SHARE:
+        draft.slices = _recut(random, draft.slices or (lengths.inner,), lengths.step)
+    else:
+        draft.columns = _recut(random, draft.columns or (lengths.cols,), lengths.step)
+
+
+def _recut(random: Random, sizes: tuple[int, ...], step: int) -> tuple[int, ...]:
+    """One piece more, one less, or an edge in another place; none where one piece is left."""
+    found, at = list(sizes), random.randrange(len(sizes))
+    kind = random.choices((_divide, _join, _lend), (4, 2, 4))[0]
+    kind(random, found, at, step)
+    return tuple(found) if len(found) > 1 else ()
+
+
+def _divide(random: Random, sizes: list[int], at: int, step: int) -> None:
+    first = int(sizes[at] * random.choice(_DIVIDED)) // step * step
+    if first:
+        sizes[at : at + 1] = [first, sizes[at] - first]
+
+
+def _join(random: Random, sizes: list[int], at: int, step: int) -> None:
+    sizes[at : at + 2] = [sum(sizes[at : at + 2])]
+
+
+def _lend(random: Random, sizes: list[int], at: int, step: int) -> None:
+    """A piece gives some to any other."""
+    count = min((sizes[at] - 1) // step, random.choice(_STEPS[:-1])) * step
+    to = random.randrange(len(sizes))
+    sizes[at] -= count
+    sizes[to] += count
+
+
+def _two(random: Random, plan: _Plan) -> tuple[list[int], list[int]]:
     """Two batches, often side by side."""
-    source = random.randrange(len(rows))
-    near = [index for index in (source - 1, source + 1) if 0 <= index < len(rows)]
-    target = random.choice([*near, random.randrange(len(rows))])
-    return rows[source], rows[target]
+    source = random.randrange(len(plan))
+    near = [index for index in (source - 1, source + 1) if 0 <= index < len(plan)]
+    target = random.choice([*near, random.randrange(len(plan))])
+    return plan[source].rows, plan[target].rows
 
 
 def _shift(source: list[int], target: list[int], block: int, rows: int) -> None:
@@ -52,39 +111,43 @@ def _shift(source: list[int], target: list[int], block: int, rows: int) -> None:
     target[block] += count
 
 
-def _shift_all(random: Random, rows: _Rows) -> None:
+def _shift_all(random: Random, plan: _Plan) -> None:
     """Rows of every peer from one batch to another."""
-    source, target = _two(random, rows)
+    source, target = _two(random, plan)
     step, share = random.choice(_STEPS) * GRAIN, random.choice(_SHARES) if random.random() < 0.3 else 0.0
     for block in range(1, len(source)):
         _shift(source, target, block, int(source[block] * share) // GRAIN * GRAIN if share else step)
 
 
-def _shift_own(random: Random, rows: _Rows) -> None:
+def _shift_own(random: Random, plan: _Plan) -> None:
     """Own rows from one batch to any other, at times all of them."""
-    source, target = random.choice(rows), random.choice(rows)
+    source, target = random.choice(plan).rows, random.choice(plan).rows
     _shift(source, target, 0, random.choice(_STEPS) * GRAIN if random.random() < 0.7 else source[0])
 
 
-def _shift_one(random: Random, rows: _Rows) -> None:
+def _shift_one(random: Random, plan: _Plan) -> None:
     """Rows of one peer from one batch to any other."""
-    source, target = random.choice(rows), random.choice(rows)
+    source, target = random.choice(plan).rows, random.choice(plan).rows
     block = random.randrange(1, len(source))
     _shift(source, target, block, random.choice(_STEPS) * GRAIN if random.random() < 0.7 else source[block])
 
 
-def _split(random: Random, rows: _Rows) -> None:
-    index, share = random.randrange(len(rows)), random.choice((0.25, 0.5, 0.75))
-    first = [int(count * share) // GRAIN * GRAIN for count in rows[index]]
-    rows[index : index + 1] = [first, [count - taken for count, taken in zip(rows[index], first, strict=True)]]
+def _split(random: Random, plan: _Plan) -> None:
+    index, share = random.randrange(len(plan)), random.choice(_DIVIDED)
+    whole = plan[index]
+    first = [int(count * share) // GRAIN * GRAIN for count in whole.rows]
+    rest = [count - taken for count, taken in zip(whole.rows, first, strict=True)]
+    plan[index : index + 1] = [replace(whole, rows=first), replace(whole, rows=rest)]
 
 
-def _merge(random: Random, rows: _Rows) -> None:
-    index = random.randrange(len(rows))
-    both = rows[index : index + 2]
-    rows[index : index + 2] = [[sum(counts) for counts in zip(*both, strict=True)]]
+def _merge(random: Random, plan: _Plan) -> None:
+    """Two batches become one, cut as the larger was."""
+    index = random.randrange(len(plan))
+    both = plan[index : index + 2]
+    rows = [sum(counts) for counts in zip(*(draft.rows for draft in both), strict=True)]
+    plan[index : index + 2] = [replace(max(both, key=lambda draft: sum(draft.rows)), rows=rows)]
 
 
-def _swap(random: Random, rows: _Rows) -> None:
-    index = random.randrange(len(rows))
-    rows[index : index + 2] = rows[index : index + 2][::-1]
+def _swap(random: Random, plan: _Plan) -> None:
+    index = random.randrange(len(plan))
+    plan[index : index + 2] = plan[index : index + 2][::-1]

@@ -6,48 +6,45 @@ simulated times decide. The search is anytime: whenever it is stopped, what was 
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import product
 from random import Random
 
 from ...compiler.scenario import Scenario
 from ...compiler.schedule import Choice, EngineChoice, EngineKind, EngineMode, Protocol, Schedule, Tactics
-from ...compiler.templates.bespoke import Parts, shortened
 from ..bounds import lower_bound
 from ..variations import CHANGES
 from ..workers import Workers
-from .costs import whole_rows
-from .dp import dp_parts
+from .batches import Batches, is_cut, lengths_of, whole_batches, with_batches
+from .dp import dp_batches
 from .evaluate import NEVER, Evaluator, ShouldStop
 from .exact import MOST_BATCHES, solved_parts
 from .local import DRAWS, anneal
 from .moves import STREAMS, lanes_of, neighbour
 from .outcome import Budget, Found, Outcome, Stage
+from .proposals import WITHIN, Proposals
 from .replays import Progress, Replays
 from .seeds import shapes
-from .uniform import as_parts, uniform_choices
+from .uniform import as_batches, uniform_choices
 from .ways import other_ways, search_ways, starts_of
 
 # A schedule this close to the bound is as good as any.
 CLOSE_ENOUGH = 1.01
-# Of the simulations, what templates get, and what proposals get before the rest refines the best of them.
-TEMPLATE_SHARE, PROPOSAL_SHARE = 0.2, 0.4
-# Of the evaluations, up to which batches as templates have them and other shapes are tried, and up to which the local
-# search by estimate goes.
-ALIKE_UP_TO, SHAPES_UP_TO, LOCAL_UP_TO = 0.4, 0.5, 0.9
-STARTS = 4
+# Of the simulations, what templates get, what proposals get, and what ways get that the estimate knows nothing of,
+# before the rest refines the best.
+TEMPLATE_SHARE, PROPOSAL_SHARE, CARRIED_OUT_SHARE = 0.2, 0.4, 0.15
+# Of the evaluations, what other ways to carry out templates get, and up to which shapes are tried, the best proposals
+# varied, and the local search by estimate goes.
+WAYS_SHARE, SHAPES_UP_TO, VARIED_UP_TO, LOCAL_UP_TO = 0.2, 0.45, 0.6, 0.9
+# Proposals are compared on so many streams; the best are then tried with other streams, tactics, lanes and engines.
+USUAL_STREAMS, VARIED = 2, 12
+# Local searches that begin, with this share of the budget together; the best two then go on.
+STARTS, BEGIN_SHARE, GO_ON = 6, 0.5, 2
 ENGINES = 2
 # Neighbours that are estimated for each one that is simulated.
 TRIED = 6
-# Of the simulations, what ways get that the estimate knows nothing of.
-CARRIED_OUT_SHARE = 0.15
-# Of the evaluations, what the searches for other ways to carry out templates may take.
-WAYS_SHARE = 0.25
 # Schedules of which ways are simulated that the estimate knows nothing of.
-VARIED = 3
-# Plans that the estimate puts further behind the best known are left alone. It is between 0.84 and 1.18 of the
-# simulated time over the scenarios of benchmarks/schedules.py.
-WITHIN = 1.3
+CARRIED_OUT = 3
 # Of what the solver finds on its way, the best so many are proposed.
 SOLUTIONS = 8
 
@@ -91,7 +88,9 @@ def optimize(
 
     replays = Replays(scenario, pool or Workers(None, stop), budget.simulations, unit_of, progress, together)
     evaluate = Evaluator(scenario, budget.evaluations, stop)
-    search = _Search(scenario, budget, evaluate, replays, Random(f"bespoke {seed}"), seed, prelaunched)
+    search = _Search(
+        scenario, budget, evaluate, replays, Random(f"bespoke {seed}"), seed, prelaunched, Proposals(evaluate)
+    )
     replays.found |= {found.choice: found for found in known}
     try:
         ended = search.run()
@@ -106,10 +105,7 @@ def optimize(
 
 @dataclass(slots=True)
 class _Search:
-    """State of one search. ``stage_of`` is which stage proposed a plan first.
-
-    ``manners`` are the streams and tactics with which parts are proposed.
-    """
+    """State of one search. ``manners`` are the streams and tactics with which the best batches are varied."""
 
     scenario: Scenario
     budget: Budget
@@ -118,10 +114,10 @@ class _Search:
     random: Random
     seed: int
     prelaunched: bool
+    proposals: Proposals
     bound_ticks: int = 1
     engines: tuple[EngineChoice, ...] = ()
     manners: tuple[tuple[int, Tactics], ...] = ()
-    stage_of: dict[Choice, Stage] = field(default_factory=dict)
 
     def run(self) -> str:
         """Go through the stages; returns why it ended early, if it did."""
@@ -129,44 +125,24 @@ class _Search:
         self._templates()
         if self._gap() < CLOSE_ENOUGH:
             return "a template is within 1 % of the lower bound"
+        self._other_ways()
+        self._batches()
         self._vary()
-        whole = whole_rows(self.scenario)
-        for engine in self.engines:
-            self._propose(Stage.DP, dp_parts(self.scenario, engine), (engine,), 1.0)
-        alike = dict.fromkeys(as_parts(found.choice, whole) for found in self.replays.ranked())
-        self._propose(Stage.SHAPE, [parts for parts in alike if parts is not None], self.engines, ALIKE_UP_TO)
-        self._propose(Stage.SHAPE, shapes(whole), self.engines, SHAPES_UP_TO)
-        if any(choice.parts for choice in self._likely()):
+        if any(choice.parts for choice in self.proposals.likely(self._simulated)):
             self._solve()
             self._anneal()
-        self._simulate_proposals()
+        count = round(PROPOSAL_SHARE * self.budget.simulations)
+        self.replays(self.proposals.to_simulate(self._simulated, count))
         self._carry_out()
         self._refine()
         return ""
 
-    def _vary(self) -> None:
-        """Templates carried out in other ways: engines, streams, chunks and waves, best first by the estimate."""
-        known = sorted(self.evaluate.known, key=self.evaluate)
-        last = self.evaluate.count + round(WAYS_SHARE * self.evaluate.limit)
-        for start in starts_of([*known, *(found.choice for found in self.replays.ranked())]):
-            for way in search_ways(self.evaluate, start, last - self.evaluate.count, self.engines):
-                self.stage_of.setdefault(way, Stage.WAYS)
-        best = min(self.stage_of, key=self.evaluate, default=None)
-        self.manners = tuple((streams, Tactics()) for streams in STREAMS)
-        if best is not None:
-            # Plans with parts may be carried out as the best template is; a protocol is for some engines alone.
-            likewise = best.streams, replace(best.tactics, protocol=Protocol.SIMPLE)
-            self.manners = tuple(dict.fromkeys((*self.manners, likewise)))
-
-    def _likely(self) -> list[Choice]:
-        """Proposals that may win, the best by estimate first."""
-        order = sorted(self.stage_of, key=self.evaluate)
-        simulated = [found.ticks for found in self.replays.found.values()]
-        limit = WITHIN * min([*simulated, *map(self.evaluate, order[:1])], default=NEVER)
-        return [choice for choice in order if self.evaluate(choice) <= limit]
+    @property
+    def _simulated(self) -> Iterable[Found]:
+        return self.replays.found.values()
 
     def _gap(self) -> float:
-        return min((found.ticks for found in self.replays.found.values()), default=NEVER) / self.bound_ticks
+        return min((found.ticks for found in self._simulated), default=NEVER) / self.bound_ticks
 
     def _templates(self) -> None:
         """Estimate all and simulate the best, unless some are known; remember the engines that did best."""
@@ -192,55 +168,69 @@ class _Search:
         before = self.prelaunched and dma.prelaunch_ticks < dma.setup_ticks
         return [EngineChoice(EngineKind.DMA, most, EngineMode.PRELAUNCHED if before else EngineMode.OWN)]
 
-    def _propose(self, stage: Stage, found: Iterable[Parts], engines: Sequence[EngineChoice], up_to: float) -> None:
-        """Estimate parts by every engine and number of streams, until a share of the evaluations is spent."""
-        n = self.scenario.num_ranks
-        for parts, engine, (streams, tactics) in product(found, engines, self.manners):
-            for lanes in lanes_of(engine, n - 1)[: 1 if stage is Stage.SHAPE else 2]:
-                if self.evaluate.spent or self.evaluate.count >= up_to * self.evaluate.limit:
-                    return
-                choice = Choice("bespoke", n, engine, streams, tactics, lanes=lanes, parts=shortened(parts))
-                if self.evaluate(choice) < NEVER:
-                    self.stage_of.setdefault(choice, stage)
+    def _other_ways(self) -> None:
+        """Templates carried out in other ways: engines, streams, chunks and waves, best first by the estimate."""
+        known = sorted(self.evaluate.known, key=self.evaluate)
+        last = self.evaluate.count + round(WAYS_SHARE * self.evaluate.limit)
+        for start in starts_of([*known, *(found.choice for found in self.replays.ranked())]):
+            ways = search_ways(self.evaluate, start, last - self.evaluate.count, self.engines)
+            self.proposals.add_known(Stage.WAYS, ways)
+        manners = [(streams, Tactics()) for streams in STREAMS]
+        for best in self.proposals.ranked()[:1]:
+            # Batches may be carried out as the best template is; a protocol is for some engines alone.
+            manners.append((best.streams, replace(best.tactics, protocol=Protocol.SIMPLE)))
+        self.manners = tuple(dict.fromkeys(manners))
 
-    def _anneal(self) -> None:
-        """Local search from the best proposals, no two alike but for streams and engine."""
-        order, starts = sorted(self.stage_of, key=self.evaluate), dict[Parts, Choice]()
-        for choice in order:
-            if choice.parts:
-                starts.setdefault(choice.parts, choice)
-        budget = round(LOCAL_UP_TO * self.evaluate.limit) - self.evaluate.count
-        for start in list(starts.values())[:STARTS]:
-            if budget >= STARTS:
-                anneal(self.evaluate, start, budget // STARTS, self.random, self.engines)
-        for choice, ticks in self.evaluate.known.items():
-            if choice.parts and ticks < NEVER:
-                self.stage_of.setdefault(choice, Stage.LOCAL)
+    def _batches(self) -> None:
+        """Batches as templates have them, by dynamic programming, and that grow or shrink."""
+        alike = (as_batches(self.scenario, found.choice) for found in self.replays.ranked())
+        self._propose(Stage.SHAPE, [batches for batches in alike if batches is not None], self.engines, SHAPES_UP_TO)
+        for engine in self.engines:
+            self._propose(Stage.DP, dp_batches(self.scenario, engine), (engine,), 1.0)
+        self._propose(Stage.SHAPE, shapes(self.scenario), self.engines[:1], SHAPES_UP_TO)
+
+    def _propose(self, stage: Stage, found: Iterable[Batches], engines: Sequence[EngineChoice], up_to: float) -> None:
+        """Estimate batches by every engine, until a share of the evaluations is spent."""
+        for batches, engine in product(found, engines):
+            choice = Choice("bespoke", self.scenario.num_ranks, engine, USUAL_STREAMS)
+            if not self.proposals.add(stage, with_batches(choice, batches), up_to):
+                return
+
+    def _vary(self) -> None:
+        """The best proposals with every number of streams, engine, and one lane for each peer or none."""
+        for base in self.proposals.different(VARIED):
+            stage = self.proposals.stage_of[base]
+            for engine, (streams, tactics) in product(self.engines, self.manners):
+                for lanes in lanes_of(engine, self.scenario.num_ranks - 1)[:2]:
+                    other = replace(base, engine=engine, streams=streams, tactics=tactics, lanes=lanes)
+                    if not self.proposals.add(stage, other, VARIED_UP_TO):
+                        return
 
     def _solve(self) -> None:
         """CP-SAT from the best plan that its model can hold."""
-        order = (each for each in sorted(self.stage_of, key=self.evaluate) if each.parts)
-        start = next((each for each in order if len(each.parts) <= MOST_BATCHES), None)
+        fits = (each for each in self.proposals.batched() if len(each.parts) <= MOST_BATCHES and not is_cut(each))
+        start = next(fits, None)
         if start is not None and self.budget.solver_s > 0 and not self.evaluate.should_stop():
             stop, limit = self.evaluate.should_stop, self.budget.solver_s
             found = solved_parts(self.scenario, start, self.bound_ticks, self.seed, limit, stop)
-            self._propose(Stage.SOLVER, found[:SOLUTIONS], (start.engine,), 1.0)
+            self._propose(Stage.SOLVER, map(whole_batches, found[:SOLUTIONS]), (start.engine,), 1.0)
 
-    def _simulate_proposals(self) -> None:
-        """The best by estimate, after the best of each stage, engine and number of streams: estimates may err."""
-        order, stages, kinds = self._likely(), dict[Stage, Choice](), dict[object, Choice]()
-        for choice in order:
-            stage = self.stage_of[choice]
-            stages.setdefault(stage, choice)
-            kinds.setdefault((stage, choice.engine, choice.streams), choice)
-        first = dict.fromkeys([*stages.values(), *sorted(kinds.values(), key=self.evaluate)])
-        count = round(PROPOSAL_SHARE * self.budget.simulations)
-        chosen = list(dict.fromkeys([*list(first)[: count // 2], *order]))[:count]
-        self.replays([(choice, self.stage_of[choice]) for choice in chosen])
+    def _anneal(self) -> None:
+        """Local search from the best proposals, then further from the best that it found."""
+        budget = round(LOCAL_UP_TO * self.evaluate.limit) - self.evaluate.count
+        begin, go_on = round(BEGIN_SHARE * budget), round((1 - BEGIN_SHARE) * budget)
+        found = self._annealed(self.proposals.different(STARTS), begin)
+        self._annealed(sorted(found, key=self.evaluate)[:GO_ON], go_on)
+        self.proposals.add_known(Stage.LOCAL, [choice for choice in self.evaluate.known if choice.parts])
+
+    def _annealed(self, starts: Sequence[Choice], budget: int) -> list[Choice]:
+        """The best found from each of ``starts``, which share a budget."""
+        each = budget // max(1, len(starts))
+        return [anneal(self.evaluate, start, each, self.random, self.engines) for start in starts if each > 0]
 
     def _carry_out(self) -> None:
         """The best carried out in ways that the estimate knows nothing of."""
-        best = self.replays.ranked()[:VARIED]
+        best = self.replays.ranked()[:CARRIED_OUT]
         ways = (change(self.scenario, found.choice) for change, found in product(CHANGES, best))
         tried = (way for way in ways if way is not None and not self.evaluate.spent)
         likely = [way for way in tried if self.evaluate(way) <= WITHIN * best[0].ticks]
@@ -261,7 +251,8 @@ class _Search:
                 return
 
     def _near(self, choice: Choice) -> Iterable[Choice]:
-        """Neighbours of a plan with parts, drawn; of a template all other ways to carry it out."""
-        if choice.parts:
-            return dict.fromkeys(neighbour(self.random, choice, self.engines) for _ in range(TRIED))
-        return other_ways(self.scenario, choice, self.engines)
+        """Neighbours of a plan with batches, drawn; of a template all other ways to carry it out."""
+        if not choice.parts:
+            return other_ways(self.scenario, choice, self.engines)
+        lengths = lengths_of(self.scenario)
+        return dict.fromkeys(neighbour(self.random, choice, self.engines, lengths) for _ in range(TRIED))

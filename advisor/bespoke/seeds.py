@@ -2,26 +2,30 @@
 
 from collections.abc import Iterator
 
-from ...compiler.templates.bespoke import Part, Parts
-from .costs import shares
+from ...compiler.scenario import Scenario
+from ...compiler.templates.bespoke import Part
+from .batches import Batch, Batches, Lengths, lengths_of, whole_batches
+from .costs import shares, whole_rows
 
 COUNTS = (1, 2, 3, 4, 6, 8, 12, 16)
 RATIOS = (1.0, 0.6, 1.7, 0.4, 2.5)
 _SCALE = 1000
 
 
-def shapes(whole: Part) -> tuple[Parts, ...]:
-    """Every number of batches and ratio of one to the next, with each place of the own block."""
+def shapes(scenario: Scenario) -> tuple[Batches, ...]:
+    """Every number of batches, slices or bands, and ratio of one to the next, with each place of the own block."""
+    whole, lengths = whole_rows(scenario), lengths_of(scenario)
     found = [
-        parts
+        batches
         for count in COUNTS
         for ratio in (RATIOS if count > 1 else RATIOS[:1])
-        for parts in _placed(whole, [round(_SCALE * ratio**index) for index in range(count)])
+        for weights in ([round(_SCALE * ratio**index) for index in range(count)],)
+        for batches in (*_placed(whole, weights), *_cut(whole, weights, lengths))
     ]
     return tuple(dict.fromkeys((*found, *_by_peer(whole))))
 
 
-def _placed(whole: Part, weights: list[int]) -> Iterator[Parts]:
+def _placed(whole: Part, weights: list[int]) -> Iterator[Batches]:
     remote = [shares(rows, weights) for rows in whole[1:]]
     nothing = [0] * len(weights)
     for own, others in (
@@ -29,12 +33,28 @@ def _placed(whole: Part, weights: list[int]) -> Iterator[Parts]:
         ([*nothing, whole[0]], [[*rows, 0] for rows in remote]),
         (shares(whole[0], weights), remote),
     ):
-        yield tuple(part for part in zip(own, *others, strict=True) if any(part))
+        yield whole_batches(zip(own, *others, strict=True))
 
 
-def _by_peer(whole: Part) -> Iterator[Parts]:
+def _cut(whole: Part, weights: list[int], lengths: Lengths) -> Iterator[Batches]:
+    """All rows in slices of the inner dimension, or in bands of columns where the kernel is first; or all but the own.
+
+    Where the own block is apart it fills the time in which nothing else can be done.
+    """
+    produces = lengths.produces
+    sizes = tuple(filter(None, shares(lengths.cols if produces else lengths.inner, weights, lengths.step)))
+    if len(sizes) < 2:
+        return
+    own, others = (whole[0], *(0,) * len(whole[1:])), (0, *whole[1:])
+    for rows in (whole, others):
+        cut = Batch(rows, (), sizes) if produces else Batch(rows, sizes)
+        apart = () if rows == whole else (Batch(own),)
+        yield (cut, *apart) if produces else (*apart, cut)
+
+
+def _by_peer(whole: Part) -> Iterator[Batches]:
     """One block after the other, in the order of the peers and in that of their sizes, the own one at either end."""
     n = len(whole)
     for order in (range(1, n), range(n - 1, 0, -1), sorted(range(1, n), key=lambda peer: whole[peer])):
         for blocks in ((0, *order), (*order, 0)):
-            yield tuple(tuple(whole[k] * (k == block) for k in range(n)) for block in blocks if whole[block])
+            yield whole_batches(tuple(whole[k] * (k == block) for k in range(n)) for block in blocks)

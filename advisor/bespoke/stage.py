@@ -3,14 +3,17 @@
 from collections.abc import Callable
 from importlib.metadata import version
 
+from ...compiler.extents import Adds, cutting_of
 from ...compiler.plan import build_schedule
 from ...compiler.scenario import TICKS_PER_US, Scenario
 from ...compiler.schedule import Choice, Schedule
-from ...compiler.templates.bespoke import PATTERNS, Parts
+from ...compiler.shapes import GemmShape, GroupedGemmShape
+from ...compiler.templates.bespoke import PATTERNS
 from ..advice import Candidate, Provenance
 from ..estimate import estimate_ticks
 from ..shortlist import shortlist_unit
 from ..workers import Workers
+from .batches import Batches, batches_of
 from .evaluate import ShouldStop
 from .explain import why_bespoke
 from .outcome import Budget, Found, Outcome, Stage
@@ -32,9 +35,15 @@ def budget_of(evaluations: int) -> Budget:
 
 
 def is_searched(scenario: Scenario) -> bool:
-    """Whether to search: for a GEMM that overlaps a collective, alike at all ranks, if the file names no templates."""
+    """Whether to search: where GEMMs overlap a collective, alike at all ranks, if the file names no templates.
+
+    Attention is left to templates: heads and keys are cut by other rules than rows and columns.
+    """
     asked, workload = scenario.explore.templates, scenario.workload
-    fits = workload.gemm is not None and workload.pattern in PATTERNS and scenario.system.fabric.kind.symmetric
+    multiplies = isinstance(workload.compute, GemmShape | GroupedGemmShape)
+    # Batches of different rows do not lie side by side.
+    cuts = workload.pattern in PATTERNS and cutting_of(workload).adds is not Adds.BLOCKS
+    fits = multiplies and cuts and scenario.system.fabric.kind.symmetric
     return fits and (not asked or "bespoke" in asked)
 
 
@@ -75,8 +84,8 @@ def bespoke_candidates(
     return [_candidate(scenario, outcome, found) for found in better if fastest[_kind(found.choice)] is found][:OFFERED]
 
 
-def _kind(choice: Choice) -> tuple[str, str, Parts]:
-    return choice.template, choice.algorithm, choice.parts
+def _kind(choice: Choice) -> tuple[str, str, Batches]:
+    return choice.template, choice.algorithm, batches_of(choice)
 
 
 def clearly_best(candidates: list[Candidate]) -> Candidate | None:

@@ -6,9 +6,10 @@ from ...compiler.plan import why_illegal
 from ...compiler.scenario import FabricKind, Scenario
 from ...compiler.schedule import Choice, EngineChoice
 from ...compiler.templates import BY_NAME, TEMPLATES, Template
-from ...compiler.templates.bespoke import MAX_PARTS, Part, Parts
+from ...compiler.templates.bespoke import MAX_PARTS
 from ..solver.space import domains_of, streams_of
-from .costs import shares
+from .batches import Batch, Batches, lengths_of, whole_batches
+from .costs import shares, whole_rows
 
 # A shard in more pieces than this spends its time on the setups of copies and the starts of kernels.
 MOST_PIECES = 64
@@ -41,21 +42,27 @@ def _ways(scenario: Scenario) -> Iterator[tuple[Template, str]]:
         yield from ((BY_NAME["pipelined"], algorithm) for algorithm in ("", "double_ring"))
 
 
-def as_parts(choice: Choice, whole: Part) -> Parts | None:
-    """The batches of a template that cuts rows, None where ``bespoke`` cannot say them."""
-    n, rest = choice.chunks, (0,) * (len(whole) - 1)
-    pieces = n // len(whole)
+def as_batches(scenario: Scenario, choice: Choice) -> Batches | None:
+    """What a template cuts, None where ``bespoke`` cannot say it."""
+    whole, lengths = whole_rows(scenario), lengths_of(scenario)
+    produces, n = lengths.produces, len(whole)
+    pieces = choice.chunks // n
     alike = list(zip(*(shares(rows, [1] * pieces) for rows in whole[1:]), strict=True))
-    own = (whole[0], *rest)
+    own = (whole[0], *(0,) * (n - 1))
     match choice.template:
         case "uniform_fused_1d":
             parts = tuple(zip(shares(whole[0], [1] * pieces), *zip(*alike, strict=True), strict=True))
+        case "uniform_fused_2d":
+            sizes = tuple(shares(lengths.cols if produces else lengths.inner, [1] * pieces, lengths.step))
+            return (Batch(whole, (), sizes) if produces else Batch(whole, sizes),)
         case "hetero_fused_1d":
             parts = (own, *((0, *rows) for rows in alike))
         case "hetero_unfused_1d" | "shard_p2p":
-            each = [tuple(r * (k == peer) for k, r in enumerate(rows)) for rows in alike for peer in range(len(rows))]
+            each = [tuple(r * (k == peer) for k, r in enumerate(rows)) for rows in alike for peer in range(n - 1)]
             parts = (own, *((0, *rows) for rows in each))
         case _:
             return None
-    parts = tuple(part for part in parts if any(part))
-    return parts if len(parts) <= MAX_PARTS else None
+    found = whole_batches(parts)
+    if len(found) > MAX_PARTS:
+        return None
+    return (*found[1:], found[0]) if produces and found[0].rows == own else found

@@ -43,7 +43,8 @@ class Problem:
     rows of a kernel that runs beside a collective. ``algorithm`` is empty for the usual one. ``engine`` is who copies,
     ``split`` the rows that an all_to_all sends from r to r + k (empty: all alike), ``node`` the number of ranks in a
     node (0: no nodes); ``multicast`` and ``reduces`` say what the switch can do. ``parts`` are the rows of each batch
-    of ``bespoke``, ``lanes`` the engines its copies are dealt to (0: the first free one). Of what is gathered at most
+    of ``bespoke``, ``slices`` and ``columns`` the sizes into which each is cut further, ``lanes`` the engines its
+    copies are dealt to (0: the first free one). Of what is gathered at most
     ``depth`` pieces are held at a time (0: all). ``rank`` is the absolute rank, for an order that goes by it.
     ``cutting`` says how the kernel may be cut. A kernel of ``pipelined`` takes ``waves`` steps of the algorithm, and
     its sums are dealt to ``sums`` streams. Of two kernels this is what the first sees, ``then`` what the second does.
@@ -66,6 +67,8 @@ class Problem:
     multicast: bool = False
     reduces: bool = False
     parts: tuple[tuple[int, ...], ...] = ()
+    slices: tuple[tuple[int, ...], ...] = ()
+    columns: tuple[tuple[int, ...], ...] = ()
     lanes: int = 0
     order: Order = Order.ROTATED
     depth: int = 0

@@ -1,38 +1,74 @@
-"""bespoke: batches of any sizes, one kernel each. ``parts`` says the rows of every batch: own ones, then those by peer.
+"""bespoke: batches of any sizes. ``parts`` says the rows of every batch: own ones, then those by peer.
 
 A part is ``[own, r1, r2, ...]``: the rows of the own block, and of the block that goes to or comes from peer 1, 2, ...;
 ``[own, r]`` where it is the same for all peers. Rows are taken from each block in the order of the batches. So chunks
 may differ in size, the own shard may fill in between, and links may carry different amounts at a time, which templates
-with equal chunks cannot do. Without parts it is the own shard and then the rest (reversed where parts are summed).
+with equal chunks cannot do. Without parts it is the own shard and then the rest (reversed where the kernel is first).
+
+A batch is one kernel, or one for each slice of the inner dimension and band of columns that it is cut into (``cuts``):
+kernels of one band run one after the other, those of different bands and batches in streams in turn.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from ..schedule import Reduction, Span, Step, TileGroup, Transfer
+from ..extents import Adds
+from ..schedule import Reduction, Region, Span, Step, TileGroup, Transfer
 from ..workload import Pattern
-from .base import Cut, Fetch, Problem, Template, put, signal_of, spread
+from .base import Cut, Problem, Template, put, signal_of, spread
+from .cuts import pieces_of
 
 MAX_PARTS = 64
-PATTERNS = (Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR, Pattern.A2A_GEMM)
+PATTERNS = (Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR, Pattern.A2A_GEMM, Pattern.GEMM_A2A)
 
 Part = tuple[int, ...]
 Parts = tuple[Part, ...]
-Batch = tuple[Span, ...]
-"""Rows of one batch, [0] of the own block and [k] of the block that concerns peer k."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Rows [0] of the own block and [k] of the block that concerns peer k, with the slices and bands they are cut into.
+
+    ``chains`` of kernels and ``rounds`` of copies come before it.
+    """
+
+    index: int
+    rows: tuple[Span, ...]
+    slices: tuple[Span, ...]
+    bands: tuple[Span, ...]
+    chains: int = 0
+    rounds: int = 0
+
+    def kernel(self, place: int, band: int) -> str:
+        """The kernel of one slice and band."""
+        return f"g{self.index}{self._slice(place)}{self._band(band)}"
+
+    def brought(self, place: int, peer: int) -> str:
+        """The copy that brings a slice of the rows from a peer."""
+        return f"x{self.index}{self._slice(place)}_{peer}"
+
+    def taken(self, band: int, peer: int) -> str:
+        """The copy that takes a band of the rows to a peer."""
+        return f"x{self.index}{self._band(band)}_{peer}"
+
+    def _slice(self, place: int) -> str:
+        return f"k{place}" if len(self.slices) > 1 else ""
+
+    def _band(self, band: int) -> str:
+        return f"c{band}" if len(self.bands) > 1 else ""
 
 
 def build(problem: Problem) -> Iterator[Step]:
-    """One kernel a batch, its transfers before it (what is gathered) or after it (what is summed)."""
+    """The kernels of each batch, its transfers before them (what is gathered) or after them (what they make)."""
     batches = _batches(problem)
-    yield from _scatter(problem, batches) if problem.pattern.sums else _gather(problem, batches)
+    yield from _scatter(problem, batches) if problem.pattern.produces else _gather(problem, batches)
 
 
 def block_rows(problem: Problem) -> Part:
     """Rows of the own block, and of the blocks that concern peer 1, 2, ...: what the parts must add up to."""
-    sources = (0, *(peer if problem.gets else -peer for peer in problem.peers))
-    if problem.pattern.sums:
-        return (problem.shard_rows,) * problem.num_ranks
+    there = problem.gets or problem.pattern.produces
+    sources = (0, *(peer if there else -peer for peer in problem.peers))
     return tuple(problem.gathered(source).rows.size for source in sources)
 
 
@@ -68,73 +104,105 @@ def _shown(part: Part) -> str:
     return f"[{', '.join(map(str, part))}]"
 
 
-def _batches(problem: Problem) -> list[Batch]:
+def _batches(problem: Problem) -> list[_Batch]:
     whole = block_rows(problem)
     usual = ((whole[0], *(0,) * (problem.num_ranks - 1)), (0, *whole[1:]))
-    parts = problem.parts or (usual[::-1] if problem.pattern.sums else usual)
-    rows = zip(*spelled(parts, problem.num_ranks), strict=True)
-    spans = ([Span(low, high) for low, high in pairwise(accumulate(each, initial=0))] for each in rows)
-    return [batch for batch in zip(*spans, strict=True) if any(span.size for span in batch)]
+    parts = problem.parts or (usual[::-1] if problem.pattern.produces else usual)
+    columns = zip(*spelled(parts, problem.num_ranks), strict=True)
+    spans = ([Span(low, high) for low, high in pairwise(accumulate(each, initial=0))] for each in columns)
+    batches, chains, rounds = list[_Batch](), 0, 0
+    for index, rows in enumerate(each for each in zip(*spans, strict=True) if any(span.size for span in each)):
+        slices = pieces_of(problem.slices, index, problem.inner)
+        bands = pieces_of(problem.columns, index, problem.output_cols)
+        batches.append(_Batch(index, rows, slices, bands, chains, rounds))
+        chains += len(bands)
+        rounds += len(bands if problem.pattern.produces else slices)
+    return batches
 
 
-def _gather(problem: Problem, batches: Sequence[Batch]) -> Iterator[Step]:
-    for index, batch in enumerate(batches):
-        fetches = [_fetch(problem, index, peer, batch[peer]) for peer in problem.peers if batch[peer].size]
-        yield from (fetch.transfer for fetch in fetches)
-        own = (problem.tiles(0, batch[0]),) if batch[0].size else ()
-        tiles = (*own, *(fetch.tiles for fetch in fetches))
-        landed = tuple(fetch.transfer.signal for fetch in fetches)
-        adds = problem.adds_rows and index > 0
-        yield TileGroup(f"g{index}", tiles, problem.all_inner, landed, index % problem.streams, adds)
+def _gather(problem: Problem, batches: Sequence[_Batch]) -> Iterator[Step]:
+    for batch in batches:
+        for place, inner in enumerate(batch.slices):
+            fetches = tuple(_fetch(problem, batch, place, peer) for peer in problem.peers if batch.rows[peer].size)
+            yield from fetches
+            landed = tuple(fetch.signal for fetch in fetches)
+            adds = place > 0 if problem.cutting.adds is Adds.COLUMNS else problem.adds_rows and batch.index > 0
+            for band, cols in enumerate(batch.bands):
+                tiles, stream = _tiles(problem, batch, cols), (batch.chains + band) % problem.streams
+                yield TileGroup(batch.kernel(place, band), tiles, inner, landed, stream, adds)
 
 
-def _fetch(problem: Problem, index: int, peer: int, rows: Span) -> Fetch:
-    name, source = f"x{index}_{peer}", (peer if problem.gets else -peer)
-    owner = 0 if problem.gets is problem.pattern.exchanges else peer
-    region, lane = problem.block(owner, rows), _lane(problem, index, peer)
-    transfer = Transfer(name, problem.tactics.direction, region, peer, signal_of(name), lane=lane)
-    return Fetch(transfer, problem.tiles(source, rows))
+def _tiles(problem: Problem, batch: _Batch, cols: Span) -> tuple[Region, ...]:
+    """The columns ``cols`` of the batch's rows of the output, by where they come from or are for."""
+    there = problem.gets or problem.pattern.produces
+    blocks = ((peer if there else -peer, rows) for peer, rows in enumerate(batch.rows) if rows.size)
+    return tuple(problem.tiles(owner, rows, cols) for owner, rows in blocks)
 
 
-def _lane(problem: Problem, index: int, peer: int) -> int | None:
-    """The engine of a copy in batch ``index``: with a lane for each peer always the same, with two of them in turn."""
-    return (index * len(problem.peers) + peer - 1) % problem.lanes if problem.lanes else None
+def _fetch(problem: Problem, batch: _Batch, place: int, peer: int) -> Transfer:
+    name, owner = batch.brought(place, peer), 0 if problem.gets is problem.pattern.exchanges else peer
+    region = problem.block(owner, batch.rows[peer], batch.slices[place])
+    lane = _lane(problem, batch.rounds + place, peer)
+    return Transfer(name, problem.tactics.direction, region, peer, signal_of(name), lane=lane)
 
 
-def _scatter(problem: Problem, batches: Sequence[Batch]) -> Iterator[Step]:
-    """Sums are cut where all peers have a cut at the same place or one behind it, and made in the order of the rows."""
-    todo = _sums(problem, batches)
-    for index, batch in enumerate(batches):
-        group = f"g{index}"
-        tiles = tuple(problem.tiles(owner, rows) for owner, rows in enumerate(batch) if rows.size)
-        yield TileGroup(group, tiles, problem.all_inner, (), index % problem.streams)
-        for peer in problem.peers:
-            if batch[peer].size:
-                region, lane = problem.block(peer, batch[peer]), _lane(problem, index, peer)
-                yield put(f"x{index}_{peer}", region, peer, (group,), lane)
-        while todo and todo[0].stop <= min(span.stop for span in batch):
-            rows = todo.pop(0)
-            name, mine = f"r{rows.start}", problem.block(0, rows)
-            yield Reduction(name, mine, problem.num_ranks, _parts_of(problem, batches, rows), problem.streams)
-            yield from spread(problem, f"y{rows.start}", mine, name)
+def _lane(problem: Problem, rounds: int, peer: int) -> int | None:
+    """The engine of a copy after so many rounds: with a lane for each peer always the same, with two each in turn."""
+    return (rounds * len(problem.peers) + peer - 1) % problem.lanes if problem.lanes else None
 
 
-def _sums(problem: Problem, batches: Sequence[Batch]) -> list[Span]:
+def _scatter(problem: Problem, batches: Sequence[_Batch]) -> Iterator[Step]:
+    """Sums are cut where all that they need is cut, and made in the order of the rows."""
+    todo = _sums(problem, batches) if problem.pattern.sums else []
+    for batch in batches:
+        for band in range(len(batch.bands)):
+            yield from _made(problem, batch, band)
+        while todo and todo[0].stop <= min(span.stop for span in batch.rows):
+            yield from _summed(problem, batches, todo.pop(0))
+
+
+def _made(problem: Problem, batch: _Batch, band: int) -> Iterator[Step]:
+    """The kernels of a band, slice after slice, and the copies of it once the last is done."""
+    cols, stream = batch.bands[band], (batch.chains + band) % problem.streams
+    for place, inner in enumerate(batch.slices):
+        yield TileGroup(batch.kernel(place, band), _tiles(problem, batch, cols), inner, (), stream, place > 0)
+    made = (batch.kernel(len(batch.slices) - 1, band),)
+    for peer in problem.peers:
+        if batch.rows[peer].size:
+            region, lane = problem.block(peer, batch.rows[peer], cols), _lane(problem, batch.rounds + band, peer)
+            yield put(batch.taken(band, peer), region, peer, made, lane)
+
+
+def _sums(problem: Problem, batches: Sequence[_Batch]) -> list[Span]:
     """Rows of the own block that are summed together: those that the same batch completes at all peers."""
-    edges = sorted({min(batch[peer].stop for peer in problem.peers) for batch in batches} | {0})
+    edges = sorted({min(batch.rows[peer].stop for peer in problem.peers) for batch in batches} | {0})
     return [Span(low, high) for low, high in pairwise(edges)]
 
 
-def _parts_of(problem: Problem, batches: Sequence[Batch], rows: Span) -> tuple[str, ...]:
-    """What a sum of ``rows`` waits for: kernels of the own block, and what other ranks put here."""
-    needed = [
-        (index, owner)
-        for index, batch in enumerate(batches)
-        for owner, span in enumerate(batch)
-        if span.size and span.start < rows.stop and rows.start < span.stop
-    ]
-    own = (f"g{index}" for index, owner in needed if owner == 0)
-    return (*own, *(signal_of(f"x{index}_{owner}") for index, owner in needed if owner))
+def _summed(problem: Problem, batches: Sequence[_Batch], rows: Span) -> Iterator[Step]:
+    """The sums of ``rows`` of the own block, one for each band of columns that all batches keep apart there."""
+    blocks = ((batch, owner, span) for batch in batches for owner, span in enumerate(batch.rows))
+    needed = [(batch, owner) for batch, owner, span in blocks if _meet(span, rows)]
+    edges = set.intersection(*({band.stop for band in batch.bands} for batch, _ in needed))
+    for low, high in pairwise([0, *sorted(edges)]):
+        stem = f"{rows.start}" if len(edges) == 1 else f"{rows.start}c{low}"
+        mine = problem.block(0, rows, Span(low, high))
+        waits = tuple(name for batch, owner in needed for name in _made_by(batch, owner, mine.cols))
+        yield Reduction(f"r{stem}", mine, problem.num_ranks, waits, problem.streams)
+        yield from spread(problem, f"y{stem}", mine, f"r{stem}")
+
+
+def _made_by(batch: _Batch, owner: int, cols: Span) -> Iterator[str]:
+    """What says that ``cols`` of the rows of a batch are here: its own kernels, or what peer ``owner`` puts here."""
+    for band, made in enumerate(batch.bands):
+        if _meet(made, cols):
+            last = len(batch.slices) - 1
+            yield batch.kernel(last, band) if owner == 0 else signal_of(batch.taken(band, owner))
+
+
+def _meet(one: Span, other: Span) -> bool:
+    """Whether two spans have anything in common."""
+    return max(one.start, other.start) < min(one.stop, other.stop)
 
 
 TEMPLATE = Template(

@@ -179,12 +179,13 @@ def _candidate(
     num_slots = tile_rows * tile_cols * split * units
     waves = num_slots / sms
     tile_us = tile_time_us(gpu, shape, block, units, k_part)
-    body_us = tiled_us(gpu, waves, quantisation, tile_us, sum(hbm_bytes(shape, accumulate)))
+    num_bytes = sum(hbm_bytes(shape, accumulate))
+    body_us = tiled_us(gpu, waves, quantisation, tile_us, num_bytes)
     if split > 1:
         body_us += model.split_ticks / TICKS_PER_US + 8 * split * shape.m * shape.n / model.split_bytes_per_s * 1e6
     l2_read_bytes = operand_rows(shape.m, shape.n, tile_rows, tile_cols, model.cluster // units)
     l2_read_bytes *= shape.k * shape.dtype.num_bytes
-    l2_bytes = l2_read_bytes + sum(hbm_bytes(shape, accumulate)) - (shape.m + shape.n) * shape.k * shape.dtype.num_bytes
+    l2_bytes = l2_read_bytes + num_bytes - (shape.m + shape.n) * shape.k * shape.dtype.num_bytes
     body_us = max(body_us, least_us(gpu, waves, l2_bytes))
     return _Candidate(body_us, block, units == 2, split, k_part, num_slots, waves, tile_us, l2_read_bytes)
 

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise, product
 
+from magus.compiler.extents import inner_size, tile_cols
 from magus.compiler.plan import build_schedule, problem_of, why_illegal
 from magus.compiler.plan_check import check_plan
 from magus.compiler.scenario import GemmShape, Scenario
 from magus.compiler.schedule import Choice, Reduction, Region, Schedule, Span, Step, TileGroup
 from magus.compiler.templates.bespoke import PATTERNS, block_rows
+from magus.compiler.templates.cuts import shortened_cuts
 from tests.advisor.drawing import ENGINES, KERNELS, scenario_of
 
 Part = tuple[int, ...]
@@ -38,10 +40,24 @@ def rows_of(scenario: Scenario) -> Part:
     return block_rows(problem_of(scenario, Choice("bespoke", n, ENGINES[0])))
 
 
+def draw_cuts(rng: random.Random, num_parts: int, size: int) -> tuple[Part, ...]:
+    """For each of the parts up to three pieces of ``size``, in steps of 64; none at all half of the time."""
+    inside, found = range(64, size, 64), []
+    for _ in range(num_parts if rng.random() < 0.5 else 0):
+        cuts = [0, *sorted(rng.sample(inside, rng.randint(0, min(2, len(inside))))), size]
+        found.append(tuple(high - low for low, high in pairwise(cuts)) if len(cuts) > 2 else ())
+    return shortened_cuts(tuple(found))
+
+
 def draw_bespoke(rng: random.Random, scenario: Scenario) -> Schedule | None:
     """A bespoke schedule with kernels in any streams, None where what was drawn cannot run."""
-    tactics, engine = rng.choice(KERNELS), rng.choice(ENGINES)
-    choice = Choice("bespoke", scenario.num_ranks, engine, 1, tactics, parts=draw_parts(rng, scenario))
+    tactics, engine, parts = rng.choice(KERNELS), rng.choice(ENGINES), draw_parts(rng, scenario)
+    choice = Choice(
+        *("bespoke", scenario.num_ranks, engine, 1, tactics),
+        parts=parts,
+        slices=draw_cuts(rng, len(parts), inner_size(scenario.workload)),
+        columns=draw_cuts(rng, len(parts), tile_cols(scenario.workload)),
+    )
     if why_illegal(scenario, choice) is not None:
         return None
     schedule = build_schedule(scenario, choice)

@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 from magus.compiler.codes import Code
 from magus.compiler.diagnostics import CompileError
 from magus.compiler.expression import expression_of
+from magus.compiler.extents import inner_size, tile_cols
 from magus.compiler.plan import ScheduleError, build_schedule, problem_of, why_illegal
 from magus.compiler.plan_check import check_plan
 from magus.compiler.scenario import Pattern, Scenario
 from magus.compiler.schedule import Choice, Direction, EngineChoice, EngineKind, Reduction, Tactics, TileGroup, Transfer
 from magus.compiler.schedule_text import read_choice, resolve_schedule
 from magus.compiler.templates.bespoke import MAX_PARTS, PATTERNS, block_rows, shortened, spelled
+from magus.compiler.templates.cuts import shortened_cuts
 from magus.simcore import simulate
 from tests.advisor.drawing import SYSTEMS, scenario_of
 
@@ -26,9 +28,9 @@ SPLIT = (128, 400, 48, 448)
 
 
 def _scenario(pattern: Pattern) -> Scenario:
-    """A small one; the all_to_all is uneven."""
+    """A small one; an all_to_all is uneven."""
     scenario = scenario_of(pattern, SYSTEMS[1], RANKS, 1024, 512, 512)
-    split = SPLIT if pattern is Pattern.A2A_GEMM else ()
+    split = SPLIT if pattern.exchanges else ()
     return replace(scenario, workload=replace(scenario.workload, split=split))
 
 
@@ -45,15 +47,29 @@ def drawn_parts(scenario: Scenario, tactics: Tactics, seed: int) -> tuple[tuple[
     return shortened(part for part in zip(*columns, strict=True) if any(part))
 
 
+def drawn_cuts(rng: random.Random, num_parts: int, size: int) -> tuple[tuple[int, ...], ...]:
+    """For each part up to three pieces of ``size``, multiples of 64."""
+    found = []
+    for _ in range(num_parts):
+        inside = range(64, size, 64)
+        edges = [0, *sorted(rng.sample(inside, rng.randint(0, min(2, len(inside))))), size]
+        found.append(tuple(high - low for low, high in pairwise(edges)) if len(edges) > 2 else ())
+    return shortened_cuts(tuple(found))
+
+
 @given(st.sampled_from(PATTERNS), st.integers(0, 10**6), st.integers(1, 3), st.booleans(), st.integers(0, 3))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=80)
 def test_any_parts_make_a_sound_plan_that_its_text_rebuilds(
     pattern: Pattern, seed: int, streams: int, get: bool, lanes: int
 ) -> None:
     scenario = SCENARIOS[pattern]
-    tactics = Tactics(direction=Direction.GET if get and not pattern.sums else Direction.PUT)
-    parts = drawn_parts(scenario, tactics, seed)
-    choice = Choice("bespoke", RANKS, DMA3, streams, tactics, lanes=lanes, parts=parts)
+    tactics = Tactics(direction=Direction.GET if get and not pattern.produces else Direction.PUT)
+    parts, rng = drawn_parts(scenario, tactics, seed), random.Random(seed)
+    slices, columns = (
+        drawn_cuts(rng, len(parts), size) if rng.random() < 0.7 else ()
+        for size in (inner_size(scenario.workload), tile_cols(scenario.workload))
+    )
+    choice = Choice("bespoke", RANKS, DMA3, streams, tactics, lanes=lanes, parts=parts, slices=slices, columns=columns)
 
     schedule = build_schedule(scenario, choice)
 
@@ -66,7 +82,7 @@ def test_any_parts_make_a_sound_plan_that_its_text_rebuilds(
 def test_equal_parts_are_the_template_tick_for_tick(pattern: Pattern) -> None:
     scenario = replace(SCENARIOS[pattern], workload=replace(SCENARIOS[pattern].workload, split=()))
     parts = [[256, 0], [0, 128], [0, 128]]
-    text = f"bespoke(parts={parts[::-1] if pattern.sums else parts}, engine=dma(3), streams=1)"
+    text = f"bespoke(parts={parts[::-1] if pattern.produces else parts}, engine=dma(3), streams=1)"
 
     ours, theirs = (
         simulate(scenario, resolve_schedule(scenario, each))
@@ -97,6 +113,37 @@ def test_sums_follow_the_batch_that_completes_their_rows_at_all_peers() -> None:
     sums = [step for step in schedule.steps if isinstance(step, Reduction)]
     assert [str(step.region.rows) for step in sums] == ["0:64", "64:256"]
     assert set(sums[0].after) == {"g1", "s_x0_1", "s_x0_2", "s_x0_3"}
+
+
+def test_slices_are_brought_one_by_one_and_added_up() -> None:
+    scenario = SCENARIOS[Pattern.AG_GEMM]
+    parts, slices = ((256, 0), (0, 256)), ((), (128, 384))
+
+    schedule = build_schedule(scenario, Choice("bespoke", RANKS, DMA3, 2, parts=parts, slices=slices))
+
+    groups = {step.name: step for step in schedule.steps if isinstance(step, TileGroup)}
+    moved = [step for step in schedule.steps if isinstance(step, Transfer)]
+    assert [(str(group.k), group.stream, group.accumulate) for group in groups.values()] == [
+        *(("0:512", 0, False), ("0:128", 1, False), ("128:512", 1, True))
+    ]
+    assert {str(step.region.cols) for step in moved} == {"0:128", "128:512"}
+    assert set(groups["g1k1"].after) == {f"s_x1k1_{peer}" for peer in (1, 2, 3)}
+    whole = build_schedule(scenario, Choice("bespoke", RANKS, DMA3, 2, parts=parts))
+    assert schedule.staging_bytes - whole.staging_bytes == 1024 * 128 * 4  # the output, in fp32 until it is whole
+
+
+def test_bands_leave_when_they_are_made_and_are_summed_apart() -> None:
+    scenario = SCENARIOS[Pattern.GEMM_AR]
+    parts, columns = ((0, 256), (256, 0)), ((128, 384), (128, 192, 192))
+
+    steps = build_schedule(scenario, Choice("bespoke", RANKS, DMA3, 2, parts=parts, columns=columns)).steps
+
+    made = {step.name: (str(step.region.cols), step.after) for step in steps if isinstance(step, Transfer)}
+    sums = [step for step in steps if isinstance(step, Reduction)]
+    assert made["x0c0_1"] == ("0:128", ("g0c0",)) and made["x0c1_1"] == ("128:512", ("g0c1",))
+    assert [str(step.region.cols) for step in sums] == ["0:128", "128:512"]
+    assert set(sums[1].after) == {"g1c1", "g1c2", "s_x0c1_1", "s_x0c1_2", "s_x0c1_3"}
+    assert made["y0c128_1"] == ("128:512", ("r0c128",))
 
 
 def test_lanes_give_each_peer_an_engine() -> None:
@@ -138,6 +185,41 @@ def test_parts_that_do_not_make_up_the_shards_are_refused(parts: tuple[tuple[int
     assert error.hint
 
 
+Cuts = tuple[tuple[int, ...], ...]
+
+
+@pytest.mark.parametrize(
+    ("slices", "columns", "message"),
+    [
+        (((256, 256),), (), "slices are said of 1 parts, there are 2"),
+        (((), (256, 128)), (), "slices [256, 128] do not make up 512"),
+        (((), (512,)), (), "slices [512] are one piece"),
+        (((), (100, 412)), (), "slices [100, 412] are not multiples of 64"),
+        ((), ((128, 0), ()), "columns [128, 0] do not make up 128"),
+        ((), ((1,) * 128, ()), "the parts are cut into 129 kernels"),
+    ],
+)
+def test_cuts_that_do_not_make_up_a_part_are_refused(slices: Cuts, columns: Cuts, message: str) -> None:
+    parts = ((256, 0), (0, 256))
+    choice = Choice("bespoke", RANKS, DMA3, parts=parts, slices=slices, columns=columns)
+
+    error = why_illegal(SCENARIOS[Pattern.AG_GEMM], choice)
+
+    assert error is not None and error.code is Code.MGS514
+    assert str(error) == message
+    assert error.hint
+
+
+@pytest.mark.parametrize(("template", "code"), [("bespoke", Code.MGS514), ("serial", Code.MGS511)])
+def test_cuts_are_those_of_parts(template: str, code: Code) -> None:
+    for choice in (
+        Choice(template, RANKS, DMA3, slices=((256, 256),)),
+        Choice(template, RANKS, DMA3, columns=((64, 64),)),
+    ):
+        error = why_illegal(SCENARIOS[Pattern.AG_GEMM], choice)
+        assert error is not None and error.code is code
+
+
 def test_lanes_are_engines_of_the_pool() -> None:
     with pytest.raises(ScheduleError) as caught:
         build_schedule(SCENARIOS[Pattern.AG_GEMM], Choice("bespoke", RANKS, DMA3, lanes=4))
@@ -154,6 +236,10 @@ def test_lanes_are_engines_of_the_pool() -> None:
         ("bespoke(parts=[[-1, 2]])", "MGS307"),
         ("bespoke(parts=[[1.5, 2]])", "MGS309"),
         ("bespoke(lanes=0)", "MGS307"),
+        ("bespoke(parts=[[256, 256]], slices=[])", "MGS116"),
+        ("bespoke(parts=[[256, 256]], slices=[512])", "MGS116"),
+        ("bespoke(parts=[[256, 256]], columns=[[64, 64.5]])", "MGS309"),
+        ("serial(columns=[[64, 64]])", "MGS201"),
         ("serial(parts=[[256, 256]])", "MGS201"),
         ("shard_p2p(lanes=2)", "MGS201"),
     ],

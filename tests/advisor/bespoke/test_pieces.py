@@ -8,14 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from magus.advisor.bespoke.batches import Batch, Batches, batches_of, lengths_of, whole_batches, with_batches
 from magus.advisor.bespoke.costs import GRAIN, OWN_UNITS, Costs, costs_of, kernel_ticks, shares, whole_rows
-from magus.advisor.bespoke.dp import dp_parts
+from magus.advisor.bespoke.dp import dp_batches
 from magus.advisor.bespoke.evaluate import NEVER, Evaluator
 from magus.advisor.bespoke.exact import MOST_BATCHES, solved_parts
 from magus.advisor.bespoke.local import anneal
 from magus.advisor.bespoke.moves import neighbour
 from magus.advisor.bespoke.seeds import shapes
-from magus.advisor.bespoke.uniform import as_parts, uniform_choices
+from magus.advisor.bespoke.uniform import as_batches, uniform_choices
 from magus.advisor.solver.batches import BatchProblem, solve_batches
 from magus.compiler.plan import build_schedule, why_illegal
 from magus.compiler.scenario import Pattern, Scenario
@@ -39,6 +40,10 @@ def bespoke(parts: Parts, streams: int = 1) -> Choice:
     return Choice("bespoke", RANKS, DMA3, streams, parts=shortened(parts))
 
 
+def of_batches(batches: Batches) -> Choice:
+    return with_batches(Choice("bespoke", RANKS, DMA3), batches)
+
+
 @given(st.integers(0, 5000), st.lists(st.integers(0, 9), min_size=1, max_size=8))
 def test_shares_keep_all_rows(rows: int, weights: list[int]) -> None:
     found = shares(rows, weights)
@@ -51,21 +56,43 @@ def test_shares_keep_all_rows(rows: int, weights: list[int]) -> None:
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_every_proposal_is_a_legal_plan(pattern: Pattern, system: int) -> None:
     scenario = scenario_with(pattern, system)
-    whole = whole_rows(scenario)
+    found = (*shapes(scenario), *dp_batches(scenario, DMA3))
 
-    for parts in (*shapes(whole), *dp_parts(scenario, DMA3)):
-        assert why_illegal(scenario, bespoke(parts)) is None
+    for batches in found:
+        assert why_illegal(scenario, of_batches(batches)) is None
+    assert any(batch.columns if pattern.produces else batch.slices for batches in found for batch in batches)
+
+
+@given(st.sampled_from(PATTERNS), st.integers(0, 10**6))
+def test_batches_are_what_a_choice_says(pattern: Pattern, seed: int) -> None:
+    batches = random.Random(seed).choice(shapes(scenario_with(pattern)))
+
+    assert batches_of(of_batches(batches)) == batches
+    assert of_batches((*batches, Batch((0,) * RANKS, (64, 64)))) == of_batches(batches)
 
 
 @given(st.sampled_from(PATTERNS), st.integers(0, 10**6))
 @settings(deadline=None, max_examples=30)
 def test_moves_keep_all_rows(pattern: Pattern, seed: int) -> None:
     scenario, rng = scenario_with(pattern), random.Random(seed)
-    choice = bespoke(rng.choice(shapes(whole_rows(scenario))))
+    choice = of_batches(rng.choice(shapes(scenario)))
 
     for _ in range(30):
-        choice = neighbour(rng, choice, (DMA3, EngineChoice(EngineKind.SM, 16)))
+        choice = neighbour(rng, choice, (DMA3, EngineChoice(EngineKind.SM, 16)), lengths_of(scenario))
         assert why_illegal(scenario, choice) is None
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_moves_cut_what_lets_copies_be_finer(pattern: Pattern) -> None:
+    scenario, rng = scenario_with(pattern), random.Random(0)
+    choice, sliced, banded = bespoke((whole_rows(scenario),)), 0, 0
+
+    for _ in range(100):
+        choice = neighbour(rng, choice, (DMA3,), lengths_of(scenario))
+        sliced, banded = sliced + bool(choice.slices), banded + bool(choice.columns)
+
+    assert 0 < sliced < 100
+    assert banded < 100 and (banded > 0) is pattern.produces
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
@@ -73,18 +100,18 @@ def test_parts_of_a_template_take_as_long_as_the_template(pattern: Pattern) -> N
     scenario = scenario_of(pattern, SYSTEMS[1], RANKS, 1024, 1024, 1024)
     compared = 0
     for choice in uniform_choices(scenario, most_pieces=2):
-        parts = as_parts(choice, whole_rows(scenario))
-        if parts is None or pattern.sums or choice.engine != DMA3 or choice.template == "hetero_unfused_1d":
+        batches = as_batches(scenario, choice)
+        if batches is None or choice.engine != DMA3 or choice.template == "hetero_unfused_1d":
             continue
         if choice.template == "shard_p2p":  # which copies one shard at a time
             continue
         ours, theirs = (
             simulate(scenario, build_schedule(scenario, each), unit_bytes=4096).makespan_ticks
-            for each in (bespoke(parts), choice)
+            for each in (of_batches(batches), choice)
         )
-        assert ours == theirs
+        assert ours == theirs, choice
         compared += 1
-    assert compared == (0 if pattern.sums else 3)
+    assert compared == 4
 
 
 def test_the_sweep_has_every_chunk_count_that_divides() -> None:
@@ -96,23 +123,25 @@ def test_the_sweep_has_every_chunk_count_that_divides() -> None:
 
 
 def exhaustive_end(costs: Costs, first: int, batches: int) -> int:
-    """The earliest end over all cuts of the grid, by trying them."""
+    """The earliest end over all cuts of the grid, by trying them; slices keep the rest of the own block."""
     ends = []
     for inner in combinations(range(1, costs.grid), batches - 1):
         at, edges = costs.kernel(first, 0), (0, *inner, costs.grid)
         for j in range(1, batches + 1):
-            filler = OWN_UNITS - first if j == 1 else 0
+            filler = OWN_UNITS - first if j == 1 or not costs.by_rows else 0
             kernel = costs.kernel(filler, edges[j] - edges[j - 1]) + costs.event
             at = max(at, costs.landed(edges[j], j)) + kernel
         ends.append(at)
     return min(ends)
 
 
+@pytest.mark.parametrize("by_rows", [True, False])
 @pytest.mark.parametrize("first", [0, 2, 4])
-def test_dynamic_programming_finds_the_best_cuts(first: int) -> None:
+def test_dynamic_programming_finds_the_best_cuts(first: int, by_rows: bool) -> None:
     from magus.advisor.bespoke.dp import _ends
 
-    costs = replace(costs_of(scenario_with(Pattern.AG_GEMM), DMA3), grid=8, moved=tuple(range(0, 9 * 10**8, 10**8)))
+    costs = costs_of(scenario_with(Pattern.AG_GEMM), DMA3, by_rows=by_rows)
+    costs = replace(costs, grid=8, moved=tuple(range(0, 9 * 10**8, 10**8)))
     ends, _ = _ends(costs, first)
 
     for batches in (1, 2, 3, 4):
@@ -196,9 +225,10 @@ def test_the_solver_finds_the_best_of_all_batchings() -> None:
 
 def test_the_solver_gives_the_same_again_and_keeps_all_rows() -> None:
     scenario = scenario_with(Pattern.A2A_GEMM)
-    start = next(parts for parts in dp_parts(scenario, DMA3) if len(parts) <= MOST_BATCHES)
+    start = whole_batches(batch.rows for batch in dp_batches(scenario, DMA3)[0])
+    assert len(start) <= MOST_BATCHES
 
-    once, twice = (solved_parts(scenario, bespoke(start), 1, 3, 0.05, lambda: False) for _ in range(2))
+    once, twice = (solved_parts(scenario, of_batches(start), 1, 3, 0.05, lambda: False) for _ in range(2))
 
     assert once == twice
     assert once and all(why_illegal(scenario, bespoke(parts)) is None for parts in once)
@@ -207,4 +237,4 @@ def test_the_solver_gives_the_same_again_and_keeps_all_rows() -> None:
 def test_proposals_are_in_grains() -> None:
     scenario = scenario_with(Pattern.AG_GEMM)
 
-    assert all(rows % GRAIN == 0 for parts in shapes(whole_rows(scenario)) for part in parts for rows in part)
+    assert all(rows % GRAIN == 0 for batches in shapes(scenario) for batch in batches for rows in batch.rows)

@@ -146,6 +146,10 @@ def test_why_takes_each_freedom_away() -> None:
     plain = Choice("bespoke", 4, DMA3, 1, parts=((256, 0), (0, 128), (0, 128)))
     lopsided = replace(plain, parts=((256, 0), (0, 16), (0, 240)))
 
+    cut = replace(plain, slices=((), (512, 512), ()), columns=((), (), (128, 128)))
+
     assert why_bespoke(scenario, plain, template, ticks_of) == ()
+    said = why_bespoke(scenario, cut, template, lambda each: 1.0 if each == cut else 1.5 - (not each.slices) / 4)
+    assert said == (("bands of columns", 0.5), ("slices of the inner dimension", 0.25))
     said = why_bespoke(scenario, lopsided, template, lambda each: 2.0 if each == plain else 1.0)
     assert said == (("chunks of unequal size", 1.0),)

@@ -6,9 +6,12 @@ import pytest
 
 from magus.advisor import Advisor
 from magus.advisor.advice import Advice, Candidate, Provenance
+from magus.advisor.bespoke import Budget, optimize
 from magus.advisor.bespoke.stage import clearly_best, is_searched, sentence_of
 from magus.advisor.export import advice_document
+from magus.compiler import compile_text
 from magus.compiler.plan import build_schedule
+from magus.compiler.plan_check import check_plan
 from magus.compiler.scenario import TICKS_PER_US, Explore, Pattern
 from magus.compiler.schedule import Choice, EngineChoice, EngineKind
 from magus.compiler.schedule_text import resolve_schedule
@@ -74,15 +77,36 @@ def test_the_sentence_names_the_freedoms() -> None:
 
 
 @pytest.mark.parametrize("pattern", list(Pattern))
-def test_only_a_gemm_that_overlaps_is_searched(pattern: Pattern) -> None:
-    if pattern is Pattern.GEMM_A2A:
-        return
+def test_one_gemm_that_overlaps_is_searched(pattern: Pattern) -> None:
     scenario = scenario_of(pattern, SYSTEMS[0], 4, 256, 256, 256)
-    overlaps = pattern in (Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR, Pattern.A2A_GEMM)
+    searched = pattern.overlaps and scenario.workload.num_kernels == 1
 
-    assert is_searched(scenario) is overlaps
-    assert is_searched(exploring(scenario, Explore(templates=("bespoke",)))) is overlaps
+    assert is_searched(scenario) is searched
+    assert is_searched(exploring(scenario, Explore(templates=("bespoke",)))) is searched
     assert not is_searched(exploring(scenario, Explore(templates=("serial",))))
+
+
+@pytest.mark.parametrize(
+    ("workload", "searched"),
+    [
+        ("w = tensor bf16[1024, 256]; y = grouped_gemm(all_to_all(x), w, rows=[300, 212])", True),
+        ("w = tensor bf16[1024, 256]; y = all_to_all(grouped_gemm(x, w, rows=[300, 212]))", True),
+        ("y = attention(all_to_all(x), heads=4, kv_heads=2)", False),
+    ],
+)
+def test_of_other_kernels_only_grouped_gemms_are_searched(workload: str, searched: bool) -> None:
+    source = f"""use "amd/mi300x"
+system node {{ gpus 4 x MI300X; fabric full_mesh(xgmi) }}
+workload some on node {{ x = tensor bf16[512, 512]; {workload} }}
+"""
+    scenario = compile_text(source).scenario()
+
+    assert is_searched(scenario) is searched
+    if searched:
+        outcome = optimize(scenario, Budget(80, 12, 0.02), lambda schedule: 8192)
+        assert outcome.best_bespoke is not None
+        assert all(check_plan(scenario, found.schedule) == () for found in outcome.found)
+        assert outcome.bound_ticks <= outcome.found[0].ticks
 
 
 def test_ranks_that_are_not_alike_are_left_alone() -> None:

@@ -1,0 +1,63 @@
+"""How ``bespoke`` cuts its parts further: slices of the inner dimension, and bands of the output's columns.
+
+Each is a list for every part, of the sizes in order; an empty one leaves the part whole. Of a GEMM after a collective
+the slices are columns of what arrives, so that a copy brings one slice; kernels of later slices add to the output of
+the first. Where the kernel comes first a copy takes one band away.
+"""
+
+from itertools import accumulate, pairwise, zip_longest
+
+from ..schedule import Span
+from .base import Problem
+
+MAX_KERNELS = 64
+
+Cuts = tuple[tuple[int, ...], ...]
+"""[part][piece] sizes, none where a part is whole; without any list all parts are."""
+
+
+def pieces_of(cuts: Cuts, part: int, whole: int) -> tuple[Span, ...]:
+    """The pieces into which ``cuts`` divides the size ``whole`` in the part of that index."""
+    sizes = (cuts[part] if cuts else ()) or (whole,)
+    return tuple(Span(low, high) for low, high in pairwise(accumulate(sizes, initial=0)))
+
+
+def spelled_cuts(cuts: Cuts, num_parts: int) -> Cuts:
+    """The same with a list for every part."""
+    return cuts or ((),) * num_parts
+
+
+def shortened_cuts(cuts: Cuts) -> Cuts:
+    """The same, none at all where every part is whole."""
+    return cuts if any(cuts) else ()
+
+
+def why_no_cuts(problem: Problem) -> tuple[str, str] | None:
+    """What is wrong with the slices and columns of ``problem`` and a hint, None if they divide what they are of."""
+    heads = problem.cutting.head > 1
+    if heads and problem.pattern.consumes and problem.columns:
+        return "the heads of attention are columns of what arrives", "say slices and not columns"
+    for name, cuts, whole, step in (
+        ("slices", problem.slices, problem.inner, problem.cutting.column_step),
+        ("columns", problem.columns, problem.output_cols, problem.cutting.column_step if heads else 1),
+    ):
+        if cuts and len(cuts) != len(problem.parts):
+            return f"{name} are said of {len(cuts)} parts, there are {len(problem.parts)}", "a list for each part"
+        for sizes in filter(None, cuts):
+            wrong = _why_not(sizes, whole, step)
+            if wrong is not None:
+                return f"{name} {list(sizes)} {wrong[0]}", wrong[1]
+    kernels = sum(
+        max(1, len(s)) * max(1, len(c)) for s, c in zip_longest(problem.slices, problem.columns, fillvalue=())
+    )
+    return (f"the parts are cut into {kernels} kernels", f"at most {MAX_KERNELS}") if kernels > MAX_KERNELS else None
+
+
+def _why_not(sizes: tuple[int, ...], whole: int, step: int) -> tuple[str, str] | None:
+    if len(sizes) == 1:
+        return "are one piece", "[] leaves a part whole"
+    if min(sizes) < 1 or sum(sizes) != whole:
+        return f"do not make up {whole}", "together they are all of it, once, and none is empty"
+    if any(size % step for size in sizes):
+        return f"are not multiples of {step}", f"for instance [{step}, {whole - step}]"
+    return None
