@@ -122,8 +122,9 @@ class _Search:
     def run(self) -> str:
         """Go through the stages; returns why it ended early, if it did."""
         self.bound_ticks = lower_bound(self.scenario).ticks
+        self.replays.enough_ticks = CLOSE_ENOUGH * self.bound_ticks
         self._templates()
-        if self._gap() < CLOSE_ENOUGH:
+        if self.replays.enough:
             return "a template is within 1 % of the lower bound"
         self._other_ways()
         self._batches()
@@ -135,14 +136,11 @@ class _Search:
         self.replays(self.proposals.to_simulate(self._simulated, count))
         self._carry_out()
         self._refine()
-        return ""
+        return "what was found is within 1 % of the lower bound" if self.replays.enough else ""
 
     @property
     def _simulated(self) -> Iterable[Found]:
         return self.replays.found.values()
-
-    def _gap(self) -> float:
-        return min((found.ticks for found in self._simulated), default=NEVER) / self.bound_ticks
 
     def _templates(self) -> None:
         """Estimate all and simulate the best, unless some are known; remember the engines that did best."""

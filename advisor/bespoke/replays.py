@@ -1,5 +1,6 @@
 """Simulated times of proposed plans: what decides, since a gain of the cost model alone is no gain."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -17,7 +18,8 @@ class Replays:
     """Simulates choices, each once, until ``limit`` of them are; what was found before a stop is kept.
 
     ``unit_of`` says the granularity for a schedule, ``together`` how many are given to the pool at a time. ``count`` is
-    how many were simulated here; ``found`` may hold others that were known before.
+    how many were simulated here; ``found`` may hold others that were known before. One that takes ``enough_ticks`` or
+    less ends it.
     """
 
     scenario: Scenario
@@ -26,6 +28,7 @@ class Replays:
     unit_of: Callable[[Schedule], int]
     progress: Progress
     together: int = 1
+    enough_ticks: float = 0.0
     stopped: bool = False
     count: int = 0
     found: dict[Choice, Found] = field(default_factory=dict)
@@ -33,13 +36,18 @@ class Replays:
     @property
     def left(self) -> int:
         """How many more may be simulated."""
-        return 0 if self.stopped else self.limit - self.count
+        return 0 if self.stopped or self.enough else self.limit - self.count
+
+    @property
+    def enough(self) -> bool:
+        """Whether what was found is as good as any."""
+        return min((found.ticks for found in self.found.values()), default=math.inf) <= self.enough_ticks
 
     def __call__(self, choices: Sequence[tuple[Choice, Stage]]) -> None:
         """Simulate as many of ``choices`` as are left, the first first."""
         new = list({choice: stage for choice, stage in choices if choice not in self.found}.items())[: self.left]
         for start in range(0, len(new), self.together):
-            if not self.stopped:
+            if not self.stopped and not self.enough:
                 self._simulate(new[start : start + self.together])
 
     def _simulate(self, choices: Sequence[tuple[Choice, Stage]]) -> None:

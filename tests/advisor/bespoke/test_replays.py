@@ -1,0 +1,38 @@
+"""Simulations of proposals: each once, no more than allowed, and none once one is as good as any."""
+
+from magus.advisor.bespoke.outcome import Stage
+from magus.advisor.bespoke.replays import Replays
+from magus.advisor.workers import Workers
+from magus.compiler.schedule import Choice, EngineChoice, EngineKind
+from tests.scenarios import ag_gemm
+
+DMA3 = EngineChoice(EngineKind.DMA, 3)
+CHOICES = [(Choice("hetero_fused_1d", 4 * pieces, DMA3), Stage.WAYS) for pieces in (1, 2, 4)]
+
+
+def replays(limit: int, together: int = 1) -> Replays:
+    scenario = ag_gemm(512, 512, 512, ranks=4)
+    return Replays(
+        scenario, Workers(None, lambda: False), limit, lambda schedule: 4096, lambda done, total: None, together
+    )
+
+
+def test_each_is_simulated_once_and_no_more_than_allowed() -> None:
+    found = replays(limit=2)
+    found(CHOICES[:1])
+    found(CHOICES)
+
+    assert found.count == len(found.found) == 2 and not found.left
+    assert [each.ticks for each in found.ranked()] == sorted(each.ticks for each in found.found.values())
+
+
+def test_what_is_good_enough_ends_it() -> None:
+    every = replays(limit=3)
+    every(CHOICES)
+    first = every.found[CHOICES[0][0]].ticks
+
+    for enough, count in ((first, 1), (min(each.ticks for each in every.found.values()) - 1, 3)):
+        ended = replays(limit=3)
+        ended.enough_ticks = enough
+        ended(CHOICES)
+        assert ended.count == count and ended.enough is (count == 1)
