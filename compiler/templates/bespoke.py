@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 from ..extents import Adds
-from ..schedule import Reduction, Region, Span, Step, TileGroup, Transfer
+from ..schedule import Kernels, Reduction, Region, Span, Step, TileGroup, Transfer
 from ..workload import Pattern
 from .base import Cut, Problem, Template, put, signal_of, spread
 from .cuts import pieces_of
@@ -162,11 +162,16 @@ def _scatter(problem: Problem, batches: Sequence[_Batch]) -> Iterator[Step]:
 
 
 def _made(problem: Problem, batch: _Batch, band: int) -> Iterator[Step]:
-    """The kernels of a band, slice after slice, and the copies of it once the last is done."""
+    """The kernels of a band, slice after slice, and the copies of it once the last is done.
+
+    A persistent kernel comes to its slices in order, but may be done with a later one first: copies wait for each.
+    """
     cols, stream = batch.bands[band], (batch.chains + band) % problem.streams
     for place, inner in enumerate(batch.slices):
         yield TileGroup(batch.kernel(place, band), _tiles(problem, batch, cols), inner, (), stream, place > 0)
-    made = (batch.kernel(len(batch.slices) - 1, band),)
+    places = range(len(batch.slices))
+    awaited = places if problem.tactics.kernel is Kernels.PERSISTENT else places[-1:]
+    made = tuple(batch.kernel(place, band) for place in awaited)
     for peer in problem.peers:
         if batch.rows[peer].size:
             region, lane = problem.block(peer, batch.rows[peer], cols), _lane(problem, batch.rounds + band, peer)

@@ -15,7 +15,18 @@ from magus.compiler.extents import inner_size, tile_cols
 from magus.compiler.plan import ScheduleError, build_schedule, problem_of, why_illegal
 from magus.compiler.plan_check import check_plan
 from magus.compiler.scenario import Pattern, Scenario
-from magus.compiler.schedule import Choice, Direction, EngineChoice, EngineKind, Reduction, Tactics, TileGroup, Transfer
+from magus.compiler.schedule import (
+    Choice,
+    Direction,
+    EngineChoice,
+    EngineKind,
+    Kernels,
+    Reduction,
+    Tactics,
+    TileGroup,
+    Transfer,
+    Wait,
+)
 from magus.compiler.schedule_text import read_choice, resolve_schedule
 from magus.compiler.templates.bespoke import MAX_PARTS, PATTERNS, block_rows, shortened, spelled
 from magus.compiler.templates.cuts import shortened_cuts
@@ -23,6 +34,7 @@ from magus.simcore import simulate
 from tests.advisor.drawing import SYSTEMS, scenario_of
 
 DMA3 = EngineChoice(EngineKind.DMA, 3)
+PERSISTENT = Tactics(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
 RANKS = 4
 SPLIT = (128, 400, 48, 448)
 
@@ -57,13 +69,16 @@ def drawn_cuts(rng: random.Random, num_parts: int, size: int) -> tuple[tuple[int
     return shortened_cuts(tuple(found))
 
 
-@given(st.sampled_from(PATTERNS), st.integers(0, 10**6), st.integers(1, 3), st.booleans(), st.integers(0, 3))
+@given(
+    st.sampled_from(PATTERNS), st.integers(0, 10**6), st.integers(1, 3), st.booleans(), st.booleans(), st.integers(0, 3)
+)
 @settings(deadline=None, max_examples=80)
 def test_any_parts_make_a_sound_plan_that_its_text_rebuilds(
-    pattern: Pattern, seed: int, streams: int, get: bool, lanes: int
+    pattern: Pattern, seed: int, streams: int, get: bool, persistent: bool, lanes: int
 ) -> None:
     scenario = SCENARIOS[pattern]
-    tactics = Tactics(direction=Direction.GET if get and not pattern.produces else Direction.PUT)
+    direction = Direction.GET if get and not pattern.produces else Direction.PUT
+    tactics = replace(PERSISTENT if persistent else Tactics(), direction=direction)
     parts, rng = drawn_parts(scenario, tactics, seed), random.Random(seed)
     slices, columns = (
         drawn_cuts(rng, len(parts), size) if rng.random() < 0.7 else ()
@@ -130,6 +145,21 @@ def test_slices_are_brought_one_by_one_and_added_up() -> None:
     assert set(groups["g1k1"].after) == {f"s_x1k1_{peer}" for peer in (1, 2, 3)}
     whole = build_schedule(scenario, Choice("bespoke", RANKS, DMA3, 2, parts=parts))
     assert schedule.staging_bytes - whole.staging_bytes == 1024 * 128 * 4  # the output, in fp32 until it is whole
+
+
+@pytest.mark.parametrize("pattern", [each for each in PATTERNS if each.produces])
+def test_slices_of_a_persistent_kernel_may_end_in_any_order_and_copies_wait_for_each(pattern: Pattern) -> None:
+    parts = ((0, 256), (256, 0))
+    scenario = replace(SCENARIOS[pattern], workload=replace(SCENARIOS[pattern].workload, split=()))
+    size = inner_size(scenario.workload)
+    base = Choice("bespoke", RANKS, DMA3, 2, parts=parts, slices=((64, size - 64), ()))
+    after = [("g0k1",), ("g0k0", "g0k1")]
+
+    for tactics, expected in zip((Tactics(), PERSISTENT), after, strict=True):
+        schedule = build_schedule(scenario, replace(base, tactics=tactics))
+        waits = {step.name: step.after for step in schedule.steps if isinstance(step, Transfer)}
+        assert waits["x0_1"] == expected
+        assert check_plan(scenario, schedule) == ()
 
 
 def test_bands_leave_when_they_are_made_and_are_summed_apart() -> None:
