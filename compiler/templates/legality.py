@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from ..collectives import ALGORITHM_BY_NAME
 from ..extents import Adds
+from ..schedule import Kernels
 from .base import Cut, Problem, Template
 from .collective import why_no_algorithm
 
@@ -40,6 +41,9 @@ def why_not_in_waves(template: Template, problem: Problem) -> tuple[str, str] | 
         return "waves are of different rows, and blocks lie side by side at the same ones", "leave waves out"
     if problem.sums > 1 and not problem.pattern.sums:
         return f"{problem.pattern.value} sums nothing", "leave sums out"
+    if problem.sums > 1 and problem.tactics.kernel is Kernels.PERSISTENT:
+        # holding.py: a sum that looks for what another passes on may have the SMs that this one needs.
+        return "sums that follow a persistent kernel wait with SMs held, those of one stream in order", "sums=1"
     return None
 
 

@@ -11,8 +11,20 @@ from magus.compiler.collectives import ALGORITHM_BY_NAME
 from magus.compiler.diagnostics import CompileError
 from magus.compiler.expression import expression_of
 from magus.compiler.plan import build_schedule, why_illegal
+from magus.compiler.plan_check import check_plan
 from magus.compiler.scenario import Pattern
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind, Reduction, Step, TileGroup, Transfer
+from magus.compiler.schedule import (
+    Choice,
+    EngineChoice,
+    EngineKind,
+    Kernels,
+    Reduction,
+    Step,
+    Tactics,
+    TileGroup,
+    Transfer,
+    Wait,
+)
 from magus.compiler.schedule_text import read_choice
 from magus.compiler.templates import BY_NAME, why_not
 from magus.compiler.templates.base import Problem
@@ -35,6 +47,10 @@ def steps_of(problem: Problem, rank: int = 0) -> tuple[Step, ...]:
 
 def kernels_of(steps: tuple[Step, ...]) -> list[TileGroup]:
     return [step for step in steps if isinstance(step, TileGroup)]
+
+
+def sums_of(steps: tuple[Step, ...]) -> list[Reduction]:
+    return [step for step in steps if isinstance(step, Reduction)]
 
 
 def blocks_of(problem: Problem, rank: int = 0) -> list[list[int]]:
@@ -210,6 +226,24 @@ def test_waves_are_for_pipelined_and_sums_for_what_is_summed() -> None:
         error = why_illegal(gather, choice)
         assert error is not None and error.code is Code.MGS511 and words in str(error)
     assert why_illegal(gather, Choice("pipelined", 8, engine, waves=2)) is None
+
+
+def test_sums_behind_a_persistent_kernel_are_in_one_stream() -> None:
+    """One that polls holds its SMs, and what it looks for may be what another of its rank passes on."""
+    scenario, tactics = (
+        scenario_of(RS, SYSTEMS[2], 4, 1024, 1024, 1024),
+        Tactics(kernel=Kernels.PERSISTENT, wait=Wait.POLL),
+    )
+    choice = Choice("pipelined", 8, EngineChoice(EngineKind.DMA, 3), tactics=tactics, sums=2)
+
+    error = why_illegal(scenario, choice)
+    one = build_schedule(scenario, replace(choice, sums=1))
+    dealt = [replace(step, stream=1 + turn % 2) for turn, step in enumerate(sums_of(one.steps))]
+    others = [step for step in one.steps if not isinstance(step, Reduction)]
+
+    assert error is not None and error.code is Code.MGS511 and error.hint == "sums=1"
+    assert check_plan(scenario, one) == ()
+    assert [fault.code for fault in check_plan(scenario, replace(one, steps=(*others, *dealt)))] == [Code.MGS503]
 
 
 def test_streams_are_in_its_name_where_there_are_several() -> None:
