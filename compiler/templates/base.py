@@ -1,6 +1,6 @@
 """What templates share: the problem they are given, the pieces they cut, and how one declares itself."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
@@ -9,7 +9,7 @@ from ..collectives import signal_of
 from ..extents import Adds, Cutting
 from ..scenario import Pattern
 from ..schedule import Direction, EngineKind, Order, Reduction, Region, Span, Step, Tactics, Transfer
-from ..tables import CHUNKS_PER_RANK
+from ..tables import CHUNKS_PER_RANK, MAX_STREAMS
 from .chained import chained
 
 __all__ = ["OVERLAPPED_PATTERNS", "Cut", "Fetch", "Problem", "Template", "put", "signal_of", "spread", "summed"]
@@ -260,9 +260,22 @@ class Template:
         return by_rank[0], by_rank
 
     def _chained(self, problem: Problem, build: Callable[[Problem], Iterator[Step]]) -> tuple[Step, ...]:
-        """Steps for the kernel, or for both."""
+        """Steps for the kernel, or for both, in streams that there are."""
         first = tuple(build(problem))
-        return first if problem.then is None else chained(first, tuple(build(problem.then)))
+        return in_streams(first if problem.then is None else chained(first, tuple(build(problem.then))))
+
+
+def in_streams(steps: Iterable[Step]) -> tuple[Step, ...]:
+    """The steps, those in a stream beyond the last one from the first on.
+
+    That holds up nothing for ever: kernels are issued behind all that they wait for.
+    """
+    return tuple(
+        step
+        if isinstance(step, Transfer) or step.stream < MAX_STREAMS
+        else replace(step, stream=step.stream % MAX_STREAMS)
+        for step in steps
+    )
 
 
 OVERLAPPED_PATTERNS = tuple(pattern for pattern in Pattern if pattern.overlaps)

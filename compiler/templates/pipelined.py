@@ -28,7 +28,6 @@ from functools import lru_cache
 from itertools import chain, product
 
 from ..schedule import Reduction, Region, Step, TileGroup
-from ..tables import MAX_STREAMS
 from .base import OVERLAPPED_PATTERNS, Cut, Problem, Template
 from .collective import emit, varies
 from .waves import Hops
@@ -92,7 +91,7 @@ def _dealt(steps: Iterable[Step], streams: int) -> Iterator[Step]:
     turn = 0
     for step in steps:
         if isinstance(step, Reduction):
-            step, turn = replace(step, stream=(step.stream + turn % streams) % MAX_STREAMS), turn + 1
+            step, turn = replace(step, stream=step.stream + turn % streams), turn + 1
         yield step
 
 

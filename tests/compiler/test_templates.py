@@ -21,6 +21,7 @@ from magus.compiler.schedule import (
     Transfer,
 )
 from magus.compiler.shapes import GemvShape
+from magus.compiler.tables import MAX_STREAMS
 from magus.compiler.templates import ALL_TEMPLATES, TEMPLATES, Cut, Template
 from tests.scenarios import ag_gemm, gemm_rs, lone_gather, lone_gemm, lone_scatter, switch, xgmi
 
@@ -288,3 +289,25 @@ def test_staging_in_figures() -> None:
     assert staging_bytes(lone_gemm(256, 256, 256), slices_inner=False) == 0
     assert staging_bytes(lone_gather(256, 256), slices_inner=False) == 0
     assert staging_bytes(lone_scatter(8192, 8192), slices_inner=False) == 7 * 16 << 20
+
+
+@pytest.mark.parametrize(
+    ("template", "pattern"),
+    [
+        (template, pattern)
+        for template in ALL_TEMPLATES
+        for pattern in (Pattern.GEMM_RS, Pattern.GEMM_AR, Pattern.GEMM_A2A_GEMM)
+        if template.has_streams and pattern in template.patterns
+    ],
+    ids=lambda each: str(each.value if isinstance(each, Pattern) else each.name),
+)
+def test_sums_and_second_kernels_are_in_streams_that_a_plan_can_say(template: Template, pattern: Pattern) -> None:
+    scenario = scenarios_of(pattern)[1]
+    pieces = 32 if template.cuts_shards else 1
+    choice = Choice(template.name, pieces * scenario.num_ranks, DMA7, MAX_STREAMS)
+
+    schedule = build_schedule(scenario, choice)
+
+    streams = {step.stream for step in schedule.steps if isinstance(step, TileGroup | Reduction)}
+    assert max(streams) < MAX_STREAMS
+    assert check_plan(scenario, schedule) == ()
