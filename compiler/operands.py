@@ -13,8 +13,8 @@ from .tensors import TensorReader
 COMBINATIONS = (
     "gemm; gemv; grouped_gemm; attention; add; all_gather; reduce_scatter; all_reduce; all_to_all; broadcast; "
     "send_recv; gemm, grouped_gemm or attention of a gathered input or of an all_to_all; all_to_all of what one of "
-    "them makes, and a gemm of that; reduce_scatter or all_reduce of a gemm whose inner dimension is sharded; a gemm "
-    "beside an all_gather or an all_to_all"
+    "them makes, and a gemm of that, or a grouped_gemm where a gemm made it; reduce_scatter or all_reduce of a gemm "
+    "whose inner dimension is sharded; a gemm beside an all_gather or an all_to_all"
 )
 PATTERNS: Mapping[tuple[str, ...], Pattern] = {
     ("gemm",): Pattern.GEMM,

@@ -21,7 +21,10 @@ from .templates.cuts import shortened_cuts
 from .units import NUMBER
 
 _COUNT = Property("a count of engines", NUMBER, Fraction(1), Fraction(1 << 20), whole=True)
-_ROWS = Property("rows of a part", NUMBER, Fraction(0), Fraction(MAX_EXTENT), whole=True)
+_SIZES = {
+    argument: Property(what, NUMBER, Fraction(0), Fraction(MAX_EXTENT), whole=True)
+    for argument, what in (("parts", "rows of a part"), ("slices", "a slice"), ("columns", "a band of columns"))
+}
 _EXAMPLES = {
     "parts": "parts=[[512, 0], [0, 256], [0, 256]]",
     "slices": "slices=[[], [1024, 3072], []]",
@@ -126,7 +129,7 @@ class ChoiceReader:
         if not isinstance(value, ast.Listed) or not (value.items or argument != "parts"):
             what = "a part is a list of rows" if argument == "parts" else f"{argument} of a part are a list of sizes"
             raise self._report.fail(Code.MGS116, what, value.span, _EXAMPLES[argument])
-        return tuple([int(self._numbers.value(_ROWS, (item,), self._place).amount) for item in value.items])
+        return tuple([int(self._numbers.value(_SIZES[argument], (item,), self._place).amount) for item in value.items])
 
     def word(self, argument: str, value: ast.Expression, known: tuple[str, ...]) -> str:
         """Read one of the words that ``argument`` may be."""

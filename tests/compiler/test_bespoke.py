@@ -281,6 +281,19 @@ def test_what_cannot_be_read_is_a_diagnostic(text: str, code: str) -> None:
     assert code in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("parts=[[1.5, 2]]", "rows of a part is a whole number"),
+        ("slices=[[64.5, 64]]", "a slice is a whole number"),
+        ("columns=[[64 KiB, 64]]", "a band of columns is a plain number"),
+    ],
+)
+def test_what_a_size_is_of_is_said(argument: str, message: str) -> None:
+    with pytest.raises(CompileError, match=message):
+        read_choice(SCENARIOS[Pattern.AG_GEMM], f"bespoke({argument})")
+
+
 def test_parts_are_for_bespoke_alone() -> None:
     error = why_illegal(SCENARIOS[Pattern.AG_GEMM], Choice("serial", RANKS, DMA3, parts=((256, 256),)))
 
