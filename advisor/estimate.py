@@ -10,26 +10,21 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from ..compiler.plan_view import num_peers
-from ..compiler.scenario import TICKS_PER_SECOND, GemmShape, Gpu, Scenario
+from ..compiler.scenario import TICKS_PER_SECOND, Gpu, Scenario
 from ..compiler.schedule import (
     Direction,
     EngineChoice,
     EngineKind,
     EngineMode,
     Protocol,
-    Reduction,
     Schedule,
     Step,
     TileGroup,
     Transfer,
 )
-from ..compiler.shapes import KernelShape
-from ..simcore.kernels.pick import compute_shape, compute_work
-from ..simcore.kernels.reduce import reduce_work
 from ..simcore.kernels.work import KernelWork
 from ..simcore.machine import distance_ticks
-from ..simcore.protocols import sent_per_byte
-from .estimate_persistent import persistent_parts
+from .estimate_graph import Graph, graph_of
 from .fluid import FluidFabric, FluidLink, SlotPool
 
 # Kinds of events, in the order in which those of one time are handled: what ends frees what begins.
@@ -75,7 +70,7 @@ def estimate_ticks(scenario: Scenario, schedule: Schedule) -> Estimate:
     """
     fabric = FluidFabric(scenario, by_sm=schedule.engine.kind is EngineKind.SM)
     steps = schedule.steps_of(0)
-    run = _Run(scenario, schedule, steps, fabric, num_peers(steps))
+    run = _Run(scenario, schedule, steps, graph_of(scenario, schedule, steps), fabric, num_peers(steps))
     run.prepare()
     run.loop()
     return run.found()
@@ -107,77 +102,24 @@ class _Run:
     scenario: Scenario
     schedule: Schedule
     steps: tuple[Step, ...]
+    graph: Graph
     fabric: FluidFabric
     num_peers: int  # that share the SMs that copy
     events: list[tuple[float, int, int]] = field(default_factory=list)
     waits: list[int] = field(default_factory=list)  # [i] what it still waits for
-    next: list[list[int]] = field(default_factory=list)  # [i] steps that wait for it
     begin: list[float] = field(default_factory=list)  # [i] first work
     done: list[float] = field(default_factory=list)  # [i] end
-    work: dict[int, tuple[KernelWork, float]] = field(default_factory=dict)  # kernels with their launch ticks
-    kernels: dict[int, tuple[int, ...]] = field(default_factory=dict)  # [i] kernels before one whose launch is hidden
-    num_bytes: list[int] = field(default_factory=list)  # [i] bytes of transfers
     hbm: FluidLink = field(default_factory=FluidLink)
     parts: list[_Part] = field(default_factory=list)
     left: list[int] = field(default_factory=list)  # [i] engines a transfer still wants
     missing: list[int] = field(default_factory=list)  # [i] parts that run
 
     def prepare(self) -> None:
-        """Kernels, sizes and dependencies."""
-        names = {step.name: i for i, step in enumerate(self.steps)}
-        names |= {step.signal: i for i, step in enumerate(self.steps) if isinstance(step, Transfer)}
-        moved, count = self.scenario.workload.moved, len(self.steps)
-        width, sent = moved.dtype.num_bytes if moved is not None else 0, sent_per_byte(self.schedule)
-        self.next = [[] for _ in range(count)]
-        self.waits, self.begin, self.done = [0] * count, [0.0] * count, [0.0] * count
-        self.left, self.missing, self.num_bytes = [0] * count, [0] * count, [0] * count
-        last: dict[tuple[bool, int], int] = {}
-        works: dict[tuple[GemmShape | KernelShape, bool] | tuple[int, int], KernelWork] = {}
-        persistent = persistent_parts(self.scenario, self.schedule, self.steps)
-        groups = {names[name] for name in persistent}
-        for i, step in enumerate(self.steps):
-            before = {names[name] for name in step.after if name in names}
-            if isinstance(step, Transfer):
-                self.num_bytes[i] = int(step.region.rows.size * step.region.cols.size * width * sent)
-                queue = None if step.lane is None else (True, step.lane)
-            else:
-                self.work[i] = persistent.get(step.name) or self._kernel(step, works, width), self._gap(names, step)
-                queue = None if i in groups else (False, step.stream)
-                before = before - groups if i in groups else before | groups
-            if queue is not None:
-                if queue in last:
-                    before.add(last[queue])
-                last[queue] = i
-            if persistent and i in self.work:
-                self.kernels[i] = tuple(j for j in before if j in self.work)
-            for j in before:
-                self.next[j].append(i)
-            self.waits[i] = len(before)
-            if not before:
-                heappush(self.events, (0.0, _READY, i))
-
-    def _kernel(
-        self,
-        step: TileGroup | Reduction,
-        works: dict[tuple[GemmShape | KernelShape, bool] | tuple[int, int], KernelWork],
-        width: int,
-    ) -> KernelWork:
-        """The kernel of a step; equal shapes share one."""
-        gpu, sms = self.scenario.gpu, self.schedule.compute_sms
-        if isinstance(step, TileGroup):
-            key = compute_shape(self.scenario, step), step.accumulate
-            if key not in works:
-                works[key] = compute_work(self.scenario, step, sms)
-            return works[key]
-        size = step.region.rows.size * step.region.cols.size * width, step.num_parts
-        if size not in works:
-            works[size] = reduce_work(gpu, *size, sms)
-        return works[size]
-
-    def _gap(self, names: dict[str, int], step: TileGroup | Reduction) -> float:
-        """The extra launch time of a kernel that waits for a transfer."""
-        waits = any(name not in names or isinstance(self.steps[names[name]], Transfer) for name in step.after)
-        return float(self.scenario.gpu.launch.event_ticks) if waits else 0.0
+        """Nothing has begun, and what waits for nothing is ready."""
+        count = len(self.steps)
+        self.waits, self.begin, self.done = list(self.graph.waits), [0.0] * count, [0.0] * count
+        self.left, self.missing = [0] * count, [0] * count
+        self.events = [(0.0, _READY, i) for i, waits in enumerate(self.waits) if not waits]
 
     def loop(self) -> None:
         """Handle events until none is left."""
@@ -188,7 +130,7 @@ class _Run:
         pool = SlotPool(self.schedule.compute_sms)
         while events:
             now, kind, i = heappop(events)
-            if kind == _READY and i not in self.work:
+            if kind == _READY and i not in self.graph.work:
                 self.left[i] = self._workers(i)
                 heappush(copies.queue, (now, i))
                 self._grant(copies, now)
@@ -203,10 +145,10 @@ class _Run:
 
     def _launched(self, now: float, i: int) -> float:
         """When a kernel can begin that has nothing to wait for; those that poll were launched before."""
-        work, gap = self.work[i]
-        if i not in self.kernels:
+        work, gap = self.graph.work[i]
+        if i not in self.graph.kernels_before:
             return now + work.start_ticks + gap
-        return max(now, work.start_ticks + max((self.done[j] for j in self.kernels[i]), default=0.0))
+        return max(now, work.start_ticks + max((self.done[j] for j in self.graph.kernels_before[i]), default=0.0))
 
     def _workers(self, i: int) -> int:
         """Engines that share a copy: one for DMA, all SMs in a lane, else an even part of the SMs for each peer."""
@@ -229,7 +171,7 @@ class _Run:
             if not self.missing[i]:
                 self.begin[i] = now
             self.missing[i] += 1
-            self.parts.append(_Part(i, taken, self.num_bytes[i] * taken / self._workers(i)))
+            self.parts.append(_Part(i, taken, self.graph.num_bytes[i] * taken / self._workers(i)))
             request = 0
             if isinstance(step, Transfer) and step.direction is Direction.GET:
                 request = distance_ticks(self.scenario, step.peer)
@@ -265,7 +207,7 @@ class _Run:
 
     def _compute(self, pool: SlotPool, now: float, kind: int, i: int) -> None:
         """A kernel is launched, gets its first SM, or has spent the time it needs on SMs."""
-        work, _ = self.work[i]
+        work, _ = self.graph.work[i]
         if kind == _LAUNCHED:
             self.begin[i], self.done[i] = pool.deal(now, work.num_units, work.unit_ticks)
             heappush(self.events, (self.begin[i], _BEGUN, i))
@@ -281,7 +223,7 @@ class _Run:
 
     def _finish(self, now: float, i: int) -> None:
         self.done[i] = now
-        for j in self.next[i]:
+        for j in self.graph.next[i]:
             self.waits[j] -= 1
             if not self.waits[j]:
                 heappush(self.events, (now, _READY, j))
@@ -292,16 +234,16 @@ class _Run:
 
     def found(self) -> Estimate:
         """Read the figures off the finished run."""
-        copied = [self.done[i] for i in range(len(self.steps)) if i not in self.work]
-        computed = [self.done[i] for i in self.work if isinstance(self.steps[i], TileGroup)]
+        copied = [self.done[i] for i in range(len(self.steps)) if i not in self.graph.work]
+        computed = [self.done[i] for i in self.graph.work if isinstance(self.steps[i], TileGroup)]
         first, last = (copied, computed) if not self.scenario.workload.pattern.reduces else (computed, copied)
         makespan = max(self.done, default=0.0)
         idle, reached = 0.0, 0.0
-        for begin, end in sorted((self.begin[i], self.done[i]) for i in self.work):
+        for begin, end in sorted((self.begin[i], self.done[i]) for i in self.graph.work):
             idle += max(0.0, begin - reached)
             reached = max(reached, end)
-        kernels = [work for work, _ in self.work.values()]
-        groups = [work for i, (work, _) in self.work.items() if isinstance(self.steps[i], TileGroup)]
+        kernels = [work for work, _ in self.graph.work.values()]
+        groups = [work for i, (work, _) in self.graph.work.items() if isinstance(self.steps[i], TileGroup)]
         gemm_ticks = sum(work.alone_ticks for work in groups)
         return Estimate(
             makespan_ticks=makespan,
@@ -311,7 +253,7 @@ class _Run:
             first_ticks=min(first, default=0.0),
             tail_ticks=makespan - max(first or last, default=0.0),
             exposed_ticks=idle + makespan - reached,
-            hbm_bytes=sum(w.hbm_read_bytes + w.hbm_write_bytes for w in kernels) + 2 * sum(self.num_bytes),
+            hbm_bytes=sum(w.hbm_read_bytes + w.hbm_write_bytes for w in kernels) + 2 * sum(self.graph.num_bytes),
             num_groups=len(computed),
             num_transfers=len(copied),
             part=self._part_of(groups),
