@@ -35,6 +35,15 @@ class Lengths(NamedTuple):
     step: int
     produces: bool
 
+    @property
+    def cut(self) -> int:
+        """What a copy may have a share of: the columns where kernels come first, else the inner dimension."""
+        return self.cols if self.produces else self.inner
+
+    def batch(self, rows: Part, sizes: tuple[int, ...]) -> Batch:
+        """A batch whose copies have these shares of ``cut``; one whole where there are none."""
+        return Batch(rows, (), sizes) if self.produces else Batch(rows, sizes)
+
 
 def lengths_of(scenario: Scenario) -> Lengths:
     """What the batches of ``scenario`` may be cut along."""
@@ -46,11 +55,8 @@ def lengths_of(scenario: Scenario) -> Lengths:
 def batches_of(choice: Choice) -> Batches:
     """The batches of a bespoke choice."""
     count = len(choice.parts)
-    parts, slices, columns = (
-        spelled(choice.parts, choice.chunks),
-        spelled_cuts(choice.slices, count),
-        spelled_cuts(choice.columns, count),
-    )
+    parts = spelled(choice.parts, choice.chunks)
+    slices, columns = spelled_cuts(choice.slices, count), spelled_cuts(choice.columns, count)
     return tuple(Batch(*each) for each in zip(parts, slices, columns, strict=True))
 
 
@@ -68,6 +74,11 @@ def with_batches(choice: Choice, batches: Iterable[Batch]) -> Choice:
         slices=shortened_cuts(tuple(batch.slices for batch in kept)),
         columns=shortened_cuts(tuple(batch.columns for batch in kept)),
     )
+
+
+def only_own(rows: int, num_ranks: int) -> Part:
+    """So many rows of the own block, and none of others."""
+    return (rows, *(0,) * (num_ranks - 1))
 
 
 def whole_batches(parts: Iterable[Part]) -> Batches:

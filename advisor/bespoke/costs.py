@@ -16,7 +16,7 @@ from ...compiler.templates.bespoke import Part, block_rows
 from ...simcore.kernels.pick import compute_work
 from ..estimate import copy_setup_ticks
 from ..fluid import FluidFabric
-from .batches import Batch, Batches, Lengths, lengths_of, whole_batches
+from .batches import Batches, Lengths, lengths_of, only_own, whole_batches
 
 # Rows in the parts that are proposed are multiples of this, the smallest tile of any kernel.
 GRAIN = 16
@@ -52,13 +52,9 @@ class Costs:
             return kernel_ticks(self.scenario, self.engine, rows + others * remote // self.grid)
         if not remote:
             return kernel_ticks(self.scenario, self.engine, rows)
-        inner, cols, share = self.lengths.inner, self.lengths.cols, max(1, self._length * remote // self.grid)
-        cut = (inner, share) if self.lengths.produces else (share, cols)
-        return kernel_ticks(self.scenario, self.engine, rows + others, *cut)
-
-    @property
-    def _length(self) -> int:
-        return self.lengths.cols if self.lengths.produces else self.lengths.inner
+        lengths, share = self.lengths, max(1, self.lengths.cut * remote // self.grid)
+        inner, cols = (lengths.inner, share) if lengths.produces else (share, lengths.cols)
+        return kernel_ticks(self.scenario, self.engine, rows + others, inner, cols)
 
     def landed(self, remote: int, copies: int) -> int:
         """When the first ``remote`` units are there, in so many copies for each peer that begin at once."""
@@ -74,11 +70,10 @@ class Costs:
             columns = [shares(self.whole[0], own), *(shares(rows, remote) for rows in self.whole[1:])]
             return whole_batches(zip(*columns, strict=True))[:: -1 if produces else 1]
         before = shares(self.whole[0], [own[0], sum(own[1:])])
-        cut = tuple(size for size in shares(self._length, remote, self.lengths.step) if size)
+        cut = tuple(size for size in shares(self.lengths.cut, remote, self.lengths.step) if size)
         cut = () if len(cut) == 1 else cut
-        rows = (before[1], *self.whole[1:])
-        found = (Batch(rows, (), cut[::-1]) if produces else Batch(rows, cut),)
-        alone = whole_batches([(before[0], *(0,) * len(self.whole[1:]))])
+        found = (self.lengths.batch((before[1], *self.whole[1:]), cut[::-1] if produces else cut),)
+        alone = whole_batches([only_own(before[0], len(self.whole))])
         return (*found, *alone) if produces else (*alone, *found)
 
 
@@ -88,8 +83,7 @@ def costs_of(scenario: Scenario, engine: EngineChoice, *, by_rows: bool = True) 
     gpu, peers, by_dma = scenario.gpu, scenario.num_ranks - 1, engine.kind is EngineKind.DMA
     whole = whole_rows(scenario)
     lengths = lengths_of(scenario)
-    cut = lengths.cols if lengths.produces else lengths.inner
-    grid = max(1, min(MOST_UNITS, max(whole) // GRAIN if by_rows else cut // lengths.step))
+    grid = max(1, min(MOST_UNITS, max(whole) // GRAIN if by_rows else lengths.cut // lengths.step))
     moved, latency = _moved(scenario, engine, whole, grid)
     setup = copy_setup_ticks(gpu, engine)
     # A second engine for each peer sets up the next copy while the first is under way.

@@ -6,7 +6,7 @@ from dataclasses import replace
 from ...compiler.scenario import Scenario
 from ...compiler.schedule import Choice, Protocol
 from ...compiler.templates.bespoke import Part
-from .batches import Batch, Batches, batches_of, with_batches
+from .batches import Batch, Batches, batches_of, only_own, with_batches
 from .costs import shares, whole_rows
 
 WORTH_SAYING = 0.005
@@ -63,7 +63,7 @@ def _without_cuts(scenario: Scenario, choice: Choice) -> Iterator[tuple[str, Cho
 
 def _own_apart(batches: Batches, whole: Part, *, last: bool) -> Batches:
     """The own block in a batch of its own, before or after all others."""
-    own = Batch((whole[0], *(0,) * (len(whole) - 1)))
+    own = Batch(only_own(whole[0], len(whole)))
     others = tuple(replace(batch, rows=(0, *batch.rows[1:])) for batch in batches if any(batch.rows[1:]))
     return tuple(batch for batch in ((*others, own) if last else (own, *others)) if any(batch.rows))
 

@@ -195,7 +195,7 @@ class _Search:
                 return
 
     def _vary(self) -> None:
-        """The best proposals with every number of streams, engine, and one lane for each peer or none."""
+        """The best proposals by every engine, in all ``manners``, and with one lane for each peer or none."""
         for base in self.proposals.different(VARIED):
             stage = self.proposals.stage_of[base]
             for engine, (streams, tactics) in product(self.engines, self.manners):

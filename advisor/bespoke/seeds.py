@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ...compiler.scenario import Scenario
 from ...compiler.templates.bespoke import Part
-from .batches import Batch, Batches, Lengths, lengths_of, whole_batches
+from .batches import Batch, Batches, Lengths, lengths_of, only_own, whole_batches
 from .costs import shares, whole_rows
 
 COUNTS = (1, 2, 3, 4, 6, 8, 12, 16)
@@ -41,15 +41,13 @@ def _cut(whole: Part, weights: list[int], lengths: Lengths) -> Iterator[Batches]
 
     Where the own block is apart it fills the time in which nothing else can be done.
     """
-    produces = lengths.produces
-    sizes = tuple(filter(None, shares(lengths.cols if produces else lengths.inner, weights, lengths.step)))
+    sizes = tuple(filter(None, shares(lengths.cut, weights, lengths.step)))
     if len(sizes) < 2:
         return
-    own, others = (whole[0], *(0,) * len(whole[1:])), (0, *whole[1:])
-    for rows in (whole, others):
-        cut = Batch(rows, (), sizes) if produces else Batch(rows, sizes)
-        apart = () if rows == whole else (Batch(own),)
-        yield (cut, *apart) if produces else (*apart, cut)
+    yield (lengths.batch(whole, sizes),)
+    if whole[0]:
+        own, others = Batch(only_own(whole[0], len(whole))), lengths.batch((0, *whole[1:]), sizes)
+        yield (others, own) if lengths.produces else (own, others)
 
 
 def _by_peer(whole: Part) -> Iterator[Batches]:

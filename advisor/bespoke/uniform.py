@@ -8,7 +8,7 @@ from ...compiler.schedule import Choice, EngineChoice
 from ...compiler.templates import BY_NAME, TEMPLATES, Template
 from ...compiler.templates.bespoke import MAX_PARTS
 from ..solver.space import domains_of, streams_of
-from .batches import Batch, Batches, lengths_of, whole_batches
+from .batches import Batches, lengths_of, only_own, whole_batches
 from .costs import shares, whole_rows
 
 # A shard in more pieces than this spends its time on the setups of copies and the starts of kernels.
@@ -45,16 +45,14 @@ def _ways(scenario: Scenario) -> Iterator[tuple[Template, str]]:
 def as_batches(scenario: Scenario, choice: Choice) -> Batches | None:
     """What a template cuts, None where ``bespoke`` cannot say it."""
     whole, lengths = whole_rows(scenario), lengths_of(scenario)
-    produces, n = lengths.produces, len(whole)
-    pieces = choice.chunks // n
+    n, pieces = len(whole), choice.chunks // len(whole)
     alike = list(zip(*(shares(rows, [1] * pieces) for rows in whole[1:]), strict=True))
-    own = (whole[0], *(0,) * (n - 1))
+    own = only_own(whole[0], n)
     match choice.template:
         case "uniform_fused_1d":
             parts = tuple(zip(shares(whole[0], [1] * pieces), *zip(*alike, strict=True), strict=True))
         case "uniform_fused_2d":
-            sizes = tuple(shares(lengths.cols if produces else lengths.inner, [1] * pieces, lengths.step))
-            return (Batch(whole, (), sizes) if produces else Batch(whole, sizes),)
+            return (lengths.batch(whole, tuple(shares(lengths.cut, [1] * pieces, lengths.step))),)
         case "hetero_fused_1d":
             parts = (own, *((0, *rows) for rows in alike))
         case "hetero_unfused_1d" | "shard_p2p":
@@ -65,4 +63,4 @@ def as_batches(scenario: Scenario, choice: Choice) -> Batches | None:
     found = whole_batches(parts)
     if len(found) > MAX_PARTS:
         return None
-    return (*found[1:], found[0]) if produces and found[0].rows == own else found
+    return (*found[1:], found[0]) if lengths.produces and found[0].rows == own else found

@@ -13,12 +13,12 @@ from ...compiler.schedule import Choice, EngineChoice, EngineKind, Kernels, Prot
 from ...compiler.templates import BY_NAME
 from .evaluate import NEVER, Evaluator
 from .moves import STREAMS, lanes_of
+from .uniform import MOST_PIECES
 
 # Those in which every rank has the same part; the empty one is the template's own, ring.
 ALGORITHMS = ("", "double_ring", "direct")
 # Streams of sums: a launch takes some times as long as the sum of a chunk, and so many hide it.
 SUMS = (1, 2, 4)
-MOST_PIECES = 64
 PATIENCE = 4
 _WAITS = {Kernels.LAUNCHED: Wait.EVENT, Kernels.PERSISTENT: Wait.POLL}
 
