@@ -39,6 +39,7 @@ MAX_STEPS = 4096
 MAX_STEPS_OF_ALL = 1 << 15
 MAX_ENGINES = 1 << 20
 MAX_KERNELS = 2
+"""Of a workload."""
 TRANSFER_KINDS = tuple(direction.value for direction in Direction)
 STEP_KINDS = (*TRANSFER_KINDS, "tiles", "reduction")
 FITS = ("ranks", "pattern", "moved", "gemm", "kernel", "then", "split")

@@ -126,7 +126,7 @@ class ChoiceReader:
         return tuple([self._sizes(argument, item) for item in value.items])
 
     def _sizes(self, argument: str, value: ast.Expression) -> tuple[int, ...]:
-        if not isinstance(value, ast.Listed) or not (value.items or argument != "parts"):
+        if not isinstance(value, ast.Listed) or (argument == "parts" and not value.items):
             what = "a part is a list of rows" if argument == "parts" else f"{argument} of a part are a list of sizes"
             raise self._report.fail(Code.MGS116, what, value.span, _EXAMPLES[argument])
         return tuple([int(self._numbers.value(_SIZES[argument], (item,), self._place).amount) for item in value.items])

@@ -175,8 +175,17 @@ EXPLORE_KNOBS = ("streams", "algorithm", *TACTICS, "order", "depth")
 EXPLORE_WORDS = ("schedules", "chunks", "engine", "staging", "minimize", *EXPLORE_KNOBS, "everything", "dominance")
 PART_ARGUMENTS = ("parts", "slices", "columns")
 TEMPLATE_ARGUMENTS = (
-    *("chunks", *PART_ARGUMENTS, "engine", "streams", "lanes", "algorithm", "waves", "sums"),
-    *(*TACTICS, "order", "depth"),
+    "chunks",
+    *PART_ARGUMENTS,
+    "engine",
+    "streams",
+    "lanes",
+    "algorithm",
+    "waves",
+    "sums",
+    *TACTICS,
+    "order",
+    "depth",
 )
 PLAN_ACTIONS = ("put", "get", "compute", "reduce")
 PLAN_CLAUSES: Mapping[str, tuple[str, ...]] = {

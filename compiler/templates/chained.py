@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ..cover import Rect
-from ..schedule import Region, Step, TileGroup, Transfer
+from ..schedule import Step, TileGroup, Transfer
 
 SECOND = "then_"
 
@@ -23,21 +23,15 @@ def chained(first: Sequence[Step], second: Sequence[Step]) -> tuple[Step, ...]:
     steps = list(first)
     for step in second:
         if isinstance(step, TileGroup):
-            waits = (
-                *(_own(makers, step)),
-                *(name for each in step.after for name in brought.get(each, (SECOND + each,))),
-            )
-            name, after = SECOND + step.name, tuple(dict.fromkeys(waits))
-            steps.append(replace(step, name=name, after=after, stream=streams + step.stream, kernel=1))
+            landed = (name for each in step.after for name in brought.get(each, (SECOND + each,)))
+            after = tuple(dict.fromkeys((*_own(makers, step), *landed)))
+            steps.append(replace(step, name=SECOND + step.name, after=after, stream=streams + step.stream, kernel=1))
     return tuple(steps)
 
 
 def _brought(first: Iterable[Step], second: Iterable[Step]) -> dict[str, tuple[str, ...]]:
     """What stands in ``first`` for each signal and each transfer of ``second``: the transfers of the same data."""
-    made: dict[tuple[int, Region], Transfer] = {}
-    for step in first:
-        if isinstance(step, Transfer):
-            made[step.peer, step.region] = step
+    made = {(step.peer, step.region): step for step in first if isinstance(step, Transfer)}
     found: dict[str, tuple[str, ...]] = {}
     for step in second:
         if isinstance(step, Transfer):

@@ -11,6 +11,7 @@ from ..schedule import Span
 from .base import Problem
 
 MAX_KERNELS = 64
+"""Of all parts together."""
 
 Cuts = tuple[tuple[int, ...], ...]
 """[part][piece] sizes, none where a part is whole; without any list all parts are."""

@@ -53,7 +53,10 @@ def draw_bespoke(rng: random.Random, scenario: Scenario) -> Schedule | None:
     """A bespoke schedule with kernels in any streams, None where what was drawn cannot run."""
     tactics, engine, parts = rng.choice(KERNELS), rng.choice(ENGINES), draw_parts(rng, scenario)
     choice = Choice(
-        *("bespoke", scenario.num_ranks, engine, 1, tactics),
+        "bespoke",
+        scenario.num_ranks,
+        engine,
+        tactics=tactics,
         parts=parts,
         slices=draw_cuts(rng, len(parts), inner_size(scenario.workload)),
         columns=draw_cuts(rng, len(parts), tile_cols(scenario.workload)),
