@@ -73,7 +73,7 @@ def lower_bound(scenario: Scenario, kinds: tuple[EngineKind, ...] = tuple(Engine
 
 def _of_two(scenario: Scenario, kinds: tuple[EngineKind, ...]) -> Bound:
     """Of two kernels: what either of them takes with the collective, or both take of SM time."""
-    sms, stages = scenario.gpu.sms, [scenario.stage(kernel) for kernel in range(2)]
+    sms, stages = scenario.gpu.sms, scenario.stages
     larger = max((lower_bound(stage, kinds) for stage in stages), key=lambda bound: bound.ticks)
     start = min(kernels.start for kernels in kernel_limits(stages[0]))
     ticks = start + least_sm_ticks(scenario) // sms

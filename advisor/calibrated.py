@@ -36,7 +36,7 @@ def _kernels(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> I
     """GEMMs of other sizes and types than fitted, other kernels, and what kernels do beside and within each other."""
     groups = [step for step in steps if isinstance(step, TileGroup)]
     region, gpu = scenario.gpu.calibrated.gemm, scenario.gpu
-    stages = [scenario.workload.stage(kernel) for kernel in range(scenario.workload.num_kernels)]
+    stages = scenario.workload.stages
     products = [group for group in groups if stages[group.kernel].gemm is not None]
     if products and region is not None:
         shapes = list(dict.fromkeys(group_shape(scenario, group) for group in products))

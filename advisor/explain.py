@@ -144,7 +144,7 @@ def _why_overlap(scenario: Scenario, result: Result) -> Iterator[str]:
     if beside:
         yield f"On the SMs that are left to it the GEMM takes {result.dil:.2f}x its time on all, if it runs alone."
     else:
-        kernels = [scenario.workload.stage(kernel).kernel for kernel in range(scenario.workload.num_kernels)]
+        kernels = [stage.kernel for stage in scenario.workload.stages]
         names = ["GEMM" if kernel is None else kernel.operation for kernel in kernels]
         one = f"the {names[0]} takes {result.dil:.2f}x its"
         both = f"{' and '.join(names)} take {result.dil:.2f}x their"

@@ -23,7 +23,7 @@ from .schedule import (
 from .staging import slices_inner as slices_inner
 from .staging import staging_bytes as staging_bytes
 from .staging import staging_of_steps
-from .tactics import Misfit, why_no_mode, why_no_reach, why_no_tactics
+from .tactics import Misfit, why_no_mode, why_no_persistent, why_no_reach, why_no_tactics
 from .templates import BY_NAME, Cut, Template, why_not
 from .templates.base import Problem
 from .templates.bespoke import why_no_parts
@@ -131,11 +131,8 @@ def check_engine(scenario: Scenario, engine: EngineChoice) -> None:
 def check_tactics(scenario: Scenario, engine: EngineChoice, tactics: Tactics) -> None:
     """Raise ScheduleError if the system cannot carry out ``tactics`` with ``engine``."""
     _raise_if(why_no_tactics(scenario.system, engine, tactics))
-    workload = scenario.workload
-    if tactics.kernel is Kernels.PERSISTENT and workload.pattern.overlaps and not workload.may_persist:
-        has = "none" if workload.then is None else "two kernels"
-        message = f"a persistent kernel is one GEMM here, and {workload.label} has {has}"
-        raise ScheduleError(Code.MGS511, message, "leave kernel=persistent out")
+    if tactics.kernel is Kernels.PERSISTENT and scenario.workload.pattern.overlaps:
+        _raise_if(why_no_persistent(scenario.workload))
 
 
 def _raise_if(misfit: Misfit | None) -> None:
@@ -174,8 +171,7 @@ def _why_not_cut(scenario: Scenario, template: Template, chunks: int) -> Schedul
         )
         return ScheduleError(Code.MGS512, message, f"use a multiple of {n} from {least} up")
     pieces = chunks // n
-    workload = scenario.workload
-    column_step = max(cutting_of(workload.stage(kernel)).column_step for kernel in range(max(1, workload.num_kernels)))
+    column_step = max(cutting_of(stage).column_step for stage in scenario.workload.stages or (scenario.workload,))
     size, step, what = (
         (moved.rows // n, 1, "rows of a shard") if template.cut is Cut.ROWS else (moved.cols, column_step, "columns")
     )
@@ -188,7 +184,7 @@ def _why_not_cut(scenario: Scenario, template: Template, chunks: int) -> Schedul
 
 def _why_no_parts(scenario: Scenario, template: Template, choice: Choice) -> ScheduleError | None:
     if (choice.parts or choice.slices or choice.columns or choice.lanes) and not template.has_parts:
-        message = f"{template.name} is not told its parts, nor lanes"
+        message = f"{template.name} is not told its parts, slices, columns or lanes"
         return ScheduleError(Code.MGS511, message, "bespoke takes them")
     if choice.lanes > choice.engine.count:
         return ScheduleError(Code.MGS401, f"{choice.lanes} lanes of {choice.engine}", "a lane is an engine")
@@ -208,7 +204,7 @@ def _cut_hint(grains: int, num_ranks: int, template: Template) -> str:
 def problem_of(scenario: Scenario, choice: Choice) -> Problem:
     """The workload as the template of ``choice`` sees it."""
     if scenario.workload.then is not None:
-        first, then = (problem_of(scenario.stage(kernel), choice) for kernel in range(2))
+        first, then = (problem_of(stage, choice) for stage in scenario.stages)
         return replace(first, then=then)
     workload, n = scenario.workload, scenario.num_ranks
     moved, gemm, alone = workload.moved, workload.gemm, workload.pattern is Pattern.KERNEL

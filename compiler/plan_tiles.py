@@ -28,9 +28,8 @@ def _kernel_faults(plan: RankPlan, kernel: int) -> Iterator[PlanFault]:
             missing, twice = uncovered(whole, rects) if whole.area else (None, None)
             for rect, what in ((missing, "never computed"), (twice, "computed twice")):
                 if rect is not None:
-                    block = (plan.rank + owner) % n
-                    of = f"{workload.output}, " if plan.scenario.workload.then is not None else ""
-                    yield PlanFault(Code.MGS507, "", f"{rect} of {of}block {block}, k {low}:{high}, are {what}")
+                    of = f"{_tensor(plan, workload)}block {(plan.rank + owner) % n}"
+                    yield PlanFault(Code.MGS507, "", f"{rect} of {of}, k {low}:{high}, are {what}")
     adds = cutting_of(workload).adds in (Adds.ROWS, Adds.BLOCKS)
     if len(cuts) > 2 or adds or any(group.accumulate for group in groups):
         yield from _slice_faults(plan, workload, groups)
@@ -40,19 +39,23 @@ def _groups(plan: RankPlan, kernel: int) -> list[TileGroup]:
     return [step for step in plan.steps.values() if isinstance(step, TileGroup) and step.kernel == kernel]
 
 
+def _tensor(plan: RankPlan, stage: Workload) -> str:
+    """The output that blocks are of, where a workload has two."""
+    return f"{stage.output}, " if plan.scenario.workload.then is not None else ""
+
+
 def computed_faults(plan: RankPlan, step: Step, region: Region, before: frozenset[str]) -> Iterator[PlanFault]:
     """``region`` of what the first kernel makes is whole (all of k) in groups that come before ``step``."""
-    inner, n = inner_size(plan.scenario.workload.stage(0)), plan.scenario.num_ranks
-    wanted = Rect.of(region)
+    workload, n, wanted = plan.scenario.workload.stage(0), plan.scenario.num_ranks, Rect.of(region)
     groups = [group for group in _groups(plan, 0) if group.name in before]
-    cuts = sorted({0, inner} | {edge for group in groups for edge in (group.k.start, group.k.stop)})
+    cuts = sorted({0, inner_size(workload)} | {edge for group in groups for edge in (group.k.start, group.k.stop)})
     for low, high in pairwise(cuts):
         slices = [group for group in groups if group.k.start <= low and high <= group.k.stop]
         pieces = [Rect.of(r).clip(wanted) for g in slices for r in g.regions if r.owner % n == region.owner % n]
         missing, _ = uncovered(wanted, [piece for piece in pieces if piece is not None])
         if missing is not None:
-            of = f"{plan.scenario.workload.output}, " if plan.scenario.workload.then is not None else ""
-            message = f"{step.name} takes {missing} of {of}block +{region.owner} before they are computed"
+            of = f"{_tensor(plan, workload)}block +{region.owner}"
+            message = f"{step.name} takes {missing} of {of} before they are computed"
             yield PlanFault(Code.MGS508, step.name, message)
             return
 

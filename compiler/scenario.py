@@ -57,10 +57,10 @@ __all__ = [
     "Switch",
     "System",
     "Tensor",
+    "Then",
     "Torus",
     "Variability",
     "Wire",
-    "Then",
     "Workload",
 ]
 
@@ -103,6 +103,11 @@ class Scenario:
     def gpu(self) -> Gpu:
         """The GPU, the same on every rank."""
         return self.system.gpu
+
+    @property
+    def stages(self) -> tuple["Scenario", ...]:
+        """The scenario as each of its kernels sees it; none for a lone collective."""
+        return tuple(map(self.stage, range(self.workload.num_kernels)))
 
     def stage(self, kernel: int) -> "Scenario":
         """The scenario as the kernel of that number sees it; see ``Workload.stage``."""

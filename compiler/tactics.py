@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 from .codes import Code
-from .scenario import FabricKind, Gpu, System
+from .scenario import FabricKind, Gpu, System, Workload
 from .schedule import Direction, EngineChoice, EngineKind, EngineMode, Kernels, Launch, Protocol, Tactics, Wait, WaitPer
 from .tables import TACTICS
 
@@ -96,6 +96,15 @@ def _protocol_misfit(system: System, engine: EngineChoice, protocol: Protocol) -
         known = ", ".join(each.value for each in link.protocols)
         return Code.MGS408, f"link {link.name} does not carry protocol {protocol.value}", f"it carries: {known}"
     return None
+
+
+def why_no_persistent(workload: Workload) -> Misfit | None:
+    """Why no persistent kernel can compute ``workload``, None if one can."""
+    if workload.may_persist:
+        return None
+    has = "none" if workload.then is None else "two kernels"
+    message = f"a persistent kernel walks through the tiles of one GEMM, {workload.label} has {has}"
+    return Code.MGS511, message, "leave kernel=persistent out"
 
 
 def _wait_misfit(gpu: Gpu, tactics: Tactics) -> Misfit | None:

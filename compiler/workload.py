@@ -144,6 +144,11 @@ class Workload:
         return (self.compute is not None) + (self.then is not None)
 
     @property
+    def stages(self) -> tuple["Workload", ...]:
+        """The workload as each of its kernels sees it; none for a lone collective."""
+        return tuple(map(self.stage, range(self.num_kernels)))
+
+    @property
     def may_persist(self) -> bool:
         """Whether one persistent kernel can compute it, which is a GEMM here."""
         return self.gemm is not None and self.then is None
@@ -153,7 +158,7 @@ class Workload:
 
         >>> first, then = GemmShape(8, 4, 2, DType.BF16), GemmShape(8, 2, 4, DType.BF16)
         >>> both = Workload("w", "", Pattern.GEMM_A2A_GEMM, (), None, first, "h", then=Then(then, "y"))
-        >>> [(both.stage(i).pattern.value, both.stage(i).output) for i in range(both.num_kernels)]
+        >>> [(stage.pattern.value, stage.output) for stage in both.stages]
         [('GEMM+A2A', 'h'), ('A2A+GEMM', 'y')]
         """
         if self.then is None:

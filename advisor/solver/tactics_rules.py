@@ -5,7 +5,7 @@ from itertools import product
 
 from ...compiler.scenario import Scenario
 from ...compiler.schedule import Direction, EngineChoice, Kernels, Launch, Order, Tactics
-from ...compiler.tactics import why_no_tactics
+from ...compiler.tactics import why_no_persistent, why_no_tactics
 from ...compiler.templates import Template
 from ...compiler.templates.base import Problem
 from ...compiler.templates.serving import why_no_depth, why_no_order
@@ -105,14 +105,11 @@ class TacticsConstraints:
         return None if misfit is None else misfit[1]
 
     def _kernels_are_there(self) -> None:
-        """A persistent kernel is a GEMM here; a graph differs from a stream where the profile says what it costs."""
+        """A persistent kernel is one GEMM here; a graph differs from a stream where the profile says what it costs."""
         workload, gpu = self._scenario.workload, self._scenario.gpu
-        if Kernels.PERSISTENT in self._values[Knob.KERNEL] and not workload.may_persist:
-            has = "none" if workload.then is None else "two kernels"
-            rule = self._rules.rule(
-                f"a persistent kernel walks through the tiles of one GEMM, {workload.label} has {has}"
-            )
-            self._rules.forbid({Knob.KERNEL: self._unusual(Knob.KERNEL)}, rule)
+        misfit = why_no_persistent(workload)
+        if Kernels.PERSISTENT in self._values[Knob.KERNEL] and misfit is not None:
+            self._rules.forbid({Knob.KERNEL: self._unusual(Knob.KERNEL)}, self._rules.rule(misfit[1]))
         if Launch.GRAPH not in self._values[Knob.LAUNCH]:
             return
         if gpu.sync.graph_launch_ticks is None:

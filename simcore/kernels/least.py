@@ -20,7 +20,7 @@ def least_sm_ticks(scenario: Scenario, share: Fraction = _WHOLE) -> int:
     0 where there is no kernel before or after a collective, or a GEMM of one column, which has no tiles.
     """
     if scenario.workload.then is not None:
-        return sum(least_sm_ticks(scenario.stage(kernel), share) for kernel in range(2))
+        return sum(least_sm_ticks(stage, share) for stage in scenario.stages)
     gpu, shape = scenario.gpu, whole_shape(scenario)
     match shape:
         case GemmShape(n=n) if n > 1:
@@ -51,7 +51,7 @@ def _of_attention(gpu: Gpu, shape: AttentionShape, share: Fraction, *, cuts_quer
 def least_bytes(scenario: Scenario) -> int:
     """Bytes that kernels read from memory and write, however they are cut."""
     if scenario.workload.then is not None:
-        return sum(least_bytes(scenario.stage(kernel)) for kernel in range(2))
+        return sum(map(least_bytes, scenario.stages))
     shape = whole_shape(scenario)
     match shape:
         case GemmShape():

@@ -48,7 +48,7 @@ def test_transfers_are_those_of_the_first_kernel_and_kernels_those_of_each(name:
     scenario = workload_of(name)
     for choice in choices_of(scenario, (2,)):
         steps = build_schedule(scenario, choice).steps
-        first, then = (build_schedule(scenario.stage(kernel), choice).steps for kernel in range(2))
+        first, then = (build_schedule(stage, choice).steps for stage in scenario.stages)
 
         assert tuple(step for step in steps if step.name in {each.name for each in first}) == first
         second = [step for step in steps if isinstance(step, TileGroup) and step.kernel == 1]

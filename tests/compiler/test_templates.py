@@ -125,7 +125,7 @@ def test_moves_every_byte_once(scenario: Scenario, choice: Choice) -> None:
 
 @pytest.mark.parametrize(("scenario", "choice"), DIRECT_CASES, ids=name_of)
 def test_computes_every_operation_once(scenario: Scenario, choice: Choice) -> None:
-    kernels = [scenario.workload.stage(kernel).gemm for kernel in range(scenario.workload.num_kernels)]
+    kernels = [stage.gemm for stage in scenario.workload.stages]
 
     steps = build_schedule(scenario, choice).steps
 
