@@ -31,6 +31,7 @@ from magus.simcore.kernels.gemm import ticks_for
 from magus.simcore.lower import lower
 from magus.simcore.outcome import Outcome
 from tests.advisor.drawing import SYSTEMS, draw_choices, draw_scenario, scenario_of
+from tests.marks import first
 from tests.scenarios import (
     ag_gemm,
     exploring,
@@ -82,7 +83,7 @@ def random_scenario(rng: random.Random) -> Scenario:
     return exploring(scenario, FEW)
 
 
-@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 24))])
+@pytest.mark.parametrize("seed", first(range(24), 8))
 def test_no_template_beats_the_bound(seed: int) -> None:
     rng = random.Random(seed)
     scenario = random_scenario(rng)
@@ -245,7 +246,7 @@ def test_a_bound_in_figures() -> None:
     assert bound.ticks / TICKS_PER_US == pytest.approx(22.55 + 0.927 + 0.99, abs=0.01)
 
 
-@pytest.mark.parametrize("seed", [*range(1), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 4))])
+@pytest.mark.parametrize("seed", first(range(4), 1))
 @pytest.mark.parametrize("pattern", Pattern, ids=lambda pattern: pattern.value)
 def test_no_algorithm_and_no_tactics_beat_the_bound(pattern: Pattern, seed: int) -> None:
     """Templates, algorithms with sums in the switch among them, put and get, protocols, kernels, modes of engines."""

@@ -12,6 +12,7 @@ from magus.simcore import simulate
 from magus.simcore.outcome import Outcome
 from tests.advisor.drawing import TEXTS
 from tests.advisor.drawn_grids import draw_grid_plan
+from tests.marks import first
 
 SYSTEMS = (
     ("nvidia/h100", "H100; fabric switch(nvswitch, link=nvlink)"),
@@ -33,7 +34,7 @@ def draw(rng: random.Random) -> Scenario:
     ).scenario()
 
 
-@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 40))])
+@pytest.mark.parametrize("seed", first(range(40), 4))
 def test_no_grid_beats_the_bound(seed: int) -> None:
     rng = random.Random(f"grid {seed}")
     scenario, done = draw(rng), 0

@@ -17,6 +17,7 @@ from magus.simcore import simulate
 from magus.simcore.outcome import Outcome
 from tests.advisor.drawing import SYSTEMS, draw_choices, draw_scenario, scenario_of
 from tests.advisor.drawn_plans import all_batches, draw_bespoke, draw_grid, draw_uneven
+from tests.marks import first
 from tests.scenarios import h100, lone_gemm, mi300x
 
 PERSISTENT = Tactics(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
@@ -36,14 +37,14 @@ def bespoke_ratios(seed: int, plans: int) -> Iterator[float]:
             yield result.makespan_ticks / lower_bound(scenario, (schedule.engine.kind,)).ticks
 
 
-@pytest.mark.parametrize("seed", [*range(2), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))])
+@pytest.mark.parametrize("seed", first(range(8), 2))
 def test_no_uneven_plan_beats_the_bound(seed: int) -> None:
     ratios = list(bespoke_ratios(seed, 4))
 
     assert ratios and min(ratios) >= 1
 
 
-@pytest.mark.parametrize("seed", [*range(2), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))])
+@pytest.mark.parametrize("seed", first(range(8), 2))
 @pytest.mark.parametrize("gpu", [h100(), mi300x()], ids=["H100", "MI300X"])
 def test_no_kernels_side_by_side_beat_the_bound(gpu: Gpu, seed: int) -> None:
     rng = random.Random(seed)

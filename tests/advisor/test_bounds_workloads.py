@@ -12,10 +12,11 @@ from magus.simcore import Outcome, simulate
 from magus.simcore.kernels.least import least_bytes, least_sm_ticks
 from magus.simcore.kernels.pick import compute_work
 from tests.advisor.drawing import draw_choices
+from tests.marks import first
 from tests.workloads import TEXTS, choices_of, workload_of
 
 
-@pytest.mark.parametrize("seed", [*range(1), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 4))])
+@pytest.mark.parametrize("seed", first(range(4), 1))
 @pytest.mark.parametrize("name", TEXTS)
 def test_no_schedule_beats_the_bound(name: str, seed: int) -> None:
     rng = random.Random(f"{name} {seed}")

@@ -29,9 +29,9 @@ from magus.compiler.schedule import (
 )
 from magus.compiler.schedule_text import read_choice, resolve_schedule
 from magus.compiler.templates.bespoke import MAX_PARTS, PATTERNS, block_rows, shortened, spelled
-from magus.compiler.templates.cuts import shortened_cuts
 from magus.simcore import simulate
 from tests.advisor.drawing import SYSTEMS, scenario_of
+from tests.advisor.drawn_plans import draw_cuts
 
 DMA3 = EngineChoice(EngineKind.DMA, 3)
 PERSISTENT = Tactics(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
@@ -59,16 +59,6 @@ def drawn_parts(scenario: Scenario, tactics: Tactics, seed: int) -> tuple[tuple[
     return shortened(part for part in zip(*columns, strict=True) if any(part))
 
 
-def drawn_cuts(rng: random.Random, num_parts: int, size: int) -> tuple[tuple[int, ...], ...]:
-    """For each part up to three pieces of ``size``, multiples of 64."""
-    found = []
-    for _ in range(num_parts):
-        inside = range(64, size, 64)
-        edges = [0, *sorted(rng.sample(inside, rng.randint(0, min(2, len(inside))))), size]
-        found.append(tuple(high - low for low, high in pairwise(edges)) if len(edges) > 2 else ())
-    return shortened_cuts(tuple(found))
-
-
 @given(
     st.sampled_from(PATTERNS), st.integers(0, 10**6), st.integers(1, 3), st.booleans(), st.booleans(), st.integers(0, 3)
 )
@@ -80,10 +70,8 @@ def test_any_parts_make_a_sound_plan_that_its_text_rebuilds(
     direction = Direction.GET if get and not pattern.produces else Direction.PUT
     tactics = replace(PERSISTENT if persistent else Tactics(), direction=direction)
     parts, rng = drawn_parts(scenario, tactics, seed), random.Random(seed)
-    slices, columns = (
-        drawn_cuts(rng, len(parts), size) if rng.random() < 0.7 else ()
-        for size in (inner_size(scenario.workload), tile_cols(scenario.workload))
-    )
+    sizes = inner_size(scenario.workload), tile_cols(scenario.workload)
+    slices, columns = (draw_cuts(rng, len(parts), size) for size in sizes)
     choice = Choice("bespoke", RANKS, DMA3, streams, tactics, lanes=lanes, parts=parts, slices=slices, columns=columns)
 
     schedule = build_schedule(scenario, choice)

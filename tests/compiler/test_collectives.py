@@ -11,6 +11,7 @@ from magus.compiler.scenario import Pattern
 from magus.compiler.schedule import Direction, EngineKind, Region, Span, Step, TileGroup, Transfer
 from magus.compiler.templates.waves import Hops
 from tests.interpreter import Deadlock, Ranks, Wrong
+from tests.marks import first
 
 SM = Setting(EngineKind.SM, multicast=True, reduces=True)
 DMA = Setting(EngineKind.DMA)
@@ -52,7 +53,7 @@ def name_of(value: object) -> str:
     return value.name if isinstance(value, Algorithm) else value.value if isinstance(value, Pattern) else str(value)
 
 
-@pytest.mark.parametrize("num_ranks", [*RANKS[:-1], pytest.param(RANKS[-1], marks=pytest.mark.slow)])
+@pytest.mark.parametrize("num_ranks", first(RANKS, len(RANKS) - 1))
 @pytest.mark.parametrize(("algorithm", "kind"), PAIRS, ids=name_of)
 def test_leaves_what_its_kind_asks_for(algorithm: Algorithm, kind: Pattern, num_ranks: int) -> None:
     """In any legal order; that something can always run shows that nothing deadlocks."""
@@ -62,7 +63,7 @@ def test_leaves_what_its_kind_asks_for(algorithm: Algorithm, kind: Pattern, num_
                 carried_out(problem, emitted(algorithm, problem), seed=pieces)
 
 
-@pytest.mark.parametrize("num_ranks", [*RANKS[:-1], pytest.param(RANKS[-1], marks=pytest.mark.slow)])
+@pytest.mark.parametrize("num_ranks", first(RANKS, len(RANKS) - 1))
 @pytest.mark.parametrize("kind", ALGORITHM_BY_NAME["double_ring"].kinds, ids=name_of)
 def test_without_nodes_a_double_ring_goes_both_ways_round(kind: Pattern, num_ranks: int) -> None:
     """The same plan for every rank, and half as many transfers that follow each other as in a ring."""

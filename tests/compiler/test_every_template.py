@@ -19,6 +19,7 @@ from tests.advisor.drawing import scenario_of
 from tests.closed_forms import transfers_in
 from tests.interpreter import Ranks
 from tests.landings import landings
+from tests.marks import first
 
 SWITCH = "gpus {ranks} x H100; fabric switch(nvswitch, link=nvlink)"
 RAILS = "gpus {ranks} x H100; fabric rails(nvswitch, link=nvlink, node=2, nic=nvlink)"
@@ -84,7 +85,7 @@ def narrowed(schedule: Schedule, scenario: Scenario) -> list[list[Step]]:
     return [[narrow(step) for step in schedule.steps_of(rank)] for rank in range(scenario.num_ranks)]
 
 
-@pytest.mark.parametrize("num_ranks", [*RANKS[:-1], pytest.param(RANKS[-1], marks=pytest.mark.slow)])
+@pytest.mark.parametrize("num_ranks", first(RANKS, len(RANKS) - 1))
 @pytest.mark.parametrize(("template", "pattern"), PAIRS, ids=name_of)
 def test_holds_what_is_said_of_it(template: Template, pattern: Pattern, num_ranks: int) -> None:
     tried = [

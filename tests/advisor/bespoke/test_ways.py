@@ -61,7 +61,6 @@ def test_what_a_file_asks_for_is_kept_to() -> None:
 def test_a_search_starts_from_each_template_and_algorithm() -> None:
     choices = [Choice("serial", 4, DMA3), Choice("serial", 4, ENGINES[2]), Choice("pipelined", 8, DMA3)]
     choices += [Choice("pipelined", 16, DMA3, algorithm="double_ring"), Choice("bespoke", 4, DMA3, parts=((1, 1),))]
-
     choices += [Choice("shard_p2p", 4, DMA3), Choice("shard_p2p", 4, ENGINES[2])]
 
     assert starts_of(choices) == [choices[2], choices[3], choices[5]], "serial is what the others are compared with"
