@@ -99,15 +99,14 @@ class ChoiceReader:
         )
 
     def _arguments(self, template: str, arguments: tuple[ast.Argument, ...]) -> "_Said":
-        said, seen = _Said(), set[str]()
+        said, seen, known = _Said(), set[str](), BY_NAME[template]
         for argument in arguments:
             given = self._argument(template, argument, seen)
             value = single(argument.values, self._report, in_call=True)
-            if given == "streams" and not BY_NAME[template].has_streams:
+            if given == "streams" and not known.has_streams:
                 raise self._report.fail(Code.MGS201, f"{template} runs on one stream", argument.span)
-            if given in (*PART_ARGUMENTS, "lanes") and not BY_NAME[template].has_parts:
-                raise self._report.fail(Code.MGS201, f"{template} is not told its {given}", argument.span)
-            if given in ("waves", "sums") and not BY_NAME[template].has_waves:
+            parts, waves = given in (*PART_ARGUMENTS, "lanes"), given in ("waves", "sums")
+            if (parts and not known.has_parts) or (waves and not known.has_waves):
                 raise self._report.fail(Code.MGS201, f"{template} is not told its {given}", argument.span)
             if given == "engine":
                 said.engine = self.engine(value)
