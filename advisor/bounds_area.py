@@ -23,6 +23,7 @@ from ..compiler.scenario import TICKS_PER_US, GemmShape, Gpu
 from ..simcore.kernels.elementwise import BYTES_IN_FLIGHT_PER_SM
 from ..simcore.kernels.gemm import SPLITS, gemm_work, tiles_of
 from .bounds_boxes import Boxes, Floats, TiledKernels
+from .bounds_kernels import gemm_start_ticks
 
 # Each range of a dimension first ends at this share of the one before.
 RATIO = 1.6
@@ -166,8 +167,7 @@ class _Search:
         if not self._kind.finished:
             return np.zeros(high.shape[1])
         model, left = self._gpu.gemm, self._shape.k - high[2]
-        start = max(0, model.start_ticks - self._gpu.l2.latency_ticks)
-        ticks = start + model.tile_ticks + left / 64 * model.k_step_ticks
+        ticks = gemm_start_ticks(self._gpu) + model.tile_ticks + left / 64 * model.k_step_ticks
         return np.asarray(np.where(left > 0, ticks / TICKS_PER_US, 0.0))
 
 

@@ -77,7 +77,7 @@ def _of_other_kernel(limits: KernelLimits) -> KernelLimits:
 def _of_launched(limits: KernelLimits, gpu: Gpu, gemm: GemmShape) -> KernelLimits:
     """The smallest kernels are of one element, as a GEMM or, where one column is, as a matrix times a vector."""
     graph, kernel, event = gpu.sync.graph_launch_ticks, gpu.launch.kernel_ticks, gpu.launch.event_ticks
-    start = max(0, gpu.gemm.start_ticks - gpu.l2.latency_ticks)
+    start = gemm_start_ticks(gpu)
     vector = kernel if graph is None else min(kernel, graph)
     whole, vector_whole = _least_kernels(gpu, gemm, gemm.k)
     slice_, vector_slice = _least_kernels(gpu, gemm, 1)
@@ -96,11 +96,20 @@ def _of_launched(limits: KernelLimits, gpu: Gpu, gemm: GemmShape) -> KernelLimit
 
 
 def _of_persistent(limits: KernelLimits, gpu: Gpu, gemm: GemmShape) -> KernelLimits:
-    start = max(0, gpu.gemm.start_ticks - gpu.l2.latency_ticks)
+    start = gemm_start_ticks(gpu)
     steps = -(-gemm.k // 64) * 64
     us = min(tile_time_us(gpu, gemm, block, units, steps) for block, units in tiles_of(gpu))
     unit = int(us * TICKS_PER_US * (1 - 1e-6))
     return replace(limits, start=start, first=start + unit, after=unit)
+
+
+def gemm_start_ticks(gpu: Gpu) -> int:
+    """From the launch of a GEMM to its first unit at least.
+
+    The simulator takes off what units last longer than their closed form (``fitted_start`` in
+    ``simcore/lower_kernels.py``): where nothing queues, a way through L2.
+    """
+    return max(0, gpu.gemm.start_ticks - gpu.l2.latency_ticks)
 
 
 @lru_cache(maxsize=1024)

@@ -43,7 +43,7 @@ def _busy_sms(limits: Limits) -> int:
     Copies that share the SMs of the kernels leave the choice to the moment; others have theirs all the time.
     """
     sms, kernels, copies, division = limits.scenario.gpu.sms, limits.kernels, limits.copy_ticks, limits.division
-    start, end, gemm = kernels.start, limits.after_kernels, tiled_gemm(limits.scenario)
+    start, end, gemm = kernels.start, limits.after_kernels, _tiled_gemm(limits.scenario)
     if gemm is None:
         area, alone = least_sm_ticks(limits.scenario), 0
     else:
@@ -109,7 +109,7 @@ def end_chunk(limits: Limits) -> Term | None:
 
     Kernels that are no GEMM are taken to do all of it after the first arrival, or before the last departure.
     """
-    pattern, gemm = limits.scenario.workload.pattern, tiled_gemm(limits.scenario)
+    pattern, gemm = limits.scenario.workload.pattern, _tiled_gemm(limits.scenario)
     if limits.moved is None or not pattern.overlaps:
         return None
     ticks = _end_chunk_ticks(limits)
@@ -140,7 +140,7 @@ def _remote_share(limits: Limits) -> Fraction:
     return Fraction(sum(rows[1:]), sum(rows))
 
 
-def tiled_gemm(scenario: Scenario) -> GemmShape | None:
+def _tiled_gemm(scenario: Scenario) -> GemmShape | None:
     """The GEMM of a rank; None where there is none, or one column, which is no GEMM."""
     gemm = scenario.workload.gemm
     return None if gemm is None or gemm.n == 1 else gemm

@@ -12,7 +12,7 @@ from dataclasses import replace
 from ..cover import Rect
 from ..schedule import Step, TileGroup, Transfer
 
-SECOND = "then_"
+_SECOND = "then_"
 
 
 def chained(first: Sequence[Step], second: Sequence[Step]) -> tuple[Step, ...]:
@@ -23,9 +23,9 @@ def chained(first: Sequence[Step], second: Sequence[Step]) -> tuple[Step, ...]:
     steps = list(first)
     for step in second:
         if isinstance(step, TileGroup):
-            landed = (name for each in step.after for name in brought.get(each, (SECOND + each,)))
+            landed = (name for each in step.after for name in brought.get(each, (_SECOND + each,)))
             after = tuple(dict.fromkeys((*_own(makers, step), *landed)))
-            steps.append(replace(step, name=SECOND + step.name, after=after, stream=streams + step.stream, kernel=1))
+            steps.append(replace(step, name=_SECOND + step.name, after=after, stream=streams + step.stream, kernel=1))
     return tuple(steps)
 
 

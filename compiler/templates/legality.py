@@ -21,10 +21,10 @@ def why_not(template: Template, problem: Problem) -> tuple[str, str] | None:
         put = f"{what} are put by the rank that computes them"
         return put, "a get cannot know when they are there; leave transfer=get out"
     if problem.waves > 1 or problem.sums > 1:
-        apart = why_not_in_waves(template, problem)
+        apart = _why_not_in_waves(template, problem)
         if apart is not None:
             return apart
-    uncut = why_not_cut(template, problem)
+    uncut = _why_not_cut(template, problem)
     if uncut is not None:
         return uncut
     if template.default_algorithm:
@@ -33,7 +33,7 @@ def why_not(template: Template, problem: Problem) -> tuple[str, str] | None:
     return None
 
 
-def why_not_in_waves(template: Template, problem: Problem) -> tuple[str, str] | None:
+def _why_not_in_waves(template: Template, problem: Problem) -> tuple[str, str] | None:
     """Why kernels cannot take several waves, or sums have several streams, with a hint; None if they can."""
     if not template.has_waves:
         return f"{template.name} is not told its waves, nor streams for sums", "pipelined takes them"
@@ -47,10 +47,10 @@ def why_not_in_waves(template: Template, problem: Problem) -> tuple[str, str] | 
     return None
 
 
-def why_not_cut(template: Template, problem: Problem) -> tuple[str, str] | None:
+def _why_not_cut(template: Template, problem: Problem) -> tuple[str, str] | None:
     """Why the kernel cannot be cut as ``template`` does, with a hint; None if it can."""
     if problem.then is not None:
-        return why_not_cut(template, replace(problem, then=None)) or why_not_cut(template, problem.then)
+        return _why_not_cut(template, replace(problem, then=None)) or _why_not_cut(template, problem.then)
     if not template.overlaps or template.cut is Cut.COLUMNS:
         return None
     if template.has_parts and problem.cutting.adds is Adds.BLOCKS:
