@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from ..compiler.scenario import TICKS_PER_US, GemmShape, Gpu
 from ..simcore.kernels.elementwise import BYTES_IN_FLIGHT_PER_SM
 from ..simcore.kernels.gemm import SPLITS, gemm_work, tiles_of
-from .bounds_boxes import Boxes, Floats, TiledKernels
+from .bounds_boxes import Floats, GemmForm, TiledKernels
 from .bounds_kernels import gemm_start_ticks
 
 # Each range of a dimension first ends at this share of the one before.
@@ -105,13 +105,13 @@ class _Search:
         self._times = np.append(us * np.array(TIMES[::-1]), np.inf)
         self._sizes = shape.m * shape.n * shape.k * np.array(SIZES[::-1])
         fixed = kind.persistent
-        self._boxes = Boxes(gpu, shape.dtype, kind.fewest, kind.most, fixed)
+        self._form = GemmForm(gpu, shape.dtype, kind.fewest, kind.most, fixed)
         splits = SPLITS[:1] if fixed else SPLITS
         kernels = [(*tile, split) for tile in tiles_of(gpu) if tile[1] <= kind.most for split in splits]
-        self._kernels = TiledKernels.of(self._boxes, kernels)
+        self._kernels = TiledKernels.of(self._form, kernels)
         # Of tiles of one size the most square reads least; any of them bound the time of the fastest from above.
         rivals = {(each[0][0] * each[0][1], *each[1:]): each for each in sorted(kernels, key=_square)}
-        self._rivals = TiledKernels.of(self._boxes, list(rivals.values()))
+        self._rivals = TiledKernels.of(self._form, list(rivals.values()))
         self._low, self._high = _all_boxes(shape, fixed=fixed)
         self._bounds, self._found = self._bounds_of(self._low, self._high), list[Ratios]()
 
@@ -151,7 +151,7 @@ class _Search:
 
     def _bounds_of(self, low: Floats, high: Floats) -> Floats:
         """[T, B] the least SM time for each element in boxes [3, B], of kernels that may be the fastest, by time."""
-        alone, adding = self._kernels.body_us(low, self._boxes.most)
+        alone, adding = self._kernels.body_us(low, self._form.most)
         fastest, fastest_adding = (each.min(axis=0) for each in self._rivals.longest_us(low, high))
         picked = ((alone <= TIE * fastest) | (adding <= TIE * fastest_adding)) & self._kernels.exists(high)
         kernels, boxes = np.nonzero(picked)

@@ -19,8 +19,8 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Boxes:
-    """What kernels run on: ``fewest`` to ``most`` SMs; where ``fixed`` each SM has its tiles from the start."""
+class GemmForm:
+    """The fitted form of GEMMs on ``fewest`` to ``most`` SMs; where ``fixed`` each SM has its tiles from the start."""
 
     gpu: Gpu
     dtype: DType
@@ -52,23 +52,23 @@ class TiledKernels:
     Results are [K, B], or as many as there are pairs.
     """
 
-    boxes: Boxes
+    form: GemmForm
     rows: Floats
     cols: Floats
     units: Floats
     split: Floats
 
     @classmethod
-    def of(cls, boxes: Boxes, kernels: Sequence[tuple[tuple[int, int], int, int]]) -> "TiledKernels":
+    def of(cls, form: GemmForm, kernels: Sequence[tuple[tuple[int, int], int, int]]) -> "TiledKernels":
         """Of tiles, units and splits."""
         each = [(*block, units, split) for block, units, split in kernels]
         rows, cols, units, split = np.array(each, float).T[:, :, None]
-        return cls(boxes, rows, cols, units, split)
+        return cls(form, rows, cols, units, split)
 
     def at(self, chosen: NDArray[np.intp]) -> "TiledKernels":
         """Some of the kernels, one for each pair."""
         rows, cols, units, split = (each[chosen, 0] for each in (self.rows, self.cols, self.units, self.split))
-        return TiledKernels(self.boxes, rows, cols, units, split)
+        return TiledKernels(self.form, rows, cols, units, split)
 
     def exists(self, corner: Floats) -> NDArray[np.bool_]:
         """Whether the inner dimension is long enough for the split."""
@@ -76,11 +76,11 @@ class TiledKernels:
 
     def tile_us(self, part: Floats) -> Floats:
         """As ``gemm.tile_time_us``."""
-        gpu, model = self.boxes.gpu, self.boxes.gpu.gemm
-        rate = self.units * (gpu.peak(self.boxes.dtype) / gpu.sms * float(model.mma_fraction))
+        gpu, model = self.form.gpu, self.form.gpu.gemm
+        rate = self.units * (gpu.peak(self.form.dtype) / gpu.sms * float(model.mma_fraction))
         math_us = 2 * self.rows * self.cols * part / rate * 1e6
         wait_us = part / 64 * model.k_step_ticks / TICKS_PER_US
-        return self.boxes.together(math_us, wait_us) + model.tile_ticks / TICKS_PER_US
+        return self.form.together(math_us, wait_us) + model.tile_ticks / TICKS_PER_US
 
     def unit_us(self, corner: Floats) -> Floats:
         """No unit is shorter than a tile."""
@@ -91,11 +91,11 @@ class TiledKernels:
 
         It grows with every dimension and falls with ``sms``.
         """
-        boxes, waves, split = self.boxes, self._slots(corner) / sms, self._split_us(corner[0] * corner[1])
-        quantised = np.where(waves <= 1, 1.0, waves + boxes.quantisation * (np.ceil(waves) - waves))
-        power = float(boxes.gpu.gemm.exponent)
+        form, waves, split = self.form, self._slots(corner) / sms, self._split_us(corner[0] * corner[1])
+        quantised = np.where(waves <= 1, 1.0, waves + form.quantisation * (np.ceil(waves) - waves))
+        power = float(form.gpu.gemm.exponent)
         tiles = _power(quantised * self.unit_us(corner), power)
-        alone, adding = (_power(boxes.memory_us(corner, adds=adds), power) for adds in (False, True))
+        alone, adding = (_power(form.memory_us(corner, adds=adds), power) for adds in (False, True))
         return _power(tiles + alone, 1 / power) + split, _power(tiles + adding, 1 / power) + split
 
     def longest_us(self, low: Floats, high: Floats) -> tuple[Floats, Floats]:
@@ -103,30 +103,30 @@ class TiledKernels:
 
         A library picks what is fastest, so that no kernel takes longer that is picked.
         """
-        gpu, (m, n, k) = self.boxes.gpu, high
+        gpu, (m, n, k) = self.form.gpu, high
         rows, cols = np.ceil(m / self.rows), np.ceil(n / self.cols)
-        num_bytes = ((m * cols + n * rows) * k + 2 * m * n) * self.boxes.dtype.num_bytes
+        num_bytes = ((m * cols + n * rows) * k + 2 * m * n) * self.form.dtype.num_bytes
         l2 = num_bytes / (L2_SHARE * gpu.l2.instances * gpu.l2.bytes_per_s) * 1e6
-        waves = np.ceil(rows * cols * (self.split * self.units) / self.boxes.fewest)
+        waves = np.ceil(rows * cols * (self.split * self.units) / self.form.fewest)
         latency = waves * (gpu.l2.latency_ticks + gpu.hbm.latency_ticks) / TICKS_PER_US
-        least = np.where(self.exists(low) & (self.units <= self.boxes.fewest), np.maximum(l2, latency), np.inf)
-        alone, adding = self.body_us(high, self.boxes.fewest)
+        least = np.where(self.exists(low) & (self.units <= self.form.fewest), np.maximum(l2, latency), np.inf)
+        alone, adding = self.body_us(high, self.form.fewest)
         return np.maximum(alone, least), np.maximum(adding, least)
 
     def per_element(self, low: Floats, high: Floats) -> Floats:
         """The least SM time for each element of m, n and k in us, in boxes from ``low`` to ``high``."""
-        boxes, fewest_slots, most_slots = self.boxes, self._slots(low), self._slots(high)
-        part, power = self._part(high[2]), float(boxes.gpu.gemm.exponent)
+        form, fewest_slots, most_slots = self.form, self._slots(low), self._slots(high)
+        part, power = self._part(high[2]), float(form.gpu.gemm.exponent)
         tile = self.tile_us(part)
         ideal = self.units * tile / (self.rows * self.cols * part)
         ideal = ideal * _padding(low[0], high[0], self.rows) * _padding(low[1], high[1], self.cols)
-        several = self._of_waves(ideal, fewest_slots / boxes.most, most_slots / boxes.fewest, high)
-        one = ideal * _power(1 + _power(boxes.memory_us(low) / tile, power), 1 / power) + self._split_of_one(low, high)
+        several = self._of_waves(ideal, fewest_slots / form.most, most_slots / form.fewest, high)
+        one = ideal * _power(1 + _power(form.memory_us(low) / tile, power), 1 / power) + self._split_of_one(low, high)
         # Near a point a kernel takes what it takes at the lower corner.
-        corner = self.body_us(low, boxes.most)[0] / high.prod(axis=0)
+        corner = self.body_us(low, form.most)[0] / high.prod(axis=0)
         one = np.maximum(one, corner * fewest_slots)
-        several = np.where(most_slots > boxes.fewest, np.maximum(several, corner * boxes.fewest), np.inf)
-        return np.asarray(np.minimum(several, np.where(fewest_slots <= boxes.most, one, np.inf)))
+        several = np.where(most_slots > form.fewest, np.maximum(several, corner * form.fewest), np.inf)
+        return np.asarray(np.minimum(several, np.where(fewest_slots <= form.most, one, np.inf)))
 
     def _split_of_one(self, low: Floats, high: Floats) -> Floats:
         """What the split adds to the SM time for each element of a kernel of one wave: all its slots wait for it."""
@@ -135,13 +135,13 @@ class TiledKernels:
 
     def _of_waves(self, ideal: Floats, low: Floats, high: Floats, corner: Floats) -> Floats:
         """For kernels of more than one wave, ``low`` to ``high`` of them, in boxes that end at ``corner``."""
-        boxes, size = self.boxes, corner[0] * corner[1] * corner[2]
+        form, size = self.form, corner[0] * corner[1] * corner[2]
         last = np.ceil(high)
         rounded = np.where(np.ceil(np.maximum(low, 1)) < last, high, last)
-        tiles = ideal * (1 + boxes.quantisation * (rounded - high) / high)
+        tiles = ideal * (1 + form.quantisation * (rounded - high) / high)
         split = self._split_us(corner[0] * corner[1]) / size
-        memory = boxes.fewest * boxes.memory_us(corner) / size
-        return np.asarray(boxes.together(tiles, memory) + boxes.fewest * split)
+        memory = form.fewest * form.memory_us(corner) / size
+        return np.asarray(form.together(tiles, memory) + form.fewest * split)
 
     def _part(self, inner: Floats) -> Floats:
         """Inner dimension of one tile."""
@@ -152,7 +152,7 @@ class TiledKernels:
         return np.asarray(np.ceil(corner[0] / self.rows) * np.ceil(corner[1] / self.cols) * (self.split * self.units))
 
     def _split_us(self, outputs: Floats) -> Floats:
-        model = self.boxes.gpu.gemm
+        model = self.form.gpu.gemm
         us = model.split_ticks / TICKS_PER_US + 8 * self.split * outputs / model.split_bytes_per_s * 1e6
         return np.asarray(np.where(self.split > 1, us, 0.0))
 

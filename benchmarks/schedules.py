@@ -3,8 +3,8 @@
 The sweep estimates all explored templates with every number of chunks that divides, up to 64 for each rank, by the
 engines of the space and with the usual tactics, and simulates those that the estimate does not rule out. The optimizer
 starts from nothing, with a budget that takes some ten seconds of one core, and may use copy engines whose commands were
-written before, as the bound may. Both are compared at one granularity, and the winners then again in
-lines where that is affordable.
+written before, as the bound may. Both are compared at one granularity, and the winners then again in lines where that
+is affordable.
 """
 
 import argparse

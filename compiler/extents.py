@@ -43,6 +43,11 @@ class Cutting:
     head: int = 1
 
     @property
+    def adds_ranks(self) -> bool:
+        """Whether what comes from different ranks adds to one output."""
+        return self.adds in (Adds.ROWS, Adds.BLOCKS)
+
+    @property
     def column_step(self) -> int:
         """A chunk of columns is a multiple of this."""
         return COLUMN_STEP if self.head == 1 else self.head

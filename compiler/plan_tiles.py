@@ -30,8 +30,7 @@ def _kernel_faults(plan: RankPlan, kernel: int) -> Iterator[PlanFault]:
                 if rect is not None:
                     of = f"{_tensor(plan, workload)}block {(plan.rank + owner) % n}"
                     yield PlanFault(Code.MGS507, "", f"{rect} of {of}, k {low}:{high}, are {what}")
-    adds = cutting_of(workload).adds in (Adds.ROWS, Adds.BLOCKS)
-    if len(cuts) > 2 or adds or any(group.accumulate for group in groups):
+    if len(cuts) > 2 or cutting_of(workload).adds_ranks or any(group.accumulate for group in groups):
         yield from _slice_faults(plan, workload, groups)
 
 

@@ -186,9 +186,9 @@ class TileGroup:
     """One kernel launch over the tiles of ``regions``, for the slice ``k`` of the inner dimension.
 
     The regions are blocks of the output, all with the same columns; after a collective their rows are rows of what
-    arrives. Of attention after a collective ``k`` are the columns of what arrives, which are heads. Groups
-    of one ``stream`` run one after the other, streams run side by side. ``accumulate`` adds to what an earlier slice,
-    or earlier keys, left in the output. Where a workload has two kernels, ``kernel`` says which of them it is, 0 or 1.
+    arrives. Of attention after a collective ``k`` are the columns of what arrives, which are heads. Groups of one
+    ``stream`` run one after the other, streams run side by side. ``accumulate`` adds to what an earlier slice, or
+    earlier keys, left in the output. Where a workload has two kernels, ``kernel`` says which of them it is, 0 or 1.
     """
 
     name: str

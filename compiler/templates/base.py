@@ -44,10 +44,10 @@ class Problem:
     ``split`` the rows that an all_to_all sends from r to r + k (empty: all alike), ``node`` the number of ranks in a
     node (0: no nodes); ``multicast`` and ``reduces`` say what the switch can do. ``parts`` are the rows of each batch
     of ``bespoke``, ``slices`` and ``columns`` the sizes into which each is cut further, ``lanes`` the engines its
-    copies are dealt to (0: the first free one). Of what is gathered at most
-    ``depth`` pieces are held at a time (0: all). ``rank`` is the absolute rank, for an order that goes by it.
-    ``cutting`` says how the kernel may be cut. A kernel of ``pipelined`` takes ``waves`` steps of the algorithm, and
-    its sums are dealt to ``sums`` streams. Of two kernels this is what the first sees, ``then`` what the second does.
+    copies are dealt to (0: the first free one). Of what is gathered at most ``depth`` pieces are held at a time (0:
+    all). ``rank`` is the absolute rank, for an order that goes by it. ``cutting`` says how the kernel may be cut. A
+    kernel of ``pipelined`` takes ``waves`` steps of the algorithm, and its sums are dealt to ``sums`` streams. Of two
+    kernels this is what the first sees, ``then`` what the second does.
     """
 
     pattern: Pattern
@@ -123,7 +123,7 @@ class Problem:
     @property
     def adds_ranks(self) -> bool:
         """Whether kernels over what comes from different ranks add to one output, one after the other."""
-        return self.cutting.adds in (Adds.ROWS, Adds.BLOCKS)
+        return self.cutting.adds_ranks
 
     @property
     def gets(self) -> bool:
