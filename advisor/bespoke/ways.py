@@ -33,16 +33,26 @@ def other_ways(scenario: Scenario, choice: Choice, engines: Sequence[EngineChoic
     if choice.engine.kind is EngineKind.SM:
         protocols = asked.protocols or scenario.system.fabric.link.protocols
         yield from (replace(choice, tactics=replace(choice.tactics, protocol=each)) for each in protocols)
-    for kernel in asked.kernels or Kernels:
-        wait = _WAITS[kernel]
-        if not asked.waits or wait in asked.waits:
-            yield replace(choice, tactics=replace(choice.tactics, kernel=kernel, wait=wait))
+    kernels = {
+        kernel: _with_kernel(choice, kernel)
+        for kernel in asked.kernels or Kernels
+        if not asked.waits or _WAITS[kernel] in asked.waits
+    }
+    yield from kernels.values()
     if not choice.parts and template.cuts_shards:
         yield from _in_other_chunks(choice, scenario.num_ranks)
     if template.has_waves:
         yield from _in_other_waves(choice)
-        yield from (replace(choice, sums=sums) for sums in SUMS)
+        launched = kernels.get(Kernels.LAUNCHED)
+        if launched is not None:
+            yield from (replace(launched, sums=sums) for sums in SUMS)
         yield from (replace(choice, algorithm=name) for name in asked.algorithms or ALGORITHMS)
+
+
+def _with_kernel(choice: Choice, kernel: Kernels) -> Choice:
+    """Sums behind a persistent kernel have one stream."""
+    tactics = replace(choice.tactics, kernel=kernel, wait=_WAITS[kernel])
+    return replace(choice, tactics=tactics, sums=choice.sums if kernel is Kernels.LAUNCHED else 1)
 
 
 def _by(engine: EngineChoice, scenario: Scenario, choice: Choice) -> Choice:

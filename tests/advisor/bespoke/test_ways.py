@@ -11,7 +11,7 @@ from magus.advisor.bespoke.ways import other_ways, search_ways, starts_of
 from magus.advisor.bounds import lower_bound
 from magus.compiler.plan import build_schedule, why_illegal
 from magus.compiler.scenario import Pattern, Scenario
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind, EngineMode, Kernels, Protocol, Tactics
+from magus.compiler.schedule import Choice, EngineChoice, EngineKind, EngineMode, Kernels, Protocol, Tactics, Wait
 from magus.simcore import simulate
 from tests.advisor.drawing import SYSTEMS, scenario_of
 
@@ -24,7 +24,8 @@ def ring(pattern: Pattern) -> Scenario:
     return scenario_of(pattern, SYSTEMS[2], 4, 4096, 2048, 1024)
 
 
-def test_every_way_changes_one_knob_or_chunks_with_their_waves() -> None:
+def test_every_way_changes_one_knob_or_two_that_belong_together() -> None:
+    """Chunks with their waves, and a persistent kernel with the one stream that sums have behind it."""
     base = Choice("pipelined", 16, DMA3, 2, algorithm="double_ring", waves=4, sums=2)
 
     ways = [way for way in other_ways(ring(Pattern.GEMM_RS), base, ENGINES) if way != base]
@@ -32,10 +33,19 @@ def test_every_way_changes_one_knob_or_chunks_with_their_waves() -> None:
     changed = [
         {each.name for each in fields(Choice) if getattr(way, each.name) != getattr(base, each.name)} for way in ways
     ]
-    assert all(len(knobs) == 1 or knobs == {"chunks", "waves"} for knobs in changed)
+    assert all(len(knobs) == 1 or knobs in ({"chunks", "waves"}, {"tactics", "sums"}) for knobs in changed)
     assert {knob for knobs in changed for knob in knobs} == {
         *("chunks", "engine", "streams", "algorithm", "waves", "sums", "tactics")
     }
+
+
+def test_sums_in_several_streams_are_reached_from_a_persistent_kernel() -> None:
+    tactics = Tactics(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
+    base = Choice("pipelined", 16, DMA3, 2, tactics, algorithm="double_ring", waves=4)
+
+    ways = [way for way in other_ways(ring(Pattern.GEMM_RS), base, ENGINES) if way.sums > 1]
+
+    assert ways and {way.tactics for way in ways} == {Tactics()}
 
 
 def test_parts_keep_their_sizes_and_copies_by_engines_lose_their_protocol() -> None:
