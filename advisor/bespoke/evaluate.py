@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from ...compiler.plan import build_schedule, why_illegal
 from ...compiler.scenario import Scenario
-from ...compiler.schedule import Choice
+from ...compiler.schedule import Choice, EngineMode, Kernels
 from ..estimate import estimate_ticks
 
 ShouldStop = Callable[[], bool]
@@ -39,6 +39,14 @@ class Evaluator:
         return found
 
     def _estimate(self, choice: Choice) -> float:
-        if why_illegal(self.scenario, choice) is not None:
+        if may_hold(choice) or why_illegal(self.scenario, choice) is not None:
             return NEVER
         return estimate_ticks(self.scenario, build_schedule(self.scenario, choice)).makespan_ticks
+
+
+def may_hold(choice: Choice) -> bool:
+    """Whether a persistent kernel that waits may hold the SMs that the copies it waits for queue for.
+
+    Whether it does is known from a simulation alone, so that such plans are not searched.
+    """
+    return choice.engine.mode is EngineMode.SHARED and choice.tactics.kernel is Kernels.PERSISTENT

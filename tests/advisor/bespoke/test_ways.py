@@ -1,10 +1,11 @@
 """Other ways to carry out a schedule: each a change of its own, and a search over them that the simulator confirms."""
 
 from dataclasses import fields, replace
+from itertools import product
 
 import pytest
 
-from magus.advisor.bespoke.evaluate import Evaluator
+from magus.advisor.bespoke.evaluate import NEVER, Evaluator
 from magus.advisor.bespoke.explain import why_bespoke
 from magus.advisor.bespoke.uniform import uniform_choices
 from magus.advisor.bespoke.ways import other_ways, search_ways, starts_of
@@ -111,3 +112,17 @@ def test_why_names_the_knobs() -> None:
     assert said == dict.fromkeys(
         ("kernels side by side", "several waves in a kernel", "sums side by side", f"engine {ENGINES[1]}"), 0.5
     )
+
+
+def test_persistent_kernels_that_may_hold_the_sms_of_copies_are_not_searched() -> None:
+    """The first of these does not finish: its kernel has the SMs that the copies wait for."""
+    one, shared = scenario_of(Pattern.AG_GEMM, SYSTEMS[0], 2, 2048, 1024, 512), EngineMode.SHARED
+    evaluate = Evaluator(one, 9)
+    persistent, parts = Tactics(kernel=Kernels.PERSISTENT, wait=Wait.POLL), ((512, 512), (512, 512))
+    cuts = ((), (256, 256))
+
+    for mode, tactics in product((shared, EngineMode.OWN), (persistent, Tactics())):
+        engine = EngineChoice(EngineKind.SM, 16, mode)
+        choice = Choice("bespoke", 2, engine, 2, tactics, parts=parts, slices=cuts)
+        assert why_illegal(one, choice) is None
+        assert (evaluate(choice) == NEVER) is (mode is shared and tactics is persistent)
