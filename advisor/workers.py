@@ -11,6 +11,8 @@ from multiprocessing import connection
 from multiprocessing.synchronize import Event
 from threading import Thread
 
+from ..compiler.codes import Code
+from ..compiler.plan import ScheduleError
 from ..compiler.scenario import Scenario
 from ..compiler.schedule import Schedule
 from ..simcore import Outcome, Result, simulate
@@ -87,6 +89,10 @@ def _finished(result: Result) -> Result:
     """A run that stopped early looks fast, so it must not be compared with others."""
     if result.outcome is Outcome.CANCELLED:
         raise Cancelled
+    if result.outcome is Outcome.DEADLOCK:
+        why = "; ".join(result.deadlock[:2])
+        message = f"{result.schedule.expression} never finishes: {why}"
+        raise ScheduleError(Code.MGS503, message, "copies that share the SMs of a persistent kernel may get none")
     if result.outcome is not Outcome.DONE:
         raise RuntimeError(f"{result.schedule.expression}: {result.outcome.value}")
     return result

@@ -90,7 +90,11 @@ class StepReader:
             raise self._report.fail(Code.MGS504, f"{self._workload.name} computes nothing", statement.span)
         written, ranks, then = words.take_list("a region"), self._system.num_ranks, self._workload.then
         # Of two kernels a region says which it is by the name of its tensor.
-        kernel = int(then is not None and self._regions.tensor_of(written[0]) == then.output)
+        tensor = self._regions.tensor_of(written[0])
+        kernel = int(then is not None and tensor == then.output)
+        if then is not None and tensor not in ("", self._workload.output, then.output):
+            message = f"a kernel computes {self._workload.output} or {then.output}, not '{tensor[:64]}'"
+            raise self._report.fail(Code.MGS504, message, written[0].span)
         workload = self._workload.stage(kernel)
         extent = Extent(workload.output, lambda owner: tile_rows(workload, ranks, owner), tile_cols(workload))
         regions = tuple([self._regions.region(each, extent) for each in written])

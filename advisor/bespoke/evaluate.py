@@ -7,6 +7,7 @@ from ...compiler.plan import build_schedule, why_illegal
 from ...compiler.scenario import Scenario
 from ...compiler.schedule import Choice, EngineMode, Kernels
 from ..estimate import estimate_ticks
+from .asked import is_asked_for
 
 ShouldStop = Callable[[], bool]
 NEVER = float("inf")
@@ -39,7 +40,9 @@ class Evaluator:
         return found
 
     def _estimate(self, choice: Choice) -> float:
-        if may_hold(choice) or why_illegal(self.scenario, choice) is not None:
+        if may_hold(choice) or not is_asked_for(self.scenario.explore, choice):
+            return NEVER
+        if why_illegal(self.scenario, choice) is not None:
             return NEVER
         return estimate_ticks(self.scenario, build_schedule(self.scenario, choice)).makespan_ticks
 

@@ -10,9 +10,10 @@ import pytest
 
 from magus.advisor import enumerate_space
 from magus.advisor.workers import Cancelled, Job, open_workers, run_job
-from magus.compiler.plan import build_schedule
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind
-from tests.scenarios import ag_gemm
+from magus.compiler.codes import Code
+from magus.compiler.plan import ScheduleError, build_schedule
+from magus.compiler.schedule import Choice, EngineChoice, EngineKind, EngineMode, Kernels, Tactics, Wait
+from tests.scenarios import ag_gemm, h100, switch
 
 SCENARIO = ag_gemm(256, 512, 512)
 JOBS = [
@@ -84,3 +85,16 @@ def test_enumerating_leaves_the_handler_of_ctrl_c_alone() -> None:
         signal.signal(signal.SIGINT, before)
 
     assert heard == [signal.SIGINT]
+
+
+def test_what_never_finishes_is_told_with_its_circle() -> None:
+    """Copies that queue for the SMs of a kernel that waits for them."""
+    scenario = ag_gemm(3072, 1536, 512, ranks=3, gpu=h100(), fabric=switch())
+    shared = EngineChoice(EngineKind.SM, 16, EngineMode.SHARED)
+    tactics = Tactics(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
+    parts = ((1024, 768), (0, 256))
+    schedule = build_schedule(scenario, Choice("bespoke", 3, shared, 3, tactics, parts=parts))
+
+    with open_workers(1) as pool, pytest.raises(ScheduleError, match=r"never finishes: .* waits for a slot") as raised:
+        pool.run([Job(scenario, schedule, 4096)])
+    assert raised.value.code is Code.MGS503

@@ -1,0 +1,53 @@
+"""What the file asks the search to keep to: of a knob that ``explore`` names only its values are tried."""
+
+from dataclasses import replace
+from typing import TypeVar
+
+from ...compiler.explore import Explore
+from ...compiler.schedule import Choice, Kernels, Tactics, Wait
+from ...compiler.templates import BY_NAME
+
+Word = TypeVar("Word")
+
+
+def is_asked_for(explore: Explore, choice: Choice) -> bool:
+    """Whether ``choice`` has only values that ``explore`` leaves it."""
+    tactics, template = choice.tactics, BY_NAME[choice.template]
+    knobs: list[tuple[tuple[object, ...], object]] = [
+        (explore.engines, choice.engine),
+        (explore.directions, tactics.direction),
+        (explore.protocols, tactics.protocol),
+        (explore.kernels, tactics.kernel),
+        (explore.waits, tactics.wait),
+        (explore.waits_per, tactics.per),
+        (explore.launches, tactics.launch),
+        (explore.orders, choice.order),
+    ]
+    if template.has_streams:
+        knobs.append((explore.streams, choice.streams))
+    if template.cuts_shards:
+        knobs.append((explore.chunks, choice.chunks))
+    if template.has_algorithm and choice.algorithm:
+        knobs.append((explore.algorithms, choice.algorithm))
+    return all(not asked or value in asked for asked, value in knobs)
+
+
+def usual_tactics(explore: Explore) -> Tactics:
+    """The usual tactics, or of a knob that the file names the first of its values."""
+    usual = Tactics()
+    kernel = _first(explore.kernels, usual.kernel)
+    # A persistent kernel looks for what it waits for.
+    wait = _first(explore.waits, Wait.POLL if kernel is Kernels.PERSISTENT else usual.wait)
+    return replace(
+        usual,
+        kernel=kernel,
+        wait=wait,
+        direction=_first(explore.directions, usual.direction),
+        protocol=_first(explore.protocols, usual.protocol),
+        per=_first(explore.waits_per, usual.per),
+        launch=_first(explore.launches, usual.launch),
+    )
+
+
+def _first(asked: tuple[Word, ...], usual: Word) -> Word:
+    return usual if not asked or usual in asked else asked[0]
