@@ -27,7 +27,14 @@ def shell_commands() -> list[str]:
     return [line for line in lines if line]
 
 
-@pytest.mark.parametrize("command", [command for command in shell_commands() if command.startswith("magus")])
+# What test_examples.py runs too, or another command of the README with other options.
+LONG = ("magus test examples/papers/gemm_ar_mi355x.mgs", "magus advise examples/decode_small_batch.mgs")
+COMMANDS = [command for command in shell_commands() if command.startswith("magus")]
+
+
+@pytest.mark.parametrize(
+    "command", [pytest.param(each, marks=pytest.mark.slow) if each in LONG else each for each in COMMANDS]
+)
 def test_a_command_of_the_readme_runs(command: str) -> None:
     words = [sys.executable, "-m", "magus.tui.cli", *shlex.split(command)[1:]]
 

@@ -10,6 +10,7 @@ from magus.compiler.scenario import Scenario
 from magus.compiler.schedule import Choice, EngineChoice, EngineKind
 from magus.simcore import simulate
 from tests.fabrics import UNEVEN
+from tests.marks import thinned
 from tests.scenarios import ag_gemm, gemm_rs, lone_gather
 
 
@@ -23,7 +24,7 @@ def choices(scenario: Scenario) -> list[Choice]:
     return [choice for choice in found if why_illegal(scenario, choice) is None]
 
 
-@pytest.mark.parametrize("name", UNEVEN)
+@pytest.mark.parametrize("name", thinned(UNEVEN, 2))
 @pytest.mark.parametrize("make", [ag_gemm, gemm_rs, lone_gather])
 def test_no_schedule_beats_the_bound(make, name: str) -> None:  # type: ignore[no-untyped-def]
     ranks, fabric = UNEVEN[name]

@@ -11,6 +11,7 @@ from magus.advisor.solver.space import check_memory, resident_bytes
 from magus.compiler.plan import ScheduleError, build_schedule
 from magus.compiler.plan_check import check_plan
 from magus.tui.render import advice_text, scenario_line
+from tests.marks import thinned
 from tests.workloads import TEXTS, choices_of, workload_of
 
 SHOWN = {
@@ -22,7 +23,7 @@ SHOWN = {
 }
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("name", thinned(TEXTS, 2))
 def test_the_space_holds_what_is_legal_and_nothing_else(name: str) -> None:
     scenario = workload_of(name)
     found = enumerate_space(scenario).choices

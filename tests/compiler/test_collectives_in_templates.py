@@ -13,6 +13,7 @@ from magus.compiler.templates import ALL_TEMPLATES, BY_NAME, Cut, Template, why_
 from magus.compiler.templates.base import Problem
 from magus.compiler.templates.collective import collective_in
 from tests.interpreter import Ranks
+from tests.marks import first
 from tests.stages import pattern_of, staged
 
 GET = Tactics(direction=Direction.GET)
@@ -69,7 +70,7 @@ def carried_out(template: Template, problem: Problem, seed: int) -> None:
     ranks.check()
 
 
-@pytest.mark.parametrize("num_ranks", [2, 3, 4, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("num_ranks", first([2, 3, 4, 8], 2))
 @pytest.mark.parametrize(("template", "pattern"), PAIRS, ids=name_of)
 def test_leaves_what_its_pattern_asks_for(template: Template, pattern: Pattern, num_ranks: int) -> None:
     problems = [

@@ -11,6 +11,7 @@ from magus.compiler.plan_check import check_plan
 from magus.compiler.scenario import Fabric, Pattern, Scenario
 from magus.compiler.schedule import Choice, EngineChoice, EngineKind, Kernels, Tactics, Wait
 from tests.fabrics import rails
+from tests.marks import thinned
 from tests.scenarios import ag_gemm, full_mesh, gemm_rs, h100, ring, switch
 from tests.simcore.lowering import differs_from_oracle, makespan
 from tests.workloads import TEXTS, workload_of
@@ -35,9 +36,7 @@ def scenario_of(pattern: Pattern, fabric: Fabric, size: int = 128, ranks: int = 
 
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.name)
-@pytest.mark.parametrize(
-    "fabric", [pytest.param(fabric, marks=pytest.mark.slow) if fabric == "switch" else fabric for fabric in FABRICS]
-)
+@pytest.mark.parametrize("fabric", thinned(reversed(FABRICS), 2))
 def test_every_core_equals_the_oracle(pattern: Pattern, fabric: str) -> None:
     scenario, tried = scenario_of(pattern, FABRICS[fabric]), 0
     for algorithm, (engine, tactics) in product(ALGORITHM_BY_NAME, ((DMA, Tactics()), (SM, PERSISTENT))):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from magus.compiler.scenario import DType, GemmShape
 from magus.simcore.kernels.working_set import extra_hbm_bytes, hit_share
+from tests.marks import thinned
 
 KIB = 1 << 10
 LINE, WAYS, K_STEP, WORD = KIB, 16, 64, 2
@@ -90,7 +91,7 @@ def curves(case: Case) -> tuple[list[int], list[int]]:
     return model, [lru_read_bytes(case, capacity, WAYS) for capacity in CAPACITIES]
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", thinned(CASES, 3))
 def test_the_model_is_near_a_fully_associative_cache_at_every_capacity(case: Case) -> None:
     model, _ = curves(case)
     cache_reads = [lru_read_bytes(case, capacity, capacity // LINE) for capacity in CAPACITIES]
