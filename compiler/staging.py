@@ -74,8 +74,7 @@ def staging_of_steps(scenario: Scenario, ranks: tuple[tuple[Step, ...], ...], *,
 
 def slices_inner(scenario: Scenario, template: Template) -> bool:
     """Whether the template cuts what one output sums over: the inner dimension of a GEMM, or keys."""
-    consumer = scenario.workload.stage(scenario.workload.num_kernels - 1)
-    match cutting_of(consumer).adds:
+    match cutting_of(scenario.workload.last_stage).adds:
         case Adds.COLUMNS:
             return template.cut is Cut.COLUMNS
         case Adds.ROWS:

@@ -149,6 +149,11 @@ class Workload:
         return tuple(map(self.stage, range(self.num_kernels)))
 
     @property
+    def last_stage(self) -> "Workload":
+        """As the last kernel sees it; a lone collective is its own."""
+        return self.stage(self.num_kernels - 1)
+
+    @property
     def may_persist(self) -> bool:
         """Whether one persistent kernel can compute it, which is a GEMM here."""
         return self.gemm is not None and self.then is None

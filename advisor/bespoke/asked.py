@@ -8,6 +8,8 @@ from ...compiler.schedule import Choice, Kernels, Tactics, Wait
 from ...compiler.templates import BY_NAME
 
 Word = TypeVar("Word")
+# A persistent kernel looks for what it waits for.
+USUAL_WAITS = {Kernels.LAUNCHED: Wait.EVENT, Kernels.PERSISTENT: Wait.POLL}
 
 
 def is_asked_for(explore: Explore, choice: Choice) -> bool:
@@ -35,19 +37,18 @@ def is_asked_for(explore: Explore, choice: Choice) -> bool:
 def usual_tactics(explore: Explore) -> Tactics:
     """The usual tactics, or of a knob that the file names the first of its values."""
     usual = Tactics()
-    kernel = _first(explore.kernels, usual.kernel)
-    # A persistent kernel looks for what it waits for.
-    wait = _first(explore.waits, Wait.POLL if kernel is Kernels.PERSISTENT else usual.wait)
+    kernel = usual_of(explore.kernels, usual.kernel)
     return replace(
         usual,
         kernel=kernel,
-        wait=wait,
-        direction=_first(explore.directions, usual.direction),
-        protocol=_first(explore.protocols, usual.protocol),
-        per=_first(explore.waits_per, usual.per),
-        launch=_first(explore.launches, usual.launch),
+        wait=usual_of(explore.waits, USUAL_WAITS[kernel]),
+        direction=usual_of(explore.directions, usual.direction),
+        protocol=usual_of(explore.protocols, usual.protocol),
+        per=usual_of(explore.waits_per, usual.per),
+        launch=usual_of(explore.launches, usual.launch),
     )
 
 
-def _first(asked: tuple[Word, ...], usual: Word) -> Word:
+def usual_of(asked: tuple[Word, ...], usual: Word) -> Word:
+    """``usual``, or the first of the values that are ``asked`` for where it is none of them."""
     return usual if not asked or usual in asked else asked[0]

@@ -15,7 +15,7 @@ from ...compiler.schedule import Choice, EngineChoice, EngineKind, EngineMode, P
 from ..bounds import lower_bound
 from ..variations import CHANGES
 from ..workers import Workers
-from .asked import usual_tactics
+from .asked import usual_of, usual_tactics
 from .batches import Batches, is_cut, lengths_of, whole_batches, with_batches
 from .dp import dp_batches
 from .evaluate import NEVER, Evaluator, ShouldStop
@@ -174,7 +174,8 @@ class _Search:
         for start in starts_of([*known, *(found.choice for found in self.replays.ranked())]):
             ways = search_ways(self.evaluate, start, last - self.evaluate.count, self.engines)
             self.proposals.add_known(Stage.WAYS, ways)
-        manners = [(streams, self._tactics) for streams in self.scenario.explore.streams or STREAMS]
+        usual = usual_tactics(self.scenario.explore)
+        manners = [(streams, usual) for streams in self.scenario.explore.streams or STREAMS]
         for best in self.proposals.ranked()[:1]:
             # Batches may be carried out as the best template is; a protocol is for some engines alone.
             manners.append((best.streams, replace(best.tactics, protocol=Protocol.SIMPLE)))
@@ -188,16 +189,11 @@ class _Search:
             self._propose(Stage.DP, dp_batches(self.scenario, engine), (engine,), 1.0)
         self._propose(Stage.SHAPE, shapes(self.scenario), self.engines[:1], SHAPES_UP_TO)
 
-    @property
-    def _tactics(self) -> Tactics:
-        return usual_tactics(self.scenario.explore)
-
     def _propose(self, stage: Stage, found: Iterable[Batches], engines: Sequence[EngineChoice], up_to: float) -> None:
         """Estimate batches by every engine, until a share of the evaluations is spent."""
-        asked = self.scenario.explore.streams
-        streams = USUAL_STREAMS if not asked or USUAL_STREAMS in asked else asked[0]
+        streams, tactics = usual_of(self.scenario.explore.streams, USUAL_STREAMS), usual_tactics(self.scenario.explore)
         for batches, engine in product(found, engines):
-            choice = Choice("bespoke", self.scenario.num_ranks, engine, streams, self._tactics)
+            choice = Choice("bespoke", self.scenario.num_ranks, engine, streams, tactics)
             if not self.proposals.add(stage, with_batches(choice, batches), up_to):
                 return
 

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ...compiler.scenario import Scenario
-from ...compiler.schedule import Choice, EngineChoice, EngineKind, Kernels, Protocol, Wait
+from ...compiler.schedule import Choice, EngineChoice, EngineKind, Kernels, Protocol
 from ...compiler.templates import BY_NAME
+from .asked import USUAL_WAITS
 from .evaluate import NEVER, Evaluator
 from .moves import STREAMS, lanes_of
 from .uniform import MOST_PIECES
@@ -20,7 +21,6 @@ ALGORITHMS = ("", "double_ring", "direct")
 # Streams of sums: a launch takes some times as long as the sum of a chunk, and so many hide it.
 SUMS = (1, 2, 4)
 PATIENCE = 4
-_WAITS = {Kernels.LAUNCHED: Wait.EVENT, Kernels.PERSISTENT: Wait.POLL}
 
 
 def other_ways(scenario: Scenario, choice: Choice, engines: Sequence[EngineChoice]) -> Iterator[Choice]:
@@ -36,7 +36,7 @@ def other_ways(scenario: Scenario, choice: Choice, engines: Sequence[EngineChoic
     kernels = {
         kernel: _with_kernel(choice, kernel)
         for kernel in asked.kernels or Kernels
-        if not asked.waits or _WAITS[kernel] in asked.waits
+        if not asked.waits or USUAL_WAITS[kernel] in asked.waits
     }
     yield from kernels.values()
     if not choice.parts and template.cuts_shards:
@@ -51,7 +51,7 @@ def other_ways(scenario: Scenario, choice: Choice, engines: Sequence[EngineChoic
 
 def _with_kernel(choice: Choice, kernel: Kernels) -> Choice:
     """Sums behind a persistent kernel have one stream."""
-    tactics = replace(choice.tactics, kernel=kernel, wait=_WAITS[kernel])
+    tactics = replace(choice.tactics, kernel=kernel, wait=USUAL_WAITS[kernel])
     return replace(choice, tactics=tactics, sums=choice.sums if kernel is Kernels.LAUNCHED else 1)
 
 

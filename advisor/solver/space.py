@@ -189,7 +189,7 @@ def resident_bytes(scenario: Scenario) -> int:
 
 def _result_bytes(scenario: Scenario) -> int:
     """What a rank keeps of what is computed last, and of a collective beside it."""
-    workload = scenario.workload.stage(scenario.workload.num_kernels - 1)
+    workload = scenario.workload.last_stage
     gemm, moved = workload.gemm, workload.moved
     if gemm is None:
         ends = [tensor for tensor in workload.tensors if tensor.name == workload.output or moved is None]
