@@ -6,6 +6,7 @@ from enum import Enum
 from ..compiler.expectation import Verdict
 from ..compiler.scenario import TICKS_PER_US, Scenario
 from ..compiler.schedule import Choice, Schedule
+from ..compiler.shapes import AttentionShape, GemmShape, GroupedGemmShape
 from ..simcore.result import Result
 from .bounds import Bound
 
@@ -13,6 +14,16 @@ from .bounds import Bound
 def is_algorithm_choice(scenario: Scenario) -> bool:
     """Whether there is a collective alone: then the question is by which algorithm, not whether to overlap."""
     return scenario.workload.moved is not None and scenario.workload.compute is None
+
+
+def resolution_of(scenario: Scenario) -> float:
+    """The relative difference of two times that the hardware profile can tell apart.
+
+    It is that of the GEMM for all kernels that multiply matrices: experts and attention are known no better. Of a
+    collective alone the simulated times are compared as they are.
+    """
+    multiplies = isinstance(scenario.workload.compute, GemmShape | GroupedGemmShape | AttentionShape)
+    return float(scenario.gpu.gemm.resolution) if multiplies else 0.0
 
 
 class Confidence(Enum):
@@ -90,7 +101,8 @@ class Advice:
     ``candidates`` are ranked, best first: simulated ones by simulated time, then the rest by predicted time.
     ``result`` and ``serial_result`` are the confirming simulations (None if verification was off). ``ties`` are
     schedules the profile cannot tell from the recommended one. ``marks`` name what is not validated,
-    ``outside_calibration`` among them that sizes lie outside what the profile was fitted to.
+    ``outside_calibration`` among them that sizes lie outside what the profile was fitted to, and ``notes`` what failed
+    and was left out, and that the advice was ``interrupted``. ``bound`` is None if it could not be computed.
     """
 
     scenario: Scenario
@@ -100,7 +112,7 @@ class Advice:
     speedup: float
     candidates: tuple[Candidate, ...]
     num_feasible: int
-    bound: Bound
+    bound: Bound | None
     result: Result | None
     serial_result: Result | None
     ties: tuple[str, ...]
@@ -110,6 +122,8 @@ class Advice:
     marks: tuple[str, ...]
     timing: Timing
     outside_calibration: tuple[str, ...] = ()
+    interrupted: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def why_serial(self) -> str:
@@ -120,9 +134,14 @@ class Advice:
             return "there is nothing to overlap"
         if all(candidate.is_serial for candidate in self.candidates):
             return "no overlap schedule was in the space"
+        known = [one for one in self.candidates if not one.is_serial and one.simulated_ticks is not None]
+        gain = self.serial.best_us / min((one.best_us for one in known), default=float("inf"))
+        resolution = resolution_of(self.scenario)
+        if 1 < gain < 1 + resolution:
+            return f"{gain:.2f}x by overlap is less than the profile can tell apart ({resolution:.0%})"
         return "overlap does not pay here"
 
     @property
-    def gap_to_bound(self) -> float:
-        """Time of the recommended schedule over the lower bound, minus one."""
-        return self.recommended.best_us * TICKS_PER_US / self.bound.ticks - 1
+    def gap_to_bound(self) -> float | None:
+        """Time of the recommended schedule over the lower bound, minus one; None without a bound."""
+        return None if self.bound is None else self.recommended.best_us * TICKS_PER_US / self.bound.ticks - 1

@@ -80,7 +80,7 @@ def reasons_for(
     scenario: Scenario,
     candidates: Sequence[Candidate],
     finalists: tuple[Candidate, Candidate, Candidate],
-    bound: Bound,
+    bound: Bound | None,
     results: tuple[Result | None, Result | None],
 ) -> tuple[str, ...]:
     """Why the recommended schedule, in the order in which an engineer asks.
@@ -99,11 +99,12 @@ def reasons_for(
             reasons.extend(_exposure(serial_result))
             reasons.extend(_why_serial(serial, best) if recommended.is_serial else _why_overlap(scenario, result))
         reasons.extend(_losses(result))
-    limit = serial.best_us * TICKS_PER_US / bound.ticks
-    reasons.append(
-        f"No schedule in the reach of Magus takes less than {bound.ticks / TICKS_PER_US:.1f} us ({bound.binding}): "
-        f"at most {limit:.2f}x over serial."
-    )
+    if bound is not None:
+        limit = serial.best_us * TICKS_PER_US / bound.ticks
+        reasons.append(
+            f"No schedule in the reach of Magus takes less than {bound.ticks / TICKS_PER_US:.1f} us ({bound.binding}): "
+            f"at most {limit:.2f}x over serial."
+        )
     return tuple(reasons)
 
 

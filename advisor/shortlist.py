@@ -35,7 +35,8 @@ def simulate_shortlist(
     others = [candidate for candidate in candidates if not candidate.is_serial]
     favourites = shortlisted(others, top, by_algorithm=is_algorithm_choice(scenario))
     wanted |= {candidate.expression for candidate in favourites}
-    chosen = [candidate for candidate in candidates if candidate.expression in wanted]
+    # The baseline first: an answer that is cut short is to have it.
+    chosen = sorted((each for each in candidates if each.expression in wanted), key=lambda each: not each.is_serial)
     simulated = {done.expression: done for done in _simulated(pool, scenario, chosen, report)}
     return by_time([simulated.get(candidate.expression, candidate) for candidate in candidates])
 
@@ -60,13 +61,14 @@ def simulate_variants(
 
 
 def _simulated(pool: Workers, scenario: Scenario, chosen: Sequence[Candidate], report: Progress) -> list[Candidate]:
-    """``chosen`` with their times in packets."""
+    """Those of ``chosen`` that could be simulated, with their times in packets."""
     jobs = [Job(scenario, candidate.schedule, shortlist_unit(scenario, candidate.schedule)) for candidate in chosen]
     report("simulate", 0, len(jobs))
     results = pool.run(jobs, lambda done: report("simulate", done, len(jobs)))
     return [
         replace(candidate, simulated_ticks=result.makespan_ticks, unit_bytes=result.unit_bytes)
         for candidate, result in zip(chosen, results, strict=True)
+        if result is not None
     ]
 
 

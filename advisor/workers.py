@@ -1,12 +1,18 @@
-"""Simulations side by side in processes; the results do not depend on how many there are."""
+"""Simulations side by side in processes; the results do not depend on how many there are.
 
+A simulation that cannot be made takes no other with it: what failed is remembered, and the rest is simulated.
+"""
+
+import logging
 import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum
+from functools import partial
 from multiprocessing import connection
 from multiprocessing.synchronize import Event
 from threading import Thread
@@ -15,14 +21,34 @@ from ..compiler.codes import Code
 from ..compiler.plan import ScheduleError
 from ..compiler.scenario import Scenario
 from ..compiler.schedule import Schedule
-from ..simcore import Outcome, Result, simulate
+from ..simcore import EngineUnavailable, Outcome, Result, RunTooLarge, simulate
 
 # How often a waiting caller looks whether it should stop.
 POLL_S = 0.2
 
+log = logging.getLogger(__name__)
+
 
 class Cancelled(Exception):
-    """The caller asked to stop; what was found before is lost with it."""
+    """The caller asked to stop before anything was found."""
+
+
+class FailureKind(Enum):
+    """Why a schedule has no simulated time; the value says it in a few words."""
+
+    TOO_LARGE = "too large to simulate"
+    ILLEGAL = "not carried out"
+    NEVER_FINISHES = "never finishes"
+    FAULT = "a fault of Magus"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A simulation that gave no time."""
+
+    schedule: str
+    kind: FailureKind
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,53 +75,93 @@ def run_job(job: Job, should_stop: Callable[[], bool] | None = None) -> Result:
 
 
 class Workers:
-    """Runs jobs, in this process if there is no pool."""
+    """Runs jobs, in this process if there is no pool.
+
+    ``failures`` are those of all jobs so far, in their order; ``stopped`` is whether the caller asked to stop, so that
+    some have no result.
+    """
 
     def __init__(self, pool: ProcessPoolExecutor | None, should_stop: Callable[[], bool] | None) -> None:
         self._pool = pool
         self._should_stop = should_stop or (lambda: False)
+        self.failures: list[Failure] = []
+        self.stopped = False
 
-    def run(self, jobs: Sequence[Job], progress: Callable[[int], None] | None = None) -> list[Result]:
-        """Results in the order of ``jobs``.
+    def run(self, jobs: Sequence[Job], progress: Callable[[int], None] | None = None) -> list[Result | None]:
+        """Results in the order of ``jobs``, None for those that failed or were not begun before a stop.
 
         Raises
         ------
-        Cancelled
-            If the caller asked to stop.
+        EngineUnavailable
+            If the core that was asked for is not installed.
+        KeyboardInterrupt
+            Unless ``should_stop`` knows of it.
         """
-        report = progress or (lambda _: None)
-        if self._pool is None:
-            return self._run_here(jobs, report)
-        futures = [self._pool.submit(_run_in_process, job) for job in jobs]
-        pending: set[Future[Result]] = set(futures)
-        while pending:
-            _, pending = wait(pending, timeout=POLL_S, return_when=FIRST_COMPLETED)
-            report(len(futures) - len(pending))
-            if self._should_stop():
-                raise Cancelled
-        return [_finished(future.result()) for future in futures]
+        found: list[Result | Failure | None] = [None] * len(jobs)
+        try:
+            self._fill(found, jobs, progress or (lambda _: None))
+        except KeyboardInterrupt:
+            if not self._should_stop():
+                raise
+        self.stopped = self.stopped or self._should_stop()
+        self.failures.extend(each for each in found if isinstance(each, Failure))
+        return [each if isinstance(each, Result) else None for each in found]
 
-    def _run_here(self, jobs: Sequence[Job], report: Callable[[int], None]) -> list[Result]:
-        results = []
-        for job in jobs:
-            results.append(run_job(job, self._should_stop))
-            if self._should_stop():
-                raise Cancelled
-            report(len(results))
-        return [_finished(result) for result in results]
+    def _fill(self, found: list[Result | Failure | None], jobs: Sequence[Job], report: Callable[[int], None]) -> None:
+        if self._pool is not None:
+            self._fill_by(self._pool, found, jobs, report)
+        for idx, job in enumerate(jobs):
+            if found[idx] is None and not self._should_stop():
+                found[idx] = _settled(job, partial(run_job, job, self._should_stop))
+                report(sum(each is not None for each in found))
+
+    def _fill_by(
+        self,
+        pool: ProcessPoolExecutor,
+        found: list[Result | Failure | None],
+        jobs: Sequence[Job],
+        report: Callable[[int], None],
+    ) -> None:
+        """Run ``jobs`` in the processes of ``pool``; if those die, what they leave is for this process."""
+        try:
+            running: dict[Future[Result], int] = {
+                pool.submit(_run_in_process, job): idx for idx, job in enumerate(jobs)
+            }
+            while running and not self._should_stop():
+                done, _ = wait(running, timeout=POLL_S, return_when=FIRST_COMPLETED)
+                for future in done:
+                    idx = running.pop(future)
+                    found[idx] = _settled(jobs[idx], future.result)
+                report(len(jobs) - len(running))
+        except BrokenExecutor:
+            log.debug("the worker processes died", exc_info=True)
+            self._pool = None
 
 
-def _finished(result: Result) -> Result:
-    """A run that stopped early looks fast, so it must not be compared with others."""
-    if result.outcome is Outcome.CANCELLED:
-        raise Cancelled
+def _settled(job: Job, run: Callable[[], Result]) -> Result | Failure | None:
+    """The result of a job, or why it has none; None if it was stopped, since a run that stops early looks fast."""
+    name = job.schedule.expression
+    try:
+        result = run()
+    except (EngineUnavailable, BrokenExecutor):
+        raise
+    except Exception as error:
+        log.debug("simulating %s failed", name, exc_info=True)
+        return _failure_of(name, error)
     if result.outcome is Outcome.DEADLOCK:
-        why = "; ".join(result.deadlock[:2])
-        message = f"{result.schedule.expression} never finishes: {why}"
-        raise ScheduleError(Code.MGS503, message, "copies that share the SMs of a persistent kernel may get none")
-    if result.outcome is not Outcome.DONE:
-        raise RuntimeError(f"{result.schedule.expression}: {result.outcome.value}")
-    return result
+        return Failure(name, FailureKind.NEVER_FINISHES, f"{Code.MGS503.name}: {'; '.join(result.deadlock[:2])}")
+    if result.outcome is Outcome.CANCELLED:
+        return None
+    return result if result.outcome is Outcome.DONE else Failure(name, FailureKind.TOO_LARGE, result.outcome.value)
+
+
+def _failure_of(schedule: str, error: Exception) -> Failure:
+    """What an exception of a simulation means for the answer."""
+    if isinstance(error, RunTooLarge):
+        return Failure(schedule, FailureKind.TOO_LARGE, str(error))
+    if isinstance(error, ScheduleError):
+        return Failure(schedule, FailureKind.ILLEGAL, f"{error.code.name}: {error}")
+    return Failure(schedule, FailureKind.FAULT, f"{type(error).__name__}: {error}")
 
 
 # In a worker process: set when the caller wants no more of its jobs.

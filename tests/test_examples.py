@@ -49,8 +49,23 @@ def test_the_answer_is_never_worse_than_serial(name: str) -> None:
     advice = Advisor.load().recommend(compile_file(path(name)).scenario(), workers=2, bespoke=0)
 
     assert advice.recommended.best_us <= advice.serial.best_us
-    assert advice.gap_to_bound >= 0
+    assert advice.gap_to_bound is not None and advice.gap_to_bound >= 0
     assert advice.result is not None and advice.result.granularity == "line"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*NAMES, *TEMPLATES, *PAPERS])
+def test_every_workload_of_every_example_gets_an_answer(name: str) -> None:
+    """With the defaults of ``magus advise``: tests that leave stages out do not see what these stages break."""
+    advisor = Advisor.load()
+    scenarios = [each for each in compile_file(path(name)).scenarios if each.system.replay is None]
+    answers = [advisor.recommend(scenario) for scenario in scenarios]
+
+    assert answers
+    for advice in answers:
+        assert advice.notes == ()
+        assert advice.result is not None and advice.serial_result is not None
+        assert advice.recommended.best_us <= advice.serial.best_us
 
 
 def test_every_example_is_listed() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from ..advisor import Advisor, ModelError, NoFeasibleSchedule, enumerate_space, lower_bound
 from ..advisor.export import advice_document, space_document
+from ..advisor.workers import Cancelled
 from ..compiler import Scenario, compile_file
 from ..simcore import EngineUnavailable, RunTooLarge
 from .console import Bindings, guarded, print_json, say, show
@@ -25,6 +26,9 @@ def answered(action: Callable[[], Exit]) -> Exit:
     except RunTooLarge as error:
         say(f"MGS406 error: {error}")
         return Exit.INPUT
+    except Cancelled:
+        say("magus: stopped before anything was found")
+        return Exit.INTERRUPTED
     except ModelError as error:
         say(f"magus: the ranker cannot be used: {error}")
         return Exit.INPUT
@@ -70,15 +74,22 @@ def advise_file(
 
     def action() -> Exit:
         scenario = scenario_of(file, bindings, workload)
-        with progress_line() as progress:
-            advice = Advisor.load().recommend(
-                scenario, top=top, verify=verify, bespoke=bespoke, workers=workers, progress=progress
+        advisor = Advisor.load()
+        with progress_line() as progress, interruptible(at_once=True) as stopped:
+            advice = advisor.recommend(
+                scenario,
+                top=top,
+                verify=verify,
+                bespoke=bespoke,
+                workers=workers,
+                progress=progress,
+                should_stop=stopped,
             )
         if as_json_text:
             print_json(advice_document(advice))
         else:
             print(advice_text(advice, top))
-        return strictly(scenario, strict, advice.outside_calibration)
+        return Exit.INTERRUPTED if advice.interrupted else strictly(scenario, strict, advice.outside_calibration)
 
     return answered(action)
 

@@ -6,6 +6,7 @@ Results go to stdout, progress and diagnostics to stderr. ``--json`` prints one 
 that is not validated. Each command imports what it needs when it runs, so that ``magus check`` starts at once.
 """
 
+import logging
 import os
 import sys
 from enum import StrEnum
@@ -298,10 +299,13 @@ def _bindings(settings: list[str] | None) -> list[tuple[str, str]]:
 
 def main() -> None:
     """Entry point of the console script; no traceback reaches a user unless MAGUS_DEBUG is set."""
+    if os.environ.get("MAGUS_DEBUG"):
+        logging.basicConfig(level=logging.WARNING)
+        logging.getLogger("magus").setLevel(logging.DEBUG)
     try:
         app()
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(Exit.INTERRUPTED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader went away, as with `| head`
         sys.exit(Exit.DONE)

@@ -7,18 +7,19 @@ from types import FrameType
 
 
 @contextmanager
-def interruptible() -> Iterator[Callable[[], bool]]:
+def interruptible(*, at_once: bool = False) -> Iterator[Callable[[], bool]]:
     """A callback that says whether Ctrl-C was pressed; pressed again, it interrupts as ever.
 
-    Only the main thread may use it.
+    ``at_once`` interrupts the first time too, after the callback knows of it: for work that keeps what it found when it
+    is interrupted anywhere. Only the main thread may use it.
     """
     pressed = False
 
     def press(_signal: int, _frame: FrameType | None) -> None:
         nonlocal pressed
-        if pressed:
+        again, pressed = pressed, True
+        if again or at_once:
             raise KeyboardInterrupt
-        pressed = True
 
     before = signal.signal(signal.SIGINT, press)
     try:

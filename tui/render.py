@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from ..advisor.advice import Advice, Candidate, is_algorithm_choice
+from ..advisor.advice import Advice, Candidate, is_algorithm_choice, resolution_of
 from ..advisor.bounds import Bound
 from ..compiler.expectation import Verdict
 from ..compiler.scenario import TICKS_PER_US, GemmShape, Scenario, Workload
@@ -63,13 +63,9 @@ def _advice_lines(advice: Advice, top: int) -> Iterator[str]:
     yield ""
     yield from candidate_table(advice, top)
     yield ""
-    gap, bound = advice.gap_to_bound, advice.bound
-    yield from wrapped(
-        f"Lower bound {bound.ticks / TICKS_PER_US:.1f} us, bound by {bound.binding}; "
-        f"the recommended schedule is {gap:.1%} above it."
-    )
+    yield from wrapped(bound_sentence(advice))
     if advice.ties:
-        resolution = float(advice.scenario.gpu.gemm.resolution)
+        resolution = resolution_of(advice.scenario)
         yield from wrapped(f"Ties (within {resolution:.0%}, more than the profile can tell apart):")
         for tie in advice.ties:
             yield from bullet("=", tie)
@@ -93,9 +89,19 @@ def verdict_sentence(advice: Advice) -> str:
         return (
             f"OVERLAP: use {advice.recommended.expression}. {best_us} against "
             f"{serial_us} serial, {advice.speedup:.2f}x faster."
-            + (" The profile cannot tell the two apart." if advice.serial.expression in advice.ties else "")
         )
     return f"SERIAL: {advice.why_serial}. Use {advice.recommended.expression}, {serial_us}."
+
+
+def bound_sentence(advice: Advice) -> str:
+    """How far the answer is from what no schedule can beat."""
+    bound, gap = advice.bound, advice.gap_to_bound
+    if bound is None or gap is None:
+        return "There is no lower bound: it was not computed."
+    return (
+        f"Lower bound {bound.ticks / TICKS_PER_US:.1f} us, bound by {bound.binding}; "
+        f"the recommended schedule is {gap:.1%} above it."
+    )
 
 
 def candidate_table(advice: Advice, top: int) -> Iterator[str]:

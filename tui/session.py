@@ -145,6 +145,8 @@ class Session:
                 return CANCELLED
             job.answer = _as_problem(error)
             return job.answer
+        if advice.interrupted:
+            return CANCELLED
         for result in (advice.result, advice.serial_result):
             if result is not None:
                 job.results[result.schedule.expression] = result
@@ -158,7 +160,7 @@ class Session:
             return known
         if candidate is None or advice is None:
             return Problem(ProblemKind.FAULT, f"{expression} is not among the candidates")
-        bound_ticks = advice.bound.ticks if explain else None
+        bound_ticks = advice.bound.ticks if explain and advice.bound is not None else None
         try:
             result = self._backend.simulate(job.scenario, candidate.schedule, bound_ticks, should_stop)
         except Exception as error:

@@ -99,8 +99,15 @@ def figures_of(advice: Advice) -> str:
     best, serial = advice.recommended, advice.serial
     against = "" if best.expression == serial.expression else f" against {serial.best_us:.1f} us serial"
     how = "" if best.simulated_us is not None else " (predicted)"
-    bound = f"lower bound {us(advice.bound.ticks)} us ({advice.bound.binding}), gap {advice.gap_to_bound:.1%}"
-    return f"{best.best_us:.1f} us{how}{against} · {bound}"
+    return f"{best.best_us:.1f} us{how}{against} · {bound_of(advice)}"
+
+
+def bound_of(advice: Advice) -> str:
+    """The lower bound and how far the answer is above it."""
+    bound, gap = advice.bound, advice.gap_to_bound
+    if bound is None or gap is None:
+        return "no lower bound"
+    return f"lower bound {us(bound.ticks)} us ({bound.binding}), gap {gap:.1%}"
 
 
 def confidence_of(advice: Advice) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ...compiler.plan import build_schedule, why_illegal
+from ...compiler.plan import ScheduleError, build_schedule
 from ...compiler.scenario import Scenario
 from ...compiler.schedule import Choice, EngineMode, Kernels
 from ..estimate import estimate_ticks
@@ -42,9 +42,10 @@ class Evaluator:
     def _estimate(self, choice: Choice) -> float:
         if may_hold(choice) or not is_asked_for(self.scenario.explore, choice):
             return NEVER
-        if why_illegal(self.scenario, choice) is not None:
+        try:
+            return estimate_ticks(self.scenario, build_schedule(self.scenario, choice)).makespan_ticks
+        except ScheduleError:
             return NEVER
-        return estimate_ticks(self.scenario, build_schedule(self.scenario, choice)).makespan_ticks
 
 
 def may_hold(choice: Choice) -> bool:

@@ -36,10 +36,11 @@ def solved_parts(
     links = {id(link): index for index, (link, _, _) in enumerate(paths)}
     moved = scenario.workload.moved
     assert moved is not None, "batches move something"
-    num_bytes = grain * moved.cols * moved.dtype.num_bytes
+    num_bytes, num_rows = grain * moved.cols * moved.dtype.num_bytes, sum(whole)
+    sizes = (min(num_rows, grains * grain) for grains in range(sum(blocks) + 1))
     problem = BatchProblem(
         blocks=blocks,
-        kernel=tuple(kernel_ticks(scenario, engine, rows * grain) // TICKS for rows in range(sum(blocks) + 1)),
+        kernel=tuple(kernel_ticks(scenario, engine, rows) // TICKS for rows in sizes),
         link=tuple(links[id(link)] for link, _, _ in paths),
         copy=tuple(round(num_bytes * ticks_per_byte) // TICKS for _, ticks_per_byte, _ in paths),
         setup=costs.setup // TICKS,

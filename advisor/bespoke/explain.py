@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from ...compiler.plan import why_illegal
 from ...compiler.scenario import Scenario
 from ...compiler.schedule import Choice, Protocol
 from ...compiler.templates.bespoke import Part
@@ -18,10 +19,13 @@ def why_bespoke(
 ) -> tuple[tuple[str, float], ...]:
     """(what is bespoke about ``choice``, by how much it would be slower without) as shares, the largest first.
 
-    ``template`` is the best with equal chunks, ``ticks_of`` tells what a choice takes.
+    ``template`` is the best with equal chunks, ``ticks_of`` tells what a choice takes. Freedoms are left out that
+    cannot be taken away alone.
     """
     now = ticks_of(choice)
-    losses = ((what, ticks_of(other) / now - 1) for what, other in _without(scenario, choice, template))
+    tried = _without(scenario, choice, template)
+    legal = ((what, other) for what, other in tried if why_illegal(scenario, other) is None)
+    losses = ((what, ticks_of(other) / now - 1) for what, other in legal)
     return tuple(sorted(((what, loss) for what, loss in losses if loss >= WORTH_SAYING), key=lambda one: -one[1]))
 
 

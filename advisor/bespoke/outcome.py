@@ -48,7 +48,8 @@ class Outcome:
     """All plans that were simulated, the fastest first; of equal ones templates first, then the one with fewer steps.
 
     ``bound_ticks`` is what no schedule is faster than. ``reproducible`` says that the same seed and budget find the
-    same again; ``stopped`` why the search ended before its budget did, empty if it did not.
+    same again; ``stopped`` why the search ended before its budget did, empty if it did not; ``faults`` are what went
+    wrong in stages that were left out.
     """
 
     found: tuple[Found, ...]
@@ -58,6 +59,7 @@ class Outcome:
     simulations: int
     reproducible: bool
     stopped: str = ""
+    faults: tuple[str, ...] = ()
 
     @property
     def best(self) -> Found | None:

@@ -4,9 +4,10 @@ Each stage proposes plans, cheap ones first; the step-level estimate says which 
 simulated times decide. The search is anytime: whenever it is stopped, what was simulated until then is the answer.
 """
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from random import Random
 
@@ -28,6 +29,8 @@ from .replays import Progress, Replays
 from .seeds import shapes
 from .uniform import as_batches, uniform_choices
 from .ways import other_ways, search_ways, starts_of
+
+log = logging.getLogger(__name__)
 
 # A schedule this close to the bound is as good as any.
 CLOSE_ENOUGH = 1.01
@@ -65,6 +68,8 @@ def optimize(
 ) -> Outcome:
     """The best schedules that the budget finds for ``scenario``, which overlaps a GEMM and a collective.
 
+    A stage that fails is left out. The keyboard ends the search with what it found if ``should_stop`` knows of it.
+
     Parameters
     ----------
     unit_of
@@ -93,20 +98,27 @@ def optimize(
         scenario, budget, evaluate, replays, Random(f"bespoke {seed}"), seed, prelaunched, Proposals(evaluate)
     )
     replays.found |= {found.choice: found for found in known}
+    ended = ""
     try:
         ended = search.run()
     except KeyboardInterrupt:
-        replays.stopped, ended = True, ""
+        if not should_stop():
+            raise
+        replays.stopped = True
     cut_short = replays.stopped or stop()
     if cut_short:
         ended = "its time was over" if late() else "it was asked to stop"
     found = tuple(replays.ranked())
-    return Outcome(found, search.bound_ticks, seed, evaluate.count, replays.count, not cut_short, ended)
+    faults = tuple(search.faults)
+    return Outcome(found, search.bound_ticks, seed, evaluate.count, replays.count, not cut_short, ended, faults)
 
 
 @dataclass(slots=True)
 class _Search:
-    """State of one search. ``manners`` are the streams and tactics with which the best batches are varied."""
+    """State of one search.
+
+    ``manners`` are the streams and tactics with which the best batches are varied, ``faults`` what went wrong.
+    """
 
     scenario: Scenario
     budget: Budget
@@ -119,6 +131,7 @@ class _Search:
     bound_ticks: int = 1
     engines: tuple[EngineChoice, ...] = ()
     manners: tuple[tuple[int, Tactics], ...] = ()
+    faults: list[str] = field(default_factory=list)
 
     def run(self) -> str:
         """Go through the stages; returns why it ended early, if it did."""
@@ -127,17 +140,37 @@ class _Search:
         self._templates()
         if self.replays.enough:
             return "a template is within 1 % of the lower bound"
-        self._other_ways()
-        self._batches()
-        self._vary()
+        stages = (
+            self._other_ways,
+            self._batches,
+            self._vary,
+            self._improve,
+            self._likely,
+            self._carry_out,
+            self._refine,
+        )
+        for stage in stages:
+            self._attempt(stage)
+        return "what was found is within 1 % of the lower bound" if self.replays.enough else ""
+
+    def _attempt(self, stage: Callable[[], None]) -> None:
+        """Go through a stage; if it fails, the others go on with what there is."""
+        try:
+            stage()
+        except Exception as error:
+            log.debug("a stage of the search failed", exc_info=True)
+            self.faults.append(f"{type(error).__name__}: {error}")
+
+    def _improve(self) -> None:
+        """What the solver and the local search make of plans with batches, if any are likely to be fast."""
         if any(choice.parts for choice in self.proposals.likely(self._simulated)):
-            self._solve()
-            self._anneal()
+            self._attempt(self._solve)
+            self._attempt(self._anneal)
+
+    def _likely(self) -> None:
+        """Simulate the best proposals."""
         count = round(PROPOSAL_SHARE * self.budget.simulations)
         self.replays(self.proposals.to_simulate(self._simulated, count))
-        self._carry_out()
-        self._refine()
-        return "what was found is within 1 % of the lower bound" if self.replays.enough else ""
 
     @property
     def _simulated(self) -> Iterable[Found]:
@@ -244,7 +277,7 @@ class _Search:
             best = next((found for found in self.replays.ranked() if found.stage is not Stage.TEMPLATE), None)
             if best is None or self.replays.left <= 0 or self.evaluate.spent:
                 return
-            new = [choice for choice in self._near(best.choice) if choice not in self.replays.found]
+            new = [choice for choice in self._near(best.choice) if self.replays.is_new(choice)]
             likely = min(new, key=self.evaluate, default=best.choice)
             if self.evaluate(likely) < NEVER:
                 self.replays([(likely, Stage.REFINED)])

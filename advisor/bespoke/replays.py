@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from ...compiler.plan import build_schedule
 from ...compiler.scenario import Scenario
 from ...compiler.schedule import Choice, Schedule
-from ..workers import Cancelled, Job, Workers
+from ..workers import Job, Workers
 from .outcome import Found, Stage
 
 Progress = Callable[[int, int], None]
@@ -18,8 +18,8 @@ class Replays:
     """Simulates choices, each once, until ``limit`` of them are; what was found before a stop is kept.
 
     ``unit_of`` says the granularity for a schedule, ``together`` how many are given to the pool at a time. ``count`` is
-    how many were simulated here; ``found`` may hold others that were known before. One that takes ``enough_ticks`` or
-    less ends it.
+    how many were simulated here, ``tried`` which, also in vain; ``found`` may hold others that were known before. One
+    that takes ``enough_ticks`` or less ends it.
     """
 
     scenario: Scenario
@@ -32,20 +32,25 @@ class Replays:
     stopped: bool = False
     count: int = 0
     found: dict[Choice, Found] = field(default_factory=dict)
+    tried: set[Choice] = field(default_factory=set)
 
     @property
     def left(self) -> int:
         """How many more may be simulated."""
-        return 0 if self.stopped or self.enough else self.limit - self.count
+        return 0 if self.stopped or self.enough else self.limit - len(self.tried)
 
     @property
     def enough(self) -> bool:
         """Whether what was found is as good as any."""
         return min((found.ticks for found in self.found.values()), default=math.inf) <= self.enough_ticks
 
+    def is_new(self, choice: Choice) -> bool:
+        """Whether ``choice`` was not simulated yet, in vain or not."""
+        return choice not in self.found and choice not in self.tried
+
     def __call__(self, choices: Sequence[tuple[Choice, Stage]]) -> None:
         """Simulate as many of ``choices`` as are left, the first first."""
-        new = list({choice: stage for choice, stage in choices if choice not in self.found}.items())[: self.left]
+        new = list({choice: stage for choice, stage in choices if self.is_new(choice)}.items())[: self.left]
         for start in range(0, len(new), self.together):
             if not self.stopped and not self.enough:
                 self._simulate(new[start : start + self.together])
@@ -53,14 +58,13 @@ class Replays:
     def _simulate(self, choices: Sequence[tuple[Choice, Stage]]) -> None:
         schedules = [build_schedule(self.scenario, choice) for choice, _ in choices]
         jobs = [Job(self.scenario, schedule, self.unit_of(schedule)) for schedule in schedules]
-        try:
-            results = self.pool.run(jobs)
-        except Cancelled:
-            self.stopped = True
-            return
+        results = self.pool.run(jobs)
+        self.stopped = self.pool.stopped
         for (choice, stage), schedule, result in zip(choices, schedules, results, strict=True):
-            self.found[choice] = Found(choice, schedule, result.makespan_ticks, result.unit_bytes, stage)
-        self.count += len(choices)
+            if result is not None:
+                self.found[choice] = Found(choice, schedule, result.makespan_ticks, result.unit_bytes, stage)
+        self.tried.update(choice for choice, _ in choices)
+        self.count += sum(result is not None for result in results)
         self.progress(self.count, self.limit)
 
     def ranked(self) -> list[Found]:

@@ -22,8 +22,6 @@ from .replays import Progress
 
 # About three seconds on one core.
 DEFAULT_EVALUATIONS = 400
-# What is recommended instead of a template must be faster by this share: a tie goes to the simpler schedule.
-MIN_GAIN = 0.01
 # So many of the fastest are shown.
 OFFERED = 2
 SEED = 0
@@ -56,8 +54,8 @@ def bespoke_candidates(
     together: int,
     should_stop: ShouldStop,
     progress: Progress,
-) -> list[Candidate]:
-    """The fastest bespoke schedules that were simulated, if they beat every template; none if the search found none."""
+) -> tuple[list[Candidate], tuple[str, ...]]:
+    """(the fastest bespoke schedules that were simulated, if they beat every template; what failed in the search)."""
     known = [_found(candidate) for candidate in candidates if not candidate.is_serial and candidate.choice is not None]
     limit = scenario.explore.staging_limit_bytes
     outcome = optimize(
@@ -81,21 +79,12 @@ def bespoke_candidates(
     ]
     # Of plans that differ in streams or engines alone the fastest is enough.
     fastest = {_kind(found.choice): found for found in reversed(better)}
-    return [_candidate(scenario, outcome, found) for found in better if fastest[_kind(found.choice)] is found][:OFFERED]
+    offered = [found for found in better if fastest[_kind(found.choice)] is found][:OFFERED]
+    return [_candidate(scenario, outcome, found) for found in offered], outcome.faults
 
 
 def _kind(choice: Choice) -> tuple[str, str, Batches]:
     return choice.template, choice.algorithm, batches_of(choice)
-
-
-def clearly_best(candidates: list[Candidate]) -> Candidate | None:
-    """The fastest that is not serial; a bespoke one only if it beats the best other by ``MIN_GAIN``."""
-    overlapping = [candidate for candidate in candidates if not candidate.is_serial]
-    simpler = next((candidate for candidate in overlapping if candidate.provenance is None), None)
-    bespoke = next((candidate for candidate in overlapping if candidate.provenance is not None), None)
-    if simpler is None or bespoke is None:
-        return simpler or bespoke
-    return bespoke if bespoke.best_us * (1 + MIN_GAIN) <= simpler.best_us else simpler
 
 
 def sentence_of(candidate: Candidate) -> str | None:

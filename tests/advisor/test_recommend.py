@@ -55,8 +55,9 @@ def test_the_answer_and_the_baseline_are_confirmed_in_lines(advice: Advice) -> N
 
 
 def test_no_candidate_beats_the_bound(advice: Advice) -> None:
+    assert advice.bound is not None
     assert all(c.simulated_ticks is None or c.simulated_ticks >= advice.bound.ticks for c in advice.candidates)
-    assert advice.gap_to_bound >= 0
+    assert advice.gap_to_bound is not None and advice.gap_to_bound >= 0
 
 
 def test_candidates_are_ranked_simulated_ones_first(advice: Advice) -> None:
@@ -87,7 +88,7 @@ def test_the_waterfall_of_the_answer_sums_exactly(advice: Advice) -> None:
 
     total = losses.launch_sync_ticks + losses.contention_ticks + losses.decomposition_ticks + losses.exposed_ticks
     assert total + losses.bound_ticks == losses.makespan_ticks
-    assert losses.bound_ticks == advice.bound.ticks
+    assert advice.bound is not None and losses.bound_ticks == advice.bound.ticks
 
 
 def test_serial_is_said_where_overlap_does_not_pay(advisor: Advisor) -> None:
@@ -162,7 +163,8 @@ def test_a_lone_kernel_has_nothing_to_overlap(advisor: Advisor, pattern: Pattern
     advice = advisor.recommend(scenario_of(pattern, SYSTEMS[0], 2, 256, 256, 256))
 
     assert advice.verdict is Verdict.SERIAL
-    assert len(advice.candidates) == 1 and advice.gap_to_bound >= 0
+    assert len(advice.candidates) == 1
+    assert advice.gap_to_bound is not None and advice.gap_to_bound >= 0
     assert "There is nothing to move, and so nothing to overlap in this workload." in advice.reasons
     assert advice.why_serial == "there is one kernel and nothing to move"
 
@@ -183,6 +185,7 @@ def test_of_a_lone_collective_the_algorithms_are_compared(advisor: Advisor, patt
     assert advice.serial.expression.startswith("serial(")
     assert advice.speedup == advice.serial.best_us / advice.recommended.best_us
     assert advice.recommended.is_serial or advice.speedup >= 1.02
+    assert advice.bound is not None
     assert all(c.best_us >= advice.bound.ticks / TICKS_PER_US for c in simulated)
     assert any(reason.startswith("The algorithms, each at its best") for reason in advice.reasons)
 

@@ -1,17 +1,19 @@
 """Simulations in processes: same results, heard stops, nothing left behind, signals left alone."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 
 from magus.advisor import enumerate_space
-from magus.advisor.workers import Cancelled, Job, open_workers, run_job
+from magus.advisor.workers import FailureKind, Job, open_workers, run_job
 from magus.compiler.codes import Code
-from magus.compiler.plan import ScheduleError, build_schedule
+from magus.compiler.plan import build_schedule
 from magus.compiler.schedule import Choice, EngineChoice, EngineKind, EngineMode, Kernels, Tactics, Wait
 from tests.scenarios import ag_gemm, h100, switch
 
@@ -41,8 +43,71 @@ def test_processes_give_the_results_of_this_one_in_order() -> None:
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_stop_is_heard_and_nothing_is_left(count: int) -> None:
-    with pytest.raises(Cancelled), open_workers(count, lambda: True) as workers:
-        workers.run(JOBS)
+    with open_workers(count, lambda: True) as workers:
+        assert workers.run(JOBS) == [None] * len(JOBS)
+        assert workers.stopped and not workers.failures
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_was_simulated_before_a_stop_is_kept(count: int) -> None:
+    done = 0
+
+    def told(number: int) -> None:
+        nonlocal done
+        done = number
+
+    with open_workers(count, lambda: done >= 1) as workers:
+        results = workers.run(JOBS, told)
+
+    assert workers.stopped
+    assert any(results) and all(result in (None, run_job(job)) for job, result in zip(JOBS, results, strict=True))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_ctrl_c_ends_a_run_whose_caller_knows_of_it_and_no_other(count: int) -> None:
+    pressed = False
+
+    def press(number: int) -> None:
+        nonlocal pressed
+        pressed = number > 0
+        if pressed:
+            raise KeyboardInterrupt
+
+    with open_workers(count, lambda: pressed) as workers:
+        assert any(workers.run(JOBS, press)) and workers.stopped
+    with open_workers(1) as workers, pytest.raises(KeyboardInterrupt):
+        workers.run(JOBS, press)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_one_that_fails_takes_no_other_with_it(count: int) -> None:
+    wrong = replace(JOBS[0], unit_bytes=SCENARIO.gpu.line_bytes + 1)
+    with open_workers(count) as workers:
+        results = workers.run([JOBS[0], wrong, JOBS[1]])
+
+    assert results == [run_job(JOBS[0]), None, run_job(JOBS[1])]
+    (failure,) = workers.failures
+    assert failure.kind is FailureKind.FAULT and failure.schedule == wrong.schedule.expression
+    assert "ValueError" in failure.reason
+
+
+def test_one_that_is_too_large_is_told_with_its_limit() -> None:
+    vast = ag_gemm(1 << 20, 1 << 15, 1 << 17)
+    choice = Choice("uniform_fused_1d", 16, EngineChoice(EngineKind.DMA, 7))
+    with open_workers(1) as workers:
+        assert workers.run([Job(vast, build_schedule(vast, choice), vast.gpu.line_bytes)]) == [None]
+
+    (failure,) = workers.failures
+    assert failure.kind is FailureKind.TOO_LARGE and "the limit is" in failure.reason
+
+
+def test_workers_that_die_leave_their_jobs_to_this_process() -> None:
+    with open_workers(2) as workers:
+        workers.run(JOBS[:1])
+        for child in multiprocessing.active_children():
+            child.kill()
+        assert workers.run(JOBS) == [run_job(job) for job in JOBS]
+        assert workers.failures == []
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="POSIX signals")
@@ -95,6 +160,8 @@ def test_what_never_finishes_is_told_with_its_circle() -> None:
     parts = ((1024, 768), (0, 256))
     schedule = build_schedule(scenario, Choice("bespoke", 3, shared, 3, tactics, parts=parts))
 
-    with open_workers(1) as pool, pytest.raises(ScheduleError, match=r"never finishes: .* waits for a slot") as raised:
-        pool.run([Job(scenario, schedule, 4096)])
-    assert raised.value.code is Code.MGS503
+    with open_workers(1) as pool:
+        assert pool.run([Job(scenario, schedule, 4096)]) == [None]
+    (failure,) = pool.failures
+    assert failure.kind is FailureKind.NEVER_FINISHES
+    assert failure.reason.startswith(Code.MGS503.name) and "waits for a slot" in failure.reason

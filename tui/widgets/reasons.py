@@ -9,7 +9,7 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from ...advisor.advice import Advice
+from ...advisor.advice import Advice, resolution_of
 from ...compiler.diagnostics import Diagnostic
 from ...simcore.result import Result
 from ..bars import Bar, bars_of, drawn_bars
@@ -81,12 +81,15 @@ def _why(advice: Advice) -> Iterator[tuple[str, str, str]]:
 
 
 def _backing(advice: Advice, warnings: tuple[Diagnostic, ...]) -> Iterator[tuple[str, str, str]]:
-    bound = advice.bound
+    bound, gap = advice.bound, advice.gap_to_bound
     yield "", "Lower bound", "bold"
-    gap = f"the recommended schedule is {advice.gap_to_bound:.1%} above it"
-    yield BULLET, f"{us(bound.ticks)} us, binding: {bound.binding}; {gap}", ""
+    if bound is None or gap is None:
+        yield BULLET, "it was not computed", ""
+    else:
+        above = f"the recommended schedule is {gap:.1%} above it"
+        yield BULLET, f"{us(bound.ticks)} us, binding: {bound.binding}; {above}", ""
     if advice.ties:
-        resolution = float(advice.scenario.gpu.gemm.resolution)
+        resolution = resolution_of(advice.scenario)
         yield "", f"Ties: within {resolution:.0%}, more than the profile can tell apart", "bold"
         for tie in advice.ties:
             yield "≈ ", tie, ""

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor.bespoke import Budget, Found, Outcome, Stage, optimize, why_bespoke
+from magus.advisor.bespoke import Budget, Found, Outcome, Stage, optimize, portfolio, why_bespoke
 from magus.advisor.estimate import estimate_ticks
 from magus.compiler.plan import build_schedule
 from magus.compiler.scenario import Pattern, Scenario
@@ -80,15 +80,36 @@ def test_what_was_found_before_a_stop_is_kept() -> None:
     assert outcome.best == min(outcome.found, key=lambda found: found.ticks)
 
 
-def test_an_interrupt_keeps_what_was_found() -> None:
+def test_an_interrupt_that_the_caller_knows_of_keeps_what_was_found() -> None:
+    pressed = False
+
     def interrupt(done: int, total: int) -> None:
+        nonlocal pressed
         if done == 3:
+            pressed = True
             raise KeyboardInterrupt
 
-    outcome = optimize(small(Pattern.AG_GEMM), SMALL, unit_of, progress=interrupt)
+    outcome = optimize(small(Pattern.AG_GEMM), SMALL, unit_of, progress=interrupt, should_stop=lambda: pressed)
 
     assert len(outcome.found) == 3
     assert not outcome.reproducible and outcome.stopped
+    with pytest.raises(KeyboardInterrupt):
+        optimize(small(Pattern.AG_GEMM), SMALL, unit_of, progress=interrupt)
+
+
+STAGES = ("_other_ways", "_batches", "_vary", "_solve", "_anneal", "_likely", "_carry_out", "_refine")
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_stage_that_fails_is_left_out(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(search: object) -> None:
+        raise ValueError("on purpose")
+
+    monkeypatch.setattr(portfolio._Search, stage, fail)
+    outcome = optimize(small(Pattern.AG_GEMM), SMALL, unit_of)
+
+    assert outcome.faults == ("ValueError: on purpose",)
+    assert outcome.best_template is not None and outcome.best is not None
 
 
 def test_a_limit_by_the_clock_is_not_reproducible() -> None:

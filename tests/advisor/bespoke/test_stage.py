@@ -5,20 +5,22 @@ from dataclasses import replace
 import pytest
 
 from magus.advisor import Advisor
-from magus.advisor.advice import Advice, Candidate, Provenance
+from magus.advisor.advice import Advice, Candidate, Provenance, resolution_of
+from magus.advisor.answer import finalists, is_worth_it
 from magus.advisor.bespoke import Budget, optimize
-from magus.advisor.bespoke.stage import clearly_best, is_searched, sentence_of
+from magus.advisor.bespoke.stage import is_searched, sentence_of
 from magus.advisor.export import advice_document
 from magus.compiler import compile_text
 from magus.compiler.plan import build_schedule
 from magus.compiler.plan_check import check_plan
 from magus.compiler.scenario import TICKS_PER_US, Explore, Pattern
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind
+from magus.compiler.schedule import Choice, EngineChoice, EngineKind, Kernels, Tactics
 from magus.compiler.schedule_text import resolve_schedule
 from tests.advisor.drawing import SYSTEMS, scenario_of
 from tests.scenarios import ag_gemm, exploring
 
 DMA = EngineChoice(EngineKind.DMA, 7)
+DMA_CHOICE = Choice("hetero_fused_1d", 8, DMA)
 EVALUATIONS = 100
 SCENARIO = exploring(ag_gemm(4096, 4096, 8192), Explore(chunks=(8, 16), engines=(DMA,)))
 PROVENANCE = Provenance("local search", 0, 10, 2, True, "9.15", (("own shard as filler", 0.02),))
@@ -30,9 +32,8 @@ def advice() -> Advice:
 
 
 def candidate(us: float, provenance: Provenance | None) -> Candidate:
-    choice = Choice("hetero_fused_1d", 8, DMA)
-    schedule = build_schedule(SCENARIO, choice)
-    return Candidate(f"{us} {provenance}", choice, schedule, False, us, round(us * TICKS_PER_US), 1024, provenance)
+    schedule = build_schedule(SCENARIO, DMA_CHOICE)
+    return Candidate(f"{us} {provenance}", DMA_CHOICE, schedule, False, us, round(us * TICKS_PER_US), 1024, provenance)
 
 
 def test_winners_are_offered_with_their_simulated_times(advice: Advice) -> None:
@@ -63,12 +64,27 @@ def test_none_are_searched_where_none_are_wanted() -> None:
 
 
 def test_a_tie_goes_to_the_simpler_one() -> None:
-    simple, close, clear = candidate(100.0, None), candidate(99.5, PROVENANCE), candidate(98.9, PROVENANCE)
+    resolution = resolution_of(SCENARIO)
+    serial = replace(candidate(200.0, None), is_serial=True)
+    simple, odd = candidate(100.0, None), candidate(99.0, None)
+    odd = replace(odd, choice=replace(DMA_CHOICE, tactics=Tactics(kernel=Kernels.PERSISTENT)))
+    close, clear = candidate(98.0 / (1 + resolution / 2), PROVENANCE), candidate(98.0 / (1 + resolution), PROVENANCE)
 
-    assert clearly_best([close, simple]) is simple
-    assert clearly_best([clear, simple]) is clear
-    assert clearly_best([simple]) is simple
-    assert clearly_best([replace(simple, is_serial=True)]) is None
+    assert resolution > 0.01
+    assert finalists(SCENARIO, [close, odd, simple, serial]) == (simple, serial)
+    assert finalists(SCENARIO, [clear, odd, simple, serial]) == (clear, serial)
+    assert finalists(SCENARIO, [serial]) == (serial, serial)
+
+
+def test_what_the_profile_cannot_tell_from_serial_is_not_worth_it() -> None:
+    resolution = resolution_of(SCENARIO)
+    serial = replace(candidate(100.0, None), is_serial=True)
+    near, clear = candidate(100.0 / (1 + 0.9 * resolution), PROVENANCE), candidate(99.0 / (1 + resolution), PROVENANCE)
+
+    assert not is_worth_it(SCENARIO, serial, near)
+    assert is_worth_it(SCENARIO, serial, clear)
+    # What is not worth it does not stand in the way of what is.
+    assert finalists(SCENARIO, [clear, replace(near, provenance=None), serial]) == (clear, serial)
 
 
 def test_the_sentence_names_the_freedoms() -> None:

@@ -1,0 +1,130 @@
+"""Whatever a stage of advice raises, what was found before it is the answer, with a note."""
+
+import pytest
+
+from magus.advisor import Advisor, recommend
+from magus.advisor.advice import Advice
+from magus.advisor.stages import Stages, told_failures
+from magus.advisor.workers import Cancelled, Failure, FailureKind
+from magus.compiler.codes import Code
+from magus.compiler.plan import ScheduleError
+from magus.compiler.scenario import Explore
+from magus.compiler.schedule import EngineChoice, EngineKind
+from magus.simcore import EngineUnavailable, RunTooLarge
+from tests.scenarios import ag_gemm, exploring
+
+DMA = EngineChoice(EngineKind.DMA, 7)
+SCENARIO = exploring(ag_gemm(4096, 4096, 8192), Explore(chunks=(8, 16), engines=(DMA,)))
+ERRORS = (ValueError("on purpose"), RunTooLarge("too large"), ScheduleError(Code.MGS514, "no such parts"))
+
+
+@pytest.mark.parametrize("stage", ["enumerate_space", "predicted_us", "lower_bound"])
+def test_without_a_stage_before_simulation_there_is_an_answer(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    advice = advised_without(stage, monkeypatch, bespoke=0)
+
+    assert advice.serial.simulated_ticks is not None
+    assert (advice.bound is None) is (stage == "lower_bound")
+    assert (advice.gap_to_bound is None) is (stage == "lower_bound")
+
+
+@pytest.mark.parametrize("stage", ["simulate_variants", "bespoke_candidates", "affordable_unit"])
+def test_without_a_later_stage_the_shortlist_answers(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    advice = advised_without(stage, monkeypatch, bespoke=40)
+
+    assert advice.recommended.simulated_ticks is not None and advice.serial.simulated_ticks is not None
+    assert advice.speedup > 1.05
+    assert (advice.result is None) is (stage == "affordable_unit")
+
+
+def test_without_any_simulation_predictions_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recommend, "is_searched", lambda scenario: False)
+    advice = advised_without("simulate_shortlist", monkeypatch, bespoke=0)
+
+    assert advice.recommended.predicted_us is not None
+    assert advice.confidence_reason
+
+
+def advised_without(stage: str, monkeypatch: pytest.MonkeyPatch, bespoke: int) -> Advice:
+    """Advice of which one stage fails; the notes name it."""
+
+    def fail(*args: object, **options: object) -> None:
+        raise ValueError("on purpose")
+
+    monkeypatch.setattr(recommend, stage, fail)
+    advice = Advisor.load().recommend(SCENARIO, bespoke=bespoke)
+
+    assert any("on purpose" in note and "a fault of Magus" in note for note in advice.notes)
+    assert set(advice.notes) <= set(advice.marks)
+    assert not advice.interrupted
+    return advice
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_what_failed_is_told(error: Exception) -> None:
+    stages = Stages()
+
+    assert stages.run("a stage", lambda: fail_with(error), "before") == "before"
+    (note,) = stages.notes
+    assert note.startswith("a stage failed and was left out: ") and str(error) in note
+    assert ("a fault of Magus" in note) is (type(error) is ValueError)
+
+
+def test_what_is_no_failure_goes_on() -> None:
+    with pytest.raises(EngineUnavailable):
+        Stages().run("a stage", lambda: fail_with(EngineUnavailable("install numba")), None)
+    with pytest.raises(KeyboardInterrupt):
+        Stages().run("a stage", lambda: fail_with(KeyboardInterrupt()), None)
+
+
+def fail_with(error: BaseException) -> str:
+    raise error
+
+
+def test_after_a_stop_no_stage_is_begun() -> None:
+    stops = iter((False, False, True))
+    stages = Stages(lambda: next(stops))
+
+    assert stages.run("first", lambda: 1, 0) == 1
+    assert stages.run("second", lambda: 2, 0) == 0
+    assert stages.interrupted
+    assert stages.run("third", lambda: 3, 0) == 0
+
+
+@pytest.mark.parametrize("stage", ["simulate", "bespoke", "confirm"])
+def test_ctrl_c_keeps_what_was_found(stage: str) -> None:
+    pressed = False
+
+    def press(name: str, done: int, total: int) -> None:
+        nonlocal pressed
+        if name == stage and done == 1 and not pressed:
+            pressed = True
+            raise KeyboardInterrupt
+
+    advice = Advisor.load().recommend(SCENARIO, bespoke=40, progress=press, should_stop=lambda: pressed)
+
+    assert advice.interrupted and advice.notes[0].startswith("stopped early")
+    assert advice.serial.simulated_ticks is not None
+    assert (advice.recommended.provenance is not None) <= (stage != "simulate")
+
+
+def test_before_anything_is_ranked_there_is_nothing_to_keep() -> None:
+    def press(name: str, done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Advisor.load().recommend(SCENARIO, progress=press)
+    with pytest.raises(Cancelled):
+        Advisor.load().recommend(SCENARIO, should_stop=lambda: True)
+
+
+def test_failed_simulations_are_told_once_for_each_kind() -> None:
+    failures = [
+        Failure("b", FailureKind.FAULT, "ValueError: odd"),
+        Failure("a", FailureKind.TOO_LARGE, "1e10 line-hops"),
+        Failure("c", FailureKind.TOO_LARGE, "2e10 line-hops"),
+    ]
+
+    assert list(told_failures(failures)) == [
+        "too large to simulate: a, and 1 more: 1e10 line-hops",
+        "a fault of Magus: b: ValueError: odd",
+    ]
