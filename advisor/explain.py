@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from ..compiler.scenario import TICKS_PER_US, Origin, Pattern, Scenario
+from ..compiler.scenario import TICKS_PER_US, Gpu, Link, Origin, Pattern, Scenario
 from ..compiler.templates.base import OVERLAPPED_PATTERNS
 from ..simcore import Result
 from .advice import Candidate, Confidence, is_algorithm_choice
@@ -52,6 +52,12 @@ def _confidence_inside(scenario: Scenario, overlap: bool, gain: float, verified:
     if gemm.validated:
         level = Confidence.HIGH if clear else Confidence.LOW
         return level, f"the GEMM profile of {gpu} is validated against measurements, and {size}"
+    stranger = _inherited(scenario.gpu, "gemm.error")
+    if stranger:
+        return Confidence.LOW, (
+            f"how far GEMM times of {gpu} are off is not known: +-{float(gemm.error):.0%} was found for {stranger}, "
+            f"whose numbers {gpu} changes; {size}"
+        )
     level = Confidence.MEDIUM if clear else Confidence.LOW
     return level, f"the GEMM profile of {gpu} is not validated (+-{float(gemm.error):.0%}); {size}"
 
@@ -61,7 +67,11 @@ def marks_of(scenario: Scenario) -> tuple[str, ...]:
     gpu, fabric, marks = scenario.gpu, scenario.system.fabric, []
     if scenario.workload.gemm is not None and not gpu.gemm.validated:
         dtype = scenario.workload.gemm.dtype.value
-        marks.append(f"{gpu.name} {dtype} GEMM is not validated against measurements: +-{float(gpu.gemm.error):.0%}")
+        stranger = _inherited(gpu, "gemm.error")
+        whose = f" is {stranger}'s" if stranger else ""
+        error = f"+-{float(gpu.gemm.error):.0%}{whose}"
+        marks.append(f"{gpu.name} {dtype} GEMM is not validated against measurements: {error}")
+    marks.extend(_capped(gpu, fabric.links))
     if not fabric.kind.direct and not passing_on_pays(scenario) and scenario.workload.pattern in OVERLAPPED_PATTERNS:
         marks.append(
             f"on more than {MOST_RANKS_PASSING_ON} ranks algorithms that pass blocks on are compared only where the "
@@ -74,6 +84,29 @@ def marks_of(scenario: Scenario) -> tuple[str, ...]:
         shown = ", ".join(assumed[:4]) + (f" and {len(assumed) - 4} more" if len(assumed) > 4 else "")
         marks.append(f"assumed, not measured: {shown}")
     return tuple(marks)
+
+
+def _inherited(device: Gpu | Link, path: str) -> str:
+    """The other device that a number of this one was said of, empty where it is its own."""
+    return next((note.inherited for note in device.provenance if note.path == f"{device.name}.{path}"), "")
+
+
+def _capped(gpu: Gpu, links: Sequence[Link]) -> Iterator[str]:
+    """Rates that were said of another device and now stand in the way of a faster link."""
+    for link in links:
+        achieved, engine = link.achieved_bytes_per_s / 1e9, gpu.dma.bytes_per_s / 1e9
+        sibling = _inherited(link, "achieved")
+        if sibling and not _inherited(link, "bandwidth"):
+            yield (
+                f"link {link.name} carries {achieved:.0f} GB/s of {link.peak_bytes_per_s / 1e9:.0f}: what {sibling} "
+                "achieves, since it does not say its own"
+            )
+        stranger = _inherited(gpu, "dma.bandwidth")
+        if stranger and engine < achieved:
+            yield (
+                f"a copy engine of {gpu.name} copies {engine:.0f} GB/s, as that of {stranger}, and is slower than "
+                f"link {link.name} with {achieved:.0f} GB/s"
+            )
 
 
 def reasons_for(

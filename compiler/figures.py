@@ -18,12 +18,13 @@ from .units import BYTES, FREQUENCY, NUMBER, RATE, TIME, Dimension, Quantity, ro
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number of a device, and where it comes from."""
+    """One number of a device, where it comes from, and the device that says it, which others inherit it from."""
 
     value: Quantity
     origin: Origin
     source: str
     span: Span
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,10 @@ class Figures:
 
     def provenance(self, device: str) -> tuple[Provenance, ...]:
         """Where each number comes from."""
-        return tuple(Provenance(f"{device}.{path}", each.origin, each.source) for path, each in self.by_path.items())
+        return tuple(
+            Provenance(f"{device}.{path}", each.origin, each.source, "" if each.owner == device else each.owner)
+            for path, each in self.by_path.items()
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,11 +25,15 @@ class Origin(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Origin and source of one number, named by its path, for instance ``MI300X.hbm.achieved``."""
+    """Origin and source of one number, named by its path, for instance ``MI300X.hbm.achieved``.
+
+    ``inherited`` is the device that it was said of, empty for the one that has it.
+    """
 
     path: str
     origin: Origin
     source: str
+    inherited: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,7 +144,8 @@ class DeviceResolver:
         regions = {**(parent.regions if parent is not None else {}), **reading.regions}
         derived = {block for block, inputs in INPUTS.items() if changed & inputs} if parent is not None else set()
         derived |= parent.derived if parent is not None else set()
-        figures = {**inherited, **reading.figures}
+        own = {path: replace(figure, owner=entry.name) for path, figure in reading.figures.items()}
+        figures = {**inherited, **own}
         fitted_l2 = parent.fitted_l2 if parent is not None else None
         fitted_l2 = _l2_of(figures) if reading.figures.keys() >= _GEMM_FORM else fitted_l2
         return _Read(figures, tiles, words, regions, frozenset(derived - reading.regions.keys()), fitted_l2)
