@@ -15,6 +15,7 @@ boxes with the lowest bounds are divided again and again (branch and bound).
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,9 +97,13 @@ def _search_of(gpu: Gpu, shape: GemmShape, kind: Kind) -> "_Search":
 
 
 class _Search:
-    """Divides boxes of shapes, those with the lowest bound under any limit first; it can go on where it stopped."""
+    """Divides boxes of shapes, those with the lowest bound under any limit first; it can go on where it stopped.
+
+    Threads may share one.
+    """
 
     def __init__(self, gpu: Gpu, shape: GemmShape, kind: Kind) -> None:
+        self._lock = Lock()
         self._gpu, self._shape, self._kind = gpu, shape, kind
         whole = gemm_work(gpu, shape, kind.most, static_order=kind.persistent)
         us = whole.waves * whole.unit_ticks / TICKS_PER_US
@@ -117,11 +122,12 @@ class _Search:
 
     def ratios(self, rounds: int) -> Ratios:
         """What is known when boxes have been divided so often."""
-        while len(self._found) <= rounds:
-            if self._found:
-                self._divide()
-            self._found.append(self._known())
-        return self._found[rounds]
+        with self._lock:
+            while len(self._found) <= rounds:
+                if self._found:
+                    self._divide()
+                self._found.append(self._known())
+            return self._found[rounds]
 
     def _known(self) -> Ratios:
         least = self._limited().min(axis=1)

@@ -8,12 +8,13 @@ of bounded size and known hash, and trees whose nodes point at nodes.
 import hashlib
 import json
 import math
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -134,11 +135,16 @@ class Ranker:
         return cls(_trees_of(data), card)
 
 
-def _one_thread() -> AbstractContextManager[object]:
+# The limit is one of the whole process: who sets it while another thread has it set would later restore that.
+_LIMITED = RLock()
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-    limits: AbstractContextManager[object] = threadpool_limits(1)
-    return limits
+    with _LIMITED, threadpool_limits(1):
+        yield
 
 
 def _read(place: Any, name: str, limit: int) -> bytes:

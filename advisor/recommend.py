@@ -45,7 +45,7 @@ CONFIRM_LINE_HOPS = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Advisor:
-    """Gives advice with a trained ranker; ``load`` takes the one that ships with Magus."""
+    """Gives advice with a trained ranker; ``load`` takes the one that ships with Magus. Threads may share one."""
 
     ranker: Ranker
 
