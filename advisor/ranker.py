@@ -1,15 +1,18 @@
 """The ranker: gradient-boosted trees that correct the step-level estimate towards what the simulator finds.
 
 It learns log(simulated / estimate), so that where it knows nothing it says what the estimate says. A model is two
-files, the trees and a card that describes them. Neither is trusted: nothing is loaded but the listed types, of a file
-of bounded size and known hash, and trees whose nodes point at nodes.
+files, the trees and a card that describes them. The trees are called by their hash, which the card gives: writing the
+card switches from one model to the next at once, and no reader meets the card of one with the trees of the other.
+Neither is trusted: nothing is loaded but the listed types, of a file of bounded size and known hash, and trees whose
+nodes point at nodes.
 """
 
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass
 from importlib.resources import files
@@ -22,18 +25,20 @@ import numpy.typing as npt
 
 from ..compiler.scenario import TICKS_PER_US, Scenario
 from ..compiler.schedule import Choice
+from ..compiler.writing import write_whole
 from .archive import TREE_TYPE, ModelError, check_archive, normalised
 from .features import LOG_ESTIMATE_US, NAMES, FloatArray, matrix
 
 if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingRegressor
 
-MODEL_FILE, CARD_FILE = "ranker.skops", "ranker.json"
+CARD_FILE = "ranker.json"
 SCHEMA = "magus-ranker/1"
 MAX_MODEL_BYTES = 8 << 20
 MAX_CARD_BYTES = 1 << 20
 # A correction beyond this factor is no correction; trees never give one unless they have been tampered with.
 MAX_LOG_RATIO = 3.0
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 # Small trees with many runs to a leaf: the estimate is good, and noise in its corrections would only shuffle near-ties.
 TREES = {"max_iter": 250, "learning_rate": 0.04, "max_leaf_nodes": 15, "min_samples_leaf": 50, "max_features": 0.4}
@@ -104,9 +109,10 @@ class Ranker:
         trees = copy(self.trees)
         trees._feature_subsample_rng = None  # of use while fitting alone
         data = normalised(dumps(trees))
+        sha256 = hashlib.sha256(data).hexdigest()
         document = {
             "schema": SCHEMA,
-            "sha256": hashlib.sha256(data).hexdigest(),
+            "sha256": sha256,
             "fingerprint": self.card.fingerprint,
             "sklearn": sklearn.__version__,
             "features": list(NAMES),
@@ -114,8 +120,12 @@ class Ranker:
             "held_out": dict(self.card.metrics),
         }
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / MODEL_FILE).write_bytes(data)
-        (folder / CARD_FILE).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        before = _described(folder)
+        write_whole(folder / model_file(sha256), data)
+        write_whole(folder / CARD_FILE, json.dumps(document, indent=2) + "\n")
+        if before is not None and before != sha256:
+            with suppress(OSError):  # what is left over harms nobody
+                (folder / model_file(before)).unlink()
 
     @classmethod
     def load(cls, folder: Path | None = None) -> "Ranker":
@@ -128,11 +138,29 @@ class Ranker:
         """
         place = files(f"{__package__}.model") if folder is None else folder
         card, sha256 = _card_of(_read(place, CARD_FILE, MAX_CARD_BYTES))
-        data = _read(place, MODEL_FILE, MAX_MODEL_BYTES)
+        try:
+            data = _read(place, model_file(sha256), MAX_MODEL_BYTES)
+        except ModelError:
+            if _described(place) in (sha256, None):
+                raise
+            return cls.load(folder)  # another model took its place between the two reads
         if hashlib.sha256(data).hexdigest() != sha256:
-            raise ModelError(f"{MODEL_FILE} is not the file that {CARD_FILE} describes: its hash differs")
+            raise ModelError(f"{model_file(sha256)} is not the file that {CARD_FILE} describes: its hash differs")
         check_archive(data)
         return cls(_trees_of(data), card)
+
+
+def model_file(sha256: str) -> str:
+    """The name of the trees with this hash."""
+    return f"ranker-{sha256[:16]}.skops"
+
+
+def _described(place: Any) -> str | None:
+    """The hash in the card of a folder or package; None where there is no card that is one."""
+    try:
+        return _card_of(_read(place, CARD_FILE, MAX_CARD_BYTES))[1]
+    except ModelError:
+        return None
 
 
 # The limit is one of the whole process: who sets it while another thread has it set would later restore that.
@@ -177,6 +205,8 @@ def _card_of(data: bytes) -> tuple[ModelCard, str]:
             found,
         )
         sha256 = str(document["sha256"])
+        if not _SHA256.fullmatch(sha256):
+            raise ValueError(sha256)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ModelError(f"{CARD_FILE} is damaged: {type(error).__name__}") from None
     if not all(math.isfinite(value) for _, value in card.metrics):
@@ -195,9 +225,9 @@ def _trees_of(data: bytes) -> "HistGradientBoostingRegressor":
         with _one_thread():
             sound = sound and bool(np.isfinite(trees.predict(np.zeros((1, len(NAMES))))).all())
     except Exception as error:  # whatever skops or scikit-learn make of a hostile file
-        raise ModelError(f"{MODEL_FILE} cannot be loaded: {type(error).__name__}; run `magus train`") from None
+        raise ModelError(f"the trees cannot be loaded: {type(error).__name__}; run `magus train`") from None
     if not sound:
-        raise ModelError(f"{MODEL_FILE} is damaged: its trees are not trees over {len(NAMES)} features")
+        raise ModelError(f"the model is damaged: its trees are not trees over {len(NAMES)} features")
     return trees
 
 

@@ -12,10 +12,11 @@ from time import perf_counter
 import numpy as np
 
 from ..compiler.scenario import TICKS_PER_US
+from ..compiler.writing import check_writable
 from .dataset import Dataset, build_dataset
 from .features import LOG_ESTIMATE_US, FloatArray
 from .fingerprint import fingerprint
-from .ranker import ModelCard, Ranker
+from .ranker import CARD_FILE, ModelCard, Ranker
 
 SCENARIOS = 120
 HOLD_OUT = 5  # one scenario in so many
@@ -72,11 +73,16 @@ def train(
     ------
     ValueError
         If there are too few scenarios to hold any out.
+    OSError
+        If the model cannot be written there; as far as that can be known, before the work begins.
     """
     count = SCENARIOS if scenarios is None else scenarios
     if count < 2 * HOLD_OUT:
         raise ValueError(f"training needs at least {2 * HOLD_OUT} scenarios, got {count}")
     report = progress or (lambda stage, done, total: None)
+    folder = SHIPPED if out is None else out
+    folder.mkdir(parents=True, exist_ok=True)
+    check_writable(folder / CARD_FILE)
     started = perf_counter()
     data = build_dataset(seed, count, workers=workers, progress=lambda done, total: report("dataset", done, total))
     report("fit", 0, 1)
@@ -86,7 +92,6 @@ def train(
     unseen = data.of(held_out)
     score = score_of(unseen, ranker.predict_matrix(unseen.features))
     baseline = score_of(unseen, np.exp(unseen.features[:, LOG_ESTIMATE_US]))
-    folder = SHIPPED if out is None else out
     metrics = (*_named("", score), *_named("estimate_", baseline))
     card = ModelCard(fingerprint(), seed, count, len(fitted.simulated_ticks), metrics)
     Ranker(ranker.trees, card).save(folder)

@@ -6,8 +6,9 @@ from ..advisor.measured.calibrate import Request, calibrate
 from ..advisor.measured.calibration_file import profile_text
 from ..advisor.measured.calibration_text import calibration_document, calibration_text
 from ..advisor.measured.rows import MeasuredError
+from ..compiler.writing import check_writable
 from .answer import answered
-from .console import print_json, say
+from .console import print_json, saved, say
 from .exits import Exit
 from .progress import progress_line
 
@@ -19,6 +20,8 @@ def calibrate_folder(data: Path, request: Request, *, write: Path | None, as_jso
         if write is not None and not write.parent.is_dir():
             say(f"magus calibrate: {write}: there is no folder {write.parent}")
             return Exit.INPUT
+        if write is not None:
+            check_writable(write)
         try:
             with progress_line() as progress:
                 found = calibrate(data, request, progress)
@@ -26,15 +29,13 @@ def calibrate_folder(data: Path, request: Request, *, write: Path | None, as_jso
             say(f"magus calibrate: {error}")
             return Exit.INPUT
         text = profile_text(found)
+        written = Exit.DONE if write is None else saved(write, text, f"written to {write}")
         if as_json_text:
             print_json(calibration_document(found))
         else:
             print(calibration_text(found))
             if write is None:
                 print(f"\n{text}", end="")
-        if write is not None:
-            write.write_text(text, encoding="utf-8")
-            say(f"written to {write}")
-        return Exit.DONE
+        return written
 
     return answered(action)

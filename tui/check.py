@@ -7,6 +7,7 @@ from ..compiler import CompileError, compile_file, format_text
 from ..compiler.diagnostics import Diagnostic, Report, as_json
 from ..compiler.load import read_source
 from ..compiler.source import Source
+from ..compiler.writing import write_whole
 from .console import Bindings, guarded, print_json, say, show
 from .exits import Exit
 
@@ -40,7 +41,7 @@ def format_files(files: Sequence[Path], *, check_only: bool) -> Exit:
         if check_only:
             say(f"{file} is not in the canonical form")
             return Exit.INPUT
-        file.write_text(text, encoding="utf-8")
+        write_whole(file, text)
         say(f"{file} rewritten")
         return Exit.DONE
 

@@ -3,10 +3,12 @@
 import json
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from ..compiler.diagnostics import CompileError, Diagnostic, render_text
 from ..compiler.plan import ScheduleError
+from ..compiler.writing import write_whole
 from .exits import Exit
 
 Bindings = Sequence[tuple[str, str]]
@@ -41,3 +43,17 @@ def guarded(action: Callable[[], Exit]) -> Exit:
     except OSError as error:
         say(f"magus: {error.filename or 'a file'}: {error.strerror or error}")
     return Exit.INPUT
+
+
+def saved(path: Path, text: str, said: str) -> Exit:
+    """Write a file and say so; what is in the way is said too, so that the answer can be printed all the same.
+
+    Files are written before anything is printed: stdout may have no reader any more.
+    """
+
+    def write() -> Exit:
+        write_whole(path, text)
+        say(said)
+        return Exit.DONE
+
+    return guarded(write)

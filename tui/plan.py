@@ -1,8 +1,6 @@
 """``magus plan``: a schedule written out as a plan, in the language or as JSON, and the schema of the latter."""
 
 import json
-import os
-import tempfile
 from itertools import count
 from pathlib import Path
 
@@ -17,7 +15,7 @@ from ..compiler.schedule_text import resolve_schedule
 from ..compiler.source import Source
 from ..compiler.tokens import read_tokens
 from .answer import answered, scenario_of
-from .console import Bindings, say, show
+from .console import Bindings, saved, say, show
 from .exits import Exit
 
 
@@ -49,49 +47,10 @@ def print_schema(out: Path | None) -> Exit:
 
 
 def _deliver(text: str, out: Path | None, what: str) -> Exit:
-    if out is None:
-        print(text, end="")
-    else:
-        write_whole(out, text)
-        say(f"{out}: {what}")
+    if out is not None:
+        return saved(out, text, f"{out}: {what}")
+    print(text, end="")
     return Exit.DONE
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that nobody ever reads a part of it; a device or a pipe is written to as it is.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written; then what was there before is still there.
-    """
-    try:
-        if path.exists() and not path.is_file():
-            path.write_text(text, encoding="utf-8")
-        else:
-            _replace(path.resolve(), text)  # the file that a link names, and not the link
-    except OSError as error:
-        error.filename, error.filename2 = str(path), None  # and not the temporary one
-        raise
-
-
-def _replace(path: Path, text: str) -> None:
-    number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(number, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    """The mask of this process, which can only be read by setting it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _block(scenario: Scenario, schedule: Schedule) -> str:

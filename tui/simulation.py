@@ -11,9 +11,10 @@ from ..compiler.replay_file import write_profile
 from ..compiler.scenario import Scenario
 from ..compiler.schedule import Schedule
 from ..compiler.schedule_text import resolve_schedule
+from ..compiler.writing import check_writable
 from ..simcore import Outcome, Result, affordable_unit, record_writes, simulate, simulate_seeds
 from .answer import answered, scenario_of, strictly
-from .console import Bindings, print_json, say, show
+from .console import Bindings, print_json, saved, say, show
 from .exits import Exit
 from .interrupts import interruptible
 from .progress import progress_line
@@ -44,6 +45,8 @@ def simulate_file(
     """
 
     def action() -> Exit:
+        if record is not None:
+            check_writable(record)
         scenario = scenario_of(file, bindings, workload)
         chosen = resolve_schedule(scenario, schedule, show)
         check_memory(scenario, chosen)
@@ -52,6 +55,10 @@ def simulate_file(
         result = _simulated(scenario, chosen, unit, fold, bound.ticks, None if num_seeds else seed)
         seeds = range(seed or 0, (seed or 0) + num_seeds)
         varied = _varied(scenario, chosen, seeds) if seeds and result.outcome is Outcome.DONE else ()
+        recorded = Exit.DONE
+        if record is not None and result.outcome is Outcome.DONE:
+            writes = record_writes(scenario, chosen, unit_bytes=unit, seed=seed)
+            recorded = saved(record, write_profile(writes), f"{record}: {len(writes)} writes to rank 0")
         if as_json_text:
             document = result_document(result, scenario.workload.name) | {"outside_calibration": list(outside)}
             print_json(document | {"seeds": seeds_document(seeds, varied)} if varied else document)
@@ -61,11 +68,7 @@ def simulate_file(
                 print(seeds_text(seeds, varied))
         if result.outcome is not Outcome.DONE:
             return _explained(result)
-        if record is not None:
-            writes = record_writes(scenario, chosen, unit_bytes=unit, seed=seed)
-            record.write_text(write_profile(writes), encoding="utf-8")
-            say(f"{record}: {len(writes)} writes to rank 0")
-        return strictly(scenario, strict, outside)
+        return max(recorded, strictly(scenario, strict, outside))
 
     return answered(action)
 

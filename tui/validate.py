@@ -6,8 +6,9 @@ from ..advisor.measured.report import validation_document
 from ..advisor.measured.report_text import validation_page, validation_text
 from ..advisor.measured.rows import MeasuredError
 from ..advisor.measured.validate import validate
+from ..compiler.writing import check_writable
 from .answer import answered
-from .console import print_json, say
+from .console import print_json, saved, say
 from .exits import Exit
 from .progress import progress_line
 
@@ -16,19 +17,19 @@ def validate_folder(data: Path, *, sample: int, seed: int, write: Path | None, a
     """``magus validate``: errors beside targets, noise and baselines; a missed target is a finding, not a failure."""
 
     def action() -> Exit:
+        if write is not None:
+            check_writable(write)
         try:
             with progress_line() as progress:
                 found = validate(data, sample=sample, seed=seed, progress=progress)
         except MeasuredError as error:
             say(f"magus validate: {error}")
             return Exit.INPUT
+        written = Exit.DONE if write is None else saved(write, validation_page(found), f"written to {write}")
         if as_json_text:
             print_json(validation_document(found))
         else:
             print(validation_text(found))
-        if write is not None:
-            write.write_text(validation_page(found), encoding="utf-8")
-            say(f"written to {write}")
-        return Exit.DONE
+        return written
 
     return answered(action)

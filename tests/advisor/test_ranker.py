@@ -1,20 +1,26 @@
+import errno
 import hashlib
 import io
 import json
+import os
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from magus.advisor import ranker
 from magus.advisor.archive import ModelError
 from magus.advisor.dataset import Dataset
 from magus.advisor.features import LOG_ESTIMATE_US, NAMES, features_of
-from magus.advisor.ranker import CARD_FILE, MAX_MODEL_BYTES, MODEL_FILE, ModelCard, Ranker
-from magus.advisor.train import score_of
+from magus.advisor.ranker import CARD_FILE, MAX_MODEL_BYTES, ModelCard, Ranker, model_file
+from magus.advisor.train import score_of, train
 from magus.compiler.scenario import TICKS_PER_US
 from magus.compiler.schedule import Choice, EngineChoice, EngineKind
 from tests import scenarios as make
@@ -46,16 +52,21 @@ def folder(fitted: Ranker, tmp_path: Path) -> Path:
     return tmp_path
 
 
+def trees_file(folder: Path) -> Path:
+    """The file that the card names."""
+    return folder / model_file(json.loads((folder / CARD_FILE).read_text())["sha256"])
+
+
 def rewrite(folder: Path, data: bytes) -> None:
     """Replace the trees, and the hash in the card with them, as an attacker would."""
-    (folder / MODEL_FILE).write_bytes(data)
     card = json.loads((folder / CARD_FILE).read_text())
     card["sha256"] = hashlib.sha256(data).hexdigest()
+    (folder / model_file(card["sha256"])).write_bytes(data)
     (folder / CARD_FILE).write_text(json.dumps(card))
 
 
 def members(folder: Path) -> dict[str, bytes]:
-    with zipfile.ZipFile(folder / MODEL_FILE) as archive:
+    with zipfile.ZipFile(trees_file(folder)) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
@@ -103,7 +114,8 @@ def test_the_same_data_give_the_same_file(
     again = tmp_path / "again"
     Ranker(Ranker.fit(*rows).trees, CARD).save(again)
 
-    assert (again / MODEL_FILE).read_bytes() == (folder / MODEL_FILE).read_bytes()
+    assert trees_file(again).name == trees_file(folder).name
+    assert trees_file(again).read_bytes() == trees_file(folder).read_bytes()
     assert (again / CARD_FILE).read_text() == (folder / CARD_FILE).read_text()
 
 
@@ -118,11 +130,12 @@ def test_the_shipped_model_ranks() -> None:
     assert ranker.card is not None and dict(ranker.card.metrics)["top6_regret_mean"] < 0.02
 
 
-@pytest.mark.parametrize("name", [MODEL_FILE, CARD_FILE])
-def test_a_missing_file_is_refused(folder: Path, name: str) -> None:
-    (folder / name).unlink()
+@pytest.mark.parametrize("file", [trees_file, lambda folder: folder / CARD_FILE])
+def test_a_missing_file_is_refused(folder: Path, file: Callable[[Path], Path]) -> None:
+    missing = file(folder)
+    missing.unlink()
 
-    with pytest.raises(ModelError, match=f"cannot read {name}"):
+    with pytest.raises(ModelError, match=f"cannot read {missing.name}"):
         Ranker.load(folder)
 
 
@@ -147,6 +160,7 @@ def test_a_card_that_is_none_is_refused(folder: Path, text: str) -> None:
         ("held_out", {"error": "bad"}),
         ("held_out", {"error": float("nan")}),
         ("sha256", "0" * 64),
+        ("sha256", "../../" + "0" * 58),
         ("sha256", None),
     ],
 )
@@ -161,8 +175,8 @@ def test_a_card_with_a_wrong_entry_is_refused(folder: Path, key: str, value: obj
 @pytest.mark.parametrize("rehash", [False, True])
 @pytest.mark.parametrize("keep", [0, 100, -100])
 def test_a_truncated_model_is_refused(folder: Path, keep: int, rehash: bool) -> None:
-    data = (folder / MODEL_FILE).read_bytes()[:keep]
-    (folder / MODEL_FILE).write_bytes(data)
+    data = trees_file(folder).read_bytes()[:keep]
+    trees_file(folder).write_bytes(data)
     if rehash:
         rewrite(folder, data)
 
@@ -243,6 +257,74 @@ def test_garbage_inside_is_refused_or_harmless(folder: Path, seed: int) -> None:
     assert np.isfinite(predicted).all()
 
 
+def other(fitted: Ranker) -> Ranker:
+    """Another model of the same data."""
+    assert fitted.trees is not None
+    trees = copy(fitted.trees)
+    trees._baseline_prediction = trees._baseline_prediction + 0.25
+    return Ranker(trees, replace(CARD, seed=4))
+
+
+@pytest.mark.parametrize("at", range(2))
+def test_a_model_that_cannot_be_written_leaves_the_one_before(
+    fitted: Ranker, folder: Path, at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps, real = iter(range(9)), os.replace
+
+    def fails(source: str, target: str) -> None:
+        if next(steps) == at:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", fails)
+    with pytest.raises(OSError, match=r"No space left on device: .*ranker"):
+        other(fitted).save(folder)
+
+    assert Ranker.load(folder).card == CARD
+
+
+def test_a_reader_meets_one_model_or_the_other(fitted: Ranker, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whenever it looks: before and after every step of the writer, also with the card in its hands."""
+    seen: list[int] = []
+
+    def watched(real: Callable[..., None]) -> Callable[..., None]:
+        def step(*words: object, **more: object) -> None:
+            seen.append(seed_of(folder))
+            real(*words, **more)
+            seen.append(seed_of(folder))
+
+        return step
+
+    for name in ("replace", "unlink"):
+        monkeypatch.setattr(os, name, watched(getattr(os, name)))
+    other(fitted).save(folder)
+    assert seen[0] == 3 and seen[-1] == 4 and seen == sorted(seen)
+
+    monkeypatch.undo()
+    real_read, turns = ranker._read, iter([fitted])
+
+    def read(place: Path, name: str, limit: int) -> bytes:
+        data = real_read(place, name, limit)
+        for one in turns:
+            one.save(folder)
+        return data
+
+    monkeypatch.setattr(ranker, "_read", read)
+    assert seed_of(folder) == 3
+
+
+def seed_of(folder: Path) -> int:
+    card = Ranker.load(folder).card
+    assert card is not None
+    return card.seed
+
+
+def test_a_new_model_takes_the_place_of_the_old_one(fitted: Ranker, folder: Path) -> None:
+    other(fitted).save(folder)
+
+    assert {each.name for each in folder.iterdir()} == {CARD_FILE, trees_file(folder).name}
+
+
 def test_a_ranker_without_a_card_is_not_saved(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="card"):
         Ranker(None).save(tmp_path)
@@ -257,6 +339,18 @@ def test_importing_the_advisor_imports_no_learner() -> None:
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
     assert shown.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", ["a file", "a file/model"])
+def test_a_folder_that_cannot_be_written_is_told_before_the_training(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("magus.advisor.train.build_dataset", lambda *_, **__: pytest.fail("it trains"))
+    (tmp_path / "a file").touch()
+
+    with pytest.raises(OSError) as raised:
+        train(tmp_path / name, scenarios=10)
+    assert str(raised.value.filename).startswith(str(tmp_path / "a file"))
 
 
 def test_scores_of_a_perfect_and_of_a_reversed_ranking() -> None:

@@ -1,14 +1,12 @@
 """``magus plan``: what it prints compiles, imports, and simulates to the tick of the schedule it was made from."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from magus.tui.cli import app
-from magus.tui.plan import write_whole
 from tests import mscclpp_programs
 
 AG = """
@@ -140,39 +138,6 @@ def test_what_an_execution_plan_leaves_out_is_told(file: Path) -> None:
     assert found.exit_code == 0
     assert "MGS527 warning: m.json: 4 waits that bring no data take no time here" in found.stderr
     assert "  rank 3 {" in found.stdout
-
-
-def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out = tmp_path / "p.json"
-    write_whole(out, "first")
-    monkeypatch.setattr(os, "replace", lambda *names: (_ for _ in ()).throw(OSError(28, "no space")))
-
-    with pytest.raises(OSError, match="no space"):
-        write_whole(out, "second")
-
-    assert [each.name for each in tmp_path.iterdir()] == ["p.json"]
-    assert out.read_text() == "first"
-
-
-def test_a_link_stays_a_link(tmp_path: Path) -> None:
-    link, out = tmp_path / "link.json", tmp_path / "p.json"
-    link.symlink_to(out)
-
-    write_whole(link, "text")
-
-    assert link.is_symlink() and out.read_text() == "text"
-
-
-def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        write_whole(pipe, "text")
-        assert os.read(reader, 16) == b"text"
-    finally:
-        os.close(reader)
-    assert pipe.is_fifo()
 
 
 @pytest.mark.parametrize("name", ["none/p.json", "."])
