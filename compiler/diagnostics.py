@@ -9,9 +9,11 @@ from enum import Enum
 from itertools import islice
 
 from .codes import Code
+from .printable import printable
 from .source import Span
 
 SHOWN = 50
+CODE_COLUMNS = 160
 MAX_ERRORS = 200
 MAX_GUESSES = 400
 _RED, _BLUE, _BOLD, _PLAIN = "\x1b[31m", "\x1b[36m", "\x1b[1m", "\x1b[0m"
@@ -117,40 +119,50 @@ def listing(words: Iterable[str]) -> str:
     return ", ".join(words)
 
 
-def render_text(diagnostics: Sequence[Diagnostic], limit: int = SHOWN, color: bool = False) -> str:
-    """Render ``file:line:col: CODE severity: message``, the source line, carets, and the hint, for each diagnostic."""
-    parts = [_render_one(found, color) for found in diagnostics[:limit]]
+def render_text(
+    diagnostics: Sequence[Diagnostic], limit: int = SHOWN, color: bool = False, room: int = CODE_COLUMNS
+) -> str:
+    """Render ``file:line:col: CODE severity: message``, the source line, carets, and the hint, for each diagnostic.
+
+    Of a source line at most ``room`` columns are shown.
+    """
+    parts = [_render_one(found, color, room) for found in diagnostics[:limit]]
     if len(diagnostics) > limit:
         parts.append(f"and {len(diagnostics) - limit} more")
     return "\n".join(parts)
 
 
-def _render_one(found: Diagnostic, color: bool) -> str:
+def _render_one(found: Diagnostic, color: bool, room: int) -> str:
     def paint(text: str, *styles: str) -> str:
         return "".join(styles) + text + _PLAIN if color else text
 
     at = found.span.location
     tint = _RED if found.severity is Severity.ERROR else _BLUE
-    head = f"{found.span.source.path}:{at.line}:{at.column}: "
-    lines = [head + paint(f"{found.code.name} {found.severity.value}: ", tint, _BOLD) + _printable(found.message)]
+    head = f"{printable(found.span.source.path)}:{at.line}:{at.column}: "
+    lines = [head + paint(f"{found.code.name} {found.severity.value}: ", tint, _BOLD) + printable(found.message)]
     text = found.span.source.line(at.line)
     if text.strip():
-        shown, before, width = _window(text, at.column - 1, found.span.end - found.span.start)
+        shown, before, width = _window(text, at.column - 1, found.span.end - found.span.start, room)
         lines += [f"  {shown}", "  " + " " * before + paint("^" * width, tint)]
     if found.hint:
-        lines.append(f"  help: {_printable(found.hint)}")
+        lines.append(f"  help: {printable(found.hint)}")
     return "\n".join(lines)
 
 
-def _printable(text: str) -> str:
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
-
-
-def _window(text: str, column: int, width: int, room: int = 160) -> tuple[str, int, int]:
+def _window(text: str, column: int, width: int, room: int) -> tuple[str, int, int]:
     """Cut a line that does not fit a terminal to the part around the place, and keep the carets inside it."""
-    start = max(0, column - room // 2) if len(text) > room else 0
-    shown = _printable(text[start : start + room].replace("\t", " "))
-    return shown, column - start, max(1, min(width, len(shown) - (column - start)))
+    before, marked, after = (
+        printable(part.replace("\t", " "))
+        for part in (
+            text[max(0, column - room) : column],
+            text[column : column + min(width, room)],
+            text[column + min(width, room) : column + width + room],
+        )
+    )
+    whole = before + marked + after
+    start = max(0, len(before) - room // 2) if len(whole) > room else 0
+    shown, place = whole[start : start + room], len(before) - start
+    return shown, place, max(1, min(len(marked), len(shown) - place))
 
 
 def render_json(diagnostics: Sequence[Diagnostic]) -> str:

@@ -8,7 +8,7 @@ from ..advisor.export import advice_document, space_document
 from ..advisor.workers import Cancelled
 from ..compiler import Scenario, compile_file
 from ..simcore import EngineUnavailable, RunTooLarge
-from .console import Bindings, guarded, print_json, say, show
+from .console import Bindings, guarded, print_json, put, say, show
 from .exits import Exit
 from .interrupts import interruptible
 from .progress import progress_line
@@ -52,7 +52,7 @@ def list_schedules(
         if as_json_text:
             print_json(space_document(scenario, space, bound))
         else:
-            print(space_text(scenario, space, bound))
+            put(space_text(scenario, space, bound))
         return Exit.DONE
 
     return answered(action)
@@ -88,7 +88,7 @@ def advise_file(
         if as_json_text:
             print_json(advice_document(advice))
         else:
-            print(advice_text(advice, top))
+            put(advice_text(advice, top))
         return Exit.INTERRUPTED if advice.interrupted else strictly(scenario, strict, advice.outside_calibration)
 
     return answered(action)
@@ -104,7 +104,7 @@ def train_model(out: Path | None, *, seed: int, scenarios: int | None, as_json_t
         if as_json_text:
             print_json(report_document(report))
         else:
-            print(report_text(report))
+            put(report_text(report))
         return Exit.DONE
 
     return answered(action)

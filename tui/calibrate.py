@@ -8,7 +8,7 @@ from ..advisor.measured.calibration_text import calibration_document, calibratio
 from ..advisor.measured.rows import MeasuredError
 from ..compiler.writing import check_writable
 from .answer import answered
-from .console import print_json, saved, say
+from .console import print_json, put, saved, say
 from .exits import Exit
 from .progress import progress_line
 
@@ -33,9 +33,9 @@ def calibrate_folder(data: Path, request: Request, *, write: Path | None, as_jso
         if as_json_text:
             print_json(calibration_document(found))
         else:
-            print(calibration_text(found))
+            put(calibration_text(found))
             if write is None:
-                print(f"\n{text}", end="")
+                put(f"\n{text}", end="")
         return written
 
     return answered(action)

@@ -16,15 +16,18 @@ from typing import Annotated
 import typer
 
 from .. import __version__
+from .door import put, say
 from .exits import Exit
+from .usage import INTERRUPTED, Commands
 
 DEFAULT_WORKERS = min(4, os.cpu_count() or 1)
 
 app = typer.Typer(
     name="magus",
+    cls=Commands,
     help="Which compute/communication overlap schedule to use on a multi-GPU system, and the proof.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -66,13 +69,19 @@ StrictOption = Annotated[bool, typer.Option("--strict", help="Exit 3 if the hard
 WorkersOption = Annotated[int, typer.Option("--workers", min=1, max=64, help="Processes to simulate in.")]
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        put(f"magus {__version__}")
+        raise typer.Exit(Exit.DONE)
+
+
 @app.callback()
 def _options(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_show_version)
+    ] = False,
 ) -> None:
-    if version:
-        print(f"magus {__version__}")
-        raise typer.Exit(Exit.DONE)
+    pass
 
 
 @app.command()
@@ -306,14 +315,11 @@ def main() -> None:
         app()
     except KeyboardInterrupt:
         sys.exit(Exit.INTERRUPTED)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader went away, as with `| head`
-        sys.exit(Exit.DONE)
     except Exception as error:
         if os.environ.get("MAGUS_DEBUG"):
             raise
-        print(f"magus: internal error: {type(error).__name__}: {error}", file=sys.stderr)
-        print("This is a fault of Magus, not of your file; MAGUS_DEBUG=1 shows where.", file=sys.stderr)
+        say(f"magus: internal error: {type(error).__name__}: {error}")
+        say("This is a fault of Magus, not of your file; MAGUS_DEBUG=1 shows where.")
         sys.exit(Exit.INPUT)
 
 

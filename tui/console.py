@@ -1,33 +1,27 @@
 """How every command talks: results to stdout, the rest to stderr, mistakes of the input as diagnostics."""
 
-import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-from ..compiler.diagnostics import CompileError, Diagnostic, render_text
+from ..compiler.diagnostics import CODE_COLUMNS, CompileError, Diagnostic, render_text
 from ..compiler.plan import ScheduleError
 from ..compiler.writing import write_whole
+from .door import in_colour, is_rich, print_json, put, say, say_raw
 from .exits import Exit
+from .wrap import columns
+
+__all__ = ["Bindings", "guarded", "print_json", "put", "saved", "say", "show"]
 
 Bindings = Sequence[tuple[str, str]]
 
 
-def say(text: str) -> None:
-    """Progress and diagnostics go to stderr, so that stdout stays the result."""
-    print(text, file=sys.stderr)
-
-
-def print_json(document: dict[str, Any]) -> None:
-    """One document on stdout."""
-    print(json.dumps(document, indent=2, allow_nan=False))
-
-
 def show(diagnostics: Sequence[Diagnostic]) -> None:
-    """Diagnostics on stderr, in colour where a terminal reads them."""
+    """Diagnostics on stderr; where a terminal reads them, in colour and with lines that fit it."""
     if diagnostics:
-        say(render_text(diagnostics, color=sys.stderr.isatty()))
+        room = columns() - 2 if is_rich(sys.stderr) else CODE_COLUMNS
+        text = render_text(diagnostics, color=in_colour(sys.stderr), room=room)
+        say_raw(text + "\n")  # its text is printable but for the colours
 
 
 def guarded(action: Callable[[], Exit]) -> Exit:
@@ -38,8 +32,6 @@ def guarded(action: Callable[[], Exit]) -> Exit:
         show(error.diagnostics)
     except ScheduleError as error:
         say(f"{error.code.name} error: {error}" + (f"\n  help: {error.hint}" if error.hint else ""))
-    except BrokenPipeError:
-        raise  # the reader of stdout went away, which is no fault of anything
     except OSError as error:
         say(f"magus: {error.filename or 'a file'}: {error.strerror or error}")
     return Exit.INPUT

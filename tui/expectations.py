@@ -1,6 +1,5 @@
 """``magus test``: runs the ``expect`` blocks of files, as text or as one JSON document."""
 
-import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
@@ -13,9 +12,9 @@ from ..advisor.expect_checks import PointFound
 from ..advisor.expect_values import Found
 from ..compiler import compile_file
 from .answer import answered
-from .console import Bindings, print_json, say
+from .console import Bindings, print_json, put, say
 from .exits import Exit
-from .wrap import columns
+from .wrap import hanging
 
 SCHEMA = "magus-test/1"
 _INDENT = " " * 7
@@ -55,10 +54,10 @@ def _printed(file: Path, results: Iterator[CheckResult]) -> list[CheckResult]:
     found: list[CheckResult] = []
     for result in results:
         found.append(result)
-        print("\n".join(result_lines(file, result)), flush=True)
+        put("\n".join(result_lines(file, result)))
     count = _counts(found)
     shown = f", {count['shown']} shown" if count["shown"] else ""
-    print(f"{file}: {count['passed']} passed, {count['failed']} failed{shown}")
+    put(f"{file}: {count['passed']} passed, {count['failed']} failed{shown}")
     return found
 
 
@@ -86,14 +85,7 @@ def _point_text(point: PointFound) -> str:
 
 
 def _wrapped(text: str, first: str = _INDENT) -> list[str]:
-    return textwrap.wrap(
-        text,
-        columns(),
-        initial_indent=first,
-        subsequent_indent=_INDENT,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return hanging(text, len(_INDENT), first)
 
 
 def _counts(results: Sequence[CheckResult]) -> dict[str, int]:

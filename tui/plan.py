@@ -9,13 +9,14 @@ from ..compiler.parse import check_size
 from ..compiler.plan_json import document_text, plan_document
 from ..compiler.plan_schema import plan_schema
 from ..compiler.plan_text import plan_text
+from ..compiler.printable import printable
 from ..compiler.scenario import Scenario
 from ..compiler.schedule import Schedule
 from ..compiler.schedule_text import resolve_schedule
 from ..compiler.source import Source
 from ..compiler.tokens import read_tokens
 from .answer import answered, scenario_of
-from .console import Bindings, saved, say, show
+from .console import Bindings, put, saved, say, show
 from .exits import Exit
 
 
@@ -49,14 +50,13 @@ def print_schema(out: Path | None) -> Exit:
 def _deliver(text: str, out: Path | None, what: str) -> Exit:
     if out is not None:
         return saved(out, text, f"{out}: {what}")
-    print(text, end="")
+    put(text, end="")
     return Exit.DONE
 
 
 def _block(scenario: Scenario, schedule: Schedule) -> str:
     # The name may be that of a file, and a comment is one line.
-    name = "".join(letter if letter.isprintable() else "?" for letter in schedule.expression)
-    return f"# {name}\n{plan_text(scenario, schedule, _free_name(scenario))}"
+    return f"# {printable(schedule.expression)}\n{plan_text(scenario, schedule, _free_name(scenario))}"
 
 
 def _is_too_long(text: str) -> bool:

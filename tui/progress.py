@@ -4,6 +4,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from .door import say_raw
+
 WORDS = {
     "enumerate": "enumerating schedules",
     "rank": "ranking {total} schedules",
@@ -28,10 +30,10 @@ def progress_line() -> Iterator[Callable[[str, int, int], None]]:
     def report(stage: str, done: int, total: int) -> None:
         if shown:
             text = WORDS.get(stage, stage).format(done=done, total=total)
-            print(f"{CLEAR}{text} ...", end="", file=sys.stderr, flush=True)
+            say_raw(f"{CLEAR}{text} ...")
 
     try:
         yield report
     finally:
         if shown:
-            print(CLEAR, end="", file=sys.stderr, flush=True)
+            say_raw(CLEAR)

@@ -1,4 +1,4 @@
-"""Advice and results as plain text for a terminal of 80 columns or more."""
+"""Advice and results as plain text for a terminal of 40 columns or more."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -6,6 +6,7 @@ from itertools import groupby
 from ..advisor.advice import Advice, Candidate, is_algorithm_choice, resolution_of
 from ..advisor.bounds import Bound
 from ..compiler.expectation import Verdict
+from ..compiler.printable import printable
 from ..compiler.scenario import TICKS_PER_US, GemmShape, Scenario, Workload
 from ..compiler.shapes import AttentionShape, GroupedGemmShape
 from ..simcore import Cause, CriticalOp, Outcome, Result
@@ -143,6 +144,7 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
 
     A name that leaves no room for the numbers beside it stands on a line of its own above them.
     """
+    rows = [tuple(map(printable, row)) for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     widths[1] = min(widths[1], columns() - sum(widths) + widths[1] - len(widths) + 1)
 
@@ -154,7 +156,7 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
     lines = []
     for mark, name, *numbers in rows:
         if len(name) > widths[1]:
-            lines += [f"{mark.ljust(widths[0])} {name}", line(("", "", *numbers))]
+            lines += [*hanging(name, widths[0] + 3, f"{mark.ljust(widths[0])} "), line(("", "", *numbers))]
         else:
             lines.append(line((mark, name, *numbers)))
     return lines
@@ -170,10 +172,12 @@ def waterfall_lines(waterfall: Waterfall) -> Iterator[str]:
         ("launch and synchronization", waterfall.launch_sync_ticks),
         ("makespan", waterfall.makespan_ticks),
     )
-    yield f"Loss waterfall, us (simulated at {waterfall.unit_bytes} B):"
+    figure_columns = min(10, columns() - 31)
+    bar_columns = max(0, min(BAR_COLUMNS, columns() - 33 - figure_columns))
+    yield from wrapped(f"Loss waterfall, us (simulated at {waterfall.unit_bytes} B):")
     for name, ticks in rows:
-        bar = "#" * round(BAR_COLUMNS * abs(ticks) / max(1, waterfall.makespan_ticks))
-        yield f"  {name:<29}{ticks / TICKS_PER_US:>10.1f}  {bar}".rstrip()
+        bar = "#" * round(bar_columns * abs(ticks) / max(1, waterfall.makespan_ticks))
+        yield f"  {name:<29}{ticks / TICKS_PER_US:>{figure_columns}.1f}  {bar}".rstrip()
 
 
 def result_text(result: Result, scenario: Scenario, bound: Bound, outside: Sequence[str] = ()) -> str:
@@ -206,8 +210,9 @@ def result_text(result: Result, scenario: Scenario, bound: Bound, outside: Seque
         *([] if result.outcome is Outcome.DONE else wrapped(f"PARTIAL: {result.outcome.value}")),
         *(line for sentence in outside for line in bullet("!", sentence)),
         "",
-        *(f"{name:<{name_width}}  {value:>{value_width}}  {note}".rstrip() for name, value, note in rows),
     ]
+    for name, value, note in rows:
+        lines += hanging(f"{name:<{name_width}}  {value:>{value_width}}  {note}".rstrip(), name_width + 2)
     if result.waterfall is not None:
         lines += ["", *waterfall_lines(result.waterfall)]
     if result.critical_path:
@@ -234,9 +239,9 @@ def critical_lines(path: Sequence[CriticalOp]) -> Iterator[str]:
     if len(shown) > 2 * PATH_ENDS + 1:
         left_out = len(shown) - 2 * PATH_ENDS
         shown = [*shown[:PATH_ENDS], f"  {'...':>8}{'':>11}{left_out} more steps", *shown[-PATH_ENDS:]]
-    yield "Critical path, us (from, to, step, what it waited for):"
+    yield from wrapped("Critical path, us (from, to, step, what it waited for):")
     for line in shown:
-        yield from hanging(line, _WAITED_COLUMN)
+        yield from hanging(line, min(_WAITED_COLUMN, columns() - _WAITED_COLUMN))
 
 
 def critical_line(ops: Sequence[CriticalOp], before: str) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 
 from ..compiler.scenario import TICKS_PER_US
 from ..simcore import Result
+from .wrap import columns, wrapped
 
 PERCENTILES = (5, 50, 95, 99)
 _FIGURES: Mapping[str, Callable[[Result], int]] = {
@@ -41,12 +42,13 @@ def seeds_document(seeds: range, results: Sequence[Result]) -> dict[str, Any]:
 def seeds_text(seeds: range, results: Sequence[Result]) -> str:
     """The same as a table."""
     spreads = _spreads(results)
-    names = next(iter(spreads.values()))
-    head = "".join(f"{name:>{_WIDTH}}" for name in names)
-    lines = ["", f"Seeds {seeds.start} to {seeds[-1]}, us (simulated at {results[0].unit_bytes} B):"]
-    lines.append(f"  {'':<9}{head}")
+    lines = ["", *wrapped(f"Seeds {seeds.start} to {seeds[-1]}, us (simulated at {results[0].unit_bytes} B):")]
+    if columns() < 11 + _WIDTH * len(next(iter(spreads.values()))):  # lying, the table is less wide
+        spreads = {of: {name: each[of] for name, each in spreads.items()} for of in next(iter(spreads.values()))}
+    name_width = max(map(len, spreads)) + 1
+    lines.append(f"  {'':<{name_width}}" + "".join(f"{name:>{_WIDTH}}" for name in next(iter(spreads.values()))))
     for name, spread in spreads.items():
-        lines.append(f"  {name:<9}" + "".join(f"{value:>{_WIDTH}.1f}" for value in spread.values()))
+        lines.append(f"  {name:<{name_width}}" + "".join(f"{value:>{_WIDTH}.1f}" for value in spread.values()))
     return "\n".join(lines)
 
 

@@ -14,7 +14,7 @@ from ..compiler.schedule_text import resolve_schedule
 from ..compiler.writing import check_writable
 from ..simcore import Outcome, Result, affordable_unit, record_writes, simulate, simulate_seeds
 from .answer import answered, scenario_of, strictly
-from .console import Bindings, print_json, saved, say, show
+from .console import Bindings, print_json, put, saved, say, show
 from .exits import Exit
 from .interrupts import interruptible
 from .progress import progress_line
@@ -63,9 +63,9 @@ def simulate_file(
             document = result_document(result, scenario.workload.name) | {"outside_calibration": list(outside)}
             print_json(document | {"seeds": seeds_document(seeds, varied)} if varied else document)
         else:
-            print(result_text(result, scenario, bound, outside))
+            put(result_text(result, scenario, bound, outside))
             if varied:
-                print(seeds_text(seeds, varied))
+                put(seeds_text(seeds, varied))
         if result.outcome is not Outcome.DONE:
             return _explained(result)
         return max(recorded, strictly(scenario, strict, outside))

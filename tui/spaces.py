@@ -26,7 +26,7 @@ def _lines(scenario: Scenario, space: Space, bound: Bound) -> Iterator[str]:
     for word, values in space.knobs.items():
         yield from bullet("-", f"{word} {', '.join(map(str, values))}")
     yield from _shaped(space)
-    yield f"Lower bound {bound.ticks / TICKS_PER_US:.1f} us, bound by {bound.binding}:"
+    yield from wrapped(f"Lower bound {bound.ticks / TICKS_PER_US:.1f} us, bound by {bound.binding}:")
     for name, ticks, text in bound.terms:
         yield from bullet("*" if name == bound.binding else "-", f"{name} {ticks / TICKS_PER_US:.1f} us: {text}")
     yield "Assumed by the bound:"

@@ -8,7 +8,7 @@ from ..advisor.measured.rows import MeasuredError
 from ..advisor.measured.validate import validate
 from ..compiler.writing import check_writable
 from .answer import answered
-from .console import print_json, saved, say
+from .console import print_json, put, saved, say
 from .exits import Exit
 from .progress import progress_line
 
@@ -29,7 +29,7 @@ def validate_folder(data: Path, *, sample: int, seed: int, write: Path | None, a
         if as_json_text:
             print_json(validation_document(found))
         else:
-            print(validation_text(found))
+            put(validation_text(found))
         return written
 
     return answered(action)

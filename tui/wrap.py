@@ -1,33 +1,42 @@
-"""Lines that fit a terminal."""
+"""Lines that fit a terminal, of text that is fit to be shown."""
 
 import shutil
 import textwrap
 from collections.abc import Iterator
 
-MIN_COLUMNS = 60
-MAX_COLUMNS = 100
+from ..compiler.printable import printable
+
+MIN_COLUMNS = 40
+MAX_COLUMNS = 200
 
 
 def columns() -> int:
-    """Width to wrap at: the terminal's, within what is pleasant to read."""
+    """Width to wrap at: the terminal's, or what COLUMNS says, within what can be read."""
     return max(MIN_COLUMNS, min(MAX_COLUMNS, shutil.get_terminal_size((80, 24)).columns))
 
 
-def wrapped(text: str) -> Iterator[str]:
+def wrapped(text: str) -> list[str]:
     """``text`` in lines; words, not schedule expressions, are broken."""
-    yield from textwrap.wrap(text, columns(), break_long_words=False, break_on_hyphens=False)
+    return hanging(text, 0)
 
 
 def bullet(sign: str, text: str) -> Iterator[str]:
     """``text`` after a sign, following lines indented."""
-    lines = textwrap.wrap(text, columns() - 4, break_long_words=False, break_on_hyphens=False)
-    for index, line in enumerate(lines):
+    for index, line in enumerate(_lines(text, columns() - 4)):
         yield f"  {sign if index == 0 else ' '} {line}"
 
 
-def hanging(text: str, indent: int) -> Iterator[str]:
-    """``text`` in lines, those after the first indented by ``indent`` columns."""
-    following = " " * indent
-    yield from textwrap.wrap(
-        text, columns(), subsequent_indent=following, break_long_words=False, break_on_hyphens=False
+def hanging(text: str, indent: int, first: str = "") -> list[str]:
+    """``text`` in lines, the first one behind ``first``, the others indented by ``indent`` columns."""
+    return _lines(text, columns(), first, " " * indent)
+
+
+def _lines(text: str, width: int, first: str = "", following: str = "") -> list[str]:
+    return textwrap.wrap(
+        printable(text, block=True),
+        width,
+        initial_indent=first,
+        subsequent_indent=following,
+        break_long_words=False,
+        break_on_hyphens=False,
     )

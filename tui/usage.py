@@ -1,0 +1,45 @@
+"""Mistakes on the command line itself, told like any other: on stderr, as text that a terminal can be shown."""
+
+import io
+import sys
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from .door import say
+from .exits import Exit
+
+INTERRUPTED = 130
+"""The exit code after Ctrl-C, as shells have it."""
+
+
+class Commands(TyperGroup):
+    """The commands of Magus; the words of a mistake pass through the console, for they repeat what was typed."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run the command that ``args`` name and, unless ``standalone_mode`` is False, end the program."""
+        run = partial(super().main, args, prog_name, complete_var, False, windows_expand_args, **extra)
+        if not standalone_mode:
+            return run()
+        try:
+            sys.exit(run() or Exit.DONE)
+        except typer.Abort:
+            sys.exit(INTERRUPTED)
+        except Exception as error:
+            if not hasattr(error, "show") or not hasattr(error, "exit_code"):
+                raise
+            text = io.StringIO()
+            error.show(text)
+            say(text.getvalue().removesuffix("\n"))
+            sys.exit(error.exit_code)
