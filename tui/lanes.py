@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ..compiler.printable import printable
 from ..compiler.scenario import TICKS_PER_US
 from ..simcore.result import Interval, IntervalKind, Timeline
 
@@ -101,8 +102,9 @@ def cells_of(lane: Lane, window: Window, width: int, *, shade: int = 0) -> tuple
         stop = min(2 * width, max(start + 1, _half(interval.end_ticks, window, width)))
         halves[start:stop] = [Paint(interval.kind, (index + shade) % 2)] * (stop - start)
         first, last = -(-start // 2), stop // 2
-        if last - first >= len(interval.name) + 2:
-            letters[first + 1 : first + 1 + len(interval.name)] = interval.name
+        name = printable(interval.name)
+        if last - first >= len(name) + 2:
+            letters[first + 1 : first + 1 + len(name)] = name
     return tuple(Cell(halves[2 * i], halves[2 * i + 1], letters[i]) for i in range(width))
 
 

@@ -6,6 +6,7 @@ from textual.widgets import Static
 
 from ...advisor.advice import Advice
 from ...compiler.expectation import Verdict
+from ...compiler.printable import printable
 from .. import view
 
 
@@ -50,5 +51,5 @@ class Headline(Vertical):
 
     def _say(self, name: str, text: str) -> None:
         line = self.query_one(f"#{name}", Static)
-        line.update(text)
+        line.update(printable(text, block=True))
         line.display = bool(text)

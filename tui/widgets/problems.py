@@ -7,6 +7,7 @@ from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
+from ...compiler.printable import printable
 from ..session import Problem, ProblemKind
 from ..view import fitted_code
 
@@ -52,7 +53,7 @@ class ProblemPane(VerticalScroll):
 
 def _lines(text: str, width: int) -> list[Text]:
     """Messages wrap, code does not: its carets must stay under what they mean."""
-    lines, drawn = text.splitlines(), []
+    lines, drawn = printable(text, block=True).split("\n"), []
     for index, line in enumerate(lines):
         below = lines[index + 1] if index + 1 < len(lines) else ""
         if _is_caret(line):

@@ -11,6 +11,7 @@ from textual.widgets import Static
 
 from ...advisor.advice import Advice, resolution_of
 from ...compiler.diagnostics import Diagnostic
+from ...compiler.printable import printable
 from ...simcore.result import Result
 from ..bars import Bar, bars_of, drawn_bars
 from ..view import confidence_of, us
@@ -64,7 +65,7 @@ class ReasonsPane(VerticalScroll):
         bars = bars_of(self._shown.waterfall)
         lines = [_line(bar, drawn) for bar, drawn in zip(bars, drawn_bars(bars, columns), strict=True)]
         grain = Content.styled(f" in us, simulated in units of {self._shown.waterfall.unit_bytes} B", "dim")
-        return Content("\n").join([head + grain, Content(self._shown.schedule.expression), *lines])
+        return Content("\n").join([head + grain, Content(printable(self._shown.schedule.expression)), *lines])
 
 
 def _line(bar: Bar, drawn: str) -> Content:
@@ -105,6 +106,11 @@ def _hanging(paragraphs: Iterator[tuple[str, str, str]], width: int) -> Content:
     """Paragraphs wrapped to ``width``, further lines in line with the first one's text."""
     lines = []
     for lead, text, style in paragraphs:
-        wrapped = textwrap.wrap(lead + text, max(20, width), subsequent_indent=" " * len(lead), break_on_hyphens=False)
+        wrapped = textwrap.wrap(
+            lead + printable(text, block=True),
+            max(20, width),
+            subsequent_indent=" " * len(lead),
+            break_on_hyphens=False,
+        )
         lines += [Content.styled(line, style) for line in wrapped]
     return Content("\n").join(lines)

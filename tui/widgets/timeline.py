@@ -10,6 +10,7 @@ from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from ...compiler.printable import printable
 from ...simcore.result import IntervalKind, Result
 from ..lanes import Cell, Lane, Paint, Window, axis_lines, axis_of, cells_of, lanes_of
 from ..view import us
@@ -82,7 +83,7 @@ class TimelineView(ScrollView, can_focus=True):
         """Head and legend stay, the lanes between them scroll."""
         width, height = self.size
         if self._result is None:
-            lines = ["", *textwrap.wrap(self._message, max(20, width - 2))]
+            lines = ["", *textwrap.wrap(printable(self._message, block=True), max(20, width - 2))]
             return self._strip([Segment(f" {lines[y]}" if y < len(lines) else "", self._style("empty"))], width)
         if y == height - 1:
             return self._strip(self._legend(self._result), width)
@@ -104,7 +105,8 @@ class TimelineView(ScrollView, can_focus=True):
         return max((len(self._label(lane)) for lane in self._lanes), default=0)
 
     def _label(self, lane: Lane) -> str:
-        return f" r{lane.rank} {lane.name} " if self._all_ranks else f" {lane.name} "
+        name = printable(lane.name)
+        return f" r{lane.rank} {name} " if self._all_ranks else f" {name} "
 
     def _head(self, y: int, width: int, result: Result) -> list[Segment]:
         if y == 0:

@@ -6,6 +6,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
+from ...compiler.printable import printable
 from ..session import Job, Problem
 from ..view import SortKey, rows_of, selected_text, title_of
 from .candidates import CandidateTable
@@ -66,7 +67,7 @@ class Workbench(Container):
     def say(self, text: str, *, idle: str | None = None) -> None:
         """What is going on; where nothing is, ``idle`` from the last time it was given."""
         self._idle = self._idle if idle is None else idle
-        self.query_one("#activity", Static).update(text or self._idle)
+        self.query_one("#activity", Static).update(printable(text or self._idle))
 
     def show_pane(self, pane_idx: int) -> None:
         """Bring a pane to the front and into focus."""
@@ -136,9 +137,9 @@ class Workbench(Container):
     def show_candidate(self, job: Job, *, waiting: bool = True) -> None:
         """Identity, timeline and waterfall of the picked candidate, as far as known; ``waiting`` if more will come."""
         row = self.table.picked
-        self.query_one("#selected", Static).update(selected_text(row) if row is not None else "")
+        self.query_one("#selected", Static).update(printable(selected_text(row)) if row is not None else "")
         result = job.results.get(job.picked or "")
-        self.timeline.border_title = f"{TITLES[TIMELINE_IDX]}: {job.picked}"
+        self.timeline.border_title = Content(f"{TITLES[TIMELINE_IDX]}: {printable(job.picked or '')}")  # no markup
         if result is not None:
             self.timeline.show(result)
         else:
