@@ -1,7 +1,9 @@
 """The terminal UI: shows a Session, runs its blocking work beside the screen, turns keys into actions."""
 
 import asyncio
+import signal
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -22,6 +24,8 @@ from .widgets.workbench import TIMELINE_IDX, TITLES
 DEFAULT_WORKERS = 2
 # Keys that need an answer on screen.
 ANSWER_ACTIONS = ("pane", "next_pane", "sort", "zoom", "pan", "ranks", "step")
+# What asks the program to end; a shell gives it 128 and the number as exit code.
+END_SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGINT") if hasattr(signal, name))
 # A cursor on its way through the table starts nothing.
 SETTLE_S = 0.12
 
@@ -78,6 +82,18 @@ class MagusApp(App[None]):
         footer.compact = True
         yield footer
 
+    def on_load(self) -> None:
+        """Before the terminal is taken over: be ready to give it back."""
+        for number in END_SIGNALS:
+            with suppress(NotImplementedError, RuntimeError, ValueError):  # no such thing on Windows, or in a thread
+                asyncio.get_running_loop().add_signal_handler(number, self._end_by, number)
+
+    def _end_by(self, number: int) -> None:
+        """End as after ``q``, with the terminal as it was; a second signal ends the program there and then."""
+        asyncio.get_running_loop().remove_signal_handler(number)
+        self.workers.cancel_all()
+        self.exit(return_code=128 + number)
+
     def on_mount(self) -> None:
         """Start on the file."""
         self.bench.show_pane(0)
@@ -86,6 +102,9 @@ class MagusApp(App[None]):
     def on_unmount(self) -> None:
         """Tell what runs to stop, so that nothing keeps the program from ending."""
         self.workers.cancel_all()
+        for number in END_SIGNALS:
+            with suppress(NotImplementedError, RuntimeError, ValueError):
+                asyncio.get_running_loop().remove_signal_handler(number)
 
     # Work beside the screen. A group holds one run; a new one tells the one before it to stop.
 

@@ -292,7 +292,9 @@ def tui(file: FileArgument, workload: WorkloadOption = None, settings: SetOption
     """Browse candidates, timelines and reasons in the terminal."""
     from .app import MagusApp
 
-    MagusApp(file, tuple(_bindings(settings)), workload, workers=DEFAULT_WORKERS).run()
+    screen = MagusApp(file, tuple(_bindings(settings)), workload, workers=DEFAULT_WORKERS)
+    screen.run()
+    raise typer.Exit(screen.return_code or Exit.DONE)
 
 
 def _bindings(settings: list[str] | None) -> list[tuple[str, str]]:
