@@ -7,6 +7,7 @@ import re
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import BinaryIO
 
 from . import syntax as ast
 from .codes import CONSEQUENCES, Code
@@ -36,13 +37,29 @@ def read_source(path: Path, report: Report, span: Span | None = None, max_bytes:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "the path is not valid"
         raise report.fail(Code.MGS120, f"cannot read '{path}': {reason}", blamed) from None
-    if b"\0" in data:
-        raise report.fail(Code.MGS121, f"'{path.name}' is not text: it holds a zero byte", blamed)
+    return _decoded(data, str(path), path.name, report, blamed)
+
+
+def read_stream(stream: BinaryIO | None, name: str, report: Report, max_bytes: int = MAX_BYTES) -> Source:
+    """Read what a stream has to give, stdin for instance, which diagnostics call ``name``."""
+    blamed = Span(Source(name, ""), 0, 0)
     try:
-        return Source(str(path), data.decode("utf-8-sig"))
+        data = b"" if stream is None else stream.read(max_bytes + 1)
+    except OSError as error:
+        raise report.fail(Code.MGS120, f"cannot read '{name}': {error.strerror or error}", blamed) from None
+    if len(data) > max_bytes:
+        raise report.fail(Code.MGS130, f"'{name}' is larger than {max_bytes >> 20} MiB", blamed)
+    return _decoded(data, name, name, report, blamed)
+
+
+def _decoded(data: bytes, path: str, name: str, report: Report, blamed: Span) -> Source:
+    if b"\0" in data:
+        raise report.fail(Code.MGS121, f"'{name}' is not text: it holds a zero byte", blamed)
+    try:
+        return Source(path, data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise report.fail(
-            Code.MGS121, f"'{path.name}' is not UTF-8 text: byte {error.start} is none of it", blamed
+            Code.MGS121, f"'{name}' is not UTF-8 text: byte {error.start} is none of it", blamed
         ) from None
 
 

@@ -6,10 +6,11 @@ from pathlib import Path
 from ..advisor import Advisor, ModelError, NoFeasibleSchedule, enumerate_space, lower_bound
 from ..advisor.export import advice_document, space_document
 from ..advisor.workers import Cancelled
-from ..compiler import Scenario, compile_file
+from ..compiler import Scenario
 from ..simcore import EngineUnavailable, RunTooLarge
 from .console import Bindings, guarded, print_json, put, say, show
 from .exits import Exit
+from .inputs import compiled
 from .interrupts import interruptible
 from .progress import progress_line
 from .render import advice_text
@@ -112,9 +113,9 @@ def train_model(out: Path | None, *, seed: int, scenarios: int | None, as_json_t
 
 def scenario_of(file: Path, bindings: Bindings, workload: str | None) -> Scenario:
     """The scenario of ``workload``, of the first one without a name; warnings are shown."""
-    compiled = compile_file(file, bindings)
-    show(compiled.warnings)
-    return compiled.scenario(workload)
+    found = compiled(file, bindings)
+    show(found.warnings)
+    return found.scenario(workload)
 
 
 def strictly(scenario: Scenario, strict: bool, outside: Sequence[str] = ()) -> Exit:

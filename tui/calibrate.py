@@ -35,7 +35,7 @@ def calibrate_folder(data: Path, request: Request, *, write: Path | None, as_jso
         else:
             put(calibration_text(found))
             if write is None:
-                put(f"\n{text}", end="")
+                put("\n" + text.removesuffix("\n"))
         return written
 
     return answered(action)

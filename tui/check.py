@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..compiler import CompileError, compile_file, format_text
-from ..compiler.diagnostics import Diagnostic, Report, as_json
-from ..compiler.load import read_source
-from ..compiler.source import Source
+from ..compiler import CompileError, format_text
+from ..compiler.diagnostics import Diagnostic, as_json
 from ..compiler.writing import write_whole
-from .console import Bindings, guarded, print_json, say, show
+from .console import Bindings, guarded, print_json, put_text, say, show
 from .exits import Exit
+from .inputs import compiled, is_stdin, name_of, source_of
 
 
 def check_files(files: Sequence[Path], bindings: Bindings, *, as_json_text: bool) -> Exit:
@@ -18,7 +17,7 @@ def check_files(files: Sequence[Path], bindings: Bindings, *, as_json_text: bool
     wrong = 0
     for file in files:
         try:
-            found.extend(compile_file(file, bindings).warnings)
+            found.extend(compiled(file, bindings).warnings)
         except CompileError as error:
             found.extend(error.diagnostics)
             wrong += 1
@@ -31,26 +30,21 @@ def check_files(files: Sequence[Path], bindings: Bindings, *, as_json_text: bool
 
 
 def format_files(files: Sequence[Path], *, check_only: bool) -> Exit:
-    """``magus fmt``: rewrite in the canonical form, or say which files are not in it."""
+    """``magus fmt``: rewrite in the canonical form, stdin to stdout, or say which files are not in it."""
 
     def one(file: Path) -> Exit:
-        source = _read(file)
+        source = source_of(file)
         text = format_text(source.text, source.path)
+        if is_stdin(file) and not check_only:
+            put_text(text)
+            return Exit.DONE
         if text == source.text:
             return Exit.DONE
         if check_only:
-            say(f"{file} is not in the canonical form")
+            say(f"{name_of(file)} is not in the canonical form")
             return Exit.INPUT
         write_whole(file, text)
         say(f"{file} rewritten")
         return Exit.DONE
 
     return max([guarded(lambda file=file: one(file)) for file in files])  # type: ignore[misc]
-
-
-def _read(file: Path) -> Source:
-    """The text of a file; what keeps it from being read is a diagnostic."""
-    report = Report()
-    with report.attempt():
-        return read_source(file, report)
-    raise CompileError(report.diagnostics)

@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from .. import __version__
-from .door import put, say
+from .door import has_screen, put, say
 from .exits import Exit
 from .usage import INTERRUPTED, Commands
 
@@ -54,8 +54,8 @@ class Granularity(StrEnum):
     PACKET = "packet"
 
 
-FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A scenario, FILE.mgs.")]
-FilesArgument = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Scenarios.")]
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A scenario, FILE.mgs; - reads it from stdin.")]
+FilesArgument = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Scenarios; - is stdin.")]
 WorkloadOption = Annotated[
     str | None, typer.Option("--workload", metavar="W", help="Which workload; the first if unsaid.")
 ]
@@ -163,7 +163,9 @@ def simulate(
 
 @app.command()
 def plan(
-    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="A scenario, FILE.mgs.")] = None,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="A scenario, FILE.mgs; - reads it from stdin.")
+    ] = None,
     workload: WorkloadOption = None,
     schedule: ScheduleOption = None,
     settings: SetOption = None,
@@ -288,8 +290,15 @@ def calibrate(
 
 
 @app.command()
-def tui(file: FileArgument, workload: WorkloadOption = None, settings: SetOption = None) -> None:
+def tui(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A scenario, FILE.mgs.")],
+    workload: WorkloadOption = None,
+    settings: SetOption = None,
+) -> None:
     """Browse candidates, timelines and reasons in the terminal."""
+    if str(file) == "-" or not has_screen():
+        say("magus tui needs a terminal for its keys and its screen; magus advise FILE prints the answer")
+        raise typer.Exit(Exit.USAGE)
     from .app import MagusApp
 
     screen = MagusApp(file, tuple(_bindings(settings)), workload, workers=DEFAULT_WORKERS)

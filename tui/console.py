@@ -7,11 +7,11 @@ from pathlib import Path
 from ..compiler.diagnostics import CODE_COLUMNS, CompileError, Diagnostic, render_text
 from ..compiler.plan import ScheduleError
 from ..compiler.writing import write_whole
-from .door import in_colour, is_rich, print_json, put, say, say_raw
+from .door import in_colour, is_terminal, print_json, put, put_text, say, say_raw
 from .exits import Exit
 from .wrap import columns
 
-__all__ = ["Bindings", "guarded", "print_json", "put", "saved", "say", "show"]
+__all__ = ["Bindings", "guarded", "print_json", "put", "put_text", "saved", "say", "show"]
 
 Bindings = Sequence[tuple[str, str]]
 
@@ -19,7 +19,7 @@ Bindings = Sequence[tuple[str, str]]
 def show(diagnostics: Sequence[Diagnostic]) -> None:
     """Diagnostics on stderr; where a terminal reads them, in colour and with lines that fit it."""
     if diagnostics:
-        room = columns() - 2 if is_rich(sys.stderr) else CODE_COLUMNS
+        room = columns() - 2 if is_terminal(sys.stderr) else CODE_COLUMNS
         text = render_text(diagnostics, color=in_colour(sys.stderr), room=room)
         say_raw(text + "\n")  # its text is printable but for the colours
 

@@ -10,7 +10,7 @@ from ..compiler.printable import printable
 from .exits import Exit
 
 
-def put(text: str, end: str = "\n") -> None:
+def put(text: str) -> None:
     """A result, on stdout. Where its reader went away, as with ``| head``, the command ends.
 
     Raises
@@ -18,11 +18,15 @@ def put(text: str, end: str = "\n") -> None:
     OSError
         If stdout takes no more, on a full disk for instance.
     """
-    put_raw(printable(text, block=True) + end)
+    _put(printable(text, block=True) + "\n")
 
 
-def put_raw(text: str) -> None:
-    """The same, to the letter: for text that goes on to another program."""
+def put_text(text: str) -> None:
+    """A result that is a file: another program, or a file, gets it to the letter."""
+    _put(printable(text, block=True) if is_terminal(sys.stdout) else text)
+
+
+def _put(text: str) -> None:
     try:
         _write(sys.stdout, text)
     except BrokenPipeError:
@@ -75,11 +79,21 @@ def print_json(document: dict[str, Any]) -> None:
     put(text.replace("\x7f", "\\u007f"))  # the one control character that JSON leaves as it is
 
 
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a terminal reads the stream."""
+    return stream is not None and stream.isatty()
+
+
 def is_rich(stream: TextIO | None) -> bool:
-    """Whether a terminal reads the stream that obeys moves of the cursor."""
-    return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
+    """Whether it is one that obeys moves of the cursor."""
+    return is_terminal(stream) and os.environ.get("TERM") != "dumb"
 
 
 def in_colour(stream: TextIO | None) -> bool:
     """Whether to paint what goes to the stream: NO_COLOR, if it is not empty, says no (see no-color.org)."""
     return is_rich(stream) and not os.environ.get("NO_COLOR")
+
+
+def has_screen() -> bool:
+    """Whether a person sits at a terminal that can be drawn on; the screen is drawn through stderr."""
+    return is_terminal(sys.stdin) and is_rich(sys.stderr)

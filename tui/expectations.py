@@ -10,10 +10,12 @@ from ..advisor import Advisor
 from ..advisor.expect import CheckResult, ExpectationRunner, Standing
 from ..advisor.expect_checks import PointFound
 from ..advisor.expect_values import Found
-from ..compiler import compile_file
+from ..compiler import compile_text
+from ..compiler.pipeline import Compiled
 from .answer import answered
 from .console import Bindings, print_json, put, say
 from .exits import Exit
+from .inputs import name_of, source_of
 from .wrap import hanging
 
 SCHEMA = "magus-test/1"
@@ -35,7 +37,7 @@ def test_files(files: Sequence[Path], bindings: Bindings, workers: int, *, as_js
         else:
             found = _printed(file, results)
         if not found:
-            say(f"{file}: no expect block holds a statement to check")
+            say(f"{name_of(file)}: no expect block holds a statement to check")
         return Exit.DONE if all(result.passed for result in found) else Exit.INPUT
 
     exits = [answered(lambda file=file: one(file)) for file in files]  # type: ignore[misc]
@@ -45,8 +47,12 @@ def test_files(files: Sequence[Path], bindings: Bindings, workers: int, *, as_js
 
 
 def _results(file: Path, bindings: Bindings, advisor: Callable[[], Advisor], workers: int) -> Iterator[CheckResult]:
-    runner = ExpectationRunner(lambda settings: compile_file(file, [*bindings, *settings]), advisor, workers)
-    return runner.run()
+    source = source_of(file)
+
+    def compiled(settings: Bindings) -> Compiled:
+        return compile_text(source.text, source.path, [*bindings, *settings])
+
+    return ExpectationRunner(compiled, advisor, workers).run()
 
 
 def _printed(file: Path, results: Iterator[CheckResult]) -> list[CheckResult]:
@@ -57,13 +63,13 @@ def _printed(file: Path, results: Iterator[CheckResult]) -> list[CheckResult]:
         put("\n".join(result_lines(file, result)))
     count = _counts(found)
     shown = f", {count['shown']} shown" if count["shown"] else ""
-    put(f"{file}: {count['passed']} passed, {count['failed']} failed{shown}")
+    put(f"{name_of(file)}: {count['passed']} passed, {count['failed']} failed{shown}")
     return found
 
 
 def result_lines(file: Path, result: CheckResult) -> Iterator[str]:
     """One statement: what became of it, the text, what was found, what was published, and the points of a sweep."""
-    where = f"{file}:{result.check.span.location.line}"
+    where = f"{name_of(file)}:{result.check.span.location.line}"
     yield from _wrapped(f"{where}: {result.check.text}{_given(result)}", f"{result.standing.value:<{len(_INDENT)}}")
     if result.found:
         yield from _wrapped(result.found)
@@ -99,7 +105,7 @@ def _counts(results: Sequence[CheckResult]) -> dict[str, int]:
 
 def file_document(file: Path, results: Sequence[CheckResult]) -> Json:
     """One file as JSON: how many statements passed, failed and were shown, and each of them."""
-    return {"file": str(file), **_counts(results), "statements": [_statement(result) for result in results]}
+    return {"file": name_of(file), **_counts(results), "statements": [_statement(result) for result in results]}
 
 
 def _statement(result: CheckResult) -> Json:

@@ -16,7 +16,7 @@ from ..compiler.schedule_text import resolve_schedule
 from ..compiler.source import Source
 from ..compiler.tokens import read_tokens
 from .answer import answered, scenario_of
-from .console import Bindings, put, saved, say, show
+from .console import Bindings, put_text, saved, say, show
 from .exits import Exit
 
 
@@ -50,7 +50,7 @@ def print_schema(out: Path | None) -> Exit:
 def _deliver(text: str, out: Path | None, what: str) -> Exit:
     if out is not None:
         return saved(out, text, f"{out}: {what}")
-    put(text, end="")
+    put_text(text)
     return Exit.DONE
 
 

@@ -1,0 +1,178 @@
+"""What a command line is expected to do: --version, -h, completion, stdin as -, colours and widths as asked for."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from magus import __version__
+from magus.examples import path as example
+from magus.tui.cli import app
+from magus.tui.door import in_colour, is_rich
+from tests.tui.test_hostile_text import FILE
+from tests.tui.test_terminal import terminal
+
+VERBS = ("check", "fmt", "test", "simulate", "plan", "schedules", "advise", "train", "validate", "calibrate", "tui")
+CLI = ("-m", "magus.tui.cli")
+
+
+def magus(*words: str | Path, stdin: str | bytes | None = None, **environment: str) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words], input=stdin, env=environment)
+
+
+def test_the_version_is_said() -> None:
+    done = magus("--version")
+
+    assert (done.exit_code, done.stdout, done.stderr) == (0, f"magus {__version__}\n", "")
+
+
+@pytest.mark.parametrize("verb", [(), *((verb,) for verb in VERBS)])
+def test_h_is_help(verb: tuple[str, ...]) -> None:
+    short, long = magus(*verb, "-h"), magus(*verb, "--help")
+
+    assert (short.exit_code, short.stdout) == (0, long.stdout) and "Usage: " in short.stdout
+
+
+@pytest.mark.parametrize("words", [(), ("nosuch",), ("advise",), ("advise", "a.mgs", "--nosuch")])
+def test_a_mistake_of_usage_is_told_on_stderr(words: tuple[str, ...]) -> None:
+    done = magus(*words)
+
+    assert (done.exit_code, done.stdout) == (2, "") and "Usage: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "wanted"), [("magus sched", "schedules"), ("magus simulate --gran", "--granularity")]
+)
+def test_a_shell_can_complete_what_is_typed(typed: str, wanted: str) -> None:
+    environment = os.environ | {
+        "_MAGUS_COMPLETE": "complete_bash",
+        "COMP_WORDS": typed,
+        "COMP_CWORD": str(typed.count(" ")),
+    }
+    script = "import sys; sys.argv = ['magus']; from magus.tui.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+
+    assert done.stdout.split() == [wanted], done.stderr
+
+
+@pytest.mark.parametrize("verb", ["check", "test", "simulate", "plan", "schedules", "advise"])
+def test_a_dash_is_stdin(tmp_path: Path, verb: str) -> None:
+    file = tmp_path / "a.mgs"
+    file.write_text(FILE)
+    words = ("--no-verify",) if verb == "advise" else ()
+
+    by_file, by_dash = magus(verb, file, *words), magus(verb, "-", *words, stdin=FILE)
+
+    assert by_file.exit_code == by_dash.exit_code == 0, by_dash.stderr
+    assert by_dash.stdout.split() == by_file.stdout.replace(str(file), "<stdin>").split()
+
+
+@pytest.mark.parametrize("verb", ["check", "test", "simulate", "plan", "schedules", "advise", "fmt"])
+@pytest.mark.parametrize("text", [b"workload {\n", b"", b"\xff", b"a\0b", b"# " + b"x" * (2 << 20)])
+def test_what_is_wrong_on_stdin_is_told_of_stdin(verb: str, text: bytes) -> None:
+    done = magus(verb, "-", stdin=text)
+
+    assert (done.exit_code, done.stdout) == (1, "") or (verb == "fmt" and text == b"")
+    assert "<stdin>:1:" in done.stderr or verb == "fmt"
+
+
+def test_fmt_of_stdin_goes_to_stdout_to_the_letter() -> None:
+    text = FILE.replace("param M", "# \u200f \x1b\nparam   M").lstrip("\n")
+    done = magus("fmt", "-", stdin=text)
+
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert "# \u200f \x1b\nparam M = 256" in done.stdout
+    assert magus("fmt", "-", stdin=done.stdout).stdout == done.stdout
+    assert (
+        magus("fmt", "--check", "-", stdin=text).exit_code,
+        magus("fmt", "--check", "-", stdin=done.stdout).exit_code,
+    ) == (1, 0)
+
+
+def test_stdin_includes_files_of_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.mgs").write_text(FILE)
+
+    assert magus("check", "-", stdin='include "a.mgs"\n').exit_code == 0
+    assert "MGS207" in magus("check", "-", stdin='include "../a.mgs"\n').stderr
+
+
+class Stream:
+    def __init__(self, terminal: bool) -> None:
+        self.isatty = lambda: terminal
+
+
+@pytest.mark.parametrize(
+    ("terminal", "variables", "rich", "colour"),
+    [
+        (True, {}, True, True),
+        (False, {}, False, False),
+        (True, {"NO_COLOR": "1"}, True, False),
+        (True, {"NO_COLOR": ""}, True, True),
+        (True, {"TERM": "dumb"}, False, False),
+    ],
+)
+def test_colours_are_for_terminals_that_want_them(
+    terminal: bool, variables: dict[str, str], rich: bool, colour: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+    assert (is_rich(Stream(terminal)), in_colour(Stream(terminal))) == (rich, colour)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("variables", "sign"),
+    [({"NO_COLOR": ""}, b"\x1b[31m"), ({"NO_COLOR": "1"}, b"\x1b["), ({"TERM": "dumb"}, b"\x1b")],
+)
+def test_a_terminal_gets_the_colours_that_it_asks_for(tmp_path: Path, variables: dict[str, str], sign: bytes) -> None:
+    (tmp_path / "a.mgs").write_text("workload {\n")
+    with terminal(*CLI, "check", tmp_path / "a.mgs", **variables) as screen:
+        assert screen.end() == 1
+    assert (sign in screen.seen) == (variables == {"NO_COLOR": ""})
+
+
+def test_a_dumb_terminal_sees_no_move_of_the_cursor(tmp_path: Path) -> None:
+    (tmp_path / "a.mgs").write_text(FILE)
+    with terminal(*CLI, "advise", "--no-verify", tmp_path / "a.mgs", TERM="dumb") as screen:
+        assert screen.end() == 0
+    assert b"\x1b" not in screen.seen and b"\r" not in screen.seen.replace(b"\r\n", b"")
+
+
+def test_the_screen_is_refused_where_it_cannot_be_drawn(tmp_path: Path) -> None:
+    (tmp_path / "a.mgs").write_text(FILE)
+    with terminal(*CLI, "tui", tmp_path / "a.mgs", TERM="dumb") as screen:
+        assert screen.end() == 2
+    assert b"magus tui needs a terminal" in screen.seen and b"\x1b" not in screen.seen
+    done = subprocess.run(
+        [sys.executable, *CLI, "tui", tmp_path / "a.mgs"], stdin=subprocess.DEVNULL, capture_output=True
+    )
+    assert (done.returncode, b"magus tui needs a terminal" in done.stderr, b"\x1b" in done.stderr) == (2, True, False)
+
+
+def test_a_line_of_code_fits_the_terminal_with_its_carets(tmp_path: Path) -> None:
+    (tmp_path / "a.mgs").write_text(f"let a = {'1 + ' * 40}nosuch(2){' + 1' * 40}\n")
+    with terminal(*CLI, "check", tmp_path / "a.mgs", COLUMNS="60", TERM="dumb") as screen:
+        assert screen.end() == 1
+    lines = screen.seen.decode().splitlines()
+    at = next(index for index, line in enumerate(lines) if set(line.strip()) == {"^"})
+
+    assert len(lines[at - 1]) <= 60 and lines[at - 1][lines[at].index("^") :].startswith("nosuch")
+
+
+@pytest.mark.parametrize("columns", [40, 60, 120, 200])
+@pytest.mark.parametrize(
+    "words", [("simulate", "--seeds", "2", "--granularity", "packet"), ("schedules",), ("advise", "--no-verify")]
+)
+def test_text_fits_the_width_that_is_asked_for(words: tuple[str, ...], columns: int) -> None:
+    done = magus(words[0], example("decode_small_batch"), *words[1:], COLUMNS=str(columns))
+    lines = done.stdout.splitlines()
+
+    assert done.exit_code == 0
+    assert max(map(len, lines)) <= columns
+    assert columns > 60 or max(map(len, lines)) > columns - 12, "the width is used"
