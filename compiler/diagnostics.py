@@ -9,7 +9,7 @@ from enum import Enum
 from itertools import islice
 
 from .codes import Code
-from .printable import printable
+from .printable import columns_of, printable
 from .source import Span
 
 SHOWN = 50
@@ -162,7 +162,7 @@ def _window(text: str, column: int, width: int, room: int) -> tuple[str, int, in
     whole = before + marked + after
     start = max(0, len(before) - room // 2) if len(whole) > room else 0
     shown, place = whole[start : start + room], len(before) - start
-    return shown, place, max(1, min(len(marked), len(shown) - place))
+    return shown, columns_of(shown[:place]), max(1, columns_of(shown[place : place + len(marked)]))
 
 
 def render_json(diagnostics: Sequence[Diagnostic]) -> str:

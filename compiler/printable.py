@@ -4,7 +4,7 @@ File names, settings, strings of a scenario and tables hold what anybody wrote. 
 overwrite what is on the screen, marks of direction would reorder it, and characters without width would hide in it.
 """
 
-import unicodedata
+from unicodedata import category, east_asian_width
 
 _BLOCK = frozenset("\n\t")
 
@@ -19,8 +19,15 @@ def printable(text: str, *, block: bool = False) -> str:
     return "".join(each if _is_shown(each) or (block and each in _BLOCK) else _escaped(each) for each in text)
 
 
+def columns_of(text: str) -> int:
+    """How many columns of a terminal printable text takes: two for a wide letter, none for a mark on another one."""
+    if text.isascii():
+        return len(text)
+    return sum(2 if east_asian_width(each) in "WF" else category(each) not in ("Mn", "Me") for each in text)
+
+
 def _is_shown(character: str) -> bool:
-    return character.isprintable() or unicodedata.category(character) == "Zs"  # spaces of other widths are harmless
+    return character.isprintable() or category(character) == "Zs"  # spaces of other widths are harmless
 
 
 def _escaped(character: str) -> str:

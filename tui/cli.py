@@ -301,6 +301,8 @@ def tui(
         raise typer.Exit(Exit.USAGE)
     from .app import MagusApp
 
+    if os.environ.get("NO_COLOR") == "":
+        del os.environ["NO_COLOR"]  # empty it says nothing, but Textual hears it
     screen = MagusApp(file, tuple(_bindings(settings)), workload, workers=DEFAULT_WORKERS)
     screen.run()
     raise typer.Exit(screen.return_code or Exit.DONE)

@@ -185,6 +185,18 @@ def test_carets_stand_under_what_they_mean(tmp_path: Path) -> None:
         assert code[carets.index("^") : carets.rindex("^") + 1].startswith("nosuch")
 
 
+def test_carets_stand_in_the_columns_of_wide_letters(tmp_path: Path) -> None:
+    file = scenario(
+        tmp_path, 'let a = nosuch("重なり", "é")\nlet b = "重なり"; let c = nosuch(1)\n'.replace("é", "e\u0301")
+    )
+
+    lines = magus("check", file).stderr.splitlines()
+
+    below = [line for line in lines if set(line.strip()) == {"^"}]
+    assert below[0] == "  " + " " * 8 + "^" * (len('nosuch("", "e")') + 6)
+    assert "  " + " " * (len('let b = ""; let c = ') + 6) + "^" * len("nosuch(1)") in below
+
+
 def test_what_may_be_shown_stays_as_it_is() -> None:
     for text in ("plain", "Ünïcödé 重なり ≈ ★", "a\u00a0b\u3000c", "\N{GRINNING FACE}", r"C:\x1b"):
         assert printable(text) == text
