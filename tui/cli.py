@@ -18,7 +18,7 @@ import typer
 from .. import __version__
 from .door import has_screen, put, say
 from .exits import Exit
-from .usage import INTERRUPTED, Commands
+from .usage import Commands
 
 DEFAULT_WORKERS = min(4, os.cpu_count() or 1)
 

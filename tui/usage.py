@@ -12,10 +12,6 @@ from typer.core import TyperGroup
 from .door import say
 from .exits import Exit
 
-INTERRUPTED = 130
-"""The exit code after Ctrl-C, as shells have it."""
-
-
 class Commands(TyperGroup):
     """The commands of Magus; the words of a mistake pass through the console, for they repeat what was typed."""
 
@@ -35,7 +31,7 @@ class Commands(TyperGroup):
         try:
             sys.exit(run() or Exit.DONE)
         except typer.Abort:
-            sys.exit(INTERRUPTED)
+            sys.exit(Exit.INTERRUPTED)
         except Exception as error:
             if not hasattr(error, "show") or not hasattr(error, "exit_code"):
                 raise
