@@ -40,9 +40,11 @@ class GemmForm:
         return np.asarray((m * k + k * n + (1 + adds) * m * n) * self.dtype.num_bytes / rate * 1e6)
 
     def together(self, one: Floats, other: Floats) -> Floats:
-        """Two times, imperfectly overlapped."""
-        power = float(self.gpu.gemm.exponent)
-        return _power(_power(one, power) + _power(other, power), 1 / power)
+        """Two times, not both 0, imperfectly overlapped: as ``p_norm`` of the kernels, some times as fast."""
+        power, larger = float(self.gpu.gemm.exponent), np.maximum(one, other)
+        with np.errstate(divide="ignore"):  # a time of 0 adds nothing
+            ratio = np.exp(power * np.log(np.minimum(one, other) / larger))
+        return np.asarray(larger * np.exp(np.log1p(ratio) / power))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +95,9 @@ class TiledKernels:
         """
         form, waves, split = self.form, self._slots(corner) / sms, self._split_us(corner[0] * corner[1])
         quantised = np.where(waves <= 1, 1.0, waves + form.quantisation * (np.ceil(waves) - waves))
-        power = float(form.gpu.gemm.exponent)
-        tiles = _power(quantised * self.unit_us(corner), power)
-        alone, adding = (_power(form.memory_us(corner, adds=adds), power) for adds in (False, True))
-        return _power(tiles + alone, 1 / power) + split, _power(tiles + adding, 1 / power) + split
+        tiles = quantised * self.unit_us(corner)
+        alone, adding = (form.together(tiles, form.memory_us(corner, adds=adds)) for adds in (False, True))
+        return alone + split, adding + split
 
     def longest_us(self, low: Floats, high: Floats) -> tuple[Floats, Floats]:
         """The most it takes in boxes, what L2 takes included, alone and adding; infinite where it may not exist.
@@ -116,12 +117,12 @@ class TiledKernels:
     def per_element(self, low: Floats, high: Floats) -> Floats:
         """The least SM time for each element of m, n and k in us, in boxes from ``low`` to ``high``."""
         form, fewest_slots, most_slots = self.form, self._slots(low), self._slots(high)
-        part, power = self._part(high[2]), float(form.gpu.gemm.exponent)
+        part = self._part(high[2])
         tile = self.tile_us(part)
         ideal = self.units * tile / (self.rows * self.cols * part)
         ideal = ideal * _padding(low[0], high[0], self.rows) * _padding(low[1], high[1], self.cols)
         several = self._of_waves(ideal, fewest_slots / form.most, most_slots / form.fewest, high)
-        one = ideal * _power(1 + _power(form.memory_us(low) / tile, power), 1 / power) + self._split_of_one(low, high)
+        one = ideal * (form.together(tile, form.memory_us(low)) / tile) + self._split_of_one(low, high)
         # Near a point a kernel takes what it takes at the lower corner.
         corner = self.body_us(low, form.most)[0] / high.prod(axis=0)
         one = np.maximum(one, corner * fewest_slots)
@@ -155,11 +156,6 @@ class TiledKernels:
         model = self.form.gpu.gemm
         us = model.split_ticks / TICKS_PER_US + 8 * self.split * outputs / model.split_bytes_per_s * 1e6
         return np.asarray(np.where(self.split > 1, us, 0.0))
-
-
-def _power(base: Floats, exponent: float) -> Floats:
-    """Of positive numbers; some times as fast as the operator."""
-    return np.asarray(np.exp(exponent * np.log(base)))
 
 
 def _padding(low: Floats, high: Floats, block: Floats) -> Floats:

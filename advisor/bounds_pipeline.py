@@ -51,6 +51,8 @@ class Pipeline:
         """No schedule is shorter."""
         low = float(self.begins[-1])
         high = 2 * (low + self.ratios.least * self.size / self.sms)
+        if not high:
+            return 0.0  # where memory has no latency, some kernels have no bound
         while not self._fits(high):
             low, high = high, 2 * high
         for _ in range(HALVINGS):

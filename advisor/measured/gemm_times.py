@@ -123,12 +123,19 @@ def body_times_us(terms: GemmTerms, constants: GemmConstants) -> Floats:
     power, waves = constants.exponent, terms.waves
     quantised = np.where(waves <= 1, 1.0, waves + constants.quantisation * (np.ceil(waves) - waves))
     math_us, latency_us = terms.ideal_math_us / constants.mma, terms.steps * constants.k_step
-    tile_us = (math_us**power + latency_us**power) ** (1 / power) + constants.tile
+    tile_us = _p_norm(math_us, latency_us, power) + constants.tile
     memory_us = terms.ideal_memory_us / constants.hbm
-    body_us = ((quantised * tile_us) ** power + memory_us**power) ** (1 / power)
+    body_us = _p_norm(quantised * tile_us, memory_us, power)
     body_us += terms.is_split * constants.split + terms.partial_bytes / constants.split_bandwidth * 1e-6
     times: Floats = np.where(terms.legal, np.maximum(body_us, terms.floor_us), np.inf)
     return times
+
+
+def _p_norm(one: Floats, other: Floats, power: float) -> Floats:
+    """Two times, imperfectly overlapped, as ``p_norm`` of the kernels; the first is positive."""
+    larger = np.maximum(one, other)
+    norms: Floats = larger * (1 + (np.minimum(one, other) / larger) ** power) ** (1 / power)
+    return norms
 
 
 def fastest(body_us: Floats) -> tuple[Floats, Ints]:

@@ -28,6 +28,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ...compiler.scenario import TICKS_PER_SECOND, TICKS_PER_US, GemmShape, Gpu
+from .norm import p_norm
 from .work import KernelWork
 from .working_set import extra_hbm_bytes
 
@@ -192,10 +193,9 @@ def _candidate(
 
 def tiled_us(gpu: Gpu, waves: float, quantisation: float, tile_us: float, num_bytes: int) -> float:
     """Time of ``waves`` of tiles and of ``num_bytes`` of memory traffic, imperfectly overlapped."""
-    power = float(gpu.gemm.exponent)
     quantised = 1.0 if waves <= 1 else waves + quantisation * (math.ceil(waves) - waves)
     memory_us = num_bytes / (float(gpu.gemm.hbm_fraction) * gpu.hbm.peak_bytes_per_s) * 1e6
-    return float(((quantised * tile_us) ** power + memory_us**power) ** (1 / power))
+    return p_norm(quantised * tile_us, memory_us, float(gpu.gemm.exponent))
 
 
 def least_us(gpu: Gpu, waves: float, l2_bytes: int) -> float:
@@ -226,11 +226,11 @@ def operand_rows(m: int, n: int, tile_rows: int, tile_cols: int, share: int) -> 
 
 def tile_time_us(gpu: Gpu, shape: GemmShape, block: tuple[int, int], units: int, k_part: int) -> float:
     """Time of one tile on ``units`` SMs: math and latency of its k steps, imperfectly overlapped, and its overhead."""
-    model, power = gpu.gemm, float(gpu.gemm.exponent)
+    model = gpu.gemm
     rate = units * (gpu.peak(shape.dtype) / gpu.sms * float(model.mma_fraction))
     math_us = 2 * block[0] * block[1] * k_part / rate * 1e6
     latency_us = k_part / 64 * model.k_step_ticks / TICKS_PER_US
-    return float((math_us**power + latency_us**power) ** (1 / power)) + model.tile_ticks / TICKS_PER_US
+    return p_norm(math_us, latency_us, float(model.exponent)) + model.tile_ticks / TICKS_PER_US
 
 
 def rounded_ticks(us: float) -> int:
