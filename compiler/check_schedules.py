@@ -11,6 +11,7 @@ from .plan import ScheduleError, declared
 from .plan_check import check_plan
 from .scenario import Scenario
 from .schedule import NamedSchedule, Plan
+from .soundness import Soundness
 from .source import Span
 
 Declaration = ast.Template | ast.Plan
@@ -23,12 +24,16 @@ def check_schedules(
 
     ``as_written`` means that no parameter is set from outside. A schedule that is illegal then is an error; one that
     only does not fit the sizes a user has set is left out with a warning: a file can be asked about other sizes.
+    Schedules in which something is wrong already, or in what they name, are not looked at.
     """
+    sound = Soundness(scope, report)
     places = {entry.name: entry.declaration for entry in scope.of_kind(Kind.SCHEDULE)}
     kept = []
     for scenario in scenarios:
         legal = tuple(
-            named for named in scenario.schedules if _is_legal(scenario, named, places[named.name], report, as_written)
+            named
+            for named in scenario.schedules
+            if sound.of_name(named.name) and _is_legal(scenario, named, places[named.name], report, as_written)
         )
         kept.append(replace(scenario, schedules=legal))
     return tuple(kept)
@@ -45,7 +50,7 @@ def _is_legal(scenario: Scenario, named: NamedSchedule, declaration: object, rep
     else:
         if isinstance(named.body, Plan):
             faults = check_plan(scenario, schedule)
-            found.extend((fault.code, fault.message, _place(declaration, fault.step), "") for fault in faults)
+            found.extend((fault.code, fault.message, _place(declaration, fault.step), fault.hint) for fault in faults)
     for code, message, span, hint in found:
         say(code, message if as_written else f"{named.name} is left out: {message}", span, hint)
     return not found

@@ -107,4 +107,4 @@ class Code(Enum):
 CONSEQUENCES = frozenset(
     {Code.MGS122, Code.MGS203, Code.MGS209, Code.MGS212, Code.MGS502, Code.MGS506, Code.MGS520},
 )
-"""What a statement that could not be read may cause elsewhere; not reported beside the error that is its cause."""
+"""What a statement that could not be read may cause elsewhere; ``consequences.py`` tells where it does."""

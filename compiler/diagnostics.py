@@ -1,7 +1,7 @@
 """Diagnostics: what is wrong, where, and what to write instead; as text and as JSON."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -54,16 +54,26 @@ class GaveUp(Exception):
 
 
 class Report:
-    """Collects diagnostics while a file is compiled; ``num_failures`` counts the attempts that were left."""
+    """Collects diagnostics while a file is compiled; ``num_failures`` counts the attempts that were left.
 
-    def __init__(self) -> None:
+    ``lost_words`` are those of statements that could not be read; with ``lost_names`` one of them would have brought
+    names from elsewhere.
+    """
+
+    def __init__(self, explained: Callable[[Diagnostic], bool] | None = None) -> None:
         self._found: dict[Diagnostic, None] = {}
-        self._silenced: frozenset[Code] = frozenset()
+        self._explained = explained
+        self.lost_words: set[str] = set()
+        self.lost_names = False
         self.num_failures = 0
 
-    def silence(self, codes: frozenset[Code]) -> None:
-        """Leave out further findings of these codes."""
-        self._silenced = codes
+    def silence(self, explained: Callable[[Diagnostic], bool]) -> None:
+        """Leave out further findings of which ``explained`` says that something told before is their cause."""
+        self._explained = explained
+
+    def beside(self) -> "Report":
+        """A new report that leaves out the same."""
+        return Report(self._explained)
 
     def error(self, code: Code, message: str, span: Span, hint: str = "") -> None:
         """Record an error and go on."""
@@ -74,7 +84,7 @@ class Report:
         self._add(Diagnostic(code, message, span, hint, Severity.WARNING))
 
     def _add(self, found: Diagnostic) -> None:
-        if found.code not in self._silenced:
+        if self._explained is None or not self._explained(found):
             self._found[found] = None
         if len(self._found) >= MAX_ERRORS:
             raise GaveUp

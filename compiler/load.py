@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from . import syntax as ast
-from .codes import CONSEQUENCES, Code
+from .codes import Code
+from .consequences import Lost
 from .diagnostics import Report, did_you_mean
 from .names import Scope
 from .parse import MAX_BYTES, parse_file
@@ -69,7 +70,7 @@ def load(source: Source, report: Report) -> Scope:
     with report.attempt():
         loader.read(source)
     if report.has_errors:
-        report.silence(CONSEQUENCES)
+        report.silence(Lost.of(report, loader.scope.own()).explains)
     return loader.scope
 
 

@@ -48,6 +48,7 @@ class Scope:
         self._libraries: dict[str, Scope] = {}
         self._shared: dict[str, str] = {}
         self.questions: list[ast.Explore | ast.Expect] = []
+        self.twice: set[str] = set()  # names that are declared more than once
 
     def declare(self, declaration: Named, report: Report) -> None:
         """Add a declaration under its own name."""
@@ -79,7 +80,11 @@ class Scope:
 
     def of_kind(self, *kinds: Kind) -> list[Entry]:
         """Return the names of some kinds that this scope declares itself, in the order of the text."""
-        return [entry for entry in self._entries.values() if entry.kind in kinds and entry.scope is self]
+        return [entry for entry in self.own() if entry.kind in kinds]
+
+    def own(self) -> list[Entry]:
+        """Return all names that this scope declares itself, in the order of the text."""
+        return [entry for entry in self._entries.values() if entry.scope is self]
 
     def names(self, *kinds: Kind) -> list[str]:
         """Return all visible names of some kinds, those of libraries behind their alias."""
@@ -124,6 +129,7 @@ class Scope:
             self._entries[entry.name] = entry
             return
         at = earlier.declaration.span
+        self.twice.add(entry.name)
         report.error(
             Code.MGS206,
             f"'{entry.name}' is defined twice",

@@ -81,7 +81,10 @@ def _repaired(source: Source, tokens: list[Token], report: Report) -> list[Token
             explain(source, tokens[start:end], at - start, depth_at(tokens, start), parser.accepts(), report)
             if start == end:
                 raise report.stop() from None
-            tokens[start:end] = _without_head(tokens[start:end], depth_at(tokens, start))
+            kept = _without_head(tokens[start:end], depth_at(tokens, start))
+            report.lost_names |= tokens[start] in ("use", "include")
+            report.lost_words |= _names(tokens[start:end], head_only=bool(kept))
+            tokens[start:end] = kept
             parser = marks[start].copy(deepcopy_values=False)
             at = start
     return tokens
@@ -122,6 +125,12 @@ def _without_head(statement: list[Token], depth: int) -> list[Token]:
     head = [nameless] if depth else [Token.new_borrow_pos("_EXPLORE", NAMELESS, nameless), nameless]
     body = _first_block(statement[brace:])
     return [*head, *body, Token.new_borrow_pos("_SEP", "", body[-1])]
+
+
+def _names(statement: list[Token], *, head_only: bool) -> set[str]:
+    """The words of a broken statement, any of which may be the name that it was to define."""
+    opened = next((idx for idx, token in enumerate(statement) if token.type == "LBRACE"), len(statement))
+    return {str(token) for token in (statement[:opened] if head_only else statement) if token.type == "NAME"}
 
 
 def _first_block(tokens: list[Token]) -> list[Token]:

@@ -4,7 +4,8 @@
             tokens.py  parse.py     build.py       load.py   resolve.py   check_schedules.py
 
 Every stage is a function from one frozen form to the next. Mistakes are collected on the way in a Report; at the end
-there is either a result or a CompileError that holds all of them.
+there is either a result or a CompileError that holds all of them. A later stage goes on with what an earlier one left
+standing (``soundness.py``), and what follows from a mistake alone is not told.
 """
 
 from collections.abc import Sequence
@@ -83,13 +84,11 @@ def compile_text(text: str, path: str = "<text>", settings: Settings = ()) -> Co
 def _compile(source: Source, settings: Settings, report: Report) -> Compiled:
     scope = load(source, report)
     resolved = resolve(scope, bind(scope, settings, report), report)
-    _check_questions(scope, resolved, settings, report)
-    if scope.is_empty:
+    if scope.is_empty and not report.has_errors:
         hint = "begin with: workload NAME on SYSTEM { ... }"
         report.error(Code.MGS122, "nothing is declared", Span(source, 0, 0), hint)
-    scenarios = resolved.scenarios
-    if not report.has_errors:
-        scenarios = check_schedules(scope, scenarios, report, as_written=not settings)
+    scenarios = check_schedules(scope, resolved.scenarios, report, as_written=not settings)
+    _check_questions(scope, resolved, settings, report)
     if report.has_errors:
         raise CompileError(report.diagnostics)
     return Compiled(source.path, scenarios, resolved.expectations, report.diagnostics, resolved.params)
@@ -98,14 +97,13 @@ def _compile(source: Source, settings: Settings, report: Report) -> Compiled:
 def _check_questions(scope: Scope, resolved: Resolved, settings: Settings, report: Report) -> None:
     """Resolve the hardware and workloads again for each ``expect ... with`` and each point of a sweep: what
     cannot work is told now."""
-    if report.has_errors:
-        return
     all_bindings = dict.fromkeys(given for each in resolved.expectations for given in each.settings if given)
+    known = {(found.code, found.span) for found in report.diagnostics}
     for bindings in islice(all_bindings, MAX_CHECKED_BINDINGS):
-        under = Report()
+        under = report.beside()
         with suppress(GaveUp):
             resolve(scope, bind(scope, (*settings, *bindings), under), under, with_questions=False)
         said = ", ".join(f"{name} = {text}" for name, text in bindings)
         for found in under.diagnostics:
-            if found.severity is Severity.ERROR:
+            if found.severity is Severity.ERROR and (found.code, found.span) not in known:
                 report.error(found.code, f"with {said}: {found.message}", found.span, found.hint)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from .codes import Code
 from .cover import Rect, uncovered
 from .extents import moved_rows
+from .plan_hints import bring_hint
 from .plan_tiles import computed_faults, output_faults
 from .plan_view import Arrival, PlanFault, RankPlan
 from .scenario import Pattern, Scenario
@@ -142,16 +143,14 @@ def _needs(
             continue
         low, high = cols or (region.cols.start, region.cols.stop)
         wanted = Rect(region.rows.start, region.rows.stop, low, high)
-        here = [
-            Rect.of(arrival.region).clip(wanted)
-            for arrival in plan.arrivals
-            if arrival.transfer.signal in before and _origin(plan, arrival) == region.owner % n
-        ]
+        coming = [arrival for arrival in plan.arrivals if _origin(plan, arrival) == region.owner % n]
+        here = [Rect.of(each.region).clip(wanted) for each in coming if each.transfer.signal in before]
         missing, _ = uncovered(wanted, [rect for rect in here if rect is not None])
         if missing is not None:
             owner = (plan.rank + region.owner) % n
             message = f"{step.name} uses {missing} of rank {owner}'s shard without waiting for them"
-            yield PlanFault(Code.MGS508, step.name, message)
+            hint = bring_hint(plan, step, missing, region.owner, coming)
+            yield PlanFault(Code.MGS508, step.name, message, hint)
 
 
 def _source_faults(plan: RankPlan, step: Transfer, before: Mapping[str, frozenset[str]]) -> Iterator[PlanFault]:
@@ -188,15 +187,12 @@ def _reduction_faults(plan: RankPlan, step: Reduction, before: frozenset[str]) -
         yield PlanFault(Code.MGS509, step.name, f"{step.name} sums {step.num_parts} parts, there are {n}")
     wanted = Rect.of(step.region)
     for other in range(1, n):
-        here = [
-            Rect.of(arrival.region).clip(wanted)
-            for arrival in plan.arrivals
-            if arrival.transfer.signal in before and arrival.source == other and arrival.region.owner == 0
-        ]
+        coming = [each for each in plan.arrivals if each.source == other and each.region.owner == 0]
+        here = [Rect.of(each.region).clip(wanted) for each in coming if each.transfer.signal in before]
         missing, _ = uncovered(wanted, [rect for rect in here if rect is not None])
         if missing is not None:
             sender = (plan.rank + other) % n
             message = f"{step.name} sums {missing} without waiting for the part of rank {sender}"
-            yield PlanFault(Code.MGS508, step.name, message)
+            yield PlanFault(Code.MGS508, step.name, message, bring_hint(plan, step, missing, other, coming))
     if pattern is Pattern.GEMM_RS:
         yield from computed_faults(plan, step, step.region, before)

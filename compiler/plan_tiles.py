@@ -6,6 +6,7 @@ from itertools import pairwise
 from .codes import Code
 from .cover import Rect, uncovered
 from .extents import Adds, cutting_of, inner_size, num_tile_blocks, tile_cols, tile_rows
+from .plan_hints import compute_hint
 from .plan_view import PlanFault, RankPlan, before_each
 from .schedule import Region, Step, TileGroup
 from .workload import Workload
@@ -55,7 +56,9 @@ def computed_faults(plan: RankPlan, step: Step, region: Region, before: frozense
         if missing is not None:
             of = f"{_tensor(plan, workload)}block +{region.owner}"
             message = f"{step.name} takes {missing} of {of} before they are computed"
-            yield PlanFault(Code.MGS508, step.name, message)
+            later = [g for g in _groups(plan, 0) if g.name not in before and g.k.start < high and low < g.k.stop]
+            hint = compute_hint(plan, step, missing, region.owner, later)
+            yield PlanFault(Code.MGS508, step.name, message, hint)
             return
 
 
@@ -69,7 +72,8 @@ def _slice_faults(plan: RankPlan, workload: Workload, groups: list[TileGroup]) -
         for other in others:
             if other not in earlier and group.name not in before[other.name]:
                 message = f"{group.name} and {other.name} write the same tiles, and neither waits for the other"
-                yield PlanFault(Code.MGS508, group.name, message)
+                hint = f"add to {group.name}: after {other.name}"
+                yield PlanFault(Code.MGS508, group.name, message, hint)
         if group.accumulate and not earlier:
             yield PlanFault(Code.MGS507, group.name, f"{group.name} adds to tiles that nothing wrote before")
         if earlier and not group.accumulate:

@@ -1,7 +1,7 @@
 """A plan as one rank sees it: its steps, what lands there, and what has surely happened before each step."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 
 from .codes import Code
@@ -11,11 +11,12 @@ from .schedule import Direction, Kernels, Reach, Reduction, Region, Schedule, St
 
 @dataclass(frozen=True, slots=True)
 class PlanFault:
-    """One thing wrong with a plan: diagnostic code, the step to blame (empty if none) and a sentence."""
+    """One thing wrong with a plan: diagnostic code, the step to blame (empty if none), a sentence, and what helps."""
 
     code: Code
     step: str
     message: str
+    hint: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

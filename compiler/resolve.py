@@ -158,14 +158,18 @@ class _Resolver:
         return tuple(found)
 
     def _expectation(self, question: ast.Expect) -> Expectation:
-        entry = self._subject(question)
+        entry, failures = self._subject(question), self._report.num_failures
         for binding in question.bindings:
             with self._report.attempt():
                 self._check_binding(binding)
         names = tuple(
             each.name for each in self._scope.of_kind(Kind.SCHEDULE) if self._is_for(each.declaration, entry.name)
         )
-        return ExpectReader(names, self._place, self._evaluator, self._report).read(question, entry.name)
+        settable = self._report.num_failures == failures
+        expectation = ExpectReader(names, self._place, self._evaluator, self._report).read(question, entry.name)
+        if not settable:
+            raise self._report.stop()
+        return expectation
 
     def _subject(self, question: ast.Expect) -> Entry:
         if question.workload is not None:

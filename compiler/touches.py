@@ -128,10 +128,10 @@ def races(board: Board) -> list[PlanFault]:
     for place, touches in board.touches.items():
         writes = [touch for touch in touches if touch.how not in (How.READ, How.PART)]
         for touch in touches:
-            for other in writes:
-                if _clash(touch, other) and not _ordered(board, place, touch, other):
-                    number = numbers[touch.step]
-                    found.append((number < numbers[other.step], number, _race(board, place, touch, other)))
+            racing = [w for w in writes if _clash(touch, w) and not _ordered(board, place, touch, w)]
+            for other in racing:
+                number, hint = numbers[touch.step], _wait_for_last(board, place, touch, racing)
+                found.append((number < numbers[other.step], number, _race(board, place, touch, other, hint)))
     found.sort(key=lambda each: each[:2])
     return [fault for backwards, _, fault in found if backwards is found[0][0]]
 
@@ -174,15 +174,33 @@ def _ordered(board: Board, place: Place, one: Touch, other: Touch) -> bool:
     return board.happened(place, first, second) or board.happened(place, second, first)
 
 
-def _race(board: Board, place: Place, touch: Touch, other: Touch) -> PlanFault:
+def _wait_for_last(board: Board, place: Place, touch: Touch, writes: list[Touch]) -> str:
+    """What ``touch`` would wait for, so that it comes after all ``writes``; empty where no wait of its rank says so."""
+    events = [(each.issuer, each.step) for each in writes]
+    last = [
+        each
+        for each, event in zip(writes, events, strict=True)
+        if not any(board.happened(place, event, then) for then in events if then != event)
+    ]
+    other = last[-1] if last else writes[-1]
+    step = board.steps[(place[0] + other.issuer) % board.period, other.step]
+    here = (other.issuer - touch.issuer) % board.num_ranks == 0
+    if here:
+        return f"add: after {other.step}"
+    lands = isinstance(step, Transfer) and touch.issuer % board.num_ranks == 0
+    return f"add: after {step.signal}, which brings them" if lands and isinstance(step, Transfer) else ""
+
+
+def _race(board: Board, place: Place, touch: Touch, other: Touch, hint: str = "") -> PlanFault:
     rect, block, rank = board.where(place)
     what = f"{rect} of block {block} at rank {rank}"
     if other.how is How.COMPUTE and touch.how is not How.ADD:
-        return PlanFault(Code.MGS508, touch.step, f"{touch.step} takes {what} before they are computed")
-    if touch.how is How.READ:
+        message = f"{touch.step} takes {what} before they are computed"
+    elif touch.how is How.READ:
         message = f"{touch.step} takes {what} while {other.step} may still be writing them"
-        return PlanFault(Code.MGS508, touch.step, message)
-    return PlanFault(Code.MGS508, touch.step, f"{touch.step} and {other.step} write {what} in no order")
+    else:
+        message = f"{touch.step} and {other.step} write {what} in no order"
+    return PlanFault(Code.MGS508, touch.step, message, hint)
 
 
 def _regions(step: Step) -> tuple[Region, ...]:

@@ -1,10 +1,12 @@
 """A plan with a mistake is refused, with the code of the mistake and the name of the step."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from magus.compiler import CompileError, compile_file
 from magus.compiler.codes import Code
 from magus.compiler.cover import Rect, uncovered
 from magus.compiler.plan import build_schedule
@@ -412,3 +414,25 @@ def test_cover_finds_gaps_and_overlaps() -> None:
     assert uncovered(whole, [Rect(0, 4, 0, 2), Rect(0, 2, 2, 4)]) == (Rect(2, 4, 2, 4), None)
     assert uncovered(whole, [whole, Rect(1, 2, 3, 4)]) == (None, Rect(1, 2, 3, 4))
     assert uncovered(whole, [Rect(0, 4, 0, 3), Rect(3, 4, 1, 4)]) == (Rect(0, 3, 3, 4), Rect(3, 4, 1, 3))
+
+
+# What helps.
+
+
+def test_the_hint_names_the_signal_that_brings_what_is_missing() -> None:
+    fault = only(AG, change(plan(AG), "g1", after=("s_x1_1", "s_x1_3")))
+
+    assert fault.hint == "add: after s_x1_2, which brings rows 128:256, columns 0:512 of rank 2"
+
+
+def test_the_hint_names_the_kernel_that_computes_what_leaves() -> None:
+    faults = check_plan(RS, change(plan(RS), "x1_2", after=("g0",)))
+
+    assert [fault.hint for fault in faults] == ["add: after g1, which computes rows 128:256, columns 0:512 of block +2"]
+
+
+def test_the_hint_names_the_last_of_those_that_write() -> None:
+    with pytest.raises(CompileError) as caught:
+        compile_file(Path(__file__).parents[1] / "errors" / "ring_without_a_wait.mgs")
+
+    assert [found.hint for found in caught.value.diagnostics] == ["add: after sb1, which brings them"]
