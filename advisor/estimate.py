@@ -9,7 +9,6 @@ the ratio of the simulator to this.
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from ..compiler.plan_view import num_peers
 from ..compiler.scenario import TICKS_PER_SECOND, Gpu, Scenario
 from ..compiler.schedule import (
     Direction,
@@ -17,15 +16,16 @@ from ..compiler.schedule import (
     EngineKind,
     EngineMode,
     Protocol,
+    Reach,
     Schedule,
-    Step,
     TileGroup,
     Transfer,
 )
 from ..simcore.kernels.work import KernelWork
+from ..simcore.lower import all_alike
 from ..simcore.machine import distance_ticks
 from .estimate_graph import Graph, graph_of
-from .fluid import FluidFabric, FluidLink, SlotPool
+from .fluid import FluidFabric, FluidLink, SlotPool, Way, WholeFabric
 
 # Kinds of events, in the order in which those of one time are handled: what ends frees what begins.
 _COPIED, _FINISHED, _DRAINED, _SPENT, _BEGUN, _FED, _LAUNCHED, _READY = range(8)
@@ -33,7 +33,7 @@ _COPIED, _FINISHED, _DRAINED, _SPENT, _BEGUN, _FED, _LAUNCHED, _READY = range(8)
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What the estimate found, in ticks; of one rank, which stands for all.
+    """What the estimate found, in ticks; the makespan of all ranks and the rest of rank 0.
 
     ``gemm_ticks`` and ``reduce_ticks`` are sums of kernels, each alone, ``comm_ticks`` is the service time of the
     busiest link. ``part`` is one of the equal kernels that the plan repeats.
@@ -65,12 +65,11 @@ def copy_setup_ticks(gpu: Gpu, engine: EngineChoice, protocol: Protocol = Protoc
 def estimate_ticks(scenario: Scenario, schedule: Schedule) -> Estimate:
     """Estimate ``schedule`` on ``scenario``; under 3 ms for plans of some hundred steps.
 
-    Plans that differ from rank to rank are estimated by the steps of rank 0; what comes from other steps than its own
-    is there at once.
+    Where every rank does the same and sees the same fabric one stands for all, else all are followed.
     """
-    fabric = FluidFabric(scenario, by_sm=schedule.engine.kind is EngineKind.SM)
-    steps = schedule.steps_of(0)
-    run = _Run(scenario, schedule, steps, graph_of(scenario, schedule, steps), fabric, num_peers(steps))
+    alike, by_sm = all_alike(scenario, schedule), schedule.engine.kind is EngineKind.SM
+    fabric = FluidFabric(scenario, by_sm) if alike else WholeFabric(scenario, by_sm)
+    run = _Run(scenario, schedule, graph_of(scenario, schedule, alike=alike), fabric)
     run.prepare()
     run.loop()
     return run.found()
@@ -82,7 +81,6 @@ class _Copies:
 
     free: int
     bytes_per_tick: float
-    setup_ticks: float
     queue: list[tuple[float, int]] = field(default_factory=list)
 
 
@@ -93,44 +91,53 @@ class _Part:
     transfer: int
     engines: int
     num_bytes: float
+    bytes_per_tick: float
 
 
 @dataclass(slots=True)
 class _Run:
-    """State of one estimate. Steps go by their index ``i`` in the plan."""
+    """State of one estimate. Steps go by their index ``i`` in the graph, ranks by ``r``."""
 
     scenario: Scenario
     schedule: Schedule
-    steps: tuple[Step, ...]
     graph: Graph
-    fabric: FluidFabric
-    num_peers: int  # that share the SMs that copy
+    fabric: FluidFabric | WholeFabric
     events: list[tuple[float, int, int]] = field(default_factory=list)
     waits: list[int] = field(default_factory=list)  # [i] what it still waits for
     begin: list[float] = field(default_factory=list)  # [i] first work
     done: list[float] = field(default_factory=list)  # [i] end
-    hbm: FluidLink = field(default_factory=FluidLink)
+    hbm: list[FluidLink] = field(default_factory=list)  # [r]
+    copies: list[_Copies] = field(default_factory=list)  # [r]
+    pools: list[SlotPool] = field(default_factory=list)  # [r]
+    ways: dict[int, Way] = field(default_factory=dict)  # [i] of transfers
     parts: list[_Part] = field(default_factory=list)
     left: list[int] = field(default_factory=list)  # [i] engines a transfer still wants
     missing: list[int] = field(default_factory=list)  # [i] parts that run
 
     def prepare(self) -> None:
         """Nothing has begun, and what waits for nothing is ready."""
-        count = len(self.steps)
-        self.waits, self.begin, self.done = list(self.graph.waits), [0.0] * count, [0.0] * count
+        gpu, graph, engine = self.scenario.gpu, self.graph, self.schedule.engine
+        count, ranks = len(graph.steps), range(graph.num_ranks)
+        self.waits, self.begin, self.done = list(graph.waits), [0.0] * count, [0.0] * count
         self.left, self.missing = [0] * count, [0] * count
         self.events = [(0.0, _READY, i) for i, waits in enumerate(self.waits) if not waits]
+        rate = (gpu.dma if engine.kind is EngineKind.DMA else gpu.sm_copy).bytes_per_s / TICKS_PER_SECOND
+        self.hbm = [FluidLink() for _ in ranks]
+        self.copies = [_Copies(engine.count, rate) for _ in ranks]
+        self.pools = [SlotPool(self.schedule.compute_sms) for _ in ranks]
+        self.ways = {
+            i: self.fabric.way(rank, step)
+            for i, (rank, step) in enumerate(zip(graph.rank, graph.steps, strict=True))
+            if isinstance(step, Transfer)
+        }
 
     def loop(self) -> None:
         """Handle events until none is left."""
-        gpu, events = self.scenario.gpu, self.events
-        engine, protocol = self.schedule.engine, self.schedule.tactics.protocol
-        rate = (gpu.dma if engine.kind is EngineKind.DMA else gpu.sm_copy).bytes_per_s
-        copies = _Copies(engine.count, rate / TICKS_PER_SECOND, float(copy_setup_ticks(gpu, engine, protocol)))
-        pool = SlotPool(self.schedule.compute_sms)
+        events, rank = self.events, self.graph.rank
         while events:
             now, kind, i = heappop(events)
             if kind == _READY and i not in self.graph.work:
+                copies = self.copies[rank[i]]
                 self.left[i] = self._workers(i)
                 heappush(copies.queue, (now, i))
                 self._grant(copies, now)
@@ -139,9 +146,9 @@ class _Run:
             elif kind == _FINISHED:
                 self._finish(now, i)
             elif kind in (_COPIED, _DRAINED, _FED):
-                self._copy(copies, now, kind, self.parts[i], i)
+                self._copy(now, kind, self.parts[i], i)
             else:
-                self._compute(pool, now, kind, i)
+                self._compute(now, kind, i)
 
     def _launched(self, now: float, i: int) -> float:
         """When a kernel can begin that has nothing to wait for; those that poll were launched before."""
@@ -151,18 +158,39 @@ class _Run:
         return max(now, work.start_ticks + max((self.done[j] for j in self.graph.kernels_before[i]), default=0.0))
 
     def _workers(self, i: int) -> int:
-        """Engines that share a copy: one for DMA, all SMs in a lane, else an even part of the SMs for each peer."""
-        step, count = self.steps[i], self.schedule.engine.count
+        """Engines that share a copy: one for DMA, all SMs in a lane or to all, else an even part for each peer."""
+        step, count = self.graph.steps[i], self.schedule.engine.count
         if self.schedule.engine.kind is EngineKind.DMA:
             return 1
-        in_lane = isinstance(step, Transfer) and step.lane is not None
-        return count if in_lane else max(1, count // self.num_peers)
+        alone = isinstance(step, Transfer) and (step.lane is not None or step.reach is Reach.ALL)
+        return count if alone else max(1, count // self.graph.num_peers[self.graph.rank[i]])
+
+    def _setup_ticks(self, i: int) -> float:
+        """What a copy costs before its first byte; the request of a get travels first."""
+        step, protocol = self.graph.steps[i], self.schedule.tactics.protocol
+        assert isinstance(step, Transfer), "only transfers are copies"
+        if step.reach is Reach.ALL:  # a switch passes on no flags between the data
+            request = distance_ticks(self.scenario, 1) if step.reduce else 0
+            return float(copy_setup_ticks(self.scenario.gpu, self.schedule.engine) + request)
+        gets = step.direction is Direction.GET
+        request = distance_ticks(self.scenario, step.peer, self.graph.rank[i]) if gets else 0
+        return float(copy_setup_ticks(self.scenario.gpu, self.schedule.engine, protocol)) + request
+
+    def _flag_ticks(self, i: int) -> float:
+        """How long the flag of a copy by SMs takes that others wait for: to and fro, or none where links keep order."""
+        step = self.graph.steps[i]
+        if i not in self.graph.flagged or not isinstance(step, Transfer):
+            return 0.0
+        if all(link.ordered for link in self.scenario.system.fabric.links):
+            return 0.0
+        rank, gpu = self.graph.rank[i], self.scenario.gpu
+        back = distance_ticks(self.scenario, -step.peer, rank + step.peer)
+        return float(back + distance_ticks(self.scenario, step.peer, rank) + gpu.hbm.latency_ticks)
 
     def _grant(self, copies: _Copies, now: float) -> None:
         """Free engines go to the transfer that has waited longest; one that gets a part of what it wants starts."""
         while copies.free and copies.queue:
             i = copies.queue[0][1]
-            step = self.steps[i]
             taken = min(copies.free, self.left[i])
             copies.free -= taken
             self.left[i] -= taken
@@ -171,53 +199,68 @@ class _Run:
             if not self.missing[i]:
                 self.begin[i] = now
             self.missing[i] += 1
-            self.parts.append(_Part(i, taken, self.graph.num_bytes[i] * taken / self._workers(i)))
-            request = 0
-            if isinstance(step, Transfer) and step.direction is Direction.GET:
-                request = distance_ticks(self.scenario, step.peer)
-            heappush(self.events, (now + copies.setup_ticks + request, _FED, len(self.parts) - 1))
+            rate = min(taken * copies.bytes_per_tick, self.ways[i].bytes_per_tick)
+            self.parts.append(_Part(i, taken, self.graph.num_bytes[i] * taken / self._workers(i), rate))
+            heappush(self.events, (now + self._setup_ticks(i), _FED, len(self.parts) - 1))
 
-    def _copy(self, copies: _Copies, now: float, kind: int, part: _Part, idx: int) -> None:
-        """One part of a transfer begins to feed its link, has fed it all, or has landed."""
-        i, rate = part.transfer, part.engines * copies.bytes_per_tick
-        link, ticks_per_byte, latency = self.fabric.path(self.steps[i])
+    def _copy(self, now: float, kind: int, part: _Part, idx: int) -> None:
+        """One part of a transfer begins to feed its links, has fed them all, or has landed."""
+        i, rate = part.transfer, part.bytes_per_tick
+        way, copies = self.ways[i], self.copies[self.graph.rank[i]]
         if kind == _FED:
-            link.feed(now, rate * ticks_per_byte)
-            self._use_hbm(now, rate)
+            self._feed(now, way, rate)
             heappush(self.events, (now + part.num_bytes / rate, _DRAINED, idx))
         elif kind == _DRAINED:
-            link.feed(now, -rate * ticks_per_byte)
-            link.served += part.num_bytes * ticks_per_byte
-            self._use_hbm(now, -rate)
-            heappush(self.events, (now + max(link.backlog, self.hbm.backlog) + latency, _COPIED, idx))
+            self._feed(now, way, -rate)
+            for link, ticks_per_byte in way.legs:
+                link.served += part.num_bytes * ticks_per_byte
+            heappush(self.events, (now + self._behind(way, part.num_bytes) + self._flag_ticks(i), _COPIED, idx))
+            copies.free += part.engines if way.frees else 0
         else:
-            link.feed(now, 0.0)
-            copies.free += part.engines
+            for link, _ in way.legs:
+                link.feed(now, 0.0)
+            copies.free += 0 if way.frees else part.engines
             self.missing[i] -= 1
             if not self.missing[i] and not self.left[i]:
                 self._finish(now, i)
+        if kind != _FED:
             self._grant(copies, now)
-        landing = link.outflow / ticks_per_byte
-        self._use_hbm(now, landing - link.landing)
-        link.landing = landing
+        if not way.writes:
+            (link, ticks_per_byte), (rank, _) = way.legs[0], way.reads[0]
+            landing = link.outflow / ticks_per_byte
+            self._use_hbm(rank, now, landing - link.landing)
+            link.landing = landing
 
-    def _use_hbm(self, now: float, bytes_per_tick: float) -> None:
-        """From ``now`` on the memory's traffic is larger by so much."""
-        self.hbm.feed(now, bytes_per_tick * TICKS_PER_SECOND / self.scenario.gpu.hbm.achieved_bytes_per_s)
+    def _feed(self, now: float, way: Way, rate: float) -> None:
+        """From ``now`` on more is fed by so many bytes per tick."""
+        for link, ticks_per_byte in way.legs:
+            link.feed(now, rate * ticks_per_byte)
+        for rank, times in (*way.reads, *way.writes):
+            self._use_hbm(rank, now, rate * times)
 
-    def _compute(self, pool: SlotPool, now: float, kind: int, i: int) -> None:
+    def _behind(self, way: Way, num_bytes: float) -> float:
+        """How long after the last byte is fed it has landed: what queues before it, and the way."""
+        queued = [link.backlog for link, _ in way.legs] + [self.hbm[rank].backlog for rank, _ in way.reads + way.writes]
+        return max(queued) + way.latency + way.slice_ticks(num_bytes)
+
+    def _use_hbm(self, rank: int, now: float, bytes_per_tick: float) -> None:
+        """From ``now`` on the traffic of a rank's memory is larger by so much."""
+        self.hbm[rank].feed(now, bytes_per_tick * TICKS_PER_SECOND / self.scenario.gpu.hbm.achieved_bytes_per_s)
+
+    def _compute(self, now: float, kind: int, i: int) -> None:
         """A kernel is launched, gets its first SM, or has spent the time it needs on SMs."""
-        work, _ = self.graph.work[i]
+        work, rank = self.graph.work[i][0], self.graph.rank[i]
+        pool, hbm = self.pools[rank], self.hbm[rank]
         if kind == _LAUNCHED:
             self.begin[i], self.done[i] = pool.deal(now, work.num_units, work.unit_ticks)
             heappush(self.events, (self.begin[i], _BEGUN, i))
             heappush(self.events, (self.done[i], _SPENT, i))
             return
         rate = (work.hbm_read_bytes + work.hbm_write_bytes) / (self.done[i] - self.begin[i])
-        self._use_hbm(now, rate if kind == _BEGUN else -rate)
-        if kind == _SPENT and self.hbm.backlog > 1:
-            pool.delay(now, self.hbm.backlog)
-            heappush(self.events, (now + self.hbm.backlog, _FINISHED, i))
+        self._use_hbm(rank, now, rate if kind == _BEGUN else -rate)
+        if kind == _SPENT and hbm.backlog > 1:
+            pool.delay(now, hbm.backlog)
+            heappush(self.events, (now + hbm.backlog, _FINISHED, i))
         elif kind == _SPENT:
             self._finish(now, i)
 
@@ -233,17 +276,19 @@ class _Run:
         return None if not groups else groups[0] if self.scenario.workload.pattern.reduces else groups[-1]
 
     def found(self) -> Estimate:
-        """Read the figures off the finished run."""
-        copied = [self.done[i] for i in range(len(self.steps)) if i not in self.graph.work]
-        computed = [self.done[i] for i in self.graph.work if isinstance(self.steps[i], TileGroup)]
+        """Read the figures off the finished run: the makespan of all ranks, the rest of rank 0."""
+        steps, mine = self.graph.steps, [i for i, rank in enumerate(self.graph.rank) if rank == 0]
+        computing = {i: self.graph.work[i][0] for i in mine if i in self.graph.work}
+        copied = [self.done[i] for i in mine if i not in computing]
+        computed = [self.done[i] for i in computing if isinstance(steps[i], TileGroup)]
         first, last = (copied, computed) if not self.scenario.workload.pattern.reduces else (computed, copied)
         makespan = max(self.done, default=0.0)
         idle, reached = 0.0, 0.0
-        for begin, end in sorted((self.begin[i], self.done[i]) for i in self.graph.work):
+        for begin, end in sorted((self.begin[i], self.done[i]) for i in computing):
             idle += max(0.0, begin - reached)
             reached = max(reached, end)
-        kernels = [work for work, _ in self.graph.work.values()]
-        groups = [work for i, (work, _) in self.graph.work.items() if isinstance(self.steps[i], TileGroup)]
+        kernels = list(computing.values())
+        groups = [work for i, work in computing.items() if isinstance(steps[i], TileGroup)]
         gemm_ticks = sum(work.alone_ticks for work in groups)
         return Estimate(
             makespan_ticks=makespan,
@@ -253,7 +298,8 @@ class _Run:
             first_ticks=min(first, default=0.0),
             tail_ticks=makespan - max(first or last, default=0.0),
             exposed_ticks=idle + makespan - reached,
-            hbm_bytes=sum(w.hbm_read_bytes + w.hbm_write_bytes for w in kernels) + 2 * sum(self.graph.num_bytes),
+            hbm_bytes=sum(w.hbm_read_bytes + w.hbm_write_bytes for w in kernels)
+            + 2 * sum(self.graph.num_bytes[i] for i in mine),
             num_groups=len(computed),
             num_transfers=len(copied),
             part=self._part_of(groups),

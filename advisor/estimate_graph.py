@@ -1,10 +1,22 @@
-"""What a step-level estimate follows: the kernels and transfers of one rank, and what each of them waits for."""
+"""What a step-level estimate follows: kernels and transfers of one rank, or of all, and what each of them waits for."""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import accumulate, chain
 
+from ..compiler.plan_view import all_arrivals, num_peers
 from ..compiler.scenario import GemmShape, Scenario
-from ..compiler.schedule import Reduction, Schedule, Step, TileGroup, Transfer
+from ..compiler.schedule import (
+    Direction,
+    EngineKind,
+    Protocol,
+    Reach,
+    Reduction,
+    Schedule,
+    Step,
+    TileGroup,
+    Transfer,
+)
 from ..compiler.shapes import KernelShape
 from ..simcore.kernels.pick import compute_shape, compute_work
 from ..simcore.kernels.reduce import reduce_work
@@ -12,53 +24,113 @@ from ..simcore.kernels.work import KernelWork
 from ..simcore.protocols import sent_per_byte
 from .estimate_persistent import persistent_parts
 
+Works = dict[tuple[GemmShape | KernelShape, bool] | tuple[int, int], KernelWork]
+"""Kernels by their shapes, and sums by their bytes and parts; those of equal shapes share one work."""
+
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Steps by their index ``i`` in the plan.
+    """Steps by their index ``i``, those of each of ``num_ranks`` ranks in the order of its plan.
 
-    ``waits[i]`` is how many others step i waits for, ``next[i]`` are those that wait for it. ``work`` are kernels and
-    sums with what is added to their launch in ticks, ``num_bytes[i]`` is what a transfer sends, 0 for others. Where
-    launches are out of the way ``kernels_before`` are those before it in the plan that a kernel waits for; else it is
-    empty.
+    ``rank[i]`` is the rank that has step i, ``num_peers[r]`` how many peers share the SMs that copy there. ``waits[i]``
+    is how many others step i waits for, ``next[i]`` are those that wait for it. ``work`` are kernels and sums with what
+    is added to their launch in ticks, ``num_bytes[i]`` is what a transfer sends, 0 for others. Where launches are out
+    of the way ``kernels_before`` are those before it in the plan that a kernel waits for; else it is empty. ``flagged``
+    are the copies whose flag other copies look for, to send on what has come.
     """
 
+    steps: tuple[Step, ...]
+    num_ranks: int
+    rank: tuple[int, ...]
+    num_peers: tuple[int, ...]
     waits: tuple[int, ...]
     next: tuple[tuple[int, ...], ...]
     work: Mapping[int, tuple[KernelWork, float]]
     num_bytes: tuple[int, ...]
     kernels_before: Mapping[int, tuple[int, ...]]
+    flagged: Set[int]
 
 
-def graph_of(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> Graph:
-    """The graph of the ``steps`` of one rank; what comes from steps that are not among them is there at once."""
-    names = {step.name: i for i, step in enumerate(steps)}
-    names |= {step.signal: i for i, step in enumerate(steps) if isinstance(step, Transfer)}
-    persistent = persistent_parts(scenario, schedule, steps)
-    work = _work(scenario, schedule, steps, names, persistent)
-    before = _before(steps, names, {names[name] for name in persistent})
-    following: list[list[int]] = [[] for _ in steps]
+def graph_of(scenario: Scenario, schedule: Schedule, *, alike: bool) -> Graph:
+    """The graph of a plan: of rank 0, which is its own neighbour, where ranks are ``alike``, else of all of them."""
+    ranks = range(1 if alike else scenario.num_ranks)
+    plans = [schedule.steps_of(rank) for rank in ranks]
+    firsts = [0, *accumulate(map(len, plans))]
+    senders = _own_signals(plans[0]) if alike else _signals(scenario, schedule, firsts)
+    before: list[Set[int]] = []
+    work, kernels_before, works = dict[int, tuple[KernelWork, float]](), dict[int, tuple[int, ...]](), Works()
+    for first, steps, landing in zip(firsts, plans, senders, strict=False):
+        names = {**landing, **{step.name: (first + i,) for i, step in enumerate(steps)}}
+        persistent = persistent_parts(scenario, schedule, steps)
+        before += _before(first, steps, names, {names[name][0] for name in persistent})
+        mine = _work(scenario, schedule, steps, persistent, works)
+        work |= {first + i: each for i, each in mine.items()}
+        if persistent:
+            at = {first + i: before[first + i] for i in mine}
+            kernels_before |= {i: tuple(j for j in earlier if j in work and j < i) for i, earlier in at.items()}
+    following: list[list[int]] = [[] for _ in before]
     for i, others in enumerate(before):
         for j in others:
             following[j].append(i)
     return Graph(
+        steps=tuple(chain.from_iterable(plans)),
+        num_ranks=len(plans),
+        rank=tuple(rank for rank, steps in enumerate(plans) for _ in steps),
+        num_peers=tuple(map(num_peers, plans)),
         waits=tuple(map(len, before)),
         next=tuple(map(tuple, following)),
         work=work,
-        num_bytes=_num_bytes(scenario, schedule, steps),
-        kernels_before={i: tuple(j for j in before[i] if j in work and j < i) for i in work} if persistent else {},
+        num_bytes=tuple(chain.from_iterable(_num_bytes(scenario, schedule, steps) for steps in plans)),
+        kernels_before=kernels_before,
+        flagged=_flagged(scenario, schedule, list(chain.from_iterable(plans))),
     )
 
 
-def _before(steps: Sequence[Step], names: Mapping[str, int], groups: Set[int]) -> list[Set[int]]:
-    """What each step waits for: what it names, and the step before it in its stream or lane.
+def _flagged(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> Set[int]:
+    """Puts by SMs of a lone collective that send their flag after their data, and for which copies wait."""
+    by_sms = schedule.engine.kind is EngineKind.SM and schedule.tactics.protocol is Protocol.SIMPLE
+    if not by_sms or scenario.workload.compute is not None:
+        return frozenset()
+    copies = [(i, step) for i, step in enumerate(steps) if isinstance(step, Transfer)]
+    awaited = {name for _, step in copies for name in step.after}
+    flags = ((i, step.signal) for i, step in copies if step.direction is Direction.PUT and step.reach is Reach.PEER)
+    return frozenset(i for i, signal in flags if signal in awaited)
 
-    ``groups`` of persistent kernels wait for none of each other, and sums for all of them.
+
+Senders = dict[str, tuple[int, ...]]
+"""Who sets a signal, or who is a step."""
+
+
+def _own_signals(steps: Sequence[Step]) -> tuple[Senders, ...]:
+    """What lands at a rank comes from one that is alike."""
+    return ({step.signal: (i,) for i, step in enumerate(steps) if isinstance(step, Transfer)},)
+
+
+def _signals(scenario: Scenario, schedule: Schedule, firsts: Sequence[int]) -> list[Senders]:
+    """For each rank the transfers that set its signals; several put to all with one signal."""
+    place = [
+        {step.name: first + i for i, step in enumerate(schedule.steps_of(rank))}
+        for rank, first in enumerate(firsts[:-1])
+    ]
+    found: list[Senders] = []
+    for arrivals in all_arrivals(scenario, schedule):
+        here: dict[str, list[int]] = {}
+        for arrival in arrivals:
+            here.setdefault(arrival.transfer.signal, []).append(place[arrival.issuer][arrival.transfer.name])
+        found.append({signal: tuple(senders) for signal, senders in here.items()})
+    return found
+
+
+def _before(first: int, steps: Sequence[Step], names: Senders, groups: Set[int]) -> list[Set[int]]:
+    """What each step of a rank waits for: what it names, and the step before it in its stream or lane.
+
+    ``first`` is the index of the rank's first step. ``groups`` of persistent kernels wait for none of each other, and
+    sums for all of them.
     """
     found: list[Set[int]] = []
     last: dict[tuple[bool, int], int] = {}
-    for i, step in enumerate(steps):
-        before = {names[name] for name in step.after if name in names}
+    for i, step in enumerate(steps, first):
+        before: Set[int] = {j for name in step.after for j in names.get(name, ())}
         if isinstance(step, Transfer):
             queue = None if step.lane is None else (True, step.lane)
         else:
@@ -66,7 +138,7 @@ def _before(steps: Sequence[Step], names: Mapping[str, int], groups: Set[int]) -
             before = before - groups if i in groups else before | groups
         if queue is not None:
             if queue in last:
-                before.add(last[queue])
+                before = before | {last[queue]}
             last[queue] = i
         found.append(before)
     return found
@@ -84,12 +156,11 @@ def _work(
     scenario: Scenario,
     schedule: Schedule,
     steps: Sequence[Step],
-    names: Mapping[str, int],
     persistent: Mapping[str, KernelWork],
+    works: Works,
 ) -> dict[int, tuple[KernelWork, float]]:
-    """The kernels and sums; those of equal shapes share one work. One that waits for a transfer is launched later."""
+    """The kernels and sums of a rank, from ``works`` or put there; one that waits for a transfer is launched later."""
     width, sms, event = _width(scenario), schedule.compute_sms, float(scenario.gpu.launch.event_ticks)
-    works: dict[tuple[GemmShape | KernelShape, bool] | tuple[int, int], KernelWork] = {}
 
     def work_of(step: TileGroup | Reduction) -> KernelWork:
         if isinstance(step, TileGroup):
@@ -103,9 +174,10 @@ def _work(
         return works[size]
 
     found: dict[int, tuple[KernelWork, float]] = {}
+    kernels = {step.name for step in steps if not isinstance(step, Transfer)}
     for i, step in enumerate(steps):
         if not isinstance(step, Transfer):
-            waits = any(name not in names or isinstance(steps[names[name]], Transfer) for name in step.after)
+            waits = any(name not in kernels for name in step.after)
             found[i] = persistent.get(step.name) or work_of(step), event if waits else 0.0
     return found
 
