@@ -25,7 +25,7 @@ from ..simcore.kernels.work import KernelWork
 from ..simcore.lower import all_alike
 from ..simcore.machine import distance_ticks
 from .estimate_graph import Graph, graph_of
-from .fluid import FluidFabric, FluidLink, SlotPool, Way, WholeFabric
+from .fluid import FluidFabric, FluidLink, Leg, SlotPool, Way, WholeFabric
 
 # Kinds of events, in the order in which those of one time are handled: what ends frees what begins.
 _COPIED, _FINISHED, _DRAINED, _SPENT, _BEGUN, _FED, _LAUNCHED, _READY = range(8)
@@ -86,12 +86,19 @@ class _Copies:
 
 @dataclass(slots=True)
 class _Part:
-    """A share of a transfer, on some engines of the pool."""
+    """A share of a transfer, on some engines of the pool, and the legs that it feeds at one time.
+
+    Legs behind one that queues are fed by the part ``following``, which lands no sooner than ``late``.
+    """
 
     transfer: int
     engines: int
     num_bytes: float
     bytes_per_tick: float
+    first_leg: int = 0
+    legs: tuple[Leg, ...] = ()
+    following: int | None = None
+    late: float = 0.0
 
 
 @dataclass(slots=True)
@@ -106,6 +113,7 @@ class _Run:
     waits: list[int] = field(default_factory=list)  # [i] what it still waits for
     begin: list[float] = field(default_factory=list)  # [i] first work
     done: list[float] = field(default_factory=list)  # [i] end
+    in_turn: bool = False
     hbm: list[FluidLink] = field(default_factory=list)  # [r]
     copies: list[_Copies] = field(default_factory=list)  # [r]
     pools: list[SlotPool] = field(default_factory=list)  # [r]
@@ -121,6 +129,7 @@ class _Run:
         self.waits, self.begin, self.done = list(graph.waits), [0.0] * count, [0.0] * count
         self.left, self.missing = [0] * count, [0] * count
         self.events = [(0.0, _READY, i) for i, waits in enumerate(self.waits) if not waits]
+        self.in_turn = graph.num_ranks > 1 or self.scenario.workload.compute is None
         rate = (gpu.dma if engine.kind is EngineKind.DMA else gpu.sm_copy).bytes_per_s / TICKS_PER_SECOND
         self.hbm = [FluidLink() for _ in ranks]
         self.copies = [_Copies(engine.count, rate) for _ in ranks]
@@ -201,23 +210,42 @@ class _Run:
             self.missing[i] += 1
             rate = min(taken * copies.bytes_per_tick, self.ways[i].bytes_per_tick)
             self.parts.append(_Part(i, taken, self.graph.num_bytes[i] * taken / self._workers(i), rate))
-            heappush(self.events, (now + self._setup_ticks(i), _FED, len(self.parts) - 1))
+            begin = now + self._setup_ticks(i) + self._turn_ticks(i, taken)
+            heappush(self.events, (begin, _FED, len(self.parts) - 1))
+
+    def _turn_ticks(self, i: int, taken: int) -> float:
+        """Those that begin at once send their first lines in turn; who is first is soon ahead, and all out of step.
+
+        The ranker learned the patterns it is trained on without that.
+        """
+        busy = self.schedule.engine.count - self.copies[self.graph.rank[i]].free - taken
+        if not self.in_turn or not busy:
+            return 0.0
+        return busy * self.scenario.gpu.line_bytes * self.ways[i].legs[0][1]
 
     def _copy(self, now: float, kind: int, part: _Part, idx: int) -> None:
         """One part of a transfer begins to feed its links, has fed them all, or has landed."""
         i, rate = part.transfer, part.bytes_per_tick
         way, copies = self.ways[i], self.copies[self.graph.rank[i]]
         if kind == _FED:
-            self._feed(now, way, rate)
+            self._begin(now, part, way)
             heappush(self.events, (now + part.num_bytes / rate, _DRAINED, idx))
         elif kind == _DRAINED:
-            self._feed(now, way, -rate)
-            for link, ticks_per_byte in way.legs:
+            self._feed(now, part, way, -rate)
+            queued = max(
+                [link.backlog for link, _ in part.legs] + [self.hbm[r].backlog for r in self._memories(part, way)]
+            )
+            for link, ticks_per_byte in part.legs:
                 link.served += part.num_bytes * ticks_per_byte
-            heappush(self.events, (now + self._behind(way, part.num_bytes) + self._flag_ticks(i), _COPIED, idx))
             copies.free += part.engines if way.frees else 0
+            if part.following is not None:
+                self.parts[part.following].late = max(part.late, now + queued)
+            else:
+                landed = max(now + queued, part.late) + way.latency
+                landed += way.slice_ticks(part.num_bytes) + self._flag_ticks(i)
+                heappush(self.events, (landed, _COPIED, idx))
         else:
-            for link, _ in way.legs:
+            for link, _ in part.legs:
                 link.feed(now, 0.0)
             copies.free += 0 if way.frees else part.engines
             self.missing[i] -= 1
@@ -231,17 +259,36 @@ class _Run:
             self._use_hbm(rank, now, landing - link.landing)
             link.landing = landing
 
-    def _feed(self, now: float, way: Way, rate: float) -> None:
-        """From ``now`` on more is fed by so many bytes per tick."""
-        for link, ticks_per_byte in way.legs:
+    def _begin(self, now: float, part: _Part, way: Way) -> None:
+        """Feed the legs up to one that queues; those behind it are fed when it passes on what comes now."""
+        rate, stop = part.bytes_per_tick, part.first_leg
+        while stop < len(way.legs):
+            link = way.legs[stop][0]
+            link.feed(now, 0.0)
+            stop += 1
+            if link.backlog > 1.0:
+                break
+        part.legs = way.legs[part.first_leg : stop]
+        if stop < len(way.legs):
+            part.following = len(self.parts)
+            engines, part.engines = (0, part.engines) if way.frees else (part.engines, 0)
+            self.parts.append(_Part(part.transfer, engines, part.num_bytes, rate, stop))
+            heappush(self.events, (now + part.legs[-1][0].backlog, _FED, part.following))
+        self._feed(now, part, way, rate)
+
+    def _feed(self, now: float, part: _Part, way: Way, rate: float) -> None:
+        """From ``now`` on the legs of a part are fed by so many bytes per tick more."""
+        for link, ticks_per_byte in part.legs:
             link.feed(now, rate * ticks_per_byte)
-        for rank, times in (*way.reads, *way.writes):
+        for rank, times in way.reads if not part.first_leg else ():
+            self._use_hbm(rank, now, rate * times)
+        for rank, times in way.writes if part.following is None else ():
             self._use_hbm(rank, now, rate * times)
 
-    def _behind(self, way: Way, num_bytes: float) -> float:
-        """How long after the last byte is fed it has landed: what queues before it, and the way."""
-        queued = [link.backlog for link, _ in way.legs] + [self.hbm[rank].backlog for rank, _ in way.reads + way.writes]
-        return max(queued) + way.latency + way.slice_ticks(num_bytes)
+    def _memories(self, part: _Part, way: Way) -> list[int]:
+        """The ranks whose memories a part uses."""
+        reads = way.reads if not part.first_leg else ()
+        return [rank for rank, _ in (*reads, *(way.writes if part.following is None else ()))]
 
     def _use_hbm(self, rank: int, now: float, bytes_per_tick: float) -> None:
         """From ``now`` on the traffic of a rank's memory is larger by so much."""

@@ -41,17 +41,21 @@ class FluidLink:
         self.now = now
 
 
+Leg = tuple[FluidLink, float]
+"""A link, and the ticks of service that it has for a byte."""
+
+
 @dataclass(frozen=True, slots=True)
 class Way:
     """What a transfer passes: ``legs`` with the ticks of service per byte of each, and the latency at its end.
 
-    It feeds all legs at once, at no more than ``bytes_per_tick``. ``reads`` and ``writes`` are the ranks whose memories
+    It feeds its legs together, no faster than ``bytes_per_tick``. ``reads`` and ``writes`` are the ranks whose memory
     it uses, and how often; without ``writes`` its bytes land at its own rank as its leg passes them on. ``slice_share``
     is the part of its time on the quickest leg after which what a switch has made follows. ``frees`` says that its
     engines are free when it has fed its legs, not when all has landed.
     """
 
-    legs: tuple[tuple[FluidLink, float], ...]
+    legs: tuple[Leg, ...]
     latency: float
     bytes_per_tick: float = float("inf")
     reads: tuple[tuple[int, int], ...] = ((0, 1),)
@@ -182,7 +186,7 @@ class WholeFabric:
         gpu = self.scenario.gpu
         return float(2 * gpu.hbm.latency_ticks + (gpu.l2.latency_ticks if self.by_sm else 0))
 
-    def _leg(self, edge: Edge) -> tuple[FluidLink, float]:
+    def _leg(self, edge: Edge) -> Leg:
         return self.links.setdefault(edge.ends, FluidLink()), TICKS_PER_SECOND / edge.bytes_per_s
 
 
