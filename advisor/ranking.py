@@ -1,12 +1,13 @@
 """Which candidates to simulate: predicted times, and the shortlist that they make.
 
 The ranker knows the patterns, fabrics and templates it was trained on. Elsewhere the estimate that it corrects stands
-alone. That estimate is of one rank, and how far it is off depends on the algorithm; so for a lone collective the best
-of each algorithm, by copy engines and by SMs, is simulated before the second best of any.
+alone, and how far that is off depends on the algorithm; so for a lone collective the best of each algorithm, by copy
+engines and by SMs, is simulated before the second best of any, and beside kernels the best of each as well. Whoever
+names values of a knob wants to know what they are worth: the best of each is simulated too.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from ..compiler.expression import expression_of
@@ -14,14 +15,17 @@ from ..compiler.plan import why_illegal
 from ..compiler.scenario import TICKS_PER_US, Pattern, Scenario
 from ..compiler.schedule import Choice, Direction, EngineKind, Protocol, Reach, Schedule, Tactics, Transfer
 from ..compiler.templates import BY_NAME
-from ..compiler.templates.collective import DEFAULT_ALGORITHM
-from .advice import Candidate
+from ..compiler.templates.collective import DEFAULT_ALGORITHM, usual_algorithm
+from .advice import Candidate, is_algorithm_choice
 from .estimate import estimate_ticks
 from .ranker import Ranker
 
 TRAINED_ON = (Pattern.AG_GEMM, Pattern.GEMM_RS)
 # Of how many algorithms the fastest schedule is tried with other protocols and directions.
 VARIED = 3
+
+# Values of one knob beyond that are a range to search, and not what a file asks about.
+MOST_NAMED = 8
 
 Family = tuple[str, EngineKind]
 """An algorithm and who copies."""
@@ -51,6 +55,12 @@ def algorithm_of(choice: Choice) -> str:
     return choice.algorithm or (DEFAULT_ALGORITHM if choice.template == "serial" else choice.template)
 
 
+def algorithm_beside(scenario: Scenario, choice: Choice) -> str:
+    """The algorithm by which a collective is done that kernels run beside."""
+    default = BY_NAME[choice.template].default_algorithm
+    return choice.algorithm or (usual_algorithm(scenario.workload.pattern, default) if default else DEFAULT_ALGORITHM)
+
+
 def shortlisted(candidates: Sequence[Candidate], top: int, *, by_algorithm: bool) -> list[Candidate]:
     """The ``top`` first of candidates in the order of their predictions; ``by_algorithm`` the best of each first."""
     if not by_algorithm:
@@ -61,6 +71,54 @@ def shortlisted(candidates: Sequence[Candidate], top: int, *, by_algorithm: bool
         turns.append((seen[family], place))
         seen[family] += 1
     return [candidates[place] for _, place in sorted(turns)[: max(top, len(seen))]]
+
+
+def asked(scenario: Scenario, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The best of each algorithm, and of each value that the file names: templates with algorithms, engines, counts.
+
+    ``candidates`` are in the order of their predictions. Of knobs with more than ``MOST_NAMED`` values none counts.
+    """
+    explore, alone, found = scenario.explore, is_algorithm_choice(scenario), dict[Asked, Candidate]()
+    knobs: tuple[tuple[str, Collection[object], Callable[[Choice], object]], ...] = (
+        ("chunks", explore.chunks, lambda choice: choice.chunks),
+        ("engine", explore.engines, lambda choice: choice.engine),
+        ("streams", explore.streams, lambda choice: choice.streams),
+        ("order", explore.orders, lambda choice: choice.order),
+        ("depth", explore.depths, lambda choice: choice.depth),
+    )
+    for candidate in candidates:
+        choice = candidate.choice
+        if choice is None:
+            continue
+        named = choice.template if choice.template in explore.templates else ""
+        algorithm = algorithm_of(choice) if alone else algorithm_beside(scenario, choice)
+        found.setdefault((named, algorithm), candidate)
+        for knob, values, value_of in knobs:
+            if value_of(choice) in values and len(values) <= MOST_NAMED:
+                found.setdefault((knob, value_of(choice)), candidate)
+    return list({candidate.expression: candidate for candidate in found.values()}.values())
+
+
+Asked = tuple[str, object]
+"""A knob and its value, or a template and its algorithm."""
+
+
+def baselines(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Of the serial ones, best first, all with the usual algorithm, and the best of each other, by who copies.
+
+    What a user has today must not depend on what is predicted, or bad predictions would make overlap look good.
+    """
+    best: dict[tuple[str, EngineKind] | str, Candidate] = {}
+    for candidate in candidates:
+        if candidate.is_serial:
+            usual = candidate.choice is None or not candidate.choice.algorithm
+            best.setdefault(candidate.expression if usual else _by_algorithm(candidate), candidate)
+    return list(best.values())
+
+
+def _by_algorithm(candidate: Candidate) -> Family:
+    assert candidate.choice is not None, "a plan that is written out has no algorithm"
+    return candidate.choice.algorithm, candidate.schedule.engine.kind
 
 
 def variants(scenario: Scenario, candidates: Sequence[Candidate]) -> list[Choice]:

@@ -32,7 +32,7 @@ from .bounds import Bound, lower_bound
 from .ranker import Ranker
 from .ranking import predicted_us
 from .shortlist import SERIAL as SERIAL
-from .shortlist import Progress, by_time, shortlist_unit, simulate_shortlist, simulate_variants
+from .shortlist import Progress, by_time, shortlist_unit, simulate_shortlist, simulate_variants, simulated_ranks
 from .shortlist import packet_bytes as packet_bytes
 from .solver import enumerate_space
 from .stages import Stages, told_failures
@@ -196,7 +196,8 @@ class _Question:
 
     def _confirming(self, schedule: Schedule, bound: Bound | None) -> Job:
         """Lines for the answer; coarser for problems so large that it would take minutes."""
-        unit = affordable_unit(self.scenario, schedule, self.scenario.gpu.line_bytes, CONFIRM_LINE_HOPS)
+        most = CONFIRM_LINE_HOPS // simulated_ranks(self.scenario, schedule)
+        unit = affordable_unit(self.scenario, schedule, self.scenario.gpu.line_bytes, most)
         ticks = None if bound is None else bound.ticks
         return Job(self.scenario, schedule, unit, ticks, shortlist_unit(self.scenario, schedule))
 

@@ -7,8 +7,9 @@ from ..compiler.plan import build_schedule, declared
 from ..compiler.scenario import Scenario
 from ..compiler.schedule import Schedule
 from ..simcore import PACKET_BYTES, affordable_unit
+from ..simcore.lower import all_alike
 from .advice import Candidate, is_algorithm_choice
-from .ranking import shortlisted, variants
+from .ranking import asked, baselines, shortlisted, variants
 from .variations import other_ways
 from .workers import Job, Workers
 
@@ -26,15 +27,15 @@ Progress = Callable[[str, int, int], None]
 def simulate_shortlist(
     pool: Workers, scenario: Scenario, candidates: list[Candidate], top: int, report: Progress
 ) -> list[Candidate]:
-    """Simulate in packets the favourites, every serial schedule and whatever the file declares.
-
-    The baseline must not depend on what the ranker likes, or a bad ranker would make overlap look good.
-    """
+    """Simulate in packets the favourites, the baselines, and whatever the file declares or asks about."""
     wanted = {declared(scenario, named).expression for named in scenario.schedules}
-    wanted |= {candidate.expression for candidate in candidates if candidate.is_serial}
+    alone = is_algorithm_choice(scenario)
+    wanted |= {
+        candidate.expression for candidate in (candidates if alone else baselines(candidates)) if candidate.is_serial
+    }
     others = [candidate for candidate in candidates if not candidate.is_serial]
-    favourites = shortlisted(others, top, by_algorithm=is_algorithm_choice(scenario))
-    wanted |= {candidate.expression for candidate in favourites}
+    favourites = shortlisted(others, top, by_algorithm=alone)
+    wanted |= {candidate.expression for candidate in (*favourites, *asked(scenario, others))}
     # The baseline first: an answer that is cut short is to have it.
     chosen = sorted((each for each in candidates if each.expression in wanted), key=lambda each: not each.is_serial)
     simulated = {done.expression: done for done in _simulated(pool, scenario, chosen, report)}
@@ -80,9 +81,15 @@ def by_time(candidates: list[Candidate]) -> list[Candidate]:
 def shortlist_unit(scenario: Scenario, schedule: Schedule) -> int:
     """Packets for the shortlist, coarser for large problems; lines where pieces are small: packets are rough there."""
     line, share = scenario.gpu.line_bytes, ALGORITHMS_SHARE if is_algorithm_choice(scenario) else 1
+    share *= simulated_ranks(scenario, schedule)
     if affordable_unit(scenario, schedule, line, FINE_LINE_HOPS // share) == line:
         return line
     return affordable_unit(scenario, schedule, packet_bytes(scenario), SHORTLIST_LINE_HOPS // share)
+
+
+def simulated_ranks(scenario: Scenario, schedule: Schedule) -> int:
+    """How many ranks a run may have to follow; that some of them do the same is found out only then."""
+    return 1 if all_alike(scenario, schedule) else scenario.num_ranks
 
 
 def packet_bytes(scenario: Scenario) -> int:
