@@ -13,7 +13,7 @@ from .bounds import Bound
 
 def is_algorithm_choice(scenario: Scenario) -> bool:
     """Whether there is a collective alone: then the question is by which algorithm, not whether to overlap."""
-    return scenario.workload.moved is not None and scenario.workload.compute is None
+    return scenario.workload.is_collective
 
 
 def resolution_of(scenario: Scenario) -> float:

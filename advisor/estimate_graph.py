@@ -21,6 +21,7 @@ from ..compiler.shapes import KernelShape
 from ..simcore.kernels.pick import compute_shape, compute_work
 from ..simcore.kernels.reduce import reduce_work
 from ..simcore.kernels.work import KernelWork
+from ..simcore.lower_one_kernel import is_one_kernel, sum_work
 from ..simcore.protocols import sent_per_byte
 from .estimate_persistent import persistent_parts
 
@@ -161,6 +162,7 @@ def _work(
 ) -> dict[int, tuple[KernelWork, float]]:
     """The kernels and sums of a rank, from ``works`` or put there; one that waits for a transfer is launched later."""
     width, sms, event = _width(scenario), schedule.compute_sms, float(scenario.gpu.launch.event_ticks)
+    alone = is_one_kernel(scenario, schedule)  # its sums are no kernels of their own
 
     def work_of(step: TileGroup | Reduction) -> KernelWork:
         if isinstance(step, TileGroup):
@@ -170,7 +172,7 @@ def _work(
             return works[key]
         size = step.region.rows.size * step.region.cols.size * width, step.num_parts
         if size not in works:
-            works[size] = reduce_work(scenario.gpu, *size, sms)
+            works[size] = sum_work(scenario, schedule, *size) if alone else reduce_work(scenario.gpu, *size, sms)
         return works[size]
 
     found: dict[int, tuple[KernelWork, float]] = {}
@@ -178,7 +180,7 @@ def _work(
     for i, step in enumerate(steps):
         if not isinstance(step, Transfer):
             waits = any(name not in kernels for name in step.after)
-            found[i] = persistent.get(step.name) or work_of(step), event if waits else 0.0
+            found[i] = persistent.get(step.name) or work_of(step), event if waits and not alone else 0.0
     return found
 
 

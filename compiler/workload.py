@@ -180,6 +180,11 @@ class Workload:
         return self.gemm if self.gemm is not None else self.kernel
 
     @property
+    def is_collective(self) -> bool:
+        """Whether there is a collective and nothing else."""
+        return self.moved is not None and self.compute is None
+
+    @property
     def label(self) -> str:
         """The pattern with the names of its kernels, for people.
 

@@ -17,6 +17,7 @@ from .kernels.pick import group_shape
 from .lower_commands import pairs_of
 from .lower_copies import lower_transfer
 from .lower_kernels import lower_group, lower_reduction, order_units
+from .lower_one_kernel import awaited, begin_kernels, end_kernel, lower_sum, wait_for_peers
 from .lower_state import Lowering, StepOps, moved_bytes
 from .machine import Idealization, Machine, build_machine
 from .program import Program
@@ -72,7 +73,7 @@ def lower(
     ranks = range(1) if folded else range(scenario.num_ranks)
     state = Lowering(scenario, schedule, unit_bytes, builder, machine, ideal, folded, Hits(scenario, schedule))
     state.writes = writes or {}
-    state.chained = _chained(scenario, schedule, ranks)
+    begin_kernels(state, ranks)
     for rank in ranks:
         steps = schedule.steps_of(rank)
         transfers = [step for step in steps if isinstance(step, Transfer) and (rank, step.name) not in state.writes]
@@ -92,14 +93,6 @@ def all_alike(scenario: Scenario, schedule: Schedule) -> bool:
     return schedule.symmetric and scenario.system.fabric.kind.symmetric
 
 
-def _chained(scenario: Scenario, schedule: Schedule, ranks: range) -> frozenset[str]:
-    """The signals of a lone collective that its copies look for themselves, to send on what has come."""
-    if scenario.workload.gemm is not None or scenario.workload.kernel is not None:
-        return frozenset()
-    copies = (step for rank in ranks for step in schedule.steps_of(rank) if isinstance(step, Transfer))
-    return frozenset(name for step in copies for name in step.after)
-
-
 def _add(state: Lowering, rank: int, step: Step, steps: Sequence[Step]) -> None:
     """Emit the ops of ``step``, one of ``steps`` of the rank."""
     match step:
@@ -107,6 +100,8 @@ def _add(state: Lowering, rank: int, step: Step, steps: Sequence[Step]) -> None:
             lower_transfer(state, rank, step)
         case TileGroup():
             lower_group(state, rank, step, steps)
+        case Reduction() if state.one_kernel:
+            lower_sum(state, rank, step)
         case Reduction():
             lower_reduction(state, rank, step, steps)
 
@@ -120,16 +115,17 @@ def _connect(state: Lowering, rank: int) -> None:
     last: dict[tuple[str, int], list[int]] = {}
     for step in steps.values():
         waiters = state.waiters[rank, step.name]
-        queue = None if (rank, step.name) in state.writes else _queue_of(step)
+        queue = None if (rank, step.name) in state.writes else _queue_of(state, step)
         kernels = [steps[name] for name in step.after if isinstance(steps.get(name), TileGroup | Reduction)]
         # The SMs of a persistent kernel go through its groups in order, and need not wait for earlier ones.
         before = [
             state.made[rank, other.name].done
             for other in kernels
-            if waiters.queued or isinstance(other, Reduction) or _queue_of(other) != queue
+            if waiters.queued or isinstance(other, Reduction) or _queue_of(state, other) != queue
         ]
         copies = [name for name in step.after if not isinstance(steps.get(name), TileGroup | Reduction)]
-        landed = [state.made[sender].done for name in copies for sender in signals.get(name, ((rank, name),))]
+        senders = [sender for name in copies for sender in signals.get(name, ((rank, name),))]
+        landed = awaited(state, rank, step, [state.made[sender] for sender in senders])
         if queue is not None and waiters.queued:
             before += last.get(queue, [] if isinstance(step, Transfer) else persistent)
             if waiters.first:  # nothing waits in the other half of a broadcast: it was over with the first
@@ -137,6 +133,9 @@ def _connect(state: Lowering, rank: int) -> None:
         state.builder.after(waiters.first, before)
         state.builder.after(waiters.landed, landed)
         state.builder.flags(waiters.polling, landed)
+        if isinstance(step, Transfer):
+            wait_for_peers(state, rank, step)
+    end_kernel(state, rank, (state.made[sender] for senders in signals.values() for sender in senders))
 
 
 def _signals(state: Lowering, rank: int) -> dict[str, list[tuple[int, str]]]:
@@ -150,8 +149,8 @@ def _signals(state: Lowering, rank: int) -> dict[str, list[tuple[int, str]]]:
     return signals
 
 
-def _queue_of(step: Step) -> tuple[str, int] | None:
-    """What runs in order at a rank: kernels of a stream, transfers of an engine lane."""
+def _queue_of(state: Lowering, step: Step) -> tuple[str, int] | None:
+    """What runs in order at a rank: kernels of a stream, transfers of an engine lane; sums of one kernel do not."""
     if isinstance(step, Transfer):
         return None if step.lane is None else ("lane", step.lane)
-    return "stream", step.stream
+    return None if state.one_kernel else ("stream", step.stream)

@@ -37,7 +37,7 @@ def begun_by(state: Lowering, rank: int, step: Transfer, ops: Sequence[int]) -> 
     Commands that wait for the same are dealt to the engines, and those of one engine are issued together: a doorbell is
     rung once for all that was written. Copies that queue for SMs beside kernels are a kernel themselves, launched once.
     """
-    if state.schedule.engine.mode is EngineMode.SHARED:
+    if state.schedule.engine.mode is EngineMode.SHARED and not state.one_kernel:
         return _launched(state, rank, step, ops)
     if not issue_ticks(state):
         return ops

@@ -81,7 +81,9 @@ def copy_setup(state: Lowering, rank: int, step: Transfer) -> int:
         setup = gpu.dma.prelaunch_ticks if prelaunched else max(0, gpu.dma.setup_ticks - issue_ticks(state))
     else:
         # A switch passes on no flags between the data, so that there the other protocols save nothing.
+        # Nor are there any in what a get reads.
         flags_between = state.schedule.tactics.protocol is not Protocol.SIMPLE and step.reach is Reach.PEER
+        flags_between = flags_between and step.direction is Direction.PUT
         setup = 0 if flags_between else gpu.sm_copy.setup_ticks
     setup = state.setup(setup)
     if step.direction is Direction.GET and step.reach is Reach.PEER:
@@ -206,7 +208,7 @@ def ends_of(rank: int, step: Transfer) -> tuple[int, int]:
 def _flag(state: Lowering, rank: int, step: Transfer) -> Flow | None:
     """The second message of a put in the protocol SIMPLE, where somebody looks for its flag."""
     tactics = state.schedule.tactics
-    looked_for = tactics.wait is not Wait.EVENT or step.signal in state.chained
+    looked_for = tactics.wait is not Wait.EVENT or state.one_kernel
     if not state.by_sms or tactics.protocol is not Protocol.SIMPLE or step.direction is Direction.GET or not looked_for:
         return None
     _, way, _ = copy_route(state, rank, step)

@@ -60,6 +60,19 @@ class Persistent:
 
 
 @dataclass(slots=True)
+class OneKernel:
+    """Of plans that are one kernel at each rank: the ops that launch it, and those that have seen a flag.
+
+    ``ready`` are done when a rank has seen that one ``offset`` further is ready, by (rank, offset), ``seen`` when it
+    has seen that others are done, by rank and ops.
+    """
+
+    launches: dict[int, int] = field(default_factory=dict)
+    ready: dict[tuple[int, int], int] = field(default_factory=dict)
+    seen: dict[tuple[int, frozenset[int]], int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class Lowering:
     """State while a plan is lowered: what each step became, and where the streams of a rank stand."""
 
@@ -79,7 +92,17 @@ class Lowering:
     writes: Mapping[tuple[int, str], Sequence[Write]] = field(default_factory=dict)  # transfers taken from a profile
     num_peers: dict[int, int] = field(default_factory=dict)  # that transfers outside of lanes address, by rank
     issues: dict[tuple[int, frozenset[str]], list[range]] = field(default_factory=dict)  # by rank and waits
-    chained: frozenset[str] = frozenset()  # signals that copies of a lone collective wait for
+    kernels: OneKernel = field(default_factory=OneKernel)
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is a collective and nothing else, and all of it is simulated."""
+        return self.scenario.workload.is_collective and not self.writes
+
+    @property
+    def one_kernel(self) -> bool:
+        """Whether the whole plan is one kernel at each rank: a collective alone, by SMs."""
+        return self.alone and self.by_sms
 
     @property
     def by_sms(self) -> bool:

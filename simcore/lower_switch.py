@@ -8,7 +8,7 @@ at the switch.
 from collections.abc import Sequence
 from itertools import pairwise
 
-from ..compiler.schedule import Transfer
+from ..compiler.schedule import Direction, Transfer
 from .lower_commands import begun_by
 from .lower_state import Lowering, Waiters, deal, moved_bytes
 from .machine import Hop, distance_ticks
@@ -62,7 +62,26 @@ def _sliced(
             first.append(ops.start)
             last = ops.stop
     waiting = begun_by(state, rank, step, first)
+    if state.one_kernel and step.direction is Direction.PUT:
+        last = _flags(state, rank, step, range(first[0], last)).stop
     state.finish(rank, step, range(first[0], last), Waiters(waiting, waiting))
+
+
+def _flags(state: Lowering, rank: int, step: Transfer, copied: range) -> range:
+    """The flag that the switch copies to all when the data is known to be there, as one put to a peer has it."""
+    memory, n = state.machine.memory_for(TrafficClass.COMM), state.scenario.num_ranks
+    up, _ = _ports(state, rank, rank + 1)
+    ways = [
+        (*_ports(state, rank, peer)[1], state.flag_hop(memory, step.signal, peer)) for peer in range(rank + 1, rank + n)
+    ]
+    ordered = all(link.ordered for link in state.scenario.system.fabric.links)
+    back = 0 if ordered else distance_ticks(state.scenario, 1, rank)
+    rises, falls = ([Flow(way, 1, traffic=TrafficClass.FLAGS) for way in part] for part in ((up,), ways))
+    flag = state.builder.op(
+        rank, OpKind.TRANSFER, step.name, (Stage(back), Stage(0, tuple(rises)), Stage(0, tuple(falls)))
+    )
+    state.builder.after(flag, copied)
+    return flag
 
 
 def _worker(

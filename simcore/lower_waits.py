@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from ..compiler.scenario import Gpu
 from ..compiler.schedule import Step, Wait, WaitPer
 from .kernels.work import KernelWork
 from .lower_state import Lowering
@@ -74,9 +75,13 @@ def _arm(state: Lowering, rank: int, step: Step, count: int, flag: str) -> tuple
 
 
 def _poll(state: Lowering, rank: int, flag: str) -> Stage:
-    gpu = state.scenario.gpu
+    return Stage(poll_ticks(state.scenario.gpu), (_read(state, rank, flag),), polls=True)
+
+
+def poll_ticks(gpu: Gpu) -> int:
+    """Time from one look at a flag to the next: what the profile says, else a read of memory."""
     interval = gpu.hbm.latency_ticks if gpu.sync.poll_interval_ticks is None else gpu.sync.poll_interval_ticks
-    return Stage(max(1, interval), (_read(state, rank, flag),), polls=True)
+    return max(1, interval)
 
 
 def _read(state: Lowering, rank: int, flag: str) -> Flow:

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from .door import say
 from .exits import Exit
 
+
 class Commands(TyperGroup):
     """The commands of Magus; the words of a mistake pass through the console, for they repeat what was typed."""
 

@@ -1,8 +1,8 @@
 """one_shot: every rank sends all it has to every other, and each sums everything itself. One step, for small tensors.
 
 Per rank: n p (n - 1) transfers that carry n - 1 times the tensor, and n p reductions. Parts never add as they land: a
-block may still be on its way to others then. The reductions of the blocks run side by side, each in a stream of its
-own, which comes near to the one kernel that libraries use.
+block may still be on its way to others then. The reductions of the blocks run side by side: where they are kernels,
+each in a stream of its own.
 """
 
 from ..scenario import Pattern

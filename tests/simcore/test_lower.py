@@ -203,7 +203,7 @@ def test_a_kernel_costs_the_same_wherever_its_plan_names_it() -> None:
 
 
 def test_the_request_of_a_get_travels_as_far_as_its_data() -> None:
-    scenario = lone_gather(512, 512, ranks=8, fabric=ring())
+    scenario = ag_gemm(512, 256, 512, ranks=8, fabric=ring())
     gaps = []
     for peer in (1, 4):
         region = Region(0, Span(0, 64), Span(0, 512))

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from magus.compiler.scenario import TICKS_PER_SECOND, TICKS_PER_US, Gpu, Scenario
+from magus.compiler.scenario import TICKS_PER_SECOND, TICKS_PER_US, Fabric, Gpu, Scenario
 from magus.compiler.schedule import (
     Direction,
     EngineMode,
@@ -42,8 +42,9 @@ ROWS, COLS = 256, 1024  # a block of 512 KiB
 BYTES = ROWS * COLS * 2
 
 
-def gather(ranks: int = 2, gpu: Gpu | None = None) -> Scenario:
-    return lone_gather(ROWS * ranks, COLS, ranks=ranks, gpu=gpu)
+def gather(ranks: int = 2, gpu: Gpu | None = None, fabric: Fabric | None = None) -> Scenario:
+    """Copies beside a GEMM: a collective alone would be a kernel with a launch and flags of its own."""
+    return ag_gemm(ROWS * ranks, 256, COLS, ranks=ranks, gpu=gpu, fabric=fabric)
 
 
 def put(peer: int = 1, rows: Span | None = None, cols: Span | None = None, name: str = "x", **more: object) -> Transfer:
@@ -92,7 +93,7 @@ def test_a_copy_by_one_sm_takes_what_one_finds_by_hand() -> None:
 
 def test_a_signal_that_is_looked_for_costs_a_way_back_and_a_message() -> None:
     for fabric, hops in ((full_mesh(), 1), (ring(), 1)):
-        scenario = lone_gather(ROWS * 2, COLS, ranks=2, fabric=fabric)
+        scenario = gather(fabric=fabric)
         link, hbm = scenario.system.fabric.link, scenario.gpu.hbm
         message = hops * (link.latency_ticks + ticks_for(UNIT, link.achieved_bytes_per_s))
         landing = hbm.latency_ticks + ticks_for(UNIT, hbm.achieved_bytes_per_s)
@@ -105,17 +106,6 @@ def test_a_signal_that_is_looked_for_costs_a_way_back_and_a_message() -> None:
         for protocol in (Protocol.LL, Protocol.LL128):
             alike = {makespan(scenario, plan(put(), sms=4, tactics=tactics(protocol, wait))) for wait in Wait}
             assert len(alike) == 1
-
-
-def test_copies_that_send_on_what_has_come_look_for_its_signal() -> None:
-    scenario = lone_gather(ROWS * 3, COLS, ranks=3)
-    first = put(name="a")
-    second = replace(put(name="b"), region=Region(2, Span(0, ROWS), Span(0, COLS)), after=("s_a1",))
-    alone = plan(first, sms=8)
-    chained = plan(first, second, sms=8)
-
-    assert done_at(*lowered_run(scenario, chained), "a1") > done_at(*lowered_run(scenario, alone), "a1")
-    assert traffic_of(*lowered_run(scenario, chained)).flag_reads == 0
 
 
 def test_flags_of_copies_are_no_reads() -> None:

@@ -24,7 +24,8 @@ SUM = Transfer("x", Direction.GET, BLOCK, 0, "s", reach=Reach.ALL, reduce=True)
 
 
 def node(ranks: int = 4) -> Scenario:
-    return lone_gather(ROWS * ranks, COLS, ranks=ranks, gpu=h100())
+    """Copies beside a GEMM: a collective alone would be a kernel with a launch and flags of its own."""
+    return ag_gemm(ROWS * ranks, 256, COLS, ranks=ranks, gpu=h100())
 
 
 def bytes_at(scenario: Scenario, step: Transfer, server: str) -> int:
