@@ -171,8 +171,10 @@ class WholeFabric:
         others = [(rank + k) % n for k in range(1, n)]
         to, fro = [self.topology.route(rank, other) for other in others], self.topology.route(others[0], rank)
         own, rest = ((rank, 1),), tuple((other, 1) for other in others)
+        reads: tuple[tuple[int, int], ...]
+        writes: tuple[tuple[int, int], ...]
         if step.reduce:
-            edges = (to[0][0], *(self.topology.route(other, rank)[0] for other in others), fro[-1])
+            edges: tuple[Edge, ...] = (to[0][0], *(self.topology.route(other, rank)[0] for other in others), fro[-1])
             reads, writes = (*own, *rest), own
         else:
             edges, reads, writes = (to[0][0], *(route[-1] for route in to)), own, rest

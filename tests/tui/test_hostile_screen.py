@@ -47,6 +47,7 @@ class HostileStages(fakes.FakeStages):
         advice = super().recommend(scenario, progress, should_stop)
         evil = replace(advice.recommended, expression=EVERYTHING, schedule=fakes.schedule(EVERYTHING))
         assert advice.result is not None
+        assert advice.bound is not None
         return replace(
             advice,
             recommended=evil,
