@@ -6,17 +6,17 @@ overwrite what is on the screen, marks of direction would reorder it, and charac
 
 from unicodedata import category, east_asian_width
 
-_BLOCK = frozenset("\n\t")
-
 
 def printable(text: str, *, block: bool = False) -> str:
     """``text`` with controls, format characters, lone surrogates and unknown characters as escapes.
 
     A ``block`` keeps the ends of its lines and its tabs; anything else is one line.
     """
+    if block and "\n" in text:  # line by line: most of them need no second look
+        return "\n".join(printable(line, block=True) for line in text.split("\n"))
     if text.isprintable():
         return text
-    return "".join(each if _is_shown(each) or (block and each in _BLOCK) else _escaped(each) for each in text)
+    return "".join(each if _is_shown(each) or (block and each == "\t") else _escaped(each) for each in text)
 
 
 def columns_of(text: str) -> int:

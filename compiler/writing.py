@@ -104,7 +104,10 @@ def _new_file(path: Path, before: os.stat_result | None) -> tuple[int, str]:
     if before is not None and not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))  # a rename would not ask
     name = os.path.join(os.path.dirname(os.path.realpath(path)), f".magus-{secrets.token_hex(8)}")
-    number = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if before is None else 0o600)
+    try:
+        number = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if before is None else 0o600)
+    except PermissionError as error:
+        raise PermissionError(errno.EACCES, f"no file can be made in its folder: {error.strerror}") from None
     if before is not None:
         with suppress(OSError):  # only root gives files away
             os.chown(name, before.st_uid, before.st_gid)

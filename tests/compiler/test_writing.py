@@ -121,6 +121,15 @@ def test_a_file_that_must_not_be_written_is_not_replaced(file: Path, monkeypatch
     assert file.read_text() == "first"
 
 
+def test_a_folder_that_takes_no_file_is_the_reason(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "open", refuses)
+    with pytest.raises(PermissionError, match=f"no file can be made in its folder: Permission denied: '{file}'"):
+        write_whole(file, "second")
+
+
 @pytest.mark.parametrize("text", ["first", None])
 def test_a_link_stays_a_link(tmp_path: Path, text: str | None) -> None:
     link, out = tmp_path / "link.json", tmp_path / "folder" / "p.json"
