@@ -30,10 +30,10 @@ def _put(text: str) -> None:
     try:
         _write(sys.stdout, text)
     except BrokenPipeError:
-        _turn_off(sys.stdout)
+        turn_off(sys.stdout)
         raise SystemExit(Exit.DONE) from None
     except OSError as error:
-        _turn_off(sys.stdout)
+        turn_off(sys.stdout)
         error.filename = "stdout"
         raise
 
@@ -51,7 +51,7 @@ def say_raw(text: str) -> None:
     try:
         _write(sys.stderr, text)
     except OSError:
-        _turn_off(sys.stderr)
+        turn_off(sys.stderr)
 
 
 def _write(stream: TextIO | None, text: str) -> None:
@@ -65,8 +65,10 @@ def _write(stream: TextIO | None, text: str) -> None:
     stream.flush()
 
 
-def _turn_off(stream: TextIO) -> None:
+def turn_off(stream: TextIO | None) -> None:
     """Let what is still buffered go nowhere, so that the end of the program does not fail on it."""
+    if stream is None:
+        return
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from .door import say
+from .door import say, turn_off
 from .exits import Exit
 
 
@@ -33,6 +33,10 @@ class Commands(TyperGroup):
             sys.exit(run() or Exit.DONE)
         except typer.Abort:
             sys.exit(Exit.INTERRUPTED)
+        except OSError as error:  # most have been told by now: what is left could not be printed
+            turn_off(sys.stdout)
+            say(f"magus: {error.filename or 'stdout'}: {error.strerror or error}")
+            sys.exit(Exit.INPUT)
         except Exception as error:
             if not hasattr(error, "show") or not hasattr(error, "exit_code"):
                 raise

@@ -87,6 +87,15 @@ def test_a_full_disk_under_stdout_is_told(file: Path) -> None:
     assert profile.exists()
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+@pytest.mark.parametrize("words", [("--help",), ("check", "--format", "json", "none.mgs")])
+def test_a_full_disk_is_no_internal_error(words: tuple[str, ...]) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run((*COMMAND, *words), stdout=full, stderr=subprocess.PIPE, text=True)
+
+    assert (done.returncode, done.stderr) == (1, "magus: stdout: No space left on device\n")
+
+
 def test_an_answer_is_printed_though_its_file_cannot_be_written(file: Path) -> None:
     words = (*COMMAND, "simulate", file, "--record-writes", "/dev/full")
     done = subprocess.run(words, capture_output=True, text=True)
