@@ -94,6 +94,7 @@ def _passed_us(limits: Limits) -> Callable[[Floats], Floats]:
     else:
         sizes, rates = (moved.into, ports.into) if pattern.consumes else (moved.out, ports.out)
         loads = list(zip(sizes, rates, strict=True))
+        loads = loads if moved.rank is None else [loads[moved.rank]]
     whole = max(num_bytes * sent * _us_per_byte(limits, rate) for num_bytes, rate in loads)
     if not (pattern.exchanges and scenario.system.fabric.kind is FabricKind.FULL_MESH):
         return lambda shares: np.asarray(float(whole) * shares)

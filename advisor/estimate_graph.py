@@ -60,11 +60,12 @@ def graph_of(scenario: Scenario, schedule: Schedule, *, alike: bool) -> Graph:
     senders = _own_signals(plans[0]) if alike else _signals(scenario, schedule, firsts)
     before: list[Set[int]] = []
     work, kernels_before, works = dict[int, tuple[KernelWork, float]](), dict[int, tuple[int, ...]](), Works()
-    for first, steps, landing in zip(firsts, plans, senders, strict=False):
+    for rank, (first, steps, landing) in enumerate(zip(firsts, plans, senders, strict=False)):
+        here = scenario if alike else scenario.at(rank)
         names = {**landing, **{step.name: (first + i,) for i, step in enumerate(steps)}}
-        persistent = persistent_parts(scenario, schedule, steps)
+        persistent = persistent_parts(here, schedule, steps)
         before += _before(first, steps, names, {names[name][0] for name in persistent})
-        mine = _work(scenario, schedule, steps, persistent, works)
+        mine = _work(here, schedule, steps, persistent, works)
         work |= {first + i: each for i, each in mine.items()}
         if persistent:
             at = {first + i: before[first + i] for i in mine}

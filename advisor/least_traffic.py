@@ -31,6 +31,7 @@ class LeastTraffic:
 
     ``read`` is what each rank must read of its own data to send it: a lower bound, as what arrived may be in a cache.
     ``issued`` is what the engines of a rank move, in the mean over ranks; a copy to all or a sum of all counts once.
+    Where ranks differ, ``rank`` is the one that ``read`` and the kernels are of.
     """
 
     into: tuple[int, ...]
@@ -38,10 +39,13 @@ class LeastTraffic:
     total: int
     read: int = 0
     issued: int = 0
+    rank: int | None = None
 
     @property
     def busiest_bytes(self) -> int:
-        """What arrives at some rank: the most of any, at least the mean over ranks."""
+        """What arrives at some rank: the most of any, at least the mean over ranks; at ``rank`` where they differ."""
+        if self.rank is not None:
+            return self.into[self.rank]
         return max(*self.into, -(-self.total // len(self.into)))
 
 
@@ -82,6 +86,8 @@ def least_traffic(scenario: Scenario, *, can_sum: bool = True) -> LeastTraffic |
             arriving = whole if sums else 2 * (n - 1) * shard
             out = whole + shard * (n - 2) // (n - 1) if sums else whole
             return _alike(n, whole, out, arriving, read=shard, issued=((1 if sums else n - 1) + spread) * shard)
+        case Pattern.ALL_TO_ALL if workload.loads:
+            return _exchanged(scenario)
         case Pattern.ALL_TO_ALL:
             num_bytes = sum(blocks_of(scenario)[1:])
             return _alike(n, num_bytes, num_bytes, read=num_bytes, issued=num_bytes)
@@ -90,6 +96,15 @@ def least_traffic(scenario: Scenario, *, can_sum: bool = True) -> LeastTraffic |
             return LeastTraffic((0, *(whole,) * (n - 1)), (whole, *(0,) * (n - 1)), others, issued=spread * shard)
         case _:
             return LeastTraffic((0, whole, *(0,) * (n - 2)), (whole, *(0,) * (n - 1)), whole, issued=shard)
+
+
+def _exchanged(scenario: Scenario) -> LeastTraffic:
+    """Of an all_to_all whose ranks send differently: each has what comes and goes, some copies their mean share."""
+    n, table = scenario.num_ranks, block_table(scenario)
+    into = tuple(sum(sent[rank] for sent in table) - table[rank][rank] for rank in range(n))
+    out = tuple(sum(sent) - sent[rank] for rank, sent in enumerate(table))
+    rank = scenario.workload.rank
+    return LeastTraffic(into, out, sum(into), read=out[rank], issued=sum(into) // n, rank=rank)
 
 
 def loads_of(scenario: Scenario, moved: LeastTraffic) -> Iterator[Load]:
@@ -108,8 +123,12 @@ def loads_of(scenario: Scenario, moved: LeastTraffic) -> Iterator[Load]:
 
 def _exchange_loads(scenario: Scenario) -> Iterator[Load]:
     """Of an all_to_all each block goes straight to the rank that it is for, over the one route there is."""
-    fabric, n, blocks = scenario.system.fabric, scenario.num_ranks, blocks_of(scenario)
+    fabric, n = scenario.system.fabric, scenario.num_ranks
     rate = fabric.link.achieved_bytes_per_s
+    if scenario.workload.loads:
+        yield from _single_loads(scenario)
+        return
+    blocks = blocks_of(scenario)
     match fabric.kind:
         case FabricKind.SWITCH:
             return
@@ -120,16 +139,29 @@ def _exchange_loads(scenario: Scenario) -> Iterator[Load]:
             yield Load(sum(k * blocks[k] for k in range(1, there + 1)), rate, "around the ring to the right")
             yield Load(sum((n - k) * blocks[k] for k in range(there + 1, n)), rate, "around the ring to the left")
         case _:
-            yield from _routed_loads(scenario, blocks)
+            yield from _routed_loads(scenario, tuple(blocks[-rank:] + blocks[:-rank] for rank in range(n)))
 
 
-def _routed_loads(scenario: Scenario, blocks: tuple[int, ...]) -> Iterator[Load]:
+def _single_loads(scenario: Scenario) -> Iterator[Load]:
+    """Of single links, where the ranks send differently."""
+    fabric, table = scenario.system.fabric, block_table(scenario)
+    match fabric.kind:
+        case FabricKind.SWITCH | FabricKind.RING:
+            return  # what passes the ports of the ranks is known
+        case FabricKind.FULL_MESH:
+            blocks = (size for rank, sent in enumerate(table) for to, size in enumerate(sent) if to != rank)
+            yield Load(max(blocks), fabric.link.achieved_bytes_per_s, "from one rank to another")
+        case _:
+            yield from _routed_loads(scenario, table)
+
+
+def _routed_loads(scenario: Scenario, table: tuple[tuple[int, ...], ...]) -> Iterator[Load]:
     topology, n = topology_of(scenario.system.fabric, scenario.num_ranks), scenario.num_ranks
     passed = Counter[tuple[int, int]]()
     for rank in range(n):
-        for peer in range(1, n):
-            for edge in topology.route(rank, (rank + peer) % n):
-                passed[edge.ends] += blocks[peer]
+        for target in range(n):
+            for edge in topology.route(rank, target) if target != rank else ():
+                passed[edge.ends] += table[rank][target]
     for ends, num_bytes in passed.items():
         yield Load(num_bytes, topology.by_ends[ends].bytes_per_s, "of the busiest link")
 
@@ -217,8 +249,19 @@ def _alike(n: int, into: int, out: int, arriving: int = 0, *, read: int, issued:
 
 
 def blocks_of(scenario: Scenario) -> tuple[int, ...]:
-    """Bytes that a rank has for each rank r + k of an all_to_all."""
+    """Bytes that a rank has for each rank r + k of an all_to_all; where ranks differ, what r + k has for it."""
     workload, n = scenario.workload, scenario.num_ranks
+    if workload.loads:
+        table = block_table(scenario)
+        return tuple(table[(workload.rank + k) % n][workload.rank] for k in range(n))
     assert workload.moved is not None, "an all_to_all moves a tensor"
     width = workload.moved.cols * workload.moved.dtype.num_bytes
     return tuple(rows * width for rows in workload.split or (workload.moved.rows // n,) * n)
+
+
+def block_table(scenario: Scenario) -> tuple[tuple[int, ...], ...]:
+    """Bytes [from][to] of an all_to_all whose ranks send differently."""
+    workload = scenario.workload
+    assert workload.moved is not None, "an all_to_all moves a tensor"
+    width = workload.moved.cols * workload.moved.dtype.num_bytes
+    return tuple(tuple(rows * width for rows in sent) for sent in workload.loads)

@@ -33,6 +33,12 @@ def misfits(outline: Outline, problem: Problem) -> Iterator[Misfit]:
     if collective_in(problem.pattern) is None:
         yield Misfit(Code.MGS511, "", "nothing moves here that could be split", "serial schedules this")
         return
+    if problem.loads:
+        message = "an outline is the same for every rank, and here loads differ"
+        yield Misfit(
+            Code.MGS515, "", message, "hetero_fused_1d and pipelined cut what each rank has, so may rank 0 { }"
+        )
+        return
     if problem.then is not None:
         # What is wrong for both is said once.
         first, then = misfits(outline, replace(problem, then=None)), misfits(outline, problem.then)

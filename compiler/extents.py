@@ -72,10 +72,16 @@ def cutting_of(workload: Workload) -> Cutting:
     return Cutting(by_rows=not pattern.consumes, head=head)
 
 
-def moved_rows(workload: Workload, num_ranks: int, owner: int = 0) -> int:
-    """Rows of the moved tensor's block of rank r + ``owner``, 0 where nothing moves."""
+def moved_rows(workload: Workload, num_ranks: int, owner: int = 0, holder: int = 0) -> int:
+    """Rows of the moved tensor's block of rank r + ``owner`` that rank r + ``holder`` has, 0 where nothing moves.
+
+    Where ranks differ, r is ``workload.rank``.
+    """
+    if workload.loads:
+        rank = workload.rank
+        return workload.loads[(rank + holder) % num_ranks][(rank + owner) % num_ranks]
     if workload.split:
-        return workload.split[owner % num_ranks]
+        return workload.split[(owner - holder) % num_ranks]
     return workload.moved.rows // num_ranks if workload.moved is not None else 0
 
 
@@ -87,7 +93,8 @@ def num_tile_blocks(workload: Workload, num_ranks: int) -> int:
 def tile_rows(workload: Workload, num_ranks: int, owner: int = 0) -> int:
     """Rows of the tiles in block ``owner``: those that came from rank r + ``owner``, or are computed for it."""
     if workload.moved is not None and workload.pattern.overlaps:
-        return moved_rows(workload, num_ranks, -owner if workload.pattern.consumes else owner)
+        consumes = workload.pattern.consumes
+        return moved_rows(workload, num_ranks, 0 if consumes else owner, owner if consumes else 0)
     return workload.gemm.m if workload.gemm is not None else inner_size(workload)
 
 

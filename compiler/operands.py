@@ -63,7 +63,10 @@ class Operand:
 
 @dataclass(slots=True)
 class Making:
-    """A workload while its operations are followed; the last six are fields of ``Workload``."""
+    """A workload while its operations are followed; most are fields of ``Workload``.
+
+    ``table`` are the rows of an all_to_all [from][to] where they are said so, even if all ranks send alike.
+    """
 
     system: System
     reader: TensorReader
@@ -75,6 +78,19 @@ class Making:
     split: tuple[int, ...] = ()
     output: str = ""
     then: Then | None = None
+    loads: tuple[tuple[int, ...], ...] = ()
+    experts: tuple[tuple[int, ...], ...] = ()
+    table: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def received(self) -> tuple[int, ...]:
+        """Rows that each rank has after an all_to_all whose loads differ from rank to rank; empty without one."""
+        return tuple(map(sum, zip(*self.loads, strict=True)))
+
+    @property
+    def busiest(self) -> int:
+        """The rank that stands for all: the first of those that get most."""
+        return self.received.index(max(self.received)) if self.loads else 0
 
     def computes(self, shape: GemmShape | KernelShape, output: str) -> None:
         """Note the kernel, or the one behind the collective of another."""

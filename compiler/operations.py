@@ -52,17 +52,31 @@ class Named:
             case other:
                 raise self._report.fail(Code.MGS116, "true or false is expected here", other.span)
 
-    def rows(self) -> tuple[int, ...]:
+    def says(self, name: str) -> bool:
+        """Whether the argument is given."""
+        return name in self._given
+
+    def rows(self, name: str = "rows") -> tuple[int, ...]:
         """``rows=[512, 256]``; empty if it is not said."""
+        written = self._given.get(name)
+        return () if written is None else self._counts(name, written)
+
+    def of_ranks(self) -> tuple[tuple[int, ...], ...]:
+        """``rows=[[512, 256], [128, 640]]``, a list for each rank; empty if it is not said, or as one list."""
         match self._given.get("rows"):
-            case None:
-                return ()
-            case ast.Listed(items=items) as listed if items:
+            case ast.Listed(items=items) as listed if items and isinstance(items[0], ast.Listed):
                 if len(items) > MAX_RANKS:
-                    raise self._report.fail(Code.MGS305, f"at most {MAX_RANKS} counts of rows", listed.span)
-                return tuple([int(self._numbers.value(_ROWS, (item,), self._place).amount) for item in items])
-            case other:
-                raise self._report.fail(Code.MGS116, "rows are a list", other.span, "rows=[512, 256]")
+                    raise self._report.fail(Code.MGS305, f"at most {MAX_RANKS} lists of rows", listed.span)
+                return tuple([self._counts("rows", item) for item in items])
+            case _:
+                return ()
+
+    def _counts(self, name: str, written: ast.Expression) -> tuple[int, ...]:
+        if not isinstance(written, ast.Listed) or not written.items:
+            raise self._report.fail(Code.MGS116, f"{name} are a list", written.span, f"{name}=[512, 256]")
+        if len(written.items) > MAX_RANKS:
+            raise self._report.fail(Code.MGS305, f"at most {MAX_RANKS} counts of rows", written.span)
+        return tuple([int(self._numbers.value(_ROWS, (item,), self._place).amount) for item in written.items])
 
     def require(self, name: str) -> None:
         """Report an argument that is missing."""

@@ -103,6 +103,9 @@ def why_illegal(scenario: Scenario, choice: Choice) -> ScheduleError | None:
         return error
     if choice.algorithm and scenario.workload.moved is None:
         return ScheduleError(Code.MGS511, f"{pattern.value} moves nothing, by no algorithm", "leave algorithm out")
+    if template.has_parts and scenario.workload.loads:
+        message = f"{template.name} counts the rows of each peer, the same for every rank, and here loads differ"
+        return ScheduleError(Code.MGS515, message, "hetero_fused_1d and pipelined cut what each rank has")
     problem = _why_not_cut(scenario, template, choice.chunks) or _why_no_parts(scenario, template, choice)
     if problem is not None:
         return problem
@@ -223,6 +226,8 @@ def problem_of(scenario: Scenario, choice: Choice) -> Problem:
         tactics=choice.tactics,
         engine=choice.engine.kind,
         split=workload.split,
+        loads=workload.loads,
+        rank=workload.rank,
         node=_node_size(scenario),
         multicast=why_no_reach(scenario.system, sums=False) is None,
         reduces=why_no_reach(scenario.system, sums=True) is None,

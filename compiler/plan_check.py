@@ -19,7 +19,7 @@ from .schedule import Reach, Schedule, Transfer
 
 __all__ = ["Arrival", "PlanFault", "arrivals_at", "check_plan"]
 
-# Rank 0 has what others have not, so that no rank stands for the others.
+# Rank 0 has what others have not, so that no rank stands for the others; nor does one where loads differ.
 _FROM_FIRST = (Pattern.BROADCAST, Pattern.SEND_RECV)
 
 
@@ -28,7 +28,7 @@ def check_plan(scenario: Scenario, schedule: Schedule) -> tuple[PlanFault, ...]:
     found = list(_name_faults(scenario, schedule))
     if found:
         return tuple(found)
-    if scenario.workload.pattern in _FROM_FIRST and schedule.symmetric:
+    if (scenario.workload.pattern in _FROM_FIRST or scenario.workload.loads) and schedule.symmetric:
         schedule = replace(schedule, by_rank=(schedule.steps,) * scenario.num_ranks)
     circle: tuple[PlanFault, ...] | None = None
     for rank in range(1) if schedule.symmetric else range(scenario.num_ranks):

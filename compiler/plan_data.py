@@ -74,7 +74,7 @@ def _arrival_faults(plan: RankPlan) -> Iterator[PlanFault]:
     moved = workload.moved
     assert moved is not None, "data arrive only where a tensor moves"
     for other in range(1, n):
-        whole = Rect(0, moved_rows(workload, n, -other), 0, moved.cols)
+        whole = Rect(0, moved_rows(workload, n, 0, other), 0, moved.cols)
         rects = [Rect.of(arrival.region) for arrival in plan.arrivals if _origin(plan, arrival) == other]
         missing, twice = uncovered(whole, rects) if whole.area else (None, None)
         sender = (plan.rank + other) % n

@@ -13,7 +13,7 @@ Json = dict[str, "Json"] | list["Json"] | str | int | bool | None
 
 
 def fingerprint(scenario: Scenario) -> dict[str, Json]:
-    """``ranks`` and ``pattern``, and of the moved tensor, the kernels and the split what there is."""
+    """``ranks`` and ``pattern``, and of the moved tensor, the kernels and the rows that ranks send what there is."""
     workload = scenario.workload
     found: dict[str, Json] = {"ranks": scenario.num_ranks, "pattern": workload.pattern.value}
     if workload.moved is not None:
@@ -26,6 +26,10 @@ def fingerprint(scenario: Scenario) -> dict[str, Json]:
         found["then"] = _kernel(workload.then.kernel)
     if workload.split:
         found["split"] = list(workload.split)
+    if workload.loads:
+        found["loads"] = _plain(workload.loads)
+    if workload.experts:
+        found["experts"] = _plain(workload.experts)
     return found
 
 

@@ -42,7 +42,7 @@ MAX_KERNELS = 2
 """Of a workload."""
 TRANSFER_KINDS = tuple(direction.value for direction in Direction)
 STEP_KINDS = (*TRANSFER_KINDS, "tiles", "reduction")
-FITS = ("ranks", "pattern", "moved", "gemm", "kernel", "then", "split")
+FITS = ("ranks", "pattern", "moved", "gemm", "kernel", "then", "split", "loads", "experts")
 
 
 def plan_from_document(scenario: Scenario, document: object) -> Plan:

@@ -66,6 +66,7 @@ def _definitions() -> dict[str, Json]:
 
 def _scenario() -> Json:
     """What a plan fits; shapes of kernels have keys of their own."""
+    counts = _list(_number(0, MAX_EXTENT), MAX_RANKS)
     shape: Json = {"type": "object"}
     tensor = _object(
         {
@@ -82,7 +83,7 @@ def _scenario() -> Json:
         shape,
         shape,
         shape,
-        _list(_number(0, MAX_EXTENT), MAX_RANKS),
+        *(counts, _list(counts, MAX_RANKS), _list(counts, MAX_RANKS)),
     )
     return _object(dict(zip(FITS, fits, strict=True)), ("ranks", "pattern"))
 

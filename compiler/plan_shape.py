@@ -79,7 +79,7 @@ def _block_of(plan: RankPlan, step: Step, region: Region) -> tuple[int, int]:
         stage = workload.stage(step.kernel)
         return tile_rows(stage, n, region.owner), tile_cols(stage)
     source = step.peer if isinstance(step, Transfer) and step.direction is Direction.GET else 0
-    return moved_rows(workload, n, region.owner - source), cols
+    return moved_rows(workload, n, region.owner, source), cols
 
 
 def _engine_faults(plan: RankPlan, step: Transfer) -> Iterator[PlanFault]:

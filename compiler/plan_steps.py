@@ -23,6 +23,10 @@ class StepReader:
         self._regions = regions
         self.clauses = ClauseReader(engine, regions, report)
 
+    def at(self, rank: int) -> None:
+        """Read the steps of an absolute rank from now on."""
+        self._workload = self._workload.at(rank)
+
     def read(self, statement: ast.Define, override: bool = False) -> Step:
         """Read one step; one that replaces another keeps its name."""
         if not override:
@@ -53,7 +57,7 @@ class StepReader:
             hint = f"{direction.value} {moved.name}.shard(0) {side} 1 signal s1"
             raise self._report.fail(Code.MGS209, f"a {direction.value} says '{missing}'", statement.span, hint)
         source = said.rank if direction is Direction.GET else 0
-        extent = Extent(moved.name, lambda owner: moved_rows(workload, ranks, owner - source), moved.cols)
+        extent = Extent(moved.name, lambda owner: moved_rows(workload, ranks, owner, source), moved.cols)
         region = self._regions.region(where, extent)
         reduce = "reduce" in said.flags
         self._check_switched(statement, direction, said, reduce)

@@ -79,7 +79,7 @@ class RankPlan:
     def of(cls, scenario: Scenario, schedule: Schedule, rank: int) -> "RankPlan":
         """Look at ``schedule`` from ``rank``."""
         steps = {step.name: step for step in schedule.steps_of(rank)}
-        return cls(scenario, schedule, rank, steps, arrivals_at(scenario, schedule, rank))
+        return cls(scenario.at(rank), schedule, rank, steps, arrivals_at(scenario, schedule, rank))
 
     @property
     def signals(self) -> frozenset[str]:

@@ -39,11 +39,22 @@ def summed(making: Making, operand: Operand, call: ast.Call, name: str, operatio
 def all_to_all(making: Making, operand: Operand, call: ast.Call, name: str, named: Named) -> Operand:
     """Row block r + k of every rank r goes to rank r + k; ``rows=[...]`` says how many rows, for k = 0, 1, ...
 
+    A list of lists counts the rows [from][to] of absolute ranks, and ``rows_to=[...]`` those to each absolute rank.
     A rank has all rows, and where columns are sharded its own ones: then it ends with a row block of all columns, those
     of the ranks side by side.
     """
     tensor = _of_a_rank(making, operand, call.span)
-    rows, ranks = named.rows(), making.system.num_ranks
+    ranks, loads = making.system.num_ranks, _loads(making, tensor, call, named)
+    making.table = loads
+    rows = loads[0] if loads else named.rows()
+    if loads and all(sent[rank:] + sent[:rank] == rows for rank, sent in enumerate(loads)):
+        loads = ()  # all ranks send alike, seen from themselves
+    if loads and operand.tensor.shard is Shard.COLS:
+        raise making.misfit("blocks side by side have as many rows each", call.span, "leave rows out")
+    if loads:
+        making.loads, making.output = loads, making.output or name
+        making.moved = replace(tensor, rows=max(map(max, loads)) * ranks)
+        return Operand(replace(operand.tensor, name=name, rows=max(making.received)), "all_to_all")
     if not rows:
         making.reader.check_divides(tensor.rows, "rows", call.span)
     elif len(rows) != ranks or sum(rows) != tensor.rows:
@@ -57,6 +68,32 @@ def all_to_all(making: Making, operand: Operand, call: ast.Call, name: str, name
     making.output = making.output or name
     shard = Shard.ROWS if operand.tensor.shard is Shard.COLS else Shard.NONE
     return Operand(replace(operand.tensor, name=name, shard=shard), "all_to_all")
+
+
+def _loads(making: Making, tensor: Tensor, call: ast.Call, named: Named) -> tuple[tuple[int, ...], ...]:
+    """Rows [from][to] of absolute ranks, empty where they are not said."""
+    ranks, to, loads = making.system.num_ranks, named.rows("rows_to"), named.of_ranks()
+    if to and named.says("rows"):
+        raise making.misfit("all_to_all says rows or rows_to", call.span, "rows=[[...], ...] says both ends of each")
+    loads = (to,) * ranks if to else loads
+    if not loads:
+        return ()
+    if len(loads) != ranks:
+        message = f"there are lists of rows of {len(loads)} ranks, and the system has {ranks}"
+        raise making.misfit(message, call.span, "rows=[[...], ...] has a list for each rank")
+    for rank, sent in enumerate(loads):
+        if len(sent) != ranks:
+            message = f"rank {rank} has {len(sent)} counts of rows, and there are {ranks} ranks"
+            raise making.misfit(message, call.span, "one count for each rank, itself too")
+    for rank, sent in enumerate(loads):
+        if sum(sent) != tensor.rows:
+            message = f"rank {rank} sends {sum(sent)} rows; {tensor.name} has {tensor.rows}"
+            raise making.misfit(message, call.span, "what a rank keeps counts too")
+    if not all(map(sum, zip(*loads, strict=True))):
+        raise making.misfit("a rank gets no rows at all", call.span, "each has at least one, its own or another's")
+    if not any(rows for rank, sent in enumerate(loads) for to_rank, rows in enumerate(sent) if rank != to_rank):
+        raise making.misfit("nothing leaves a rank", call.span, "rows=[from][to]: what stays is on the diagonal")
+    return loads
 
 
 def _of_a_rank(making: Making, operand: Operand, span: Span) -> Tensor:

@@ -79,7 +79,7 @@ def grouped_gemm(making: Making, operands: Sequence[Operand], call: ast.Call, na
     x, w = (operand.tensor for operand in operands)
     check_types(making, [x, w], call.span)
     named.require("rows")
-    rows = named.rows()
+    rows = _experts(making, named, call.span)
     if sum(rows) != x.rows:
         message = f"the rows of all experts are {sum(rows)}, but {x.name} has {x.rows}"
         raise making.misfit(message, call.span)
@@ -87,6 +87,27 @@ def grouped_gemm(making: Making, operands: Sequence[Operand], call: ast.Call, na
     check_peak(making, x.dtype, call.span)
     output = Tensor(name, x.dtype, x.rows, w.cols, Shard.NONE)
     return made(making, GroupedGemmShape(rows, w.cols, x.cols, x.dtype), output)
+
+
+def _experts(making: Making, named: Named, span: Span) -> tuple[int, ...]:
+    """Rows of each expert, of the busiest rank where ranks get different numbers of them."""
+    by_rank = named.of_ranks()
+    if by_rank and making.table:
+        making.loads, making.split = making.table, ()  # experts differ even where ranks send alike
+    received = making.received
+    if not by_rank and not received:
+        return named.rows()
+    if not by_rank or not received:
+        message = "experts of each rank stand behind an all_to_all that says its rows [from][to], or rows_to"
+        raise making.misfit(message, span, "rows=[[...], ...], a list for each rank, in both or in neither")
+    if len(by_rank) != len(received) or len(set(map(len, by_rank))) > 1:
+        message = f"there are {len(by_rank)} lists of experts of {len(received)} ranks"
+        raise making.misfit(message, span, "a list for each rank, all of the same length")
+    for rank, (rows, got) in enumerate(zip(by_rank, received, strict=True)):
+        if sum(rows) != got:
+            raise making.misfit(f"the experts of rank {rank} have {sum(rows)} rows, and it gets {got}", span)
+    making.experts = by_rank
+    return by_rank[making.busiest]
 
 
 def add(making: Making, operands: Sequence[Operand], call: ast.Call, name: str) -> Operand:

@@ -84,6 +84,7 @@ class PlanReader:
                 if rank in found:
                     raise self._report.fail(Code.MGS206, f"rank {rank} is said twice", statement.span)
                 self._steps.clauses.begin_rank()
+                self._steps.at(rank)
                 found[rank] = self._only_steps(block)
         if self._report.num_failures > failures:
             raise self._report.stop()

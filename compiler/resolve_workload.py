@@ -49,6 +49,11 @@ class WorkloadResolver:
             raise self._report.stop()
         pattern = self._pattern(declaration)
         made = self._making
+        if made.loads and pattern not in (Pattern.ALL_TO_ALL, Pattern.A2A_GEMM, Pattern.GEMM_BESIDE_A2A):
+            message = "loads that differ from rank to rank are simulated alone, or before a gemm or grouped_gemm"
+            raise made.refused(
+                message, _head(declaration), "rows=[...] of relative ranks, r + 0 first, goes everywhere"
+            )
         if made.system.num_ranks == 1 and pattern not in (Pattern.GEMM, Pattern.KERNEL):
             raise self._report.fail(Code.MGS307, "a collective needs at least 2 gpus", declaration.span)
         tensors = [operand.tensor for operand in self._operands.values()] + self._extra
@@ -65,6 +70,9 @@ class WorkloadResolver:
             made.split,
             tuple(tensor.name for tensor in results),
             made.then,
+            made.loads,
+            made.experts,
+            made.busiest,
         )
 
     def _pattern(self, declaration: ast.Workload) -> Pattern:

@@ -109,6 +109,11 @@ class Scenario:
         """The scenario as each of its kernels sees it; none for a lone collective."""
         return tuple(map(self.stage, range(self.workload.num_kernels)))
 
+    def at(self, rank: int) -> "Scenario":
+        """The scenario as the absolute ``rank`` has it; see ``Workload.at``."""
+        rank %= self.num_ranks
+        return self if self.workload.at(rank) is self.workload else replace(self, workload=self.workload.at(rank))
+
     def stage(self, kernel: int) -> "Scenario":
         """The scenario as the kernel of that number sees it; see ``Workload.stage``."""
         return self if self.workload.then is None else replace(self, workload=self.workload.stage(kernel))

@@ -160,7 +160,7 @@ OPERATIONS: Mapping[str, tuple[int, tuple[str, ...]]] = {
     "all_gather": (1, ()),
     "reduce_scatter": (1, ()),
     "all_reduce": (1, ()),
-    "all_to_all": (1, ("rows",)),
+    "all_to_all": (1, ("rows", "rows_to")),
     "broadcast": (1, ()),
     "send_recv": (1, ()),
     "gemv": (2, ()),

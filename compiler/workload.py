@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from .shapes import DType, GemmShape, KernelShape
+from .shapes import DType, GemmShape, GroupedGemmShape, KernelShape
 
 
 class Shard(Enum):
@@ -121,7 +121,9 @@ class Workload:
     ``output`` names what the compute produces. For a lone GEMM ``moved`` is None, for a lone collective ``gemm``.
     all_reduce moves partial sums, broadcast and send_recv what rank 0 holds. Of an all_to_all rank r holds the whole
     of ``moved`` and sends row block r + k to rank r + k; where the blocks differ in size, ``split`` holds the rows of
-    each, for k = 0, 1, ..., and a row block of ``moved`` is as large as the largest.
+    each, for k = 0, 1, ..., and a row block of ``moved`` is as large as the largest. Where they also differ from rank
+    to rank, ``loads`` holds the rows [from][to] of absolute ranks instead, ``experts`` the rows of each expert of each
+    rank behind it, and everything else is as ``rank`` has it, which is the one that gets most; see ``at``.
     ``kernel`` is what one rank computes where that is no GEMM, alone or before or after the collective. ``made`` names
     the tensors that operations make. Where kernels stand on both sides of the collective, ``then`` is the second.
     """
@@ -137,6 +139,31 @@ class Workload:
     split: tuple[int, ...] = ()
     made: tuple[str, ...] = ()
     then: Then | None = None
+    loads: tuple[tuple[int, ...], ...] = ()
+    experts: tuple[tuple[int, ...], ...] = ()
+    rank: int = 0
+
+    @property
+    def uneven(self) -> bool:
+        """Whether the blocks of an all_to_all differ in size."""
+        return bool(self.split or self.loads)
+
+    def at(self, rank: int) -> "Workload":
+        """The workload as the absolute ``rank`` has it; the same where ranks are alike.
+
+        >>> gemm = GemmShape(8, 4, 2, DType.BF16)
+        >>> hot = Workload("w", "", Pattern.A2A_GEMM, (), None, gemm, "y", loads=((1, 3), (1, 5)), rank=1)
+        >>> [hot.at(rank).gemm.m for rank in (0, 1)]
+        [2, 8]
+        """
+        if not self.loads or rank == self.rank:
+            return self
+        gemm, kernel = self.gemm, self.kernel
+        if gemm is not None and self.pattern.consumes:
+            gemm = replace(gemm, m=sum(sent[rank] for sent in self.loads))
+        if isinstance(kernel, GroupedGemmShape) and self.experts:
+            kernel = replace(kernel, rows=self.experts[rank])
+        return replace(self, rank=rank, gemm=gemm, kernel=kernel)
 
     @property
     def num_kernels(self) -> int:

@@ -14,6 +14,7 @@ NAMES = (
     "all_gather_h100",
     "all_reduce_h100",
     "all_to_all_mi300x",
+    "hot_expert_mi300x",
     "ring_attention_h100",
     "ulysses_h100",
     "moe_dispatch_mi300x",

@@ -63,7 +63,7 @@ def cost_of(scenario: Scenario, schedule: Schedule, ranks: Iterable[int]) -> tup
             if isinstance(step, Transfer):
                 byte_hops += _copied(scenario, schedule, topology, rank, step)
                 ops += _copying(scenario, schedule, step, peers)
-        for work in _kernels(scenario, schedule, steps):
+        for work in _kernels(scenario.at(rank), schedule, steps):
             byte_hops += work.l2_hit_bytes + 2 * (work.below_l2_bytes + work.hbm_write_bytes)
             ops += work.num_units
     return byte_hops, ops

@@ -28,8 +28,9 @@ def lower_group(state: Lowering, rank: int, step: TileGroup, steps: Sequence[Ste
     if state.schedule.tactics.kernel is Kernels.PERSISTENT and state.scenario.workload.gemm is not None:
         _persistent_group(state, rank, step, steps)
         return
-    work = compute_work(state.scenario, step, state.schedule.compute_sms)
-    shape = compute_shape(state.scenario, step)
+    here = state.scenario.at(rank)
+    work = compute_work(here, step, state.schedule.compute_sms)
+    shape = compute_shape(here, step)
     if not isinstance(shape, GemvShape | ElementwiseShape):
         work = _as_whole(state, shape, work, step.kernel)
     _launched(state, rank, step, steps, work, fitted=not isinstance(shape, GemvShape | ElementwiseShape))

@@ -20,6 +20,7 @@ SLOW = (
     "papers/astra_sim",
     "papers/ficco",
     "all_to_all_mi300x",
+    "hot_expert_mi300x",
     "moe_dispatch_mi300x",
     "moe_combine_mi300x",
     "ulysses_h100",

@@ -30,12 +30,12 @@ class Dominance:
 
 def _mirrored(scenario: Scenario, domains: Domains) -> Iterator[Values]:
     mirror = scenario.system.fabric.kind.direct
-    if mirror and not scenario.workload.split and Order.ROTATED in domains.orders:
+    if mirror and not scenario.workload.uneven and Order.ROTATED in domains.orders:
         yield {Knob.ORDER: (Order.REVERSED,)}
 
 
 def _one_target(scenario: Scenario, domains: Domains) -> Iterator[Values]:
-    if scenario.system.fabric.kind.symmetric and not scenario.workload.split and Order.ROTATED in domains.orders:
+    if scenario.system.fabric.kind.symmetric and not scenario.workload.uneven and Order.ROTATED in domains.orders:
         yield {Knob.ORDER: (Order.ABSOLUTE,)}
 
 

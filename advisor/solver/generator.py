@@ -125,7 +125,7 @@ class _Generator:
             return (Order.ROTATED,)
         asked = self._domains.orders
         repeated = repeated_orders(self._scenario, direction, asked)
-        sized = bool(self._scenario.workload.split)
+        sized = self._scenario.workload.uneven
         return [order for order in asked if order not in repeated and (sized or not order.by_size)]
 
     def _protocols(self, engine: EngineChoice) -> Iterable[Protocol]:

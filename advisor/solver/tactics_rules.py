@@ -183,6 +183,7 @@ def problem_of(
         streams=streams,
         tactics=tactics,
         split=scenario.workload.split,
+        loads=scenario.workload.loads,
         order=order,
         depth=depth,
     )

@@ -34,7 +34,8 @@ class Collective:
 
     ``kind`` is the pattern of the lone collective. ``adds`` says that transfers can add at their destination, ``node``
     is the number of ranks in a node, 0 where ranks are not grouped. ``split`` holds the rows that an all_to_all sends
-    from r to r + k, for k = 0, 1, ..., empty where all are alike. Names begin with ``prefix``. ``ready`` tells what a
+    from r to r + k, for k = 0, 1, ..., empty where all are alike; ``loads`` those [from][to] of
+    absolute ranks, where these differ. Names begin with ``prefix``. ``ready`` tells what a
     block waits for at the rank that has it, and ``computed`` that a kernel of each rank makes it: then no rank can know
     when another's is there. Reductions run in ``stream``.
     """
@@ -52,6 +53,7 @@ class Collective:
     ready: Ready = at_once
     computed: bool = False
     stream: int = 0
+    loads: tuple[tuple[int, ...], ...] = ()
 
     @property
     def has_nodes(self) -> bool:
@@ -184,7 +186,7 @@ class Algorithm:
 
     def varies(self, problem: Collective) -> bool:
         """Whether ranks have different parts in ``problem``."""
-        return problem.kind in (self.per_node if problem.has_nodes else ()) + self.per_rank
+        return bool(problem.loads) or problem.kind in (self.per_node if problem.has_nodes else ()) + self.per_rank
 
     def why_not(self, problem: Collective, setting: Setting) -> str | None:
         """Why this algorithm cannot do ``problem``, None if it can."""

@@ -61,23 +61,32 @@ def _chunks(problem: Collective, circle: Circle) -> Iterator[tuple[int, tuple[in
     return ((piece, shifted) for piece in range(problem.pieces) for shifted in enumerate(circle.shifts))
 
 
-def _all_to_all(problem: Collective) -> Fragment:
+def _all_to_all(problem: Collective, rank: int) -> Fragment:
     n, puts, steps = problem.num_ranks, problem.direction is Direction.PUT, list[Step]()
-    sent = problem.split or (problem.rows,) * n
     done: dict[tuple[int, int], Names] = {(0, piece): problem.ready(0, piece) for piece in range(problem.pieces)}
     for piece in range(problem.pieces):
         for peer in range(1, n):
             # Rank r + peer sends its block n - peer to r.
             distance, block = (peer, peer) if puts else (n - peer, 0)
-            region = problem.region(block, piece, sent[distance])
+            region = problem.region(block, piece, _sent(problem, rank if puts else rank + peer, distance))
             name = problem.label("x", problem.index_of(piece), peer)
             source = -distance % n
-            done[source, piece] = (signal_of(name),) if region.rows.size else ()
+            # What a put of that name brings here is another rank's.
+            arrives = problem.region(block, piece, _sent(problem, rank + source, distance))
+            done[source, piece] = (signal_of(name),) if arrives.rows.size else ()
             if region.rows.size:
                 ready = problem.ready(block, piece)
                 move = problem.put if puts else problem.get
                 steps.append(move(name, region, peer, ready))
     return Fragment(tuple(steps), done)
+
+
+def _sent(problem: Collective, rank: int, distance: int) -> int:
+    """Rows that an absolute rank sends to the one ``distance`` further."""
+    n = problem.num_ranks
+    if problem.loads:
+        return problem.loads[rank % n][(rank + distance) % n]
+    return problem.split[distance] if problem.split else problem.rows
 
 
 def _from_root(problem: Collective, rank: int, targets: range) -> Fragment:
@@ -107,7 +116,7 @@ def _build(problem: Collective, rank: int) -> Fragment:
         case Pattern.REDUCE_SCATTER:
             return scatter(problem, whole_circle(problem))
         case Pattern.ALL_TO_ALL:
-            return _all_to_all(problem)
+            return _all_to_all(problem, rank)
         case Pattern.BROADCAST:
             return _from_root(problem, rank, range(1, problem.num_ranks))
         case Pattern.SEND_RECV:

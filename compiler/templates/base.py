@@ -28,10 +28,23 @@ class Cut(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """A transfer of what kernels read; where it lands, ``tiles`` are the rows of the output that need it."""
+    """A transfer of what kernels read, and ``tiles``, the rows of the output here that need what lands by its signal.
+
+    What lands is what another rank put. Where loads differ from rank to rank one of the two may be without rows.
+    """
 
     transfer: Transfer
     tiles: Region
+
+    @property
+    def moves(self) -> bool:
+        """Whether this rank has anything to transfer."""
+        return self.transfer.region.rows.size > 0
+
+    @property
+    def lands(self) -> bool:
+        """Whether anything lands here."""
+        return self.tiles.rows.size > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +54,14 @@ class Problem:
     The moved tensor has ``shard_rows`` rows per rank and ``cols`` columns; ``inner`` is the inner dimension of this
     rank's GEMM, 0 where there is none. ``pieces`` is the number of chunks a shard is cut into. ``output_rows`` are the
     rows of a kernel that runs beside a collective. ``algorithm`` is empty for the usual one. ``engine`` is who copies,
-    ``split`` the rows that an all_to_all sends from r to r + k (empty: all alike), ``node`` the number of ranks in a
-    node (0: no nodes); ``multicast`` and ``reduces`` say what the switch can do. ``parts`` are the rows of each batch
-    of ``bespoke``, ``slices`` and ``columns`` the sizes into which each is cut further, ``lanes`` the engines its
-    copies are dealt to (0: the first free one). Of what is gathered at most ``depth`` pieces are held at a time (0:
-    all). ``rank`` is the absolute rank, for an order that goes by it. ``cutting`` says how the kernel may be cut. A
-    kernel of ``pipelined`` takes ``waves`` steps of the algorithm, and its sums are dealt to ``sums`` streams. Of two
-    kernels this is what the first sees, ``then`` what the second does.
+    ``split`` the rows that an all_to_all sends from r to r + k (empty: all alike), ``loads`` those [from][to] of
+    absolute ranks where ranks differ, ``node`` the number of ranks in a node (0: no nodes); ``multicast`` and
+    ``reduces`` say what the switch can do. ``parts`` are the rows of each batch of ``bespoke``, ``slices`` and
+    ``columns`` the sizes into which each is cut further, ``lanes`` the engines its copies are dealt to (0: the first
+    free one). Of what is gathered at most ``depth`` pieces are held at a time (0: all). ``rank`` is the absolute rank,
+    for an order that goes by it and for loads. ``cutting`` says how the kernel may be cut. A kernel of ``pipelined``
+    takes ``waves`` steps of the algorithm, and its sums are dealt to ``sums`` streams. Of two kernels this is what the
+    first sees, ``then`` what the second does.
     """
 
     pattern: Pattern
@@ -77,6 +91,18 @@ class Problem:
     rank: int = 0
     cutting: Cutting = _ANY_WAY
     then: "Problem | None" = None
+    loads: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def uneven(self) -> bool:
+        """Whether the blocks of an all_to_all differ in size."""
+        return bool(self.split or self.loads)
+
+    def rows_between(self, source: int, target: int) -> int:
+        """Rows that rank r + ``source`` has for rank r + ``target``."""
+        if self.loads:
+            return self.loads[(self.rank + source) % self.num_ranks][(self.rank + target) % self.num_ranks]
+        return self.split[(target - source) % self.num_ranks] if self.split else self.shard_rows
 
     @property
     def peers(self) -> range:
@@ -91,9 +117,9 @@ class Problem:
                 return tuple(reversed(self.peers))
             case Order.ABSOLUTE:
                 return tuple(sorted(self.peers, key=lambda peer: (self.rank + peer) % self.num_ranks))
-            case Order.SMALL_FIRST if self.split:
+            case Order.SMALL_FIRST if self.uneven:
                 return tuple(sorted(self.peers, key=self._rows_with))
-            case Order.LARGE_FIRST if self.split:
+            case Order.LARGE_FIRST if self.uneven:
                 return tuple(sorted(self.peers, key=self._rows_with, reverse=True))
             case _:
                 return tuple(self.peers)
@@ -104,7 +130,7 @@ class Problem:
 
     def _rows_with(self, peer: int) -> int:
         """Rows of an uneven all_to_all in the transfer that this rank issues to or from rank r + ``peer``."""
-        return self.split[-peer % self.num_ranks if self.gets else peer]
+        return self.rows_between(peer, 0) if self.gets else self.rows_between(0, peer)
 
     def freed_by(self, piece: int, suffix: str = "") -> tuple[str, ...]:
         """The kernel that must be done before piece ``piece`` may land where an earlier one was."""
@@ -150,8 +176,7 @@ class Problem:
 
     def gathered(self, owner: int, piece: int | None = None, cols: Span | None = None) -> Region:
         """Tiles whose rows come from rank r + ``owner`` or are made for it: all of them, or those of one piece."""
-        block = owner if self.pattern.produces else -owner
-        rows = self.split[block % self.num_ranks] if self.split else self.shard_rows
+        rows = self.rows_between(0, owner) if self.pattern.produces else self.rows_between(owner, 0)
         return self.tiles(owner, self._part(rows, piece), cols)
 
     def all_gathered(self, piece: int | None = None, cols: Span | None = None) -> tuple[Region, ...]:
@@ -182,10 +207,11 @@ class Problem:
             source = peer if self.gets else -peer
             tiles = self.gathered(source, piece)
             owner = 0 if self.gets is self.pattern.exchanges else peer
-            region, name = self.block(owner, tiles.rows, cols), f"{stem}{peer}"
-            if tiles.rows.size:
-                transfer = Transfer(name, self.tactics.direction, region, peer, signal_of(name), after)
-                found.append(Fetch(transfer, tiles))
+            rows = tiles.rows if self.gets else self._part(self.rows_between(0, peer), piece)
+            region, name = self.block(owner, rows, cols), f"{stem}{peer}"
+            fetch = Fetch(Transfer(name, self.tactics.direction, region, peer, signal_of(name), after), tiles)
+            if fetch.moves or fetch.lands:
+                found.append(fetch)
         return tuple(found)
 
     def _part(self, rows: int, piece: int | None) -> Span:
@@ -249,8 +275,8 @@ class Template:
 
     def write(self, problem: Problem) -> tuple[tuple[Step, ...], tuple[tuple[Step, ...], ...]]:
         """``steps`` and ``by_rank`` of a Schedule."""
-        if problem.order is Order.ABSOLUTE:
-            by_rank = tuple(self._chained(problem.of_rank(rank), self.build) for rank in range(problem.num_ranks))
+        if problem.order is Order.ABSOLUTE or problem.loads:
+            by_rank = tuple(self._at(problem.of_rank(rank)) for rank in range(problem.num_ranks))
             return by_rank[0], by_rank if len(set(by_rank)) > 1 else ()
         if self.build_rank is None or not self.varies(problem):
             return self._chained(problem, self.build), ()
@@ -258,6 +284,11 @@ class Template:
         ranks = range(problem.num_ranks)
         by_rank = tuple(self._chained(problem, partial(_at_rank, build, rank)) for rank in ranks)
         return by_rank[0], by_rank
+
+    def _at(self, problem: Problem) -> tuple[Step, ...]:
+        """Steps of ``problem.rank``."""
+        build = self.build if self.build_rank is None else partial(_at_rank, self.build_rank, problem.rank)
+        return self._chained(problem, build)
 
     def _chained(self, problem: Problem, build: Callable[[Problem], Iterator[Step]]) -> tuple[Step, ...]:
         """Steps for the kernel, or for both, in streams that there are."""

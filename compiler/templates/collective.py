@@ -76,6 +76,7 @@ def _collective(problem: Problem, ready: Ready) -> Collective:
         adds=problem.engine is EngineKind.SM and not computed,
         node=problem.node,
         split=problem.split,
+        loads=problem.loads,
         ready=ready,
         computed=computed,
     )

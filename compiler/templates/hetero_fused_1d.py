@@ -24,10 +24,10 @@ def _gather(problem: Problem) -> Iterator[Step]:
         yield TileGroup("own", (own,), problem.all_inner)
     for step in range(problem.pieces):
         fetches = problem.fetches(f"x{step}_", step, after=problem.freed_by(step))
-        yield from (fetch.transfer for fetch in fetches)
-        landed = tuple(fetch.transfer.signal for fetch in fetches)
-        if fetches:
-            tiles, adds = tuple(fetch.tiles for fetch in fetches), problem.adds_ranks
+        yield from (fetch.transfer for fetch in fetches if fetch.moves)
+        landed = tuple(fetch.transfer.signal for fetch in fetches if fetch.lands)
+        if landed:
+            tiles, adds = tuple(fetch.tiles for fetch in fetches if fetch.lands), problem.adds_ranks
             yield TileGroup(f"g{step}", tiles, problem.all_inner, landed, accumulate=adds)
 
 

@@ -26,10 +26,12 @@ def _gather(problem: Problem) -> Iterator[Step]:
         yield TileGroup("own", (own,), problem.all_inner)
     fetches = [(step, fetch) for step in range(problem.pieces) for fetch in problem.fetches(f"x{step}_", step)]
     for index, (step, fetch) in enumerate(fetches):
-        yield replace(fetch.transfer, after=problem.freed_by(step, f"_{fetch.transfer.peer}"))
+        if fetch.moves:
+            yield replace(fetch.transfer, after=problem.freed_by(step, f"_{fetch.transfer.peer}"))
         name, landed = "g" + fetch.transfer.name.removeprefix("x"), (fetch.transfer.signal,)
         stream, adds = index % problem.streams, problem.adds_ranks
-        yield TileGroup(name, (fetch.tiles,), problem.all_inner, landed, stream, adds)
+        if fetch.lands:
+            yield TileGroup(name, (fetch.tiles,), problem.all_inner, landed, stream, adds)
 
 
 def _scatter(problem: Problem) -> Iterator[Step]:

@@ -21,7 +21,7 @@ def why_no_order(template: Template, problem: Problem) -> Reason | None:
         return None
     if not template.has_order:
         return f"{template.name} serves its peers in one order", "leave order out"
-    if order.by_size and not problem.split:
+    if order.by_size and not problem.uneven:
         hint = f"order={order.value} is for an all_to_all with rows=[...]"
         return f"order {order.value} goes by sizes, and all transfers are alike", hint
     return None
@@ -43,6 +43,6 @@ def why_no_depth(template: Template, problem: Problem) -> Reason | None:
         return "a put cannot wait until the buffer at its destination is free", "say transfer=get"
     if problem.tactics.kernel is Kernels.PERSISTENT and problem.streams > 1:
         return "persistent kernels of several streams run one after the other, and the first waits for all", "streams=1"
-    if problem.split:
+    if problem.uneven:
         return "pieces of an uneven all_to_all differ in size, and none fits where another was", "leave depth out"
     return None

@@ -22,9 +22,10 @@ def _gather(problem: Problem) -> Iterator[Step]:
         yield TileGroup("g0", (own,), problem.all_inner)
     before: tuple[str, ...] = ()
     for fetch in fetches:
-        yield replace(fetch.transfer, after=before, lane=0)
-        before = (fetch.transfer.name,)
-    for fetch in fetches:
+        if fetch.moves:
+            yield replace(fetch.transfer, after=before, lane=0)
+            before = (fetch.transfer.name,)
+    for fetch in (each for each in fetches if each.lands):
         name, landed = f"g{fetch.transfer.peer}", (fetch.transfer.signal,)
         yield TileGroup(name, (fetch.tiles,), problem.all_inner, landed, accumulate=problem.adds_ranks)
 

@@ -20,10 +20,12 @@ def build(problem: Problem) -> Iterator[Step]:
 def _gather(problem: Problem) -> Iterator[Step]:
     for step in range(problem.pieces):
         fetches = problem.fetches(f"x{step}_", step, after=problem.freed_by(step))
-        yield from (fetch.transfer for fetch in fetches)
-        landed = tuple(fetch.transfer.signal for fetch in fetches)
+        yield from (fetch.transfer for fetch in fetches if fetch.moves)
+        landed = tuple(fetch.transfer.signal for fetch in fetches if fetch.lands)
         adds = problem.adds_rows and step > 0
-        yield TileGroup(f"g{step}", problem.all_gathered(step), problem.all_inner, landed, accumulate=adds)
+        blocks = problem.all_gathered(step)
+        if blocks:
+            yield TileGroup(f"g{step}", blocks, problem.all_inner, landed, accumulate=adds)
 
 
 def _scatter(problem: Problem) -> Iterator[Step]:

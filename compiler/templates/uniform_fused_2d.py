@@ -24,8 +24,8 @@ def _gather(problem: Problem) -> Iterator[Step]:
     for step in range(problem.pieces):
         inner = problem.col_piece(step)
         fetches = problem.fetches(f"x{step}_", cols=inner, after=problem.freed_by(step))
-        yield from (fetch.transfer for fetch in fetches)
-        landed = tuple(fetch.transfer.signal for fetch in fetches)
+        yield from (fetch.transfer for fetch in fetches if fetch.moves)
+        landed = tuple(fetch.transfer.signal for fetch in fetches if fetch.lands)
         span = Span(inner.start, inner.stop)
         adds = problem.cutting.adds in (Adds.COLUMNS, Adds.BLOCKS) and step > 0
         yield TileGroup(f"g{step}", problem.all_gathered(), span, landed, accumulate=adds)

@@ -57,6 +57,7 @@ OF_THE_TEXT = {
     "MGS409",
     "MGS410",
     "MGS513",
+    "MGS515",
 }
 
 

@@ -1,0 +1,61 @@
+"""Bounds, estimates and advice where ranks send differently."""
+
+import random
+
+import pytest
+
+from magus.advisor import Advisor, lower_bound
+from magus.advisor.estimate import estimate_ticks
+from magus.advisor.least_traffic import least_traffic
+from magus.compiler import compile_text
+from magus.compiler.plan import build_schedule
+from magus.compiler.schedule import Direction
+from magus.simcore import simulate
+from tests.loads import KINDS, drawn, legal_choices, scenario_of, text_of
+
+FABRICS = ("full_mesh(xgmi)", "ring(xgmi, both_ways=true)", "torus(xgmi, shape=[2, 2])")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("fabric", FABRICS)
+def test_no_schedule_beats_the_bound(kind: str, fabric: str) -> None:
+    for seed in range(3):
+        table = drawn(random.Random(seed), ranks=4, rows=1024)
+        text = text_of(kind, table).replace(FABRICS[0], fabric)
+        scenario = compile_text(text).scenario()
+        bound = lower_bound(scenario).ticks
+        for choice in legal_choices(scenario):
+            found = simulate(scenario, build_schedule(scenario, choice), unit_bytes=128).makespan_ticks
+            assert bound <= found, (seed, choice)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_estimate_of_gets_is_that_of_the_rank_that_gets_most(kind: str) -> None:
+    scenario = scenario_of(kind, drawn(random.Random(7), ranks=4, rows=1024))
+    for choice in legal_choices(scenario):
+        schedule = build_schedule(scenario, choice)
+        estimate = estimate_ticks(scenario, schedule).makespan_ticks
+        assert estimate > 0
+        if choice.tactics.direction is Direction.GET and choice.template == "serial":
+            found = simulate(scenario, schedule).makespan_ticks
+            assert estimate == pytest.approx(found, rel=0.1), choice
+
+
+def test_traffic_is_counted_by_rank() -> None:
+    table = ((8, 16, 40), (24, 24, 16), (0, 8, 56))
+    moved = least_traffic(scenario_of("alone", table))
+
+    assert moved is not None
+    row_bytes = 64 * 2
+    assert moved.into == tuple(row_bytes * rows for rows in (24, 24, 56))
+    assert moved.out == tuple(row_bytes * rows for rows in (56, 40, 8))
+    assert (moved.total, moved.busiest_bytes, moved.read) == (104 * row_bytes, 56 * row_bytes, 8 * row_bytes)
+
+
+def test_a_hot_rank_is_advised_on() -> None:
+    scenario = scenario_of("GEMM", ((128, 128, 128, 640),) * 4)
+
+    advice = Advisor.load().recommend(scenario, top=3, workers=1)
+
+    assert advice.recommended.simulated_ticks is not None
+    assert advice.bound.ticks <= advice.recommended.simulated_ticks

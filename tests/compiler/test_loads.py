@@ -1,0 +1,116 @@
+"""An all_to_all whose ranks send differently: what each rank has, plans that fit it, and other ways to say it."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from magus.compiler import compile_text, format_text
+from magus.compiler.plan import build_schedule, declared, why_illegal
+from magus.compiler.plan_check import check_plan
+from magus.compiler.plan_json import plan_document
+from magus.compiler.plan_read import plan_from_document
+from magus.compiler.plan_text import plan_text
+from magus.compiler.scenario import Scenario
+from magus.compiler.schedule import Order, Schedule, TileGroup, Transfer
+from magus.compiler.shapes import GemmShape, GroupedGemmShape
+from tests.loads import KINDS, drawn, legal_choices, scenario_of, text_of
+
+
+def schedules(kind: str, seed: int) -> Iterator[tuple[Scenario, Schedule]]:
+    scenario = scenario_of(kind, drawn(random.Random(seed)))
+    return ((scenario, build_schedule(scenario, choice)) for choice in legal_choices(scenario))
+
+
+def test_a_rank_has_the_rows_that_it_gets() -> None:
+    table = ((8, 16, 40), (24, 24, 16), (0, 8, 56))
+    workload = scenario_of("GEMM", table).workload
+
+    assert workload.rank == 2
+    assert [workload.at(rank).gemm for rank in range(3)] == [
+        GemmShape(rows, 64, 64, workload.tensors[0].dtype) for rows in (32, 48, 112)
+    ]
+
+
+def test_experts_are_those_of_each_rank() -> None:
+    table = ((8, 16, 40), (24, 24, 16), (0, 8, 56))
+    workload = scenario_of("experts", table).workload
+    kernels = [workload.at(rank).kernel for rank in range(3)]
+
+    assert all(isinstance(kernel, GroupedGemmShape) for kernel in kernels)
+    assert [sum(kernel.rows) for kernel in kernels if isinstance(kernel, GroupedGemmShape)] == [32, 48, 112]
+
+
+def test_a_matrix_of_ranks_that_send_alike_is_what_each_sends_in_turn() -> None:
+    turned = ((8, 16, 40), (40, 8, 16), (16, 40, 8))
+    text = text_of("GEMM", turned)
+    again = text.replace(text[text.index("rows=") : text.index("]]") + 2], "rows=[8, 16, 40]")
+
+    assert compile_text(text).scenario().workload == compile_text(again).scenario().workload
+
+
+def test_rows_to_is_a_matrix_of_one_list() -> None:
+    table = ((8, 16, 40),) * 3
+    text = text_of("alone", table)
+    short = text[: text.index("rows=")] + "rows_to=[8, 16, 40])\n}\n"
+
+    assert compile_text(short).scenario().workload == compile_text(text).scenario().workload
+    assert format_text(format_text(short)) == format_text(short)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(4))
+def test_every_template_moves_every_row_once(kind: str, seed: int) -> None:
+    count = 0
+    for scenario, schedule in schedules(kind, seed):
+        assert check_plan(scenario, schedule) == (), schedule.expression
+        assert schedule.by_rank
+        count += 1
+    assert count >= 4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_plan_written_out_is_the_same_plan(kind: str) -> None:
+    for scenario, schedule in schedules(kind, 1):
+        text = text_of(kind, scenario.workload.loads) + plan_text(scenario, schedule, "written")
+        again = compile_text(text).scenario()
+        assert replace(declared(again, again.schedules[0]), expression=schedule.expression) == schedule
+        plan = plan_from_document(scenario, plan_document(scenario, schedule))
+        assert plan.by_rank == schedule.by_rank
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_step_that_is_left_out_is_missed(kind: str) -> None:
+    for scenario, schedule in schedules(kind, 2):
+        for rank, steps in enumerate(schedule.by_rank):
+            for step in steps[:3]:
+                if isinstance(step, Transfer | TileGroup):
+                    rest = tuple(other for other in steps if other is not step)
+                    by_rank = (*schedule.by_rank[:rank], rest, *schedule.by_rank[rank + 1 :])
+                    broken = replace(schedule, by_rank=by_rank, steps=by_rank[0])
+                    assert check_plan(scenario, broken), (schedule.expression, rank, step.name)
+
+
+def test_a_plan_of_one_rank_does_not_fit_all() -> None:
+    scenario, schedule = next(schedules("GEMM", 0))
+
+    assert check_plan(scenario, replace(schedule, by_rank=()))
+
+
+def test_peers_are_served_by_the_size_of_what_each_rank_has_for_them() -> None:
+    scenario = scenario_of("GEMM", ((8, 16, 40), (24, 24, 16), (0, 8, 56)))
+    choice = next(each for each in legal_choices(scenario) if each.template == "hetero_fused_1d")
+    schedule = build_schedule(scenario, replace(choice, order=Order.LARGE_FIRST, chunks=3))
+
+    peers = [[step.peer for step in steps if isinstance(step, Transfer)] for steps in schedule.by_rank]
+    assert peers == [[2, 1], [2, 1], [2]]
+
+
+def test_what_is_the_same_for_all_ranks_says_why_it_does_not_fit() -> None:
+    scenario = scenario_of("GEMM", ((8, 16, 40), (24, 24, 16), (0, 8, 56)))
+    choice = next(iter(legal_choices(scenario)))
+
+    error = why_illegal(scenario, replace(choice, template="bespoke", chunks=3))
+
+    assert error is not None and error.code.name == "MGS515"

@@ -1,0 +1,69 @@
+"""Ranks that send differently: exact on every core, with the bytes and the operations that the table says."""
+
+import random
+
+import numpy as np
+import pytest
+
+from magus.compiler.plan import build_schedule
+from magus.compiler.schedule import TileGroup
+from magus.simcore import simulate
+from magus.simcore.engine import Core, run
+from magus.simcore.fold import Classes, detect
+from magus.simcore.kernels.pick import compute_shape
+from magus.simcore.lower import lower
+from magus.simcore.program import TrafficClass
+from magus.simcore.quotient import expand, quotient
+from tests.agreement import differences
+from tests.loads import KINDS, drawn, legal_choices, scenario_of
+from tests.oracle import Oracle
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_cores_agree_with_the_oracle(kind: str) -> None:
+    scenario = scenario_of(kind, drawn(random.Random(kind)))
+    for choice in legal_choices(scenario):
+        program = lower(scenario, build_schedule(scenario, choice), unit_bytes=1024, fold=True).program
+        oracle = Oracle(program).run()
+        for core in Core:
+            assert differences(program, run(program, core=core), oracle) == [], (core, choice)
+        classes = detect(program)
+        if isinstance(classes, Classes):
+            folded = quotient(program, classes)
+            assert differences(program, expand(folded, run(folded.program)), oracle) == [], choice
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_bytes_of_the_table_pass_the_links(kind: str) -> None:
+    table = drawn(random.Random(kind))
+    scenario = scenario_of(kind, table)
+    moved = sum(rows for rank, sent in enumerate(table) for to, rows in enumerate(sent) if to != rank)
+    for choice in legal_choices(scenario):
+        program = lower(scenario, build_schedule(scenario, choice), unit_bytes=128, fold=False).program
+        links = np.array([name.startswith("link") for name in program.server_names])
+        data = program.flow_traffic[program.hop_flow] != TrafficClass.FLAGS
+        passed = data & links[program.hop_server // program.ranks_simulated]
+        assert int(program.flow_units[program.hop_flow[passed]].sum()) * 128 == moved * 64 * 2, choice
+
+
+@pytest.mark.parametrize("kind", ["GEMM", "experts"])
+def test_every_rank_computes_the_rows_that_it_gets(kind: str) -> None:
+    table = drawn(random.Random(kind))
+    scenario = scenario_of(kind, table)
+    for choice in legal_choices(scenario):
+        schedule = build_schedule(scenario, choice)
+        for rank, steps in enumerate(schedule.by_rank):
+            groups = [step for step in steps if isinstance(step, TileGroup)]
+            flops = sum(compute_shape(scenario.at(rank), group).flops for group in groups)
+            assert flops == 2 * 64 * 64 * sum(sent[rank] for sent in table), (choice, rank)
+
+
+def test_a_hot_rank_takes_longer_than_a_cold_one() -> None:
+    even, hot = ((64,) * 4,) * 4, ((32, 32, 32, 160),) * 4
+    times = []
+    for table in (even, hot):
+        scenario = scenario_of("GEMM", table)
+        choice = next(each for each in legal_choices(scenario) if each.template == "serial")
+        times.append(simulate(scenario, build_schedule(scenario, choice)).makespan_ticks)
+
+    assert times[0] < times[1]
