@@ -32,7 +32,8 @@ ASSUMPTIONS = (
     "every byte is moved by itself, but where the switch copies or sums; no compression; all_to_all blocks go straight",
     "a kernel that uses what arrived has a tile to compute after the last of it",
     "an SM copies or computes; kernels that sum have pieces of at least a line for each SM where blocks are large",
-    "ranks have equal shares, none is faster than its profile says, and one engine kind copies for the whole schedule",
+    "ranks have equal shares, or those that an all_to_all says; none is faster than its profile says",
+    "one engine kind copies for the whole schedule",
 )
 
 

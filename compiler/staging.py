@@ -43,7 +43,7 @@ def _remote_bytes(workload: Workload, num_ranks: int) -> int:
     """What a rank gets of the moved tensor: all but its own block, or what an uneven all_to_all brings."""
     moved = workload.moved
     assert moved is not None, "this workload moves a tensor"
-    rows = sum(moved_rows(workload, num_ranks, owner) for owner in range(1, num_ranks))
+    rows = sum(moved_rows(workload, num_ranks, 0, holder) for holder in range(1, num_ranks))
     return rows * moved.cols * moved.dtype.num_bytes
 
 

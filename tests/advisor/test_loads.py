@@ -11,6 +11,7 @@ from magus.compiler import compile_text
 from magus.compiler.plan import build_schedule
 from magus.compiler.schedule import Direction
 from magus.simcore import simulate
+from magus.tui.render import scenario_line
 from tests.loads import KINDS, drawn, legal_choices, scenario_of, text_of
 
 FABRICS = ("full_mesh(xgmi)", "ring(xgmi, both_ways=true)", "torus(xgmi, shape=[2, 2])")
@@ -59,3 +60,17 @@ def test_a_hot_rank_is_advised_on() -> None:
 
     assert advice.recommended.simulated_ticks is not None
     assert advice.bound.ticks <= advice.recommended.simulated_ticks
+
+
+def test_the_line_that_says_what_is_asked_names_the_rank() -> None:
+    hot = scenario_of("GEMM", ((128, 128, 128, 640),) * 4)
+
+    assert "2560 x 64 x 64 at rank 3, which gets most, on 4 x" in scenario_line(hot)
+    assert scenario_line(scenario_of("alone", hot.workload.loads)) == "w: all_to_all on 4 x MI300X, full mesh"
+
+
+def test_memory_is_that_of_the_rank_that_gets_most() -> None:
+    hot = scenario_of("GEMM", ((128, 128, 128, 640),) * 4)
+    schedule = build_schedule(hot, next(iter(legal_choices(hot))))
+
+    assert schedule.staging_bytes >= 3 * 640 * 64 * 2
