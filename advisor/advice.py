@@ -9,6 +9,7 @@ from ..compiler.schedule import Choice, Schedule
 from ..compiler.shapes import AttentionShape, GemmShape, GroupedGemmShape
 from ..simcore.result import Result
 from .bounds import Bound
+from .library import LibraryTime, library_time
 
 
 def is_algorithm_choice(scenario: Scenario) -> bool:
@@ -97,7 +98,8 @@ class Advice:
     """Which schedule to use, what it gains and how we know.
 
     Of a lone collective the verdict is serial, and ``recommended`` by the best algorithm: ``speedup`` is then what that
-    gains over ``serial``, the direct exchange in one piece.
+    gains over the library, or where its time is not known over ``serial``, the direct exchange in one piece. Where the
+    library is as fast, ``uses_library`` says to use that, and ``recommended`` is the best that was simulated.
     ``candidates`` are ranked, best first: simulated ones by simulated time, then the rest by predicted time.
     ``result`` and ``serial_result`` are the confirming simulations (None if verification was off). ``ties`` are
     schedules the profile cannot tell from the recommended one. ``marks`` name what is not validated,
@@ -140,6 +142,33 @@ class Advice:
         if 1 < gain < 1 + resolution:
             return f"{gain:.2f}x by overlap is less than the profile can tell apart ({resolution:.0%})"
         return "overlap does not pay here"
+
+    @property
+    def library(self) -> LibraryTime | None:
+        """The library's own time of a lone collective, where the profile knows it."""
+        return library_time(self.scenario)
+
+    @property
+    def baseline_us(self) -> float:
+        """The time of what others are compared with: the library, or the serial schedule."""
+        return self.serial.best_us if self.library is None else self.library.us
+
+    @property
+    def baseline(self) -> str:
+        """What others are compared with, in words."""
+        if self.library is not None:
+            return "the library"
+        return "the direct exchange" if is_algorithm_choice(self.scenario) else "serial"
+
+    @property
+    def uses_library(self) -> bool:
+        """Whether nothing is faster than the library by as much as its form can tell and as is worth it."""
+        return self.library is not None and self.library.is_as_fast_as(self.recommended.best_us)
+
+    @property
+    def answer(self) -> str:
+        """What to use, by name."""
+        return self.library.name if self.library is not None and self.uses_library else self.recommended.expression
 
     @property
     def gap_to_bound(self) -> float | None:

@@ -12,12 +12,11 @@ from .bespoke.stage import sentence_of
 from .bounds import Bound
 from .calibrated import outside_calibration
 from .explain import confidence_of, marks_of, reasons_for
+from .library import MIN_GAIN, speedup_of
 from .shortlist import by_time
 from .stages import Stages
 from .workers import Failure, FailureKind
 
-# Below this gain over serial the answer is serial: overlap must earn its complexity.
-MIN_GAIN = 0.02
 # What is more complex than another schedule must be faster than that by this share, whatever the profile resolves.
 MIN_LEAD = 0.01
 
@@ -101,7 +100,7 @@ def advice_of(
         verdict=Verdict.OVERLAP if better and not is_algorithm_choice(scenario) else Verdict.SERIAL,
         recommended=recommended,
         serial=serial,
-        speedup=serial.best_us / recommended.best_us,
+        speedup=speedup_of(scenario, serial.best_us, recommended.best_us),
         candidates=tuple(candidates),
         num_feasible=num_feasible,
         bound=bound,

@@ -7,6 +7,7 @@ from ..compiler.templates.base import OVERLAPPED_PATTERNS
 from ..simcore import Result
 from .advice import Candidate, Confidence, is_algorithm_choice
 from .bounds import Bound
+from .library import library_time
 from .ranking import VARIED, algorithm_of, is_trained
 from .solver.space import MOST_RANKS_PASSING_ON, passing_on_pays
 
@@ -132,11 +133,16 @@ def reasons_for(
             reasons.extend(_exposure(serial_result))
             reasons.extend(_why_serial(serial, best) if recommended.is_serial else _why_overlap(scenario, result))
         reasons.extend(_losses(result))
+    library = library_time(scenario)
+    if library is not None:
+        reasons.append(library.sentence)
+    over = "the direct exchange" if is_algorithm_choice(scenario) else "serial"
+    over, baseline_us = (over, serial.best_us) if library is None else ("the library", library.us)
     if bound is not None:
-        limit = serial.best_us * TICKS_PER_US / bound.ticks
+        limit = baseline_us * TICKS_PER_US / bound.ticks
         reasons.append(
             f"No schedule in the reach of Magus takes less than {bound.ticks / TICKS_PER_US:.1f} us ({bound.binding}): "
-            f"at most {limit:.2f}x over serial."
+            f"at most {limit:.2f}x over {over}."
         )
     return tuple(reasons)
 

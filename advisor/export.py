@@ -8,6 +8,7 @@ from ..compiler.scenario import TICKS_PER_US, Scenario
 from ..simcore import CriticalOp, Result, ServerLoad
 from .advice import Advice, Candidate, Provenance
 from .bounds import Bound
+from .library import LibraryTime
 from .solver import Space
 
 RESULT_SCHEMA = "magus-result/1"
@@ -142,10 +143,12 @@ def advice_document(advice: Advice) -> Json:
         "scenario": advice.scenario.name,
         "workload": workload,
         "pattern": advice.scenario.workload.label,
-        "recommended": advice.recommended.expression,
+        "recommended": advice.answer,
         "verdict": advice.verdict.value,
         "speedup_vs_serial": advice.speedup,
         "serial": advice.serial.expression,
+        "baseline": {"name": advice.baseline, "us": advice.baseline_us},
+        "library": None if advice.library is None else _library_document(advice, advice.library),
         "lower_bound_us": None if advice.bound is None else _us(advice.bound.ticks),
         "bound": None if advice.bound is None else bound_document(advice.bound),
         "gap_to_bound": advice.gap_to_bound,
@@ -182,10 +185,27 @@ def _candidate_document(advice: Advice, candidate: Candidate) -> Json:
         "interval_us": None,
         "simulated_us": simulated,
         "granularity": granularity,
-        "speedup_vs_serial": None if simulated is None else advice.serial.best_us / simulated,
+        "speedup_vs_serial": None if simulated is None else advice.baseline_us / simulated,
         "staging_bytes": candidate.schedule.staging_bytes,
         "is_serial": candidate.is_serial,
         "provenance": None if candidate.provenance is None else _provenance_document(candidate.provenance),
+    }
+
+
+def _library_document(advice: Advice, library: LibraryTime) -> Json:
+    time = library.time
+    return {
+        "name": library.name,
+        "us": library.us,
+        "from": "closed form",
+        "error": library.error,
+        "protocol": time.protocol.value,
+        "start_us": _us(time.start_ticks),
+        "steps_us": _us(time.step_ticks),
+        "transfer_us": _us(time.transfer_ticks),
+        "own_us": _us(time.own_ticks),
+        "recommended": advice.uses_library,
+        "fastest_schedule": advice.recommended.expression,
     }
 
 

@@ -152,7 +152,9 @@ class MagusApp(App[None]):
     def on_candidate_picked(self, message: CandidatePicked) -> None:
         """Show the candidate under the cursor and find out what is not known about it."""
         job = self.session.job
-        if not self.bench.is_attached or job is None or job.candidate(message.expression) is None:
+        if not self.bench.is_attached or job is None:
+            return
+        if job.candidate(message.expression) is None and not job.is_library(message.expression):
             return
         if message.expression == job.picked:
             return  # the table was only filled anew
@@ -162,7 +164,7 @@ class MagusApp(App[None]):
     def _simulate_picked(self, job: Job) -> None:
         self.bench.show_candidate(job)
         known = job.results.get(job.picked or "")
-        if job.picked is not None and (known is None or known.waterfall is None):
+        if job.picked is not None and not job.is_library(job.picked) and (known is None or known.waterfall is None):
             self._simulate(job, job.picked)
         else:
             self.workers.cancel_group(self, "candidate")

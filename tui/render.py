@@ -5,6 +5,7 @@ from itertools import groupby
 
 from ..advisor.advice import Advice, Candidate, is_algorithm_choice, resolution_of
 from ..advisor.bounds import Bound
+from ..advisor.library import LibraryTime
 from ..compiler.expectation import Verdict
 from ..compiler.printable import printable
 from ..compiler.scenario import TICKS_PER_US, GemmShape, Scenario, Workload
@@ -85,9 +86,7 @@ def verdict_sentence(advice: Advice) -> str:
     """Yes or no, said plainly; for a collective alone, by what."""
     serial_us, best_us = f"{advice.serial.best_us:.1f} us", f"{advice.recommended.best_us:.1f} us"
     if is_algorithm_choice(advice.scenario):
-        gain = f", {advice.speedup:.2f}x faster than {advice.serial.expression}"
-        against = "; no other algorithm is clearly faster" if advice.recommended.is_serial else gain
-        return f"Use {advice.recommended.expression}: {best_us}{against}."
+        return _which_algorithm(advice)
     if advice.verdict is Verdict.OVERLAP:
         return (
             f"OVERLAP: use {advice.recommended.expression}. {best_us} against "
@@ -103,8 +102,24 @@ def bound_sentence(advice: Advice) -> str:
         return "There is no lower bound: it was not computed."
     return (
         f"Lower bound {bound.ticks / TICKS_PER_US:.1f} us, bound by {bound.binding}; "
-        f"the recommended schedule is {gap:.1%} above it."
+        f"the {'fastest' if advice.uses_library else 'recommended'} schedule is {gap:.1%} above it."
     )
+
+
+def _which_algorithm(advice: Advice) -> str:
+    """By what to do a collective alone, against the library where its time is known."""
+    best, library = f"{advice.recommended.best_us:.1f} us", advice.library
+    how = "" if advice.recommended.simulated_us is not None else " (predicted)"
+    if library is not None and advice.uses_library:
+        others = f"nothing simulated is clearly faster, {advice.recommended.expression} the fastest with {best}{how}"
+        return f"Use the {library.name}: {library.us:.1f} us; {others}."
+    if library is not None:
+        against = f", {advice.speedup:.2f}x faster than the {library.name}, {library.us:.1f} us"
+    elif advice.recommended.is_serial:
+        against = "; no other algorithm is clearly faster"
+    else:
+        against = f", {advice.speedup:.2f}x faster than the direct exchange, {advice.serial.best_us:.1f} us"
+    return f"Use {advice.recommended.expression}: {best}{how}{against}."
 
 
 def candidate_table(advice: Advice, top: int) -> Iterator[str]:
@@ -115,7 +130,10 @@ def candidate_table(advice: Advice, top: int) -> Iterator[str]:
     if not shown:
         favourites = advice.candidates[:top]
         shown = [*favourites, *([] if advice.serial in favourites else [advice.serial])]
+    library, listed = advice.library, False
     for candidate in shown:
+        if library is not None and not listed and library.us < candidate.best_us:
+            listed, rows = True, [*rows, _library_row(advice, library)]
         simulated = candidate.simulated_us
         coarse = "" if candidate.unit_bytes == line_bytes else "~"
         rows.append(
@@ -124,19 +142,26 @@ def candidate_table(advice: Advice, top: int) -> Iterator[str]:
                 candidate.expression,
                 "-" if candidate.predicted_us is None else f"{candidate.predicted_us:.1f}",
                 "-" if simulated is None else f"{coarse}{simulated:.1f}",
-                f"{advice.serial.best_us / candidate.best_us:.2f}x",
+                f"{advice.baseline_us / candidate.best_us:.2f}x",
             )
         )
+    if library is not None and not listed:
+        rows.append(_library_row(advice, library))
     yield from table(rows)
     rest = len(advice.candidates) - len(shown)
     yield from wrapped(
-        f"* recommended, = tie, ~ simulated in packets, else in cache lines; gain over serial. "
+        f"* recommended, = tie, ~ simulated in packets, else in cache lines; gain over {advice.baseline}. "
         f"{rest} more feasible schedules were not simulated."
+        + ("" if library is None else " The library's time is a closed form fitted to measured times.")
     )
 
 
+def _library_row(advice: Advice, library: LibraryTime) -> tuple[str, str, str, str, str]:
+    return ("*" if advice.uses_library else " ", library.name, f"{library.us:.1f}", "-", "1.00x")
+
+
 def _mark(advice: Advice, candidate: Candidate) -> str:
-    if candidate.expression == advice.recommended.expression:
+    if candidate.expression == advice.answer:
         return "*"
     return "=" if candidate.expression in advice.ties else " "
 

@@ -71,6 +71,11 @@ class Job:
         """The advice, once there is one."""
         return self.answer if isinstance(self.answer, Advice) else None
 
+    def is_library(self, expression: str | None) -> bool:
+        """Whether that is the row of the library, of which there is nothing to simulate."""
+        library = self.advice.library if self.advice is not None else None
+        return library is not None and expression == library.name
+
     def candidate(self, expression: str) -> Candidate | None:
         """The candidate of that name."""
         found = self.advice.candidates if self.advice is not None else ()

@@ -1,10 +1,11 @@
 """What the screen says, as text and rows: pure functions of the session's data. No Textual."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from ..advisor.advice import Advice, Candidate, is_algorithm_choice
+from ..advisor.library import LibraryTime
 from ..compiler.expectation import Verdict
 from ..compiler.scenario import TICKS_PER_US, Fabric, Scenario
 from ..simcore.result import Result
@@ -49,7 +50,7 @@ class Row:
 
     @property
     def speedup_text(self) -> str:
-        """Speedup over serial; ``~`` where it rests on a prediction."""
+        """Speedup over the baseline; ``~`` where it rests on a prediction."""
         return f"{'~' if self.simulated_us is None else ''}{self.speedup:.2f}x"
 
 
@@ -84,11 +85,12 @@ def fabric_text(fabric: Fabric) -> str:
 
 def verdict_of(advice: Advice, width: int) -> str:
     """Yes or no, said plainly, with what to use; on two lines where it does not fit into one."""
-    expression = advice.recommended.expression
+    expression = advice.answer
     sentence = f"SERIAL: {advice.why_serial}; use"
     if is_algorithm_choice(advice.scenario):
-        gain = "No other algorithm is clearly faster:" if advice.recommended.is_serial else ""
-        sentence = gain or f"{advice.speedup:.2f}x faster than a direct exchange:"
+        alike = advice.uses_library or (advice.library is None and advice.recommended.is_serial)
+        faster = f"{advice.speedup:.2f}x faster than {advice.baseline}:"
+        sentence = f"No {'schedule' if advice.library else 'other algorithm'} is clearly faster:" if alike else faster
     if advice.verdict is Verdict.OVERLAP:
         sentence = f"OVERLAP pays: {advice.speedup:.2f}x over serial with"
     return sentence + (" " if len(sentence) + len(expression) < width else "\n") + expression
@@ -98,6 +100,8 @@ def figures_of(advice: Advice) -> str:
     """The times behind the verdict."""
     best, serial = advice.recommended, advice.serial
     against = "" if best.expression == serial.expression else f" against {serial.best_us:.1f} us serial"
+    if advice.library is not None:
+        against = f" against {advice.library.us:.1f} us of the library"
     how = "" if best.simulated_us is not None else " (predicted)"
     return f"{best.best_us:.1f} us{how}{against} · {bound_of(advice)}"
 
@@ -118,7 +122,26 @@ def confidence_of(advice: Advice) -> str:
 def rows_of(advice: Advice, results: Mapping[str, Result], key: SortKey) -> tuple[Row, ...]:
     """All candidates in the order of ``key``; results simulated on demand fill gaps of the advice."""
     rows = [_row(rank, one, advice, results.get(one.expression)) for rank, one in enumerate(advice.candidates, 1)]
+    if advice.library is not None:
+        slower = (place for place, row in enumerate(rows) if row.best_us > advice.baseline_us)
+        rows.insert(next(slower, len(rows)), _library_row(advice, advice.library))
+        rows = [replace(row, rank=rank) for rank, row in enumerate(rows, 1)]
     return tuple(sorted(rows, key=lambda row: (_order(row, key), row.rank)))
+
+
+def _library_row(advice: Advice, library: LibraryTime) -> Row:
+    """The library's own time, which is a closed form: there is nothing to show of how it comes about."""
+    return Row(
+        rank=0,
+        mark=Mark.RECOMMENDED if advice.uses_library else Mark.NONE,
+        expression=library.name,
+        is_serial=False,
+        predicted_us=library.us,
+        simulated_us=None,
+        granularity="",
+        best_us=library.us,
+        speedup=1.0,
+    )
 
 
 def _order(row: Row, key: SortKey) -> float | str:
@@ -144,7 +167,7 @@ def _row(rank: int, candidate: Candidate, advice: Advice, result: Result | None)
     elif result is not None:
         simulated, best, grain = result.makespan_us, result.makespan_us, result.granularity
     mark = Mark.TIE if candidate.expression in advice.ties else Mark.NONE
-    if candidate.expression == advice.recommended.expression:
+    if candidate.expression == advice.answer:
         mark = Mark.RECOMMENDED
     return Row(
         rank=rank,
@@ -155,7 +178,7 @@ def _row(rank: int, candidate: Candidate, advice: Advice, result: Result | None)
         simulated_us=simulated,
         granularity=grain,
         best_us=best,
-        speedup=advice.serial.best_us / best,
+        speedup=advice.baseline_us / best,
     )
 
 

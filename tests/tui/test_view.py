@@ -143,8 +143,8 @@ def test_code_is_cut_around_its_carets() -> None:
         (
             scenarios.lone_gather(512, 512),
             Verdict.OVERLAP,
-            f"Use {fakes.BEST}: 100.0 us, 1.17x faster than {fakes.SERIAL}.",
-            f"1.17x faster than a direct exchange: {fakes.BEST}",
+            f"Use {fakes.BEST}: 100.0 us, 1.17x faster than the direct exchange, 117.0 us.",
+            f"1.17x faster than the direct exchange: {fakes.BEST}",
         ),
         (
             scenarios.lone_gather(512, 512),
