@@ -86,12 +86,14 @@ def sum_work(scenario: Scenario, schedule: Schedule, num_bytes: int, num_parts: 
 
     A copy has so many bytes under way that an SM reaches its rate over a link; what it sums has not so far to go.
     """
-    gpu, sms = scenario.gpu, schedule.engine.count
-    work = reduce_work(gpu, num_bytes, num_parts, sms, hit_bytes)
-    local = gpu.hbm.latency_ticks + gpu.l2.latency_ticks
+    gpu = scenario.gpu
+    work = reduce_work(gpu, num_bytes, num_parts, schedule.engine.count, hit_bytes)
+    cached = gpu.l2.latency_ticks + (0 if gpu.mall is None else gpu.mall.latency_ticks)
+    local = gpu.l2.latency_ticks + gpu.hbm.latency_ticks
     peer = local + min((distance_ticks(scenario, peer) for peer in range(1, scenario.num_ranks)), default=0)
-    read = -(-num_bytes * num_parts // work.num_units)
-    paced = ticks_for(read, gpu.sm_copy.bytes_per_s) * local // max(1, peer)
+    ways = ((hit_bytes, cached), (num_bytes * num_parts - hit_bytes, local))
+    reads = sum(ticks_for(read, gpu.sm_copy.bytes_per_s) * way for read, way in ways)
+    paced = reads // (max(1, peer) * work.num_units)
     return replace(work, start_ticks=0, unit_ticks=max(work.unit_ticks, paced))
 
 
