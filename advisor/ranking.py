@@ -104,21 +104,16 @@ Asked = tuple[str, object]
 
 
 def baselines(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Of the serial ones, best first, all with the usual algorithm, and the best of each other, by who copies.
+    """Of the serial ones, which come best first, all with the usual algorithm, and the best of each other.
 
     What a user has today must not depend on what is predicted, or bad predictions would make overlap look good.
     """
-    best: dict[tuple[str, EngineKind] | str, Candidate] = {}
+    best = dict[str, Candidate]()
     for candidate in candidates:
         if candidate.is_serial:
-            usual = candidate.choice is None or not candidate.choice.algorithm
-            best.setdefault(candidate.expression if usual else _by_algorithm(candidate), candidate)
+            algorithm = "" if candidate.choice is None else candidate.choice.algorithm
+            best.setdefault(algorithm or candidate.expression, candidate)
     return list(best.values())
-
-
-def _by_algorithm(candidate: Candidate) -> Family:
-    assert candidate.choice is not None, "a plan that is written out has no algorithm"
-    return candidate.choice.algorithm, candidate.schedule.engine.kind
 
 
 def variants(scenario: Scenario, candidates: Sequence[Candidate]) -> list[Choice]:

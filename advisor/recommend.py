@@ -41,6 +41,8 @@ from .workers import Cancelled, Job, Workers, open_workers
 DEFAULT_TOP = 8
 # Some seconds to a minute, on one core each.
 CONFIRM_LINE_HOPS = 1_000_000_000
+# Of that where each rank has to be followed, and laid out, by itself.
+CONFIRM_SHARE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +198,8 @@ class _Question:
 
     def _confirming(self, schedule: Schedule, bound: Bound | None) -> Job:
         """Lines for the answer; coarser for problems so large that it would take minutes."""
-        most = CONFIRM_LINE_HOPS // simulated_ranks(self.scenario, schedule)
+        ranks = simulated_ranks(self.scenario, schedule)
+        most = CONFIRM_LINE_HOPS // (CONFIRM_SHARE * ranks if ranks > 1 else 1)
         unit = affordable_unit(self.scenario, schedule, self.scenario.gpu.line_bytes, most)
         ticks = None if bound is None else bound.ticks
         return Job(self.scenario, schedule, unit, ticks, shortlist_unit(self.scenario, schedule))

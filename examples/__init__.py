@@ -19,6 +19,7 @@ NAMES = (
     "ulysses_h100",
     "moe_dispatch_mi300x",
     "moe_combine_mi300x",
+    "fsdp_two_nodes_h100",
 )
 TEMPLATES = (
     "templates/all_gather_gemm",
