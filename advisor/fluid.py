@@ -43,6 +43,8 @@ class FluidLink:
 
 Leg = tuple[FluidLink, float]
 """A link, and the ticks of service that it has for a byte."""
+Times = tuple[tuple[int, int], ...]
+"""Ranks, and how often each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +60,8 @@ class Way:
     legs: tuple[Leg, ...]
     latency: float
     bytes_per_tick: float = float("inf")
-    reads: tuple[tuple[int, int], ...] = ((0, 1),)
-    writes: tuple[tuple[int, int], ...] = ()
+    reads: Times = ((0, 1),)
+    writes: Times = ()
     slice_share: float = 0.0
     frees: bool = False
 
@@ -170,11 +172,10 @@ class WholeFabric:
         n = self.scenario.num_ranks
         others = [(rank + k) % n for k in range(1, n)]
         to, fro = [self.topology.route(rank, other) for other in others], self.topology.route(others[0], rank)
-        own, rest = ((rank, 1),), tuple((other, 1) for other in others)
-        reads: tuple[tuple[int, int], ...]
-        writes: tuple[tuple[int, int], ...]
+        own: Times = ((rank, 1),)
+        rest: Times = tuple((other, 1) for other in others)
         if step.reduce:
-            edges: tuple[Edge, ...] = (to[0][0], *(self.topology.route(other, rank)[0] for other in others), fro[-1])
+            edges = (to[0][0], *(self.topology.route(other, rank)[0] for other in others), fro[-1])
             reads, writes = (*own, *rest), own
         else:
             edges, reads, writes = (to[0][0], *(route[-1] for route in to)), own, rest

@@ -34,7 +34,7 @@ LONE = {
     "broadcast": "x = tensor bf16[4096, 4096]\n  y = broadcast(x)",
 }
 BESIDE = {
-    "GEMM+RS": "x = tensor bf16[4096, 8192] shard cols\n  w = tensor bf16[4096, 4096] shard rows\n"
+    "GEMM+RS": "x = tensor bf16[4096, 8192] shard cols\n  w = tensor bf16[8192, 4096] shard rows\n"
     "  y = reduce_scatter(gemm(x, w))",
     "AG+GEMM": "x = tensor bf16[4096, 4096] shard rows\n  w = tensor bf16[4096, 8192]\n  y = gemm(all_gather(x), w)",
     "GEMM beside AG": "x = tensor bf16[4096, 4096]\n  w = tensor bf16[4096, 8192]\n  y = gemm(x, w)\n"

@@ -7,7 +7,17 @@ import pytest
 from magus.advisor.advice import Candidate
 from magus.advisor.randomised import SYSTEMS as TRAINED_SYSTEMS
 from magus.advisor.randomised import WORKLOADS, base_scenario
-from magus.advisor.ranking import TRAINED_ON, algorithm_of, is_trained, shortlisted, variants
+from magus.advisor.ranking import (
+    MOST_NAMED,
+    TRAINED_ON,
+    algorithm_of,
+    asked,
+    baselines,
+    is_trained,
+    shortlisted,
+    variants,
+)
+from magus.compiler.explore import Explore
 from magus.compiler.expression import expression_of
 from magus.compiler.plan import build_schedule, why_illegal
 from magus.compiler.scenario import Pattern, Scenario
@@ -65,3 +75,34 @@ def test_variants_are_legal_new_and_of_the_fastest() -> None:
     assert all(why_illegal(scenario, choice) is None for choice in found)
     assert replace(fast[0], tactics=Tactics(Direction.GET)) in found
     assert {algorithm_of(choice) for choice in found} == {"direct", "ring", "halving_doubling"}, "nvls has no other way"
+
+
+def beside(choices: list[Choice], explore: Explore | None = None) -> tuple[Scenario, list[Candidate]]:
+    scenario = replace(scenario_of(Pattern.GEMM_RS, SYSTEMS[1], 4, 256, 256, 256), explore=explore or Explore())
+    found = candidates(scenario, choices)
+    return scenario, [replace(each, is_serial=each.choice.template == "serial") for each in found if each.choice]
+
+
+def test_the_best_of_each_algorithm_beside_kernels_is_tried() -> None:
+    few = [Choice("hetero_fused_1d", 8, SM), *(Choice("pipelined", 8, SM, algorithm=name) for name in ("ring", "ring"))]
+    scenario, found = beside([*few, Choice("pipelined", 16, SM, algorithm="double_ring"), Choice("shard_p2p", 4, SM)])
+
+    assert asked(scenario, found) == [found[0], found[1], found[3]]
+
+
+def test_what_a_file_names_is_tried() -> None:
+    choices = [Choice("hetero_fused_1d", 8, SM), Choice("hetero_fused_1d", 16, DMA), Choice("shard_p2p", 4, SM)]
+    choices += [Choice("pipelined", 8, SM, algorithm="ring"), Choice("pipelined", 16, SM, algorithm="ring")]
+    named = Explore(templates=("shard_p2p", "pipelined"), engines=(SM, DMA), chunks=(8, 16))
+    many = Explore(chunks=tuple(range(4, 4 * MOST_NAMED + 8, 4)))
+
+    assert asked(*beside(choices, named)) == [beside(choices)[1][place] for place in (0, 1, 2, 3)]
+    assert asked(*beside(choices, many)) == [beside(choices)[1][place] for place in (0, 3)]
+
+
+def test_of_serial_schedules_by_other_algorithms_the_best_of_each_is_a_baseline() -> None:
+    names = ["ring", "", "ring", "double_ring", ""]
+    _, found = beside([Choice("serial", 4, (SM, DMA)[at % 2], algorithm=name) for at, name in enumerate(names)])
+    again = replace(found[4], expression="by other engines")
+
+    assert baselines([*found[:4], again, replace(found[0], is_serial=False)]) == [found[0], found[1], found[3], again]
