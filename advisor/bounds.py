@@ -16,6 +16,7 @@ from itertools import product
 
 from ..compiler.scenario import Scenario
 from ..compiler.schedule import EngineKind
+from ..compiler.stopping import ShouldStop, checkpoint, heeding
 from ..simcore.kernels.least import least_sm_ticks
 from .bounds_area import LOOKS
 from .bounds_kernels import kernel_limits
@@ -47,16 +48,25 @@ class Bound:
     assumptions: tuple[str, ...] = ASSUMPTIONS
 
 
-def lower_bound(scenario: Scenario, kinds: tuple[EngineKind, ...] = tuple(EngineKind)) -> Bound:
+def lower_bound(
+    scenario: Scenario, kinds: tuple[EngineKind, ...] = tuple(EngineKind), should_stop: ShouldStop | None = None
+) -> Bound:
     """The bound for schedules that copy by engines of ``kinds``; at least one tick.
 
     Raises
     ------
     ValueError
         If ``kinds`` is empty.
+    Cancelled
+        If ``should_stop`` said so.
     """
     if not kinds:
         raise ValueError("a bound needs at least one kind of engine")
+    with heeding(should_stop):
+        return _lower_bound(scenario, kinds)
+
+
+def _lower_bound(scenario: Scenario, kinds: tuple[EngineKind, ...]) -> Bound:
     if scenario.workload.then is not None:
         return _of_two(scenario, kinds)
     # The case with the lowest bound is looked at more closely, until that is the one that is known best.
@@ -64,6 +74,7 @@ def lower_bound(scenario: Scenario, kinds: tuple[EngineKind, ...] = tuple(Engine
     waiting = [(_floor(case), 0, number) for number, case in enumerate(cases)]
     heapify(waiting)
     while True:
+        checkpoint()
         _, looks, number = heappop(waiting)
         if -looks == len(LOOKS):
             return found[number]
@@ -98,6 +109,7 @@ def _cases(scenario: Scenario, kinds: tuple[EngineKind, ...]) -> Iterator[Limits
 
 def _floor(limits: Limits) -> int:
     """What is known without a look at single kernels."""
+    checkpoint()
     ideal = limits.kernels.start + least_sm_ticks(limits.scenario) // limits.division.most
     return max((ideal, *(term.ticks for term in (make(limits) for make in CHEAP) if term is not None)))
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from itertools import count
 
 from ..compiler.scenario import TICKS_PER_SECOND, Gpu, Scenario
 from ..compiler.schedule import (
@@ -14,10 +15,13 @@ from ..compiler.schedule import (
     Schedule,
     Transfer,
 )
+from ..compiler.stopping import checkpoint
 from ..simcore.machine import distance_ticks
 from .estimate_graph import Graph
 from .fluid import FluidFabric, FluidLink, Leg, SlotPool, Way, WholeFabric
 
+# Between two looks whether to stop, so many events are handled: some milliseconds.
+EVENTS_A_LOOK = 2048
 # Kinds of events, in the order in which those of one time are handled: what ends frees what begins.
 _COPIED, _FINISHED, _DRAINED, _SPENT, _BEGUN, _FED, _LAUNCHED, _READY = range(8)
 
@@ -97,7 +101,11 @@ class EstimateRun:
     def loop(self) -> None:
         """Handle events until none is left."""
         events, rank = self.events, self.graph.rank
-        while events:
+        for handled in count():
+            if not events:
+                return
+            if handled % EVENTS_A_LOOK == 0:
+                checkpoint()
             now, kind, i = heappop(events)
             if kind == _READY and i not in self.graph.work:
                 copies = self.copies[rank[i]]

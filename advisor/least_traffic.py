@@ -15,14 +15,19 @@ copied: n + 1 messages on the way in and n on the way out. Without it, but copie
 2 (n - 1). A schedule may take either for each part, so that the mean is n + (n - 2) / (n - 1) on one of the ways.
 """
 
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
-from ..compiler.scenario import FabricKind, FatTree, Pattern, Rails, Scenario
+import numpy as np
+
+from ..compiler.scenario import Fabric, FabricKind, FatTree, Pattern, Rails, Scenario
+from ..compiler.stopping import checkpoint
 from ..compiler.tactics import why_no_reach
 from ..compiler.templates.collective import collective_in
-from ..compiler.topology import topology_of
+from ..compiler.topology import Edge, topology_of
+from .routes import Ints, routes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +115,9 @@ def _exchanged(scenario: Scenario) -> LeastTraffic:
 def loads_of(scenario: Scenario, moved: LeastTraffic) -> Iterator[Load]:
     """What links pass at least: those of each rank, of all together, of nodes; of an all_to_all each single one."""
     ports = ports_of(scenario)
-    for num_bytes, rate in zip(moved.into, ports.into, strict=True):
+    for num_bytes, rate in dict.fromkeys(zip(moved.into, ports.into, strict=True)):
         yield Load(num_bytes, rate, "into a rank")
-    for num_bytes, rate in zip(moved.out, ports.out, strict=True):
+    for num_bytes, rate in dict.fromkeys(zip(moved.out, ports.out, strict=True)):
         yield Load(num_bytes, rate, "out of a rank")
     yield Load(moved.total, sum(ports.into), "into all ranks together")
     if scenario.workload.pattern.exchanges:
@@ -139,7 +144,7 @@ def _exchange_loads(scenario: Scenario) -> Iterator[Load]:
             yield Load(sum(k * blocks[k] for k in range(1, there + 1)), rate, "around the ring to the right")
             yield Load(sum((n - k) * blocks[k] for k in range(there + 1, n)), rate, "around the ring to the left")
         case _:
-            yield from _routed_loads(scenario, tuple(blocks[-rank:] + blocks[:-rank] for rank in range(n)))
+            yield from _routed_loads(fabric, n, blocks)
 
 
 def _single_loads(scenario: Scenario) -> Iterator[Load]:
@@ -152,39 +157,69 @@ def _single_loads(scenario: Scenario) -> Iterator[Load]:
             blocks = (size for rank, sent in enumerate(table) for to, size in enumerate(sent) if to != rank)
             yield Load(max(blocks), fabric.link.achieved_bytes_per_s, "from one rank to another")
         case _:
-            yield from _routed_loads(scenario, table)
+            sent_to, ranks = np.array(table, np.int64), np.arange(scenario.num_ranks)
+            yield from _busiest_links(
+                fabric, scenario.num_ranks, lambda peer: sent_to[ranks, (ranks + peer) % len(ranks)]
+            )
 
 
-def _routed_loads(scenario: Scenario, table: tuple[tuple[int, ...], ...]) -> Iterator[Load]:
-    topology, n = topology_of(scenario.system.fabric, scenario.num_ranks), scenario.num_ranks
-    passed = Counter[tuple[int, int]]()
-    for rank in range(n):
-        for target in range(n):
-            for edge in topology.route(rank, target) if target != rank else ():
-                passed[edge.ends] += table[rank][target]
-    for ends, num_bytes in passed.items():
-        yield Load(num_bytes, topology.by_ends[ends].bytes_per_s, "of the busiest link")
+@lru_cache(maxsize=16)
+def _routed_loads(fabric: Fabric, num_ranks: int, blocks: tuple[int, ...]) -> tuple[Load, ...]:
+    """Of the links of each rate the one that passes most, where every rank sends ``blocks`` by relative peer."""
+    return tuple(_busiest_links(fabric, num_ranks, lambda peer: np.full(num_ranks, blocks[peer], np.int64)))
+
+
+def _busiest_links(fabric: Fabric, num_ranks: int, sent_to: Callable[[int], Ints]) -> Iterator[Load]:
+    """Of the links of each rate the one that passes most; ``sent_to`` a relative peer are bytes [ranks]."""
+    table = routes_of(fabric, num_ranks)
+    passed = np.zeros(len(table.edges), np.int64)
+    for peer in range(1, num_ranks):
+        passes = table.passes(peer)
+        np.add.at(passed, passes.edge, sent_to(peer)[passes.rank])
+    most: dict[int, int] = {}
+    for edge, num_bytes in zip(table.edges, passed.tolist(), strict=True):
+        most[edge.bytes_per_s] = max(num_bytes, most.get(edge.bytes_per_s, 0))
+    for rate, num_bytes in most.items():
+        yield Load(num_bytes, rate, "of the busiest link")
 
 
 def _group_loads(scenario: Scenario) -> Iterator[Load]:
     """What crosses the cut around each group of neighbours: nodes, rows of a torus, parts of a chain.
 
-    The cut that takes the most time bounds any schedule (ForestColl, arXiv 2402.06787). A switch that joins ranks of
-    one group alone is on their side.
+    The cut that takes the most time bounds any schedule (ForestColl, arXiv 2402.06787).
     """
-    fabric, n = scenario.system.fabric, scenario.num_ranks
-    topology = topology_of(fabric, n)
     for size in _group_sizes(scenario):
-        for first in range(0, n, size):
-            group = set(range(first, first + size))
-            group |= {edge.target for edge in topology.edges if edge.target >= n and edge.source in group} - {
-                edge.target for edge in topology.edges if edge.source < n and edge.source not in group
-            }
-            into = sum(edge.bytes_per_s for edge in topology.edges if edge.target in group and edge.source not in group)
-            out = sum(edge.bytes_per_s for edge in topology.edges if edge.source in group and edge.target not in group)
-            entering, leaving = _crossing(scenario, first, size)
+        for has_root, into, out in _cuts(scenario.system.fabric, scenario.num_ranks, size):
+            entering, leaving = _crossing(scenario, size, has_root=has_root)
             yield Load(entering, into, f"into {size} neighbours")
             yield Load(leaving, out, f"out of {size} neighbours")
+
+
+@lru_cache(maxsize=64)
+def _cuts(fabric: Fabric, num_ranks: int, size: int) -> tuple[tuple[bool, int, int], ...]:
+    """The cuts around groups of ``size``, those alike once: whether rank 0 is in it, bytes per second in and out.
+
+    A switch that joins ranks of one group alone is on their side.
+    """
+    topology = topology_of(fabric, num_ranks)
+    into, out = defaultdict[int, list[Edge]](list), defaultdict[int, list[Edge]](list)
+    for edge in topology.edges:
+        into[edge.target].append(edge)
+        out[edge.source].append(edge)
+    found = dict[tuple[bool, int, int], None]()
+    for first in range(0, num_ranks, size):
+        checkpoint()
+        group = set(range(first, first + size))
+        switches = {edge.target for rank in group for edge in out[rank] if edge.target >= num_ranks}
+        group |= {
+            switch
+            for switch in switches
+            if all(edge.source in group or edge.source >= num_ranks for edge in into[switch])
+        }
+        entering = sum(edge.bytes_per_s for node in group for edge in into[node] if edge.source not in group)
+        leaving = sum(edge.bytes_per_s for node in group for edge in out[node] if edge.target not in group)
+        found[first == 0, entering, leaving] = None
+    return tuple(found)
 
 
 def _group_sizes(scenario: Scenario) -> list[int]:
@@ -199,8 +234,8 @@ def _group_sizes(scenario: Scenario) -> list[int]:
     return sorted(sizes)
 
 
-def _crossing(scenario: Scenario, first: int, size: int) -> tuple[int, int]:
-    """Bytes into and out of ``size`` ranks from ``first`` on."""
+def _crossing(scenario: Scenario, size: int, *, has_root: bool) -> tuple[int, int]:
+    """Bytes into and out of ``size`` ranks, with the root of a broadcast among them or not."""
     workload, n = scenario.workload, scenario.num_ranks
     assert workload.moved is not None, "a collective moves a tensor"
     whole = workload.moved.num_bytes
@@ -213,7 +248,7 @@ def _crossing(scenario: Scenario, first: int, size: int) -> tuple[int, int]:
         case Pattern.ALL_REDUCE:
             return whole, whole
         case Pattern.BROADCAST:
-            return (whole, 0) if first else (0, whole)
+            return (0, whole) if has_root else (whole, 0)
         case _:
             return 0, 0
 
@@ -232,12 +267,13 @@ def ports_of(scenario: Scenario) -> Ports:
             assert fabric.switch is not None, "the compiler gives every switch fabric its switch"
             return Ports((min(rate, fabric.switch.bytes_per_s),) * n, (rate,) * n)
         case _:
-            return _uneven_ports(scenario)
+            return _uneven_ports(fabric, n)
 
 
-def _uneven_ports(scenario: Scenario) -> Ports:
-    into, out, n = Counter[int](), Counter[int](), scenario.num_ranks
-    for edge in topology_of(scenario.system.fabric, n).edges:
+@lru_cache(maxsize=16)
+def _uneven_ports(fabric: Fabric, n: int) -> Ports:
+    into, out = Counter[int](), Counter[int]()
+    for edge in topology_of(fabric, n).edges:
         into[edge.target] += edge.bytes_per_s
         out[edge.source] += edge.bytes_per_s
     return Ports(tuple(into[rank] for rank in range(n)), tuple(out[rank] for rank in range(n)))

@@ -14,6 +14,7 @@ from ..compiler.expression import expression_of
 from ..compiler.plan import why_illegal
 from ..compiler.scenario import TICKS_PER_US, Pattern, Scenario
 from ..compiler.schedule import Choice, Direction, EngineKind, Protocol, Reach, Schedule, Tactics, Transfer
+from ..compiler.stopping import ShouldStop, heeding
 from ..compiler.templates import BY_NAME
 from ..compiler.templates.collective import DEFAULT_ALGORITHM, usual_algorithm
 from .advice import Candidate, is_algorithm_choice
@@ -38,16 +39,27 @@ def is_trained(scenario: Scenario) -> bool:
 
 
 def predicted_us(
-    scenario: Scenario, ranker: Ranker, choices: Sequence[Choice], schedules: Sequence[Schedule]
+    scenario: Scenario,
+    ranker: Ranker,
+    choices: Sequence[Choice],
+    schedules: Sequence[Schedule],
+    should_stop: ShouldStop | None = None,
 ) -> tuple[float, ...]:
-    """Times of ``choices`` in us, and of ``schedules``, which are built from them: the ranker's, or estimates."""
+    """Times of ``choices`` in us, and of ``schedules``, which are built from them: the ranker's, or estimates.
+
+    Raises
+    ------
+    Cancelled
+        If ``should_stop`` said so.
+    """
     trained = is_trained(scenario)
     known = [each for each in choices if trained and BY_NAME[each.template].explored and not each.algorithm]
-    ranked = dict(zip(known, ranker.predict_us(scenario, known), strict=True)) if known else {}
-    return tuple(
-        ranked[choice] if choice in ranked else estimate_ticks(scenario, schedule).makespan_ticks / TICKS_PER_US
-        for choice, schedule in zip(choices, schedules, strict=True)
-    )
+    with heeding(should_stop):
+        ranked = dict(zip(known, ranker.predict_us(scenario, known), strict=True)) if known else {}
+        return tuple(
+            ranked[choice] if choice in ranked else estimate_ticks(scenario, schedule).makespan_ticks / TICKS_PER_US
+            for choice, schedule in zip(choices, schedules, strict=True)
+        )
 
 
 def algorithm_of(choice: Choice) -> str:

@@ -12,6 +12,7 @@ from ..compiler.expression import expression_of
 from ..compiler.plan import ScheduleError, build_schedule, declared, default_engine
 from ..compiler.scenario import Scenario
 from ..compiler.schedule import Choice, Plan, Schedule
+from ..compiler.stopping import Cancelled
 from ..simcore import affordable_unit
 from .advice import Advice, Candidate
 from .answer import (
@@ -36,7 +37,7 @@ from .shortlist import Progress, by_time, shortlist_unit, simulate_shortlist, si
 from .shortlist import packet_bytes as packet_bytes
 from .solver import enumerate_space
 from .stages import Stages, told_failures
-from .workers import Cancelled, Job, Workers, open_workers
+from .workers import Job, Workers, open_workers
 
 DEFAULT_TOP = 8
 # Some seconds to a minute, on one core each.

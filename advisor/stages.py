@@ -9,9 +9,10 @@ from time import perf_counter
 from typing import TypeVar
 
 from ..compiler.plan import ScheduleError
+from ..compiler.stopping import Cancelled, heeding
 from ..simcore import EngineUnavailable, RunTooLarge
 from .solver import NoFeasibleSchedule
-from .workers import Cancelled, Failure, FailureKind
+from .workers import Failure, FailureKind
 
 T = TypeVar("T")
 Other = TypeVar("Other")
@@ -44,7 +45,7 @@ class Stages:
         """
         if self._stops():
             return otherwise
-        with self._timed(name):
+        with self._timed(name), heeding(self.should_stop):
             try:
                 found = stage()
             except (NoFeasibleSchedule, EngineUnavailable):

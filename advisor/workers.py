@@ -7,8 +7,9 @@ import logging
 import multiprocessing
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -21,16 +22,13 @@ from ..compiler.codes import Code
 from ..compiler.plan import ScheduleError
 from ..compiler.scenario import Scenario
 from ..compiler.schedule import Schedule
+from ..compiler.stopping import Cancelled
 from ..simcore import EngineUnavailable, Outcome, Result, RunTooLarge, simulate
 
-# How often a waiting caller looks whether it should stop.
-POLL_S = 0.2
+# How often a waiting caller looks whether it should stop, and how long its processes have to do so by themselves.
+POLL_S, GRACE_S = 0.2, 0.5
 
 log = logging.getLogger(__name__)
-
-
-class Cancelled(Exception):
-    """The caller asked to stop before anything was found."""
 
 
 class FailureKind(Enum):
@@ -124,9 +122,8 @@ class Workers:
     ) -> None:
         """Run ``jobs`` in the processes of ``pool``; if those die, what they leave is for this process."""
         try:
-            running: dict[Future[Result], int] = {
-                pool.submit(_run_in_process, job): idx for idx, job in enumerate(jobs)
-            }
+            with _deaf_children():
+                running = {pool.submit(_run_in_process, job): idx for idx, job in enumerate(jobs)}
             while running and not self._should_stop():
                 done, _ = wait(running, timeout=POLL_S, return_when=FIRST_COMPLETED)
                 for future in done:
@@ -145,6 +142,8 @@ def _settled(job: Job, run: Callable[[], Result]) -> Result | Failure | None:
         result = run()
     except (EngineUnavailable, BrokenExecutor):
         raise
+    except Cancelled:
+        return None
     except Exception as error:
         log.debug("simulating %s failed", name, exc_info=True)
         return _failure_of(name, error)
@@ -169,11 +168,12 @@ _stop: Event | None = None
 
 
 def _remember(stop: Event) -> None:
-    """Prepare a worker: Ctrl-C is for the caller to handle, and a caller that dies takes its workers along."""
+    """Prepare a worker: Ctrl-C is for the caller to handle, and a caller that ends or dies takes its workers along."""
     global _stop
     _stop = stop
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
+    Thread(target=_end_with_caller, args=(stop,), daemon=True).start()
 
 
 def _end_with_parent() -> None:
@@ -181,6 +181,26 @@ def _end_with_parent() -> None:
     if parent is not None:
         connection.wait([parent.sentinel])
         os._exit(1)
+
+
+def _end_with_caller(stop: Event) -> None:
+    """What a worker is in the middle of may not look at ``stop``: making machine code, or one long call of numpy."""
+    stop.wait()
+    time.sleep(GRACE_S)
+    os._exit(1)
+
+
+@contextmanager
+def _deaf_children() -> Iterator[None]:
+    """Processes that are begun in the block do not hear of Ctrl-C, which a terminal sends to all, not even at first."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _run_in_process(job: Job) -> Result:
@@ -192,7 +212,7 @@ def open_workers(count: int, should_stop: Callable[[], bool] | None = None) -> I
     """``count`` processes, or this one alone for a count of one.
 
     Processes are spawned, not forked: a fork copies the locks of a caller's threads. When the block is left early they
-    are told to stop and are waited for, so that none outlives its caller.
+    are told to stop and are waited for, so that none outlives its caller; those that do not hear of it are ended.
     """
     if count <= 1:
         yield Workers(None, should_stop)

@@ -69,6 +69,10 @@ class Graph:
     switches: int
     wires: tuple[Wire, ...]
 
+    def __hash__(self) -> int:
+        """Of a few of the links: there may be thousands, and what is known of a fabric is looked up all the time."""
+        return hash((self.switches, len(self.wires), self.wires[:4]))
+
 
 Layout = Torus | FatTree | Rails | Graph
 

@@ -9,20 +9,26 @@ every run:
 - rails: to the GPU of the own node on the destination's rail, then over that rail.
 - edges: of the shortest paths the one whose nodes have the lowest numbers, the first that differs deciding.
 
+Where a route goes on depends on the node and the destination alone, so all routes to one rank make a tree.
+
 A switch is a crossbar whose output ports serve at its rate: an edge that leaves a switch goes at the lower rate of
 port and link, and has the latencies of both.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from itertools import pairwise
 
 from .scenario import Fabric, FabricKind, FatTree, Graph, Link, Rails, Switch, Torus
+from .stopping import checkpoint
 
 Path = tuple[int, ...]
 """Nodes from source to destination, both included."""
+
+StepFn = Callable[[int, int], int]
+"""The next node on the way from a node to another rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +57,57 @@ class NoRoute(ValueError):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Topology:
-    """The graph of a fabric. ``path`` gives the nodes between two different ranks."""
+    """The graph of a fabric. ``step`` gives the next node on the way from a node to another rank."""
 
     num_ranks: int
     num_nodes: int
     edges: tuple[Edge, ...]
-    path: Callable[[int, int], Path]
+    step: StepFn
     by_ends: dict[tuple[int, int], Edge]
+    _far: dict[int, dict[int, int]] = field(default_factory=dict)  # by destination, links from each node known so far
 
     @classmethod
-    def of_edges(cls, num_ranks: int, edges: Iterator[Edge], path: Callable[[int, int], Path]) -> "Topology":
+    def of_edges(cls, num_ranks: int, edges: Iterator[Edge], step: StepFn) -> "Topology":
         """Make one of its edges, each pair of nodes joined once."""
         found = tuple(edges)
         num_nodes = max([num_ranks, *(edge.target + 1 for edge in found)])
-        return cls(num_ranks, num_nodes, found, path, {edge.ends: edge for edge in found})
+        return cls(num_ranks, num_nodes, found, step, {edge.ends: edge for edge in found})
+
+    def path(self, source: int, destination: int) -> Path:
+        """Nodes from rank ``source`` to rank ``destination``.
+
+        Raises
+        ------
+        NoRoute
+            If there is no way.
+        """
+        nodes = [source]
+        while nodes[-1] != destination:
+            nodes.append(self.step(nodes[-1], destination))
+        return tuple(nodes)
+
+    def num_links(self, source: int, destination: int) -> int:
+        """Links from rank ``source`` to rank ``destination``.
+
+        No link is walked twice to one destination, so that all pairs of ranks together take no longer than there are
+        pairs of nodes.
+
+        Raises
+        ------
+        NoRoute
+            If there is no way.
+        """
+        far = self._far.get(destination)
+        if far is None:
+            checkpoint()
+            far = self._far[destination] = {destination: 0}
+        trail, node = list[int](), source
+        while node not in far:
+            trail.append(node)
+            node = self.step(node, destination)
+        for number, passed in enumerate(reversed(trail), far[node] + 1):
+            far[passed] = number
+        return far[source]
 
     def route(self, source: int, destination: int) -> tuple[Edge, ...]:
         """Edges from rank ``source`` to rank ``destination``; none from a rank to itself.
@@ -74,8 +117,6 @@ class Topology:
         NoRoute
             If there is no way.
         """
-        if source == destination:
-            return ()
         return tuple(self.by_ends[ends] for ends in pairwise(self.path(source, destination)))
 
     def latency_ticks(self, source: int, destination: int) -> int:
@@ -114,18 +155,17 @@ def _symmetric(fabric: Fabric, n: int) -> Topology:
     link = fabric.link
     if fabric.kind is FabricKind.FULL_MESH:
         edges = (_edge(r, (r + k) % n, f"link+{k}", link) for r in range(n) for k in range(1, n))
-        return Topology.of_edges(n, edges, lambda source, destination: (source, destination))
+        return Topology.of_edges(n, edges, lambda node, destination: destination)
     if fabric.kind is FabricKind.SWITCH:
         up = [_edge(rank, n, "up", link) for rank in range(n)]
         down = [_edge(n, rank, "down", link, fabric.switch) for rank in range(n)]
-        return Topology.of_edges(n, iter(up + down), lambda source, destination: (source, n, destination))
+        return Topology.of_edges(n, iter(up + down), lambda node, destination: destination if node == n else n)
     right = [_edge(rank, (rank + 1) % n, "right", link) for rank in range(n) if n > 1]
     left = [_edge(rank, (rank - 1) % n, "left", link) for rank in range(n) if n > 2 and fabric.both_ways]
 
-    def around(source: int, destination: int) -> Path:
-        ahead = (destination - source) % n
-        steps = range(ahead + 1) if ahead <= n // 2 or not fabric.both_ways else range(0, ahead - n - 1, -1)
-        return tuple((source + step) % n for step in steps)
+    def around(node: int, destination: int) -> int:
+        ahead = (destination - node) % n
+        return (node + (1 if ahead <= n // 2 or not fabric.both_ways else -1)) % n
 
     return Topology.of_edges(n, iter(right + left), around)
 
@@ -150,17 +190,15 @@ def _torus(link: Link, torus: Torus) -> Topology:
                 if side > 2:  # with two, up and down lead to the same neighbour, over the same link
                     yield _edge(rank, moved(rank, dimension, -1), f"torus{dimension}-", link)
 
-    def path(source: int, destination: int) -> Path:
-        nodes = [source]
+    def step(node: int, destination: int) -> int:
         for dimension in reversed(range(len(shape))):
             stride, side = strides[dimension], shape[dimension]
-            ahead = (destination // stride - source // stride) % side
-            step, count = (1, ahead) if ahead <= side // 2 else (-1, side - ahead)
-            for _ in range(count):
-                nodes.append(moved(nodes[-1], dimension, step))
-        return tuple(nodes)
+            ahead = (destination // stride - node // stride) % side
+            if ahead:
+                return moved(node, dimension, 1 if ahead <= side // 2 else -1)
+        return destination
 
-    return Topology.of_edges(n, edges(), path)
+    return Topology.of_edges(n, edges(), step)
 
 
 def _fat_tree(link: Link, switch: Switch, tree: FatTree, n: int) -> Topology:
@@ -176,13 +214,15 @@ def _fat_tree(link: Link, switch: Switch, tree: FatTree, n: int) -> Topology:
                 yield _edge(leaf, spine, "leaf-spine", link, switch)
                 yield _edge(spine, leaf, "spine-leaf", link, switch)
 
-    def path(source: int, destination: int) -> Path:
-        below, above = n + source // tree.leaf, n + destination // tree.leaf
-        if below == above:
-            return source, below, destination
-        return source, below, first_spine + destination % tree.spines, above, destination
+    def step(node: int, destination: int) -> int:
+        if node < n:
+            return n + node // tree.leaf
+        above = n + destination // tree.leaf
+        if node >= first_spine:
+            return above
+        return destination if node == above else first_spine + destination % tree.spines
 
-    return Topology.of_edges(n, edges(), path)
+    return Topology.of_edges(n, edges(), step)
 
 
 def _rails(link: Link, switch: Switch, rails: Rails, n: int) -> Topology:
@@ -198,21 +238,27 @@ def _rails(link: Link, switch: Switch, rails: Rails, n: int) -> Topology:
                 yield _edge(rank, rail, "nic-out", rails.nic)
                 yield _edge(rail, rank, "nic-in", rails.nic)
 
-    def path(source: int, destination: int) -> Path:
-        inside, relay = n + source // node, source - source % node + destination % node
-        near = (source,) if relay == source else (source, inside, relay)
-        return near if relay == destination else (*near, first_rail + destination % node, destination)
+    def step(at: int, destination: int) -> int:
+        rail = destination % node
+        if at >= first_rail:
+            return destination
+        if at >= n:
+            return (at - n) * node + rail
+        return first_rail + rail if at % node == rail else n + at // node
 
-    return Topology.of_edges(n, edges(), path)
+    return Topology.of_edges(n, edges(), step)
 
 
 def _graph(graph: Graph, n: int) -> Topology:
     """The graph as it is given, with a breadth-first search from each destination that is asked for."""
     ends = [end for wire in graph.wires for end in (wire.ends, wire.ends[::-1])]
-    neighbours = [sorted(b for a, b in ends if a == node) for node in range(n + graph.switches)]
+    neighbours: list[list[int]] = [[] for _ in range(n + graph.switches)]
+    for source, target in sorted(ends):
+        neighbours[source].append(target)
 
     @cache
     def distances(destination: int) -> dict[int, int]:
+        checkpoint()
         found, todo = {destination: 0}, deque([destination])
         while todo:
             node = todo.popleft()
@@ -222,18 +268,15 @@ def _graph(graph: Graph, n: int) -> Topology:
                     todo.append(other)
         return found
 
-    def path(source: int, destination: int) -> Path:
+    def step(node: int, destination: int) -> int:
         far = distances(destination)
-        if source not in far:
-            raise NoRoute(source, destination)
-        nodes = [source]
-        while nodes[-1] != destination:
-            nodes.append(next(other for other in neighbours[nodes[-1]] if far.get(other) == far[nodes[-1]] - 1))
-        return tuple(nodes)
+        if node not in far:
+            raise NoRoute(node, destination)
+        return next(other for other in neighbours[node] if far.get(other) == far[node] - 1)
 
     links = {end: wire.link for wire in graph.wires for end in (wire.ends, wire.ends[::-1])}
     edges = (_edge(source, target, links[source, target].name, links[source, target]) for source, target in ends)
-    return Topology.of_edges(n, edges, path)
+    return Topology.of_edges(n, edges, step)
 
 
 def check_reachable(topology: Topology) -> None:
@@ -245,4 +288,27 @@ def check_reachable(topology: Topology) -> None:
         If one does not.
     """
     for rank in range(1, topology.num_ranks):
-        topology.route(0, rank)
+        try:
+            topology.num_links(rank, 0)
+        except NoRoute:
+            raise NoRoute(0, rank) from None
+
+
+def num_links(fabric: Fabric, num_ranks: int, source: int, destination: int) -> int:
+    """Links from one rank to another; of symmetric fabrics, which may have a million links, without the graph.
+
+    Raises
+    ------
+    NoRoute
+        If there is no way.
+    """
+    ahead = (destination - source) % num_ranks
+    match fabric.kind:
+        case FabricKind.FULL_MESH:
+            return min(ahead, 1)
+        case FabricKind.SWITCH:
+            return 2 * min(ahead, 1)
+        case FabricKind.RING:
+            return min(ahead, num_ranks - ahead) if fabric.both_ways else ahead
+        case _:
+            return topology_of(fabric, num_ranks).num_links(source % num_ranks, destination % num_ranks)

@@ -11,6 +11,7 @@ from ..compiler.plan_view import num_peers
 from ..compiler.replay import Write
 from ..compiler.scenario import Scenario
 from ..compiler.schedule import Direction, Reach, Reduction, Schedule, Step, TileGroup, Transfer
+from ..compiler.stopping import checkpoint
 from .builder import ProgramBuilder
 from .hits import Hits
 from .kernels.pick import group_shape
@@ -81,8 +82,10 @@ def lower(
         state.num_peers[rank] = num_peers(schedule.steps_of(0) if state.writes else steps)
         state.pairs |= {(rank, first): second for first, second in pairs_of(transfers, schedule.engine.mode).items()}
         for step in steps:
+            checkpoint()
             _add(state, rank, step, steps)
     for rank in ranks:
+        checkpoint()
         order_units(state, rank)
         _connect(state, rank)
     return Lowered(scenario, schedule, builder.build(), tuple(state.made.values()), machine, folded, state.hits)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from ..compiler.scenario import Scenario
 from ..compiler.schedule import Schedule
+from ..compiler.stopping import heeding
 from .case import Case
 from .finished import Finished
 from .lanes import run_lanes
@@ -35,15 +36,19 @@ def simulate_seeds(
         If a seed is negative, or ``unit_bytes`` is not a multiple of the GPU's line.
     RunTooLarge
         If a run would take minutes or more memory than is sensible.
+    Cancelled
+        If ``should_stop`` said so before the runs began.
     """
     cases = [Case(scenario, schedule, perturbation_of(scenario.system, seed)) for seed in seeds]
     if not cases:
         return ()
     variability = scenario.system.variability
     if variability is None or not variability.random:
-        lowered = cases[0].lowered(unit_bytes)
+        with heeding(should_stop):
+            lowered = cases[0].lowered(unit_bytes)
         return (result_of(lowered, cases[0].run(lowered, should_stop=should_stop, progress=progress)),) * len(cases)
-    plain = replace(cases[0], perturbation=None).lowered(unit_bytes, fold=False)
+    with heeding(should_stop):
+        plain = replace(cases[0], perturbation=None).lowered(unit_bytes, fold=False)
     found: list[Result] = []
     for first in range(0, len(cases), BATCH):
         batch = cases[first : first + BATCH]

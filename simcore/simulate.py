@@ -1,12 +1,14 @@
 """Scenario + Schedule -> Result: lower, run, and explain where the time went."""
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from ..compiler.codes import Code
 from ..compiler.plan import ScheduleError
 from ..compiler.replay import Write
 from ..compiler.scenario import Scenario
 from ..compiler.schedule import Schedule
+from ..compiler.stopping import Cancelled, ShouldStop, heeding
 from .case import Case
 from .critical import critical_path
 from .deadlock import circle_of_waits
@@ -20,8 +22,6 @@ from .replay import recorded_writes
 from .result import PACKET_BYTES, Result, Waterfall
 from .traffic import traffic_of
 from .variability import perturbation_of
-
-ShouldStop = Callable[[], bool]
 
 
 def simulate(
@@ -50,7 +50,7 @@ def simulate(
     seed
         What the variability of the system is drawn with; without one only what is late by name is late.
     should_stop
-        Asked now and then; if it says yes, what was found so far is returned, with the outcome CANCELLED.
+        Asked at least once a second; if it says yes, what the run found so far is returned, with the outcome CANCELLED.
     progress
         Told now and then how many line-hops of the run itself, what-if runs left out, have been simulated.
 
@@ -60,15 +60,19 @@ def simulate(
         If ``unit_bytes`` is not a multiple of the GPU's line.
     RunTooLarge
         If the run would take minutes or more memory than is sensible.
+    Cancelled
+        If ``should_stop`` said so before the run began.
     """
     case = Case(scenario, schedule, perturbation_of(scenario.system, seed))
-    lowered = case.lowered(unit_bytes, fold=fold)
-    whole = case.run(lowered, fold=fold, observe=observe, should_stop=should_stop, progress=progress)
-    waterfall, cil = None, None
-    if explain_bytes is not None and whole.run.outcome is Outcome.DONE:
-        known = whole.run if explain_bytes == unit_bytes else None
-        waterfall, cil = _explain(case, explain_bytes, bound_ticks or 0, known, should_stop)
-    return result_of(lowered, whole, waterfall, cil)
+    with heeding(should_stop):
+        lowered = case.lowered(unit_bytes, fold=fold)
+        whole = case.run(lowered, fold=fold, observe=observe, should_stop=should_stop, progress=progress)
+        waterfall, cil = None, None
+        if explain_bytes is not None and whole.run.outcome is Outcome.DONE:
+            known = whole.run if explain_bytes == unit_bytes else None
+            with suppress(Cancelled):  # the run itself is known
+                waterfall, cil = _explain(case, explain_bytes, bound_ticks or 0, known, should_stop)
+        return result_of(lowered, whole, waterfall, cil)
 
 
 def record_writes(

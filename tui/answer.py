@@ -5,8 +5,8 @@ from pathlib import Path
 
 from ..advisor import Advisor, ModelError, NoFeasibleSchedule, enumerate_space, lower_bound
 from ..advisor.export import advice_document, space_document
-from ..advisor.workers import Cancelled
 from ..compiler import Scenario
+from ..compiler.stopping import Cancelled
 from ..simcore import EngineUnavailable, RunTooLarge
 from .console import Bindings, guarded, print_json, put, say, show
 from .exits import Exit
@@ -76,7 +76,7 @@ def advise_file(
     def action() -> Exit:
         scenario = scenario_of(file, bindings, workload)
         advisor = Advisor.load()
-        with progress_line() as progress, interruptible(at_once=True) as stopped:
+        with progress_line() as progress, interruptible() as stopped:
             advice = advisor.recommend(
                 scenario,
                 top=top,

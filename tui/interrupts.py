@@ -1,28 +1,51 @@
 """Ctrl-C as a wish to stop, so that what was found so far can be shown."""
 
+import _thread
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Timer, main_thread
 from types import FrameType
+
+PATIENCE_S = 0.8
 
 
 @contextmanager
-def interruptible(*, at_once: bool = False) -> Iterator[Callable[[], bool]]:
+def interruptible() -> Iterator[Callable[[], bool]]:
     """A callback that says whether Ctrl-C was pressed; pressed again, it interrupts as ever.
 
-    ``at_once`` interrupts the first time too, after the callback knows of it: for work that keeps what it found when it
-    is interrupted anywhere. Only the main thread may use it.
+    If nobody asks for a while after it was pressed, that counts as pressed again: what does not look up is interrupted.
+    Only the main thread may use it.
     """
-    pressed = False
+    pressed = heard = False
+    timer: Timer | None = None
 
     def press(_signal: int, _frame: FrameType | None) -> None:
-        nonlocal pressed
-        again, pressed = pressed, True
-        if again or at_once:
+        nonlocal pressed, timer
+        if pressed:
             raise KeyboardInterrupt
+        pressed = True
+        timer = Timer(PATIENCE_S, press_again)
+        timer.daemon = True
+        timer.start()
+
+    def press_again() -> None:
+        if heard:
+            return
+        if hasattr(signal, "pthread_kill"):  # which ends a wait too
+            signal.pthread_kill(main_thread().ident or 0, signal.SIGINT)
+        else:
+            _thread.interrupt_main()
+
+    def asked() -> bool:
+        nonlocal heard
+        heard = pressed
+        return pressed
 
     before = signal.signal(signal.SIGINT, press)
     try:
-        yield lambda: pressed
+        yield asked
     finally:
+        if timer is not None:
+            timer.cancel()
         signal.signal(signal.SIGINT, before)

@@ -189,7 +189,7 @@ def _as_problem(error: Exception) -> Problem:
         return Problem(ProblemKind.FILE, "\n".join(filter(None, (f"{error.code.name} error: {error}", error.hint))))
     # Imported here: they pull in the solver, which nobody with a broken file should wait for.
     from ..advisor.solver import NoFeasibleSchedule
-    from ..advisor.workers import Cancelled
+    from ..compiler.stopping import Cancelled
 
     if isinstance(error, NoFeasibleSchedule):
         return Problem(ProblemKind.NOTHING_FEASIBLE, "\n".join(error.reasons) or str(error))

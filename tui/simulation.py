@@ -1,5 +1,7 @@
 """``magus simulate``: one schedule, once or under many seeds, and the profile of its writes."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ..advisor import lower_bound
@@ -11,6 +13,7 @@ from ..compiler.replay_file import write_profile
 from ..compiler.scenario import Scenario
 from ..compiler.schedule import Schedule
 from ..compiler.schedule_text import resolve_schedule
+from ..compiler.stopping import Cancelled
 from ..compiler.writing import check_writable
 from ..simcore import Outcome, Result, affordable_unit, record_writes, simulate, simulate_seeds
 from .answer import answered, scenario_of, strictly
@@ -76,7 +79,7 @@ def simulate_file(
 def _simulated(
     scenario: Scenario, schedule: Schedule, unit_bytes: int, fold: bool, bound_ticks: int, seed: int | None
 ) -> Result:
-    with interruptible() as pressed, progress_line() as progress:
+    with _stoppable() as pressed, progress_line() as progress:
         return simulate(
             scenario,
             schedule,
@@ -91,6 +94,16 @@ def _simulated(
             should_stop=pressed,
             progress=lambda line_hops: progress("run", line_hops, 0),
         )
+
+
+@contextmanager
+def _stoppable() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C as a wish to stop; before there is anything to show it interrupts as ever."""
+    try:
+        with interruptible() as pressed:
+            yield pressed
+    except Cancelled:
+        raise KeyboardInterrupt from None
 
 
 def _varied(scenario: Scenario, schedule: Schedule, seeds: range) -> tuple[Result, ...]:

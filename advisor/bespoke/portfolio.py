@@ -13,6 +13,7 @@ from random import Random
 
 from ...compiler.scenario import Scenario
 from ...compiler.schedule import Choice, EngineChoice, EngineKind, EngineMode, Protocol, Schedule, Tactics
+from ...compiler.stopping import Cancelled, heeding
 from ..bounds import lower_bound
 from ..variations import CHANGES
 from ..workers import Workers
@@ -100,7 +101,10 @@ def optimize(
     replays.found |= {found.choice: found for found in known}
     ended = ""
     try:
-        ended = search.run()
+        with heeding(stop):
+            ended = search.run()
+    except Cancelled:
+        replays.stopped = True
     except KeyboardInterrupt:
         if not should_stop():
             raise

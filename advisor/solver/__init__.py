@@ -42,7 +42,7 @@ def enumerate_space(
     seed
         Of the solver's search and of the sample. It matters only with a limit.
     should_stop
-        Asked at every solution found; what was found is kept.
+        Asked at least once a second; what was found is kept.
     progress
         Told now and then how many were found so far.
     generated

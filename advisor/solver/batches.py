@@ -9,11 +9,14 @@ them, through the origin, gives it one (its slope is the least time of a grain i
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
+from ...compiler.stopping import Cancelled, heeding
 from .model import make_solver
+from .solving import solve
 
 TICKS = 1_000_000
 """Ticks of 10 fs in the model's unit of time."""
@@ -51,10 +54,12 @@ def solve_batches(
     The same problem, seed and limit give the same with the same version of OR-tools.
     """
     model = _Model(problem)
-    model.hint_all(seed)
+    with heeding(should_stop):
+        model.hint_all(seed)
     solver, found = make_solver(seed), _Collector(model.grains, should_stop)
     solver.parameters.max_deterministic_time = limit
-    solver.solve(model.model, found)
+    with suppress(Cancelled), heeding(should_stop):
+        solve(solver, model.model, found)
     return tuple(dict.fromkeys(reversed(found.values)))
 
 
@@ -130,7 +135,7 @@ class _Model:
         solver = make_solver(seed)
         solver.parameters.fix_variables_to_their_hinted_value = True
         solver.parameters.max_deterministic_time = 1.0
-        if solver.solve(self.model) in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        if solve(solver, self.model) in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             variables = [self.model.get_int_var_from_proto_index(i) for i in range(len(self.model.proto.variables))]
             values = [solver.value(variable) for variable in variables]
             self.model.clear_hints()  # type: ignore[no-untyped-call]

@@ -17,6 +17,7 @@ from .dominance import RULES, dominated, left_out
 from .found import Absence, Assumed, NoFeasibleSchedule, Space
 from .knobs import Choices, Codes, Knob, Knobs, Varied
 from .model import SpaceModel, make_solver
+from .solving import solve
 from .space import BASELINE, Domains, domains_of, knobs_of
 from .stream import Stream
 from .variables import At
@@ -48,7 +49,8 @@ def enumerate_choices(scenario: Scenario, limits: Limits, seed: int, generated: 
     codes, complete = _solved(scenario, domains, knobs, limits, seed)
     if not len(codes) and complete:
         raise NoFeasibleSchedule(_conflict(scenario, domains))
-    assumed = _assumed(scenario, domains, knobs, None)
+    # Stopped, there is no time for counts that would be of a part anyway.
+    assumed = _assumed(scenario, domains, knobs, None, limits) if not _is_stopped(limits) else ()
     choices = Choices(knobs, np.sort(codes))
     return _space(scenario, domains, choices, len(codes) if complete else None, assumed, choices.varied())
 
@@ -82,7 +84,8 @@ def _generated(scenario: Scenario, domains: Domains, knobs: Knobs, limits: Limit
         codes = codes[~dominated(places, knobs, codes)]
     if limits.progress is not None:
         limits.progress(len(codes))
-    assumed, varied = _assumed(scenario, domains, knobs, legal), Choices(knobs, codes).varied()
+    assumed = _assumed(scenario, domains, knobs, legal, limits) if not _is_stopped(limits) else ()
+    varied = Choices(knobs, codes).varied()
     size = None if stopped else len(codes)
     if limits.choices is not None and limits.choices < len(codes):
         codes = diverse(knobs, codes, limits.choices, seed)
@@ -109,7 +112,11 @@ def _solved(scenario: Scenario, domains: Domains, knobs: Knobs, limits: Limits, 
 
 def _is_over(limits: Limits, start: float) -> bool:
     late = limits.seconds is not None and monotonic() - start > limits.seconds
-    return late or (limits.should_stop is not None and limits.should_stop())
+    return late or _is_stopped(limits)
+
+
+def _is_stopped(limits: Limits) -> bool:
+    return limits.should_stop is not None and limits.should_stop()
 
 
 def _stream(scenario: Scenario, domains: Domains, seed: int, seconds: float | None) -> Stream:
@@ -134,13 +141,20 @@ def _places(scenario: Scenario, domains: Domains, knobs: Knobs) -> dict[str, lis
     return {name: places for name, places in found.items() if places}
 
 
-def _assumed(scenario: Scenario, domains: Domains, knobs: Knobs, legal: Codes | None) -> tuple[Assumed, ...]:
-    """The dominance rules in force that leave anything out, each counted for itself."""
+def _assumed(
+    scenario: Scenario, domains: Domains, knobs: Knobs, legal: Codes | None, limits: Limits
+) -> tuple[Assumed, ...]:
+    """The dominance rules in force that leave anything out, each counted for itself; none if it is stopped."""
     places = _places(scenario, domains, knobs)
     if not places:
         return ()
-    codes = generator.generate(scenario, domains) if legal is None else legal
-    counts = {name: int(dominated(each, knobs, codes).sum()) for name, each in places.items()}
+    if legal is None:
+        legal = generator.generate(scenario, domains, lambda: _is_stopped(limits))
+    counts: dict[str, int] = {}
+    for name, each in places.items():
+        if _is_stopped(limits):
+            return ()
+        counts[name] = int(dominated(each, knobs, legal).sum())
     return tuple(Assumed(rule.name, rule.sentence, counts[rule.name]) for rule in RULES if counts.get(rule.name))
 
 
@@ -165,14 +179,14 @@ def _conflict(scenario: Scenario, domains: Domains) -> tuple[str, ...]:
     space_model = SpaceModel(scenario, domains, switchable=True)
     solver = make_solver(0)
     space_model.assume(space_model.rules)
-    if solver.solve(space_model.model) != cp_model.INFEASIBLE:
+    if solve(solver, space_model.model) != cp_model.INFEASIBLE:
         return ()
     blamed = set(solver.sufficient_assumptions_for_infeasibility())
     core = tuple(rule for rule in space_model.rules if rule.literal is not None and rule.literal.index in blamed)
     for rule in core:
         without = tuple(other for other in core if other is not rule)
         space_model.assume(without)
-        if solver.solve(space_model.model) == cp_model.INFEASIBLE:
+        if solve(solver, space_model.model) == cp_model.INFEASIBLE:
             core = without
     return tuple(rule.sentence for rule in core)
 

@@ -66,6 +66,8 @@ class _Generator:
         algorithms = algorithms_of(self._scenario, template, self._domains)
         directions = self._domains.directions if self._moves else (Direction.PUT,)
         for engine, several, algorithm, direction in product(self._engines, streams, algorithms, directions):
+            if self._is_over():
+                return
             for count in counts[:1]:
                 choice = Choice(template.name, count, engine, several, Tactics(direction), algorithm)
                 if why_illegal(self._scenario, choice) is None:
@@ -76,6 +78,8 @@ class _Generator:
         n, moved = self._scenario.num_ranks, self._scenario.workload.moved
         if not template.cuts_shards:
             return count == n
+        if self._is_over():
+            return False
         if moved is None or count not in self._domains.chunks:
             return False
         if template.name == DEFAULT_ALGORITHM and count == n:  # that is serial

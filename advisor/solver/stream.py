@@ -7,8 +7,10 @@ from time import monotonic
 
 from ortools.sat.python import cp_model
 
+from .solving import stop
+
 # Handing over in batches keeps the threads out of each other's way; who waits longer may want to look up.
-BATCH_S, PATIENCE_S = 0.02, 1.0
+BATCH_S, PATIENCE_S = 0.02, 0.2
 
 
 class Stream:
@@ -29,7 +31,7 @@ class Stream:
                 yield batch
         finally:
             self._stop.set()
-            thread.join()
+            stop(self._solver, thread)
 
     def _next(self) -> list[int] | None:
         """The next batch, None after the last."""

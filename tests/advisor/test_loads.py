@@ -59,7 +59,7 @@ def test_a_hot_rank_is_advised_on() -> None:
     advice = Advisor.load().recommend(scenario, top=3, workers=1)
 
     assert advice.recommended.simulated_ticks is not None
-    assert advice.bound.ticks <= advice.recommended.simulated_ticks
+    assert advice.bound is not None and advice.bound.ticks <= advice.recommended.simulated_ticks
 
 
 def test_the_line_that_says_what_is_asked_names_the_rank() -> None:

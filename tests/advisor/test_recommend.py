@@ -9,11 +9,11 @@ from magus.advisor import Advisor, NoFeasibleSchedule
 from magus.advisor.advice import Advice, Confidence
 from magus.advisor.ranking import algorithm_of
 from magus.advisor.solver import enumerate_space
-from magus.advisor.workers import Cancelled
 from magus.compiler.expectation import Verdict
 from magus.compiler.plan import build_schedule
 from magus.compiler.scenario import TICKS_PER_US, Explore, Pattern, Scenario
 from magus.compiler.schedule import Choice, EngineChoice, EngineKind, NamedSchedule, Plan, Protocol
+from magus.compiler.stopping import Cancelled
 from magus.simcore import Outcome
 from tests.advisor.drawing import LONE, SYSTEMS, scenario_of
 from tests.scenarios import ag_gemm, exploring, gemm_rs, lone_gather

@@ -5,11 +5,12 @@ import pytest
 from magus.advisor import Advisor, recommend
 from magus.advisor.advice import Advice
 from magus.advisor.stages import Stages, told_failures
-from magus.advisor.workers import Cancelled, Failure, FailureKind
+from magus.advisor.workers import Failure, FailureKind
 from magus.compiler.codes import Code
 from magus.compiler.plan import ScheduleError
 from magus.compiler.scenario import Explore
 from magus.compiler.schedule import EngineChoice, EngineKind
+from magus.compiler.stopping import Cancelled
 from magus.simcore import EngineUnavailable, RunTooLarge
 from tests.scenarios import ag_gemm, exploring
 

@@ -8,11 +8,11 @@ from threading import Event
 
 from magus.advisor.advice import Advice, Candidate, Confidence, Timing
 from magus.advisor.bounds import Bound
-from magus.advisor.workers import Cancelled
 from magus.compiler.expectation import Verdict
 from magus.compiler.pipeline import Compiled
 from magus.compiler.scenario import TICKS_PER_US, Scenario
 from magus.compiler.schedule import EngineChoice, EngineKind, Schedule
+from magus.compiler.stopping import Cancelled
 from magus.simcore.outcome import Outcome
 from magus.simcore.result import Interval, IntervalKind, Result, Timeline, Traffic, Utilization, Waterfall
 from magus.tui.session import Backend, Progress, Settings, ShouldStop

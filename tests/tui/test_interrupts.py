@@ -1,9 +1,11 @@
 """Ctrl-C is first a wish, then an interruption."""
 
 import signal
+import time
 
 import pytest
 
+from magus.tui import interrupts
 from magus.tui.interrupts import interruptible
 
 
@@ -16,3 +18,18 @@ def test_the_first_press_is_told_and_the_second_interrupts() -> None:
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_what_does_not_ask_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupts, "PATIENCE_S", 0.01)
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        signal.raise_signal(signal.SIGINT)
+        time.sleep(30)
+
+
+def test_what_asks_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupts, "PATIENCE_S", 0.01)
+    with interruptible() as pressed:
+        signal.raise_signal(signal.SIGINT)
+        assert pressed()
+        time.sleep(0.1)

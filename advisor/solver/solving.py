@@ -1,0 +1,47 @@
+"""A solver at work in a thread of its own, so that its caller hears of Ctrl-C and of a wish to stop meanwhile."""
+
+from threading import Thread
+
+from ortools.sat.python import cp_model
+
+from ...compiler.stopping import checkpoint
+
+POLL_S = 0.1
+
+
+def solve(
+    solver: cp_model.CpSolver, model: cp_model.CpModel, callback: cp_model.CpSolverSolutionCallback | None = None
+) -> cp_model.CpSolverStatus:
+    """What ``solver.solve`` gives.
+
+    Raises
+    ------
+    Cancelled
+        If the caller is asked to stop.
+    """
+    ended: list[cp_model.CpSolverStatus | BaseException] = []
+
+    def body() -> None:
+        try:
+            ended.append(solver.solve(model, callback))
+        except BaseException as error:
+            ended.append(error)
+
+    thread = Thread(target=body, daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            checkpoint()
+            thread.join(POLL_S)
+    finally:
+        stop(solver, thread)
+    if isinstance(ended[0], BaseException):
+        raise ended[0]
+    return ended[0]
+
+
+def stop(solver: cp_model.CpSolver, thread: Thread) -> None:
+    """End the search of ``solver`` in ``thread``, which may not have begun yet and could not be told then."""
+    while thread.is_alive():
+        solver.stop_search()
+        thread.join(POLL_S)

@@ -1,0 +1,49 @@
+"""Stages of the advice that are asked to stop do so, whatever they are in the middle of."""
+
+import pytest
+
+from magus.advisor.bounds import lower_bound
+from magus.advisor.ranker import Ranker
+from magus.advisor.ranking import predicted_us
+from magus.advisor.routes import routes_of
+from magus.advisor.solver import enumerate_space, explain_infeasible
+from magus.compiler.plan import build_schedule
+from magus.compiler.schedule import Choice, EngineChoice, EngineKind
+from magus.compiler.stopping import Cancelled, heeding
+from tests.fabrics import torus
+from tests.scenarios import ag_gemm
+
+SCENARIO = ag_gemm(4096, 4096, 4096, ranks=9, fabric=torus(3, 3))
+CHOICE = Choice("serial", 9, EngineChoice(EngineKind.DMA, 4))
+
+
+def test_the_bound() -> None:
+    with pytest.raises(Cancelled):
+        lower_bound(SCENARIO, should_stop=lambda: True)
+
+
+def test_the_estimate() -> None:
+    routes_of.cache_clear()
+    schedules = [build_schedule(SCENARIO, CHOICE)]
+    with pytest.raises(Cancelled):
+        predicted_us(SCENARIO, Ranker.load(), [CHOICE], schedules, should_stop=lambda: True)
+
+
+def test_the_solver_in_its_thread() -> None:
+    with pytest.raises(Cancelled), heeding(lambda: True):
+        explain_infeasible(SCENARIO)
+
+
+@pytest.mark.parametrize("generated", [False, True])
+def test_the_counts_of_what_dominance_leaves_out(generated: bool) -> None:
+    """What a stop comes before is not counted again from the beginning."""
+    asked: list[int] = []
+
+    def stopped() -> bool:
+        asked.append(1)
+        return len(asked) > 3
+
+    space = enumerate_space(SCENARIO, generated=generated, should_stop=stopped)
+
+    assert not space.complete
+    assert space.assumed == ()
