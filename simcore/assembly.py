@@ -211,18 +211,33 @@ class _Assembly:
         hop_buffer = np.full(len(server), NONE, np.int64)
         hop_buffer[hops] = buffer
         # Room for more than could ever come is room without limit, and costs memory.
-        most = np.bincount(buffer, self._units_at(tables)[hops], minlength=len(target))
+        units_at = self._units_at(tables)[hops] * self._rounds_at(tables, hops, credit[server[hops + 1]])
+        most = np.bincount(buffer, units_at, minlength=len(target))
         units = np.minimum(room[target], np.maximum(1, most)).astype(np.int64)
         return instance, hop_buffer, units, credit[target]
 
     def _units_at(self, tables: _Tables) -> npt.NDArray[np.float64]:
-        """[hops] units that pass, all ops of the description together; polls pass one round at a time."""
+        """[hops] units that pass, all ops of the description together, in one round of those that poll."""
         flow = np.repeat(np.arange(len(tables.flows)), np.diff(tables.hop_ptr))
         stage = np.repeat(np.arange(len(tables.stages)), np.diff(tables.flow_ptr))
         description = np.repeat(np.arange(len(tables.stage_ptr) - 1), np.diff(tables.stage_ptr))
         ops = np.bincount(tables.of_call, self._rows[:, 7], minlength=len(tables.stage_ptr) - 1)
         units: npt.NDArray[np.float64] = tables.flows[flow, 0] * ops[description[stage[flow]]]
         return units
+
+    def _rounds_at(self, tables: _Tables, hops: Int64Array, credit: Int64Array) -> Int64Array:
+        """[of ``hops``] rounds whose units may have room at one time, of stages that poll more than one.
+
+        A round is over before the next, but its room comes back ``credit`` later: as many are not back as begin within
+        that time, of which each takes as long as its hold, and as the way of one unit.
+        """
+        flow = np.repeat(np.arange(len(tables.flows)), np.diff(tables.hop_ptr))
+        stage = np.repeat(np.arange(len(tables.stages)), np.diff(tables.flow_ptr))
+        ticks = ints([server.service_ticks + server.latency_ticks for server in self._described.servers])
+        way = np.add.reduceat(ticks[tables.hops[:, 0]], tables.hop_ptr[:-1]) if len(flow) else ints([])
+        hold, polls = tables.stages[stage].T
+        rounds = 1 + np.where(polls > 0, 1, 0)[flow[hops]] * -(-credit // np.maximum(hold, way)[flow[hops]])
+        return rounds.astype(np.int64)
 
     def _check_named(self) -> None:
         """Check that what waits and what is waited for was described: the joins come after it and are nobody's."""

@@ -27,6 +27,7 @@ import numpy as np
 from .accounting import wait_shift, wait_ticks
 from .compiled_loop import BLOCK, run_slice
 from .compiled_state import BYTES_A_BLOCK, State, initial_state
+from .control import IDLE
 from .layout import NONE, Int64Array
 from .locked import locked_servers, stuck_ops
 from .outcome import Served, WatchFn
@@ -45,9 +46,12 @@ class OpTimes(NamedTuple):
     polls: Int64Array  # [O]
 
 
-def simulate(program: Program, watch: WatchFn, observe: bool = False) -> tuple[OpTimes, Served]:
+def simulate(
+    program: Program, watch: WatchFn, observe: bool = False, last_poll_ticks: int = IDLE
+) -> tuple[OpTimes, Served]:
     """Run ``program`` slice by slice."""
     state = initial_state(program)
+    state.counts["last_poll"] = last_poll_ticks
     most_let_in = _blocks_let_in(state)
     counts = state.counts[0]
     counts["wait_shift"] = wait_shift(program) if observe else 0

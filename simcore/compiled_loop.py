@@ -114,7 +114,7 @@ def run_slice(s: State, budget: int, buffers: Records | None) -> bool:
                 return False
             settle_on -= 1
             _settle(s, s.events[0].time)
-            if counts.in_vain:
+            if counts.in_vain and counts.last_poll == IDLE:
                 if counts.polling + counts.stuck == counts.under_way:
                     return True
                 counts.in_vain = 0
@@ -328,7 +328,8 @@ def _settle(s: State, now: int) -> None:
                 _make_ready(s, number, now)
             elif op.polling and (op.flags or op.flags_time >= now):
                 counts.in_vain = 1
-                _begin_stage(s, op.stage, now)
+                if now <= counts.last_poll:
+                    _begin_stage(s, op.stage, now)
             elif op.stage + 1 < op.stages_end:
                 op.stage += 1
                 _begin_stage(s, op.stage, now)

@@ -46,7 +46,7 @@ _OP = _layout(
 _POOL = _layout("slots", "queue", "queued", "stirred")  # queue: where in the queues its own begins
 _COUNTS = _layout(
     *("window", "events", "stirred", "served", "free_block", "blocks"),
-    *("under_way", "polling", "stuck", "in_vain", "wait_shift"),
+    *("under_way", "polling", "stuck", "in_vain", "wait_shift", "last_poll"),
 )
 
 

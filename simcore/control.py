@@ -58,8 +58,10 @@ class Ops(Protocol):
 class Control:
     """Ops of one run. ``advance`` settles what is due; ``delivered`` tells of a flow's last unit."""
 
-    def __init__(self, program: Program, inject: InjectFn) -> None:
+    def __init__(self, program: Program, inject: InjectFn, last_poll_ticks: int = IDLE) -> None:
+        """No poll begins again after ``last_poll_ticks``; without it polls in vain end when they are noticed."""
         self._inject = inject
+        self._last_poll = last_poll_ticks
         self._pool = program.op_pool.tolist()
         self._rank = program.op_rank.tolist()
         self._local_id = program.op_local_id.tolist()
@@ -119,7 +121,7 @@ class Control:
             if not self._settled % _SETTLED_A_LOOK and self.look():
                 self.stopped = True
                 return
-            if self._polls_alone >= self._ask_at:
+            if self._polls_alone >= self._ask_at and self._last_poll == IDLE:
                 self._give_up()
             elif not self._polls_alone:
                 self._ask_at = _POLLS_ALONE
@@ -210,7 +212,8 @@ class Control:
     def _end_stage(self, stage: int, now: int) -> None:
         op = self._stage_op[stage]
         if self._polls[stage] and (self._flags[op] or self._flags_time[op] >= now):
-            self._begin_stage(stage, now)
+            if now <= self._last_poll:
+                self._begin_stage(stage, now)
             return
         self._polls_alone = 0
         if stage + 1 < self._stage_ptr[op + 1]:

@@ -18,6 +18,7 @@ import numpy as np
 
 from . import heap, throttled, windows
 from .accounting import busy_ticks
+from .control import IDLE
 from .estimate import least_ticks
 from .keys import KeyWidthError
 from .layout import NONE, Int64Array
@@ -25,6 +26,7 @@ from .limits import DEFAULT_BUDGET, Budget, check_budget
 from .locked import locked_servers
 from .outcome import NEVER, Outcome, Run, Served, WatchFn
 from .program import Program
+from .vain import at_rest, polls_in_vain
 
 __all__ = ["Core", "EngineUnavailable", "Outcome", "Run", "pure_core", "run", "suitable_core"]
 
@@ -70,6 +72,10 @@ class OpTimes(Protocol):
     def polls(self) -> Sequence[int] | Int64Array: ...
 
 
+SimulateFn = Callable[[Program, WatchFn, bool, int], tuple[OpTimes, Served]]
+"""A core: the program, who looks after it, whether to observe, and when no poll begins again."""
+
+
 def run(
     program: Program,
     *,
@@ -112,27 +118,35 @@ def run(
     check_budget(program, _rated(program, core), budget)
     watch = Watch(budget, should_stop, progress)
     try:
-        ops, served = _simulate(program, core, watch, observe)
+        return _simulate(program, core, watch, observe)
     except (EngineUnavailable, KeyWidthError) as error:
         if demanded and isinstance(error, EngineUnavailable):
             raise
         # The heap's integers have no width.
         core = pure_core(program) if isinstance(error, EngineUnavailable) else Core.HEAP
         check_budget(program, _rated(program, core), budget)
-        ops, served = _simulate(program, core, watch, observe)
-    return finished_run(program, core.value, ops, served, watch.verdict)
+        return _simulate(program, core, watch, observe)
 
 
-def _simulate(program: Program, core: Core, watch: WatchFn, observe: bool) -> tuple[OpTimes, Served]:
+def _simulate(program: Program, core: Core, watch: "Watch", observe: bool) -> Run:
+    """Run ``program``, again if ops go on polling for ever."""
+
+    def until(last_poll_ticks: int) -> Run:
+        ops, served = _core_of(program, core)(program, watch, observe, last_poll_ticks)
+        return finished_run(program, core.value, ops, served, watch.verdict)
+
+    found = until(IDLE)
+    return at_rest(found, until) if polls_in_vain(program, found) else found
+
+
+def _core_of(program: Program, core: Core) -> SimulateFn:
     match core:
         case Core.COMPILED:
-            return _simulate_compiled(program, watch, observe)
+            return _simulate_compiled
         case Core.WINDOWS:
-            return windows.simulate(program, watch, observe)
+            return windows.simulate
         case Core.HEAP:
-            if program.throttled:
-                return throttled.simulate(program, watch, observe)
-            return heap.simulate(program, watch, observe)
+            return throttled.simulate if program.throttled else heap.simulate
 
 
 class Watch:
@@ -203,7 +217,7 @@ def has_numba() -> bool:
     return find_spec("numba") is not None
 
 
-def _simulate_compiled(program: Program, watch: WatchFn, observe: bool) -> tuple[OpTimes, Served]:
+def _simulate_compiled(program: Program, watch: WatchFn, observe: bool, last_poll_ticks: int) -> tuple[OpTimes, Served]:
     """Run the compiled core, loaded by now."""
     try:
         from . import compiled
@@ -212,7 +226,7 @@ def _simulate_compiled(program: Program, watch: WatchFn, observe: bool) -> tuple
             f"the compiled core of the simulator needs numba, which does not load here ({error}): "
             "pip install 'magus-gpu[fast]', or choose the core windows or heap"
         ) from error
-    return compiled.simulate(program, watch, observe)
+    return compiled.simulate(program, watch, observe, last_poll_ticks)
 
 
 def finished_run(program: Program, core: str, ops: OpTimes, served: Served, verdict: Outcome = Outcome.DONE) -> Run:

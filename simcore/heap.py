@@ -23,7 +23,9 @@ _BATCH = 1 << 16
 """Units served, or times at which ops are settled, between two looks at the watch."""
 
 
-def simulate(program: Program, watch: WatchFn, observe: bool = False) -> tuple[Control, Served]:
+def simulate(
+    program: Program, watch: WatchFn, observe: bool = False, last_poll_ticks: int = IDLE
+) -> tuple[Control, Served]:
     """Run ``program`` unit by unit. One long function, since looking things up is what the time goes into."""
     push, pop, replace = heapq.heappush, heapq.heappop, heapq.heapreplace
     bits = program.num_hops.bit_length()
@@ -52,7 +54,7 @@ def simulate(program: Program, watch: WatchFn, observe: bool = False) -> tuple[C
         to_inject[flow] = to_deliver[flow] = units[flow]
         push(heads, time << bits | first_hop[flow])
 
-    control = Control(program, begin_flow)
+    control = Control(program, begin_flow, last_poll_ticks)
     due = control.next_time << bits
     while not watch(served, BYTES_A_UNIT["heap"] * (len(heads) + sum(map(len, behind)))):
         for _ in range(_BATCH):

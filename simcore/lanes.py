@@ -15,6 +15,7 @@ from .keys import KeyWidthError, time_bits
 from .limits import DEFAULT_BUDGET, Budget, check_budget
 from .outcome import Outcome, Run
 from .program import Program
+from .vain import polls_in_vain
 
 NAME = "lanes"
 """What runs that were simulated side by side have for a core."""
@@ -112,6 +113,10 @@ class _Batch:
         self._line_hops += result.line_hops
         return result
 
+    def _alone(self, program: Program) -> Run:
+        """``program`` by itself in windows, line-hops not told twice."""
+        return engine.run(program, core=Core.WINDOWS, should_stop=self.stop, budget=self._budget)
+
     def run_side_by_side(self, programs: Sequence[Program]) -> list[Run] | None:
         """Run ``programs`` in one run of windows; None if they do not fit into it together."""
         for program in programs:
@@ -127,7 +132,9 @@ class _Batch:
         runs = []
         for program, (control, served) in zip(programs, lanes, strict=True):
             verdict = watch.verdict if served.cancelled else Outcome.DONE
-            runs.append(finished_run(program, NAME, control, served, verdict))
+            found = finished_run(program, NAME, control, served, verdict)
+            # What goes on polling for ever would hold up the others once more.
+            runs.append(self._alone(program) if polls_in_vain(program, found) else found)
         self._line_hops += sum(one.line_hops for one in runs)
         return runs
 

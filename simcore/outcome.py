@@ -46,7 +46,7 @@ class Run:
     op_start: Int64Array  # [O] slot acquired
     op_done: Int64Array  # [O] last stage over, slot given back
     op_polls: Int64Array  # [O] times the op's polling stage began; 0 without one
-    flow_last: Int64Array  # [F] delivery of the flow's last unit
+    flow_last: Int64Array  # [F] delivery of the flow's last unit, of one that is polled in the last round delivered
     server_free: Int64Array  # [S] departure of the last unit served; 0 if none was
     server_blocked: Int64Array  # [S] hop of the unit that waits for room where it goes; NONE at the end of most runs
     server_busy_ticks: Int64Array  # [S, TrafficClass] spent serving flows that were delivered

@@ -22,19 +22,21 @@ _BATCH = 1 << 14
 """Units that arrive, or times at which ops are settled, between two looks at the watch."""
 
 
-def simulate(program: Program, watch: WatchFn, observe: bool = False) -> tuple[Control, Served]:
+def simulate(
+    program: Program, watch: WatchFn, observe: bool = False, last_poll_ticks: int = IDLE
+) -> tuple[Control, Served]:
     """Run ``program`` unit by unit."""
-    return _Throttled(program, observe).run(watch)
+    return _Throttled(program, observe, last_poll_ticks).run(watch)
 
 
 class _Throttled:
     """State of one run. Times in ticks."""
 
-    def __init__(self, program: Program, observe: bool) -> None:
+    def __init__(self, program: Program, observe: bool, last_poll_ticks: int) -> None:
         self._waited = [0] * program.num_hops if observe else None  # [H]
         self._wait_shift = wait_shift(program) if observe else 0
         self._program = program
-        self._control = Control(program, self._begin_flow)
+        self._control = Control(program, self._begin_flow, last_poll_ticks)
         self._control.stuck_ops = self._stuck_ops
         self._bits = program.num_hops.bit_length()
         self._mask = (1 << self._bits) - 1

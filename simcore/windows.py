@@ -40,11 +40,13 @@ _WINDOWS_AHEAD = 8
 """Windows beyond the current one for which trains are made into keys: going through all of them is not cheap."""
 
 
-def simulate(program: Program, watch: WatchFn, observe: bool = False) -> tuple[Control, Served]:
+def simulate(
+    program: Program, watch: WatchFn, observe: bool = False, last_poll_ticks: int = IDLE
+) -> tuple[Control, Served]:
     """Run ``program`` window by window."""
     clocks = set_clocks(program)
     windows = Windows(program, window_ticks(program) + clocks.gained_ticks, observe, clocks.offsets)
-    control = Control(program, windows.inject)
+    control = Control(program, windows.inject, last_poll_ticks)
     control.stuck_ops = lambda: windows.stuck_ops(control.flows_left)
     control.look = lambda: watch(windows.line_hops)
     return control, windows.run(control, watch)

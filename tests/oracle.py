@@ -30,7 +30,7 @@ class OracleRun:
     polls: list[int] = field(default_factory=list)
     blocked: list[int] = field(default_factory=list)  # [servers] hop of a unit without room where it goes, or NONE
     hop_wait: list[int] = field(default_factory=list)  # [hops] from arrival to service, over units; in order of ties
-    hopeless: bool = False  # the run was stopped: all that goes on is polling for flags that nobody will set
+    hopeless: bool = False  # ops polled for flags that nobody will set, and were made to stop
 
     @property
     def deadlock(self) -> bool:
@@ -38,9 +38,10 @@ class OracleRun:
 
 
 class Oracle:
-    """One run of a program."""
+    """One run of a program; no poll begins again after ``last_poll``."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, last_poll: float = inf) -> None:
+        self.program, self.last_poll = program, last_poll
         self.service = program.service_ticks.tolist()
         self.latency = program.latency_ticks.tolist()
         self.free = [0] * len(self.service)
@@ -68,6 +69,24 @@ class Oracle:
         self.signals: list[tuple[int, int, int]] = []  # time, server that may go on, buffer with new room or NONE
 
     def run(self) -> OracleRun:
+        """The run; of ops that poll in vain only so long as it may matter to others.
+
+        That is until the last time at which an op got ready, began or ended, or later by 1, 3, 7 ... ticks if without
+        their polls something would come of the others.
+        """
+        found = self.run_once()
+        if not any(op.polls and op.flags_unset for op in self.ops if op.done == NEVER):
+            return found
+        times, later = (found.ready, found.start, found.done), 0
+        while True:
+            again = Oracle(self.program, max(max(each) for each in times) + later).run_once()
+            if (again.ready, again.start, again.done) == times:
+                again.hopeless = True
+                return again
+            later = 2 * later + 1
+
+    def run_once(self) -> OracleRun:
+        """The run as it comes; polls in vain end when they are noticed, or with ``last_poll``."""
         for op in self.ops:
             if not op.waits_for:
                 self.wake(op, op.release)
@@ -91,7 +110,7 @@ class Oracle:
             [op.ready for op in self.ops],
             [op.start for op in self.ops],
             [op.done for op in self.ops],
-            [NEVER if flow.undelivered else flow.last for flow in self.flows],
+            [flow.delivered for flow in self.flows],
             self.free,
             max([op.done for op in self.ops if op.done != NEVER], default=0),
             self.line_hops,
@@ -175,6 +194,7 @@ class Oracle:
             if flow.starved:
                 self.inject(flow)
         if not flow.undelivered:
+            flow.delivered = flow.last
             self.close_stage(flow.stage)
 
     def wake(self, op: Op, time: int) -> None:
@@ -245,8 +265,9 @@ class Oracle:
     def go_on(self, op: Op, now: int) -> None:
         """A stage is over, or a set-up without any stages to follow."""
         if op.polling and (op.flags_unset or op.flag_time >= now):
-            self.polled_in_vain = True
-            self.open_stage(op, now)
+            self.polled_in_vain = self.last_poll == inf
+            if now <= self.last_poll:
+                self.open_stage(op, now)
             return
         op.polling = False
         op.stages_over += 1

@@ -37,6 +37,7 @@ class Flow:
         self.next_time = NEVER  # the gap is over
         self.starved = False  # units are left, and no credit
         self.last = NEVER  # delivery so far
+        self.delivered = NEVER  # of the last unit, in the last round that was delivered whole
         self.hops: list[Hop] = []
 
 

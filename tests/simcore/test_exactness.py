@@ -1,12 +1,15 @@
 """Every core equals the event-driven oracle, tick for tick; and the comparison would notice if it did not."""
 
 from collections.abc import Callable
+from unittest.mock import patch
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magus.simcore import keys, windows
+from magus.simcore.assembly import _Assembly
 from magus.simcore.builder import ProgramBuilder
 from magus.simcore.engine import Core, run
 from magus.simcore.program import Flow, OpKind, Program, Stage
@@ -19,7 +22,7 @@ from tests.mutants import (
     with_ties_backwards,
     with_wider_windows,
 )
-from tests.oracle import Oracle, OracleRun
+from tests.oracle import NEVER, Oracle, OracleRun
 from tests.strategies import ALL, PLAIN, Feature, random_program
 
 FEATURES = (PLAIN, *Feature, ALL)
@@ -43,6 +46,20 @@ def test_every_core_equals_the_oracle(features: Feature, seed: int, num_ranks: i
     observed = run(program, observe=True)
     assert observed.hop_wait_ticks is not None
     assert differences(program, observed, expected) == []
+
+
+@pytest.mark.parametrize("features", [Feature.BUFFERS, Feature.BUFFERS | Feature.POLLING, ALL], ids=str)
+@settings(max_examples=120, deadline=None)
+@given(seed=st.integers(0, 2**32), num_ranks=st.integers(1, 3))
+def test_room_that_is_left_out_would_never_be_taken(features: Feature, seed: int, num_ranks: int) -> None:
+    """Buffers are laid out no larger than what could come: the oracle has them as they were declared."""
+    program = random_program(seed, num_ranks=num_ranks, features=features)
+    with patch.object(_Assembly, "_units_at", lambda self, tables: np.full(len(tables.hops), 1e6)):
+        declared = random_program(seed, num_ranks=num_ranks, features=features)
+    expected = Oracle(declared).run()
+
+    for core in Core:
+        assert differences(program, run(program, core=core), expected) == [], core
 
 
 def test_random_programs_are_throttled_polled_and_stuck() -> None:
@@ -90,12 +107,33 @@ def by_hand_polls() -> Program:
     return builder.build()
 
 
+def by_hand_room_of_two_rounds() -> Program:
+    """Polls begin at 0, 2, 4 and 6, and find room each time: what the first took is back at 7. The flag is set at 7."""
+    builder, server = one_server(1, 0)
+    buffered = builder.server("t", 1, 0, buffer_units=8, credit_ticks=5)
+    look = Stage(1, (Flow(((server, 0), (buffered, 0)), 1),), polls=True)
+    builder.flags(builder.op(0, OpKind.TILE, "x", [look]), builder.op(0, OpKind.LAUNCH, "l", setup_ticks=7))
+    return builder.build()
+
+
+def by_hand_polls_in_vain() -> Program:
+    """Nothing but the poll happens after 9, so that the one that began at 8 and ends at 12 is the last."""
+    builder, server = one_server(1, 0)
+    look = Stage(4, (Flow(((server, 0),), 2),), polls=True)
+    (poller,) = builder.op(0, OpKind.TILE, "x", [look])
+    builder.flags([poller], [poller])
+    builder.op(0, OpKind.LAUNCH, "l", setup_ticks=9)
+    return builder.build()
+
+
 @pytest.mark.parametrize(
     ("program", "flow_last", "done", "polls"),
     [
         (by_hand_window(), [26], [26], [0]),
         (by_hand_buffer(), [22, 18], [22, 18], [0, 0]),
         (by_hand_polls(), [10], [12, 8], [3, 0]),
+        (by_hand_room_of_two_rounds(), [8], [8, 7], [4, 0]),
+        (by_hand_polls_in_vain(), [10], [NEVER, 9], [3, 0]),
     ],
 )
 def test_as_worked_out_by_hand(program: Program, flow_last: list[int], done: list[int], polls: list[int]) -> None:
