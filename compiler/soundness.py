@@ -5,7 +5,8 @@ they stand for there: rather one mistake less is told than one that is only the 
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Mapping
 
 from .diagnostics import Report, Severity
 from .names import Entry, Scope
@@ -48,11 +49,15 @@ def within(inner: Span, outer: Span) -> bool:
     return inner.source.path == outer.source.path and outer.start <= inner.start < outer.end
 
 
-def _spread(wrong: Iterable[str], named: Mapping[str, frozenset[str]]) -> frozenset[str]:
+def _spread(wrong: set[str], named: Mapping[str, frozenset[str]]) -> frozenset[str]:
     """``wrong`` and all that name one of them, directly or by way of others."""
-    spread = set(wrong)
-    size = -1
-    while size != len(spread):
-        size = len(spread)
-        spread |= {name for name, words in named.items() if not spread.isdisjoint(words)}
+    named_by = defaultdict[str, list[str]](list)
+    for name, words in named.items():
+        for word in words:
+            named_by[word].append(name)
+    spread, waiting = set(wrong), list(wrong)
+    while waiting:
+        following = [name for name in named_by[waiting.pop()] if name not in spread]
+        spread.update(following)
+        waiting.extend(following)
     return frozenset(spread)
