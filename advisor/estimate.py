@@ -21,6 +21,9 @@ from .estimate_run import EstimateRun
 from .estimate_run import copy_setup_ticks as copy_setup_ticks
 from .fluid import FluidFabric, WholeFabric
 
+# Some seconds.
+MOST_STEPS = 100_000
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
@@ -49,9 +52,11 @@ class Estimate:
 def estimate_ticks(scenario: Scenario, schedule: Schedule) -> Estimate:
     """Estimate ``schedule`` on ``scenario``; under 3 ms for plans of some hundred steps.
 
-    Where every rank does the same and sees the same fabric one stands for all, else all are followed.
+    Where every rank does the same and sees the same fabric one stands for all, else all are followed; in plans of more
+    than ``MOST_STEPS`` one stands for all that do the same, behind the busiest links, which is quick and rough.
     """
     alike, by_sm = all_alike(scenario, schedule), schedule.engine.kind is EngineKind.SM
+    alike = alike or (schedule.symmetric and scenario.num_ranks * len(schedule.steps) > MOST_STEPS)
     fabric = FluidFabric(scenario, by_sm) if alike else WholeFabric(scenario, by_sm)
     run = EstimateRun(scenario, schedule, graph_of(scenario, schedule, alike=alike), fabric)
     run.prepare()

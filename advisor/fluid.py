@@ -4,10 +4,13 @@ Both follow what the simulator does with units one by one, in closed form: a lin
 and a kernel is dealt to the SMs that are free first, as soon as it is launched.
 """
 
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from functools import lru_cache
 from heapq import heapify, heappop, heappush
+from itertools import pairwise
 
-from ..compiler.scenario import TICKS_PER_SECOND, FabricKind, Scenario
+from ..compiler.scenario import TICKS_PER_SECOND, Fabric, FabricKind, Scenario
 from ..compiler.schedule import Direction, Reach, Step, Transfer
 from ..compiler.topology import Edge, Topology, topology_of
 from ..simcore.lower_switch import MAX_SLICES
@@ -74,7 +77,7 @@ class Way:
 class FluidFabric:
     """The links that a rank sends on, made as they are used; relative peers make the rank its own neighbour.
 
-    For plans and fabrics that are the same at every rank.
+    For plans that are the same at every rank, and nearly so for fabrics that are not.
     """
 
     scenario: Scenario
@@ -123,6 +126,8 @@ class FluidFabric:
         n, fabric, gpu = self.scenario.num_ranks, self.scenario.system.fabric, self.scenario.gpu
         rate, hops, key = fabric.link.achieved_bytes_per_s, 1, peer
         latency = 2 * gpu.hbm.latency_ticks + (gpu.l2.latency_ticks if self.by_sm else 0)
+        if not fabric.kind.symmetric:
+            return self._path_over_edges(peer, latency)
         if fabric.kind is FabricKind.SWITCH and fabric.switch is not None:
             rate, key = min(rate, fabric.switch.bytes_per_s), 0
             latency += fabric.link.latency_ticks + fabric.switch.latency_ticks
@@ -131,6 +136,38 @@ class FluidFabric:
             hops, key = (n - peer, -1) if left else (peer, 1)
         latency += hops * fabric.link.latency_ticks
         return self.links.setdefault(key, FluidLink()), hops * TICKS_PER_SECOND / rate, float(latency)
+
+    def _path_over_edges(self, peer: int, latency: int) -> tuple[FluidLink, float, float]:
+        """The way from rank 0, queued for the edge that is busiest while every rank sends like this."""
+        n, fabric = self.scenario.num_ranks, self.scenario.system.fabric
+        key, ticks_per_byte = _busiest_edges(fabric, n)[peer]
+        latency += topology_of(fabric, n).latency_ticks(0, peer)
+        return self.links.setdefault(key, FluidLink()), ticks_per_byte, float(latency)
+
+
+@lru_cache(maxsize=16)
+def _busiest_edges(fabric: Fabric, num_ranks: int) -> dict[int, tuple[Ends, float]]:
+    """For each relative peer an edge that all queue for, and the ticks in which it passes a byte of every rank.
+
+    That is the edge which most bytes pass if every rank sends to every other; where a peer is reached without it, the
+    one that is busiest then.
+    """
+    topology, ranks = topology_of(fabric, num_ranks), range(num_ranks)
+    load: dict[int, dict[Ends, float]] = {}
+    total: dict[Ends, float] = defaultdict(float)
+    for peer in ranks[1:]:
+        passes = Counter(ends for rank in ranks for ends in pairwise(topology.path(rank, (rank + peer) % num_ranks)))
+        load[peer] = {
+            ends: times * TICKS_PER_SECOND / topology.by_ends[ends].bytes_per_s for ends, times in passes.items()
+        }
+        for ends, ticks in load[peer].items():
+            total[ends] += ticks
+    busiest = max(total, key=lambda ends: total[ends])
+    found = {}
+    for peer, of_peer in load.items():
+        ends = busiest if busiest in of_peer else max(of_peer, key=lambda each: of_peer[each])
+        found[peer] = (ends, of_peer[ends])
+    return found
 
 
 @dataclass(slots=True)

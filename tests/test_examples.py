@@ -26,6 +26,7 @@ SLOW = (
     "ulysses_h100",
     "ring_attention_h100",
     "templates/two_nodes",
+    "fsdp_two_nodes_h100",
     "papers/syncopate",
     "papers/eidola",
     "papers/conccl",

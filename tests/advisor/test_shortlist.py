@@ -1,13 +1,22 @@
 """What is simulated at which granularity."""
 
 from magus.advisor.advice import Candidate
-from magus.advisor.shortlist import by_time, packet_bytes, shortlist_unit, simulate_shortlist, simulate_variants
+from magus.advisor.shortlist import (
+    SHORTLIST_LINE_HOPS,
+    by_time,
+    packet_bytes,
+    shortlist_unit,
+    simulate_shortlist,
+    simulate_variants,
+)
 from magus.advisor.workers import open_workers
 from magus.compiler.plan import build_schedule
 from magus.compiler.scenario import Pattern, Scenario
 from magus.compiler.schedule import Choice, Direction, EngineChoice, EngineKind
+from magus.simcore.budget import cost_of
 from tests.advisor.drawing import SYSTEMS, scenario_of
-from tests.scenarios import ag_gemm
+from tests.fabrics import rails
+from tests.scenarios import ag_gemm, h100
 
 DMA = EngineChoice(EngineKind.DMA, 3)
 
@@ -58,3 +67,14 @@ def test_only_a_lone_collective_has_variants() -> None:
     added = [one for one in found if one.expression != alone[0].expression]
     assert [one.choice.tactics.direction for one in added if one.choice] == [Direction.GET]
     assert not added[0].is_serial and added[0].simulated_ticks is not None
+
+
+def test_ranks_that_are_simulated_one_by_one_share_what_a_run_may_cost() -> None:
+    choice = Choice("serial", 8, EngineChoice(EngineKind.DMA, 7))
+    alike, unlike = (ag_gemm(16384, 28672, 8192, gpu=h100(), fabric=fabric) for fabric in (None, rails(4)))
+
+    units = [shortlist_unit(scenario, build_schedule(scenario, choice)) for scenario in (alike, unlike)]
+
+    assert units[1] > units[0]
+    schedule = build_schedule(unlike, choice)
+    assert cost_of(unlike, schedule, range(8))[0] // units[1] <= SHORTLIST_LINE_HOPS
