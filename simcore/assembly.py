@@ -237,7 +237,8 @@ class _Assembly:
         way = np.add.reduceat(ticks[tables.hops[:, 0]], tables.hop_ptr[:-1]) if len(flow) else ints([])
         hold, polls = tables.stages[stage].T
         rounds = 1 + np.where(polls > 0, 1, 0)[flow[hops]] * -(-credit // np.maximum(hold, way)[flow[hops]])
-        return ints(rounds)
+        found: Int64Array = rounds.astype(np.int64)
+        return found
 
     def _check_named(self) -> None:
         """Check that what waits and what is waited for was described: the joins come after it and are nobody's."""
