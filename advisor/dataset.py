@@ -4,9 +4,8 @@ Each scenario is drawn from its own seed, so the data are the same however many 
 the same in a set of 10 and of 1000.
 """
 
-import multiprocessing
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass
 from itertools import product
 from random import Random
@@ -22,6 +21,7 @@ from ..simcore import Outcome, simulate
 from .features import FloatArray, matrix
 from .randomised import random_scenario
 from .solver.space import BASELINE, domains_of, streams_of
+from .workers import deaf_children, open_pool
 
 CHOICES_PER_SCENARIO = 24
 
@@ -81,12 +81,10 @@ def _simulate_all(seed: int, scenarios: int, workers: int) -> Iterator[_Simulate
     if workers <= 1:
         yield from (_simulate_one(seed, idx) for idx in range(scenarios))
         return
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        futures = [pool.submit(_simulate_one, seed, idx) for idx in range(scenarios)]
-        try:
-            yield from (future.result() for future in as_completed(futures))
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+    with open_pool(workers) as pool:
+        with deaf_children():
+            futures = [pool.submit(_simulate_one, seed, idx) for idx in range(scenarios)]
+        yield from (future.result() for future in as_completed(futures))
 
 
 def _simulate_one(seed: int, idx: int) -> _Simulated:

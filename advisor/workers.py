@@ -122,7 +122,7 @@ class Workers:
     ) -> None:
         """Run ``jobs`` in the processes of ``pool``; if those die, what they leave is for this process."""
         try:
-            with _deaf_children():
+            with deaf_children():
                 running = {pool.submit(_run_in_process, job): idx for idx, job in enumerate(jobs)}
             while running and not self._should_stop():
                 done, _ = wait(running, timeout=POLL_S, return_when=FIRST_COMPLETED)
@@ -168,12 +168,11 @@ _stop: Event | None = None
 
 
 def _remember(stop: Event) -> None:
-    """Prepare a worker: Ctrl-C is for the caller to handle, and a caller that ends or dies takes its workers along."""
+    """Prepare a worker: Ctrl-C is for the caller to handle, and a caller that dies takes its workers along."""
     global _stop
     _stop = stop
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
-    Thread(target=_end_with_caller, args=(stop,), daemon=True).start()
 
 
 def _end_with_parent() -> None:
@@ -183,15 +182,8 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _end_with_caller(stop: Event) -> None:
-    """What a worker is in the middle of may not look at ``stop``: making machine code, or one long call of numpy."""
-    stop.wait()
-    time.sleep(GRACE_S)
-    os._exit(1)
-
-
 @contextmanager
-def _deaf_children() -> Iterator[None]:
+def deaf_children() -> Iterator[None]:
     """Processes that are begun in the block do not hear of Ctrl-C, which a terminal sends to all, not even at first."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -217,11 +209,30 @@ def open_workers(count: int, should_stop: Callable[[], bool] | None = None) -> I
     if count <= 1:
         yield Workers(None, should_stop)
         return
+    with open_pool(count) as pool:
+        yield Workers(pool, should_stop)
+
+
+@contextmanager
+def open_pool(count: int) -> Iterator[ProcessPoolExecutor]:
+    """``count`` processes for whatever is submitted, which should be among ``deaf_children``; they end with the block.
+
+    What they are in the middle of may not look up: making machine code, or one long call of numpy.
+    """
     context = multiprocessing.get_context("spawn")
     stop = context.Event()
     pool = ProcessPoolExecutor(count, mp_context=context, initializer=_remember, initargs=(stop,))
     try:
-        yield Workers(pool, should_stop)
+        yield pool
     finally:
         stop.set()
-        pool.shutdown(wait=True, cancel_futures=True)
+        # Its own, since nothing that is public ends what runs.
+        left = {process.sentinel: process for process in (pool._processes or {}).values()}
+        pool.shutdown(wait=False, cancel_futures=True)
+        deadline = time.monotonic() + GRACE_S
+        while left and (ended := connection.wait(list(left), max(0.0, deadline - time.monotonic()))):
+            for sentinel in ended:
+                del left[sentinel]  # type: ignore[arg-type]
+        for process in left.values():
+            process.terminate()
+        pool.shutdown(wait=True)

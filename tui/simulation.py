@@ -80,7 +80,7 @@ def _simulated(
     scenario: Scenario, schedule: Schedule, unit_bytes: int, fold: bool, bound_ticks: int, seed: int | None
 ) -> Result:
     with _stoppable() as pressed, progress_line() as progress:
-        return simulate(
+        result = simulate(
             scenario,
             schedule,
             unit_bytes=unit_bytes,
@@ -94,6 +94,9 @@ def _simulated(
             should_stop=pressed,
             progress=lambda line_hops: progress("run", line_hops, 0),
         )
+        if pressed() and result.outcome is Outcome.DONE:  # what explains the run was cut off
+            raise KeyboardInterrupt
+        return result
 
 
 @contextmanager
