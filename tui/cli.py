@@ -18,6 +18,7 @@ import typer
 from .. import __version__
 from .door import has_screen, put, say
 from .exits import Exit
+from .interrupts import remembered
 from .usage import Commands
 
 DEFAULT_WORKERS = min(4, os.cpu_count() or 1)
@@ -324,11 +325,14 @@ def main() -> None:
     if os.environ.get("MAGUS_DEBUG"):
         logging.basicConfig(level=logging.WARNING)
         logging.getLogger("magus").setLevel(logging.DEBUG)
+    pressed = remembered()
     try:
         app()
     except KeyboardInterrupt:
         sys.exit(Exit.INTERRUPTED)
     except Exception as error:
+        if pressed():  # a library that was being loaded made a fault of its own of it
+            sys.exit(Exit.INTERRUPTED)
         if os.environ.get("MAGUS_DEBUG"):
             raise
         say(f"magus: internal error: {type(error).__name__}: {error}")

@@ -10,6 +10,20 @@ from types import FrameType
 PATIENCE_S = 0.8
 
 
+def remembered() -> Callable[[], bool]:
+    """Whether Ctrl-C was pressed from now on, which interrupts as ever; unless somebody else looks after it."""
+    pressed = False
+
+    def press(_signal: int, _frame: FrameType | None) -> None:
+        nonlocal pressed
+        pressed = True
+        raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, press)
+    return lambda: pressed
+
+
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
     """A callback that says whether Ctrl-C was pressed; pressed again, it interrupts as ever.

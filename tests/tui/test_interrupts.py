@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from magus.tui import interrupts
+from magus.tui import cli, interrupts
 from magus.tui.interrupts import interruptible
 
 
@@ -18,6 +18,23 @@ def test_the_first_press_is_told_and_the_second_interrupts() -> None:
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_an_interruption_that_a_library_makes_its_own_fault_of_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    def loads() -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise ImportError("initialization failed") from None
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        monkeypatch.setattr(cli, "app", loads)
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert ended.value.code == 130
 
 
 def test_what_does_not_ask_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
