@@ -49,12 +49,13 @@ def list_schedules(
         scenario = scenario_of(file, bindings, workload)
         with interruptible() as stopped:
             space = enumerate_space(scenario, limit=limit, should_stop=stopped)
+            cut_short = stopped()
         bound = lower_bound(scenario)
         if as_json_text:
             print_json(space_document(scenario, space, bound))
         else:
             put(space_text(scenario, space, bound))
-        return Exit.DONE
+        return Exit.INTERRUPTED if cut_short else Exit.DONE
 
     return answered(action)
 
