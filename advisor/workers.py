@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from multiprocessing import connection
-from multiprocessing.synchronize import Event
+from multiprocessing.connection import Connection
 from threading import Thread
 
 from ..compiler.codes import Code
@@ -163,11 +163,12 @@ def _failure_of(schedule: str, error: Exception) -> Failure:
     return Failure(schedule, FailureKind.FAULT, f"{type(error).__name__}: {error}")
 
 
-# In a worker process: set when the caller wants no more of its jobs.
-_stop: Event | None = None
+# In a worker process: can be read once the caller wants no more of its jobs. It is a pipe and no event, whose lock a
+# worker that is killed might take along.
+_stop: Connection | None = None
 
 
-def _remember(stop: Event) -> None:
+def _remember(stop: Connection) -> None:
     """Prepare a worker: Ctrl-C is for the caller to handle, and a caller that dies takes its workers along."""
     global _stop
     _stop = stop
@@ -196,7 +197,7 @@ def deaf_children() -> Iterator[None]:
 
 
 def _run_in_process(job: Job) -> Result:
-    return run_job(job, _stop.is_set if _stop is not None else None)
+    return run_job(job, _stop.poll if _stop is not None else None)
 
 
 @contextmanager
@@ -220,12 +221,12 @@ def open_pool(count: int) -> Iterator[ProcessPoolExecutor]:
     What they are in the middle of may not look up: making machine code, or one long call of numpy.
     """
     context = multiprocessing.get_context("spawn")
-    stop = context.Event()
-    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_remember, initargs=(stop,))
+    heard, stop = context.Pipe(duplex=False)
+    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_remember, initargs=(heard,))
     try:
         yield pool
     finally:
-        stop.set()
+        stop.send_bytes(b"stop")
         # Its own, since nothing that is public ends what runs.
         left = {process.sentinel: process for process in (pool._processes or {}).values()}
         pool.shutdown(wait=False, cancel_futures=True)
@@ -236,3 +237,5 @@ def open_pool(count: int) -> Iterator[ProcessPoolExecutor]:
         for process in left.values():
             process.terminate()
         pool.shutdown(wait=True)
+        heard.close()
+        stop.close()
