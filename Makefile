@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.magus-dev
 SOURCES := $(shell find grammar compiler simcore advisor tui examples -name '*.py' -o -name '*.lark' -o -name '*.mgs' -o -name '*.tcss' -o -name '*.skops' -o -name '*.json' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check format lint types layers test test-all bench train clean
+.PHONY: help demo check format lint types layers test test-all bench train dist clean
 
 help:
 	@echo "make demo    advice for Llama-3.1-70B on 8 x MI300X"
@@ -16,6 +16,7 @@ help:
 	@echo "make test-all  the tests with the slow ones"
 	@echo "make bench   benchmarks, as text"
 	@echo "make train   train the ranker anew (after a change of simulator or features)"
+	@echo "make dist    sdist and wheel in dist/, and whether PyPI would take them"
 
 # The package is installed, not linked: types, data files and import contracts are checked as users get them.
 $(STAMP): pyproject.toml __init__.py $(SOURCES)
@@ -60,5 +61,10 @@ bench: $(STAMP)
 train: $(STAMP)
 	$(BIN)/magus train --out advisor/model
 
+dist: $(STAMP)
+	@rm -rf build dist *.egg-info
+	$(BIN)/python -m build --quiet
+	$(BIN)/python -m twine check --strict dist/*
+
 clean:
-	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
