@@ -1,7 +1,9 @@
 """The wheel holds what users need, and works outside the checkout."""
 
+import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import venv
 import zipfile
@@ -61,6 +63,21 @@ def test_the_wheel_holds_grammar_library_model_and_examples(wheel: Path) -> None
         assert name in names
     assert len([name for name in names if name.startswith("magus/advisor/model/ranker-")]) == 1
     assert not [name for name in names if name.startswith(("magus/tests", "magus/benchmarks"))]
+
+
+@pytest.mark.slow
+def test_the_sdist_holds_what_tests_and_documents_need(tmp_path: Path) -> None:
+    # A copy, since the list of files that an earlier build left in the tree would be taken up.
+    tree = shutil.copytree(ROOT, tmp_path / "tree", ignore=shutil.ignore_patterns(".*", "*.egg-info", "__pycache__"))
+    command = [sys.executable, "-m", "build", "--quiet", "--sdist", "--outdir", str(tmp_path), str(tree)]
+    subprocess.run(command, check=True, capture_output=True)
+    (built,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(built) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+
+    for folder in ("tests", "docs", "benchmarks", *CODE):
+        assert {str(path.relative_to(tree)) for path in (tree / folder).rglob("*") if path.is_file()} <= names
+    assert {"Makefile", "CHANGELOG.md", "CONTRIBUTING.md", "README.md", "LICENSE", "pyproject.toml"} <= names
 
 
 @pytest.mark.slow
