@@ -36,7 +36,7 @@ class Confidence(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Provenance:
+class SearchProvenance:
     """Where a bespoke schedule comes from: what found it and what that took, so that it can be found again.
 
     ``why`` holds what is bespoke about it and by how much it would be slower without, as shares. ``solver`` is the
@@ -68,7 +68,7 @@ class Candidate:
     predicted_us: float | None
     simulated_ticks: int | None
     unit_bytes: int | None
-    provenance: Provenance | None = None
+    provenance: SearchProvenance | None = None
 
     @property
     def simulated_us(self) -> float | None:

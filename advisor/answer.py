@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from ..compiler.expectation import Verdict
 from ..compiler.scenario import Scenario
-from ..compiler.schedule import Tactics
+from ..compiler.schedule import ExecutionOptions
 from ..simcore import Result
 from .advice import Advice, Candidate, Timing, is_algorithm_choice, resolution_of
 from .bespoke.stage import sentence_of
@@ -60,7 +60,7 @@ def _complexity(candidate: Candidate) -> int:
     """0 for a template as it is usual, or what the file says; 1 with unusual options, 2 for what was searched for."""
     if candidate.provenance is not None:
         return 2
-    return int(candidate.choice is not None and candidate.choice.tactics != Tactics())
+    return int(candidate.choice is not None and candidate.choice.tactics != ExecutionOptions())
 
 
 def is_worth_it(scenario: Scenario, serial: Candidate, candidate: Candidate) -> bool:

@@ -20,7 +20,7 @@ from ..compiler.stopping import ShouldStop, checkpoint, heeding
 from ..simcore.kernels.least import least_sm_ticks
 from .bounds_area import LOOKS
 from .bounds_kernels import kernel_limits
-from .bounds_limits import Limits
+from .bounds_limits import BoundCase
 from .bounds_terms import CHEAP, TERMS, Term
 from .bounds_ways import divisions_of, ways_of
 from .bounds_ways import served_ticks as served_ticks
@@ -98,23 +98,23 @@ def _of_two(scenario: Scenario, kinds: tuple[EngineKind, ...]) -> Bound:
     return Bound(ticks, both.name, terms)
 
 
-def _cases(scenario: Scenario, kinds: tuple[EngineKind, ...]) -> Iterator[Limits]:
+def _cases(scenario: Scenario, kinds: tuple[EngineKind, ...]) -> Iterator[BoundCase]:
     """All ways to copy, classes of kernels, and divisions of the SMs."""
     for kind in kinds:
         for way, kernels in product(ways_of(scenario, kind), kernel_limits(scenario)):
             moved = least_traffic(scenario, can_sum=way.can_sum)
             for division in divisions_of(scenario.gpu, way):
-                yield Limits(scenario, way, kernels, moved, division)
+                yield BoundCase(scenario, way, kernels, moved, division)
 
 
-def _floor(limits: Limits) -> int:
+def _floor(limits: BoundCase) -> int:
     """What is known without a look at single kernels."""
     checkpoint()
     ideal = limits.kernels.start + least_sm_ticks(limits.scenario) // limits.division.most
     return max((ideal, *(term.ticks for term in (make(limits) for make in CHEAP) if term is not None)))
 
 
-def _bound_of(limits: Limits, rounds: int) -> Bound:
+def _bound_of(limits: BoundCase, rounds: int) -> Bound:
     limits = replace(limits, rounds=rounds)
     terms = tuple(term for term in (make(limits) for make in TERMS) if term is not None)
     largest = max(terms, key=lambda term: term.ticks)

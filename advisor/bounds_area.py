@@ -70,7 +70,7 @@ class Ratios:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class KernelClass:
     """Which kernels: on ``fewest`` to ``most`` SMs; ``persistent`` ones are one for each stream.
 
     A persistent kernel has whole columns and the whole inner dimension, and what counts is how long its units last. Of
@@ -83,7 +83,7 @@ class Kind:
     finished: bool = False
 
 
-def least_ratios(gpu: Gpu, shape: GemmShape, kind: Kind, rounds: int = THOROUGH) -> Ratios:
+def least_ratios(gpu: Gpu, shape: GemmShape, kind: KernelClass, rounds: int = THOROUGH) -> Ratios:
     """The least SM time for each element, however ``shape`` is cut into kernels of ``kind``.
 
     More ``rounds`` take more time and never say less.
@@ -92,7 +92,7 @@ def least_ratios(gpu: Gpu, shape: GemmShape, kind: Kind, rounds: int = THOROUGH)
 
 
 @lru_cache(maxsize=64)
-def _search_of(gpu: Gpu, shape: GemmShape, kind: Kind) -> "_Search":
+def _search_of(gpu: Gpu, shape: GemmShape, kind: KernelClass) -> "_Search":
     return _Search(gpu, shape, kind)
 
 
@@ -102,7 +102,7 @@ class _Search:
     Threads may share one.
     """
 
-    def __init__(self, gpu: Gpu, shape: GemmShape, kind: Kind) -> None:
+    def __init__(self, gpu: Gpu, shape: GemmShape, kind: KernelClass) -> None:
         self._lock = Lock()
         self._gpu, self._shape, self._kind = gpu, shape, kind
         whole = gemm_work(gpu, shape, kind.most, static_order=kind.persistent)

@@ -7,7 +7,7 @@ from ..compiler.topology import topology_of
 from ..simcore.kernels.working_set import hit_share
 from .bounds_area import THOROUGH
 from .bounds_kernels import KernelLimits
-from .bounds_ways import Division, Way, served_ticks
+from .bounds_ways import CopyMode, Division, served_ticks
 from .least_traffic import LeastTraffic, ports_of
 
 # A block that is to be summed may be cut into this many pieces of a line for each SM; smaller pieces hold fewer SMs.
@@ -15,14 +15,14 @@ SUM_PIECES = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BoundCase:
     """Times in ticks, of one way to copy, one class of kernels and one division of the SMs between both.
 
     ``moved`` is what the way moves at least, ``rounds`` how closely kernels are looked at.
     """
 
     scenario: Scenario
-    way: Way
+    way: CopyMode
     kernels: KernelLimits
     moved: LeastTraffic | None
     division: Division

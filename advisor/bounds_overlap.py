@@ -7,20 +7,20 @@ import numpy as np
 
 from ..compiler.extents import tile_rows
 from ..compiler.scenario import TICKS_PER_SECOND, TICKS_PER_US, FabricKind, GemmShape, Pattern
-from .bounds_area import Kind, Ratios, least_ratios
+from .bounds_area import KernelClass, Ratios, least_ratios
 from .bounds_boxes import Floats
-from .bounds_limits import Limits
+from .bounds_limits import BoundCase
 from .bounds_pipeline import CELLS, Pipeline
 from .least_traffic import blocks_of, ports_of
 
 
-def kernels_alone(limits: Limits, gemm: GemmShape) -> Pipeline:
+def kernels_alone(limits: BoundCase, gemm: GemmShape) -> Pipeline:
     """The kernels, with what comes before and after all of them."""
     begins = np.full(CELLS, _us(limits.kernels.start + limits.after_kernels))
     return _pipeline(limits, gemm, np.arange(1, CELLS + 1) / CELLS, begins)
 
 
-def kernels_and_links(limits: Limits, gemm: GemmShape) -> Pipeline:
+def kernels_and_links(limits: BoundCase, gemm: GemmShape) -> Pipeline:
     """The kernels behind the links, or the links behind the kernels and time reversed."""
     own = _own_share(limits)
     if own == 1:
@@ -38,16 +38,16 @@ def kernels_and_links(limits: Limits, gemm: GemmShape) -> Pipeline:
     return _pipeline(limits, gemm, ends, np.append(np.full(few, alone), remote))
 
 
-def ratios_of(limits: Limits, gemm: GemmShape) -> Ratios:
+def ratios_of(limits: BoundCase, gemm: GemmShape) -> Ratios:
     """What kernels cost."""
     division, pattern = limits.division, limits.scenario.workload.pattern
     # What leaves has been computed with all its slices.
     finished = pattern.produces and not limits.kernels.persistent
-    kind = Kind(division.fewest, division.most, limits.kernels.persistent, finished)
+    kind = KernelClass(division.fewest, division.most, limits.kernels.persistent, finished)
     return least_ratios(limits.scenario.gpu, gemm, kind, limits.rounds)
 
 
-def _pipeline(limits: Limits, gemm: GemmShape, ends: Floats, begins: Floats) -> Pipeline:
+def _pipeline(limits: BoundCase, gemm: GemmShape, ends: Floats, begins: Floats) -> Pipeline:
     division, pattern, kernels = limits.division, limits.scenario.workload.pattern, limits.kernels
     # Kernels that sum fill what SMs they have; after a persistent kernel they are in what follows it.
     sums = 0 if kernels.persistent else limits.sum_ticks * division.most
@@ -66,7 +66,7 @@ def _pipeline(limits: Limits, gemm: GemmShape, ends: Floats, begins: Floats) -> 
     )
 
 
-def _own_share(limits: Limits) -> float:
+def _own_share(limits: BoundCase) -> float:
     """The share of the operations that needs nothing from other ranks, and whose results none needs."""
     workload, n = limits.scenario.workload, limits.scenario.num_ranks
     if limits.moved is None or not workload.pattern.overlaps:
@@ -77,7 +77,7 @@ def _own_share(limits: Limits) -> float:
     return rows[0] / sum(rows)
 
 
-def _passed_us(limits: Limits) -> Callable[[Floats], Floats]:
+def _passed_us(limits: BoundCase) -> Callable[[Floats], Floats]:
     """The time in which the links of a rank pass a share of what it needs, or of what others need of it.
 
     Every part of a result of an all_reduce takes 2 (n - 1) messages of which each carries another set of contributions,
@@ -106,7 +106,7 @@ def _passed_us(limits: Limits) -> Callable[[Floats], Floats]:
     return lambda shares: np.maximum(float(whole) * shares, np.interp(shares, points, times))
 
 
-def _us_per_byte(limits: Limits, rate: int) -> Fraction:
+def _us_per_byte(limits: BoundCase, rate: int) -> Fraction:
     """As ``served_ticks``: half a tick a line may be missing."""
     ticks = Fraction(TICKS_PER_SECOND, rate) - Fraction(1, 2 * limits.scenario.gpu.line_bytes)
     return max(Fraction(0), ticks) / TICKS_PER_US

@@ -8,7 +8,7 @@ from ..compiler.extents import cutting_of, tile_rows
 from ..compiler.scenario import TICKS_PER_US, GemmShape, Pattern, Scenario
 from ..simcore.kernels.least import least_bytes, least_sm_ticks
 from .bounds_kernels import lone_kernel
-from .bounds_limits import Limits
+from .bounds_limits import BoundCase
 from .bounds_overlap import kernels_alone, kernels_and_links, ratios_of
 from .bounds_ways import served_ticks
 from .least_traffic import loads_of
@@ -22,7 +22,7 @@ class Term(NamedTuple):
     sentence: str
 
 
-def work(limits: Limits) -> Term | None:
+def work(limits: BoundCase) -> Term | None:
     """SM time of kernels, and of copies and sums that take SMs from them."""
     scenario, sms = limits.scenario, limits.scenario.gpu.sms
     kernel = lone_kernel(scenario)
@@ -37,7 +37,7 @@ def work(limits: Limits) -> Term | None:
     return Term("work", ticks, f"the tiles of the {what} fill all {sms} SMs this long{beside}")
 
 
-def _busy_sms(limits: Limits) -> int:
+def _busy_sms(limits: BoundCase) -> int:
     """The time in which the SMs can do all their work.
 
     Copies that share the SMs of the kernels leave the choice to the moment; others have theirs all the time.
@@ -62,7 +62,7 @@ def _busy_sms(limits: Limits) -> int:
     return max(ticks, shared + (area + copies) // sms)
 
 
-def links(limits: Limits) -> Term | None:
+def links(limits: BoundCase) -> Term | None:
     """The busiest link or cut, with what comes before the first byte and after the last."""
     scenario, moved = limits.scenario, limits.moved
     if moved is None:
@@ -76,7 +76,7 @@ def links(limits: Limits) -> Term | None:
     return Term("links", ticks, f"{what}, and be used after the last byte of it")
 
 
-def engines(limits: Limits) -> Term | None:
+def engines(limits: BoundCase) -> Term | None:
     """All that copies at a rank together, with what comes before and after."""
     moved, way, gpu = limits.moved, limits.way, limits.scenario.gpu
     if moved is None or limits.scenario.system.replay is not None:
@@ -87,7 +87,7 @@ def engines(limits: Limits) -> Term | None:
     return Term("engines", ticks, f"at most {who} of a rank copy what it has to move")
 
 
-def hbm(limits: Limits) -> Term:
+def hbm(limits: BoundCase) -> Term:
     """Compulsory traffic of the busiest memory: operands and results of kernels, what arrives, and what is sent of it.
 
     Later reads of what arrived may be served by a cache.
@@ -104,7 +104,7 @@ def hbm(limits: Limits) -> Term:
     return Term("hbm", ticks, "tensors and transfers pass the memory of a rank once each")
 
 
-def end_chunk(limits: Limits) -> Term | None:
+def end_chunk(limits: BoundCase) -> Term | None:
     """Work on remote rows begins when they have arrived, or they depart when they have been computed.
 
     Kernels that are no GEMM are taken to do all of it after the first arrival, or before the last departure.
@@ -121,7 +121,7 @@ def end_chunk(limits: Limits) -> Term | None:
     return Term("last_chunk", ticks, f"{what} for others leave as they are computed, at the rate of the links")
 
 
-def _end_chunk_ticks(limits: Limits) -> int:
+def _end_chunk_ticks(limits: BoundCase) -> int:
     """Work on all remote rows after the first arrival, or before the last departure, at the ideal rate."""
     sms, kernels, transfer = limits.scenario.gpu.sms, limits.kernels, limits.lead + limits.landing
     # Units of a persistent kernel are dealt to its groups in whole numbers: one is all that is sure to be remote.
@@ -131,7 +131,7 @@ def _end_chunk_ticks(limits: Limits) -> int:
     return max(kernels.first, kernels.start + remote) + transfer + limits.after_arrival
 
 
-def _remote_share(limits: Limits) -> Fraction:
+def _remote_share(limits: BoundCase) -> Fraction:
     """The share of the kernel that needs what arrives, or that others need."""
     workload, n = limits.scenario.workload, limits.scenario.num_ranks
     if workload.pattern is Pattern.GEMM_AR or not cutting_of(workload).by_rows:
@@ -146,5 +146,5 @@ def _tiled_gemm(scenario: Scenario) -> GemmShape | None:
     return None if gemm is None or gemm.n == 1 else gemm
 
 
-CHEAP: tuple[Callable[[Limits], Term | None], ...] = (links, engines, hbm)
-TERMS: tuple[Callable[[Limits], Term | None], ...] = (work, *CHEAP, end_chunk)
+CHEAP: tuple[Callable[[BoundCase], Term | None], ...] = (links, engines, hbm)
+TERMS: tuple[Callable[[BoundCase], Term | None], ...] = (work, *CHEAP, end_chunk)

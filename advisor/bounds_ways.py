@@ -9,14 +9,18 @@ from itertools import pairwise
 
 from ..compiler.plan import MAX_COPY_SHARE
 from ..compiler.scenario import TICKS_PER_SECOND, Gpu, Scenario
-from ..compiler.schedule import EngineKind, Protocol
+from ..compiler.schedule import CopyProtocol, EngineKind
 from ..compiler.tactics import why_no_reach
 from ..simcore.protocols import LL128_BYTES, LL128_PAYLOAD
 
 # Numbers of SMs that copy are bounded together up to these parts of all.
 SHARES = (16, 10, 7, 5, 4, 3)
 # Bytes on the links for each byte of payload.
-_SENT = {Protocol.SIMPLE: Fraction(1), Protocol.LL: Fraction(2), Protocol.LL128: Fraction(LL128_BYTES, LL128_PAYLOAD)}
+_SENT = {
+    CopyProtocol.SIMPLE: Fraction(1),
+    CopyProtocol.LL: Fraction(2),
+    CopyProtocol.LL128: Fraction(LL128_BYTES, LL128_PAYLOAD),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +33,7 @@ class Division:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class CopyMode:
     """How a schedule copies: what a copy costs before its first byte, and bytes sent for each byte of payload.
 
     At most ``engines`` of ``bytes_per_s`` each copy at a rank. ``can_sum`` is whether they can ask a switch for sums.
@@ -52,24 +56,24 @@ class Way:
         return served_ticks(int(num_bytes * self.sent), self.bytes_per_s, line_bytes)
 
 
-def ways_of(scenario: Scenario, kind: EngineKind) -> tuple[Way, ...]:
+def ways_of(scenario: Scenario, kind: EngineKind) -> tuple[CopyMode, ...]:
     """All ways with engines of ``kind``. What the switch copies or sums has no flags between its bytes."""
     gpu, system = scenario.gpu, scenario.system
     if kind is EngineKind.DMA:
         dma = gpu.dma
-        return (Way(kind, min(dma.setup_ticks, dma.prelaunch_ticks), max(1, dma.engines), dma.bytes_per_s),)
+        return (CopyMode(kind, min(dma.setup_ticks, dma.prelaunch_ticks), max(1, dma.engines), dma.bytes_per_s),)
     most, rate = max(1, gpu.sms // MAX_COPY_SHARE), gpu.sm_copy.bytes_per_s
     sums = why_no_reach(system, sums=True) is None
-    flagged = [each for each in system.fabric.link.protocols if each is not Protocol.SIMPLE]
+    flagged = [each for each in system.fabric.link.protocols if each is not CopyProtocol.SIMPLE]
     if flagged and (sums or why_no_reach(system, sums=False) is None):
-        return (Way(kind, 0, most, rate, can_sum=sums),)
+        return (CopyMode(kind, 0, most, rate, can_sum=sums),)
     return (
-        Way(kind, gpu.sm_copy.setup_ticks, most, rate, can_sum=sums),
-        *(Way(kind, 0, most, rate, _SENT[each]) for each in flagged),
+        CopyMode(kind, gpu.sm_copy.setup_ticks, most, rate, can_sum=sums),
+        *(CopyMode(kind, 0, most, rate, _SENT[each]) for each in flagged),
     )
 
 
-def divisions_of(gpu: Gpu, way: Way) -> tuple[Division, ...]:
+def divisions_of(gpu: Gpu, way: CopyMode) -> tuple[Division, ...]:
     """All ways to divide the SMs between kernels and copies, in ranges."""
     whole, sms = Division(gpu.sms, gpu.sms), gpu.sms
     if not way.by_sms:

@@ -17,7 +17,7 @@ from ..compiler.plan import build_schedule, why_illegal
 from ..compiler.scenario import Scenario
 from ..compiler.schedule import Choice
 from ..compiler.templates import ALL_TEMPLATES
-from ..simcore import Outcome, simulate
+from ..simcore import RunOutcome, simulate
 from .features import FloatArray, matrix
 from .randomised import random_scenario
 from .solver.space import BASELINE, domains_of, streams_of
@@ -93,7 +93,7 @@ def _simulate_one(seed: int, idx: int) -> _Simulated:
     ticks = []
     for choice in choices:
         result = simulate(scenario, build_schedule(scenario, choice), unit_bytes=unit)
-        if result.outcome is not Outcome.DONE:
+        if result.outcome is not RunOutcome.DONE:
             raise RuntimeError(f"{choice} of {scenario.name}: {result.outcome.value}")
         ticks.append(result.makespan_ticks)
     serial = tuple(choice.template == BASELINE.name for choice in choices)

@@ -7,9 +7,9 @@ from itertools import accumulate, chain
 from ..compiler.plan_view import all_arrivals, num_peers
 from ..compiler.scenario import GemmShape, Scenario
 from ..compiler.schedule import (
+    CopyProtocol,
     Direction,
     EngineKind,
-    Protocol,
     Reach,
     Reduction,
     Schedule,
@@ -30,7 +30,7 @@ Works = dict[tuple[GemmShape | KernelShape, bool] | tuple[int, int], KernelWork]
 
 
 @dataclass(frozen=True, slots=True)
-class Graph:
+class StepGraph:
     """Steps by their index ``i``, those of each of ``num_ranks`` ranks in the order of its plan.
 
     ``rank[i]`` is the rank that has step i, ``num_peers[r]`` how many peers share the SMs that copy there. ``waits[i]``
@@ -52,7 +52,7 @@ class Graph:
     flagged: Set[int]
 
 
-def graph_of(scenario: Scenario, schedule: Schedule, *, alike: bool) -> Graph:
+def graph_of(scenario: Scenario, schedule: Schedule, *, alike: bool) -> StepGraph:
     """The graph of a plan: of rank 0, which is its own neighbour, where ranks are ``alike``, else of all of them."""
     ranks = range(1 if alike else scenario.num_ranks)
     plans = [schedule.steps_of(rank) for rank in ranks]
@@ -74,7 +74,7 @@ def graph_of(scenario: Scenario, schedule: Schedule, *, alike: bool) -> Graph:
     for i, others in enumerate(before):
         for j in others:
             following[j].append(i)
-    return Graph(
+    return StepGraph(
         steps=tuple(chain.from_iterable(plans)),
         num_ranks=len(plans),
         rank=tuple(rank for rank, steps in enumerate(plans) for _ in steps),
@@ -90,7 +90,7 @@ def graph_of(scenario: Scenario, schedule: Schedule, *, alike: bool) -> Graph:
 
 def _flagged(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> Set[int]:
     """Puts by SMs of a lone collective that send their flag after their data, and for which copies wait."""
-    by_sms = schedule.engine.kind is EngineKind.SM and schedule.tactics.protocol is Protocol.SIMPLE
+    by_sms = schedule.engine.kind is EngineKind.SM and schedule.tactics.protocol is CopyProtocol.SIMPLE
     if not by_sms or scenario.workload.compute is not None:
         return frozenset()
     copies = [(i, step) for i, step in enumerate(steps) if isinstance(step, Transfer)]

@@ -6,19 +6,19 @@ from itertools import count
 
 from ..compiler.scenario import TICKS_PER_SECOND, Gpu, Scenario
 from ..compiler.schedule import (
+    CopyProtocol,
     Direction,
     EngineChoice,
     EngineKind,
     EngineMode,
-    Protocol,
     Reach,
     Schedule,
     Transfer,
 )
 from ..compiler.stopping import checkpoint
 from ..simcore.machine import distance_ticks
-from .estimate_graph import Graph
-from .fluid import FluidFabric, FluidLink, Leg, SlotPool, Way, WholeFabric
+from .estimate_graph import StepGraph
+from .fluid import FluidFabric, FluidLink, FluidPath, Leg, SlotPool, WholeFabric
 
 # Between two looks whether to stop, so many events are handled: some milliseconds.
 EVENTS_A_LOOK = 2048
@@ -26,11 +26,11 @@ EVENTS_A_LOOK = 2048
 _COPIED, _FINISHED, _DRAINED, _SPENT, _BEGUN, _FED, _LAUNCHED, _READY = range(8)
 
 
-def copy_setup_ticks(gpu: Gpu, engine: EngineChoice, protocol: Protocol = Protocol.SIMPLE) -> int:
+def copy_setup_ticks(gpu: Gpu, engine: EngineChoice, protocol: CopyProtocol = CopyProtocol.SIMPLE) -> int:
     """What a copy costs before its first byte, as the simulator has it."""
     if engine.kind is EngineKind.DMA:
         return gpu.dma.prelaunch_ticks if engine.mode is EngineMode.PRELAUNCHED else gpu.dma.setup_ticks
-    return gpu.sm_copy.setup_ticks if protocol is Protocol.SIMPLE else 0
+    return gpu.sm_copy.setup_ticks if protocol is CopyProtocol.SIMPLE else 0
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class EstimateRun:
 
     scenario: Scenario
     schedule: Schedule
-    graph: Graph
+    graph: StepGraph
     fabric: FluidFabric | WholeFabric
     events: list[tuple[float, int, int]] = field(default_factory=list)
     waits: list[int] = field(default_factory=list)  # [i] what it still waits for
@@ -75,7 +75,7 @@ class EstimateRun:
     hbm: list[FluidLink] = field(default_factory=list)  # [r]
     copies: list[_Copies] = field(default_factory=list)  # [r]
     pools: list[SlotPool] = field(default_factory=list)  # [r]
-    ways: dict[int, Way] = field(default_factory=dict)  # [i] of transfers
+    ways: dict[int, FluidPath] = field(default_factory=dict)  # [i] of transfers
     parts: list[_Part] = field(default_factory=list)
     left: list[int] = field(default_factory=list)  # [i] engines a transfer still wants
     missing: list[int] = field(default_factory=list)  # [i] parts that run
@@ -221,7 +221,7 @@ class EstimateRun:
             self._use_hbm(rank, now, landing - link.landing)
             link.landing = landing
 
-    def _begin(self, now: float, part: _Part, way: Way) -> None:
+    def _begin(self, now: float, part: _Part, way: FluidPath) -> None:
         """Feed the legs up to one that queues; those behind it are fed when it passes on what comes now."""
         rate, stop = part.bytes_per_tick, part.first_leg
         while stop < len(way.legs):
@@ -238,7 +238,7 @@ class EstimateRun:
             heappush(self.events, (now + part.legs[-1][0].backlog, _FED, part.following))
         self._feed(now, part, way, rate)
 
-    def _feed(self, now: float, part: _Part, way: Way, rate: float) -> None:
+    def _feed(self, now: float, part: _Part, way: FluidPath, rate: float) -> None:
         """From ``now`` on the legs of a part are fed by so many bytes per tick more."""
         for link, ticks_per_byte in part.legs:
             link.feed(now, rate * ticks_per_byte)
@@ -247,7 +247,7 @@ class EstimateRun:
         for rank, times in way.writes if part.following is None else ():
             self._use_hbm(rank, now, rate * times)
 
-    def _memories(self, part: _Part, way: Way) -> list[int]:
+    def _memories(self, part: _Part, way: FluidPath) -> list[int]:
         """The ranks whose memories a part uses."""
         reads = way.reads if not part.first_leg else ()
         return [rank for rank, _ in (*reads, *(way.writes if part.following is None else ()))]

@@ -8,7 +8,7 @@ from ..compiler.diagnostics import CompileError
 from ..compiler.expectation import Bindings, Check, Expectation, Shown, Sweep
 from ..compiler.pipeline import Compiled
 from .expect_checks import PointFound, Scene, judge, judge_sweep
-from .expect_values import Figures, Found
+from .expect_values import FigureValue, RunFigures
 from .recommend import Advisor
 from .runs import ExpectationError, Runs
 from .sweeps import Judgement
@@ -32,7 +32,7 @@ class CheckResult:
     check: Check
     standing: Standing
     found: str
-    values: tuple[Found, ...]
+    values: tuple[FigureValue, ...]
     points: tuple[PointFound, ...]
     bindings: Bindings
     sweep: Sweep | None
@@ -111,12 +111,12 @@ class ExpectationRunner:
     def _expectation(self, number: int, settings: Bindings) -> Expectation:
         return self._file(settings).expectations[number]
 
-    def _figures(self, block: Expectation, settings: Bindings, seeds: int) -> Figures:
+    def _figures(self, block: Expectation, settings: Bindings, seeds: int) -> RunFigures:
         key = (block.workload, settings, block.packets)
         if key not in self._runs:
             scenario = self._file(settings).scenario(block.workload)
             self._runs[key] = Runs(scenario, self.advisor, self.workers, block.packets)
-        return Figures(self._runs[key], seeds)
+        return RunFigures(self._runs[key], seeds)
 
 
 def _result(

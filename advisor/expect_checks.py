@@ -21,7 +21,7 @@ from ..compiler.expectation import (
     WinnerChanges,
 )
 from ..compiler.terms import Metric, MetricOf, Value
-from .expect_values import Figures, Found, found
+from .expect_values import FigureValue, RunFigures, found
 from .runs import ExpectationError
 from .sweeps import Judgement, judge_crossover, judge_inside, judge_linear, judge_trend, judge_winner
 
@@ -32,7 +32,7 @@ class Scene:
 
     setting: str
     check: Check
-    figures: Figures
+    figures: RunFigures
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class PointFound:
     """What was found at one point of a sweep; ``setting`` is the value of the parameter."""
 
     setting: str
-    values: tuple[Found, ...]
+    values: tuple[FigureValue, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class _Point:
     winner: str = ""
 
 
-def judge(check: Check, figures: Figures) -> Judgement:
+def judge(check: Check, figures: RunFigures) -> Judgement:
     """A statement that stands alone.
 
     Raises
@@ -91,7 +91,7 @@ def _division_told(check: Check) -> Iterator[None]:
         raise ExpectationError(f"'{check.text}' divides by zero") from error
 
 
-def _judge(body: Body, figures: Figures) -> Judgement:
+def _judge(body: Body, figures: RunFigures) -> Judgement:
     match body:
         case VerdictIs(verdict=wanted):
             verdict = figures.runs.advice().verdict
@@ -105,7 +105,7 @@ def _judge(body: Body, figures: Figures) -> Judgement:
             raise AssertionError("the compiler lets no other statement stand outside of a sweep")
 
 
-def _compare(body: Comparison, figures: Figures) -> Judgement:
+def _compare(body: Comparison, figures: RunFigures) -> Judgement:
     left, right = figures.value(body.left), figures.value(body.right)
     high = body.high.amount if body.high is not None else right.amount
     passed = _holds(left.amount, body.relation, right.amount, high, _slack(body, right))
@@ -115,7 +115,7 @@ def _compare(body: Comparison, figures: Figures) -> Judgement:
     return Judgement(passed, ", ".join(f"{each.name} is {each.text}" for each in values), tuple(values))
 
 
-def _point(body: Body, figures: Figures) -> _Point:
+def _point(body: Body, figures: RunFigures) -> _Point:
     match body:
         case Somewhere(body=inner):
             return _Point(_judge(inner, figures))
@@ -128,7 +128,7 @@ def _point(body: Body, figures: Figures) -> _Point:
         case WinnerChanges(schedules=schedules):
             makespans = {name: figures.value(MetricOf(name, Metric.MAKESPAN)).amount for name in schedules}
             winner = min(schedules, key=lambda name: makespans[name])
-            return _Point(Judgement(True, "", (Found("winner", winner, winner),)), winner=winner)
+            return _Point(Judgement(True, "", (FigureValue("winner", winner, winner),)), winner=winner)
         case _:
             return _Point(_judge(body, figures))
 

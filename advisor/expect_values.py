@@ -8,9 +8,9 @@ from ..compiler.expect_units import dimension_of
 from ..compiler.scenario import TICKS_PER_SECOND, TICKS_PER_US
 from ..compiler.terms import (
     Chain,
-    Dimension,
     End,
     Extreme,
+    FigureKind,
     Metric,
     MetricOf,
     Negation,
@@ -29,7 +29,7 @@ _LARGEST = Fraction(10) ** 300
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FigureValue:
     """A value for reports: as people read it, and as a number with its unit, which is empty for plain numbers.
 
     What is no number, as a verdict, has its word for both.
@@ -42,7 +42,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class RunFigures:
     """Evaluates terms about one scenario; ``num_seeds`` is how many seeds reductions run over."""
 
     runs: Runs
@@ -166,20 +166,20 @@ def _applied(operator: Operator, left: Fraction, right: Fraction) -> Fraction:
             return left / right
 
 
-def found(name: str, value: Value) -> Found:
+def found(name: str, value: Value) -> FigureValue:
     """A value for reports: times in us, rates in GB/s, sizes in bytes."""
     match value.dimension:
-        case Dimension.TIME:
+        case FigureKind.TIME:
             number = float(value.amount / TICKS_PER_US)
-            return Found(name, f"{number:.2f} us", number, "us")
-        case Dimension.BYTES:
-            return Found(name, _size(float(value.amount)), _number(value.amount), "B")
-        case Dimension.RATE:
+            return FigureValue(name, f"{number:.2f} us", number, "us")
+        case FigureKind.BYTES:
+            return FigureValue(name, _size(float(value.amount)), _number(value.amount), "B")
+        case FigureKind.RATE:
             number = float(value.amount * TICKS_PER_SECOND / 10**9)
-            return Found(name, f"{number:.4g} GB/s", number, "GB/s")
-        case Dimension.RATIO:
+            return FigureValue(name, f"{number:.4g} GB/s", number, "GB/s")
+        case FigureKind.RATIO:
             exact = _number(value.amount)
-            return Found(name, f"{exact:,}" if isinstance(exact, int) else f"{exact:.4g}", exact)
+            return FigureValue(name, f"{exact:,}" if isinstance(exact, int) else f"{exact:.4g}", exact)
 
 
 def show(value: Value) -> str:

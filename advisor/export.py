@@ -6,7 +6,7 @@ from typing import Any
 from ..compiler.expression import expression_of
 from ..compiler.scenario import TICKS_PER_US, Scenario
 from ..simcore import CriticalOp, Result, ServerLoad
-from .advice import Advice, Candidate, Provenance
+from .advice import Advice, Candidate, SearchProvenance
 from .bounds import Bound
 from .library import LibraryTime
 from .solver import Space
@@ -209,7 +209,7 @@ def _library_document(advice: Advice, library: LibraryTime) -> Json:
     }
 
 
-def _provenance_document(provenance: Provenance) -> Json:
+def _provenance_document(provenance: SearchProvenance) -> Json:
     return {
         "found_by": provenance.found_by,
         "seed": provenance.seed,

@@ -51,7 +51,7 @@ Times = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class FluidPath:
     """What a transfer passes: ``legs`` with the ticks of service per byte of each, and the latency at its end.
 
     It feeds its legs together, no faster than ``bytes_per_tick``. ``reads`` and ``writes`` are the ranks whose memory
@@ -84,19 +84,19 @@ class FluidFabric:
     by_sm: bool
     links: dict[int | Ends, FluidLink] = field(default_factory=dict)
     paths: dict[int, tuple[FluidLink, float, float]] = field(default_factory=dict)
-    ways: dict[int, Way] = field(default_factory=dict)
+    ways: dict[int, FluidPath] = field(default_factory=dict)
 
-    def way(self, rank: int, step: Transfer) -> Way:
+    def way(self, rank: int, step: Transfer) -> FluidPath:
         """What a transfer of any ``rank`` passes."""
         if step.reach is Reach.ALL:
             return self._through_switch(step)
         link, ticks_per_byte, latency = self.path(step)
         key = id(link) if step.peer == 0 else step.peer if step.direction is Direction.PUT else -step.peer
         if key not in self.ways:
-            self.ways[key] = Way(((link, ticks_per_byte),), latency)
+            self.ways[key] = FluidPath(((link, ticks_per_byte),), latency)
         return self.ways[key]
 
-    def _through_switch(self, step: Transfer) -> Way:
+    def _through_switch(self, step: Transfer) -> FluidPath:
         """A copy to all, or a sum of all, by a switch: the ports of each rank have its part in those of the others."""
         n, fabric, gpu = self.scenario.num_ranks, self.scenario.system.fabric, self.scenario.gpu
         assert fabric.switch is not None, "a checked plan copies to all and sums only where there is a switch"
@@ -108,7 +108,9 @@ class FluidFabric:
         )
         latency = 2 * fabric.link.latency_ticks + fabric.switch.latency_ticks + 2 * gpu.hbm.latency_ticks
         latency += gpu.l2.latency_ticks if self.by_sm else 0
-        return Way(legs, latency, reads=((0, reads),), writes=((0, writes),), slice_share=1 / MAX_SLICES, frees=True)
+        return FluidPath(
+            legs, latency, reads=((0, reads),), writes=((0, writes),), slice_share=1 / MAX_SLICES, frees=True
+        )
 
     def path(self, step: Step) -> tuple[FluidLink, float, float]:
         """For a transfer the link it queues for, ticks of service per byte, and the latency from memory to memory.
@@ -177,14 +179,14 @@ class WholeFabric:
     scenario: Scenario
     by_sm: bool
     links: dict[Ends, FluidLink] = field(default_factory=dict)
-    ways: dict[tuple[int, int] | tuple[int, bool, str], Way] = field(default_factory=dict)
+    ways: dict[tuple[int, int] | tuple[int, bool, str], FluidPath] = field(default_factory=dict)
 
     @property
     def topology(self) -> Topology:
         """The graph whose edges the links are."""
         return topology_of(self.scenario.system.fabric, self.scenario.num_ranks)
 
-    def way(self, rank: int, step: Transfer) -> Way:
+    def way(self, rank: int, step: Transfer) -> FluidPath:
         """What a transfer of ``rank`` passes."""
         n = self.scenario.num_ranks
         if step.reach is Reach.ALL:
@@ -198,14 +200,14 @@ class WholeFabric:
             self.ways[ends] = self._between(*ends)
         return self.ways[ends]
 
-    def _between(self, source: int, target: int) -> Way:
+    def _between(self, source: int, target: int) -> FluidPath:
         legs = tuple(map(self._leg, self.topology.route(source, target)))
         latency = self._memory_ticks + self.topology.latency_ticks(source, target)
         slowest = max((ticks for _, ticks in legs), default=0.0)
         most = 1 / slowest if slowest else float("inf")
-        return Way(legs, latency, most, ((source, 1),), ((target, 1),))
+        return FluidPath(legs, latency, most, ((source, 1),), ((target, 1),))
 
-    def _through_switch(self, rank: int, step: Transfer) -> Way:
+    def _through_switch(self, rank: int, step: Transfer) -> FluidPath:
         n = self.scenario.num_ranks
         others = [(rank + k) % n for k in range(1, n)]
         to, fro = [self.topology.route(rank, other) for other in others], self.topology.route(others[0], rank)
@@ -219,7 +221,7 @@ class WholeFabric:
         latency = self._memory_ticks + self.topology.latency_ticks(rank, others[0])
         legs = tuple(map(self._leg, edges))
         slowest = max(ticks for _, ticks in legs)
-        return Way(legs, latency, 1 / slowest, reads, writes, slice_share=1 / MAX_SLICES, frees=True)
+        return FluidPath(legs, latency, 1 / slowest, reads, writes, slice_share=1 / MAX_SLICES, frees=True)
 
     @property
     def _memory_ticks(self) -> float:

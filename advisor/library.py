@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ..compiler.scenario import TICKS_PER_US, FabricKind, Pattern, Scenario
-from ..simcore.kernels.collective import Collective, CollectiveTime, collective_time
+from ..simcore.kernels.collective import CollectiveTime, NcclCollective, collective_time
 
 MIN_GAIN = 0.02
 """Below this gain over what users have the answer is what they have: a schedule must earn its complexity."""
 
 _OPERATIONS = {
-    Pattern.ALL_GATHER: Collective.ALL_GATHER,
-    Pattern.REDUCE_SCATTER: Collective.REDUCE_SCATTER,
-    Pattern.ALL_REDUCE: Collective.ALL_REDUCE,
-    Pattern.ALL_TO_ALL: Collective.ALL_TO_ALL,
+    Pattern.ALL_GATHER: NcclCollective.ALL_GATHER,
+    Pattern.REDUCE_SCATTER: NcclCollective.REDUCE_SCATTER,
+    Pattern.ALL_REDUCE: NcclCollective.ALL_REDUCE,
+    Pattern.ALL_TO_ALL: NcclCollective.ALL_TO_ALL,
 }
 
 
@@ -78,7 +78,7 @@ def library_time(scenario: Scenario) -> LibraryTime | None:
         return None
     if system.variability is not None and system.variability.late:
         return None
-    if operation is Collective.ALL_TO_ALL and model.all_to_all is None:
+    if operation is NcclCollective.ALL_TO_ALL and model.all_to_all is None:
         return None
     found = collective_time(scenario.gpu, operation, moved.num_bytes, system.num_ranks)
     return LibraryTime(found, float(model.error))

@@ -13,7 +13,7 @@ from dataclasses import replace
 from ..compiler.expression import expression_of
 from ..compiler.plan import why_illegal
 from ..compiler.scenario import TICKS_PER_US, Pattern, Scenario
-from ..compiler.schedule import Choice, Direction, EngineKind, Protocol, Reach, Schedule, Tactics, Transfer
+from ..compiler.schedule import Choice, CopyProtocol, Direction, EngineKind, ExecutionOptions, Reach, Schedule, Transfer
 from ..compiler.stopping import ShouldStop, heeding
 from ..compiler.templates import BY_NAME
 from ..compiler.templates.collective import DEFAULT_ALGORITHM, usual_algorithm
@@ -139,7 +139,7 @@ def variants(scenario: Scenario, candidates: Sequence[Candidate]) -> list[Choice
         if candidate.choice is not None and candidate.simulated_ticks is not None and not _in_switch(candidate):
             best.setdefault(_family(candidate), candidate.choice)
     fastest = list(dict.fromkeys(name for name, _ in best))[:VARIED]
-    tactics = [Tactics(direction, protocol) for direction in Direction for protocol in Protocol]
+    tactics = [ExecutionOptions(direction, protocol) for direction in Direction for protocol in CopyProtocol]
     found = [replace(best[key], tactics=each) for key in best if key[0] in fastest for each in tactics]
     known = {candidate.expression for candidate in candidates}
     return [each for each in found if expression_of(each) not in known and why_illegal(scenario, each) is None]

@@ -37,7 +37,7 @@ from .shortlist import Progress, by_time, shortlist_unit, simulate_shortlist, si
 from .shortlist import packet_bytes as packet_bytes
 from .solver import enumerate_space
 from .stages import Stages, told_failures
-from .workers import Job, Workers, open_workers
+from .workers import SimulationJob, Workers, open_workers
 
 DEFAULT_TOP = 8
 # Some seconds to a minute, on one core each.
@@ -197,13 +197,13 @@ class _Question:
         results = pool.run(jobs, lambda done: self.report("confirm", done, len(jobs)))
         return Confirmed(results[0], results[-1])
 
-    def _confirming(self, schedule: Schedule, bound: Bound | None) -> Job:
+    def _confirming(self, schedule: Schedule, bound: Bound | None) -> SimulationJob:
         """Lines for the answer; coarser for problems so large that it would take minutes."""
         ranks = simulated_ranks(self.scenario, schedule)
         most = CONFIRM_LINE_HOPS // (CONFIRM_SHARE * ranks if ranks > 1 else 1)
         unit = affordable_unit(self.scenario, schedule, self.scenario.gpu.line_bytes, most)
         ticks = None if bound is None else bound.ticks
-        return Job(self.scenario, schedule, unit, ticks, shortlist_unit(self.scenario, schedule))
+        return SimulationJob(self.scenario, schedule, unit, ticks, shortlist_unit(self.scenario, schedule))
 
 
 def _ranked(scenario: Scenario, ranker: Ranker, space: Sequence[Choice]) -> list[Candidate]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from ..compiler.plan import ScheduleError, declared
 from ..compiler.scenario import Scenario
 from ..compiler.schedule import Schedule
-from ..simcore import Outcome, Result, RunTooLarge, affordable_unit, simulate
+from ..simcore import Result, RunOutcome, RunTooLarge, affordable_unit, simulate
 from .advice import Advice
 from .baseline import serial_baseline
 from .bounds import lower_bound
@@ -126,6 +126,6 @@ class Runs:
 
 
 def _done(name: str, result: Result) -> Result:
-    if result.outcome is not Outcome.DONE:
+    if result.outcome is not RunOutcome.DONE:
         raise ExpectationError(f"{name} does not finish: {result.outcome.value}")
     return result

@@ -11,7 +11,7 @@ from ..simcore.lower import all_alike
 from .advice import Candidate, is_algorithm_choice
 from .ranking import asked, baselines, shortlisted, variants
 from .variations import other_ways
-from .workers import Job, Workers
+from .workers import SimulationJob, Workers
 
 # A blink, and some seconds, on one core each.
 FINE_LINE_HOPS = 5_000_000
@@ -63,7 +63,10 @@ def simulate_variants(
 
 def _simulated(pool: Workers, scenario: Scenario, chosen: Sequence[Candidate], report: Progress) -> list[Candidate]:
     """Those of ``chosen`` that could be simulated, with their times in packets."""
-    jobs = [Job(scenario, candidate.schedule, shortlist_unit(scenario, candidate.schedule)) for candidate in chosen]
+    jobs = [
+        SimulationJob(scenario, candidate.schedule, shortlist_unit(scenario, candidate.schedule))
+        for candidate in chosen
+    ]
     report("simulate", 0, len(jobs))
     results = pool.run(jobs, lambda done: report("simulate", done, len(jobs)))
     return [

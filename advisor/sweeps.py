@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import groupby, pairwise
 
-from ..compiler.expectation import Crossover, Direction, Inside, Linear, Sweep, Trend
+from ..compiler.expectation import Crossover, Inside, Linear, Sweep, Trend, TrendDirection
 from ..compiler.setting_text import setting_text
 from ..compiler.terms import End, Value
 from ..compiler.units import Quantity
-from .expect_values import Found, show
+from .expect_values import FigureValue, show
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,15 +18,15 @@ class Judgement:
 
     passed: bool
     text: str
-    values: tuple[Found, ...] = ()
+    values: tuple[FigureValue, ...] = ()
 
 
 def judge_trend(body: Trend, sweep: Sweep, values: Sequence[Value]) -> Judgement:
     """A rising term never lies more than the tolerance below an earlier value, and ends above its start."""
     amounts = [value.amount for value in values]
-    if body.direction is Direction.FLAT:
+    if body.direction is TrendDirection.FLAT:
         return _flat(body.tolerance, values)
-    sign = 1 if body.direction is Direction.RISING else -1
+    sign = 1 if body.direction is TrendDirection.RISING else -1
     furthest = amounts[0]
     for point, amount in zip(sweep.points, amounts, strict=True):
         if sign * (furthest - amount) > body.tolerance * abs(furthest):
@@ -57,7 +57,7 @@ def judge_linear(body: Linear, sweep: Sweep, values: Sequence[Value]) -> Judgeme
         return Judgement(False, f"the same everywhere: {show(values[0])}")
     rises, r2 = fit
     text = f"r2 {float(r2):.4f}" + ("" if rises else ", but it falls")
-    return Judgement(rises and r2 >= body.least_r2, text, (Found("r2", f"{float(r2):.4f}", float(r2)),))
+    return Judgement(rises and r2 >= body.least_r2, text, (FigureValue("r2", f"{float(r2):.4f}", float(r2)),))
 
 
 def fit_line(xs: Sequence[Fraction], ys: Sequence[Fraction]) -> tuple[bool, Fraction] | None:
@@ -113,12 +113,12 @@ def judge_winner(sweep: Sweep, winners: Sequence[str]) -> Judgement:
     return Judgement(len(set(winners)) > 1, f"{sweep.param}: {', '.join(stretches)}")
 
 
-def _parameter(name: str, amount: Fraction, sweep: Sweep) -> Found:
+def _parameter(name: str, amount: Fraction, sweep: Sweep) -> FigureValue:
     """A value of the swept parameter, rounded to read if it is not a neat one."""
     text = setting_text(Quantity(amount, sweep.unit))
     if "/ " in text:
         text = f"{float(amount):.6g} {sweep.unit.base_unit}".rstrip()
-    return Found(name, text, float(amount), sweep.unit.base_unit)
+    return FigureValue(name, text, float(amount), sweep.unit.base_unit)
 
 
 def _shown(amount: Fraction, like: Sequence[Value]) -> str:

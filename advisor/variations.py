@@ -9,7 +9,7 @@ from typing import TypeVar
 from ..compiler.expression import expression_of
 from ..compiler.plan import why_illegal
 from ..compiler.scenario import Scenario
-from ..compiler.schedule import Choice, Direction, EngineKind, Kernels, Launch, Order, Protocol, Wait
+from ..compiler.schedule import Choice, CopyProtocol, Direction, EngineKind, Kernels, LaunchMode, PeerOrder, Wait
 from .advice import Candidate
 
 # Of how many schedules that overlap other ways are tried, and how many ways in all.
@@ -44,9 +44,9 @@ def _ways(scenario: Scenario, candidates: Sequence[Candidate]) -> Iterator[Choic
 
 
 def _graph(scenario: Scenario, base: Choice) -> Choice | None:
-    if Launch.GRAPH not in scenario.explore.launches or scenario.gpu.sync.graph_launch_ticks is None:
+    if LaunchMode.GRAPH not in scenario.explore.launches or scenario.gpu.sync.graph_launch_ticks is None:
         return None
-    return replace(base, tactics=replace(base.tactics, launch=Launch.GRAPH))
+    return replace(base, tactics=replace(base.tactics, launch=LaunchMode.GRAPH))
 
 
 def _persistent(scenario: Scenario, base: Choice) -> Choice | None:
@@ -57,7 +57,7 @@ def _persistent(scenario: Scenario, base: Choice) -> Choice | None:
     return replace(base, tactics=replace(base.tactics, kernel=Kernels.PERSISTENT, wait=wait))
 
 
-def _protocol(protocol: Protocol, scenario: Scenario, base: Choice) -> Choice | None:
+def _protocol(protocol: CopyProtocol, scenario: Scenario, base: Choice) -> Choice | None:
     if base.engine.kind is not EngineKind.SM or not _may(scenario.explore.protocols, protocol):
         return None
     return replace(base, tactics=replace(base.tactics, protocol=protocol))
@@ -71,7 +71,7 @@ def _get(scenario: Scenario, base: Choice) -> Choice | None:
     return replace(base, tactics=replace(base.tactics, direction=Direction.GET))
 
 
-def _order(order: Order, scenario: Scenario, base: Choice) -> Choice | None:
+def _order(order: PeerOrder, scenario: Scenario, base: Choice) -> Choice | None:
     return replace(base, order=order) if _may(scenario.explore.orders, order) else None
 
 
@@ -83,9 +83,9 @@ def _may(asked: tuple[Word, ...], value: Word) -> bool:
 CHANGES: tuple[Callable[[Scenario, Choice], Choice | None], ...] = (
     _graph,
     _persistent,
-    partial(_order, Order.LARGE_FIRST),
-    partial(_order, Order.SMALL_FIRST),
-    partial(_protocol, Protocol.LL128),
+    partial(_order, PeerOrder.LARGE_FIRST),
+    partial(_order, PeerOrder.SMALL_FIRST),
+    partial(_protocol, CopyProtocol.LL128),
     _get,
-    partial(_protocol, Protocol.LL),
+    partial(_protocol, CopyProtocol.LL),
 )

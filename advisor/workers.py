@@ -23,7 +23,7 @@ from ..compiler.plan import ScheduleError
 from ..compiler.scenario import Scenario
 from ..compiler.schedule import Schedule
 from ..compiler.stopping import Cancelled
-from ..simcore import EngineUnavailable, Outcome, Result, RunTooLarge, simulate
+from ..simcore import EngineUnavailable, Result, RunOutcome, RunTooLarge, simulate
 
 # How often a waiting caller looks whether it should stop, and how long its processes have to do so by themselves.
 POLL_S, GRACE_S = 0.2, 0.5
@@ -50,7 +50,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class SimulationJob:
     """One simulation; fields as the arguments of ``simulate``."""
 
     scenario: Scenario
@@ -60,7 +60,7 @@ class Job:
     explain_bytes: int | None = None
 
 
-def run_job(job: Job, should_stop: Callable[[], bool] | None = None) -> Result:
+def run_job(job: SimulationJob, should_stop: Callable[[], bool] | None = None) -> Result:
     """Run one job here."""
     return simulate(
         job.scenario,
@@ -85,7 +85,7 @@ class Workers:
         self.failures: list[Failure] = []
         self.stopped = False
 
-    def run(self, jobs: Sequence[Job], progress: Callable[[int], None] | None = None) -> list[Result | None]:
+    def run(self, jobs: Sequence[SimulationJob], progress: Callable[[int], None] | None = None) -> list[Result | None]:
         """Results in the order of ``jobs``, None for those that failed or were not begun before a stop.
 
         Raises
@@ -105,7 +105,9 @@ class Workers:
         self.failures.extend(each for each in found if isinstance(each, Failure))
         return [each if isinstance(each, Result) else None for each in found]
 
-    def _fill(self, found: list[Result | Failure | None], jobs: Sequence[Job], report: Callable[[int], None]) -> None:
+    def _fill(
+        self, found: list[Result | Failure | None], jobs: Sequence[SimulationJob], report: Callable[[int], None]
+    ) -> None:
         if self._pool is not None:
             self._fill_by(self._pool, found, jobs, report)
         for idx, job in enumerate(jobs):
@@ -117,7 +119,7 @@ class Workers:
         self,
         pool: ProcessPoolExecutor,
         found: list[Result | Failure | None],
-        jobs: Sequence[Job],
+        jobs: Sequence[SimulationJob],
         report: Callable[[int], None],
     ) -> None:
         """Run ``jobs`` in the processes of ``pool``; if those die, what they leave is for this process."""
@@ -135,7 +137,7 @@ class Workers:
             self._pool = None
 
 
-def _settled(job: Job, run: Callable[[], Result]) -> Result | Failure | None:
+def _settled(job: SimulationJob, run: Callable[[], Result]) -> Result | Failure | None:
     """The result of a job, or why it has none; None if it was stopped, since a run that stops early looks fast."""
     name = job.schedule.expression
     try:
@@ -147,11 +149,11 @@ def _settled(job: Job, run: Callable[[], Result]) -> Result | Failure | None:
     except Exception as error:
         log.debug("simulating %s failed", name, exc_info=True)
         return _failure_of(name, error)
-    if result.outcome is Outcome.DEADLOCK:
+    if result.outcome is RunOutcome.DEADLOCK:
         return Failure(name, FailureKind.NEVER_FINISHES, f"{Code.MGS503.name}: {'; '.join(result.deadlock[:2])}")
-    if result.outcome is Outcome.CANCELLED:
+    if result.outcome is RunOutcome.CANCELLED:
         return None
-    return result if result.outcome is Outcome.DONE else Failure(name, FailureKind.TOO_LARGE, result.outcome.value)
+    return result if result.outcome is RunOutcome.DONE else Failure(name, FailureKind.TOO_LARGE, result.outcome.value)
 
 
 def _failure_of(schedule: str, error: Exception) -> Failure:
@@ -196,7 +198,7 @@ def deaf_children() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _run_in_process(job: Job) -> Result:
+def _run_in_process(job: SimulationJob) -> Result:
     return run_job(job, _stop.poll if _stop is not None else None)
 
 

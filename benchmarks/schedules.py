@@ -16,7 +16,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from magus.advisor.bespoke import Budget, Found, Outcome, Stage, optimize, uniform_choices, why_bespoke
+from magus.advisor.bespoke import (
+    Proposer,
+    SearchBudget,
+    SearchResult,
+    SimulatedPlan,
+    optimize,
+    uniform_choices,
+    why_bespoke,
+)
 from magus.advisor.estimate import estimate_ticks
 from magus.compiler.plan import build_schedule, default_engine
 from magus.compiler.scenario import TICKS_PER_US, Scenario
@@ -28,7 +36,7 @@ from .enumeration import figures as enumeration_figures
 from .report import Figure, document, render
 
 SEEDS = 30
-BUDGET = Budget(evaluations=2500, simulations=70, solver_s=1.0)
+BUDGET = SearchBudget(evaluations=2500, simulations=70, solver_s=1.0)
 # Line-hops of a serial run while searching, some hundredths of a second; and of a run that confirms.
 SEARCH_LINE_HOPS, CONFIRM_LINE_HOPS = 4_000_000, 60_000_000
 # Templates that the estimate puts further behind its favourite are not simulated. Over these scenarios it is between
@@ -85,7 +93,7 @@ class Row:
         return min(self.template_us, self.bespoke_us) / self.bound_us - 1
 
 
-def measure(seed: int, budget: Budget = BUDGET) -> Row:
+def measure(seed: int, budget: SearchBudget = BUDGET) -> Row:
     """Sweep and search for the scenario of ``seed``."""
     drawn = draw(seed)
     scenario, clock = drawn.scenario, [time.process_time()]
@@ -110,7 +118,7 @@ def measure(seed: int, budget: Budget = BUDGET) -> Row:
         bespoke_us=best_ticks / TICKS_PER_US,
         bound_us=outcome.bound_ticks / TICKS_PER_US,
         found_by=best.stage.value,
-        why=_why(scenario, best.choice, template) if best.stage is not Stage.TEMPLATE else (),
+        why=_why(scenario, best.choice, template) if best.stage is not Proposer.TEMPLATE else (),
         unit_bytes=fine,
         swept=swept,
         sweep_s=clock[1] - clock[0],
@@ -131,7 +139,7 @@ def _sweep(scenario: Scenario, unit: int) -> tuple[Choice, int]:
     return likely[times.index(min(times))], len(likely)
 
 
-def _confirmed(scenario: Scenario, outcome: Outcome, unit: int) -> tuple[Found, int]:
+def _confirmed(scenario: Scenario, outcome: SearchResult, unit: int) -> tuple[SimulatedPlan, int]:
     """What the optimizer answers: the faster of its two finalists, simulated again at ``unit``."""
     finalists = [found for found in (outcome.best_template, outcome.best_bespoke) if found is not None]
     times = [_ticks(scenario, found.choice, unit) for found in finalists]

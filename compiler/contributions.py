@@ -11,12 +11,12 @@ from .order import Event, Waits
 from .plan_view import PlanFault
 from .scenario import Pattern, Scenario
 from .schedule import Reduction, Schedule, TileGroup, Transfer
-from .touches import Board, How, Place, races, reads_result, unsummed_reads
+from .touches import AccessMap, How, Place, races, reads_result, unsummed_reads
 
 
 def contribution_faults(scenario: Scenario, schedule: Schedule) -> Iterator[PlanFault]:
     """What is read too early, added twice, lost or never brought; the plan has no cycle of waits."""
-    board = Board(scenario, schedule, Waits(scenario, schedule))
+    board = AccessMap(scenario, schedule, Waits(scenario, schedule))
     found = races(board)
     if not found:
         flow = _Flow(scenario, board)
@@ -35,7 +35,7 @@ def contribution_faults(scenario: Scenario, schedule: Schedule) -> Iterator[Plan
 class _Flow:
     """Goes through the steps in an order that their waits allow, and keeps what each place holds."""
 
-    def __init__(self, scenario: Scenario, board: Board) -> None:
+    def __init__(self, scenario: Scenario, board: AccessMap) -> None:
         self._scenario, self._board, self._n = scenario, board, board.num_ranks
         gemm = scenario.workload.gemm
         self._inner = gemm.k if gemm is not None and board.computes else 0

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 
-from .schedule import EngineChoice, Order, Span, Tactics
+from .schedule import EngineChoice, ExecutionOptions, IndexRange, PeerOrder
 
 # What a statement begins with, in the order of the canonical text.
 WORDS = ("split", "move", "group", "order", "streams", "sums", "sync", "kernel", "launch")
 # Algorithms in which every rank reaches each peer by itself, so that peers may come in any order.
 ANY_ORDER = ("", "direct", "one_shot")
 MAX_PIECES = 4096
-_USUAL = Tactics()
+_USUAL = ExecutionOptions()
 
 
 class Axis(Enum):
@@ -39,11 +39,13 @@ class Split:
     cuts: tuple[int, ...] = ()
     total: int = 0
 
-    def span(self, piece: int, size: int) -> Span:
+    def span(self, piece: int, size: int) -> IndexRange:
         """Rows or columns of a piece of ``size`` of them."""
         if self.cuts:
-            return Span(self.cuts[piece - 1] if piece else 0, self.cuts[piece] if piece < len(self.cuts) else size)
-        return Span(piece * size // self.parts, (piece + 1) * size // self.parts)
+            return IndexRange(
+                self.cuts[piece - 1] if piece else 0, self.cuts[piece] if piece < len(self.cuts) else size
+            )
+        return IndexRange(piece * size // self.parts, (piece + 1) * size // self.parts)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -65,7 +67,7 @@ class By(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class KernelGroup:
     """Pieces ``first`` to ``last`` of all shards: one kernel, or one for each piece, peer or block of them."""
 
     first: int
@@ -79,7 +81,7 @@ class Grouping:
 
     own_alone: bool = True
     by: By = By.PIECE
-    batches: tuple[Batch, ...] = ()
+    batches: tuple[KernelGroup, ...] = ()
 
 
 class Turn(Enum):
@@ -99,13 +101,13 @@ class Ordering:
     own: Turn | None = None
     pieces: tuple[int, ...] = ()
     peers: tuple[int, ...] = ()
-    order: Order = Order.ROTATED
+    order: PeerOrder = PeerOrder.ROTATED
     peers_outermost: bool = False
 
     @property
     def of_peers(self) -> bool:
         """Whether it says more about transfers than the order of the pieces."""
-        return bool(self.peers) or self.order is not Order.ROTATED or self.peers_outermost
+        return bool(self.peers) or self.order is not PeerOrder.ROTATED or self.peers_outermost
 
 
 class Sums(Enum):
@@ -127,7 +129,7 @@ class Outline:
 
     engine: EngineChoice
     split: Split = Split()
-    tactics: Tactics = _USUAL
+    tactics: ExecutionOptions = _USUAL
     algorithm: str = ""
     one_at_a_time: bool = False
     lanes: int = 0
@@ -143,11 +145,11 @@ class Outline:
         """Pieces in the order in which they move."""
         return self.ordering.pieces or tuple(range(self.split.parts))
 
-    def own_span(self, first: int, last: int) -> Span:
+    def own_span(self, first: int, last: int) -> IndexRange:
         """Rows of the own shard that go with pieces ``first`` to ``last``, where the outline says them."""
-        return Span(sum(self.own[:first]), sum(self.own[: last + 1]))
+        return IndexRange(sum(self.own[:first]), sum(self.own[: last + 1]))
 
     @property
-    def batches(self) -> tuple[Batch, ...]:
+    def batches(self) -> tuple[KernelGroup, ...]:
         """How the pieces are grouped into kernels."""
-        return self.grouping.batches or (Batch(0, self.split.parts - 1, self.grouping.by),)
+        return self.grouping.batches or (KernelGroup(0, self.split.parts - 1, self.grouping.by),)

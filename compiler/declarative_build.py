@@ -10,13 +10,13 @@ from .declarative_issue import Move, after_kernels, before_kernels
 from .declarative_kernels import Cell, Kernel, in_order, inner_slice, kernels, makers, regions
 from .declarative_moves import Moves, moves, num_different, token
 from .extents import Adds
-from .schedule import Plan, Span, Step, TileGroup, Transfer
-from .templates.base import Problem
+from .schedule import IndexRange, Plan, Step, TileGroup, Transfer
+from .templates.base import TemplateInput
 from .templates.chained import chained
 from .templates.serial import kernel as whole_kernel
 
 
-def plan_of(outline: Outline, problem: Problem) -> Plan:
+def plan_of(outline: Outline, problem: TemplateInput) -> Plan:
     """The plan written out; ``problem`` is one that the outline fits (``declarative_check``)."""
     count = num_different(outline, problem)
     ranks = tuple(_chained(outline, problem, rank) for rank in range(count))
@@ -24,19 +24,19 @@ def plan_of(outline: Outline, problem: Problem) -> Plan:
     return Plan(outline.engine, ranks[0], (), outline.tactics, by_rank, _overlaps(outline, problem))
 
 
-def _overlaps(outline: Outline, problem: Problem) -> bool:
+def _overlaps(outline: Outline, problem: TemplateInput) -> bool:
     """Whether kernels may run beside transfers; a single kernel is before or after all of them."""
     if problem.then is not None and _overlaps(outline, problem.then):
         return True
     return problem.pattern.beside or (problem.pattern.overlaps and len(kernels(outline, problem)) > 1)
 
 
-def _chained(outline: Outline, problem: Problem, rank: int) -> tuple[Step, ...]:
+def _chained(outline: Outline, problem: TemplateInput, rank: int) -> tuple[Step, ...]:
     first = _steps(outline, problem, rank)
     return first if problem.then is None else chained(first, _steps(outline, problem.then, rank))
 
 
-def _steps(outline: Outline, problem: Problem, rank: int) -> tuple[Step, ...]:
+def _steps(outline: Outline, problem: TemplateInput, rank: int) -> tuple[Step, ...]:
     moving = moves(outline, problem, rank)
     if not problem.pattern.overlaps:
         beside = (whole_kernel(problem),) if problem.pattern.beside else ()
@@ -61,7 +61,7 @@ def _names(outline: Outline, ordered: Iterable[Kernel]) -> dict[str, Kernel]:
     return found
 
 
-def _groups(outline: Outline, problem: Problem, names: Mapping[str, Kernel], moving: Moves) -> list[TileGroup]:
+def _groups(outline: Outline, problem: TemplateInput, names: Mapping[str, Kernel], moving: Moves) -> list[TileGroup]:
     """The kernels as steps, dealt to the streams in turn; those that add to what others wrote wait for them."""
     found: list[TileGroup] = []
     dealt, may_add = 0, outline.split.axis is Axis.COLS or problem.adds_ranks
@@ -79,7 +79,7 @@ def _groups(outline: Outline, problem: Problem, names: Mapping[str, Kernel], mov
     return found
 
 
-def _adds(problem: Problem, kernel: Kernel, k: Span, before: Kernel, k_before: Span) -> bool:
+def _adds(problem: TemplateInput, kernel: Kernel, k: IndexRange, before: Kernel, k_before: IndexRange) -> bool:
     """Whether a kernel adds to what the one ``before`` wrote: slices or blocks of one sum, or rows of the same keys."""
     match problem.cutting.adds:
         case Adds.COLUMNS:

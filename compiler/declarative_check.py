@@ -11,7 +11,7 @@ from .declarative_kernels import kernels
 from .declarative_moves import num_different, row_per_piece
 from .extents import Adds
 from .schedule import EngineKind, Kernels
-from .templates.base import Problem
+from .templates.base import TemplateInput
 from .templates.collective import DEFAULT_ALGORITHM, collective_in, why_no_algorithm
 
 MAX_TRANSFERS = 1 << 20
@@ -28,7 +28,7 @@ class Misfit:
     hint: str = ""
 
 
-def misfits(outline: Outline, problem: Problem) -> Iterator[Misfit]:
+def misfits(outline: Outline, problem: TemplateInput) -> Iterator[Misfit]:
     """Everything that keeps ``outline`` from being a plan for ``problem``; none: it is one."""
     if collective_in(problem.pattern) is None:
         yield Misfit(Code.MGS511, "", "nothing moves here that could be split", "serial schedules this")
@@ -54,7 +54,7 @@ def misfits(outline: Outline, problem: Problem) -> Iterator[Misfit]:
             return
 
 
-def _of_split(outline: Outline, problem: Problem) -> Iterator[Misfit]:
+def _of_split(outline: Outline, problem: TemplateInput) -> Iterator[Misfit]:
     split = outline.split
     if split.axis is Axis.ROWS:
         yield from _rows_misfits(outline, problem)
@@ -66,7 +66,7 @@ def _of_split(outline: Outline, problem: Problem) -> Iterator[Misfit]:
         yield from _size_misfits(outline, problem.cols, problem.cutting.column_step)
 
 
-def _of_own(outline: Outline, problem: Problem) -> Iterator[Misfit]:
+def _of_own(outline: Outline, problem: TemplateInput) -> Iterator[Misfit]:
     """Rows of the own shard that do not go with the pieces of the others."""
     own, rows = outline.own, problem.gathered(0).rows.size if problem.pattern.overlaps else 0
     if not own:
@@ -87,7 +87,7 @@ def _of_own(outline: Outline, problem: Problem) -> Iterator[Misfit]:
         yield Misfit(Code.MGS512, "split own", message, "together they are all rows")
 
 
-def _rows_misfits(outline: Outline, problem: Problem) -> Iterator[Misfit]:
+def _rows_misfits(outline: Outline, problem: TemplateInput) -> Iterator[Misfit]:
     split = outline.split
     if not problem.split:
         yield from _size_misfits(outline, problem.shard_rows, 1)
@@ -132,7 +132,7 @@ def _near_equal(axis: Axis, size: int, parts: int, step: int) -> str:
     return f"unequal ones would do: split {axis.value} at {', '.join(map(str, edges[1:-1]))}"
 
 
-def _of_move(outline: Outline, problem: Problem) -> Iterator[Misfit]:
+def _of_move(outline: Outline, problem: TemplateInput) -> Iterator[Misfit]:
     asked = row_per_piece(outline, problem)
     reason = why_no_algorithm(asked)
     if reason is not None:
@@ -162,7 +162,7 @@ def _lane_misfits(outline: Outline) -> Iterator[Misfit]:
         yield Misfit(Code.MGS401, "move", message, f"lanes {outline.engine.count}, a lane is an engine")
 
 
-def _depth_misfits(outline: Outline, problem: Problem) -> Iterator[Misfit]:
+def _depth_misfits(outline: Outline, problem: TemplateInput) -> Iterator[Misfit]:
     if not problem.pattern.consumes:
         yield Misfit(Code.MGS513, "move", "nothing is held here that is gathered for a kernel", "leave depth out")
     elif not problem.gets:
@@ -178,7 +178,7 @@ def _depth_misfits(outline: Outline, problem: Problem) -> Iterator[Misfit]:
         yield Misfit(Code.MGS513, "move", message, "order by piece, or leave depth out")
 
 
-def _most_at_once(outline: Outline, problem: Problem) -> int:
+def _most_at_once(outline: Outline, problem: TemplateInput) -> int:
     """The most pieces that move from the first that a kernel takes to the last, both counted."""
     place = {piece: index for index, piece in enumerate(outline.piece_order)}
     taken = [
@@ -189,7 +189,7 @@ def _most_at_once(outline: Outline, problem: Problem) -> int:
     return max((max(places) - min(places) + 1 for places in taken), default=0)
 
 
-def _of_kernels(outline: Outline, problem: Problem) -> Iterator[Misfit]:
+def _of_kernels(outline: Outline, problem: TemplateInput) -> Iterator[Misfit]:
     """Nothing to group where kernels and transfers have nothing to do with each other."""
     behind = outline.sums is Sums.BEHIND
     if not problem.pattern.overlaps:
@@ -201,7 +201,7 @@ def _of_kernels(outline: Outline, problem: Problem) -> Iterator[Misfit]:
         yield Misfit(Code.MGS511, "sums", "nothing is summed here", "leave sums out")
 
 
-def _of_streams(outline: Outline, problem: Problem) -> Iterator[Misfit]:
+def _of_streams(outline: Outline, problem: TemplateInput) -> Iterator[Misfit]:
     """Slices of one sum run one after the other, whatever their stream."""
     if not _one_after_another(outline) or outline.split.axis is not Axis.COLS or not problem.pattern.consumes:
         return
@@ -214,7 +214,7 @@ def _one_after_another(outline: Outline) -> bool:
     return outline.streams > 1 and outline.tactics.kernel is Kernels.PERSISTENT
 
 
-def _of_groups(outline: Outline, problem: Problem) -> Iterator[Misfit]:
+def _of_groups(outline: Outline, problem: TemplateInput) -> Iterator[Misfit]:
     parts, batches = outline.split.parts, outline.grouping.batches
     for batch in batches:
         if batch.last >= parts:
@@ -225,7 +225,7 @@ def _of_groups(outline: Outline, problem: Problem) -> Iterator[Misfit]:
         yield from _once(counted, range(parts), Code.MGS507, "group", "piece", "computed")
 
 
-def _of_whole_kernels(outline: Outline, problem: Problem) -> Iterator[Misfit]:
+def _of_whole_kernels(outline: Outline, problem: TemplateInput) -> Iterator[Misfit]:
     """A kernel whose rows all need each other is cut along columns alone."""
     if problem.cutting.by_rows or not problem.pattern.overlaps:
         return
@@ -238,7 +238,7 @@ def _of_whole_kernels(outline: Outline, problem: Problem) -> Iterator[Misfit]:
             return
 
 
-def _of_pieces(outline: Outline, problem: Problem) -> Iterator[Misfit]:
+def _of_pieces(outline: Outline, problem: TemplateInput) -> Iterator[Misfit]:
     parts, listed = outline.split.parts, outline.ordering.pieces
     beyond = [piece for piece in listed if piece >= parts]
     if beyond:
@@ -250,7 +250,7 @@ def _of_pieces(outline: Outline, problem: Problem) -> Iterator[Misfit]:
         yield Misfit(Code.MGS513, "order", message, "group own alone, or leave own out of the order")
 
 
-def _of_peers(outline: Outline, problem: Problem) -> Iterator[Misfit]:
+def _of_peers(outline: Outline, problem: TemplateInput) -> Iterator[Misfit]:
     ordering, n = outline.ordering, problem.num_ranks
     if ordering.of_peers and outline.algorithm not in ANY_ORDER:
         message = f"{outline.algorithm} has its own order of peers"

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from .collectives.base import Names
-from .declarative import Axis, Batch, By, Outline, Turn
-from .schedule import Region, Span
-from .templates.base import Problem
+from .declarative import Axis, By, KernelGroup, Outline, Turn
+from .schedule import IndexRange, Region
+from .templates.base import TemplateInput
 
 Cell = tuple[int, int]
 """A block: (owner, relative to the rank; piece)."""
@@ -27,7 +27,7 @@ class Kernel:
         return tuple((owner, piece) for piece in range(self.first, self.last + 1) for owner in self.owners)
 
 
-def kernels(outline: Outline, problem: Problem, hops: Mapping[Cell, int] = MappingProxyType({})) -> list[Kernel]:
+def kernels(outline: Outline, problem: TemplateInput, hops: Mapping[Cell, int] = MappingProxyType({})) -> list[Kernel]:
     """All kernels of a rank, own tiles first; the own shard alone where the outline says so.
 
     ``hops`` tells those apart that are grouped by hop; where it does not, each block is a kernel.
@@ -44,7 +44,7 @@ def _own_rows(outline: Outline, kernel: Kernel) -> bool:
     return not outline.own or outline.own_span(kernel.first, kernel.last).size > 0
 
 
-def _of_batch(batch: Batch, owners: tuple[int, ...], hops: Mapping[Cell, int]) -> Iterator[Kernel]:
+def _of_batch(batch: KernelGroup, owners: tuple[int, ...], hops: Mapping[Cell, int]) -> Iterator[Kernel]:
     pieces = range(batch.first, batch.last + 1)
     match batch.by:
         case By.TOGETHER:
@@ -80,7 +80,7 @@ def in_order(outline: Outline, found: Iterable[Kernel], moved: Mapping[Cell, int
     return sorted(found, key=when)
 
 
-def regions(outline: Outline, problem: Problem, kernel: Kernel, moved: Mapping[Cell, int]) -> tuple[Region, ...]:
+def regions(outline: Outline, problem: TemplateInput, kernel: Kernel, moved: Mapping[Cell, int]) -> tuple[Region, ...]:
     """Tiles of a kernel, in the order in which their data moves; with cut columns of what is gathered whole blocks."""
     owners = sorted(kernel.owners, key=lambda owner: moved[owner, kernel.first])
     owners = [owner for owner in owners if owner or _own_rows(outline, kernel)]
@@ -94,13 +94,13 @@ def regions(outline: Outline, problem: Problem, kernel: Kernel, moved: Mapping[C
             return tuple(whole)
 
 
-def _rows(outline: Outline, kernel: Kernel, block: Region) -> Span:
+def _rows(outline: Outline, kernel: Kernel, block: Region) -> IndexRange:
     if outline.own and not block.owner:
         return outline.own_span(kernel.first, kernel.last)
     return _joined(outline, kernel, block.rows.size)
 
 
-def makers(outline: Outline, problem: Problem, names: Mapping[str, Kernel]) -> dict[Cell, Names]:
+def makers(outline: Outline, problem: TemplateInput, names: Mapping[str, Kernel]) -> dict[Cell, Names]:
     """The kernels that compute a block: one, but for the own shard where that is cut elsewhere."""
     found: dict[Cell, Names] = {cell: (name,) for name, kernel in names.items() for cell in kernel.cells}
     if not outline.own:
@@ -112,16 +112,16 @@ def makers(outline: Outline, problem: Problem, names: Mapping[str, Kernel]) -> d
     return found
 
 
-def _overlap(one: Span, other: Span) -> bool:
+def _overlap(one: IndexRange, other: IndexRange) -> bool:
     return max(one.start, other.start) < min(one.stop, other.stop)
 
 
-def inner_slice(outline: Outline, problem: Problem, kernel: Kernel) -> Span:
+def inner_slice(outline: Outline, problem: TemplateInput, kernel: Kernel) -> IndexRange:
     """The slice of the inner dimension that a kernel computes with."""
     if outline.split.axis is Axis.COLS and not problem.pattern.produces:
         return _joined(outline, kernel, problem.inner)
     return problem.all_inner
 
 
-def _joined(outline: Outline, kernel: Kernel, size: int) -> Span:
-    return Span(outline.split.span(kernel.first, size).start, outline.split.span(kernel.last, size).stop)
+def _joined(outline: Outline, kernel: Kernel, size: int) -> IndexRange:
+    return IndexRange(outline.split.span(kernel.first, size).start, outline.split.span(kernel.last, size).stop)

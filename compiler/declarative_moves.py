@@ -13,9 +13,9 @@ from .collectives.base import Fragment, Names
 from .declarative import ANY_ORDER, Axis, By, Outline, Sums
 from .declarative_issue import Move
 from .declarative_kernels import Cell
-from .schedule import Direction, Order, Reduction, Region, Span, TileGroup, Transfer
+from .schedule import Direction, IndexRange, PeerOrder, Reduction, Region, TileGroup, Transfer
 from .tables import MAX_STREAMS
-from .templates.base import Problem
+from .templates.base import TemplateInput
 from .templates.collective import emit, varies
 from .templates.waves import Hops
 
@@ -40,20 +40,20 @@ def token(cell: Cell) -> str:
     return f"?{cell[0]}_{cell[1]}"
 
 
-def row_per_piece(outline: Outline, problem: Problem) -> Problem:
+def row_per_piece(outline: Outline, problem: TemplateInput) -> TemplateInput:
     """The problem as an algorithm is given it."""
     parts = outline.split.parts
     split = tuple(parts if rows else 0 for rows in problem.split)
     return replace(problem, shard_rows=parts, cols=1, pieces=parts, split=split)
 
 
-def num_different(outline: Outline, problem: Problem) -> int:
+def num_different(outline: Outline, problem: TemplateInput) -> int:
     """Ranks that have different parts: one of them where all are alike."""
-    absolute = outline.ordering.order is Order.ABSOLUTE
+    absolute = outline.ordering.order is PeerOrder.ABSOLUTE
     return problem.num_ranks if absolute or varies(problem) else 1
 
 
-def moves(outline: Outline, problem: Problem, rank: int) -> Moves:
+def moves(outline: Outline, problem: TemplateInput, rank: int) -> Moves:
     """What one rank moves and sums."""
     n, order, produces = problem.num_ranks, outline.piece_order, problem.pattern.produces
     fragment = _emitted(outline, problem, rank)
@@ -65,7 +65,7 @@ def moves(outline: Outline, problem: Problem, rank: int) -> Moves:
     return Moves(placed, landed, moved, _hops_of_cells(outline, problem, rank, landed))
 
 
-def _emitted(outline: Outline, problem: Problem, rank: int) -> Fragment:
+def _emitted(outline: Outline, problem: TemplateInput, rank: int) -> Fragment:
     """What the algorithm does at one rank, on one row for each piece in the order in which they move."""
     order, produces = outline.piece_order, problem.pattern.produces
 
@@ -75,7 +75,9 @@ def _emitted(outline: Outline, problem: Problem, rank: int) -> Fragment:
     return emit(row_per_piece(outline, problem), rank, ready)
 
 
-def _hops_of_cells(outline: Outline, problem: Problem, rank: int, landed: Mapping[Cell, Names]) -> dict[Cell, int]:
+def _hops_of_cells(
+    outline: Outline, problem: TemplateInput, rank: int, landed: Mapping[Cell, Names]
+) -> dict[Cell, int]:
     if not any(batch.by is By.HOP for batch in outline.batches):
         return {}
     hops = _hops(outline, problem)
@@ -86,12 +88,12 @@ def _hops_of_cells(outline: Outline, problem: Problem, rank: int, landed: Mappin
 
 
 @lru_cache(maxsize=16)
-def _hops(outline: Outline, problem: Problem) -> Hops:
+def _hops(outline: Outline, problem: TemplateInput) -> Hops:
     ranks = range(problem.num_ranks if varies(problem) else 1)
     return Hops([_emitted(outline, problem, rank).steps for rank in ranks], problem.num_ranks, problem.node)
 
 
-def _in_order(outline: Outline, problem: Problem, fragment: Fragment) -> list[Move]:
+def _in_order(outline: Outline, problem: TemplateInput, fragment: Fragment) -> list[Move]:
     """The steps of an algorithm as the outline orders peers; sums are in the way of nobody and keep their place.
 
     Where several hops follow a kernel, what travels furthest goes first: no queue holds up what is needed early.
@@ -146,13 +148,13 @@ def _taken(outline: Outline, num_ranks: int, steps: list[Move]) -> dict[Cell, in
     return {cell: first.get(token(cell), len(steps)) for cell in cells}
 
 
-def _placed(outline: Outline, problem: Problem, order: tuple[int, ...], step: Move) -> Move:
+def _placed(outline: Outline, problem: TemplateInput, order: tuple[int, ...], step: Move) -> Move:
     """A step on the pieces themselves, sums in their stream."""
     assert step.region.rows.size == 1, "algorithms move one piece at a time"
     piece = order[step.region.rows.start]
     source = step.peer if isinstance(step, Transfer) and step.direction is Direction.GET else 0
     rows = problem.split[(step.region.owner - source) % problem.num_ranks] if problem.split else problem.shard_rows
-    whole, cut = Region(step.region.owner, Span(0, rows), Span(0, problem.cols)), outline.split
+    whole, cut = Region(step.region.owner, IndexRange(0, rows), IndexRange(0, problem.cols)), outline.split
     match cut.axis:
         case Axis.ROWS:
             region = replace(whole, rows=cut.span(piece, rows))

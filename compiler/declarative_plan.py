@@ -9,7 +9,7 @@ from .declarative_check import Misfit, misfits
 from .plan import ScheduleError, check_engine, check_tactics, problem_of
 from .scenario import Scenario
 from .schedule import Choice, Kernels, Plan
-from .templates.base import Problem
+from .templates.base import TemplateInput
 
 # What is said of transfers; the rest of what a machine cannot do is said of kernels.
 _OF_MOVE = (Code.MGS401, Code.MGS407, Code.MGS408)
@@ -31,7 +31,7 @@ def misfits_on(scenario: Scenario, outline: Outline) -> Iterator[Misfit]:
     yield from misfits(outline, _problem(scenario, outline))
 
 
-def _problem(scenario: Scenario, outline: Outline) -> Problem:
+def _problem(scenario: Scenario, outline: Outline) -> TemplateInput:
     tactics, order = outline.tactics, outline.ordering.order
     return problem_of(
         scenario,

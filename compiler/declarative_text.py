@@ -1,7 +1,7 @@
 """The canonical text of an outline; what is as usual is left out. Read again, it is the same outline."""
 
-from .declarative import Axis, Batch, By, Grouping, Ordering, Outline, Split, Sums
-from .schedule import Order
+from .declarative import Axis, By, Grouping, KernelGroup, Ordering, Outline, Split, Sums
+from .schedule import PeerOrder
 from .tactics import said
 
 _IN_MOVE = ("transfer", "protocol")
@@ -54,7 +54,7 @@ def _groups(grouping: Grouping) -> list[str]:
     return clauses + [_batch(batch) for batch in grouping.batches]
 
 
-def _batch(batch: Batch) -> str:
+def _batch(batch: KernelGroup) -> str:
     pieces = f"pieces {batch.first}..{batch.last}" if batch.last > batch.first else f"piece {batch.first}"
     return f"{pieces} {batch.by.value}"
 
@@ -63,7 +63,7 @@ def _order(ordering: Ordering) -> list[str]:
     clauses = [] if ordering.own is None else [f"own {ordering.own.value}"]
     clauses += [f"pieces {_listed(ordering.pieces)}"] if ordering.pieces else []
     clauses += [f"peers {_listed(ordering.peers)}"] if ordering.peers else []
-    clauses += [f"peers {ordering.order.value}"] if ordering.order is not Order.ROTATED else []
+    clauses += [f"peers {ordering.order.value}"] if ordering.order is not PeerOrder.ROTATED else []
     return clauses + (["by peer"] if ordering.peers_outermost else [])
 
 

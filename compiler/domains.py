@@ -6,7 +6,7 @@ from fractions import Fraction
 from . import syntax as ast
 from .codes import Code
 from .diagnostics import Report
-from .evaluate import Evaluator, Place
+from .evaluate import ExpressionEvaluator, Place
 from .phrases import Words
 from .source import Span
 from .tables import MAX_DOMAIN_VALUES
@@ -30,7 +30,7 @@ class Values:
         return self.low.amount <= value.amount <= self.high.amount if self.is_range else value in self.listed
 
 
-def read_values(words: Words, place: Place, evaluator: Evaluator, report: Report) -> Values:
+def read_values(words: Words, place: Place, evaluator: ExpressionEvaluator, report: Report) -> Values:
     """Read the values that ``words`` stand at, to the end of the sentence."""
     expressions = words.take_list("a value")
     span = expressions[0].span.to(expressions[-1].span)
@@ -45,7 +45,7 @@ def read_values(words: Words, place: Place, evaluator: Evaluator, report: Report
     return _range(expressions[0], words, place, evaluator, report)
 
 
-def _range(written: ast.Range, words: Words, place: Place, evaluator: Evaluator, report: Report) -> Values:
+def _range(written: ast.Range, words: Words, place: Place, evaluator: ExpressionEvaluator, report: Report) -> Values:
     low, high = evaluator(written.low, place), evaluator(written.high, place)
     span = written.span
     _check_same((low, high), span, report)

@@ -24,7 +24,7 @@ class Place:
     base: Mapping[str, Quantity] | None = None
 
 
-class Evaluator:
+class ExpressionEvaluator:
     """Evaluates expressions under one setting of the parameters; each ``let`` is computed once."""
 
     def __init__(self, report: Report, settings: Mapping[str, Quantity]) -> None:

@@ -3,14 +3,14 @@
 from . import syntax as ast
 from .codes import Code
 from .diagnostics import Report, listing
-from .evaluate import Evaluator, Place
+from .evaluate import ExpressionEvaluator, Place
 from .expect_terms import TermReader
 from .expect_units import UNITS, dimension_of, figures_of, metric_or_none
 from .expectation import Comparison, Relation, Verdict, VerdictIs
 from .figures import check_dimension
 from .names import dotted
 from .tables import METRICS
-from .terms import Dimension, Metric, MetricOf, Term, Value
+from .terms import FigureKind, Metric, MetricOf, Term, Value
 from .units import NUMBER
 
 EXAMPLE = "mine.makespan < 900 us"
@@ -19,7 +19,7 @@ EXAMPLE = "mine.makespan < 900 us"
 class ComparisonReader:
     """Reads comparisons between the terms that ``terms`` reads."""
 
-    def __init__(self, terms: TermReader, place: Place, evaluator: Evaluator, report: Report) -> None:
+    def __init__(self, terms: TermReader, place: Place, evaluator: ExpressionEvaluator, report: Report) -> None:
         self._terms, self._place, self._evaluator, self._report = terms, place, evaluator, report
 
     def read(self, compare: ast.Compare) -> Comparison:
@@ -79,21 +79,21 @@ class ComparisonReader:
             check_dimension(metric.value, UNITS[METRICS[metric]], value, expression, self._report)
         return term
 
-    def _tolerance(self, spread: ast.Expression, units: Dimension) -> tuple[Value, bool]:
+    def _tolerance(self, spread: ast.Expression, units: FigureKind) -> tuple[Value, bool]:
         value = self._evaluator(spread, self._place)
         if value.amount < 0:
             raise self._report.fail(Code.MGS307, "a tolerance is not negative", spread.span)
-        if isinstance(spread, ast.Number) and units is not Dimension.RATIO:
+        if isinstance(spread, ast.Number) and units is not FigureKind.RATIO:
             text = spread.span.text
             hint = f"{text} %, or for instance {text} {UNITS[units].example}"
             raise self._report.fail(Code.MGS301, f"a tolerance of {text} what?", spread.span, hint)
         percent = isinstance(spread, ast.Measure) and spread.unit == "%"
-        if value.dimension == NUMBER and (percent or units is not Dimension.RATIO):
+        if value.dimension == NUMBER and (percent or units is not FigureKind.RATIO):
             return self._terms.amount(value, spread), True
         check_dimension("the tolerance", UNITS[units], value, spread, self._report)
         return self._terms.amount(value, spread), False
 
-    def _units_of(self, left: Term, right: Term, compare: ast.Compare) -> Dimension:
+    def _units_of(self, left: Term, right: Term, compare: ast.Compare) -> FigureKind:
         """Return what both sides are measured in; they must agree, and one must be about a schedule."""
         if not any(True for side in (left, right) for _ in figures_of(side)):
             hint = f"for instance {EXAMPLE}"
@@ -115,6 +115,6 @@ def _is_exact(side: Term) -> bool:
     counts = [
         metric
         for metric in Metric
-        if METRICS[metric] is Dimension.BYTES or metric in (Metric.FLAG_READS, Metric.LINE_HOPS)
+        if METRICS[metric] is FigureKind.BYTES or metric in (Metric.FLAG_READS, Metric.LINE_HOPS)
     ]
     return all(isinstance(figure, MetricOf) and figure.metric in counts for figure in figures_of(side))

@@ -6,12 +6,12 @@ from . import syntax as ast
 from .codes import Code
 from .diagnostics import Report, did_you_mean, listing
 from .domains import Values, read_values
-from .evaluate import Evaluator, Place
+from .evaluate import ExpressionEvaluator, Place
 from .expect_comparisons import without_tolerance
 from .expect_terms import TermReader
 from .expect_units import UNITS as UNITS_OF
 from .expect_units import dimension_of
-from .expectation import Crossover, Direction, Inside, Linear, SweepPoint, Trend, WinnerChanges
+from .expectation import Crossover, Inside, Linear, SweepPoint, Trend, TrendDirection, WinnerChanges
 from .names import Kind
 from .phrases import Words, single
 from .setting_text import setting_text
@@ -27,11 +27,11 @@ _EXAMPLE = "sweep M in 1024..65536 x2 { mine.makespan rising }"
 _TREND, _EXTREME = "mine.makespan rising +- 1 %", "mine.makespan minimum inside"
 _LINEAR = "mine.makespan linear r2 >= 0.98"
 _ENDS = {"minimum": End.LEAST, "maximum": End.GREATEST}
-SHAPES = (*(direction.value for direction in Direction), "linear", *_ENDS, "changes")
+SHAPES = (*(direction.value for direction in TrendDirection), "linear", *_ENDS, "changes")
 
 
 def read_domain(
-    statement: ast.Say, place: Place, evaluator: Evaluator, report: Report
+    statement: ast.Say, place: Place, evaluator: ExpressionEvaluator, report: Report
 ) -> tuple[ast.Name, str, Values, tuple[SweepPoint, ...]]:
     """Return the name of the parameter, the domain as it is written, and its values in rising order."""
     first = statement.phrase[0]
@@ -74,7 +74,7 @@ class ShapeReader:
         unit: Units,
         num_points: int,
         place: Place,
-        evaluator: Evaluator,
+        evaluator: ExpressionEvaluator,
         report: Report,
     ) -> None:
         self._terms, self._unit, self._num_points = terms, unit, num_points
@@ -93,10 +93,10 @@ class ShapeReader:
             guess = did_you_mean(word, SHAPES) or f"shapes are {listing(SHAPES)}"
             raise self._report.fail(Code.MGS116, f"'{word[:64]}' is no shape", parts[1].span, guess)
         self._check_count(parts[1])
-        if word in [direction.value for direction in Direction]:
+        if word in [direction.value for direction in TrendDirection]:
             self._end(rest, _TREND)
             tolerance = self._tolerance(without_tolerance(parts[1])[1])
-            return Trend(self._subject(subject, _TREND), Direction(word), tolerance)
+            return Trend(self._subject(subject, _TREND), TrendDirection(word), tolerance)
         if isinstance(parts[1], ast.Spread):
             hint = f"for instance {_LINEAR if word == 'linear' else _EXTREME}"
             raise self._report.fail(Code.MGS116, f"{word} takes no tolerance", parts[1].span, hint)

@@ -6,7 +6,7 @@ from fractions import Fraction
 from . import syntax as ast
 from .codes import Code
 from .diagnostics import Report, did_you_mean, listing
-from .evaluate import Evaluator, Place
+from .evaluate import ExpressionEvaluator, Place
 from .expect_units import DIMENSIONS, UNITS, dimension_of, figures_of, joined_units, metric_or_none
 from .phrases import single
 from .scenario import TICKS_PER_SECOND
@@ -39,7 +39,7 @@ class TermReader:
     """Reads terms about the declared ``schedules``; ``seeds`` tells whether they are simulated under seeds."""
 
     def __init__(
-        self, schedules: tuple[str, ...], place: Place, evaluator: Evaluator, report: Report, seeds: int = 0
+        self, schedules: tuple[str, ...], place: Place, evaluator: ExpressionEvaluator, report: Report, seeds: int = 0
     ) -> None:
         self._schedules = (*schedules, *ALWAYS_THERE)
         self._place, self._evaluator, self._report = place, evaluator, report

@@ -3,26 +3,26 @@
 from collections.abc import Iterator, Mapping
 
 from .tables import METRICS
-from .terms import Chain, Dimension, Extreme, Metric, MetricOf, Negation, Operator, OverSeeds, Speedup, Term, Value
+from .terms import Chain, Extreme, FigureKind, Metric, MetricOf, Negation, Operator, OverSeeds, Speedup, Term, Value
 from .units import BYTES, NUMBER, RATE, TIME
 from .units import Dimension as Units
 
-UNITS: Mapping[Dimension, Units] = {
-    Dimension.TIME: TIME,
-    Dimension.BYTES: BYTES,
-    Dimension.RATIO: NUMBER,
-    Dimension.RATE: RATE,
+UNITS: Mapping[FigureKind, Units] = {
+    FigureKind.TIME: TIME,
+    FigureKind.BYTES: BYTES,
+    FigureKind.RATIO: NUMBER,
+    FigureKind.RATE: RATE,
 }
 DIMENSIONS = {units: dimension for dimension, units in UNITS.items()}
 
 
-def dimension_of(term: Term) -> Dimension:
+def dimension_of(term: Term) -> FigureKind:
     """Return what a term is measured in."""
     match term:
         case MetricOf(metric=metric):
             return METRICS[metric]
         case Speedup():
-            return Dimension.RATIO
+            return FigureKind.RATIO
         case Value(dimension=dimension) | Chain(dimension=dimension):
             return dimension
         case Negation(operand=inner) | OverSeeds(term=inner):

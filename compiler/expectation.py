@@ -67,7 +67,7 @@ class Somewhere:
     body: Comparison
 
 
-class Direction(Enum):
+class TrendDirection(Enum):
     """How a trend goes; the value is the word in the language."""
 
     RISING = "rising"
@@ -80,7 +80,7 @@ class Trend:
     """``term rising +- 1 %``; the tolerance is relative."""
 
     term: Term
-    direction: Direction
+    direction: TrendDirection
     tolerance: Fraction
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .schedule import Direction, EngineChoice, Kernels, Launch, Order, Protocol, Wait, WaitPer
+from .schedule import CopyProtocol, Direction, EngineChoice, Kernels, LaunchMode, PeerOrder, Wait, WaitPer
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +19,12 @@ class Explore:
     engines: tuple[EngineChoice, ...] = ()
     staging_limit_bytes: int | None = None
     directions: tuple[Direction, ...] = ()
-    protocols: tuple[Protocol, ...] = ()
+    protocols: tuple[CopyProtocol, ...] = ()
     kernels: tuple[Kernels, ...] = ()
     waits: tuple[Wait, ...] = ()
     waits_per: tuple[WaitPer, ...] = ()
-    launches: tuple[Launch, ...] = ()
-    orders: tuple[Order, ...] = ()
+    launches: tuple[LaunchMode, ...] = ()
+    orders: tuple[PeerOrder, ...] = ()
     depths: tuple[int, ...] = ()
     streams: tuple[int, ...] = ()
     algorithms: tuple[str, ...] = ()

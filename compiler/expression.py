@@ -1,6 +1,6 @@
 """The canonical text of a template choice, which is the schedule's identity in tables, JSON and on the command line."""
 
-from .schedule import Choice, Order
+from .schedule import Choice, PeerOrder
 from .tactics import said
 from .templates import BY_NAME
 
@@ -31,7 +31,7 @@ def expression_of(choice: Choice) -> str:
     if choice.lanes:
         parts.append(f"lanes={choice.lanes}")
     parts += [f"{word}={value}" for word, value in said(choice.tactics)]
-    if choice.order is not Order.ROTATED:
+    if choice.order is not PeerOrder.ROTATED:
         parts.append(f"order={choice.order.value}")
     if choice.depth:
         parts.append(f"depth={choice.depth}")

@@ -7,7 +7,7 @@ from fractions import Fraction
 from . import syntax as ast
 from .codes import Code
 from .diagnostics import Report, did_you_mean
-from .evaluate import Evaluator, Place
+from .evaluate import ExpressionEvaluator, Place
 from .phrases import single
 from .scenario import TICKS_PER_SECOND, Origin, Provenance
 from .setting_text import setting_text
@@ -28,7 +28,7 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class DeviceNumbers:
     """All numbers of a device by path, for instance ``hbm.achieved``."""
 
     by_path: Mapping[str, Figure]
@@ -68,7 +68,7 @@ class Default:
 class FigureReader:
     """Evaluates numbers and checks them against their property."""
 
-    def __init__(self, report: Report, evaluator: Evaluator) -> None:
+    def __init__(self, report: Report, evaluator: ExpressionEvaluator) -> None:
         self._report, self._evaluator = report, evaluator
 
     def figure(self, wanted: Property, group: ast.Group, skip: int, place: Place, default: Default) -> Figure:

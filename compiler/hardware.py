@@ -8,7 +8,7 @@ from enum import Enum
 from fractions import Fraction
 
 from .device_models import Calibrated, Collectives, DmaPhases, Saturation, Sync
-from .schedule import Protocol
+from .schedule import CopyProtocol
 from .shapes import DType
 
 
@@ -127,7 +127,7 @@ class SmCopy:
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class LaunchCost:
     """``kernel`` starts a kernel without a fitted start of its own; ``event`` is added if one waits for a transfer."""
 
     kernel_ticks: int
@@ -151,7 +151,7 @@ class Gpu:
     gemm: GemmModel
     dma: Dma
     sm_copy: SmCopy
-    launch: Launch
+    launch: LaunchCost
     provenance: tuple[Provenance, ...] = field(default=(), hash=False)  # long, and kernel times are cached by GPU
     collectives: Collectives | None = None
     sync: Sync = field(default_factory=Sync)
@@ -184,7 +184,7 @@ class Link:
     achieved_bytes_per_s: int
     latency_ticks: int
     provenance: tuple[Provenance, ...] = ()
-    protocols: tuple[Protocol, ...] = (Protocol.SIMPLE, Protocol.LL)
+    protocols: tuple[CopyProtocol, ...] = (CopyProtocol.SIMPLE, CopyProtocol.LL)
     ordered: bool = False
 
 

@@ -11,7 +11,7 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import chain, groupby, pairwise
 
 from .codes import Code
-from .order import Event, Order, Waits
+from .order import Event, HappensBefore, Waits
 from .plan_view import PlanFault
 from .scenario import Scenario
 from .schedule import Kernels, Reduction, Schedule, TileGroup, Transfer, Wait
@@ -66,7 +66,7 @@ def _blocked(waits: Waits) -> Iterator[tuple[Event, Event, set[Event]]]:
     sums = {rank: [step for step in steps if isinstance(step, Reduction)] for rank, steps in waits.steps.items()}
     if all(len({step.stream for step in mine}) < 2 for mine in sums.values()):
         return  # those of one stream come one after the other
-    order = Order(waits)
+    order = HappensBefore(waits)
     for rank, mine in sums.items():
         events = [(rank, step.name) for step in mine]
         for looking in events:

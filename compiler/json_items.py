@@ -37,7 +37,7 @@ class _Refused(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class JsonPlace:
     """Which file a value is from, and the place and report that are told what is wrong with it."""
 
     file: str
@@ -55,7 +55,7 @@ class Item:
 
     value: object
     path: str
-    origin: Origin
+    origin: JsonPlace
 
     def fail(self, message: str, hint: str = "", code: Code = Code.MGS137) -> Stopped:
         """Report what is wrong with this value."""
@@ -132,7 +132,7 @@ class Item:
         raise self.fail(f"{_KINDS[kind]} is expected here, got {found}")
 
 
-def read_json(text: str, origin: Origin) -> Item:
+def read_json(text: str, origin: JsonPlace) -> Item:
     """Parse a text; keys that stand twice, numbers that are none or too long and deep nesting are refused."""
     try:
         value = json.loads(

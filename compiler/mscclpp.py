@@ -9,23 +9,23 @@ from collections.abc import Callable
 
 from .codes import Code
 from .json_items import Item
-from .mscclpp_data import Board
+from .mscclpp_data import BufferState
 from .mscclpp_form import ChannelKind
 from .mscclpp_read import read_execution
-from .mscclpp_run import Run
-from .mscclpp_space import Space, space_of
+from .mscclpp_run import MscclppRun
+from .mscclpp_space import BufferSpace, space_of
 from .mscclpp_values import Event
 from .scenario import Scenario
 from .schedule import (
+    CopyProtocol,
     Direction,
     EngineChoice,
     EngineKind,
+    ExecutionOptions,
     Plan,
-    Protocol,
     Reach,
     Reduction,
     Step,
-    Tactics,
     Transfer,
 )
 
@@ -34,11 +34,11 @@ def read_mscclpp(scenario: Scenario, document: Item) -> Plan:
     """The plan of an execution plan for ``scenario``, a collective alone; what is beyond plans is in the report."""
     execution = read_execution(document)
     space = space_of(scenario, execution, document)
-    run = Run(execution, Board(space), document)
+    run = MscclppRun(execution, BufferState(space), document)
     run.run()
     _warn(run, document)
     engine = _engine(scenario, run.board)
-    tactics = Tactics(protocol=Protocol.LL if execution.packets else Protocol.SIMPLE)
+    tactics = ExecutionOptions(protocol=CopyProtocol.LL if execution.packets else CopyProtocol.SIMPLE)
     alike = _steps(run.board, lambda event: f"s_{event.name}")
     if all(steps == alike[0] for steps in alike):
         return Plan(engine, alike[0], (), tactics)
@@ -47,14 +47,14 @@ def read_mscclpp(scenario: Scenario, document: Item) -> Plan:
     return Plan(engine, by_rank[0], (), tactics, by_rank)
 
 
-def _warn(run: Run, document: Item) -> None:
+def _warn(run: MscclppRun, document: Item) -> None:
     if run.idle:
         what = " and ".join(f"{count} {name}" for name, count in sorted(run.idle.items()))
         origin = document.origin
         origin.report.warn(Code.MGS527, f"{origin.file}: {what} take no time here", origin.span)
 
 
-def _engine(scenario: Scenario, board: Board) -> EngineChoice:
+def _engine(scenario: Scenario, board: BufferState) -> EngineChoice:
     """As many SMs as threadblocks copy or sum, or a copy engine for each port channel in use."""
     moves = [event for event in board.events if event.direction is not None]
     by_port = [event for event in moves if event.op.kind is ChannelKind.PORT]
@@ -70,7 +70,7 @@ def _engine(scenario: Scenario, board: Board) -> EngineChoice:
     return EngineChoice(EngineKind.SM, max(1, most))
 
 
-def _steps(board: Board, signal: Callable[[Event], str]) -> tuple[tuple[Step, ...], ...]:
+def _steps(board: BufferState, signal: Callable[[Event], str]) -> tuple[tuple[Step, ...], ...]:
     """The steps of each rank, in the order of the run; ``signal`` names what a transfer sets."""
     found: list[list[Step]] = [[] for _ in board.seen]
     before: list[int] = []
@@ -83,7 +83,7 @@ def _steps(board: Board, signal: Callable[[Event], str]) -> tuple[tuple[Step, ..
     return tuple(tuple(steps) for steps in found)
 
 
-def _waits(board: Board, event: Event, before: list[int]) -> tuple[list[Event], int]:
+def _waits(board: BufferState, event: Event, before: list[int]) -> tuple[list[Event], int]:
     """What a step waits for at its rank, without what that surely comes after; and the bits of all of it."""
     left, covered, found = event.known & board.seen[event.rank], 0, list[Event]()
     while left:
@@ -94,7 +94,7 @@ def _waits(board: Board, event: Event, before: list[int]) -> tuple[list[Event], 
     return found, covered
 
 
-def _step(space: Space, event: Event, after: tuple[str, ...], signal: str) -> Step:
+def _step(space: BufferSpace, event: Event, after: tuple[str, ...], signal: str) -> Step:
     region = space.region(event.op, event.piece, event.count, event.rank)
     if event.direction is None:
         return Reduction(event.name, region, event.num_parts, after)

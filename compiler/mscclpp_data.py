@@ -11,32 +11,32 @@ from dataclasses import dataclass, field, replace
 
 from .codes import Code
 from .mscclpp_form import Buffer, Chunk, Op
-from .mscclpp_space import Slot, Space
-from .mscclpp_values import At, Event, Value, all_made, made_by, runs, where
+from .mscclpp_space import BufferSpace, Slot
+from .mscclpp_values import At, Event, SymbolicValue, all_made, made_by, runs, where
 from .schedule import Direction
 
 MAX_EVENTS = 1 << 15
 
 
 @dataclass(slots=True)
-class Board:
+class BufferState:
     """What all buffers hold, and what has been done.
 
     ``seen[rank]`` are the bits of events that begin or end at a rank, ``named`` counts those of each operation: the
     second of operation 4 of threadblock 0 is the step ``t0_4_1``.
     """
 
-    space: Space
+    space: BufferSpace
     events: list[Event] = field(default_factory=list)
     seen: list[int] = field(default_factory=list)
-    held: dict[Slot, Value] = field(default_factory=dict)
+    held: dict[Slot, SymbolicValue] = field(default_factory=dict)
     named: Counter[tuple[int, int, int]] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.seen = [0] * self.space.num_ranks
         for rank in range(self.space.num_ranks):
             own = frozenset([rank])
-            self.held |= {slot: Value(piece, own) for slot, piece in self.space.begins(rank)}
+            self.held |= {slot: SymbolicValue(piece, own) for slot, piece in self.space.begins(rank)}
 
     def written(self, op: Op) -> int | None:
         """The events that made what lies in the scratch buffer and ``op`` reads, None if it is not all there."""
@@ -106,7 +106,7 @@ class Board:
             raise op.item.fail(f"{op.name} has {len(op.sources)} sources for {len(op.targets)} targets")
         return zip(sources, op.targets, strict=True)
 
-    def _read(self, at: At, chunk: Chunk) -> list[Value]:
+    def _read(self, at: At, chunk: Chunk) -> list[SymbolicValue]:
         if chunk.rank != at.rank or chunk.everywhere:
             raise at.op.beyond("it reads what a peer holds")
         found = []
@@ -118,24 +118,24 @@ class Board:
             found.append(value)
         return found
 
-    def _fetched(self, at: At, chunk: Chunk) -> list[Value]:
+    def _fetched(self, at: At, chunk: Chunk) -> list[SymbolicValue]:
         """What a peer has from the start."""
         if chunk.rank == at.rank:
             raise at.op.beyond("it reads what this GPU holds")
         return self._raw(at, chunk, chunk.rank)
 
-    def _everywhere(self, at: At, chunk: Chunk) -> list[Value]:
+    def _everywhere(self, at: At, chunk: Chunk) -> list[SymbolicValue]:
         """What all GPUs have from the start, summed."""
         ranks = range(self.space.num_ranks)
         return self._added(at, [self._raw(at, Chunk(q, chunk.buffer, chunk.index, chunk.size), q) for q in ranks])
 
-    def _raw(self, at: At, chunk: Chunk, rank: int) -> list[Value]:
+    def _raw(self, at: At, chunk: Chunk, rank: int) -> list[SymbolicValue]:
         values = [self.held.get(slot) for slot in self.space.slots(at.op, chunk)]
         if any(value is None or value.made or value.parts != {rank} for value in values):
             raise at.op.beyond(f"{where(chunk)} is not there from the start, and a get cannot know when it is")
         return [value for value in values if value is not None]
 
-    def _added(self, at: At, parts: Sequence[Sequence[Value]]) -> list[Value]:
+    def _added(self, at: At, parts: Sequence[Sequence[SymbolicValue]]) -> list[SymbolicValue]:
         """The sum of values side by side: of one piece, no part of it twice, the own among them."""
         found = []
         for values in zip(*parts, strict=True) if len({len(each) for each in parts}) == 1 else ():
@@ -144,12 +144,12 @@ class Board:
                 raise at.op.beyond("it sums different parts of the tensor")
             if len(union) < sum(len(value.parts) for value in values):
                 raise at.op.item.fail(f"{at.op.name} adds a part twice", code=Code.MGS507)
-            found.append(Value(values[0].piece, union, all_made(values)))
+            found.append(SymbolicValue(values[0].piece, union, all_made(values)))
         if not found or any(at.rank not in value.parts for value in found):
             raise at.op.beyond("it sums chunks of different sizes, or leaves out the part of this GPU")
         return found
 
-    def _deliver(self, at: At, values: list[Value], done: int) -> int:
+    def _deliver(self, at: At, values: list[SymbolicValue], done: int) -> int:
         """Store a result here and send it on."""
         sent = 0
         for target in at.op.targets:
@@ -159,7 +159,7 @@ class Board:
                 sent |= self._send(replace(at, known=at.known | done), values, target)
         return sent
 
-    def _send(self, at: At, values: list[Value], target: Chunk) -> int:
+    def _send(self, at: At, values: list[SymbolicValue], target: Chunk) -> int:
         if target.rank == at.rank and not target.everywhere:
             raise at.op.beyond("it puts to its own GPU")
         sent, landed = 0, list(values)
@@ -173,7 +173,7 @@ class Board:
             self._store(at.op, chunk, values if rank == at.rank else landed)
         return sent
 
-    def _store(self, op: Op, target: Chunk, values: Sequence[Value]) -> None:
+    def _store(self, op: Op, target: Chunk, values: Sequence[SymbolicValue]) -> None:
         slots = self.space.slots(op, target)
         if len(slots) != len(values):
             raise op.item.fail(f"{op.name} moves {len(values)} pieces to where {len(slots)} are")
@@ -182,7 +182,7 @@ class Board:
     def _note(
         self,
         at: At,
-        first: Value,
+        first: SymbolicValue,
         count: int,
         direction: Direction | None,
         *,

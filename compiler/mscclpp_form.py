@@ -72,7 +72,7 @@ class Op:
 
 
 @dataclass(frozen=True, slots=True)
-class Gpu:
+class GpuDocument:
     """One GPU: the chunks of its buffers, the first values of its semaphores, its threadblocks."""
 
     input_chunks: int
@@ -88,6 +88,6 @@ class Execution:
     collective: str
     packets: bool
     in_place: bool
-    gpus: tuple[Gpu, ...]
+    gpus: tuple[GpuDocument, ...]
     min_bytes: int
     max_bytes: int

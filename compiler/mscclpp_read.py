@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from .codes import Code
 from .json_items import Item
-from .mscclpp_form import Buffer, Channel, ChannelKind, Chunk, Execution, Gpu, Op
+from .mscclpp_form import Buffer, Channel, ChannelKind, Chunk, Execution, GpuDocument, Op
 
 MAX_GPUS = 64
 MAX_THREADBLOCKS = 64
@@ -50,10 +50,10 @@ class _GpuReader:
             self._channel(channel)
         self._remote = [self._remote_buffer(each) for each in _items(item, "remote_buffers", MAX_OPS)]
 
-    def gpu(self) -> Gpu:
+    def gpu(self) -> GpuDocument:
         """All of it."""
         semaphores = (_number(each, "init_value", 0, MAX_OPS) for each in _items(self._item, "semaphores", MAX_OPS))
-        return Gpu(
+        return GpuDocument(
             _number(self._item, "input_chunks", 0, MAX_CHUNKS),
             _number(self._item, "output_chunks", 0, MAX_CHUNKS),
             tuple(semaphores),

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from .codes import Code
 from .json_items import Item
-from .mscclpp_data import Board
+from .mscclpp_data import BufferState
 from .mscclpp_form import Channel, Execution, Op
-from .mscclpp_space import Space
+from .mscclpp_space import BufferSpace
 from .mscclpp_values import At
 
 PUTS = ("put", "pws", "pwsf", "ppkt", "rppkt", "gstore", "gstorepkt")
@@ -38,11 +38,11 @@ class _Block:
 
 
 @dataclass(slots=True)
-class Run:
+class MscclppRun:
     """One run; ``idle`` counts what a plan does not say."""
 
     execution: Execution
-    board: Board
+    board: BufferState
     document: Item
     idle: Counter[str] = field(default_factory=Counter)
     _mail: dict[tuple[int, Channel], deque[int]] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class Run:
                 ready.extend(parked.pop(rank, ()))
             self._stirred.clear()
 
-    def _check_end(self, space: Space) -> None:
+    def _check_end(self, space: BufferSpace) -> None:
         for rank in range(space.num_ranks):
             for slot, piece, parts in space.ends(rank):
                 found = self.board.held.get(slot)
@@ -177,14 +177,14 @@ class Run:
         return True
 
 
-_SYNCS: Mapping[str, Callable[[Run, _Block, Op], bool]] = {
-    "nop": Run._nothing,
-    "flush": Run._nothing,
-    "signal": Run._signal,
-    "rlxsignal": Run._signal,
-    "wait": Run._wait,
-    "rlxwait": Run._wait,
-    "sem_acquire": Run._acquire,
-    "sem_release": Run._release,
-    "barrier": Run._barrier,
+_SYNCS: Mapping[str, Callable[[MscclppRun, _Block, Op], bool]] = {
+    "nop": MscclppRun._nothing,
+    "flush": MscclppRun._nothing,
+    "signal": MscclppRun._signal,
+    "rlxsignal": MscclppRun._signal,
+    "wait": MscclppRun._wait,
+    "rlxwait": MscclppRun._wait,
+    "sem_acquire": MscclppRun._acquire,
+    "sem_release": MscclppRun._release,
+    "barrier": MscclppRun._barrier,
 }

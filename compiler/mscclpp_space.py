@@ -11,7 +11,7 @@ from .codes import Code
 from .json_items import Item
 from .mscclpp_form import Buffer, Chunk, Execution, Op
 from .scenario import Pattern, Scenario, Tensor
-from .schedule import Region, Span
+from .schedule import IndexRange, Region
 
 MAX_PIECES = 1 << 12
 """Of the moved tensor."""
@@ -28,7 +28,7 @@ Slot = tuple[int, Buffer, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
+class BufferSpace:
     """``total`` equal pieces of ``moved``; a chunk of the file is ``scale`` of them."""
 
     pattern: Pattern
@@ -91,15 +91,15 @@ class Space:
         start, size = first % self.per_block * elements, count * elements
         owner = (block - rank) % self.num_ranks
         if start % cols == 0 and size % cols == 0:
-            return Region(owner, Span(start // cols, (start + size) // cols), Span(0, cols))
+            return Region(owner, IndexRange(start // cols, (start + size) // cols), IndexRange(0, cols))
         row = start // cols
         if (start + size - 1) // cols == row:
-            return Region(owner, Span(row, row + 1), Span(start % cols, start % cols + size))
+            return Region(owner, IndexRange(row, row + 1), IndexRange(start % cols, start % cols + size))
         message = f"{size} elements from {start} of a block on are neither whole rows of {cols} nor part of one"
         raise op.beyond(message)
 
 
-def space_of(scenario: Scenario, execution: Execution, document: Item) -> Space:
+def space_of(scenario: Scenario, execution: Execution, document: Item) -> BufferSpace:
     """The pieces of ``execution``, which must be a plan for the workload of ``scenario``."""
     workload, n = scenario.workload, scenario.num_ranks
     pattern = _COLLECTIVES.get(execution.collective)
@@ -128,7 +128,7 @@ def space_of(scenario: Scenario, execution: Execution, document: Item) -> Space:
     touched = sum(chunk.size * scale // op.group for op in ops for chunk in (*op.sources, *op.targets))
     if touched > MAX_MOVED:
         raise document.fail(f"the operations move {touched} pieces, at most {MAX_MOVED} are followed")
-    return Space(pattern, moved, n, chunks * scale, scale, execution.in_place)
+    return BufferSpace(pattern, moved, n, chunks * scale, scale, execution.in_place)
 
 
 def _chunks(execution: Execution, pattern: Pattern, document: Item) -> int:

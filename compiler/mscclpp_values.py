@@ -8,7 +8,7 @@ from .schedule import Direction
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class SymbolicValue:
     """Which piece of the tensor, whose parts of it, and the bits of the events that put it here."""
 
     piece: int
@@ -48,7 +48,7 @@ class At:
     known: int
 
 
-def runs(values: Sequence[Value], per_block: int) -> list[tuple[int, int]]:
+def runs(values: Sequence[SymbolicValue], per_block: int) -> list[tuple[int, int]]:
     """(first, count) of values that follow each other in one row block and have the same history."""
     found: list[tuple[int, int]] = []
     for at, value in enumerate(values):
@@ -65,12 +65,12 @@ def runs(values: Sequence[Value], per_block: int) -> list[tuple[int, int]]:
     return found
 
 
-def made_by(values: Sequence[Value], bits: int) -> list[Value]:
+def made_by(values: Sequence[SymbolicValue], bits: int) -> list[SymbolicValue]:
     """The same, put here by the events of ``bits``."""
-    return [Value(value.piece, value.parts, bits) for value in values]
+    return [SymbolicValue(value.piece, value.parts, bits) for value in values]
 
 
-def all_made(values: Sequence[Value]) -> int:
+def all_made(values: Sequence[SymbolicValue]) -> int:
     """The bits of all events that made any of them."""
     made = 0
     for value in values:

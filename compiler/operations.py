@@ -5,7 +5,7 @@ from fractions import Fraction
 from . import syntax as ast
 from .codes import Code
 from .diagnostics import Report, did_you_mean, listing
-from .evaluate import Evaluator, Place
+from .evaluate import ExpressionEvaluator, Place
 from .figures import FigureReader
 from .phrases import single
 from .tables import MAX_EXTENT, MAX_RANKS, OPERATIONS, Property
@@ -26,7 +26,7 @@ _ROWS = Property("rows", NUMBER, Fraction(0), Fraction(MAX_EXTENT), whole=True)
 class Named:
     """The named arguments of one call."""
 
-    def __init__(self, call: ast.Call, place: Place, evaluator: Evaluator, report: Report) -> None:
+    def __init__(self, call: ast.Call, place: Place, evaluator: ExpressionEvaluator, report: Report) -> None:
         self._call, self._place, self._report = call, place, report
         self._numbers = FigureReader(report, evaluator)
         self._given = {

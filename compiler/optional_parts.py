@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from .codes import Code
 from .device_models import Collectives, DmaPhases, ExchangeModel, NvlsModel, ProtocolModel, Saturation, Sync
 from .diagnostics import Report
-from .figures import Figure, Figures
+from .figures import DeviceNumbers, Figure
 from .scenario import Cache, Dma, Hbm, Origin, SmCopy
 from .source import Source
 from .tables import CACHE_NUMBERS, COLLECTIVES, GPU_BLOCKS
@@ -39,7 +39,7 @@ def check_parts(figures: Mapping[str, Figure], source: Source, report: Report) -
             raise report.fail(Code.MGS314, message, at, f"{slower} is at most {faster}")
 
 
-def collectives_of(figures: Figures) -> Collectives | None:
+def collectives_of(figures: DeviceNumbers) -> Collectives | None:
     """The collective library, if the profile describes one."""
     exact, prefix = figures.by_path, "collectives."
     if f"{prefix}start" not in exact:
@@ -59,7 +59,7 @@ def collectives_of(figures: Figures) -> Collectives | None:
     )
 
 
-def dma_of(figures: Figures) -> Dma:
+def dma_of(figures: DeviceNumbers) -> Dma:
     """The copy engines, with what the profile knows of their commands."""
     return Dma(
         engines=figures.whole("dma.engines"),
@@ -74,14 +74,14 @@ def dma_of(figures: Figures) -> Dma:
     )
 
 
-def sm_copy_of(figures: Figures) -> SmCopy:
+def sm_copy_of(figures: DeviceNumbers) -> SmCopy:
     """Copies by SMs, with how they fill a link where the profile says."""
     outstanding = figures.whole_if("sm_copy.outstanding")
     rate, setup = figures.whole("sm_copy.bandwidth"), figures.ticks("sm_copy.setup")
     return SmCopy(rate, setup, saturation_of(figures), outstanding)
 
 
-def hbm_of(figures: Figures) -> Hbm:
+def hbm_of(figures: DeviceNumbers) -> Hbm:
     """Device memory, with its channels and what SMs may ask of it ahead where the profile says."""
     rates = figures.whole("hbm.bandwidth"), figures.whole("hbm.achieved")
     channels = figures.whole_if("hbm.channels") or 1
@@ -89,14 +89,14 @@ def hbm_of(figures: Figures) -> Hbm:
     return Hbm(figures.whole("hbm.capacity"), *rates, figures.ticks("hbm.latency"), channels, look_ahead)
 
 
-def mall_of(figures: Figures) -> Cache | None:
+def mall_of(figures: DeviceNumbers) -> Cache | None:
     """The cache in front of memory, if the profile describes one."""
     if "mall.size" not in figures.by_path:
         return None
     return Cache(figures.whole("mall.size"), 1, figures.whole("mall.bandwidth"), figures.ticks("mall.latency"))
 
 
-def sync_of(figures: Figures) -> Sync:
+def sync_of(figures: DeviceNumbers) -> Sync:
     """How kernels wait and are launched in graphs, as far as the profile says."""
     return Sync(
         poll_interval_ticks=figures.ticks_if("sync.poll_interval"),
@@ -107,14 +107,14 @@ def sync_of(figures: Figures) -> Sync:
     )
 
 
-def phases_of(figures: Figures) -> DmaPhases | None:
+def phases_of(figures: DeviceNumbers) -> DmaPhases | None:
     """The fixed parts of a copy, if the profile tells them apart."""
     if "dma.control_phase" not in figures.by_path:
         return None
     return DmaPhases(*(figures.ticks(f"dma.{phase}_phase") for phase in ("control", "schedule", "copy", "sync")))
 
 
-def saturation_of(figures: Figures) -> Saturation | None:
+def saturation_of(figures: DeviceNumbers) -> Saturation | None:
     """How copies by SMs fill the link, if the profile says."""
     if "sm_copy.limit" not in figures.by_path:
         return None
@@ -132,21 +132,21 @@ def _groups() -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
         yield tuple(f"{prefix}{each.name}" for each in numbers), (prefix,)
 
 
-def _protocol(figures: Figures, path: str) -> ProtocolModel:
+def _protocol(figures: DeviceNumbers, path: str) -> ProtocolModel:
     """A protocol; LL starts with the common start alone, and LL128 of all_to_all has no steps."""
     start = figures.ticks(f"{path}_start") if f"{path}_start" in figures.by_path else 0
     step = figures.ticks(f"{path}_step") if f"{path}_step" in figures.by_path else 0
     return ProtocolModel(start, step, figures.whole(f"{path}_bandwidth"))
 
 
-def _nvls(figures: Figures, prefix: str) -> NvlsModel | None:
+def _nvls(figures: DeviceNumbers, prefix: str) -> NvlsModel | None:
     if f"{prefix}start" not in figures.by_path:
         return None
     rate, smallest = figures.whole(f"{prefix}bandwidth"), figures.whole(f"{prefix}from")
     return NvlsModel(figures.ticks(f"{prefix}start"), rate, smallest, figures.whole(f"{prefix}ranks"))
 
 
-def _exchange(figures: Figures, prefix: str) -> ExchangeModel | None:
+def _exchange(figures: DeviceNumbers, prefix: str) -> ExchangeModel | None:
     if f"{prefix}start" not in figures.by_path:
         return None
     return ExchangeModel(

@@ -64,7 +64,7 @@ class Waits:
         return {event: self.of(event) for event in self.direct}
 
 
-class Order:
+class HappensBefore:
     """Which of two steps surely is done before the other starts; for plans whose waits have no cycle."""
 
     def __init__(self, waits: Waits) -> None:

@@ -7,7 +7,7 @@ from . import syntax as ast
 from .codes import Code
 from .diagnostics import Report, did_you_mean
 from .domains import read_values
-from .evaluate import Evaluator, Place
+from .evaluate import ExpressionEvaluator, Place
 from .names import Entry, Kind, Scope
 from .parse import parse_value
 from .phrases import Words, single
@@ -33,7 +33,7 @@ class Param:
 def bind(scope: Scope, settings: Sequence[tuple[str, str]], report: Report) -> Mapping[str, Quantity]:
     """Evaluate the values that parameters are set to; the last setting of a name counts."""
     bound: dict[str, Quantity] = {}
-    evaluator = Evaluator(report, {})
+    evaluator = ExpressionEvaluator(report, {})
     for name, text in settings:
         source = Source(f"--set {name}", text)
         span = Span(source, 0, len(text))
@@ -48,7 +48,7 @@ def bind(scope: Scope, settings: Sequence[tuple[str, str]], report: Report) -> M
 
 
 def check_params(
-    scope: Scope, settings: Mapping[str, Quantity], evaluator: Evaluator, report: Report
+    scope: Scope, settings: Mapping[str, Quantity], evaluator: ExpressionEvaluator, report: Report
 ) -> tuple[Param, ...]:
     """Check every parameter against its domain and describe it."""
     found: list[Param] = []
@@ -58,7 +58,7 @@ def check_params(
     return tuple(found)
 
 
-def _param(entry: Entry, settings: Mapping[str, Quantity], evaluator: Evaluator, report: Report) -> Param:
+def _param(entry: Entry, settings: Mapping[str, Quantity], evaluator: ExpressionEvaluator, report: Report) -> Param:
     param = entry.declaration
     assert isinstance(param, ast.Param)
     default = single(param.values, report)
@@ -67,7 +67,7 @@ def _param(entry: Entry, settings: Mapping[str, Quantity], evaluator: Evaluator,
     if param.domain is None:
         return Param(param.name, text)
     # The domain itself must not move with the settings of other parameters.
-    domain = read_values(Words(param.domain, report), Place(entry.scope), Evaluator(report, {}), report)
+    domain = read_values(Words(param.domain, report), Place(entry.scope), ExpressionEvaluator(report, {}), report)
     written = param.domain[0].span.to(param.domain[-1].span).text
     if not domain.holds(value):
         verb = "is set to" if entry.name in settings else "is"

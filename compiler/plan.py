@@ -13,11 +13,11 @@ from .schedule import (
     EngineChoice,
     EngineKind,
     EngineMode,
+    ExecutionOptions,
     Kernels,
     NamedSchedule,
     Plan,
     Schedule,
-    Tactics,
     TileGroup,
 )
 from .staging import slices_inner as slices_inner
@@ -25,7 +25,7 @@ from .staging import staging_bytes as staging_bytes
 from .staging import staging_of_steps
 from .tactics import Misfit, why_no_mode, why_no_persistent, why_no_reach, why_no_tactics
 from .templates import BY_NAME, Cut, Template, why_not
-from .templates.base import Problem
+from .templates.base import TemplateInput
 from .templates.bespoke import why_no_parts
 from .templates.cuts import why_no_cuts
 from .templates.serving import why_not_served
@@ -131,7 +131,7 @@ def check_engine(scenario: Scenario, engine: EngineChoice) -> None:
     _raise_if(why_no_mode(gpu, engine))
 
 
-def check_tactics(scenario: Scenario, engine: EngineChoice, tactics: Tactics) -> None:
+def check_tactics(scenario: Scenario, engine: EngineChoice, tactics: ExecutionOptions) -> None:
     """Raise ScheduleError if the system cannot carry out ``tactics`` with ``engine``."""
     _raise_if(why_no_tactics(scenario.system, engine, tactics))
     if tactics.kernel is Kernels.PERSISTENT and scenario.workload.pattern.overlaps:
@@ -204,7 +204,7 @@ def _cut_hint(grains: int, num_ranks: int, template: Template) -> str:
     return f"chunks={', '.join(map(str, counts[:4]))}{' ...' if len(counts) > 4 else ''} would do"
 
 
-def problem_of(scenario: Scenario, choice: Choice) -> Problem:
+def problem_of(scenario: Scenario, choice: Choice) -> TemplateInput:
     """The workload as the template of ``choice`` sees it."""
     if scenario.workload.then is not None:
         first, then = (problem_of(stage, choice) for stage in scenario.stages)
@@ -212,7 +212,7 @@ def problem_of(scenario: Scenario, choice: Choice) -> Problem:
     workload, n = scenario.workload, scenario.num_ranks
     moved, gemm, alone = workload.moved, workload.gemm, workload.pattern is Pattern.KERNEL
     rows = moved.rows if moved is not None else gemm.m if gemm is not None else 0
-    return Problem(
+    return TemplateInput(
         pattern=workload.pattern,
         num_ranks=1 if workload.pattern in (Pattern.GEMM, Pattern.KERNEL) else n,
         shard_rows=rows // (n if moved is not None else 1),

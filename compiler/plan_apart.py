@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from .codes import Code
-from .order import Order, Waits
+from .order import HappensBefore, Waits
 from .plan import compute_sms
 from .plan_view import PlanFault, RankPlan
 from .scenario import Scenario
@@ -22,7 +22,7 @@ def apart_faults(scenario: Scenario, schedule: Schedule) -> Iterator[PlanFault]:
     if not beside:
         return
     # What comes back from a peer may have needed the own kernel there.
-    order = Order(Waits(scenario, schedule))
+    order = HappensBefore(Waits(scenario, schedule))
     for plan, kernels in beside:
         for kernel in kernels:
             sent = (step.name for step in plan.steps.values() if isinstance(step, Transfer))

@@ -7,7 +7,7 @@ from .codes import Code
 from .diagnostics import Report, did_you_mean
 from .phrases import Words
 from .regions import RegionReader
-from .schedule import EngineChoice, Reach, Span
+from .schedule import EngineChoice, IndexRange, Reach
 from .source import Span as TextSpan
 from .tables import MAX_STREAMS, PLAN_CLAUSES
 
@@ -22,7 +22,7 @@ class Clauses:
     after: tuple[str, ...] = ()
     lane: int | None = None
     stream: int = 0
-    k: Span | None = None
+    k: IndexRange | None = None
     parts: int | None = None
     flags: set[str] = field(default_factory=set)
     seen: set[str] = field(default_factory=set)

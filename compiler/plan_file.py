@@ -10,7 +10,7 @@ from pathlib import Path
 from . import syntax as ast
 from .codes import Code
 from .diagnostics import CompileError, Diagnostic, Report
-from .json_items import MAX_FILE_BYTES, Origin, read_json
+from .json_items import MAX_FILE_BYTES, JsonPlace, read_json
 from .load import read_source
 from .mscclpp import read_mscclpp
 from .plan import ScheduleError, build_schedule
@@ -79,7 +79,7 @@ def _built(scenario: Scenario, plan: Plan, name: str, span: Span, report: Report
 
 def _read(scenario: Scenario, path: Path, span: Span, report: Report) -> Plan:
     source = read_source(path, report, span, MAX_FILE_BYTES)
-    document = read_json(source.text, Origin(path.name, span, report))
+    document = read_json(source.text, JsonPlace(path.name, span, report))
     if "gpus" in document.members():
         return read_mscclpp(scenario, document)
     return read_plan(scenario, document)

@@ -10,7 +10,19 @@ import json
 from .plan import compute_sms
 from .plan_fingerprint import Json, fingerprint
 from .scenario import Scenario
-from .schedule import EngineChoice, Plan, Reach, Reduction, Region, Schedule, Span, Step, Tactics, TileGroup, Transfer
+from .schedule import (
+    EngineChoice,
+    ExecutionOptions,
+    IndexRange,
+    Plan,
+    Reach,
+    Reduction,
+    Region,
+    Schedule,
+    Step,
+    TileGroup,
+    Transfer,
+)
 from .tactics import values_of
 
 SCHEMA = "magus-plan/1"
@@ -82,7 +94,7 @@ def _engine(engine: EngineChoice) -> Json:
     return {"kind": engine.kind.value, "count": engine.count, "mode": engine.mode.name.lower()}
 
 
-def _tactics(tactics: Tactics) -> Json:
+def _tactics(tactics: ExecutionOptions) -> Json:
     return {word: str(value.value) for word, value in values_of(tactics).items()}
 
 
@@ -119,5 +131,5 @@ def _region(region: Region) -> Json:
     return {"owner": region.owner, "rows": _span(region.rows), "cols": _span(region.cols)}
 
 
-def _span(span: Span) -> Json:
+def _span(span: IndexRange) -> Json:
     return [span.start, span.stop]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from .codes import Code
 from .diagnostics import CompileError, Report
-from .json_items import Item, Origin
+from .json_items import Item, JsonPlace
 from .plan_fingerprint import fingerprint
 from .plan_json import SCHEMA, hash_of
 from .scenario import Scenario
@@ -18,14 +18,14 @@ from .schedule import (
     EngineChoice,
     EngineKind,
     EngineMode,
+    ExecutionOptions,
+    IndexRange,
     Override,
     Plan,
     Reach,
     Reduction,
     Region,
-    Span,
     Step,
-    Tactics,
     TileGroup,
     Transfer,
 )
@@ -55,7 +55,7 @@ def plan_from_document(scenario: Scenario, document: object) -> Plan:
     """
     report = Report()
     with report.attempt():
-        origin = Origin("plan", TextSpan(Source("<document>", ""), 0, 0), report)
+        origin = JsonPlace("plan", TextSpan(Source("<document>", ""), 0, 0), report)
         return read_plan(scenario, Item(document, "", origin))
     raise CompileError(report.diagnostics)
 
@@ -96,7 +96,7 @@ def _engine(item: Item) -> EngineChoice:
     return EngineChoice(kind, said["count"].number(1, MAX_ENGINES), mode)
 
 
-def _tactics(item: Item) -> Tactics:
+def _tactics(item: Item) -> ExecutionOptions:
     said = item.entries((), TACTICS)
     return tactics_from({word: value.word(words_of(VALUES[word])) for word, value in said.items()})
 
@@ -114,7 +114,7 @@ class _Reader:
         if "ranks" in said and "overrides" in said:
             raise said["overrides"].fail("where each rank has its own steps nothing is overridden")
         overlaps = said["overlaps"].flag() if "overlaps" in said else True
-        tactics = _tactics(said["tactics"]) if "tactics" in said else Tactics()
+        tactics = _tactics(said["tactics"]) if "tactics" in said else ExecutionOptions()
         report, failures = document.origin.report, document.origin.report.num_failures
         overrides: tuple[Override, ...] = ()
         by_rank: tuple[tuple[Step, ...], ...] = ()
@@ -201,12 +201,12 @@ class _Reader:
         return Region(said["owner"].number(0, self._n - 1), _span(said["rows"]), _span(said["cols"]))
 
 
-def _span(item: Item) -> Span:
+def _span(item: Item) -> IndexRange:
     ends = item.items(2, least=2)
     start, stop = (end.number(0, MAX_EXTENT) for end in ends)
     if start >= stop:
         raise item.fail(f"{start}:{stop} is empty", code=Code.MGS306)
-    return Span(start, stop)
+    return IndexRange(start, stop)
 
 
 def _names(said: dict[str, Item]) -> tuple[str, ...]:

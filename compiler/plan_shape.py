@@ -6,7 +6,7 @@ from .codes import Code
 from .extents import Adds, cutting_of, inner_size, moved_rows, num_tile_blocks, tile_cols, tile_rows
 from .plan_view import PlanFault, RankPlan
 from .scenario import Pattern
-from .schedule import Direction, EngineKind, Reach, Reduction, Region, Span, Step, TileGroup, Transfer
+from .schedule import Direction, EngineKind, IndexRange, Reach, Reduction, Region, Step, TileGroup, Transfer
 from .tactics import why_no_reach
 from .workload import Workload
 
@@ -45,7 +45,7 @@ def _head_faults(workload: Workload, step: TileGroup, n: int) -> Iterator[PlanFa
     cutting = cutting_of(workload)
     if cutting.head == 1:
         return
-    cols = Span(0, tile_cols(workload))
+    cols = IndexRange(0, tile_cols(workload))
     cut = step.k if workload.pattern.consumes else step.regions[0].cols
     if cut.start % cutting.head or cut.stop % cutting.head:
         message = f"{step.name} cuts a head of keys, which is {cutting.head} columns"

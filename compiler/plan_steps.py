@@ -8,7 +8,7 @@ from .phrases import Words
 from .plan_clauses import ClauseReader, Clauses
 from .regions import Extent, RegionReader
 from .scenario import System, Workload
-from .schedule import Direction, EngineChoice, EngineKind, Reach, Reduction, Span, Step, TileGroup, Transfer
+from .schedule import Direction, EngineChoice, EngineKind, IndexRange, Reach, Reduction, Step, TileGroup, Transfer
 from .tables import PLAN_ACTIONS
 from .tactics import why_no_reach
 
@@ -104,7 +104,7 @@ class StepReader:
         regions = tuple([self._regions.region(each, extent) for each in written])
         inner = inner_size(workload)
         said = self.clauses.read("compute", words, statement, override=False, inner=inner)
-        k, accumulates = said.k or Span(0, inner), "accumulate" in said.flags
+        k, accumulates = said.k or IndexRange(0, inner), "accumulate" in said.flags
         return TileGroup(statement.name, regions, k, said.after, said.stream, accumulates, kernel)
 
     def _reduction(self, statement: ast.Define, words: Words) -> Reduction:

@@ -7,9 +7,9 @@ from fractions import Fraction
 from . import syntax as ast
 from .codes import Code
 from .diagnostics import Report
-from .evaluate import Evaluator, Place
+from .evaluate import ExpressionEvaluator, Place
 from .figures import FigureReader
-from .schedule import Region, Span
+from .schedule import IndexRange, Region
 from .tables import MAX_EXTENT, Property
 from .units import NUMBER
 
@@ -28,7 +28,7 @@ class Extent:
 class RegionReader:
     """Reads numbers, slices and regions on a system of ``num_ranks`` ranks."""
 
-    def __init__(self, num_ranks: int, place: Place, evaluator: Evaluator, report: Report) -> None:
+    def __init__(self, num_ranks: int, place: Place, evaluator: ExpressionEvaluator, report: Report) -> None:
         self.num_ranks, self._place, self._report = num_ranks, place, report
         self._evaluator = evaluator
         self._numbers = FigureReader(report, evaluator)
@@ -50,7 +50,7 @@ class RegionReader:
             raise self._report.fail(Code.MGS504, f"{what} 0 is this rank itself", expression.span, hint)
         return int(value) % ranks
 
-    def slice(self, expression: ast.Expression, what: str, size: int) -> Span:
+    def slice(self, expression: ast.Expression, what: str, size: int) -> IndexRange:
         """Read ``start:stop`` inside ``size``."""
         if not isinstance(expression, ast.Slice):
             raise self._report.fail(Code.MGS116, f"{what} are a slice", expression.span, f"for instance 0:{size}")
@@ -63,7 +63,7 @@ class RegionReader:
             raise self._report.fail(
                 Code.MGS504, f"{what} {start}:{stop} do not exist, there are {size}", expression.span
             )
-        return Span(start, stop)
+        return IndexRange(start, stop)
 
     @staticmethod
     def tensor_of(expression: ast.Expression) -> str:
@@ -92,7 +92,7 @@ class RegionReader:
             message = f"this step works on {extent.name}, not on '{tensor.text[:64]}'"
             raise self._report.fail(Code.MGS504, message, tensor.span)
         block = self.relative(owner, "shard", itself=True)
-        rows, cols = Span(0, extent.rows(block)), Span(0, extent.cols)
+        rows, cols = IndexRange(0, extent.rows(block)), IndexRange(0, extent.cols)
         if subscripts:
             rows = self.slice(subscripts[0], "rows", extent.rows(block))
         if len(subscripts) > 1:

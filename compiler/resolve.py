@@ -9,7 +9,7 @@ from .declarative import Outline
 from .declarative_block import is_outline, place_of
 from .declarative_plan import misfits_on, written_out
 from .diagnostics import Report
-from .evaluate import Evaluator, Place
+from .evaluate import ExpressionEvaluator, Place
 from .expectation import Expectation
 from .names import Entry, Kind, Scope
 from .params import Param, check_params
@@ -45,7 +45,7 @@ def resolve(scope: Scope, settings: Mapping[str, Quantity], report: Report, with
 class _Resolver:
     def __init__(self, scope: Scope, settings: Mapping[str, Quantity], report: Report) -> None:
         self._scope, self._report, self._settings = scope, report, settings
-        self._evaluator = Evaluator(report, settings)
+        self._evaluator = ExpressionEvaluator(report, settings)
         self._devices = DeviceResolver(report, self._evaluator)
         self._systems = SystemResolver(report, self._evaluator, self._devices)
         self._workloads: dict[Entry, tuple[System, Workload] | None] = {}

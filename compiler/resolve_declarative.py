@@ -13,13 +13,13 @@ from .collectives import ALGORITHM_BY_NAME
 from .declarative import MAX_PIECES, WORDS, Axis, Outline, Split, Sums
 from .declarative_block import subject_of
 from .diagnostics import Report
-from .evaluate import Evaluator, Place
+from .evaluate import ExpressionEvaluator, Place
 from .phrases import Words, known_head
 from .regions import RegionReader
 from .resolve_declarative_lists import GroupReader, OrderReader
 from .resolve_schedule import ChoiceReader
 from .scenario import System
-from .schedule import Direction, Kernels, Launch, Protocol, Wait, WaitPer
+from .schedule import CopyProtocol, Direction, Kernels, LaunchMode, Wait, WaitPer
 from .tables import MAX_EXTENT, MAX_STREAMS
 from .tactics import tactics_from, words_of
 
@@ -30,7 +30,7 @@ class OutlineReader:
     """Reads one outline."""
 
     def __init__(
-        self, system: System, choices: ChoiceReader, place: Place, evaluator: Evaluator, report: Report
+        self, system: System, choices: ChoiceReader, place: Place, evaluator: ExpressionEvaluator, report: Report
     ) -> None:
         self._choices, self._report = choices, report
         self._numbers = RegionReader(system.num_ranks, place, evaluator, report)
@@ -45,7 +45,7 @@ class OutlineReader:
             "sums": self._read_sums,
             "sync": self._read_sync,
             "kernel": lambda words: self._read_word(words, "kernel", words_of(Kernels)),
-            "launch": lambda words: self._read_word(words, "launch", words_of(Launch)),
+            "launch": lambda words: self._read_word(words, "launch", words_of(LaunchMode)),
         }
 
     def read(self, plan: ast.Plan) -> Outline:
@@ -149,7 +149,7 @@ class OutlineReader:
                 self._said = replace(self._said, algorithm="" if word == "direct" else word)
             case "protocol":
                 value = words.take("a protocol")
-                self._tactics["protocol"] = self._choices.word("protocol", value, words_of(Protocol))
+                self._tactics["protocol"] = self._choices.word("protocol", value, words_of(CopyProtocol))
             case "depth":
                 self._said = replace(
                     self._said, depth=self._numbers.number(words.take("a number of pieces"), "depth", 1, MAX_PIECES)

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 from . import syntax as ast
 from .codes import Code
-from .declarative import MAX_PIECES, Batch, By, Grouping, Ordering, Turn
+from .declarative import MAX_PIECES, By, Grouping, KernelGroup, Ordering, Turn
 from .diagnostics import Report, did_you_mean
 from .phrases import Words
 from .regions import RegionReader
-from .schedule import Order
+from .schedule import PeerOrder
 from .tactics import words_of
 
 _BY = {by.value.removeprefix("by "): by for by in By if by is not By.TOGETHER}
@@ -61,7 +61,7 @@ class GroupReader(_Clauses):
 
     def read(self) -> Grouping:
         """The grouping that the statement says."""
-        own_alone, by, batches = True, By.PIECE, list[Batch]()
+        own_alone, by, batches = True, By.PIECE, list[KernelGroup]()
         while self._more():
             match self._one_of("own", "by", "together", "piece", "pieces"):
                 case "own":
@@ -83,7 +83,7 @@ class GroupReader(_Clauses):
             self._words.take("own, by, together or pieces")
         return Grouping(own_alone, by, tuple(batches))
 
-    def _batch(self) -> Batch:
+    def _batch(self) -> KernelGroup:
         part = self._words.take("a piece, or a range of them")
         found = self._numbers_in(part, self._piece)
         if found[0] > found[-1]:
@@ -91,9 +91,9 @@ class GroupReader(_Clauses):
             raise self._report.fail(Code.MGS306, f"the range {part.span.text[:40]} is empty", part.span, hint)
         following = self._words.peek()
         if following is None or self._words.after_comma():
-            return Batch(found[0], found[-1], By.TOGETHER)
+            return KernelGroup(found[0], found[-1], By.TOGETHER)
         word = self._one_of("together", "by")
-        return Batch(found[0], found[-1], By.TOGETHER if word == "together" else _BY[self._one_of(*_BY)])
+        return KernelGroup(found[0], found[-1], By.TOGETHER if word == "together" else _BY[self._one_of(*_BY)])
 
 
 class OrderReader(_Clauses):
@@ -103,7 +103,7 @@ class OrderReader(_Clauses):
         """The order that the statement says."""
         own: Turn | None = None
         pieces, peers = tuple[int, ...](), tuple[int, ...]()
-        order, outermost = Order.ROTATED, False
+        order, outermost = PeerOrder.ROTATED, False
         while self._more():
             clause = self._one_of("own", "pieces", "peers", "by")
             self._once(clause)
@@ -114,8 +114,8 @@ class OrderReader(_Clauses):
                     pieces = self._list("a piece", self._piece)
                 case "by":
                     outermost = self._one_of("piece", "peer") == "peer"
-                case _ if word := self._words.take_word(*words_of(Order)):
-                    order = Order(word)
+                case _ if word := self._words.take_word(*words_of(PeerOrder)):
+                    order = PeerOrder(word)
                 case _:
                     self._check_word()
                     peers = self._list("a peer, or in what order", self._peer)
@@ -128,7 +128,7 @@ class OrderReader(_Clauses):
     def _check_word(self) -> None:
         """A word behind ``peers`` that is almost one of those that say an order."""
         part = self._words.peek()
-        hint = did_you_mean(part.text, words_of(Order)) if isinstance(part, ast.Name) else ""
+        hint = did_you_mean(part.text, words_of(PeerOrder)) if isinstance(part, ast.Name) else ""
         if part is not None and hint:
             raise self._report.fail(Code.MGS204, f"unknown order '{part.span.text[:40]}'", part.span, hint)
 

@@ -8,12 +8,12 @@ from .calibrated import INPUTS, Found, calibrated_of
 from .codes import Code
 from .device_blocks import BlockReader, Tiles
 from .diagnostics import Report
-from .evaluate import Evaluator, Place, clock_of
-from .figures import Figure, FigureReader, Figures
+from .evaluate import ExpressionEvaluator, Place, clock_of
+from .figures import DeviceNumbers, Figure, FigureReader
 from .names import Entry, Kind
 from .optional_parts import check_parts, collectives_of, dma_of, hbm_of, mall_of, missing_of, sm_copy_of, sync_of
-from .scenario import Cache, DType, GemmModel, Gpu, Launch, Link, Origin, Switch
-from .schedule import Protocol
+from .scenario import Cache, DType, GemmModel, Gpu, LaunchCost, Link, Origin, Switch
+from .schedule import CopyProtocol
 from .source import Span
 from .tables import CACHE_NUMBERS, GPU_BLOCKS, GPU_NUMBERS, LINK_NUMBERS, SWITCH_CHOICES, SWITCH_NUMBERS
 
@@ -44,7 +44,7 @@ class _Read:
 class DeviceResolver:
     """Resolves each device once."""
 
-    def __init__(self, report: Report, evaluator: Evaluator) -> None:
+    def __init__(self, report: Report, evaluator: ExpressionEvaluator) -> None:
         self._report, self._evaluator = report, evaluator
         self._reader = FigureReader(report, evaluator)
         self._read: dict[Entry, _Read | None] = {}
@@ -63,7 +63,7 @@ class DeviceResolver:
         missing += ["peak"] * (not any(path.startswith("peak.") for path in read.figures))
         self._require(entry, missing)
         self._check_gpu(entry, read)
-        gpu = _gpu(entry.name, Figures(read.figures), read.tiles, read.fitted_l2)
+        gpu = _gpu(entry.name, DeviceNumbers(read.figures), read.tiles, read.fitted_l2)
         return replace(gpu, calibrated=calibrated_of(read.regions, read.derived))
 
     def link(self, entry: Entry) -> Link:
@@ -74,7 +74,7 @@ class DeviceResolver:
         link = Link(entry.name, *rates, figures.ticks("latency"), figures.provenance(entry.name))
         words = self._device(entry).words
         if "protocols" in words:
-            link = replace(link, protocols=tuple(each for each in Protocol if each.value in words["protocols"]))
+            link = replace(link, protocols=tuple(each for each in CopyProtocol if each.value in words["protocols"]))
         return replace(link, ordered=words.get("ordered") == ("yes",))
 
     def switch(self, entry: Entry) -> Switch:
@@ -84,10 +84,10 @@ class DeviceResolver:
         does = [self._device(entry).words.get(word) == ("yes",) for word in SWITCH_CHOICES]
         return Switch(entry.name, *numbers, figures.provenance(entry.name), *does)
 
-    def _simple(self, entry: Entry) -> Figures:
+    def _simple(self, entry: Entry) -> DeviceNumbers:
         read = self._device(entry)
         self._require(entry, [each.name for each in _SIMPLE[entry.kind] if each.name not in read.figures])
-        return Figures(read.figures)
+        return DeviceNumbers(read.figures)
 
     def _require(self, entry: Entry, missing: list[str]) -> None:
         if missing:
@@ -181,11 +181,11 @@ def _l2_of(figures: Mapping[str, Figure]) -> tuple[int, int] | None:
     """Size of an instance of L2 and number of instances, as far as the device says them."""
     if not figures.keys() >= {"l2.size", "l2.per", "sms"}:
         return None
-    whole = Figures(figures).whole
+    whole = DeviceNumbers(figures).whole
     return whole("l2.size"), whole("sms") // whole("l2.per")
 
 
-def _gpu(name: str, figures: Figures, tiles: Mapping[str, Tiles], fitted_l2: tuple[int, int] | None) -> Gpu:
+def _gpu(name: str, figures: DeviceNumbers, tiles: Mapping[str, Tiles], fitted_l2: tuple[int, int] | None) -> Gpu:
     whole, ticks, exact = figures.whole, figures.ticks, figures.by_path
     return Gpu(
         name=name,
@@ -215,7 +215,7 @@ def _gpu(name: str, figures: Figures, tiles: Mapping[str, Tiles], fitted_l2: tup
         ),
         dma=dma_of(figures),
         sm_copy=sm_copy_of(figures),
-        launch=Launch(ticks("launch.kernel"), ticks("launch.event")),
+        launch=LaunchCost(ticks("launch.kernel"), ticks("launch.event")),
         provenance=figures.provenance(name),
         collectives=collectives_of(figures),
         sync=sync_of(figures),

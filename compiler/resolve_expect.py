@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from . import syntax as ast
 from .codes import Code
 from .diagnostics import Report
-from .evaluate import Evaluator, Place
+from .evaluate import ExpressionEvaluator, Place
 from .expect_comparisons import EXAMPLE, ComparisonReader
 from .expect_sweep import SHAPES, ShapeReader, read_domain
 from .expect_terms import TermReader
@@ -32,7 +32,9 @@ class _Readers:
 class ExpectReader:
     """Reads the expectations about one workload, whose declared schedules are ``schedules``."""
 
-    def __init__(self, schedules: tuple[str, ...], place: Place, evaluator: Evaluator, report: Report) -> None:
+    def __init__(
+        self, schedules: tuple[str, ...], place: Place, evaluator: ExpressionEvaluator, report: Report
+    ) -> None:
         self._schedules = schedules
         self._place, self._evaluator, self._report = place, evaluator, report
 

@@ -10,12 +10,12 @@ from . import syntax as ast
 from .codes import Code
 from .diagnostics import Report, did_you_mean, listing
 from .domains import read_values, whole_numbers
-from .evaluate import Evaluator, Place
+from .evaluate import ExpressionEvaluator, Place
 from .figures import FigureReader
 from .phrases import Words, known_head
 from .resolve_schedule import ChoiceReader, known_words
 from .scenario import Explore
-from .schedule import Order
+from .schedule import PeerOrder
 from .source import Span
 from .tables import EXPLORE_KNOBS, EXPLORE_WORDS, MAX_STREAMS, OBJECTIVES, Property
 from .tactics import VALUES
@@ -44,7 +44,7 @@ _STAGING = Property("staging", BYTES, Fraction(0), Fraction(1 << 50), whole=True
 class ExploreReader:
     """Reads the explore block of one workload."""
 
-    def __init__(self, choices: ChoiceReader, place: Place, evaluator: Evaluator, report: Report) -> None:
+    def __init__(self, choices: ChoiceReader, place: Place, evaluator: ExpressionEvaluator, report: Report) -> None:
         self._choices, self._place, self._evaluator, self._report = choices, place, evaluator, report
 
     def read(self, question: ast.Explore) -> Explore:
@@ -155,5 +155,5 @@ def _valued(word: str, texts: Sequence[str]) -> tuple[Any, ...]:
     """Algorithms by their names, other words as what they mean."""
     if word == "algorithm":
         return tuple(texts)
-    kind: type[Enum] = Order if word == "order" else VALUES[word]
+    kind: type[Enum] = PeerOrder if word == "order" else VALUES[word]
     return tuple(kind(text) for text in texts)

@@ -8,7 +8,7 @@ from math import prod
 from . import syntax as ast
 from .codes import Code
 from .diagnostics import Report, did_you_mean, listing
-from .evaluate import Evaluator, Place
+from .evaluate import ExpressionEvaluator, Place
 from .figures import FigureReader
 from .names import Kind, Scope
 from .phrases import Words, single
@@ -49,7 +49,12 @@ class FabricResolver:
     """Reads ``fabric topology(...)`` of one system with ``num_ranks`` GPUs; where they are not known, as it stands."""
 
     def __init__(
-        self, report: Report, evaluator: Evaluator, devices: DeviceResolver, scope: Scope, num_ranks: int | None
+        self,
+        report: Report,
+        evaluator: ExpressionEvaluator,
+        devices: DeviceResolver,
+        scope: Scope,
+        num_ranks: int | None,
     ) -> None:
         self._report, self._devices, self._scope, self._num_ranks = report, devices, scope, num_ranks
         self._reader = FigureReader(report, evaluator)

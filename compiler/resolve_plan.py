@@ -7,13 +7,13 @@ end, is checked where plans are lowered.
 from . import syntax as ast
 from .codes import Code
 from .diagnostics import Report, did_you_mean, listing
-from .evaluate import Evaluator, Place
+from .evaluate import ExpressionEvaluator, Place
 from .phrases import Words, head_of, known_head
 from .plan_steps import StepReader
 from .regions import RegionReader
 from .resolve_schedule import ChoiceReader
 from .scenario import System, Workload
-from .schedule import EngineChoice, Override, Plan, Step, Tactics
+from .schedule import EngineChoice, ExecutionOptions, Override, Plan, Step
 from .tables import PLAN_ACTIONS, TACTICS
 from .tactics import VALUES, tactics_from, words_of
 
@@ -30,7 +30,7 @@ class PlanReader:
         workload: Workload,
         choices: ChoiceReader,
         place: Place,
-        evaluator: Evaluator,
+        evaluator: ExpressionEvaluator,
         report: Report,
     ) -> None:
         self._system, self._workload, self._choices, self._report = system, workload, choices, report
@@ -108,7 +108,7 @@ class PlanReader:
             raise self._report.fail(Code.MGS116, "a step has a name", statement.span, hint)
         return known_head(statement, _WORDS, "a plan", self._report)
 
-    def _head(self, statements: _Statements, plan: ast.Plan) -> tuple[EngineChoice, bool, Tactics]:
+    def _head(self, statements: _Statements, plan: ast.Plan) -> tuple[EngineChoice, bool, ExecutionOptions]:
         """Read ``plan by sm(8) apart``, which stands first: engines, whether kernels run beside them, and tactics."""
         if not statements:
             hint = "split rows into 4, for instance, or plan by dma(7) and its steps"
@@ -123,11 +123,11 @@ class PlanReader:
         words.take("plan")
         if not words.take_word("by"):
             words.end(("by",))
-            return self._choices.default_engine(), True, Tactics()
+            return self._choices.default_engine(), True, ExecutionOptions()
         engine = self._choices.engine(words.take("an engine"))
         return engine, words.take_word("apart") is None, self._tactics(words, first)
 
-    def _tactics(self, words: Words, statement: ast.Say) -> Tactics:
+    def _tactics(self, words: Words, statement: ast.Say) -> ExecutionOptions:
         """Read ``transfer get protocol ll``, in any order."""
         given: dict[str, str] = {}
         while word := words.take_word(*TACTICS):

@@ -7,12 +7,12 @@ from . import syntax as ast
 from .codes import Code
 from .collectives import ALGORITHM_BY_NAME
 from .diagnostics import Report, did_you_mean, listing
-from .evaluate import Evaluator, Place
+from .evaluate import ExpressionEvaluator, Place
 from .figures import FigureReader
 from .phrases import single
 from .plan import MAX_COPY_SHARE
 from .scenario import System
-from .schedule import Choice, EngineChoice, EngineKind, EngineMode, Order
+from .schedule import Choice, EngineChoice, EngineKind, EngineMode, PeerOrder
 from .tables import MAX_EXTENT, MAX_STREAMS, PART_ARGUMENTS, TACTICS, TEMPLATE_ARGUMENTS, Property
 from .tactics import MODES, VALUES, tactics_from, why_no_mode, words_of
 from .templates import BY_NAME
@@ -45,7 +45,7 @@ def known_words(argument: str) -> tuple[str, ...]:
     """The words that an argument of a template may be, the usual one first."""
     if argument == "algorithm":
         return tuple(ALGORITHM_BY_NAME)
-    return words_of(Order) if argument == "order" else words_of(VALUES[argument])
+    return words_of(PeerOrder) if argument == "order" else words_of(VALUES[argument])
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class _Said:
 class ChoiceReader:
     """Reads templates and engines for one system."""
 
-    def __init__(self, system: System, place: Place, evaluator: Evaluator, report: Report) -> None:
+    def __init__(self, system: System, place: Place, evaluator: ExpressionEvaluator, report: Report) -> None:
         self._system, self._place, self._report = system, place, report
         self._numbers = FigureReader(report, evaluator)
 
@@ -88,7 +88,7 @@ class ChoiceReader:
             said.counts.get("streams", chosen.default_streams),
             tactics_from({word: value for word, value in said.words.items() if word in TACTICS}),
             said.words.get("algorithm", ""),
-            order=Order(said.words.get("order", Order.ROTATED.value)),
+            order=PeerOrder(said.words.get("order", PeerOrder.ROTATED.value)),
             depth=said.counts.get("depth", 0),
             lanes=said.counts.get("lanes", 0),
             parts=shortened(said.lists.get("parts", ())),

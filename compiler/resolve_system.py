@@ -6,7 +6,7 @@ from fractions import Fraction
 from . import syntax as ast
 from .codes import Code
 from .diagnostics import Report
-from .evaluate import Evaluator, Place
+from .evaluate import ExpressionEvaluator, Place
 from .figures import FigureReader
 from .names import Entry, Kind, Scope
 from .phrases import Words, known_head
@@ -26,7 +26,7 @@ _COUNT = Property("the number of gpus", NUMBER, Fraction(1), Fraction(MAX_RANKS)
 class SystemResolver:
     """Resolves each system once."""
 
-    def __init__(self, report: Report, evaluator: Evaluator, devices: DeviceResolver) -> None:
+    def __init__(self, report: Report, evaluator: ExpressionEvaluator, devices: DeviceResolver) -> None:
         self._report, self._evaluator, self._devices = report, evaluator, devices
         self._systems: dict[Entry, System | None] = {}
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from . import syntax as ast
 from .codes import Code
 from .diagnostics import Report, did_you_mean, listing
-from .evaluate import Evaluator, Place
+from .evaluate import ExpressionEvaluator, Place
 from .figures import FigureReader
 from .names import Scope
 from .phrases import Words, known_head, single
@@ -39,7 +39,7 @@ _FACTOR = re.compile(r"x([0-9]+(\.[0-9]+)?)")
 class VariabilityReader:
     """Reads the block of one system with ``num_ranks`` GPUs."""
 
-    def __init__(self, report: Report, evaluator: Evaluator, scope: Scope, num_ranks: int) -> None:
+    def __init__(self, report: Report, evaluator: ExpressionEvaluator, scope: Scope, num_ranks: int) -> None:
         self._report, self._num_ranks, self._place = report, num_ranks, Place(scope)
         self._reader = FigureReader(report, evaluator)
 

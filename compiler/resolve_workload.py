@@ -8,7 +8,7 @@ from . import resolve_kernels as kernels
 from . import syntax as ast
 from .codes import Code
 from .diagnostics import Report, did_you_mean, listing
-from .evaluate import Evaluator, Place
+from .evaluate import ExpressionEvaluator, Place
 from .names import Entry, Kind
 from .operands import BESIDE, PATTERNS, Making, Operand
 from .operations import Named, tensors_of
@@ -24,7 +24,7 @@ from .tensors import TensorReader
 class WorkloadResolver:
     """Resolves one workload."""
 
-    def __init__(self, entry: Entry, system: System, evaluator: Evaluator, report: Report) -> None:
+    def __init__(self, entry: Entry, system: System, evaluator: ExpressionEvaluator, report: Report) -> None:
         self._entry, self._report, self._evaluator = entry, report, evaluator
         self._reader = TensorReader(report, evaluator, system.num_ranks)
         self._making = Making(system, self._reader, report)
@@ -217,7 +217,7 @@ class WorkloadResolver:
 
 
 def resolve_workload(
-    entry: Entry, systems: SystemResolver, evaluator: Evaluator, report: Report
+    entry: Entry, systems: SystemResolver, evaluator: ExpressionEvaluator, report: Report
 ) -> tuple[System, Workload]:
     """Return the workload of an entry with its system."""
     declaration = entry.declaration

@@ -44,7 +44,7 @@ class EngineChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class IndexRange:
     """Half-open range of indices, as in Python."""
 
     start: int
@@ -67,8 +67,8 @@ class Region:
     """
 
     owner: int
-    rows: Span
-    cols: Span
+    rows: IndexRange
+    cols: IndexRange
 
 
 class Direction(Enum):
@@ -78,7 +78,7 @@ class Direction(Enum):
     GET = "get"
 
 
-class Protocol(Enum):
+class CopyProtocol(Enum):
     """How copies by SMs say that data is there; the value is the word in the language.
 
     SIMPLE sends data, waits until it is there and sends a flag. LL sends a flag with every 4 bytes and LL128 with every
@@ -112,14 +112,14 @@ class WaitPer(Enum):
     TILE = "tile"
 
 
-class Launch(Enum):
+class LaunchMode(Enum):
     """Kernels are launched one by one from the host, or replayed as a graph."""
 
     STREAM = "stream"
     GRAPH = "graph"
 
 
-class Order(Enum):
+class PeerOrder(Enum):
     """In which order a rank serves its peers; the value is the word in the language.
 
     ROTATED begins with the next rank, so that no two ranks serve the same one at a time, and REVERSED with the one
@@ -136,19 +136,19 @@ class Order(Enum):
     @property
     def by_size(self) -> bool:
         """Whether it goes by sizes."""
-        return self in (Order.SMALL_FIRST, Order.LARGE_FIRST)
+        return self in (PeerOrder.SMALL_FIRST, PeerOrder.LARGE_FIRST)
 
 
 @dataclass(frozen=True, slots=True)
-class Tactics:
+class ExecutionOptions:
     """How a schedule is carried out, beside what it moves and computes; each has a usual value."""
 
     direction: Direction = Direction.PUT
-    protocol: Protocol = Protocol.SIMPLE
+    protocol: CopyProtocol = CopyProtocol.SIMPLE
     kernel: Kernels = Kernels.LAUNCHED
     wait: Wait = Wait.EVENT
     per: WaitPer = WaitPer.CHUNK
-    launch: Launch = Launch.STREAM
+    launch: LaunchMode = LaunchMode.STREAM
 
 
 class Reach(Enum):
@@ -193,7 +193,7 @@ class TileGroup:
 
     name: str
     regions: tuple[Region, ...]
-    k: Span
+    k: IndexRange
     after: tuple[str, ...] = ()
     stream: int = 0
     accumulate: bool = False
@@ -238,7 +238,7 @@ class Schedule:
     compute_sms: int
     staging_bytes: int
     overrides: tuple[Override, ...] = ()
-    tactics: Tactics = Tactics()
+    tactics: ExecutionOptions = ExecutionOptions()
     by_rank: tuple[tuple[Step, ...], ...] = ()
 
     @property
@@ -262,10 +262,10 @@ class Choice:
     chunks: int
     engine: EngineChoice
     streams: int = 1
-    tactics: Tactics = Tactics()
+    tactics: ExecutionOptions = ExecutionOptions()
     algorithm: str = ""
     """The collective algorithm (``compiler/collectives``), empty for the usual one of the template."""
-    order: Order = Order.ROTATED
+    order: PeerOrder = PeerOrder.ROTATED
     depth: int = 0
     """How many pieces of what is gathered are held at a time, 0 for all of them."""
     lanes: int = 0
@@ -293,7 +293,7 @@ class Plan:
     engine: EngineChoice
     steps: tuple[Step, ...]
     overrides: tuple[Override, ...] = ()
-    tactics: Tactics = Tactics()
+    tactics: ExecutionOptions = ExecutionOptions()
     by_rank: tuple[tuple[Step, ...], ...] = ()
     overlaps: bool = True
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from . import syntax as ast
 from .codes import Code
 from .diagnostics import CompileError, Diagnostic, Report
-from .evaluate import Evaluator, Place
+from .evaluate import ExpressionEvaluator, Place
 from .names import Scope
 from .parse import parse_value
 from .plan import build_schedule, declared, default_engine
@@ -50,7 +50,7 @@ def read_choice(scenario: Scenario, text: str) -> Choice:
     report, source = Report(), Source("--schedule", text)
     with report.attempt():
         values = parse_value(source, report)
-        reader = ChoiceReader(scenario.system, Place(Scope()), Evaluator(report, {}), report)
+        reader = ChoiceReader(scenario.system, Place(Scope()), ExpressionEvaluator(report, {}), report)
         template = ast.Template("schedule", ast.Path((scenario.workload.name,)), values)
         return reader.choice(template)
     names = ", ".join(named.name for named in scenario.schedules)

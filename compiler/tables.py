@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from .schedule import Protocol
-from .terms import Dimension as Expected
+from .schedule import CopyProtocol
+from .terms import FigureKind as Expected
 from .terms import Metric
 from .units import BYTES, FLOP_RATE, FREQUENCY, NUMBER, RATE, TIME, Dimension
 
@@ -131,7 +131,7 @@ GPU_WORDS = ("source", "sms", "clock", "line", "peak", "cache", *GPU_BLOCKS, "co
 LINK_NUMBERS = (_rate("bandwidth"), _rate("achieved"), _time("latency"))
 SWITCH_NUMBERS = (_count("ports", MAX_RANKS), _rate("bandwidth"), _time("latency"))
 # What links and switches say in words: several of them, or one.
-LINK_LISTS: Mapping[str, tuple[str, ...]] = {"protocols": tuple(protocol.value for protocol in Protocol)}
+LINK_LISTS: Mapping[str, tuple[str, ...]] = {"protocols": tuple(protocol.value for protocol in CopyProtocol)}
 LINK_CHOICES: Mapping[str, tuple[str, ...]] = {"ordered": ("yes", "no")}
 SWITCH_CHOICES: Mapping[str, tuple[str, ...]] = {"multicast": ("yes", "no"), "reduces": ("yes", "no")}
 

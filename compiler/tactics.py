@@ -5,7 +5,18 @@ from enum import Enum
 
 from .codes import Code
 from .scenario import FabricKind, Gpu, System, Workload
-from .schedule import Direction, EngineChoice, EngineKind, EngineMode, Kernels, Launch, Protocol, Tactics, Wait, WaitPer
+from .schedule import (
+    CopyProtocol,
+    Direction,
+    EngineChoice,
+    EngineKind,
+    EngineMode,
+    ExecutionOptions,
+    Kernels,
+    LaunchMode,
+    Wait,
+    WaitPer,
+)
 from .tables import TACTICS
 
 MODES: Mapping[EngineKind, tuple[EngineMode, ...]] = {
@@ -15,11 +26,11 @@ MODES: Mapping[EngineKind, tuple[EngineMode, ...]] = {
 # Values of each word of TACTICS.
 VALUES: Mapping[str, type[Enum]] = {
     "transfer": Direction,
-    "protocol": Protocol,
+    "protocol": CopyProtocol,
     "kernel": Kernels,
     "wait": Wait,
     "per": WaitPer,
-    "launch": Launch,
+    "launch": LaunchMode,
 }
 Misfit = tuple[Code, str, str]
 
@@ -29,28 +40,28 @@ def words_of(kind: type[Enum]) -> tuple[str, ...]:
     return tuple(each.value for each in kind)
 
 
-def tactics_from(given: Mapping[str, str]) -> Tactics:
-    """Tactics from words; what is not said is usual, and a persistent kernel usually polls."""
+def tactics_from(given: Mapping[str, str]) -> ExecutionOptions:
+    """Execution options from words; what is not said is usual, and a persistent kernel usually polls."""
     kernel = Kernels(given.get("kernel", Kernels.LAUNCHED.value))
     usual_wait = Wait.POLL if kernel is Kernels.PERSISTENT else Wait.EVENT
-    return Tactics(
+    return ExecutionOptions(
         Direction(given.get("transfer", Direction.PUT.value)),
-        Protocol(given.get("protocol", Protocol.SIMPLE.value)),
+        CopyProtocol(given.get("protocol", CopyProtocol.SIMPLE.value)),
         kernel,
         Wait(given.get("wait", usual_wait.value)),
         WaitPer(given.get("per", WaitPer.CHUNK.value)),
-        Launch(given.get("launch", Launch.STREAM.value)),
+        LaunchMode(given.get("launch", LaunchMode.STREAM.value)),
     )
 
 
-def said(tactics: Tactics) -> tuple[tuple[str, str], ...]:
+def said(tactics: ExecutionOptions) -> tuple[tuple[str, str], ...]:
     """(word, value) of everything that is not usual, in the order of the canonical text."""
     given = values_of(tactics)
-    usual = {**values_of(Tactics()), "wait": tactics_from({"kernel": tactics.kernel.value}).wait}
+    usual = {**values_of(ExecutionOptions()), "wait": tactics_from({"kernel": tactics.kernel.value}).wait}
     return tuple((word, str(given[word].value)) for word in TACTICS if given[word] is not usual[word])
 
 
-def values_of(tactics: Tactics) -> dict[str, Enum]:
+def values_of(tactics: ExecutionOptions) -> dict[str, Enum]:
     """The value of each word of TACTICS."""
     return {
         "transfer": tactics.direction,
@@ -70,7 +81,7 @@ def why_no_mode(gpu: Gpu, engine: EngineChoice) -> Misfit | None:
     return Code.MGS407, f"{engine.kind.value} of {gpu.name} is never {engine.mode.value}", f"it may be: {known}"
 
 
-def why_no_tactics(system: System, engine: EngineChoice, tactics: Tactics) -> Misfit | None:
+def why_no_tactics(system: System, engine: EngineChoice, tactics: ExecutionOptions) -> Misfit | None:
     """Why the system cannot carry out ``tactics`` with ``engine``, or None if it can."""
     return _protocol_misfit(system, engine, tactics.protocol) or _wait_misfit(system.gpu, tactics)
 
@@ -86,8 +97,8 @@ def why_no_reach(system: System, *, sums: bool) -> Misfit | None:
     return None
 
 
-def _protocol_misfit(system: System, engine: EngineChoice, protocol: Protocol) -> Misfit | None:
-    if protocol is Protocol.SIMPLE:
+def _protocol_misfit(system: System, engine: EngineChoice, protocol: CopyProtocol) -> Misfit | None:
+    if protocol is CopyProtocol.SIMPLE:
         return None
     if engine.kind is not EngineKind.SM:
         return Code.MGS408, f"protocol {protocol.value} is one of copies by SMs, not of {engine}", "use engine sm(16)"
@@ -107,7 +118,7 @@ def why_no_persistent(workload: Workload) -> Misfit | None:
     return Code.MGS511, message, "leave kernel=persistent out"
 
 
-def _wait_misfit(gpu: Gpu, tactics: Tactics) -> Misfit | None:
+def _wait_misfit(gpu: Gpu, tactics: ExecutionOptions) -> Misfit | None:
     persistent = tactics.kernel is Kernels.PERSISTENT
     if tactics.wait is not Wait.EVENT and not persistent:
         return Code.MGS513, f"only a persistent kernel waits by {tactics.wait.value}", "say kernel=persistent"

@@ -5,7 +5,7 @@ from fractions import Fraction
 from . import syntax as ast
 from .codes import Code
 from .diagnostics import Report, did_you_mean, listing
-from .evaluate import Evaluator, Place
+from .evaluate import ExpressionEvaluator, Place
 from .figures import FigureReader
 from .phrases import Words
 from .scenario import DType, Shard, Tensor
@@ -20,7 +20,7 @@ _EXTENT = Property("a size", NUMBER, Fraction(1), Fraction(MAX_EXTENT), whole=Tr
 class TensorReader:
     """Reads the tensors of a workload on ``num_ranks`` ranks."""
 
-    def __init__(self, report: Report, evaluator: Evaluator, num_ranks: int) -> None:
+    def __init__(self, report: Report, evaluator: ExpressionEvaluator, num_ranks: int) -> None:
         self._report, self._num_ranks = report, num_ranks
         self._numbers = FigureReader(report, evaluator)
 

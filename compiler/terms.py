@@ -27,7 +27,7 @@ class Metric(Enum):
     LINE_HOPS = "line_hops"
 
 
-class Dimension(Enum):
+class FigureKind(Enum):
     """Dimension of an expected value; times are in ticks, sizes in bytes, rates in bytes per tick."""
 
     TIME = "time"
@@ -73,7 +73,7 @@ class Value:
     """A number with its dimension."""
 
     amount: Fraction
-    dimension: Dimension
+    dimension: FigureKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Chain:
 
     first: "Term"
     rest: tuple[tuple[Operator, "Term"], ...]
-    dimension: Dimension
+    dimension: FigureKind
 
 
 @dataclass(frozen=True, slots=True)

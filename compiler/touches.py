@@ -12,7 +12,7 @@ from .cells import Cell, Grid
 from .codes import Code
 from .cover import Rect
 from .extents import moved_rows
-from .order import Event, Order, Waits
+from .order import Event, HappensBefore, Waits
 from .plan_view import PlanFault
 from .scenario import Pattern, Scenario
 from .schedule import Direction, Reach, Reduction, Region, Schedule, Step, TileGroup, Transfer
@@ -41,7 +41,7 @@ class Touch:
     how: How
 
 
-class Board:
+class AccessMap:
     """All cells of the moved tensor at the ranks that are looked at, with who touches them."""
 
     def __init__(self, scenario: Scenario, schedule: Schedule, waits: Waits) -> None:
@@ -49,7 +49,10 @@ class Board:
         assert workload.moved is not None, "only plans that move a tensor have contributions"
         self.sums = workload.pattern.sums
         self.computes = workload.pattern in (Pattern.GEMM_RS, Pattern.GEMM_AR)
-        self.order, self.steps = Order(waits), {(r, s.name): s for r, steps in waits.steps.items() for s in steps}
+        self.order, self.steps = (
+            HappensBefore(waits),
+            {(r, s.name): s for r, steps in waits.steps.items() for s in steps},
+        )
         rows = moved_rows(workload, self.num_ranks)
         self.grid = Grid(rows, workload.moved.cols, (each for step in self.steps.values() for each in _regions(step)))
         self.touches: dict[Place, list[Touch]] = {}
@@ -117,7 +120,7 @@ class Board:
                     self._note(place, Touch((rank - at) % self.num_ranks, name, how))
 
 
-def races(board: Board) -> list[PlanFault]:
+def races(board: AccessMap) -> list[PlanFault]:
     """Reads of what another step may still be writing, and writes in no order.
 
     A missing wait leaves everything behind it without an order. What stands before the step that it should wait for is
@@ -136,7 +139,7 @@ def races(board: Board) -> list[PlanFault]:
     return [fault for backwards, _, fault in found if backwards is found[0][0]]
 
 
-def unsummed_reads(board: Board) -> Iterator[PlanFault]:
+def unsummed_reads(board: AccessMap) -> Iterator[PlanFault]:
     """Transfers that send on what a rank has although it also sums there, in no order; right where both are wanted."""
     for place, touches in board.touches.items():
         for touch in touches:
@@ -146,7 +149,7 @@ def unsummed_reads(board: Board) -> Iterator[PlanFault]:
                     yield _race(board, place, touch, other)
 
 
-def reads_result(board: Board, place: Place, event: Event) -> bool:
+def reads_result(board: AccessMap, place: Place, event: Event) -> bool:
     """Whether a transfer of ``event``, its rank counted from that of ``place``, reads what was written there before."""
     return any(
         touch.how in (How.ADD, How.STORE, How.REDUCE) and board.happened(place, (touch.issuer, touch.step), event)
@@ -169,12 +172,12 @@ def _clash(touch: Touch, other: Touch) -> bool:
             return False
 
 
-def _ordered(board: Board, place: Place, one: Touch, other: Touch) -> bool:
+def _ordered(board: AccessMap, place: Place, one: Touch, other: Touch) -> bool:
     first, second = (one.issuer, one.step), (other.issuer, other.step)
     return board.happened(place, first, second) or board.happened(place, second, first)
 
 
-def _wait_for_last(board: Board, place: Place, touch: Touch, writes: list[Touch]) -> str:
+def _wait_for_last(board: AccessMap, place: Place, touch: Touch, writes: list[Touch]) -> str:
     """What ``touch`` would wait for, so that it comes after all ``writes``; empty where no wait of its rank says so."""
     events = [(each.issuer, each.step) for each in writes]
     last = [
@@ -191,7 +194,7 @@ def _wait_for_last(board: Board, place: Place, touch: Touch, writes: list[Touch]
     return f"add: after {step.signal}, which brings them" if lands and isinstance(step, Transfer) else ""
 
 
-def _race(board: Board, place: Place, touch: Touch, other: Touch, hint: str = "") -> PlanFault:
+def _race(board: AccessMap, place: Place, touch: Touch, other: Touch, hint: str = "") -> PlanFault:
     rect, block, rank = board.where(place)
     what = f"{rect} of block {block} at rank {rank}"
     if other.how is How.COMPUTE and touch.how is not How.ADD:

@@ -4,7 +4,7 @@ from .budget import affordable_unit
 from .critical import Cause, CriticalOp
 from .engine import EngineUnavailable
 from .limits import RunTooLarge
-from .outcome import Outcome
+from .outcome import RunOutcome
 from .result import PACKET_BYTES, Result, ServerLoad, Timeline
 from .seeds import simulate_seeds
 from .simulate import record_writes, simulate
@@ -14,7 +14,7 @@ __all__ = [
     "Cause",
     "CriticalOp",
     "EngineUnavailable",
-    "Outcome",
+    "RunOutcome",
     "Result",
     "RunTooLarge",
     "ServerLoad",

@@ -7,7 +7,7 @@ import numpy as np
 
 from .checks import op_name
 from .layout import NONE, Int64Array
-from .outcome import NEVER, Outcome, Run
+from .outcome import NEVER, Run, RunOutcome
 from .program import Program
 
 
@@ -29,7 +29,7 @@ def circle_of_waits(program: Program, run: Run) -> tuple[str, ...]:
 
     ``run`` is one of ``program`` with the outcome DEADLOCK; otherwise there are none.
     """
-    if run.outcome is not Outcome.DEADLOCK:
+    if run.outcome is not RunOutcome.DEADLOCK:
         return ()
     sentences: list[str] = []
     place: dict[_Waiting, int] = {}  # in the sentences

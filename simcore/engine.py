@@ -22,13 +22,13 @@ from .control import IDLE
 from .estimate import least_ticks
 from .keys import KeyWidthError
 from .layout import NONE, Int64Array
-from .limits import DEFAULT_BUDGET, Budget, check_budget
+from .limits import DEFAULT_BUDGET, RunBudget, check_budget
 from .locked import locked_servers
-from .outcome import NEVER, Outcome, Run, Served, WatchFn
+from .outcome import NEVER, Run, RunOutcome, Served, WatchFn
 from .program import Program
 from .vain import at_rest, polls_in_vain
 
-__all__ = ["Core", "EngineUnavailable", "Outcome", "Run", "pure_core", "run", "suitable_core"]
+__all__ = ["Core", "EngineUnavailable", "RunOutcome", "Run", "pure_core", "run", "suitable_core"]
 
 ENVIRONMENT_VARIABLE = "MAGUS_ENGINE"
 """Names the core for all runs that are not given one; processes inherit it."""
@@ -83,7 +83,7 @@ def run(
     observe: bool = False,
     should_stop: Callable[[], bool] | None = None,
     progress: Callable[[int], None] | None = None,
-    budget: Budget = DEFAULT_BUDGET,
+    budget: RunBudget = DEFAULT_BUDGET,
 ) -> Run:
     """Simulate ``program`` to the end.
 
@@ -153,22 +153,22 @@ class Watch:
     """What looks after a run while it goes on; ``verdict`` says why it was stopped."""
 
     def __init__(
-        self, budget: Budget, should_stop: Callable[[], bool] | None, progress: Callable[[int], None] | None
+        self, budget: RunBudget, should_stop: Callable[[], bool] | None, progress: Callable[[int], None] | None
     ) -> None:
         self._budget, self._should_stop, self._progress = budget, should_stop, progress
         self._begin = time.monotonic()
-        self.verdict = Outcome.DONE
+        self.verdict = RunOutcome.DONE
 
     def __call__(self, line_hops: int, held_bytes: int = 0, /) -> bool:
         if self._progress is not None:
             self._progress(line_hops)
         if self._should_stop is not None and self._should_stop():
-            self.verdict = Outcome.CANCELLED
+            self.verdict = RunOutcome.CANCELLED
         elif held_bytes > self._budget.memory_bytes:
-            self.verdict = Outcome.MEMORY
+            self.verdict = RunOutcome.MEMORY
         elif self._budget.strict_seconds and time.monotonic() - self._begin > self._budget.seconds:
-            self.verdict = Outcome.TIME
-        return self.verdict is not Outcome.DONE
+            self.verdict = RunOutcome.TIME
+        return self.verdict is not RunOutcome.DONE
 
 
 def _rated(program: Program, core: Core) -> str:
@@ -229,17 +229,19 @@ def _simulate_compiled(program: Program, watch: WatchFn, observe: bool, last_pol
     return compiled.simulate(program, watch, observe, last_poll_ticks)
 
 
-def finished_run(program: Program, core: str, ops: OpTimes, served: Served, verdict: Outcome = Outcome.DONE) -> Run:
+def finished_run(
+    program: Program, core: str, ops: OpTimes, served: Served, verdict: RunOutcome = RunOutcome.DONE
+) -> Run:
     """What a core found, with what follows from it; ``verdict`` is why it was stopped, DONE if it was not."""
     done = np.array(ops.done, np.int64)
     polls = np.array(ops.polls, np.int64)
     stuck: tuple[int, ...] = ()
-    if verdict is Outcome.DONE and (done == NEVER).any():
-        verdict, stuck = Outcome.DEADLOCK, tuple(np.flatnonzero(done == NEVER).tolist())
+    if verdict is RunOutcome.DONE and (done == NEVER).any():
+        verdict, stuck = RunOutcome.DEADLOCK, tuple(np.flatnonzero(done == NEVER).tolist())
     blocked = np.full(program.num_servers, NONE, np.int64)
     if served.server_blocked is not None:
         blocked = served.server_blocked
-    if verdict is Outcome.DEADLOCK:  # others may be waiting for room only while polls are under way
+    if verdict is RunOutcome.DEADLOCK:  # others may be waiting for room only while polls are under way
         blocked = np.where(locked_servers(program, blocked), blocked, NONE)
     return Run(
         outcome=verdict,

@@ -18,7 +18,7 @@ from fractions import Fraction
 
 from ..compiler.plan_view import Arrival, all_arrivals, arrivals_at
 from ..compiler.scenario import Pattern, Scenario
-from ..compiler.schedule import Direction, Reach, Reduction, Region, Schedule, Span, Transfer
+from ..compiler.schedule import Direction, IndexRange, Reach, Reduction, Region, Schedule, Transfer
 from .kernels.working_set import hit_share
 from .protocols import sent_per_byte
 
@@ -134,5 +134,5 @@ def _common(region: Region, others: Iterable[Region]) -> int:
     )
 
 
-def _overlap(one: Span, other: Span) -> int:
+def _overlap(one: IndexRange, other: IndexRange) -> int:
     return max(0, min(one.stop, other.stop) - max(one.start, other.start))

@@ -12,8 +12,8 @@ from . import engine, lane_core, windows
 from .engine import Core, EngineUnavailable, finished_run
 from .estimate import least_ticks
 from .keys import KeyWidthError, time_bits
-from .limits import DEFAULT_BUDGET, Budget, check_budget
-from .outcome import Outcome, Run
+from .limits import DEFAULT_BUDGET, RunBudget, check_budget
+from .outcome import Run, RunOutcome
 from .program import Program
 from .vain import polls_in_vain
 
@@ -48,7 +48,7 @@ def run_lanes(
     should_stop: Callable[[], bool] | None = None,
     progress: Callable[[int], None] | None = None,
     core: Core | None = None,
-    budget: Budget = DEFAULT_BUDGET,
+    budget: RunBudget = DEFAULT_BUDGET,
 ) -> tuple[Run, ...]:
     """Simulate ``programs``; the runs come in their order.
 
@@ -91,7 +91,7 @@ class _Batch:
     """What the runs have in common: they add up their line-hops, and once told to stop all of them do."""
 
     def __init__(
-        self, budget: Budget, should_stop: Callable[[], bool] | None, progress: Callable[[int], None] | None
+        self, budget: RunBudget, should_stop: Callable[[], bool] | None, progress: Callable[[int], None] | None
     ) -> None:
         self._budget, self._should_stop, self._progress = budget, should_stop, progress
         self._line_hops = 0  # of the runs that are over
@@ -127,11 +127,11 @@ class _Batch:
             lanes = lane_core.simulate(programs, watch)
         except KeyWidthError:
             return None
-        if watch.verdict is Outcome.MEMORY:
+        if watch.verdict is RunOutcome.MEMORY:
             return None
         runs = []
         for program, (control, served) in zip(programs, lanes, strict=True):
-            verdict = watch.verdict if served.cancelled else Outcome.DONE
+            verdict = watch.verdict if served.cancelled else RunOutcome.DONE
             found = finished_run(program, NAME, control, served, verdict)
             # What goes on polling for ever would hold up the others once more.
             runs.append(self._alone(program) if polls_in_vain(program, found) else found)

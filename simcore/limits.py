@@ -24,7 +24,7 @@ class RunTooLarge(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class RunBudget:
     """What a run may take at most.
 
     ``seconds`` is held against the estimate only, unless ``strict_seconds``: what is stopped by a clock ends elsewhere
@@ -41,7 +41,7 @@ class Budget:
             raise ValueError(f"a budget is positive, not {self.seconds} s and {self.memory_bytes} bytes")
 
 
-DEFAULT_BUDGET = Budget()
+DEFAULT_BUDGET = RunBudget()
 
 
 def estimated_seconds(program: Program, core: str) -> float:
@@ -65,7 +65,7 @@ def least_bytes(program: Program, core: str) -> int:
     return int(_COPIES * num_bytes + BYTES_A_UNIT[core] * (burst + program.buffer_units.sum()))
 
 
-def check_budget(program: Program, core: str, budget: Budget) -> None:
+def check_budget(program: Program, core: str, budget: RunBudget) -> None:
     """Refuse a run of ``program`` that is over the budget before it begins.
 
     Raises

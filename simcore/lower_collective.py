@@ -12,25 +12,25 @@ from fractions import Fraction
 from ..compiler.scenario import Pattern, Scenario, System, Workload
 from ..compiler.schedule import EngineChoice, EngineKind, EngineMode, Schedule
 from .builder import ProgramBuilder
-from .kernels.collective import Collective, CollectiveTime, Protocol, collective_time
+from .kernels.collective import CollectiveTime, NcclCollective, NcclProtocol, collective_time
 from .kernels.gemm import ticks_for
 from .lower_kernels import deal_by
 from .machine import Idealization, Machine, build_machine, distance_ticks
 from .program import TICKS_PER_SECOND, Flow, OpKind, Program, Stage, TrafficClass
 from .protocols import LL128_BYTES, LL128_PAYLOAD
 
-_SENT_PER_BYTE = {Protocol.LL: Fraction(2), Protocol.LL128: Fraction(LL128_BYTES, LL128_PAYLOAD)}
+_SENT_PER_BYTE = {NcclProtocol.LL: Fraction(2), NcclProtocol.LL128: Fraction(LL128_BYTES, LL128_PAYLOAD)}
 
 
 def collective_program(
-    system: System, operation: Collective, num_bytes: int, *, channels: int, unit_bytes: int
+    system: System, operation: NcclCollective, num_bytes: int, *, channels: int, unit_bytes: int
 ) -> Program:
     """The collective on all ranks of ``system``, of which one is simulated.
 
     Parameters
     ----------
     num_bytes
-        As nccl-tests counts them, see ``Collective``.
+        As nccl-tests counts them, see ``NcclCollective``.
     channels
         SMs that the library takes on each GPU, one for each of its channels.
 
@@ -50,7 +50,7 @@ def collective_program(
     schedule = Schedule(operation.value, (), engine, system.gpu.sms, 0)
     builder = ProgramBuilder(system.num_ranks, folded=True, unit_bytes=unit_bytes)
     machine = build_machine(builder, scenario, schedule, unit_bytes, Idealization.NONE)
-    peers = range(1, system.num_ranks) if operation is Collective.ALL_TO_ALL else range(1, 2)
+    peers = range(1, system.num_ranks) if operation is NcclCollective.ALL_TO_ALL else range(1, 2)
     units = deal_by(-(-sent // (unit_bytes * len(peers))), [1] * channels)
     own = -(-time.own_bytes // (unit_bytes * channels)) if time.own_ticks else 0
     setup = max(0, time.start_ticks + time.step_ticks - _latency(scenario, time, peers))

@@ -17,7 +17,7 @@ from itertools import pairwise
 
 from ..compiler.replay import Write
 from ..compiler.scenario import Gpu
-from ..compiler.schedule import Direction, EngineMode, Protocol, Reach, Transfer, Wait
+from ..compiler.schedule import CopyProtocol, Direction, EngineMode, Reach, Transfer, Wait
 from .kernels.gemm import ticks_for
 from .lower_commands import begun_by, issue_ticks
 from .lower_state import Lowering, Waiters, deal, moved_bytes
@@ -82,7 +82,7 @@ def copy_setup(state: Lowering, rank: int, step: Transfer) -> int:
     else:
         # A switch passes on no flags between the data, so that there the other protocols save nothing.
         # Nor are there any in what a get reads.
-        flags_between = state.schedule.tactics.protocol is not Protocol.SIMPLE and step.reach is Reach.PEER
+        flags_between = state.schedule.tactics.protocol is not CopyProtocol.SIMPLE and step.reach is Reach.PEER
         flags_between = flags_between and step.direction is Direction.PUT
         setup = 0 if flags_between else gpu.sm_copy.setup_ticks
     setup = state.setup(setup)
@@ -209,7 +209,12 @@ def _flag(state: Lowering, rank: int, step: Transfer) -> Flow | None:
     """The second message of a put in the protocol SIMPLE, where somebody looks for its flag."""
     tactics = state.schedule.tactics
     looked_for = tactics.wait is not Wait.EVENT or state.one_kernel
-    if not state.by_sms or tactics.protocol is not Protocol.SIMPLE or step.direction is Direction.GET or not looked_for:
+    if (
+        not state.by_sms
+        or tactics.protocol is not CopyProtocol.SIMPLE
+        or step.direction is Direction.GET
+        or not looked_for
+    ):
         return None
     _, way, _ = copy_route(state, rank, step)
     memory = state.machine.memory_for(TrafficClass.COMM)

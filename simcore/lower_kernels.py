@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import accumulate, pairwise
 
 from ..compiler.scenario import GemmShape
-from ..compiler.schedule import Kernels, Launch, Reduction, Step, TileGroup, Transfer, Wait
+from ..compiler.schedule import Kernels, LaunchMode, Reduction, Step, TileGroup, Transfer, Wait
 from ..compiler.shapes import ElementwiseShape, GemvShape, KernelShape
 from .kernels.gemm import gemm_work, ticks_for
 from .kernels.pick import compute_shape, compute_work, group_shape, stream_shape, whole_shape, work_of
@@ -185,7 +185,7 @@ def _launch_ticks(state: Lowering, work: KernelWork, *, fitted: bool, waits: boo
     """
     launch, graph = state.scenario.gpu.launch, state.scenario.gpu.sync.graph_launch_ticks
     start = fitted_start(state, work) if fitted else work.start_ticks
-    if state.schedule.tactics.launch is Launch.STREAM or graph is None:
+    if state.schedule.tactics.launch is LaunchMode.STREAM or graph is None:
         return start + (launch.event_ticks if waits else 0)
     if fitted:
         return start + (graph if waits else 0)

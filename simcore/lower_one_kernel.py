@@ -16,7 +16,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ..compiler.scenario import Gpu, Scenario
-from ..compiler.schedule import Direction, EngineKind, Launch, Protocol, Reach, Reduction, Schedule, Step, Transfer
+from ..compiler.schedule import (
+    CopyProtocol,
+    Direction,
+    EngineKind,
+    LaunchMode,
+    Reach,
+    Reduction,
+    Schedule,
+    Step,
+    Transfer,
+)
 from .kernels.gemm import ticks_for
 from .kernels.reduce import reduce_work
 from .kernels.work import KernelWork
@@ -67,7 +77,7 @@ def begin_kernels(state: Lowering, ranks: range) -> None:
 def launch_ticks(gpu: Gpu, schedule: Schedule) -> int:
     """The launch of the one kernel, from the host or in a graph."""
     graph = gpu.sync.graph_launch_ticks
-    return gpu.launch.kernel_ticks if schedule.tactics.launch is Launch.STREAM or graph is None else graph
+    return gpu.launch.kernel_ticks if schedule.tactics.launch is LaunchMode.STREAM or graph is None else graph
 
 
 def lower_sum(state: Lowering, rank: int, step: Reduction) -> None:
@@ -134,7 +144,7 @@ def _wanted(state: Lowering, rank: int) -> set[int]:
 def _peers_to_be_ready(state: Lowering, step: Transfer) -> Iterator[int]:
     """Offsets of the ranks whose kernels must have begun before ``step`` may."""
     n, to_all = state.scenario.num_ranks, step.reach is Reach.ALL
-    flags_between = state.schedule.tactics.protocol is not Protocol.SIMPLE and not to_all
+    flags_between = state.schedule.tactics.protocol is not CopyProtocol.SIMPLE and not to_all
     if step.direction is Direction.PUT and (flags_between or not state.one_kernel):
         return
     yield from range(1, n) if to_all else (step.peer % n,)

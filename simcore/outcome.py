@@ -17,7 +17,7 @@ class WatchFn(Protocol):
         """Whether to stop."""
 
 
-class Outcome(Enum):
+class RunOutcome(Enum):
     """How a run ended; the value says it in a sentence, with the remedy."""
 
     DONE = "every op finished"
@@ -40,7 +40,7 @@ class Outcome(Enum):
 class Run:
     """What the simulator found. Axes as in ``Program``; times in ticks, NEVER where it did not happen."""
 
-    outcome: Outcome
+    outcome: RunOutcome
     makespan_ticks: int  # the last op to finish; 0 if none did
     op_ready: Int64Array  # [O] nothing left to wait for
     op_start: Int64Array  # [O] slot acquired

@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from ..compiler.schedule import EngineKind, Protocol, Schedule
+from ..compiler.schedule import CopyProtocol, EngineKind, Schedule
 
 LL128_BYTES, LL128_PAYLOAD = 128, 120
 
@@ -12,9 +12,9 @@ def sent_per_byte(schedule: Schedule) -> Fraction:
     if schedule.engine.kind is EngineKind.DMA:
         return Fraction(1)
     match schedule.tactics.protocol:
-        case Protocol.SIMPLE:
+        case CopyProtocol.SIMPLE:
             return Fraction(1)
-        case Protocol.LL:
+        case CopyProtocol.LL:
             return Fraction(2)
-        case Protocol.LL128:
+        case CopyProtocol.LL128:
             return Fraction(LL128_BYTES, LL128_PAYLOAD)

@@ -8,7 +8,7 @@ from .accounting import units_delivered
 from .covering import Condition, FoldError, verify
 from .fold import Classes
 from .layout import NONE, Int64Array, dependencies, take_rows
-from .outcome import NEVER, Outcome, Run
+from .outcome import NEVER, Run, RunOutcome
 from .places import Places, distinct
 from .program import Program
 
@@ -86,7 +86,7 @@ def expand(folded: Folded, run: Run) -> Run:
     """
     op_done, flow_last = run.op_done[folded.class_of_op], run.flow_last[folded.class_of_flow]
     op_polls = run.op_polls[folded.class_of_op]
-    stuck = np.flatnonzero(op_done == NEVER).tolist() if run.outcome is Outcome.DEADLOCK else []
+    stuck = np.flatnonzero(op_done == NEVER).tolist() if run.outcome is RunOutcome.DEADLOCK else []
     return replace(
         run,
         op_ready=run.op_ready[folded.class_of_op],

@@ -20,7 +20,7 @@ from .engine import Run
 from .lower import Lowered, StepOps, lower, moved_bytes
 from .lower_state import deal
 from .machine import Idealization
-from .outcome import Outcome
+from .outcome import RunOutcome
 
 TARGET = 0
 """The rank that is simulated."""
@@ -68,7 +68,7 @@ def recorded_writes(lowered: Lowered, run: Run) -> tuple[Write, ...]:
     ScheduleError
         If the run did not finish, or a switch copied something to rank 0: that has no time of its own.
     """
-    if run.outcome is not Outcome.DONE or lowered.folded:
+    if run.outcome is not RunOutcome.DONE or lowered.folded:
         raise ScheduleError(Code.MGS523, "only a run that is done, of all ranks, has a profile")
     of_step = {(ops.rank, ops.step.name): ops for ops in lowered.steps}
     found: list[Write] = []

@@ -6,7 +6,7 @@ from enum import Enum
 from ..compiler.scenario import TICKS_PER_SECOND, TICKS_PER_US
 from ..compiler.schedule import Schedule
 from .critical import CriticalOp
-from .outcome import Outcome
+from .outcome import RunOutcome
 
 PACKET_BYTES = 1024
 
@@ -129,7 +129,7 @@ class Result:
     unit_bytes: int
     line_bytes: int
     clock_hz: int
-    outcome: Outcome
+    outcome: RunOutcome
     makespan_ticks: int
     compute_ticks: int
     comm_ticks: int

@@ -17,7 +17,7 @@ from .finished import Finished
 from .lower import Lowered
 from .machine import Idealization
 from .metrics import busy_ticks, dil_of, kernel_ticks, server_loads, timeline_of, utilization_of
-from .outcome import Outcome
+from .outcome import RunOutcome
 from .replay import recorded_writes
 from .result import PACKET_BYTES, Result, Waterfall
 from .traffic import traffic_of
@@ -68,7 +68,7 @@ def simulate(
         lowered = case.lowered(unit_bytes, fold=fold)
         whole = case.run(lowered, fold=fold, observe=observe, should_stop=should_stop, progress=progress)
         waterfall, cil = None, None
-        if explain_bytes is not None and whole.run.outcome is Outcome.DONE:
+        if explain_bytes is not None and whole.run.outcome is RunOutcome.DONE:
             known = whole.run if explain_bytes == unit_bytes else None
             with suppress(Cancelled):  # the run itself is known
                 waterfall, cil = _explain(case, explain_bytes, bound_ticks or 0, known, should_stop)
@@ -144,7 +144,7 @@ def _explain(
     no_launch_lowered, no_launch = what_if(free)
     alone_lowered, alone = what_if(free | private)
     whole = what_if(free | private | Idealization.WHOLE_KERNEL)[1]
-    if not all(one.outcome is Outcome.DONE for one in (as_is, no_launch, alone, whole)):
+    if not all(one.outcome is RunOutcome.DONE for one in (as_is, no_launch, alone, whole)):
         return None, None
     waterfall = Waterfall(
         unit_bytes=unit_bytes,

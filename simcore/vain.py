@@ -9,13 +9,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .outcome import NEVER, Outcome, Run
+from .outcome import NEVER, Run, RunOutcome
 from .program import Program
 
 
 def polls_in_vain(program: Program, run: Run) -> bool:
     """Whether ``run`` ended in a deadlock with an op that looks for a flag of one that is never done."""
-    if run.outcome is not Outcome.DEADLOCK or not len(program.op_sets):
+    if run.outcome is not RunOutcome.DEADLOCK or not len(program.op_sets):
         return False
     stuck = run.op_done == NEVER
     setter = np.repeat(np.arange(program.num_ops), np.diff(program.op_sets_ptr))
@@ -28,7 +28,7 @@ def at_rest(run: Run, again: Callable[[int], Run]) -> Run:
     last, later = max(int(times.max()) for times in (run.op_ready, run.op_start, run.op_done)), 0
     while True:
         found = again(last + later)
-        if found.outcome is not Outcome.DEADLOCK or _same_times(found, run):
+        if found.outcome is not RunOutcome.DEADLOCK or _same_times(found, run):
             return found
         later = 2 * later + 1
 

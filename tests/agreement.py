@@ -1,6 +1,6 @@
 """Whether a run of the simulator and one of the oracle are the same, and in what they are not."""
 
-from magus.simcore.outcome import Outcome, Run
+from magus.simcore.outcome import Run, RunOutcome
 from magus.simcore.program import Program
 from tests.oracle import OracleRun
 
@@ -9,7 +9,7 @@ def differences(program: Program, found: Run, expected: OracleRun) -> list[str]:
     """Names of what differs."""
     stuck = tuple(op for op, done in enumerate(expected.done) if done < 0)
     pairs: dict[str, tuple[object, object]] = {
-        "outcome": (found.outcome, Outcome.DEADLOCK if expected.deadlock else Outcome.DONE),
+        "outcome": (found.outcome, RunOutcome.DEADLOCK if expected.deadlock else RunOutcome.DONE),
         "stuck": (found.stuck, stuck),
         "ready": (found.op_ready.tolist(), expected.ready),
         "start": (found.op_start.tolist(), expected.start),

@@ -7,7 +7,7 @@ from itertools import product
 from magus.compiler import compile_text
 from magus.compiler.plan import why_illegal
 from magus.compiler.scenario import Scenario
-from magus.compiler.schedule import Choice, Direction, EngineChoice, EngineKind, Tactics
+from magus.compiler.schedule import Choice, Direction, EngineChoice, EngineKind, ExecutionOptions
 from magus.compiler.templates import ALL_TEMPLATES
 
 Table = tuple[tuple[int, ...], ...]
@@ -53,7 +53,7 @@ def legal_choices(scenario: Scenario) -> Iterator[Choice]:
     """Every template that schedules it, with put and get, by engines and by SMs."""
     for template, engine, direction in product(ALL_TEMPLATES, ENGINES, Direction):
         pieces = max(2, template.min_pieces) if template.cuts_shards else 1
-        chunks, tactics = scenario.num_ranks * pieces, Tactics(direction=direction)
+        chunks, tactics = scenario.num_ranks * pieces, ExecutionOptions(direction=direction)
         choice = Choice(template.name, chunks, engine, template.default_streams, tactics)
         if why_illegal(scenario, choice) is None:
             yield choice

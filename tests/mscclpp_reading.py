@@ -8,7 +8,7 @@ import pytest
 from magus.compiler import compile_text
 from magus.compiler.codes import Code
 from magus.compiler.diagnostics import CompileError, Report
-from magus.compiler.json_items import Item, Origin
+from magus.compiler.json_items import Item, JsonPlace
 from magus.compiler.mscclpp import read_mscclpp
 from magus.compiler.plan import build_schedule
 from magus.compiler.scenario import Scenario
@@ -52,7 +52,7 @@ def read(scenario: Scenario, document: object) -> tuple[Plan, Report]:
     report = Report()
     with report.attempt():
         span = Span(Source("a.mgs", ""), 0, 0)
-        return read_mscclpp(scenario, Item(document, "", Origin("m.json", span, report))), report
+        return read_mscclpp(scenario, Item(document, "", JsonPlace("m.json", span, report))), report
     raise CompileError(report.diagnostics)
 
 

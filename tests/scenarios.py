@@ -20,7 +20,7 @@ from magus.compiler.scenario import (
     GemmShape,
     Gpu,
     Hbm,
-    Launch,
+    LaunchCost,
     Link,
     Pattern,
     Scenario,
@@ -75,7 +75,7 @@ def mi300x() -> Gpu:
         ),
         dma=Dma(14, ticks(4), 52_700_000_000),
         sm_copy=SmCopy(11_400_000_000, ticks(0.5)),
-        launch=Launch(ticks(3), ticks(1)),
+        launch=LaunchCost(ticks(3), ticks(1)),
     )
 
 
@@ -107,7 +107,7 @@ def h100() -> Gpu:
         ),
         dma=Dma(8, ticks(3), 397 * G),
         sm_copy=SmCopy(17_500_000_000, ticks(0.5)),
-        launch=Launch(ticks(2), ticks(1)),
+        launch=LaunchCost(ticks(2), ticks(1)),
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from magus.simcore.builder import ProgramBuilder
 from magus.simcore.engine import run
 from magus.simcore.fold import Classes, detect
-from magus.simcore.outcome import Outcome, Run
+from magus.simcore.outcome import Run, RunOutcome
 from magus.simcore.program import Flow, OpKind, Program, Stage
 from magus.simcore.quotient import Folded, expand, quotient
 from tests.oracle import Oracle
@@ -26,7 +26,7 @@ def fold(program: Program) -> Folded:
 def same(one: Run, other: Run) -> bool:
     """All integers equal; of runs in a deadlock those that do not depend on when it was noticed."""
     outcomes = [(found.outcome, found.makespan_ticks, found.stuck) for found in (one, other)]
-    stopped = one.outcome is Outcome.DEADLOCK
+    stopped = one.outcome is RunOutcome.DEADLOCK
     times = OP_TIMES if stopped else (*OP_TIMES, *OTHER_TIMES)
     times_agree = all(np.array_equal(getattr(one, name), getattr(other, name)) for name in times)
     return outcomes[0] == outcomes[1] and times_agree and (stopped or one.line_hops == other.line_hops)
@@ -40,7 +40,7 @@ def assert_exact(program: Program, folded: Folded) -> None:
     assert found.op_start.tolist() == expected.start
     assert found.op_done.tolist() == expected.done
     assert found.makespan_ticks == expected.makespan
-    if found.outcome is Outcome.DONE:
+    if found.outcome is RunOutcome.DONE:
         assert found.flow_last.tolist() == expected.flow_last
         assert found.server_free.tolist() == expected.server_free
         assert found.line_hops == expected.line_hops

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 from magus.compiler.extents import Adds, Cutting
 from magus.compiler.scenario import Pattern
-from magus.compiler.templates.base import Problem
+from magus.compiler.templates.base import TemplateInput
 
 
-def staged(problem: Problem) -> Problem:
+def staged(problem: TemplateInput) -> TemplateInput:
     """``problem``; of GEMM+A2A+GEMM what the first kernel sees with what the second does."""
     if problem.pattern is not Pattern.GEMM_A2A_GEMM:
         return problem
@@ -15,6 +15,6 @@ def staged(problem: Problem) -> Problem:
     return replace(problem, pattern=Pattern.GEMM_A2A, then=then)
 
 
-def pattern_of(problem: Problem) -> Pattern:
+def pattern_of(problem: TemplateInput) -> Pattern:
     """The pattern of the whole."""
     return problem.pattern if problem.then is None else Pattern.GEMM_A2A_GEMM

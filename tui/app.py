@@ -16,7 +16,7 @@ from textual.widgets import DataTable, Footer
 from ..simcore.result import Result
 from .background import ShouldStop, in_thread, start_resource_tracker
 from .messages import CandidatePicked, Progressed
-from .session import CANCELLED, Backend, Job, Problem, Session, default_backend
+from .session import CANCELLED, Backend, Session, SessionProblem, WorkloadSession, default_backend
 from .view import SortKey, progress_text
 from .widgets import HelpScreen, Workbench
 from .widgets.workbench import TIMELINE_IDX, TITLES
@@ -115,7 +115,7 @@ class MagusApp(App[None]):
         self._show_job()
 
     @work(exclusive=True, group="advice")
-    async def _advise(self, job: Job) -> None:
+    async def _advise(self, job: WorkloadSession) -> None:
         def progress(stage: str, done: int, total: int) -> None:
             self.post_message(Progressed(id(job), stage, done, total))
 
@@ -125,13 +125,13 @@ class MagusApp(App[None]):
             self._show_job()
 
     @work(exclusive=True, group="candidate")
-    async def _simulate(self, job: Job, expression: str) -> None:
+    async def _simulate(self, job: WorkloadSession, expression: str) -> None:
         """The timeline first, then the what-if runs of its waterfall."""
         await asyncio.sleep(SETTLE_S)
         for explain in (False, True):
             self.bench.say(f"{'what-if runs of' if explain else 'simulating'} {expression} ...")
             outcome = await in_thread(partial(self._simulate_here, job, expression, explain))
-            if isinstance(outcome, Problem):
+            if isinstance(outcome, SessionProblem):
                 self.bench.say("")
                 self.bench.timeline.say(f"{outcome.kind.value}: {outcome.text}")
                 return
@@ -140,7 +140,9 @@ class MagusApp(App[None]):
         self.bench.fill_table(job)
         self.bench.show_candidate(job, waiting=False)
 
-    def _simulate_here(self, job: Job, expression: str, explain: bool, should_stop: ShouldStop) -> Result | Problem:
+    def _simulate_here(
+        self, job: WorkloadSession, expression: str, explain: bool, should_stop: ShouldStop
+    ) -> Result | SessionProblem:
         return self.session.simulate(job, expression, should_stop, explain=explain)
 
     def on_progressed(self, message: Progressed) -> None:
@@ -161,7 +163,7 @@ class MagusApp(App[None]):
         job.picked = message.expression
         self._simulate_picked(job)
 
-    def _simulate_picked(self, job: Job) -> None:
+    def _simulate_picked(self, job: WorkloadSession) -> None:
         self.bench.show_candidate(job)
         known = job.results.get(job.picked or "")
         if job.picked is not None and not job.is_library(job.picked) and (known is None or known.waterfall is None):

@@ -9,7 +9,7 @@ from typing import Any
 from ..advisor import Advisor
 from ..advisor.expect import CheckResult, ExpectationRunner, Standing
 from ..advisor.expect_checks import PointFound
-from ..advisor.expect_values import Found
+from ..advisor.expect_values import FigureValue
 from ..compiler import compile_text
 from ..compiler.pipeline import Compiled
 from .answer import answered
@@ -126,5 +126,5 @@ def _point(point: PointFound) -> Json:
     return {"setting": point.setting, "values": _values(point.values)}
 
 
-def _values(values: Sequence[Found]) -> Json:
+def _values(values: Sequence[FigureValue]) -> Json:
     return {each.name: {"value": each.number, "unit": each.unit} for each in values}

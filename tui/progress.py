@@ -32,7 +32,7 @@ EVERY_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ProgressState:
     """How far a stage is: ``done`` of ``total``, since it began with ``first`` done at ``since_s``."""
 
     stage: str
@@ -41,11 +41,11 @@ class Standing:
     first: int
     since_s: float
 
-    def moved(self, stage: str, done: int, total: int, now_s: float) -> "Standing":
+    def moved(self, stage: str, done: int, total: int, now_s: float) -> "ProgressState":
         """The standing after a report; another stage begins anew."""
         if (stage, total) != (self.stage, self.total):
-            return Standing(stage, done, total, done, now_s)
-        return Standing(stage, done, total, self.first, self.since_s)
+            return ProgressState(stage, done, total, done, now_s)
+        return ProgressState(stage, done, total, self.first, self.since_s)
 
     def left_s(self, now_s: float) -> float | None:
         """Seconds to the end of the stage at the pace so far; None where it cannot be told yet."""
@@ -73,7 +73,7 @@ def spelled(seconds: float) -> str:
 def progress_line(clock: Callable[[], float] = monotonic) -> Iterator[Callable[[str, int, int], None]]:
     """A callback that takes a stage, what is done of it and the total; the rewritten line is gone at the end."""
     rewrites, begun_s = is_rich(sys.stderr), clock()
-    standing, ended = Standing("", 0, 0, 0, begun_s), Event()
+    standing, ended = ProgressState("", 0, 0, 0, begun_s), Event()
 
     def report(stage: str, done: int, total: int) -> None:
         nonlocal standing

@@ -10,7 +10,7 @@ from ..compiler.expectation import Verdict
 from ..compiler.printable import printable
 from ..compiler.scenario import TICKS_PER_US, GemmShape, Scenario, Workload
 from ..compiler.shapes import AttentionShape, GroupedGemmShape
-from ..simcore import Cause, CriticalOp, Outcome, Result
+from ..simcore import Cause, CriticalOp, Result, RunOutcome
 from ..simcore.result import Waterfall
 from .wrap import bullet, columns, hanging, wrapped
 
@@ -234,7 +234,7 @@ def result_text(result: Result, scenario: Scenario, bound: Bound, outside: Seque
         *wrapped(scenario_line(scenario)),
         *wrapped(f"{result.schedule.expression} at {result.granularity} granularity ({result.unit_bytes} B)"),
         *wrapped(_folding_sentence(result)),
-        *([] if result.outcome is Outcome.DONE else wrapped(f"PARTIAL: {result.outcome.value}")),
+        *([] if result.outcome is RunOutcome.DONE else wrapped(f"PARTIAL: {result.outcome.value}")),
         *(line for sentence in outside for line in bullet("!", sentence)),
         "",
     ]

@@ -1,7 +1,8 @@
 """One open file: compiles it, asks for advice, simulates candidates on demand and keeps what was found. No Textual.
 
-The calls block and never raise: what goes wrong comes back as a ``Problem`` to show. They may run in threads; reading
-the file again makes new ``Job`` objects, so a run that is still under way can only write to the old ones.
+The calls block and never raise: what goes wrong comes back as a ``SessionProblem`` to show. They may run in threads;
+reading the file again makes new ``WorkloadSession`` objects, so a run that is still under way can only write to the old
+ones.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ from ..compiler.pipeline import Compiled, compile_file
 from ..compiler.plan import ScheduleError
 from ..compiler.scenario import Scenario
 from ..compiler.schedule import Schedule
-from ..simcore.outcome import Outcome
+from ..simcore.outcome import RunOutcome
 from ..simcore.result import Result
 
 Settings = Sequence[tuple[str, str]]
@@ -34,14 +35,14 @@ class ProblemKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class SessionProblem:
     """Something to show instead of an answer; ``text`` may have many lines."""
 
     kind: ProblemKind
     text: str
 
 
-CANCELLED = Problem(ProblemKind.CANCELLED, "The run was stopped before it was done. Press e to start it again.")
+CANCELLED = SessionProblem(ProblemKind.CANCELLED, "The run was stopped before it was done. Press e to start it again.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +58,11 @@ class Backend:
 
 
 @dataclass(slots=True)
-class Job:
+class WorkloadSession:
     """What is known about one workload; ``results`` are by expression, ``picked`` is the one on screen."""
 
     scenario: Scenario
-    answer: Advice | Problem | None = None
+    answer: Advice | SessionProblem | None = None
     picked: str | None = None
     results: dict[str, Result] = field(default_factory=dict)
     warnings: tuple[Diagnostic, ...] = ()
@@ -90,30 +91,32 @@ class Session:
         self.settings = tuple(settings)
         self._workload = workload
         self._backend = backend
-        self.jobs: tuple[Job, ...] = ()
+        self.jobs: tuple[WorkloadSession, ...] = ()
         self.job_idx = 0
-        self.problem: Problem | None = None
+        self.problem: SessionProblem | None = None
 
     @property
-    def job(self) -> Job | None:
+    def job(self) -> WorkloadSession | None:
         """The job on screen; None while there is none."""
         return self.jobs[self.job_idx] if self.jobs else None
 
-    def read(self) -> tuple[Job, ...] | Problem:
+    def read(self) -> tuple[WorkloadSession, ...] | SessionProblem:
         """Compile the file as it is on disk now."""
         try:
             compiled = self._backend.compile(self.path, self.settings)
         except Exception as error:
             return _as_problem(error)
         if not compiled.scenarios:
-            return Problem(ProblemKind.FILE, f"{self.path} declares no workload, so there is nothing to advise on.")
-        return tuple(Job(scenario, warnings=compiled.warnings) for scenario in compiled.scenarios)
+            return SessionProblem(
+                ProblemKind.FILE, f"{self.path} declares no workload, so there is nothing to advise on."
+            )
+        return tuple(WorkloadSession(scenario, warnings=compiled.warnings) for scenario in compiled.scenarios)
 
-    def show(self, outcome: tuple[Job, ...] | Problem) -> None:
+    def show(self, outcome: tuple[WorkloadSession, ...] | SessionProblem) -> None:
         """Take what ``read`` found; the workload on screen stays if the file still has it."""
         before = self.job.scenario.workload.name if self.job is not None else self._workload
         self.jobs, self.problem, self.job_idx = (), None, 0
-        if isinstance(outcome, Problem):
+        if isinstance(outcome, SessionProblem):
             self.problem = outcome
             # A file that is broken for a moment must not lose the place.
             self._workload = before
@@ -123,7 +126,7 @@ class Session:
             self.job_idx = names.index(before)
         elif before is not None:
             text = f"{self.path} has no workload '{before}'. It has: {', '.join(names)}."
-            self.problem, self._workload = Problem(ProblemKind.FILE, text), None
+            self.problem, self._workload = SessionProblem(ProblemKind.FILE, text), None
             return
         self.jobs = outcome
 
@@ -140,7 +143,7 @@ class Session:
         if self.jobs:
             self.job_idx = (self.job_idx + 1) % len(self.jobs)
 
-    def advise(self, job: Job, progress: Progress, should_stop: ShouldStop) -> Advice | Problem:
+    def advise(self, job: WorkloadSession, progress: Progress, should_stop: ShouldStop) -> Advice | SessionProblem:
         """Ask for advice and keep it, with the results that come along; a run told to stop leaves the job as it is."""
         try:
             advice = self._backend.recommend(job.scenario, progress, should_stop)
@@ -158,45 +161,49 @@ class Session:
         job.answer = advice
         return advice
 
-    def simulate(self, job: Job, expression: str, should_stop: ShouldStop, *, explain: bool) -> Result | Problem:
+    def simulate(
+        self, job: WorkloadSession, expression: str, should_stop: ShouldStop, *, explain: bool
+    ) -> Result | SessionProblem:
         """The Result of a candidate, simulated in packets unless it is known; ``explain`` adds its loss waterfall."""
         known, candidate, advice = job.results.get(expression), job.candidate(expression), job.advice
         if known is not None and (known.waterfall is not None or not explain):
             return known
         if candidate is None or advice is None:
-            return Problem(ProblemKind.FAULT, f"{expression} is not among the candidates")
+            return SessionProblem(ProblemKind.FAULT, f"{expression} is not among the candidates")
         bound_ticks = advice.bound.ticks if explain and advice.bound is not None else None
         try:
             result = self._backend.simulate(job.scenario, candidate.schedule, bound_ticks, should_stop)
         except Exception as error:
             return _as_problem(error)
-        if result.outcome is Outcome.CANCELLED:
+        if result.outcome is RunOutcome.CANCELLED:
             return CANCELLED
-        if result.outcome is not Outcome.DONE:
-            return Problem(ProblemKind.OUTCOME, f"{expression}: {result.outcome.value}.")
+        if result.outcome is not RunOutcome.DONE:
+            return SessionProblem(ProblemKind.OUTCOME, f"{expression}: {result.outcome.value}.")
         if known is None or result.waterfall is not None:
             job.results[expression] = result
         return result
 
 
-def _as_problem(error: Exception) -> Problem:
+def _as_problem(error: Exception) -> SessionProblem:
     """What to show for an exception of a stage."""
     if isinstance(error, CompileError):
-        return Problem(ProblemKind.FILE, render_text(error.diagnostics))
+        return SessionProblem(ProblemKind.FILE, render_text(error.diagnostics))
     if isinstance(error, OSError):
-        return Problem(ProblemKind.FILE, f"{error.filename or 'the file'}: {error.strerror or error}")
+        return SessionProblem(ProblemKind.FILE, f"{error.filename or 'the file'}: {error.strerror or error}")
     if isinstance(error, ScheduleError):
-        return Problem(ProblemKind.FILE, "\n".join(filter(None, (f"{error.code.name} error: {error}", error.hint))))
+        return SessionProblem(
+            ProblemKind.FILE, "\n".join(filter(None, (f"{error.code.name} error: {error}", error.hint)))
+        )
     # Imported here: they pull in the solver, which nobody with a broken file should wait for.
     from ..advisor.solver import NoFeasibleSchedule
     from ..compiler.stopping import Cancelled
 
     if isinstance(error, NoFeasibleSchedule):
-        return Problem(ProblemKind.NOTHING_FEASIBLE, "\n".join(error.reasons) or str(error))
+        return SessionProblem(ProblemKind.NOTHING_FEASIBLE, "\n".join(error.reasons) or str(error))
     if isinstance(error, Cancelled):
         return CANCELLED
     fault = "This is a fault of Magus, not of your file."
-    return Problem(ProblemKind.FAULT, f"{type(error).__name__}: {error}\n{fault}")
+    return SessionProblem(ProblemKind.FAULT, f"{type(error).__name__}: {error}\n{fault}")
 
 
 def default_backend(workers: int) -> Backend:

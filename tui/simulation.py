@@ -15,7 +15,7 @@ from ..compiler.schedule import Schedule
 from ..compiler.schedule_text import resolve_schedule
 from ..compiler.stopping import Cancelled
 from ..compiler.writing import check_writable
-from ..simcore import Outcome, Result, affordable_unit, record_writes, simulate, simulate_seeds
+from ..simcore import Result, RunOutcome, affordable_unit, record_writes, simulate, simulate_seeds
 from .answer import answered, scenario_of, strictly
 from .console import Bindings, print_json, put, saved, say, show
 from .exits import Exit
@@ -57,9 +57,9 @@ def simulate_file(
         outside = outside_calibration(scenario, (chosen,))
         result = _simulated(scenario, chosen, unit, fold, bound.ticks, None if num_seeds else seed)
         seeds = range(seed or 0, (seed or 0) + num_seeds)
-        varied = _varied(scenario, chosen, seeds) if seeds and result.outcome is Outcome.DONE else ()
+        varied = _varied(scenario, chosen, seeds) if seeds and result.outcome is RunOutcome.DONE else ()
         recorded = Exit.DONE
-        if record is not None and result.outcome is Outcome.DONE:
+        if record is not None and result.outcome is RunOutcome.DONE:
             writes = record_writes(scenario, chosen, unit_bytes=unit, seed=seed)
             recorded = saved(record, write_profile(writes), f"{record}: {len(writes)} writes to rank 0")
         if as_json_text:
@@ -69,7 +69,7 @@ def simulate_file(
             put(result_text(result, scenario, bound, outside))
             if varied:
                 put(seeds_text(seeds, varied))
-        if result.outcome is not Outcome.DONE:
+        if result.outcome is not RunOutcome.DONE:
             return _explained(result)
         return max(recorded, strictly(scenario, strict, outside))
 
@@ -94,7 +94,7 @@ def _simulated(
             should_stop=pressed,
             progress=lambda line_hops: progress("run", line_hops, 0),
         )
-        if pressed() and result.outcome is Outcome.DONE:  # what explains the run was cut off
+        if pressed() and result.outcome is RunOutcome.DONE:  # what explains the run was cut off
             raise KeyboardInterrupt
         return result
 
@@ -123,6 +123,6 @@ def _explained(result: Result) -> Exit:
     say(f"magus: {result.outcome.value}")
     for sentence in result.deadlock:
         say(f"  {sentence}")
-    if result.outcome is Outcome.CANCELLED:
+    if result.outcome is RunOutcome.CANCELLED:
         raise KeyboardInterrupt
     return Exit.INPUT

@@ -35,7 +35,7 @@ class Mark(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CandidateRow:
     """One line of the candidates table; ``best_us`` is the time that ``speedup`` is made of."""
 
     rank: int
@@ -119,7 +119,7 @@ def confidence_of(advice: Advice) -> str:
     return f"Confidence {advice.confidence.value}: {advice.confidence_reason}"
 
 
-def rows_of(advice: Advice, results: Mapping[str, Result], key: SortKey) -> tuple[Row, ...]:
+def rows_of(advice: Advice, results: Mapping[str, Result], key: SortKey) -> tuple[CandidateRow, ...]:
     """All candidates in the order of ``key``; results simulated on demand fill gaps of the advice."""
     rows = [_row(rank, one, advice, results.get(one.expression)) for rank, one in enumerate(advice.candidates, 1)]
     if advice.library is not None:
@@ -129,9 +129,9 @@ def rows_of(advice: Advice, results: Mapping[str, Result], key: SortKey) -> tupl
     return tuple(sorted(rows, key=lambda row: (_order(row, key), row.rank)))
 
 
-def _library_row(advice: Advice, library: LibraryTime) -> Row:
+def _library_row(advice: Advice, library: LibraryTime) -> CandidateRow:
     """The library's own time, which is a closed form: there is nothing to show of how it comes about."""
-    return Row(
+    return CandidateRow(
         rank=0,
         mark=Mark.RECOMMENDED if advice.uses_library else Mark.NONE,
         expression=library.name,
@@ -144,7 +144,7 @@ def _library_row(advice: Advice, library: LibraryTime) -> Row:
     )
 
 
-def _order(row: Row, key: SortKey) -> float | str:
+def _order(row: CandidateRow, key: SortKey) -> float | str:
     """What ``key`` sorts by; what is not known goes to the end."""
     never = float("inf")
     match key:
@@ -160,7 +160,7 @@ def _order(row: Row, key: SortKey) -> float | str:
             return row.best_us
 
 
-def _row(rank: int, candidate: Candidate, advice: Advice, result: Result | None) -> Row:
+def _row(rank: int, candidate: Candidate, advice: Advice, result: Result | None) -> CandidateRow:
     simulated, best, grain = candidate.simulated_us, candidate.best_us, ""
     if simulated is not None:
         grain = "line" if candidate.unit_bytes == advice.scenario.gpu.line_bytes else "packet"
@@ -169,7 +169,7 @@ def _row(rank: int, candidate: Candidate, advice: Advice, result: Result | None)
     mark = Mark.TIE if candidate.expression in advice.ties else Mark.NONE
     if candidate.expression == advice.answer:
         mark = Mark.RECOMMENDED
-    return Row(
+    return CandidateRow(
         rank=rank,
         mark=mark,
         expression=candidate.expression,
@@ -191,7 +191,7 @@ def shortened(expression: str, width: int) -> str:
     return f"{expression[:KEPT_FRONT]}…{expression[len(expression) - (width - KEPT_FRONT - 1) :]}"
 
 
-def selected_text(row: Row) -> str:
+def selected_text(row: CandidateRow) -> str:
     """The full identity of a candidate, and its times."""
     time = f"{row.predicted_us:.1f} us predicted" if row.predicted_us is not None else "not simulated"
     if row.simulated_us is not None:

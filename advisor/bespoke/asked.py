@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ...compiler.explore import Explore
-from ...compiler.schedule import Choice, Kernels, Tactics, Wait
+from ...compiler.schedule import Choice, ExecutionOptions, Kernels, Wait
 from ...compiler.templates import BY_NAME
 
 Word = TypeVar("Word")
@@ -34,9 +34,9 @@ def is_asked_for(explore: Explore, choice: Choice) -> bool:
     return all(not asked or value in asked for asked, value in knobs)
 
 
-def usual_tactics(explore: Explore) -> Tactics:
+def usual_tactics(explore: Explore) -> ExecutionOptions:
     """The usual tactics, or of a knob that the file names the first of its values."""
-    usual = Tactics()
+    usual = ExecutionOptions()
     kernel = usual_of(explore.kernels, usual.kernel)
     return replace(
         usual,

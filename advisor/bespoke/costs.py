@@ -11,7 +11,7 @@ from functools import lru_cache
 from ...compiler.extents import inner_size, tile_cols
 from ...compiler.plan import compute_sms, problem_of
 from ...compiler.scenario import TICKS_PER_SECOND, Scenario
-from ...compiler.schedule import Choice, EngineChoice, EngineKind, Region, Span, TileGroup
+from ...compiler.schedule import Choice, EngineChoice, EngineKind, IndexRange, Region, TileGroup
 from ...compiler.templates.bespoke import Part, block_rows
 from ...simcore.kernels.pick import compute_work
 from ..estimate import copy_setup_ticks
@@ -117,8 +117,8 @@ def kernel_ticks(scenario: Scenario, engine: EngineChoice, rows: int, inner: int
     """
     if not rows:
         return 0
-    region = Region(0, Span(0, rows), Span(0, cols or tile_cols(scenario.workload)))
-    group = TileGroup("g", (region,), Span(0, inner or inner_size(scenario.workload)))
+    region = Region(0, IndexRange(0, rows), IndexRange(0, cols or tile_cols(scenario.workload)))
+    group = TileGroup("g", (region,), IndexRange(0, inner or inner_size(scenario.workload)))
     return compute_work(scenario, group, compute_sms(scenario, engine, overlaps=True)).alone_ticks
 
 

@@ -14,7 +14,7 @@ NEVER = float("inf")
 
 
 @dataclass(slots=True)
-class Evaluator:
+class PlanEstimator:
     """Estimates choices, each once, and counts them: search ends after so many, whatever the machine.
 
     ``known`` are the times in ticks of all that were asked for; what cannot run takes forever.

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from ...compiler.plan import why_illegal
 from ...compiler.scenario import Scenario
-from ...compiler.schedule import Choice, Protocol
+from ...compiler.schedule import Choice, CopyProtocol
 from ...compiler.templates.bespoke import Part
 from .batches import Batch, Batches, batches_of, only_own, with_batches
 from .costs import shares, whole_rows
@@ -47,7 +47,7 @@ def _without(scenario: Scenario, choice: Choice, template: Choice) -> Iterator[t
         yield f"kernel {tactics.kernel.value}", replace(choice, tactics=usual)
     if choice.engine != template.engine:
         # A protocol is for copies by SMs.
-        simple = replace(tactics, protocol=Protocol.SIMPLE)
+        simple = replace(tactics, protocol=CopyProtocol.SIMPLE)
         yield f"engine {choice.engine}", replace(choice, engine=template.engine, lanes=0, tactics=simple)
 
 

@@ -10,7 +10,7 @@ from random import Random
 
 from ...compiler.schedule import Choice, EngineChoice
 from .batches import lengths_of
-from .evaluate import Evaluator
+from .evaluate import PlanEstimator
 from .moves import neighbour
 
 TEMPERATURE = 0.01
@@ -20,7 +20,9 @@ COLD = 0.8
 DRAWS = 5
 
 
-def anneal(evaluate: Evaluator, start: Choice, budget: int, random: Random, engines: Sequence[EngineChoice]) -> Choice:
+def anneal(
+    evaluate: PlanEstimator, start: Choice, budget: int, random: Random, engines: Sequence[EngineChoice]
+) -> Choice:
     """The best plan found from ``start`` with ``budget`` more evaluations; all that were tried stay in ``evaluate``."""
     now, now_ticks = start, evaluate(start)
     best, best_ticks = now, now_ticks

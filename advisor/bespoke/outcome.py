@@ -6,7 +6,7 @@ from enum import Enum
 from ...compiler.schedule import Choice, Schedule
 
 
-class Stage(Enum):
+class Proposer(Enum):
     """Which part of the portfolio proposed a plan."""
 
     TEMPLATE = "template"
@@ -19,7 +19,7 @@ class Stage(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class SearchBudget:
     """What a search may spend: estimates of bespoke plans, simulations, and CP-SAT's deterministic seconds.
 
     These count work and not time, so that a run can be repeated on any machine. ``seconds`` is a limit by the clock
@@ -33,18 +33,18 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SimulatedPlan:
     """A plan with its simulated time at a granularity of ``unit_bytes``."""
 
     choice: Choice
     schedule: Schedule
     ticks: int
     unit_bytes: int
-    stage: Stage
+    stage: Proposer
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SearchResult:
     """All plans that were simulated, the fastest first; of equal ones templates first, then the one with fewer steps.
 
     ``bound_ticks`` is what no schedule is faster than. ``reproducible`` says that the same seed and budget find the
@@ -52,7 +52,7 @@ class Outcome:
     wrong in stages that were left out.
     """
 
-    found: tuple[Found, ...]
+    found: tuple[SimulatedPlan, ...]
     bound_ticks: int
     seed: int
     evaluations: int
@@ -62,16 +62,16 @@ class Outcome:
     faults: tuple[str, ...] = ()
 
     @property
-    def best(self) -> Found | None:
+    def best(self) -> SimulatedPlan | None:
         """The fastest, None if nothing was simulated."""
         return self.found[0] if self.found else None
 
     @property
-    def best_template(self) -> Found | None:
+    def best_template(self) -> SimulatedPlan | None:
         """The fastest of the templates as a sweep has them."""
-        return next((each for each in self.found if each.stage is Stage.TEMPLATE), None)
+        return next((each for each in self.found if each.stage is Proposer.TEMPLATE), None)
 
     @property
-    def best_bespoke(self) -> Found | None:
+    def best_bespoke(self) -> SimulatedPlan | None:
         """The fastest that a stage of the search proposed."""
-        return next((each for each in self.found if each.stage is not Stage.TEMPLATE), None)
+        return next((each for each in self.found if each.stage is not Proposer.TEMPLATE), None)

@@ -12,7 +12,7 @@ from itertools import product
 from random import Random
 
 from ...compiler.scenario import Scenario
-from ...compiler.schedule import Choice, EngineChoice, EngineKind, EngineMode, Protocol, Schedule, Tactics
+from ...compiler.schedule import Choice, CopyProtocol, EngineChoice, EngineKind, EngineMode, ExecutionOptions, Schedule
 from ...compiler.stopping import Cancelled, heeding
 from ..bounds import lower_bound
 from ..variations import CHANGES
@@ -20,11 +20,11 @@ from ..workers import Workers
 from .asked import usual_of, usual_tactics
 from .batches import Batches, is_cut, lengths_of, whole_batches, with_batches
 from .dp import dp_batches
-from .evaluate import NEVER, Evaluator, ShouldStop
+from .evaluate import NEVER, PlanEstimator, ShouldStop
 from .exact import MOST_BATCHES, solved_parts
 from .local import DRAWS, anneal
 from .moves import STREAMS, lanes_of, neighbour
-from .outcome import Budget, Found, Outcome, Stage
+from .outcome import Proposer, SearchBudget, SearchResult, SimulatedPlan
 from .proposals import WITHIN, Proposals
 from .replays import Progress, Replays
 from .seeds import shapes
@@ -56,17 +56,17 @@ SOLUTIONS = 8
 
 def optimize(
     scenario: Scenario,
-    budget: Budget,
+    budget: SearchBudget,
     unit_of: Callable[[Schedule], int],
     *,
     seed: int = 0,
     pool: Workers | None = None,
     together: int = 1,
-    known: Sequence[Found] = (),
+    known: Sequence[SimulatedPlan] = (),
     prelaunched: bool = False,
     should_stop: ShouldStop = lambda: False,
     progress: Progress = lambda done, total: None,
-) -> Outcome:
+) -> SearchResult:
     """The best schedules that the budget finds for ``scenario``, which overlaps a GEMM and a collective.
 
     A stage that fails is left out. The keyboard ends the search with what it found if ``should_stop`` knows of it.
@@ -94,7 +94,7 @@ def optimize(
         return late() or should_stop()
 
     replays = Replays(scenario, pool or Workers(None, stop), budget.simulations, unit_of, progress, together)
-    evaluate = Evaluator(scenario, budget.evaluations, stop)
+    evaluate = PlanEstimator(scenario, budget.evaluations, stop)
     search = _Search(
         scenario, budget, evaluate, replays, Random(f"bespoke {seed}"), seed, prelaunched, Proposals(evaluate)
     )
@@ -114,7 +114,7 @@ def optimize(
         ended = "its time was over" if late() else "it was asked to stop"
     found = tuple(replays.ranked())
     faults = tuple(search.faults)
-    return Outcome(found, search.bound_ticks, seed, evaluate.count, replays.count, not cut_short, ended, faults)
+    return SearchResult(found, search.bound_ticks, seed, evaluate.count, replays.count, not cut_short, ended, faults)
 
 
 @dataclass(slots=True)
@@ -125,8 +125,8 @@ class _Search:
     """
 
     scenario: Scenario
-    budget: Budget
-    evaluate: Evaluator
+    budget: SearchBudget
+    evaluate: PlanEstimator
     replays: Replays
     random: Random
     seed: int
@@ -134,7 +134,7 @@ class _Search:
     proposals: Proposals
     bound_ticks: int = 1
     engines: tuple[EngineChoice, ...] = ()
-    manners: tuple[tuple[int, Tactics], ...] = ()
+    manners: tuple[tuple[int, ExecutionOptions], ...] = ()
     faults: list[str] = field(default_factory=list)
 
     def run(self) -> str:
@@ -177,7 +177,7 @@ class _Search:
         self.replays(self.proposals.to_simulate(self._simulated, count))
 
     @property
-    def _simulated(self) -> Iterable[Found]:
+    def _simulated(self) -> Iterable[SimulatedPlan]:
         return self.replays.found.values()
 
     def _templates(self) -> None:
@@ -187,7 +187,7 @@ class _Search:
             # The budget is for what comes after them.
             legal = [choice for choice in choices if not self.evaluate.should_stop() and self.evaluate(choice) < NEVER]
             count = max(1, round(TEMPLATE_SHARE * self.budget.simulations))
-            self.replays([(choice, Stage.TEMPLATE) for choice in sorted(legal, key=self.evaluate)[:count]])
+            self.replays([(choice, Proposer.TEMPLATE) for choice in sorted(legal, key=self.evaluate)[:count]])
             self.evaluate.count = 0
         best = list(dict.fromkeys(found.choice.engine for found in self.replays.ranked()))[:ENGINES]
         self.engines = tuple(dict.fromkeys([*best, *self._spare_engines()]))
@@ -210,23 +210,25 @@ class _Search:
         last = self.evaluate.count + round(WAYS_SHARE * self.evaluate.limit)
         for start in starts_of([*known, *(found.choice for found in self.replays.ranked())]):
             ways = search_ways(self.evaluate, start, last - self.evaluate.count, self.engines)
-            self.proposals.add_known(Stage.WAYS, ways)
+            self.proposals.add_known(Proposer.WAYS, ways)
         usual = usual_tactics(self.scenario.explore)
         manners = [(streams, usual) for streams in self.scenario.explore.streams or STREAMS]
         for best in self.proposals.ranked()[:1]:
             # Batches may be carried out as the best template is; a protocol is for some engines alone.
-            manners.append((best.streams, replace(best.tactics, protocol=Protocol.SIMPLE)))
+            manners.append((best.streams, replace(best.tactics, protocol=CopyProtocol.SIMPLE)))
         self.manners = tuple(dict.fromkeys(manners))
 
     def _batches(self) -> None:
         """Batches as templates have them, by dynamic programming, and that grow or shrink."""
         alike = (as_batches(self.scenario, found.choice) for found in self.replays.ranked())
-        self._propose(Stage.SHAPE, [batches for batches in alike if batches is not None], self.engines, SHAPES_UP_TO)
+        self._propose(Proposer.SHAPE, [batches for batches in alike if batches is not None], self.engines, SHAPES_UP_TO)
         for engine in self.engines:
-            self._propose(Stage.DP, dp_batches(self.scenario, engine), (engine,), 1.0)
-        self._propose(Stage.SHAPE, shapes(self.scenario), self.engines[:1], SHAPES_UP_TO)
+            self._propose(Proposer.DP, dp_batches(self.scenario, engine), (engine,), 1.0)
+        self._propose(Proposer.SHAPE, shapes(self.scenario), self.engines[:1], SHAPES_UP_TO)
 
-    def _propose(self, stage: Stage, found: Iterable[Batches], engines: Sequence[EngineChoice], up_to: float) -> None:
+    def _propose(
+        self, stage: Proposer, found: Iterable[Batches], engines: Sequence[EngineChoice], up_to: float
+    ) -> None:
         """Estimate batches by every engine, until a share of the evaluations is spent."""
         streams, tactics = usual_of(self.scenario.explore.streams, USUAL_STREAMS), usual_tactics(self.scenario.explore)
         for batches, engine in product(found, engines):
@@ -251,7 +253,7 @@ class _Search:
         if start is not None and self.budget.solver_s > 0 and not self.evaluate.should_stop():
             stop, limit = self.evaluate.should_stop, self.budget.solver_s
             found = solved_parts(self.scenario, start, self.bound_ticks, self.seed, limit, stop)
-            self._propose(Stage.SOLVER, map(whole_batches, found[:SOLUTIONS]), (start.engine,), 1.0)
+            self._propose(Proposer.SOLVER, map(whole_batches, found[:SOLUTIONS]), (start.engine,), 1.0)
 
     def _anneal(self) -> None:
         """Local search from the best proposals, then further from the best that it found."""
@@ -259,7 +261,7 @@ class _Search:
         begin, go_on = round(BEGIN_SHARE * budget), round((1 - BEGIN_SHARE) * budget)
         found = self._annealed(self.proposals.different(STARTS), begin)
         self._annealed(sorted(found, key=self.evaluate)[:GO_ON], go_on)
-        self.proposals.add_known(Stage.LOCAL, [choice for choice in self.evaluate.known if choice.parts])
+        self.proposals.add_known(Proposer.LOCAL, [choice for choice in self.evaluate.known if choice.parts])
 
     def _annealed(self, starts: Sequence[Choice], budget: int) -> list[Choice]:
         """The best found from each of ``starts``, which share a budget."""
@@ -273,18 +275,18 @@ class _Search:
         tried = (way for way in ways if way is not None and not self.evaluate.spent)
         likely = [way for way in tried if self.evaluate(way) <= WITHIN * best[0].ticks]
         count = round(CARRIED_OUT_SHARE * self.budget.simulations)
-        self.replays([(way, Stage.WAYS) for way in dict.fromkeys(likely)][:count])
+        self.replays([(way, Proposer.WAYS) for way in dict.fromkeys(likely)][:count])
 
     def _refine(self) -> None:
         """From the best by simulation to better neighbours: of a few drawn the one that the estimate likes."""
         for _ in range(DRAWS * self.replays.left):
-            best = next((found for found in self.replays.ranked() if found.stage is not Stage.TEMPLATE), None)
+            best = next((found for found in self.replays.ranked() if found.stage is not Proposer.TEMPLATE), None)
             if best is None or self.replays.left <= 0 or self.evaluate.spent:
                 return
             new = [choice for choice in self._near(best.choice) if self.replays.is_new(choice)]
             likely = min(new, key=self.evaluate, default=best.choice)
             if self.evaluate(likely) < NEVER:
-                self.replays([(likely, Stage.REFINED)])
+                self.replays([(likely, Proposer.REFINED)])
             elif not best.choice.parts:
                 return
 

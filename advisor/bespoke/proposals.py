@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from ...compiler.schedule import Choice
 from .batches import Batches, batches_of, is_cut
-from .evaluate import NEVER, Evaluator
-from .outcome import Found, Stage
+from .evaluate import NEVER, PlanEstimator
+from .outcome import Proposer, SimulatedPlan
 
 # Plans that the estimate puts further behind the best known are left alone. It is between 0.84 and 1.18 of the
 # simulated time over the scenarios of benchmarks/schedules.py.
@@ -17,10 +17,10 @@ WITHIN = 1.3
 class Proposals:
     """Plans that can run, with the stage that was the first to propose each."""
 
-    evaluate: Evaluator
-    stage_of: dict[Choice, Stage] = field(default_factory=dict)
+    evaluate: PlanEstimator
+    stage_of: dict[Choice, Proposer] = field(default_factory=dict)
 
-    def add(self, stage: Stage, choice: Choice, up_to: float = 1.0) -> bool:
+    def add(self, stage: Proposer, choice: Choice, up_to: float = 1.0) -> bool:
         """Estimate ``choice`` and keep it if it can run; whether a share of the evaluations allows it."""
         if self.evaluate.spent or self.evaluate.count >= up_to * self.evaluate.limit:
             return False
@@ -28,7 +28,7 @@ class Proposals:
             self.stage_of.setdefault(choice, stage)
         return True
 
-    def add_known(self, stage: Stage, choices: Iterable[Choice]) -> None:
+    def add_known(self, stage: Proposer, choices: Iterable[Choice]) -> None:
         """Keep ``choices``, which have been estimated."""
         for choice in choices:
             if self.evaluate.known[choice] < NEVER:
@@ -50,19 +50,19 @@ class Proposals:
         cut, uncut = ([each for each in best.values() if is_cut(each) is wanted] for wanted in (True, False))
         return sorted([*cut[: count // 2], *uncut[: count // 2]], key=self.evaluate)
 
-    def likely(self, simulated: Iterable[Found]) -> list[Choice]:
+    def likely(self, simulated: Iterable[SimulatedPlan]) -> list[Choice]:
         """Those that may be the fastest, the best by estimate first."""
         order = self.ranked()
         known = [*(found.ticks for found in simulated), *map(self.evaluate, order[:1])]
         limit = WITHIN * min(known, default=NEVER)
         return [choice for choice in order if self.evaluate(choice) <= limit]
 
-    def to_simulate(self, simulated: Iterable[Found], count: int) -> list[tuple[Choice, Stage]]:
+    def to_simulate(self, simulated: Iterable[SimulatedPlan], count: int) -> list[tuple[Choice, Proposer]]:
         """So many likely ones: the best by estimate, behind the best of each stage, engine and number of streams.
 
         Estimates may err.
         """
-        order, stages, kinds = self.likely(simulated), dict[Stage, Choice](), dict[object, Choice]()
+        order, stages, kinds = self.likely(simulated), dict[Proposer, Choice](), dict[object, Choice]()
         for choice in order:
             stage = self.stage_of[choice]
             stages.setdefault(stage, choice)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from ...compiler.plan import build_schedule
 from ...compiler.scenario import Scenario
 from ...compiler.schedule import Choice, Schedule
-from ..workers import Job, Workers
-from .outcome import Found, Stage
+from ..workers import SimulationJob, Workers
+from .outcome import Proposer, SimulatedPlan
 
 Progress = Callable[[int, int], None]
 
@@ -31,7 +31,7 @@ class Replays:
     enough_ticks: float = 0.0
     stopped: bool = False
     count: int = 0
-    found: dict[Choice, Found] = field(default_factory=dict)
+    found: dict[Choice, SimulatedPlan] = field(default_factory=dict)
     tried: set[Choice] = field(default_factory=set)
 
     @property
@@ -48,30 +48,30 @@ class Replays:
         """Whether ``choice`` was not simulated yet, in vain or not."""
         return choice not in self.found and choice not in self.tried
 
-    def __call__(self, choices: Sequence[tuple[Choice, Stage]]) -> None:
+    def __call__(self, choices: Sequence[tuple[Choice, Proposer]]) -> None:
         """Simulate as many of ``choices`` as are left, the first first."""
         new = list({choice: stage for choice, stage in choices if self.is_new(choice)}.items())[: self.left]
         for start in range(0, len(new), self.together):
             if not self.stopped and not self.enough:
                 self._simulate(new[start : start + self.together])
 
-    def _simulate(self, choices: Sequence[tuple[Choice, Stage]]) -> None:
+    def _simulate(self, choices: Sequence[tuple[Choice, Proposer]]) -> None:
         schedules = [build_schedule(self.scenario, choice) for choice, _ in choices]
-        jobs = [Job(self.scenario, schedule, self.unit_of(schedule)) for schedule in schedules]
+        jobs = [SimulationJob(self.scenario, schedule, self.unit_of(schedule)) for schedule in schedules]
         results = self.pool.run(jobs)
         self.stopped = self.pool.stopped
         for (choice, stage), schedule, result in zip(choices, schedules, results, strict=True):
             if result is not None:
-                self.found[choice] = Found(choice, schedule, result.makespan_ticks, result.unit_bytes, stage)
+                self.found[choice] = SimulatedPlan(choice, schedule, result.makespan_ticks, result.unit_bytes, stage)
         self.tried.update(choice for choice, _ in choices)
         self.count += sum(result is not None for result in results)
         self.progress(self.count, self.limit)
 
-    def ranked(self) -> list[Found]:
+    def ranked(self) -> list[SimulatedPlan]:
         """All that was simulated, the fastest first; a tie goes to the simpler one."""
 
-        def rank(found: Found) -> tuple[int, bool, int, str]:
-            bespoke = found.stage is not Stage.TEMPLATE
+        def rank(found: SimulatedPlan) -> tuple[int, bool, int, str]:
+            bespoke = found.stage is not Proposer.TEMPLATE
             return found.ticks, bespoke, len(found.schedule.steps), found.schedule.expression
 
         return sorted(self.found.values(), key=rank)

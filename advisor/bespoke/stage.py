@@ -9,14 +9,14 @@ from ...compiler.scenario import TICKS_PER_US, Scenario
 from ...compiler.schedule import Choice, Schedule
 from ...compiler.shapes import GemmShape, GroupedGemmShape
 from ...compiler.templates.bespoke import PATTERNS
-from ..advice import Candidate, Provenance
+from ..advice import Candidate, SearchProvenance
 from ..estimate import estimate_ticks
 from ..shortlist import shortlist_unit
 from ..workers import Workers
 from .batches import Batches, batches_of
 from .evaluate import ShouldStop
 from .explain import why_bespoke
-from .outcome import Budget, Found, Outcome, Stage
+from .outcome import Proposer, SearchBudget, SearchResult, SimulatedPlan
 from .portfolio import optimize
 from .replays import Progress
 
@@ -27,9 +27,9 @@ OFFERED = 2
 SEED = 0
 
 
-def budget_of(evaluations: int) -> Budget:
+def budget_of(evaluations: int) -> SearchBudget:
     """A budget in the proportions of the stage."""
-    return Budget(evaluations, simulations=max(4, evaluations // 25), solver_s=evaluations / 2000)
+    return SearchBudget(evaluations, simulations=max(4, evaluations // 25), solver_s=evaluations / 2000)
 
 
 def is_searched(scenario: Scenario) -> bool:
@@ -48,7 +48,7 @@ def is_searched(scenario: Scenario) -> bool:
 def bespoke_candidates(
     scenario: Scenario,
     candidates: list[Candidate],
-    budget: Budget,
+    budget: SearchBudget,
     *,
     pool: Workers,
     together: int,
@@ -73,7 +73,7 @@ def bespoke_candidates(
     better = [
         found
         for found in outcome.found
-        if found.stage is not Stage.TEMPLATE
+        if found.stage is not Proposer.TEMPLATE
         and (template is None or found.ticks < template.ticks)
         and (limit is None or found.schedule.staging_bytes <= limit)
     ]
@@ -102,22 +102,22 @@ def _units(scenario: Scenario) -> Callable[[Schedule], int]:
     return lambda schedule: shortlist_unit(scenario, schedule)
 
 
-def _found(candidate: Candidate) -> Found | None:
+def _found(candidate: Candidate) -> SimulatedPlan | None:
     """A simulated candidate as what the search begins with."""
     if candidate.simulated_ticks is None or candidate.unit_bytes is None or candidate.choice is None:
         return None
-    stage = Stage.TEMPLATE
-    return Found(candidate.choice, candidate.schedule, candidate.simulated_ticks, candidate.unit_bytes, stage)
+    stage = Proposer.TEMPLATE
+    return SimulatedPlan(candidate.choice, candidate.schedule, candidate.simulated_ticks, candidate.unit_bytes, stage)
 
 
-def _candidate(scenario: Scenario, outcome: Outcome, found: Found) -> Candidate:
+def _candidate(scenario: Scenario, outcome: SearchResult, found: SimulatedPlan) -> Candidate:
     template = outcome.best_template
 
     def ticks_of(choice: Choice) -> float:
         return estimate_ticks(scenario, build_schedule(scenario, choice)).makespan_ticks
 
     why = why_bespoke(scenario, found.choice, template.choice, ticks_of) if template is not None else ()
-    provenance = Provenance(
+    provenance = SearchProvenance(
         found.stage.value,
         outcome.seed,
         outcome.evaluations,

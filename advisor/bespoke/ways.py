@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ...compiler.scenario import Scenario
-from ...compiler.schedule import Choice, EngineChoice, EngineKind, Kernels, Protocol
+from ...compiler.schedule import Choice, CopyProtocol, EngineChoice, EngineKind, Kernels
 from ...compiler.templates import BY_NAME
 from .asked import USUAL_WAITS
-from .evaluate import NEVER, Evaluator
+from .evaluate import NEVER, PlanEstimator
 from .moves import STREAMS, lanes_of
 from .uniform import MOST_PIECES
 
@@ -58,7 +58,7 @@ def _with_kernel(choice: Choice, kernel: Kernels) -> Choice:
 def _by(engine: EngineChoice, scenario: Scenario, choice: Choice) -> Choice:
     """The same by another engine: lanes as far as it has them, and a protocol where it has several."""
     lanes = choice.lanes if choice.lanes in lanes_of(engine, scenario.num_ranks - 1) else 0
-    protocol = choice.tactics.protocol if engine.kind is EngineKind.SM else Protocol.SIMPLE
+    protocol = choice.tactics.protocol if engine.kind is EngineKind.SM else CopyProtocol.SIMPLE
     return replace(choice, engine=engine, lanes=lanes, tactics=replace(choice.tactics, protocol=protocol))
 
 
@@ -92,7 +92,7 @@ def starts_of(choices: Iterable[Choice]) -> list[Choice]:
     return sorted(found.values(), key=lambda choice: not BY_NAME[choice.template].has_waves)
 
 
-def search_ways(evaluate: Evaluator, start: Choice, budget: int, engines: Sequence[EngineChoice]) -> list[Choice]:
+def search_ways(evaluate: PlanEstimator, start: Choice, budget: int, engines: Sequence[EngineChoice]) -> list[Choice]:
     """Best first from ``start``, until ``PATIENCE`` steps found nothing better or ``budget`` evaluations are spent.
 
     Returns every way that was looked at and can run.

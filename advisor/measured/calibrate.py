@@ -16,7 +16,7 @@ from .copy_fit import dma_part, sm_copy_part
 from .fitting import Fitted, put_all, put_back
 from .gemm import GemmTable, gemm_tables, lone_scenario
 from .gemm_fit import gemm_part
-from .parts import Part, Row, parted
+from .parts import FittedRow, ProfilePart, parted
 from .report import MAX_RATIO
 from .rows import MeasuredError
 from .validate import kept_rows
@@ -126,7 +126,7 @@ def _profiles(request: Request) -> tuple[str, Gpu, Gpu]:
     return base.gpu.name, base.gpu, (sibling or base).gpu
 
 
-def _parts(folder: Path, request: Request, gpu: Gpu, left_out: list[str]) -> Iterator[Part]:
+def _parts(folder: Path, request: Request, gpu: Gpu, left_out: list[str]) -> Iterator[ProfilePart]:
     """What ``folder`` has rows for; ``left_out`` takes what it says of others."""
     name = request.gpu
     yield gemm_part([each for each in kept_rows(gemm_tables(folder, name), left_out) if isinstance(each, GemmTable)])
@@ -141,7 +141,7 @@ def _parts(folder: Path, request: Request, gpu: Gpu, left_out: list[str]) -> Ite
             yield dma_part([each for each in shares if isinstance(each, PhaseShare)], path.name)
 
 
-def _plausible(part: Part, gpu: Gpu, left_out: list[str]) -> Part:
+def _plausible(part: ProfilePart, gpu: Gpu, left_out: list[str]) -> ProfilePart:
     """The part without rows that are no times: off by more than ``MAX_RATIO`` whatever the constants."""
     if not part.rows:
         return part
@@ -152,7 +152,7 @@ def _plausible(part: Part, gpu: Gpu, left_out: list[str]) -> Part:
     return replace(part, rows=tuple(row for row, fits in zip(part.rows, good.tolist(), strict=True) if fits))
 
 
-def _fitted(part: Part, gpu: Gpu, start: Gpu, request: Request) -> FittedPart | str:
+def _fitted(part: ProfilePart, gpu: Gpu, start: Gpu, request: Request) -> FittedPart | str:
     """The part fitted, or why it is kept."""
     rows, held = parted(part.rows, request.sample, request.seed)
     if len(rows) < part.num_constants:
@@ -182,9 +182,9 @@ def _can_start(part: str, start: Gpu) -> bool:
     return True
 
 
-def _errors(part: Part, before: Gpu, after: Gpu, held: tuple[Row, ...]) -> Iterator[Errors]:
+def _errors(part: ProfilePart, before: Gpu, after: Gpu, held: tuple[FittedRow, ...]) -> Iterator[Errors]:
     """Errors by group, and if there are several first of all together."""
-    groups: dict[str, list[Row]] = defaultdict(list)
+    groups: dict[str, list[FittedRow]] = defaultdict(list)
     for row in held:
         groups[row.group].append(row)
     if len(groups) > 1:
@@ -193,6 +193,6 @@ def _errors(part: Part, before: Gpu, after: Gpu, held: tuple[Row, ...]) -> Itera
         yield Errors(group, len(rows), _mape(part, before, rows), _mape(part, after, rows))
 
 
-def _mape(part: Part, gpu: Gpu, rows: list[Row]) -> float:
+def _mape(part: ProfilePart, gpu: Gpu, rows: list[FittedRow]) -> float:
     measured = np.array([row.measured for row in rows])
     return float(100 * np.mean(np.abs(part.predict(gpu, rows) / measured - 1)))

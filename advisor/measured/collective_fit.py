@@ -10,22 +10,22 @@ from itertools import pairwise
 import numpy as np
 
 from ...compiler.scenario import Gpu
-from ...simcore.kernels.collective import Collective, Protocol, collective_time
+from ...simcore.kernels.collective import NcclCollective, NcclProtocol, collective_time
 from .collectives import MeasuredPoint
-from .constants import Constant, Unit
+from .constants import Constant, ConstantUnit
 from .fitting import Fitted, Floats
-from .parts import Part, Row, fit_rows
+from .parts import FittedRow, ProfilePart, fit_rows
 
 PROTOCOL_RATES = ("ll_bandwidth", "ll128_bandwidth", "simple_bandwidth")
 SWITCH_SIZES = tuple(1 << power for power in range(16, 25))  # for each rank
 
 
 def _time(path: str, *attributes: str) -> Constant:
-    return Constant(f"collectives.{path}", ("collectives", *attributes), Unit.TIME, 0.02, 500)
+    return Constant(f"collectives.{path}", ("collectives", *attributes), ConstantUnit.TIME, 0.02, 500)
 
 
 def _rate(path: str, *attributes: str) -> Constant:
-    return Constant(f"collectives.{path}", ("collectives", *attributes), Unit.RATE, 0.5, 20_000)
+    return Constant(f"collectives.{path}", ("collectives", *attributes), ConstantUnit.RATE, 0.5, 20_000)
 
 
 RING = (
@@ -39,7 +39,7 @@ RING = (
     _time("simple_step", "simple", "step_ticks"),
     _rate("simple_bandwidth", "simple", "bytes_per_s"),
     _rate("own_bandwidth", "own_bytes_per_s"),
-    Constant("collectives.reduce_factor", ("collectives", "reduce_factor"), Unit.SHARE, 0.3, 2),
+    Constant("collectives.reduce_factor", ("collectives", "reduce_factor"), ConstantUnit.SHARE, 0.3, 2),
 )
 EXCHANGE = (
     _time("all_to_all.start", "all_to_all", "start_ticks"),
@@ -53,19 +53,23 @@ EXCHANGE = (
     _rate("all_to_all.own_bandwidth", "all_to_all", "own_bytes_per_s"),
 )
 NVLS = (_time("nvls.start", "nvls", "start_ticks"), _rate("nvls.bandwidth", "nvls", "bytes_per_s"))
-RING_SWITCH = Constant("collectives.simple_from", ("collectives", "simple_from_bytes"), Unit.SIZE, 1, 1 << 40)
+RING_SWITCH = Constant("collectives.simple_from", ("collectives", "simple_from_bytes"), ConstantUnit.SIZE, 1, 1 << 40)
 EXCHANGE_SWITCH = Constant(
-    "collectives.all_to_all.simple_from", ("collectives", "all_to_all", "simple_from_bytes"), Unit.SIZE, 1, 1 << 40
+    "collectives.all_to_all.simple_from",
+    ("collectives", "all_to_all", "simple_from_bytes"),
+    ConstantUnit.SIZE,
+    1,
+    1 << 40,
 )
 
 
-def collective_parts(gpu: Gpu, points: Sequence[MeasuredPoint], fit_switch: bool) -> list[Part]:
+def collective_parts(gpu: Gpu, points: Sequence[MeasuredPoint], fit_switch: bool) -> list[ProfilePart]:
     """The rings, all_to_all and NVLS, as far as ``points`` has rows of them.
 
     ``gpu`` is the profile whose sizes say which points are sums in the switch. With ``fit_switch`` the size from which
     SIMPLE is taken is searched for.
     """
-    found: list[Part] = []
+    found: list[ProfilePart] = []
     for name, constants, switch in (
         ("rings", RING, RING_SWITCH),
         ("all_to_all", EXCHANGE, EXCHANGE_SWITCH),
@@ -75,28 +79,32 @@ def collective_parts(gpu: Gpu, points: Sequence[MeasuredPoint], fit_switch: bool
         if rows:
             searched = switch if fit_switch else None
             fit = partial(_fit, constants, searched)
-            found.append(Part(name, rows, collective_times_us, fit, len(constants) + (searched is not None)))
+            found.append(ProfilePart(name, rows, collective_times_us, fit, len(constants) + (searched is not None)))
     return found
 
 
-def collective_times_us(gpu: Gpu, rows: Sequence[Row]) -> Floats:
+def collective_times_us(gpu: Gpu, rows: Sequence[FittedRow]) -> Floats:
     """What the profile says of each row, in us."""
-    return np.array([collective_time(gpu, Collective(row.key[0]), int(row.key[2]), int(row.key[1])).us for row in rows])
+    return np.array(
+        [collective_time(gpu, NcclCollective(row.key[0]), int(row.key[2]), int(row.key[1])).us for row in rows]
+    )
 
 
-def _row(point: MeasuredPoint) -> Row:
-    return Row(point.operation.value, (point.operation.value, point.ranks, point.num_bytes), point.time_us, point.file)
+def _row(point: MeasuredPoint) -> FittedRow:
+    return FittedRow(
+        point.operation.value, (point.operation.value, point.ranks, point.num_bytes), point.time_us, point.file
+    )
 
 
 def _part_of(gpu: Gpu, point: MeasuredPoint) -> str:
-    if point.operation is Collective.ALL_TO_ALL:
+    if point.operation is NcclCollective.ALL_TO_ALL:
         return "all_to_all"
-    in_switch = collective_time(gpu, point.operation, point.num_bytes, point.ranks).protocol is Protocol.NVLS
+    in_switch = collective_time(gpu, point.operation, point.num_bytes, point.ranks).protocol is NcclProtocol.NVLS
     return "NVLS" if in_switch else "rings"
 
 
 def _fit(
-    constants: tuple[Constant, ...], switch: Constant | None, gpu: Gpu, start: Gpu, rows: Sequence[Row]
+    constants: tuple[Constant, ...], switch: Constant | None, gpu: Gpu, start: Gpu, rows: Sequence[FittedRow]
 ) -> tuple[Fitted, ...]:
     if switch is None:
         return _with_sizes_as_they_are(constants, gpu, start, rows)
@@ -112,7 +120,7 @@ def _fit(
 
 
 def _with_sizes_as_they_are(
-    constants: tuple[Constant, ...], gpu: Gpu, start: Gpu, rows: Sequence[Row]
+    constants: tuple[Constant, ...], gpu: Gpu, start: Gpu, rows: Sequence[FittedRow]
 ) -> tuple[Fitted, ...]:
     """A protocol with more flags is slower: LL than LL128, and LL128 than SIMPLE."""
     rates = [index for index, constant in enumerate(constants) if constant.name in PROTOCOL_RATES]
@@ -120,7 +128,7 @@ def _with_sizes_as_they_are(
     return fit_rows(constants, gpu, start, rows, collective_times_us, order)
 
 
-def _mean_error(gpu: Gpu, found: Sequence[Fitted], rows: Sequence[Row]) -> float:
+def _mean_error(gpu: Gpu, found: Sequence[Fitted], rows: Sequence[FittedRow]) -> float:
     for each in found:
         gpu = each.constant.put(gpu, each.value)
     measured = np.array([row.measured for row in rows])

@@ -9,7 +9,7 @@ from ...compiler import compile_text
 from ...compiler.load import shipped_libraries
 from ...compiler.scenario import Scenario
 from ...simcore.engine import run
-from ...simcore.kernels.collective import Collective, collective_time
+from ...simcore.kernels.collective import NcclCollective, collective_time
 from ...simcore.lower_collective import collective_program
 from .agreement import Agreement, agreement_of
 from .collectives import MeasuredPoint, point_label
@@ -39,7 +39,7 @@ def scenario_of(gpu: str, ranks: int) -> Scenario:
 
 def sampled(points: Sequence[MeasuredPoint], count: int, seed: int) -> Iterator[list[MeasuredPoint]]:
     """For each GPU and operation ``count`` of its points, or all if there are fewer."""
-    groups: dict[tuple[str, Collective], list[MeasuredPoint]] = defaultdict(list)
+    groups: dict[tuple[str, NcclCollective], list[MeasuredPoint]] = defaultdict(list)
     for point in points:
         groups[point.gpu, point.operation].append(point)
     for group in groups.values():

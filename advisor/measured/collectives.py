@@ -12,20 +12,20 @@ from pathlib import Path
 from statistics import median
 
 from ...compiler.scenario import Gpu
-from ...simcore.kernels.collective import Collective, collective_time
+from ...simcore.kernels.collective import NcclCollective, collective_time
 from .gemm import gpu_name, lone_scenario
-from .rows import Comparison, MissingTable, read_rows
+from .rows import MissingTable, TableComparison, read_rows
 
 PATTERNS = ("nccl_collectives_*.csv", "nccl_collectives_*.csv.gz")
 WITHOUT_MODEL = ("mi300x_allreduce_rccl_*.csv", "mi300x_allreduce_rccl_*.csv.gz")
 COLUMNS = ("gpu", "op", "dtype")
 NUMBERS = ("n_gpus", "bytes", "time_us")
-OPERATIONS = {each.value: each for each in Collective} | {"alltoall": Collective.ALL_TO_ALL}
+OPERATIONS = {each.value: each for each in NcclCollective} | {"alltoall": NcclCollective.ALL_TO_ALL}
 HALF = "half"
 MIB = 1 << 20
 MAX_RANKS, MAX_BYTES = 1024, 1 << 40
 
-Point = tuple[str, Collective, int, int]  # GPU, operation, ranks, bytes
+Point = tuple[str, NcclCollective, int, int]  # GPU, operation, ranks, bytes
 Profiles = Callable[[str], Gpu | None]
 
 
@@ -34,14 +34,14 @@ class MeasuredPoint:
     """One collective of a table ``file``: the median time of its repeats."""
 
     gpu: str
-    operation: Collective
+    operation: NcclCollective
     ranks: int
     num_bytes: int
     time_us: float
     file: str
 
 
-def collective_comparisons(folder: Path) -> Iterator[Comparison | str]:
+def collective_comparisons(folder: Path) -> Iterator[TableComparison | str]:
     """Every point of every table of ``folder``; a text says why rows were left out.
 
     Raises
@@ -132,16 +132,16 @@ def _point(row: Mapping[str, str], profile: Profiles) -> Point | str:
         return f"n_gpus or bytes are not whole numbers from 2 to {MAX_RANKS} and from 1 to {MAX_BYTES}"
     if gpu is None:
         return f"there is no profile of {name[:40]}"
-    if gpu.collectives is None or (operation is Collective.ALL_TO_ALL and gpu.collectives.all_to_all is None):
+    if gpu.collectives is None or (operation is NcclCollective.ALL_TO_ALL and gpu.collectives.all_to_all is None):
         return f"the profile of {name} has no constants for {operation.value}"
     return name, operation, ranks, num_bytes
 
 
-def _comparison(point: MeasuredPoint) -> Comparison:
+def _comparison(point: MeasuredPoint) -> TableComparison:
     gpu = gpu_named(point.gpu)[1]
     assert gpu is not None, "points are of GPUs with a profile"
     predicted = collective_time(gpu, point.operation, point.num_bytes, point.ranks)
-    return Comparison(
+    return TableComparison(
         gpu=point.gpu,
         operation=point.operation.value,
         group="< 1 MiB" if point.num_bytes < MIB else ">= 1 MiB",

@@ -17,7 +17,7 @@ _TENTH = Decimal("0.1")
 _FACTORS = {"ns": Fraction(1, 1000), "TB/s": Fraction(1000), "%": Fraction(1, 100)}
 
 
-class Unit(Enum):
+class ConstantUnit(Enum):
     """What kind of number a constant is."""
 
     TIME = "us"
@@ -29,12 +29,12 @@ class Unit(Enum):
     @property
     def of_profile(self) -> int:
         """How much of what a profile holds, ticks or bytes per second, one is."""
-        return {Unit.TIME: TICKS_PER_US, Unit.RATE: 10**9}.get(self, 1)
+        return {ConstantUnit.TIME: TICKS_PER_US, ConstantUnit.RATE: 10**9}.get(self, 1)
 
     @property
     def digits(self) -> int:
         """How many digits are written."""
-        return 4 if self in (Unit.TIME, Unit.RATE) else 3
+        return 4 if self in (ConstantUnit.TIME, ConstantUnit.RATE) else 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Constant:
 
     path: str
     attributes: tuple[str, ...]
-    unit: Unit
+    unit: ConstantUnit
     low: float
     high: float
     plain: bool = False
@@ -67,27 +67,27 @@ class Constant:
 
     def put(self, gpu: Gpu, value: Fraction) -> Gpu:
         """The profile with another value."""
-        whole = self.unit in (Unit.TIME, Unit.RATE, Unit.SIZE)
+        whole = self.unit in (ConstantUnit.TIME, ConstantUnit.RATE, ConstantUnit.SIZE)
         profile: Gpu = _put(gpu, self.attributes, round_half_up(value * self.unit.of_profile) if whole else value)
         return profile
 
     def written(self, value: float) -> str:
         """``value`` in the digits and the unit in which a person would write it; never more than are printed."""
-        if self.unit is Unit.SIZE:
+        if self.unit is ConstantUnit.SIZE:
             return _size(round(value))
         amount, unit = Decimal(value), ""
-        if self.unit is Unit.TIME:
+        if self.unit is ConstantUnit.TIME:
             amount, unit = (amount * 1000, "ns") if value < 0.1 else (amount, "us")
-        elif self.unit is Unit.RATE:
+        elif self.unit is ConstantUnit.RATE:
             amount, unit = (amount / 1000, "TB/s") if value >= 1000 else (amount, "GB/s")
-        elif self.unit is Unit.SHARE:
+        elif self.unit is ConstantUnit.SHARE:
             amount, unit = amount * 100, "%"
         rounded = amount.quantize(_TENTH) if self.plain else _rounded(amount, self.unit.digits)
         return f"{rounded:f} {unit}".strip()
 
     def rounded(self, value: float) -> Fraction:
         """``value`` as it is written, in the units of the fit, exactly."""
-        if self.unit is Unit.SIZE:
+        if self.unit is ConstantUnit.SIZE:
             return Fraction(round(value))
         number, _, unit = self.written(value).partition(" ")
         return Fraction(number) * _FACTORS.get(unit, 1)

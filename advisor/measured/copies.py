@@ -17,7 +17,7 @@ from ...compiler.scenario import Gpu
 from ...simcore.kernels.copy import CopyPhase, dma_copy_time, sm_copy_rate
 from .collectives import Profiles, gpu_named, tables_of, whole
 from .gemm import gpu_name
-from .rows import Comparison, MissingTable, read_rows
+from .rows import MissingTable, TableComparison, read_rows
 
 SM_PATTERNS = ("deepep_*.csv", "deepep_*.csv.gz")
 SM_NUMBERS = ("n_gpus", "n_nodes", "hidden", "tokens_per_rank", "topk", "num_experts", "combine_sms", "combine_us")
@@ -54,7 +54,7 @@ class SmCopies:
     file: str
 
 
-def copy_comparisons(folder: Path) -> Iterator[Comparison | str]:
+def copy_comparisons(folder: Path) -> Iterator[TableComparison | str]:
     """Every row of the tables of ``folder``; a text says why rows were left out.
 
     Operations are ``SM copy``, by number of SMs, and ``DMA phase share``, by phase, whose "times" are percents.
@@ -97,7 +97,7 @@ def phase_shares(path: Path, gpu: Gpu | None = None) -> Iterator[PhaseShare | st
             yield PhaseShare(num_bytes, phase, measured, 100 * time.share(phase))
 
 
-def _dma_comparisons(path: Path) -> Iterator[Comparison | str]:
+def _dma_comparisons(path: Path) -> Iterator[TableComparison | str]:
     small = 0
     for share in phase_shares(path):
         if isinstance(share, str):
@@ -106,7 +106,7 @@ def _dma_comparisons(path: Path) -> Iterator[Comparison | str]:
             small += 1
         else:
             label = f"{share.num_bytes:,} B"
-            yield Comparison(DMA_GPU, "DMA phase share", share.phase.value, label, share.measured, share.predicted)
+            yield TableComparison(DMA_GPU, "DMA phase share", share.phase.value, label, share.measured, share.predicted)
     if small:
         yield f"{path.name}: {small:,} shares below {MIN_SHARE} %: rounded to whole percents"
 
@@ -175,11 +175,11 @@ def shipped_copies(folder: Path) -> Iterator[SmCopies | str]:
         yield from sm_copies(path, lambda name: gpu_named(name)[1])
 
 
-def _sm_comparison(copies: SmCopies) -> Comparison:
+def _sm_comparison(copies: SmCopies) -> TableComparison:
     gpu = gpu_named(copies.gpu)[1]
     assert gpu is not None, "rows are of GPUs with a profile"
     predicted_us = copies.remote_bytes / sm_copy_rate(gpu, copies.sms) * 1e6
-    return Comparison(copies.gpu, "SM copy", f"{copies.sms} SMs", copies.label, copies.time_us, predicted_us)
+    return TableComparison(copies.gpu, "SM copy", f"{copies.sms} SMs", copies.label, copies.time_us, predicted_us)
 
 
 def _destinations(topk: int, experts: int, ranks: int) -> float:

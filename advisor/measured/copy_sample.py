@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ...compiler.collectives import signal_of
 from ...compiler.scenario import TICKS_PER_SECOND, DType, Pattern, Scenario, Shard, Tensor, Workload
-from ...compiler.schedule import Direction, EngineChoice, EngineKind, Region, Schedule, Span, Transfer
+from ...compiler.schedule import Direction, EngineChoice, EngineKind, IndexRange, Region, Schedule, Transfer
 from ...simcore import simulate
 from ...simcore.kernels.copy import sm_copy_rate
 from .agreement import Agreement, agreement_of
@@ -69,4 +69,4 @@ def _by_all_sms(rows: int, peers: range, sms: int) -> Schedule:
 
 
 def _block(peer: int, rows: int) -> Region:
-    return Region(peer, Span(0, rows), Span(0, COLUMNS))
+    return Region(peer, IndexRange(0, rows), IndexRange(0, COLUMNS))

@@ -16,10 +16,10 @@ from ...compiler.plan import ScheduleError, build_schedule
 from ...compiler.scenario import TICKS_PER_US, Pattern, Scenario
 from ...compiler.shapes import DType
 from ...simcore import PACKET_BYTES, RunTooLarge, affordable_unit, simulate
-from ...simcore.kernels.collective import Collective, collective_time
+from ...simcore.kernels.collective import NcclCollective, collective_time
 from .collectives import tables_of
 from .fused_plans import IMPLEMENTATIONS
-from .fused_rows import PATTERNS, FusedRow, Part, fused_rows
+from .fused_rows import PATTERNS, FusedPart, FusedRow, fused_rows
 from .gemm_times import gemm_ticks
 
 TARGET = 10.0
@@ -27,9 +27,9 @@ TARGET = 10.0
 
 MAX_LINE_HOPS = 2_000_000
 _COLLECTIVES = {
-    Pattern.AG_GEMM: Collective.ALL_GATHER,
-    Pattern.GEMM_RS: Collective.REDUCE_SCATTER,
-    Pattern.GEMM_AR: Collective.ALL_REDUCE,
+    Pattern.AG_GEMM: NcclCollective.ALL_GATHER,
+    Pattern.GEMM_RS: NcclCollective.REDUCE_SCATTER,
+    Pattern.GEMM_AR: NcclCollective.ALL_REDUCE,
 }
 _HEAD = """
 use "{library}"
@@ -122,7 +122,7 @@ def fused_us(row: FusedRow) -> float:
     return sum(_simulated_us(row, part) for part in row.parts)
 
 
-def _serial_us(row: FusedRow, part: Part) -> float:
+def _serial_us(row: FusedRow, part: FusedPart) -> float:
     gpu = scenario_of(row, part).gpu
     us = float(gemm_ticks(gpu, np.array([[part.m, part.n, part.k]], dtype=np.int64), row.dtype)[0]) / TICKS_PER_US
     if part.pattern is Pattern.GEMM:
@@ -132,7 +132,7 @@ def _serial_us(row: FusedRow, part: Part) -> float:
     return us + collective_time(gpu, _COLLECTIVES[part.pattern], num_bytes, row.ranks).us
 
 
-def _simulated_us(row: FusedRow, part: Part) -> float:
+def _simulated_us(row: FusedRow, part: FusedPart) -> float:
     if part.pattern is Pattern.GEMM:
         return _serial_us(row, part)
     scenario = scenario_of(row, part)
@@ -141,7 +141,7 @@ def _simulated_us(row: FusedRow, part: Part) -> float:
     return simulate(scenario, schedule, unit_bytes=unit_bytes).makespan_ticks / TICKS_PER_US
 
 
-def scenario_of(row: FusedRow, part: Part) -> Scenario:
+def scenario_of(row: FusedRow, part: FusedPart) -> Scenario:
     """The scenario of one part of a row, on the GPUs and the switch of the shipped library.
 
     Raises
@@ -161,6 +161,6 @@ def scenario_of(row: FusedRow, part: Part) -> Scenario:
         k=part.k,
         all_n=part.n * row.ranks,
         all_k=part.k * row.ranks,
-        collective=_COLLECTIVES.get(part.pattern, Collective.ALL_GATHER).value,
+        collective=_COLLECTIVES.get(part.pattern, NcclCollective.ALL_GATHER).value,
     )
     return compile_text(text).scenario()

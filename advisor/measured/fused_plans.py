@@ -13,12 +13,12 @@ from ...compiler.schedule import (
     EngineChoice,
     EngineKind,
     EngineMode,
+    ExecutionOptions,
+    IndexRange,
     Kernels,
     Plan,
     Region,
-    Span,
     Step,
-    Tactics,
     TileGroup,
     Transfer,
     Wait,
@@ -32,8 +32,8 @@ MULTIMEM_BLOCKS = 8
 """Blocks of PyTorch's multimem_all_gather_out, unless it is told otherwise."""
 COPY_SMS = 16
 """SMs that send what a kernel sums. Assumed: from 7 to 52 of them, predicted speedups of flux differ by 8 % at most."""
-_PERSISTENT = Tactics(kernel=Kernels.PERSISTENT, wait=Wait.POLL, per=WaitPer.TILE)
-_PULLING = Tactics(Direction.GET, kernel=Kernels.PERSISTENT, wait=Wait.POLL, per=WaitPer.TILE)
+_PERSISTENT = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL, per=WaitPer.TILE)
+_PULLING = ExecutionOptions(Direction.GET, kernel=Kernels.PERSISTENT, wait=Wait.POLL, per=WaitPer.TILE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +82,15 @@ def _sums_to_all(scenario: Scenario) -> Choice:
 
 def _multimem(scenario: Scenario) -> Choice:
     engine = EngineChoice(EngineKind.SM, MULTIMEM_BLOCKS)
-    return Choice("serial", scenario.num_ranks, engine, 1, Tactics(), "nvls")
+    return Choice("serial", scenario.num_ranks, engine, 1, ExecutionOptions(), "nvls")
 
 
 def _two_streams(scenario: Scenario) -> Plan:
     """Shard by shard on two streams in turn: a stream gets a shard, computes with it, and goes on to the next."""
     workload, ranks = scenario.workload, scenario.num_ranks
     assert workload.moved is not None and workload.gemm is not None, "an AG+GEMM has both"
-    rows, inner = Span(0, workload.moved.rows // ranks), Span(0, workload.gemm.k)
-    out, moved = Span(0, workload.gemm.n), Span(0, workload.moved.cols)
+    rows, inner = IndexRange(0, workload.moved.rows // ranks), IndexRange(0, workload.gemm.k)
+    out, moved = IndexRange(0, workload.gemm.n), IndexRange(0, workload.moved.cols)
     steps: list[Step] = [TileGroup("g0", (Region(0, rows, out),), inner)]
     last = {0: ("g0",), 1: ()}
     for peer in range(1, ranks):
@@ -99,7 +99,7 @@ def _two_streams(scenario: Scenario) -> Plan:
         steps.append(Transfer(f"x{peer}", Direction.GET, shard, peer, f"s{peer}", before, lane=stream))
         steps.append(TileGroup(name, (Region(peer, rows, out),), inner, (f"s{peer}",), stream))
         last[stream] = (name,)
-    return Plan(EngineChoice(EngineKind.DMA, 2), tuple(steps), tactics=Tactics(Direction.GET))
+    return Plan(EngineChoice(EngineKind.DMA, 2), tuple(steps), tactics=ExecutionOptions(Direction.GET))
 
 
 IMPLEMENTATIONS = (

@@ -39,7 +39,7 @@ _LAYER = re.compile(r"hidden (\d{1,7}), ffn \d{1,7} local (\d{1,7})")
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FusedPart:
     """A GEMM of one GPU, m x n x k, with the collective that ``pattern`` says, or without one (GEMM)."""
 
     pattern: Pattern
@@ -58,7 +58,7 @@ class FusedRow:
     gpu: str
     ranks: int
     dtype: DType
-    parts: tuple[Part, ...]
+    parts: tuple[FusedPart, ...]
     implementation: Implementation
     fused_us: float
     serial_us: float
@@ -131,7 +131,7 @@ def _fused(row: Mapping[str, str], serial_us: float | None) -> FusedRow | str:
     return FusedRow(name, ranks, DType(dtype), parts, implementation, float(row["time_us"]), serial_us)
 
 
-def _parts(row: Mapping[str, str], ranks: int) -> tuple[Part, ...]:
+def _parts(row: Mapping[str, str], ranks: int) -> tuple[FusedPart, ...]:
     """The GEMMs of one GPU and their collectives, none if the row does not say."""
     if row["op"].startswith("TP MLP"):
         return _layer(row)
@@ -142,23 +142,23 @@ def _parts(row: Mapping[str, str], ranks: int) -> tuple[Part, ...]:
     m, n, k = (size or 0 for size in sizes)
     if not semantics.startswith("global"):
         of_one_gpu = "per GPU" in semantics or "local" in semantics
-        return (Part(pattern, m, n, k),) if of_one_gpu else ()
+        return (FusedPart(pattern, m, n, k),) if of_one_gpu else ()
     # Tensor parallel: the columns are shared out before a GEMM, the inner dimension after it.
     shared = n if pattern is Pattern.AG_GEMM else k
     if shared % ranks:
         return ()
-    part = Part(pattern, m, n // ranks, k) if pattern is Pattern.AG_GEMM else Part(pattern, m, n, k // ranks)
+    part = FusedPart(pattern, m, n // ranks, k) if pattern is Pattern.AG_GEMM else FusedPart(pattern, m, n, k // ranks)
     return (part,)
 
 
-def _layer(row: Mapping[str, str]) -> tuple[Part, ...]:
+def _layer(row: Mapping[str, str]) -> tuple[FusedPart, ...]:
     """A feed-forward layer with a gate, as in Qwen3: up and gate in one GEMM, then down."""
     m, said = _size(row.get("m", "")), _LAYER.search(row.get("shape_semantics", ""))
     if m is None or said is None:
         return ()
     hidden, inner = map(int, said.groups())
     before, after = (Pattern.GEMM, Pattern.GEMM_AR) if "GEMM+AR" in row["op"] else (Pattern.AG_GEMM, Pattern.GEMM_RS)
-    return Part(before, m, 2 * inner, hidden), Part(after, m, hidden, inner)
+    return FusedPart(before, m, 2 * inner, hidden), FusedPart(after, m, hidden, inner)
 
 
 def _size(text: str) -> int | None:

@@ -17,7 +17,7 @@ from ...compiler import compile_text
 from ...compiler.load import shipped_libraries
 from ...compiler.scenario import TICKS_PER_US, Scenario
 from .gemm_times import gemm_ticks
-from .rows import Comparison, MissingTable, read_rows
+from .rows import MissingTable, TableComparison, read_rows
 
 PATTERNS = ("gemm_*.csv", "gemm_*.csv.gz")
 COLUMNS = ("gpu", "dtype")
@@ -119,12 +119,12 @@ def _shape(row: Mapping[str, str]) -> Shape | None:
     return int(m), int(n), int(k)
 
 
-def gemm_comparisons(table: GemmTable) -> Iterator[Comparison]:
+def gemm_comparisons(table: GemmTable) -> Iterator[TableComparison]:
     """Every row twice, among all shapes and if it is large in n and k among those; then the decomposition ratios."""
     predicted = predicted_us(table.gpu, list(table.times_us))
     for shape, measured in table.times_us.items():
         for operation in (ALL, LARGE) if min(shape[1:]) >= 512 else (ALL,):
-            yield Comparison(table.gpu, operation, size_class(shape), label_of(shape), measured, predicted[shape])
+            yield TableComparison(table.gpu, operation, size_class(shape), label_of(shape), measured, predicted[shape])
     for axis, name in enumerate("MNK"):
         yield from _ratios(table, predicted, axis, f"ratio {name}/{PARTS}")
 
@@ -137,7 +137,7 @@ def predicted_us(gpu: str, shapes: Sequence[Shape]) -> dict[Shape, float]:
     return dict(zip(shapes, (ticks / TICKS_PER_US).tolist(), strict=True))
 
 
-def _ratios(table: GemmTable, predicted: Mapping[Shape, float], axis: int, operation: str) -> Iterator[Comparison]:
+def _ratios(table: GemmTable, predicted: Mapping[Shape, float], axis: int, operation: str) -> Iterator[TableComparison]:
     """A GEMM cut into equal parts along one dimension against the whole: time of all parts over that of the whole."""
     for whole, whole_us in table.times_us.items():
         part = _part_of(whole, axis)
@@ -146,7 +146,7 @@ def _ratios(table: GemmTable, predicted: Mapping[Shape, float], axis: int, opera
         group = f"m,n,k >= {LARGE_WHOLE}" if min(whole) >= LARGE_WHOLE else f"one of m,n,k < {LARGE_WHOLE}"
         measured = PARTS * table.times_us[part] / whole_us
         of_model = PARTS * predicted[part] / predicted[whole]
-        yield Comparison(table.gpu, operation, group, label_of(whole), measured, of_model)
+        yield TableComparison(table.gpu, operation, group, label_of(whole), measured, of_model)
 
 
 def _part_of(whole: Shape, axis: int) -> Shape | None:

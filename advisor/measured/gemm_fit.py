@@ -6,24 +6,24 @@ from dataclasses import replace
 import numpy as np
 
 from ...compiler.scenario import TICKS_PER_US, Gpu
-from .constants import Constant, Unit
+from .constants import Constant, ConstantUnit
 from .fitting import Fitted, Floats, differences, fit
 from .gemm import SMALLEST_WHOLE, GemmTable
 from .gemm_times import GemmConstants, GemmTerms, Ints, body_times_us, fastest, gemm_terms, gemm_ticks
-from .parts import Part, Row
+from .parts import FittedRow, ProfilePart
 
 ALL, LARGE = "gemm, smaller", "gemm, m,n,k >= 512"
 
 CONSTANTS = (
-    Constant("gemm.start", ("gemm", "start_ticks"), Unit.TIME, 0.1, 20),
-    Constant("gemm.mma", ("gemm", "mma_fraction"), Unit.SHARE, 0.02, 1),
-    Constant("gemm.hbm", ("gemm", "hbm_fraction"), Unit.SHARE, 0.05, 1.5),
-    Constant("gemm.tile", ("gemm", "tile_ticks"), Unit.TIME, 0.005, 20),
-    Constant("gemm.k_step", ("gemm", "k_step_ticks"), Unit.TIME, 0.005, 2),
-    Constant("gemm.split", ("gemm", "split_ticks"), Unit.TIME, 0.05, 20),
-    Constant("gemm.split_bandwidth", ("gemm", "split_bytes_per_s"), Unit.RATE, 50, 50_000),
-    Constant("gemm.exponent", ("gemm", "exponent"), Unit.NUMBER, 1.1, 12),
-    Constant("gemm.quantisation", ("gemm", "quantisation"), Unit.SHARE, 0, 1, plain=True),
+    Constant("gemm.start", ("gemm", "start_ticks"), ConstantUnit.TIME, 0.1, 20),
+    Constant("gemm.mma", ("gemm", "mma_fraction"), ConstantUnit.SHARE, 0.02, 1),
+    Constant("gemm.hbm", ("gemm", "hbm_fraction"), ConstantUnit.SHARE, 0.05, 1.5),
+    Constant("gemm.tile", ("gemm", "tile_ticks"), ConstantUnit.TIME, 0.005, 20),
+    Constant("gemm.k_step", ("gemm", "k_step_ticks"), ConstantUnit.TIME, 0.005, 2),
+    Constant("gemm.split", ("gemm", "split_ticks"), ConstantUnit.TIME, 0.05, 20),
+    Constant("gemm.split_bandwidth", ("gemm", "split_bytes_per_s"), ConstantUnit.RATE, 50, 50_000),
+    Constant("gemm.exponent", ("gemm", "exponent"), ConstantUnit.NUMBER, 1.1, 12),
+    Constant("gemm.quantisation", ("gemm", "quantisation"), ConstantUnit.SHARE, 0, 1, plain=True),
 )
 """Bounds are wide: a constant that ends at one is told."""
 
@@ -31,17 +31,19 @@ QUANTISATIONS = (0.05, 0.5, 1.0)
 """Libraries balance their last wave or do not; the loss has a dip for each, so the fit starts from all."""
 
 
-def gemm_part(tables: Sequence[GemmTable]) -> Part:
+def gemm_part(tables: Sequence[GemmTable]) -> ProfilePart:
     """The GEMMs of one GPU. Those with m, n, k >= 512, where schedules compete, count first."""
     rows = [
-        Row(LARGE if min(shape) >= SMALLEST_WHOLE else ALL, shape, us, table.file, first=min(shape) >= SMALLEST_WHOLE)
+        FittedRow(
+            LARGE if min(shape) >= SMALLEST_WHOLE else ALL, shape, us, table.file, first=min(shape) >= SMALLEST_WHOLE
+        )
         for table in tables
         for shape, us in table.times_us.items()
     ]
-    return Part("gemm", tuple(rows), gemm_times_us, fit_gemm, len(CONSTANTS))
+    return ProfilePart("gemm", tuple(rows), gemm_times_us, fit_gemm, len(CONSTANTS))
 
 
-def fit_gemm(gpu: Gpu, start: Gpu, rows: Sequence[Row]) -> tuple[Fitted, ...]:
+def fit_gemm(gpu: Gpu, start: Gpu, rows: Sequence[FittedRow]) -> tuple[Fitted, ...]:
     """The constants that fit ``rows`` best, with the data sheet and the tiles of ``gpu``.
 
     The constants of ``start`` are where the fit begins and what it holds to; shares of a rate mean those of ``gpu``.
@@ -58,13 +60,13 @@ def fit_gemm(gpu: Gpu, start: Gpu, rows: Sequence[Row]) -> tuple[Fitted, ...]:
     )
 
 
-def gemm_times_us(gpu: Gpu, rows: Sequence[Row]) -> Floats:
+def gemm_times_us(gpu: Gpu, rows: Sequence[FittedRow]) -> Floats:
     """What the profile says of each row, in us."""
     times: Floats = gemm_ticks(gpu, _shapes(rows)) / TICKS_PER_US
     return times
 
 
-def _shapes(rows: Sequence[Row]) -> Ints:
+def _shapes(rows: Sequence[FittedRow]) -> Ints:
     return np.array([row.key for row in rows], dtype=np.int64).reshape(-1, 3)
 
 

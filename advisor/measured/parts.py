@@ -20,7 +20,7 @@ ANY_ROWS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FittedRow:
     """One measured value: ``group`` is what its error is summed up under, ``key`` what was measured.
 
     Rows that are ``first`` are what the model is used for; a fit takes more of them than of others.
@@ -33,12 +33,12 @@ class Row:
     first: bool = False
 
 
-Predict = Callable[[Gpu, Sequence[Row]], Floats]
-Fit = Callable[[Gpu, Gpu, Sequence[Row]], tuple[Fitted, ...]]
+Predict = Callable[[Gpu, Sequence[FittedRow]], Floats]
+Fit = Callable[[Gpu, Gpu, Sequence[FittedRow]], tuple[Fitted, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ProfilePart:
     """Rows of one kind with their model.
 
     ``predict`` says what a profile makes of rows, ``fit`` takes a profile, the profile whose constants are the start,
@@ -46,13 +46,13 @@ class Part:
     """
 
     name: str
-    rows: tuple[Row, ...]
+    rows: tuple[FittedRow, ...]
     predict: Predict
     fit: Fit
     num_constants: int
 
 
-def parted(rows: Sequence[Row], sample: int, seed: int) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
+def parted(rows: Sequence[FittedRow], sample: int, seed: int) -> tuple[tuple[FittedRow, ...], tuple[FittedRow, ...]]:
     """Rows to fit, at most ``sample``, and the held-out fifth; the order of ``rows`` does not count.
 
     Four fifths of the sample are rows that count ``first``, as far as there are so many, the rest any rows.
@@ -71,7 +71,7 @@ def fit_rows(
     constants: Sequence[Constant],
     gpu: Gpu,
     start: Gpu,
-    rows: Sequence[Row],
+    rows: Sequence[FittedRow],
     predict: Predict,
     order: Sequence[tuple[int, int]] = (),
 ) -> tuple[Fitted, ...]:

@@ -12,7 +12,7 @@ from .agreement import Agreement
 from .fused import FusedComparison
 from .fused_report import fused_document, missed
 from .fused_report import weak_spots as fused_weak_spots
-from .rows import Comparison
+from .rows import TableComparison
 from .switches import early_switches
 from .targets import BASELINES, EVERY, FLOORS, NOTES, TARGETS, Reference
 
@@ -25,7 +25,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class ErrorStats:
     """Errors of one group in percent, see ``NOTES`` for what each is; ``worst`` begins with the worst row."""
 
     gpu: str
@@ -36,7 +36,7 @@ class Figures:
     median: float
     p90: float
     bias: float
-    worst: tuple[Comparison, ...]
+    worst: tuple[TableComparison, ...]
 
     @property
     def target(self) -> float | None:
@@ -61,7 +61,7 @@ class Validation:
     ``agreements`` are of simulated samples with the closed forms, ``fused`` kernels with their serial partners.
     """
 
-    figures: tuple[Figures, ...]
+    figures: tuple[ErrorStats, ...]
     agreements: tuple[Agreement, ...]
     left_out: tuple[str, ...]
     seed: int
@@ -73,9 +73,9 @@ class Validation:
         return tuple(dict.fromkeys(figures.gpu for figures in self.figures))
 
 
-def summed_up(comparisons: Iterable[Comparison]) -> tuple[Figures, ...]:
+def summed_up(comparisons: Iterable[TableComparison]) -> tuple[ErrorStats, ...]:
     """Figures of every group, in order of appearance within a GPU and operation; several groups also as one, first."""
-    by_operation: dict[tuple[str, str], dict[str, list[Comparison]]] = defaultdict(lambda: defaultdict(list))
+    by_operation: dict[tuple[str, str], dict[str, list[TableComparison]]] = defaultdict(lambda: defaultdict(list))
     for comparison in comparisons:
         by_operation[comparison.gpu, comparison.operation][comparison.group].append(comparison)
     gpus = dict.fromkeys(gpu for gpu, _ in by_operation)
@@ -90,11 +90,11 @@ def summed_up(comparisons: Iterable[Comparison]) -> tuple[Figures, ...]:
     return tuple(found)
 
 
-def _figures(group: str, rows: list[Comparison]) -> Figures:
+def _figures(group: str, rows: list[TableComparison]) -> ErrorStats:
     ratios = np.array([row.predicted_us / row.measured_us for row in rows])
     logs = 100 * np.log(ratios)
     worst = np.argsort(-np.abs(logs), kind="stable")[:NUM_WORST]
-    return Figures(
+    return ErrorStats(
         gpu=rows[0].gpu,
         operation=rows[0].operation,
         group=group,
@@ -107,7 +107,7 @@ def _figures(group: str, rows: list[Comparison]) -> Figures:
     )
 
 
-def comparable(comparison: Comparison) -> bool:
+def comparable(comparison: TableComparison) -> bool:
     """Whether both times are finite numbers above zero and within a factor of ``MAX_RATIO``: else one is no time."""
     measured, predicted = comparison.measured_us, comparison.predicted_us
     if not all(math.isfinite(us) and us > 0 for us in (measured, predicted)):
@@ -115,7 +115,7 @@ def comparable(comparison: Comparison) -> bool:
     return measured < predicted * MAX_RATIO and predicted < measured * MAX_RATIO
 
 
-def references_of(figures: Figures, references: Iterable[Reference]) -> Iterator[tuple[str, str]]:
+def references_of(figures: ErrorStats, references: Iterable[Reference]) -> Iterator[tuple[str, str]]:
     """(what it is, percent) of each reference that speaks of this operation and group on this GPU."""
     for reference in references:
         percent = reference.on(figures.gpu)
@@ -176,7 +176,7 @@ def validation_document(validation: Validation) -> Json:
     }
 
 
-def _group_document(figures: Figures) -> Json:
+def _group_document(figures: ErrorStats) -> Json:
     return {
         "gpu": figures.gpu,
         "operation": figures.operation,

@@ -6,8 +6,8 @@ from itertools import groupby
 
 from . import fused_report
 from .fused import FusedComparison
-from .report import Figures, Validation, references_of, weak_spots
-from .rows import Comparison
+from .report import ErrorStats, Validation, references_of, weak_spots
+from .rows import TableComparison
 from .switches import early_switches
 from .targets import BASELINES, EVERY, NOTES
 
@@ -70,7 +70,7 @@ def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
-def _cells(figures: Figures) -> tuple[str, ...]:
+def _cells(figures: ErrorStats) -> tuple[str, ...]:
     return (
         str(figures.rows),
         f"{figures.mape:.1f}",
@@ -82,7 +82,7 @@ def _cells(figures: Figures) -> tuple[str, ...]:
     )
 
 
-def _worst_lines(rows: Sequence[Comparison]) -> Iterator[str]:
+def _worst_lines(rows: Sequence[TableComparison]) -> Iterator[str]:
     for row in rows:
         times = f"{row.measured_us:>11.5g}{row.predicted_us:>11.5g}  x{row.predicted_us / row.measured_us:.2f}"
         yield _cut(row.label, 38).ljust(38) + times
@@ -180,12 +180,12 @@ def _fused_cells(row: FusedComparison) -> tuple[str, ...]:
     return fused_report.implementation_of(row), fused_report.label_of(row), *fused_report.cells_of(row)
 
 
-def _page_row(figures: Figures) -> tuple[str, ...]:
+def _page_row(figures: ErrorStats) -> tuple[str, ...]:
     rows, mape, *rest = _cells(figures)
     return figures.operation, figures.group, rows, f"**{mape}**" if figures.missed else mape, *rest
 
 
-def _page_worst(of_gpu: Sequence[Figures]) -> list[tuple[str, ...]]:
+def _page_worst(of_gpu: Sequence[ErrorStats]) -> list[tuple[str, ...]]:
     return [
         (figures.operation, row.label, f"{row.measured_us:.5g}", f"{row.predicted_us:.5g}")
         for figures in of_gpu

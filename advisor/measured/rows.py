@@ -27,7 +27,7 @@ class MissingTable(MeasuredError):
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class TableComparison:
     """One measured time and what the models say of it.
 
     ``operation`` and ``group`` say with which others it is summed up, ``label`` which point it is. Of an operation that

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from ...compiler.scenario import Gpu
-from ...simcore.kernels.collective import Collective
+from ...simcore.kernels.collective import NcclCollective
 from ...simcore.kernels.early_switch import NEVER_BYTES, early_switch
 from .gemm import lone_scenario
 
@@ -16,11 +16,11 @@ def early_switches(gpus: Iterable[str]) -> Iterator[str]:
     for name in gpus:
         scenario = lone_scenario(name)
         if scenario is not None and scenario.gpu.collectives is not None:
-            for operation in Collective:
+            for operation in NcclCollective:
                 yield from _sentence(scenario.gpu, operation)
 
 
-def _sentence(gpu: Gpu, operation: Collective) -> Iterator[str]:
+def _sentence(gpu: Gpu, operation: NcclCollective) -> Iterator[str]:
     for ranks in MEASURED_RANKS:
         try:
             found = early_switch(gpu, operation, ranks)

@@ -55,9 +55,9 @@ def enumerate_space(
     ValueError
         If ``limit`` is not positive.
     """
-    from .enumerate import Limits, enumerate_choices
+    from .enumerate import EnumerationLimits, enumerate_choices
 
-    return enumerate_choices(scenario, Limits(limit, time_limit, should_stop, progress), seed, generated)
+    return enumerate_choices(scenario, EnumerationLimits(limit, time_limit, should_stop, progress), seed, generated)
 
 
 def iterate_space(scenario: Scenario, *, seed: int = 0) -> Iterator[Choice]:

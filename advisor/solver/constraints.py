@@ -11,7 +11,7 @@ from ...compiler.codes import Code
 from ...compiler.extents import cutting_of
 from ...compiler.plan import why_illegal
 from ...compiler.scenario import Scenario, Tensor
-from ...compiler.schedule import Choice, EngineKind, Tactics
+from ...compiler.schedule import Choice, EngineKind, ExecutionOptions
 from ...compiler.tactics import why_no_mode
 from ...compiler.templates import ALL_TEMPLATES, Cut, Template
 from ...compiler.templates.collective import DEFAULT_ALGORITHM
@@ -177,7 +177,7 @@ class Constraints:
         engine, algorithm, streams, direction = (self._values[knob][digit] for knob, digit in at.items())
         least = least_chunks(self._scenario, template)
         for chunks in sorted({least, *(count for count in self._values[Knob.CHUNKS] if count > least)}):
-            choice = Choice(template.name, chunks, engine, streams, Tactics(direction), algorithm)
+            choice = Choice(template.name, chunks, engine, streams, ExecutionOptions(direction), algorithm)
             error = why_illegal(self._scenario, choice)
             if error is None or error.code is not Code.MGS512:
                 return None if error is None or error.code is not Code.MGS511 else str(error)
@@ -219,7 +219,7 @@ class Constraints:
     def _choice(self, template: Template, at: dict[Knob, int]) -> Choice:
         value = {knob: self._values[knob][at.get(knob, 0)] for knob in Knob}
         chunks = value[Knob.CHUNKS] if Knob.CHUNKS in at else self._scenario.num_ranks
-        tactics = Tactics(value[Knob.TRANSFER])
+        tactics = ExecutionOptions(value[Knob.TRANSFER])
         return Choice(
             template.name,
             chunks,

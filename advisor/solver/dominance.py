@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...compiler.scenario import Scenario
-from ...compiler.schedule import Direction, EngineKind, Order, WaitPer
+from ...compiler.schedule import Direction, EngineKind, PeerOrder, WaitPer
 from .knobs import Codes, Knob, Knobs
 from .space import Domains
 from .variables import At
@@ -30,13 +30,13 @@ class Dominance:
 
 def _mirrored(scenario: Scenario, domains: Domains) -> Iterator[Values]:
     mirror = scenario.system.fabric.kind.direct
-    if mirror and not scenario.workload.uneven and Order.ROTATED in domains.orders:
-        yield {Knob.ORDER: (Order.REVERSED,)}
+    if mirror and not scenario.workload.uneven and PeerOrder.ROTATED in domains.orders:
+        yield {Knob.ORDER: (PeerOrder.REVERSED,)}
 
 
 def _one_target(scenario: Scenario, domains: Domains) -> Iterator[Values]:
-    if scenario.system.fabric.kind.symmetric and not scenario.workload.uneven and Order.ROTATED in domains.orders:
-        yield {Knob.ORDER: (Order.ABSOLUTE,)}
+    if scenario.system.fabric.kind.symmetric and not scenario.workload.uneven and PeerOrder.ROTATED in domains.orders:
+        yield {Knob.ORDER: (PeerOrder.ABSOLUTE,)}
 
 
 def _looked_again(scenario: Scenario, domains: Domains) -> Iterator[Values]:

@@ -29,7 +29,7 @@ TWIN = "what it does here is there under the name of another template"
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class EnumerationLimits:
     """When to stop: after so many choices, so many seconds, or when asked; ``progress`` hears of the choices so far."""
 
     choices: int | None = None
@@ -38,7 +38,7 @@ class Limits:
     progress: Callable[[int], None] | None = None
 
 
-def enumerate_choices(scenario: Scenario, limits: Limits, seed: int, generated: bool | None) -> Space:
+def enumerate_choices(scenario: Scenario, limits: EnumerationLimits, seed: int, generated: bool | None) -> Space:
     """See ``enumerate_space`` in the package."""
     if limits.choices is not None and limits.choices < 1:
         raise ValueError(f"a limit on the number of schedules must be positive, not {limits.choices}")
@@ -72,7 +72,7 @@ def explain(scenario: Scenario, template: Template | None) -> tuple[str, ...]:
     return _conflict(scenario, domains)
 
 
-def _generated(scenario: Scenario, domains: Domains, knobs: Knobs, limits: Limits, seed: int) -> Space:
+def _generated(scenario: Scenario, domains: Domains, knobs: Knobs, limits: EnumerationLimits, seed: int) -> Space:
     """All of a large space, or with a limit a diverse sample of it."""
     start = monotonic()
     legal = generator.generate(scenario, domains, lambda: _is_over(limits, start))
@@ -92,7 +92,9 @@ def _generated(scenario: Scenario, domains: Domains, knobs: Knobs, limits: Limit
     return _space(scenario, domains, Choices(knobs, codes), size, assumed, varied)
 
 
-def _solved(scenario: Scenario, domains: Domains, knobs: Knobs, limits: Limits, seed: int) -> tuple[Codes, bool]:
+def _solved(
+    scenario: Scenario, domains: Domains, knobs: Knobs, limits: EnumerationLimits, seed: int
+) -> tuple[Codes, bool]:
     """What the solver finds within the limits, and whether that is all."""
     found: list[int] = []
     stream, start = _stream(scenario, domains, seed, limits.seconds), monotonic()
@@ -110,12 +112,12 @@ def _solved(scenario: Scenario, domains: Domains, knobs: Knobs, limits: Limits, 
     return np.array(found, np.int64), complete
 
 
-def _is_over(limits: Limits, start: float) -> bool:
+def _is_over(limits: EnumerationLimits, start: float) -> bool:
     late = limits.seconds is not None and monotonic() - start > limits.seconds
     return late or _is_stopped(limits)
 
 
-def _is_stopped(limits: Limits) -> bool:
+def _is_stopped(limits: EnumerationLimits) -> bool:
     return limits.should_stop is not None and limits.should_stop()
 
 
@@ -142,7 +144,7 @@ def _places(scenario: Scenario, domains: Domains, knobs: Knobs) -> dict[str, lis
 
 
 def _assumed(
-    scenario: Scenario, domains: Domains, knobs: Knobs, legal: Codes | None, limits: Limits
+    scenario: Scenario, domains: Domains, knobs: Knobs, legal: Codes | None, limits: EnumerationLimits
 ) -> tuple[Assumed, ...]:
     """The dominance rules in force that leave anything out, each counted for itself; none if it is stopped."""
     places = _places(scenario, domains, knobs)

@@ -14,7 +14,17 @@ import numpy as np
 from ...compiler.codes import Code
 from ...compiler.plan import why_illegal
 from ...compiler.scenario import Scenario
-from ...compiler.schedule import Choice, Direction, EngineChoice, Kernels, Launch, Order, Protocol, Tactics, Wait
+from ...compiler.schedule import (
+    Choice,
+    CopyProtocol,
+    Direction,
+    EngineChoice,
+    ExecutionOptions,
+    Kernels,
+    LaunchMode,
+    PeerOrder,
+    Wait,
+)
 from ...compiler.tactics import why_no_tactics
 from ...compiler.templates import ALL_TEMPLATES, Template
 from ...compiler.templates.collective import DEFAULT_ALGORITHM
@@ -69,7 +79,7 @@ class _Generator:
             if self._is_over():
                 return
             for count in counts[:1]:
-                choice = Choice(template.name, count, engine, several, Tactics(direction), algorithm)
+                choice = Choice(template.name, count, engine, several, ExecutionOptions(direction), algorithm)
                 if why_illegal(self._scenario, choice) is None:
                     yield from self._block(template, choice, counts)
 
@@ -123,21 +133,21 @@ class _Generator:
                 found.append(self._code({Knob.CHUNKS: count, Knob.DEPTH: depth}))
         return np.array(found, np.int64)
 
-    def _orders(self, template: Template, direction: Direction) -> Iterable[Order]:
+    def _orders(self, template: Template, direction: Direction) -> Iterable[PeerOrder]:
         """Orders that differ from each other."""
         if not (template.has_order and self._moves):
-            return (Order.ROTATED,)
+            return (PeerOrder.ROTATED,)
         asked = self._domains.orders
         repeated = repeated_orders(self._scenario, direction, asked)
         sized = self._scenario.workload.uneven
         return [order for order in asked if order not in repeated and (sized or not order.by_size)]
 
-    def _protocols(self, engine: EngineChoice) -> Iterable[Protocol]:
+    def _protocols(self, engine: EngineChoice) -> Iterable[CopyProtocol]:
         if not self._moves:
-            return (Protocol.SIMPLE,)
+            return (CopyProtocol.SIMPLE,)
         system = self._scenario.system
         asked = self._domains.protocols
-        return [each for each in asked if why_no_tactics(system, engine, Tactics(protocol=each)) is None]
+        return [each for each in asked if why_no_tactics(system, engine, ExecutionOptions(protocol=each)) is None]
 
     @cached_property
     def _ways(self) -> dict[Kernels, Codes]:
@@ -146,7 +156,7 @@ class _Generator:
         kernels = [each for each in domains.kernels if each is Kernels.LAUNCHED or workload.may_persist]
         found: dict[Kernels, list[int]] = {kernel: [] for kernel in kernels}
         for kernel, wait, per in product(kernels, domains.waits, domains.waits_per):
-            tactics = Tactics(kernel=kernel, wait=wait, per=per)
+            tactics = ExecutionOptions(kernel=kernel, wait=wait, per=per)
             if why_no_tactics(self._scenario.system, self._engines[0], tactics) is not None:
                 continue
             for launch in self._launches:
@@ -155,12 +165,12 @@ class _Generator:
         return {kernel: np.array(sorted(set(ways)), np.int64) for kernel, ways in found.items() if ways}
 
     @property
-    def _launches(self) -> Iterable[Launch]:
+    def _launches(self) -> Iterable[LaunchMode]:
         """A graph where there are kernels for it, and the profile knows what it costs."""
         workload = self._scenario.workload
         kernels = workload.compute is not None or workload.pattern.sums
         graphs = kernels and self._scenario.gpu.sync.graph_launch_ticks is not None
-        return [launch for launch in self._domains.launches if launch is Launch.STREAM or graphs]
+        return [launch for launch in self._domains.launches if launch is LaunchMode.STREAM or graphs]
 
     def _codes(self, knob: Knob, values: Iterable[object]) -> Codes:
         return np.array([self._code({knob: value}) for value in values], np.int64)

@@ -9,7 +9,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from ...compiler.schedule import Choice, Tactics
+from ...compiler.schedule import Choice, ExecutionOptions
 from ...compiler.templates import ALL_TEMPLATES
 
 Codes = npt.NDArray[np.int64]
@@ -91,17 +91,17 @@ class Knobs:
         )
 
     @cached_property
-    def _made(self) -> dict[tuple[Any, ...], Tactics]:
+    def _made(self) -> dict[tuple[Any, ...], ExecutionOptions]:
         return {}
 
-    def _tactics(self, values: tuple[Any, ...]) -> Tactics:
+    def _tactics(self, values: tuple[Any, ...]) -> ExecutionOptions:
         """One object for all choices that are carried out alike."""
         if values not in self._made:
-            self._made[values] = Tactics(*values)
+            self._made[values] = ExecutionOptions(*values)
         return self._made[values]
 
 
-# In the order of the fields of Tactics.
+# In the order of the fields of ExecutionOptions.
 TACTICS = (Knob.TRANSFER, Knob.PROTOCOL, Knob.KERNEL, Knob.WAIT, Knob.PER, Knob.LAUNCH)
 
 

@@ -8,14 +8,14 @@ from ...compiler.collectives import ALGORITHM_BY_NAME
 from ...compiler.plan import MAX_COPY_SHARE, ScheduleError, check_engine, default_engine
 from ...compiler.scenario import Pattern, Scenario, Shard, Tensor
 from ...compiler.schedule import (
+    CopyProtocol,
     Direction,
     EngineChoice,
     EngineKind,
     EngineMode,
     Kernels,
-    Launch,
-    Order,
-    Protocol,
+    LaunchMode,
+    PeerOrder,
     Schedule,
     Wait,
     WaitPer,
@@ -49,12 +49,12 @@ class Domains:
     streams: tuple[int, ...] = ()
     algorithms: tuple[str, ...] = ()
     directions: tuple[Direction, ...] = (Direction.PUT,)
-    protocols: tuple[Protocol, ...] = (Protocol.SIMPLE,)
+    protocols: tuple[CopyProtocol, ...] = (CopyProtocol.SIMPLE,)
     kernels: tuple[Kernels, ...] = (Kernels.LAUNCHED,)
     waits: tuple[Wait, ...] = (Wait.EVENT,)
     waits_per: tuple[WaitPer, ...] = (WaitPer.CHUNK,)
-    launches: tuple[Launch, ...] = (Launch.STREAM,)
-    orders: tuple[Order, ...] = (Order.ROTATED,)
+    launches: tuple[LaunchMode, ...] = (LaunchMode.STREAM,)
+    orders: tuple[PeerOrder, ...] = (PeerOrder.ROTATED,)
     depths: tuple[int, ...] = (0,)
 
 
@@ -71,12 +71,12 @@ def domains_of(scenario: Scenario) -> Domains:
         streams=tuple(sorted(set(explore.streams))),
         algorithms=explore.algorithms,
         directions=explore.directions or (Direction.PUT,),
-        protocols=explore.protocols or (Protocol.SIMPLE,),
+        protocols=explore.protocols or (CopyProtocol.SIMPLE,),
         kernels=kernels,
         waits=explore.waits or tuple(_USUAL_WAIT[kernel] for kernel in kernels),
         waits_per=explore.waits_per or (WaitPer.CHUNK,),
-        launches=explore.launches or (Launch.STREAM,),
-        orders=explore.orders or (Order.ROTATED,),
+        launches=explore.launches or (LaunchMode.STREAM,),
+        orders=explore.orders or (PeerOrder.ROTATED,),
         depths=(0, *sorted(set(explore.depths))),
     )
 
@@ -97,19 +97,19 @@ def knobs_of(scenario: Scenario, domains: Domains) -> Knobs:
         Knob.STREAMS: sorted(streams),
         Knob.ALGORITHM: ["", *(name for name in ALGORITHM_BY_NAME if name in algorithms)],
         Knob.TRANSFER: widened(domains.directions, Direction),
-        Knob.PROTOCOL: widened(domains.protocols, Protocol),
+        Knob.PROTOCOL: widened(domains.protocols, CopyProtocol),
         Knob.KERNEL: widened(domains.kernels, Kernels),
         Knob.WAIT: widened(domains.waits, Wait),
         Knob.PER: widened(domains.waits_per, WaitPer),
-        Knob.LAUNCH: widened(domains.launches, Launch),
-        Knob.ORDER: widened(domains.orders, Order),
+        Knob.LAUNCH: widened(domains.launches, LaunchMode),
+        Knob.ORDER: widened(domains.orders, PeerOrder),
         Knob.DEPTH: domains.depths,
     }
     return Knobs({knob: tuple(each) for knob, each in values.items()})
 
 
 _USUAL_WAIT = {Kernels.LAUNCHED: Wait.EVENT, Kernels.PERSISTENT: Wait.POLL}
-_Word = TypeVar("_Word", Direction, Protocol, Kernels, Wait, WaitPer, Launch, Order)
+_Word = TypeVar("_Word", Direction, CopyProtocol, Kernels, Wait, WaitPer, LaunchMode, PeerOrder)
 
 
 def widened(asked: tuple[_Word, ...], kind: type[_Word]) -> tuple[_Word, ...]:

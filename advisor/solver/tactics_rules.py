@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from itertools import product
 
 from ...compiler.scenario import Scenario
-from ...compiler.schedule import Direction, EngineChoice, Kernels, Launch, Order, Tactics
+from ...compiler.schedule import Direction, EngineChoice, ExecutionOptions, Kernels, LaunchMode, PeerOrder
 from ...compiler.tactics import why_no_persistent, why_no_tactics
 from ...compiler.templates import Template
-from ...compiler.templates.base import Problem
+from ...compiler.templates.base import TemplateInput
 from ...compiler.templates.serving import why_no_depth, why_no_order
 from .knobs import Knob
 from .rules import Rules, listed
@@ -16,7 +16,7 @@ from .space import Domains
 # Knobs whose values are words that a file may ask for, beside the order; the first of them are those of transfers.
 _ASKED = (Knob.TRANSFER, Knob.PROTOCOL, Knob.KERNEL, Knob.WAIT, Knob.PER, Knob.LAUNCH)
 _OF_TRANSFERS = _ASKED[:2]
-_USUAL = Tactics()
+_USUAL = ExecutionOptions()
 
 
 class TacticsConstraints:
@@ -84,7 +84,7 @@ class TacticsConstraints:
         """Only SMs copy in another protocol than the simple one, and only on a link that can carry it."""
         places = product(enumerate(self._values[Knob.ENGINE]), enumerate(self._values[Knob.PROTOCOL]))
         self._rules.forbid_by_reason(
-            (self._misfit(engine, Tactics(protocol=protocol)), {Knob.ENGINE: [at], Knob.PROTOCOL: [digit]})
+            (self._misfit(engine, ExecutionOptions(protocol=protocol)), {Knob.ENGINE: [at], Knob.PROTOCOL: [digit]})
             for (at, engine), (digit, protocol) in places
         )
 
@@ -96,11 +96,11 @@ class TacticsConstraints:
             for at in self._places((Knob.KERNEL, Knob.WAIT, Knob.PER))
         )
 
-    def _waiting(self, at: dict[Knob, int]) -> Tactics:
+    def _waiting(self, at: dict[Knob, int]) -> ExecutionOptions:
         kernel, wait, per = (self._values[knob][digit] for knob, digit in at.items())
-        return Tactics(kernel=kernel, wait=wait, per=per)
+        return ExecutionOptions(kernel=kernel, wait=wait, per=per)
 
-    def _misfit(self, engine: EngineChoice, tactics: Tactics) -> str | None:
+    def _misfit(self, engine: EngineChoice, tactics: ExecutionOptions) -> str | None:
         misfit = why_no_tactics(self._scenario.system, engine, tactics)
         return None if misfit is None else misfit[1]
 
@@ -110,7 +110,7 @@ class TacticsConstraints:
         misfit = why_no_persistent(workload)
         if Kernels.PERSISTENT in self._values[Knob.KERNEL] and misfit is not None:
             self._rules.forbid({Knob.KERNEL: self._unusual(Knob.KERNEL)}, self._rules.rule(misfit[1]))
-        if Launch.GRAPH not in self._values[Knob.LAUNCH]:
+        if LaunchMode.GRAPH not in self._values[Knob.LAUNCH]:
             return
         if gpu.sync.graph_launch_ticks is None:
             rule = self._rules.rule(f"the profile of {gpu.name} has no graph_launch: a graph is launched like a stream")
@@ -141,7 +141,7 @@ class TacticsConstraints:
 
     def _why_all_held(self, template: Template, at: dict[Knob, int]) -> str | None:
         direction, kernel, streams = (self._values[knob][digit] for knob, digit in at.items())
-        tactics = Tactics(direction, kernel=kernel)
+        tactics = ExecutionOptions(direction, kernel=kernel)
         return _first(why_no_depth(template, problem_of(self._scenario, tactics=tactics, streams=streams, depth=1)))
 
     def _places(self, knobs: tuple[Knob, ...]) -> Iterator[dict[Knob, int]]:
@@ -150,12 +150,12 @@ class TacticsConstraints:
             yield dict(zip(knobs, digits, strict=True))
 
 
-def repeated_orders(scenario: Scenario, direction: Direction, orders: tuple[Order, ...]) -> frozenset[Order]:
+def repeated_orders(scenario: Scenario, direction: Direction, orders: tuple[PeerOrder, ...]) -> frozenset[PeerOrder]:
     """Those of ``orders`` by which every rank serves its peers as by one before them."""
     seen: set[tuple[tuple[int, ...], ...]] = set()
     repeated = set()
-    for order in (each for each in Order if each in orders):
-        problem = problem_of(scenario, tactics=Tactics(direction), order=order)
+    for order in (each for each in PeerOrder if each in orders):
+        problem = problem_of(scenario, tactics=ExecutionOptions(direction), order=order)
         served = tuple(problem.of_rank(rank).served for rank in range(scenario.num_ranks))
         if served in seen:
             repeated.add(order)
@@ -166,13 +166,13 @@ def repeated_orders(scenario: Scenario, direction: Direction, orders: tuple[Orde
 def problem_of(
     scenario: Scenario,
     *,
-    tactics: Tactics = _USUAL,
+    tactics: ExecutionOptions = _USUAL,
     streams: int = 1,
-    order: Order = Order.ROTATED,
+    order: PeerOrder = PeerOrder.ROTATED,
     depth: int = 0,
-) -> Problem:
+) -> TemplateInput:
     """The workload as far as it decides who is served when, and what is held; sizes are left out."""
-    return Problem(
+    return TemplateInput(
         pattern=scenario.workload.pattern,
         num_ranks=scenario.num_ranks,
         shard_rows=1,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from ..scenario import Pattern
-from ..schedule import Direction, EngineKind, Region, Span, Step, Transfer
+from ..schedule import Direction, EngineKind, IndexRange, Region, Step, Transfer
 
 Names = tuple[str, ...]
 Ready = Callable[[int, int], Names]
@@ -29,7 +29,7 @@ def signal_of(transfer: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Collective:
+class CollectiveProblem:
     """One collective: blocks of ``rows`` x ``cols`` elements, one per rank, each cut into ``pieces``.
 
     ``kind`` is the pattern of the lone collective. ``adds`` says that transfers can add at their destination, ``node``
@@ -71,8 +71,8 @@ class Collective:
     def region(self, owner: int, piece: int, rows: int | None = None) -> Region:
         """Chunk ``piece`` of the block of rank r + ``owner``, of which ``rows`` count if not all."""
         size = self.rows if rows is None else rows
-        span = Span(piece * size // self.pieces, (piece + 1) * size // self.pieces)
-        return Region(owner % self.num_ranks, span, Span(0, self.cols))
+        span = IndexRange(piece * size // self.pieces, (piece + 1) * size // self.pieces)
+        return Region(owner % self.num_ranks, span, IndexRange(0, self.cols))
 
     def put(self, name: str, region: Region, peer: int, after: Names, *, reduce: bool = False) -> Transfer:
         """A put to rank r + ``peer``."""
@@ -135,16 +135,16 @@ class Circle:
         return position if len(self.shifts) > 1 else None
 
 
-def whole_circle(problem: Collective) -> Circle:
+def whole_circle(problem: CollectiveProblem) -> Circle:
     """All ranks, each the owner of its block."""
     return Circle(tuple(range(problem.num_ranks)))
 
 
-Phase = Callable[[Collective, int], Fragment]
+Phase = Callable[[CollectiveProblem, int], Fragment]
 """A reduce_scatter or an all_gather, by rank."""
 
 
-def in_two_phases(problem: Collective, rank: int, scatter: Phase, gather: Phase) -> Fragment:
+def in_two_phases(problem: CollectiveProblem, rank: int, scatter: Phase, gather: Phase) -> Fragment:
     """The phase that the kind asks for; an all_reduce is the first and then, of what that leaves, the second."""
     if problem.kind is Pattern.ALL_GATHER:
         return gather(problem, rank)
@@ -176,19 +176,19 @@ class Algorithm:
 
     name: str
     kinds: tuple[Pattern, ...]
-    build: Callable[[Collective, int], Fragment]
+    build: Callable[[CollectiveProblem, int], Fragment]
     per_rank: tuple[Pattern, ...] = ()
     gets: tuple[Pattern, ...] = ()
     by_sms: tuple[Pattern, ...] = ()
-    refuses: Callable[[Collective, Setting], str | None] = lambda problem, setting: None
+    refuses: Callable[[CollectiveProblem, Setting], str | None] = lambda problem, setting: None
     least_ranks: int = 2
     per_node: tuple[Pattern, ...] = ()
 
-    def varies(self, problem: Collective) -> bool:
+    def varies(self, problem: CollectiveProblem) -> bool:
         """Whether ranks have different parts in ``problem``."""
         return bool(problem.loads) or problem.kind in (self.per_node if problem.has_nodes else ()) + self.per_rank
 
-    def why_not(self, problem: Collective, setting: Setting) -> str | None:
+    def why_not(self, problem: CollectiveProblem, setting: Setting) -> str | None:
         """Why this algorithm cannot do ``problem``, None if it can."""
         kind = problem.kind
         if kind not in self.kinds:

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from ..scenario import Pattern
 from ..schedule import Direction, Reduction, Step
-from .base import Algorithm, Circle, Collective, Fragment, Names, signal_of, whole_circle
+from .base import Algorithm, Circle, CollectiveProblem, Fragment, Names, signal_of, whole_circle
 
 
-def gather(problem: Collective, circle: Circle, stem: str = "x") -> Fragment:
+def gather(problem: CollectiveProblem, circle: Circle, stem: str = "x") -> Fragment:
     """Each member's blocks to all others of ``circle``."""
     puts, steps = problem.direction is Direction.PUT, list[Step]()
     done: dict[tuple[int, int], Names] = {}
@@ -31,7 +31,7 @@ def gather(problem: Collective, circle: Circle, stem: str = "x") -> Fragment:
     return Fragment(tuple(steps), done)
 
 
-def scatter(problem: Collective, circle: Circle, stem: str = "x") -> Fragment:
+def scatter(problem: CollectiveProblem, circle: Circle, stem: str = "x") -> Fragment:
     """Parts of each member's blocks to that member, which sums them; parts that are got may add as they land."""
     puts, steps = problem.direction is Direction.PUT, list[Step]()
     adds = problem.adds and not puts
@@ -56,12 +56,12 @@ def scatter(problem: Collective, circle: Circle, stem: str = "x") -> Fragment:
     return Fragment(tuple(steps), done)
 
 
-def _chunks(problem: Collective, circle: Circle) -> Iterator[tuple[int, tuple[int, int]]]:
+def _chunks(problem: CollectiveProblem, circle: Circle) -> Iterator[tuple[int, tuple[int, int]]]:
     """(piece, (position of the shift, shift)), pieces outermost."""
     return ((piece, shifted) for piece in range(problem.pieces) for shifted in enumerate(circle.shifts))
 
 
-def _all_to_all(problem: Collective, rank: int) -> Fragment:
+def _all_to_all(problem: CollectiveProblem, rank: int) -> Fragment:
     n, puts, steps = problem.num_ranks, problem.direction is Direction.PUT, list[Step]()
     done: dict[tuple[int, int], Names] = {(0, piece): problem.ready(0, piece) for piece in range(problem.pieces)}
     for piece in range(problem.pieces):
@@ -81,7 +81,7 @@ def _all_to_all(problem: Collective, rank: int) -> Fragment:
     return Fragment(tuple(steps), done)
 
 
-def _sent(problem: Collective, rank: int, distance: int) -> int:
+def _sent(problem: CollectiveProblem, rank: int, distance: int) -> int:
     """Rows that an absolute rank sends to the one ``distance`` further."""
     n = problem.num_ranks
     if problem.loads:
@@ -89,7 +89,7 @@ def _sent(problem: Collective, rank: int, distance: int) -> int:
     return problem.split[distance] if problem.split else problem.rows
 
 
-def _from_root(problem: Collective, rank: int, targets: range) -> Fragment:
+def _from_root(problem: CollectiveProblem, rank: int, targets: range) -> Fragment:
     """Everything that rank 0 has to each of ``targets``."""
     n, puts, steps = problem.num_ranks, problem.direction is Direction.PUT, list[Step]()
     done: dict[tuple[int, int], Names] = {}
@@ -109,7 +109,7 @@ def _from_root(problem: Collective, rank: int, targets: range) -> Fragment:
     return Fragment(tuple(steps), done)
 
 
-def _build(problem: Collective, rank: int) -> Fragment:
+def _build(problem: CollectiveProblem, rank: int) -> Fragment:
     match problem.kind:
         case Pattern.ALL_GATHER:
             return gather(problem, whole_circle(problem))

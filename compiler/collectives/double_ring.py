@@ -20,26 +20,26 @@ from itertools import product
 from ..scenario import Pattern
 from ..schedule import Reduction, Step
 from . import ring
-from .base import Algorithm, Collective, Fragment, Names, in_two_phases, signal_of
+from .base import Algorithm, CollectiveProblem, Fragment, Names, in_two_phases, signal_of
 from .hierarchical import across, named, within
 
 _WAYS = (1, -1)
 
 
-def _reach(problem: Collective, way: int, piece: int) -> int:
+def _reach(problem: CollectiveProblem, way: int, piece: int) -> int:
     """How many ranks away piece ``piece`` of a block is taken by the ring to the right (1) or to the left (-1)."""
     further = problem.num_ranks // 2
     return further if (way == 1) is (piece % 2 == 0) else problem.num_ranks - 1 - further
 
 
-def _hops(problem: Collective) -> Iterator[tuple[int, int, int, int]]:
+def _hops(problem: CollectiveProblem) -> Iterator[tuple[int, int, int, int]]:
     """(step, piece, way, how far the ring that way still reaches), in the order of issue."""
     for step, piece, way in product(range(problem.num_ranks // 2), range(problem.pieces), _WAYS):
         if step < _reach(problem, way, piece):
             yield step, piece, way, _reach(problem, way, piece) - step
 
 
-def _gather_both_ways(problem: Collective) -> Fragment:
+def _gather_both_ways(problem: CollectiveProblem) -> Fragment:
     """Step s passes on what the ring has brought from s ranks away."""
     n, steps = problem.num_ranks, list[Step]()
     done = {(0, piece): problem.ready(0, piece) for piece in range(problem.pieces)}
@@ -50,7 +50,7 @@ def _gather_both_ways(problem: Collective) -> Fragment:
     return Fragment(tuple(steps), done)
 
 
-def _scatter_both_ways(problem: Collective) -> Fragment:
+def _scatter_both_ways(problem: CollectiveProblem) -> Fragment:
     """Step s sends on the sum so far of the block whose owner is as far away as the ring still reaches."""
     n, steps = problem.num_ranks, list[Step]()
     # What the sum so far of a chunk waits for at this rank, and the parts of the own block that both rings bring.
@@ -74,22 +74,22 @@ def _scatter_both_ways(problem: Collective) -> Fragment:
     return Fragment((*steps, *_own_sums(problem, own)), {(0, piece): (_own_sum(problem, piece),) for _, piece in own})
 
 
-def _own_sums(problem: Collective, parts: Mapping[tuple[int, int], Names]) -> Iterator[Reduction]:
+def _own_sums(problem: CollectiveProblem, parts: Mapping[tuple[int, int], Names]) -> Iterator[Reduction]:
     """The own block with what both rings, or the one that reaches it, have brought."""
     for (block, piece), names in parts.items():
         rings = sum(_reach(problem, way, piece) > 0 for way in _WAYS)
         yield Reduction(_own_sum(problem, piece), problem.region(block, piece), 1 + rings, names, problem.stream)
 
 
-def _own_sum(problem: Collective, piece: int) -> str:
+def _own_sum(problem: CollectiveProblem, piece: int) -> str:
     return problem.label("r", piece)
 
 
-def _name(problem: Collective, stem: str, way: int, piece: int, step: int) -> str:
+def _name(problem: CollectiveProblem, stem: str, way: int, piece: int, step: int) -> str:
     return problem.label(stem, _WAYS.index(way), problem.index_of(piece), step)
 
 
-def _gather(problem: Collective, rank: int) -> Fragment:
+def _gather(problem: CollectiveProblem, rank: int) -> Fragment:
     if not problem.has_nodes:
         return _gather_both_ways(problem)
     outer = ring.gather(named(problem, "across"), across(problem), "y")
@@ -97,7 +97,7 @@ def _gather(problem: Collective, rank: int) -> Fragment:
     return Fragment((*outer.steps, *inner.steps), inner.done)
 
 
-def _scatter(problem: Collective, rank: int) -> Fragment:
+def _scatter(problem: CollectiveProblem, rank: int) -> Fragment:
     if not problem.has_nodes:
         return _scatter_both_ways(problem)
     inner = ring.scatter(named(problem, "within"), within(problem, rank))
@@ -105,7 +105,7 @@ def _scatter(problem: Collective, rank: int) -> Fragment:
     return Fragment((*inner.steps, *outer.steps), outer.done)
 
 
-def _build(problem: Collective, rank: int) -> Fragment:
+def _build(problem: CollectiveProblem, rank: int) -> Fragment:
     return in_two_phases(problem, rank, _scatter, _gather)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from ..scenario import Pattern
 from ..schedule import Reduction, Step
-from .base import Algorithm, Collective, Fragment, Names, signal_of
+from .base import Algorithm, CollectiveProblem, Fragment, Names, signal_of
 
 Tree = tuple[int | None, ...]
 """The parent of each node, None for the root."""
@@ -41,17 +41,17 @@ def double_tree(size: int) -> tuple[Tree, Tree]:
     return first, tuple(second)
 
 
-def _chunks(problem: Collective, trees: tuple[Tree, Tree]) -> Iterator[tuple[int, int, Tree]]:
+def _chunks(problem: CollectiveProblem, trees: tuple[Tree, Tree]) -> Iterator[tuple[int, int, Tree]]:
     """(block, piece, tree): trees take turns."""
     for index in range(problem.num_ranks * problem.pieces):
         yield *divmod(index, problem.pieces), trees[index % 2]
 
 
-def _name(problem: Collective, stem: str, block: int, piece: int, rank: int) -> str:
+def _name(problem: CollectiveProblem, stem: str, block: int, piece: int, rank: int) -> str:
     return problem.label(stem, block, problem.index_of(piece), rank)
 
 
-def _all_reduce(problem: Collective, rank: int) -> Fragment:
+def _all_reduce(problem: CollectiveProblem, rank: int) -> Fragment:
     n, steps = problem.num_ranks, list[Step]()
     done: dict[tuple[int, int], Names] = {}
     for block, piece, tree in _chunks(problem, double_tree(n)):
@@ -73,7 +73,7 @@ def _all_reduce(problem: Collective, rank: int) -> Fragment:
     return Fragment(tuple(steps), done)
 
 
-def _broadcast(problem: Collective, rank: int) -> Fragment:
+def _broadcast(problem: CollectiveProblem, rank: int) -> Fragment:
     n, steps = problem.num_ranks, list[Step]()
     done: dict[tuple[int, int], Names] = {}
     for block, piece, tree in _chunks(problem, double_tree(n - 1)):
@@ -89,7 +89,7 @@ def _broadcast(problem: Collective, rank: int) -> Fragment:
     return Fragment(tuple(steps), done)
 
 
-def _build(problem: Collective, rank: int) -> Fragment:
+def _build(problem: CollectiveProblem, rank: int) -> Fragment:
     return _broadcast(problem, rank) if problem.kind is Pattern.BROADCAST else _all_reduce(problem, rank)
 
 

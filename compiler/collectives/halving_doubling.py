@@ -8,10 +8,10 @@ other; all_reduce twice that.
 
 from ..scenario import Pattern
 from ..schedule import Reduction, Region, Step
-from .base import Algorithm, Collective, Fragment, Names, Setting, in_two_phases, signal_of
+from .base import Algorithm, CollectiveProblem, Fragment, Names, Setting, in_two_phases, signal_of
 
 
-def _scatter(problem: Collective, rank: int) -> Fragment:
+def _scatter(problem: CollectiveProblem, rank: int) -> Fragment:
     """Blocks are counted by exclusive or with the rank, which makes all ranks alike: partners differ in one bit."""
     n, steps, pieces = problem.num_ranks, list[Step](), range(problem.pieces)
     held = list(range(n))
@@ -35,7 +35,7 @@ def _scatter(problem: Collective, rank: int) -> Fragment:
     return Fragment(tuple(steps), {(0, piece): summed[0, piece] for piece in pieces})
 
 
-def _gather(problem: Collective, rank: int) -> Fragment:
+def _gather(problem: CollectiveProblem, rank: int) -> Fragment:
     n, steps, pieces = problem.num_ranks, list[Step](), range(problem.pieces)
     held = {(0, piece): problem.ready(0, piece) for piece in pieces}
     distance = 1
@@ -50,19 +50,19 @@ def _gather(problem: Collective, rank: int) -> Fragment:
     return Fragment(tuple(steps), {(((key ^ rank) - rank) % n, piece): after for (key, piece), after in held.items()})
 
 
-def _region(problem: Collective, rank: int, key: int, piece: int) -> Region:
+def _region(problem: CollectiveProblem, rank: int, key: int, piece: int) -> Region:
     return problem.region((key ^ rank) - rank, piece)
 
 
-def _name(problem: Collective, stem: str, distance: int, key: int, piece: int) -> str:
+def _name(problem: CollectiveProblem, stem: str, distance: int, key: int, piece: int) -> str:
     return problem.label(stem, distance, key, problem.index_of(piece))
 
 
-def _build(problem: Collective, rank: int) -> Fragment:
+def _build(problem: CollectiveProblem, rank: int) -> Fragment:
     return in_two_phases(problem, rank, _scatter, _gather)
 
 
-def _refuses(problem: Collective, setting: Setting) -> str | None:
+def _refuses(problem: CollectiveProblem, setting: Setting) -> str | None:
     n = problem.num_ranks
     return f"halving_doubling pairs ranks, which needs a power of two of them, not {n}" if n & (n - 1) else None
 

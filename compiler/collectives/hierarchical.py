@@ -9,44 +9,44 @@ from dataclasses import replace
 
 from ..scenario import Pattern
 from . import direct, ring
-from .base import Algorithm, Circle, Collective, Fragment, Setting, in_two_phases
+from .base import Algorithm, Circle, CollectiveProblem, Fragment, Setting, in_two_phases
 
 
-def within(problem: Collective, rank: int) -> Circle:
+def within(problem: CollectiveProblem, rank: int) -> Circle:
     """The ranks of a node; each stands for all that have its place in theirs."""
     place, size = rank % problem.node, problem.node
     offsets = tuple(((place + step) % size - place) % problem.num_ranks for step in range(size))
     return Circle(offsets, tuple(range(0, problem.num_ranks, size)))
 
 
-def across(problem: Collective) -> Circle:
+def across(problem: CollectiveProblem) -> Circle:
     """The ranks with this place in their nodes."""
     return Circle(tuple(range(0, problem.num_ranks, problem.node)))
 
 
-def named(problem: Collective, stem: str) -> Collective:
+def named(problem: CollectiveProblem, stem: str) -> CollectiveProblem:
     """The same problem with names that begin with ``stem`` too."""
     return replace(problem, prefix=f"{problem.prefix}{stem}_")
 
 
-def _gather(problem: Collective, rank: int) -> Fragment:
+def _gather(problem: CollectiveProblem, rank: int) -> Fragment:
     first = ring.gather(named(problem, "across"), across(problem), "y")
     second = direct.gather(replace(named(problem, "within"), ready=first.ready), within(problem, rank), "y")
     return Fragment((*first.steps, *second.steps), second.done)
 
 
-def _scatter(problem: Collective, rank: int) -> Fragment:
+def _scatter(problem: CollectiveProblem, rank: int) -> Fragment:
     first = direct.scatter(named(problem, "within"), within(problem, rank))
     # What a kernel of the destination still sums cannot be added to.
     second = ring.scatter(replace(named(problem, "across"), ready=first.ready, adds=False), across(problem))
     return Fragment((*first.steps, *second.steps), second.done)
 
 
-def _build(problem: Collective, rank: int) -> Fragment:
+def _build(problem: CollectiveProblem, rank: int) -> Fragment:
     return in_two_phases(problem, rank, _scatter, _gather)
 
 
-def _refuses(problem: Collective, setting: Setting) -> str | None:
+def _refuses(problem: CollectiveProblem, setting: Setting) -> str | None:
     if problem.node < 2:
         return "hierarchical needs ranks that are grouped into nodes of two or more"
     if problem.num_ranks % problem.node or problem.num_ranks <= problem.node:

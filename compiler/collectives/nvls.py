@@ -6,10 +6,10 @@ copies; all_reduce is both. So each makes p transfers per rank, all_reduce 2 p, 
 
 from ..scenario import Pattern
 from ..schedule import Direction, Reach, Step, Transfer
-from .base import Algorithm, Collective, Fragment, Names, Setting, signal_of
+from .base import Algorithm, CollectiveProblem, Fragment, Names, Setting, signal_of
 
 
-def _build(problem: Collective, rank: int) -> Fragment:
+def _build(problem: CollectiveProblem, rank: int) -> Fragment:
     if problem.kind is Pattern.BROADCAST:
         return _broadcast(problem, rank)
     steps, done = list[Step](), dict[tuple[int, int], Names]()
@@ -30,7 +30,7 @@ def _build(problem: Collective, rank: int) -> Fragment:
     return Fragment(tuple(steps), done)
 
 
-def _broadcast(problem: Collective, rank: int) -> Fragment:
+def _broadcast(problem: CollectiveProblem, rank: int) -> Fragment:
     n, steps, done = problem.num_ranks, list[Step](), dict[tuple[int, int], Names]()
     for block in range(n):
         owner = (block - rank) % n
@@ -42,12 +42,12 @@ def _broadcast(problem: Collective, rank: int) -> Fragment:
     return Fragment(tuple(steps), done)
 
 
-def _to_all(problem: Collective, name: str, owner: int, piece: int, after: Names) -> Transfer:
+def _to_all(problem: CollectiveProblem, name: str, owner: int, piece: int, after: Names) -> Transfer:
     region = problem.region(owner, piece)
     return Transfer(name, Direction.PUT, region, 0, signal_of(name), after, reach=Reach.ALL)
 
 
-def _refuses(problem: Collective, setting: Setting) -> str | None:
+def _refuses(problem: CollectiveProblem, setting: Setting) -> str | None:
     sums = problem.kind in (Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE)
     if sums and problem.computed:
         return "the sum in the switch reads all copies, and no rank knows when the others have computed theirs"

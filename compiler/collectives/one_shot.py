@@ -8,10 +8,10 @@ each in a stream of its own.
 from ..scenario import Pattern
 from ..schedule import Direction, Reduction, Step
 from ..tables import MAX_STREAMS
-from .base import Algorithm, Collective, Fragment, Names, signal_of
+from .base import Algorithm, CollectiveProblem, Fragment, Names, signal_of
 
 
-def _build(problem: Collective, rank: int) -> Fragment:
+def _build(problem: CollectiveProblem, rank: int) -> Fragment:
     n, steps = problem.num_ranks, list[Step]()
     done: dict[tuple[int, int], Names] = {}
     for piece in range(problem.pieces):
@@ -26,17 +26,17 @@ def _build(problem: Collective, rank: int) -> Fragment:
     return Fragment(tuple(steps), done)
 
 
-def _name(problem: Collective, block: int, piece: int, peer: int) -> str:
+def _name(problem: CollectiveProblem, block: int, piece: int, peer: int) -> str:
     return problem.label("x", problem.index_of(piece), block % problem.num_ranks, peer)
 
 
-def _moves(problem: Collective, block: int, piece: int) -> list[Step]:
+def _moves(problem: CollectiveProblem, block: int, piece: int) -> list[Step]:
     move = problem.put if problem.direction is Direction.PUT else problem.get
     region, ready, peers = problem.region(block, piece), problem.ready(block, piece), range(1, problem.num_ranks)
     return [move(_name(problem, block, piece, peer), region, peer, ready) for peer in peers]
 
 
-def _parts(problem: Collective, block: int, piece: int) -> Names:
+def _parts(problem: CollectiveProblem, block: int, piece: int) -> Names:
     """Signals of the parts of this rank's ``block``: for the sender ``peer`` places before, it is ``peer`` further."""
     puts, peers = problem.direction is Direction.PUT, range(1, problem.num_ranks)
     return tuple(signal_of(_name(problem, block + (peer if puts else 0), piece, peer)) for peer in peers)

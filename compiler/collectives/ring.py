@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from ..scenario import Pattern
 from ..schedule import Reduction, Step
-from .base import Algorithm, Circle, Collective, Fragment, Names, signal_of, whole_circle
+from .base import Algorithm, Circle, CollectiveProblem, Fragment, Names, signal_of, whole_circle
 
 
-def gather(problem: Collective, circle: Circle, stem: str = "x") -> Fragment:
+def gather(problem: CollectiveProblem, circle: Circle, stem: str = "x") -> Fragment:
     """Step s passes on to the next the blocks of the member s places before."""
     steps, next_member = list[Step](), circle.offsets[1]
     chunks = [(piece, position) for piece in range(problem.pieces) for position in range(len(circle.shifts))]
@@ -31,7 +31,7 @@ def gather(problem: Collective, circle: Circle, stem: str = "x") -> Fragment:
     return Fragment(tuple(steps), done)
 
 
-def scatter(problem: Collective, circle: Circle, stem: str = "x") -> Fragment:
+def scatter(problem: CollectiveProblem, circle: Circle, stem: str = "x") -> Fragment:
     """Step s sends on the sum so far of the blocks of the member s + 1 places before.
 
     Where transfers cannot add, what lands is summed by a kernel at every step.
@@ -59,7 +59,7 @@ def scatter(problem: Collective, circle: Circle, stem: str = "x") -> Fragment:
     return Fragment(tuple(steps), own)
 
 
-def _broadcast(problem: Collective, rank: int) -> Fragment:
+def _broadcast(problem: CollectiveProblem, rank: int) -> Fragment:
     n, steps = problem.num_ranks, list[Step]()
     done: dict[tuple[int, int], Names] = {}
     for block in range(n):
@@ -72,7 +72,7 @@ def _broadcast(problem: Collective, rank: int) -> Fragment:
     return Fragment(tuple(steps), done)
 
 
-def _build(problem: Collective, rank: int) -> Fragment:
+def _build(problem: CollectiveProblem, rank: int) -> Fragment:
     match problem.kind:
         case Pattern.ALL_GATHER:
             return gather(problem, whole_circle(problem))

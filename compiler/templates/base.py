@@ -8,13 +8,13 @@ from functools import partial
 from ..collectives import signal_of
 from ..extents import Adds, Cutting
 from ..scenario import Pattern
-from ..schedule import Direction, EngineKind, Order, Reduction, Region, Span, Step, Tactics, Transfer
+from ..schedule import Direction, EngineKind, ExecutionOptions, IndexRange, PeerOrder, Reduction, Region, Step, Transfer
 from ..tables import CHUNKS_PER_RANK, MAX_STREAMS
 from .chained import chained
 
-__all__ = ["OVERLAPPED_PATTERNS", "Cut", "Fetch", "Problem", "Template", "put", "signal_of", "spread", "summed"]
+__all__ = ["OVERLAPPED_PATTERNS", "Cut", "Fetch", "TemplateInput", "Template", "put", "signal_of", "spread", "summed"]
 
-_USUAL = Tactics()
+_USUAL = ExecutionOptions()
 _ANY_WAY = Cutting()
 
 
@@ -48,7 +48,7 @@ class Fetch:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class TemplateInput:
     """A workload as a template sees it: one of ``num_ranks`` equal ranks.
 
     The moved tensor has ``shard_rows`` rows per rank and ``cols`` columns; ``inner`` is the inner dimension of this
@@ -74,7 +74,7 @@ class Problem:
     streams: int
     output_rows: int = 0
     algorithm: str = ""
-    tactics: Tactics = _USUAL
+    tactics: ExecutionOptions = _USUAL
     engine: EngineKind = EngineKind.DMA
     split: tuple[int, ...] = ()
     node: int = 0
@@ -84,13 +84,13 @@ class Problem:
     slices: tuple[tuple[int, ...], ...] = ()
     columns: tuple[tuple[int, ...], ...] = ()
     lanes: int = 0
-    order: Order = Order.ROTATED
+    order: PeerOrder = PeerOrder.ROTATED
     depth: int = 0
     waves: int = 1
     sums: int = 1
     rank: int = 0
     cutting: Cutting = _ANY_WAY
-    then: "Problem | None" = None
+    then: "TemplateInput | None" = None
     loads: tuple[tuple[int, ...], ...] = ()
 
     @property
@@ -113,18 +113,18 @@ class Problem:
     def served(self) -> tuple[int, ...]:
         """Relative peers in the order in which this rank serves them."""
         match self.order:
-            case Order.REVERSED:
+            case PeerOrder.REVERSED:
                 return tuple(reversed(self.peers))
-            case Order.ABSOLUTE:
+            case PeerOrder.ABSOLUTE:
                 return tuple(sorted(self.peers, key=lambda peer: (self.rank + peer) % self.num_ranks))
-            case Order.SMALL_FIRST if self.uneven:
+            case PeerOrder.SMALL_FIRST if self.uneven:
                 return tuple(sorted(self.peers, key=self._rows_with))
-            case Order.LARGE_FIRST if self.uneven:
+            case PeerOrder.LARGE_FIRST if self.uneven:
                 return tuple(sorted(self.peers, key=self._rows_with, reverse=True))
             case _:
                 return tuple(self.peers)
 
-    def of_rank(self, rank: int) -> "Problem":
+    def of_rank(self, rank: int) -> "TemplateInput":
         """The same as the absolute ``rank`` sees it."""
         return replace(self, rank=rank, then=self.then and self.then.of_rank(rank))
 
@@ -137,9 +137,9 @@ class Problem:
         return (f"g{piece - self.depth}{suffix}",) if 0 < self.depth <= piece else ()
 
     @property
-    def all_inner(self) -> Span:
+    def all_inner(self) -> IndexRange:
         """The whole inner dimension."""
-        return Span(0, self.inner)
+        return IndexRange(0, self.inner)
 
     @property
     def adds_rows(self) -> bool:
@@ -156,36 +156,38 @@ class Problem:
         """Whether destinations issue the transfers."""
         return self.tactics.direction is Direction.GET
 
-    def row_piece(self, index: int) -> Span:
+    def row_piece(self, index: int) -> IndexRange:
         """Rows of piece ``index`` of a shard."""
         size = self.shard_rows // self.pieces
-        return Span(index * size, (index + 1) * size)
+        return IndexRange(index * size, (index + 1) * size)
 
-    def col_piece(self, index: int) -> Span:
+    def col_piece(self, index: int) -> IndexRange:
         """Columns of the moved tensor in piece ``index``."""
         size = self.cols // self.pieces
-        return Span(index * size, (index + 1) * size)
+        return IndexRange(index * size, (index + 1) * size)
 
-    def block(self, owner: int, rows: Span | None = None, cols: Span | None = None) -> Region:
+    def block(self, owner: int, rows: IndexRange | None = None, cols: IndexRange | None = None) -> Region:
         """A region of the moved tensor in the shard of rank r + ``owner``; all rows or columns where not said."""
-        return Region(owner % self.num_ranks, rows or Span(0, self.shard_rows), cols or Span(0, self.cols))
+        return Region(owner % self.num_ranks, rows or IndexRange(0, self.shard_rows), cols or IndexRange(0, self.cols))
 
-    def tiles(self, owner: int, rows: Span | None = None, cols: Span | None = None) -> Region:
+    def tiles(self, owner: int, rows: IndexRange | None = None, cols: IndexRange | None = None) -> Region:
         """The same of the output that the tiles write."""
-        return Region(owner % self.num_ranks, rows or Span(0, self.shard_rows), cols or Span(0, self.output_cols))
+        return Region(
+            owner % self.num_ranks, rows or IndexRange(0, self.shard_rows), cols or IndexRange(0, self.output_cols)
+        )
 
-    def gathered(self, owner: int, piece: int | None = None, cols: Span | None = None) -> Region:
+    def gathered(self, owner: int, piece: int | None = None, cols: IndexRange | None = None) -> Region:
         """Tiles whose rows come from rank r + ``owner`` or are made for it: all of them, or those of one piece."""
         rows = self.rows_between(0, owner) if self.pattern.produces else self.rows_between(owner, 0)
         return self.tiles(owner, self._part(rows, piece), cols)
 
-    def all_gathered(self, piece: int | None = None, cols: Span | None = None) -> tuple[Region, ...]:
+    def all_gathered(self, piece: int | None = None, cols: IndexRange | None = None) -> tuple[Region, ...]:
         """``gathered`` of all ranks that have any."""
         blocks = (self.gathered(owner, piece, cols) for owner in range(self.num_ranks))
         return tuple(block for block in blocks if block.rows.size)
 
     def sends(
-        self, stem: str, after: tuple[str, ...], piece: int | None = None, cols: Span | None = None
+        self, stem: str, after: tuple[str, ...], piece: int | None = None, cols: IndexRange | None = None
     ) -> tuple[Transfer, ...]:
         """What a kernel made for others, put to each peer with any once ``after`` is done, named after the peer."""
         rows = {peer: self.gathered(peer, piece).rows for peer in self.served}
@@ -194,7 +196,7 @@ class Problem:
         )
 
     def fetches(
-        self, stem: str, piece: int | None = None, cols: Span | None = None, after: tuple[str, ...] = ()
+        self, stem: str, piece: int | None = None, cols: IndexRange | None = None, after: tuple[str, ...] = ()
     ) -> tuple[Fetch, ...]:
         """What brings remote rows for the kernels of this rank, one for each peer with any, named after it.
 
@@ -214,17 +216,19 @@ class Problem:
                 found.append(fetch)
         return tuple(found)
 
-    def _part(self, rows: int, piece: int | None) -> Span:
+    def _part(self, rows: int, piece: int | None) -> IndexRange:
         if piece is None:
-            return Span(0, rows)
-        return Span(piece * rows // self.pieces, (piece + 1) * rows // self.pieces)
+            return IndexRange(0, rows)
+        return IndexRange(piece * rows // self.pieces, (piece + 1) * rows // self.pieces)
 
 
-def _never(problem: Problem) -> bool:
+def _never(problem: TemplateInput) -> bool:
     return False
 
 
-def _at_rank(build: Callable[[Problem, int], Iterator[Step]], rank: int, problem: Problem) -> Iterator[Step]:
+def _at_rank(
+    build: Callable[[TemplateInput, int], Iterator[Step]], rank: int, problem: TemplateInput
+) -> Iterator[Step]:
     return build(problem, rank)
 
 
@@ -248,10 +252,10 @@ class Template:
     overlaps: bool
     min_pieces: int
     patterns: tuple[Pattern, ...]
-    build: Callable[[Problem], Iterator[Step]]
+    build: Callable[[TemplateInput], Iterator[Step]]
     default_streams: int = 1
-    build_rank: Callable[[Problem, int], Iterator[Step]] | None = None
-    varies: Callable[[Problem], bool] = _never
+    build_rank: Callable[[TemplateInput, int], Iterator[Step]] | None = None
+    varies: Callable[[TemplateInput], bool] = _never
     has_algorithm: bool = False
     default_algorithm: str = ""
     default_pieces: int = CHUNKS_PER_RANK
@@ -273,9 +277,9 @@ class Template:
         """Whether the number of streams is a choice."""
         return self.takes_streams or self.default_streams > 1
 
-    def write(self, problem: Problem) -> tuple[tuple[Step, ...], tuple[tuple[Step, ...], ...]]:
+    def write(self, problem: TemplateInput) -> tuple[tuple[Step, ...], tuple[tuple[Step, ...], ...]]:
         """``steps`` and ``by_rank`` of a Schedule."""
-        if problem.order is Order.ABSOLUTE or problem.loads:
+        if problem.order is PeerOrder.ABSOLUTE or problem.loads:
             by_rank = tuple(self._at(problem.of_rank(rank)) for rank in range(problem.num_ranks))
             return by_rank[0], by_rank if len(set(by_rank)) > 1 else ()
         if self.build_rank is None or not self.varies(problem):
@@ -285,12 +289,12 @@ class Template:
         by_rank = tuple(self._chained(problem, partial(_at_rank, build, rank)) for rank in ranks)
         return by_rank[0], by_rank
 
-    def _at(self, problem: Problem) -> tuple[Step, ...]:
+    def _at(self, problem: TemplateInput) -> tuple[Step, ...]:
         """Steps of ``problem.rank``."""
         build = self.build if self.build_rank is None else partial(_at_rank, self.build_rank, problem.rank)
         return self._chained(problem, build)
 
-    def _chained(self, problem: Problem, build: Callable[[Problem], Iterator[Step]]) -> tuple[Step, ...]:
+    def _chained(self, problem: TemplateInput, build: Callable[[TemplateInput], Iterator[Step]]) -> tuple[Step, ...]:
         """Steps for the kernel, or for both, in streams that there are."""
         first = tuple(build(problem))
         return in_streams(first if problem.then is None else chained(first, tuple(build(problem.then))))
@@ -317,7 +321,9 @@ def put(name: str, region: Region, peer: int, after: tuple[str, ...] = (), lane:
     return Transfer(name, Direction.PUT, region, peer, signal_of(name), after, lane)
 
 
-def spread(problem: Problem, stem: str, region: Region, after: str, lane: int | None = None) -> Iterator[Transfer]:
+def spread(
+    problem: TemplateInput, stem: str, region: Region, after: str, lane: int | None = None
+) -> Iterator[Transfer]:
     """For GEMM+AR, what ``after`` has summed of the own block to every peer; nothing for GEMM+RS."""
     if problem.pattern is Pattern.GEMM_AR:
         for peer in problem.served:
@@ -325,7 +331,7 @@ def spread(problem: Problem, stem: str, region: Region, after: str, lane: int | 
 
 
 def summed(
-    problem: Problem, label: str, region: Region, after: tuple[str, ...], stream: int = 0, lane: int | None = None
+    problem: TemplateInput, label: str, region: Region, after: tuple[str, ...], stream: int = 0, lane: int | None = None
 ) -> Iterator[Step]:
     """The sum of ``region`` of the own block where parts are summed, and what follows it; nothing for GEMM+A2A."""
     if problem.pattern.sums:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 from ..extents import Adds
-from ..schedule import Kernels, Reduction, Region, Span, Step, TileGroup, Transfer
+from ..schedule import IndexRange, Kernels, Reduction, Region, Step, TileGroup, Transfer
 from ..workload import Pattern
-from .base import Cut, Problem, Template, put, signal_of, spread
+from .base import Cut, Template, TemplateInput, put, signal_of, spread
 from .cuts import pieces_of
 
 MAX_PARTS = 64
@@ -34,9 +34,9 @@ class _Batch:
     """
 
     index: int
-    rows: tuple[Span, ...]
-    slices: tuple[Span, ...]
-    bands: tuple[Span, ...]
+    rows: tuple[IndexRange, ...]
+    slices: tuple[IndexRange, ...]
+    bands: tuple[IndexRange, ...]
     chains: int = 0
     rounds: int = 0
 
@@ -59,20 +59,20 @@ class _Batch:
         return f"c{band}" if len(self.bands) > 1 else ""
 
 
-def build(problem: Problem) -> Iterator[Step]:
+def build(problem: TemplateInput) -> Iterator[Step]:
     """The kernels of each batch, its transfers before them (what is gathered) or after them (what they make)."""
     batches = _batches(problem)
     yield from _scatter(problem, batches) if problem.pattern.produces else _gather(problem, batches)
 
 
-def block_rows(problem: Problem) -> Part:
+def block_rows(problem: TemplateInput) -> Part:
     """Rows of the own block, and of the blocks that concern peer 1, 2, ...: what the parts must add up to."""
     there = problem.gets or problem.pattern.produces
     sources = (0, *(peer if there else -peer for peer in problem.peers))
     return tuple(problem.gathered(source).rows.size for source in sources)
 
 
-def why_no_parts(problem: Problem) -> tuple[str, str] | None:
+def why_no_parts(problem: TemplateInput) -> tuple[str, str] | None:
     """What is wrong with the parts of ``problem`` and a hint, None if they cover every block once."""
     whole, n = block_rows(problem), problem.num_ranks
     if len(problem.parts) > MAX_PARTS:
@@ -104,12 +104,12 @@ def _shown(part: Part) -> str:
     return f"[{', '.join(map(str, part))}]"
 
 
-def _batches(problem: Problem) -> list[_Batch]:
+def _batches(problem: TemplateInput) -> list[_Batch]:
     whole = block_rows(problem)
     usual = ((whole[0], *(0,) * (problem.num_ranks - 1)), (0, *whole[1:]))
     parts = problem.parts or (usual[::-1] if problem.pattern.produces else usual)
     columns = zip(*spelled(parts, problem.num_ranks), strict=True)
-    spans = ([Span(low, high) for low, high in pairwise(accumulate(each, initial=0))] for each in columns)
+    spans = ([IndexRange(low, high) for low, high in pairwise(accumulate(each, initial=0))] for each in columns)
     batches, chains, rounds = list[_Batch](), 0, 0
     for index, rows in enumerate(each for each in zip(*spans, strict=True) if any(span.size for span in each)):
         slices = pieces_of(problem.slices, index, problem.inner)
@@ -120,7 +120,7 @@ def _batches(problem: Problem) -> list[_Batch]:
     return batches
 
 
-def _gather(problem: Problem, batches: Sequence[_Batch]) -> Iterator[Step]:
+def _gather(problem: TemplateInput, batches: Sequence[_Batch]) -> Iterator[Step]:
     for batch in batches:
         for place, inner in enumerate(batch.slices):
             fetches = tuple(_fetch(problem, batch, place, peer) for peer in problem.peers if batch.rows[peer].size)
@@ -132,26 +132,26 @@ def _gather(problem: Problem, batches: Sequence[_Batch]) -> Iterator[Step]:
                 yield TileGroup(batch.kernel(place, band), tiles, inner, landed, stream, adds)
 
 
-def _tiles(problem: Problem, batch: _Batch, cols: Span) -> tuple[Region, ...]:
+def _tiles(problem: TemplateInput, batch: _Batch, cols: IndexRange) -> tuple[Region, ...]:
     """The columns ``cols`` of the batch's rows of the output, by where they come from or are for."""
     there = problem.gets or problem.pattern.produces
     blocks = ((peer if there else -peer, rows) for peer, rows in enumerate(batch.rows) if rows.size)
     return tuple(problem.tiles(owner, rows, cols) for owner, rows in blocks)
 
 
-def _fetch(problem: Problem, batch: _Batch, place: int, peer: int) -> Transfer:
+def _fetch(problem: TemplateInput, batch: _Batch, place: int, peer: int) -> Transfer:
     name, owner = batch.brought(place, peer), 0 if problem.gets is problem.pattern.exchanges else peer
     region = problem.block(owner, batch.rows[peer], batch.slices[place])
     lane = _lane(problem, batch.rounds + place, peer)
     return Transfer(name, problem.tactics.direction, region, peer, signal_of(name), lane=lane)
 
 
-def _lane(problem: Problem, rounds: int, peer: int) -> int | None:
+def _lane(problem: TemplateInput, rounds: int, peer: int) -> int | None:
     """The engine of a copy after so many rounds: with a lane for each peer always the same, with two each in turn."""
     return (rounds * len(problem.peers) + peer - 1) % problem.lanes if problem.lanes else None
 
 
-def _scatter(problem: Problem, batches: Sequence[_Batch]) -> Iterator[Step]:
+def _scatter(problem: TemplateInput, batches: Sequence[_Batch]) -> Iterator[Step]:
     """Sums are cut where all that they need is cut, and made in the order of the rows."""
     todo = _sums(problem, batches) if problem.pattern.sums else []
     for batch in batches:
@@ -161,7 +161,7 @@ def _scatter(problem: Problem, batches: Sequence[_Batch]) -> Iterator[Step]:
             yield from _summed(problem, batches, todo.pop(0))
 
 
-def _made(problem: Problem, batch: _Batch, band: int) -> Iterator[Step]:
+def _made(problem: TemplateInput, batch: _Batch, band: int) -> Iterator[Step]:
     """The kernels of a band, slice after slice, and the copies of it once the last is done.
 
     A persistent kernel comes to its slices in order, but may be done with a later one first: copies wait for each.
@@ -178,26 +178,26 @@ def _made(problem: Problem, batch: _Batch, band: int) -> Iterator[Step]:
             yield put(batch.taken(band, peer), region, peer, made, lane)
 
 
-def _sums(problem: Problem, batches: Sequence[_Batch]) -> list[Span]:
+def _sums(problem: TemplateInput, batches: Sequence[_Batch]) -> list[IndexRange]:
     """Rows of the own block that are summed together: those that the same batch completes at all peers."""
     edges = sorted({min(batch.rows[peer].stop for peer in problem.peers) for batch in batches} | {0})
-    return [Span(low, high) for low, high in pairwise(edges)]
+    return [IndexRange(low, high) for low, high in pairwise(edges)]
 
 
-def _summed(problem: Problem, batches: Sequence[_Batch], rows: Span) -> Iterator[Step]:
+def _summed(problem: TemplateInput, batches: Sequence[_Batch], rows: IndexRange) -> Iterator[Step]:
     """The sums of ``rows`` of the own block, one for each band of columns that all batches keep apart there."""
     blocks = ((batch, owner, span) for batch in batches for owner, span in enumerate(batch.rows))
     needed = [(batch, owner) for batch, owner, span in blocks if _meet(span, rows)]
     edges = set.intersection(*({band.stop for band in batch.bands} for batch, _ in needed))
     for low, high in pairwise([0, *sorted(edges)]):
         stem = f"{rows.start}" if len(edges) == 1 else f"{rows.start}c{low}"
-        mine = problem.block(0, rows, Span(low, high))
+        mine = problem.block(0, rows, IndexRange(low, high))
         waits = tuple(name for batch, owner in needed for name in _made_by(batch, owner, mine.cols))
         yield Reduction(f"r{stem}", mine, problem.num_ranks, waits, problem.streams)
         yield from spread(problem, f"y{stem}", mine, f"r{stem}")
 
 
-def _made_by(batch: _Batch, owner: int, cols: Span) -> Iterator[str]:
+def _made_by(batch: _Batch, owner: int, cols: IndexRange) -> Iterator[str]:
     """What says that ``cols`` of the rows of a batch are here: its own kernels, or what peer ``owner`` puts here."""
     for band, made in enumerate(batch.bands):
         if _meet(made, cols):
@@ -205,7 +205,7 @@ def _made_by(batch: _Batch, owner: int, cols: Span) -> Iterator[str]:
             yield batch.kernel(last, band) if owner == 0 else signal_of(batch.taken(band, owner))
 
 
-def _meet(one: Span, other: Span) -> bool:
+def _meet(one: IndexRange, other: IndexRange) -> bool:
     """Whether two spans have anything in common."""
     return max(one.start, other.start) < min(one.stop, other.stop)
 

@@ -8,17 +8,17 @@ from collections.abc import Iterator
 
 from ..scenario import Pattern
 from ..schedule import Step
-from .base import Cut, Problem, Template
+from .base import Cut, Template, TemplateInput
 from .collective import DEFAULT_ALGORITHM, emit, varies
 from .serial import kernel
 
 
-def build(problem: Problem) -> Iterator[Step]:
+def build(problem: TemplateInput) -> Iterator[Step]:
     """One kernel, and the transfers of the collective beside it."""
     yield from build_rank(problem, 0)
 
 
-def build_rank(problem: Problem, rank: int) -> Iterator[Step]:
+def build_rank(problem: TemplateInput, rank: int) -> Iterator[Step]:
     """The same at one absolute rank."""
     yield kernel(problem)
     yield from emit(problem, rank).steps

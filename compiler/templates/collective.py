@@ -7,11 +7,11 @@ ranks, no nodes, no switch, or a get of what came from others. Its transfers are
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..collectives import ALGORITHM_BY_NAME, ALGORITHMS, Algorithm, Collective, Fragment, Setting
+from ..collectives import ALGORITHM_BY_NAME, ALGORITHMS, Algorithm, CollectiveProblem, Fragment, Setting
 from ..collectives.base import Ready, at_once
 from ..scenario import Pattern
 from ..schedule import EngineKind, Step
-from .base import Cut, Problem, Template
+from .base import Cut, Template, TemplateInput
 
 DEFAULT_ALGORITHM = "direct"
 
@@ -37,24 +37,24 @@ def usual_algorithm(pattern: Pattern, default: str) -> str:
     return default if collective_in(pattern) in ALGORITHM_BY_NAME[default].kinds else DEFAULT_ALGORITHM
 
 
-def algorithm_of(problem: Problem, default: str = DEFAULT_ALGORITHM) -> Algorithm:
+def algorithm_of(problem: TemplateInput, default: str = DEFAULT_ALGORITHM) -> Algorithm:
     """The algorithm that ``problem`` asks for."""
     return ALGORITHM_BY_NAME[problem.algorithm or usual_algorithm(problem.pattern, default)]
 
 
 def emit(
-    problem: Problem, rank: int, ready: Ready = at_once, default: str = DEFAULT_ALGORITHM, stream: int = 0
+    problem: TemplateInput, rank: int, ready: Ready = at_once, default: str = DEFAULT_ALGORITHM, stream: int = 0
 ) -> Fragment:
     """The collective of ``problem`` at one rank; ``ready`` says what its blocks wait for, sums run in ``stream``."""
     return algorithm_of(problem, default).build(replace(_collective(problem, ready), stream=stream), rank)
 
 
-def varies(problem: Problem, default: str = DEFAULT_ALGORITHM) -> bool:
+def varies(problem: TemplateInput, default: str = DEFAULT_ALGORITHM) -> bool:
     """Whether ranks have different parts in the collective."""
     return algorithm_of(problem, default).varies(_collective(problem, at_once))
 
 
-def why_no_algorithm(problem: Problem, default: str = DEFAULT_ALGORITHM) -> str | None:
+def why_no_algorithm(problem: TemplateInput, default: str = DEFAULT_ALGORITHM) -> str | None:
     """Why the algorithm cannot do the collective of ``problem``, None if it can or if there is none."""
     if collective_in(problem.pattern) is None:
         return None
@@ -62,10 +62,10 @@ def why_no_algorithm(problem: Problem, default: str = DEFAULT_ALGORITHM) -> str 
     return algorithm_of(problem, default).why_not(_collective(problem, at_once), setting)
 
 
-def _collective(problem: Problem, ready: Ready) -> Collective:
+def _collective(problem: TemplateInput, ready: Ready) -> CollectiveProblem:
     kind, computed = collective_in(problem.pattern), problem.pattern.produces
     assert kind is not None, "templates ask only where something moves"
-    return Collective(
+    return CollectiveProblem(
         kind,
         problem.num_ranks,
         problem.shard_rows,
@@ -85,7 +85,7 @@ def _collective(problem: Problem, ready: Ready) -> Collective:
 def _template(algorithm: Algorithm) -> Template:
     name = algorithm.name
 
-    def build_rank(problem: Problem, rank: int) -> Iterator[Step]:
+    def build_rank(problem: TemplateInput, rank: int) -> Iterator[Step]:
         yield from emit(problem, rank, default=name).steps
 
     return Template(

@@ -7,8 +7,8 @@ the first. Where the kernel comes first a copy takes one band away.
 
 from itertools import accumulate, pairwise, zip_longest
 
-from ..schedule import Span
-from .base import Problem
+from ..schedule import IndexRange
+from .base import TemplateInput
 
 MAX_KERNELS = 64
 """Of all parts together."""
@@ -17,10 +17,10 @@ Cuts = tuple[tuple[int, ...], ...]
 """[part][piece] sizes, none where a part is whole; without any list all parts are."""
 
 
-def pieces_of(cuts: Cuts, part: int, whole: int) -> tuple[Span, ...]:
+def pieces_of(cuts: Cuts, part: int, whole: int) -> tuple[IndexRange, ...]:
     """The pieces into which ``cuts`` divides the size ``whole`` in the part of that index."""
     sizes = (cuts[part] if cuts else ()) or (whole,)
-    return tuple(Span(low, high) for low, high in pairwise(accumulate(sizes, initial=0)))
+    return tuple(IndexRange(low, high) for low, high in pairwise(accumulate(sizes, initial=0)))
 
 
 def spelled_cuts(cuts: Cuts, num_parts: int) -> Cuts:
@@ -33,7 +33,7 @@ def shortened_cuts(cuts: Cuts) -> Cuts:
     return cuts if any(cuts) else ()
 
 
-def why_no_cuts(problem: Problem) -> tuple[str, str] | None:
+def why_no_cuts(problem: TemplateInput) -> tuple[str, str] | None:
     """What is wrong with the slices and columns of ``problem`` and a hint, None if they divide what they are of."""
     heads = problem.cutting.head > 1
     if heads and problem.pattern.consumes and problem.columns:

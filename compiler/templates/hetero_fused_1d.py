@@ -10,15 +10,15 @@ and a kernel whose rows do without each other (not attention behind an all_to_al
 from collections.abc import Iterator
 
 from ..schedule import Step, TileGroup
-from .base import OVERLAPPED_PATTERNS, Cut, Problem, Template, signal_of, summed
+from .base import OVERLAPPED_PATTERNS, Cut, Template, TemplateInput, signal_of, summed
 
 
-def build(problem: Problem) -> Iterator[Step]:
+def build(problem: TemplateInput) -> Iterator[Step]:
     """Own shard first (what is gathered) or last (what is sent), and one kernel a step over all others' slices."""
     yield from _scatter(problem) if problem.pattern.produces else _gather(problem)
 
 
-def _gather(problem: Problem) -> Iterator[Step]:
+def _gather(problem: TemplateInput) -> Iterator[Step]:
     own = problem.gathered(0)
     if own.rows.size:
         yield TileGroup("own", (own,), problem.all_inner)
@@ -31,7 +31,7 @@ def _gather(problem: Problem) -> Iterator[Step]:
             yield TileGroup(f"g{step}", tiles, problem.all_inner, landed, accumulate=adds)
 
 
-def _scatter(problem: Problem) -> Iterator[Step]:
+def _scatter(problem: TemplateInput) -> Iterator[Step]:
     for step in range(problem.pieces):
         blocks = tuple(block for block in problem.all_gathered(step) if block.owner)
         if blocks:

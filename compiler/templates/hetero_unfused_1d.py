@@ -12,15 +12,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ..schedule import Step, TileGroup
-from .base import OVERLAPPED_PATTERNS, Cut, Problem, Template, put, signal_of, summed
+from .base import OVERLAPPED_PATTERNS, Cut, Template, TemplateInput, put, signal_of, summed
 
 
-def build(problem: Problem) -> Iterator[Step]:
+def build(problem: TemplateInput) -> Iterator[Step]:
     """A kernel per (step, peer), dealt to the streams in turn."""
     yield from _scatter(problem) if problem.pattern.produces else _gather(problem)
 
 
-def _gather(problem: Problem) -> Iterator[Step]:
+def _gather(problem: TemplateInput) -> Iterator[Step]:
     own = problem.gathered(0)
     if own.rows.size:
         yield TileGroup("own", (own,), problem.all_inner)
@@ -34,7 +34,7 @@ def _gather(problem: Problem) -> Iterator[Step]:
             yield TileGroup(name, (fetch.tiles,), problem.all_inner, landed, stream, adds)
 
 
-def _scatter(problem: Problem) -> Iterator[Step]:
+def _scatter(problem: TemplateInput) -> Iterator[Step]:
     index = 0
     for step in range(problem.pieces):
         for peer in problem.served:

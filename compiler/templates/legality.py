@@ -5,11 +5,11 @@ from dataclasses import replace
 from ..collectives import ALGORITHM_BY_NAME
 from ..extents import Adds
 from ..schedule import Kernels
-from .base import Cut, Problem, Template
+from .base import Cut, Template, TemplateInput
 from .collective import why_no_algorithm
 
 
-def why_not(template: Template, problem: Problem) -> tuple[str, str] | None:
+def why_not(template: Template, problem: TemplateInput) -> tuple[str, str] | None:
     """A reason and a hint, None if it can."""
     asked = problem.algorithm
     if asked and not template.has_algorithm:
@@ -33,7 +33,7 @@ def why_not(template: Template, problem: Problem) -> tuple[str, str] | None:
     return None
 
 
-def _why_not_in_waves(template: Template, problem: Problem) -> tuple[str, str] | None:
+def _why_not_in_waves(template: Template, problem: TemplateInput) -> tuple[str, str] | None:
     """Why kernels cannot take several waves, or sums have several streams, with a hint; None if they can."""
     if not template.has_waves:
         return f"{template.name} is not told its waves, nor streams for sums", "pipelined takes them"
@@ -47,7 +47,7 @@ def _why_not_in_waves(template: Template, problem: Problem) -> tuple[str, str] |
     return None
 
 
-def _why_not_cut(template: Template, problem: Problem) -> tuple[str, str] | None:
+def _why_not_cut(template: Template, problem: TemplateInput) -> tuple[str, str] | None:
     """Why the kernel cannot be cut as ``template`` does, with a hint; None if it can."""
     if problem.then is not None:
         return _why_not_cut(template, replace(problem, then=None)) or _why_not_cut(template, problem.then)
@@ -64,11 +64,11 @@ def _why_not_cut(template: Template, problem: Problem) -> tuple[str, str] | None
     return None
 
 
-def _hint(problem: Problem) -> str:
+def _hint(problem: TemplateInput) -> str:
     """Algorithms that would do as they are."""
     fits = [name for name in ALGORITHM_BY_NAME if _does(problem, name)]
     return f"{', '.join(fits)} would do" if fits else "no algorithm does this"
 
 
-def _does(problem: Problem, name: str) -> bool:
+def _does(problem: TemplateInput, name: str) -> bool:
     return why_no_algorithm(replace(problem, algorithm=name)) is None

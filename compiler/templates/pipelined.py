@@ -28,7 +28,7 @@ from functools import lru_cache
 from itertools import chain, product
 
 from ..schedule import Reduction, Region, Step, TileGroup
-from .base import OVERLAPPED_PATTERNS, Cut, Problem, Template
+from .base import OVERLAPPED_PATTERNS, Cut, Template, TemplateInput
 from .collective import emit, varies
 from .waves import Hops
 
@@ -38,17 +38,17 @@ Chunk = tuple[int, int]
 Wave = tuple[Chunk, ...]
 
 
-def build(problem: Problem) -> Iterator[Step]:
+def build(problem: TemplateInput) -> Iterator[Step]:
     """Kernels and transfers of a rank that stands for all."""
     yield from build_rank(problem, 0)
 
 
-def build_rank(problem: Problem, rank: int) -> Iterator[Step]:
+def build_rank(problem: TemplateInput, rank: int) -> Iterator[Step]:
     """The same at one absolute rank."""
     yield from _produce(problem, rank) if problem.pattern.produces else _consume(problem, rank)
 
 
-def _consume(problem: Problem, rank: int) -> Iterator[Step]:
+def _consume(problem: TemplateInput, rank: int) -> Iterator[Step]:
     own, moved = problem.gathered(0), emit(problem, rank, default=DEFAULT_ALGORITHM)
     if own.rows.size:
         yield TileGroup("own", (own,), problem.all_inner)
@@ -60,7 +60,7 @@ def _consume(problem: Problem, rank: int) -> Iterator[Step]:
         yield TileGroup(f"g{index}", tiles, problem.all_inner, (*landed,), stream, adds)
 
 
-def _arriving(problem: Problem, done: Mapping[Chunk, tuple[str, ...]], rank: int) -> list[Wave]:
+def _arriving(problem: TemplateInput, done: Mapping[Chunk, tuple[str, ...]], rank: int) -> list[Wave]:
     """Chunks of others that arrive together, in the order in which they do."""
     hops, waves = _hops(problem), dict[tuple[int, int], list[Chunk]]()
     for (block, piece), names in done.items():
@@ -70,7 +70,7 @@ def _arriving(problem: Problem, done: Mapping[Chunk, tuple[str, ...]], rank: int
     return [tuple(waves[key]) for key in sorted(waves)]
 
 
-def _produce(problem: Problem, rank: int) -> Iterator[Step]:
+def _produce(problem: TemplateInput, rank: int) -> Iterator[Step]:
     kernels: dict[Chunk, str] = {}
     for index, (name, chunks) in enumerate(_leaving(problem, rank)):
         # Cut, the own block would only cost more starts.
@@ -95,7 +95,7 @@ def _dealt(steps: Iterable[Step], streams: int) -> Iterator[Step]:
         yield step
 
 
-def _leaving(problem: Problem, rank: int) -> list[tuple[str, Wave]]:
+def _leaving(problem: TemplateInput, rank: int) -> list[tuple[str, Wave]]:
     """Chunks that are needed together and the name of their kernel, in the order in which they are needed."""
     hops, waves = _hops(problem), dict[tuple[int, int], list[Chunk]]()
     pieces = range(problem.pieces)
@@ -115,7 +115,7 @@ def _joined(waves: Sequence[Wave], edges: range) -> Iterator[Wave]:
         yield tuple(chain.from_iterable(waves[max(0, edge) : edge + edges.step]))
 
 
-def _tiles(problem: Problem, chunks: tuple[Chunk, ...]) -> tuple[Region, ...]:
+def _tiles(problem: TemplateInput, chunks: tuple[Chunk, ...]) -> tuple[Region, ...]:
     blocks = (problem.gathered(*chunk) for chunk in chunks)
     return tuple(block for block in blocks if block.rows.size)
 
@@ -126,7 +126,7 @@ def _made(block: int, piece: int) -> str:
 
 
 @lru_cache(maxsize=4)
-def _hops(problem: Problem) -> Hops:
+def _hops(problem: TemplateInput) -> Hops:
     ranks = range(problem.num_ranks if varies(problem, DEFAULT_ALGORITHM) else 1)
     made = [emit(problem, rank, lambda block, piece: (_made(block, piece),), DEFAULT_ALGORITHM) for rank in ranks]
     return Hops([fragment.steps for fragment in made], problem.num_ranks, problem.node)

@@ -8,17 +8,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ..scenario import Pattern
-from ..schedule import Region, Span, Step, TileGroup
-from .base import Cut, Problem, Template
+from ..schedule import IndexRange, Region, Step, TileGroup
+from .base import Cut, Template, TemplateInput
 from .collective import DEFAULT_ALGORITHM, collective_in, emit, varies
 
 
-def build(problem: Problem) -> Iterator[Step]:
+def build(problem: TemplateInput) -> Iterator[Step]:
     """The collective by its algorithm, with one kernel before or after it where there is a kernel."""
     yield from build_rank(problem, 0)
 
 
-def build_rank(problem: Problem, rank: int) -> Iterator[Step]:
+def build_rank(problem: TemplateInput, rank: int) -> Iterator[Step]:
     """The same at one absolute rank."""
     pattern = problem.pattern
     if collective_in(pattern) is pattern:
@@ -39,19 +39,19 @@ def _after_kernel(step: Step) -> Step:
     return step if "g0" in step.after else replace(step, after=(*step.after, "g0"))
 
 
-def kernel(problem: Problem, after: tuple[str, ...] = ()) -> TileGroup:
+def kernel(problem: TemplateInput, after: tuple[str, ...] = ()) -> TileGroup:
     """The whole compute of a rank as one kernel."""
     if problem.pattern.beside:
-        regions: tuple[Region, ...] = (problem.tiles(0, Span(0, problem.output_rows)),)
+        regions: tuple[Region, ...] = (problem.tiles(0, IndexRange(0, problem.output_rows)),)
     elif problem.pattern is Pattern.KERNEL:
-        regions = (Region(0, Span(0, 1), Span(0, 1)),)
+        regions = (Region(0, IndexRange(0, 1), IndexRange(0, 1)),)
     else:
         regions = problem.all_gathered()
-    inner = Span(0, 1) if problem.pattern is Pattern.KERNEL else problem.all_inner
+    inner = IndexRange(0, 1) if problem.pattern is Pattern.KERNEL else problem.all_inner
     return TileGroup("g0", regions, inner, after)
 
 
-def _varies(problem: Problem) -> bool:
+def _varies(problem: TemplateInput) -> bool:
     return collective_in(problem.pattern) is not None and varies(problem)
 
 

@@ -1,23 +1,23 @@
 """Whether a template can serve its peers in another order, and hold less than all of what it gathers."""
 
 from ..scenario import Pattern
-from ..schedule import Kernels, Order
-from .base import Problem, Template
+from ..schedule import Kernels, PeerOrder
+from .base import Template, TemplateInput
 
 GATHERS = (Pattern.AG_GEMM, Pattern.A2A_GEMM)
 
 Reason = tuple[str, str]
 
 
-def why_not_served(template: Template, problem: Problem) -> Reason | None:
+def why_not_served(template: Template, problem: TemplateInput) -> Reason | None:
     """Why the order or the depth of ``problem`` cannot be, with a hint; None if they can."""
     return why_no_order(template, problem) or why_no_depth(template, problem)
 
 
-def why_no_order(template: Template, problem: Problem) -> Reason | None:
+def why_no_order(template: Template, problem: TemplateInput) -> Reason | None:
     """Why peers cannot be served in this order, with a hint; None if they can."""
     order = problem.order
-    if order is Order.ROTATED:
+    if order is PeerOrder.ROTATED:
         return None
     if not template.has_order:
         return f"{template.name} serves its peers in one order", "leave order out"
@@ -27,7 +27,7 @@ def why_no_order(template: Template, problem: Problem) -> Reason | None:
     return None
 
 
-def why_no_depth(template: Template, problem: Problem) -> Reason | None:
+def why_no_depth(template: Template, problem: TemplateInput) -> Reason | None:
     """Why not all that is gathered may be held, with a hint; None if that is possible or not asked for.
 
     Only a get can wait for the kernel that frees its buffer: all waits are local to a rank, and a put is issued by

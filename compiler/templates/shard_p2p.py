@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ..schedule import Step, TileGroup
-from .base import OVERLAPPED_PATTERNS, Cut, Problem, Template, put, signal_of, summed
+from .base import OVERLAPPED_PATTERNS, Cut, Template, TemplateInput, put, signal_of, summed
 
 
-def build(problem: Problem) -> Iterator[Step]:
+def build(problem: TemplateInput) -> Iterator[Step]:
     """What is gathered: own shard first. What is sent: own shard last."""
     yield from _scatter(problem) if problem.pattern.produces else _gather(problem)
 
 
-def _gather(problem: Problem) -> Iterator[Step]:
+def _gather(problem: TemplateInput) -> Iterator[Step]:
     own, fetches = problem.gathered(0), problem.fetches("x")
     if own.rows.size:
         yield TileGroup("g0", (own,), problem.all_inner)
@@ -30,7 +30,7 @@ def _gather(problem: Problem) -> Iterator[Step]:
         yield TileGroup(name, (fetch.tiles,), problem.all_inner, landed, accumulate=problem.adds_ranks)
 
 
-def _scatter(problem: Problem) -> Iterator[Step]:
+def _scatter(problem: TemplateInput) -> Iterator[Step]:
     before: tuple[str, ...] = ()
     for peer in problem.served:
         tiles = problem.gathered(peer)

@@ -9,15 +9,15 @@ divide by p, and a kernel whose rows do without each other (not attention behind
 from collections.abc import Iterator
 
 from ..schedule import Step, TileGroup
-from .base import OVERLAPPED_PATTERNS, Cut, Problem, Template, summed
+from .base import OVERLAPPED_PATTERNS, Cut, Template, TemplateInput, summed
 
 
-def build(problem: Problem) -> Iterator[Step]:
+def build(problem: TemplateInput) -> Iterator[Step]:
     """Step i moves row slice i of each shard over all links and computes row slice i of every shard."""
     yield from _scatter(problem) if problem.pattern.produces else _gather(problem)
 
 
-def _gather(problem: Problem) -> Iterator[Step]:
+def _gather(problem: TemplateInput) -> Iterator[Step]:
     for step in range(problem.pieces):
         fetches = problem.fetches(f"x{step}_", step, after=problem.freed_by(step))
         yield from (fetch.transfer for fetch in fetches if fetch.moves)
@@ -28,7 +28,7 @@ def _gather(problem: Problem) -> Iterator[Step]:
             yield TileGroup(f"g{step}", blocks, problem.all_inner, landed, accumulate=adds)
 
 
-def _scatter(problem: Problem) -> Iterator[Step]:
+def _scatter(problem: TemplateInput) -> Iterator[Step]:
     for step in range(problem.pieces):
         group, blocks = f"g{step}", problem.all_gathered(step)
         if blocks:

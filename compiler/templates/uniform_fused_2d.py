@@ -11,27 +11,27 @@ moved tensor that divide into p pieces of a multiple of 64, or of whole heads of
 from collections.abc import Iterator
 
 from ..extents import Adds
-from ..schedule import Span, Step, TileGroup
-from .base import OVERLAPPED_PATTERNS, Cut, Problem, Template, signal_of, summed
+from ..schedule import IndexRange, Step, TileGroup
+from .base import OVERLAPPED_PATTERNS, Cut, Template, TemplateInput, signal_of, summed
 
 
-def build(problem: Problem) -> Iterator[Step]:
+def build(problem: TemplateInput) -> Iterator[Step]:
     """Step i moves column slice i of whole shards over all links and computes with it."""
     yield from _scatter(problem) if problem.pattern.produces else _gather(problem)
 
 
-def _gather(problem: Problem) -> Iterator[Step]:
+def _gather(problem: TemplateInput) -> Iterator[Step]:
     for step in range(problem.pieces):
         inner = problem.col_piece(step)
         fetches = problem.fetches(f"x{step}_", cols=inner, after=problem.freed_by(step))
         yield from (fetch.transfer for fetch in fetches if fetch.moves)
         landed = tuple(fetch.transfer.signal for fetch in fetches if fetch.lands)
-        span = Span(inner.start, inner.stop)
+        span = IndexRange(inner.start, inner.stop)
         adds = problem.cutting.adds in (Adds.COLUMNS, Adds.BLOCKS) and step > 0
         yield TileGroup(f"g{step}", problem.all_gathered(), span, landed, accumulate=adds)
 
 
-def _scatter(problem: Problem) -> Iterator[Step]:
+def _scatter(problem: TemplateInput) -> Iterator[Step]:
     for step in range(problem.pieces):
         cols = problem.col_piece(step)
         yield TileGroup(f"g{step}", problem.all_gathered(cols=cols), problem.all_inner)

@@ -28,7 +28,7 @@ from ...compiler.scenario import TICKS_PER_SECOND, TICKS_PER_US, Gpu
 from ...compiler.units import round_half_up
 
 
-class Collective(Enum):
+class NcclCollective(Enum):
     """A collective; the value is its name.
 
     Its bytes, as nccl-tests counts them: all_gather everything gathered, reduce_scatter the input of a rank, all_reduce
@@ -41,7 +41,7 @@ class Collective(Enum):
     ALL_TO_ALL = "all_to_all"
 
 
-class Protocol(Enum):
+class NcclProtocol(Enum):
     """How the library moves data: flags beside every 4 or 120 bytes, plain blocks, or sums in the switch."""
 
     LL = "LL"
@@ -54,7 +54,7 @@ class Protocol(Enum):
 class CollectiveTime:
     """Time of a collective alone, the sum of its terms, in ticks; ``moved`` is w of the formula."""
 
-    protocol: Protocol
+    protocol: NcclProtocol
     start_ticks: int
     step_ticks: int
     transfer_ticks: int
@@ -73,13 +73,13 @@ class CollectiveTime:
         return self.ticks / TICKS_PER_US
 
 
-def collective_time(gpu: Gpu, operation: Collective, num_bytes: int, ranks: int) -> CollectiveTime:
+def collective_time(gpu: Gpu, operation: NcclCollective, num_bytes: int, ranks: int) -> CollectiveTime:
     """Time of a collective by the profile of ``gpu``, and the protocol that the library picks.
 
     Parameters
     ----------
     num_bytes
-        As nccl-tests counts them, see ``Collective``.
+        As nccl-tests counts them, see ``NcclCollective``.
 
     Raises
     ------
@@ -91,35 +91,39 @@ def collective_time(gpu: Gpu, operation: Collective, num_bytes: int, ranks: int)
     model = gpu.collectives
     if model is None:
         raise ValueError(f"the profile of {gpu.name} has no collectives")
-    if operation is Collective.ALL_TO_ALL:
+    if operation is NcclCollective.ALL_TO_ALL:
         if model.all_to_all is None:
             raise ValueError(f"the profile of {gpu.name} has no {operation.value}")
         return _exchange(model.all_to_all, num_bytes, ranks)
-    if operation is Collective.ALL_REDUCE and model.nvls is not None and _sums_in_switch(model.nvls, num_bytes, ranks):
+    if (
+        operation is NcclCollective.ALL_REDUCE
+        and model.nvls is not None
+        and _sums_in_switch(model.nvls, num_bytes, ranks)
+    ):
         return _in_switch(model.nvls, num_bytes)
     return _ring(model, operation, num_bytes, ranks)
 
 
-def _ring(model: Collectives, operation: Collective, num_bytes: int, ranks: int) -> CollectiveTime:
-    steps = (ranks - 1) * (2 if operation is Collective.ALL_REDUCE else 1)
-    factor = Fraction(1) if operation is Collective.ALL_GATHER else model.reduce_factor
+def _ring(model: Collectives, operation: NcclCollective, num_bytes: int, ranks: int) -> CollectiveTime:
+    steps = (ranks - 1) * (2 if operation is NcclCollective.ALL_REDUCE else 1)
+    factor = Fraction(1) if operation is NcclCollective.ALL_GATHER else model.reduce_factor
     moved, own = Fraction(num_bytes * steps, ranks) * factor, Fraction(num_bytes, ranks)
 
-    def with_protocol(protocol: Protocol, constants: ProtocolModel) -> CollectiveTime:
+    def with_protocol(protocol: NcclProtocol, constants: ProtocolModel) -> CollectiveTime:
         return _time(protocol, model, constants, steps, moved, own)
 
     if num_bytes >= model.simple_from_bytes * ranks:
-        return with_protocol(Protocol.SIMPLE, model.simple)
-    small, large = with_protocol(Protocol.LL, model.ll), with_protocol(Protocol.LL128, model.ll128)
+        return with_protocol(NcclProtocol.SIMPLE, model.simple)
+    small, large = with_protocol(NcclProtocol.LL, model.ll), with_protocol(NcclProtocol.LL128, model.ll128)
     return min(small, large, key=lambda each: each.ticks)
 
 
 def _exchange(model: ExchangeModel, num_bytes: int, ranks: int) -> CollectiveTime:
     steps, moved = ranks - 1, Fraction(num_bytes * (ranks - 1), ranks)
     if num_bytes >= model.simple_from_bytes * ranks:
-        return _time(Protocol.SIMPLE, model, model.simple, steps, moved, Fraction(num_bytes, ranks))
-    small = _time(Protocol.LL, model, model.ll, steps, moved, Fraction(0))
-    large = _time(Protocol.LL128, model, model.ll128, steps, moved, Fraction(0))
+        return _time(NcclProtocol.SIMPLE, model, model.simple, steps, moved, Fraction(num_bytes, ranks))
+    small = _time(NcclProtocol.LL, model, model.ll, steps, moved, Fraction(0))
+    large = _time(NcclProtocol.LL128, model, model.ll128, steps, moved, Fraction(0))
     return min(small, large, key=lambda each: each.ticks)
 
 
@@ -129,11 +133,11 @@ def _sums_in_switch(model: NvlsModel, num_bytes: int, ranks: int) -> bool:
 
 def _in_switch(model: NvlsModel, num_bytes: int) -> CollectiveTime:
     transfer_ticks = _ticks(Fraction(num_bytes), model.bytes_per_s)
-    return CollectiveTime(Protocol.NVLS, model.start_ticks, 0, transfer_ticks, 0, num_bytes, 0)
+    return CollectiveTime(NcclProtocol.NVLS, model.start_ticks, 0, transfer_ticks, 0, num_bytes, 0)
 
 
 def _time(
-    protocol: Protocol,
+    protocol: NcclProtocol,
     model: Collectives | ExchangeModel,
     constants: ProtocolModel,
     steps: int,

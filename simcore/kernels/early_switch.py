@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from ...compiler.scenario import Gpu
-from .collective import Collective, CollectiveTime, Protocol, collective_time
+from .collective import CollectiveTime, NcclCollective, NcclProtocol, collective_time
 
 WORTH_SAYING = 1.05
 """Losses below this are within the error of the fitted forms."""
@@ -24,7 +24,7 @@ class EarlySwitch:
     pays_from_bytes: int
 
 
-def early_switch(gpu: Gpu, operation: Collective, ranks: int) -> EarlySwitch | None:
+def early_switch(gpu: Gpu, operation: NcclCollective, ranks: int) -> EarlySwitch | None:
     """The switch of the library on ``ranks`` GPUs, if it comes too early by more than ``WORTH_SAYING``.
 
     NVIDIA NCCL on B200 is an example: all_gather on 8 GPUs goes from 45 us at 8 MiB to 102 us at 16 MiB.
@@ -37,7 +37,7 @@ def early_switch(gpu: Gpu, operation: Collective, ranks: int) -> EarlySwitch | N
     at = _switch_bytes(gpu, operation, ranks)
     without = _without_simple(gpu)
     taken, better = collective_time(gpu, operation, at, ranks), collective_time(without, operation, at, ranks)
-    if taken.protocol is not Protocol.SIMPLE or taken.ticks <= WORTH_SAYING * better.ticks:
+    if taken.protocol is not NcclProtocol.SIMPLE or taken.ticks <= WORTH_SAYING * better.ticks:
         return None
     pays = at
     while pays < NEVER_BYTES and _ticks(gpu, operation, pays, ranks) > _ticks(without, operation, pays, ranks):
@@ -45,12 +45,12 @@ def early_switch(gpu: Gpu, operation: Collective, ranks: int) -> EarlySwitch | N
     return EarlySwitch(at, taken, better, pays)
 
 
-def _switch_bytes(gpu: Gpu, operation: Collective, ranks: int) -> int:
+def _switch_bytes(gpu: Gpu, operation: NcclCollective, ranks: int) -> int:
     """The size from which on the library takes SIMPLE."""
     model = gpu.collectives
     if model is None:
         raise ValueError(f"the profile of {gpu.name} has no collectives")
-    if operation is Collective.ALL_TO_ALL and model.all_to_all is not None:
+    if operation is NcclCollective.ALL_TO_ALL and model.all_to_all is not None:
         return model.all_to_all.simple_from_bytes * ranks
     return model.simple_from_bytes * ranks
 
@@ -63,5 +63,5 @@ def _without_simple(gpu: Gpu) -> Gpu:
     return replace(gpu, collectives=replace(model, simple_from_bytes=NEVER_BYTES, all_to_all=exchange))
 
 
-def _ticks(gpu: Gpu, operation: Collective, num_bytes: int, ranks: int) -> int:
+def _ticks(gpu: Gpu, operation: NcclCollective, num_bytes: int, ranks: int) -> int:
     return collective_time(gpu, operation, num_bytes, ranks).ticks

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ...compiler.extents import Adds, cutting_of, inner_size, tile_cols, tile_rows
 from ...compiler.scenario import GemmShape, Gpu, Scenario
-from ...compiler.schedule import Region, Span, TileGroup
+from ...compiler.schedule import IndexRange, Region, TileGroup
 from ...compiler.shapes import AttentionShape, ElementwiseShape, GemvShape, GroupedGemmShape, KernelShape
 from .attention import attention_work
 from .elementwise import elementwise_work
@@ -60,8 +60,8 @@ def whole_shape(scenario: Scenario, kernel: int = 0) -> GemmShape | KernelShape 
     workload, n = scenario.workload.stage(kernel), scenario.num_ranks
     if workload.kernel is None or not workload.pattern.overlaps:
         return workload.gemm
-    cols, inner = Span(0, tile_cols(workload)), Span(0, inner_size(workload))
-    blocks = (Region(owner, Span(0, tile_rows(workload, n, owner)), cols) for owner in range(n))
+    cols, inner = IndexRange(0, tile_cols(workload)), IndexRange(0, inner_size(workload))
+    blocks = (Region(owner, IndexRange(0, tile_rows(workload, n, owner)), cols) for owner in range(n))
     whole = tuple(block for block in blocks if block.rows.size)
     return compute_shape(scenario, TileGroup("", whole, inner, kernel=kernel))
 

@@ -9,14 +9,14 @@ from magus.compiler.plan import why_illegal
 from magus.compiler.scenario import Pattern, Scenario
 from magus.compiler.schedule import (
     Choice,
+    CopyProtocol,
     Direction,
     EngineChoice,
     EngineKind,
     EngineMode,
+    ExecutionOptions,
     Kernels,
-    Launch,
-    Protocol,
-    Tactics,
+    LaunchMode,
     Wait,
     WaitPer,
 )
@@ -62,10 +62,10 @@ SYSTEMS = (
     "gpus {ranks} x MI300X; fabric torus(xgmi, shape=[2, {half}])",
 )
 KERNELS = (
-    Tactics(),
-    Tactics(launch=Launch.GRAPH),
-    Tactics(kernel=Kernels.PERSISTENT, wait=Wait.POLL),
-    Tactics(kernel=Kernels.PERSISTENT, wait=Wait.POLL, per=WaitPer.TILE),
+    ExecutionOptions(),
+    ExecutionOptions(launch=LaunchMode.GRAPH),
+    ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL),
+    ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL, per=WaitPer.TILE),
 )
 ENGINES = (
     EngineChoice(DMA, 7),
@@ -97,11 +97,11 @@ def draw_choices(rng: random.Random, scenario: Scenario, count: int) -> list[Cho
     """``count`` legal choices at most, of all templates, algorithms, engines and tactics."""
     n, found = scenario.num_ranks, list[Choice]()
     fitting = [each for each in ALL_TEMPLATES if scenario.workload.pattern in each.patterns]
-    ways = list(product(Direction, Protocol, KERNELS, ENGINES))
+    ways = list(product(Direction, CopyProtocol, KERNELS, ENGINES))
     for _ in range(40 * count):
         template = rng.choice(fitting)
         direction, protocol, kernel, engine = rng.choice(ways)
-        tactics = Tactics(direction, protocol, kernel.kernel, kernel.wait, kernel.per, kernel.launch)
+        tactics = ExecutionOptions(direction, protocol, kernel.kernel, kernel.wait, kernel.per, kernel.launch)
         algorithm = rng.choice(("", *ALGORITHM_BY_NAME)) if template.has_algorithm else ""
         pieces = rng.choice((1, 2, 4)) if template.cuts_shards else 1
         streams = rng.choice((1, template.default_streams))

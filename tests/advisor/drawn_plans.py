@@ -10,7 +10,7 @@ from magus.compiler.extents import inner_size, tile_cols
 from magus.compiler.plan import build_schedule, problem_of, why_illegal
 from magus.compiler.plan_check import check_plan
 from magus.compiler.scenario import GemmShape, Scenario
-from magus.compiler.schedule import Choice, Reduction, Region, Schedule, Span, Step, TileGroup
+from magus.compiler.schedule import Choice, IndexRange, Reduction, Region, Schedule, Step, TileGroup
 from magus.compiler.templates.bespoke import PATTERNS, block_rows
 from magus.compiler.templates.cuts import shortened_cuts
 from tests.advisor.drawing import ENGINES, KERNELS, scenario_of
@@ -89,10 +89,12 @@ def draw_grid(rng: random.Random, gemm: GemmShape) -> tuple[TileGroup, ...]:
     return tuple(found)
 
 
-def cuts(rng: random.Random, size: int, most: int, grain: int) -> list[Span]:
+def cuts(rng: random.Random, size: int, most: int, grain: int) -> list[IndexRange]:
     """``size`` in up to ``most`` spans whose edges are multiples of ``grain``."""
     edges = {max(grain, rng.randrange(size) // grain * grain) for _ in range(rng.randrange(most))}
-    return [Span(low, high) for low, high in pairwise(sorted({0, size, *(edge for edge in edges if edge < size)}))]
+    return [
+        IndexRange(low, high) for low, high in pairwise(sorted({0, size, *(edge for edge in edges if edge < size)}))
+    ]
 
 
 def all_batches(rows: tuple[int, int]) -> Iterator[tuple[tuple[int, int], ...]]:

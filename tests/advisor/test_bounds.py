@@ -17,10 +17,10 @@ from magus.compiler.schedule import (
     Direction,
     EngineChoice,
     EngineKind,
+    IndexRange,
     Plan,
     Region,
     Schedule,
-    Span,
     Step,
     TileGroup,
     Transfer,
@@ -29,7 +29,7 @@ from magus.simcore import simulate
 from magus.simcore.engine import run
 from magus.simcore.kernels.gemm import ticks_for
 from magus.simcore.lower import lower
-from magus.simcore.outcome import Outcome
+from magus.simcore.outcome import RunOutcome
 from tests.advisor.drawing import SYSTEMS, draw_choices, draw_scenario, scenario_of
 from tests.marks import first
 from tests.scenarios import (
@@ -56,7 +56,7 @@ FEW = Explore(engines=(EngineChoice(DMA, 7), EngineChoice(SM, 8), EngineChoice(S
 
 def makespan(scenario: Scenario, schedule: Schedule, unit_bytes: int, fold: bool = True) -> int:
     finished = run(lower(scenario, schedule, unit_bytes=unit_bytes, fold=fold).program)
-    assert finished.outcome is Outcome.DONE
+    assert finished.outcome is RunOutcome.DONE
     return finished.makespan_ticks
 
 
@@ -112,7 +112,9 @@ def reduced_in_place(scenario: Scenario, pieces: int) -> tuple[Step, ...]:
     rows, steps = moved.rows // n, list[Step]()
     for peer in range(1, n):
         for piece in range(pieces):
-            part = Region(peer, Span(piece * rows // pieces, (piece + 1) * rows // pieces), Span(0, moved.cols))
+            part = Region(
+                peer, IndexRange(piece * rows // pieces, (piece + 1) * rows // pieces), IndexRange(0, moved.cols)
+            )
             name = f"x{peer}_{piece}"
             steps.append(Transfer(name, Direction.PUT, part, peer, f"s_{name}", reduce=True))
     return tuple(steps)
@@ -122,8 +124,8 @@ def forwarded(scenario: Scenario) -> tuple[Step, ...]:
     """AG+GEMM around a ring: each shard is passed on to the right neighbour, which gets it from its left one."""
     moved, gemm, n = scenario.workload.moved, scenario.workload.gemm, scenario.num_ranks
     assert moved is not None and gemm is not None
-    whole, inner = (Span(0, moved.rows // n), Span(0, moved.cols)), Span(0, gemm.k)
-    output = (whole[0], Span(0, gemm.n))
+    whole, inner = (IndexRange(0, moved.rows // n), IndexRange(0, moved.cols)), IndexRange(0, gemm.k)
+    output = (whole[0], IndexRange(0, gemm.n))
     steps: list[Step] = [TileGroup("g0", (Region(0, *output),), inner)]
     for hop in range(1, n):
         after = (f"s{hop - 1}",) if hop > 1 else ()
@@ -136,9 +138,9 @@ def fetched(scenario: Scenario) -> tuple[Step, ...]:
     """AG+GEMM where each rank gets the shards, and computes halves of the inner dimension apart."""
     moved, gemm, n = scenario.workload.moved, scenario.workload.gemm, scenario.num_ranks
     assert moved is not None and gemm is not None
-    rows, steps, half = Span(0, moved.rows // n), list[Step](), gemm.k // 2
-    blocks = tuple(Region(owner, rows, Span(0, gemm.n)) for owner in range(n))
-    for number, inner in enumerate((Span(0, half), Span(half, gemm.k))):
+    rows, steps, half = IndexRange(0, moved.rows // n), list[Step](), gemm.k // 2
+    blocks = tuple(Region(owner, rows, IndexRange(0, gemm.n)) for owner in range(n))
+    for number, inner in enumerate((IndexRange(0, half), IndexRange(half, gemm.k))):
         gets = [
             Transfer(f"x{number}_{peer}", Direction.GET, Region(peer, rows, inner), peer, f"s{number}_{peer}")
             for peer in range(1, n)
@@ -257,7 +259,7 @@ def test_no_algorithm_and_no_tactics_beat_the_bound(pattern: Pattern, seed: int)
 
     for choice in choices:
         result = simulate(scenario, build_schedule(scenario, choice), unit_bytes=rng.choice((1024, 4096)))
-        if result.outcome is Outcome.DONE:  # persistent kernels may leave no SM to copies that share theirs
+        if result.outcome is RunOutcome.DONE:  # persistent kernels may leave no SM to copies that share theirs
             done += 1
             assert result.makespan_ticks >= bounds[choice.engine.kind] > 0, expression_of(choice)
     assert done

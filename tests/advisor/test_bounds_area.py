@@ -7,7 +7,7 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from magus.advisor.bounds_area import Kind, least_ratios
+from magus.advisor.bounds_area import KernelClass, least_ratios
 from magus.compiler import compile_text
 from magus.compiler.scenario import TICKS_PER_US, DType, GemmShape, Gpu
 from magus.simcore.kernels.gemm import gemm_work, min_sm_ticks
@@ -32,7 +32,7 @@ def area_us(gpu: Gpu, shape: GemmShape, sms: int, *, persistent: bool = False, a
     return work.num_units * work.unit_ticks / TICKS_PER_US
 
 
-def least_us(gpu: Gpu, shape: GemmShape, kind: Kind) -> float:
+def least_us(gpu: Gpu, shape: GemmShape, kind: KernelClass) -> float:
     """The least SM time of all of ``shape``."""
     return least_ratios(gpu, shape, kind).least * shape.m * shape.n * shape.k
 
@@ -49,7 +49,7 @@ def test_no_kernel_takes_less_for_its_share(gpu: Gpu, persistent: bool) -> None:
     for _ in range(2):
         m, n, k = (64 * log_uniform(rng, 128) for _ in range(3))
         fewest = rng.randint(gpu.sms // 2, gpu.sms)
-        least = least_ratios(gpu, GemmShape(m, n, k, DT), Kind(fewest, gpu.sms, persistent))
+        least = least_ratios(gpu, GemmShape(m, n, k, DT), KernelClass(fewest, gpu.sms, persistent))
         for _ in range(60):
             cols, inner = (n, k) if persistent else (log_uniform(rng, n), log_uniform(rng, k))
             part = GemmShape(rng.choice((log_uniform(rng, m), m)), rng.choice((cols, n)), rng.choice((inner, k)), DT)
@@ -66,7 +66,7 @@ def test_no_kernel_takes_less_for_its_share(gpu: Gpu, persistent: bool) -> None:
 def test_slices_that_are_finished_in_time_take_no_less(gpu: Gpu) -> None:
     rng = random.Random(9)
     whole = GemmShape(1024, 1536, 2048, DT)
-    least = least_ratios(gpu, whole, Kind(gpu.sms, gpu.sms, finished=True))
+    least = least_ratios(gpu, whole, KernelClass(gpu.sms, gpu.sms, finished=True))
     start = max(0, gpu.gemm.start_ticks - gpu.l2.latency_ticks)
     for _ in range(60):
         m, n = log_uniform(rng, whole.m), log_uniform(rng, whole.n)
@@ -81,7 +81,7 @@ def test_slices_that_are_finished_in_time_take_no_less(gpu: Gpu) -> None:
 
 @pytest.mark.parametrize("persistent", [False, True])
 def test_less_time_and_less_to_work_on_never_cost_less(persistent: bool) -> None:
-    least = least_ratios(mi300x(), GemmShape(4096, 1536, 1024, DT), Kind(300, 304, persistent))
+    least = least_ratios(mi300x(), GemmShape(4096, 1536, 1024, DT), KernelClass(300, 304, persistent))
 
     for ratios in (least.of_times, least.of_sizes):
         assert list(ratios) == sorted(ratios, reverse=True)
@@ -92,7 +92,7 @@ def test_less_time_and_less_to_work_on_never_cost_less(persistent: bool) -> None
 def test_no_shape_of_a_small_problem_takes_less() -> None:
     """All shapes in steps of a quarter of the smallest tile: what divides it and what does not."""
     gpu, whole = h100(), GemmShape(512, 512, 256, DT)
-    least = least_us(gpu, whole, Kind(gpu.sms, gpu.sms)) / (512 * 512 * 256)
+    least = least_us(gpu, whole, KernelClass(gpu.sms, gpu.sms)) / (512 * 512 * 256)
     sizes = [*range(16, 512, 48), 512]
     ratios = [
         area_us(gpu, GemmShape(m, n, k, DT), gpu.sms) / (m * n * k) / least
@@ -105,7 +105,7 @@ def test_no_shape_of_a_small_problem_takes_less() -> None:
 def test_is_near_the_best_shape_of_a_large_problem() -> None:
     """Shapes of whole tiles of 256 rows or columns, and of half and of all of the inner dimension."""
     gpu, whole = mi300x(), GemmShape(3328, 2560, 6912, DT)
-    least = least_us(gpu, whole, Kind(gpu.sms, gpu.sms)) / (whole.m * whole.n * whole.k)
+    least = least_us(gpu, whole, KernelClass(gpu.sms, gpu.sms)) / (whole.m * whole.n * whole.k)
     shapes = (GemmShape(m, n, k, DT) for m, n, k in product(range(256, 3329, 256), range(256, 2561, 256), (3456, 6912)))
     ratios = [area_us(gpu, each, gpu.sms) / (each.m * each.n * each.k) / least for each in shapes]
 
@@ -116,7 +116,7 @@ def test_is_near_the_best_shape_of_a_large_problem() -> None:
 def test_is_no_less_than_full_tiles_without_loss(gpu: Gpu) -> None:
     for m, n, k in ((8192, 8192, 8192), (1024, 4096, 512), (640, 2304, 1280)):
         shape = GemmShape(m, n, k, DT)
-        least = least_us(gpu, shape, Kind(gpu.sms, gpu.sms))
+        least = least_us(gpu, shape, KernelClass(gpu.sms, gpu.sms))
         assert min_sm_ticks(gpu, shape) / TICKS_PER_US * (1 - 1e-5) <= least <= area_us(gpu, shape, gpu.sms)
 
 
@@ -124,4 +124,4 @@ def test_losses_that_no_cut_avoids_are_found() -> None:
     """A form that adds memory time and the latency of steps to the math makes every kernel of an MI300X slower."""
     gpu, shape = mi300x(), GemmShape(6656, 2560, 1024, DT)
 
-    assert least_us(gpu, shape, Kind(gpu.sms, gpu.sms)) > 1.15 * min_sm_ticks(gpu, shape) / TICKS_PER_US
+    assert least_us(gpu, shape, KernelClass(gpu.sms, gpu.sms)) > 1.15 * min_sm_ticks(gpu, shape) / TICKS_PER_US

@@ -9,7 +9,7 @@ from magus.advisor.bounds import lower_bound
 from magus.compiler import compile_text
 from magus.compiler.scenario import Pattern, Scenario
 from magus.simcore import simulate
-from magus.simcore.outcome import Outcome
+from magus.simcore.outcome import RunOutcome
 from tests.advisor.drawing import TEXTS
 from tests.advisor.drawn_grids import draw_grid_plan
 from tests.marks import first
@@ -42,7 +42,7 @@ def test_no_grid_beats_the_bound(seed: int) -> None:
         schedule = draw_grid_plan(rng, scenario)
         result = schedule and simulate(scenario, schedule, unit_bytes=rng.choice((512, 4096, 16384)))
         # Persistent kernels in several streams may hold all SMs that copies need.
-        if schedule and result and result.outcome is Outcome.DONE:
+        if schedule and result and result.outcome is RunOutcome.DONE:
             done += 1
             assert result.makespan_ticks >= lower_bound(scenario, (schedule.engine.kind,)).ticks
     assert done

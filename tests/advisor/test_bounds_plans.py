@@ -12,15 +12,15 @@ from magus.compiler import compile_text
 from magus.compiler.plan import build_schedule, why_illegal
 from magus.compiler.plan_check import check_plan
 from magus.compiler.scenario import Gpu, Pattern, Scenario
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind, Kernels, Plan, Tactics, Wait
+from magus.compiler.schedule import Choice, EngineChoice, EngineKind, ExecutionOptions, Kernels, Plan, Wait
 from magus.simcore import simulate
-from magus.simcore.outcome import Outcome
+from magus.simcore.outcome import RunOutcome
 from tests.advisor.drawing import SYSTEMS, draw_choices, draw_scenario, scenario_of
 from tests.advisor.drawn_plans import all_batches, draw_bespoke, draw_grid, draw_uneven
 from tests.marks import first
 from tests.scenarios import h100, lone_gemm, mi300x
 
-PERSISTENT = Tactics(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
+PERSISTENT = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
 OVERLAPPED = (Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR, Pattern.A2A_GEMM)
 
 
@@ -33,7 +33,7 @@ def bespoke_ratios(seed: int, plans: int) -> Iterator[float]:
         schedule = draw_bespoke(rng, scenario)
         result = schedule and simulate(scenario, schedule, unit_bytes=rng.choice((1024, 4096, 16384)))
         # Persistent kernels in several streams may hold all SMs that copies need.
-        if schedule and result and result.outcome is Outcome.DONE:
+        if schedule and result and result.outcome is RunOutcome.DONE:
             yield result.makespan_ticks / lower_bound(scenario, (schedule.engine.kind,)).ticks
 
 
@@ -68,7 +68,7 @@ def test_no_plan_of_a_campaign_beats_the_bound(seed: int) -> None:
         scenario = draw_scenario(rng, pattern)
         for choice in draw_choices(rng, scenario, 6):
             result = simulate(scenario, build_schedule(scenario, choice), unit_bytes=rng.choice((256, 4096, 65536)))
-            if result.outcome is Outcome.DONE:
+            if result.outcome is RunOutcome.DONE:
                 ratios.append(result.makespan_ticks / lower_bound(scenario, (choice.engine.kind,)).ticks)
 
     assert ratios and min(ratios) >= 1
@@ -90,7 +90,7 @@ def best_of_all(scenario: Scenario, blocks: int) -> int:
     moved = scenario.workload.moved
     assert moved is not None
     grain = moved.rows // n // blocks
-    for batches, tactics in product(all_batches((blocks, blocks)), (Tactics(), PERSISTENT)):
+    for batches, tactics in product(all_batches((blocks, blocks)), (ExecutionOptions(), PERSISTENT)):
         parts = tuple((own * grain, each * grain) for own, each in batches)
         choice = Choice("bespoke", n, EngineChoice(EngineKind.DMA, 7), 1, tactics, parts=parts)
         if why_illegal(scenario, choice) is None:

@@ -8,7 +8,7 @@ from magus.advisor.bounds import lower_bound
 from magus.compiler.expression import expression_of
 from magus.compiler.plan import build_schedule
 from magus.compiler.schedule import EngineKind, TileGroup
-from magus.simcore import Outcome, simulate
+from magus.simcore import RunOutcome, simulate
 from magus.simcore.kernels.least import least_bytes, least_sm_ticks
 from magus.simcore.kernels.pick import compute_work
 from tests.advisor.drawing import draw_choices
@@ -28,7 +28,7 @@ def test_no_schedule_beats_the_bound(name: str, seed: int) -> None:
 
     for choice in choices:
         result = simulate(scenario, build_schedule(scenario, choice), unit_bytes=rng.choice((1024, 4096)))
-        if result.outcome is Outcome.DONE:  # persistent kernels may leave no SM to copies that share theirs
+        if result.outcome is RunOutcome.DONE:  # persistent kernels may leave no SM to copies that share theirs
             done += 1
             assert result.makespan_ticks >= bounds[choice.engine.kind] > 0, expression_of(choice)
     assert done

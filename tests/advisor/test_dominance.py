@@ -17,9 +17,9 @@ from magus.compiler.schedule import (
     Direction,
     EngineChoice,
     EngineKind,
+    ExecutionOptions,
     Kernels,
-    Order,
-    Tactics,
+    PeerOrder,
     Wait,
     WaitPer,
 )
@@ -37,11 +37,11 @@ SCENARIOS = {
     "mesh, sums": gemm_rs(1024, 1024, 2048, ranks=4),
     "ring": ag_gemm(1024, 2048, 1024, ranks=4, fabric=ring()),
 }
-PERSISTENT = Tactics(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
+PERSISTENT = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
 # What each rule prefers: the values that stand in for those that it leaves out.
 KEPT: dict[str, Callable[[Choice], Choice]] = {
-    "mirror": lambda choice: replace(choice, order=Order.ROTATED),
-    "one_target": lambda choice: replace(choice, order=Order.ROTATED),
+    "mirror": lambda choice: replace(choice, order=PeerOrder.ROTATED),
+    "one_target": lambda choice: replace(choice, order=PeerOrder.ROTATED),
     "look_again": lambda choice: replace(choice, tactics=replace(choice.tactics, per=WaitPer.CHUNK)),
     "asked_first": lambda choice: replace(choice, tactics=replace(choice.tactics, direction=Direction.PUT)),
 }
@@ -53,11 +53,11 @@ def left_out_by(name: str, scenario: Scenario) -> Iterator[Choice]:
     engines = EngineChoice(EngineKind.DMA, n - 1), EngineChoice(EngineKind.SM, 16)
     for template, chunks in (("shard_p2p", n), ("hetero_fused_1d", 4 * n), ("uniform_fused_2d", 4 * n)):
         for engine in engines:
-            for tactics in (Tactics(), PERSISTENT):
+            for tactics in (ExecutionOptions(), PERSISTENT):
                 base = Choice(template, chunks, engine, 1, tactics)
                 yield from {
-                    "mirror": [replace(base, order=Order.REVERSED)],
-                    "one_target": [replace(base, order=Order.ABSOLUTE)],
+                    "mirror": [replace(base, order=PeerOrder.REVERSED)],
+                    "one_target": [replace(base, order=PeerOrder.ABSOLUTE)],
                     "look_again": [replace(base, tactics=replace(tactics, per=WaitPer.TILE))],
                     "asked_first": [replace(base, tactics=replace(tactics, direction=Direction.GET))],
                 }[name]
@@ -95,20 +95,20 @@ def test_they_leave_out_only_what_has_its_better_in_the_space() -> None:
         return {rule.name: rule.removed for rule in enumerate_space(exploring(scenario, explore)).assumed}
 
     assert removed(Explore()) == {}
-    assert removed(Explore(orders=(Order.REVERSED, Order.ABSOLUTE))) == {}
+    assert removed(Explore(orders=(PeerOrder.REVERSED, PeerOrder.ABSOLUTE))) == {}
     assert removed(Explore(directions=(Direction.GET,))) == {}
-    assert set(removed(Explore(orders=tuple(Order)))) == {"mirror", "one_target"}
+    assert set(removed(Explore(orders=tuple(PeerOrder)))) == {"mirror", "one_target"}
 
 
 def test_switched_off_they_leave_out_nothing_and_what_they_leave_out_is_counted() -> None:
-    explore = Explore(orders=(Order.ROTATED, Order.REVERSED), directions=tuple(Direction), chunks=(16,))
+    explore = Explore(orders=(PeerOrder.ROTATED, PeerOrder.REVERSED), directions=tuple(Direction), chunks=(16,))
     some = enumerate_space(exploring(SCENARIOS["mesh"], explore))
     every = enumerate_space(exploring(SCENARIOS["mesh"], replace(explore, dominance=False)))
 
     gone = set(every.choices) - set(some.choices)
     counts = {rule.name: rule.removed for rule in some.assumed}
     assert set(some.choices) < set(every.choices) and every.assumed == ()
-    assert counts["mirror"] == sum(choice.order is Order.REVERSED for choice in every.choices)
+    assert counts["mirror"] == sum(choice.order is PeerOrder.REVERSED for choice in every.choices)
     by_engines = (each for each in every.choices if each.engine.kind is EngineKind.DMA)
     assert counts["asked_first"] == sum(each.tactics.direction is Direction.GET for each in by_engines)
     assert len(gone) < sum(counts.values()), "some are left out by two rules"

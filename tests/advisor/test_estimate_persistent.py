@@ -8,12 +8,21 @@ from magus.advisor.estimate import copy_setup_ticks, estimate_ticks
 from magus.advisor.estimate_persistent import persistent_parts
 from magus.compiler.plan import build_schedule
 from magus.compiler.scenario import Pattern, Scenario
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind, EngineMode, Kernels, Protocol, Tactics, Wait
+from magus.compiler.schedule import (
+    Choice,
+    CopyProtocol,
+    EngineChoice,
+    EngineKind,
+    EngineMode,
+    ExecutionOptions,
+    Kernels,
+    Wait,
+)
 from magus.simcore import simulate
 from magus.simcore.kernels.gemm import gemm_work
 from tests.advisor.drawing import SYSTEMS, scenario_of
 
-PERSISTENT = Tactics(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
+PERSISTENT = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
 DMA3 = EngineChoice(EngineKind.DMA, 3)
 PRELAUNCHED = replace(DMA3, mode=EngineMode.PRELAUNCHED)
 
@@ -62,4 +71,4 @@ def test_what_a_copy_costs_before_its_first_byte() -> None:
     assert copy_setup_ticks(gpu, DMA3) == gpu.dma.setup_ticks > 0
     assert copy_setup_ticks(gpu, PRELAUNCHED) == gpu.dma.prelaunch_ticks
     assert copy_setup_ticks(gpu, sms) == gpu.sm_copy.setup_ticks > 0
-    assert copy_setup_ticks(gpu, sms, Protocol.LL128) == 0
+    assert copy_setup_ticks(gpu, sms, CopyProtocol.LL128) == 0

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.advisor.expect_values import found, mean, percentile
-from magus.compiler.terms import Dimension, Value
+from magus.compiler.terms import FigureKind, Value
 
 numbers = st.lists(st.fractions(max_denominator=1000), min_size=1, max_size=70)
 
@@ -34,12 +34,12 @@ def test_the_mean_lies_between_the_extremes(values: list[Fraction]) -> None:
 @pytest.mark.parametrize(
     ("value", "text", "number", "unit"),
     [
-        (Value(Fraction(150_000_000), Dimension.TIME), "1.50 us", 1.5, "us"),
-        (Value(Fraction(3 << 20), Dimension.BYTES), "3.00 MiB", 3 << 20, "B"),
-        (Value(Fraction(96), Dimension.BYTES), "96 B", 96, "B"),
-        (Value(Fraction(64 * 10**9, 10**14), Dimension.RATE), "64 GB/s", 64.0, "GB/s"),
-        (Value(Fraction(123_456), Dimension.RATIO), "123,456", 123_456, ""),
-        (Value(Fraction(1, 3), Dimension.RATIO), "0.3333", 1 / 3, ""),
+        (Value(Fraction(150_000_000), FigureKind.TIME), "1.50 us", 1.5, "us"),
+        (Value(Fraction(3 << 20), FigureKind.BYTES), "3.00 MiB", 3 << 20, "B"),
+        (Value(Fraction(96), FigureKind.BYTES), "96 B", 96, "B"),
+        (Value(Fraction(64 * 10**9, 10**14), FigureKind.RATE), "64 GB/s", 64.0, "GB/s"),
+        (Value(Fraction(123_456), FigureKind.RATIO), "123,456", 123_456, ""),
+        (Value(Fraction(1, 3), FigureKind.RATIO), "0.3333", 1 / 3, ""),
     ],
 )
 def test_how_values_are_shown(value: Value, text: str, number: float, unit: str) -> None:

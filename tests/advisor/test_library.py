@@ -12,7 +12,7 @@ from magus.advisor.library import library_time, speedup_of
 from magus.compiler import compile_text
 from magus.compiler.scenario import Scenario
 from magus.compiler.variability import Late, Variability
-from magus.simcore.kernels.collective import Collective, collective_time
+from magus.simcore.kernels.collective import NcclCollective, collective_time
 from magus.tui.render import advice_text, verdict_sentence
 from magus.tui.view import Mark, SortKey, figures_of, rows_of, verdict_of
 from tests.scenarios import ag_gemm, h100, lone_gather
@@ -35,8 +35,8 @@ def lone(operation: str, rows: int, gpu: str = "H100", gpus: int = 8) -> Scenari
     ).scenario()
 
 
-@pytest.mark.parametrize("operation", Collective)
-def test_its_bytes_are_those_of_nccl_tests(operation: Collective) -> None:
+@pytest.mark.parametrize("operation", NcclCollective)
+def test_its_bytes_are_those_of_nccl_tests(operation: NcclCollective) -> None:
     scenario = lone(operation.value, 4096)
     found = library_time(scenario)
 

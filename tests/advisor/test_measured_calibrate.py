@@ -17,11 +17,11 @@ from magus.advisor.measured.constants import Constant
 from magus.advisor.measured.copy_fit import DMA, SM_COPY
 from magus.advisor.measured.gemm import lone_scenario
 from magus.advisor.measured.gemm_fit import ALL, CONSTANTS, LARGE
-from magus.advisor.measured.parts import Row, parted
+from magus.advisor.measured.parts import FittedRow, parted
 from magus.advisor.measured.rows import MeasuredError
 from magus.compiler import compile_text, format_text
 from magus.compiler.scenario import TICKS_PER_US, DType, GemmShape, Gpu
-from magus.simcore.kernels.collective import Collective, collective_time
+from magus.simcore.kernels.collective import NcclCollective, collective_time
 from magus.simcore.kernels.copy import CopyPhase, dma_copy_time, sm_copy_rate
 from magus.simcore.kernels.gemm import gemm_work
 
@@ -59,7 +59,7 @@ def gemm_table(folder: Path, gpu: Gpu, count: int, *more: str) -> None:
 
 def collective_table(folder: Path, gpu: Gpu) -> None:
     lines = ["gpu,n_gpus,op,dtype,bytes,time_us"]
-    for operation in Collective:
+    for operation in NcclCollective:
         for ranks in (2, 4, 8):
             for power in range(9, 30):
                 us = collective_time(gpu, operation, 1 << power, ranks).us
@@ -266,7 +266,7 @@ def test_a_part_that_the_sibling_does_not_have_is_kept(tmp_path: Path) -> None:
 
 
 def test_the_held_out_fifth_does_not_depend_on_the_sample_and_is_never_fitted() -> None:
-    rows = [Row(LARGE if index % 3 else ALL, (index,), 1.0, "t", first=bool(index % 3)) for index in range(100)]
+    rows = [FittedRow(LARGE if index % 3 else ALL, (index,), 1.0, "t", first=bool(index % 3)) for index in range(100)]
     (small, held), (large, again) = parted(rows, 20, 0), parted(list(reversed(rows)), 1000, 0)
 
     assert held == again and len(held) == 20

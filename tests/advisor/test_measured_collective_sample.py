@@ -4,17 +4,17 @@ import pytest
 
 from magus.advisor.measured.collective_sample import sampled, scenario_of, simulated_collectives
 from magus.advisor.measured.collectives import MeasuredPoint
-from magus.simcore.kernels.collective import Collective
+from magus.simcore.kernels.collective import NcclCollective
 
 SIZES = (512, 1 << 16, 1 << 20, 1 << 25)
 
 
-def points(gpu: str, operation: Collective) -> list[MeasuredPoint]:
+def points(gpu: str, operation: NcclCollective) -> list[MeasuredPoint]:
     return [MeasuredPoint(gpu, operation, ranks, size, 1.0, "t.csv") for ranks in (2, 8) for size in SIZES]
 
 
 def test_each_gpu_and_operation_has_a_sample_that_depends_on_the_seed_alone() -> None:
-    all_points = points("H100", Collective.ALL_GATHER) + points("B200", Collective.ALL_REDUCE)
+    all_points = points("H100", NcclCollective.ALL_GATHER) + points("B200", NcclCollective.ALL_REDUCE)
     first, again = list(sampled(all_points, 3, 5)), list(sampled(all_points[::-1], 3, 5))
     other = list(sampled(all_points, 3, 6))
 
@@ -24,8 +24,8 @@ def test_each_gpu_and_operation_has_a_sample_that_depends_on_the_seed_alone() ->
     assert [len(each) for each in sampled(all_points, 200, 0)] == [8, 8]
 
 
-@pytest.mark.parametrize("operation", Collective)
-def test_the_simulator_agrees_with_the_closed_form(operation: Collective) -> None:
+@pytest.mark.parametrize("operation", NcclCollective)
+def test_the_simulator_agrees_with_the_closed_form(operation: NcclCollective) -> None:
     ticked: list[int] = []
     found = simulated_collectives(points("H100", operation), lambda: ticked.append(1))
 

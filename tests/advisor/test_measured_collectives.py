@@ -13,7 +13,7 @@ import pytest
 
 from magus.advisor.measured.collectives import collective_comparisons
 from magus.advisor.measured.copies import PhaseShare, copy_comparisons, phase_shares
-from magus.advisor.measured.rows import Comparison, MeasuredError, MissingTable
+from magus.advisor.measured.rows import MeasuredError, MissingTable, TableComparison
 from magus.simcore.kernels.copy import CopyPhase
 
 DATA = os.environ.get("MAGUS_MEASURED_DATA", "")
@@ -30,20 +30,20 @@ def table(folder: Path, name: str, *lines: str) -> Path:
     return path
 
 
-def nccl(folder: Path, *rows: str) -> list[Comparison | str]:
+def nccl(folder: Path, *rows: str) -> list[TableComparison | str]:
     table(folder, "nccl_collectives_here.csv", NCCL_HEAD, *rows)
     return list(collective_comparisons(folder))
 
 
-def deepep(folder: Path, *rows: str) -> tuple[list[Comparison], list[str]]:
+def deepep(folder: Path, *rows: str) -> tuple[list[TableComparison], list[str]]:
     table(folder, "deepep_here.csv", DEEPEP_HEAD, *rows)
     return parted(copy_comparisons(folder))
 
 
-def parted(found: object) -> tuple[list[Comparison], list[str]]:
+def parted(found: object) -> tuple[list[TableComparison], list[str]]:
     everything = list(found)  # type: ignore[call-overload]
     texts = [each for each in everything if isinstance(each, str)]
-    return [each for each in everything if isinstance(each, Comparison)], texts
+    return [each for each in everything if isinstance(each, TableComparison)], texts
 
 
 def test_repeats_of_a_point_count_as_their_median(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_repeats_of_a_point_count_as_their_median(tmp_path: Path) -> None:
     found = nccl(tmp_path, *(row.format(us) for us in (30, 10, 20)))
 
     (only,) = found
-    assert isinstance(only, Comparison)
+    assert isinstance(only, TableComparison)
     assert (only.gpu, only.operation, only.group) == ("H100", "all_gather", ">= 1 MiB")
     assert only.label == "8 GPUs, 1,048,576 B, LL128" and only.measured_us == 20
     # 4.79 + 0.79 + 7 * 0.85 us, 7/8 MiB at 183.5 GB/s, 1/8 MiB at 693.5 GB/s
@@ -190,7 +190,7 @@ def test_shares_that_are_none_are_left_out(tmp_path: Path, row: str) -> None:
     assert not found and len(texts) == 1 and "shares from 0 to 100" in texts[0]
 
 
-def mean_errors(found: list[Comparison]) -> dict[tuple[str, str], float]:
+def mean_errors(found: list[TableComparison]) -> dict[tuple[str, str], float]:
     """Mean of |predicted / measured - 1| in percent, by GPU and operation."""
     errors = defaultdict(list)
     for each in found:

@@ -5,18 +5,18 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from magus.advisor.measured.constants import Constant, Unit
+from magus.advisor.measured.constants import Constant, ConstantUnit
 from magus.advisor.measured.fitting import Floats, fit, put_all
 from magus.advisor.measured.gemm_fit import CONSTANTS
 from tests.scenarios import h100
 
-START = Constant("gemm.start", ("gemm", "start_ticks"), Unit.TIME, 0.1, 20)
-STEP = Constant("gemm.k_step", ("gemm", "k_step_ticks"), Unit.TIME, 0.005, 2)
-RATE = Constant("gemm.split_bandwidth", ("gemm", "split_bytes_per_s"), Unit.RATE, 50, 50_000)
-SHARE = Constant("gemm.mma", ("gemm", "mma_fraction"), Unit.SHARE, 0.02, 1)
-NUMBER = Constant("gemm.exponent", ("gemm", "exponent"), Unit.NUMBER, 1.1, 12)
-PLAIN = Constant("gemm.quantisation", ("gemm", "quantisation"), Unit.SHARE, 0, 1, plain=True)
-SIZE = Constant("collectives.simple_from", ("collectives", "simple_from_bytes"), Unit.SIZE, 1, 1 << 40)
+START = Constant("gemm.start", ("gemm", "start_ticks"), ConstantUnit.TIME, 0.1, 20)
+STEP = Constant("gemm.k_step", ("gemm", "k_step_ticks"), ConstantUnit.TIME, 0.005, 2)
+RATE = Constant("gemm.split_bandwidth", ("gemm", "split_bytes_per_s"), ConstantUnit.RATE, 50, 50_000)
+SHARE = Constant("gemm.mma", ("gemm", "mma_fraction"), ConstantUnit.SHARE, 0.02, 1)
+NUMBER = Constant("gemm.exponent", ("gemm", "exponent"), ConstantUnit.NUMBER, 1.1, 12)
+PLAIN = Constant("gemm.quantisation", ("gemm", "quantisation"), ConstantUnit.SHARE, 0, 1, plain=True)
+SIZE = Constant("collectives.simple_from", ("collectives", "simple_from_bytes"), ConstantUnit.SIZE, 1, 1 << 40)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from magus.advisor.measured import fused_report
 from magus.advisor.measured.fused import TARGET, FusedComparison, fused_comparisons, fused_found, scenario_of, serial_us
 from magus.advisor.measured.fused_plans import IMPLEMENTATIONS, implementation_named
-from magus.advisor.measured.fused_rows import FusedRow, Part
+from magus.advisor.measured.fused_rows import FusedPart, FusedRow
 from magus.advisor.measured.gemm import predicted_us
 from magus.advisor.measured.report import Validation, validation_document
 from magus.advisor.measured.report_text import validation_page, validation_text
@@ -22,7 +22,7 @@ from magus.compiler.plan_check import check_plan
 from magus.compiler.scenario import Pattern
 from magus.compiler.schedule import Kernels
 from magus.compiler.shapes import DType
-from magus.simcore.kernels.collective import Collective, collective_time
+from magus.simcore.kernels.collective import NcclCollective, collective_time
 
 DATA = os.environ.get("MAGUS_MEASURED_DATA", "")
 measured = pytest.mark.skipif(not DATA, reason="MAGUS_MEASURED_DATA names no folder")
@@ -49,7 +49,7 @@ def predicted(rows: Sequence[FusedRow]) -> list[FusedComparison]:
 def comparison(name: str, measured_speedup: float, predicted_speedup: float) -> FusedComparison:
     implementation = implementation_named(name)
     assert implementation is not None
-    parts = (Part(Pattern.AG_GEMM, 512, 256, 512),)
+    parts = (FusedPart(Pattern.AG_GEMM, 512, 256, 512),)
     kernel = FusedRow("H100", 4, DType.BF16, parts, implementation, 100.0, 100 * measured_speedup)
     return FusedComparison(kernel, 50 * predicted_speedup, 50.0)
 
@@ -60,7 +60,7 @@ def test_a_fused_kernel_is_paired_with_the_library_of_the_same_row(tmp_path: Pat
     (only,) = rows
     assert (only.gpu, only.ranks, only.dtype) == ("H100", 4, DType.BF16)
     assert (only.serial_us, only.fused_us, only.implementation.name) == (90, 60, "flux")
-    assert only.parts == (Part(Pattern.AG_GEMM, 512, 256, 512),)
+    assert only.parts == (FusedPart(Pattern.AG_GEMM, 512, 256, 512),)
     assert texts == ["overlap_here.csv: 1 row: serial, and nothing fused beside it is compared"]
 
 
@@ -73,7 +73,7 @@ def test_global_shapes_are_shared_out_among_the_ranks(tmp_path: Path) -> None:
     rows, _ = read(tmp_path, *lines)
 
     parts = [part for each in rows for part in each.parts]
-    assert parts == [Part(Pattern.AG_GEMM, 4096, 6144, 12288), Part(Pattern.GEMM_RS, 4096, 49152, 1536)]
+    assert parts == [FusedPart(Pattern.AG_GEMM, 4096, 6144, 12288), FusedPart(Pattern.GEMM_RS, 4096, 49152, 1536)]
 
 
 def test_a_layer_is_its_two_gemms(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_serial_is_the_library_gemm_and_the_library_collective(tmp_path: Path) -
     (only,), _ = read(tmp_path, row("nccl+cublas", 90), row("flux", 60))
     gpu = scenario_of(only, only.parts[0]).gpu
 
-    gathered = collective_time(gpu, Collective.ALL_GATHER, 512 * 512 * 2, 4).us
+    gathered = collective_time(gpu, NcclCollective.ALL_GATHER, 512 * 512 * 2, 4).us
     assert serial_us(only) == pytest.approx(predicted_us("H100", [(512, 256, 512)])[512, 256, 512] + gathered)
 
 
@@ -140,7 +140,7 @@ def test_serial_is_the_library_gemm_and_the_library_collective(tmp_path: Path) -
 )
 def test_every_implementation_is_a_schedule_that_is_right_and_runs(implementation: object, pattern: Pattern) -> None:
     kernel = next(each for each in IMPLEMENTATIONS if each is implementation)
-    part = Part(pattern, 4096, 512, 512)
+    part = FusedPart(pattern, 4096, 512, 512)
     fused = FusedRow("H100", 8, DType.BF16, (part,), kernel, 100.0, 100.0)
     scenario = scenario_of(fused, part)
     schedule = build_schedule(scenario, kernel.plans[pattern](scenario), kernel.name)

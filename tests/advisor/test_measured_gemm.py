@@ -19,7 +19,7 @@ from magus.advisor.measured.gemm import (
 )
 from magus.advisor.measured.gemm_sample import simulated_sample
 from magus.advisor.measured.gemm_times import gemm_ticks
-from magus.advisor.measured.rows import Comparison, MeasuredError, MissingTable
+from magus.advisor.measured.rows import MeasuredError, MissingTable, TableComparison
 from magus.compiler.scenario import DType, GemmShape, Gpu
 from magus.simcore.kernels.gemm import gemm_work
 from tests.scenarios import h100, mi300x
@@ -133,7 +133,7 @@ def test_rows_become_comparisons_in_size_classes_and_ratios() -> None:
 
     found = list(gemm_comparisons(GemmTable("H100", times)))
 
-    by_operation: dict[str, list[Comparison]] = {}
+    by_operation: dict[str, list[TableComparison]] = {}
     for each in found:
         by_operation.setdefault(each.operation, []).append(each)
     assert [each.group for each in by_operation[ALL]] == ["m >= 512", "m >= 512", "m >= 512", "m < 64"]

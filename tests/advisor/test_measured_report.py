@@ -9,11 +9,11 @@ from magus.advisor.measured.agreement import Agreement
 from magus.advisor.measured.gemm import LARGE
 from magus.advisor.measured.report import Validation, comparable, summed_up, validation_document, weak_spots
 from magus.advisor.measured.report_text import validation_page, validation_text
-from magus.advisor.measured.rows import Comparison
+from magus.advisor.measured.rows import TableComparison
 
 
-def row(group: str, measured: float, predicted: float, operation: str = LARGE, gpu: str = "H100") -> Comparison:
-    return Comparison(gpu, operation, group, f"point at {measured:g}", measured, predicted)
+def row(group: str, measured: float, predicted: float, operation: str = LARGE, gpu: str = "H100") -> TableComparison:
+    return TableComparison(gpu, operation, group, f"point at {measured:g}", measured, predicted)
 
 
 ROWS = (
@@ -26,7 +26,7 @@ ROWS = (
 )
 
 
-def validation(rows: tuple[Comparison, ...] = ROWS) -> Validation:
+def validation(rows: tuple[TableComparison, ...] = ROWS) -> Validation:
     agreement = Agreement("H100", 200, 0.0001, 0.03, "1 x 2 x 3", beyond=2, too_large=4)
     return Validation(summed_up(rows), (agreement,), tuple(f"t.csv:{line}: no m" for line in range(50)), seed=5)
 

@@ -21,7 +21,7 @@ from magus.compiler.explore import Explore
 from magus.compiler.expression import expression_of
 from magus.compiler.plan import build_schedule, why_illegal
 from magus.compiler.scenario import Pattern, Scenario
-from magus.compiler.schedule import Choice, Direction, EngineChoice, EngineKind, Protocol, Tactics
+from magus.compiler.schedule import Choice, CopyProtocol, Direction, EngineChoice, EngineKind, ExecutionOptions
 from tests.advisor.drawing import SYSTEMS, TEXTS, scenario_of
 
 SM, DMA = EngineChoice(EngineKind.SM, 16), EngineChoice(EngineKind.DMA, 3)
@@ -65,7 +65,7 @@ def test_variants_are_legal_new_and_of_the_fastest() -> None:
     scenario = scenario_of(Pattern.ALL_GATHER, SYSTEMS[0], 4, 256, 256, 256)
     slow = [Choice("halving_doubling", 4, SM), Choice("double_tree", 4, SM)]
     fast = [Choice("serial", 4, SM), Choice("nvls", 4, SM), Choice("ring", 4, SM)]
-    known = [*fast, replace(fast[0], tactics=Tactics(protocol=Protocol.LL)), *slow[:1]]
+    known = [*fast, replace(fast[0], tactics=ExecutionOptions(protocol=CopyProtocol.LL)), *slow[:1]]
 
     found = variants(scenario, candidates(scenario, known))
 
@@ -73,7 +73,7 @@ def test_variants_are_legal_new_and_of_the_fastest() -> None:
     assert len(names) == len(found)
     assert not names & {expression_of(choice) for choice in known}
     assert all(why_illegal(scenario, choice) is None for choice in found)
-    assert replace(fast[0], tactics=Tactics(Direction.GET)) in found
+    assert replace(fast[0], tactics=ExecutionOptions(Direction.GET)) in found
     assert {algorithm_of(choice) for choice in found} == {"direct", "ring", "halving_doubling"}, "nvls has no other way"
 
 

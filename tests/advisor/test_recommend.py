@@ -12,9 +12,9 @@ from magus.advisor.solver import enumerate_space
 from magus.compiler.expectation import Verdict
 from magus.compiler.plan import build_schedule
 from magus.compiler.scenario import TICKS_PER_US, Explore, Pattern, Scenario
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind, NamedSchedule, Plan, Protocol
+from magus.compiler.schedule import Choice, CopyProtocol, EngineChoice, EngineKind, NamedSchedule, Plan
 from magus.compiler.stopping import Cancelled
-from magus.simcore import Outcome
+from magus.simcore import RunOutcome
 from tests.advisor.drawing import LONE, SYSTEMS, scenario_of
 from tests.scenarios import ag_gemm, exploring, gemm_rs, lone_gather
 
@@ -50,7 +50,7 @@ def test_the_answer_and_the_baseline_are_confirmed_in_lines(advice: Advice) -> N
 
     assert advice.result is not None and advice.serial_result is not None
     assert advice.recommended.unit_bytes == advice.serial.unit_bytes == line
-    assert advice.result.outcome is Outcome.DONE
+    assert advice.result.outcome is RunOutcome.DONE
     assert advice.result.makespan_ticks == advice.recommended.simulated_ticks
 
 
@@ -181,7 +181,7 @@ def test_of_a_lone_collective_the_algorithms_are_compared(advisor: Advisor, patt
     possible = {algorithm_of(choice) for choice in enumerate_space(scenario).choices}
     assert advice.verdict is Verdict.SERIAL
     assert tried == possible
-    assert any(c.choice is not None and c.choice.tactics.protocol is Protocol.LL for c in simulated)
+    assert any(c.choice is not None and c.choice.tactics.protocol is CopyProtocol.LL for c in simulated)
     assert advice.serial.expression.startswith("serial(")
     assert advice.speedup == (1 if advice.uses_library else advice.baseline_us / advice.recommended.best_us)
     assert advice.recommended.is_serial or advice.uses_library or advice.speedup >= 1.02

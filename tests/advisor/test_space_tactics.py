@@ -9,14 +9,14 @@ from magus.compiler.plan import template_named
 from magus.compiler.resolve_explore import opened
 from magus.compiler.scenario import Explore, Scenario
 from magus.compiler.schedule import (
+    CopyProtocol,
     Direction,
     EngineChoice,
     EngineKind,
+    ExecutionOptions,
     Kernels,
-    Launch,
-    Order,
-    Protocol,
-    Tactics,
+    LaunchMode,
+    PeerOrder,
     Wait,
     WaitPer,
 )
@@ -36,7 +36,7 @@ DMA = EngineChoice(EngineKind.DMA, 7)
         ),
         (
             AG,
-            Explore(protocols=(Protocol.LL,), engines=(DMA,)),
+            Explore(protocols=(CopyProtocol.LL,), engines=(DMA,)),
             ("protocol is ll", "protocol ll is one of copies by SMs, not of dma(7)"),
         ),
         (AG, Explore(waits=(Wait.POLL,)), ("wait is poll", "only a persistent kernel waits by poll")),
@@ -61,7 +61,7 @@ DMA = EngineChoice(EngineKind.DMA, 7)
         ),
         (
             AG,
-            Explore(launches=(Launch.GRAPH,)),
+            Explore(launches=(LaunchMode.GRAPH,)),
             ("launch is graph", "the profile of MI300X has no graph_launch: a graph is launched like a stream"),
         ),
     ],
@@ -80,7 +80,7 @@ def test_a_minimal_set_of_rules(scenario: Scenario, explore: Explore, reasons: t
     ("explore", "template", "reasons"),
     [
         (
-            Explore(orders=(Order.LARGE_FIRST,)),
+            Explore(orders=(PeerOrder.LARGE_FIRST,)),
             "shard_p2p",
             {"order is large_first", "order large_first goes by sizes, and all transfers are alike"},
         ),
@@ -120,24 +120,26 @@ def test_less_is_staged_where_less_is_held() -> None:
     choices = enumerate_space(exploring(AG, explore)).choices
 
     assert {(each.template, each.depth) for each in choices} == {("hetero_fused_1d", 1), ("hetero_fused_1d", 2)}
-    assert {each.tactics for each in choices} == {Tactics(Direction.GET)}
+    assert {each.tactics for each in choices} == {ExecutionOptions(Direction.GET)}
 
 
 def test_templates_without_a_knob_stand_still() -> None:
-    explore = Explore(orders=(Order.REVERSED,), depths=(2,), streams=(2,), directions=(Direction.GET,))
+    explore = Explore(orders=(PeerOrder.REVERSED,), depths=(2,), streams=(2,), directions=(Direction.GET,))
 
     choices = enumerate_space(exploring(AG, explore)).choices
 
     serial = {(each.order, each.depth, each.streams) for each in choices if each.template == "serial"}
     unfused = {(each.order, each.depth, each.streams) for each in choices if each.template == "hetero_unfused_1d"}
-    assert serial == {(Order.ROTATED, 0, 1)}
-    assert unfused == {(Order.REVERSED, 0, 2), (Order.REVERSED, 2, 2)}
+    assert serial == {(PeerOrder.ROTATED, 0, 1)}
+    assert unfused == {(PeerOrder.REVERSED, 0, 2), (PeerOrder.REVERSED, 2, 2)}
 
 
 def test_two_ranks_have_one_order() -> None:
-    scenario = exploring(ag_gemm(1024, 2048, 1024, ranks=2, gpu=h100()), Explore(orders=tuple(Order), dominance=False))
+    scenario = exploring(
+        ag_gemm(1024, 2048, 1024, ranks=2, gpu=h100()), Explore(orders=tuple(PeerOrder), dominance=False)
+    )
 
-    assert {each.order for each in enumerate_space(scenario).choices} == {Order.ROTATED}
+    assert {each.order for each in enumerate_space(scenario).choices} == {PeerOrder.ROTATED}
 
 
 def test_progress_is_told_and_time_and_requests_end_it_with_what_was_found() -> None:

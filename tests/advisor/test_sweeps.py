@@ -15,11 +15,11 @@ from magus.advisor.sweeps import (
     judge_trend,
     judge_winner,
 )
-from magus.compiler.expectation import Crossover, Direction, Inside, Linear, Sweep, SweepPoint, Trend
-from magus.compiler.terms import Dimension, End, Value
+from magus.compiler.expectation import Crossover, Inside, Linear, Sweep, SweepPoint, Trend, TrendDirection
+from magus.compiler.terms import End, FigureKind, Value
 from magus.compiler.units import NUMBER
 
-RATIO = Dimension.RATIO
+RATIO = FigureKind.RATIO
 NOTHING = Value(Fraction(0), RATIO)
 numbers = st.fractions(min_value=-1000, max_value=1000, max_denominator=100)
 
@@ -36,29 +36,29 @@ def values(*amounts: float) -> list[Value]:
 @pytest.mark.parametrize(
     ("direction", "amounts", "holds"),
     [
-        (Direction.RISING, (1, 2, 3), True),
-        (Direction.RISING, (1, 2, 1.981), True),
-        (Direction.RISING, (1, 2, 1.979), False),
-        (Direction.RISING, (1, 1, 1), False),
-        (Direction.RISING, (100, 99.5, 99, 98.5), False),
-        (Direction.RISING, (-3, -2, -1), True),
-        (Direction.FALLING, (3, 2, 1), True),
-        (Direction.FALLING, (3, 2, 2.02), True),
-        (Direction.FALLING, (3, 2, 2.03), False),
-        (Direction.FLAT, (1, 1.01, 1), True),
-        (Direction.FLAT, (1, 1.02, 1), False),
-        (Direction.FLAT, (0, 0, 0), True),
-        (Direction.FLAT, (-1, 1, 0), False),
+        (TrendDirection.RISING, (1, 2, 3), True),
+        (TrendDirection.RISING, (1, 2, 1.981), True),
+        (TrendDirection.RISING, (1, 2, 1.979), False),
+        (TrendDirection.RISING, (1, 1, 1), False),
+        (TrendDirection.RISING, (100, 99.5, 99, 98.5), False),
+        (TrendDirection.RISING, (-3, -2, -1), True),
+        (TrendDirection.FALLING, (3, 2, 1), True),
+        (TrendDirection.FALLING, (3, 2, 2.02), True),
+        (TrendDirection.FALLING, (3, 2, 2.03), False),
+        (TrendDirection.FLAT, (1, 1.01, 1), True),
+        (TrendDirection.FLAT, (1, 1.02, 1), False),
+        (TrendDirection.FLAT, (0, 0, 0), True),
+        (TrendDirection.FLAT, (-1, 1, 0), False),
     ],
 )
-def test_trends(direction: Direction, amounts: tuple[float, ...], holds: bool) -> None:
+def test_trends(direction: TrendDirection, amounts: tuple[float, ...], holds: bool) -> None:
     sweep = sweep_over(*range(1, len(amounts) + 1))
 
     assert judge_trend(Trend(NOTHING, direction, Fraction(1, 100)), sweep, values(*amounts)).passed is holds
 
 
 def test_a_trend_says_where_it_breaks() -> None:
-    found = judge_trend(Trend(NOTHING, Direction.RISING, Fraction(0)), sweep_over(8, 16, 32), values(1, 3, 2))
+    found = judge_trend(Trend(NOTHING, TrendDirection.RISING, Fraction(0)), sweep_over(8, 16, 32), values(1, 3, 2))
 
     assert found.text == "falls at M = 32, from 3 to 2"
 

@@ -11,7 +11,7 @@ import pytest
 from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
 
 from magus.advisor import Advisor, lower_bound
-from magus.advisor.bounds_area import Kind, least_ratios
+from magus.advisor.bounds_area import KernelClass, least_ratios
 from magus.advisor.features import NAMES
 from magus.compiler.scenario import Explore
 from magus.compiler.schedule import EngineChoice, EngineKind
@@ -45,7 +45,7 @@ def together(work: Callable[[], T]) -> list[T]:
 
 
 def test_the_search_behind_the_bound_is_shared() -> None:
-    kind = Kind(1, 300)
+    kind = KernelClass(1, 300)
     alone = least_ratios(mi300x(), GemmShape(1000, 2000, 3000, DType.BF16), kind)
     # Another shape of the same size, which nobody has asked for yet.
     found = together(lambda: least_ratios(mi300x(), GemmShape(2000, 1000, 3000, DType.BF16), kind))

@@ -9,13 +9,13 @@ from magus.compiler.plan import build_schedule, why_illegal
 from magus.compiler.scenario import Explore, Pattern, Scenario
 from magus.compiler.schedule import (
     Choice,
+    CopyProtocol,
     Direction,
     EngineChoice,
     EngineKind,
+    ExecutionOptions,
     Kernels,
-    Launch,
-    Protocol,
-    Tactics,
+    LaunchMode,
     Wait,
 )
 from tests.advisor.drawing import SYSTEMS, scenario_of
@@ -25,7 +25,7 @@ SM, DMA = EngineChoice(EngineKind.SM, 16), EngineChoice(EngineKind.DMA, 3)
 GEMM = scenario_of(Pattern.AG_GEMM, SYSTEMS[0], 4, 256, 256, 256)
 CHOICES = [Choice("hetero_fused_1d", 8, SM), Choice("shard_p2p", 4, DMA), Choice("uniform_fused_1d", 8, SM)]
 SERIAL = Choice("serial", 4, DMA)
-PERSISTENT = Tactics(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
+PERSISTENT = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
 
 
 def candidates(scenario: Scenario, choices: list[Choice]) -> list[Candidate]:
@@ -43,7 +43,7 @@ def ways(explore: Explore) -> list[Choice]:
 
 
 def differs(way: Choice, name: str) -> bool:
-    return getattr(way.tactics, name) is not getattr(Tactics(), name)
+    return getattr(way.tactics, name) is not getattr(ExecutionOptions(), name)
 
 
 def test_the_fastest_are_varied_and_nothing_is_tried_twice() -> None:
@@ -63,25 +63,27 @@ def test_each_changes_one_knob() -> None:
     found = ways(Explore())
 
     assert replace(CHOICES[0], tactics=PERSISTENT) in found and replace(CHOICES[1], tactics=PERSISTENT) in found
-    assert replace(CHOICES[0], tactics=Tactics(Direction.GET)) in found
-    assert replace(CHOICES[1], tactics=Tactics(Direction.GET)) not in found, "a rule of dominance, for copy engines"
+    assert replace(CHOICES[0], tactics=ExecutionOptions(Direction.GET)) in found
+    assert replace(CHOICES[1], tactics=ExecutionOptions(Direction.GET)) not in found, (
+        "a rule of dominance, for copy engines"
+    )
     assert all(sum(differs(way, name) for name in ("kernel", "direction", "protocol")) == 1 for way in found)
 
 
 def test_only_what_the_file_leaves_to_be_tried() -> None:
-    nothing = Explore(kernels=(Kernels.LAUNCHED,), directions=(Direction.PUT,), protocols=(Protocol.SIMPLE,))
+    nothing = Explore(kernels=(Kernels.LAUNCHED,), directions=(Direction.PUT,), protocols=(CopyProtocol.SIMPLE,))
 
     assert ways(nothing) == []
     assert all(differs(way, "kernel") for way in ways(replace(nothing, kernels=tuple(Kernels))))
     both = ways(replace(nothing, directions=tuple(Direction), dominance=False))
-    assert replace(CHOICES[1], tactics=Tactics(Direction.GET)) in both
+    assert replace(CHOICES[1], tactics=ExecutionOptions(Direction.GET)) in both
     assert not any(differs(way, "kernel") for way in ways(Explore(waits=(Wait.EVENT,))))
 
 
 def test_graphs_are_tried_where_they_are_asked_for_and_then_of_the_baseline_too() -> None:
     sync = replace(GEMM.gpu.sync, graph_launch_ticks=50_000_000)
     system = replace(GEMM.system, gpu=replace(GEMM.gpu, sync=sync))
-    explore = Explore(launches=tuple(Launch), kernels=(Kernels.LAUNCHED,))
+    explore = Explore(launches=tuple(LaunchMode), kernels=(Kernels.LAUNCHED,))
     scenario = replace(GEMM, system=system, explore=explore)
 
     found = other_ways(scenario, candidates(scenario, [*CHOICES, SERIAL]))

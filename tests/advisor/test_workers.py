@@ -11,15 +11,17 @@ from dataclasses import replace
 import pytest
 
 from magus.advisor import enumerate_space
-from magus.advisor.workers import FailureKind, Job, open_workers, run_job
+from magus.advisor.workers import FailureKind, SimulationJob, open_workers, run_job
 from magus.compiler.codes import Code
 from magus.compiler.plan import build_schedule
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind, EngineMode, Kernels, Tactics, Wait
+from magus.compiler.schedule import Choice, EngineChoice, EngineKind, EngineMode, ExecutionOptions, Kernels, Wait
 from tests.scenarios import ag_gemm, h100, switch
 
 SCENARIO = ag_gemm(256, 512, 512)
 JOBS = [
-    Job(SCENARIO, build_schedule(SCENARIO, Choice("uniform_fused_1d", chunks, EngineChoice(EngineKind.DMA, 7))), 1024)
+    SimulationJob(
+        SCENARIO, build_schedule(SCENARIO, Choice("uniform_fused_1d", chunks, EngineChoice(EngineKind.DMA, 7))), 1024
+    )
     for chunks in (16, 32, 64)
 ]
 # Starts workers, says their pids, and sleeps inside the pool until it is killed.
@@ -95,7 +97,7 @@ def test_one_that_is_too_large_is_told_with_its_limit() -> None:
     vast = ag_gemm(1 << 20, 1 << 15, 1 << 17)
     choice = Choice("uniform_fused_1d", 16, EngineChoice(EngineKind.DMA, 7))
     with open_workers(1) as workers:
-        assert workers.run([Job(vast, build_schedule(vast, choice), vast.gpu.line_bytes)]) == [None]
+        assert workers.run([SimulationJob(vast, build_schedule(vast, choice), vast.gpu.line_bytes)]) == [None]
 
     (failure,) = workers.failures
     assert failure.kind is FailureKind.TOO_LARGE and "the limit is" in failure.reason
@@ -156,12 +158,12 @@ def test_what_never_finishes_is_told_with_its_circle() -> None:
     """Copies that queue for the SMs of a kernel that waits for them."""
     scenario = ag_gemm(3072, 1536, 512, ranks=3, gpu=h100(), fabric=switch())
     shared = EngineChoice(EngineKind.SM, 16, EngineMode.SHARED)
-    tactics = Tactics(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
+    tactics = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
     parts = ((1024, 768), (0, 256))
     schedule = build_schedule(scenario, Choice("bespoke", 3, shared, 3, tactics, parts=parts))
 
     with open_workers(1) as pool:
-        assert pool.run([Job(scenario, schedule, 4096)]) == [None]
+        assert pool.run([SimulationJob(scenario, schedule, 4096)]) == [None]
     (failure,) = pool.failures
     assert failure.kind is FailureKind.NEVER_FINISHES
     assert failure.reason.startswith(Code.MGS503.name) and "waits for a slot" in failure.reason

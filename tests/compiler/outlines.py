@@ -7,15 +7,25 @@ from hypothesis import strategies as st
 
 from magus.compiler import syntax as ast
 from magus.compiler.collectives import ALGORITHM_BY_NAME
-from magus.compiler.declarative import Axis, Batch, By, Grouping, Ordering, Outline, Split, Sums, Turn
+from magus.compiler.declarative import Axis, By, Grouping, KernelGroup, Ordering, Outline, Split, Sums, Turn
 from magus.compiler.diagnostics import Report
-from magus.compiler.evaluate import Evaluator, Place
+from magus.compiler.evaluate import ExpressionEvaluator, Place
 from magus.compiler.names import Scope
 from magus.compiler.parse import parse_file
 from magus.compiler.resolve_declarative import OutlineReader
 from magus.compiler.resolve_schedule import ChoiceReader
 from magus.compiler.scenario import Pattern, Scenario
-from magus.compiler.schedule import Direction, EngineChoice, EngineKind, Kernels, Launch, Order, Tactics, Wait, WaitPer
+from magus.compiler.schedule import (
+    Direction,
+    EngineChoice,
+    EngineKind,
+    ExecutionOptions,
+    Kernels,
+    LaunchMode,
+    PeerOrder,
+    Wait,
+    WaitPer,
+)
 from magus.compiler.source import Source
 from tests.scenarios import ag_gemm, gemm_rs, lone_gather, lone_scatter
 
@@ -28,7 +38,7 @@ def read(scenario: Scenario, text: str) -> Outline:
     report = Report()
     (plan,) = parse_file(Source("<text>", text), report).declarations
     assert isinstance(plan, ast.Plan)
-    place, evaluator = Place(Scope()), Evaluator(report, {})
+    place, evaluator = Place(Scope()), ExpressionEvaluator(report, {})
     choices = ChoiceReader(scenario.system, place, evaluator, report)
     outline = OutlineReader(scenario.system, choices, place, evaluator, report).read(plan)
     assert not report.diagnostics
@@ -88,7 +98,7 @@ def groupings(draw: st.DrawFn, parts: int) -> Grouping:
     if draw(st.booleans()):
         return Grouping(alone, draw(st.sampled_from(By)))
     edges = [0, *sorted(draw(st.sets(st.integers(1, max(1, parts - 1)), max_size=3)) & set(range(1, parts))), parts]
-    batches = [Batch(low, high - 1, draw(st.sampled_from(By))) for low, high in pairwise(edges)]
+    batches = [KernelGroup(low, high - 1, draw(st.sampled_from(By))) for low, high in pairwise(edges)]
     return Grouping(alone, By.PIECE, tuple(draw(st.permutations(batches))))
 
 
@@ -101,15 +111,19 @@ def orderings(draw: st.DrawFn, parts: int, num_ranks: int, free: bool) -> Orderi
         return Ordering(own, pieces)
     peers = tuple(draw(st.permutations(range(1, num_ranks)))) if draw(st.booleans()) else ()
     peers = () if peers == tuple(range(1, num_ranks)) else peers
-    order = Order.ROTATED if peers else draw(st.sampled_from((Order.ROTATED, Order.REVERSED, Order.ABSOLUTE)))
+    order = (
+        PeerOrder.ROTATED
+        if peers
+        else draw(st.sampled_from((PeerOrder.ROTATED, PeerOrder.REVERSED, PeerOrder.ABSOLUTE)))
+    )
     return Ordering(own, pieces, peers, order, draw(st.booleans()))
 
 
 _seldom = st.integers(0, 4).map(lambda number: number == 4)
 _TACTICS = (
-    Tactics(),
-    Tactics(launch=Launch.GRAPH),
-    Tactics(kernel=Kernels.PERSISTENT, wait=Wait.POLL, per=WaitPer.TILE),
+    ExecutionOptions(),
+    ExecutionOptions(launch=LaunchMode.GRAPH),
+    ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL, per=WaitPer.TILE),
 )
 
 

@@ -20,9 +20,9 @@ from magus.compiler.schedule import (
     Direction,
     EngineChoice,
     EngineKind,
+    ExecutionOptions,
     Kernels,
     Reduction,
-    Tactics,
     TileGroup,
     Transfer,
     Wait,
@@ -34,7 +34,7 @@ from tests.advisor.drawing import SYSTEMS, scenario_of
 from tests.advisor.drawn_plans import draw_cuts
 
 DMA3 = EngineChoice(EngineKind.DMA, 3)
-PERSISTENT = Tactics(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
+PERSISTENT = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
 RANKS = 4
 SPLIT = (128, 400, 48, 448)
 
@@ -49,7 +49,7 @@ def _scenario(pattern: Pattern) -> Scenario:
 SCENARIOS = {pattern: _scenario(pattern) for pattern in PATTERNS}
 
 
-def drawn_parts(scenario: Scenario, tactics: Tactics, seed: int) -> tuple[tuple[int, ...], ...]:
+def drawn_parts(scenario: Scenario, tactics: ExecutionOptions, seed: int) -> tuple[tuple[int, ...], ...]:
     """Parts at random, of which some have no rows of some blocks."""
     rng = random.Random(seed)
     count, columns = rng.randint(1, 6), list[list[int]]()
@@ -68,7 +68,7 @@ def test_any_parts_make_a_sound_plan_that_its_text_rebuilds(
 ) -> None:
     scenario = SCENARIOS[pattern]
     direction = Direction.GET if get and not pattern.produces else Direction.PUT
-    tactics = replace(PERSISTENT if persistent else Tactics(), direction=direction)
+    tactics = replace(PERSISTENT if persistent else ExecutionOptions(), direction=direction)
     parts, rng = drawn_parts(scenario, tactics, seed), random.Random(seed)
     sizes = inner_size(scenario.workload), tile_cols(scenario.workload)
     slices, columns = (draw_cuts(rng, len(parts), size) for size in sizes)
@@ -143,7 +143,7 @@ def test_slices_of_a_persistent_kernel_may_end_in_any_order_and_copies_wait_for_
     base = Choice("bespoke", RANKS, DMA3, 2, parts=parts, slices=((64, size - 64), ()))
     after = [("g0k1",), ("g0k0", "g0k1")]
 
-    for tactics, expected in zip((Tactics(), PERSISTENT), after, strict=True):
+    for tactics, expected in zip((ExecutionOptions(), PERSISTENT), after, strict=True):
         schedule = build_schedule(scenario, replace(base, tactics=tactics))
         waits = {step.name: step.after for step in schedule.steps if isinstance(step, Transfer)}
         assert waits["x0_1"] == expected

@@ -15,20 +15,20 @@ from magus.compiler.schedule import (
     Direction,
     EngineChoice,
     EngineKind,
+    ExecutionOptions,
+    IndexRange,
     Kernels,
     Region,
     Schedule,
-    Span,
-    Tactics,
     TileGroup,
     Transfer,
     Wait,
 )
 from magus.compiler.schedule_text import read_choice
-from magus.simcore import Outcome, simulate
+from magus.simcore import RunOutcome, simulate
 from tests.scenarios import ag_gemm, h100, lone_gather
 
-GET = Tactics(Direction.GET)
+GET = ExecutionOptions(Direction.GET)
 PERSISTENT = replace(GET, kernel=Kernels.PERSISTENT, wait=Wait.POLL)
 TEMPLATES = ("uniform_fused_1d", "hetero_fused_1d", "hetero_unfused_1d", "uniform_fused_2d")
 DMA = EngineChoice(EngineKind.DMA, 3)
@@ -39,7 +39,7 @@ def scenario() -> Scenario:
     return ag_gemm(1024, 2048, 2048, ranks=4, gpu=h100())
 
 
-def held(scenario: Scenario, template: str, depth: int, tactics: Tactics = GET, streams: int = 1) -> Schedule:
+def held(scenario: Scenario, template: str, depth: int, tactics: ExecutionOptions = GET, streams: int = 1) -> Schedule:
     return build_schedule(scenario, Choice(template, 32, DMA, streams, tactics, depth=depth))
 
 
@@ -58,11 +58,11 @@ def test_staging_is_the_share_of_the_pieces_that_are_held(scenario: Scenario, te
 
 @pytest.mark.parametrize("tactics", [GET, PERSISTENT], ids=["launched", "persistent"])
 @pytest.mark.parametrize("template", TEMPLATES)
-def test_it_runs_and_holding_less_is_not_faster(scenario: Scenario, template: str, tactics: Tactics) -> None:
+def test_it_runs_and_holding_less_is_not_faster(scenario: Scenario, template: str, tactics: ExecutionOptions) -> None:
     times = []
     for depth in (1, 2, 0):
         result = simulate(scenario, held(scenario, template, depth, tactics), unit_bytes=4096)
-        assert result.outcome is Outcome.DONE
+        assert result.outcome is RunOutcome.DONE
         times.append(result.makespan_ticks)
 
     assert times[0] >= times[1] >= times[2]
@@ -84,11 +84,15 @@ def test_a_plan_written_out_needs_as_much_as_the_template_it_came_from(scenario:
 
 
 def get(name: str, start: int, after: tuple[str, ...] = (), peer: int = 1) -> Transfer:
-    return Transfer(name, Direction.GET, Region(peer, Span(start, start + 8), Span(0, 16)), peer, f"s_{name}", after)
+    return Transfer(
+        name, Direction.GET, Region(peer, IndexRange(start, start + 8), IndexRange(0, 16)), peer, f"s_{name}", after
+    )
 
 
 def kernel(name: str, start: int, after: tuple[str, ...], stream: int = 0) -> TileGroup:
-    return TileGroup(name, (Region(1, Span(start, start + 8), Span(0, 32)),), Span(0, 16), after, stream)
+    return TileGroup(
+        name, (Region(1, IndexRange(start, start + 8), IndexRange(0, 32)),), IndexRange(0, 16), after, stream
+    )
 
 
 def test_a_buffer_is_reused_only_after_everything_that_reads_it() -> None:
@@ -109,7 +113,7 @@ def test_a_buffer_is_reused_only_after_everything_that_reads_it() -> None:
 
 def test_a_larger_piece_does_not_fit_where_a_smaller_one_was() -> None:
     reader = kernel("g", 0, ("s_a",))
-    large = replace(get("b", 8, ("g",)), region=Region(1, Span(8, 24), Span(0, 16)))
+    large = replace(get("b", 8, ("g",)), region=Region(1, IndexRange(8, 24), IndexRange(0, 16)))
 
     assert elements_reused((get("a", 0), reader, large), 4, exchanges=False) == 0
 

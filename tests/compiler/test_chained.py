@@ -9,7 +9,7 @@ from magus.compiler.extents import Adds, cutting_of, inner_size
 from magus.compiler.plan import build_schedule, staging_bytes, why_illegal
 from magus.compiler.plan_check import check_plan
 from magus.compiler.scenario import GemmShape, Scenario
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind, Schedule, Span, Step, TileGroup, Transfer
+from magus.compiler.schedule import Choice, EngineChoice, EngineKind, IndexRange, Schedule, Step, TileGroup, Transfer
 from magus.compiler.templates.chained import chained
 from magus.simcore.kernels.pick import compute_shape, group_shape
 from tests.workloads import TEXTS, choices_of, workload_of
@@ -102,7 +102,7 @@ def test_a_group_of_unequal_rows_of_blocks_side_by_side_is_refused() -> None:
     scenario, schedule = schedule_of(SIDE, "uniform_fused_1d", 2)
     group = next(step for step in schedule.steps if step.name == "then_g0")
     assert isinstance(group, TileGroup)
-    first = replace(group.regions[0], rows=Span(0, group.regions[0].rows.size // 2))
+    first = replace(group.regions[0], rows=IndexRange(0, group.regions[0].rows.size // 2))
     steps = tuple(
         replace(group, regions=(first, *group.regions[1:])) if step.name == group.name else step
         for step in schedule.steps

@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from magus.compiler.collectives import ALGORITHM_BY_NAME, ALGORITHMS, Algorithm, Collective, Setting
+from magus.compiler.collectives import ALGORITHM_BY_NAME, ALGORITHMS, Algorithm, CollectiveProblem, Setting
 from magus.compiler.scenario import Pattern
-from magus.compiler.schedule import Direction, EngineKind, Region, Span, Step, TileGroup, Transfer
+from magus.compiler.schedule import Direction, EngineKind, IndexRange, Region, Step, TileGroup, Transfer
 from magus.compiler.templates.waves import Hops
 from tests.interpreter import Deadlock, Ranks, Wrong
 from tests.marks import first
@@ -25,9 +25,9 @@ def node_of(num_ranks: int) -> int:
     return next((size for size in range(2, num_ranks) if num_ranks % size == 0), 0)
 
 
-def problems(kind: Pattern, num_ranks: int, pieces: int, node: int | None = None) -> list[Collective]:
+def problems(kind: Pattern, num_ranks: int, pieces: int, node: int | None = None) -> list[CollectiveProblem]:
     """With and without adding, put and get; a piece has one row or two, and an uneven split has none at places."""
-    base = Collective(kind, num_ranks, pieces + 1, 1, pieces, node=node_of(num_ranks) if node is None else node)
+    base = CollectiveProblem(kind, num_ranks, pieces + 1, 1, pieces, node=node_of(num_ranks) if node is None else node)
     splits = [(), tuple((3 * k + 1) % (pieces + 2) for k in range(num_ranks))] if kind is Pattern.ALL_TO_ALL else [()]
     return [
         replace(base, direction=direction, adds=adds, split=split)
@@ -35,15 +35,15 @@ def problems(kind: Pattern, num_ranks: int, pieces: int, node: int | None = None
     ]
 
 
-def fits(algorithm: Algorithm, problem: Collective) -> bool:
+def fits(algorithm: Algorithm, problem: CollectiveProblem) -> bool:
     return algorithm.why_not(problem, SM if problem.adds else DMA) is None
 
 
-def emitted(algorithm: Algorithm, problem: Collective) -> list[tuple[Step, ...]]:
+def emitted(algorithm: Algorithm, problem: CollectiveProblem) -> list[tuple[Step, ...]]:
     return [algorithm.build(problem, rank).steps for rank in range(problem.num_ranks)]
 
 
-def carried_out(problem: Collective, steps: list[tuple[Step, ...]], seed: int) -> None:
+def carried_out(problem: CollectiveProblem, steps: list[tuple[Step, ...]], seed: int) -> None:
     ranks = Ranks(problem.kind, steps, problem.rows, problem.cols, problem.split)
     ranks.run(Random(seed))
     ranks.check()
@@ -106,7 +106,7 @@ def test_says_when_each_block_is_done(algorithm: Algorithm, kind: Pattern) -> No
         for rank in range(4):
             fragment = algorithm.build(problem, rank)
             kernels = [
-                TileGroup(f"k{block}_{piece}", (region,), Span(0, 1), names, stream=1 + block * 2 + piece)
+                TileGroup(f"k{block}_{piece}", (region,), IndexRange(0, 1), names, stream=1 + block * 2 + piece)
                 for (block, piece), names in fragment.done.items()
                 if (region := received(problem, block, piece)).rows.size and (kind, rank) != (Pattern.SEND_RECV, 0)
             ]
@@ -115,7 +115,7 @@ def test_says_when_each_block_is_done(algorithm: Algorithm, kind: Pattern) -> No
             carried_out(problem, steps, seed)
 
 
-def received(problem: Collective, block: int, piece: int) -> Region:
+def received(problem: CollectiveProblem, block: int, piece: int) -> Region:
     """What lands of a block at its destination; of an all_to_all, ``block`` has sent it."""
     rows = problem.split[-block % problem.num_ranks] if problem.split else None
     return problem.region(block, piece, rows)
@@ -156,20 +156,30 @@ GET = Direction.GET
 @pytest.mark.parametrize(
     ("name", "problem", "setting", "words"),
     [
-        ("ring", Collective(Pattern.ALL_TO_ALL, 4, 4, 1), DMA, "does no all_to_all"),
-        ("ring", Collective(Pattern.ALL_GATHER, 4, 4, 1, direction=GET), DMA, "cannot know when its peer has it"),
-        ("ring", Collective(Pattern.ALL_GATHER, 1, 4, 1), DMA, "2 ranks or more"),
-        ("direct", Collective(Pattern.REDUCE_SCATTER, 4, 4, 1, direction=GET, computed=True), SM, "has computed"),
-        ("halving_doubling", Collective(Pattern.ALL_REDUCE, 6, 4, 1), DMA, "a power of two of them, not 6"),
-        ("hierarchical", Collective(Pattern.ALL_REDUCE, 8, 4, 1), DMA, "grouped into nodes"),
-        ("hierarchical", Collective(Pattern.ALL_REDUCE, 8, 4, 1, node=8), DMA, "several whole nodes of 8"),
-        ("nvls", Collective(Pattern.ALL_REDUCE, 8, 4, 1), DMA, "needs SMs"),
-        ("nvls", Collective(Pattern.ALL_REDUCE, 8, 4, 1), Setting(EngineKind.SM, multicast=True), "reduces yes"),
-        ("nvls", Collective(Pattern.ALL_GATHER, 8, 4, 1), Setting(EngineKind.SM, reduces=True), "multicast yes"),
-        ("nvls", Collective(Pattern.ALL_REDUCE, 8, 4, 1, computed=True), SM, "when the others have computed"),
+        ("ring", CollectiveProblem(Pattern.ALL_TO_ALL, 4, 4, 1), DMA, "does no all_to_all"),
+        (
+            "ring",
+            CollectiveProblem(Pattern.ALL_GATHER, 4, 4, 1, direction=GET),
+            DMA,
+            "cannot know when its peer has it",
+        ),
+        ("ring", CollectiveProblem(Pattern.ALL_GATHER, 1, 4, 1), DMA, "2 ranks or more"),
+        (
+            "direct",
+            CollectiveProblem(Pattern.REDUCE_SCATTER, 4, 4, 1, direction=GET, computed=True),
+            SM,
+            "has computed",
+        ),
+        ("halving_doubling", CollectiveProblem(Pattern.ALL_REDUCE, 6, 4, 1), DMA, "a power of two of them, not 6"),
+        ("hierarchical", CollectiveProblem(Pattern.ALL_REDUCE, 8, 4, 1), DMA, "grouped into nodes"),
+        ("hierarchical", CollectiveProblem(Pattern.ALL_REDUCE, 8, 4, 1, node=8), DMA, "several whole nodes of 8"),
+        ("nvls", CollectiveProblem(Pattern.ALL_REDUCE, 8, 4, 1), DMA, "needs SMs"),
+        ("nvls", CollectiveProblem(Pattern.ALL_REDUCE, 8, 4, 1), Setting(EngineKind.SM, multicast=True), "reduces yes"),
+        ("nvls", CollectiveProblem(Pattern.ALL_GATHER, 8, 4, 1), Setting(EngineKind.SM, reduces=True), "multicast yes"),
+        ("nvls", CollectiveProblem(Pattern.ALL_REDUCE, 8, 4, 1, computed=True), SM, "when the others have computed"),
     ],
 )
-def test_says_why_not(name: str, problem: Collective, setting: Setting, words: str) -> None:
+def test_says_why_not(name: str, problem: CollectiveProblem, setting: Setting, words: str) -> None:
     assert words in (ALGORITHM_BY_NAME[name].why_not(problem, setting) or "")
 
 
@@ -187,7 +197,7 @@ def test_says_why_not(name: str, problem: Collective, setting: Setting, words: s
 )
 def test_every_wait_is_needed(name: str, kind: Pattern, adds: bool) -> None:
     """Without any one of them, some order leaves something wrong; so this interpreter can fail."""
-    problem = Collective(kind, 4, 2, 1, pieces=2, adds=adds)
+    problem = CollectiveProblem(kind, 4, 2, 1, pieces=2, adds=adds)
     steps, missed = emitted(ALGORITHM_BY_NAME[name], problem), []
     for rank, mine in enumerate(steps):
         for index, step in enumerate(mine):
@@ -201,7 +211,7 @@ def test_every_wait_is_needed(name: str, kind: Pattern, adds: bool) -> None:
     assert any(step.after for mine in steps for step in mine)
 
 
-def caught(problem: Collective, steps: list[tuple[Step, ...]]) -> bool:
+def caught(problem: CollectiveProblem, steps: list[tuple[Step, ...]]) -> bool:
     for seed in range(60):
         try:
             carried_out(problem, steps, seed)
@@ -212,7 +222,7 @@ def caught(problem: Collective, steps: list[tuple[Step, ...]]) -> bool:
 
 def test_steps_that_wait_for_each_other_are_found() -> None:
     """The first transfer of a ring waits for its last: nobody begins."""
-    problem = Collective(Pattern.ALL_GATHER, 4, 2, 1)
+    problem = CollectiveProblem(Pattern.ALL_GATHER, 4, 2, 1)
     first, *others = ALGORITHM_BY_NAME["ring"].build(problem, 0).steps
     stuck = (replace(first, after=("s_x2",)), *others)
 

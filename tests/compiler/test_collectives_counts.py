@@ -6,13 +6,13 @@ from math import log2
 
 import pytest
 
-from magus.compiler.collectives import ALGORITHM_BY_NAME, Collective
+from magus.compiler.collectives import ALGORITHM_BY_NAME, CollectiveProblem
 from magus.compiler.collectives.double_tree import binary_tree, double_tree
 from magus.compiler.scenario import Pattern
 from magus.compiler.schedule import Direction, Reach, Reduction, Step, Transfer
 
 
-def emitted(name: str, problem: Collective) -> list[tuple[Step, ...]]:
+def emitted(name: str, problem: CollectiveProblem) -> list[tuple[Step, ...]]:
     return [ALGORITHM_BY_NAME[name].build(problem, rank).steps for rank in range(problem.num_ranks)]
 
 
@@ -29,7 +29,7 @@ def elements(steps: tuple[Step, ...]) -> int:
 def test_each_rank_sends_the_least_there_is(name: str, num_ranks: int, pieces: int) -> None:
     """p (n - 1) chunks for all_gather and reduce_scatter, so (n - 1) / n of the tensor, and twice that for both."""
     for kind, times in ((Pattern.ALL_GATHER, 1), (Pattern.REDUCE_SCATTER, 1), (Pattern.ALL_REDUCE, 2)):
-        problem = Collective(kind, num_ranks, 12, 5, pieces)
+        problem = CollectiveProblem(kind, num_ranks, 12, 5, pieces)
         for steps in emitted(name, problem):
             assert len(transfers(steps)) == times * pieces * (num_ranks - 1)
             assert elements(steps) == times * (num_ranks - 1) * 12 * 5
@@ -41,7 +41,7 @@ def test_what_else_is_sent(num_ranks: int, pieces: int) -> None:
     n, chunks = num_ranks, num_ranks * pieces
 
     def count(name: str, kind: Pattern) -> int:
-        problem = Collective(kind, n, 12, 5, pieces)
+        problem = CollectiveProblem(kind, n, 12, 5, pieces)
         return sum(len(transfers(steps)) for steps in emitted(name, problem))
 
     assert count("one_shot", Pattern.ALL_REDUCE) == n * chunks * (n - 1)
@@ -59,7 +59,7 @@ def test_what_else_is_sent(num_ranks: int, pieces: int) -> None:
 @pytest.mark.parametrize("name", ["hierarchical", "double_ring"])
 def test_blocks_cross_nodes_once(name: str, num_ranks: int, node: int) -> None:
     """p (N - 1) chunks across and p N (g - 1) within for each rank."""
-    problem, nodes = Collective(Pattern.ALL_GATHER, num_ranks, 4, 1, 2, node=node), num_ranks // node
+    problem, nodes = CollectiveProblem(Pattern.ALL_GATHER, num_ranks, 4, 1, 2, node=node), num_ranks // node
     for rank, steps in enumerate(emitted(name, problem)):
         peers = [(rank + step.peer) % num_ranks for step in transfers(steps)]
         assert sum(peer // node != rank // node for peer in peers) == 2 * (nodes - 1)
@@ -69,7 +69,7 @@ def test_blocks_cross_nodes_once(name: str, num_ranks: int, node: int) -> None:
 @pytest.mark.parametrize(("num_ranks", "pieces"), list(product((2, 3, 4, 7, 8), (2, 4))))
 @pytest.mark.parametrize("kind", [Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER])
 def test_a_double_ring_uses_both_directions_alike(kind: Pattern, num_ranks: int, pieces: int) -> None:
-    steps = transfers(emitted("double_ring", Collective(kind, num_ranks, 12, 5, pieces))[0])
+    steps = transfers(emitted("double_ring", CollectiveProblem(kind, num_ranks, 12, 5, pieces))[0])
     to_right = [step for step in steps if step.peer == 1]
     others = [step for step in steps if step.peer == num_ranks - 1]
     if num_ranks == 2:
@@ -81,7 +81,7 @@ def test_a_double_ring_uses_both_directions_alike(kind: Pattern, num_ranks: int,
 @pytest.mark.parametrize(("num_ranks", "node"), [(4, 2), (8, 4), (12, 3)])
 def test_in_nodes_a_double_ring_talks_to_one_neighbour_within_and_one_across(num_ranks: int, node: int) -> None:
     for kind in (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE):
-        for rank, steps in enumerate(emitted("double_ring", Collective(kind, num_ranks, 4, 1, 2, node=node))):
+        for rank, steps in enumerate(emitted("double_ring", CollectiveProblem(kind, num_ranks, 4, 1, 2, node=node))):
             within = rank // node * node + (rank + 1) % node
             peers = {(rank + step.peer) % num_ranks for step in transfers(steps)}
             assert peers == {within, (rank + node) % num_ranks}
@@ -90,7 +90,7 @@ def test_in_nodes_a_double_ring_talks_to_one_neighbour_within_and_one_across(num
 @pytest.mark.parametrize("num_ranks", [2, 4, 8, 16])
 def test_halving_doubling_takes_as_many_turns_as_there_are_bits(num_ranks: int) -> None:
     """Peers of rank 0 are n / 2, n / 4, ..., 1, each sent half as much as the one before."""
-    problem = Collective(Pattern.REDUCE_SCATTER, num_ranks, 1, 1)
+    problem = CollectiveProblem(Pattern.REDUCE_SCATTER, num_ranks, 1, 1)
     peers = [step.peer for step in transfers(ALGORITHM_BY_NAME["halving_doubling"].build(problem, 0).steps)]
     distances = [num_ranks >> (bit + 1) for bit in range(int(log2(num_ranks)))]
     assert [peers.count(distance) for distance in distances] == distances
@@ -119,7 +119,7 @@ def test_trees_span_all_and_share_the_work(size: int) -> None:
 
 def test_sums_are_added_by_sms_and_by_a_kernel_after_copy_engines() -> None:
     for name in ("ring", "halving_doubling", "double_tree"):
-        adding = Collective(Pattern.ALL_REDUCE, 4, 4, 1, adds=True)
+        adding = CollectiveProblem(Pattern.ALL_REDUCE, 4, 4, 1, adds=True)
         for rank in range(4):
             by_sms = ALGORITHM_BY_NAME[name].build(adding, rank).steps
             by_dma = ALGORITHM_BY_NAME[name].build(replace(adding, adds=False), rank).steps
@@ -130,14 +130,14 @@ def test_sums_are_added_by_sms_and_by_a_kernel_after_copy_engines() -> None:
 
 
 def test_a_get_of_parts_adds_as_it_lands() -> None:
-    problem = Collective(Pattern.REDUCE_SCATTER, 4, 4, 1, direction=Direction.GET, adds=True)
+    problem = CollectiveProblem(Pattern.REDUCE_SCATTER, 4, 4, 1, direction=Direction.GET, adds=True)
     steps = ALGORITHM_BY_NAME["direct"].build(problem, 0).steps
     assert [(step.direction, step.reduce) for step in transfers(steps)] == [(Direction.GET, True)] * 3
     assert len(steps) == 3
 
 
 def test_the_switch_is_read_with_a_sum_and_written_to_all() -> None:
-    steps = transfers(ALGORITHM_BY_NAME["nvls"].build(Collective(Pattern.ALL_REDUCE, 8, 4, 1), 0).steps)
+    steps = transfers(ALGORITHM_BY_NAME["nvls"].build(CollectiveProblem(Pattern.ALL_REDUCE, 8, 4, 1), 0).steps)
     assert [(step.direction, step.reach, step.reduce, step.peer) for step in steps] == [
         (Direction.GET, Reach.ALL, True, 0),
         (Direction.PUT, Reach.ALL, False, 0),

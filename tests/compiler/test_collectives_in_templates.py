@@ -8,15 +8,15 @@ import pytest
 
 from magus.compiler.collectives import ALGORITHM_BY_NAME
 from magus.compiler.scenario import Pattern
-from magus.compiler.schedule import Direction, EngineKind, Reach, Reduction, Step, Tactics, TileGroup, Transfer
+from magus.compiler.schedule import Direction, EngineKind, ExecutionOptions, Reach, Reduction, Step, TileGroup, Transfer
 from magus.compiler.templates import ALL_TEMPLATES, BY_NAME, Cut, Template, why_not
-from magus.compiler.templates.base import Problem
+from magus.compiler.templates.base import TemplateInput
 from magus.compiler.templates.collective import collective_in
 from tests.interpreter import Ranks
 from tests.marks import first
 from tests.stages import pattern_of, staged
 
-GET = Tactics(direction=Direction.GET)
+GET = ExecutionOptions(direction=Direction.GET)
 SPLIT = (2, 0, 4, 1, 3, 4, 2, 1)
 PAIRS = [(template, pattern) for template in ALL_TEMPLATES for pattern in template.patterns]
 
@@ -25,11 +25,11 @@ def name_of(value: object) -> str:
     return value.name if isinstance(value, Template) else value.value if isinstance(value, Pattern) else str(value)
 
 
-def problem_of(template: Template, pattern: Pattern, num_ranks: int, pieces: int) -> Problem:
+def problem_of(template: Template, pattern: Pattern, num_ranks: int, pieces: int) -> TemplateInput:
     """Blocks of 4 x 4 elements, the kernel of an own size where it runs beside; one rank where nothing moves."""
     ranks = 1 if collective_in(pattern) is None else num_ranks
     gemm = pattern.overlaps or pattern.beside or pattern is Pattern.GEMM
-    problem = Problem(
+    problem = TemplateInput(
         pattern,
         ranks,
         shard_rows=4,
@@ -46,24 +46,24 @@ def problem_of(template: Template, pattern: Pattern, num_ranks: int, pieces: int
     return staged(problem)
 
 
-def variants(template: Template, pattern: Pattern, num_ranks: int, pieces: int) -> list[Problem]:
+def variants(template: Template, pattern: Pattern, num_ranks: int, pieces: int) -> list[TemplateInput]:
     """Put and get, by either engine, with each algorithm, even and uneven: what of it is possible."""
     asked = replace(problem_of(template, pattern, num_ranks, pieces), pattern=pattern)
     splits = [(), SPLIT[:num_ranks]] if pattern.exchanges else [()]
     algorithms = ["", *ALGORITHM_BY_NAME] if template.has_algorithm else [""]
     found = [
         staged(replace(asked, tactics=tactics, engine=engine, algorithm=algorithm, split=split))
-        for tactics, engine, algorithm, split in product((Tactics(), GET), EngineKind, algorithms, splits)
+        for tactics, engine, algorithm, split in product((ExecutionOptions(), GET), EngineKind, algorithms, splits)
     ]
     return [problem for problem in found if why_not(template, problem) is None]
 
 
-def steps_by_rank(template: Template, problem: Problem) -> list[tuple[Step, ...]]:
+def steps_by_rank(template: Template, problem: TemplateInput) -> list[tuple[Step, ...]]:
     steps, by_rank = template.write(problem)
     return list(by_rank) or [steps] * problem.num_ranks
 
 
-def carried_out(template: Template, problem: Problem, seed: int) -> None:
+def carried_out(template: Template, problem: TemplateInput, seed: int) -> None:
     steps = steps_by_rank(template, problem)
     ranks = Ranks(pattern_of(problem), steps, problem.shard_rows, problem.cols, problem.split)
     ranks.run(Random(seed))

@@ -19,12 +19,12 @@ from magus.compiler.schedule import (
     Direction,
     EngineChoice,
     EngineKind,
+    ExecutionOptions,
     Override,
     Reach,
     Reduction,
     Schedule,
     Step,
-    Tactics,
     Transfer,
 )
 
@@ -222,7 +222,7 @@ def test_one_reach_for_one_thing() -> None:
 
 def test_gets_are_checked_like_puts() -> None:
     where = scenario(ALL_REDUCE)
-    schedule = build_schedule(where, Choice("one_shot", 4, SM, tactics=Tactics(Direction.GET)))
+    schedule = build_schedule(where, Choice("one_shot", 4, SM, tactics=ExecutionOptions(Direction.GET)))
 
     assert check_plan(where, schedule) == ()
     less = replace(schedule, steps=schedule.steps[1:])

@@ -6,21 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.compiler.declarative import Axis, Batch, By, Grouping, Ordering, Outline, Split
-from magus.compiler.schedule import Span
+from magus.compiler.declarative import Axis, By, Grouping, KernelGroup, Ordering, Outline, Split
+from magus.compiler.schedule import IndexRange
 from tests.compiler.outlines import DMA3
 
 
 @pytest.mark.parametrize(
     ("split", "size", "spans"),
     [
-        (Split(), 12, [Span(0, 12)]),
-        (Split(Axis.ROWS, 3), 12, [Span(0, 4), Span(4, 8), Span(8, 12)]),
-        (Split(Axis.ROWS, 3, (1, 5)), 12, [Span(0, 1), Span(1, 5), Span(5, 12)]),
-        (Split(Axis.COLS, 2, (64,), 192), 192, [Span(0, 64), Span(64, 192)]),
+        (Split(), 12, [IndexRange(0, 12)]),
+        (Split(Axis.ROWS, 3), 12, [IndexRange(0, 4), IndexRange(4, 8), IndexRange(8, 12)]),
+        (Split(Axis.ROWS, 3, (1, 5)), 12, [IndexRange(0, 1), IndexRange(1, 5), IndexRange(5, 12)]),
+        (Split(Axis.COLS, 2, (64,), 192), 192, [IndexRange(0, 64), IndexRange(64, 192)]),
     ],
 )
-def test_what_a_piece_is(split: Split, size: int, spans: list[Span]) -> None:
+def test_what_a_piece_is(split: Split, size: int, spans: list[IndexRange]) -> None:
     assert [split.span(piece, size) for piece in range(split.parts)] == spans
 
 
@@ -43,11 +43,11 @@ def test_what_is_not_said_is_every_piece_once_and_as_numbered() -> None:
     outline = Outline(DMA3, Split(Axis.ROWS, 3))
 
     assert outline.piece_order == (0, 1, 2)
-    assert outline.batches == (Batch(0, 2, By.PIECE),)
+    assert outline.batches == (KernelGroup(0, 2, By.PIECE),)
 
 
 def test_what_is_said_of_pieces() -> None:
-    batches = (Batch(0, 0, By.TOGETHER), Batch(1, 2, By.BLOCK))
+    batches = (KernelGroup(0, 0, By.TOGETHER), KernelGroup(1, 2, By.BLOCK))
     outline = Outline(
         DMA3, Split(Axis.ROWS, 3), grouping=Grouping(batches=batches), ordering=Ordering(pieces=(2, 0, 1))
     )
@@ -59,7 +59,7 @@ def test_own_rows_that_go_with_pieces() -> None:
     outline = Outline(DMA3, Split(Axis.ROWS, 3), own=(5, 0, 7))
 
     assert [outline.own_span(first, last) for first, last in ((0, 0), (1, 1), (1, 2))] == [
-        Span(0, 5),
-        Span(5, 5),
-        Span(5, 12),
+        IndexRange(0, 5),
+        IndexRange(5, 5),
+        IndexRange(5, 12),
     ]

@@ -1,13 +1,13 @@
 """In which order steps are issued: what is waited for first, everything else as it was."""
 
 from magus.compiler.declarative_issue import Move, after_kernels, before_kernels
-from magus.compiler.schedule import Direction, Reduction, Region, Span, TileGroup, Transfer
+from magus.compiler.schedule import Direction, IndexRange, Reduction, Region, TileGroup, Transfer
 
-WHOLE = Region(0, Span(0, 8), Span(0, 8))
+WHOLE = Region(0, IndexRange(0, 8), IndexRange(0, 8))
 
 
 def kernel(name: str, *after: str) -> TileGroup:
-    return TileGroup(name, (WHOLE,), Span(0, 8), after)
+    return TileGroup(name, (WHOLE,), IndexRange(0, 8), after)
 
 
 def put(name: str, *after: str) -> Transfer:

@@ -10,7 +10,7 @@ from magus.compiler.declarative_templates import outline_of
 from magus.compiler.declarative_text import outline_text
 from magus.compiler.plan import build_schedule, why_illegal
 from magus.compiler.scenario import Scenario
-from magus.compiler.schedule import Choice, Order, Reduction, Schedule, TileGroup, Transfer
+from magus.compiler.schedule import Choice, PeerOrder, Reduction, Schedule, TileGroup, Transfer
 from magus.compiler.templates import ALL_TEMPLATES, Cut, Template
 from tests.compiler.outlines import DMA3, ROWS, SM8, read, scenarios
 
@@ -23,7 +23,7 @@ def choices(template: Template, scenario: Scenario) -> list[Choice]:
     n = scenario.num_ranks
     chunks = [n] if template.cut is Cut.SHARD else [n, 2 * n, 4 * n]
     algorithms = ["", "ring", "double_tree"] if template.has_algorithm else [""]
-    orders = [Order.ROTATED, Order.REVERSED] if template.has_order else [Order.ROTATED]
+    orders = [PeerOrder.ROTATED, PeerOrder.REVERSED] if template.has_order else [PeerOrder.ROTATED]
     lanes = [0, 3] if template.has_parts else [0]
     parts = [((0, 32), (96, 32), (0, 32)), ((96, 95), (0, 1))] if template.has_parts else [()]
     return [

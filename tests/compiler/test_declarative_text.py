@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magus.compiler import format_text
-from magus.compiler.declarative import Axis, Batch, By, Grouping, Ordering, Outline, Split, Sums, Turn
+from magus.compiler.declarative import Axis, By, Grouping, KernelGroup, Ordering, Outline, Split, Sums, Turn
 from magus.compiler.declarative_text import outline_text
-from magus.compiler.schedule import Direction, Order, Protocol, Tactics
+from magus.compiler.schedule import CopyProtocol, Direction, ExecutionOptions, PeerOrder
 from tests.compiler.outlines import DMA3, SM8, outlines, read, scenarios
 
 SCENARIO = scenarios()[0]
@@ -38,11 +38,11 @@ def test_what_is_usual_is_left_out() -> None:
     ("outline", "lines"),
     [
         (
-            Outline(SM8, Split(Axis.ROWS, 3, (128, 384), 1024), Tactics(protocol=Protocol.LL), "ring"),
+            Outline(SM8, Split(Axis.ROWS, 3, (128, 384), 1024), ExecutionOptions(protocol=CopyProtocol.LL), "ring"),
             ("split rows 128, 256, 640", "move by sm(8) ring protocol ll"),
         ),
         (
-            Outline(DMA3, Split(Axis.COLS, 2, (64,)), Tactics(Direction.GET), one_at_a_time=True, depth=1),
+            Outline(DMA3, Split(Axis.COLS, 2, (64,)), ExecutionOptions(Direction.GET), one_at_a_time=True, depth=1),
             ("split cols at 64", "move by dma(3) get depth 1 one at a time"),
         ),
         (
@@ -50,9 +50,11 @@ def test_what_is_usual_is_left_out() -> None:
                 DMA3,
                 Split(Axis.ROWS, 4),
                 grouping=Grouping(
-                    False, By.PIECE, (Batch(0, 1, By.TOGETHER), Batch(2, 2, By.BLOCK), Batch(3, 3, By.PEER))
+                    False,
+                    By.PIECE,
+                    (KernelGroup(0, 1, By.TOGETHER), KernelGroup(2, 2, By.BLOCK), KernelGroup(3, 3, By.PEER)),
                 ),
-                ordering=Ordering(None, (3, 2, 1, 0), (), Order.REVERSED, True),
+                ordering=Ordering(None, (3, 2, 1, 0), (), PeerOrder.REVERSED, True),
                 streams=2,
                 sums=Sums.BEHIND,
             ),

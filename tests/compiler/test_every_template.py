@@ -12,7 +12,17 @@ from magus.compiler.collectives import ALGORITHM_BY_NAME
 from magus.compiler.plan import build_schedule, why_illegal
 from magus.compiler.plan_check import check_plan
 from magus.compiler.scenario import Fabric, Pattern, Rails, Scenario
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind, Region, Schedule, Span, Step, TileGroup, Transfer
+from magus.compiler.schedule import (
+    Choice,
+    EngineChoice,
+    EngineKind,
+    IndexRange,
+    Region,
+    Schedule,
+    Step,
+    TileGroup,
+    Transfer,
+)
 from magus.compiler.templates import ALL_TEMPLATES, Template
 from magus.compiler.templates.collective import collective_in
 from tests.advisor.drawing import scenario_of
@@ -74,7 +84,7 @@ def narrowed(schedule: Schedule, scenario: Scenario) -> list[list[Step]]:
 
     def region(of: Region) -> Region:
         assert of.cols.start % unit == of.cols.stop % unit == 0
-        return replace(of, cols=Span(of.cols.start // unit, of.cols.stop // unit))
+        return replace(of, cols=IndexRange(of.cols.start // unit, of.cols.stop // unit))
 
     def narrow(step: Step) -> Step:
         if isinstance(step, TileGroup):

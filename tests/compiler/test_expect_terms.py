@@ -9,9 +9,9 @@ from magus.compiler.expect_units import dimension_of, figures_of
 from magus.compiler.expectation import Comparison, Shown
 from magus.compiler.terms import (
     Chain,
-    Dimension,
     End,
     Extreme,
+    FigureKind,
     Metric,
     MetricOf,
     Negation,
@@ -52,23 +52,23 @@ def error_of(statement: str) -> str:
 @pytest.mark.parametrize(
     ("term", "dimension"),
     [
-        ("mine.makespan + 1 us", Dimension.TIME),
-        ("mine.makespan - serial.makespan", Dimension.TIME),
-        ("2 * mine.makespan", Dimension.TIME),
-        ("mine.makespan * mine.dil", Dimension.TIME),
-        ("mine.makespan / 2", Dimension.TIME),
-        ("mine.makespan / serial.makespan", Dimension.RATIO),
-        ("mine.staging / serial.makespan", Dimension.RATE),
-        ("mine.link_bytes / mine.hbm_bytes", Dimension.RATIO),
-        ("mine.link_bytes / (64 GB/s)", Dimension.TIME),
-        ("mine.flag_reads * 64 B", Dimension.BYTES),
-        ("-mine.exposed", Dimension.RATIO),
-        ("max(mine.makespan, serial.makespan, 1 us)", Dimension.TIME),
-        ("speedup(mine, serial) - 1", Dimension.RATIO),
-        ("mine.makespan * M / K", Dimension.TIME),
+        ("mine.makespan + 1 us", FigureKind.TIME),
+        ("mine.makespan - serial.makespan", FigureKind.TIME),
+        ("2 * mine.makespan", FigureKind.TIME),
+        ("mine.makespan * mine.dil", FigureKind.TIME),
+        ("mine.makespan / 2", FigureKind.TIME),
+        ("mine.makespan / serial.makespan", FigureKind.RATIO),
+        ("mine.staging / serial.makespan", FigureKind.RATE),
+        ("mine.link_bytes / mine.hbm_bytes", FigureKind.RATIO),
+        ("mine.link_bytes / (64 GB/s)", FigureKind.TIME),
+        ("mine.flag_reads * 64 B", FigureKind.BYTES),
+        ("-mine.exposed", FigureKind.RATIO),
+        ("max(mine.makespan, serial.makespan, 1 us)", FigureKind.TIME),
+        ("speedup(mine, serial) - 1", FigureKind.RATIO),
+        ("mine.makespan * M / K", FigureKind.TIME),
     ],
 )
-def test_the_dimension_of_a_term(term: str, dimension: Dimension) -> None:
+def test_the_dimension_of_a_term(term: str, dimension: FigureKind) -> None:
     assert dimension_of(shown(term)) is dimension
 
 
@@ -91,11 +91,11 @@ def test_units_that_do_not_fit(term: str) -> None:
 def test_what_a_term_is_read_as() -> None:
     term = shown("(serial.makespan - mine.makespan) / max(serial.compute_time, -mine.comm_time)")
 
-    saved = Chain(MetricOf("serial", Metric.MAKESPAN), ((Operator.SUBTRACT, MAKESPAN),), Dimension.TIME)
+    saved = Chain(MetricOf("serial", Metric.MAKESPAN), ((Operator.SUBTRACT, MAKESPAN),), FigureKind.TIME)
     longest = Extreme(
         End.GREATEST, (MetricOf("serial", Metric.COMPUTE_TIME), Negation(MetricOf("mine", Metric.COMM_TIME)))
     )
-    assert term == Chain(saved, ((Operator.DIVIDE, longest),), Dimension.RATIO)
+    assert term == Chain(saved, ((Operator.DIVIDE, longest),), FigureKind.RATIO)
     assert len(list(figures_of(term))) == 4
 
 
@@ -103,7 +103,7 @@ def test_params_and_lets_are_values() -> None:
     term = shown("mine.makespan - M * K * 1 ns")
 
     assert isinstance(term, Chain)
-    assert term.rest == ((Operator.SUBTRACT, Value(Fraction(256 * 512 * 10**5), Dimension.TIME)),)
+    assert term.rest == ((Operator.SUBTRACT, Value(Fraction(256 * 512 * 10**5), FigureKind.TIME)),)
 
 
 def test_reductions_over_seeds() -> None:

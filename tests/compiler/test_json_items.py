@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from magus.compiler.codes import Code
 from magus.compiler.diagnostics import Report, Stopped
-from magus.compiler.json_items import MAX_NAME, Item, Origin, read_json
+from magus.compiler.json_items import MAX_NAME, Item, JsonPlace, read_json
 from magus.compiler.source import Source, Span
 
 
 def item(text: str) -> Item:
-    return read_json(text, Origin("f.json", Span(Source("a.mgs", ""), 0, 0), Report()))
+    return read_json(text, JsonPlace("f.json", Span(Source("a.mgs", ""), 0, 0), Report()))
 
 
 def told(found: Item, read: Callable[[Item], object]) -> tuple[Code, str, str]:
@@ -77,7 +77,7 @@ def test_a_long_text_is_refused_and_not_repeated() -> None:
 def test_any_text_is_parsed_or_refused(text: str) -> None:
     report = Report()
     with report.attempt():
-        read_json(text, Origin("f.json", Span(Source("a.mgs", ""), 0, 0), report))
+        read_json(text, JsonPlace("f.json", Span(Source("a.mgs", ""), 0, 0), report))
         assert not report.has_errors
         return
     assert report.has_errors

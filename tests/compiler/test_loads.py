@@ -13,7 +13,7 @@ from magus.compiler.plan_json import plan_document
 from magus.compiler.plan_read import plan_from_document
 from magus.compiler.plan_text import plan_text
 from magus.compiler.scenario import Scenario
-from magus.compiler.schedule import Order, Schedule, TileGroup, Transfer
+from magus.compiler.schedule import PeerOrder, Schedule, TileGroup, Transfer
 from magus.compiler.shapes import GemmShape, GroupedGemmShape
 from tests.loads import KINDS, drawn, legal_choices, scenario_of, text_of
 
@@ -101,7 +101,7 @@ def test_a_plan_of_one_rank_does_not_fit_all() -> None:
 def test_peers_are_served_by_the_size_of_what_each_rank_has_for_them() -> None:
     scenario = scenario_of("GEMM", ((8, 16, 40), (24, 24, 16), (0, 8, 56)))
     choice = next(each for each in legal_choices(scenario) if each.template == "hetero_fused_1d")
-    schedule = build_schedule(scenario, replace(choice, order=Order.LARGE_FIRST, chunks=3))
+    schedule = build_schedule(scenario, replace(choice, order=PeerOrder.LARGE_FIRST, chunks=3))
 
     peers = [[step.peer for step in steps if isinstance(step, Transfer)] for steps in schedule.by_rank]
     assert peers == [[2, 1], [2, 1], [2]]

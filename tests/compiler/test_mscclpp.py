@@ -12,7 +12,7 @@ from magus.compiler.codes import Code
 from magus.compiler.plan import build_schedule
 from magus.compiler.plan_check import check_plan
 from magus.compiler.plan_text import plan_text
-from magus.compiler.schedule import Direction, EngineChoice, EngineKind, Protocol, Reach, Reduction, Transfer
+from magus.compiler.schedule import CopyProtocol, Direction, EngineChoice, EngineKind, Reach, Reduction, Transfer
 from magus.simcore import simulate
 from tests import mscclpp_programs
 from tests.interpreter import Ranks
@@ -70,7 +70,7 @@ def test_who_copies_and_in_which_protocol() -> None:
     assert found["all_gather by groups"].engine == EngineChoice(EngineKind.SM, 6)
     assert found["all_gather by ports"].engine == EngineChoice(EngineKind.DMA, 3)
     assert found["all_reduce"].engine == EngineChoice(EngineKind.SM, 1)
-    packets = [name for name, each in found.items() if each.tactics.protocol is Protocol.LL]
+    packets = [name for name, each in found.items() if each.tactics.protocol is CopyProtocol.LL]
     assert packets == ["all_reduce by packets"]
 
 

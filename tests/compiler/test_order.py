@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from magus.compiler import compile_text
-from magus.compiler.order import Order, Waits
+from magus.compiler.order import HappensBefore, Waits
 from magus.compiler.plan import build_schedule, default_engine
 from magus.compiler.plan_check import check_plan
 from magus.compiler.schedule import Choice, EngineChoice, EngineKind, Schedule
@@ -27,7 +27,7 @@ def apart(schedule: Schedule) -> Schedule:
 
 
 def test_one_rank_stands_for_all() -> None:
-    folded, every = (Order(Waits(SCENARIO, schedule)) for schedule in (ring(), apart(ring())))
+    folded, every = (HappensBefore(Waits(SCENARIO, schedule)) for schedule in (ring(), apart(ring())))
     names = [step.name for step in ring().steps]
 
     for then in names:
@@ -40,7 +40,7 @@ def test_one_rank_stands_for_all() -> None:
 
 def test_what_the_issuer_of_an_arrived_transfer_did_is_done() -> None:
     schedule = ring(5, EngineChoice(EngineKind.SM, 8))
-    order = Order(Waits(SCENARIO, schedule))
+    order = HappensBefore(Waits(SCENARIO, schedule))
     first, *_, last = [step.name for step in schedule.steps]
 
     # Step 7 of rank 0 waits for step 6 of the rank before, and so on: for step 0 of the rank seven before.

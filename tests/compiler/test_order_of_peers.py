@@ -7,7 +7,7 @@ from magus.compiler.expression import expression_of
 from magus.compiler.plan import build_schedule
 from magus.compiler.plan_check import check_plan
 from magus.compiler.scenario import Scenario
-from magus.compiler.schedule import Choice, Direction, EngineChoice, EngineKind, Order, Tactics, Transfer
+from magus.compiler.schedule import Choice, Direction, EngineChoice, EngineKind, ExecutionOptions, PeerOrder, Transfer
 from magus.compiler.schedule_text import read_choice
 from tests.scenarios import ag_gemm, gemm_rs
 
@@ -22,10 +22,12 @@ workload w on s {
 """
 
 
-def peers(scenario: Scenario, template: str, order: Order, rank: int = 0, tactics: Tactics | None = None) -> list[int]:
+def peers(
+    scenario: Scenario, template: str, order: PeerOrder, rank: int = 0, tactics: ExecutionOptions | None = None
+) -> list[int]:
     """Peers of the transfers of the first piece, in the order of issue."""
     chunks = 4 if template == "shard_p2p" else 8
-    choice = Choice(template, chunks, DMA, 1, tactics or Tactics(), order=order)
+    choice = Choice(template, chunks, DMA, 1, tactics or ExecutionOptions(), order=order)
     schedule = build_schedule(scenario, choice)
     assert check_plan(scenario, schedule) == ()
     return [step.peer for step in schedule.steps_of(rank) if isinstance(step, Transfer)][:3]
@@ -34,10 +36,10 @@ def peers(scenario: Scenario, template: str, order: Order, rank: int = 0, tactic
 @pytest.mark.parametrize("scenario", [ag_gemm(512, 1024, 1024, ranks=4), gemm_rs(512, 1024, 1024, ranks=4)])
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_nearest_first_last_first_or_all_the_same_first(scenario: Scenario, template: str) -> None:
-    assert peers(scenario, template, Order.ROTATED) == [1, 2, 3]
-    assert peers(scenario, template, Order.REVERSED) == [3, 2, 1]
+    assert peers(scenario, template, PeerOrder.ROTATED) == [1, 2, 3]
+    assert peers(scenario, template, PeerOrder.REVERSED) == [3, 2, 1]
     for rank in range(4):
-        served = [(rank + peer) % 4 for peer in peers(scenario, template, Order.ABSOLUTE, rank)]
+        served = [(rank + peer) % 4 for peer in peers(scenario, template, PeerOrder.ABSOLUTE, rank)]
         assert served == [each for each in range(4) if each != rank]
 
 
@@ -45,19 +47,19 @@ def test_nearest_first_last_first_or_all_the_same_first(scenario: Scenario, temp
 def test_by_the_rows_of_an_uneven_all_to_all(template: str) -> None:
     scenario = compile_text(UNEVEN).scenario("w")
 
-    assert peers(scenario, template, Order.SMALL_FIRST) == [2, 3, 1]
-    assert peers(scenario, template, Order.LARGE_FIRST) == [1, 3, 2]
+    assert peers(scenario, template, PeerOrder.SMALL_FIRST) == [2, 3, 1]
+    assert peers(scenario, template, PeerOrder.LARGE_FIRST) == [1, 3, 2]
     # From r + k come the rows that it sends 4 - k further.
-    assert peers(scenario, template, Order.SMALL_FIRST, tactics=Tactics(Direction.GET)) == [2, 1, 3]
+    assert peers(scenario, template, PeerOrder.SMALL_FIRST, tactics=ExecutionOptions(Direction.GET)) == [2, 1, 3]
 
 
-@pytest.mark.parametrize("order", Order)
+@pytest.mark.parametrize("order", PeerOrder)
 @pytest.mark.parametrize("depth", [0, 2])
-def test_order_and_depth_are_read_as_they_are_printed(order: Order, depth: int) -> None:
+def test_order_and_depth_are_read_as_they_are_printed(order: PeerOrder, depth: int) -> None:
     scenario = ag_gemm(512, 1024, 1024, ranks=4)
-    choice = Choice("hetero_fused_1d", 16, DMA, 1, Tactics(Direction.GET), order=order, depth=depth)
+    choice = Choice("hetero_fused_1d", 16, DMA, 1, ExecutionOptions(Direction.GET), order=order, depth=depth)
 
     text = expression_of(choice)
 
     assert read_choice(scenario, text) == choice
-    assert ("order=" in text, "depth=" in text) == (order is not Order.ROTATED, depth > 0)
+    assert ("order=" in text, "depth=" in text) == (order is not PeerOrder.ROTATED, depth > 0)

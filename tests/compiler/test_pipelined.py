@@ -17,17 +17,17 @@ from magus.compiler.schedule import (
     Choice,
     EngineChoice,
     EngineKind,
+    ExecutionOptions,
     Kernels,
     Reduction,
     Step,
-    Tactics,
     TileGroup,
     Transfer,
     Wait,
 )
 from magus.compiler.schedule_text import read_choice
 from magus.compiler.templates import BY_NAME, why_not
-from magus.compiler.templates.base import Problem
+from magus.compiler.templates.base import TemplateInput
 from magus.compiler.templates.waves import Hops
 from tests.advisor.drawing import SYSTEMS, scenario_of
 from tests.interpreter import Ranks
@@ -36,11 +36,11 @@ from tests.stages import staged
 AG, RS, AR, A2A = Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR, Pattern.A2A_GEMM
 
 
-def problem_of(pattern: Pattern, algorithm: str, num_ranks: int = 8, pieces: int = 2, node: int = 0) -> Problem:
-    return Problem(pattern, num_ranks, 8, 4, 4, 4, pieces, 1, 0, algorithm, node=node, multicast=True)
+def problem_of(pattern: Pattern, algorithm: str, num_ranks: int = 8, pieces: int = 2, node: int = 0) -> TemplateInput:
+    return TemplateInput(pattern, num_ranks, 8, 4, 4, 4, pieces, 1, 0, algorithm, node=node, multicast=True)
 
 
-def steps_of(problem: Problem, rank: int = 0) -> tuple[Step, ...]:
+def steps_of(problem: TemplateInput, rank: int = 0) -> tuple[Step, ...]:
     steps, by_rank = BY_NAME["pipelined"].write(problem)
     return by_rank[rank] if by_rank else steps
 
@@ -53,7 +53,7 @@ def sums_of(steps: tuple[Step, ...]) -> list[Reduction]:
     return [step for step in steps if isinstance(step, Reduction)]
 
 
-def blocks_of(problem: Problem, rank: int = 0) -> list[list[int]]:
+def blocks_of(problem: TemplateInput, rank: int = 0) -> list[list[int]]:
     """Blocks of each kernel, in the order in which they run."""
     return [[region.owner for region in kernel.regions] for kernel in kernels_of(steps_of(problem, rank))]
 
@@ -232,7 +232,7 @@ def test_sums_behind_a_persistent_kernel_are_in_one_stream() -> None:
     """One that polls holds its SMs, and what it looks for may be what another of its rank passes on."""
     scenario, tactics = (
         scenario_of(RS, SYSTEMS[2], 4, 1024, 1024, 1024),
-        Tactics(kernel=Kernels.PERSISTENT, wait=Wait.POLL),
+        ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL),
     )
     choice = Choice("pipelined", 8, EngineChoice(EngineKind.DMA, 3), tactics=tactics, sums=2)
 
@@ -296,7 +296,7 @@ def test_ring_is_usual_and_direct_where_there_is_no_ring() -> None:
         (problem_of(AG, "spiral"), "there is no algorithm"),
     ],
 )
-def test_says_why_not_and_what_would_do(problem: Problem, words: str) -> None:
+def test_says_why_not_and_what_would_do(problem: TemplateInput, words: str) -> None:
     reason = why_not(BY_NAME["pipelined"], problem)
 
     assert reason is not None and words in reason[0]

@@ -17,11 +17,11 @@ from magus.compiler.schedule import (
     Direction,
     EngineChoice,
     EngineKind,
+    IndexRange,
     Override,
     Reduction,
     Region,
     Schedule,
-    Span,
     Step,
     TileGroup,
     Transfer,
@@ -124,7 +124,7 @@ def test_a_signal_set_twice() -> None:
 def test_a_part_of_a_transfer_is_missing() -> None:
     region = transfer_of(plan(AG), "x1_2").region
 
-    codes = found(AG, change(plan(AG), "x1_2", region=replace(region, rows=Span(128, 192))))
+    codes = found(AG, change(plan(AG), "x1_2", region=replace(region, rows=IndexRange(128, 192))))
 
     assert codes == [("MGS501", ""), ("MGS508", "g1")]
 
@@ -189,8 +189,8 @@ def test_a_reduction_before_the_own_part_is_computed() -> None:
 # Regions, peers and engines.
 
 
-@pytest.mark.parametrize("rows", [Span(0, 257), Span(-1, 128), Span(64, 64)], ids=str)
-def test_rows_outside_the_shard(rows: Span) -> None:
+@pytest.mark.parametrize("rows", [IndexRange(0, 257), IndexRange(-1, 128), IndexRange(64, 64)], ids=str)
+def test_rows_outside_the_shard(rows: IndexRange) -> None:
     region = transfer_of(plan(AG), "x0_1").region
 
     fault = only(AG, change(plan(AG), "x0_1", region=replace(region, rows=rows)))
@@ -201,8 +201,8 @@ def test_rows_outside_the_shard(rows: Span) -> None:
 def test_columns_inner_dimension_and_peers_outside() -> None:
     region = transfer_of(plan(AG), "x0_1").region
 
-    assert found(AG, change(plan(AG), "x0_1", region=replace(region, cols=Span(0, 513)))) == [("MGS509", "x0_1")]
-    assert found(AG, change(plan(AG), "g0", k=Span(0, 513))) == [("MGS509", "g0")]
+    assert found(AG, change(plan(AG), "x0_1", region=replace(region, cols=IndexRange(0, 513)))) == [("MGS509", "x0_1")]
+    assert found(AG, change(plan(AG), "g0", k=IndexRange(0, 513))) == [("MGS509", "g0")]
     assert found(AG, change(plan(AG), "x0_1", peer=4)) == [("MGS509", "x0_1")]
     assert found(AG, change(plan(AG), "x0_1", peer=0)) == [("MGS509", "x0_1")]
     assert found(GATHER, plus(serial(GATHER), step_of(plan(AG), "own"))) == [("MGS509", "own")]
@@ -215,14 +215,14 @@ def test_engines_that_do_not_exist_or_cannot() -> None:
 
 def test_sums_where_there_is_nothing_to_sum() -> None:
     by_sm = replace(plan(AG), engine=SM)
-    reduction = Reduction("r", Region(0, Span(0, 256), Span(0, 512)), 4)
+    reduction = Reduction("r", Region(0, IndexRange(0, 256), IndexRange(0, 512)), 4)
 
     assert found(AG, change(by_sm, "x0_1", reduce=True)) == [("MGS509", "x0_1")]
     assert found(AG, plus(plan(AG), reduction)) == [("MGS509", "r")]
 
 
 def test_a_reduction_of_another_block_or_of_too_few_parts() -> None:
-    region = Region(1, Span(0, 256), Span(0, 512))
+    region = Region(1, IndexRange(0, 256), IndexRange(0, 512))
 
     assert ("MGS509", "r0") in found(SCATTER, change(serial(SCATTER), "r0", region=region))
     assert found(SCATTER, change(serial(SCATTER), "r0", num_parts=3)) == [("MGS509", "r0")]
@@ -304,7 +304,7 @@ def test_a_put_of_what_is_not_here() -> None:
 
 
 def test_forwarding_waits_for_the_arrival() -> None:
-    whole = (Span(0, 256), Span(0, 512))
+    whole = (IndexRange(0, 256), IndexRange(0, 512))
     steps = [Transfer("x1", Direction.PUT, Region(0, *whole), 1, "s1")]
     steps += [Transfer(f"x{i}", Direction.PUT, Region(1 - i, *whole), 1, f"s{i}", (f"s{i - 1}",)) for i in (2, 3)]
     ring = replace(serial(GATHER), steps=tuple(steps))
@@ -348,7 +348,7 @@ def test_adding_into_a_block_that_a_kernel_still_writes_is_refused() -> None:
 def test_the_regions_of_a_kernel_have_the_same_columns() -> None:
     group = step_of(serial(RS), "g0")
     assert isinstance(group, TileGroup)
-    sliver = Region(0, Span(0, 1), Span(0, 1))
+    sliver = Region(0, IndexRange(0, 1), IndexRange(0, 1))
 
     assert ("MGS509", "g0") in found(RS, change(serial(RS), "g0", regions=(sliver, *group.regions)))
 
@@ -374,7 +374,7 @@ def test_names_stand_for_one_thing() -> None:
 def test_an_override_changes_one_rank() -> None:
     schedule = serial(AG)
     slow = replace(transfer_of(schedule, "x1"), after=("x2",))
-    lost = replace(transfer_of(schedule, "x1"), region=Region(0, Span(0, 128), Span(0, 512)))
+    lost = replace(transfer_of(schedule, "x1"), region=Region(0, IndexRange(0, 128), IndexRange(0, 512)))
 
     assert check_plan(AG, replace(schedule, overrides=(Override(2, slow),))) == ()
     faults = check_plan(AG, replace(schedule, overrides=(Override(2, lost),)))

@@ -15,21 +15,21 @@ from magus.compiler.plan_check import check_plan
 from magus.compiler.plan_json import SCHEMA, document_text, plan_document, plan_hash, plan_of
 from magus.compiler.plan_read import plan_from_document
 from magus.compiler.schedule import (
+    CopyProtocol,
     Direction,
     EngineChoice,
     EngineKind,
     EngineMode,
+    ExecutionOptions,
+    IndexRange,
     Kernels,
-    Launch,
+    LaunchMode,
     Override,
-    Protocol,
     Reach,
     Reduction,
     Region,
     Schedule,
-    Span,
     Step,
-    Tactics,
     TileGroup,
     Transfer,
     Wait,
@@ -40,7 +40,7 @@ from tests.plans import BODIES, all_schedules, scenario_of, text_of
 RANKS = 4
 names = st.from_regex(r"[a-z_][a-z0-9_]{0,6}", fullmatch=True)
 waits = st.lists(names, max_size=3).map(tuple)
-spans = st.tuples(st.integers(0, 1 << 30), st.integers(1, 1 << 30)).map(lambda ends: Span(ends[0], sum(ends)))
+spans = st.tuples(st.integers(0, 1 << 30), st.integers(1, 1 << 30)).map(lambda ends: IndexRange(ends[0], sum(ends)))
 regions = st.builds(Region, st.integers(0, RANKS - 1), spans, spans)
 streams = st.integers(0, 63)
 puts = st.builds(
@@ -58,8 +58,8 @@ reductions = st.builds(Reduction, names, regions, st.integers(2, RANKS), waits, 
 steps: st.SearchStrategy[Step] = st.one_of(puts, to_all, groups, reductions)
 plans_of_a_rank = st.lists(steps, max_size=4).map(tuple)
 tactics = st.builds(
-    Tactics, st.sampled_from(Direction), st.sampled_from(Protocol), st.just(Kernels.PERSISTENT),
-    st.sampled_from((Wait.POLL, Wait.MONITOR)), st.sampled_from(WaitPer), st.sampled_from(Launch),
+    ExecutionOptions, st.sampled_from(Direction), st.sampled_from(CopyProtocol), st.just(Kernels.PERSISTENT),
+    st.sampled_from((Wait.POLL, Wait.MONITOR)), st.sampled_from(WaitPer), st.sampled_from(LaunchMode),
 )  # fmt: skip
 engines = st.builds(EngineChoice, st.sampled_from(EngineKind), st.integers(3, 200), st.sampled_from(EngineMode))
 overrides = st.lists(st.builds(Override, st.integers(0, RANKS - 1), steps), max_size=3).map(tuple)
@@ -68,7 +68,7 @@ by_ranks = st.lists(plans_of_a_rank, min_size=RANKS, max_size=RANKS).map(tuple)
 
 @st.composite
 def schedules(draw: st.DrawFn) -> Schedule:
-    engine, how = draw(engines), draw(tactics | st.just(Tactics()))
+    engine, how = draw(engines), draw(tactics | st.just(ExecutionOptions()))
     if draw(st.booleans()):
         by_rank = draw(by_ranks)
         return Schedule("any", by_rank[0], engine, 0, 0, (), how, by_rank)

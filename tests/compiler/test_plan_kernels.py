@@ -19,10 +19,10 @@ from magus.compiler.schedule import (
     Direction,
     EngineChoice,
     EngineKind,
+    ExecutionOptions,
+    IndexRange,
     Kernels,
     Schedule,
-    Span,
-    Tactics,
     TileGroup,
     Transfer,
     Wait,
@@ -98,7 +98,7 @@ def test_kernels_that_add_to_one_output_stay_in_one_stream() -> None:
 
 @pytest.mark.parametrize("name", [RING, COMBINE])
 def test_a_persistent_kernel_is_a_gemm(name: str) -> None:
-    tactics = Tactics(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
+    tactics = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
     choice = Choice("hetero_fused_1d", 8, DMA, tactics=tactics)
 
     with pytest.raises(ScheduleError, match=f"the tiles of one GEMM, {name.replace('+', '.')} has none"):
@@ -107,7 +107,7 @@ def test_a_persistent_kernel_is_a_gemm(name: str) -> None:
 
 @pytest.mark.parametrize("name", [TO_ROWS, COMBINE, "GEMM+A2A"])
 def test_what_a_kernel_makes_is_put(name: str) -> None:
-    choice = Choice("hetero_fused_1d", 8, DMA, tactics=Tactics(Direction.GET))
+    choice = Choice("hetero_fused_1d", 8, DMA, tactics=ExecutionOptions(Direction.GET))
     error = why_illegal(workload_of(name), choice)
 
     assert error is not None and error.code is Code.MGS511 and "put by the rank that computes them" in str(error)
@@ -133,8 +133,8 @@ def test_heads_of_gathered_keys_are_outputs_of_their_own() -> None:
 
 def test_heads_stay_whole_and_queries_have_all_keys() -> None:
     for name, fields, said in (
-        (RING, {"k": Span(0, 64)}, "cuts a head of keys, which is 128 columns"),
-        (TO_HEADS, {"k": Span(0, 64)}, "cuts a head of keys, which is 256 columns"),
+        (RING, {"k": IndexRange(0, 64)}, "cuts a head of keys, which is 128 columns"),
+        (TO_HEADS, {"k": IndexRange(0, 64)}, "cuts a head of keys, which is 256 columns"),
     ):
         scenario, schedule = schedule_of(name, "uniform_fused_2d")
         messages = [fault.message for fault in check_plan(scenario, changed(schedule, "g0", **fields))]

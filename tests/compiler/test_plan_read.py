@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from magus.compiler.codes import Code
 from magus.compiler.diagnostics import CompileError, Report
-from magus.compiler.json_items import Origin, read_json
+from magus.compiler.json_items import JsonPlace, read_json
 from magus.compiler.plan import ScheduleError, build_schedule
 from magus.compiler.plan_check import check_plan
 from magus.compiler.plan_json import document_text, plan_document
@@ -35,7 +35,7 @@ def read_text(scenario: Scenario, text: str) -> Plan:
     """Read a plan as from a file, whatever the text."""
     report = Report()
     with report.attempt():
-        return read_plan(scenario, read_json(text, Origin("p.json", Span(Source("a.mgs", ""), 0, 0), report)))
+        return read_plan(scenario, read_json(text, JsonPlace("p.json", Span(Source("a.mgs", ""), 0, 0), report)))
     raise CompileError(report.diagnostics)
 
 

@@ -10,7 +10,7 @@ from magus.compiler import compile_text, format_text
 from magus.compiler.collectives import ALGORITHMS
 from magus.compiler.plan import build_schedule, declared, default_engine, why_illegal
 from magus.compiler.plan_text import plan_text
-from magus.compiler.schedule import Choice, Direction, EngineChoice, EngineKind, Tactics
+from magus.compiler.schedule import Choice, Direction, EngineChoice, EngineKind, ExecutionOptions
 from magus.compiler.templates import ALL_TEMPLATES, TEMPLATES
 from tests.marks import first, thinned
 from tests.plans import all_schedules, scenario_of, text_of
@@ -75,7 +75,7 @@ def test_so_is_every_template_of_the_other_patterns(body: str, engine: EngineCho
     scenario, written = compile_text(head).scenario(), 0
     for template in ALL_TEMPLATES:
         for chunks, direction in product((4, 8, 16), Direction):
-            choice = Choice(template.name, chunks, engine, template.default_streams, Tactics(direction))
+            choice = Choice(template.name, chunks, engine, template.default_streams, ExecutionOptions(direction))
             if why_illegal(scenario, choice) is not None:
                 continue
             schedule = build_schedule(scenario, choice)

@@ -15,14 +15,14 @@ from magus.compiler.schedule import (
     Direction,
     EngineChoice,
     EngineKind,
+    IndexRange,
     Plan,
     Reduction,
-    Span,
     TileGroup,
     Transfer,
 )
 from magus.compiler.source import Source
-from magus.compiler.terms import Dimension, Metric, MetricOf, Speedup, Value
+from magus.compiler.terms import FigureKind, Metric, MetricOf, Speedup, Value
 
 HARDWARE = 'use "amd/mi300x"\nsystem node { gpus 8 x MI300X; fabric full_mesh(xgmi) }\n'
 GATHER = (
@@ -122,17 +122,17 @@ expect w with M = 2 * 8 {
     (expectation,) = compiled(GATHER, more, "param M = 16 in 16..64\n").expectations
     assert (expectation.workload, expectation.bindings) == ("w", (("M", "2 * 8"),))
     bodies = [check.body for check in expectation.checks]
-    makespan, time = MetricOf("mine", Metric.MAKESPAN), Dimension.TIME
+    makespan, time = MetricOf("mine", Metric.MAKESPAN), FigureKind.TIME
     assert bodies[0] == Comparison(makespan, Relation.LT, Value(Fraction(9 * 10**10), time))
     assert bodies[1] == Comparison(
-        MetricOf("mine", Metric.EXPOSED), Relation.LT, Value(Fraction(15, 100), Dimension.RATIO)
+        MetricOf("mine", Metric.EXPOSED), Relation.LT, Value(Fraction(15, 100), FigureKind.RATIO)
     )
     within = bodies[2]
     assert isinstance(within, Comparison) and within.left == Speedup("best", "serial")
-    assert within.high == Value(Fraction(17, 10), Dimension.RATIO)
+    assert within.high == Value(Fraction(17, 10), FigureKind.RATIO)
     relative, absolute = bodies[3], bodies[4]
     assert isinstance(relative, Comparison) and relative.relative
-    assert relative.tolerance == Value(Fraction(5, 100), Dimension.RATIO)
+    assert relative.tolerance == Value(Fraction(5, 100), FigureKind.RATIO)
     assert isinstance(absolute, Comparison) and not absolute.relative
     assert absolute.tolerance == Value(Fraction(2 * 10**8), time)
     assert bodies[7] == VerdictIs(Verdict.SERIAL)
@@ -168,13 +168,13 @@ override rank 3 { t1 = put xg.shard(0)[0:256] to -1 signal s7 }""")
     t1, t2, g0, g1, g2 = found.steps
     assert found.engine == EngineChoice(EngineKind.DMA, 6)
     assert isinstance(t1, Transfer) and (t1.direction, t1.peer, t1.signal) == (Direction.PUT, 1, "s7")
-    assert (t1.region.rows, t1.region.cols) == (Span(0, 512), Span(0, 4096))
+    assert (t1.region.rows, t1.region.cols) == (IndexRange(0, 512), IndexRange(0, 4096))
     assert isinstance(t2, Transfer) and (t2.direction, t2.lane, t2.after) == (Direction.GET, 3, ("t1",))
-    assert t2.region.cols == Span(0, 4096)
-    assert isinstance(g0, TileGroup) and (g0.k, g0.stream, g0.accumulate) == (Span(0, 4096), 0, False)
-    assert g0.regions[0].cols == Span(0, 128)
+    assert t2.region.cols == IndexRange(0, 4096)
+    assert isinstance(g0, TileGroup) and (g0.k, g0.stream, g0.accumulate) == (IndexRange(0, 4096), 0, False)
+    assert g0.regions[0].cols == IndexRange(0, 128)
     assert isinstance(g1, TileGroup) and [region.owner for region in g1.regions] == [7, 2]
-    assert (g1.after, g1.stream, g1.k) == (("s7", "s2"), 1, Span(0, 2048))
+    assert (g1.after, g1.stream, g1.k) == (("s7", "s2"), 1, IndexRange(0, 2048))
     assert isinstance(g2, TileGroup) and g2.accumulate
     (override,) = found.overrides
     assert override.rank == 3 and isinstance(override.step, Transfer) and override.step.peer == 7
@@ -189,7 +189,7 @@ r = reduce y_partial.shard(0) parts 2 after s stream 1""",
         SCATTER,
     )
     group, transfer, reduction = found.steps
-    assert isinstance(group, TileGroup) and group.regions[0].cols == Span(0, 1024)
+    assert isinstance(group, TileGroup) and group.regions[0].cols == IndexRange(0, 1024)
     assert isinstance(transfer, Transfer) and transfer.reduce
     assert isinstance(reduction, Reduction) and (reduction.num_parts, reduction.stream) == (2, 1)
 

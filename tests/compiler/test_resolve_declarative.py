@@ -6,18 +6,18 @@ from hypothesis import strategies as st
 
 from magus.compiler import Compiled, CompileError, compile_text
 from magus.compiler.collectives import ALGORITHM_BY_NAME
-from magus.compiler.declarative import WORDS, Axis, Batch, By, Grouping, Ordering, Outline, Split, Sums, Turn
+from magus.compiler.declarative import WORDS, Axis, By, Grouping, KernelGroup, Ordering, Outline, Split, Sums, Turn
 from magus.compiler.schedule import (
+    CopyProtocol,
     Direction,
     EngineChoice,
     EngineKind,
     EngineMode,
+    ExecutionOptions,
     Kernels,
-    Launch,
-    Order,
+    LaunchMode,
+    PeerOrder,
     Plan,
-    Protocol,
-    Tactics,
     Wait,
     WaitPer,
 )
@@ -32,7 +32,7 @@ workload up on quad {
   y = gemm(xg, w)
 }
 """
-PERSISTENT = Tactics(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
+PERSISTENT = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
 
 
 def compiled(body: str, rows: str = "1024", settings: tuple[tuple[str, str], ...] = ()) -> Compiled:
@@ -57,23 +57,25 @@ def compiled(body: str, rows: str = "1024", settings: tuple[tuple[str, str], ...
             "move one at a time ring protocol ll by sm(8, shared)",
             Outline(
                 EngineChoice(EngineKind.SM, 8, EngineMode.SHARED),
-                tactics=Tactics(protocol=Protocol.LL),
+                tactics=ExecutionOptions(protocol=CopyProtocol.LL),
                 algorithm="ring",
                 one_at_a_time=True,
             ),
         ),
         ("move lanes 3", Outline(DMA3, lanes=3)),
-        ("move get depth 2", Outline(DMA3, tactics=Tactics(Direction.GET), depth=2)),
+        ("move get depth 2", Outline(DMA3, tactics=ExecutionOptions(Direction.GET), depth=2)),
         ("group together", Outline(DMA3, grouping=Grouping(True, By.TOGETHER))),
         ("group by peer, own together", Outline(DMA3, grouping=Grouping(False, By.PEER))),
         (
             "group pieces 0..1, piece 2 by block",
-            Outline(DMA3, grouping=Grouping(True, By.PIECE, (Batch(0, 1, By.TOGETHER), Batch(2, 2, By.BLOCK)))),
+            Outline(
+                DMA3, grouping=Grouping(True, By.PIECE, (KernelGroup(0, 1, By.TOGETHER), KernelGroup(2, 2, By.BLOCK)))
+            ),
         ),
         ("order own last, by peer", Outline(DMA3, ordering=Ordering(Turn.LAST, peers_outermost=True))),
         (
             "order pieces 3, 0..2, peers reversed",
-            Outline(DMA3, ordering=Ordering(None, (3, 0, 1, 2), (), Order.REVERSED)),
+            Outline(DMA3, ordering=Ordering(None, (3, 0, 1, 2), (), PeerOrder.REVERSED)),
         ),
         ("order peers -1, 1..2, by piece", Outline(DMA3, ordering=Ordering(peers=(3, 1, 2)))),
         ("order peers 1, 2, 3", Outline(DMA3)),
@@ -82,9 +84,9 @@ def compiled(body: str, rows: str = "1024", settings: tuple[tuple[str, str], ...
         ("kernel persistent", Outline(DMA3, tactics=PERSISTENT)),
         (
             "kernel persistent; sync monitor per tile",
-            Outline(DMA3, tactics=Tactics(kernel=Kernels.PERSISTENT, wait=Wait.MONITOR, per=WaitPer.TILE)),
+            Outline(DMA3, tactics=ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.MONITOR, per=WaitPer.TILE)),
         ),
-        ("launch graph", Outline(DMA3, tactics=Tactics(launch=Launch.GRAPH))),
+        ("launch graph", Outline(DMA3, tactics=ExecutionOptions(launch=LaunchMode.GRAPH))),
     ],
 )
 def test_what_is_said(text: str, outline: Outline) -> None:

@@ -6,7 +6,7 @@ from magus.compiler import CompileError, compile_text
 from magus.compiler.device_models import Sync
 from magus.compiler.load import shipped_libraries
 from magus.compiler.scenario import TICKS_PER_US, Cache, DType, Gpu, Link, Origin, Switch, System
-from magus.compiler.schedule import Protocol
+from magus.compiler.schedule import CopyProtocol
 
 
 def system(text: str, name: str = "s") -> System:
@@ -237,10 +237,10 @@ def test_links_say_their_protocols_and_switches_what_they_do() -> None:
     )
     fabric = system(text, "node").fabric
 
-    assert fabric.link.protocols == (Protocol.SIMPLE, Protocol.LL128)
+    assert fabric.link.protocols == (CopyProtocol.SIMPLE, CopyProtocol.LL128)
     assert fabric.switch is not None and (fabric.switch.multicast, fabric.switch.reduces) == (False, True)
     usual = shipped("amd/mi300x").fabric.link
-    assert usual.protocols == (Protocol.SIMPLE, Protocol.LL)
+    assert usual.protocols == (CopyProtocol.SIMPLE, CopyProtocol.LL)
 
 
 def test_a_cache_in_front_of_memory_is_optional_and_the_last_before_it() -> None:

@@ -12,7 +12,6 @@ from magus.compiler.expectation import (
     Check,
     Comparison,
     Crossover,
-    Direction,
     Expectation,
     Inside,
     Linear,
@@ -20,6 +19,7 @@ from magus.compiler.expectation import (
     Somewhere,
     Sweep,
     Trend,
+    TrendDirection,
     WinnerChanges,
 )
 from magus.compiler.parse import parse_file
@@ -76,9 +76,9 @@ def sweep(statements: str, domain: str = "M in 1024..65536 x2") -> Sweep:
 @pytest.mark.parametrize(
     ("statement", "body"),
     [
-        ("mine.makespan rising", Trend(MAKESPAN, Direction.RISING, Fraction(1, 100))),
-        ("mine.makespan falling +- 3 %", Trend(MAKESPAN, Direction.FALLING, Fraction(3, 100))),
-        ("mine.makespan flat +- 0.5", Trend(MAKESPAN, Direction.FLAT, Fraction(1, 2))),
+        ("mine.makespan rising", Trend(MAKESPAN, TrendDirection.RISING, Fraction(1, 100))),
+        ("mine.makespan falling +- 3 %", Trend(MAKESPAN, TrendDirection.FALLING, Fraction(3, 100))),
+        ("mine.makespan flat +- 0.5", Trend(MAKESPAN, TrendDirection.FLAT, Fraction(1, 2))),
         ("mine.makespan linear", Linear(MAKESPAN, Fraction(98, 100))),
         ("mine.makespan linear r2 >= 0.9", Linear(MAKESPAN, Fraction(9, 10))),
         ("mine.makespan minimum inside", Inside(MAKESPAN, End.LEAST)),

@@ -6,7 +6,7 @@ from magus.compiler import CompileError, compile_text, format_text
 from magus.compiler.collectives import ALGORITHM_BY_NAME
 from magus.compiler.resolve_explore import ALL_DEPTHS, FIELDS, opened
 from magus.compiler.scenario import Explore
-from magus.compiler.schedule import Direction, Kernels, Launch, Order, Protocol, Wait, WaitPer
+from magus.compiler.schedule import CopyProtocol, Direction, Kernels, LaunchMode, PeerOrder, Wait, WaitPer
 from magus.compiler.tables import EXPLORE_KNOBS
 
 HEAD = """use "nvidia/h100"
@@ -31,12 +31,12 @@ def test_every_knob_has_a_word() -> None:
 
     assert explore == Explore(
         directions=(Direction.PUT, Direction.GET),
-        protocols=(Protocol.SIMPLE, Protocol.LL),
+        protocols=(CopyProtocol.SIMPLE, CopyProtocol.LL),
         kernels=(Kernels.LAUNCHED, Kernels.PERSISTENT),
         waits=(Wait.EVENT, Wait.POLL),
         waits_per=(WaitPer.TILE,),
-        launches=(Launch.GRAPH,),
-        orders=(Order.ROTATED, Order.LARGE_FIRST),
+        launches=(LaunchMode.GRAPH,),
+        orders=(PeerOrder.ROTATED, PeerOrder.LARGE_FIRST),
         depths=(1, 2, 4),
         streams=(1, 2, 4),
         algorithms=("ring", "direct"),
@@ -49,7 +49,7 @@ def test_everything_opens_what_is_not_said() -> None:
     explore = explored("everything; transfer get; depth 3; chunks 16")
 
     assert (explore.directions, explore.depths, explore.chunks) == ((Direction.GET,), (3,), (16,))
-    assert explore.protocols == tuple(Protocol) and explore.orders == tuple(Order)
+    assert explore.protocols == tuple(CopyProtocol) and explore.orders == tuple(PeerOrder)
     assert explore.algorithms == tuple(ALGORITHM_BY_NAME) and explore.dominance
     assert explored("depth 3; chunks 16; transfer get; everything") == explore
     assert opened(Explore()).depths == ALL_DEPTHS and explored("dominance on") == Explore()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.compiler.diagnostics import Report
-from magus.compiler.evaluate import Evaluator, Place
+from magus.compiler.evaluate import ExpressionEvaluator, Place
 from magus.compiler.names import Scope
 from magus.compiler.parse import parse_value
 from magus.compiler.phrases import single
@@ -20,7 +20,7 @@ dimensions = st.sampled_from([NUMBER, BYTES, TIME, RATE, FREQUENCY, FLOP_RATE])
 
 def read(text: str) -> Quantity:
     report = Report()
-    return Evaluator(report, {})(single(parse_value(Source("a.mgs", text), report), report), Place(Scope()))
+    return ExpressionEvaluator(report, {})(single(parse_value(Source("a.mgs", text), report), report), Place(Scope()))
 
 
 @given(dimensions, st.fractions(min_value=0, max_denominator=10**9))

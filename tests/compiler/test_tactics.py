@@ -11,14 +11,14 @@ from magus.compiler.plan_text import plan_text
 from magus.compiler.scenario import Scenario
 from magus.compiler.schedule import (
     Choice,
+    CopyProtocol,
     Direction,
     EngineChoice,
     EngineKind,
     EngineMode,
+    ExecutionOptions,
     Kernels,
-    Launch,
-    Protocol,
-    Tactics,
+    LaunchMode,
     Wait,
     WaitPer,
 )
@@ -48,8 +48,8 @@ engines = st.sampled_from(
     ]
 )
 tactics = st.builds(
-    Tactics,
-    *(st.sampled_from(kind) for kind in (Direction, Protocol, Kernels, Wait, WaitPer, Launch)),
+    ExecutionOptions,
+    *(st.sampled_from(kind) for kind in (Direction, CopyProtocol, Kernels, Wait, WaitPer, LaunchMode)),
 )
 
 
@@ -66,7 +66,7 @@ def plain() -> Scenario:
 @given(engine=engines, tactics=tactics, algorithm=st.sampled_from(["", "ring", "nvls"]))
 @settings(max_examples=60, deadline=None)
 def test_an_expression_is_read_as_what_was_printed(
-    waker: Scenario, engine: EngineChoice, tactics: Tactics, algorithm: str
+    waker: Scenario, engine: EngineChoice, tactics: ExecutionOptions, algorithm: str
 ) -> None:
     for template, streams in (("serial", 1), ("hetero_unfused_1d", 4)):
         chunks = 4 if template == "serial" else 16
@@ -77,7 +77,7 @@ def test_an_expression_is_read_as_what_was_printed(
 
 @given(engine=engines, tactics=tactics)
 @settings(max_examples=40, deadline=None)
-def test_a_plan_is_read_as_what_was_printed(waker: Scenario, engine: EngineChoice, tactics: Tactics) -> None:
+def test_a_plan_is_read_as_what_was_printed(waker: Scenario, engine: EngineChoice, tactics: ExecutionOptions) -> None:
     try:
         schedule = build_schedule(waker, Choice("shard_p2p", 4, engine, 1, tactics))
     except ScheduleError:
@@ -92,10 +92,10 @@ def test_a_plan_is_read_as_what_was_printed(waker: Scenario, engine: EngineChoic
 
 
 def test_what_is_usual_is_not_printed() -> None:
-    assert said(Tactics()) == ()
+    assert said(ExecutionOptions()) == ()
     assert said(tactics_from({"kernel": "persistent"})) == (("kernel", "persistent"),)
-    assert said(Tactics(kernel=Kernels.PERSISTENT)) == (("kernel", "persistent"), ("wait", "event"))
-    choice = Choice("serial", 4, SM, tactics=Tactics(Direction.GET, Protocol.LL), algorithm="direct")
+    assert said(ExecutionOptions(kernel=Kernels.PERSISTENT)) == (("kernel", "persistent"), ("wait", "event"))
+    choice = Choice("serial", 4, SM, tactics=ExecutionOptions(Direction.GET, CopyProtocol.LL), algorithm="direct")
     assert expression_of(choice) == "serial(engine=sm(16), algorithm=direct, transfer=get, protocol=ll)"
     assert tactics_from({"kernel": "persistent"}).wait is Wait.POLL
 
@@ -103,17 +103,19 @@ def test_what_is_usual_is_not_printed() -> None:
 @pytest.mark.parametrize(
     ("engine", "tactics", "code"),
     [
-        (DMA, Tactics(protocol=Protocol.LL), "MGS408"),
-        (SM, Tactics(protocol=Protocol.LL128), "MGS408"),
-        (EngineChoice(EngineKind.SM, 8, EngineMode.PRELAUNCHED), Tactics(), "MGS407"),
-        (EngineChoice(EngineKind.DMA, 2, EngineMode.SHARED), Tactics(), "MGS407"),
-        (SM, Tactics(wait=Wait.POLL), "MGS513"),
-        (SM, Tactics(per=WaitPer.TILE), "MGS513"),
-        (SM, Tactics(kernel=Kernels.PERSISTENT), "MGS513"),
-        (SM, Tactics(kernel=Kernels.PERSISTENT, wait=Wait.MONITOR), "MGS410"),
+        (DMA, ExecutionOptions(protocol=CopyProtocol.LL), "MGS408"),
+        (SM, ExecutionOptions(protocol=CopyProtocol.LL128), "MGS408"),
+        (EngineChoice(EngineKind.SM, 8, EngineMode.PRELAUNCHED), ExecutionOptions(), "MGS407"),
+        (EngineChoice(EngineKind.DMA, 2, EngineMode.SHARED), ExecutionOptions(), "MGS407"),
+        (SM, ExecutionOptions(wait=Wait.POLL), "MGS513"),
+        (SM, ExecutionOptions(per=WaitPer.TILE), "MGS513"),
+        (SM, ExecutionOptions(kernel=Kernels.PERSISTENT), "MGS513"),
+        (SM, ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.MONITOR), "MGS410"),
     ],
 )
-def test_what_a_machine_has_not_got(plain: Scenario, engine: EngineChoice, tactics: Tactics, code: str) -> None:
+def test_what_a_machine_has_not_got(
+    plain: Scenario, engine: EngineChoice, tactics: ExecutionOptions, code: str
+) -> None:
     with pytest.raises(ScheduleError) as caught:
         build_schedule(plain, Choice("shard_p2p", 4, engine, 1, tactics))
 
@@ -121,7 +123,9 @@ def test_what_a_machine_has_not_got(plain: Scenario, engine: EngineChoice, tacti
 
 
 def test_what_a_machine_has_got(waker: Scenario) -> None:
-    tactics = Tactics(Direction.PUT, Protocol.LL128, Kernels.PERSISTENT, Wait.MONITOR, WaitPer.TILE, Launch.GRAPH)
+    tactics = ExecutionOptions(
+        Direction.PUT, CopyProtocol.LL128, Kernels.PERSISTENT, Wait.MONITOR, WaitPer.TILE, LaunchMode.GRAPH
+    )
     shared = EngineChoice(EngineKind.SM, 16, EngineMode.SHARED)
 
     schedule = build_schedule(waker, Choice("shard_p2p", 4, SM, 1, tactics))

@@ -14,9 +14,9 @@ from magus.compiler.schedule import (
     Direction,
     EngineChoice,
     EngineKind,
+    ExecutionOptions,
     Reduction,
     Schedule,
-    Tactics,
     TileGroup,
     Transfer,
 )
@@ -201,7 +201,7 @@ def test_a_search_goes_through_the_templates_that_overlap_and_serial() -> None:
 
 def test_a_template_is_refused_where_its_algorithm_cannot_work() -> None:
     all_reduce, gemm_ar = scenarios_of(Pattern.ALL_REDUCE)[1], scenarios_of(Pattern.GEMM_AR)[1]
-    get = Tactics(direction=Direction.GET)
+    get = ExecutionOptions(direction=Direction.GET)
     cases = [
         (all_reduce, Choice("nvls", 4, EngineChoice(EngineKind.SM, 8)), "a switch that sums"),
         (all_reduce, Choice("serial", 4, DMA7, algorithm="hierarchical"), "grouped into nodes"),

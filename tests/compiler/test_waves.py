@@ -1,9 +1,9 @@
 """Hops before and behind the steps of small plans, worked out by hand."""
 
-from magus.compiler.schedule import Direction, Reach, Reduction, Region, Span, Step, Transfer
+from magus.compiler.schedule import Direction, IndexRange, Reach, Reduction, Region, Step, Transfer
 from magus.compiler.templates.waves import Hops
 
-WHOLE = Region(0, Span(0, 1), Span(0, 1))
+WHOLE = Region(0, IndexRange(0, 1), IndexRange(0, 1))
 
 
 def put(name: str, peer: int, *after: str) -> Transfer:

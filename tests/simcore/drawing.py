@@ -11,15 +11,15 @@ from magus.compiler.scenario import TICKS_PER_US as US
 from magus.compiler.scenario import Cache, Fabric, Gpu, Pattern, Scenario
 from magus.compiler.schedule import (
     Choice,
+    CopyProtocol,
     Direction,
     EngineChoice,
     EngineKind,
     EngineMode,
+    ExecutionOptions,
     Kernels,
-    Launch,
-    Protocol,
+    LaunchMode,
     Schedule,
-    Tactics,
     Wait,
     WaitPer,
 )
@@ -65,14 +65,14 @@ def draw_variability(rng: random.Random, num_ranks: int) -> Variability:
     )
 
 
-def _draw_tactics(rng: random.Random) -> Tactics:
-    return Tactics(
+def _draw_tactics(rng: random.Random) -> ExecutionOptions:
+    return ExecutionOptions(
         rng.choice(list(Direction)),
-        rng.choice(list(Protocol)),
+        rng.choice(list(CopyProtocol)),
         rng.choice(list(Kernels)),
         rng.choice(list(Wait)),
         rng.choice(list(WaitPer)),
-        rng.choice(list(Launch)),
+        rng.choice(list(LaunchMode)),
     )
 
 
@@ -88,7 +88,7 @@ def _draw_scenario(rng: random.Random, pattern: Pattern) -> Scenario:
 def _draw_fabric(rng: random.Random, fabric: Fabric) -> Fabric:
     """Links for every protocol, and a switch that copies and sums if there is one."""
     switch = None if fabric.switch is None else replace(fabric.switch, multicast=True, reduces=True)
-    link = replace(fabric.link, protocols=tuple(Protocol), ordered=rng.random() < 0.3)
+    link = replace(fabric.link, protocols=tuple(CopyProtocol), ordered=rng.random() < 0.3)
     return replace(fabric, link=link, switch=switch)
 
 

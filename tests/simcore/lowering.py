@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from magus.compiler.scenario import Dma, Gpu, Scenario, SmCopy
-from magus.compiler.schedule import EngineChoice, EngineKind, EngineMode, Schedule, Step, Tactics
+from magus.compiler.schedule import EngineChoice, EngineKind, EngineMode, ExecutionOptions, Schedule, Step
 from magus.simcore.engine import Core, Run, run
 from magus.simcore.lower import Lowered, lower
 from magus.simcore.program import OpKind
@@ -34,11 +34,11 @@ def plan(
     dma: int = 1,
     mode: EngineMode = EngineMode.OWN,
     compute_sms: int = 304,
-    tactics: Tactics | None = None,
+    tactics: ExecutionOptions | None = None,
 ) -> Schedule:
     """A plan of ``steps``, moved by ``sms`` SMs, or by ``dma`` copy engines if there are none."""
     engine = EngineChoice(EngineKind.SM, sms, mode) if sms else EngineChoice(EngineKind.DMA, dma, mode)
-    return Schedule("p", steps, engine, compute_sms, 0, tactics=tactics or Tactics())
+    return Schedule("p", steps, engine, compute_sms, 0, tactics=tactics or ExecutionOptions())
 
 
 def lowered_run(scenario: Scenario, schedule: Schedule, unit_bytes: int = UNIT) -> tuple[Lowered, Run]:

@@ -19,7 +19,7 @@ from magus.compiler.device_models import (
     Saturation,
 )
 from magus.compiler.scenario import TICKS_PER_US, Gpu
-from magus.simcore.kernels.collective import Collective, Protocol, collective_time
+from magus.simcore.kernels.collective import NcclCollective, NcclProtocol, collective_time
 from magus.simcore.kernels.copy import CopyPhase, dma_copy_time, sm_copy_rate
 from tests.scenarios import MIB, G, h100, mi300x, ticks
 
@@ -48,7 +48,7 @@ def shipped(name: str) -> Gpu:
     return compile_text(f"{text}\nworkload w on s {{ a = tensor bf16[8, 8]; y = gemm(a, a) }}").scenario().gpu
 
 
-def terms(gpu: Gpu, operation: Collective, num_bytes: int, ranks: int) -> tuple[Protocol, list[float]]:
+def terms(gpu: Gpu, operation: NcclCollective, num_bytes: int, ranks: int) -> tuple[NcclProtocol, list[float]]:
     found = collective_time(gpu, operation, num_bytes, ranks)
     parts = (found.start_ticks, found.step_ticks, found.transfer_ticks, found.own_ticks)
     return found.protocol, [part / TICKS_PER_US for part in parts]
@@ -56,61 +56,63 @@ def terms(gpu: Gpu, operation: Collective, num_bytes: int, ranks: int) -> tuple[
 
 def test_a_small_all_gather_by_hand() -> None:
     # 7 steps of 1 us; 7/8 of 8000 B at 10 GB/s; 1000 B at 500 GB/s.
-    assert terms(GPU, Collective.ALL_GATHER, 8000, 8) == (Protocol.LL, [5, 7, 0.7, 0.002])
+    assert terms(GPU, NcclCollective.ALL_GATHER, 8000, 8) == (NcclProtocol.LL, [5, 7, 0.7, 0.002])
 
 
 def test_a_middling_reduce_scatter_by_hand() -> None:
     # 3 steps; 0.9 of 3/4 of 4 MB at 100 GB/s; 1 MB at 500 GB/s.
-    assert terms(GPU, Collective.REDUCE_SCATTER, 4_000_000, 4) == (Protocol.LL128, [7, 3, 27, 2])
+    assert terms(GPU, NcclCollective.REDUCE_SCATTER, 4_000_000, 4) == (NcclProtocol.LL128, [7, 3, 27, 2])
 
 
 def test_a_large_all_reduce_by_hand() -> None:
     # 2 steps; 0.9 of twice a half of 200 MB at 200 GB/s; 100 MB at 500 GB/s.
-    assert terms(GPU, Collective.ALL_REDUCE, 200_000_000, 2) == (Protocol.SIMPLE, [15, 6, 900, 200])
+    assert terms(GPU, NcclCollective.ALL_REDUCE, 200_000_000, 2) == (NcclProtocol.SIMPLE, [15, 6, 900, 200])
 
 
 def test_an_all_reduce_in_the_switch_by_hand() -> None:
-    assert terms(GPU, Collective.ALL_REDUCE, 250_000_000, 8) == (Protocol.NVLS, [70, 0, 1000, 0])
+    assert terms(GPU, NcclCollective.ALL_REDUCE, 250_000_000, 8) == (NcclProtocol.NVLS, [70, 0, 1000, 0])
 
 
 def test_all_to_all_by_hand() -> None:
     # Messages of LL128 start at once, and nobody copies its own part but with SIMPLE.
-    assert terms(GPU, Collective.ALL_TO_ALL, 8000, 8) == (Protocol.LL128, [9, 0, 0.14, 0])
-    assert terms(GPU, Collective.ALL_TO_ALL, 8000, 2) == (Protocol.LL, [6, 1, 0.4, 0])
-    assert terms(GPU, Collective.ALL_TO_ALL, 80_000_000, 8) == (Protocol.SIMPLE, [16, 21, 350, 25])
+    assert terms(GPU, NcclCollective.ALL_TO_ALL, 8000, 8) == (NcclProtocol.LL128, [9, 0, 0.14, 0])
+    assert terms(GPU, NcclCollective.ALL_TO_ALL, 8000, 2) == (NcclProtocol.LL, [6, 1, 0.4, 0])
+    assert terms(GPU, NcclCollective.ALL_TO_ALL, 80_000_000, 8) == (NcclProtocol.SIMPLE, [16, 21, 350, 25])
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 8])
-@pytest.mark.parametrize("operation", [Collective.ALL_GATHER, Collective.REDUCE_SCATTER, Collective.ALL_TO_ALL])
-def test_the_protocol_switches_at_its_size_even_where_that_is_slower(operation: Collective, ranks: int) -> None:
-    at = (4 if operation is Collective.ALL_TO_ALL else 1) * MIB * ranks
+@pytest.mark.parametrize(
+    "operation", [NcclCollective.ALL_GATHER, NcclCollective.REDUCE_SCATTER, NcclCollective.ALL_TO_ALL]
+)
+def test_the_protocol_switches_at_its_size_even_where_that_is_slower(operation: NcclCollective, ranks: int) -> None:
+    at = (4 if operation is NcclCollective.ALL_TO_ALL else 1) * MIB * ranks
 
-    assert collective_time(GPU, operation, at - 1, ranks).protocol is Protocol.LL128
-    assert collective_time(GPU, operation, at, ranks).protocol is Protocol.SIMPLE
+    assert collective_time(GPU, operation, at - 1, ranks).protocol is NcclProtocol.LL128
+    assert collective_time(GPU, operation, at, ranks).protocol is NcclProtocol.SIMPLE
 
 
 def test_all_gather_on_eight_b200_is_slower_just_above_the_switch() -> None:
     gpu = shipped("B200")
-    below, above = (collective_time(gpu, Collective.ALL_GATHER, size * MIB, 8).us for size in (8, 16))
+    below, above = (collective_time(gpu, NcclCollective.ALL_GATHER, size * MIB, 8).us for size in (8, 16))
 
     assert above > 2 * below  # measured: 45 and 102 us
 
 
 def test_the_switch_sums_only_for_enough_gpus_and_bytes() -> None:
-    def protocol(num_bytes: int, ranks: int, gpu: Gpu = GPU) -> Protocol:
-        return collective_time(gpu, Collective.ALL_REDUCE, num_bytes, ranks).protocol
+    def protocol(num_bytes: int, ranks: int, gpu: Gpu = GPU) -> NcclProtocol:
+        return collective_time(gpu, NcclCollective.ALL_REDUCE, num_bytes, ranks).protocol
 
     without = replace(GPU, collectives=replace(MODEL, nvls=None))
-    assert protocol(32 * MIB, 8) is Protocol.NVLS and protocol(32 * MIB, 16) is Protocol.NVLS
-    assert protocol(32 * MIB - 1, 8) is Protocol.SIMPLE
-    assert protocol(512 * MIB, 4) is Protocol.SIMPLE
-    assert protocol(512 * MIB, 8, without) is Protocol.SIMPLE
+    assert protocol(32 * MIB, 8) is NcclProtocol.NVLS and protocol(32 * MIB, 16) is NcclProtocol.NVLS
+    assert protocol(32 * MIB - 1, 8) is NcclProtocol.SIMPLE
+    assert protocol(512 * MIB, 4) is NcclProtocol.SIMPLE
+    assert protocol(512 * MIB, 8, without) is NcclProtocol.SIMPLE
 
 
 @pytest.mark.parametrize("name", LIBRARY_GPUS)
-@given(num_bytes=st.integers(1, 1 << 32), ranks=st.integers(2, 72), operation=st.sampled_from(list(Collective)[:3]))
+@given(num_bytes=st.integers(1, 1 << 32), ranks=st.integers(2, 72), operation=st.sampled_from(list(NcclCollective)[:3]))
 def test_rings_of_the_library_are_the_published_form(
-    name: str, num_bytes: int, ranks: int, operation: Collective
+    name: str, num_bytes: int, ranks: int, operation: NcclCollective
 ) -> None:
     gpu = shipped(name)
     found = collective_time(gpu, operation, num_bytes, ranks)
@@ -118,16 +120,16 @@ def test_rings_of_the_library_are_the_published_form(
     assert found.us == pytest.approx(published_us(gpu, operation, num_bytes, ranks), rel=1e-6)
 
 
-def published_us(gpu: Gpu, operation: Collective, num_bytes: int, ranks: int) -> float:
+def published_us(gpu: Gpu, operation: NcclCollective, num_bytes: int, ranks: int) -> float:
     """The form as published, in floating point."""
     model = gpu.collectives
     assert model is not None
     nvls = model.nvls
-    if operation is Collective.ALL_REDUCE and nvls and ranks >= nvls.ranks and num_bytes >= nvls.from_bytes:
+    if operation is NcclCollective.ALL_REDUCE and nvls and ranks >= nvls.ranks and num_bytes >= nvls.from_bytes:
         return nvls.start_ticks / TICKS_PER_US + num_bytes / nvls.bytes_per_s * 1e6
-    twice = 2 if operation is Collective.ALL_REDUCE else 1
+    twice = 2 if operation is NcclCollective.ALL_REDUCE else 1
     moved = num_bytes * twice * (ranks - 1) / ranks
-    moved *= 1 if operation is Collective.ALL_GATHER else float(model.reduce_factor)
+    moved *= 1 if operation is NcclCollective.ALL_GATHER else float(model.reduce_factor)
 
     def us(protocol: ProtocolModel) -> float:
         fixed = model.start_ticks + protocol.start_ticks + twice * (ranks - 1) * protocol.step_ticks
@@ -139,8 +141,8 @@ def published_us(gpu: Gpu, operation: Collective, num_bytes: int, ranks: int) ->
     return min(us(model.ll), us(model.ll128))
 
 
-@given(st.integers(1, 1 << 36), st.integers(2, 72), st.sampled_from(Collective))
-def test_the_terms_are_whole_ticks_that_sum_to_the_time(num_bytes: int, ranks: int, operation: Collective) -> None:
+@given(st.integers(1, 1 << 36), st.integers(2, 72), st.sampled_from(NcclCollective))
+def test_the_terms_are_whole_ticks_that_sum_to_the_time(num_bytes: int, ranks: int, operation: NcclCollective) -> None:
     found = collective_time(GPU, operation, num_bytes, ranks)
     parts = (found.start_ticks, found.step_ticks, found.transfer_ticks, found.own_ticks)
 
@@ -148,8 +150,8 @@ def test_the_terms_are_whole_ticks_that_sum_to_the_time(num_bytes: int, ranks: i
     assert found.ticks == sum(parts) and found.us == found.ticks / TICKS_PER_US
 
 
-@given(st.integers(1, 1 << 34), st.integers(2, 16), st.sampled_from(Collective))
-def test_more_bytes_in_the_same_protocol_take_no_less(num_bytes: int, ranks: int, operation: Collective) -> None:
+@given(st.integers(1, 1 << 34), st.integers(2, 16), st.sampled_from(NcclCollective))
+def test_more_bytes_in_the_same_protocol_take_no_less(num_bytes: int, ranks: int, operation: NcclCollective) -> None:
     small = collective_time(GPU, operation, num_bytes, ranks)
     large = collective_time(GPU, operation, num_bytes + 4096, ranks)
 
@@ -159,16 +161,16 @@ def test_more_bytes_in_the_same_protocol_take_no_less(num_bytes: int, ranks: int
 @pytest.mark.parametrize(("num_bytes", "ranks"), [(0, 8), (-1, 8), (1, 1), (1, 0)])
 def test_sizes_that_make_no_collective_are_refused(num_bytes: int, ranks: int) -> None:
     with pytest.raises(ValueError, match="at least"):
-        collective_time(GPU, Collective.ALL_GATHER, num_bytes, ranks)
+        collective_time(GPU, NcclCollective.ALL_GATHER, num_bytes, ranks)
 
 
 def test_profiles_without_constants_are_refused() -> None:
     without = replace(GPU, collectives=replace(MODEL, all_to_all=None))
 
     with pytest.raises(ValueError, match="MI300X has no collectives"):
-        collective_time(mi300x(), Collective.ALL_GATHER, 1, 2)
+        collective_time(mi300x(), NcclCollective.ALL_GATHER, 1, 2)
     with pytest.raises(ValueError, match="no all_to_all"):
-        collective_time(without, Collective.ALL_TO_ALL, 1, 2)
+        collective_time(without, NcclCollective.ALL_TO_ALL, 1, 2)
 
 
 def saturating(exponent: str) -> Gpu:

@@ -8,7 +8,7 @@ import pytest
 
 from magus.simcore.engine import Core, run
 from magus.simcore.layout import NONE
-from magus.simcore.outcome import Outcome
+from magus.simcore.outcome import RunOutcome
 from magus.simcore.program import Program
 from tests.agreement import differences
 from tests.collectives import Algorithm, Collective, Fabric, System, collective, hierarchical_all_reduce, symmetric
@@ -72,15 +72,15 @@ def test_a_ring_of_full_buffers_is_a_deadlock() -> None:
     system = System(1, 6, Fabric.RING, buffer_units=1, engines=4)
     program = collective(Collective.ALL_TO_ALL, Algorithm.DIRECT, system, 60)
 
-    assert run(program).outcome is Outcome.DEADLOCK
+    assert run(program).outcome is RunOutcome.DEADLOCK
     assert Oracle(program).run().deadlock
-    assert run(collective(Collective.ALL_TO_ALL, Algorithm.RING, system, 60)).outcome is Outcome.DONE
+    assert run(collective(Collective.ALL_TO_ALL, Algorithm.RING, system, 60)).outcome is RunOutcome.DONE
 
 
 def test_a_hierarchy_of_thousands_is_described_by_one_rank() -> None:
     program = hierarchical_all_reduce(512, 8, 4096, folded=True)
     whole = hierarchical_all_reduce(3, 2, 100, folded=False)
 
-    assert run(program).outcome is Outcome.DONE
+    assert run(program).outcome is RunOutcome.DONE
     assert program.num_ops == 2 * 7 + 2 * 511 + (program.op_local_id == NONE).sum()
     assert_one_stands_for_all(whole, Oracle(whole).run(), hierarchical_all_reduce(3, 2, 100, folded=True))

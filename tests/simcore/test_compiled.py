@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from magus.simcore import compiled
 from magus.simcore.builder import ProgramBuilder
 from magus.simcore.engine import Core, run
-from magus.simcore.outcome import NEVER, Outcome, Run
+from magus.simcore.outcome import NEVER, Run, RunOutcome
 from magus.simcore.program import Flow, OpKind, Program, Stage
 from tests.agreement import differences
 from tests.oracle import Oracle
@@ -111,7 +111,7 @@ def test_servers_without_room_for_each_other_are_a_deadlock() -> None:
     program = b.build()
 
     result = run(program, core=Core.COMPILED)
-    assert result.outcome is Outcome.DEADLOCK
+    assert result.outcome is RunOutcome.DEADLOCK
     assert program.hop_server[result.server_blocked].tolist() == [0, 1]
     assert_equals_oracle(program)
 
@@ -124,7 +124,7 @@ def test_polls_for_the_flags_of_each_other_end() -> None:
     b.flags([ops[1]], [ops[0]])
     program = b.build()
 
-    assert run(program, core=Core.COMPILED).outcome is Outcome.DEADLOCK
+    assert run(program, core=Core.COMPILED).outcome is RunOutcome.DEADLOCK
     assert_equals_oracle(program)
 
 
@@ -138,7 +138,7 @@ def test_polls_for_the_flag_of_what_is_held_up_for_ever_end(units: int) -> None:
     b.op(0, OpKind.TILE, "long", [Stage(0, (Flow(((s, 0),), 200_000),))])  # must be done nevertheless
 
     result = run(b.build(), core=Core.COMPILED)
-    assert result.outcome is Outcome.DEADLOCK
+    assert result.outcome is RunOutcome.DEADLOCK
     assert result.stuck == (0, 1, 2)
 
 
@@ -150,7 +150,7 @@ def test_polls_without_units_can_be_stopped() -> None:
 
     looks: list[int] = []
     result = run(b.build(), core=Core.COMPILED, progress=looks.append, should_stop=lambda: len(looks) == 4)
-    assert result.outcome is Outcome.CANCELLED
+    assert result.outcome is RunOutcome.CANCELLED
 
 
 def test_clock_up_to_the_horizon() -> None:
@@ -170,7 +170,7 @@ def test_what_is_known_when_stopped_is_exact() -> None:
     for looks in range(1, 12):
         told: list[int] = []
         part = run(program, core=Core.COMPILED, progress=told.append, should_stop=lambda: len(told) == looks)  # noqa: B023
-        if part.outcome is not Outcome.CANCELLED:
+        if part.outcome is not RunOutcome.CANCELLED:
             break
         assert told == sorted(told) and part.line_hops == told[-1]
         for name in ("op_ready", "op_start", "op_done", "flow_last"):

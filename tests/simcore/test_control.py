@@ -5,7 +5,7 @@ import pytest
 
 from magus.simcore.builder import ProgramBuilder
 from magus.simcore.engine import Core, run
-from magus.simcore.outcome import NEVER, Outcome, Run
+from magus.simcore.outcome import NEVER, Run, RunOutcome
 from magus.simcore.program import Flow, OpKind, Program, Stage
 
 
@@ -105,7 +105,7 @@ def test_deadlock_names_who_is_stuck(b: ProgramBuilder) -> None:
     b.after(behind, [*free, *loop])
     result = finish(b.build())
 
-    assert result.outcome is Outcome.DEADLOCK
+    assert result.outcome is RunOutcome.DEADLOCK
     assert result.stuck == (*loop, *behind)
     assert result.makespan_ticks == 2
 

@@ -3,7 +3,7 @@
 from magus.simcore.builder import ProgramBuilder
 from magus.simcore.deadlock import circle_of_waits
 from magus.simcore.engine import run
-from magus.simcore.outcome import Outcome
+from magus.simcore.outcome import RunOutcome
 from magus.simcore.program import Flow, OpKind, Program, Stage
 
 
@@ -13,7 +13,7 @@ def builder() -> ProgramBuilder:
 
 def circle(program: Program) -> tuple[str, ...]:
     result = run(program)
-    assert result.outcome is Outcome.DEADLOCK
+    assert result.outcome is RunOutcome.DEADLOCK
     return circle_of_waits(program, result)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from magus.compiler import compile_text
 from magus.compiler.scenario import Gpu
-from magus.simcore.kernels.collective import Collective, Protocol, collective_time
+from magus.simcore.kernels.collective import NcclCollective, NcclProtocol, collective_time
 from magus.simcore.kernels.early_switch import early_switch
 
 
@@ -22,23 +22,23 @@ B200 = shipped("b200", "B200")
 
 def test_b200_switches_too_early() -> None:
     """Measured: 45 us at 8 MiB and 102 us at 16 MiB."""
-    found = early_switch(B200, Collective.ALL_GATHER, 8)
+    found = early_switch(B200, NcclCollective.ALL_GATHER, 8)
 
     assert found is not None
     assert found.from_bytes == 16 << 20
-    assert (found.taken.protocol, found.better.protocol) == (Protocol.SIMPLE, Protocol.LL128)
-    assert found.taken.ticks == collective_time(B200, Collective.ALL_GATHER, 16 << 20, 8).ticks
+    assert (found.taken.protocol, found.better.protocol) == (NcclProtocol.SIMPLE, NcclProtocol.LL128)
+    assert found.taken.ticks == collective_time(B200, NcclCollective.ALL_GATHER, 16 << 20, 8).ticks
     assert found.better.ticks < found.taken.ticks
 
 
 def test_from_where_it_pays_it_is_no_slower() -> None:
-    found = early_switch(B200, Collective.REDUCE_SCATTER, 4)
+    found = early_switch(B200, NcclCollective.REDUCE_SCATTER, 4)
     assert found is not None and B200.collectives is not None
 
     late = replace(B200, collectives=replace(B200.collectives, simple_from_bytes=found.pays_from_bytes // 4))
-    assert early_switch(late, Collective.REDUCE_SCATTER, 4) is None
+    assert early_switch(late, NcclCollective.REDUCE_SCATTER, 4) is None
 
 
 def test_a_gpu_without_collectives_is_refused() -> None:
     with pytest.raises(ValueError, match="no collectives"):
-        early_switch(replace(B200, collectives=None), Collective.ALL_GATHER, 8)
+        early_switch(replace(B200, collectives=None), NcclCollective.ALL_GATHER, 8)

@@ -10,8 +10,8 @@ import pytest
 from magus.simcore import engine, keys
 from magus.simcore.builder import ProgramBuilder
 from magus.simcore.engine import Core, EngineUnavailable, pure_core, run, suitable_core
-from magus.simcore.limits import Budget, RunTooLarge
-from magus.simcore.outcome import NEVER, Outcome
+from magus.simcore.limits import RunBudget, RunTooLarge
+from magus.simcore.outcome import NEVER, RunOutcome
 from magus.simcore.program import Flow, OpKind, Program, Stage, TrafficClass
 
 
@@ -77,7 +77,7 @@ def test_busy_time_is_told_apart_by_traffic() -> None:
 
         assert result.server_busy_ticks.tolist() == [[8 * 500 * 3, 8 * 1000 * 3, 0], [0, 8 * 1000 * 10, 0]]
         assert result.line_hops == program.num_line_hops == 8 * 2500
-        assert result.outcome is Outcome.DONE and result.stuck == ()
+        assert result.outcome is RunOutcome.DONE and result.stuck == ()
 
 
 @pytest.mark.parametrize("core", Core)
@@ -86,7 +86,7 @@ def test_stops_when_asked(core: Core) -> None:
 
     result = run(transfers(20_000), core=core, should_stop=lambda: len(told) == 3, progress=told.append)
 
-    assert result.outcome is Outcome.CANCELLED
+    assert result.outcome is RunOutcome.CANCELLED
     assert told == sorted(told) and told[0] == 0 and len(told) == 3
     assert 0 < result.line_hops < transfers(20_000).num_line_hops
     whole = run(transfers(20_000), core=core)
@@ -99,17 +99,17 @@ def test_refuses_what_is_over_the_budget_before_it_begins() -> None:
     told: list[int] = []
 
     with pytest.raises(RunTooLarge, match=r"2.0e\+04 line-hops .* packets"):
-        run(program, budget=Budget(seconds=1e-6), progress=told.append)
+        run(program, budget=RunBudget(seconds=1e-6), progress=told.append)
     with pytest.raises(RunTooLarge, match=r"GiB.* packets"):
-        run(program, budget=Budget(memory_bytes=1000), progress=told.append)
+        run(program, budget=RunBudget(memory_bytes=1000), progress=told.append)
     assert told == []
 
 
 @pytest.mark.parametrize("core", Core)
 def test_stops_at_the_limit_of_time(core: Core) -> None:
-    result = run(transfers(20_000), core=core, budget=Budget(seconds=0.3, strict_seconds=True), progress=slow)
+    result = run(transfers(20_000), core=core, budget=RunBudget(seconds=0.3, strict_seconds=True), progress=slow)
 
-    assert result.outcome is Outcome.TIME
+    assert result.outcome is RunOutcome.TIME
     assert 0 < result.line_hops < transfers(20_000).num_line_hops
 
 

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from magus.compiler.scenario import Pattern, Scenario
-from magus.compiler.schedule import EngineKind, Protocol, Schedule
+from magus.compiler.schedule import CopyProtocol, EngineKind, Schedule
 from magus.simcore.budget import cost_of
 from magus.simcore.case import Case
 from magus.simcore.engine import Core, run
 from magus.simcore.fold import Classes, detect
 from magus.simcore.lanes import run_lanes
 from magus.simcore.lower import Lowered, lower
-from magus.simcore.outcome import Outcome
+from magus.simcore.outcome import RunOutcome
 from magus.simcore.program import OpKind, Program, TrafficClass
 from magus.simcore.quotient import expand, quotient
 from magus.simcore.traffic import traffic_at, traffic_of
@@ -73,7 +73,7 @@ def test_one_rank_of_a_symmetric_plan_has_the_times_and_the_traffic_of_each(patt
             of_one, of_every = run(one.program), run(every.program)
             assert of_one.makespan_ticks == of_every.makespan_ticks
             assert of_one.outcome is of_every.outcome
-            if of_one.outcome is Outcome.DONE:
+            if of_one.outcome is RunOutcome.DONE:
                 assert traffic_of(one, of_one) == traffic_of(every, of_every)
 
 
@@ -96,7 +96,7 @@ def test_flows_carry_the_traffic_of_the_plan(pattern: Pattern) -> None:
             for rank in range(scenario.num_ranks)
         ]
         workers = int((lowered.program.op_kind == OpKind.TRANSFER).sum())
-        flags_between = schedule.engine.kind is EngineKind.SM and schedule.tactics.protocol is Protocol.LL128
+        flags_between = schedule.engine.kind is EngineKind.SM and schedule.tactics.protocol is CopyProtocol.LL128
         # Hits and bytes of kernels are rounded to lines once a step, flags of LL128 once a worker.
         rounded = line * (2 * len(lowered.steps) + 4 * workers * flags_between)
         for prefixes, planned in (

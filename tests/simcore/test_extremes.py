@@ -10,8 +10,8 @@ from magus.simcore.checks import HorizonError, check_horizon
 from magus.simcore.critical import Cause, critical_path
 from magus.simcore.engine import Core, EngineUnavailable, run
 from magus.simcore.lanes import run_lanes
-from magus.simcore.limits import Budget, RunTooLarge
-from magus.simcore.outcome import Outcome
+from magus.simcore.limits import RunBudget, RunTooLarge
+from magus.simcore.outcome import RunOutcome
 from magus.simcore.program import Flow, OpKind, Program, Stage
 from tests.strategies import ALL, random_program
 
@@ -48,7 +48,7 @@ def test_times_of_any_length_are_exact(core: Core, bits: int) -> None:
         for times in ("op_ready", "op_start", "op_done"):
             expected = getattr(short, times)
             assert np.array_equal(getattr(long, times), np.where(expected < 0, expected, expected << bits))
-        if short.outcome is Outcome.DONE:
+        if short.outcome is RunOutcome.DONE:
             assert short.hop_wait_ticks is not None and long.hop_wait_ticks is not None
             np.testing.assert_allclose(long.hop_wait_ticks, short.hop_wait_ticks * 2.0**bits, rtol=1e-6)
         compared += 1
@@ -95,7 +95,7 @@ def test_vast_buffers_cost_nothing(core: Core) -> None:
     one, two = b.server("one", 1, 1), b.server("two", 2, 1, buffer_units=1 << 62)
     b.op(0, OpKind.TILE, "x", [Stage(0, (Flow(((one, 0), (two, 0)), 5),))])
 
-    assert run(b.build(), core=core, budget=Budget(memory_bytes=1 << 20)).makespan_ticks == 2 + 5 * 2 + 1
+    assert run(b.build(), core=core, budget=RunBudget(memory_bytes=1 << 20)).makespan_ticks == 2 + 5 * 2 + 1
 
 
 @pytest.mark.parametrize("ticks", [2**62, 2**63 - 1])
@@ -112,7 +112,7 @@ def test_many_bursts_are_held_to_the_memory() -> None:
     program = b.build()
 
     with pytest.raises(RunTooLarge, match="GiB"):
-        run(program, core=Core.WINDOWS, budget=Budget(memory_bytes=40 << 20))
+        run(program, core=Core.WINDOWS, budget=RunBudget(memory_bytes=40 << 20))
 
 
 @pytest.mark.parametrize("core", Core)
@@ -126,7 +126,7 @@ def test_polls_can_be_stopped(core: Core) -> None:
 
     result = run(b.build(), core=core, should_stop=lambda: len(asked) > 3, progress=asked.append)
 
-    assert result.outcome is Outcome.CANCELLED
+    assert result.outcome is RunOutcome.CANCELLED
 
 
 def test_a_flag_set_before_the_poll_is_not_waited_for() -> None:
@@ -182,4 +182,4 @@ def test_a_core_is_a_core_and_a_budget_is_positive() -> None:
         run(program, core="heap")  # type: ignore[arg-type]
     for seconds, num_bytes in ((0.0, 1), (float("nan"), 1), (1.0, 0)):
         with pytest.raises(ValueError, match="a budget is positive"):
-            Budget(seconds, num_bytes)
+            RunBudget(seconds, num_bytes)

@@ -17,7 +17,7 @@ from magus.simcore.engine import run
 from magus.simcore.fold import Classes, Refusal, detect
 from magus.simcore.layout import NONE
 from magus.simcore.lower import lower
-from magus.simcore.outcome import NEVER, Outcome
+from magus.simcore.outcome import NEVER, RunOutcome
 from magus.simcore.program import Flow, OpKind, Stage
 from magus.simcore.quotient import expand, quotient
 from tests.scenarios import ag_gemm, full_mesh, gemm_rs, ring, switch
@@ -88,7 +88,7 @@ def test_random_folds_are_whole_partial_and_refused() -> None:
             continue
         folded = quotient(program, classes)
         assert_exact(program, folded)
-        stuck += run(folded.program).outcome is Outcome.DEADLOCK
+        stuck += run(folded.program).outcome is RunOutcome.DEADLOCK
         whole += folded.num_rank_classes == 1
         partial += folded.num_rank_classes > 1
     print(f"\n{whole} folded to one rank, {partial} to several, {refused} refused, {stuck} deadlocks")
@@ -211,7 +211,7 @@ def test_a_run_that_was_stopped_expands_to_what_it_found() -> None:
 
     stopped = expand(folded, run(folded.program, should_stop=lambda: True))
 
-    assert stopped.outcome is Outcome.CANCELLED
+    assert stopped.outcome is RunOutcome.CANCELLED
     assert len(stopped.op_done) == program.num_ops and len(stopped.server_free) == program.num_servers
     assert stopped.line_hops == 0 and set(stopped.op_done.tolist()) == {NEVER}
 

@@ -5,7 +5,7 @@ import pytest
 
 from magus.simcore.engine import Core, run
 from magus.simcore.layout import NONE
-from magus.simcore.outcome import Outcome
+from magus.simcore.outcome import RunOutcome
 from tests.strategies import symmetric_program
 
 
@@ -19,7 +19,7 @@ def test_folded_equals_every_rank(shape: str, num_ranks: int) -> None:
         every = run(unfolded, core=Core.WINDOWS)
 
         assert folded.folded and not unfolded.folded
-        assert one.outcome is every.outcome is Outcome.DONE
+        assert one.outcome is every.outcome is RunOutcome.DONE
         assert one.makespan_ticks == every.makespan_ticks
         assert one.line_hops * num_ranks == every.line_hops
         own = folded.op_local_id != NONE

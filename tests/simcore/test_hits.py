@@ -10,15 +10,15 @@ from magus.compiler.plan import build_schedule
 from magus.compiler.scenario import Cache, Gpu, Pattern, Scenario
 from magus.compiler.schedule import (
     Choice,
+    CopyProtocol,
     Direction,
     EngineChoice,
     EngineKind,
-    Protocol,
+    ExecutionOptions,
+    IndexRange,
     Reduction,
     Region,
     Schedule,
-    Span,
-    Tactics,
     Transfer,
 )
 from magus.simcore import simulate
@@ -61,7 +61,7 @@ def built(scenario: Scenario, algorithm: str, engine: EngineChoice = SM) -> Sche
 
 def added(num_parts: int) -> Schedule:
     """Copies that all add to the own block of rank 0's neighbours: a sum by SMs, without a kernel."""
-    part = Span(0, 64), Span(0, 1024)
+    part = IndexRange(0, 64), IndexRange(0, 1024)
     puts = [
         Transfer(f"x{peer}", Direction.PUT, Region(peer, *part), peer, f"s{peer}", reduce=True)
         for peer in range(1, num_parts + 1)
@@ -90,7 +90,7 @@ def test_the_last_cache_holds_what_lands_as_far_as_all_of_it_fits(gpu: Gpu, shar
 
 def test_flags_between_the_data_take_room_too() -> None:
     scenario = gather(with_l2(h100(), 7 * SHARD))
-    twice = replace(built(scenario, "direct"), tactics=Tactics(protocol=Protocol.LL))
+    twice = replace(built(scenario, "direct"), tactics=ExecutionOptions(protocol=CopyProtocol.LL))
 
     assert Hits(scenario, twice).share(0) == 0
 
@@ -118,7 +118,7 @@ def test_around_a_ring_all_but_the_own_block_hits() -> None:
 
 def test_a_get_hits_what_its_peer_has_been_sent() -> None:
     scenario = gather(h100())
-    whole = Span(0, 64), Span(0, 1024)
+    whole = IndexRange(0, 64), IndexRange(0, 1024)
     own = Transfer("own", Direction.GET, Region(1, *whole), 1, "s_own")
     other = Transfer("other", Direction.GET, Region(2, *whole), 1, "s_other", ("s_own",))
     hits = Hits(scenario, plan(own, other, sms=16))
@@ -129,7 +129,7 @@ def test_a_get_hits_what_its_peer_has_been_sent() -> None:
 
 def test_where_blocks_are_summed_only_what_is_waited_for_was_sent_here() -> None:
     scenario = replace(scatter(h100()), workload=replace(scatter(h100()).workload, pattern=Pattern.ALL_REDUCE))
-    half, rest, whole = (Region(1, Span(*rows), Span(0, 1024)) for rows in ((0, 16), (16, 64), (0, 64)))
+    half, rest, whole = (Region(1, IndexRange(*rows), IndexRange(0, 1024)) for rows in ((0, 16), (16, 64), (0, 64)))
     lands = Transfer("lands", Direction.PUT, replace(half, owner=2), 1, "landed")
     on, twice, ahead = (
         Transfer(name, Direction.PUT, region, 1, f"s_{name}", after)

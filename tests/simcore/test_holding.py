@@ -17,25 +17,25 @@ from magus.compiler.schedule import (
     Direction,
     EngineChoice,
     EngineKind,
+    ExecutionOptions,
+    IndexRange,
     Kernels,
     Plan,
     Reduction,
     Region,
     Schedule,
-    Span,
     Step,
-    Tactics,
     TileGroup,
     Transfer,
     Wait,
 )
 from magus.compiler.templates import ALL_TEMPLATES
 from magus.simcore import simulate
-from magus.simcore.outcome import Outcome
+from magus.simcore.outcome import RunOutcome
 from tests.scenarios import ag_gemm, gemm_rs, h100, switch
 
 DMA = EngineChoice(EngineKind.DMA, 2)
-POLLS = Tactics(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
+POLLS = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
 COARSE = 1 << 16
 SMS = 16
 SMALL = replace(h100(), sms=SMS)
@@ -44,16 +44,18 @@ RS = gemm_rs(4096, 2048, 128, ranks=2, gpu=SMALL, fabric=switch())
 ROWS, COLS, INNER = 2048, 1024, 128
 
 
-def written(scenario: Scenario, *steps: Step, tactics: Tactics = POLLS) -> Schedule:
+def written(scenario: Scenario, *steps: Step, tactics: ExecutionOptions = POLLS) -> Schedule:
     return build_schedule(scenario, Plan(DMA, steps, tactics=tactics), "written")
 
 
-def outcome(scenario: Scenario, schedule: Schedule) -> Outcome:
+def outcome(scenario: Scenario, schedule: Schedule) -> RunOutcome:
     return simulate(scenario, schedule, unit_bytes=COARSE).outcome
 
 
 def group(name: str, owner: int, *after: str, stream: int) -> TileGroup:
-    return TileGroup(name, (Region(owner, Span(0, ROWS), Span(0, COLS)),), Span(0, INNER), after, stream)
+    return TileGroup(
+        name, (Region(owner, IndexRange(0, ROWS), IndexRange(0, COLS)),), IndexRange(0, INNER), after, stream
+    )
 
 
 def put(name: str, region: Region, *after: str) -> Transfer:
@@ -61,7 +63,7 @@ def put(name: str, region: Region, *after: str) -> Transfer:
 
 
 REMOTE, OWN = group("remote", 1, "s_x", stream=0), group("own", 0, stream=1)
-MOVED = put("x", Region(0, Span(0, ROWS), Span(0, INNER)), "own")
+MOVED = put("x", Region(0, IndexRange(0, ROWS), IndexRange(0, INNER)), "own")
 
 
 def test_a_group_of_a_later_stream_comes_to_no_sm() -> None:
@@ -70,31 +72,31 @@ def test_a_group_of_a_later_stream_comes_to_no_sm() -> None:
     (fault,) = check_plan(AG, schedule)
 
     assert fault.code is Code.MGS503 and "remote -> own -> x -> remote" in fault.message
-    assert outcome(AG, schedule) is Outcome.DEADLOCK
+    assert outcome(AG, schedule) is RunOutcome.DEADLOCK
 
 
 def test_the_order_of_the_streams_is_that_of_their_first_groups() -> None:
     schedule = written(AG, OWN, REMOTE, MOVED)
 
     assert check_plan(AG, schedule) == ()
-    assert outcome(AG, schedule) is Outcome.DONE
+    assert outcome(AG, schedule) is RunOutcome.DONE
 
 
 def test_launched_kernels_wait_for_nothing_but_what_they_need() -> None:
-    schedule = written(AG, REMOTE, OWN, MOVED, tactics=Tactics())
+    schedule = written(AG, REMOTE, OWN, MOVED, tactics=ExecutionOptions())
 
     assert check_plan(AG, schedule) == ()
-    assert outcome(AG, schedule) is Outcome.DONE
+    assert outcome(AG, schedule) is RunOutcome.DONE
 
 
-@pytest.mark.parametrize("tactics", [POLLS, Tactics()], ids=["persistent", "launched"])
-def test_a_group_of_a_persistent_kernel_may_begin_before_an_earlier_one_is_done(tactics: Tactics) -> None:
-    rows = (Span(0, 16), Span(16, ROWS))
+@pytest.mark.parametrize("tactics", [POLLS, ExecutionOptions()], ids=["persistent", "launched"])
+def test_a_group_of_a_persistent_kernel_may_begin_before_an_earlier_one_is_done(tactics: ExecutionOptions) -> None:
+    rows = (IndexRange(0, 16), IndexRange(16, ROWS))
     first, rest = (
-        replace(group(name, 1, stream=0), regions=(Region(1, span, Span(0, COLS)),))
+        replace(group(name, 1, stream=0), regions=(Region(1, span, IndexRange(0, COLS)),))
         for name, span in zip(("first", "rest"), rows, strict=True)
     )
-    moved = put("x", Region(0, Span(0, ROWS), Span(0, INNER)))
+    moved = put("x", Region(0, IndexRange(0, ROWS), IndexRange(0, INNER)))
     schedule = written(AG, moved, replace(first, after=("s_x",)), rest, replace(OWN, stream=0), tactics=tactics)
 
     begun = {each.name: each.start_ticks for each in simulate(AG, schedule, unit_bytes=COARSE).timeline.of_rank(0)}
@@ -108,14 +110,16 @@ def test_a_group_of_a_persistent_kernel_may_begin_before_an_earlier_one_is_done(
 def sums(stream_of_last: int, number: int = 3) -> tuple[Step, ...]:
     """One after the other: what the next sum needs leaves the peer when this one is done there."""
     inner, part = RS.workload.gemm.k if RS.workload.gemm else 0, ROWS // 4
-    rows = [Span(index * part, (index + 1) * part) for index in range(4)]
-    whole = TileGroup("g", tuple(Region(owner, Span(0, ROWS), Span(0, 2048)) for owner in (1, 0)), Span(0, inner))
+    rows = [IndexRange(index * part, (index + 1) * part) for index in range(4)]
+    whole = TileGroup(
+        "g", tuple(Region(owner, IndexRange(0, ROWS), IndexRange(0, 2048)) for owner in (1, 0)), IndexRange(0, inner)
+    )
     puts = [
-        put(f"x{index}", Region(1, rows[index], Span(0, 2048)), "g", *(("r1",) if index == number else ()))
+        put(f"x{index}", Region(1, rows[index], IndexRange(0, 2048)), "g", *(("r1",) if index == number else ()))
         for index in range(4)
     ]
     reductions = [
-        Reduction(f"r{index}", Region(0, rows[index], Span(0, 2048)), 2, ("g", f"s_x{index}"), stream)
+        Reduction(f"r{index}", Region(0, rows[index], IndexRange(0, 2048)), 2, ("g", f"s_x{index}"), stream)
         for index, stream in ((0, 0), (3, stream_of_last), (1, 0), (2, 0))
     ]
     return (whole, *puts, *reductions)
@@ -127,14 +131,14 @@ def test_a_sum_that_polls_keeps_another_off_its_sms() -> None:
     (fault,) = check_plan(RS, schedule)
 
     assert fault.code is Code.MGS503 and "x3 -> r3" in fault.message and "holds its SMs" in fault.message
-    assert outcome(RS, schedule) is Outcome.DEADLOCK
+    assert outcome(RS, schedule) is RunOutcome.DEADLOCK
 
 
 def test_sums_that_need_nothing_of_each_other_may_poll_side_by_side() -> None:
     schedule = written(RS, *sums(stream_of_last=1, number=9))
 
     assert check_plan(RS, schedule) == ()
-    assert outcome(RS, schedule) is Outcome.DONE
+    assert outcome(RS, schedule) is RunOutcome.DONE
 
 
 def drawn(scenario: Scenario, seed: int) -> Iterator[Schedule]:
@@ -163,7 +167,7 @@ def mixed(rng: random.Random, steps: list[Step]) -> list[Step]:
 
 @pytest.mark.parametrize(("scenario", "least"), [(AG, 10), (RS, 1)], ids=["AG+GEMM", "GEMM+RS"])
 def test_what_the_check_lets_through_finishes(scenario: Scenario, least: int) -> None:
-    seen: Counter[tuple[bool, Outcome]] = Counter()
+    seen: Counter[tuple[bool, RunOutcome]] = Counter()
     for seed in range(4):
         for schedule in drawn(scenario, seed):
             if Waits(scenario, schedule).cycle():
@@ -171,5 +175,5 @@ def test_what_the_check_lets_through_finishes(scenario: Scenario, least: int) ->
             held = any(fault.code is Code.MGS503 for fault in check_plan(scenario, schedule))
             seen[held, outcome(scenario, schedule)] += 1
 
-    assert seen[False, Outcome.DONE] >= 10 and seen[False, Outcome.DEADLOCK] == 0
-    assert seen[True, Outcome.DEADLOCK] >= least
+    assert seen[False, RunOutcome.DONE] >= 10 and seen[False, RunOutcome.DEADLOCK] == 0
+    assert seen[True, RunOutcome.DEADLOCK] >= least

@@ -14,7 +14,7 @@ from magus.simcore.builder import ProgramBuilder
 from magus.simcore.control import Control
 from magus.simcore.engine import Core, finished_run, run
 from magus.simcore.lanes import run_lanes
-from magus.simcore.outcome import Outcome, Run, Served, WatchFn
+from magus.simcore.outcome import Run, RunOutcome, Served, WatchFn
 from magus.simcore.program import Flow, OpKind, Program, Stage
 from tests.strategies import ALL, PLAIN, Feature, random_program
 
@@ -127,7 +127,7 @@ def test_programs_with_windows_buffers_and_polls(seed: int) -> None:
         expected = run(program, core=Core.HEAP)
         assert (found.outcome, found.stuck) == (expected.outcome, expected.stuck)
         assert np.array_equal(found.op_done, expected.op_done)
-        assert expected.outcome is Outcome.DEADLOCK or differing(found, expected) == []
+        assert expected.outcome is RunOutcome.DEADLOCK or differing(found, expected) == []
 
 
 def test_order_does_not_matter() -> None:
@@ -197,7 +197,12 @@ def test_stop_leaves_cancelled_runs_and_those_that_were_over() -> None:
 
     runs = run_lanes(programs, core=Core.WINDOWS, should_stop=stop_at_second_look)
 
-    assert [found.outcome for found in runs] == [Outcome.DONE, Outcome.CANCELLED, Outcome.CANCELLED, Outcome.DONE]
+    assert [found.outcome for found in runs] == [
+        RunOutcome.DONE,
+        RunOutcome.CANCELLED,
+        RunOutcome.CANCELLED,
+        RunOutcome.DONE,
+    ]
     for program, found in zip(programs, runs, strict=True):
         expected = run(program, core=Core.WINDOWS)
         happened = found.op_done >= 0
@@ -213,7 +218,7 @@ def test_once_stopped_nothing_else_is_begun(monkeypatch: pytest.MonkeyPatch) -> 
 
     runs = run_lanes([sleeper(4, 10)] * 7, core=Core.WINDOWS, should_stop=lambda: next(answers))
 
-    assert {found.outcome for found in runs} == {Outcome.CANCELLED}
+    assert {found.outcome for found in runs} == {RunOutcome.CANCELLED}
     assert sum(found.line_hops for found in runs) == 0
 
 

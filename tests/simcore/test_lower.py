@@ -12,11 +12,11 @@ from magus.compiler.schedule import (
     Direction,
     EngineChoice,
     EngineKind,
+    IndexRange,
     Override,
     Plan,
     Region,
     Schedule,
-    Span,
     TileGroup,
     Transfer,
 )
@@ -27,7 +27,7 @@ from magus.simcore.kernels.gemm import gemm_work
 from magus.simcore.lower import lower
 from magus.simcore.machine import Idealization
 from magus.simcore.metrics import union_ticks
-from magus.simcore.outcome import Outcome
+from magus.simcore.outcome import RunOutcome
 from magus.simcore.program import OpKind, TrafficClass
 from magus.simcore.result import IntervalKind
 from magus.simcore.traffic import traffic_of
@@ -70,7 +70,7 @@ def test_one_rank_gives_the_times_of_all(make, ranks: int, fabric: Fabric) -> No
 
         one, all_ranks = run(folded.program), run(every.program)
 
-        assert one.outcome is all_ranks.outcome is Outcome.DONE
+        assert one.outcome is all_ranks.outcome is RunOutcome.DONE
         for rank in range(ranks):
             mine = every.program.op_rank == rank
             ordered = np.argsort(every.program.op_local_id[mine], kind="stable")
@@ -146,7 +146,7 @@ def test_lone_collectives_run_and_move_every_shard() -> None:
         copies = [step for step in schedule.steps if isinstance(step, Transfer)]
 
         assert len(copies) == 7
-        assert run(lower(scenario, schedule, unit_bytes=128).program).outcome is Outcome.DONE
+        assert run(lower(scenario, schedule, unit_bytes=128).program).outcome is RunOutcome.DONE
 
 
 def test_a_granularity_that_is_no_multiple_of_a_line_is_refused() -> None:
@@ -191,9 +191,9 @@ def test_figures_of_an_uneven_plan_come_from_one_rank() -> None:
 
 def test_a_kernel_costs_the_same_wherever_its_plan_names_it() -> None:
     scenario = lone_gemm(512, 512, 512)
-    first, last = Region(0, Span(0, 256), Span(0, 512)), Region(0, Span(256, 512), Span(0, 512))
-    a = TileGroup("a", (first,), Span(0, 512))
-    b = TileGroup("b", (last,), Span(0, 512), after=("a",), stream=1)
+    first, last = Region(0, IndexRange(0, 256), IndexRange(0, 512)), Region(0, IndexRange(256, 512), IndexRange(0, 512))
+    a = TileGroup("a", (first,), IndexRange(0, 512))
+    b = TileGroup("b", (last,), IndexRange(0, 512), after=("a",), stream=1)
     times = {
         simulate(scenario, build_schedule(scenario, Plan(EngineChoice(EngineKind.DMA, 1), steps), "p")).makespan_ticks
         for steps in ((a, b), (b, a))
@@ -206,7 +206,7 @@ def test_the_request_of_a_get_travels_as_far_as_its_data() -> None:
     scenario = ag_gemm(512, 256, 512, ranks=8, fabric=ring())
     gaps = []
     for peer in (1, 4):
-        region = Region(0, Span(0, 64), Span(0, 512))
+        region = Region(0, IndexRange(0, 64), IndexRange(0, 512))
         put = Transfer("x", Direction.PUT, region, peer, "s")
         get = Transfer("x", Direction.GET, replace(region, owner=peer), peer, "s")
         times = [run(lower(scenario, schedule_of(step), unit_bytes=UNIT).program).makespan_ticks for step in (put, get)]

@@ -6,7 +6,7 @@ import pytest
 
 from magus.compiler.device_models import Sync
 from magus.compiler.scenario import Scenario
-from magus.compiler.schedule import Direction, Region, Schedule, Span, Tactics, TileGroup, Transfer, Wait
+from magus.compiler.schedule import Direction, ExecutionOptions, IndexRange, Region, Schedule, TileGroup, Transfer, Wait
 from magus.simcore.lower import lower
 from magus.simcore.program import TrafficClass
 from magus.simcore.traffic import traffic_of
@@ -22,8 +22,8 @@ def with_channels(scenario: Scenario, count: int) -> Scenario:
 
 def test_a_stream_over_all_channels_is_as_fast_as_over_one_server() -> None:
     scenario = lone_gemm(2048, 2048, 2048)
-    whole = Region(0, Span(0, 2048), Span(0, 2048))
-    schedule = plan(TileGroup("g", (whole,), Span(0, 2048)))
+    whole = Region(0, IndexRange(0, 2048), IndexRange(0, 2048))
+    schedule = plan(TileGroup("g", (whole,), IndexRange(0, 2048)))
     one, many = (makespan(with_channels(scenario, count), schedule) for count in (1, CHANNELS))
 
     assert many == pytest.approx(one, rel=0.02)
@@ -31,7 +31,7 @@ def test_a_stream_over_all_channels_is_as_fast_as_over_one_server() -> None:
 
 def test_every_channel_carries_its_part() -> None:
     scenario = with_channels(gemm_rs(512, 1024, 1024, ranks=2), CHANNELS)
-    block = Region(1, Span(0, 256), Span(0, 1024))
+    block = Region(1, IndexRange(0, 256), IndexRange(0, 1024))
     lowered, finished = lowered_run(scenario, plan(Transfer("x", Direction.PUT, block, 1, "s")))
     program = lowered.program
     busy = {
@@ -49,9 +49,9 @@ def polled(channels: int, sms: int) -> tuple[Scenario, Schedule]:
     """Kernels on ``sms`` SMs that poll one flag all the time, while the shard they need is on its way."""
     scenario = with_channels(ag_gemm(2048, 2 * 8192, 1024, ranks=2), channels)
     scenario = on_gpu(scenario, replace(scenario.gpu, sync=Sync(poll_interval_ticks=1)))
-    move = Transfer("x", Direction.PUT, Region(0, Span(0, 1024), Span(0, 1024)), 1, "s")
-    group = TileGroup("g", (Region(1, Span(0, 1024), Span(0, 8192)),), Span(0, 1024), after=("s",))
-    return scenario, plan(move, group, compute_sms=sms, tactics=Tactics(wait=Wait.POLL))
+    move = Transfer("x", Direction.PUT, Region(0, IndexRange(0, 1024), IndexRange(0, 1024)), 1, "s")
+    group = TileGroup("g", (Region(1, IndexRange(0, 1024), IndexRange(0, 8192)),), IndexRange(0, 1024), after=("s",))
+    return scenario, plan(move, group, compute_sms=sms, tactics=ExecutionOptions(wait=Wait.POLL))
 
 
 def test_a_flag_lies_in_one_channel() -> None:
@@ -73,11 +73,16 @@ def test_pollers_slow_each_other_and_the_copy_down_in_a_hot_channel() -> None:
 @pytest.mark.parametrize("fold", [True, False])
 def test_channels_equal_the_oracle(fold: bool) -> None:
     scenario = with_channels(ag_gemm(128, 256, 256, ranks=2), 3)
-    move = Transfer("x", Direction.PUT, Region(0, Span(0, 64), Span(0, 256)), 1, "s")
+    move = Transfer("x", Direction.PUT, Region(0, IndexRange(0, 64), IndexRange(0, 256)), 1, "s")
     own, other = (
-        TileGroup(f"g{owner}", (Region(owner, Span(0, 64), Span(0, 128)),), Span(0, 256), after=("s",) * owner)
+        TileGroup(
+            f"g{owner}",
+            (Region(owner, IndexRange(0, 64), IndexRange(0, 128)),),
+            IndexRange(0, 256),
+            after=("s",) * owner,
+        )
         for owner in (0, 1)
     )
-    schedule = plan(move, own, other, sms=3, compute_sms=8, tactics=Tactics(wait=Wait.POLL))
+    schedule = plan(move, own, other, sms=3, compute_sms=8, tactics=ExecutionOptions(wait=Wait.POLL))
 
     assert differs_from_oracle(scenario, schedule, 1024, fold=fold) == []

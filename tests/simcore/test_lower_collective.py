@@ -7,7 +7,7 @@ import pytest
 from magus.advisor.measured.gemm import lone_scenario
 from magus.compiler.scenario import Fabric, FabricKind, Link, Switch, System
 from magus.simcore.engine import run
-from magus.simcore.kernels.collective import Collective, Protocol, collective_time
+from magus.simcore.kernels.collective import NcclCollective, NcclProtocol, collective_time
 from magus.simcore.lower_collective import collective_program
 from tests.agreement import differences
 from tests.oracle import Oracle
@@ -31,9 +31,9 @@ def system(gpu: str, ranks: int) -> System:
 
 
 @pytest.mark.parametrize("gpu", RATES)
-@pytest.mark.parametrize("operation", Collective)
+@pytest.mark.parametrize("operation", NcclCollective)
 @pytest.mark.parametrize("ranks", [2, 4, 8])
-def test_alone_it_takes_its_closed_form(gpu: str, operation: Collective, ranks: int) -> None:
+def test_alone_it_takes_its_closed_form(gpu: str, operation: NcclCollective, ranks: int) -> None:
     node = system(gpu, ranks)
     for size in SIZES:
         expected = collective_time(node.gpu, operation, size, ranks)
@@ -45,30 +45,30 @@ def test_alone_it_takes_its_closed_form(gpu: str, operation: Collective, ranks: 
 
 def test_it_holds_an_sm_for_each_channel_and_puts_its_bytes_on_the_links() -> None:
     node, size = system("H100", 8), 64 << 20
-    time = collective_time(node.gpu, Collective.ALL_GATHER, size, 8)
-    program = collective_program(node, Collective.ALL_GATHER, size, channels=CHANNELS, unit_bytes=8192)
+    time = collective_time(node.gpu, NcclCollective.ALL_GATHER, size, 8)
+    program = collective_program(node, NcclCollective.ALL_GATHER, size, channels=CHANNELS, unit_bytes=8192)
     up = program.server_names.index("up")
     passed = int(program.flow_units[program.hop_flow[program.hop_server == up]].sum()) * 8192
 
-    assert time.protocol is Protocol.SIMPLE and passed == pytest.approx(size * 7 / 8, rel=0.001)
+    assert time.protocol is NcclProtocol.SIMPLE and passed == pytest.approx(size * 7 / 8, rel=0.001)
     assert program.num_ops == CHANNELS and set(program.op_pool.tolist()) == {program.pool_names.index("sms")}
 
 
 def test_what_cannot_be_simulated_so_is_refused() -> None:
     node = system("H100", 8)
     with pytest.raises(ValueError, match="1 to 132 SMs"):
-        collective_program(node, Collective.ALL_GATHER, 1024, channels=133, unit_bytes=1024)
+        collective_program(node, NcclCollective.ALL_GATHER, 1024, channels=133, unit_bytes=1024)
     with pytest.raises(ValueError, match="no collectives"):
         collective_program(
-            System("amd", 8, mi300x(), full_mesh()), Collective.ALL_GATHER, 1024, channels=8, unit_bytes=1024
+            System("amd", 8, mi300x(), full_mesh()), NcclCollective.ALL_GATHER, 1024, channels=8, unit_bytes=1024
         )
     torus = replace(node.fabric, kind=FabricKind.TORUS)
     with pytest.raises(ValueError, match="not the same"):
-        collective_program(replace(node, fabric=torus), Collective.ALL_GATHER, 1024, channels=8, unit_bytes=1024)
+        collective_program(replace(node, fabric=torus), NcclCollective.ALL_GATHER, 1024, channels=8, unit_bytes=1024)
 
 
-@pytest.mark.parametrize("operation", [Collective.ALL_REDUCE, Collective.ALL_TO_ALL])
-def test_it_equals_the_oracle(operation: Collective) -> None:
+@pytest.mark.parametrize("operation", [NcclCollective.ALL_REDUCE, NcclCollective.ALL_TO_ALL])
+def test_it_equals_the_oracle(operation: NcclCollective) -> None:
     program = collective_program(system("A100", 4), operation, 256 << 10, channels=4, unit_bytes=1024)
 
     assert differences(program, run(program), Oracle(program).run()) == []

@@ -7,22 +7,22 @@ import pytest
 
 from magus.compiler.scenario import TICKS_PER_SECOND, TICKS_PER_US, Fabric, Gpu, Scenario
 from magus.compiler.schedule import (
+    CopyProtocol,
     Direction,
     EngineMode,
+    ExecutionOptions,
+    IndexRange,
     Kernels,
-    Protocol,
     Region,
     Schedule,
-    Span,
     Step,
-    Tactics,
     TileGroup,
     Transfer,
     Wait,
 )
 from magus.simcore import simulate
 from magus.simcore.kernels.gemm import ticks_for
-from magus.simcore.outcome import Outcome
+from magus.simcore.outcome import RunOutcome
 from magus.simcore.program import OpKind, TrafficClass
 from magus.simcore.traffic import traffic_of
 from tests.scenarios import ag_gemm, full_mesh, h100, lone_gather, nvlink, ring, switch
@@ -47,13 +47,15 @@ def gather(ranks: int = 2, gpu: Gpu | None = None, fabric: Fabric | None = None)
     return ag_gemm(ROWS * ranks, 256, COLS, ranks=ranks, gpu=gpu, fabric=fabric)
 
 
-def put(peer: int = 1, rows: Span | None = None, cols: Span | None = None, name: str = "x", **more: object) -> Transfer:
-    block = Region(0, rows or Span(0, ROWS), cols or Span(0, COLS))
+def put(
+    peer: int = 1, rows: IndexRange | None = None, cols: IndexRange | None = None, name: str = "x", **more: object
+) -> Transfer:
+    block = Region(0, rows or IndexRange(0, ROWS), cols or IndexRange(0, COLS))
     return replace(Transfer(f"{name}{peer}", Direction.PUT, block, peer, f"s_{name}{peer}"), **more)  # type: ignore[arg-type]
 
 
-def tactics(protocol: Protocol, wait: Wait = Wait.EVENT) -> Tactics:
-    return Tactics(protocol=protocol, wait=wait)
+def tactics(protocol: CopyProtocol, wait: Wait = Wait.EVENT) -> ExecutionOptions:
+    return ExecutionOptions(protocol=protocol, wait=wait)
 
 
 def link_bytes(scenario: Scenario, schedule: Schedule) -> int:
@@ -68,11 +70,11 @@ def link_bytes(scenario: Scenario, schedule: Schedule) -> int:
 
 
 def test_protocols_put_their_flags_on_the_link() -> None:
-    sent = {each: link_bytes(gather(), plan(put(), sms=4, tactics=tactics(each))) for each in Protocol}
+    sent = {each: link_bytes(gather(), plan(put(), sms=4, tactics=tactics(each))) for each in CopyProtocol}
 
-    assert sent[Protocol.SIMPLE] == BYTES
-    assert sent[Protocol.LL] == 2 * BYTES
-    assert sent[Protocol.LL128] == pytest.approx(BYTES * 128 / 120, rel=0.001)
+    assert sent[CopyProtocol.SIMPLE] == BYTES
+    assert sent[CopyProtocol.LL] == 2 * BYTES
+    assert sent[CopyProtocol.LL128] == pytest.approx(BYTES * 128 / 120, rel=0.001)
 
 
 def test_a_copy_by_one_sm_takes_what_one_finds_by_hand() -> None:
@@ -82,9 +84,9 @@ def test_a_copy_by_one_sm_takes_what_one_finds_by_hand() -> None:
     way = 2 * gpu.hbm.latency_ticks + gpu.l2.latency_ticks + link.latency_ticks
     paced = BYTES * TICKS_PER_SECOND // copy.bytes_per_s
     expected = {
-        Protocol.SIMPLE: copy.setup_ticks + paced + way,
-        Protocol.LL: 2 * paced + way,
-        Protocol.LL128: paced * 128 // 120 + way,
+        CopyProtocol.SIMPLE: copy.setup_ticks + paced + way,
+        CopyProtocol.LL: 2 * paced + way,
+        CopyProtocol.LL128: paced * 128 // 120 + way,
     }
     for protocol, ticks in expected.items():
         found = makespan(scenario, plan(put(), sms=1, tactics=tactics(protocol)))
@@ -97,20 +99,22 @@ def test_a_signal_that_is_looked_for_costs_a_way_back_and_a_message() -> None:
         link, hbm = scenario.system.fabric.link, scenario.gpu.hbm
         message = hops * (link.latency_ticks + ticks_for(UNIT, link.achieved_bytes_per_s))
         landing = hbm.latency_ticks + ticks_for(UNIT, hbm.achieved_bytes_per_s)
-        times = {wait: makespan(scenario, plan(put(), sms=4, tactics=tactics(Protocol.SIMPLE, wait))) for wait in Wait}
+        times = {
+            wait: makespan(scenario, plan(put(), sms=4, tactics=tactics(CopyProtocol.SIMPLE, wait))) for wait in Wait
+        }
         # Four SMs send their flags at once.
         slack = 4 * ticks_for(UNIT, link.achieved_bytes_per_s)
         back = times[Wait.POLL] - times[Wait.EVENT] - hops * link.latency_ticks
         assert 0 <= back - (message + landing) <= slack
         assert times[Wait.MONITOR] == times[Wait.POLL]
-        for protocol in (Protocol.LL, Protocol.LL128):
+        for protocol in (CopyProtocol.LL, CopyProtocol.LL128):
             alike = {makespan(scenario, plan(put(), sms=4, tactics=tactics(protocol, wait))) for wait in Wait}
             assert len(alike) == 1
 
 
 def test_flags_of_copies_are_no_reads() -> None:
     scenario = gather()
-    found = lowered_run(scenario, plan(put(), sms=4, tactics=tactics(Protocol.SIMPLE, Wait.POLL)))
+    found = lowered_run(scenario, plan(put(), sms=4, tactics=tactics(CopyProtocol.SIMPLE, Wait.POLL)))
 
     assert (found[0].program.flow_traffic == TrafficClass.FLAGS).any()
     assert traffic_of(*found).flag_reads == 0
@@ -132,10 +136,10 @@ def test_the_rate_of_an_sm_is_what_it_has_under_way_in_a_round_trip(outstanding:
 
 def test_copies_that_share_the_sms_queue_with_the_tiles() -> None:
     scenario = ag_gemm(512, 4096, 2048, ranks=2)
-    block = Region(0, Span(0, 256), Span(0, 2048))
+    block = Region(0, IndexRange(0, 256), IndexRange(0, 2048))
     move = Transfer("x1", Direction.PUT, block, 1, "s")
-    own = TileGroup("g0", (Region(0, Span(0, 256), Span(0, 2048)),), Span(0, 2048))
-    other = TileGroup("g1", (Region(1, Span(0, 256), Span(0, 2048)),), Span(0, 2048), after=("s",))
+    own = TileGroup("g0", (Region(0, IndexRange(0, 256), IndexRange(0, 2048)),), IndexRange(0, 2048))
+    other = TileGroup("g1", (Region(1, IndexRange(0, 256), IndexRange(0, 2048)),), IndexRange(0, 2048), after=("s",))
     shared = plan(move, own, other, sms=2, mode=EngineMode.SHARED, compute_sms=4)
     apart = plan(move, own, other, sms=2, compute_sms=2)
     lowered, finished = lowered_run(scenario, shared)
@@ -143,7 +147,7 @@ def test_copies_that_share_the_sms_queue_with_the_tiles() -> None:
     copies, tiles = (lowered.program.op_kind == kind for kind in (OpKind.TRANSFER, OpKind.TILE))
 
     assert set(pool[copies]) == set(pool[tiles])
-    assert finished.outcome is Outcome.DONE
+    assert finished.outcome is RunOutcome.DONE
     alone = lowered_run(scenario, apart)[0].program
     assert set(alone.op_pool[alone.op_kind == OpKind.TRANSFER]) != set(alone.op_pool[alone.op_kind == OpKind.TILE])
     assert 0 < simulate(scenario, shared).utilization.engines < 1
@@ -151,7 +155,7 @@ def test_copies_that_share_the_sms_queue_with_the_tiles() -> None:
 
 @pytest.mark.parametrize("mode", [EngineMode.OWN, EngineMode.SHARED])
 def test_copies_of_a_lane_follow_each_other_wherever_they_run(mode: EngineMode) -> None:
-    parts = [put(rows=Span(i * 8, i * 8 + 8), name=f"x{i}_") for i in range(3)]
+    parts = [put(rows=IndexRange(i * 8, i * 8 + 8), name=f"x{i}_") for i in range(3)]
     lowered, finished = lowered_run(gather(), plan(*(replace(part, lane=0) for part in parts), sms=4, mode=mode))
     starts = [min(finished.op_start[ops.work]) for ops in lowered.steps]
     ends = [finished.op_done[ops.done] for ops in lowered.steps]
@@ -161,21 +165,23 @@ def test_copies_of_a_lane_follow_each_other_wherever_they_run(mode: EngineMode) 
 
 def test_copies_and_polls_can_keep_each_other_from_the_sms_for_ever() -> None:
     scenario = ag_gemm(512, 4096, 2048, ranks=2)
-    block = Region(0, Span(0, 256), Span(0, 2048))
-    own = TileGroup("g0", (Region(0, Span(0, 256), Span(0, 2048)),), Span(0, 2048))
-    other = TileGroup("g1", (Region(1, Span(0, 256), Span(0, 2048)),), Span(0, 2048), after=("s",), stream=1)
+    block = Region(0, IndexRange(0, 256), IndexRange(0, 2048))
+    own = TileGroup("g0", (Region(0, IndexRange(0, 256), IndexRange(0, 2048)),), IndexRange(0, 2048))
+    other = TileGroup(
+        "g1", (Region(1, IndexRange(0, 256), IndexRange(0, 2048)),), IndexRange(0, 2048), after=("s",), stream=1
+    )
     move = Transfer("x1", Direction.PUT, block, 1, "s", after=("g0",))
-    waiting = Tactics(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
+    waiting = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
     steps: tuple[Step, ...] = (other, own, move)
     shared, apart = (
         simulate(scenario, plan(*steps, sms=2, mode=mode, compute_sms=2, tactics=waiting))
         for mode in (EngineMode.SHARED, EngineMode.OWN)
     )
 
-    assert shared.outcome is Outcome.DEADLOCK and shared.deadlock
-    assert apart.outcome is Outcome.DEADLOCK  # the tiles of the own block find no SM either
+    assert shared.outcome is RunOutcome.DEADLOCK and shared.deadlock
+    assert apart.outcome is RunOutcome.DEADLOCK  # the tiles of the own block find no SM either
     beside = simulate(scenario, plan(own, move, other, sms=2, compute_sms=2, tactics=waiting))
-    assert beside.outcome is Outcome.DONE
+    assert beside.outcome is RunOutcome.DONE
 
 
 def test_commands_of_one_gpu_are_issued_one_after_the_other() -> None:
@@ -196,7 +202,7 @@ def test_packets_hold_the_engine_one_for_each_row_of_a_strided_region(cols: int,
     cost = TICKS_PER_US // 5
     scenario = with_dma(gather(), replace(gather().gpu.dma, bytes_per_s=20 * 10**9))  # slower than the link
     dear = with_dma(scenario, replace(scenario.gpu.dma, packet_bytes=65536, packet_ticks=cost))
-    part = put(cols=Span(0, cols))
+    part = put(cols=IndexRange(0, cols))
 
     extra = makespan(dear, plan(part)) - makespan(scenario, plan(part))
 
@@ -208,7 +214,7 @@ def test_rows_longer_than_a_packet_are_several() -> None:
     cost = TICKS_PER_US // 5
     scenario = with_dma(gather(), replace(gather().gpu.dma, bytes_per_s=20 * 10**9))  # slower than the link
     dear = with_dma(scenario, replace(scenario.gpu.dma, packet_bytes=256, packet_ticks=cost))
-    part = put(cols=Span(0, COLS // 2))
+    part = put(cols=IndexRange(0, COLS // 2))
     assert makespan(dear, plan(part)) - makespan(scenario, plan(part)) == pytest.approx((4 * ROWS - 1) * cost, rel=0.01)
 
 
@@ -236,8 +242,8 @@ def test_one_command_serves_two_peers_at_half_the_rate() -> None:
 
 
 def test_what_follows_the_other_half_of_a_broadcast_in_its_lane_follows_all_that_is_before_it() -> None:
-    between = put(1, rows=Span(0, ROWS - 1), name="between", after=("x1",), lane=0)
-    last = put(2, rows=Span(ROWS - 1, ROWS), name="last", lane=0)
+    between = put(1, rows=IndexRange(0, ROWS - 1), name="between", after=("x1",), lane=0)
+    last = put(2, rows=IndexRange(ROWS - 1, ROWS), name="last", lane=0)
     steps = (put(1, lane=0), between, put(2, lane=0), last)
 
     found = lowered_run(gather(4), plan(*steps, dma=2, mode=EngineMode.BROADCAST))
@@ -248,13 +254,13 @@ def test_what_follows_the_other_half_of_a_broadcast_in_its_lane_follows_all_that
 
 def test_puts_of_other_regions_or_after_other_steps_are_commands_of_their_own() -> None:
     scenario = lone_gather(ROWS * 4, COLS, ranks=4)
-    half = put(2, rows=Span(0, ROWS // 2))
+    half = put(2, rows=IndexRange(0, ROWS // 2))
     after = put(2, after=("x1",))
     in_lanes = (put(1, lane=0), put(2, lane=0), put(3, lane=0))
     for steps, commands in (((put(1), half), 2), ((put(1), after), 2), (in_lanes, 2), ((put(1), put(2), put(3)), 2)):
         found = lowered_run(scenario, plan(*steps, dma=3, mode=EngineMode.BROADCAST))
         assert (found[0].program.op_kind == OpKind.TRANSFER).sum() == commands
-        assert found[1].outcome is Outcome.DONE
+        assert found[1].outcome is RunOutcome.DONE
 
 
 @pytest.mark.parametrize("fold", [True, False])
@@ -263,12 +269,12 @@ def test_copies_equal_the_oracle(fold: bool) -> None:
     dma = replace(scenario.gpu.dma, issue_interval_ticks=TICKS_PER_US, packet_ticks=99_999, packet_bytes=4096)
     scenario = with_copies(with_dma(scenario, dma), replace(scenario.gpu.sm_copy, outstanding_bytes=2048))
     scenario = with_dma(scenario, dma)
-    block = Region(0, Span(0, 64), Span(0, 256))
+    block = Region(0, IndexRange(0, 64), IndexRange(0, 256))
     steps = [replace(put(peer), region=block) for peer in (1, 2)]
     for schedule in (
-        plan(*steps, sms=4, tactics=tactics(Protocol.LL)),
-        plan(*steps, sms=4, tactics=tactics(Protocol.LL128, Wait.POLL)),
-        plan(*steps, sms=4, tactics=tactics(Protocol.SIMPLE, Wait.POLL), mode=EngineMode.SHARED, compute_sms=3),
+        plan(*steps, sms=4, tactics=tactics(CopyProtocol.LL)),
+        plan(*steps, sms=4, tactics=tactics(CopyProtocol.LL128, Wait.POLL)),
+        plan(*steps, sms=4, tactics=tactics(CopyProtocol.SIMPLE, Wait.POLL), mode=EngineMode.SHARED, compute_sms=3),
         plan(*steps, dma=2),
         plan(*steps, dma=1, mode=EngineMode.BROADCAST),
     ):

@@ -13,13 +13,13 @@ from magus.compiler.schedule import (
     Direction,
     EngineChoice,
     EngineKind,
+    ExecutionOptions,
+    IndexRange,
     Kernels,
-    Launch,
+    LaunchMode,
     Reduction,
     Region,
     Schedule,
-    Span,
-    Tactics,
     TileGroup,
     Transfer,
     Wait,
@@ -35,11 +35,11 @@ from magus.simcore.program import OpKind
 from tests.scenarios import KIB, MIB, ag_gemm, gemm_rs, h100, lone_gemm, mi300x
 from tests.simcore.lowering import UNIT, differs_from_oracle, done_at, lowered_run, makespan, on_gpu, plan
 
-PERSISTENT = Tactics(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
+PERSISTENT = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
 FUSED = ("uniform_fused_1d", "uniform_fused_2d", "hetero_fused_1d")
 
 
-def overlapped(scenario: Scenario, template: str, tactics: Tactics, pieces: int = 4) -> Schedule:
+def overlapped(scenario: Scenario, template: str, tactics: ExecutionOptions, pieces: int = 4) -> Schedule:
     """A template cut into ``pieces`` a shard, by DMA, under ``tactics``."""
     n = scenario.num_ranks
     engine = EngineChoice(EngineKind.DMA, n - 1)
@@ -52,7 +52,7 @@ def rows(gpu: Gpu, num_groups: int, cols: int = 2048, m: int = 4096) -> tuple[Sc
     """A GEMM on one GPU as ``num_groups`` groups of rows under a persistent kernel."""
     scenario, size = lone_gemm(m, cols, 2048, gpu=gpu), m // num_groups
     groups = [
-        TileGroup(f"g{i}", (Region(0, Span(i * size, (i + 1) * size), Span(0, cols)),), Span(0, 2048))
+        TileGroup(f"g{i}", (Region(0, IndexRange(i * size, (i + 1) * size), IndexRange(0, cols)),), IndexRange(0, 2048))
         for i in range(num_groups)
     ]
     return scenario, plan(*groups, compute_sms=gpu.sms, tactics=PERSISTENT)
@@ -99,7 +99,7 @@ def test_units_of_an_sm_run_in_order_and_one_by_one() -> None:
 @pytest.mark.parametrize("template", FUSED)
 def test_a_chunk_that_is_late_holds_up_what_comes_after_it(template: str) -> None:
     scenario = ag_gemm(2048, 4096, 2048, ranks=4)
-    launched = simulate(scenario, overlapped(scenario, template, Tactics()))
+    launched = simulate(scenario, overlapped(scenario, template, ExecutionOptions()))
     for wait in (Wait.EVENT, Wait.POLL, Wait.MONITOR):
         found = simulate(scenario, overlapped(scenario, template, replace(PERSISTENT, wait=wait)))
         assert found.dil is not None and launched.dil is not None
@@ -152,7 +152,7 @@ def test_slices_of_the_inner_dimension_add_to_the_output() -> None:
     [PERSISTENT, replace(PERSISTENT, wait=Wait.MONITOR, per=WaitPer.TILE), replace(PERSISTENT, wait=Wait.EVENT)],
     ids=["poll", "monitor", "event"],
 )
-def test_persistent_kernels_equal_the_oracle(make, tactics: Tactics, fold: bool) -> None:  # type: ignore[no-untyped-def]
+def test_persistent_kernels_equal_the_oracle(make, tactics: ExecutionOptions, fold: bool) -> None:  # type: ignore[no-untyped-def]
     scenario = make(256, 512, 256, ranks=2)
     schedule = replace(overlapped(scenario, "uniform_fused_1d", tactics, 2), compute_sms=8)
 
@@ -168,17 +168,17 @@ def test_one_rank_of_a_persistent_plan_stands_for_all(make) -> None:  # type: ig
         assert one.makespan_ticks == every.makespan_ticks
 
 
-def graph_of(scenario: Scenario, schedule: Schedule, launch: Launch) -> Schedule:
-    return replace(schedule, tactics=Tactics(launch=launch))
+def graph_of(scenario: Scenario, schedule: Schedule, launch: LaunchMode) -> Schedule:
+    return replace(schedule, tactics=ExecutionOptions(launch=launch))
 
 
 def test_a_graph_launches_sums_and_waiting_kernels_at_its_own_cost() -> None:
     scenario = ag_gemm(256, 512, 512, ranks=2)
-    block = Region(0, Span(0, 128), Span(0, 512))
+    block = Region(0, IndexRange(0, 128), IndexRange(0, 512))
     put = Transfer("x", Direction.PUT, block, 1, "s")
-    waits = TileGroup("g", (Region(1, Span(0, 128), Span(0, 256)),), Span(0, 512), after=("s",))
+    waits = TileGroup("g", (Region(1, IndexRange(0, 128), IndexRange(0, 256)),), IndexRange(0, 512), after=("s",))
     summed = gemm_rs(256, 512, 512, ranks=2)
-    total = Reduction("r", Region(0, Span(0, 128), Span(0, 512)), 2)
+    total = Reduction("r", Region(0, IndexRange(0, 128), IndexRange(0, 512)), 2)
     cost = TICKS_PER_US // 4
     for base, steps, usual in (
         (scenario, (put, waits), scenario.gpu.launch.event_ticks),
@@ -186,9 +186,9 @@ def test_a_graph_launches_sums_and_waiting_kernels_at_its_own_cost() -> None:
     ):
         quick = on_gpu(base, replace(base.gpu, sync=Sync(graph_launch_ticks=cost)))
         schedule = plan(*steps)
-        stream, graph = (makespan(quick, graph_of(quick, schedule, launch)) for launch in Launch)
+        stream, graph = (makespan(quick, graph_of(quick, schedule, launch)) for launch in LaunchMode)
         assert stream - graph == usual - cost
-        assert makespan(base, graph_of(base, schedule, Launch.GRAPH)) == stream
+        assert makespan(base, graph_of(base, schedule, LaunchMode.GRAPH)) == stream
 
 
 @pytest.mark.parametrize(
@@ -212,8 +212,8 @@ def test_a_short_kernel_does_not_pay_the_latency_of_memory_twice(gpu: Gpu, shape
 def beside_a_hungry_kernel(gpu: Gpu) -> tuple[Scenario, Schedule]:
     """Copies by SMs beside a kernel that asks for more than memory gives."""
     scenario = ag_gemm(256, 8192, 8192, ranks=2, gpu=gpu)
-    put = Transfer("x", Direction.PUT, Region(0, Span(0, 128), Span(0, 8192)), 1, "s")
-    kernel = TileGroup("g", (Region(0, Span(0, 128), Span(0, 4096)),), Span(0, 8192))
+    put = Transfer("x", Direction.PUT, Region(0, IndexRange(0, 128), IndexRange(0, 8192)), 1, "s")
+    kernel = TileGroup("g", (Region(0, IndexRange(0, 128), IndexRange(0, 4096)),), IndexRange(0, 8192))
     return scenario, plan(put, kernel, sms=16, compute_sms=gpu.sms - 16)
 
 
@@ -263,7 +263,7 @@ def test_kernels_with_another_l2_and_a_limit_equal_the_oracle(fold: bool) -> Non
         mall=Cache(2 * MIB, 1, 4 * 10**12, TICKS_PER_US // 10),
     )
     scenario = ag_gemm(512, 1024, 512, ranks=2, gpu=gpu)
-    schedule = replace(overlapped(scenario, "uniform_fused_1d", Tactics(), 2), compute_sms=8)
+    schedule = replace(overlapped(scenario, "uniform_fused_1d", ExecutionOptions(), 2), compute_sms=8)
     kernels = [ops.kernel for ops in lower(scenario, schedule, unit_bytes=8192).steps if ops.kernel is not None]
 
     assert any(kernel.mall_read_bytes for kernel in kernels)

@@ -9,15 +9,15 @@ from magus.compiler.plan import build_schedule
 from magus.compiler.scenario import TICKS_PER_US, Pattern, Scenario
 from magus.compiler.schedule import (
     Choice,
+    CopyProtocol,
     Direction,
     EngineChoice,
     EngineKind,
     EngineMode,
-    Protocol,
+    ExecutionOptions,
+    IndexRange,
     Region,
     Schedule,
-    Span,
-    Tactics,
     Transfer,
 )
 from magus.compiler.variability import Late, Variability
@@ -34,8 +34,8 @@ from tests.simcore.lowering import differs_from_oracle, done_at, lowered_run, ma
 LINE = 128
 SMS = EngineChoice(EngineKind.SM, 16)
 # One line of a block of one line.
-PUT = Transfer("x", Direction.PUT, Region(0, Span(0, 1), Span(0, 64)), 1, "s")
-GET = Transfer("x", Direction.GET, Region(1, Span(0, 1), Span(0, 64)), 1, "s")
+PUT = Transfer("x", Direction.PUT, Region(0, IndexRange(0, 1), IndexRange(0, 64)), 1, "s")
+GET = Transfer("x", Direction.GET, Region(1, IndexRange(0, 1), IndexRange(0, 64)), 1, "s")
 LATE = 50 * TICKS_PER_US
 
 
@@ -43,8 +43,8 @@ def pair() -> Scenario:
     return lone_gather(2, 64, ranks=2, gpu=h100(), fabric=full_mesh(nvlink()))
 
 
-def one(step: Transfer, protocol: Protocol = Protocol.SIMPLE, sms: int = 1) -> Schedule:
-    return plan(step, sms=sms, tactics=Tactics(protocol=protocol))
+def one(step: Transfer, protocol: CopyProtocol = CopyProtocol.SIMPLE, sms: int = 1) -> Schedule:
+    return plan(step, sms=sms, tactics=ExecutionOptions(protocol=protocol))
 
 
 def way_ticks(scenario: Scenario, *, read: bool) -> int:
@@ -62,7 +62,7 @@ def test_a_put_with_flags_between_the_data_is_launched_and_seen() -> None:
     paced = 2 * ticks_for(LINE, gpu.sm_copy.bytes_per_s)
     expected = gpu.launch.kernel_ticks + paced + way_ticks(scenario, read=True) + gpu.hbm.latency_ticks
 
-    assert makespan(scenario, one(PUT, Protocol.LL), LINE) == pytest.approx(expected, rel=0.01)
+    assert makespan(scenario, one(PUT, CopyProtocol.LL), LINE) == pytest.approx(expected, rel=0.01)
 
 
 def test_a_plain_put_waits_for_its_peer_and_sends_a_flag() -> None:
@@ -75,8 +75,8 @@ def test_a_plain_put_waits_for_its_peer_and_sends_a_flag() -> None:
     assert makespan(scenario, one(PUT), LINE) == pytest.approx(expected, rel=0.01)
 
 
-@pytest.mark.parametrize("protocol", Protocol)
-def test_a_get_waits_for_its_peer_and_knows_when_it_is_done(protocol: Protocol) -> None:
+@pytest.mark.parametrize("protocol", CopyProtocol)
+def test_a_get_waits_for_its_peer_and_knows_when_it_is_done(protocol: CopyProtocol) -> None:
     scenario = pair()
     gpu, link = scenario.gpu, scenario.system.fabric.link
     asked = gpu.sm_copy.setup_ticks + link.latency_ticks
@@ -97,9 +97,14 @@ def test_a_get_by_a_copy_engine_waits_for_a_flag_and_a_put_does_not() -> None:
 
 @pytest.mark.parametrize(
     ("step", "protocol", "waits"),
-    [(PUT, Protocol.SIMPLE, True), (PUT, Protocol.LL, False), (GET, Protocol.SIMPLE, True), (GET, Protocol.LL, True)],
+    [
+        (PUT, CopyProtocol.SIMPLE, True),
+        (PUT, CopyProtocol.LL, False),
+        (GET, CopyProtocol.SIMPLE, True),
+        (GET, CopyProtocol.LL, True),
+    ],
 )
-def test_who_waits_for_a_late_rank(step: Transfer, protocol: Protocol, waits: bool) -> None:
+def test_who_waits_for_a_late_rank(step: Transfer, protocol: CopyProtocol, waits: bool) -> None:
     """Rank 0 writes to and reads from rank 1, which begins late."""
     scenario = pair()
     late = replace(scenario, system=replace(scenario.system, variability=Variability(late=(Late(1, LATE),))))
@@ -144,7 +149,7 @@ def test_a_sum_on_few_sms_takes_longer() -> None:
 
 
 def test_the_kernel_ends_when_all_that_lands_has_been_seen() -> None:
-    lowered, finished = lowered_run(pair(), one(PUT, Protocol.LL), LINE)
+    lowered, finished = lowered_run(pair(), one(PUT, CopyProtocol.LL), LINE)
 
     assert finished.makespan_ticks == done_at(lowered, finished, "x") + lowered.scenario.gpu.hbm.latency_ticks
 
@@ -159,8 +164,8 @@ def test_a_profile_says_how_often_it_looks() -> None:
 
 def test_launch_and_flags_are_left_out_where_they_are_free() -> None:
     scenario = pair()
-    free = lower(scenario, one(PUT, Protocol.LL), unit_bytes=LINE, ideal=Idealization.FREE_LAUNCH).program
-    charged = makespan(scenario, one(PUT, Protocol.LL), LINE)
+    free = lower(scenario, one(PUT, CopyProtocol.LL), unit_bytes=LINE, ideal=Idealization.FREE_LAUNCH).program
+    charged = makespan(scenario, one(PUT, CopyProtocol.LL), LINE)
 
     saved = scenario.gpu.launch.kernel_ticks + scenario.gpu.hbm.latency_ticks
     assert charged - run(free).makespan_ticks == saved
@@ -180,8 +185,10 @@ def test_copies_beside_a_kernel_are_as_they_were() -> None:
 def test_one_kernel_equals_the_oracle_and_folds(make, engine: EngineChoice) -> None:  # type: ignore[no-untyped-def]
     scenario = make(24, 128, ranks=3, gpu=h100(), fabric=switch(nvlink()))
     by_sms = engine.kind is EngineKind.SM
-    for direction, protocol in product(Direction, (Protocol.SIMPLE, Protocol.LL) if by_sms else (Protocol.SIMPLE,)):
-        schedule = build_schedule(scenario, Choice("serial", 3, engine, tactics=Tactics(direction, protocol)))
+    for direction, protocol in product(
+        Direction, (CopyProtocol.SIMPLE, CopyProtocol.LL) if by_sms else (CopyProtocol.SIMPLE,)
+    ):
+        schedule = build_schedule(scenario, Choice("serial", 3, engine, tactics=ExecutionOptions(direction, protocol)))
         for fold in (True, False):
             assert differs_from_oracle(scenario, schedule, LINE, fold=fold) == [], (direction, protocol, fold)
         times = {
@@ -196,8 +203,8 @@ def test_algorithms_of_one_kernel_equal_the_oracle(template: str, pieces: int) -
     if template == "double_tree":
         workload = replace(scenario.workload, pattern=Pattern.ALL_REDUCE)
         scenario = replace(scenario, workload=workload)
-    for protocol in (Protocol.SIMPLE, Protocol.LL):
-        schedule = build_schedule(scenario, Choice(template, pieces, SMS, tactics=Tactics(protocol=protocol)))
+    for protocol in (CopyProtocol.SIMPLE, CopyProtocol.LL):
+        schedule = build_schedule(scenario, Choice(template, pieces, SMS, tactics=ExecutionOptions(protocol=protocol)))
         assert differs_from_oracle(scenario, schedule, LINE, fold=False) == []
 
 
@@ -207,7 +214,7 @@ def test_small_all_reduces_take_as_long_as_those_of_a_library_written_for_them(k
     scenario = lone_scatter(kib * 4, 128, ranks=8, gpu=h100(), fabric=switch(nvlink()))
     workload = replace(scenario.workload, pattern=Pattern.ALL_REDUCE)
     scenario = replace(scenario, workload=workload)
-    engine, tactics = EngineChoice(EngineKind.SM, 32), Tactics(protocol=Protocol.LL)
+    engine, tactics = EngineChoice(EngineKind.SM, 32), ExecutionOptions(protocol=CopyProtocol.LL)
     found = makespan(scenario, build_schedule(scenario, Choice("serial", 8, engine, tactics=tactics)), LINE)
 
     assert found / TICKS_PER_US == pytest.approx(measured_us, rel=0.15)

@@ -5,12 +5,22 @@ from dataclasses import replace
 import pytest
 
 from magus.compiler.scenario import TICKS_PER_SECOND, Scenario
-from magus.compiler.schedule import Direction, EngineMode, Protocol, Reach, Region, Span, Tactics, TileGroup, Transfer
+from magus.compiler.schedule import (
+    CopyProtocol,
+    Direction,
+    EngineMode,
+    ExecutionOptions,
+    IndexRange,
+    Reach,
+    Region,
+    TileGroup,
+    Transfer,
+)
 from magus.simcore.engine import run
 from magus.simcore.kernels.gemm import ticks_for
 from magus.simcore.lower import lower
 from magus.simcore.lower_switch import MAX_SLICES
-from magus.simcore.outcome import Outcome
+from magus.simcore.outcome import RunOutcome
 from magus.simcore.program import OpKind
 from magus.simcore.traffic import traffic_of
 from tests.scenarios import ag_gemm, full_mesh, h100, lone_gather
@@ -18,7 +28,7 @@ from tests.simcore.lowering import UNIT, differs_from_oracle, done_at, lowered_r
 
 ROWS, COLS = 1024, 4096  # a block of 8 MiB
 BYTES = ROWS * COLS * 2
-BLOCK = Region(0, Span(0, ROWS), Span(0, COLS))
+BLOCK = Region(0, IndexRange(0, ROWS), IndexRange(0, COLS))
 MULTICAST = Transfer("x", Direction.PUT, BLOCK, 0, "s", reach=Reach.ALL)
 SUM = Transfer("x", Direction.GET, BLOCK, 0, "s", reach=Reach.ALL, reduce=True)
 
@@ -83,10 +93,10 @@ def test_many_sums_share_the_ports_as_the_bytes_say() -> None:
 
 def test_a_copy_of_one_line_is_one_slice() -> None:
     scenario = node()
-    tiny = replace(MULTICAST, region=Region(0, Span(0, 1), Span(0, 64)))
+    tiny = replace(MULTICAST, region=Region(0, IndexRange(0, 1), IndexRange(0, 64)))
     found = lowered_run(scenario, plan(tiny, sms=4), 128)
 
-    assert found[1].outcome is Outcome.DONE
+    assert found[1].outcome is RunOutcome.DONE
     assert traffic_of(*found).link_bytes == scenario.num_ranks * 128
 
 
@@ -100,7 +110,7 @@ def test_a_fabric_without_a_switch_cannot_multicast() -> None:
 @pytest.mark.parametrize("fold", [True, False])
 def test_both_equal_the_oracle_and_fold(step: Transfer, fold: bool) -> None:
     scenario = lone_gather(32 * 3, 256, ranks=3, gpu=h100())
-    schedule = plan(replace(step, region=Region(0, Span(0, 32), Span(0, 256))), sms=2)
+    schedule = plan(replace(step, region=Region(0, IndexRange(0, 32), IndexRange(0, 256))), sms=2)
 
     assert differs_from_oracle(scenario, schedule, 256, fold=fold) == []
     one, every = (run(lower(scenario, schedule, unit_bytes=256, fold=each).program) for each in (True, False))
@@ -117,7 +127,7 @@ def test_a_slow_engine_sets_the_pace() -> None:
 
 @pytest.mark.parametrize("step", [MULTICAST, SUM], ids=["multicast", "sum"])
 def test_a_switch_passes_no_flags_between_the_data_whatever_the_protocol(step: Transfer) -> None:
-    schedules = [plan(step, sms=32, tactics=Tactics(protocol=protocol)) for protocol in Protocol]
+    schedules = [plan(step, sms=32, tactics=ExecutionOptions(protocol=protocol)) for protocol in CopyProtocol]
     assert len({makespan(node(), schedule) for schedule in schedules}) == 1
     assert bytes_at(node(), step, "up") in (BYTES, 4 * BYTES)
 
@@ -146,9 +156,9 @@ def test_packets_of_a_multicast_by_an_engine_are_paid_once() -> None:
 
 def test_a_kernel_waits_for_the_copies_of_all_ranks_that_set_its_signal() -> None:
     scenario = ag_gemm(96, 768, 256, ranks=3, gpu=h100())
-    every = replace(MULTICAST, region=Region(0, Span(0, 32), Span(0, 256)))
-    blocks = tuple(Region(owner, Span(0, 32), Span(0, 256)) for owner in (1, 2))
-    schedule = plan(every, TileGroup("g", blocks, Span(0, 256), after=("s",)), sms=2, compute_sms=130)
+    every = replace(MULTICAST, region=Region(0, IndexRange(0, 32), IndexRange(0, 256)))
+    blocks = tuple(Region(owner, IndexRange(0, 32), IndexRange(0, 256)) for owner in (1, 2))
+    schedule = plan(every, TileGroup("g", blocks, IndexRange(0, 256), after=("s",)), sms=2, compute_sms=130)
     folded, unfolded = (lower(scenario, schedule, unit_bytes=1024, fold=fold) for fold in (True, False))
     one, all_ranks = run(folded.program), run(unfolded.program)
     landed = [done_at(unfolded, all_ranks, "x", rank) for rank in range(3)]

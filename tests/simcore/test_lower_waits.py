@@ -7,7 +7,17 @@ import pytest
 
 from magus.compiler.device_models import Sync
 from magus.compiler.scenario import TICKS_PER_US, Scenario
-from magus.compiler.schedule import Direction, Region, Schedule, Span, Tactics, TileGroup, Transfer, Wait, WaitPer
+from magus.compiler.schedule import (
+    Direction,
+    ExecutionOptions,
+    IndexRange,
+    Region,
+    Schedule,
+    TileGroup,
+    Transfer,
+    Wait,
+    WaitPer,
+)
 from magus.simcore import simulate
 from magus.simcore.lower import Lowered
 from magus.simcore.outcome import Run
@@ -17,7 +27,7 @@ from tests.scenarios import ag_gemm
 from tests.simcore.lowering import differs_from_oracle, done_at, lowered_run, on_gpu, plan, starts_of, with_dma
 
 INTERVAL, WAKE, ARM = 2 * TICKS_PER_US, 3 * TICKS_PER_US, TICKS_PER_US
-POLL, MONITOR = Tactics(wait=Wait.POLL), Tactics(wait=Wait.MONITOR)
+POLL, MONITOR = ExecutionOptions(wait=Wait.POLL), ExecutionOptions(wait=Wait.MONITOR)
 
 
 def late(setup_us: int, entries: int | None = None, cols: int = 256) -> Scenario:
@@ -28,11 +38,11 @@ def late(setup_us: int, entries: int | None = None, cols: int = 256) -> Scenario
     return on_gpu(with_dma(scenario, dma), replace(scenario.gpu, dma=dma, sync=sync))
 
 
-def waiting_kernel(tactics: Tactics, sms: int = 1, cols: int = 256) -> Schedule:
+def waiting_kernel(tactics: ExecutionOptions, sms: int = 1, cols: int = 256) -> Schedule:
     """A kernel on ``sms`` SMs that needs the shard of the other GPU."""
-    block = Region(0, Span(0, 128), Span(0, 512))
+    block = Region(0, IndexRange(0, 128), IndexRange(0, 512))
     put = Transfer("x", Direction.PUT, block, 1, "s")
-    group = TileGroup("g", (Region(1, Span(0, 128), Span(0, cols)),), Span(0, 512), after=("s",))
+    group = TileGroup("g", (Region(1, IndexRange(0, 128), IndexRange(0, cols)),), IndexRange(0, 512), after=("s",))
     return plan(put, group, compute_sms=sms, tactics=tactics)
 
 
@@ -101,7 +111,7 @@ def test_units_beyond_the_entries_of_the_monitor_poll() -> None:
 @pytest.mark.parametrize("wait", [Wait.POLL, Wait.MONITOR])
 def test_looking_for_every_tile_is_never_faster(wait: Wait) -> None:
     chunk, tile = (
-        lowered_run(late(20, cols=4096), waiting_kernel(Tactics(wait=wait, per=per), 2, 4096))
+        lowered_run(late(20, cols=4096), waiting_kernel(ExecutionOptions(wait=wait, per=per), 2, 4096))
         for per in (WaitPer.CHUNK, WaitPer.TILE)
     )
 
@@ -121,14 +131,14 @@ def test_an_unset_interval_is_the_latency_of_memory() -> None:
 
 @pytest.mark.parametrize("fold", [True, False])
 @pytest.mark.parametrize("tactics", [POLL, MONITOR, replace(POLL, per=WaitPer.TILE)], ids=str)
-def test_waiting_kernels_equal_the_oracle(tactics: Tactics, fold: bool) -> None:
+def test_waiting_kernels_equal_the_oracle(tactics: ExecutionOptions, fold: bool) -> None:
     assert differs_from_oracle(late(10, entries=2), waiting_kernel(tactics, 3), 4096, fold=fold) == []
 
 
 @pytest.mark.parametrize("tactics", [POLL, MONITOR], ids=["poll", "monitor"])
-def test_a_kernel_that_only_looks_does_not_count_as_busy(tactics: Tactics) -> None:
+def test_a_kernel_that_only_looks_does_not_count_as_busy(tactics: ExecutionOptions) -> None:
     scenario = late(40)
-    event, waited = (simulate(scenario, waiting_kernel(each, 4)) for each in (Tactics(), tactics))
+    event, waited = (simulate(scenario, waiting_kernel(each, 4)) for each in (ExecutionOptions(), tactics))
     (kernel,) = (each for each in waited.timeline.intervals if each.name == "g")
 
     assert waited.comm_ticks <= kernel.start_ticks <= waited.comm_ticks + WAKE

@@ -8,7 +8,7 @@ from magus.compiler.plan import build_schedule, why_illegal
 from magus.compiler.scenario import Fabric, Scenario
 from magus.compiler.schedule import Choice, EngineChoice, EngineKind, Schedule
 from magus.compiler.topology import topology_of
-from magus.simcore import Outcome, simulate
+from magus.simcore import RunOutcome, simulate
 from magus.simcore.engine import run
 from magus.simcore.lower import lower
 from magus.simcore.machine import distance_ticks
@@ -65,7 +65,7 @@ def test_folded_equals_every_rank(make, name: str) -> None:  # type: ignore[no-u
     for schedule in schedules(scenario):
         folded, every = (simulate(scenario, schedule, unit_bytes=UNIT, fold=fold) for fold in (True, False))
 
-        assert folded.outcome is every.outcome is Outcome.DONE
+        assert folded.outcome is every.outcome is RunOutcome.DONE
         assert folded.timeline == every.timeline
         assert folded.line_hops_represented == every.line_hops
 

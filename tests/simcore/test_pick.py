@@ -6,7 +6,7 @@ import pytest
 
 from magus.compiler.device_models import Sync
 from magus.compiler.scenario import DType, GemmShape, Pattern, Scenario
-from magus.compiler.schedule import Launch, Region, Span, Tactics, TileGroup
+from magus.compiler.schedule import ExecutionOptions, IndexRange, LaunchMode, Region, TileGroup
 from magus.compiler.shapes import AttentionShape, ElementwiseShape, GemvShape, GroupedGemmShape, KernelShape
 from magus.simcore.kernels.attention import attention_work
 from magus.simcore.kernels.elementwise import elementwise_work
@@ -28,7 +28,7 @@ MODELS = (grouped_gemm_work, gemv_work, attention_work, elementwise_work)
 
 
 def whole(rows: int, cols: int, k: int) -> TileGroup:
-    return TileGroup("g0", (Region(0, Span(0, rows), Span(0, cols)),), Span(0, k))
+    return TileGroup("g0", (Region(0, IndexRange(0, rows), IndexRange(0, cols)),), IndexRange(0, k))
 
 
 def lone_kernel(shape: KernelShape) -> Scenario:
@@ -39,8 +39,8 @@ def lone_kernel(shape: KernelShape) -> Scenario:
 
 def test_a_group_of_a_gemm_is_the_rows_of_its_regions() -> None:
     scenario = ag_gemm(1024, 4096, 2048, ranks=4)
-    blocks = tuple(Region(owner, Span(0, 128), Span(0, 1024)) for owner in range(3))
-    group = TileGroup("g", blocks, Span(0, 512), accumulate=True)
+    blocks = tuple(Region(owner, IndexRange(0, 128), IndexRange(0, 1024)) for owner in range(3))
+    group = TileGroup("g", blocks, IndexRange(0, 512), accumulate=True)
 
     expected = gemm_work(scenario.gpu, GemmShape(384, 1024, 512, DT), 200, accumulate=True)
     assert compute_work(scenario, group, 200) == expected
@@ -73,7 +73,7 @@ def test_a_graph_replaces_the_launch_of_kernels_without_a_start_of_their_own(sha
     scenario = lone_kernel(shape)
     cost = scenario.gpu.launch.kernel_ticks // 3
     quick = on_gpu(scenario, replace(scenario.gpu, sync=Sync(graph_launch_ticks=cost)))
-    graph = plan(whole(1, 1, 1), tactics=Tactics(launch=Launch.GRAPH))
+    graph = plan(whole(1, 1, 1), tactics=ExecutionOptions(launch=LaunchMode.GRAPH))
     streams = isinstance(shape, GemvShape | ElementwiseShape)
 
     saved = makespan(quick, plan(whole(1, 1, 1))) - makespan(quick, graph)

@@ -9,7 +9,7 @@ from magus.compiler.collectives import ALGORITHM_BY_NAME
 from magus.compiler.plan import build_schedule, why_illegal
 from magus.compiler.plan_check import check_plan
 from magus.compiler.scenario import Fabric, Pattern, Scenario
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind, Kernels, Tactics, Wait
+from magus.compiler.schedule import Choice, EngineChoice, EngineKind, ExecutionOptions, Kernels, Wait
 from tests.fabrics import rails
 from tests.marks import thinned
 from tests.scenarios import ag_gemm, full_mesh, gemm_rs, h100, ring, switch
@@ -17,7 +17,7 @@ from tests.simcore.lowering import differs_from_oracle, makespan
 from tests.workloads import TEXTS, workload_of
 
 DMA, SM = EngineChoice(EngineKind.DMA, 3), EngineChoice(EngineKind.SM, 4)
-PERSISTENT = Tactics(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
+PERSISTENT = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
 PATTERNS = (Pattern.AG_GEMM, Pattern.A2A_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR)
 
 
@@ -39,7 +39,7 @@ def scenario_of(pattern: Pattern, fabric: Fabric, size: int = 128, ranks: int = 
 @pytest.mark.parametrize("fabric", thinned(reversed(FABRICS), 2))
 def test_every_core_equals_the_oracle(pattern: Pattern, fabric: str) -> None:
     scenario, tried = scenario_of(pattern, FABRICS[fabric]), 0
-    for algorithm, (engine, tactics) in product(ALGORITHM_BY_NAME, ((DMA, Tactics()), (SM, PERSISTENT))):
+    for algorithm, (engine, tactics) in product(ALGORITHM_BY_NAME, ((DMA, ExecutionOptions()), (SM, PERSISTENT))):
         choice = Choice("pipelined", 8, engine, tactics=tactics, algorithm=algorithm)
         if why_illegal(scenario, choice) is None:
             schedule, tried = build_schedule(scenario, choice), tried + 1

@@ -11,7 +11,7 @@ from magus.compiler.replay import Replay, Write
 from magus.compiler.scenario import TICKS_PER_US, Scenario
 from magus.compiler.schedule import Choice, EngineChoice, EngineKind, Schedule
 from magus.compiler.variability import Late, Variability
-from magus.simcore import Outcome, Result, record_writes, simulate
+from magus.simcore import Result, RunOutcome, record_writes, simulate
 from magus.simcore.engine import run
 from magus.simcore.replay import lower_replayed
 from tests.agreement import differences
@@ -51,7 +51,7 @@ def test_a_recorded_profile_gives_rank_0_its_times(make, engine: EngineChoice) -
         assert times(replayed) == times(full)
         assert replayed.makespan_ticks == full.makespan_ticks
     assert replayed.makespan_ticks == pytest.approx(full.makespan_ticks, rel=1e-3)
-    assert (replayed.ranks_simulated, replayed.outcome) == (1, Outcome.DONE)
+    assert (replayed.ranks_simulated, replayed.outcome) == (1, RunOutcome.DONE)
     assert sum(write.num_bytes for write in writes) == 3 * scenario.workload.moved.num_bytes // 4
 
 
@@ -166,7 +166,7 @@ def test_many_peers_are_replayed(peers: int) -> None:
     begin = perf_counter()
     found = simulate(replaying(scenario, writes), schedule, unit_bytes=UNIT)
 
-    assert found.outcome is Outcome.DONE
+    assert found.outcome is RunOutcome.DONE
     assert found.makespan_ticks >= peers * TICKS_PER_US
     assert perf_counter() - begin < 60
 

@@ -4,7 +4,7 @@ import pytest
 
 from magus.simcore.builder import ProgramBuilder
 from magus.simcore.engine import Core, run
-from magus.simcore.outcome import Outcome
+from magus.simcore.outcome import RunOutcome
 from magus.simcore.program import Flow, OpKind, Stage
 
 
@@ -77,5 +77,5 @@ def test_buffers_in_a_loop_can_be_a_deadlock(core: Core) -> None:
 
     result = run(program, core=core)
 
-    assert result.outcome is Outcome.DEADLOCK and result.stuck == (0, 1)
+    assert result.outcome is RunOutcome.DEADLOCK and result.stuck == (0, 1)
     assert all(program.hop_server[hop] == server for server, hop in enumerate(result.server_blocked.tolist()))

@@ -8,7 +8,16 @@ import pytest
 
 from magus.compiler.plan import build_schedule
 from magus.compiler.scenario import TICKS_PER_US, Scenario
-from magus.compiler.schedule import Choice, Direction, EngineChoice, EngineKind, Reach, Schedule, Tactics, Transfer
+from magus.compiler.schedule import (
+    Choice,
+    Direction,
+    EngineChoice,
+    EngineKind,
+    ExecutionOptions,
+    Reach,
+    Schedule,
+    Transfer,
+)
 from magus.compiler.variability import Distribution, Late, Shape, Straggler, Variability
 from magus.simcore import simulate
 from magus.simcore.case import Case
@@ -111,7 +120,7 @@ def test_without_a_seed_only_what_is_late_is_late(scenario: Scenario, schedule: 
 def test_data_of_a_rank_is_there_when_it_has_begun(scenario: Scenario, template: str, direction: Direction) -> None:
     """Rank 1 sends nothing before it begins, and nobody gets anything from it; others do not wait for it."""
     engine, pieces = EngineChoice(EngineKind.SM, 6), 4 if template == "serial" else 8
-    schedule = build_schedule(scenario, Choice(template, pieces, engine, tactics=Tactics(direction)))
+    schedule = build_schedule(scenario, Choice(template, pieces, engine, tactics=ExecutionOptions(direction)))
     late = varied(scenario, Variability(late=(Late(1, 20 * US),)))
     lowered = Case(late, schedule, perturbation_of(late.system, None)).lowered(UNIT, fold=False)
     started = run(lowered.program).op_start

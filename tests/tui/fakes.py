@@ -13,7 +13,7 @@ from magus.compiler.pipeline import Compiled
 from magus.compiler.scenario import TICKS_PER_US, Scenario
 from magus.compiler.schedule import EngineChoice, EngineKind, Schedule
 from magus.compiler.stopping import Cancelled
-from magus.simcore.outcome import Outcome
+from magus.simcore.outcome import RunOutcome
 from magus.simcore.result import Interval, IntervalKind, Result, Timeline, Traffic, Utilization, Waterfall
 from magus.tui.session import Backend, Progress, Settings, ShouldStop
 from tests import scenarios
@@ -62,7 +62,7 @@ def result(scenario: Scenario, expression: str, makespan_us: float, *, line: boo
         unit_bytes=unit,
         line_bytes=128,
         clock_hz=2_100_000_000,
-        outcome=Outcome.DONE,
+        outcome=RunOutcome.DONE,
         makespan_ticks=ticks(makespan_us),
         compute_ticks=ticks(makespan_us * 0.8),
         comm_ticks=ticks(makespan_us * 0.7),
@@ -133,7 +133,7 @@ class FakeStages:
     failure: Callable[[], Exception] | None = None
     advice_gate: Event | None = None
     simulation_gate: Event | None = None
-    outcome: Outcome = Outcome.DONE
+    outcome: RunOutcome = RunOutcome.DONE
     explains: bool = True
     stopped: Event = field(default_factory=Event)
     compiled: list[Settings] = field(default_factory=list)
@@ -162,7 +162,7 @@ class FakeStages:
         self.simulated.append(plan.expression)
         cancelled = self._waits(self.simulation_gate, should_stop)
         found = result(scenario, plan.expression, 105.0, line=False, explained=self.explains and bound is not None)
-        return with_outcome(found, Outcome.CANCELLED if cancelled else self.outcome)
+        return with_outcome(found, RunOutcome.CANCELLED if cancelled else self.outcome)
 
     def _waits(self, gate: Event | None, should_stop: ShouldStop) -> bool:
         while gate is not None and not gate.wait(0.01):
@@ -172,7 +172,7 @@ class FakeStages:
         return False
 
 
-def with_outcome(found: Result, outcome: Outcome) -> Result:
+def with_outcome(found: Result, outcome: RunOutcome) -> Result:
     """The same result with another end."""
     return replace(found, outcome=outcome)
 

@@ -11,7 +11,7 @@ import pytest
 from magus.advisor.solver import NoFeasibleSchedule
 from magus.compiler import compile_text
 from magus.compiler.expectation import Verdict
-from magus.simcore.outcome import Outcome
+from magus.simcore.outcome import RunOutcome
 from magus.tui.app import MagusApp
 from magus.tui.session import Session
 from magus.tui.widgets import HelpScreen
@@ -256,7 +256,7 @@ async def test_a_fault_is_shown_not_raised() -> None:
 
 
 async def test_a_simulation_that_does_not_finish_says_why() -> None:
-    app = app_of(stages(outcome=Outcome.DEADLOCK))
+    app = app_of(stages(outcome=RunOutcome.DEADLOCK))
     async with app.run_test(size=SMALL) as pilot:
         await settled(pilot)
         await press(pilot, *TO_UNSEEN, "2")

@@ -7,7 +7,7 @@ import pytest
 from magus.advisor.advice import Advice
 from magus.compiler.scenario import Pattern
 from magus.tui.app import MagusApp
-from magus.tui.session import Problem, ProblemKind
+from magus.tui.session import ProblemKind, SessionProblem
 from tests.advisor.drawing import SYSTEMS, TEXTS
 from tests.tui.driving import LARGE, SMALL, press, screen_text, settled, until
 
@@ -87,6 +87,6 @@ async def test_a_profile_to_replay_is_refused_as_the_file_s_matter(tmp_path: Pat
         await until(pilot, lambda: app.session.job is not None and app.session.job.answer is not None)
         await settled(pilot)
         job = app.session.job
-        assert job is not None and isinstance(job.answer, Problem)
+        assert job is not None and isinstance(job.answer, SessionProblem)
         assert job.answer.kind is ProblemKind.FILE
         assert "MGS523" in screen_text(app)

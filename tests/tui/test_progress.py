@@ -7,7 +7,7 @@ from threading import Event
 import pytest
 
 from magus.tui import progress
-from magus.tui.progress import CLEAR, Standing, progress_line, spelled
+from magus.tui.progress import CLEAR, ProgressState, progress_line, spelled
 
 
 class Stderr(io.StringIO):
@@ -81,7 +81,7 @@ def test_what_is_quick_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_time_left_follows_the_pace_of_the_stage() -> None:
-    begun = Standing("", 0, 0, 0, 0.0).moved("dataset", 10, 110, 100.0)
+    begun = ProgressState("", 0, 0, 0, 0.0).moved("dataset", 10, 110, 100.0)
     later = begun.moved("dataset", 30, 110, 140.0)
 
     assert begun.left_s(100.0) is None

@@ -8,7 +8,7 @@ from textual.widgets import DataTable
 
 from ...compiler.printable import printable
 from ..messages import CandidatePicked
-from ..view import Mark, Row, SortKey, shortened
+from ..view import CandidateRow, Mark, SortKey, shortened
 
 # Heading and width of each column; the schedule takes what is left. Times are in us.
 COLUMNS = (
@@ -29,16 +29,16 @@ class CandidateTable(DataTable[Text]):
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id, cursor_type="row", cell_padding=0, header_height=1)
-        self._rows: tuple[Row, ...] = ()
+        self._rows: tuple[CandidateRow, ...] = ()
         self._key = SortKey.RANK
 
-    def show(self, rows: Sequence[Row], key: SortKey, picked: str | None) -> None:
+    def show(self, rows: Sequence[CandidateRow], key: SortKey, picked: str | None) -> None:
         """Fill the table; the cursor goes to ``picked``, or to the top."""
         self._rows, self._key = tuple(rows), key
         self._fill(picked)
 
     @property
-    def picked(self) -> Row | None:
+    def picked(self) -> CandidateRow | None:
         """The row under the cursor."""
         return self._rows[self.cursor_row] if 0 <= self.cursor_row < len(self._rows) else None
 
@@ -75,7 +75,7 @@ class CandidateTable(DataTable[Text]):
         return max(MIN_SCHEDULE_COLUMNS, self.size.width - taken)
 
 
-def _cells(row: Row, width: int) -> tuple[Text, ...]:
+def _cells(row: CandidateRow, width: int) -> tuple[Text, ...]:
     style = MARK_STYLES[row.mark]
     predicted = "-" if row.predicted_us is None else f"{row.predicted_us:.1f}"
     simulated = "-" if row.simulated_us is None else f"{row.simulated_us:.1f}"

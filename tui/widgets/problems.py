@@ -8,7 +8,7 @@ from textual.containers import VerticalScroll
 from textual.widgets import Static
 
 from ...compiler.printable import printable
-from ..session import Problem, ProblemKind
+from ..session import ProblemKind, SessionProblem
 from ..view import fitted_code
 
 REMEDIES = {
@@ -25,13 +25,13 @@ class ProblemPane(VerticalScroll):
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
-        self._problem: Problem | None = None
+        self._problem: SessionProblem | None = None
 
     def compose(self) -> ComposeResult:
         """One text."""
         yield Static(id="problem-text")
 
-    def show(self, problem: Problem) -> None:
+    def show(self, problem: SessionProblem) -> None:
         """Show a problem with its remedy."""
         self._problem = problem
         self._draw()

@@ -7,7 +7,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from ...compiler.printable import printable
-from ..session import Job, Problem
+from ..session import SessionProblem, WorkloadSession
 from ..view import SortKey, rows_of, selected_text, title_of
 from .candidates import CandidateTable
 from .headline import Headline
@@ -89,7 +89,7 @@ class Workbench(Container):
     def _pane(self, pane_idx: int) -> Widget:
         return self.query_one(f"#{PANES[pane_idx]}")
 
-    def show_problem(self, problem: Problem | None, title: str = "") -> None:
+    def show_problem(self, problem: SessionProblem | None, title: str = "") -> None:
         """A problem takes the place of the panes; None brings them back."""
         self.set_class(problem is not None, "problem")
         if problem is None:
@@ -102,11 +102,11 @@ class Workbench(Container):
         self.query_one(ProblemPane).show(problem)
         self.query_one(ProblemPane).focus()
 
-    def show_job(self, job: Job, job_idx: int, num_jobs: int) -> None:
+    def show_job(self, job: WorkloadSession, job_idx: int, num_jobs: int) -> None:
         """Headline, table and reasons, as far as they are known."""
         headline = self.query_one(Headline)
         headline.ask(title_of(job.scenario, job_idx, num_jobs), WAITING if job.answer is None else "")
-        if isinstance(job.answer, Problem):
+        if isinstance(job.answer, SessionProblem):
             self.show_problem(job.answer)
             return
         self.show_problem(None)
@@ -120,7 +120,7 @@ class Workbench(Container):
         self.timeline.say("")
         self.query_one(ReasonsPane).show(None, None)
 
-    def fill_table(self, job: Job) -> None:
+    def fill_table(self, job: WorkloadSession) -> None:
         """The candidates with all times known by now."""
         rows = rows_of(job.advice, job.results, self._sort_key) if job.advice is not None else ()
         if job.picked is None and job.advice is not None:
@@ -129,13 +129,13 @@ class Workbench(Container):
         simulated = sum(row.simulated_us is not None for row in rows)
         self.table.border_title = f"{TITLES[0]}: {simulated} of {len(rows)} simulated" if rows else TITLES[0]
 
-    def sort(self, job: Job, key: SortKey | None = None) -> None:
+    def sort(self, job: WorkloadSession, key: SortKey | None = None) -> None:
         """Order by ``key``, or by the column after the present one."""
         keys = tuple(SortKey)
         self._sort_key = key or keys[(keys.index(self._sort_key) + 1) % len(keys)]
         self.fill_table(job)
 
-    def show_candidate(self, job: Job, *, waiting: bool = True) -> None:
+    def show_candidate(self, job: WorkloadSession, *, waiting: bool = True) -> None:
         """Identity, timeline and waterfall of the picked candidate, as far as known; ``waiting`` if more will come."""
         row = self.table.picked
         self.query_one("#selected", Static).update(printable(selected_text(row)) if row is not None else "")

@@ -4,19 +4,19 @@ import pytest
 
 from magus.advisor.bespoke import optimize
 from magus.advisor.bespoke.asked import is_asked_for, usual_tactics
-from magus.advisor.bespoke.outcome import Budget
+from magus.advisor.bespoke.outcome import SearchBudget
 from magus.compiler.explore import Explore
 from magus.compiler.scenario import Pattern
 from magus.compiler.schedule import (
     Choice,
+    CopyProtocol,
     Direction,
     EngineChoice,
     EngineKind,
+    ExecutionOptions,
     Kernels,
-    Launch,
-    Order,
-    Protocol,
-    Tactics,
+    LaunchMode,
+    PeerOrder,
     Wait,
     WaitPer,
 )
@@ -24,7 +24,7 @@ from tests.advisor.drawing import SYSTEMS, scenario_of
 from tests.scenarios import exploring
 
 DMA3 = EngineChoice(EngineKind.DMA, 3)
-PERSISTENT = Tactics(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
+PERSISTENT = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
 BASE = Choice("bespoke", 4, DMA3, 2)
 
 
@@ -38,10 +38,10 @@ BASE = Choice("bespoke", 4, DMA3, 2)
         (Explore(kernels=(Kernels.PERSISTENT,)), False),
         (Explore(waits=(Wait.POLL,)), False),
         (Explore(waits_per=(WaitPer.TILE,)), False),
-        (Explore(launches=(Launch.GRAPH,)), False),
+        (Explore(launches=(LaunchMode.GRAPH,)), False),
         (Explore(directions=(Direction.GET,)), False),
-        (Explore(protocols=(Protocol.LL,)), False),
-        (Explore(orders=(Order.REVERSED,)), False),
+        (Explore(protocols=(CopyProtocol.LL,)), False),
+        (Explore(orders=(PeerOrder.REVERSED,)), False),
         # bespoke has neither.
         (Explore(chunks=(16,), algorithms=("ring",)), True),
     ],
@@ -60,17 +60,17 @@ def test_chunks_and_algorithms_bind_templates_that_have_them() -> None:
 
 
 def test_usual_tactics_are_among_those_that_are_named() -> None:
-    assert usual_tactics(Explore()) == Tactics()
+    assert usual_tactics(Explore()) == ExecutionOptions()
     assert usual_tactics(Explore(kernels=(Kernels.PERSISTENT,))) == PERSISTENT
-    assert usual_tactics(Explore(kernels=(Kernels.PERSISTENT, Kernels.LAUNCHED))) == Tactics()
-    assert usual_tactics(Explore(protocols=(Protocol.LL,))).protocol is Protocol.LL
+    assert usual_tactics(Explore(kernels=(Kernels.PERSISTENT, Kernels.LAUNCHED))) == ExecutionOptions()
+    assert usual_tactics(Explore(protocols=(CopyProtocol.LL,))).protocol is CopyProtocol.LL
 
 
 @pytest.mark.parametrize("explore", [Explore(kernels=(Kernels.PERSISTENT,)), Explore(streams=(1,))])
 def test_a_search_keeps_to_it(explore: Explore) -> None:
     scenario = exploring(scenario_of(Pattern.GEMM_RS, SYSTEMS[1], 4, 1024, 2048, 4096), explore)
 
-    found = optimize(scenario, Budget(80, 10, 0.0), lambda schedule: 65536).found
+    found = optimize(scenario, SearchBudget(80, 10, 0.0), lambda schedule: 65536).found
 
     proposed = [each.choice for each in found if each.choice.parts]
     assert proposed and all(is_asked_for(explore, choice) for choice in proposed)

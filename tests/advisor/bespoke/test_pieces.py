@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from magus.advisor.bespoke.batches import Batch, Batches, batches_of, lengths_of, whole_batches, with_batches
 from magus.advisor.bespoke.costs import GRAIN, OWN_UNITS, Costs, costs_of, kernel_ticks, shares, whole_rows
 from magus.advisor.bespoke.dp import dp_batches
-from magus.advisor.bespoke.evaluate import NEVER, Evaluator
+from magus.advisor.bespoke.evaluate import NEVER, PlanEstimator
 from magus.advisor.bespoke.exact import MOST_BATCHES, solved_parts
 from magus.advisor.bespoke.local import anneal
 from magus.advisor.bespoke.moves import neighbour
@@ -160,7 +160,7 @@ def test_kernel_times_are_those_of_the_simulator() -> None:
 
 def test_the_evaluator_is_near_the_simulator_and_counts_what_it_tries() -> None:
     scenario = scenario_of(Pattern.AG_GEMM, SYSTEMS[1], RANKS, 4096, 2048, 2048)
-    evaluate = Evaluator(scenario, limit=3)
+    evaluate = PlanEstimator(scenario, limit=3)
     choice = bespoke(((1024, 0), (0, 384), (0, 640)), streams=2)
 
     simulated = simulate(scenario, build_schedule(scenario, choice)).makespan_ticks
@@ -177,7 +177,7 @@ def test_annealing_keeps_to_its_budget_and_gives_the_same_again() -> None:
 
     found = []
     for _ in range(2):
-        evaluate = Evaluator(scenario, limit=10**6)
+        evaluate = PlanEstimator(scenario, limit=10**6)
         found.append(anneal(evaluate, start, 40, random.Random(7), (DMA3,)))
         assert evaluate.count <= 41
         assert evaluate(found[-1]) <= evaluate(start)

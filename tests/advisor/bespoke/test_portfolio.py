@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor.bespoke import Budget, Found, Outcome, Stage, optimize, portfolio, why_bespoke
+from magus.advisor.bespoke import Proposer, SearchBudget, SearchResult, SimulatedPlan, optimize, portfolio, why_bespoke
 from magus.advisor.estimate import estimate_ticks
 from magus.compiler.plan import build_schedule
 from magus.compiler.scenario import Pattern, Scenario
@@ -13,7 +13,7 @@ from magus.compiler.templates.bespoke import PATTERNS
 from magus.simcore import simulate
 from tests.advisor.drawing import SYSTEMS, scenario_of
 
-SMALL = Budget(evaluations=80, simulations=12, solver_s=0.02)
+SMALL = SearchBudget(evaluations=80, simulations=12, solver_s=0.02)
 DMA3 = EngineChoice(EngineKind.DMA, 3)
 UNIT = 8192
 
@@ -27,7 +27,7 @@ def small(pattern: Pattern, system: int = 1) -> Scenario:
 
 
 @pytest.fixture(scope="module")
-def outcome() -> Outcome:
+def outcome() -> SearchResult:
     return optimize(small(Pattern.AG_GEMM), SMALL, unit_of)
 
 
@@ -40,7 +40,7 @@ def test_it_is_never_worse_than_its_best_template(pattern: Pattern) -> None:
     assert outcome.bound_ticks <= outcome.best.ticks
 
 
-def test_times_are_the_simulators(outcome: Outcome) -> None:
+def test_times_are_the_simulators(outcome: SearchResult) -> None:
     scenario = small(Pattern.AG_GEMM)
 
     for found in (outcome.found[0], outcome.found[-1]):
@@ -50,18 +50,18 @@ def test_times_are_the_simulators(outcome: Outcome) -> None:
     assert [found.ticks for found in outcome.found] == sorted(found.ticks for found in outcome.found)
 
 
-def test_the_budget_is_kept(outcome: Outcome) -> None:
+def test_the_budget_is_kept(outcome: SearchResult) -> None:
     assert outcome.evaluations <= SMALL.evaluations + 6  # a round of refinement that has begun is finished
     assert outcome.simulations == len(outcome.found) <= SMALL.simulations
     assert outcome.reproducible and not outcome.stopped
 
 
-def test_the_same_seed_finds_the_same(outcome: Outcome) -> None:
+def test_the_same_seed_finds_the_same(outcome: SearchResult) -> None:
     assert optimize(small(Pattern.AG_GEMM), SMALL, unit_of) == outcome
 
 
-def test_several_stages_have_their_turn(outcome: Outcome) -> None:
-    assert {Stage.TEMPLATE, Stage.DP} <= {found.stage for found in outcome.found}
+def test_several_stages_have_their_turn(outcome: SearchResult) -> None:
+    assert {Proposer.TEMPLATE, Proposer.DP} <= {found.stage for found in outcome.found}
     assert outcome.best_bespoke is not None
 
 
@@ -124,11 +124,11 @@ def test_known_templates_are_not_simulated_again() -> None:
     scenario, choice = small(Pattern.AG_GEMM), Choice("hetero_fused_1d", 8, DMA3)
     schedule = build_schedule(scenario, choice)
     ticks = simulate(scenario, schedule, unit_bytes=UNIT).makespan_ticks
-    known = Found(choice, schedule, ticks, UNIT, Stage.TEMPLATE)
+    known = SimulatedPlan(choice, schedule, ticks, UNIT, Proposer.TEMPLATE)
 
     outcome = optimize(scenario, SMALL, unit_of, known=[known])
 
-    assert [found for found in outcome.found if found.stage is Stage.TEMPLATE] == [known]
+    assert [found for found in outcome.found if found.stage is Proposer.TEMPLATE] == [known]
     assert outcome.simulations == len(outcome.found) - 1
 
 
@@ -149,7 +149,7 @@ def test_commands_written_before_are_tried_where_asked_for() -> None:
 
 def test_a_template_at_the_bound_ends_the_search() -> None:
     scenario, choice = small(Pattern.AG_GEMM), Choice("hetero_fused_1d", 8, DMA3)
-    bound = Found(choice, build_schedule(scenario, choice), 1, UNIT, Stage.TEMPLATE)
+    bound = SimulatedPlan(choice, build_schedule(scenario, choice), 1, UNIT, Proposer.TEMPLATE)
 
     outcome = optimize(scenario, SMALL, unit_of, known=[bound])
 

@@ -1,13 +1,13 @@
 """Simulations of proposals: each once, no more than allowed, and none once one is as good as any."""
 
-from magus.advisor.bespoke.outcome import Stage
+from magus.advisor.bespoke.outcome import Proposer
 from magus.advisor.bespoke.replays import Replays
 from magus.advisor.workers import Workers
 from magus.compiler.schedule import Choice, EngineChoice, EngineKind
 from tests.scenarios import ag_gemm
 
 DMA3 = EngineChoice(EngineKind.DMA, 3)
-CHOICES = [(Choice("hetero_fused_1d", 4 * pieces, DMA3), Stage.WAYS) for pieces in (1, 2, 4)]
+CHOICES = [(Choice("hetero_fused_1d", 4 * pieces, DMA3), Proposer.WAYS) for pieces in (1, 2, 4)]
 
 
 def replays(limit: int, together: int = 1) -> Replays:

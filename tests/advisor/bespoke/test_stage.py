@@ -5,16 +5,16 @@ from dataclasses import replace
 import pytest
 
 from magus.advisor import Advisor
-from magus.advisor.advice import Advice, Candidate, Provenance, resolution_of
+from magus.advisor.advice import Advice, Candidate, SearchProvenance, resolution_of
 from magus.advisor.answer import finalists, is_worth_it
-from magus.advisor.bespoke import Budget, optimize
+from magus.advisor.bespoke import SearchBudget, optimize
 from magus.advisor.bespoke.stage import is_searched, sentence_of
 from magus.advisor.export import advice_document
 from magus.compiler import compile_text
 from magus.compiler.plan import build_schedule
 from magus.compiler.plan_check import check_plan
 from magus.compiler.scenario import TICKS_PER_US, Explore, Pattern
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind, Kernels, Tactics
+from magus.compiler.schedule import Choice, EngineChoice, EngineKind, ExecutionOptions, Kernels
 from magus.compiler.schedule_text import resolve_schedule
 from tests.advisor.drawing import SYSTEMS, scenario_of
 from tests.scenarios import ag_gemm, exploring
@@ -23,7 +23,7 @@ DMA = EngineChoice(EngineKind.DMA, 7)
 DMA_CHOICE = Choice("hetero_fused_1d", 8, DMA)
 EVALUATIONS = 100
 SCENARIO = exploring(ag_gemm(4096, 4096, 8192), Explore(chunks=(8, 16), engines=(DMA,)))
-PROVENANCE = Provenance("local search", 0, 10, 2, True, "9.15", (("own shard as filler", 0.02),))
+PROVENANCE = SearchProvenance("local search", 0, 10, 2, True, "9.15", (("own shard as filler", 0.02),))
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def advice() -> Advice:
     return Advisor.load().recommend(SCENARIO, top=3, bespoke=EVALUATIONS)
 
 
-def candidate(us: float, provenance: Provenance | None) -> Candidate:
+def candidate(us: float, provenance: SearchProvenance | None) -> Candidate:
     schedule = build_schedule(SCENARIO, DMA_CHOICE)
     return Candidate(f"{us} {provenance}", DMA_CHOICE, schedule, False, us, round(us * TICKS_PER_US), 1024, provenance)
 
@@ -67,7 +67,7 @@ def test_a_tie_goes_to_the_simpler_one() -> None:
     resolution = resolution_of(SCENARIO)
     serial = replace(candidate(200.0, None), is_serial=True)
     simple, odd = candidate(100.0, None), candidate(99.0, None)
-    odd = replace(odd, choice=replace(DMA_CHOICE, tactics=Tactics(kernel=Kernels.PERSISTENT)))
+    odd = replace(odd, choice=replace(DMA_CHOICE, tactics=ExecutionOptions(kernel=Kernels.PERSISTENT)))
     close, clear = candidate(98.0 / (1 + resolution / 2), PROVENANCE), candidate(98.0 / (1 + resolution), PROVENANCE)
 
     assert resolution > 0.01
@@ -119,7 +119,7 @@ workload some on node {{ x = tensor bf16[512, 512]; {workload} }}
 
     assert is_searched(scenario) is searched
     if searched:
-        outcome = optimize(scenario, Budget(80, 12, 0.02), lambda schedule: 8192)
+        outcome = optimize(scenario, SearchBudget(80, 12, 0.02), lambda schedule: 8192)
         assert outcome.best_bespoke is not None
         assert all(check_plan(scenario, found.schedule) == () for found in outcome.found)
         assert outcome.bound_ticks <= outcome.found[0].ticks

@@ -5,14 +5,23 @@ from itertools import product
 
 import pytest
 
-from magus.advisor.bespoke.evaluate import NEVER, Evaluator
+from magus.advisor.bespoke.evaluate import NEVER, PlanEstimator
 from magus.advisor.bespoke.explain import why_bespoke
 from magus.advisor.bespoke.uniform import uniform_choices
 from magus.advisor.bespoke.ways import other_ways, search_ways, starts_of
 from magus.advisor.bounds import lower_bound
 from magus.compiler.plan import build_schedule, why_illegal
 from magus.compiler.scenario import Pattern, Scenario
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind, EngineMode, Kernels, Protocol, Tactics, Wait
+from magus.compiler.schedule import (
+    Choice,
+    CopyProtocol,
+    EngineChoice,
+    EngineKind,
+    EngineMode,
+    ExecutionOptions,
+    Kernels,
+    Wait,
+)
 from magus.simcore import simulate
 from tests.advisor.drawing import SYSTEMS, scenario_of
 
@@ -41,22 +50,22 @@ def test_every_way_changes_one_knob_or_two_that_belong_together() -> None:
 
 
 def test_sums_in_several_streams_are_reached_from_a_persistent_kernel() -> None:
-    tactics = Tactics(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
+    tactics = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
     base = Choice("pipelined", 16, DMA3, 2, tactics, algorithm="double_ring", waves=4)
 
     ways = [way for way in other_ways(ring(Pattern.GEMM_RS), base, ENGINES) if way.sums > 1]
 
-    assert ways and {way.tactics for way in ways} == {Tactics()}
+    assert ways and {way.tactics for way in ways} == {ExecutionOptions()}
 
 
 def test_parts_keep_their_sizes_and_copies_by_engines_lose_their_protocol() -> None:
-    parts, ll = ((1024, 0), (0, 1024)), Tactics(protocol=Protocol.LL)
+    parts, ll = ((1024, 0), (0, 1024)), ExecutionOptions(protocol=CopyProtocol.LL)
     base = Choice("bespoke", 4, ENGINES[2], 2, ll, parts=parts)
 
     ways = list(other_ways(ring(Pattern.AG_GEMM), base, ENGINES))
 
     assert {way.parts for way in ways} == {parts} and {way.chunks for way in ways} == {4}
-    assert {way.tactics.protocol for way in ways if way.engine.kind is EngineKind.DMA} == {Protocol.SIMPLE}
+    assert {way.tactics.protocol for way in ways if way.engine.kind is EngineKind.DMA} == {CopyProtocol.SIMPLE}
 
 
 def test_what_a_file_asks_for_is_kept_to() -> None:
@@ -81,7 +90,7 @@ def test_a_search_starts_from_each_template_and_algorithm() -> None:
 def test_on_a_ring_joined_waves_win_and_stay_above_the_bound(pattern: Pattern) -> None:
     """The best way is faster than the best chunk count, as simulated, and no slower than the estimate's start."""
     one = ring(pattern)
-    evaluate, bound = Evaluator(one, 10_000), lower_bound(one).ticks
+    evaluate, bound = PlanEstimator(one, 10_000), lower_bound(one).ticks
     choices = [choice for choice in uniform_choices(one, 8) if choice.algorithm == "double_ring"]
     start = min(choices, key=evaluate)
 
@@ -100,7 +109,7 @@ def test_on_a_ring_joined_waves_win_and_stay_above_the_bound(pattern: Pattern) -
 def test_a_search_without_a_budget_finds_where_it_began() -> None:
     one, start = ring(Pattern.AG_GEMM), Choice("pipelined", 8, DMA3)
 
-    assert search_ways(Evaluator(one, 100), start, 0, ENGINES) == [start]
+    assert search_ways(PlanEstimator(one, 100), start, 0, ENGINES) == [start]
 
 
 def test_why_names_the_knobs() -> None:
@@ -117,11 +126,11 @@ def test_why_names_the_knobs() -> None:
 def test_persistent_kernels_that_may_hold_the_sms_of_copies_are_not_searched() -> None:
     """The first of these does not finish: its kernel has the SMs that the copies wait for."""
     one, shared = scenario_of(Pattern.AG_GEMM, SYSTEMS[0], 2, 2048, 1024, 512), EngineMode.SHARED
-    evaluate = Evaluator(one, 9)
-    persistent, parts = Tactics(kernel=Kernels.PERSISTENT, wait=Wait.POLL), ((512, 512), (512, 512))
+    evaluate = PlanEstimator(one, 9)
+    persistent, parts = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL), ((512, 512), (512, 512))
     cuts = ((), (256, 256))
 
-    for mode, tactics in product((shared, EngineMode.OWN), (persistent, Tactics())):
+    for mode, tactics in product((shared, EngineMode.OWN), (persistent, ExecutionOptions())):
         engine = EngineChoice(EngineKind.SM, 16, mode)
         choice = Choice("bespoke", 2, engine, 2, tactics, parts=parts, slices=cuts)
         assert why_illegal(one, choice) is None
