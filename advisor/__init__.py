@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .advice import Advice
+    from .archive import ModelError
     from .bounds import lower_bound
-    from .ranker import ModelError
     from .recommend import Advisor
     from .solver import NoFeasibleSchedule, enumerate_space
 

@@ -3,10 +3,8 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from ..compiler.expectation import Verdict
-from ..compiler.scenario import TICKS_PER_US, Scenario
-from ..compiler.schedule import Choice, Schedule
-from ..compiler.shapes import AttentionShape, GemmShape, GroupedGemmShape
+from ..compiler.ir import TICKS_PER_US, AttentionShape, Choice, GemmShape, GroupedGemmShape, Scenario, Schedule
+from ..compiler.resolve.expect.expectation import Verdict
 from ..simcore.result import Result
 from .bounds import Bound
 from .library import LibraryTime, library_time

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..compiler.expectation import Verdict
-from ..compiler.scenario import Scenario
-from ..compiler.schedule import ExecutionOptions
+from ..compiler.ir import ExecutionOptions, Scenario
+from ..compiler.resolve.expect.expectation import Verdict
 from ..simcore import Result
 from .advice import Advice, Candidate, Timing, is_algorithm_choice, resolution_of
 from .bespoke.stage import sentence_of

@@ -2,12 +2,11 @@
 
 from dataclasses import replace
 
-from ..compiler.plan import build_schedule, declared, default_engine
-from ..compiler.scenario import Scenario
-from ..compiler.schedule import Choice, Schedule
+from ..compiler.ir import Choice, Scenario, Schedule
+from ..compiler.planning.build import build_schedule, declared, default_engine
 from ..simcore import simulate
-from .recommend import SERIAL, is_baseline
-from .shortlist import shortlist_unit
+from .recommend import is_baseline
+from .shortlist import SERIAL, shortlist_unit
 from .solver import NoFeasibleSchedule, enumerate_space
 
 

@@ -14,9 +14,7 @@ from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from itertools import product
 
-from ..compiler.scenario import Scenario
-from ..compiler.schedule import EngineKind
-from ..compiler.stopping import ShouldStop, checkpoint, heeding
+from ..compiler.ir import EngineKind, Scenario, ShouldStop, checkpoint, heeding
 from ..simcore.kernels.least import least_sm_ticks
 from .bounds_area import LOOKS
 from .bounds_kernels import kernel_limits

@@ -20,7 +20,7 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from ..compiler.scenario import TICKS_PER_US, GemmShape, Gpu
+from ..compiler.ir import TICKS_PER_US, GemmShape, Gpu
 from ..simcore.kernels.elementwise import BYTES_IN_FLIGHT_PER_SM
 from ..simcore.kernels.gemm import SPLITS, gemm_work, tiles_of
 from .bounds_boxes import Floats, GemmForm, TiledKernels

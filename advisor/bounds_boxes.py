@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..compiler.scenario import TICKS_PER_US, DType, Gpu
+from ..compiler.ir import TICKS_PER_US, DType, Gpu
 from ..simcore.kernels.gemm import L2_SHARE, MIN_SPLIT_K
 
 Floats = NDArray[np.float64]

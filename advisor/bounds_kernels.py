@@ -8,10 +8,8 @@ one has been launched before; a unit of it is a tile of the whole inner dimensio
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from ..compiler.plan import build_schedule, default_engine
-from ..compiler.scenario import TICKS_PER_US, GemmShape, Gpu, Scenario
-from ..compiler.schedule import Choice, Kernels, TileGroup
-from ..compiler.shapes import GemvShape
+from ..compiler.ir import TICKS_PER_US, Choice, GemmShape, GemvShape, Gpu, Kernels, Scenario, TileGroup
+from ..compiler.planning.build import build_schedule, default_engine
 from ..simcore.kernels.gemm import gemm_work, tile_time_us, tiles_of
 from ..simcore.kernels.gemv import gemv_work
 from ..simcore.kernels.least import least_sm_ticks

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from ..compiler.scenario import Pattern, Scenario
-from ..compiler.topology import topology_of
+from ..compiler.ir import Pattern, Scenario, topology_of
 from ..simcore.kernels.working_set import hit_share
 from .bounds_area import THOROUGH
 from .bounds_kernels import KernelLimits

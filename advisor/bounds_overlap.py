@@ -5,8 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from ..compiler.extents import tile_rows
-from ..compiler.scenario import TICKS_PER_SECOND, TICKS_PER_US, FabricKind, GemmShape, Pattern
+from ..compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, FabricKind, GemmShape, Pattern, tile_rows
 from .bounds_area import KernelClass, Ratios, least_ratios
 from .bounds_boxes import Floats
 from .bounds_limits import BoundCase

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import NamedTuple
 
-from ..compiler.extents import cutting_of, tile_rows
-from ..compiler.scenario import TICKS_PER_US, GemmShape, Pattern, Scenario
+from ..compiler.ir import TICKS_PER_US, GemmShape, Pattern, Scenario, cutting_of, tile_rows
 from ..simcore.kernels.least import least_bytes, least_sm_ticks
 from .bounds_kernels import lone_kernel
 from .bounds_limits import BoundCase

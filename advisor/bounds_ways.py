@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
-from ..compiler.plan import MAX_COPY_SHARE
-from ..compiler.scenario import TICKS_PER_SECOND, Gpu, Scenario
-from ..compiler.schedule import CopyProtocol, EngineKind
-from ..compiler.tactics import why_no_reach
+from ..compiler.ir import TICKS_PER_SECOND, CopyProtocol, EngineKind, Gpu, Scenario
+from ..compiler.planning.build import MAX_COPY_SHARE
+from ..compiler.planning.execution import why_no_reach
 from ..simcore.protocols import LL128_BYTES, LL128_PAYLOAD
 
 # Numbers of SMs that copy are bounded together up to these parts of all.

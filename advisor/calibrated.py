@@ -7,10 +7,23 @@ result is an extrapolation and is marked as such.
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from ..compiler.device_models import GemmRegion, Range
-from ..compiler.scenario import FabricKind, Gpu, Pattern, Scenario
-from ..compiler.schedule import EngineKind, EngineMode, Kernels, Schedule, Step, TileGroup, Transfer
-from ..compiler.shapes import DType, GemmShape
+from ..compiler.ir import (
+    DType,
+    EngineKind,
+    EngineMode,
+    FabricKind,
+    GemmRegion,
+    GemmShape,
+    Gpu,
+    Kernels,
+    Pattern,
+    Range,
+    Scenario,
+    Schedule,
+    Step,
+    TileGroup,
+    Transfer,
+)
 from ..simcore.kernels.pick import group_shape
 
 MULTI_NODE = (FabricKind.FAT_TREE, FabricKind.RAILS)

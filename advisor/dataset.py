@@ -13,9 +13,8 @@ from random import Random
 import numpy as np
 import numpy.typing as npt
 
-from ..compiler.plan import build_schedule, why_illegal
-from ..compiler.scenario import Scenario
-from ..compiler.schedule import Choice
+from ..compiler.ir import Choice, Scenario
+from ..compiler.planning.build import build_schedule, why_illegal
 from ..compiler.templates import ALL_TEMPLATES
 from ..simcore import RunOutcome, simulate
 from .features import FloatArray, matrix

@@ -8,12 +8,7 @@ the ratio of the simulator to this.
 
 from dataclasses import dataclass
 
-from ..compiler.scenario import Scenario
-from ..compiler.schedule import (
-    EngineKind,
-    Schedule,
-    TileGroup,
-)
+from ..compiler.ir import EngineKind, Scenario, Schedule, TileGroup
 from ..simcore.kernels.work import KernelWork
 from ..simcore.lower import all_alike
 from .estimate_graph import graph_of

@@ -4,20 +4,22 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import accumulate, chain
 
-from ..compiler.plan_view import all_arrivals, num_peers
-from ..compiler.scenario import GemmShape, Scenario
-from ..compiler.schedule import (
+from ..compiler.ir import (
     CopyProtocol,
     Direction,
     EngineKind,
+    GemmShape,
+    KernelShape,
     Reach,
     Reduction,
+    Scenario,
     Schedule,
     Step,
     TileGroup,
     Transfer,
+    all_arrivals,
+    num_peers,
 )
-from ..compiler.shapes import KernelShape
 from ..simcore.kernels.pick import compute_shape, compute_work
 from ..simcore.kernels.reduce import reduce_work
 from ..simcore.kernels.work import KernelWork

@@ -8,8 +8,7 @@ groups are done and look for their signals. That SMs hold on to units whose data
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ..compiler.scenario import Scenario
-from ..compiler.schedule import Kernels, Schedule, Step, TileGroup
+from ..compiler.ir import Kernels, Scenario, Schedule, Step, TileGroup
 from ..simcore.kernels.gemm import gemm_work
 from ..simcore.kernels.pick import group_shape, stream_shape
 from ..simcore.kernels.work import KernelWork

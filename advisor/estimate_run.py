@@ -4,18 +4,20 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
 
-from ..compiler.scenario import TICKS_PER_SECOND, Gpu, Scenario
-from ..compiler.schedule import (
+from ..compiler.ir import (
+    TICKS_PER_SECOND,
     CopyProtocol,
     Direction,
     EngineChoice,
     EngineKind,
     EngineMode,
+    Gpu,
     Reach,
+    Scenario,
     Schedule,
     Transfer,
+    checkpoint,
 )
-from ..compiler.stopping import checkpoint
 from ..simcore.machine import distance_ticks
 from .estimate_graph import StepGraph
 from .fluid import FluidFabric, FluidLink, FluidPath, Leg, SlotPool, WholeFabric

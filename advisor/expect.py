@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
-from ..compiler.diagnostics import CompileError
-from ..compiler.expectation import Bindings, Check, Expectation, Shown, Sweep
 from ..compiler.pipeline import Compiled
+from ..compiler.resolve.expect.expectation import Bindings, Check, Expectation, Shown, Sweep
+from ..compiler.text.diagnostics import CompileError
 from .expect_checks import PointFound, Scene, judge, judge_sweep
 from .expect_values import FigureValue, RunFigures
 from .recommend import Advisor

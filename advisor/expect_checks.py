@@ -5,7 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ..compiler.expectation import (
+from ..compiler.ir import Metric, MetricOf, Value
+from ..compiler.resolve.expect.expectation import (
     Body,
     Check,
     Comparison,
@@ -20,7 +21,6 @@ from ..compiler.expectation import (
     VerdictIs,
     WinnerChanges,
 )
-from ..compiler.terms import Metric, MetricOf, Value
 from .expect_values import FigureValue, RunFigures, found
 from .runs import ExpectationError
 from .sweeps import Judgement, judge_crossover, judge_inside, judge_linear, judge_trend, judge_winner

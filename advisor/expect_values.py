@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ..compiler.expect_units import dimension_of
-from ..compiler.scenario import TICKS_PER_SECOND, TICKS_PER_US
-from ..compiler.terms import (
+from ..compiler.ir import (
+    TICKS_PER_SECOND,
+    TICKS_PER_US,
     Chain,
     End,
     Extreme,
@@ -20,7 +20,8 @@ from ..compiler.terms import (
     Term,
     Value,
 )
-from ..compiler.units import fits
+from ..compiler.resolve.expect.units import dimension_of
+from ..compiler.text.units import fits
 from ..simcore import Result
 from .runs import BOUND, ExpectationError, Runs
 

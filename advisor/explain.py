@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from ..compiler.scenario import TICKS_PER_US, Gpu, Link, Origin, Pattern, Scenario
+from ..compiler.ir import TICKS_PER_US, Gpu, Link, Origin, Pattern, Scenario
 from ..compiler.templates.base import OVERLAPPED_PATTERNS
 from ..simcore import Result
 from .advice import Candidate, Confidence, is_algorithm_choice

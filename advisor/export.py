@@ -3,8 +3,8 @@
 from dataclasses import asdict
 from typing import Any
 
-from ..compiler.expression import expression_of
-from ..compiler.scenario import TICKS_PER_US, Scenario
+from ..compiler.ir import TICKS_PER_US, Scenario
+from ..compiler.planning.expression import expression_of
 from ..simcore import CriticalOp, Result, ServerLoad
 from .advice import Advice, Candidate, SearchProvenance
 from .bounds import Bound

@@ -11,11 +11,19 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..compiler.plan import build_schedule
-from ..compiler.scenario import SYMMETRIC_FABRICS, TICKS_PER_SECOND, TICKS_PER_US, FabricKind, Scenario
-from ..compiler.schedule import Choice, EngineKind, Schedule
+from ..compiler.ir import (
+    SYMMETRIC_FABRICS,
+    TICKS_PER_SECOND,
+    TICKS_PER_US,
+    Choice,
+    EngineKind,
+    FabricKind,
+    Scenario,
+    Schedule,
+    topology_of,
+)
+from ..compiler.planning.build import build_schedule
 from ..compiler.templates import TEMPLATES
-from ..compiler.topology import topology_of
 from ..simcore.kernels.gemm import gemm_work, hbm_bytes
 from .estimate import Estimate, estimate_ticks
 

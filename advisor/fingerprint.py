@@ -7,10 +7,9 @@ tick, of a few small schedules that reach every template, fabric, pattern and ki
 import hashlib
 from functools import cache
 
-from ..compiler.expression import expression_of
-from ..compiler.plan import build_schedule
-from ..compiler.scenario import Pattern
-from ..compiler.schedule import Choice, EngineChoice, EngineKind
+from ..compiler.ir import Choice, EngineChoice, EngineKind, Pattern
+from ..compiler.planning.build import build_schedule
+from ..compiler.planning.expression import expression_of
 from ..simcore import simulate
 from .features import NAMES, features_of
 from .randomised import base_scenario

@@ -10,9 +10,19 @@ from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
-from ..compiler.scenario import TICKS_PER_SECOND, Fabric, FabricKind, Scenario
-from ..compiler.schedule import Direction, Reach, Step, Transfer
-from ..compiler.topology import Edge, Topology, topology_of
+from ..compiler.ir import (
+    TICKS_PER_SECOND,
+    Direction,
+    Edge,
+    Fabric,
+    FabricKind,
+    Reach,
+    Scenario,
+    Step,
+    Topology,
+    Transfer,
+    topology_of,
+)
 from ..simcore.lower_switch import MAX_SLICES
 
 Ends = tuple[int, int]

@@ -22,11 +22,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..compiler.scenario import Fabric, FabricKind, FatTree, Pattern, Rails, Scenario
-from ..compiler.stopping import checkpoint
-from ..compiler.tactics import why_no_reach
+from ..compiler.ir import Edge, Fabric, FabricKind, FatTree, Pattern, Rails, Scenario, checkpoint, topology_of
+from ..compiler.planning.execution import why_no_reach
 from ..compiler.templates.collective import collective_in
-from ..compiler.topology import Edge, topology_of
 from .routes import Ints, routes_of
 
 

@@ -7,7 +7,7 @@ elsewhere that is the direct exchange in one piece.
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ..compiler.scenario import TICKS_PER_US, FabricKind, Pattern, Scenario
+from ..compiler.ir import TICKS_PER_US, FabricKind, Pattern, Scenario
 from ..simcore.kernels.collective import CollectiveTime, NcclCollective, collective_time
 
 MIN_GAIN = 0.02

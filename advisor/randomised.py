@@ -8,9 +8,20 @@ from functools import cache
 from random import Random
 
 from ..compiler import compile_text
-from ..compiler.plan import build_schedule
-from ..compiler.scenario import Explore, Fabric, Gpu, Link, Pattern, Scenario, Switch, System
-from ..compiler.schedule import Choice, EngineChoice, EngineKind
+from ..compiler.ir import (
+    Choice,
+    EngineChoice,
+    EngineKind,
+    Explore,
+    Fabric,
+    Gpu,
+    Link,
+    Pattern,
+    Scenario,
+    Switch,
+    System,
+)
+from ..compiler.planning.build import build_schedule
 from ..simcore import PACKET_BYTES
 from ..simcore.lower import lower
 from .solver.space import BASELINE, domains_of

@@ -23,9 +23,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ..compiler.scenario import TICKS_PER_US, Scenario
-from ..compiler.schedule import Choice
-from ..compiler.writing import write_whole
+from ..compiler.ir import TICKS_PER_US, Choice, Scenario
+from ..compiler.text.writing import write_whole
 from .archive import TREE_TYPE, ModelError, check_archive, normalised
 from .features import LOG_ESTIMATE_US, NAMES, FloatArray, matrix
 

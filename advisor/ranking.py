@@ -10,11 +10,23 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from ..compiler.expression import expression_of
-from ..compiler.plan import why_illegal
-from ..compiler.scenario import TICKS_PER_US, Pattern, Scenario
-from ..compiler.schedule import Choice, CopyProtocol, Direction, EngineKind, ExecutionOptions, Reach, Schedule, Transfer
-from ..compiler.stopping import ShouldStop, heeding
+from ..compiler.ir import (
+    TICKS_PER_US,
+    Choice,
+    CopyProtocol,
+    Direction,
+    EngineKind,
+    ExecutionOptions,
+    Pattern,
+    Reach,
+    Scenario,
+    Schedule,
+    ShouldStop,
+    Transfer,
+    heeding,
+)
+from ..compiler.planning.build import why_illegal
+from ..compiler.planning.expression import expression_of
 from ..compiler.templates import BY_NAME
 from ..compiler.templates.collective import DEFAULT_ALGORITHM, usual_algorithm
 from .advice import Candidate, is_algorithm_choice

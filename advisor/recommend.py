@@ -8,11 +8,9 @@ from functools import partial
 from pathlib import Path
 
 from ..compiler.codes import Code
-from ..compiler.expression import expression_of
-from ..compiler.plan import ScheduleError, build_schedule, declared, default_engine
-from ..compiler.scenario import Scenario
-from ..compiler.schedule import Choice, Plan, Schedule
-from ..compiler.stopping import Cancelled
+from ..compiler.ir import Cancelled, Choice, Plan, Scenario, Schedule
+from ..compiler.planning.build import ScheduleError, build_schedule, declared, default_engine
+from ..compiler.planning.expression import expression_of
 from ..simcore import affordable_unit
 from .advice import Advice, Candidate
 from .answer import (

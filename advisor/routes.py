@@ -7,9 +7,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from ..compiler.fabric import Fabric
-from ..compiler.stopping import checkpoint
-from ..compiler.topology import Edge, topology_of
+from ..compiler.ir import Edge, Fabric, checkpoint, topology_of
 
 Ints = npt.NDArray[np.int64]
 

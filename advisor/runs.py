@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ..compiler.plan import ScheduleError, declared
-from ..compiler.scenario import Scenario
-from ..compiler.schedule import Schedule
+from ..compiler.ir import Scenario, Schedule
+from ..compiler.planning.build import ScheduleError, declared
 from ..simcore import Result, RunOutcome, RunTooLarge, affordable_unit, simulate
 from .advice import Advice
 from .baseline import serial_baseline
 from .bounds import lower_bound
-from .recommend import CONFIRM_LINE_HOPS, Advisor, packet_bytes
+from .recommend import CONFIRM_LINE_HOPS, Advisor
+from .shortlist import packet_bytes
 from .solver import NoFeasibleSchedule
 
 BEST, SERIAL, BOUND = "best", "serial", "bound"

@@ -3,9 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ..compiler.plan import build_schedule, declared
-from ..compiler.scenario import Scenario
-from ..compiler.schedule import Schedule
+from ..compiler.ir import Scenario, Schedule
+from ..compiler.planning.build import build_schedule, declared
 from ..simcore import PACKET_BYTES, affordable_unit
 from ..simcore.lower import all_alike
 from .advice import Candidate, is_algorithm_choice

@@ -8,8 +8,8 @@ from itertools import groupby
 from time import perf_counter
 from typing import TypeVar
 
-from ..compiler.plan import ScheduleError
-from ..compiler.stopping import Cancelled, heeding
+from ..compiler.ir import Cancelled, heeding
+from ..compiler.planning.build import ScheduleError
 from ..simcore import EngineUnavailable, RunTooLarge
 from .solver import NoFeasibleSchedule
 from .workers import Failure, FailureKind

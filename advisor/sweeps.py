@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import groupby, pairwise
 
-from ..compiler.expectation import Crossover, Inside, Linear, Sweep, Trend, TrendDirection
-from ..compiler.setting_text import setting_text
-from ..compiler.terms import End, Value
-from ..compiler.units import Quantity
+from ..compiler.ir import End, Value
+from ..compiler.resolve.expect.expectation import Crossover, Inside, Linear, Sweep, Trend, TrendDirection
+from ..compiler.text.print_quantity import setting_text
+from ..compiler.text.units import Quantity
 from .expect_values import FigureValue, show
 
 

@@ -11,8 +11,8 @@ from time import perf_counter
 
 import numpy as np
 
-from ..compiler.scenario import TICKS_PER_US
-from ..compiler.writing import check_writable
+from ..compiler.ir import TICKS_PER_US
+from ..compiler.text.writing import check_writable
 from .dataset import Dataset, build_dataset
 from .features import LOG_ESTIMATE_US, FloatArray
 from .fingerprint import fingerprint

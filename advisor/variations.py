@@ -6,10 +6,9 @@ from functools import partial
 from itertools import islice
 from typing import TypeVar
 
-from ..compiler.expression import expression_of
-from ..compiler.plan import why_illegal
-from ..compiler.scenario import Scenario
-from ..compiler.schedule import Choice, CopyProtocol, Direction, EngineKind, Kernels, LaunchMode, PeerOrder, Wait
+from ..compiler.ir import Choice, CopyProtocol, Direction, EngineKind, Kernels, LaunchMode, PeerOrder, Scenario, Wait
+from ..compiler.planning.build import why_illegal
+from ..compiler.planning.expression import expression_of
 from .advice import Candidate
 
 # Of how many schedules that overlap other ways are tried, and how many ways in all.

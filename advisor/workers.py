@@ -19,10 +19,8 @@ from multiprocessing.connection import Connection
 from threading import Thread
 
 from ..compiler.codes import Code
-from ..compiler.plan import ScheduleError
-from ..compiler.scenario import Scenario
-from ..compiler.schedule import Schedule
-from ..compiler.stopping import Cancelled
+from ..compiler.ir import Cancelled, Scenario, Schedule
+from ..compiler.planning.build import ScheduleError
 from ..simcore import EngineUnavailable, Result, RunOutcome, RunTooLarge, simulate
 
 # How often a waiting caller looks whether it should stop, and how long its processes have to do so by themselves.

@@ -5,7 +5,7 @@ from random import Random
 from typing import NamedTuple
 
 from magus.compiler import compile_text
-from magus.compiler.scenario import Scenario
+from magus.compiler.ir import Scenario
 
 # Workloads as the language writes them; {m} are all rows, {k} and {n} the sizes of the GEMM, {split} the rows by peer.
 PATTERNS = {

@@ -16,7 +16,7 @@ from magus.advisor.solver.diverse import diverse
 from magus.advisor.solver.found import SAMPLE
 from magus.advisor.solver.knobs import Choices
 from magus.compiler import compile_text
-from magus.compiler.scenario import Scenario
+from magus.compiler.ir import Scenario
 
 from .report import Figure, main
 

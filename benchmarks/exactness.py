@@ -14,16 +14,17 @@ from importlib import import_module
 from importlib.util import find_spec
 from unittest.mock import patch
 
-from magus.compiler.plan import build_schedule
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind
+from magus.compiler.ir import Choice, EngineChoice, EngineKind
+from magus.compiler.planning.build import build_schedule
 from magus.simcore import windows
+from magus.simcore.covering import FoldError
 from magus.simcore.engine import Core, run
 from magus.simcore.fold import Refusal, detect
 from magus.simcore.layout import NONE
 from magus.simcore.lower import lower
 from magus.simcore.outcome import Run
 from magus.simcore.program import Program
-from magus.simcore.quotient import FoldError, expand, quotient
+from magus.simcore.quotient import expand, quotient
 from tests.agreement import differences
 from tests.collectives import Algorithm, Collective, Fabric, System, collective, symmetric
 from tests.mutants import (

@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from magus.compiler.plan import ScheduleError
+from magus.compiler.planning.build import ScheduleError
 from magus.simcore import engine
 from magus.simcore.engine import Core, pure_core, run
 from magus.simcore.lanes import run_lanes

@@ -3,8 +3,8 @@
 from functools import cache
 
 from magus.compiler import compile_file
-from magus.compiler.scenario import Scenario
-from magus.compiler.schedule_text import resolve_schedule
+from magus.compiler.ir import Scenario
+from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.examples import path as example
 from magus.simcore.builder import ProgramBuilder
 from magus.simcore.lower import lower

@@ -26,9 +26,8 @@ from magus.advisor.bespoke import (
     why_bespoke,
 )
 from magus.advisor.estimate import estimate_ticks
-from magus.compiler.plan import build_schedule, default_engine
-from magus.compiler.scenario import TICKS_PER_US, Scenario
-from magus.compiler.schedule import Choice
+from magus.compiler.ir import TICKS_PER_US, Choice, Scenario
+from magus.compiler.planning.build import build_schedule, default_engine
 from magus.simcore import affordable_unit, simulate
 
 from .drawn import draw

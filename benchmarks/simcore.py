@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from functools import partial
 
 from magus.advisor import enumerate_space
-from magus.compiler.plan import build_schedule
-from magus.compiler.scenario import Scenario
-from magus.compiler.schedule_text import resolve_schedule
+from magus.compiler.ir import Scenario
+from magus.compiler.planning.build import build_schedule
+from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.simcore.engine import Core, pure_core, run
 from magus.simcore.lower import lower
 from magus.simcore.program import Program

@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .diagnostics import CompileError
-    from .fmt import format_text
+    from .ir import Scenario
     from .pipeline import Compiled, compile_file, compile_text
-    from .scenario import Scenario
+    from .text.diagnostics import CompileError
+    from .text.fmt import format_text
 
 __all__ = ["CompileError", "Compiled", "Scenario", "compile_file", "compile_text", "format_text"]
 

@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from .check_schedules import check_schedules
 from .codes import Code
-from .diagnostics import CompileError, Diagnostic, GaveUp, Report, Severity, did_you_mean
-from .expectation import Expectation
-from .load import load, read_source
-from .names import Scope
-from .params import Param, bind
-from .resolve import Resolved, resolve
-from .scenario import Scenario
-from .source import Source, Span
+from .ir import Scenario
+from .resolve.expect.expectation import Expectation
+from .resolve.file import Resolved, resolve
+from .resolve.schedules.check_schedules import check_schedules
+from .resolve.values.params import Param, bind
+from .text.diagnostics import CompileError, Diagnostic, GaveUp, Report, Severity, did_you_mean
+from .text.load import load, read_source
+from .text.names import Scope
+from .text.source import Source, Span
 
 MAX_CHECKED_BINDINGS = 32
 Settings = Sequence[tuple[str, str]]

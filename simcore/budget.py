@@ -5,18 +5,29 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import NamedTuple
 
-from ..compiler.plan_view import num_peers
-from ..compiler.scenario import Scenario
-from ..compiler.schedule import EngineKind, Kernels, Reach, Reduction, Schedule, Step, TileGroup, Transfer
-from ..compiler.stopping import ShouldStop, checkpoint, heeding
-from ..compiler.topology import num_links
+from ..compiler.ir import (
+    EngineKind,
+    Kernels,
+    Reach,
+    Reduction,
+    Scenario,
+    Schedule,
+    ShouldStop,
+    Step,
+    TileGroup,
+    Transfer,
+    checkpoint,
+    heeding,
+    num_links,
+    num_peers,
+)
 from .kernels.gemm import gemm_work
 from .kernels.pick import compute_work, stream_shape
 from .kernels.reduce import reduce_work
 from .kernels.work import KernelWork
 from .limits import RunTooLarge
-from .lower import moved_bytes
 from .lower_copies import ends_of
+from .lower_state import moved_bytes
 from .lower_switch import MAX_SLICES
 from .protocols import sent_per_byte
 

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ..compiler.scenario import Scenario
-from ..compiler.schedule import Schedule
+from ..compiler.ir import Scenario, Schedule
 from .budget import check_budget
 from .checks import HorizonError
 from .finished import Finished, run_folded

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .asymmetry import asymmetry
-from .engine import Run, run
+from .engine import run
 from .fold import Refusal, detect
+from .outcome import Run
 from .program import Program
 from .quotient import expand, quotient
 

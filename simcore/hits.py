@@ -16,9 +16,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from ..compiler.plan_view import Arrival, all_arrivals, arrivals_at
-from ..compiler.scenario import Pattern, Scenario
-from ..compiler.schedule import Direction, IndexRange, Reach, Reduction, Region, Schedule, Transfer
+from ..compiler.ir import (
+    Arrival,
+    Direction,
+    IndexRange,
+    Pattern,
+    Reach,
+    Reduction,
+    Region,
+    Scenario,
+    Schedule,
+    Transfer,
+    all_arrivals,
+    arrivals_at,
+)
 from .kernels.working_set import hit_share
 from .protocols import sent_per_byte
 

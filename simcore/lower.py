@@ -7,11 +7,19 @@ which gives the same times as all ranks together (a test compares them).
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..compiler.plan_view import num_peers
-from ..compiler.replay import Write
-from ..compiler.scenario import Scenario
-from ..compiler.schedule import Direction, Reach, Reduction, Schedule, Step, TileGroup, Transfer
-from ..compiler.stopping import checkpoint
+from ..compiler.ir import (
+    Direction,
+    Reach,
+    Reduction,
+    Scenario,
+    Schedule,
+    Step,
+    TileGroup,
+    Transfer,
+    Write,
+    checkpoint,
+    num_peers,
+)
 from .builder import ProgramBuilder
 from .hits import Hits
 from .kernels.pick import group_shape

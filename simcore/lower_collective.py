@@ -9,8 +9,7 @@ are taken out of it.
 from dataclasses import replace
 from fractions import Fraction
 
-from ..compiler.scenario import Pattern, Scenario, System, Workload
-from ..compiler.schedule import EngineChoice, EngineKind, EngineMode, Schedule
+from ..compiler.ir import EngineChoice, EngineKind, EngineMode, Pattern, Scenario, Schedule, System, Workload
 from .builder import ProgramBuilder
 from .kernels.collective import CollectiveTime, NcclCollective, NcclProtocol, collective_time
 from .kernels.gemm import ticks_for

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ..compiler.schedule import Direction, EngineMode, Reach, Transfer
+from ..compiler.ir import Direction, EngineMode, Reach, Transfer
 from .lower_state import Lowering
 from .program import OpKind
 

@@ -15,9 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from ..compiler.replay import Write
-from ..compiler.scenario import Gpu
-from ..compiler.schedule import CopyProtocol, Direction, EngineMode, Reach, Transfer, Wait
+from ..compiler.ir import CopyProtocol, Direction, EngineMode, Gpu, Reach, Transfer, Wait, Write
 from .kernels.gemm import ticks_for
 from .lower_commands import begun_by, issue_ticks
 from .lower_state import Lowering, Waiters, deal, moved_bytes

@@ -10,9 +10,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
 
-from ..compiler.scenario import GemmShape
-from ..compiler.schedule import Kernels, LaunchMode, Reduction, Step, TileGroup, Transfer, Wait
-from ..compiler.shapes import ElementwiseShape, GemvShape, KernelShape
+from ..compiler.ir import (
+    ElementwiseShape,
+    GemmShape,
+    GemvShape,
+    Kernels,
+    KernelShape,
+    LaunchMode,
+    Reduction,
+    Step,
+    TileGroup,
+    Transfer,
+    Wait,
+)
 from .kernels.gemm import gemm_work, ticks_for
 from .kernels.pick import compute_shape, compute_work, group_shape, stream_shape, whole_shape, work_of
 from .kernels.reduce import reduce_work

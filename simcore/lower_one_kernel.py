@@ -15,14 +15,15 @@ kernel has ended its peers may still read from its rank.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from ..compiler.scenario import Gpu, Scenario
-from ..compiler.schedule import (
+from ..compiler.ir import (
     CopyProtocol,
     Direction,
     EngineKind,
+    Gpu,
     LaunchMode,
     Reach,
     Reduction,
+    Scenario,
     Schedule,
     Step,
     Transfer,

@@ -5,9 +5,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from zlib import crc32
 
-from ..compiler.replay import Write
-from ..compiler.scenario import Scenario
-from ..compiler.schedule import EngineKind, Region, Schedule, Step, Transfer
+from ..compiler.ir import EngineKind, Region, Scenario, Schedule, Step, Transfer, Write
 from .builder import ProgramBuilder
 from .hits import Hits
 from .kernels.work import KernelWork

@@ -8,7 +8,7 @@ at the switch.
 from collections.abc import Sequence
 from itertools import pairwise
 
-from ..compiler.schedule import Direction, Transfer
+from ..compiler.ir import Direction, Transfer
 from .lower_commands import begun_by
 from .lower_state import Lowering, Waiters, deal, moved_bytes
 from .machine import Hop, distance_ticks

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ..compiler.scenario import Gpu
-from ..compiler.schedule import Step, Wait, WaitPer
+from ..compiler.ir import Gpu, Step, Wait, WaitPer
 from .kernels.work import KernelWork
 from .lower_state import Lowering
 from .program import Flow, OpKind, Stage, TrafficClass

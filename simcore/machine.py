@@ -5,9 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Flag, auto
 
-from ..compiler.scenario import FabricKind, Scenario
-from ..compiler.schedule import EngineKind, EngineMode, Schedule
-from ..compiler.topology import Edge, Topology, topology_of
+from ..compiler.ir import Edge, EngineKind, EngineMode, FabricKind, Scenario, Schedule, Topology, topology_of
 from .builder import ProgramBuilder
 from .kernels.gemm import ticks_for
 from .program import TrafficClass

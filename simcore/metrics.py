@@ -5,13 +5,13 @@ from itertools import groupby
 
 import numpy as np
 
-from ..compiler.schedule import EngineKind, EngineMode, Reduction, TileGroup, Transfer
+from ..compiler.ir import EngineKind, EngineMode, Reduction, TileGroup, Transfer
 from .accounting import units_delivered
-from .engine import Run
 from .kernels.pick import whole_works
 from .layout import NONE, Int64Array
-from .lower import Lowered, StepOps
-from .outcome import NEVER
+from .lower import Lowered
+from .lower_state import StepOps
+from .outcome import NEVER, Run
 from .program import OpKind, Program
 from .result import Interval, IntervalKind, ServerLoad, Timeline, Utilization
 

@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from ..compiler.schedule import CopyProtocol, EngineKind, Schedule
+from ..compiler.ir import CopyProtocol, EngineKind, Schedule
 
 LL128_BYTES, LL128_PAYLOAD = 128, 120
 

@@ -11,16 +11,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from ..compiler.codes import Code
-from ..compiler.plan import ScheduleError
-from ..compiler.plan_view import Arrival, arrivals_at
-from ..compiler.replay import Replay, Write
-from ..compiler.scenario import Scenario
-from ..compiler.schedule import Direction, Reach, Schedule, Step, Transfer
-from .engine import Run
-from .lower import Lowered, StepOps, lower, moved_bytes
-from .lower_state import deal
+from ..compiler.ir import Arrival, Direction, Reach, Replay, Scenario, Schedule, Step, Transfer, Write, arrivals_at
+from ..compiler.planning.build import ScheduleError
+from .lower import Lowered, lower
+from .lower_state import StepOps, deal, moved_bytes
 from .machine import Idealization
-from .outcome import RunOutcome
+from .outcome import Run, RunOutcome
 
 TARGET = 0
 """The rank that is simulated."""

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from ..compiler.scenario import TICKS_PER_SECOND, TICKS_PER_US
-from ..compiler.schedule import Schedule
+from ..compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, Schedule
 from .critical import CriticalOp
 from .outcome import RunOutcome
 

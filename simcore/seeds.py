@@ -3,9 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ..compiler.scenario import Scenario
-from ..compiler.schedule import Schedule
-from ..compiler.stopping import heeding
+from ..compiler.ir import Scenario, Schedule, heeding
 from .case import Case
 from .finished import Finished
 from .lanes import run_lanes

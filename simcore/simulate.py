@@ -4,20 +4,16 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from ..compiler.codes import Code
-from ..compiler.plan import ScheduleError
-from ..compiler.replay import Write
-from ..compiler.scenario import Scenario
-from ..compiler.schedule import Schedule
-from ..compiler.stopping import Cancelled, ShouldStop, heeding
+from ..compiler.ir import Cancelled, Scenario, Schedule, ShouldStop, Write, heeding
+from ..compiler.planning.build import ScheduleError
 from .case import Case
 from .critical import critical_path
 from .deadlock import circle_of_waits
-from .engine import Run
 from .finished import Finished
 from .lower import Lowered
 from .machine import Idealization
 from .metrics import busy_ticks, dil_of, kernel_ticks, server_loads, timeline_of, utilization_of
-from .outcome import RunOutcome
+from .outcome import Run, RunOutcome
 from .replay import recorded_writes
 from .result import PACKET_BYTES, Result, Waterfall
 from .traffic import traffic_of

@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..compiler.schedule import EngineKind, Reach, Transfer
+from ..compiler.ir import EngineKind, Reach, Transfer
 from .accounting import units_delivered
-from .engine import Run
-from .lower import Lowered, StepOps, moved_bytes
+from .lower import Lowered
 from .lower_copies import ends_of
+from .lower_state import StepOps, moved_bytes
+from .outcome import Run
 from .program import OpKind, Program, TrafficClass
 from .protocols import sent_per_byte
 from .result import Traffic

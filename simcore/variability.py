@@ -14,8 +14,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from ..compiler.scenario import System
-from ..compiler.variability import Distribution, Shape, Variability
+from ..compiler.ir import Distribution, Shape, System, Variability
 from .checks import HorizonError, check_horizon
 from .layout import Int64Array
 from .program import MAX_HORIZON_TICKS, OpKind, Program, TrafficClass

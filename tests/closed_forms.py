@@ -1,7 +1,7 @@
 """How many transfers schedules make over all ranks, in closed form: the tables of docs/schedules.md, written again."""
 
 from magus.compiler.collectives import ALGORITHM_BY_NAME
-from magus.compiler.scenario import Pattern
+from magus.compiler.ir import Pattern
 from magus.compiler.templates import BY_NAME
 from magus.compiler.templates.collective import collective_in
 

@@ -1,6 +1,6 @@
 """Fabrics of every kind, with the number of GPUs they join."""
 
-from magus.compiler.scenario import Fabric, FabricKind, FatTree, Graph, Link, Rails, Switch, Torus, Wire
+from magus.compiler.ir import Fabric, FabricKind, FatTree, Graph, Link, Rails, Switch, Torus, Wire
 from tests.scenarios import G, nvlink, ticks, xgmi
 
 

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from itertools import product
 from random import Random
 
-from magus.compiler.scenario import Pattern
-from magus.compiler.schedule import Direction, Reach, Reduction, Region, Step, TileGroup, Transfer
+from magus.compiler.ir import Direction, Pattern, Reach, Reduction, Region, Step, TileGroup, Transfer
 from tests.steps_of_ranks import Cell, Deadlock, Event, Steps, Wrong, demand
 
 __all__ = ["Deadlock", "Ranks", "Wrong"]

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from magus.compiler.schedule import Direction, Reach, Step, Transfer
+from magus.compiler.ir import Direction, Reach, Step, Transfer
 
 Cell = tuple[int, int, int, int, int]
 """(rank it lands at, rank it comes from, block, row, column), all absolute."""

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from itertools import product
 
 from magus.compiler import compile_text
-from magus.compiler.plan import why_illegal
-from magus.compiler.scenario import Scenario
-from magus.compiler.schedule import Choice, Direction, EngineChoice, EngineKind, ExecutionOptions
+from magus.compiler.ir import Choice, Direction, EngineChoice, EngineKind, ExecutionOptions, Scenario
+from magus.compiler.planning.build import why_illegal
 from magus.compiler.templates import ALL_TEMPLATES
 
 Table = tuple[tuple[int, ...], ...]

@@ -7,13 +7,12 @@ import pytest
 
 from magus.compiler import compile_text
 from magus.compiler.codes import Code
-from magus.compiler.diagnostics import CompileError, Report
-from magus.compiler.json_items import Item, JsonPlace
-from magus.compiler.mscclpp import read_mscclpp
-from magus.compiler.plan import build_schedule
-from magus.compiler.scenario import Scenario
-from magus.compiler.schedule import Plan, Schedule
-from magus.compiler.source import Source, Span
+from magus.compiler.ir import Plan, Scenario, Schedule
+from magus.compiler.planfile.mscclpp.read import read_mscclpp
+from magus.compiler.planning.build import build_schedule
+from magus.compiler.text.diagnostics import CompileError, Report
+from magus.compiler.text.json_items import Item, JsonPlace
+from magus.compiler.text.source import Source, Span
 from tests import mscclpp_programs
 from tests.mscclpp import Block, Program, here
 

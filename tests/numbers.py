@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from magus.compiler.plan_view import queued_behind
-from magus.compiler.scenario import Pattern, Scenario
-from magus.compiler.schedule import Direction, Region, Schedule, TileGroup, Transfer
+from magus.compiler.ir import Direction, Pattern, Region, Scenario, Schedule, TileGroup, Transfer, queued_behind
 
 Array = NDArray[np.float64]
 Kernel = Callable[["Rank", TileGroup], None]

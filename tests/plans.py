@@ -5,9 +5,8 @@ from functools import cache
 from itertools import product
 
 from magus.compiler import compile_text
-from magus.compiler.plan import build_schedule, why_illegal
-from magus.compiler.scenario import Scenario
-from magus.compiler.schedule import Choice, Direction, EngineChoice, EngineKind, ExecutionOptions, Schedule
+from magus.compiler.ir import Choice, Direction, EngineChoice, EngineKind, ExecutionOptions, Scenario, Schedule
+from magus.compiler.planning.build import build_schedule, why_illegal
 from magus.compiler.templates import ALL_TEMPLATES
 
 HEAD = 'use "amd/mi300x"\nsystem quad { gpus 4 x MI300X; fabric full_mesh(xgmi) }\n'

@@ -8,7 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 
-from magus.compiler.scenario import (
+from magus.compiler.ir import (
     TICKS_PER_US,
     Cache,
     Dma,

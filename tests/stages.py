@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from magus.compiler.extents import Adds, Cutting
-from magus.compiler.scenario import Pattern
+from magus.compiler.ir import Adds, Cutting, Pattern
 from magus.compiler.templates.base import TemplateInput
 
 

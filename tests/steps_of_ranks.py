@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from magus.compiler.schedule import Direction, Reach, Reduction, Region, Step, Transfer
+from magus.compiler.ir import Direction, Reach, Reduction, Region, Step, Transfer
 
 Cell = tuple[int, int, int]
 """(block, row, column) of the moved tensor."""

@@ -10,8 +10,8 @@ import pytest
 
 from magus.compiler import compile_text
 from magus.compiler.codes import Code
-from magus.compiler.plan import declared
-from magus.compiler.plan_json import plan_hash
+from magus.compiler.planfile.to_json import plan_hash
+from magus.compiler.planning.build import declared
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()

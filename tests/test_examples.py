@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 from magus.advisor import Advisor
 from magus.compiler import compile_file
 from magus.compiler.collectives import ALGORITHM_BY_NAME
-from magus.compiler.schedule import Choice, NamedSchedule
+from magus.compiler.ir import Choice, NamedSchedule
 from magus.compiler.templates import ALL_TEMPLATES
 from magus.examples import NAMES, PAPERS, TEMPLATES, path
 from magus.tui.cli import app

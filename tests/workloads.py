@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from magus.compiler import compile_text
-from magus.compiler.plan import why_illegal
-from magus.compiler.scenario import Scenario
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind
+from magus.compiler.ir import Choice, EngineChoice, EngineKind, Scenario
+from magus.compiler.planning.build import why_illegal
 from magus.compiler.templates import ALL_TEMPLATES
 
 RING = (

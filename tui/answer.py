@@ -6,9 +6,10 @@ from pathlib import Path
 from ..advisor import Advisor, ModelError, NoFeasibleSchedule, enumerate_space, lower_bound
 from ..advisor.export import advice_document, space_document
 from ..compiler import Scenario
-from ..compiler.stopping import Cancelled
+from ..compiler.ir import Cancelled
 from ..simcore import EngineUnavailable, RunTooLarge
-from .console import Bindings, guarded, print_json, put, say, show
+from .console import Bindings, guarded, show
+from .door import print_json, put, say
 from .exits import Exit
 from .inputs import compiled
 from .interrupts import interruptible

@@ -6,9 +6,10 @@ from ..advisor.measured.calibrate import Request, calibrate
 from ..advisor.measured.calibration_file import profile_text
 from ..advisor.measured.calibration_text import calibration_document, calibration_text
 from ..advisor.measured.rows import MeasuredError
-from ..compiler.writing import check_writable
+from ..compiler.text.writing import check_writable
 from .answer import answered
-from .console import print_json, put, saved, say
+from .console import saved
+from .door import print_json, put, say
 from .exits import Exit
 from .progress import progress_line
 

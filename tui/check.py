@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..compiler import CompileError, format_text
-from ..compiler.diagnostics import Diagnostic, as_json
-from ..compiler.writing import write_whole
-from .console import Bindings, guarded, print_json, put_text, say, show
+from ..compiler.text.diagnostics import Diagnostic, as_json
+from ..compiler.text.writing import write_whole
+from .console import Bindings, guarded, show
+from .door import print_json, put_text, say
 from .exits import Exit
 from .inputs import compiled, is_stdin, name_of, source_of
 

@@ -4,9 +4,9 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ..compiler.diagnostics import CODE_COLUMNS, CompileError, Diagnostic, render_text
-from ..compiler.plan import ScheduleError
-from ..compiler.writing import write_whole
+from ..compiler.planning.build import ScheduleError
+from ..compiler.text.diagnostics import CODE_COLUMNS, CompileError, Diagnostic, render_text
+from ..compiler.text.writing import write_whole
 from .door import in_colour, is_terminal, print_json, put, put_text, say, say_raw
 from .exits import Exit
 from .wrap import columns

@@ -6,7 +6,7 @@ import sys
 from contextlib import suppress
 from typing import Any, TextIO
 
-from ..compiler.printable import printable
+from ..compiler.text.printable import printable
 from .exits import Exit
 
 

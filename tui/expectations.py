@@ -13,7 +13,8 @@ from ..advisor.expect_values import FigureValue
 from ..compiler import compile_text
 from ..compiler.pipeline import Compiled
 from .answer import answered
-from .console import Bindings, print_json, put, say
+from .console import Bindings
+from .door import print_json, put, say
 from .exits import Exit
 from .inputs import name_of, source_of
 from .wrap import hanging

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..compiler import CompileError
-from ..compiler.diagnostics import Report
-from ..compiler.load import read_source, read_stream
 from ..compiler.pipeline import Compiled, compile_text
-from ..compiler.source import Source
+from ..compiler.text.diagnostics import Report
+from ..compiler.text.load import read_source, read_stream
+from ..compiler.text.source import Source
 
 STDIN = "<stdin>"
 

@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..compiler.printable import printable
-from ..compiler.scenario import TICKS_PER_US
+from ..compiler.ir import TICKS_PER_US
+from ..compiler.text.printable import printable
 from ..simcore.result import Interval, IntervalKind, Timeline
 
 # Closest look: this many ticks (0.1 us) over the whole width, or the whole run if it is shorter.

@@ -4,19 +4,19 @@ import json
 from itertools import count
 from pathlib import Path
 
-from ..compiler.diagnostics import Report
-from ..compiler.parse import check_size
-from ..compiler.plan_json import document_text, plan_document
-from ..compiler.plan_schema import plan_schema
-from ..compiler.plan_text import plan_text
-from ..compiler.printable import printable
-from ..compiler.scenario import Scenario
-from ..compiler.schedule import Schedule
-from ..compiler.schedule_text import resolve_schedule
-from ..compiler.source import Source
-from ..compiler.tokens import read_tokens
+from ..compiler.ir import Scenario, Schedule
+from ..compiler.planfile.json_schema import plan_schema
+from ..compiler.planfile.to_json import document_text, plan_document
+from ..compiler.planfile.to_mgs import plan_text
+from ..compiler.resolve.schedules.from_text import resolve_schedule
+from ..compiler.text.diagnostics import Report
+from ..compiler.text.parse import check_size
+from ..compiler.text.printable import printable
+from ..compiler.text.source import Source
+from ..compiler.text.tokens import read_tokens
 from .answer import answered, scenario_of
-from .console import Bindings, put_text, saved, say, show
+from .console import Bindings, saved, show
+from .door import put_text, say
 from .exits import Exit
 
 

@@ -6,10 +6,9 @@ from itertools import groupby
 from ..advisor.advice import Advice, Candidate, is_algorithm_choice, resolution_of
 from ..advisor.bounds import Bound
 from ..advisor.library import LibraryTime
-from ..compiler.expectation import Verdict
-from ..compiler.printable import printable
-from ..compiler.scenario import TICKS_PER_US, GemmShape, Scenario, Workload
-from ..compiler.shapes import AttentionShape, GroupedGemmShape
+from ..compiler.ir import TICKS_PER_US, AttentionShape, GemmShape, GroupedGemmShape, Scenario, Workload
+from ..compiler.resolve.expect.expectation import Verdict
+from ..compiler.text.printable import printable
 from ..simcore import Cause, CriticalOp, Result, RunOutcome
 from ..simcore.result import Waterfall
 from .wrap import bullet, columns, hanging, wrapped

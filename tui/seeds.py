@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..compiler.scenario import TICKS_PER_US
+from ..compiler.ir import TICKS_PER_US
 from ..simcore import Result
 from .wrap import columns, wrapped
 

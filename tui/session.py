@@ -11,11 +11,10 @@ from enum import Enum
 from pathlib import Path
 
 from ..advisor.advice import Advice, Candidate
-from ..compiler.diagnostics import CompileError, Diagnostic, render_text
+from ..compiler.ir import Scenario, Schedule
 from ..compiler.pipeline import Compiled, compile_file
-from ..compiler.plan import ScheduleError
-from ..compiler.scenario import Scenario
-from ..compiler.schedule import Schedule
+from ..compiler.planning.build import ScheduleError
+from ..compiler.text.diagnostics import CompileError, Diagnostic, render_text
 from ..simcore.outcome import RunOutcome
 from ..simcore.result import Result
 
@@ -196,7 +195,7 @@ def _as_problem(error: Exception) -> SessionProblem:
         )
     # Imported here: they pull in the solver, which nobody with a broken file should wait for.
     from ..advisor.solver import NoFeasibleSchedule
-    from ..compiler.stopping import Cancelled
+    from ..compiler.ir import Cancelled
 
     if isinstance(error, NoFeasibleSchedule):
         return SessionProblem(ProblemKind.NOTHING_FEASIBLE, "\n".join(error.reasons) or str(error))
@@ -218,7 +217,7 @@ def default_backend(workers: int) -> Backend:
     def simulate_packets(
         scenario: Scenario, schedule: Schedule, bound_ticks: int | None, should_stop: ShouldStop
     ) -> Result:
-        from ..advisor.recommend import packet_bytes
+        from ..advisor.shortlist import packet_bytes
         from ..simcore.simulate import simulate
 
         unit = packet_bytes(scenario)

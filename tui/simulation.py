@@ -7,17 +7,16 @@ from pathlib import Path
 from ..advisor import lower_bound
 from ..advisor.calibrated import outside_calibration
 from ..advisor.export import result_document
-from ..advisor.recommend import packet_bytes
+from ..advisor.shortlist import packet_bytes
 from ..advisor.solver.space import check_memory
-from ..compiler.replay_file import write_profile
-from ..compiler.scenario import Scenario
-from ..compiler.schedule import Schedule
-from ..compiler.schedule_text import resolve_schedule
-from ..compiler.stopping import Cancelled
-from ..compiler.writing import check_writable
+from ..compiler.ir import Cancelled, Scenario, Schedule
+from ..compiler.resolve.devices.replay_file import write_profile
+from ..compiler.resolve.schedules.from_text import resolve_schedule
+from ..compiler.text.writing import check_writable
 from ..simcore import Result, RunOutcome, affordable_unit, record_writes, simulate, simulate_seeds
 from .answer import answered, scenario_of, strictly
-from .console import Bindings, print_json, put, saved, say, show
+from .console import Bindings, saved, show
+from .door import print_json, put, say
 from .exits import Exit
 from .interrupts import interruptible
 from .progress import progress_line

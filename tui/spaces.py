@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from ..advisor.bounds import Bound
 from ..advisor.solver import Space
-from ..compiler.expression import expression_of
-from ..compiler.scenario import TICKS_PER_US, Scenario
+from ..compiler.ir import TICKS_PER_US, Scenario
+from ..compiler.planning.expression import expression_of
 from .render import scenario_line
 from .wrap import bullet, hanging, wrapped
 

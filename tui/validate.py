@@ -6,9 +6,10 @@ from ..advisor.measured.report import validation_document
 from ..advisor.measured.report_text import validation_page, validation_text
 from ..advisor.measured.rows import MeasuredError
 from ..advisor.measured.validate import validate
-from ..compiler.writing import check_writable
+from ..compiler.text.writing import check_writable
 from .answer import answered
-from .console import print_json, put, saved, say
+from .console import saved
+from .door import print_json, put, say
 from .exits import Exit
 from .progress import progress_line
 

@@ -6,8 +6,8 @@ from enum import Enum
 
 from ..advisor.advice import Advice, Candidate, is_algorithm_choice
 from ..advisor.library import LibraryTime
-from ..compiler.expectation import Verdict
-from ..compiler.scenario import TICKS_PER_US, Fabric, Scenario
+from ..compiler.ir import TICKS_PER_US, Fabric, Scenario
+from ..compiler.resolve.expect.expectation import Verdict
 from ..simcore.result import Result
 from .progress import WORDS
 from .render import shape_text

@@ -3,8 +3,7 @@
 from dataclasses import replace
 from typing import TypeVar
 
-from ...compiler.explore import Explore
-from ...compiler.schedule import Choice, ExecutionOptions, Kernels, Wait
+from ...compiler.ir import Choice, ExecutionOptions, Explore, Kernels, Wait
 from ...compiler.templates import BY_NAME
 
 Word = TypeVar("Word")

@@ -4,9 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ...compiler.extents import cutting_of, inner_size, tile_cols
-from ...compiler.scenario import Scenario
-from ...compiler.schedule import Choice
+from ...compiler.ir import Choice, Scenario, cutting_of, inner_size, tile_cols
 from ...compiler.templates.bespoke import Part, shortened, spelled
 from ...compiler.templates.cuts import shortened_cuts, spelled_cuts
 

@@ -8,13 +8,22 @@ moved tensor, where all remote rows stay together: slices of the inner dimension
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ...compiler.extents import inner_size, tile_cols
-from ...compiler.plan import compute_sms, problem_of
-from ...compiler.scenario import TICKS_PER_SECOND, Scenario
-from ...compiler.schedule import Choice, EngineChoice, EngineKind, IndexRange, Region, TileGroup
+from ...compiler.ir import (
+    TICKS_PER_SECOND,
+    Choice,
+    EngineChoice,
+    EngineKind,
+    IndexRange,
+    Region,
+    Scenario,
+    TileGroup,
+    inner_size,
+    tile_cols,
+)
+from ...compiler.planning.build import compute_sms, problem_of
 from ...compiler.templates.bespoke import Part, block_rows
 from ...simcore.kernels.pick import compute_work
-from ..estimate import copy_setup_ticks
+from ..estimate_run import copy_setup_ticks
 from ..fluid import FluidFabric
 from .batches import Batches, Lengths, lengths_of, only_own, whole_batches
 

@@ -10,8 +10,7 @@ Where kernels are first it is the same run backwards: kernels, and the copies of
 
 from collections.abc import Iterator
 
-from ...compiler.scenario import Scenario
-from ...compiler.schedule import EngineChoice
+from ...compiler.ir import EngineChoice, Scenario
 from .batches import Batches
 from .costs import OWN_UNITS, Costs, costs_of
 

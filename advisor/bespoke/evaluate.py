@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ...compiler.plan import ScheduleError, build_schedule
-from ...compiler.scenario import Scenario
-from ...compiler.schedule import Choice, EngineMode, Kernels
+from ...compiler.ir import Choice, EngineMode, Kernels, Scenario
+from ...compiler.planning.build import ScheduleError, build_schedule
 from ..estimate import estimate_ticks
 from .asked import is_asked_for
 

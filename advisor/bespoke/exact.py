@@ -3,9 +3,7 @@
 from collections.abc import Callable
 from itertools import pairwise
 
-from ...compiler.extents import inner_size
-from ...compiler.scenario import Scenario
-from ...compiler.schedule import Choice, EngineKind
+from ...compiler.ir import Choice, EngineKind, Scenario, inner_size
 from ...compiler.templates.bespoke import Part, Parts, spelled
 from ..fluid import FluidFabric
 from .costs import GRAIN, costs_of, kernel_ticks, whole_rows

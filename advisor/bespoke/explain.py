@@ -3,9 +3,8 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from ...compiler.plan import why_illegal
-from ...compiler.scenario import Scenario
-from ...compiler.schedule import Choice, CopyProtocol
+from ...compiler.ir import Choice, CopyProtocol, Scenario
+from ...compiler.planning.build import why_illegal
 from ...compiler.templates.bespoke import Part
 from .batches import Batch, Batches, batches_of, only_own, with_batches
 from .costs import shares, whole_rows

@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from random import Random
 
-from ...compiler.schedule import Choice, EngineChoice
+from ...compiler.ir import Choice, EngineChoice
 from .batches import lengths_of
 from .evaluate import PlanEstimator
 from .moves import neighbour

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from ...compiler.schedule import Choice, EngineChoice, EngineKind, EngineMode
+from ...compiler.ir import Choice, EngineChoice, EngineKind, EngineMode
 from ...compiler.templates.bespoke import MAX_PARTS
 from ...compiler.templates.cuts import MAX_KERNELS
 from .batches import Batch, Lengths, batches_of, with_batches

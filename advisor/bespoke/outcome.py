@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from ...compiler.schedule import Choice, Schedule
+from ...compiler.ir import Choice, Schedule
 
 
 class Proposer(Enum):

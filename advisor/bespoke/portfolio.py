@@ -11,9 +11,18 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from random import Random
 
-from ...compiler.scenario import Scenario
-from ...compiler.schedule import Choice, CopyProtocol, EngineChoice, EngineKind, EngineMode, ExecutionOptions, Schedule
-from ...compiler.stopping import Cancelled, heeding
+from ...compiler.ir import (
+    Cancelled,
+    Choice,
+    CopyProtocol,
+    EngineChoice,
+    EngineKind,
+    EngineMode,
+    ExecutionOptions,
+    Scenario,
+    Schedule,
+    heeding,
+)
 from ..bounds import lower_bound
 from ..variations import CHANGES
 from ..workers import Workers

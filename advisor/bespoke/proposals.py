@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ...compiler.schedule import Choice
+from ...compiler.ir import Choice
 from .batches import Batches, batches_of, is_cut
 from .evaluate import NEVER, PlanEstimator
 from .outcome import Proposer, SimulatedPlan

@@ -4,9 +4,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from ...compiler.plan import build_schedule
-from ...compiler.scenario import Scenario
-from ...compiler.schedule import Choice, Schedule
+from ...compiler.ir import Choice, Scenario, Schedule
+from ...compiler.planning.build import build_schedule
 from ..workers import SimulationJob, Workers
 from .outcome import Proposer, SimulatedPlan
 

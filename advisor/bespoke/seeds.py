@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ...compiler.scenario import Scenario
+from ...compiler.ir import Scenario
 from ...compiler.templates.bespoke import Part
 from .batches import Batch, Batches, Lengths, lengths_of, only_own, whole_batches
 from .costs import shares, whole_rows

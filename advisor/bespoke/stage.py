@@ -3,11 +3,8 @@
 from collections.abc import Callable
 from importlib.metadata import version
 
-from ...compiler.extents import Adds, cutting_of
-from ...compiler.plan import build_schedule
-from ...compiler.scenario import TICKS_PER_US, Scenario
-from ...compiler.schedule import Choice, Schedule
-from ...compiler.shapes import GemmShape, GroupedGemmShape
+from ...compiler.ir import TICKS_PER_US, Adds, Choice, GemmShape, GroupedGemmShape, Scenario, Schedule, cutting_of
+from ...compiler.planning.build import build_schedule
 from ...compiler.templates.bespoke import PATTERNS
 from ..advice import Candidate, SearchProvenance
 from ..estimate import estimate_ticks

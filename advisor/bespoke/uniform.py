@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from ...compiler.plan import why_illegal
-from ...compiler.scenario import FabricKind, Scenario
-from ...compiler.schedule import Choice, EngineChoice
+from ...compiler.ir import Choice, EngineChoice, FabricKind, Scenario
+from ...compiler.planning.build import why_illegal
 from ...compiler.templates import BY_NAME, TEMPLATES, Template
 from ...compiler.templates.bespoke import MAX_PARTS
 from ..solver.space import domains_of, streams_of

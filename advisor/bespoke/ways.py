@@ -8,8 +8,7 @@ the estimate knows nothing of, such as graphs, is in ``advisor/variations.py`` a
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from ...compiler.scenario import Scenario
-from ...compiler.schedule import Choice, CopyProtocol, EngineChoice, EngineKind, Kernels
+from ...compiler.ir import Choice, CopyProtocol, EngineChoice, EngineKind, Kernels, Scenario
 from ...compiler.templates import BY_NAME
 from .asked import USUAL_WAITS
 from .evaluate import NEVER, PlanEstimator

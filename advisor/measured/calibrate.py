@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...compiler.scenario import Gpu
+from ...compiler.ir import Gpu
 from .collective_fit import collective_parts
 from .collectives import MeasuredPoint, collective_points, tables_of
 from .copies import DMA_GPU, DMA_PATTERNS, SM_PATTERNS, PhaseShare, SmCopies, phase_shares, sm_copies

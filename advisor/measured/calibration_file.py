@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from ...compiler import format_text
-from ...compiler.load import shipped_libraries
+from ...compiler.text.load import shipped_libraries
 from .calibrate import Calibration, Errors, FittedPart
 from .fitting import Fitted
 from .gemm_fit import LARGE

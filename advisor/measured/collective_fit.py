@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ...compiler.scenario import Gpu
+from ...compiler.ir import Gpu
 from ...simcore.kernels.collective import NcclCollective, NcclProtocol, collective_time
 from .collectives import MeasuredPoint
 from .constants import Constant, ConstantUnit

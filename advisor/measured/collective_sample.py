@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
 from ...compiler import compile_text
-from ...compiler.load import shipped_libraries
-from ...compiler.scenario import Scenario
+from ...compiler.ir import Scenario
+from ...compiler.text.load import shipped_libraries
 from ...simcore.engine import run
 from ...simcore.kernels.collective import NcclCollective, collective_time
 from ...simcore.lower_collective import collective_program

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from ...compiler.scenario import Gpu
+from ...compiler.ir import Gpu
 from ...simcore.kernels.collective import NcclCollective, collective_time
 from .gemm import gpu_name, lone_scenario
 from .rows import MissingTable, TableComparison, read_rows

@@ -10,8 +10,8 @@ from enum import Enum
 from fractions import Fraction
 from typing import Any
 
-from ...compiler.scenario import TICKS_PER_US, Gpu
-from ...compiler.units import round_half_up
+from ...compiler.ir import TICKS_PER_US, Gpu
+from ...compiler.text.units import round_half_up
 
 _TENTH = Decimal("0.1")
 _FACTORS = {"ns": Fraction(1, 1000), "TB/s": Fraction(1000), "%": Fraction(1, 100)}

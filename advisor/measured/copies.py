@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import comb
 from pathlib import Path
 
-from ...compiler.scenario import Gpu
+from ...compiler.ir import Gpu
 from ...simcore.kernels.copy import CopyPhase, dma_copy_time, sm_copy_rate
 from .collectives import Profiles, gpu_named, tables_of, whole
 from .gemm import gpu_name

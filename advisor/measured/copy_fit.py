@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from ...compiler.scenario import Gpu
+from ...compiler.ir import Gpu
 from ...simcore.kernels.copy import CopyPhase, dma_copy_time, sm_copy_rate
 from .constants import Constant, ConstantUnit
 from .copies import MIN_SHARE, PHASES, PhaseShare, SmCopies

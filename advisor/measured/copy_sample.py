@@ -10,8 +10,22 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from ...compiler.collectives import signal_of
-from ...compiler.scenario import TICKS_PER_SECOND, DType, Pattern, Scenario, Shard, Tensor, Workload
-from ...compiler.schedule import Direction, EngineChoice, EngineKind, IndexRange, Region, Schedule, Transfer
+from ...compiler.ir import (
+    TICKS_PER_SECOND,
+    Direction,
+    DType,
+    EngineChoice,
+    EngineKind,
+    IndexRange,
+    Pattern,
+    Region,
+    Scenario,
+    Schedule,
+    Shard,
+    Tensor,
+    Transfer,
+    Workload,
+)
 from ...simcore import simulate
 from ...simcore.kernels.copy import sm_copy_rate
 from .agreement import Agreement, agreement_of

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import least_squares
 
-from ...compiler.scenario import Gpu
+from ...compiler.ir import Gpu
 from .constants import Constant
 
 Floats = npt.NDArray[np.float64]

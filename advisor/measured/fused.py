@@ -11,10 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from ...compiler import CompileError, compile_text
-from ...compiler.load import shipped_libraries
-from ...compiler.plan import ScheduleError, build_schedule
-from ...compiler.scenario import TICKS_PER_US, Pattern, Scenario
-from ...compiler.shapes import DType
+from ...compiler.ir import TICKS_PER_US, DType, Pattern, Scenario
+from ...compiler.planning.build import ScheduleError, build_schedule
+from ...compiler.text.load import shipped_libraries
 from ...simcore import PACKET_BYTES, RunTooLarge, affordable_unit, simulate
 from ...simcore.kernels.collective import NcclCollective, collective_time
 from .collectives import tables_of

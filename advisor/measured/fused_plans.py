@@ -6,8 +6,7 @@ Nothing here is fitted to the measured times.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ...compiler.scenario import Pattern, Scenario
-from ...compiler.schedule import (
+from ...compiler.ir import (
     Choice,
     Direction,
     EngineChoice,
@@ -16,8 +15,10 @@ from ...compiler.schedule import (
     ExecutionOptions,
     IndexRange,
     Kernels,
+    Pattern,
     Plan,
     Region,
+    Scenario,
     Step,
     TileGroup,
     Transfer,

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...compiler.scenario import Pattern
-from ...compiler.shapes import DType
+from ...compiler.ir import DType, Pattern
 from .collectives import gpu_named, whole
 from .fused_plans import Implementation, implementation_named
 from .rows import read_rows

@@ -14,8 +14,8 @@ from statistics import median
 import numpy as np
 
 from ...compiler import compile_text
-from ...compiler.load import shipped_libraries
-from ...compiler.scenario import TICKS_PER_US, Scenario
+from ...compiler.ir import TICKS_PER_US, Scenario
+from ...compiler.text.load import shipped_libraries
 from .gemm_times import gemm_ticks
 from .rows import MissingTable, TableComparison, read_rows
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...compiler.scenario import TICKS_PER_US, Gpu
+from ...compiler.ir import TICKS_PER_US, Gpu
 from .constants import Constant, ConstantUnit
 from .fitting import Fitted, Floats, differences, fit
 from .gemm import SMALLEST_WHOLE, GemmTable

@@ -4,9 +4,8 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from ...compiler.plan import build_schedule, default_engine
-from ...compiler.scenario import TICKS_PER_US, DType, GemmShape, Pattern, Scenario, Shard, Tensor, Workload
-from ...compiler.schedule import Choice
+from ...compiler.ir import TICKS_PER_US, Choice, DType, GemmShape, Pattern, Scenario, Shard, Tensor, Workload
+from ...compiler.planning.build import build_schedule, default_engine
 from ...simcore import PACKET_BYTES, RunTooLarge, affordable_unit, simulate
 from .agreement import Agreement, agreement_of
 from .gemm import GemmTable, Shape, label_of, lone_scenario, predicted_us

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ...compiler.scenario import TICKS_PER_US, DType, GemmModel, Gpu
+from ...compiler.ir import TICKS_PER_US, DType, GemmModel, Gpu
 from ...simcore.kernels.gemm import L2_SHARE, MIN_SPLIT_K, ROUNDING_TICKS, SPLITS
 
 Ints = npt.NDArray[np.int64]

@@ -8,7 +8,7 @@ from functools import reduce
 
 import numpy as np
 
-from ...compiler.scenario import Gpu
+from ...compiler.ir import Gpu
 from .constants import Constant
 from .fitting import Fitted, Floats, fit
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from ...compiler.scenario import Gpu
+from ...compiler.ir import Gpu
 from ...simcore.kernels.collective import NcclCollective
 from ...simcore.kernels.early_switch import NEVER_BYTES, early_switch
 from .gemm import lone_scenario

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from ...compiler.scenario import Scenario
-from ...compiler.schedule import Choice
+from ...compiler.ir import Choice, Scenario
 from ...compiler.templates import Template
 from .found import Absence, Assumed, NoFeasibleSchedule, Space
 

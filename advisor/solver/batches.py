@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
-from ...compiler.stopping import Cancelled, heeding
+from ...compiler.ir import Cancelled, heeding
 from .model import make_solver
 from .solving import solve
 

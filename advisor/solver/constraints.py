@@ -8,11 +8,9 @@ from collections.abc import Callable, Iterator
 from itertools import product
 
 from ...compiler.codes import Code
-from ...compiler.extents import cutting_of
-from ...compiler.plan import why_illegal
-from ...compiler.scenario import Scenario, Tensor
-from ...compiler.schedule import Choice, EngineKind, ExecutionOptions
-from ...compiler.tactics import why_no_mode
+from ...compiler.ir import Choice, EngineKind, ExecutionOptions, Scenario, Tensor, cutting_of
+from ...compiler.planning.build import why_illegal
+from ...compiler.planning.execution import why_no_mode
 from ...compiler.templates import ALL_TEMPLATES, Cut, Template
 from ...compiler.templates.collective import DEFAULT_ALGORITHM
 from ...compiler.templates.serving import GATHERS

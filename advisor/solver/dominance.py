@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...compiler.scenario import Scenario
-from ...compiler.schedule import Direction, EngineKind, PeerOrder, WaitPer
+from ...compiler.ir import Direction, EngineKind, PeerOrder, Scenario, WaitPer
 from .knobs import Codes, Knob, Knobs
 from .space import Domains
 from .variables import At

@@ -8,8 +8,7 @@ from time import monotonic
 import numpy as np
 from ortools.sat.python import cp_model
 
-from ...compiler.scenario import Scenario
-from ...compiler.schedule import Choice
+from ...compiler.ir import Choice, Scenario
 from ...compiler.templates import ALL_TEMPLATES, Template
 from . import generator
 from .diverse import diverse

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...compiler.schedule import Choice
+from ...compiler.ir import Choice
 from .diverse import diverse
 from .knobs import Choices
 

@@ -12,9 +12,7 @@ from itertools import product
 import numpy as np
 
 from ...compiler.codes import Code
-from ...compiler.plan import why_illegal
-from ...compiler.scenario import Scenario
-from ...compiler.schedule import (
+from ...compiler.ir import (
     Choice,
     CopyProtocol,
     Direction,
@@ -23,9 +21,11 @@ from ...compiler.schedule import (
     Kernels,
     LaunchMode,
     PeerOrder,
+    Scenario,
     Wait,
 )
-from ...compiler.tactics import why_no_tactics
+from ...compiler.planning.build import why_illegal
+from ...compiler.planning.execution import why_no_tactics
 from ...compiler.templates import ALL_TEMPLATES, Template
 from ...compiler.templates.collective import DEFAULT_ALGORITHM
 from .knobs import Codes, Knob

@@ -9,7 +9,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from ...compiler.schedule import Choice, ExecutionOptions
+from ...compiler.ir import Choice, ExecutionOptions
 from ...compiler.templates import ALL_TEMPLATES
 
 Codes = npt.NDArray[np.int64]

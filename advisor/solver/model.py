@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from ortools.sat.python import cp_model
 
-from ...compiler.scenario import Scenario
+from ...compiler.ir import Scenario
 from .constraints import Constraints
 from .rules import Rule, Rules
 from .space import Domains, knobs_of

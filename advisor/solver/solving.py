@@ -4,7 +4,7 @@ from threading import Thread
 
 from ortools.sat.python import cp_model
 
-from ...compiler.stopping import checkpoint
+from ...compiler.ir import checkpoint
 
 POLL_S = 0.1
 

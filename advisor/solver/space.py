@@ -5,9 +5,7 @@ from typing import TypeVar
 
 from ...compiler.codes import Code
 from ...compiler.collectives import ALGORITHM_BY_NAME
-from ...compiler.plan import MAX_COPY_SHARE, ScheduleError, check_engine, default_engine
-from ...compiler.scenario import Pattern, Scenario, Shard, Tensor
-from ...compiler.schedule import (
+from ...compiler.ir import (
     CopyProtocol,
     Direction,
     EngineChoice,
@@ -15,11 +13,16 @@ from ...compiler.schedule import (
     EngineMode,
     Kernels,
     LaunchMode,
+    Pattern,
     PeerOrder,
+    Scenario,
     Schedule,
+    Shard,
+    Tensor,
     Wait,
     WaitPer,
 )
+from ...compiler.planning.build import MAX_COPY_SHARE, ScheduleError, check_engine, default_engine
 from ...compiler.templates import ALL_TEMPLATES, Template
 from ...compiler.templates.collective import DEFAULT_ALGORITHM, usual_algorithm
 from .knobs import Knob, Knobs

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from ...compiler.plan import build_schedule, pieces_of, slices_inner, staging_bytes, why_illegal
-from ...compiler.scenario import Scenario
-from ...compiler.schedule import Choice
+from ...compiler.ir import Choice, Scenario
+from ...compiler.planning.build import build_schedule, pieces_of, why_illegal
+from ...compiler.planning.staging import slices_inner, staging_bytes
 from ...compiler.templates import BY_NAME, Template
 from ...compiler.templates.serving import GATHERS
 

@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from itertools import product
 
-from ...compiler.scenario import Scenario
-from ...compiler.schedule import Direction, EngineChoice, ExecutionOptions, Kernels, LaunchMode, PeerOrder
-from ...compiler.tactics import why_no_persistent, why_no_tactics
+from ...compiler.ir import Direction, EngineChoice, ExecutionOptions, Kernels, LaunchMode, PeerOrder, Scenario
+from ...compiler.planning.execution import why_no_persistent, why_no_tactics
 from ...compiler.templates import Template
 from ...compiler.templates.base import TemplateInput
 from ...compiler.templates.serving import why_no_depth, why_no_order

@@ -10,8 +10,7 @@ and the data otherwise. A reduction sums this rank's own with the parts whose si
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from ..scenario import Pattern
-from ..schedule import Direction, EngineKind, IndexRange, Region, Step, Transfer
+from ..ir import Direction, EngineKind, IndexRange, Pattern, Region, Step, Transfer
 
 Names = tuple[str, ...]
 Ready = Callable[[int, int], Names]

@@ -8,8 +8,7 @@ A broadcast makes n p (n - 1) in all, all of them by the root, send_recv n p.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..scenario import Pattern
-from ..schedule import Direction, Reduction, Step
+from ..ir import Direction, Pattern, Reduction, Step
 from .base import Algorithm, Circle, CollectiveProblem, Fragment, Names, signal_of, whole_circle
 
 

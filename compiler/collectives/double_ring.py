@@ -17,8 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 
-from ..scenario import Pattern
-from ..schedule import Reduction, Step
+from ..ir import Pattern, Reduction, Step
 from . import ring
 from .base import Algorithm, CollectiveProblem, Fragment, Names, in_two_phases, signal_of
 from .hierarchical import across, named, within

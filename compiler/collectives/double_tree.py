@@ -8,8 +8,7 @@ whose trees span the ranks other than the root.
 
 from collections.abc import Iterator
 
-from ..scenario import Pattern
-from ..schedule import Reduction, Step
+from ..ir import Pattern, Reduction, Step
 from .base import Algorithm, CollectiveProblem, Fragment, Names, signal_of
 
 Tree = tuple[int | None, ...]

@@ -6,8 +6,7 @@ Appl. 19, 2005). Per rank: p (n - 1) transfers of a chunk, as many bytes as a ri
 other; all_reduce twice that.
 """
 
-from ..scenario import Pattern
-from ..schedule import Reduction, Region, Step
+from ..ir import Pattern, Reduction, Region, Step
 from .base import Algorithm, CollectiveProblem, Fragment, Names, Setting, in_two_phases, signal_of
 
 

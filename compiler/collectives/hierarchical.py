@@ -7,7 +7,7 @@ across and p N (g - 1) within; all_reduce twice that.
 
 from dataclasses import replace
 
-from ..scenario import Pattern
+from ..ir import Pattern
 from . import direct, ring
 from .base import Algorithm, Circle, CollectiveProblem, Fragment, Setting, in_two_phases
 

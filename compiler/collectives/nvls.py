@@ -4,8 +4,7 @@ Per rank: reduce_scatter gets its block once, already summed; all_gather puts it
 copies; all_reduce is both. So each makes p transfers per rank, all_reduce 2 p, and a broadcast n p by the root.
 """
 
-from ..scenario import Pattern
-from ..schedule import Direction, Reach, Step, Transfer
+from ..ir import Direction, Pattern, Reach, Step, Transfer
 from .base import Algorithm, CollectiveProblem, Fragment, Names, Setting, signal_of
 
 

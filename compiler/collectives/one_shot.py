@@ -5,9 +5,8 @@ block may still be on its way to others then. The reductions of the blocks run s
 each in a stream of its own.
 """
 
-from ..scenario import Pattern
-from ..schedule import Direction, Reduction, Step
-from ..tables import MAX_STREAMS
+from ..ir import Direction, Pattern, Reduction, Step
+from ..text.vocabulary import MAX_STREAMS
 from .base import Algorithm, CollectiveProblem, Fragment, Names, signal_of
 
 

@@ -8,8 +8,7 @@ broadcast makes n p (n - 1) in all: every rank but the last passes the tensor on
 
 from dataclasses import replace
 
-from ..scenario import Pattern
-from ..schedule import Reduction, Step
+from ..ir import Pattern, Reduction, Step
 from .base import Algorithm, Circle, CollectiveProblem, Fragment, Names, signal_of, whole_circle
 
 

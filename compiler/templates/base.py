@@ -6,10 +6,21 @@ from enum import Enum
 from functools import partial
 
 from ..collectives import signal_of
-from ..extents import Adds, Cutting
-from ..scenario import Pattern
-from ..schedule import Direction, EngineKind, ExecutionOptions, IndexRange, PeerOrder, Reduction, Region, Step, Transfer
-from ..tables import CHUNKS_PER_RANK, MAX_STREAMS
+from ..ir import (
+    Adds,
+    Cutting,
+    Direction,
+    EngineKind,
+    ExecutionOptions,
+    IndexRange,
+    Pattern,
+    PeerOrder,
+    Reduction,
+    Region,
+    Step,
+    Transfer,
+)
+from ..text.vocabulary import CHUNKS_PER_RANK, MAX_STREAMS
 from .chained import chained
 
 __all__ = ["OVERLAPPED_PATTERNS", "Cut", "Fetch", "TemplateInput", "Template", "put", "signal_of", "spread", "summed"]

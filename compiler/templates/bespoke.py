@@ -13,10 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from ..extents import Adds
-from ..schedule import IndexRange, Kernels, Reduction, Region, Step, TileGroup, Transfer
-from ..workload import Pattern
-from .base import Cut, Template, TemplateInput, put, signal_of, spread
+from ..collectives import signal_of
+from ..ir import Adds, IndexRange, Kernels, Pattern, Reduction, Region, Step, TileGroup, Transfer
+from .base import Cut, Template, TemplateInput, put, spread
 from .cuts import pieces_of
 
 MAX_PARTS = 64

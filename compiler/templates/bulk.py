@@ -6,8 +6,7 @@ Per rank one kernel and the transfers of its algorithm in p pieces (the table in
 
 from collections.abc import Iterator
 
-from ..scenario import Pattern
-from ..schedule import Step
+from ..ir import Pattern, Step
 from .base import Cut, Template, TemplateInput
 from .collective import DEFAULT_ALGORITHM, emit, varies
 from .serial import kernel

@@ -9,8 +9,7 @@ arXiv 2601.20595, has GEMM-A2A-GEMM as such a chain).
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from ..cover import Rect
-from ..schedule import Step, TileGroup, Transfer
+from ..ir import Rect, Step, TileGroup, Transfer
 
 _SECOND = "then_"
 

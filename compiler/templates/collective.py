@@ -9,8 +9,7 @@ from dataclasses import replace
 
 from ..collectives import ALGORITHM_BY_NAME, ALGORITHMS, Algorithm, CollectiveProblem, Fragment, Setting
 from ..collectives.base import Ready, at_once
-from ..scenario import Pattern
-from ..schedule import EngineKind, Step
+from ..ir import EngineKind, Pattern, Step
 from .base import Cut, Template, TemplateInput
 
 DEFAULT_ALGORITHM = "direct"

@@ -7,7 +7,7 @@ the first. Where the kernel comes first a copy takes one band away.
 
 from itertools import accumulate, pairwise, zip_longest
 
-from ..schedule import IndexRange
+from ..ir import IndexRange
 from .base import TemplateInput
 
 MAX_KERNELS = 64

@@ -9,8 +9,9 @@ and a kernel whose rows do without each other (not attention behind an all_to_al
 
 from collections.abc import Iterator
 
-from ..schedule import Step, TileGroup
-from .base import OVERLAPPED_PATTERNS, Cut, Template, TemplateInput, signal_of, summed
+from ..collectives import signal_of
+from ..ir import Step, TileGroup
+from .base import OVERLAPPED_PATTERNS, Cut, Template, TemplateInput, summed
 
 
 def build(problem: TemplateInput) -> Iterator[Step]:

@@ -11,8 +11,9 @@ add to one output (attention behind an all_gather).
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..schedule import Step, TileGroup
-from .base import OVERLAPPED_PATTERNS, Cut, Template, TemplateInput, put, signal_of, summed
+from ..collectives import signal_of
+from ..ir import Step, TileGroup
+from .base import OVERLAPPED_PATTERNS, Cut, Template, TemplateInput, put, summed
 
 
 def build(problem: TemplateInput) -> Iterator[Step]:

@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from ..collectives import ALGORITHM_BY_NAME
-from ..extents import Adds
-from ..schedule import Kernels
+from ..ir import Adds, Kernels
 from .base import Cut, Template, TemplateInput
 from .collective import why_no_algorithm
 

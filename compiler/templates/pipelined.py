@@ -27,7 +27,7 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import chain, product
 
-from ..schedule import Reduction, Region, Step, TileGroup
+from ..ir import Reduction, Region, Step, TileGroup
 from .base import OVERLAPPED_PATTERNS, Cut, Template, TemplateInput
 from .collective import emit, varies
 from .waves import Hops

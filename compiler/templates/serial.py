@@ -7,8 +7,7 @@ every pattern, and is illegal only where the algorithm is.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..scenario import Pattern
-from ..schedule import IndexRange, Region, Step, TileGroup
+from ..ir import IndexRange, Pattern, Region, Step, TileGroup
 from .base import Cut, Template, TemplateInput
 from .collective import DEFAULT_ALGORITHM, collective_in, emit, varies
 

@@ -1,7 +1,6 @@
 """Whether a template can serve its peers in another order, and hold less than all of what it gathers."""
 
-from ..scenario import Pattern
-from ..schedule import Kernels, PeerOrder
+from ..ir import Kernels, Pattern, PeerOrder
 from .base import Template, TemplateInput
 
 GATHERS = (Pattern.AG_GEMM, Pattern.A2A_GEMM)

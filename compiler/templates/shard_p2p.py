@@ -7,8 +7,9 @@ for attention behind an all_to_all, where a query needs the keys of all rows.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..schedule import Step, TileGroup
-from .base import OVERLAPPED_PATTERNS, Cut, Template, TemplateInput, put, signal_of, summed
+from ..collectives import signal_of
+from ..ir import Step, TileGroup
+from .base import OVERLAPPED_PATTERNS, Cut, Template, TemplateInput, put, summed
 
 
 def build(problem: TemplateInput) -> Iterator[Step]:

@@ -8,7 +8,7 @@ divide by p, and a kernel whose rows do without each other (not attention behind
 
 from collections.abc import Iterator
 
-from ..schedule import Step, TileGroup
+from ..ir import Step, TileGroup
 from .base import OVERLAPPED_PATTERNS, Cut, Template, TemplateInput, summed
 
 

@@ -10,9 +10,9 @@ moved tensor that divide into p pieces of a multiple of 64, or of whole heads of
 
 from collections.abc import Iterator
 
-from ..extents import Adds
-from ..schedule import IndexRange, Step, TileGroup
-from .base import OVERLAPPED_PATTERNS, Cut, Template, TemplateInput, signal_of, summed
+from ..collectives import signal_of
+from ..ir import Adds, IndexRange, Step, TileGroup
+from .base import OVERLAPPED_PATTERNS, Cut, Template, TemplateInput, summed
 
 
 def build(problem: TemplateInput) -> Iterator[Step]:

@@ -9,7 +9,7 @@ same: Syncopate calls them a wave (arXiv 2601.20595).
 from collections.abc import Iterable, Mapping, Sequence
 from graphlib import TopologicalSorter
 
-from ..schedule import Direction, Reach, Step, Transfer
+from ..ir import Direction, Reach, Step, Transfer
 
 Event = tuple[int, str]
 """(rank, name) of a step, of a signal where it lands, or of something outside that a step waits for."""

@@ -24,8 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ...compiler.scenario import TICKS_PER_US, Gpu
-from ...compiler.shapes import AttentionShape
+from ...compiler.ir import TICKS_PER_US, AttentionShape, Gpu
 from .gemm import ROUNDING_TICKS, l2_us, rounded_ticks
 from .work import KernelWork
 from .working_set import hit_share

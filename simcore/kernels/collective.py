@@ -23,9 +23,8 @@ from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 
-from ...compiler.device_models import Collectives, ExchangeModel, NvlsModel, ProtocolModel
-from ...compiler.scenario import TICKS_PER_SECOND, TICKS_PER_US, Gpu
-from ...compiler.units import round_half_up
+from ...compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, Collectives, ExchangeModel, Gpu, NvlsModel, ProtocolModel
+from ...compiler.text.units import round_half_up
 
 
 class NcclCollective(Enum):

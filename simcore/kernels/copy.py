@@ -11,7 +11,7 @@ profile tells them apart (AMD-DMA-Latte, arXiv 2511.06605): writing the command,
 from dataclasses import dataclass
 from enum import Enum
 
-from ...compiler.scenario import Gpu
+from ...compiler.ir import Gpu
 from .gemm import ticks_for
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from ...compiler.scenario import Gpu
+from ...compiler.ir import Gpu
 from .collective import CollectiveTime, NcclCollective, NcclProtocol, collective_time
 
 WORTH_SAYING = 1.05

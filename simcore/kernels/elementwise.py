@@ -8,8 +8,7 @@ The last term is Little's law: an SM moves no more per round trip to memory than
 import math
 from fractions import Fraction
 
-from ...compiler.scenario import Gpu
-from ...compiler.shapes import ElementwiseShape
+from ...compiler.ir import ElementwiseShape, Gpu
 from .gemm import ticks_for
 from .work import KernelWork
 

@@ -27,7 +27,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from ...compiler.scenario import TICKS_PER_SECOND, TICKS_PER_US, GemmShape, Gpu
+from ...compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, GemmShape, Gpu
 from .norm import p_norm
 from .work import KernelWork
 from .working_set import extra_hbm_bytes

@@ -11,8 +11,7 @@ is too fast.
 
 import math
 
-from ...compiler.scenario import TICKS_PER_SECOND, Gpu
-from ...compiler.shapes import GemvShape
+from ...compiler.ir import TICKS_PER_SECOND, GemvShape, Gpu
 from .elementwise import streaming_ticks
 from .work import KernelWork
 

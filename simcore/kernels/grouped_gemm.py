@@ -13,8 +13,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ...compiler.scenario import GemmShape, Gpu
-from ...compiler.shapes import GroupedGemmShape
+from ...compiler.ir import GemmShape, Gpu, GroupedGemmShape
 from .gemm import ROUNDING_TICKS, gemm_work, least_us, operand_rows, rounded_ticks, tile_time_us, tiled_us, tiles_of
 from .work import KernelWork
 

@@ -4,8 +4,7 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 
-from ...compiler.scenario import TICKS_PER_US, GemmShape, Gpu, Scenario
-from ...compiler.shapes import AttentionShape, GroupedGemmShape
+from ...compiler.ir import TICKS_PER_US, AttentionShape, GemmShape, Gpu, GroupedGemmShape, Scenario
 from .attention import KV_ROWS, Q_ROWS, SMALL_Q_ROWS, block_us
 from .gemm import hbm_bytes, min_sm_ticks
 from .grouped_gemm import hbm_bytes_of_experts

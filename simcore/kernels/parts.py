@@ -21,10 +21,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 
-from ...compiler.extents import tile_cols, tile_rows
-from ...compiler.scenario import Scenario
-from ...compiler.schedule import Region, TileGroup
-from ...compiler.shapes import AttentionShape, GroupedGemmShape
+from ...compiler.ir import AttentionShape, GroupedGemmShape, Region, Scenario, TileGroup, tile_cols, tile_rows
 
 
 def experts_part(scenario: Scenario, whole: GroupedGemmShape, group: TileGroup) -> GroupedGemmShape:

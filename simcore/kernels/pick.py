@@ -2,10 +2,24 @@
 
 from collections.abc import Sequence
 
-from ...compiler.extents import Adds, cutting_of, inner_size, tile_cols, tile_rows
-from ...compiler.scenario import GemmShape, Gpu, Scenario
-from ...compiler.schedule import IndexRange, Region, TileGroup
-from ...compiler.shapes import AttentionShape, ElementwiseShape, GemvShape, GroupedGemmShape, KernelShape
+from ...compiler.ir import (
+    Adds,
+    AttentionShape,
+    ElementwiseShape,
+    GemmShape,
+    GemvShape,
+    Gpu,
+    GroupedGemmShape,
+    IndexRange,
+    KernelShape,
+    Region,
+    Scenario,
+    TileGroup,
+    cutting_of,
+    inner_size,
+    tile_cols,
+    tile_rows,
+)
 from .attention import attention_work
 from .elementwise import elementwise_work
 from .gemm import gemm_work

@@ -1,6 +1,6 @@
 """Sum of partial results: a memory-bound kernel that reads every part once and writes the result once."""
 
-from ...compiler.scenario import Gpu
+from ...compiler.ir import Gpu
 from .gemm import ticks_for
 from .work import KernelWork
 

@@ -28,7 +28,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from ...compiler.scenario import GemmShape
+from ...compiler.ir import GemmShape
 
 _Ints = NDArray[np.int64]
 _Floats = NDArray[np.float64]

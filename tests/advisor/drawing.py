@@ -5,9 +5,7 @@ from itertools import product
 
 from magus.compiler import compile_text
 from magus.compiler.collectives import ALGORITHM_BY_NAME
-from magus.compiler.plan import why_illegal
-from magus.compiler.scenario import Pattern, Scenario
-from magus.compiler.schedule import (
+from magus.compiler.ir import (
     Choice,
     CopyProtocol,
     Direction,
@@ -17,9 +15,12 @@ from magus.compiler.schedule import (
     ExecutionOptions,
     Kernels,
     LaunchMode,
+    Pattern,
+    Scenario,
     Wait,
     WaitPer,
 )
+from magus.compiler.planning.build import why_illegal
 from magus.compiler.templates import ALL_TEMPLATES
 
 DMA, SM = EngineKind.DMA, EngineKind.SM

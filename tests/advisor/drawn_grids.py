@@ -4,20 +4,21 @@ import random
 from collections.abc import Iterator
 from itertools import product
 
-from magus.compiler.plan import build_schedule
-from magus.compiler.plan_check import check_plan
-from magus.compiler.scenario import Pattern, Scenario
-from magus.compiler.schedule import (
+from magus.compiler.ir import (
     Direction,
     EngineMode,
+    Pattern,
     Plan,
     Reduction,
     Region,
+    Scenario,
     Schedule,
     Step,
     TileGroup,
     Transfer,
 )
+from magus.compiler.planning.build import build_schedule
+from magus.compiler.verify.check import check_plan
 from tests.advisor.drawing import ENGINES, KERNELS
 from tests.advisor.drawn_plans import cuts
 

@@ -6,13 +6,23 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise, product
 
-from magus.compiler.extents import inner_size, tile_cols
-from magus.compiler.plan import build_schedule, problem_of, why_illegal
-from magus.compiler.plan_check import check_plan
-from magus.compiler.scenario import GemmShape, Scenario
-from magus.compiler.schedule import Choice, IndexRange, Reduction, Region, Schedule, Step, TileGroup
+from magus.compiler.ir import (
+    Choice,
+    GemmShape,
+    IndexRange,
+    Reduction,
+    Region,
+    Scenario,
+    Schedule,
+    Step,
+    TileGroup,
+    inner_size,
+    tile_cols,
+)
+from magus.compiler.planning.build import build_schedule, problem_of, why_illegal
 from magus.compiler.templates.bespoke import PATTERNS, block_rows
 from magus.compiler.templates.cuts import shortened_cuts
+from magus.compiler.verify.check import check_plan
 from tests.advisor.drawing import ENGINES, KERNELS, scenario_of
 
 Part = tuple[int, ...]

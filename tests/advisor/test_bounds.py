@@ -6,25 +6,33 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor.bounds import TERMS, lower_bound, served_ticks
+from magus.advisor.bounds import lower_bound
+from magus.advisor.bounds_terms import TERMS
+from magus.advisor.bounds_ways import served_ticks
 from magus.advisor.solver import enumerate_space
-from magus.compiler.expression import expression_of
-from magus.compiler.plan import build_schedule
-from magus.compiler.plan_check import check_plan
-from magus.compiler.scenario import TICKS_PER_US, Explore, Fabric, Gpu, Link, Pattern, Scenario
-from magus.compiler.schedule import (
+from magus.compiler.ir import (
+    TICKS_PER_US,
     Choice,
     Direction,
     EngineChoice,
     EngineKind,
+    Explore,
+    Fabric,
+    Gpu,
     IndexRange,
+    Link,
+    Pattern,
     Plan,
     Region,
+    Scenario,
     Schedule,
     Step,
     TileGroup,
     Transfer,
 )
+from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.expression import expression_of
+from magus.compiler.verify.check import check_plan
 from magus.simcore import simulate
 from magus.simcore.engine import run
 from magus.simcore.kernels.gemm import ticks_for

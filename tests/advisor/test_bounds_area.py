@@ -9,7 +9,7 @@ import pytest
 
 from magus.advisor.bounds_area import KernelClass, least_ratios
 from magus.compiler import compile_text
-from magus.compiler.scenario import TICKS_PER_US, DType, GemmShape, Gpu
+from magus.compiler.ir import TICKS_PER_US, DType, GemmShape, Gpu
 from magus.simcore.kernels.gemm import gemm_work, min_sm_ticks
 from tests.scenarios import h100, mi300x
 

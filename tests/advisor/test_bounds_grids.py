@@ -7,7 +7,7 @@ import pytest
 
 from magus.advisor.bounds import lower_bound
 from magus.compiler import compile_text
-from magus.compiler.scenario import Pattern, Scenario
+from magus.compiler.ir import Pattern, Scenario
 from magus.simcore import simulate
 from magus.simcore.outcome import RunOutcome
 from tests.advisor.drawing import TEXTS

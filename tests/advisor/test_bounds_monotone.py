@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magus.advisor.bounds import lower_bound
-from magus.compiler.scenario import Gpu, Pattern, Scenario
+from magus.compiler.ir import Gpu, Pattern, Scenario
 from tests.advisor.drawing import SYSTEMS, scenario_of
 
 OVERLAPPED = (Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR, Pattern.A2A_GEMM)

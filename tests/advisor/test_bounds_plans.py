@@ -9,10 +9,20 @@ import pytest
 
 from magus.advisor.bounds import lower_bound
 from magus.compiler import compile_text
-from magus.compiler.plan import build_schedule, why_illegal
-from magus.compiler.plan_check import check_plan
-from magus.compiler.scenario import Gpu, Pattern, Scenario
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind, ExecutionOptions, Kernels, Plan, Wait
+from magus.compiler.ir import (
+    Choice,
+    EngineChoice,
+    EngineKind,
+    ExecutionOptions,
+    Gpu,
+    Kernels,
+    Pattern,
+    Plan,
+    Scenario,
+    Wait,
+)
+from magus.compiler.planning.build import build_schedule, why_illegal
+from magus.compiler.verify.check import check_plan
 from magus.simcore import simulate
 from magus.simcore.outcome import RunOutcome
 from tests.advisor.drawing import SYSTEMS, draw_choices, draw_scenario, scenario_of

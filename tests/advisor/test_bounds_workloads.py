@@ -5,9 +5,9 @@ import random
 import pytest
 
 from magus.advisor.bounds import lower_bound
-from magus.compiler.expression import expression_of
-from magus.compiler.plan import build_schedule
-from magus.compiler.schedule import EngineKind, TileGroup
+from magus.compiler.ir import EngineKind, TileGroup
+from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.expression import expression_of
 from magus.simcore import RunOutcome, simulate
 from magus.simcore.kernels.least import least_bytes, least_sm_ticks
 from magus.simcore.kernels.pick import compute_work

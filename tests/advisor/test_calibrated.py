@@ -6,8 +6,8 @@ import pytest
 
 from magus.advisor.calibrated import outside_calibration
 from magus.compiler import compile_text
-from magus.compiler.scenario import Scenario
-from magus.compiler.schedule_text import resolve_schedule
+from magus.compiler.ir import Scenario
+from magus.compiler.resolve.schedules.from_text import resolve_schedule
 
 TEXT = """
 use "{vendor}/{gpu}"

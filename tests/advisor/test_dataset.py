@@ -7,8 +7,8 @@ from magus.advisor import dataset, randomised
 from magus.advisor.dataset import Dataset, build_dataset, sample_choices
 from magus.advisor.features import NAMES
 from magus.advisor.randomised import MAX_UNIT_BYTES, base_scenario, random_scenario
-from magus.compiler.plan import why_illegal
-from magus.compiler.scenario import SYMMETRIC_FABRICS, Pattern
+from magus.compiler.ir import SYMMETRIC_FABRICS, Pattern
+from magus.compiler.planning.build import why_illegal
 from magus.simcore import PACKET_BYTES
 
 

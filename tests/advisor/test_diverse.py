@@ -9,8 +9,8 @@ from magus.advisor.solver import Space, enumerate_space, generator
 from magus.advisor.solver.diverse import WEIGHTS, diverse
 from magus.advisor.solver.found import LISTED, SAMPLE
 from magus.advisor.solver.knobs import Choices, Codes, Knob, Knobs
-from magus.compiler.resolve_explore import opened
-from magus.compiler.scenario import Explore
+from magus.compiler.ir import Explore
+from magus.compiler.resolve.schedules.explore import opened
 from tests.scenarios import ag_gemm, exploring
 
 

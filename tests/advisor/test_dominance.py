@@ -9,20 +9,21 @@ from magus.advisor.solver import enumerate_space
 from magus.advisor.solver.dominance import RULES, dominated, left_out
 from magus.advisor.solver.generator import generate
 from magus.advisor.solver.space import domains_of, knobs_of
-from magus.compiler.plan import build_schedule, why_illegal
-from magus.compiler.resolve_explore import opened
-from magus.compiler.scenario import Explore, Scenario
-from magus.compiler.schedule import (
+from magus.compiler.ir import (
     Choice,
     Direction,
     EngineChoice,
     EngineKind,
     ExecutionOptions,
+    Explore,
     Kernels,
     PeerOrder,
+    Scenario,
     Wait,
     WaitPer,
 )
+from magus.compiler.planning.build import build_schedule, why_illegal
+from magus.compiler.resolve.schedules.explore import opened
 from magus.simcore import simulate
 from tests.scenarios import ag_gemm, exploring, gemm_rs, h100, ring
 

@@ -5,9 +5,8 @@ import pytest
 
 from magus.advisor.estimate import estimate_ticks
 from magus.advisor.fluid import FluidLink, SlotPool
-from magus.compiler.plan import build_schedule, why_illegal
-from magus.compiler.scenario import TICKS_PER_US, Scenario
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind
+from magus.compiler.ir import TICKS_PER_US, Choice, EngineChoice, EngineKind, Scenario
+from magus.compiler.planning.build import build_schedule, why_illegal
 from magus.simcore import simulate
 from tests import scenarios as make
 

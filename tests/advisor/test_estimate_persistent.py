@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor.estimate import copy_setup_ticks, estimate_ticks
+from magus.advisor.estimate import estimate_ticks
 from magus.advisor.estimate_persistent import persistent_parts
-from magus.compiler.plan import build_schedule
-from magus.compiler.scenario import Pattern, Scenario
-from magus.compiler.schedule import (
+from magus.advisor.estimate_run import copy_setup_ticks
+from magus.compiler.ir import (
     Choice,
     CopyProtocol,
     EngineChoice,
@@ -16,8 +15,11 @@ from magus.compiler.schedule import (
     EngineMode,
     ExecutionOptions,
     Kernels,
+    Pattern,
+    Scenario,
     Wait,
 )
+from magus.compiler.planning.build import build_schedule
 from magus.simcore import simulate
 from magus.simcore.kernels.gemm import gemm_work
 from tests.advisor.drawing import SYSTEMS, scenario_of

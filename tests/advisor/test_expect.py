@@ -9,8 +9,7 @@ import magus.simcore
 from magus.advisor import Advisor
 from magus.advisor.expect import CheckResult, ExpectationRunner, Standing
 from magus.compiler import CompileError, compile_text
-from magus.compiler.scenario import TICKS_PER_US, Scenario
-from magus.compiler.schedule import Schedule
+from magus.compiler.ir import TICKS_PER_US, Scenario, Schedule
 from magus.simcore import Result, simulate
 
 HEAD = """

@@ -5,9 +5,8 @@ import pytest
 from magus.advisor.bounds import lower_bound
 from magus.advisor.estimate import estimate_ticks
 from magus.advisor.features import NAMES, features_of
-from magus.compiler.plan import build_schedule, why_illegal
-from magus.compiler.scenario import Scenario
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind
+from magus.compiler.ir import Choice, EngineChoice, EngineKind, Scenario
+from magus.compiler.planning.build import build_schedule, why_illegal
 from magus.simcore import simulate
 from tests.fabrics import UNEVEN
 from tests.marks import thinned

@@ -3,9 +3,8 @@ import pytest
 
 from magus.advisor.estimate import estimate_ticks
 from magus.advisor.features import FEATURES, LOG_ESTIMATE_US, NAMES, features_of, matrix
-from magus.compiler.plan import ScheduleError, build_schedule
-from magus.compiler.scenario import TICKS_PER_US, Scenario
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind
+from magus.compiler.ir import TICKS_PER_US, Choice, EngineChoice, EngineKind, Scenario
+from magus.compiler.planning.build import ScheduleError, build_schedule
 from tests import scenarios as make
 
 DMA7, SM16 = EngineChoice(EngineKind.DMA, 7), EngineChoice(EngineKind.SM, 16)

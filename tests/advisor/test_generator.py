@@ -11,14 +11,13 @@ from magus.advisor.solver import NoFeasibleSchedule, Space, enumerate_space, ite
 from magus.advisor.solver.generator import generate
 from magus.advisor.solver.space import domains_of, knobs_of
 from magus.compiler import compile_text
-from magus.compiler.expression import expression_of
-from magus.compiler.plan import build_schedule, why_illegal
-from magus.compiler.plan_check import check_plan
-from magus.compiler.resolve_explore import opened
-from magus.compiler.scenario import Explore, Scenario
-from magus.compiler.schedule import Choice, Direction, EngineChoice, EngineKind, EngineMode
-from magus.compiler.schedule_text import read_choice
+from magus.compiler.ir import Choice, Direction, EngineChoice, EngineKind, EngineMode, Explore, Scenario
+from magus.compiler.planning.build import build_schedule, why_illegal
+from magus.compiler.planning.expression import expression_of
+from magus.compiler.resolve.schedules.explore import opened
+from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.compiler.templates import TEMPLATES
+from magus.compiler.verify.check import check_plan
 from magus.simcore import simulate
 from tests.scenarios import MIB, ag_gemm, exploring
 

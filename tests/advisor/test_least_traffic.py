@@ -6,7 +6,7 @@ import pytest
 
 from magus.advisor.least_traffic import Load, least_traffic, loads_of, ports_of
 from magus.compiler import compile_text
-from magus.compiler.scenario import Pattern, Scenario
+from magus.compiler.ir import Pattern, Scenario
 from tests.advisor.drawing import SYSTEMS, scenario_of
 from tests.fabrics import UNEVEN
 from tests.scenarios import G, lone_gather

@@ -10,8 +10,7 @@ from magus.advisor.advice import Advice
 from magus.advisor.export import advice_document
 from magus.advisor.library import library_time, speedup_of
 from magus.compiler import compile_text
-from magus.compiler.scenario import Scenario
-from magus.compiler.variability import Late, Variability
+from magus.compiler.ir import Late, Scenario, Variability
 from magus.simcore.kernels.collective import NcclCollective, collective_time
 from magus.tui.render import advice_text, verdict_sentence
 from magus.tui.view import Mark, SortKey, figures_of, rows_of, verdict_of

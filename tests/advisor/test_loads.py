@@ -8,8 +8,8 @@ from magus.advisor import Advisor, lower_bound
 from magus.advisor.estimate import estimate_ticks
 from magus.advisor.least_traffic import least_traffic
 from magus.compiler import compile_text
-from magus.compiler.plan import build_schedule
-from magus.compiler.schedule import Direction
+from magus.compiler.ir import Direction
+from magus.compiler.planning.build import build_schedule
 from magus.simcore import simulate
 from magus.tui.render import scenario_line
 from tests.loads import KINDS, drawn, legal_choices, scenario_of, text_of

@@ -20,7 +20,7 @@ from magus.advisor.measured.gemm_fit import ALL, CONSTANTS, LARGE
 from magus.advisor.measured.parts import FittedRow, parted
 from magus.advisor.measured.rows import MeasuredError
 from magus.compiler import compile_text, format_text
-from magus.compiler.scenario import TICKS_PER_US, DType, GemmShape, Gpu
+from magus.compiler.ir import TICKS_PER_US, DType, GemmShape, Gpu
 from magus.simcore.kernels.collective import NcclCollective, collective_time
 from magus.simcore.kernels.copy import CopyPhase, dma_copy_time, sm_copy_rate
 from magus.simcore.kernels.gemm import gemm_work

@@ -17,11 +17,9 @@ from magus.advisor.measured.gemm import predicted_us
 from magus.advisor.measured.report import Validation, validation_document
 from magus.advisor.measured.report_text import validation_page, validation_text
 from magus.advisor.measured.validate import validate
-from magus.compiler.plan import build_schedule
-from magus.compiler.plan_check import check_plan
-from magus.compiler.scenario import Pattern
-from magus.compiler.schedule import Kernels
-from magus.compiler.shapes import DType
+from magus.compiler.ir import DType, Kernels, Pattern
+from magus.compiler.planning.build import build_schedule
+from magus.compiler.verify.check import check_plan
 from magus.simcore.kernels.collective import NcclCollective, collective_time
 
 DATA = os.environ.get("MAGUS_MEASURED_DATA", "")

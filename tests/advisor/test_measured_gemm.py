@@ -20,7 +20,7 @@ from magus.advisor.measured.gemm import (
 from magus.advisor.measured.gemm_sample import simulated_sample
 from magus.advisor.measured.gemm_times import gemm_ticks
 from magus.advisor.measured.rows import MeasuredError, MissingTable, TableComparison
-from magus.compiler.scenario import DType, GemmShape, Gpu
+from magus.compiler.ir import DType, GemmShape, Gpu
 from magus.simcore.kernels.gemm import gemm_work
 from tests.scenarios import h100, mi300x
 

@@ -21,8 +21,7 @@ from magus.advisor.dataset import Dataset
 from magus.advisor.features import LOG_ESTIMATE_US, NAMES, features_of
 from magus.advisor.ranker import CARD_FILE, MAX_MODEL_BYTES, ModelCard, Ranker, model_file
 from magus.advisor.train import score_of, train
-from magus.compiler.scenario import TICKS_PER_US
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind
+from magus.compiler.ir import TICKS_PER_US, Choice, EngineChoice, EngineKind
 from tests import scenarios as make
 
 CARD = ModelCard("of nothing", 3, 10, 400, (("error_p90", 0.05),))

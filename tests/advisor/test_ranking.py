@@ -17,11 +17,19 @@ from magus.advisor.ranking import (
     shortlisted,
     variants,
 )
-from magus.compiler.explore import Explore
-from magus.compiler.expression import expression_of
-from magus.compiler.plan import build_schedule, why_illegal
-from magus.compiler.scenario import Pattern, Scenario
-from magus.compiler.schedule import Choice, CopyProtocol, Direction, EngineChoice, EngineKind, ExecutionOptions
+from magus.compiler.ir import (
+    Choice,
+    CopyProtocol,
+    Direction,
+    EngineChoice,
+    EngineKind,
+    ExecutionOptions,
+    Explore,
+    Pattern,
+    Scenario,
+)
+from magus.compiler.planning.build import build_schedule, why_illegal
+from magus.compiler.planning.expression import expression_of
 from tests.advisor.drawing import SYSTEMS, TEXTS, scenario_of
 
 SM, DMA = EngineChoice(EngineKind.SM, 16), EngineChoice(EngineKind.DMA, 3)

@@ -9,11 +9,21 @@ from magus.advisor import Advisor, NoFeasibleSchedule
 from magus.advisor.advice import Advice, Confidence
 from magus.advisor.ranking import algorithm_of
 from magus.advisor.solver import enumerate_space
-from magus.compiler.expectation import Verdict
-from magus.compiler.plan import build_schedule
-from magus.compiler.scenario import TICKS_PER_US, Explore, Pattern, Scenario
-from magus.compiler.schedule import Choice, CopyProtocol, EngineChoice, EngineKind, NamedSchedule, Plan
-from magus.compiler.stopping import Cancelled
+from magus.compiler.ir import (
+    TICKS_PER_US,
+    Cancelled,
+    Choice,
+    CopyProtocol,
+    EngineChoice,
+    EngineKind,
+    Explore,
+    NamedSchedule,
+    Pattern,
+    Plan,
+    Scenario,
+)
+from magus.compiler.planning.build import build_schedule
+from magus.compiler.resolve.expect.expectation import Verdict
 from magus.simcore import RunOutcome
 from tests.advisor.drawing import LONE, SYSTEMS, scenario_of
 from tests.scenarios import ag_gemm, exploring, gemm_rs, lone_gather

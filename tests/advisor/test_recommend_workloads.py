@@ -8,8 +8,8 @@ from magus.advisor.export import advice_document
 from magus.advisor.ranking import is_trained
 from magus.advisor.solver import enumerate_space
 from magus.advisor.solver.space import check_memory, resident_bytes
-from magus.compiler.plan import ScheduleError, build_schedule
-from magus.compiler.plan_check import check_plan
+from magus.compiler.planning.build import ScheduleError, build_schedule
+from magus.compiler.verify.check import check_plan
 from magus.tui.render import advice_text, scenario_line
 from tests.marks import thinned
 from tests.workloads import TEXTS, choices_of, workload_of

@@ -8,8 +8,7 @@ import pytest
 
 from magus.advisor.least_traffic import _routed_loads
 from magus.advisor.routes import routes_of
-from magus.compiler.scenario import Fabric
-from magus.compiler.topology import num_links, topology_of
+from magus.compiler.ir import Fabric, num_links, topology_of
 from tests.fabrics import UNEVEN, torus
 from tests.scenarios import full_mesh, ring, switch
 

@@ -10,9 +10,8 @@ from magus.advisor.shortlist import (
     simulate_variants,
 )
 from magus.advisor.workers import open_workers
-from magus.compiler.plan import build_schedule
-from magus.compiler.scenario import Pattern, Scenario
-from magus.compiler.schedule import Choice, Direction, EngineChoice, EngineKind
+from magus.compiler.ir import Choice, Direction, EngineChoice, EngineKind, Pattern, Scenario
+from magus.compiler.planning.build import build_schedule
 from magus.simcore.budget import cost_of
 from tests.advisor.drawing import SYSTEMS, scenario_of
 from tests.fabrics import rails

@@ -11,12 +11,11 @@ import pytest
 from magus.advisor.solver import NoFeasibleSchedule, enumerate_space, explain_infeasible
 from magus.advisor.solver.space import check_memory, domains_of, resident_bytes, streams_of
 from magus.compiler import compile_text
-from magus.compiler.expression import expression_of
-from magus.compiler.plan import ScheduleError, build_schedule, template_named, why_illegal
-from magus.compiler.plan_check import check_plan
-from magus.compiler.scenario import Explore, Scenario
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind
+from magus.compiler.ir import Choice, EngineChoice, EngineKind, Explore, Scenario
+from magus.compiler.planning.build import ScheduleError, build_schedule, template_named, why_illegal
+from magus.compiler.planning.expression import expression_of
 from magus.compiler.templates import ALL_TEMPLATES, Cut
+from magus.compiler.verify.check import check_plan
 from tests.marks import thinned
 from tests.scenarios import GIB, MIB, ag_gemm, exploring, gemm_rs, h100, lone_gather, lone_gemm, lone_scatter, mi300x
 

@@ -5,21 +5,22 @@ from dataclasses import replace
 import pytest
 
 from magus.advisor.solver import NoFeasibleSchedule, enumerate_space, explain_infeasible, iterate_space
-from magus.compiler.plan import template_named
-from magus.compiler.resolve_explore import opened
-from magus.compiler.scenario import Explore, Scenario
-from magus.compiler.schedule import (
+from magus.compiler.ir import (
     CopyProtocol,
     Direction,
     EngineChoice,
     EngineKind,
     ExecutionOptions,
+    Explore,
     Kernels,
     LaunchMode,
     PeerOrder,
+    Scenario,
     Wait,
     WaitPer,
 )
+from magus.compiler.planning.build import template_named
+from magus.compiler.resolve.schedules.explore import opened
 from tests.scenarios import MIB, ag_gemm, exploring, gemm_rs, h100, lone_gather
 
 AG, RS, GATHER = ag_gemm(8192, 28672, 8192), gemm_rs(8192, 8192, 28672), lone_gather(8192, 8192)

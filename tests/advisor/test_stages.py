@@ -7,10 +7,8 @@ from magus.advisor.advice import Advice
 from magus.advisor.stages import Stages, told_failures
 from magus.advisor.workers import Failure, FailureKind
 from magus.compiler.codes import Code
-from magus.compiler.plan import ScheduleError
-from magus.compiler.scenario import Explore
-from magus.compiler.schedule import EngineChoice, EngineKind
-from magus.compiler.stopping import Cancelled
+from magus.compiler.ir import Cancelled, EngineChoice, EngineKind, Explore
+from magus.compiler.planning.build import ScheduleError
 from magus.simcore import EngineUnavailable, RunTooLarge
 from tests.scenarios import ag_gemm, exploring
 

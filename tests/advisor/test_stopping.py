@@ -7,9 +7,8 @@ from magus.advisor.ranker import Ranker
 from magus.advisor.ranking import predicted_us
 from magus.advisor.routes import routes_of
 from magus.advisor.solver import enumerate_space, explain_infeasible
-from magus.compiler.plan import build_schedule
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind
-from magus.compiler.stopping import Cancelled, heeding
+from magus.compiler.ir import Cancelled, Choice, EngineChoice, EngineKind, heeding
+from magus.compiler.planning.build import build_schedule
 from tests.fabrics import torus
 from tests.scenarios import ag_gemm
 

@@ -15,9 +15,17 @@ from magus.advisor.sweeps import (
     judge_trend,
     judge_winner,
 )
-from magus.compiler.expectation import Crossover, Inside, Linear, Sweep, SweepPoint, Trend, TrendDirection
-from magus.compiler.terms import End, FigureKind, Value
-from magus.compiler.units import NUMBER
+from magus.compiler.ir import End, FigureKind, Value
+from magus.compiler.resolve.expect.expectation import (
+    Crossover,
+    Inside,
+    Linear,
+    Sweep,
+    SweepPoint,
+    Trend,
+    TrendDirection,
+)
+from magus.compiler.text.units import NUMBER
 
 RATIO = FigureKind.RATIO
 NOTHING = Value(Fraction(0), RATIO)

@@ -13,9 +13,7 @@ from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
 from magus.advisor import Advisor, lower_bound
 from magus.advisor.bounds_area import KernelClass, least_ratios
 from magus.advisor.features import NAMES
-from magus.compiler.scenario import Explore
-from magus.compiler.schedule import EngineChoice, EngineKind
-from magus.compiler.shapes import DType, GemmShape
+from magus.compiler.ir import DType, EngineChoice, EngineKind, Explore, GemmShape
 from tests.scenarios import ag_gemm, exploring, mi300x
 
 THREADS = 6

@@ -4,20 +4,22 @@ from dataclasses import replace
 
 from magus.advisor.advice import Candidate
 from magus.advisor.variations import MOST_WAYS, other_ways
-from magus.compiler.expression import expression_of
-from magus.compiler.plan import build_schedule, why_illegal
-from magus.compiler.scenario import Explore, Pattern, Scenario
-from magus.compiler.schedule import (
+from magus.compiler.ir import (
     Choice,
     CopyProtocol,
     Direction,
     EngineChoice,
     EngineKind,
     ExecutionOptions,
+    Explore,
     Kernels,
     LaunchMode,
+    Pattern,
+    Scenario,
     Wait,
 )
+from magus.compiler.planning.build import build_schedule, why_illegal
+from magus.compiler.planning.expression import expression_of
 from tests.advisor.drawing import SYSTEMS, scenario_of
 from tests.scenarios import exploring
 

@@ -13,8 +13,8 @@ import pytest
 from magus.advisor import enumerate_space
 from magus.advisor.workers import FailureKind, SimulationJob, open_workers, run_job
 from magus.compiler.codes import Code
-from magus.compiler.plan import build_schedule
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind, EngineMode, ExecutionOptions, Kernels, Wait
+from magus.compiler.ir import Choice, EngineChoice, EngineKind, EngineMode, ExecutionOptions, Kernels, Wait
+from magus.compiler.planning.build import build_schedule
 from tests.scenarios import ag_gemm, h100, switch
 
 SCENARIO = ag_gemm(256, 512, 512)

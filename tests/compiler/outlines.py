@@ -5,28 +5,29 @@ from itertools import pairwise
 
 from hypothesis import strategies as st
 
-from magus.compiler import syntax as ast
 from magus.compiler.collectives import ALGORITHM_BY_NAME
-from magus.compiler.declarative import Axis, By, Grouping, KernelGroup, Ordering, Outline, Split, Sums, Turn
-from magus.compiler.diagnostics import Report
-from magus.compiler.evaluate import ExpressionEvaluator, Place
-from magus.compiler.names import Scope
-from magus.compiler.parse import parse_file
-from magus.compiler.resolve_declarative import OutlineReader
-from magus.compiler.resolve_schedule import ChoiceReader
-from magus.compiler.scenario import Pattern, Scenario
-from magus.compiler.schedule import (
+from magus.compiler.ir import (
     Direction,
     EngineChoice,
     EngineKind,
     ExecutionOptions,
     Kernels,
     LaunchMode,
+    Pattern,
     PeerOrder,
+    Scenario,
     Wait,
     WaitPer,
 )
-from magus.compiler.source import Source
+from magus.compiler.outline.outline import Axis, By, Grouping, KernelGroup, Ordering, Outline, Split, Sums, Turn
+from magus.compiler.resolve.schedules.outline import OutlineReader
+from magus.compiler.resolve.schedules.template import ChoiceReader
+from magus.compiler.resolve.values.evaluate import ExpressionEvaluator, Place
+from magus.compiler.text import syntax as ast
+from magus.compiler.text.diagnostics import Report
+from magus.compiler.text.names import Scope
+from magus.compiler.text.parse import parse_file
+from magus.compiler.text.source import Source
 from tests.scenarios import ag_gemm, gemm_rs, lone_gather, lone_scatter
 
 DMA3, SM8 = EngineChoice(EngineKind.DMA, 3), EngineChoice(EngineKind.SM, 8)

@@ -9,26 +9,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magus.compiler.codes import Code
-from magus.compiler.diagnostics import CompileError
-from magus.compiler.expression import expression_of
-from magus.compiler.extents import inner_size, tile_cols
-from magus.compiler.plan import ScheduleError, build_schedule, problem_of, why_illegal
-from magus.compiler.plan_check import check_plan
-from magus.compiler.scenario import Pattern, Scenario
-from magus.compiler.schedule import (
+from magus.compiler.ir import (
     Choice,
     Direction,
     EngineChoice,
     EngineKind,
     ExecutionOptions,
     Kernels,
+    Pattern,
     Reduction,
+    Scenario,
     TileGroup,
     Transfer,
     Wait,
+    inner_size,
+    tile_cols,
 )
-from magus.compiler.schedule_text import read_choice, resolve_schedule
+from magus.compiler.planning.build import ScheduleError, build_schedule, problem_of, why_illegal
+from magus.compiler.planning.expression import expression_of
+from magus.compiler.resolve.schedules.from_text import read_choice, resolve_schedule
 from magus.compiler.templates.bespoke import MAX_PARTS, PATTERNS, block_rows, shortened, spelled
+from magus.compiler.text.diagnostics import CompileError
+from magus.compiler.verify.check import check_plan
 from magus.simcore import simulate
 from tests.advisor.drawing import SYSTEMS, scenario_of
 from tests.advisor.drawn_plans import draw_cuts

@@ -5,12 +5,7 @@ from dataclasses import replace
 import pytest
 
 from magus.compiler import compile_text
-from magus.compiler.buffers import elements_reused
-from magus.compiler.plan import ScheduleError, build_schedule, declared
-from magus.compiler.plan_check import check_plan
-from magus.compiler.plan_text import plan_text
-from magus.compiler.scenario import Scenario
-from magus.compiler.schedule import (
+from magus.compiler.ir import (
     Choice,
     Direction,
     EngineChoice,
@@ -19,12 +14,17 @@ from magus.compiler.schedule import (
     IndexRange,
     Kernels,
     Region,
+    Scenario,
     Schedule,
     TileGroup,
     Transfer,
     Wait,
 )
-from magus.compiler.schedule_text import read_choice
+from magus.compiler.planfile.to_mgs import plan_text
+from magus.compiler.planning.buffers import elements_reused
+from magus.compiler.planning.build import ScheduleError, build_schedule, declared
+from magus.compiler.resolve.schedules.from_text import read_choice
+from magus.compiler.verify.check import check_plan
 from magus.simcore import RunOutcome, simulate
 from tests.scenarios import ag_gemm, h100, lone_gather
 

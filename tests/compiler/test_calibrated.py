@@ -5,10 +5,8 @@ from dataclasses import replace
 import pytest
 
 from magus.compiler import compile_text, format_text
-from magus.compiler.calibrated import EXAMPLES
-from magus.compiler.device_models import Calibrated, CollectiveRegion, GemmRegion
-from magus.compiler.scenario import Gpu
-from magus.compiler.shapes import DType
+from magus.compiler.ir import Calibrated, CollectiveRegion, DType, GemmRegion, Gpu
+from magus.compiler.resolve.devices.calibrated_region import EXAMPLES
 
 TEXT = """
 use "nvidia/{library}" as library

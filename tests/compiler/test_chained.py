@@ -5,12 +5,25 @@ from dataclasses import replace
 import pytest
 
 from magus.compiler.codes import Code
-from magus.compiler.extents import Adds, cutting_of, inner_size
-from magus.compiler.plan import build_schedule, staging_bytes, why_illegal
-from magus.compiler.plan_check import check_plan
-from magus.compiler.scenario import GemmShape, Scenario
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind, IndexRange, Schedule, Step, TileGroup, Transfer
+from magus.compiler.ir import (
+    Adds,
+    Choice,
+    EngineChoice,
+    EngineKind,
+    GemmShape,
+    IndexRange,
+    Scenario,
+    Schedule,
+    Step,
+    TileGroup,
+    Transfer,
+    cutting_of,
+    inner_size,
+)
+from magus.compiler.planning.build import build_schedule, why_illegal
+from magus.compiler.planning.staging import staging_bytes
 from magus.compiler.templates.chained import chained
+from magus.compiler.verify.check import check_plan
 from magus.simcore.kernels.pick import compute_shape, group_shape
 from tests.workloads import TEXTS, choices_of, workload_of
 

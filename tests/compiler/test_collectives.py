@@ -7,8 +7,7 @@ from random import Random
 import pytest
 
 from magus.compiler.collectives import ALGORITHM_BY_NAME, ALGORITHMS, Algorithm, CollectiveProblem, Setting
-from magus.compiler.scenario import Pattern
-from magus.compiler.schedule import Direction, EngineKind, IndexRange, Region, Step, TileGroup, Transfer
+from magus.compiler.ir import Direction, EngineKind, IndexRange, Pattern, Region, Step, TileGroup, Transfer
 from magus.compiler.templates.waves import Hops
 from tests.interpreter import Deadlock, Ranks, Wrong
 from tests.marks import first

@@ -8,8 +8,7 @@ import pytest
 
 from magus.compiler.collectives import ALGORITHM_BY_NAME, CollectiveProblem
 from magus.compiler.collectives.double_tree import binary_tree, double_tree
-from magus.compiler.scenario import Pattern
-from magus.compiler.schedule import Direction, Reach, Reduction, Step, Transfer
+from magus.compiler.ir import Direction, Pattern, Reach, Reduction, Step, Transfer
 
 
 def emitted(name: str, problem: CollectiveProblem) -> list[tuple[Step, ...]]:

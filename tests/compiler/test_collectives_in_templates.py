@@ -7,8 +7,17 @@ from random import Random
 import pytest
 
 from magus.compiler.collectives import ALGORITHM_BY_NAME
-from magus.compiler.scenario import Pattern
-from magus.compiler.schedule import Direction, EngineKind, ExecutionOptions, Reach, Reduction, Step, TileGroup, Transfer
+from magus.compiler.ir import (
+    Direction,
+    EngineKind,
+    ExecutionOptions,
+    Pattern,
+    Reach,
+    Reduction,
+    Step,
+    TileGroup,
+    Transfer,
+)
 from magus.compiler.templates import ALL_TEMPLATES, BY_NAME, Cut, Template, why_not
 from magus.compiler.templates.base import TemplateInput
 from magus.compiler.templates.collective import collective_in

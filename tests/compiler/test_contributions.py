@@ -10,23 +10,24 @@ import pytest
 
 from magus.compiler import CompileError, compile_text
 from magus.compiler.collectives import ALGORITHM_BY_NAME
-from magus.compiler.expression import expression_of
-from magus.compiler.plan import build_schedule, declared, why_illegal
-from magus.compiler.plan_check import PlanFault, check_plan
-from magus.compiler.scenario import Scenario
-from magus.compiler.schedule import (
+from magus.compiler.ir import (
     Choice,
     Direction,
     EngineChoice,
     EngineKind,
     ExecutionOptions,
     Override,
+    PlanFault,
     Reach,
     Reduction,
+    Scenario,
     Schedule,
     Step,
     Transfer,
 )
+from magus.compiler.planning.build import build_schedule, declared, why_illegal
+from magus.compiler.planning.expression import expression_of
+from magus.compiler.verify.check import check_plan
 
 HEAD = """use "nvidia/h100"
 switch summing extends nvswitch { multicast yes; reduces yes }

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.compiler.declarative import Axis, By, Grouping, KernelGroup, Ordering, Outline, Split
-from magus.compiler.schedule import IndexRange
+from magus.compiler.ir import IndexRange
+from magus.compiler.outline.outline import Axis, By, Grouping, KernelGroup, Ordering, Outline, Split
 from tests.compiler.outlines import DMA3
 
 

@@ -9,13 +9,12 @@ from hypothesis import strategies as st
 
 from magus.compiler import compile_text
 from magus.compiler.collectives import ALGORITHM_BY_NAME
-from magus.compiler.declarative import Axis, By, Grouping, Outline, Split
-from magus.compiler.declarative_plan import misfits_on, written_out
-from magus.compiler.plan import build_schedule, declared
-from magus.compiler.plan_check import check_plan
-from magus.compiler.plan_text import plan_text
-from magus.compiler.scenario import Scenario
-from magus.compiler.schedule import EngineChoice, Plan, Reduction, Schedule, Step, TileGroup, Transfer
+from magus.compiler.ir import EngineChoice, Plan, Reduction, Scenario, Schedule, Step, TileGroup, Transfer
+from magus.compiler.outline.outline import Axis, By, Grouping, Outline, Split
+from magus.compiler.outline.write import misfits_on, written_out
+from magus.compiler.planfile.to_mgs import plan_text
+from magus.compiler.planning.build import build_schedule, declared
+from magus.compiler.verify.check import check_plan
 from magus.simcore import simulate
 from tests.compiler.outlines import DMA3, ROWS, SM8, outlines, read, scenarios
 from tests.scenarios import ag_gemm, gemm_rs

@@ -6,10 +6,9 @@ from dataclasses import replace
 import pytest
 
 from magus.compiler import CompileError, compile_text
-from magus.compiler.declarative import Axis, Outline, Split
-from magus.compiler.declarative_plan import misfits_on
-from magus.compiler.scenario import Scenario
-from magus.compiler.workload import Pattern
+from magus.compiler.ir import Pattern, Scenario
+from magus.compiler.outline.outline import Axis, Outline, Split
+from magus.compiler.outline.write import misfits_on
 from tests.compiler.outlines import COLS, DMA3, ROWS, read, scenarios
 from tests.scenarios import ag_gemm, gemm_rs, lone_gather, lone_gemm
 

@@ -5,12 +5,11 @@ from itertools import product
 
 import pytest
 
-from magus.compiler.declarative_plan import misfits_on, written_out
-from magus.compiler.declarative_templates import outline_of
-from magus.compiler.declarative_text import outline_text
-from magus.compiler.plan import build_schedule, why_illegal
-from magus.compiler.scenario import Scenario
-from magus.compiler.schedule import Choice, PeerOrder, Reduction, Schedule, TileGroup, Transfer
+from magus.compiler.ir import Choice, PeerOrder, Reduction, Scenario, Schedule, TileGroup, Transfer
+from magus.compiler.outline.of_template import outline_of
+from magus.compiler.outline.text import outline_text
+from magus.compiler.outline.write import misfits_on, written_out
+from magus.compiler.planning.build import build_schedule, why_illegal
 from magus.compiler.templates import ALL_TEMPLATES, Cut, Template
 from tests.compiler.outlines import DMA3, ROWS, SM8, read, scenarios
 

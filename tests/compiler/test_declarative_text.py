@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magus.compiler import format_text
-from magus.compiler.declarative import Axis, By, Grouping, KernelGroup, Ordering, Outline, Split, Sums, Turn
-from magus.compiler.declarative_text import outline_text
-from magus.compiler.schedule import CopyProtocol, Direction, ExecutionOptions, PeerOrder
+from magus.compiler.ir import CopyProtocol, Direction, ExecutionOptions, PeerOrder
+from magus.compiler.outline.outline import Axis, By, Grouping, KernelGroup, Ordering, Outline, Split, Sums, Turn
+from magus.compiler.outline.text import outline_text
 from tests.compiler.outlines import DMA3, SM8, outlines, read, scenarios
 
 SCENARIO = scenarios()[0]

@@ -7,8 +7,8 @@ import pytest
 import magus.compiler
 from magus.compiler import CompileError, compile_text
 from magus.compiler.codes import Code
-from magus.compiler.diagnostics import Diagnostic, Report, did_you_mean, render_json, render_text
-from magus.compiler.source import Source, Span
+from magus.compiler.text.diagnostics import Diagnostic, Report, did_you_mean, render_json, render_text
+from magus.compiler.text.source import Source, Span
 
 SOURCE = Source("a.mgs", "let a = 64 GBps\n\tlet b\n")
 
@@ -78,5 +78,5 @@ def test_the_face_is_complete_and_lazy() -> None:
         assert getattr(magus.compiler, name) is not None
     with pytest.raises(AttributeError):
         _ = magus.compiler.nothing
-    program = "import sys, magus.compiler.scenario; sys.exit('lark' in sys.modules)"
+    program = "import sys, magus.compiler.ir.scenario; sys.exit('lark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -7,7 +7,7 @@ import pytest
 
 from magus.compiler import CompileError, compile_file
 from magus.compiler.codes import Code
-from magus.compiler.diagnostics import Severity
+from magus.compiler.text.diagnostics import Severity
 
 FOLDER = Path(__file__).parents[1] / "errors"
 FILES = sorted(FOLDER.glob("*.mgs"))

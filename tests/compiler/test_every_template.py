@@ -9,22 +9,25 @@ from random import Random
 import pytest
 
 from magus.compiler.collectives import ALGORITHM_BY_NAME
-from magus.compiler.plan import build_schedule, why_illegal
-from magus.compiler.plan_check import check_plan
-from magus.compiler.scenario import Fabric, Pattern, Rails, Scenario
-from magus.compiler.schedule import (
+from magus.compiler.ir import (
     Choice,
     EngineChoice,
     EngineKind,
+    Fabric,
     IndexRange,
+    Pattern,
+    Rails,
     Region,
+    Scenario,
     Schedule,
     Step,
     TileGroup,
     Transfer,
 )
+from magus.compiler.planning.build import build_schedule, why_illegal
 from magus.compiler.templates import ALL_TEMPLATES, Template
 from magus.compiler.templates.collective import collective_in
+from magus.compiler.verify.check import check_plan
 from tests.advisor.drawing import scenario_of
 from tests.closed_forms import transfers_in
 from tests.interpreter import Ranks

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from magus.compiler import compile_file
-from magus.compiler.scenario import FabricKind, Pattern
+from magus.compiler.ir import FabricKind, Pattern
 from magus.examples import NAMES, TEMPLATES, path
 
 

@@ -5,9 +5,7 @@ from fractions import Fraction
 import pytest
 
 from magus.compiler import CompileError, compile_text
-from magus.compiler.expect_units import dimension_of, figures_of
-from magus.compiler.expectation import Comparison, Shown
-from magus.compiler.terms import (
+from magus.compiler.ir import (
     Chain,
     End,
     Extreme,
@@ -21,6 +19,8 @@ from magus.compiler.terms import (
     Term,
     Value,
 )
+from magus.compiler.resolve.expect.expectation import Comparison, Shown
+from magus.compiler.resolve.expect.units import dimension_of, figures_of
 
 HEAD = """
 use "amd/mi300x"

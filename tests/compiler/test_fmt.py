@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from magus.compiler import CompileError, format_text
-from magus.compiler import syntax as ast
-from magus.compiler.diagnostics import Report
-from magus.compiler.parse import parse_file
-from magus.compiler.source import Source
+from magus.compiler.text import syntax as ast
+from magus.compiler.text.diagnostics import Report
+from magus.compiler.text.parse import parse_file
+from magus.compiler.text.source import Source
 from tests.marks import thinned
 
 ROOT = Path(__file__).parents[2]

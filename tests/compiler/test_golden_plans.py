@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from magus.compiler.plan import build_schedule, why_illegal
-from magus.compiler.plan_text import plan_text
-from magus.compiler.scenario import Pattern, Scenario
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind
+from magus.compiler.ir import Choice, EngineChoice, EngineKind, Pattern, Scenario
+from magus.compiler.planfile.to_mgs import plan_text
+from magus.compiler.planning.build import build_schedule, why_illegal
 from magus.compiler.templates import ALL_TEMPLATES, Template
 from magus.compiler.templates.collective import collective_in
 from tests.advisor.drawing import scenario_of

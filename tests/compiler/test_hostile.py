@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from magus.compiler import CompileError, compile_file, compile_text, format_text
-from magus.compiler.diagnostics import render_json, render_text
+from magus.compiler.text.diagnostics import render_json, render_text
 
 SECONDS = 4.0  # The promise is 2 s on a desktop; test machines are slower.
 

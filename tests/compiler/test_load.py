@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from magus.compiler import CompileError, compile_file
-from magus.compiler.load import MAX_DEPTH, shipped_libraries
+from magus.compiler.text.load import MAX_DEPTH, shipped_libraries
 
 BODY = """use "amd/mi300x"
 system node { gpus 8 x MI300X; fabric full_mesh(xgmi) }

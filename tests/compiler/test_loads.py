@@ -7,14 +7,12 @@ from dataclasses import replace
 import pytest
 
 from magus.compiler import compile_text, format_text
-from magus.compiler.plan import build_schedule, declared, why_illegal
-from magus.compiler.plan_check import check_plan
-from magus.compiler.plan_json import plan_document
-from magus.compiler.plan_read import plan_from_document
-from magus.compiler.plan_text import plan_text
-from magus.compiler.scenario import Scenario
-from magus.compiler.schedule import PeerOrder, Schedule, TileGroup, Transfer
-from magus.compiler.shapes import GemmShape, GroupedGemmShape
+from magus.compiler.ir import GemmShape, GroupedGemmShape, PeerOrder, Scenario, Schedule, TileGroup, Transfer
+from magus.compiler.planfile.from_json import plan_from_document
+from magus.compiler.planfile.to_json import plan_document
+from magus.compiler.planfile.to_mgs import plan_text
+from magus.compiler.planning.build import build_schedule, declared, why_illegal
+from magus.compiler.verify.check import check_plan
 from tests.loads import KINDS, drawn, legal_choices, scenario_of, text_of
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from magus.compiler import compile_text
 from magus.compiler.codes import Code
-from magus.compiler.plan import build_schedule
-from magus.compiler.plan_check import check_plan
-from magus.compiler.plan_text import plan_text
-from magus.compiler.schedule import CopyProtocol, Direction, EngineChoice, EngineKind, Reach, Reduction, Transfer
+from magus.compiler.ir import CopyProtocol, Direction, EngineChoice, EngineKind, Reach, Reduction, Transfer
+from magus.compiler.planfile.to_mgs import plan_text
+from magus.compiler.planning.build import build_schedule
+from magus.compiler.verify.check import check_plan
 from magus.simcore import simulate
 from tests import mscclpp_programs
 from tests.interpreter import Ranks

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magus.compiler.codes import Code
-from magus.compiler.diagnostics import CompileError
-from magus.compiler.plan import ScheduleError, build_schedule
-from magus.compiler.plan_check import check_plan
+from magus.compiler.planning.build import ScheduleError, build_schedule
+from magus.compiler.text.diagnostics import CompileError
+from magus.compiler.verify.check import check_plan
 from tests import mscclpp_programs
 from tests.mscclpp import Block, Program, here
 from tests.mscclpp_reading import PROGRAMS, Json, by_barrier, read, refused, scenario_of

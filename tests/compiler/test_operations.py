@@ -3,8 +3,18 @@
 import pytest
 
 from magus.compiler import compile_text
-from magus.compiler.scenario import DType, GemmShape, Pattern, Shard, Workload
-from magus.compiler.shapes import AttentionShape, ElementwiseShape, GemvShape, GroupedGemmShape, KernelShape
+from magus.compiler.ir import (
+    AttentionShape,
+    DType,
+    ElementwiseShape,
+    GemmShape,
+    GemvShape,
+    GroupedGemmShape,
+    KernelShape,
+    Pattern,
+    Shard,
+    Workload,
+)
 
 BF16 = DType.BF16
 HARDWARE = 'use "amd/mi300x"\nparam B = 4\nsystem node { gpus 4 x MI300X; fabric full_mesh(xgmi) }\n'

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from magus.compiler import compile_text
-from magus.compiler.order import HappensBefore, Waits
-from magus.compiler.plan import build_schedule, default_engine
-from magus.compiler.plan_check import check_plan
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind, Schedule
+from magus.compiler.ir import Choice, EngineChoice, EngineKind, Schedule
+from magus.compiler.planning.build import build_schedule, default_engine
+from magus.compiler.verify.check import check_plan
+from magus.compiler.verify.happens_before import HappensBefore, Waits
 
 TEXT = """use "nvidia/h100"
 system s { gpus 5 x H100; fabric ring(nvlink) }

@@ -3,12 +3,20 @@
 import pytest
 
 from magus.compiler import compile_text
-from magus.compiler.expression import expression_of
-from magus.compiler.plan import build_schedule
-from magus.compiler.plan_check import check_plan
-from magus.compiler.scenario import Scenario
-from magus.compiler.schedule import Choice, Direction, EngineChoice, EngineKind, ExecutionOptions, PeerOrder, Transfer
-from magus.compiler.schedule_text import read_choice
+from magus.compiler.ir import (
+    Choice,
+    Direction,
+    EngineChoice,
+    EngineKind,
+    ExecutionOptions,
+    PeerOrder,
+    Scenario,
+    Transfer,
+)
+from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.expression import expression_of
+from magus.compiler.resolve.schedules.from_text import read_choice
+from magus.compiler.verify.check import check_plan
 from tests.scenarios import ag_gemm, gemm_rs
 
 DMA = EngineChoice(EngineKind.DMA, 3)

@@ -8,27 +8,27 @@ import pytest
 
 from magus.compiler.codes import Code
 from magus.compiler.collectives import ALGORITHM_BY_NAME
-from magus.compiler.diagnostics import CompileError
-from magus.compiler.expression import expression_of
-from magus.compiler.plan import build_schedule, why_illegal
-from magus.compiler.plan_check import check_plan
-from magus.compiler.scenario import Pattern
-from magus.compiler.schedule import (
+from magus.compiler.ir import (
     Choice,
     EngineChoice,
     EngineKind,
     ExecutionOptions,
     Kernels,
+    Pattern,
     Reduction,
     Step,
     TileGroup,
     Transfer,
     Wait,
 )
-from magus.compiler.schedule_text import read_choice
+from magus.compiler.planning.build import build_schedule, why_illegal
+from magus.compiler.planning.expression import expression_of
+from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.compiler.templates import BY_NAME, why_not
 from magus.compiler.templates.base import TemplateInput
 from magus.compiler.templates.waves import Hops
+from magus.compiler.text.diagnostics import CompileError
+from magus.compiler.verify.check import check_plan
 from tests.advisor.drawing import SYSTEMS, scenario_of
 from tests.interpreter import Ranks
 from tests.stages import staged

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from magus.compiler.codes import Code
-from magus.compiler.plan_check import check_plan
-from magus.compiler.schedule import EngineKind, EngineMode
+from magus.compiler.ir import EngineKind, EngineMode
+from magus.compiler.verify.check import check_plan
 from tests.plans import BODIES, all_schedules, scenario_of
 
 

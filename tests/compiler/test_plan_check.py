@@ -8,24 +8,27 @@ import pytest
 
 from magus.compiler import CompileError, compile_file
 from magus.compiler.codes import Code
-from magus.compiler.cover import Rect, uncovered
-from magus.compiler.plan import build_schedule
-from magus.compiler.plan_check import PlanFault, arrivals_at, check_plan
-from magus.compiler.scenario import Scenario
-from magus.compiler.schedule import (
+from magus.compiler.ir import (
     Choice,
     Direction,
     EngineChoice,
     EngineKind,
     IndexRange,
     Override,
+    PlanFault,
+    Rect,
     Reduction,
     Region,
+    Scenario,
     Schedule,
     Step,
     TileGroup,
     Transfer,
+    arrivals_at,
+    uncovered,
 )
+from magus.compiler.planning.build import build_schedule
+from magus.compiler.verify.check import check_plan
 from tests.scenarios import ag_gemm, gemm_rs, lone_gather, lone_gemm, lone_scatter
 
 DMA, SM = EngineChoice(EngineKind.DMA, 3), EngineChoice(EngineKind.SM, 8)

@@ -7,9 +7,9 @@ import pytest
 
 from magus.compiler import CompileError, compile_file, format_text
 from magus.compiler.codes import Code
-from magus.compiler.plan import declared
-from magus.compiler.plan_json import document_text, plan_document, plan_hash
-from magus.compiler.schedule_text import resolve_schedule
+from magus.compiler.planfile.to_json import document_text, plan_document, plan_hash
+from magus.compiler.planning.build import declared
+from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from tests import mscclpp_programs
 from tests.plans import all_schedules, scenario_of, text_of
 

@@ -3,7 +3,7 @@
 import pytest
 
 from magus.compiler import compile_text
-from magus.compiler.plan_fingerprint import fingerprint
+from magus.compiler.planfile.fingerprint import fingerprint
 from tests.plans import BODIES, scenario_of, text_of
 
 

@@ -10,11 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magus.compiler import compile_text
-from magus.compiler.plan import build_schedule, declared
-from magus.compiler.plan_check import check_plan
-from magus.compiler.plan_json import SCHEMA, document_text, plan_document, plan_hash, plan_of
-from magus.compiler.plan_read import plan_from_document
-from magus.compiler.schedule import (
+from magus.compiler.ir import (
     CopyProtocol,
     Direction,
     EngineChoice,
@@ -35,6 +31,10 @@ from magus.compiler.schedule import (
     Wait,
     WaitPer,
 )
+from magus.compiler.planfile.from_json import plan_from_document
+from magus.compiler.planfile.to_json import SCHEMA, document_text, plan_document, plan_hash, plan_of
+from magus.compiler.planning.build import build_schedule, declared
+from magus.compiler.verify.check import check_plan
 from tests.plans import BODIES, all_schedules, scenario_of, text_of
 
 RANKS = 4
@@ -128,7 +128,7 @@ def test_schedules_that_differ_have_hashes_that_differ() -> None:
 
 def test_a_hash_is_the_same_in_every_process() -> None:
     code = (
-        "from tests.plans import all_schedules, scenario_of; from magus.compiler.plan_json import plan_hash;"
+        "from tests.plans import all_schedules, scenario_of; from magus.compiler.planfile.to_json import plan_hash;"
         "print(plan_hash(scenario_of('send_recv'), all_schedules('send_recv')[0]))"
     )
     hashes = {
@@ -161,7 +161,7 @@ def test_a_document_says_what_it_fits_and_a_step_a_line() -> None:
 
 @pytest.mark.slow
 def test_text_and_json_are_the_same_plan() -> None:
-    from magus.compiler.plan_text import plan_text
+    from magus.compiler.planfile.to_mgs import plan_text
 
     for body in ("AG+GEMM", "all_reduce", "broadcast"):
         for schedule in all_schedules(body):

@@ -9,12 +9,7 @@ from hypothesis import strategies as st
 
 from magus.compiler import compile_text
 from magus.compiler.codes import Code
-from magus.compiler.extents import inner_size, moved_rows, tile_cols, tile_rows
-from magus.compiler.plan import ScheduleError, build_schedule, declared, why_illegal
-from magus.compiler.plan_check import check_plan
-from magus.compiler.plan_text import plan_text
-from magus.compiler.scenario import Scenario
-from magus.compiler.schedule import (
+from magus.compiler.ir import (
     Choice,
     Direction,
     EngineChoice,
@@ -22,11 +17,19 @@ from magus.compiler.schedule import (
     ExecutionOptions,
     IndexRange,
     Kernels,
+    Scenario,
     Schedule,
     TileGroup,
     Transfer,
     Wait,
+    inner_size,
+    moved_rows,
+    tile_cols,
+    tile_rows,
 )
+from magus.compiler.planfile.to_mgs import plan_text
+from magus.compiler.planning.build import ScheduleError, build_schedule, declared, why_illegal
+from magus.compiler.verify.check import check_plan
 from tests.workloads import TEXTS, choices_of, text_of, workload_of
 
 DMA = EngineChoice(EngineKind.DMA, 3)

@@ -6,10 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from magus.compiler.extents import moved_rows
-from magus.compiler.plan import build_schedule
-from magus.compiler.scenario import Scenario
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind, TileGroup
+from magus.compiler.ir import Choice, EngineChoice, EngineKind, Scenario, TileGroup, moved_rows
+from magus.compiler.planning.build import build_schedule
 from tests.numbers import Array, Rank, attend, carry_out, merged, rows_of
 from tests.workloads import choices_of, workload_of
 

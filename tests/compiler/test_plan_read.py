@@ -10,16 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magus.compiler.codes import Code
-from magus.compiler.diagnostics import CompileError, Report
-from magus.compiler.json_items import JsonPlace, read_json
-from magus.compiler.plan import ScheduleError, build_schedule
-from magus.compiler.plan_check import check_plan
-from magus.compiler.plan_json import document_text, plan_document
-from magus.compiler.plan_read import MAX_STEPS, plan_from_document, read_plan
-from magus.compiler.plan_schema import plan_schema
-from magus.compiler.scenario import Scenario
-from magus.compiler.schedule import Plan
-from magus.compiler.source import Source, Span
+from magus.compiler.ir import Plan, Scenario
+from magus.compiler.planfile.from_json import MAX_STEPS, plan_from_document, read_plan
+from magus.compiler.planfile.json_schema import plan_schema
+from magus.compiler.planfile.to_json import document_text, plan_document
+from magus.compiler.planning.build import ScheduleError, build_schedule
+from magus.compiler.text.diagnostics import CompileError, Report
+from magus.compiler.text.json_items import JsonPlace, read_json
+from magus.compiler.text.source import Source, Span
+from magus.compiler.verify.check import check_plan
 from tests.json_schema import is_valid
 from tests.plans import all_schedules, scenario_of
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from magus.compiler.diagnostics import CompileError
-from magus.compiler.plan_json import document_text, plan_document
-from magus.compiler.plan_read import plan_from_document
-from magus.compiler.plan_schema import DIALECT, plan_schema
+from magus.compiler.planfile.from_json import plan_from_document
+from magus.compiler.planfile.json_schema import DIALECT, plan_schema
+from magus.compiler.planfile.to_json import document_text, plan_document
+from magus.compiler.text.diagnostics import CompileError
 from tests.json_schema import is_valid
 from tests.plans import BODIES, all_schedules, scenario_of
 

@@ -8,9 +8,9 @@ import pytest
 
 from magus.compiler import compile_text, format_text
 from magus.compiler.collectives import ALGORITHMS
-from magus.compiler.plan import build_schedule, declared, default_engine, why_illegal
-from magus.compiler.plan_text import plan_text
-from magus.compiler.schedule import Choice, Direction, EngineChoice, EngineKind, ExecutionOptions
+from magus.compiler.ir import Choice, Direction, EngineChoice, EngineKind, ExecutionOptions
+from magus.compiler.planfile.to_mgs import plan_text
+from magus.compiler.planning.build import build_schedule, declared, default_engine, why_illegal
 from magus.compiler.templates import ALL_TEMPLATES, TEMPLATES
 from tests.marks import first, thinned
 from tests.plans import all_schedules, scenario_of, text_of

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from magus.compiler.plan_check import check_plan
-from magus.compiler.scenario import Pattern, Scenario
-from magus.compiler.schedule_text import resolve_schedule
+from magus.compiler.ir import Pattern, Scenario
+from magus.compiler.resolve.schedules.from_text import resolve_schedule
+from magus.compiler.verify.check import check_plan
 from tests.advisor.drawing import scenario_of
 from tests.workloads import workload_of
 

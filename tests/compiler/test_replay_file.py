@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from magus.compiler import CompileError, compile_file
 from magus.compiler.codes import Code
-from magus.compiler.diagnostics import Report
-from magus.compiler.replay import Replay, Write
-from magus.compiler.replay_file import HEADER, read_replay, write_profile
-from magus.compiler.source import Source, Span
-from magus.compiler.syntax import Text
+from magus.compiler.ir import Replay, Write
+from magus.compiler.resolve.devices.replay_file import HEADER, read_replay, write_profile
+from magus.compiler.text.diagnostics import Report
+from magus.compiler.text.source import Source, Span
+from magus.compiler.text.syntax import Text
 
 SYSTEM = """
 use "amd/mi300x"

@@ -5,24 +5,30 @@ from fractions import Fraction
 import pytest
 
 from magus.compiler import Compiled, CompileError, compile_text
-from magus.compiler.diagnostics import Report
-from magus.compiler.expectation import Comparison, Relation, Verdict, VerdictIs
-from magus.compiler.load import load
-from magus.compiler.resolve import resolve
-from magus.compiler.scenario import Pattern, Scenario, Shard
-from magus.compiler.schedule import (
+from magus.compiler.ir import (
     Choice,
     Direction,
     EngineChoice,
     EngineKind,
+    FigureKind,
     IndexRange,
+    Metric,
+    MetricOf,
+    Pattern,
     Plan,
     Reduction,
+    Scenario,
+    Shard,
+    Speedup,
     TileGroup,
     Transfer,
+    Value,
 )
-from magus.compiler.source import Source
-from magus.compiler.terms import FigureKind, Metric, MetricOf, Speedup, Value
+from magus.compiler.resolve.expect.expectation import Comparison, Relation, Verdict, VerdictIs
+from magus.compiler.resolve.file import resolve
+from magus.compiler.text.diagnostics import Report
+from magus.compiler.text.load import load
+from magus.compiler.text.source import Source
 
 HARDWARE = 'use "amd/mi300x"\nsystem node { gpus 8 x MI300X; fabric full_mesh(xgmi) }\n'
 GATHER = (

@@ -3,8 +3,7 @@
 import pytest
 
 from magus.compiler import CompileError, compile_text
-from magus.compiler.scenario import DType, GemmShape, Pattern, Shard, Workload
-from magus.compiler.shapes import AttentionShape, GroupedGemmShape
+from magus.compiler.ir import AttentionShape, DType, GemmShape, GroupedGemmShape, Pattern, Shard, Workload
 
 BF16 = DType.BF16
 HARDWARE = 'use "nvidia/h100"\nsystem node { gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }\n'

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from magus.compiler import Compiled, CompileError, compile_text
 from magus.compiler.collectives import ALGORITHM_BY_NAME
-from magus.compiler.declarative import WORDS, Axis, By, Grouping, KernelGroup, Ordering, Outline, Split, Sums, Turn
-from magus.compiler.schedule import (
+from magus.compiler.ir import (
     CopyProtocol,
     Direction,
     EngineChoice,
@@ -21,6 +20,7 @@ from magus.compiler.schedule import (
     Wait,
     WaitPer,
 )
+from magus.compiler.outline.outline import WORDS, Axis, By, Grouping, KernelGroup, Ordering, Outline, Split, Sums, Turn
 from tests.compiler.outlines import DMA3, read, scenarios
 
 HEAD = """use "amd/mi300x"

@@ -3,10 +3,8 @@ from fractions import Fraction
 import pytest
 
 from magus.compiler import CompileError, compile_text
-from magus.compiler.device_models import Sync
-from magus.compiler.load import shipped_libraries
-from magus.compiler.scenario import TICKS_PER_US, Cache, DType, Gpu, Link, Origin, Switch, System
-from magus.compiler.schedule import CopyProtocol
+from magus.compiler.ir import TICKS_PER_US, Cache, CopyProtocol, DType, Gpu, Link, Origin, Switch, Sync, System
+from magus.compiler.text.load import shipped_libraries
 
 
 def system(text: str, name: str = "s") -> System:

@@ -5,9 +5,8 @@ from fractions import Fraction
 import pytest
 
 from magus.compiler import CompileError, compile_text, format_text
-from magus.compiler import syntax as ast
-from magus.compiler.diagnostics import Report
-from magus.compiler.expectation import (
+from magus.compiler.ir import End, Metric, MetricOf
+from magus.compiler.resolve.expect.expectation import (
     Body,
     Check,
     Comparison,
@@ -22,10 +21,11 @@ from magus.compiler.expectation import (
     TrendDirection,
     WinnerChanges,
 )
-from magus.compiler.parse import parse_file
-from magus.compiler.source import Source
-from magus.compiler.terms import End, Metric, MetricOf
-from magus.compiler.units import TIME
+from magus.compiler.text import syntax as ast
+from magus.compiler.text.diagnostics import Report
+from magus.compiler.text.parse import parse_file
+from magus.compiler.text.source import Source
+from magus.compiler.text.units import TIME
 
 HEAD = """
 use "amd/mi300x"

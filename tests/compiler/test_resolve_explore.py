@@ -4,10 +4,9 @@ import pytest
 
 from magus.compiler import CompileError, compile_text, format_text
 from magus.compiler.collectives import ALGORITHM_BY_NAME
-from magus.compiler.resolve_explore import ALL_DEPTHS, FIELDS, opened
-from magus.compiler.scenario import Explore
-from magus.compiler.schedule import CopyProtocol, Direction, Kernels, LaunchMode, PeerOrder, Wait, WaitPer
-from magus.compiler.tables import EXPLORE_KNOBS
+from magus.compiler.ir import CopyProtocol, Direction, Explore, Kernels, LaunchMode, PeerOrder, Wait, WaitPer
+from magus.compiler.resolve.schedules.explore import ALL_DEPTHS, FIELDS, opened
+from magus.compiler.text.vocabulary import EXPLORE_KNOBS
 
 HEAD = """use "nvidia/h100"
 system s { gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }

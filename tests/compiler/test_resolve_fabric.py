@@ -6,8 +6,19 @@ import pytest
 
 from magus.compiler import CompileError, compile_text
 from magus.compiler.codes import Code
-from magus.compiler.scenario import FabricKind, FatTree, Graph, Rails, System, Torus
-from magus.compiler.variability import Distribution, Late, Shape, Straggler, Variability
+from magus.compiler.ir import (
+    Distribution,
+    FabricKind,
+    FatTree,
+    Graph,
+    Late,
+    Rails,
+    Shape,
+    Straggler,
+    System,
+    Torus,
+    Variability,
+)
 
 WORKLOAD = "workload g on s { a = tensor bf16[8, 8]; y = gemm(a, a) }"
 

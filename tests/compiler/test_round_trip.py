@@ -5,11 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magus.compiler import format_text
-from magus.compiler import syntax as ast
-from magus.compiler.diagnostics import Report
-from magus.compiler.fmt import print_file
-from magus.compiler.parse import parse_file
-from magus.compiler.source import Source
+from magus.compiler.text import syntax as ast
+from magus.compiler.text.diagnostics import Report
+from magus.compiler.text.fmt import print_file
+from magus.compiler.text.parse import parse_file
+from magus.compiler.text.source import Source
 
 names = st.sampled_from(["a", "rows", "x2", "gpu", "on", "shard", "K_1", "all", "let", "mgs", "with", "extends"])
 texts = st.sampled_from(["", "a b", "# no comment", "{ ; }", "a, b", "caf\N{LATIN SMALL LETTER E WITH ACUTE}"])

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.compiler.diagnostics import Report
-from magus.compiler.evaluate import ExpressionEvaluator, Place
-from magus.compiler.names import Scope
-from magus.compiler.parse import parse_value
-from magus.compiler.phrases import single
-from magus.compiler.setting_text import setting_text
-from magus.compiler.source import Source
-from magus.compiler.units import BYTES, FLOP_RATE, FREQUENCY, NUMBER, RATE, TIME, UNITS, Dimension, Quantity, exact
+from magus.compiler.resolve.values.evaluate import ExpressionEvaluator, Place
+from magus.compiler.resolve.values.sentences import single
+from magus.compiler.text.diagnostics import Report
+from magus.compiler.text.names import Scope
+from magus.compiler.text.parse import parse_value
+from magus.compiler.text.print_quantity import setting_text
+from magus.compiler.text.source import Source
+from magus.compiler.text.units import BYTES, FLOP_RATE, FREQUENCY, NUMBER, RATE, TIME, UNITS, Dimension, Quantity, exact
 
 dimensions = st.sampled_from([NUMBER, BYTES, TIME, RATE, FREQUENCY, FLOP_RATE])
 

@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.compiler.scenario import DType
-from magus.compiler.shapes import AttentionShape, ElementwiseShape, GemvShape, GroupedGemmShape
+from magus.compiler.ir import AttentionShape, DType, ElementwiseShape, GemvShape, GroupedGemmShape
 
 DT = DType.BF16
 

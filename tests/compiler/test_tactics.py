@@ -5,11 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magus.compiler import CompileError, compile_text, format_text
-from magus.compiler.expression import expression_of
-from magus.compiler.plan import ScheduleError, build_schedule, declared
-from magus.compiler.plan_text import plan_text
-from magus.compiler.scenario import Scenario
-from magus.compiler.schedule import (
+from magus.compiler.ir import (
     Choice,
     CopyProtocol,
     Direction,
@@ -19,11 +15,15 @@ from magus.compiler.schedule import (
     ExecutionOptions,
     Kernels,
     LaunchMode,
+    Scenario,
     Wait,
     WaitPer,
 )
-from magus.compiler.schedule_text import read_choice
-from magus.compiler.tactics import said, tactics_from
+from magus.compiler.planfile.to_mgs import plan_text
+from magus.compiler.planning.build import ScheduleError, build_schedule, declared
+from magus.compiler.planning.execution import said, tactics_from
+from magus.compiler.planning.expression import expression_of
+from magus.compiler.resolve.schedules.from_text import read_choice
 
 HEAD = """use "nvidia/h100"
 link wide extends nvlink { protocols simple, ll, ll128 }

@@ -5,24 +5,32 @@ from dataclasses import replace
 
 import pytest
 
-from magus.compiler.expression import expression_of
-from magus.compiler.plan import ScheduleError, build_schedule, slices_inner, staging_bytes, template_named, why_illegal
-from magus.compiler.plan_check import check_plan
-from magus.compiler.scenario import DType, Fabric, FabricKind, FatTree, GemmShape, Pattern, Scenario, Then
-from magus.compiler.schedule import (
+from magus.compiler.ir import (
     Choice,
     Direction,
+    DType,
     EngineChoice,
     EngineKind,
     ExecutionOptions,
+    Fabric,
+    FabricKind,
+    FatTree,
+    GemmShape,
+    GemvShape,
+    Pattern,
     Reduction,
+    Scenario,
     Schedule,
+    Then,
     TileGroup,
     Transfer,
 )
-from magus.compiler.shapes import GemvShape
-from magus.compiler.tables import MAX_STREAMS
+from magus.compiler.planning.build import ScheduleError, build_schedule, template_named, why_illegal
+from magus.compiler.planning.expression import expression_of
+from magus.compiler.planning.staging import slices_inner, staging_bytes
 from magus.compiler.templates import ALL_TEMPLATES, TEMPLATES, Cut, Template
+from magus.compiler.text.vocabulary import MAX_STREAMS
+from magus.compiler.verify.check import check_plan
 from tests.scenarios import ag_gemm, gemm_rs, lone_gather, lone_gemm, lone_scatter, switch, xgmi
 
 DMA7 = EngineChoice(EngineKind.DMA, 7)

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magus.compiler.scenario import Fabric
-from magus.compiler.topology import NoRoute, Topology, check_reachable, topology_of
+from magus.compiler.ir import Fabric, NoRoute, Topology, check_reachable, topology_of
 from tests.fabrics import UNEVEN, crossbar, fat_tree, graph, nic, rails, torus
 from tests.scenarios import full_mesh, nvlink, ring, switch, xgmi
 

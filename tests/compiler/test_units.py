@@ -2,7 +2,7 @@ from fractions import Fraction
 
 import pytest
 
-from magus.compiler.units import BYTES, RATE, TIME, UNITS, fits, num_digits, round_half_up, unit_hint
+from magus.compiler.text.units import BYTES, RATE, TIME, UNITS, fits, num_digits, round_half_up, unit_hint
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Hops before and behind the steps of small plans, worked out by hand."""
 
-from magus.compiler.schedule import Direction, IndexRange, Reach, Reduction, Region, Step, Transfer
+from magus.compiler.ir import Direction, IndexRange, Reach, Reduction, Region, Step, Transfer
 from magus.compiler.templates.waves import Hops
 
 WHOLE = Region(0, IndexRange(0, 1), IndexRange(0, 1))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from magus.compiler.writing import check_writable, write_whole
+from magus.compiler.text.writing import check_writable, write_whole
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = ("grammar", "compiler", "simcore", "advisor", "tui", "examples")
@@ -176,9 +176,7 @@ def test_a_full_device_is_named() -> None:
 def test_what_goes_to_stdout_joins_what_is_there(tmp_path: Path, where: str) -> None:
     out = tmp_path / "out"
     out.write_text("before ")
-    script = (
-        "from pathlib import Path; from magus.compiler.writing import write_whole as w; w(Path('/dev/stdout'), 'x')"
-    )
+    script = "from pathlib import Path; from magus.compiler.text.writing import write_whole as w; w(Path('/dev/stdout'), 'x')"
     with out.open(where) as stream:
         subprocess.run([sys.executable, "-c", script], stdout=stream, check=True)
 

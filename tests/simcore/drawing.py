@@ -5,26 +5,34 @@ from dataclasses import replace
 from fractions import Fraction
 
 from magus.compiler.collectives import ALGORITHM_BY_NAME
-from magus.compiler.device_models import Sync
-from magus.compiler.plan import build_schedule, why_illegal
-from magus.compiler.scenario import TICKS_PER_US as US
-from magus.compiler.scenario import Cache, Fabric, Gpu, Pattern, Scenario
-from magus.compiler.schedule import (
+from magus.compiler.ir import TICKS_PER_US as US
+from magus.compiler.ir import (
+    Cache,
     Choice,
     CopyProtocol,
     Direction,
+    Distribution,
     EngineChoice,
     EngineKind,
     EngineMode,
     ExecutionOptions,
+    Fabric,
+    Gpu,
     Kernels,
+    Late,
     LaunchMode,
+    Pattern,
+    Scenario,
     Schedule,
+    Shape,
+    Straggler,
+    Sync,
+    Variability,
     Wait,
     WaitPer,
 )
+from magus.compiler.planning.build import build_schedule, why_illegal
 from magus.compiler.templates import ALL_TEMPLATES
-from magus.compiler.variability import Distribution, Late, Shape, Straggler, Variability
 from tests.advisor.drawing import SYSTEMS, scenario_of
 from tests.scenarios import KIB, MIB, TICKS_PER_NS, T
 

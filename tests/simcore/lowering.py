@@ -2,10 +2,21 @@
 
 from dataclasses import replace
 
-from magus.compiler.scenario import Dma, Gpu, Scenario, SmCopy
-from magus.compiler.schedule import EngineChoice, EngineKind, EngineMode, ExecutionOptions, Schedule, Step
-from magus.simcore.engine import Core, Run, run
+from magus.compiler.ir import (
+    Dma,
+    EngineChoice,
+    EngineKind,
+    EngineMode,
+    ExecutionOptions,
+    Gpu,
+    Scenario,
+    Schedule,
+    SmCopy,
+    Step,
+)
+from magus.simcore.engine import Core, run
 from magus.simcore.lower import Lowered, lower
+from magus.simcore.outcome import Run
 from magus.simcore.program import OpKind
 from tests.agreement import differences
 from tests.oracle import Oracle

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.compiler.scenario import TICKS_PER_SECOND, DType, Gpu
-from magus.compiler.shapes import AttentionShape
+from magus.compiler.ir import TICKS_PER_SECOND, AttentionShape, DType, Gpu
 from magus.simcore.kernels.attention import attention_work, makespan_us
 from magus.simcore.kernels.gemm import ROUNDING_TICKS, ticks_for
 from tests.scenarios import T, h100, mi300x, ticks

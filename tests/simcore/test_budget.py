@@ -4,10 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from magus.compiler.plan import build_schedule
-from magus.compiler.scenario import Fabric, FatTree
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind
-from magus.compiler.stopping import Cancelled, checkpoint, heeding
+from magus.compiler.ir import Cancelled, Choice, EngineChoice, EngineKind, Fabric, FatTree, checkpoint, heeding
+from magus.compiler.planning.build import build_schedule
 from magus.simcore import RunTooLarge, affordable_unit, simulate
 from magus.simcore.budget import check_budget, cost_of
 from tests.fabrics import UNEVEN, crossbar, graph, rails, torus

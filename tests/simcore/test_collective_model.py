@@ -10,15 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.compiler import compile_text
-from magus.compiler.device_models import (
+from magus.compiler.ir import (
+    TICKS_PER_US,
     Collectives,
     DmaPhases,
     ExchangeModel,
+    Gpu,
     NvlsModel,
     ProtocolModel,
     Saturation,
 )
-from magus.compiler.scenario import TICKS_PER_US, Gpu
 from magus.simcore.kernels.collective import NcclCollective, NcclProtocol, collective_time
 from magus.simcore.kernels.copy import CopyPhase, dma_copy_time, sm_copy_rate
 from tests.scenarios import MIB, G, h100, mi300x, ticks

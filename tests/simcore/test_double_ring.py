@@ -5,10 +5,9 @@ from itertools import product
 
 import pytest
 
-from magus.compiler.plan import build_schedule
-from magus.compiler.plan_check import check_plan
-from magus.compiler.scenario import Fabric, Pattern, Scenario
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind
+from magus.compiler.ir import Choice, EngineChoice, EngineKind, Fabric, Pattern, Scenario
+from magus.compiler.planning.build import build_schedule
+from magus.compiler.verify.check import check_plan
 from tests.fabrics import rails
 from tests.scenarios import h100, lone_gather, lone_scatter, ring
 from tests.simcore.lowering import differs_from_oracle, makespan

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from magus.compiler import compile_text
-from magus.compiler.scenario import Gpu
+from magus.compiler.ir import Gpu
 from magus.simcore.kernels.collective import NcclCollective, NcclProtocol, collective_time
 from magus.simcore.kernels.early_switch import early_switch
 

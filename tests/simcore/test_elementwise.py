@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.compiler.scenario import DType
-from magus.compiler.shapes import ElementwiseShape
+from magus.compiler.ir import DType, ElementwiseShape
 from magus.simcore.kernels.elementwise import elementwise_work, streaming_ticks
 from magus.simcore.kernels.gemm import ticks_for
 from tests.scenarios import h100, mi300x

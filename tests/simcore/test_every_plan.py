@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from magus.compiler.scenario import Pattern, Scenario
-from magus.compiler.schedule import CopyProtocol, EngineKind, Schedule
+from magus.compiler.ir import CopyProtocol, EngineKind, Pattern, Scenario, Schedule
 from magus.simcore.budget import cost_of
 from magus.simcore.case import Case
 from magus.simcore.engine import Core, run

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magus.compiler.plan import build_schedule
-from magus.compiler.scenario import Fabric
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind, Override, Transfer
+from magus.compiler.ir import Choice, EngineChoice, EngineKind, Fabric, Override, Transfer
+from magus.compiler.planning.build import build_schedule
 from magus.simcore.builder import ProgramBuilder
 from magus.simcore.engine import run
 from magus.simcore.fold import Classes, Refusal, detect

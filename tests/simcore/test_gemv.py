@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.compiler.scenario import TICKS_PER_SECOND, TICKS_PER_US, DType, GemmShape
-from magus.compiler.shapes import GemvShape
+from magus.compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, DType, GemmShape, GemvShape
 from magus.simcore.kernels.gemm import gemm_work, ticks_for
 from magus.simcore.kernels.gemv import gemv_work
 from tests.scenarios import h100, mi300x

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.compiler.scenario import TICKS_PER_SECOND, DType, GemmShape, Gpu
-from magus.compiler.shapes import GroupedGemmShape
+from magus.compiler.ir import TICKS_PER_SECOND, DType, GemmShape, Gpu, GroupedGemmShape
 from magus.simcore.kernels.gemm import ROUNDING_TICKS, gemm_work, min_sm_ticks
 from magus.simcore.kernels.grouped_gemm import grouped_gemm_work
 from tests.scenarios import h100, mi300x

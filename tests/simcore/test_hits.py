@@ -6,21 +6,24 @@ from fractions import Fraction
 
 import pytest
 
-from magus.compiler.plan import build_schedule
-from magus.compiler.scenario import Cache, Gpu, Pattern, Scenario
-from magus.compiler.schedule import (
+from magus.compiler.ir import (
+    Cache,
     Choice,
     CopyProtocol,
     Direction,
     EngineChoice,
     EngineKind,
     ExecutionOptions,
+    Gpu,
     IndexRange,
+    Pattern,
     Reduction,
     Region,
+    Scenario,
     Schedule,
     Transfer,
 )
+from magus.compiler.planning.build import build_schedule
 from magus.simcore import simulate
 from magus.simcore.hits import NONE, Hits
 from magus.simcore.kernels.reduce import reduce_work

@@ -8,11 +8,7 @@ from dataclasses import replace
 import pytest
 
 from magus.compiler.codes import Code
-from magus.compiler.order import Waits
-from magus.compiler.plan import build_schedule, why_illegal
-from magus.compiler.plan_check import check_plan
-from magus.compiler.scenario import Scenario
-from magus.compiler.schedule import (
+from magus.compiler.ir import (
     Choice,
     Direction,
     EngineChoice,
@@ -23,13 +19,17 @@ from magus.compiler.schedule import (
     Plan,
     Reduction,
     Region,
+    Scenario,
     Schedule,
     Step,
     TileGroup,
     Transfer,
     Wait,
 )
+from magus.compiler.planning.build import build_schedule, why_illegal
 from magus.compiler.templates import ALL_TEMPLATES
+from magus.compiler.verify.check import check_plan
+from magus.compiler.verify.happens_before import Waits
 from magus.simcore import simulate
 from magus.simcore.outcome import RunOutcome
 from tests.scenarios import ag_gemm, gemm_rs, h100, switch

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.compiler.scenario import TICKS_PER_US, Cache, DType, GemmShape, Gpu
+from magus.compiler.ir import TICKS_PER_US, Cache, DType, GemmShape, Gpu
 from magus.simcore.kernels.gemm import gemm_work, hbm_bytes, min_sm_ticks, ticks_for
 from magus.simcore.kernels.reduce import reduce_work
 from magus.simcore.kernels.working_set import extra_hbm_bytes

@@ -5,8 +5,8 @@ import random
 import numpy as np
 import pytest
 
-from magus.compiler.plan import build_schedule
-from magus.compiler.schedule import TileGroup
+from magus.compiler.ir import TileGroup
+from magus.compiler.planning.build import build_schedule
 from magus.simcore import simulate
 from magus.simcore.engine import Core, run
 from magus.simcore.fold import Classes, detect

@@ -5,21 +5,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from magus.compiler.plan import build_schedule, why_illegal
-from magus.compiler.scenario import Fabric, Scenario
-from magus.compiler.schedule import (
+from magus.compiler.ir import (
     Choice,
     Direction,
     EngineChoice,
     EngineKind,
+    Fabric,
     IndexRange,
     Override,
     Plan,
     Region,
+    Scenario,
     Schedule,
     TileGroup,
     Transfer,
 )
+from magus.compiler.planning.build import build_schedule, why_illegal
 from magus.compiler.templates import TEMPLATES
 from magus.simcore import RunTooLarge, affordable_unit, simulate
 from magus.simcore.engine import run

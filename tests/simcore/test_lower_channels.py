@@ -4,9 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from magus.compiler.device_models import Sync
-from magus.compiler.scenario import Scenario
-from magus.compiler.schedule import Direction, ExecutionOptions, IndexRange, Region, Schedule, TileGroup, Transfer, Wait
+from magus.compiler.ir import (
+    Direction,
+    ExecutionOptions,
+    IndexRange,
+    Region,
+    Scenario,
+    Schedule,
+    Sync,
+    TileGroup,
+    Transfer,
+    Wait,
+)
 from magus.simcore.lower import lower
 from magus.simcore.program import TrafficClass
 from magus.simcore.traffic import traffic_of

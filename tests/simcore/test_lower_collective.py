@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from magus.advisor.measured.gemm import lone_scenario
-from magus.compiler.scenario import Fabric, FabricKind, Link, Switch, System
+from magus.compiler.ir import Fabric, FabricKind, Link, Switch, System
 from magus.simcore.engine import run
 from magus.simcore.kernels.collective import NcclCollective, NcclProtocol, collective_time
 from magus.simcore.lower_collective import collective_program

@@ -5,15 +5,19 @@ from fractions import Fraction
 
 import pytest
 
-from magus.compiler.scenario import TICKS_PER_SECOND, TICKS_PER_US, Fabric, Gpu, Scenario
-from magus.compiler.schedule import (
+from magus.compiler.ir import (
+    TICKS_PER_SECOND,
+    TICKS_PER_US,
     CopyProtocol,
     Direction,
     EngineMode,
     ExecutionOptions,
+    Fabric,
+    Gpu,
     IndexRange,
     Kernels,
     Region,
+    Scenario,
     Schedule,
     Step,
     TileGroup,

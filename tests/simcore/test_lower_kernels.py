@@ -5,26 +5,29 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from magus.compiler.device_models import Sync
-from magus.compiler.plan import build_schedule
-from magus.compiler.scenario import TICKS_PER_US, Cache, Gpu, Scenario
-from magus.compiler.schedule import (
+from magus.compiler.ir import (
+    TICKS_PER_US,
+    Cache,
     Choice,
     Direction,
     EngineChoice,
     EngineKind,
     ExecutionOptions,
+    Gpu,
     IndexRange,
     Kernels,
     LaunchMode,
     Reduction,
     Region,
+    Scenario,
     Schedule,
+    Sync,
     TileGroup,
     Transfer,
     Wait,
     WaitPer,
 )
+from magus.compiler.planning.build import build_schedule
 from magus.compiler.templates import BY_NAME
 from magus.simcore import simulate
 from magus.simcore.engine import run

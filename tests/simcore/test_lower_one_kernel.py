@@ -5,9 +5,8 @@ from itertools import product
 
 import pytest
 
-from magus.compiler.plan import build_schedule
-from magus.compiler.scenario import TICKS_PER_US, Pattern, Scenario
-from magus.compiler.schedule import (
+from magus.compiler.ir import (
+    TICKS_PER_US,
     Choice,
     CopyProtocol,
     Direction,
@@ -16,11 +15,15 @@ from magus.compiler.schedule import (
     EngineMode,
     ExecutionOptions,
     IndexRange,
+    Late,
+    Pattern,
     Region,
+    Scenario,
     Schedule,
     Transfer,
+    Variability,
 )
-from magus.compiler.variability import Late, Variability
+from magus.compiler.planning.build import build_schedule
 from magus.simcore.case import Case
 from magus.simcore.engine import run
 from magus.simcore.kernels.gemm import ticks_for

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from magus.compiler.scenario import TICKS_PER_SECOND, Scenario
-from magus.compiler.schedule import (
+from magus.compiler.ir import (
+    TICKS_PER_SECOND,
     CopyProtocol,
     Direction,
     EngineMode,
@@ -13,6 +13,7 @@ from magus.compiler.schedule import (
     IndexRange,
     Reach,
     Region,
+    Scenario,
     TileGroup,
     Transfer,
 )

@@ -5,14 +5,15 @@ from itertools import pairwise
 
 import pytest
 
-from magus.compiler.device_models import Sync
-from magus.compiler.scenario import TICKS_PER_US, Scenario
-from magus.compiler.schedule import (
+from magus.compiler.ir import (
+    TICKS_PER_US,
     Direction,
     ExecutionOptions,
     IndexRange,
     Region,
+    Scenario,
     Schedule,
+    Sync,
     TileGroup,
     Transfer,
     Wait,

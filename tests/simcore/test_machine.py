@@ -4,10 +4,8 @@ from itertools import combinations
 
 import pytest
 
-from magus.compiler.plan import build_schedule, why_illegal
-from magus.compiler.scenario import Fabric, Scenario
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind, Schedule
-from magus.compiler.topology import topology_of
+from magus.compiler.ir import Choice, EngineChoice, EngineKind, Fabric, Scenario, Schedule, topology_of
+from magus.compiler.planning.build import build_schedule, why_illegal
 from magus.simcore import RunOutcome, simulate
 from magus.simcore.engine import run
 from magus.simcore.lower import lower

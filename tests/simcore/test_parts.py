@@ -7,10 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.compiler.plan import build_schedule
-from magus.compiler.scenario import TICKS_PER_SECOND, Scenario
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind, TileGroup
-from magus.compiler.shapes import AttentionShape, DType, GroupedGemmShape
+from magus.compiler.ir import (
+    TICKS_PER_SECOND,
+    AttentionShape,
+    Choice,
+    DType,
+    EngineChoice,
+    EngineKind,
+    GroupedGemmShape,
+    Scenario,
+    TileGroup,
+)
+from magus.compiler.planning.build import build_schedule
 from magus.simcore.kernels.attention import attention_work
 from magus.simcore.kernels.parts import first_rows
 from magus.simcore.kernels.pick import compute_shape, compute_work, whole_shape

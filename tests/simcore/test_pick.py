@@ -4,10 +4,23 @@ from dataclasses import replace
 
 import pytest
 
-from magus.compiler.device_models import Sync
-from magus.compiler.scenario import DType, GemmShape, Pattern, Scenario
-from magus.compiler.schedule import ExecutionOptions, IndexRange, LaunchMode, Region, TileGroup
-from magus.compiler.shapes import AttentionShape, ElementwiseShape, GemvShape, GroupedGemmShape, KernelShape
+from magus.compiler.ir import (
+    AttentionShape,
+    DType,
+    ElementwiseShape,
+    ExecutionOptions,
+    GemmShape,
+    GemvShape,
+    GroupedGemmShape,
+    IndexRange,
+    KernelShape,
+    LaunchMode,
+    Pattern,
+    Region,
+    Scenario,
+    Sync,
+    TileGroup,
+)
 from magus.simcore.kernels.attention import attention_work
 from magus.simcore.kernels.elementwise import elementwise_work
 from magus.simcore.kernels.gemm import gemm_work

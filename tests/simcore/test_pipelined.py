@@ -6,10 +6,19 @@ from itertools import product
 import pytest
 
 from magus.compiler.collectives import ALGORITHM_BY_NAME
-from magus.compiler.plan import build_schedule, why_illegal
-from magus.compiler.plan_check import check_plan
-from magus.compiler.scenario import Fabric, Pattern, Scenario
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind, ExecutionOptions, Kernels, Wait
+from magus.compiler.ir import (
+    Choice,
+    EngineChoice,
+    EngineKind,
+    ExecutionOptions,
+    Fabric,
+    Kernels,
+    Pattern,
+    Scenario,
+    Wait,
+)
+from magus.compiler.planning.build import build_schedule, why_illegal
+from magus.compiler.verify.check import check_plan
 from tests.fabrics import rails
 from tests.marks import thinned
 from tests.scenarios import ag_gemm, full_mesh, gemm_rs, h100, ring, switch

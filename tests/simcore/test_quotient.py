@@ -6,11 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from magus.simcore.covering import Condition, FoldError
 from magus.simcore.engine import run
 from magus.simcore.fold import Classes, Refusal, detect
 from magus.simcore.layout import NONE
 from magus.simcore.program import Program
-from magus.simcore.quotient import Condition, FoldError, expand, quotient
+from magus.simcore.quotient import expand, quotient
 from tests.spmd import random_spmd, same, senders, slowed
 from tests.strategies import symmetric_program
 

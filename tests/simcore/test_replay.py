@@ -6,11 +6,19 @@ from time import perf_counter
 import pytest
 
 from magus.compiler.codes import Code
-from magus.compiler.plan import ScheduleError, build_schedule
-from magus.compiler.replay import Replay, Write
-from magus.compiler.scenario import TICKS_PER_US, Scenario
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind, Schedule
-from magus.compiler.variability import Late, Variability
+from magus.compiler.ir import (
+    TICKS_PER_US,
+    Choice,
+    EngineChoice,
+    EngineKind,
+    Late,
+    Replay,
+    Scenario,
+    Schedule,
+    Variability,
+    Write,
+)
+from magus.compiler.planning.build import ScheduleError, build_schedule
 from magus.simcore import Result, RunOutcome, record_writes, simulate
 from magus.simcore.engine import run
 from magus.simcore.replay import lower_replayed

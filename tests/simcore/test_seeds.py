@@ -4,10 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from magus.compiler.plan import build_schedule
-from magus.compiler.scenario import TICKS_PER_US, Scenario
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind
-from magus.compiler.variability import Late, Straggler, Variability
+from magus.compiler.ir import TICKS_PER_US, Choice, EngineChoice, EngineKind, Late, Scenario, Straggler, Variability
+from magus.compiler.planning.build import build_schedule
 from magus.simcore import Result, simulate, simulate_seeds
 from tests.fabrics import torus
 from tests.scenarios import ag_gemm, gemm_rs

@@ -6,19 +6,24 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from magus.compiler.plan import build_schedule
-from magus.compiler.scenario import TICKS_PER_US, Scenario
-from magus.compiler.schedule import (
+from magus.compiler.ir import (
+    TICKS_PER_US,
     Choice,
     Direction,
+    Distribution,
     EngineChoice,
     EngineKind,
     ExecutionOptions,
+    Late,
     Reach,
+    Scenario,
     Schedule,
+    Shape,
+    Straggler,
     Transfer,
+    Variability,
 )
-from magus.compiler.variability import Distribution, Late, Shape, Straggler, Variability
+from magus.compiler.planning.build import build_schedule
 from magus.simcore import simulate
 from magus.simcore.case import Case
 from magus.simcore.checks import HorizonError

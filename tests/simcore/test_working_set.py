@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magus.compiler.scenario import DType, GemmShape
+from magus.compiler.ir import DType, GemmShape
 from magus.simcore.kernels.working_set import extra_hbm_bytes, hit_share
 from tests.marks import thinned
 

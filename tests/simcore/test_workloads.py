@@ -2,8 +2,8 @@
 
 import pytest
 
-from magus.compiler.plan import build_schedule
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind
+from magus.compiler.ir import Choice, EngineChoice, EngineKind
+from magus.compiler.planning.build import build_schedule
 from magus.simcore import simulate
 from magus.simcore.engine import Core, run
 from magus.simcore.lower import lower

@@ -8,11 +8,9 @@ from threading import Event
 
 from magus.advisor.advice import Advice, Candidate, Confidence, Timing
 from magus.advisor.bounds import Bound
-from magus.compiler.expectation import Verdict
+from magus.compiler.ir import TICKS_PER_US, Cancelled, EngineChoice, EngineKind, Scenario, Schedule
 from magus.compiler.pipeline import Compiled
-from magus.compiler.scenario import TICKS_PER_US, Scenario
-from magus.compiler.schedule import EngineChoice, EngineKind, Schedule
-from magus.compiler.stopping import Cancelled
+from magus.compiler.resolve.expect.expectation import Verdict
 from magus.simcore.outcome import RunOutcome
 from magus.simcore.result import Interval, IntervalKind, Result, Timeline, Traffic, Utilization, Waterfall
 from magus.tui.session import Backend, Progress, Settings, ShouldStop

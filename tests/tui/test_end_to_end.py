@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from magus.advisor.advice import Advice
-from magus.compiler.scenario import Pattern
+from magus.compiler.ir import Pattern
 from magus.tui.app import MagusApp
 from magus.tui.session import ProblemKind, SessionProblem
 from tests.advisor.drawing import SYSTEMS, TEXTS

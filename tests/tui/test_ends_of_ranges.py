@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from magus.compiler.tables import (
+from magus.compiler.text.units import BYTES, FLOP_RATE, FREQUENCY, NUMBER, RATE, TIME, Dimension
+from magus.compiler.text.vocabulary import (
     CACHE_NUMBERS,
     COLLECTIVES,
     GPU_BLOCKS,
@@ -17,7 +18,6 @@ from magus.compiler.tables import (
     SWITCH_NUMBERS,
     Property,
 )
-from magus.compiler.units import BYTES, FLOP_RATE, FREQUENCY, NUMBER, RATE, TIME, Dimension
 from magus.tui.answer import advise_file, list_schedules
 from magus.tui.check import check_files
 from magus.tui.exits import Exit

@@ -10,12 +10,11 @@ import pytest
 from magus.advisor.advice import Advice
 from magus.advisor.solver import NoFeasibleSchedule
 from magus.compiler.codes import Code
-from magus.compiler.diagnostics import CompileError, Diagnostic, Severity
+from magus.compiler.ir import Scenario, Schedule
 from magus.compiler.pipeline import Compiled
-from magus.compiler.plan import ScheduleError
-from magus.compiler.scenario import Scenario
-from magus.compiler.schedule import Schedule
-from magus.compiler.source import Source, Span
+from magus.compiler.planning.build import ScheduleError
+from magus.compiler.text.diagnostics import CompileError, Diagnostic, Severity
+from magus.compiler.text.source import Source, Span
 from magus.simcore.result import Result
 from magus.tui.app import MagusApp
 from magus.tui.session import Progress, Settings, ShouldStop

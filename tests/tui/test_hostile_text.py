@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from magus.compiler.printable import printable
+from magus.compiler.text.printable import printable
 from magus.tui.cli import app
 from tests.hostile import ESCAPES, EVERYTHING, is_safe
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from magus.compiler.expectation import Verdict
+from magus.compiler.resolve.expect.expectation import Verdict
 from magus.tui.app import MagusApp
 from tests.tui import fakes
 from tests.tui.driving import LARGE, SMALL, check_golden, press, settled

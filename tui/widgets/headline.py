@@ -5,8 +5,8 @@ from textual.containers import Vertical
 from textual.widgets import Static
 
 from ...advisor.advice import Advice
-from ...compiler.expectation import Verdict
-from ...compiler.printable import printable
+from ...compiler.resolve.expect.expectation import Verdict
+from ...compiler.text.printable import printable
 from .. import view
 
 

@@ -10,8 +10,8 @@ from textual.content import Content
 from textual.widgets import Static
 
 from ...advisor.advice import Advice, resolution_of
-from ...compiler.diagnostics import Diagnostic
-from ...compiler.printable import printable
+from ...compiler.text.diagnostics import Diagnostic
+from ...compiler.text.printable import printable
 from ...simcore.result import Result
 from ..bars import Bar, bars_of, drawn_bars
 from ..view import confidence_of, us

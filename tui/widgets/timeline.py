@@ -10,7 +10,7 @@ from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from ...compiler.printable import printable
+from ...compiler.text.printable import printable
 from ...simcore.result import IntervalKind, Result
 from ..lanes import Cell, Lane, Paint, Window, axis_lines, axis_of, cells_of, lanes_of
 from ..view import us

@@ -5,17 +5,17 @@ import pytest
 from magus.advisor.bespoke import optimize
 from magus.advisor.bespoke.asked import is_asked_for, usual_tactics
 from magus.advisor.bespoke.outcome import SearchBudget
-from magus.compiler.explore import Explore
-from magus.compiler.scenario import Pattern
-from magus.compiler.schedule import (
+from magus.compiler.ir import (
     Choice,
     CopyProtocol,
     Direction,
     EngineChoice,
     EngineKind,
     ExecutionOptions,
+    Explore,
     Kernels,
     LaunchMode,
+    Pattern,
     PeerOrder,
     Wait,
     WaitPer,

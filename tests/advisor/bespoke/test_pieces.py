@@ -18,9 +18,8 @@ from magus.advisor.bespoke.moves import neighbour
 from magus.advisor.bespoke.seeds import shapes
 from magus.advisor.bespoke.uniform import as_batches, uniform_choices
 from magus.advisor.solver.batches import BatchProblem, solve_batches
-from magus.compiler.plan import build_schedule, why_illegal
-from magus.compiler.scenario import Pattern, Scenario
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind
+from magus.compiler.ir import Choice, EngineChoice, EngineKind, Pattern, Scenario
+from magus.compiler.planning.build import build_schedule, why_illegal
 from magus.compiler.templates.bespoke import PATTERNS, Parts, shortened
 from magus.simcore import simulate
 from tests.advisor.drawing import SYSTEMS, scenario_of

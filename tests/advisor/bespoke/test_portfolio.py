@@ -6,9 +6,8 @@ import pytest
 
 from magus.advisor.bespoke import Proposer, SearchBudget, SearchResult, SimulatedPlan, optimize, portfolio, why_bespoke
 from magus.advisor.estimate import estimate_ticks
-from magus.compiler.plan import build_schedule
-from magus.compiler.scenario import Pattern, Scenario
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind, EngineMode, Schedule
+from magus.compiler.ir import Choice, EngineChoice, EngineKind, EngineMode, Pattern, Scenario, Schedule
+from magus.compiler.planning.build import build_schedule
 from magus.compiler.templates.bespoke import PATTERNS
 from magus.simcore import simulate
 from tests.advisor.drawing import SYSTEMS, scenario_of

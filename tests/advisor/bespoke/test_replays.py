@@ -3,7 +3,7 @@
 from magus.advisor.bespoke.outcome import Proposer
 from magus.advisor.bespoke.replays import Replays
 from magus.advisor.workers import Workers
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind
+from magus.compiler.ir import Choice, EngineChoice, EngineKind
 from tests.scenarios import ag_gemm
 
 DMA3 = EngineChoice(EngineKind.DMA, 3)

@@ -11,11 +11,19 @@ from magus.advisor.bespoke import SearchBudget, optimize
 from magus.advisor.bespoke.stage import is_searched, sentence_of
 from magus.advisor.export import advice_document
 from magus.compiler import compile_text
-from magus.compiler.plan import build_schedule
-from magus.compiler.plan_check import check_plan
-from magus.compiler.scenario import TICKS_PER_US, Explore, Pattern
-from magus.compiler.schedule import Choice, EngineChoice, EngineKind, ExecutionOptions, Kernels
-from magus.compiler.schedule_text import resolve_schedule
+from magus.compiler.ir import (
+    TICKS_PER_US,
+    Choice,
+    EngineChoice,
+    EngineKind,
+    ExecutionOptions,
+    Explore,
+    Kernels,
+    Pattern,
+)
+from magus.compiler.planning.build import build_schedule
+from magus.compiler.resolve.schedules.from_text import resolve_schedule
+from magus.compiler.verify.check import check_plan
 from tests.advisor.drawing import SYSTEMS, scenario_of
 from tests.scenarios import ag_gemm, exploring
 

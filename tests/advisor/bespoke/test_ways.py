@@ -10,9 +10,7 @@ from magus.advisor.bespoke.explain import why_bespoke
 from magus.advisor.bespoke.uniform import uniform_choices
 from magus.advisor.bespoke.ways import other_ways, search_ways, starts_of
 from magus.advisor.bounds import lower_bound
-from magus.compiler.plan import build_schedule, why_illegal
-from magus.compiler.scenario import Pattern, Scenario
-from magus.compiler.schedule import (
+from magus.compiler.ir import (
     Choice,
     CopyProtocol,
     EngineChoice,
@@ -20,8 +18,11 @@ from magus.compiler.schedule import (
     EngineMode,
     ExecutionOptions,
     Kernels,
+    Pattern,
+    Scenario,
     Wait,
 )
+from magus.compiler.planning.build import build_schedule, why_illegal
 from magus.simcore import simulate
 from tests.advisor.drawing import SYSTEMS, scenario_of
 

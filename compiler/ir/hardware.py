@@ -1,0 +1,204 @@
+"""One GPU, its links and switches, as integers in base units, and where each number comes from.
+
+Times are ticks of 10 fs, sizes are bytes, rates are bytes or operations per second. Fractions are exact.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from fractions import Fraction
+
+from .gpu_constants import Calibrated, Collectives, DmaPhases, Saturation, Sync
+from .schedule import CopyProtocol
+from .shapes import DType
+
+
+class Origin(Enum):
+    """Where a number comes from, strongest first; the value is its note in the language (``@measured "..."``)."""
+
+    MEASURED = "measured"
+    FITTED = "fitted"
+    NOMINAL = "nominal"
+    REPORTED = "reported"
+    DERIVED = "derived"
+    ASSUMED = "assumed"
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Origin and source of one number, named by its path, for instance ``MI300X.hbm.achieved``.
+
+    ``inherited`` is the device that it was said of, empty for the one that has it.
+    """
+
+    path: str
+    origin: Origin
+    source: str
+    inherited: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """A cache of a GPU: ``instances`` equal slices, each with its own size and bandwidth."""
+
+    size_bytes: int
+    instances: int
+    bytes_per_s: int
+    latency_ticks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hbm:
+    """Device memory: ``peak`` is the data sheet's rate, ``achieved`` what a stream reaches and the server serves.
+
+    Addresses are dealt to ``channels``, each with its part of the rate; 1 where that is not known. ``look_ahead_bytes``
+    is how much the running unit of one SM may have under way; None if that is not known, and then not limited.
+    """
+
+    capacity_bytes: int
+    peak_bytes_per_s: int
+    achieved_bytes_per_s: int
+    latency_ticks: int
+    channels: int = 1
+    look_ahead_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GemmModel:
+    """Constants of the fitted GEMM form, see ``simcore/kernels/gemm.py`` for the formula.
+
+    ``error`` is the relative error of a predicted time, ``resolution`` the relative difference between two
+    schedules below which the profile cannot tell them apart. Two SMs together compute one of ``pair_tiles``.
+    ``cluster`` is how many SMs side by side read an operand that they share from L2 once. ``fitted_l2`` is the size of
+    an instance and the number of instances of the L2 that the constants contain, None where it is that of the GPU.
+    """
+
+    start_ticks: int
+    mma_fraction: Fraction
+    hbm_fraction: Fraction
+    tile_ticks: int
+    k_step_ticks: int
+    split_ticks: int
+    split_bytes_per_s: int
+    exponent: Fraction
+    quantisation: Fraction
+    tiles: tuple[tuple[int, int], ...]
+    error: Fraction
+    resolution: Fraction
+    validated: bool
+    pair_tiles: tuple[tuple[int, int], ...] = ()
+    cluster: int = 1
+    fitted_l2: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Dma:
+    """Copy engines: each holds one command at a time, for ``setup`` and then the bytes at ``bytes_per_s``.
+
+    ``outstanding_bytes`` is how much one engine may have under way; None if that is not known, and then not limited.
+    ``issue_interval_ticks`` is the least time between two commands of one GPU; that part of ``setup`` is spent before
+    the engine. A copy is split into packets of ``packet_bytes``, or one for each row of a strided region, and each
+    beyond the first holds the engine for ``packet_ticks``. ``prelaunch_ticks`` is the setup of a command that was
+    written before and waits for a flag.
+    """
+
+    engines: int
+    setup_ticks: int
+    bytes_per_s: int
+    phases: DmaPhases | None = None
+    outstanding_bytes: int | None = None
+    issue_interval_ticks: int = 0
+    packet_bytes: int | None = None
+    packet_ticks: int = 0
+    prelaunch_ticks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SmCopy:
+    """Copies by SMs: each SM moves ``bytes_per_s`` at most and pays ``setup`` once per chunk.
+
+    ``outstanding_bytes`` is how much one SM may have under way: its rate is then at most that in a round trip. None if
+    that is not known, and then not limited.
+    """
+
+    bytes_per_s: int
+    setup_ticks: int
+    saturation: Saturation | None = None
+    outstanding_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchCost:
+    """``kernel`` starts a kernel without a fitted start of its own; ``event`` is added if one waits for a transfer."""
+
+    kernel_ticks: int
+    event_ticks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU. ``peak_flops`` maps an element type to operations per second (multiply and add count as two).
+
+    ``calibrated`` says where the constants were fitted; it has no part in any time.
+    """
+
+    name: str
+    sms: int
+    clock_hz: int
+    line_bytes: int
+    peak_flops: tuple[tuple[DType, int], ...]
+    l2: Cache
+    hbm: Hbm
+    gemm: GemmModel
+    dma: Dma
+    sm_copy: SmCopy
+    launch: LaunchCost
+    provenance: tuple[Provenance, ...] = field(default=(), hash=False)  # long, and kernel times are cached by GPU
+    collectives: Collectives | None = None
+    sync: Sync = field(default_factory=Sync)
+    mall: Cache | None = None
+    calibrated: Calibrated = field(default_factory=Calibrated, hash=False)
+
+    @property
+    def last_cache(self) -> Cache | None:
+        """The cache that holds what peers have written: the one in front of memory, else an L2 in one piece.
+
+        Slices of L2 that each serve SMs of their own do not see the writes of peers, and have to miss.
+        """
+        return self.mall or (self.l2 if self.l2.instances == 1 else None)
+
+    def peak(self, dtype: DType) -> int:
+        """Peak rate for ``dtype`` in operations per second, 0 if the GPU has no such unit."""
+        return dict(self.peak_flops).get(dtype, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One direction of a link; ``achieved`` is what payload reaches and what the server serves at.
+
+    ``protocols`` are those that copies by SMs may use over it: LL128 needs writes of 128 bytes to arrive whole. Over an
+    ``ordered`` link what was sent first arrives first, so that a flag need not wait until the data has landed.
+    """
+
+    name: str
+    peak_bytes_per_s: int
+    achieved_bytes_per_s: int
+    latency_ticks: int
+    provenance: tuple[Provenance, ...] = ()
+    protocols: tuple[CopyProtocol, ...] = (CopyProtocol.SIMPLE, CopyProtocol.LL)
+    ordered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """A crossbar with one port per GPU; each output port is a server of ``bytes_per_s``.
+
+    One that can ``multicast`` copies what comes in to all other ports, one that ``reduces`` sums what comes from all.
+    """
+
+    name: str
+    ports: int
+    bytes_per_s: int
+    latency_ticks: int
+    provenance: tuple[Provenance, ...] = ()
+    multicast: bool = False
+    reduces: bool = False

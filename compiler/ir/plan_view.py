@@ -1,0 +1,134 @@
+"""A plan as one rank sees it: its steps, what lands there, and what has surely happened before each step."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
+
+from ..codes import Code
+from .scenario import Scenario
+from .schedule import Direction, Kernels, Reach, Reduction, Region, Schedule, Step, TileGroup, Transfer
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFault:
+    """One thing wrong with a plan: diagnostic code, the step to blame (empty if none), a sentence, and what helps."""
+
+    code: Code
+    step: str
+    message: str
+    hint: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A transfer as its destination sees it: ``region`` relative to the destination, ``source`` too."""
+
+    transfer: Transfer
+    issuer: int
+    source: int
+    region: Region
+
+
+def arrivals_at(scenario: Scenario, schedule: Schedule, rank: int) -> tuple[Arrival, ...]:
+    """Every transfer that lands at ``rank``, whoever issues it; a put to all lands at every rank, its own as well."""
+    n, found = scenario.num_ranks, []
+    for issuer in range(n):
+        for step in schedule.steps_of(issuer):
+            if isinstance(step, Transfer) and rank in _landing(step, issuer, n):
+                found.append(_arrival(step, issuer, rank, n))
+    return tuple(found)
+
+
+def all_arrivals(scenario: Scenario, schedule: Schedule) -> tuple[tuple[Arrival, ...], ...]:
+    """``arrivals_at`` of every rank, in one pass over the plan."""
+    n = scenario.num_ranks
+    found: list[list[Arrival]] = [[] for _ in range(n)]
+    for issuer in range(n):
+        for step in schedule.steps_of(issuer):
+            if isinstance(step, Transfer):
+                for rank in _landing(step, issuer, n):
+                    found[rank].append(_arrival(step, issuer, rank, n))
+    return tuple(map(tuple, found))
+
+
+def _landing(step: Transfer, issuer: int, num_ranks: int) -> Collection[int]:
+    """The absolute ranks at which a transfer lands."""
+    puts = step.direction is Direction.PUT
+    if puts and step.reach is Reach.ALL:
+        return range(num_ranks)
+    return ((issuer + step.peer if puts else issuer) % num_ranks,)
+
+
+def _arrival(step: Transfer, issuer: int, rank: int, num_ranks: int) -> Arrival:
+    source = issuer if step.direction is Direction.PUT else issuer + step.peer
+    region = Region((issuer + step.region.owner - rank) % num_ranks, step.region.rows, step.region.cols)
+    return Arrival(step, issuer, (source - rank) % num_ranks, region)
+
+
+@dataclass(frozen=True, slots=True)
+class RankPlan:
+    """The plan of absolute rank ``rank``: ``steps`` by name, and all ``arrivals``."""
+
+    scenario: Scenario
+    schedule: Schedule
+    rank: int
+    steps: Mapping[str, Step]
+    arrivals: tuple[Arrival, ...]
+
+    @classmethod
+    def of(cls, scenario: Scenario, schedule: Schedule, rank: int) -> "RankPlan":
+        """Look at ``schedule`` from ``rank``."""
+        steps = {step.name: step for step in schedule.steps_of(rank)}
+        return cls(scenario.at(rank), schedule, rank, steps, arrivals_at(scenario, schedule, rank))
+
+    @property
+    def signals(self) -> frozenset[str]:
+        """All signals that are set at this rank."""
+        return frozenset(arrival.transfer.signal for arrival in self.arrivals)
+
+    def before(self) -> dict[str, frozenset[str]]:
+        """For each step everything that has surely happened at this rank before it: steps and signals."""
+        return before_each(self.steps.values(), persistent=self.schedule.tactics.kernel is Kernels.PERSISTENT)
+
+
+def before_each(steps: Collection[Step], *, persistent: bool = False) -> dict[str, frozenset[str]]:
+    """For each step of a rank, and each signal it waits for, what has surely happened there before.
+
+    Raises
+    ------
+    graphlib.CycleError
+        If steps wait for each other.
+    """
+    waits = {step.name: set(step.after) for step in steps}
+    for name, earlier in queued_behind(steps, persistent=persistent):
+        waits[name].add(earlier)
+    known: dict[str, frozenset[str]] = {}
+    for name in TopologicalSorter(waits).static_order():
+        direct = waits.get(name, set())
+        known[name] = frozenset(direct).union(*(known[other] for other in direct)) if direct else frozenset()
+    return known
+
+
+def queued_behind(steps: Collection[Step], *, persistent: bool = False) -> Iterator[tuple[str, str]]:
+    """(step, one before it in the same queue): kernels of a stream and transfers of a lane run in issue order.
+
+    SMs go through the groups of a ``persistent`` kernel in order, each by itself: a group may begin, and end, before an
+    earlier one is done. The kernel has every SM until its last group ends, and a sum is a kernel too.
+    """
+    groups = [step.name for step in steps if isinstance(step, TileGroup)] if persistent else []
+    last: dict[tuple[bool, int], str] = {}
+    for step in steps:
+        if isinstance(step, Reduction):
+            yield from ((step.name, group) for group in groups)
+        moves = isinstance(step, Transfer)
+        number = step.lane if isinstance(step, Transfer) else step.stream
+        if number is None or step.name in groups:
+            continue
+        if (moves, number) in last:
+            yield step.name, last[moves, number]
+        last[moves, number] = step.name
+
+
+def num_peers(steps: Iterable[Step]) -> int:
+    """How many peers the transfers of a rank address that are in no lane; 1 if there are none."""
+    return max(1, len({step.peer for step in steps if isinstance(step, Transfer) and step.lane is None} - {0}))

@@ -1,0 +1,107 @@
+"""The resolved scenario: hardware, workload and what to explore, as integers in base units.
+
+Nothing here refers to source text. Times are ticks of 10 fs, sizes are bytes, rates are bytes or
+operations per second. Fractions are exact. A Scenario is what every later stage starts from.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from .explore import Explore
+from .fabric import SYMMETRIC_FABRICS, Fabric, FabricKind, FatTree, Graph, Layout, Rails, Torus, Wire
+from .hardware import Cache, Dma, GemmModel, Gpu, Hbm, LaunchCost, Link, Origin, Provenance, SmCopy, Switch
+from .replay import Replay
+from .schedule import NamedSchedule
+from .shapes import DType, GemmShape
+from .variability import Variability
+from .workload import Pattern, Shard, Tensor, Then, Workload
+
+__all__ = [
+    "SYMMETRIC_FABRICS",
+    "TICKS_PER_SECOND",
+    "TICKS_PER_US",
+    "Cache",
+    "DType",
+    "Dma",
+    "Explore",
+    "Fabric",
+    "FabricKind",
+    "FatTree",
+    "GemmModel",
+    "GemmShape",
+    "Gpu",
+    "Graph",
+    "Hbm",
+    "LaunchCost",
+    "Layout",
+    "Link",
+    "Origin",
+    "Pattern",
+    "Provenance",
+    "Rails",
+    "Replay",
+    "Scenario",
+    "Shard",
+    "SmCopy",
+    "Switch",
+    "System",
+    "Tensor",
+    "Then",
+    "Torus",
+    "Variability",
+    "Wire",
+    "Workload",
+]
+
+TICKS_PER_SECOND = 10**14
+TICKS_PER_US = 10**8
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """``num_ranks`` equal GPUs behind one fabric.
+
+    ``variability`` is what makes their times differ; with ``replay`` only rank 0 is simulated, and what the others
+    write into its memory is taken from a profile.
+    """
+
+    name: str
+    num_ranks: int
+    gpu: Gpu
+    fabric: Fabric
+    variability: Variability | None = None
+    replay: Replay | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One workload on one system, with the schedules its file declares and the space to explore."""
+
+    name: str
+    system: System
+    workload: Workload
+    schedules: tuple[NamedSchedule, ...] = ()
+    explore: Explore = field(default_factory=Explore)
+
+    @property
+    def num_ranks(self) -> int:
+        """Number of GPUs."""
+        return self.system.num_ranks
+
+    @property
+    def gpu(self) -> Gpu:
+        """The GPU, the same on every rank."""
+        return self.system.gpu
+
+    @property
+    def stages(self) -> tuple["Scenario", ...]:
+        """The scenario as each of its kernels sees it; none for a lone collective."""
+        return tuple(map(self.stage, range(self.workload.num_kernels)))
+
+    def at(self, rank: int) -> "Scenario":
+        """The scenario as the absolute ``rank`` has it; see ``Workload.at``."""
+        rank %= self.num_ranks
+        return self if self.workload.at(rank) is self.workload else replace(self, workload=self.workload.at(rank))
+
+    def stage(self, kernel: int) -> "Scenario":
+        """The scenario as the kernel of that number sees it; see ``Workload.stage``."""
+        return self if self.workload.then is None else replace(self, workload=self.workload.stage(kernel))

@@ -1,0 +1,135 @@
+"""From an outline to the steps of a plan, for any workload that moves a tensor."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import chain
+
+from ..collectives.base import Names
+from ..ir import Adds, IndexRange, Plan, Step, TileGroup, Transfer
+from ..templates.base import TemplateInput
+from ..templates.chained import chained
+from ..templates.serial import kernel as whole_kernel
+from .issue_order import Move, after_kernels, before_kernels
+from .kernels import Cell, Kernel, in_order, inner_slice, kernels, makers, regions
+from .outline import Axis, Outline, Sums
+from .transfers import Moves, moves, num_different, token
+
+
+def plan_of(outline: Outline, problem: TemplateInput) -> Plan:
+    """The plan written out; ``problem`` is one that the outline fits (``declarative_check``)."""
+    count = num_different(outline, problem)
+    ranks = tuple(_chained(outline, problem, rank) for rank in range(count))
+    by_rank = ranks if count > 1 else ()
+    return Plan(outline.engine, ranks[0], (), outline.tactics, by_rank, _overlaps(outline, problem))
+
+
+def _overlaps(outline: Outline, problem: TemplateInput) -> bool:
+    """Whether kernels may run beside transfers; a single kernel is before or after all of them."""
+    if problem.then is not None and _overlaps(outline, problem.then):
+        return True
+    return problem.pattern.beside or (problem.pattern.overlaps and len(kernels(outline, problem)) > 1)
+
+
+def _chained(outline: Outline, problem: TemplateInput, rank: int) -> tuple[Step, ...]:
+    first = _steps(outline, problem, rank)
+    return first if problem.then is None else chained(first, _steps(outline, problem.then, rank))
+
+
+def _steps(outline: Outline, problem: TemplateInput, rank: int) -> tuple[Step, ...]:
+    moving = moves(outline, problem, rank)
+    if not problem.pattern.overlaps:
+        beside = (whole_kernel(problem),) if problem.pattern.beside else ()
+        return (*beside, *moving.steps)
+    produces = problem.pattern.produces
+    ordered = in_order(outline, kernels(outline, problem, moving.hops), moving.moved, produces=produces)
+    names = _names(outline, ordered)
+    made = makers(outline, problem, names)
+    groups = _groups(outline, problem, names, moving)
+    if produces:
+        waiting = _apart(groups, _waiting(moving, made))
+        return after_kernels(groups, waiting, sums_behind=outline.sums is Sums.BEHIND)
+    return before_kernels(groups, _held(outline, moving, made))
+
+
+def _names(outline: Outline, ordered: Iterable[Kernel]) -> dict[str, Kernel]:
+    """Kernels by name, in their order."""
+    found: dict[str, Kernel] = {}
+    for kernel in ordered:
+        own = outline.grouping.own_alone and kernel.owners == (0,)
+        found["own" if own else f"g{len(found) - ('own' in found)}"] = kernel
+    return found
+
+
+def _groups(outline: Outline, problem: TemplateInput, names: Mapping[str, Kernel], moving: Moves) -> list[TileGroup]:
+    """The kernels as steps, dealt to the streams in turn; those that add to what others wrote wait for them."""
+    found: list[TileGroup] = []
+    dealt, may_add = 0, outline.split.axis is Axis.COLS or problem.adds_ranks
+    for name, kernel in names.items():
+        stream, dealt = (0, dealt) if name == "own" else (dealt % outline.streams, dealt + 1)
+        k, after = inner_slice(outline, problem, kernel), Names()
+        before = found if may_add else []
+        earlier = [group for group in before if _adds(problem, kernel, k, names[group.name], group.k)]
+        if problem.pattern.consumes:
+            cells = sorted(kernel.cells, key=lambda cell: moving.moved[cell])
+            after = tuple(signal for cell in cells for signal in moving.landed[cell])
+        after = (*after, *(group.name for group in earlier if group.stream != stream))
+        tiles = regions(outline, problem, kernel, moving.moved)
+        found.append(TileGroup(name, tiles, k, _once(after), stream, bool(earlier)))
+    return found
+
+
+def _adds(problem: TemplateInput, kernel: Kernel, k: IndexRange, before: Kernel, k_before: IndexRange) -> bool:
+    """Whether a kernel adds to what the one ``before`` wrote: slices or blocks of one sum, or rows of the same keys."""
+    match problem.cutting.adds:
+        case Adds.COLUMNS:
+            return not set(kernel.owners).isdisjoint(before.owners) and k != k_before
+        case Adds.ROWS:
+            return k.start < k_before.stop and k_before.start < k.stop
+        case Adds.BLOCKS:
+            return k != k_before or (kernel.first <= before.last and before.first <= kernel.last)
+        case _:
+            return False
+
+
+def _waiting(moving: Moves, made: Mapping[Cell, Names]) -> list[Move]:
+    """Steps with kernels in place of the tokens that stand for them."""
+    known = {token(cell): names for cell, names in made.items()}
+    return [
+        replace(step, after=_once(chain.from_iterable(known.get(name, (name,)) for name in step.after)))
+        for step in moving.steps
+    ]
+
+
+def _once(names: Iterable[str]) -> Names:
+    return tuple(dict.fromkeys(names))
+
+
+def _apart(groups: list[TileGroup], moving: list[Move]) -> list[Move]:
+    """A single kernel ends before anything moves; a transfer that waits for others alone is told so, at no cost."""
+    if len(groups) > 1:
+        return moving
+    here = {groups[0].name, *(step.name for step in moving)}
+    return [
+        replace(step, after=(*step.after, groups[0].name))
+        if isinstance(step, Transfer) and here.isdisjoint(step.after)
+        else step
+        for step in moving
+    ]
+
+
+def _held(outline: Outline, moving: Moves, made: Mapping[Cell, Names]) -> list[Move]:
+    """Transfers that wait until the piece is read that was where theirs will land, ``depth`` pieces before."""
+    order = outline.piece_order
+    before = {piece: order[index - outline.depth] for index, piece in enumerate(order) if index >= outline.depth > 0}
+    freed = {
+        signal: made[owner, before[piece]]
+        for (owner, piece), signals in moving.landed.items()
+        for signal in signals
+        if piece in before
+    }
+    return [
+        replace(step, after=(*step.after, *freed[step.signal]))
+        if isinstance(step, Transfer) and step.signal in freed
+        else step
+        for step in moving.steps
+    ]

@@ -1,0 +1,285 @@
+"""Whether an outline fits a workload. What is wrong is said of the statement that says it, with a hint."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ..codes import Code
+from ..collectives import ALGORITHM_BY_NAME
+from ..ir import Adds, EngineKind, Kernels
+from ..templates.base import TemplateInput
+from ..templates.collective import DEFAULT_ALGORITHM, collective_in, why_no_algorithm
+from .kernels import kernels
+from .outline import ANY_ORDER, Axis, Grouping, Outline, Sums
+from .transfers import num_different, row_per_piece
+
+MAX_TRANSFERS = 1 << 20
+_ONE_AFTER_ANOTHER = "persistent kernels of several streams run one after the other"
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """What is wrong; ``statement`` is the word of the statement that says it."""
+
+    code: Code
+    statement: str
+    message: str
+    hint: str = ""
+
+
+def misfits(outline: Outline, problem: TemplateInput) -> Iterator[Misfit]:
+    """Everything that keeps ``outline`` from being a plan for ``problem``; none: it is one."""
+    if collective_in(problem.pattern) is None:
+        yield Misfit(Code.MGS511, "", "nothing moves here that could be split", "serial schedules this")
+        return
+    if problem.loads:
+        message = "an outline is the same for every rank, and here loads differ"
+        yield Misfit(
+            Code.MGS515, "", message, "hetero_fused_1d and pipelined cut what each rank has, so may rank 0 { }"
+        )
+        return
+    if problem.then is not None:
+        # What is wrong for both is said once.
+        first, then = misfits(outline, replace(problem, then=None)), misfits(outline, problem.then)
+        yield from dict.fromkeys((*first, *then))
+        return
+    found = False
+    for check in _CHECKS:
+        for misfit in check(outline, problem):
+            found = True
+            yield misfit
+        # What the pieces are decides what the rest may say.
+        if found and check in (_of_split, _of_own):
+            return
+
+
+def _of_split(outline: Outline, problem: TemplateInput) -> Iterator[Misfit]:
+    split = outline.split
+    if split.axis is Axis.ROWS:
+        yield from _rows_misfits(outline, problem)
+    elif split.axis is Axis.COLS:
+        if problem.pattern.consumes and problem.inner != problem.cols:
+            message = f"the {problem.cols} columns that move are not the inner dimension of what computes with them"
+            yield Misfit(Code.MGS512, "split", message, "split rows")
+            return
+        yield from _size_misfits(outline, problem.cols, problem.cutting.column_step)
+
+
+def _of_own(outline: Outline, problem: TemplateInput) -> Iterator[Misfit]:
+    """Rows of the own shard that do not go with the pieces of the others."""
+    own, rows = outline.own, problem.gathered(0).rows.size if problem.pattern.overlaps else 0
+    if not own:
+        return
+    if not problem.pattern.overlaps:
+        yield Misfit(Code.MGS511, "split own", "nothing is computed with the own shard here", "leave it out")
+    elif problem.cutting.adds is Adds.BLOCKS:
+        message = "a kernel takes the same rows of all blocks side by side"
+        yield Misfit(Code.MGS513, "split own", message, "leave it out")
+    elif outline.split.axis is not Axis.ROWS or outline.grouping.own_alone:
+        message = "own rows go with pieces of rows of the others, in their kernels"
+        yield Misfit(Code.MGS513, "split own", message, "split rows too, and group own together")
+    elif len(own) != outline.split.parts:
+        message = f"own rows are listed for {len(own)} pieces, and there are {outline.split.parts}"
+        yield Misfit(Code.MGS512, "split own", message, "one number for each piece, 0 for none")
+    elif sum(own) != rows:
+        message = f"{sum(own)} own rows are listed, and there are {rows}"
+        yield Misfit(Code.MGS512, "split own", message, "together they are all rows")
+
+
+def _rows_misfits(outline: Outline, problem: TemplateInput) -> Iterator[Misfit]:
+    split = outline.split
+    if not problem.split:
+        yield from _size_misfits(outline, problem.shard_rows, 1)
+    elif split.cuts:
+        message = "blocks of this all_to_all differ in size, and one cut does not suit all of them"
+        yield Misfit(Code.MGS512, "split", message, f"split rows into {split.parts}")
+    elif split.parts > (least := min(rows for rows in problem.split if rows)):
+        message = f"a block of {least} rows does not divide into {split.parts} pieces"
+        yield Misfit(Code.MGS512, "split", message, f"split rows into {least} or fewer")
+
+
+def _size_misfits(outline: Outline, size: int, step: int) -> Iterator[Misfit]:
+    """Pieces that are no whole cut of ``size`` rows or columns, each a multiple of ``step``."""
+    split = outline.split
+    what = "rows of a shard" if split.axis is Axis.ROWS else "columns"
+    if split.total and split.total != size:
+        message = f"the pieces have {split.total} {what}, and there are {size}"
+        last = size - split.cuts[-1] if split.cuts else size
+        hint = f"{', '.join(map(str, (*split.sizes[:-1], last)))} would do" if last > 0 else "sizes add up to all"
+        yield Misfit(Code.MGS512, "split", message, hint)
+    elif split.cuts and split.cuts[-1] >= size:
+        yield Misfit(Code.MGS512, "split", f"a cut at {split.cuts[-1]} lies outside the {size} {what}", f"below {size}")
+    elif not split.cuts and size % (split.parts * step):
+        grain = f" of a multiple of {step}" if step > 1 else ""
+        message = f"{size} {what} do not divide into {split.parts} equal pieces{grain}"
+        yield Misfit(Code.MGS512, "split", message, _near_equal(split.axis, size, split.parts, step))
+    elif off := [piece for piece in range(split.parts) if split.span(piece, size).size % step]:
+        message = f"piece {off[0]} has {split.span(off[0], size).size} {what}, no multiple of {step}"
+        yield Misfit(Code.MGS512, "split", message, f"columns are cut at multiples of {step}")
+
+
+def _near_equal(axis: Axis, size: int, parts: int, step: int) -> str:
+    """Sizes that do add up, as near to equal as they can be."""
+    grains, rest = size // step, size % step
+    if rest:
+        return "split rows"
+    if grains < parts:
+        return f"split {axis.value} into {grains} or fewer"
+    edges = [piece * grains // parts * step for piece in range(parts + 1)]
+    if parts > 8:
+        return f"unequal ones would do: split {axis.value} at {edges[1]}, {edges[2]}, ..."
+    return f"unequal ones would do: split {axis.value} at {', '.join(map(str, edges[1:-1]))}"
+
+
+def _of_move(outline: Outline, problem: TemplateInput) -> Iterator[Misfit]:
+    asked = row_per_piece(outline, problem)
+    reason = why_no_algorithm(asked)
+    if reason is not None:
+        algorithm = ALGORITHM_BY_NAME[outline.algorithm or DEFAULT_ALGORITHM]
+        adds = collective_in(problem.pattern) in algorithm.by_sms and problem.engine is EngineKind.DMA
+        fits = [name for name in ALGORITHM_BY_NAME if why_no_algorithm(replace(asked, algorithm=name)) is None]
+        hint = "move by sm(16)" if adds else f"{', '.join(fits)} would do" if fits else "move put"
+        yield Misfit(Code.MGS403 if adds else Code.MGS511, "move", reason, hint)
+    transfers = outline.split.parts * (problem.num_ranks - 1) * num_different(outline, problem)
+    if reason is None and transfers > MAX_TRANSFERS:
+        message = f"{outline.split.parts} pieces on {problem.num_ranks} ranks are {transfers:,} transfers to write out"
+        yield Misfit(Code.MGS406, "split", message, f"fewer pieces: at most {MAX_TRANSFERS:,} transfers")
+    yield from _lane_misfits(outline)
+    if outline.depth:
+        yield from _depth_misfits(outline, problem)
+
+
+def _lane_misfits(outline: Outline) -> Iterator[Misfit]:
+    if (outline.one_at_a_time or outline.lanes) and outline.algorithm not in ANY_ORDER:
+        message = f"{outline.algorithm} passes on what comes from others, whose transfers have an order of their own"
+        yield Misfit(Code.MGS513, "move", message, "move direct, or leave the order to the engines")
+    if outline.one_at_a_time and outline.lanes:
+        message = "one at a time is one lane"
+        yield Misfit(Code.MGS513, "move", message, f"lanes {outline.lanes}, or one at a time")
+    if outline.lanes > outline.engine.count:
+        message = f"{outline.lanes} lanes are more than the engines: {outline.engine}"
+        yield Misfit(Code.MGS401, "move", message, f"lanes {outline.engine.count}, a lane is an engine")
+
+
+def _depth_misfits(outline: Outline, problem: TemplateInput) -> Iterator[Misfit]:
+    if not problem.pattern.consumes:
+        yield Misfit(Code.MGS513, "move", "nothing is held here that is gathered for a kernel", "leave depth out")
+    elif not problem.gets:
+        message = "a put cannot wait until the buffer at its destination is free"
+        yield Misfit(Code.MGS513, "move", message, "move get")
+    elif _one_after_another(outline):
+        yield Misfit(Code.MGS513, "move", f"{_ONE_AFTER_ANOTHER}, and the first waits for all", "streams 1")
+    elif (most := _most_at_once(outline, problem)) > outline.depth:
+        message = f"a kernel takes {most} pieces at once, more than the depth of {outline.depth}"
+        yield Misfit(Code.MGS513, "move", message, "group by piece, or by block")
+    elif (outline.one_at_a_time or outline.lanes) and outline.ordering.peers_outermost:
+        message = "a piece that waits for a kernel would hold up those that the kernel waits for"
+        yield Misfit(Code.MGS513, "move", message, "order by piece, or leave depth out")
+
+
+def _most_at_once(outline: Outline, problem: TemplateInput) -> int:
+    """The most pieces that move from the first that a kernel takes to the last, both counted."""
+    place = {piece: index for index, piece in enumerate(outline.piece_order)}
+    taken = [
+        [place.get(piece, 0) for piece in range(kernel.first, kernel.last + 1)]
+        for kernel in kernels(outline, problem)
+        if kernel.owners != (0,)
+    ]
+    return max((max(places) - min(places) + 1 for places in taken), default=0)
+
+
+def _of_kernels(outline: Outline, problem: TemplateInput) -> Iterator[Misfit]:
+    """Nothing to group where kernels and transfers have nothing to do with each other."""
+    behind = outline.sums is Sums.BEHIND
+    if not problem.pattern.overlaps:
+        said = {"group": outline.grouping != Grouping(), "streams": outline.streams > 1, "sums": behind}
+        for statement in (word for word, unusual in said.items() if unusual):
+            message = "no kernel waits for a transfer here, or the other way round"
+            yield Misfit(Code.MGS511, statement, message, "split, move and order are all that this needs")
+    elif behind and not problem.pattern.sums:
+        yield Misfit(Code.MGS511, "sums", "nothing is summed here", "leave sums out")
+
+
+def _of_streams(outline: Outline, problem: TemplateInput) -> Iterator[Misfit]:
+    """Slices of one sum run one after the other, whatever their stream."""
+    if not _one_after_another(outline) or outline.split.axis is not Axis.COLS or not problem.pattern.consumes:
+        return
+    if any(kernel.last - kernel.first + 1 < outline.split.parts for kernel in kernels(outline, problem)):
+        message = f"{_ONE_AFTER_ANOTHER}, and slices of one sum wait for each other"
+        yield Misfit(Code.MGS511, "streams", message, "streams 1, or kernel launched")
+
+
+def _one_after_another(outline: Outline) -> bool:
+    return outline.streams > 1 and outline.tactics.kernel is Kernels.PERSISTENT
+
+
+def _of_groups(outline: Outline, problem: TemplateInput) -> Iterator[Misfit]:
+    parts, batches = outline.split.parts, outline.grouping.batches
+    for batch in batches:
+        if batch.last >= parts:
+            yield Misfit(Code.MGS504, "group", _no_piece(batch.last, parts), _pieces_are(parts))
+            return
+    counted = Counter(piece for batch in batches for piece in range(batch.first, batch.last + 1))
+    if batches:
+        yield from _once(counted, range(parts), Code.MGS507, "group", "piece", "computed")
+
+
+def _of_whole_kernels(outline: Outline, problem: TemplateInput) -> Iterator[Misfit]:
+    """A kernel whose rows all need each other is cut along columns alone."""
+    if problem.cutting.by_rows or not problem.pattern.overlaps:
+        return
+    pieces = range(outline.split.parts)
+    for kernel in kernels(outline, problem):
+        whole = outline.split.axis is not Axis.ROWS or (kernel.first, kernel.last) == (pieces[0], pieces[-1])
+        if len(kernel.owners) < problem.num_ranks or not whole:
+            message = "a query that comes by all_to_all needs the keys of all rows"
+            yield Misfit(Code.MGS511, "group", message, "group own together, and split cols")
+            return
+
+
+def _of_pieces(outline: Outline, problem: TemplateInput) -> Iterator[Misfit]:
+    parts, listed = outline.split.parts, outline.ordering.pieces
+    beyond = [piece for piece in listed if piece >= parts]
+    if beyond:
+        yield Misfit(Code.MGS504, "order", _no_piece(beyond[0], parts), _pieces_are(parts))
+    elif listed:
+        yield from _once(Counter(listed), range(parts), Code.MGS501, "order", "piece", "moved")
+    if outline.ordering.own is not None and not (problem.pattern.overlaps and outline.grouping.own_alone):
+        message = "the own shard is no kernel of its own that could come first or last"
+        yield Misfit(Code.MGS513, "order", message, "group own alone, or leave own out of the order")
+
+
+def _of_peers(outline: Outline, problem: TemplateInput) -> Iterator[Misfit]:
+    ordering, n = outline.ordering, problem.num_ranks
+    if ordering.of_peers and outline.algorithm not in ANY_ORDER:
+        message = f"{outline.algorithm} has its own order of peers"
+        yield Misfit(Code.MGS513, "order", message, "move direct, or leave peers out of the order")
+    if ordering.order.by_size and not problem.split:
+        message = f"{ordering.order.value} goes by sizes, and all transfers are alike"
+        yield Misfit(Code.MGS513, "order", message, "it is for an all_to_all with rows=[...]")
+    if ordering.peers:
+        yield from _once(Counter(ordering.peers), range(1, n), Code.MGS501, "order", "peer", "served")
+
+
+def _once(counted: Counter[int], wanted: range, code: Code, statement: str, what: str, done: str) -> Iterator[Misfit]:
+    """The first of ``wanted`` that is missing, and the first that is there twice."""
+    missing = next((each for each in wanted if not counted[each]), None)
+    if missing is not None:
+        yield Misfit(code, statement, f"{what} {missing} is never {done}", f"name every {what} once")
+    twice = next((each for each in wanted if counted[each] > 1), None)
+    if twice is not None:
+        yield Misfit(code, statement, f"{what} {twice} is {done} twice", f"name every {what} once")
+
+
+def _no_piece(piece: int, parts: int) -> str:
+    return f"there is no piece {piece}, a shard has {parts}"
+
+
+def _pieces_are(parts: int) -> str:
+    return f"pieces are 0 to {parts - 1}" if parts > 1 else "say into what it is split: split rows into 4"
+
+
+_CHECKS = (
+    *(_of_split, _of_own, _of_move, _of_kernels, _of_streams),
+    *(_of_groups, _of_whole_kernels, _of_pieces, _of_peers),
+)

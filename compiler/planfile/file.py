@@ -1,0 +1,91 @@
+"""Plans in files of their own: ``schedule mine for w = import "plan.json"``, and ``--schedule plan.json``.
+
+A file holds a plan of Magus (``plan_read.py``) or an execution plan of MSCCL++ (``mscclpp_read.py``), which its keys
+tell.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ..codes import Code
+from ..ir import Plan, Scenario, Schedule
+from ..planning.build import ScheduleError, build_schedule
+from ..text import syntax as ast
+from ..text.diagnostics import CompileError, Diagnostic, Report
+from ..text.json_items import MAX_FILE_BYTES, JsonPlace, read_json
+from ..text.load import read_source
+from ..text.source import Source, Span
+from ..verify.check import check_plan
+from .from_json import read_plan
+from .mscclpp.read import read_mscclpp
+
+IMPORT = "import"
+PLAN_SUFFIX = ".json"
+Warn = Callable[[Sequence[Diagnostic]], None]
+
+
+def imported(declaration: ast.Template | ast.Plan, report: Report) -> ast.Text | None:
+    """The path in ``schedule mine for w = import "plan.json"``, None where a schedule says anything else."""
+    match declaration:
+        case ast.Template(values=(ast.Name(text=word), ast.Text() as path)) if word == IMPORT:
+            return path
+        case ast.Template(values=(ast.Name(text=word) as name, *_)) if word == IMPORT:
+            raise report.fail(Code.MGS116, "import names a file", name.span, 'import "plan.json"')
+        case _:
+            return None
+
+
+def import_plan(scenario: Scenario, text: ast.Text, report: Report) -> Plan:
+    """The plan that ``text`` names, which lies in the folder of the file that names it or below."""
+    folder = _real(Path(text.span.source.path)).parent
+    path = _real(folder / text.value) if "\0" not in text.value else folder
+    if not path.is_relative_to(folder) or path == folder:
+        hint = "a plan lies in the folder of the file that names it, or below"
+        raise report.fail(Code.MGS207, f"'{text.value}' is outside the folder of this file", text.span, hint)
+    return _read(scenario, path, text.span, report)
+
+
+def nobody(warnings: Sequence[Diagnostic]) -> None:
+    """Warnings that nobody is told."""
+
+
+def plan_in_file(scenario: Scenario, path: Path, warn: Warn = nobody) -> Schedule:
+    """The schedule of a plan in a file anywhere; its name is the path, and ``warn`` is told what it leaves out.
+
+    Raises
+    ------
+    CompileError
+        If the file cannot be read, is no plan, or holds one that cannot run here.
+    """
+    report, text = Report(), str(path)
+    span = Span(Source("--schedule", text), 0, len(text))
+    with report.attempt():
+        schedule = _built(scenario, _read(scenario, path, span, report), text, span, report)
+        for fault in check_plan(scenario, schedule):
+            report.error(fault.code, fault.message, span)
+        if not report.has_errors:
+            warn(report.diagnostics)
+            return schedule
+    raise CompileError(report.diagnostics)
+
+
+def _built(scenario: Scenario, plan: Plan, name: str, span: Span, report: Report) -> Schedule:
+    try:
+        return build_schedule(scenario, plan, name)
+    except ScheduleError as error:
+        raise report.fail(error.code, str(error), span, error.hint) from None
+
+
+def _read(scenario: Scenario, path: Path, span: Span, report: Report) -> Plan:
+    source = read_source(path, report, span, MAX_FILE_BYTES)
+    document = read_json(source.text, JsonPlace(path.name, span, report))
+    if "gpus" in document.members():
+        return read_mscclpp(scenario, document)
+    return read_plan(scenario, document)
+
+
+def _real(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError, ValueError):
+        return path.absolute()

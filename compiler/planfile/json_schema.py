@@ -1,0 +1,136 @@
+"""The JSON Schema of ``magus-plan/1``, draft 2020-12.
+
+docs/plan.schema.json holds it, ``magus plan --schema`` prints it. It tells the form. That names are known, that regions
+lie in their shards and that every byte moves once depends on the scenario and is checked when a plan is read.
+"""
+
+from ..ir import DType, EngineKind, EngineMode, Pattern
+from ..planning.execution import VALUES, words_of
+from ..text.json_items import MAX_NAME
+from ..text.vocabulary import MAX_EXTENT, MAX_RANKS, MAX_STREAMS, TACTICS
+from .fingerprint import Json
+from .from_json import FITS, MAX_ENGINES, MAX_KERNELS, MAX_STEPS, TRANSFER_KINDS
+from .to_json import SCHEMA
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def plan_schema() -> dict[str, Json]:
+    """The schema as a JSON object."""
+    steps = _list({"$ref": "#/$defs/step"}, MAX_STEPS)
+    override = _object({"rank": _number(0, MAX_RANKS - 1), "step": {"$ref": "#/$defs/step"}}, ("rank", "step"))
+    properties: dict[str, Json] = {
+        "schema": {"const": SCHEMA},
+        "expression": {"type": "string"},
+        "hash": {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"},
+        "scenario": {"$ref": "#/$defs/scenario"},
+        "engine": {"$ref": "#/$defs/engine"},
+        "tactics": _object({word: _words(words_of(VALUES[word])) for word in TACTICS}, ()),
+        "overlaps": {"type": "boolean"},
+        "steps": steps,
+        "overrides": _list(override, MAX_STEPS),
+        "ranks": {"type": "array", "items": steps, "minItems": 1, "maxItems": MAX_RANKS},
+    }
+    return {
+        "$schema": DIALECT,
+        "title": "A chunk plan of Magus",
+        **_object(properties, ("schema", "scenario", "engine")),
+        "oneOf": [{"required": ["steps"]}, {"required": ["ranks"], "not": {"required": ["overrides"]}}],
+        "$defs": _definitions(),
+    }
+
+
+def _definitions() -> dict[str, Json]:
+    return {
+        "scenario": _scenario(),
+        "engine": _object(
+            {
+                "kind": _words(words_of(EngineKind)),
+                "count": _number(1, MAX_ENGINES),
+                "mode": _words(tuple(mode.name.lower() for mode in EngineMode)),
+            },
+            ("kind", "count"),
+        ),
+        "name": {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "maxLength": MAX_NAME},
+        "names": _list({"$ref": "#/$defs/name"}, MAX_STEPS),
+        "span": {"type": "array", "items": _number(0, MAX_EXTENT), "minItems": 2, "maxItems": 2},
+        "region": _object(
+            {"owner": _number(0, MAX_RANKS - 1), "rows": {"$ref": "#/$defs/span"}, "cols": {"$ref": "#/$defs/span"}},
+            ("owner", "rows", "cols"),
+        ),
+        "step": {"oneOf": [_transfer(), _tiles(), _reduction()]},
+    }
+
+
+def _scenario() -> Json:
+    """What a plan fits; shapes of kernels have keys of their own."""
+    counts = _list(_number(0, MAX_EXTENT), MAX_RANKS)
+    shape: Json = {"type": "object"}
+    tensor = _object(
+        {
+            "rows": _number(1, MAX_EXTENT),
+            "cols": _number(1, MAX_EXTENT),
+            "dtype": _words(words_of(DType)),
+        },
+        ("rows", "cols", "dtype"),
+    )
+    fits = (
+        _number(1, MAX_RANKS),
+        _words(words_of(Pattern)),
+        tensor,
+        shape,
+        shape,
+        shape,
+        *(counts, _list(counts, MAX_RANKS), _list(counts, MAX_RANKS)),
+    )
+    return _object(dict(zip(FITS, fits, strict=True)), ("ranks", "pattern"))
+
+
+def _transfer() -> Json:
+    peer: Json = {"oneOf": [{"const": "all"}, _number(1, MAX_RANKS - 1)]}
+    said: dict[str, Json] = {"region": {"$ref": "#/$defs/region"}, "peer": peer, "signal": {"$ref": "#/$defs/name"}}
+    more: dict[str, Json] = {"lane": _number(0, MAX_ENGINES - 1), "reduce": {"type": "boolean"}}
+    return _step(TRANSFER_KINDS, said, more)
+
+
+def _tiles() -> Json:
+    regions: Json = {
+        "type": "array",
+        "items": {"$ref": "#/$defs/region"},
+        "minItems": 1,
+        "maxItems": MAX_STEPS,
+    }
+    more: dict[str, Json] = {"stream": _number(0, MAX_STREAMS - 1), "accumulate": {"type": "boolean"}}
+    more["kernel"] = _number(0, MAX_KERNELS - 1)
+    return _step(("tiles",), {"regions": regions, "k": {"$ref": "#/$defs/span"}}, more)
+
+
+def _reduction() -> Json:
+    said: dict[str, Json] = {"region": {"$ref": "#/$defs/region"}, "parts": _number(2, MAX_RANKS)}
+    return _step(("reduction",), said, {"stream": _number(0, MAX_STREAMS - 1)})
+
+
+def _step(kinds: tuple[str, ...], said: dict[str, Json], more: dict[str, Json]) -> Json:
+    head: dict[str, Json] = {"kind": _words(kinds), "name": {"$ref": "#/$defs/name"}}
+    return _object({**head, **said, "after": {"$ref": "#/$defs/names"}, **more}, (*head, *said))
+
+
+def _object(properties: dict[str, Json], required: tuple[str, ...]) -> dict[str, Json]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+def _list(items: Json, most: int) -> Json:
+    return {"type": "array", "items": items, "maxItems": most}
+
+
+def _words(words: tuple[str, ...]) -> Json:
+    return {"enum": list(words)}
+
+
+def _number(low: int, high: int) -> Json:
+    return {"type": "integer", "minimum": low, "maximum": high}

@@ -1,0 +1,208 @@
+"""What the operations of an execution plan of MSCCL++ move and sum.
+
+Each piece of a buffer carries what it holds. A transfer or a sum becomes an ``Event``, numbered in the order of the
+run, so that sets of events are bits of a number. MSCCL++ lets a get read whatever a signal said is there; in a plan it
+reads what the peer has from the start, for no step of one rank waits for a step of another.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from ...codes import Code
+from ...ir import Direction
+from .buffers import BufferSpace, Slot
+from .document import Buffer, Chunk, Op
+from .values import At, Event, SymbolicValue, all_made, made_by, runs, where
+
+MAX_EVENTS = 1 << 15
+
+
+@dataclass(slots=True)
+class BufferState:
+    """What all buffers hold, and what has been done.
+
+    ``seen[rank]`` are the bits of events that begin or end at a rank, ``named`` counts those of each operation: the
+    second of operation 4 of threadblock 0 is the step ``t0_4_1``.
+    """
+
+    space: BufferSpace
+    events: list[Event] = field(default_factory=list)
+    seen: list[int] = field(default_factory=list)
+    held: dict[Slot, SymbolicValue] = field(default_factory=dict)
+    named: Counter[tuple[int, int, int]] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.seen = [0] * self.space.num_ranks
+        for rank in range(self.space.num_ranks):
+            own = frozenset([rank])
+            self.held |= {slot: SymbolicValue(piece, own) for slot, piece in self.space.begins(rank)}
+
+    def written(self, op: Op) -> int | None:
+        """The events that made what lies in the scratch buffer and ``op`` reads, None if it is not all there."""
+        made, slots = 0, [slot for chunk in op.sources for slot in self.space.slots(op, chunk)]
+        for slot in slots:
+            if slot[1] is Buffer.SCRATCH:
+                if slot not in self.held:
+                    return None
+                made |= self.held[slot].made
+        return made
+
+    def copy(self, at: At) -> None:
+        """A copy inside a GPU, which is no step of a plan."""
+        for source, target in self._pairs(at.op):
+            self._store(at.op, target, self._read(at, source))
+
+    def put(self, at: At) -> int:
+        """Transfers to peers; the bits of them."""
+        sent = 0
+        for source, target in self._pairs(at.op):
+            sent |= self._send(at, self._read(at, source), target)
+        return sent
+
+    def get(self, at: At) -> int:
+        """Transfers from peers; the bits of them."""
+        done = 0
+        for source, target in self._pairs(at.op):
+            values = self._fetched(at, source)
+            for first, count in runs(values, self.space.per_block):
+                bit = self._note(at, values[first], count, Direction.GET, peer=source.rank)
+                values[first : first + count] = made_by(values[first : first + count], bit)
+                done |= bit
+            self._store(at.op, target, values)
+        return done
+
+    def sum(self, at: At) -> tuple[int, int]:
+        """A sum of what lies at this GPU, and transfers of the result; the bits of both."""
+        parts = [self._read(at, source) for source in at.op.sources]
+        values, done = self._added(at, parts), 0
+        for first, count in runs(values, self.space.per_block):
+            bit = self._note(at, values[first], count, None, num_parts=len(parts))
+            values[first : first + count] = made_by(values[first : first + count], bit)
+            done |= bit
+        return done, self._deliver(at, values, done)
+
+    def read_and_sum(self, at: At) -> tuple[int, int]:
+        """A sum that reads what peers hold, and transfers of the result; the bits of both."""
+        here = [source for source in at.op.sources if source.rank == at.rank and not source.everywhere]
+        there = [source for source in at.op.sources if source not in here]
+        switched = [source for source in there if source.everywhere]
+        if (len(here), len(there)) != (0, 1) if switched else len(here) != 1:
+            raise at.op.beyond("it reads one chunk here and those of peers, or all of them through a switch")
+        values = [self._read(at, source) for source in here]
+        fetched = [self._everywhere(at, source) if source.everywhere else self._fetched(at, source) for source in there]
+        total, done = self._added(at, [*values, *fetched]), 0
+        for source in there:
+            for first, count in runs(total, self.space.per_block):
+                peer = None if source.everywhere else source.rank
+                done |= self._note(at, total[first], count, Direction.GET, peer=peer, reduce=True)
+        total = made_by(total, done)
+        return done, self._deliver(at, total, done)
+
+    def _pairs(self, op: Op) -> Iterator[tuple[Chunk, Chunk]]:
+        """Sources with targets; one source may have several."""
+        sources = op.sources * len(op.targets) if len(op.sources) == 1 else op.sources
+        if not op.targets or len(sources) != len(op.targets):
+            raise op.item.fail(f"{op.name} has {len(op.sources)} sources for {len(op.targets)} targets")
+        return zip(sources, op.targets, strict=True)
+
+    def _read(self, at: At, chunk: Chunk) -> list[SymbolicValue]:
+        if chunk.rank != at.rank or chunk.everywhere:
+            raise at.op.beyond("it reads what a peer holds")
+        found = []
+        for slot in self.space.slots(at.op, chunk):
+            value = self.held.get(slot)
+            if value is None or value.made & ~at.known:
+                what = "nobody has written" if value is None else "may not be there yet: nothing waited for it"
+                raise at.op.item.fail(f"{at.op.name} reads {where(chunk)}, which {what}", code=Code.MGS508)
+            found.append(value)
+        return found
+
+    def _fetched(self, at: At, chunk: Chunk) -> list[SymbolicValue]:
+        """What a peer has from the start."""
+        if chunk.rank == at.rank:
+            raise at.op.beyond("it reads what this GPU holds")
+        return self._raw(at, chunk, chunk.rank)
+
+    def _everywhere(self, at: At, chunk: Chunk) -> list[SymbolicValue]:
+        """What all GPUs have from the start, summed."""
+        ranks = range(self.space.num_ranks)
+        return self._added(at, [self._raw(at, Chunk(q, chunk.buffer, chunk.index, chunk.size), q) for q in ranks])
+
+    def _raw(self, at: At, chunk: Chunk, rank: int) -> list[SymbolicValue]:
+        values = [self.held.get(slot) for slot in self.space.slots(at.op, chunk)]
+        if any(value is None or value.made or value.parts != {rank} for value in values):
+            raise at.op.beyond(f"{where(chunk)} is not there from the start, and a get cannot know when it is")
+        return [value for value in values if value is not None]
+
+    def _added(self, at: At, parts: Sequence[Sequence[SymbolicValue]]) -> list[SymbolicValue]:
+        """The sum of values side by side: of one piece, no part of it twice, the own among them."""
+        found = []
+        for values in zip(*parts, strict=True) if len({len(each) for each in parts}) == 1 else ():
+            union = frozenset[int]().union(*(value.parts for value in values))
+            if len({value.piece for value in values}) > 1:
+                raise at.op.beyond("it sums different parts of the tensor")
+            if len(union) < sum(len(value.parts) for value in values):
+                raise at.op.item.fail(f"{at.op.name} adds a part twice", code=Code.MGS507)
+            found.append(SymbolicValue(values[0].piece, union, all_made(values)))
+        if not found or any(at.rank not in value.parts for value in found):
+            raise at.op.beyond("it sums chunks of different sizes, or leaves out the part of this GPU")
+        return found
+
+    def _deliver(self, at: At, values: list[SymbolicValue], done: int) -> int:
+        """Store a result here and send it on."""
+        sent = 0
+        for target in at.op.targets:
+            if target.rank == at.rank and not target.everywhere:
+                self._store(at.op, target, values)
+            else:
+                sent |= self._send(replace(at, known=at.known | done), values, target)
+        return sent
+
+    def _send(self, at: At, values: list[SymbolicValue], target: Chunk) -> int:
+        if target.rank == at.rank and not target.everywhere:
+            raise at.op.beyond("it puts to its own GPU")
+        sent, landed = 0, list(values)
+        for first, count in runs(values, self.space.per_block):
+            peer = None if target.everywhere else target.rank
+            bit = self._note(at, values[first], count, Direction.PUT, peer=peer)
+            landed[first : first + count] = made_by(landed[first : first + count], bit)
+            sent |= bit
+        for rank in range(self.space.num_ranks) if target.everywhere else (target.rank,):
+            chunk = Chunk(rank, target.buffer, target.index, target.size)
+            self._store(at.op, chunk, values if rank == at.rank else landed)
+        return sent
+
+    def _store(self, op: Op, target: Chunk, values: Sequence[SymbolicValue]) -> None:
+        slots = self.space.slots(op, target)
+        if len(slots) != len(values):
+            raise op.item.fail(f"{op.name} moves {len(values)} pieces to where {len(slots)} are")
+        self.held.update(zip(slots, values, strict=True))
+
+    def _note(
+        self,
+        at: At,
+        first: SymbolicValue,
+        count: int,
+        direction: Direction | None,
+        *,
+        peer: int | None = None,
+        reduce: bool = False,
+        num_parts: int = 0,
+    ) -> int:
+        """Note an event, and return its bit."""
+        if len(self.events) == MAX_EVENTS:
+            raise at.op.beyond(f"it is more than {MAX_EVENTS} steps")
+        place = at.rank, at.block, at.number
+        bit, name = 1 << len(self.events), f"t{at.block}_{at.number}"
+        name += f"_{self.named[place]}" if self.named[place] else ""
+        self.named[place] += 1
+        known = at.known | first.made
+        self.events.append(
+            Event(at.rank, at.block, at.op, name, first.piece, count, known, direction, peer, reduce, num_parts)
+        )
+        self.seen[at.rank] |= bit
+        if direction is Direction.PUT:
+            for rank in range(self.space.num_ranks) if peer is None else (peer,):
+                self.seen[rank] |= bit
+        return bit

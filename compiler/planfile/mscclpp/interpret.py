@@ -1,0 +1,190 @@
+"""Runs an execution plan of MSCCL++: its threadblocks in any order that their waits allow.
+
+A threadblock knows what happened in it, and what it heard with the signals that it waited for: a signal tells all that
+the threadblock behind it knew and had put.
+"""
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from ...codes import Code
+from ...text.json_items import Item
+from .buffers import BufferSpace
+from .data import BufferState
+from .document import Channel, Execution, Op
+from .values import At
+
+PUTS = ("put", "pws", "pwsf", "ppkt", "rppkt", "gstore", "gstorepkt")
+COPIES = ("copy", "cpkt", "upkt")
+SUMS = ("re", "res", "repkt", "recpkt", "respkt", "recspkt")
+READ_SUMS = ("rre", "rres", "glre", "glres")
+WITH_SIGNAL = ("pws", "pwsf")
+READ_PACKETS = ("upkt", "rppkt", "repkt", "recpkt", "respkt", "recspkt")
+"""Packets carry flags: what reads them waits until they are there."""
+
+
+@dataclass(slots=True, eq=False)
+class _Block:
+    """A threadblock under way. ``known`` is what surely happened, ``sent`` what it put besides."""
+
+    rank: int
+    number: int
+    ops: tuple[Op, ...]
+    next_op: int = 0
+    known: int = 0
+    sent: int = 0
+    released: bool = False
+
+
+@dataclass(slots=True)
+class MscclppRun:
+    """One run; ``idle`` counts what a plan does not say."""
+
+    execution: Execution
+    board: BufferState
+    document: Item
+    idle: Counter[str] = field(default_factory=Counter)
+    _mail: dict[tuple[int, Channel], deque[int]] = field(default_factory=dict)
+    _semaphores: dict[tuple[int, int], deque[int]] = field(default_factory=dict)
+    _barriers: dict[tuple[int, int], list[_Block]] = field(default_factory=dict)
+    _stirred: set[int] = field(default_factory=set)
+
+    def run(self) -> None:
+        """Run everything, and check what is there at the end."""
+        for rank, gpu in enumerate(self.execution.gpus):
+            self._semaphores |= {(rank, at): deque([0] * first) for at, first in enumerate(gpu.semaphores)}
+        gpus = enumerate(self.execution.gpus)
+        blocks = [_Block(rank, at, ops) for rank, gpu in gpus for at, ops in enumerate(gpu.threadblocks)]
+        self._run_all(blocks)
+        stuck = next((block for block in blocks if block.next_op < len(block.ops)), None)
+        if stuck is not None:
+            op = stuck.ops[stuck.next_op]
+            raise op.item.fail(f"{op.name} waits for what never comes", code=Code.MGS502)
+        self._check_end(self.board.space)
+
+    def _run_all(self, blocks: list[_Block]) -> None:
+        """Run threadblocks until none can go on; those that wait are looked at again when their GPU was stirred."""
+        ready, parked = deque(blocks), defaultdict[int, list[_Block]](list)
+        while ready:
+            block = ready.popleft()
+            while block.next_op < len(block.ops) and self._do(block, block.ops[block.next_op]):
+                block.next_op += 1
+            if block.next_op < len(block.ops):
+                parked[block.rank].append(block)
+            for rank in self._stirred:
+                ready.extend(parked.pop(rank, ()))
+            self._stirred.clear()
+
+    def _check_end(self, space: BufferSpace) -> None:
+        for rank in range(space.num_ranks):
+            for slot, piece, parts in space.ends(rank):
+                found = self.board.held.get(slot)
+                if found is None or (found.piece, found.parts) != (piece, parts):
+                    message = f"output chunk {slot[2] // space.scale} of GPU {rank} does not end as it should"
+                    raise self.document.fail(message, code=Code.MGS501)
+
+    def _do(self, block: _Block, op: Op) -> bool:
+        """Do one operation, or return False if it has to wait."""
+        if op.name in _SYNCS:
+            return _SYNCS[op.name](self, block, op)
+        if op.name in READ_PACKETS:
+            made = self.board.written(op)
+            if made is None:
+                return False
+            block.known |= made
+        self._move(block, op, At(block.rank, block.number, block.next_op, op, block.known))
+        if op.name in WITH_SIGNAL:
+            self._signal(block, op)
+        return True
+
+    def _move(self, block: _Block, op: Op, at: At) -> None:
+        done, sent = 0, 0
+        if op.name in COPIES:
+            self.board.copy(at)
+            self.idle["copies inside a GPU"] += 1
+        elif op.name in PUTS:
+            sent = self.board.put(at)
+        elif op.name == "get":
+            done = self.board.get(at)
+        elif op.name in SUMS:
+            done, sent = self.board.sum(at)
+        elif op.name in READ_SUMS:
+            done, sent = self.board.read_and_sum(at)
+        else:
+            raise op.beyond("a plan has no loops" if op.name == "pipeline" else "it is no operation that Magus knows")
+        block.known |= done
+        block.sent |= sent
+        everyone = any(target.everywhere for target in op.targets)
+        self._stirred.update(range(self.board.space.num_ranks) if everyone else (target.rank for target in op.targets))
+
+    def _nothing(self, block: _Block, op: Op) -> bool:
+        return True
+
+    def _signal(self, block: _Block, op: Op) -> bool:
+        for channel in op.channels:
+            back = Channel(channel.kind, block.rank, channel.number)
+            self._mail.setdefault((channel.peer, back), deque()).append(block.known | block.sent)
+            self._stirred.add(channel.peer)
+        return True
+
+    def _wait(self, block: _Block, op: Op) -> bool:
+        boxes = [self._mail.get((block.rank, channel)) for channel in op.channels]
+        return self._take(block, boxes, heard="waits that bring no data")
+
+    def _acquire(self, block: _Block, op: Op) -> bool:
+        return self._take(block, [self._semaphores.get((block.rank, number)) for number in op.numbers])
+
+    def _release(self, block: _Block, op: Op) -> bool:
+        for number in op.numbers:
+            if (block.rank, number) not in self._semaphores:
+                raise op.item.fail(f"there is no semaphore {number}")
+            self._semaphores[block.rank, number].append(block.known | block.sent)
+        self._stirred.add(block.rank)
+        return True
+
+    def _take(self, block: _Block, boxes: list[deque[int] | None], heard: str = "") -> bool:
+        """Take one message from each box, if there is one in each; of a box that stands there twice it takes two."""
+        asked = Counter(map(id, boxes))
+        ready = [box for box in boxes if box is not None and len(box) >= asked[id(box)]]
+        if len(ready) < len(boxes):
+            return False
+        before = block.known
+        for box in ready:
+            block.known |= box.popleft()
+        if heard and not block.known & ~before & self.board.seen[block.rank]:
+            self.idle[heard] += 1
+        return True
+
+    def _barrier(self, block: _Block, op: Op) -> bool:
+        """The last threadblock to come releases all, and each knows what all knew."""
+        if block.released:
+            block.released = False
+            return True
+        waiting = self._barriers.setdefault((block.rank, op.numbers[0] if op.numbers else 0), [])
+        if block not in waiting:
+            waiting.append(block)
+        if len(waiting) < op.count:
+            return False
+        known = 0
+        for each in waiting:
+            known |= each.known | each.sent
+        for each in waiting:
+            each.known |= known
+            each.released = each is not block
+        waiting.clear()
+        self._stirred.add(block.rank)
+        return True
+
+
+_SYNCS: Mapping[str, Callable[[MscclppRun, _Block, Op], bool]] = {
+    "nop": MscclppRun._nothing,
+    "flush": MscclppRun._nothing,
+    "signal": MscclppRun._signal,
+    "rlxsignal": MscclppRun._signal,
+    "wait": MscclppRun._wait,
+    "rlxwait": MscclppRun._wait,
+    "sem_acquire": MscclppRun._acquire,
+    "sem_release": MscclppRun._release,
+    "barrier": MscclppRun._barrier,
+}

@@ -1,0 +1,135 @@
+"""Chunk plans as JSON, ``magus-plan/1``: written from a Schedule, and its hash.
+
+``plan_read.py`` reads them back, ``plan_schema.py`` publishes their form. What is usual is left out of a step, so that
+there is one form of each plan. The hash is that of the plan itself: not of its name, nor of the names of tensors.
+"""
+
+import hashlib
+import json
+
+from ..ir import (
+    EngineChoice,
+    ExecutionOptions,
+    IndexRange,
+    Plan,
+    Reach,
+    Reduction,
+    Region,
+    Scenario,
+    Schedule,
+    Step,
+    TileGroup,
+    Transfer,
+)
+from ..planning.build import compute_sms
+from ..planning.execution import values_of
+from .fingerprint import Json, fingerprint
+
+SCHEMA = "magus-plan/1"
+
+
+def plan_document(scenario: Scenario, schedule: Schedule) -> dict[str, Json]:
+    """``schedule`` as a JSON object, with what it fits and its hash."""
+    body = _body(scenario, plan_of(scenario, schedule))
+    head: dict[str, Json] = {"schema": SCHEMA, "expression": schedule.expression, "hash": _hash(body)}
+    return {**head, **{key: value for key, value in body.items() if key != "schema"}}
+
+
+def plan_hash(scenario: Scenario, schedule: Schedule) -> str:
+    """``sha256:`` and 64 hexadecimal digits over the canonical JSON of the plan and of what it fits.
+
+    The same in every process and on every machine; schedules that do the same have the same hash whatever their names.
+    """
+    return _hash(_body(scenario, plan_of(scenario, schedule)))
+
+
+def hash_of(scenario: Scenario, plan: Plan) -> str:
+    """The same of a plan whose pools are not derived yet."""
+    return _hash(_body(scenario, plan))
+
+
+def plan_of(scenario: Scenario, schedule: Schedule) -> Plan:
+    """``schedule`` before its pools are derived; ``build_schedule`` derives the same again."""
+    overlaps = schedule.compute_sms == compute_sms(scenario, schedule.engine, overlaps=True)
+    rest = schedule.overrides, schedule.tactics, schedule.by_rank
+    return Plan(schedule.engine, schedule.steps, *rest, overlaps)
+
+
+def document_text(document: dict[str, Json]) -> str:
+    """A document as people read it: a step a line."""
+    lines = [f"  {json.dumps(key)}: {_value_text(value, '  ')}" for key, value in document.items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _value_text(value: Json, indent: str) -> str:
+    if not isinstance(value, list) or not value:
+        return json.dumps(value)
+    inner = indent + "  "
+    return "[\n" + ",\n".join(inner + _value_text(each, inner) for each in value) + f"\n{indent}]"
+
+
+def _hash(body: dict[str, Json]) -> str:
+    canonical = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return f"sha256:{hashlib.sha256(canonical.encode()).hexdigest()}"
+
+
+def _body(scenario: Scenario, plan: Plan) -> dict[str, Json]:
+    """Everything but names and hash; one list of steps for all ranks, or one for each."""
+    body: dict[str, Json] = {
+        "schema": SCHEMA,
+        "scenario": fingerprint(scenario),
+        "engine": _engine(plan.engine),
+        "tactics": _tactics(plan.tactics),
+        "overlaps": plan.overlaps,
+    }
+    if plan.by_rank:
+        return {**body, "ranks": [[_step(step) for step in steps] for steps in plan.by_rank]}
+    body["steps"] = [_step(step) for step in plan.steps]
+    if plan.overrides:
+        body["overrides"] = [{"rank": each.rank, "step": _step(each.step)} for each in plan.overrides]
+    return body
+
+
+def _engine(engine: EngineChoice) -> Json:
+    return {"kind": engine.kind.value, "count": engine.count, "mode": engine.mode.name.lower()}
+
+
+def _tactics(tactics: ExecutionOptions) -> Json:
+    return {word: str(value.value) for word, value in values_of(tactics).items()}
+
+
+def _step(step: Step) -> Json:
+    match step:
+        case Transfer():
+            said = _transfer(step)
+        case TileGroup():
+            said = {"kind": "tiles", "name": step.name, "regions": [_region(each) for each in step.regions]}
+            said |= {"k": _span(step.k)} | _queue(step.after, step.stream)
+            said |= {"accumulate": True} if step.accumulate else {}
+            said |= {"kernel": step.kernel} if step.kernel else {}
+        case Reduction():
+            said = {"kind": "reduction", "name": step.name, "region": _region(step.region), "parts": step.num_parts}
+            said |= _queue(step.after, step.stream)
+    return said
+
+
+def _transfer(step: Transfer) -> dict[str, Json]:
+    said: dict[str, Json] = {"kind": step.direction.value, "name": step.name, "region": _region(step.region)}
+    said["peer"] = "all" if step.reach is Reach.ALL else step.peer
+    said["signal"] = step.signal
+    said |= {"after": list(step.after)} if step.after else {}
+    said |= {"lane": step.lane} if step.lane is not None else {}
+    return said | ({"reduce": True} if step.reduce else {})
+
+
+def _queue(after: tuple[str, ...], stream: int) -> dict[str, Json]:
+    waits: dict[str, Json] = {"after": list(after)} if after else {}
+    return waits | ({"stream": stream} if stream else {})
+
+
+def _region(region: Region) -> Json:
+    return {"owner": region.owner, "rows": _span(region.rows), "cols": _span(region.cols)}
+
+
+def _span(span: IndexRange) -> Json:
+    return [span.start, span.stop]

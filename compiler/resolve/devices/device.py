@@ -1,0 +1,222 @@
+"""Devices: gpus, links and switches, with inheritance, defaults and the origin of every number."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from ...codes import Code
+from ...ir import Cache, CopyProtocol, DType, GemmModel, Gpu, LaunchCost, Link, Origin, Switch
+from ...text import syntax as ast
+from ...text.diagnostics import Report
+from ...text.names import Entry, Kind
+from ...text.source import Span
+from ...text.vocabulary import CACHE_NUMBERS, GPU_BLOCKS, GPU_NUMBERS, LINK_NUMBERS, SWITCH_CHOICES, SWITCH_NUMBERS
+from ..values.device_numbers import DeviceNumbers, Figure, FigureReader
+from ..values.evaluate import ExpressionEvaluator, Place, clock_of
+from .calibrated_region import INPUTS, Found, calibrated_of
+from .device_blocks import BlockReader, Tiles
+from .optional_blocks import check_parts, collectives_of, dma_of, hbm_of, mall_of, missing_of, sm_copy_of, sync_of
+
+_SIMPLE = {Kind.LINK: LINK_NUMBERS, Kind.SWITCH: SWITCH_NUMBERS}
+# What an inherited statement of accuracy depends on; with another one it counts as derived.
+_INPUTS = {
+    "gemm.error": frozenset({"sms", "clock", "peak", "l2", "hbm", "gemm"}),
+    "gemm.resolution": frozenset({"sms", "clock", "peak", "l2", "hbm", "gemm"}),
+    "collectives.error": frozenset({"sms", "clock", "l2", "hbm", "collectives"}),
+}
+# A device that says all of these has a GEMM form of its own, fitted with its own L2.
+_GEMM_FORM = frozenset(f"gemm.{each.name}" for each in GPU_BLOCKS["gemm"] if each.required)
+_MAX_PARENTS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What the blocks of a device and of its parents say."""
+
+    figures: Mapping[str, Figure]
+    tiles: Mapping[str, Tiles] = field(default_factory=dict)
+    words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    regions: Mapping[str, Found] = field(default_factory=dict)
+    derived: frozenset[str] = frozenset()
+    fitted_l2: tuple[int, int] | None = None
+
+
+class DeviceResolver:
+    """Resolves each device once."""
+
+    def __init__(self, report: Report, evaluator: ExpressionEvaluator) -> None:
+        self._report, self._evaluator = report, evaluator
+        self._reader = FigureReader(report, evaluator)
+        self._read: dict[Entry, _Read | None] = {}
+        self._open: list[Entry] = []
+
+    def gpu(self, entry: Entry) -> Gpu:
+        """Return the resolved GPU; what is missing or wrong is reported."""
+        read = self._device(entry)
+        required = [wanted.name for wanted in GPU_NUMBERS]
+        required += [f"l2.{wanted.name}" for wanted in CACHE_NUMBERS] + ["l2.per"]
+        required += [
+            f"{block}.{wanted.name}" for block, numbers in GPU_BLOCKS.items() for wanted in numbers if wanted.required
+        ]
+        missing = [path for path in required if path not in read.figures] + list(missing_of(read.figures))
+        missing += ["gemm.tiles"] * ("tiles" not in read.tiles)
+        missing += ["peak"] * (not any(path.startswith("peak.") for path in read.figures))
+        self._require(entry, missing)
+        self._check_gpu(entry, read)
+        gpu = _gpu(entry.name, DeviceNumbers(read.figures), read.tiles, read.fitted_l2)
+        return replace(gpu, calibrated=calibrated_of(read.regions, read.derived))
+
+    def link(self, entry: Entry) -> Link:
+        """Return the resolved link."""
+        figures = self._simple(entry)
+        self._check_achieved(figures.by_path, "")
+        rates = figures.whole("bandwidth"), figures.whole("achieved")
+        link = Link(entry.name, *rates, figures.ticks("latency"), figures.provenance(entry.name))
+        words = self._device(entry).words
+        if "protocols" in words:
+            link = replace(link, protocols=tuple(each for each in CopyProtocol if each.value in words["protocols"]))
+        return replace(link, ordered=words.get("ordered") == ("yes",))
+
+    def switch(self, entry: Entry) -> Switch:
+        """Return the resolved switch."""
+        figures = self._simple(entry)
+        numbers = figures.whole("ports"), figures.whole("bandwidth"), figures.ticks("latency")
+        does = [self._device(entry).words.get(word) == ("yes",) for word in SWITCH_CHOICES]
+        return Switch(entry.name, *numbers, figures.provenance(entry.name), *does)
+
+    def _simple(self, entry: Entry) -> DeviceNumbers:
+        read = self._device(entry)
+        self._require(entry, [each.name for each in _SIMPLE[entry.kind] if each.name not in read.figures])
+        return DeviceNumbers(read.figures)
+
+    def _require(self, entry: Entry, missing: list[str]) -> None:
+        if missing:
+            verb = "is" if len(missing) == 1 else "are"
+            message = f"{entry.kind.value} {entry.name} is incomplete: {', '.join(missing)} {verb} missing"
+            declaration = entry.declaration
+            alone = isinstance(declaration, ast.Device) and declaration.parent is None
+            hint = f"to start from another one: {entry.kind.value} {entry.name} extends ... {{ ... }}" if alone else ""
+            raise self._report.fail(Code.MGS209, message, _head_span(entry), hint)
+
+    def _device(self, entry: Entry) -> _Read:
+        """Read a device with its parents; a failure is remembered, so that it is reported once."""
+        device = entry.declaration
+        assert isinstance(device, ast.Device)
+        if entry in self._open or len(self._open) > _MAX_PARENTS:
+            raise self._report.fail(Code.MGS205, f"'{entry.name}' extends itself", _head_span(entry))
+        if entry not in self._read:
+            self._read[entry] = None
+            self._open.append(entry)
+            with self._report.attempt():
+                parent = self._parent(device, entry)
+                failures_before = self._report.num_failures
+                read = self._blocks(entry, device, parent)
+                if self._report.num_failures == failures_before:
+                    self._read[entry] = read
+            self._open.pop()
+        read_before = self._read[entry]
+        if read_before is None:
+            raise self._report.stop()
+        return read_before
+
+    def _parent(self, device: ast.Device, entry: Entry) -> _Read | None:
+        if device.parent is None:
+            return None
+        return self._device(entry.scope.find(device.parent, entry.kind, self._report))
+
+    def _blocks(self, entry: Entry, device: ast.Device, parent: _Read | None) -> _Read:
+        base = None if parent is None else {path: each.value for path, each in parent.figures.items()}
+        plain = Place(entry.scope, clock=None if base is None else clock_of(base), base=base)
+        reading = BlockReader(self._report, self._reader, plain)
+        if entry.kind is Kind.GPU:
+            reading.gpu(device.block, entry.name)
+        elif entry.kind is Kind.LINK:
+            reading.link(device.block, f"link {entry.name}")
+        else:
+            reading.switch(device.block, f"switch {entry.name}")
+        inherited = parent.figures if parent is not None else {}
+        tiles = {**(parent.tiles if parent is not None else {}), **reading.tiles}
+        changed = set(map(_block_of, reading.figures)) | ({"gemm"} if reading.tiles else set())
+        # What was measured on the parent says little about a GPU with other SMs or memory.
+        stale = [path for path, inputs in _INPUTS.items() if changed & inputs and path in inherited]
+        inherited = {**inherited, **{path: replace(inherited[path], origin=Origin.DERIVED) for path in stale}}
+        words = {**(parent.words if parent is not None else {}), **reading.words}
+        regions = {**(parent.regions if parent is not None else {}), **reading.regions}
+        derived = {block for block, inputs in INPUTS.items() if changed & inputs} if parent is not None else set()
+        derived |= parent.derived if parent is not None else set()
+        own = {path: replace(figure, owner=entry.name) for path, figure in reading.figures.items()}
+        figures = {**inherited, **own}
+        fitted_l2 = parent.fitted_l2 if parent is not None else None
+        fitted_l2 = _l2_of(figures) if reading.figures.keys() >= _GEMM_FORM else fitted_l2
+        return _Read(figures, tiles, words, regions, frozenset(derived - reading.regions.keys()), fitted_l2)
+
+    def _check_gpu(self, entry: Entry, read: _Read) -> None:
+        figures = read.figures
+        self._check_achieved(figures, "hbm.")
+        check_parts(figures, entry.declaration.span.source, self._report)
+        per, sms = figures["l2.per"], figures["sms"]
+        if sms.value.amount % per.value.amount:
+            message = f"{sms.value.amount} sms do not divide by {per.value.amount} per cache"
+            hint = f"say how many share one: cache l2 {{ per {sms.value.amount} sms; ... }}"
+            raise self._report.fail(Code.MGS304, message, sms.span, hint)
+
+    def _check_achieved(self, figures: Mapping[str, Figure], prefix: str) -> None:
+        achieved, peak = figures[f"{prefix}achieved"], figures[f"{prefix}bandwidth"]
+        if achieved.value.amount > peak.value.amount:
+            raise self._report.fail(Code.MGS307, "achieved is more than bandwidth", achieved.span)
+
+
+def _block_of(path: str) -> str:
+    return path.partition(".")[0]
+
+
+def _head_span(entry: Entry) -> Span:
+    span = entry.declaration.span
+    device = entry.declaration
+    assert isinstance(device, ast.Device)
+    return Span(span.source, span.start, span.start + len(device.kind) + 1 + len(device.name))
+
+
+def _l2_of(figures: Mapping[str, Figure]) -> tuple[int, int] | None:
+    """Size of an instance of L2 and number of instances, as far as the device says them."""
+    if not figures.keys() >= {"l2.size", "l2.per", "sms"}:
+        return None
+    whole = DeviceNumbers(figures).whole
+    return whole("l2.size"), whole("sms") // whole("l2.per")
+
+
+def _gpu(name: str, figures: DeviceNumbers, tiles: Mapping[str, Tiles], fitted_l2: tuple[int, int] | None) -> Gpu:
+    whole, ticks, exact = figures.whole, figures.ticks, figures.by_path
+    return Gpu(
+        name=name,
+        sms=whole("sms"),
+        clock_hz=whole("clock"),
+        line_bytes=whole("line"),
+        peak_flops=tuple((each, whole(f"peak.{each.value}")) for each in DType if f"peak.{each.value}" in exact),
+        l2=Cache(whole("l2.size"), whole("sms") // whole("l2.per"), whole("l2.bandwidth"), ticks("l2.latency")),
+        hbm=hbm_of(figures),
+        gemm=GemmModel(
+            start_ticks=ticks("gemm.start"),
+            mma_fraction=exact["gemm.mma"].value.amount,
+            hbm_fraction=exact["gemm.hbm"].value.amount,
+            tile_ticks=ticks("gemm.tile"),
+            k_step_ticks=ticks("gemm.k_step"),
+            split_ticks=ticks("gemm.split"),
+            split_bytes_per_s=whole("gemm.split_bandwidth"),
+            exponent=exact["gemm.exponent"].value.amount,
+            quantisation=exact["gemm.quantisation"].value.amount,
+            tiles=tiles["tiles"],
+            error=exact["gemm.error"].value.amount,
+            resolution=exact["gemm.resolution"].value.amount,
+            validated=exact["gemm.error"].origin in (Origin.MEASURED, Origin.FITTED),
+            pair_tiles=tiles.get("pair_tiles", ()),
+            cluster=figures.whole_if("gemm.cluster") or 1,
+            fitted_l2=None if fitted_l2 == _l2_of(exact) else fitted_l2,
+        ),
+        dma=dma_of(figures),
+        sm_copy=sm_copy_of(figures),
+        launch=LaunchCost(ticks("launch.kernel"), ticks("launch.event")),
+        provenance=figures.provenance(name),
+        collectives=collectives_of(figures),
+        sync=sync_of(figures),
+        mall=mall_of(figures),
+    )

@@ -1,0 +1,229 @@
+"""The block of a device, statement by statement: numbers, peaks, the cache, tiles, collectives."""
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+
+from ...codes import Code
+from ...ir import DType
+from ...text import syntax as ast
+from ...text.diagnostics import Report
+from ...text.source import Span
+from ...text.units import NUMBER
+from ...text.vocabulary import (
+    CACHE_NUMBERS,
+    CACHES,
+    COLLECTIVES,
+    GPU_BLOCKS,
+    GPU_NUMBERS,
+    GPU_WORDS,
+    LINK_CHOICES,
+    LINK_LISTS,
+    LINK_NUMBERS,
+    MAX_TILES,
+    PEAK,
+    SWITCH_CHOICES,
+    SWITCH_NUMBERS,
+    Property,
+)
+from ..values.device_numbers import Default, Figure, FigureReader
+from ..values.evaluate import Place
+from ..values.sentences import head_of, known_head
+from .calibrated_region import EXAMPLES, CalibratedReader, Found
+
+Tiles = tuple[tuple[int, int], ...]
+_Extra = Mapping[str, Callable[[ast.Say, Default], None]]
+_PER = Property("per", NUMBER, Fraction(1), Fraction(4096), whole=True)
+_TILE = Property("a side of a tile", NUMBER, Fraction(1), Fraction(1 << 16), whole=True)
+
+
+class BlockReader:
+    """One pass over the block of one device."""
+
+    def __init__(self, report: Report, reader: FigureReader, place: Place) -> None:
+        self._report, self._reader, self._place = report, reader, place
+        self.figures: dict[str, Figure] = {}
+        self.tiles: dict[str, Tiles] = {}
+        self.words: dict[str, tuple[str, ...]] = {}
+        self.regions: dict[str, Found] = {}
+        self._spans: dict[str, Span] = {}
+
+    def gpu(self, block: ast.Block, name: str) -> None:
+        """Read the block of a gpu; the clock first, because cycles anywhere in it need it."""
+        default = self._default(block, Default())
+        for pass_words in (("clock",), tuple(word for word in GPU_WORDS if word != "clock")):
+            for statement in block.statements:
+                with self._report.attempt():
+                    word = known_head(statement, GPU_WORDS, f"gpu {name}", self._report)
+                    if word in pass_words and isinstance(statement, ast.Say):
+                        self._gpu_statement(word, statement, default)
+            if pass_words == ("clock",) and "clock" in self.figures:
+                clock = self.figures["clock"].value.amount
+                self._place = Place(self._place.scope, clock, self._place.base)
+
+    def link(self, block: ast.Block, owner: str) -> None:
+        """Read the block of a link: its numbers, the protocols that it carries, and whether it keeps order."""
+        extra: _Extra = dict.fromkeys((*LINK_LISTS, *LINK_CHOICES), self._words)
+        self.numbers(block, LINK_NUMBERS, "", owner, Default(), extra)
+
+    def switch(self, block: ast.Block, owner: str) -> None:
+        """Read the block of a switch: its numbers, and whether it copies and sums."""
+        extra: _Extra = dict.fromkeys(SWITCH_CHOICES, self._words)
+        self.numbers(block, SWITCH_NUMBERS, "", owner, Default(), extra)
+
+    def _gpu_statement(self, word: str, statement: ast.Say, default: Default) -> None:
+        if word == "source":
+            return
+        if word == "peak":
+            self._peaks(statement, default)
+        elif word == "cache":
+            self._cache(statement, default)
+        elif word == "collectives":
+            parts: _Extra = {**{part: self._part for part in COLLECTIVES if part}, **self._calibrated(word)}
+            self.numbers(self._block_of(statement, word), COLLECTIVES[""], "collectives.", word, default, parts)
+        elif word in GPU_BLOCKS:
+            block = self._block_of(statement, word)
+            extra: _Extra = {"tiles": self._tiles, "pair_tiles": self._tiles} if word == "gemm" else {}
+            self.numbers(block, GPU_BLOCKS[word], f"{word}.", word, default, {**extra, **self._calibrated(word)})
+        else:
+            wanted = next(each for each in GPU_NUMBERS if each.name == word)
+            self._number(wanted, statement, "", default)
+
+    def numbers(
+        self,
+        block: ast.Block,
+        wanted: tuple[Property, ...],
+        prefix: str,
+        owner: str,
+        default: Default,
+        extra: _Extra | None = None,
+    ) -> None:
+        """Read the numbers of a block; ``extra`` reads statements that are not one number."""
+        extra = extra or {}
+        by_name = {each.name: each for each in wanted}
+        default = self._default(block, default)
+        for statement in block.statements:
+            with self._report.attempt():
+                word = known_head(statement, (*by_name, *extra, "source"), owner, self._report)
+                assert isinstance(statement, ast.Say)
+                if word in extra:
+                    self._once(f"{prefix}{word}", statement.span)
+                    extra[word](statement, default)
+                elif word != "source":
+                    self._number(by_name[word], statement, prefix, default)
+
+    def _default(self, block: ast.Block, before: Default) -> Default:
+        for statement in block.statements:
+            word = head_of(statement) if isinstance(statement, ast.Say) else None
+            if isinstance(statement, ast.Say) and word is not None and word.text == "source":
+                with self._report.attempt():
+                    return self._reader.default(statement, before)
+        return before
+
+    def _number(self, wanted: Property, statement: ast.Say, prefix: str, default: Default) -> None:
+        path = f"{prefix}{wanted.name}"
+        self._once(path, statement.span)
+        if len(statement.phrase) > 1 or statement.block is not None:
+            raise self._report.fail(Code.MGS116, f"{wanted.name} is one number", statement.span)
+        self.figures[path] = self._reader.figure(wanted, statement.phrase[0], 1, self._place, default)
+
+    def _once(self, path: str, span: Span) -> None:
+        if path in self._spans:
+            line = self._spans[path].location.line
+            raise self._report.fail(Code.MGS206, f"{path} is said twice", span, f"the first is on line {line}")
+        self._spans[path] = span
+
+    def _block_of(self, statement: ast.Say, word: str) -> ast.Block:
+        if statement.block is None:
+            raise self._report.fail(Code.MGS116, f"{word} opens a block", statement.span, f"write: {word} {{ ... }}")
+        return statement.block
+
+    def _peaks(self, statement: ast.Say, default: Default) -> None:
+        """Read ``peak bf16 1307 TFLOP/s, fp8 2615 TFLOP/s``."""
+        for idx, group in enumerate(statement.phrase):
+            skip = 1 if idx == 0 else 0
+            with self._report.attempt():
+                dtype = self._dtype(group.parts[skip] if len(group.parts) > skip else None, group.span)
+                self._once(f"peak.{dtype.value}", group.span)
+                figure = self._reader.figure(PEAK, group, skip + 1, self._place, default)
+                self.figures[f"peak.{dtype.value}"] = figure
+
+    def _dtype(self, part: ast.Expression | None, span: Span) -> DType:
+        if isinstance(part, ast.Name) and part.text in [dtype.value for dtype in DType]:
+            return DType(part.text)
+        types = ", ".join(dtype.value for dtype in DType)
+        raise self._report.fail(
+            Code.MGS116, "peak says a type and a rate", span, f"peak bf16 989 TFLOP/s; types are {types}"
+        )
+
+    def _cache(self, statement: ast.Say, default: Default) -> None:
+        match statement.phrase[0].parts[1:]:
+            case (ast.Name(text=name),) if name in CACHES:
+                extra: _Extra = {"per": self._per} if name == "l2" else {}
+                block = self._block_of(statement, f"cache {name}")
+                self.numbers(block, CACHE_NUMBERS, f"{CACHES[name]}.", f"cache {name}", default, extra)
+            case _:
+                message = f"the caches that are described are {' and '.join(CACHES)}"
+                raise self._report.fail(Code.MGS116, message, statement.span, "cache l2 { ... }")
+
+    def _per(self, statement: ast.Say, default: Default) -> None:
+        """Read ``per 38 sms``."""
+        group = statement.phrase[0]
+        match group.parts[1:]:
+            case (count, ast.Name(text="sms")):
+                value = self._reader.value(_PER, (count,), self._place)
+                origin = self._reader.origin(group.note, default)
+                self.figures["l2.per"] = Figure(value, origin.origin, origin.source, count.span)
+            case _:
+                raise self._report.fail(
+                    Code.MGS116, "per says how many sms share a cache", statement.span, "per 38 sms"
+                )
+
+    def _part(self, statement: ast.Say, default: Default) -> None:
+        """Read a block inside ``collectives``."""
+        head = head_of(statement)
+        assert head is not None
+        block, prefix = self._block_of(statement, head.text), f"collectives.{head.text}."
+        self.numbers(block, COLLECTIVES[head.text], prefix, head.text, default)
+
+    def _calibrated(self, block: str) -> _Extra:
+        """What reads ``calibrated`` in ``block``, if that block may say it."""
+        if block not in EXAMPLES:
+            return {}
+
+        def read(statement: ast.Say, default: Default) -> None:
+            self.regions[block] = CalibratedReader(self._report, self._reader, self._place).read(block, statement)
+
+        return {"calibrated": read}
+
+    def _words(self, statement: ast.Say, default: Default) -> None:
+        """Read ``protocols simple, ll`` or ``multicast yes``."""
+        head = head_of(statement)
+        assert head is not None
+        several, known = head.text in LINK_LISTS, {**LINK_LISTS, **LINK_CHOICES, **SWITCH_CHOICES}[head.text]
+        groups = [group.parts[1 if idx == 0 else 0 :] for idx, group in enumerate(statement.phrase)]
+        said = [parts[0].text for parts in groups if len(parts) == 1 and isinstance(parts[0], ast.Name)]
+        whole = len(said) == len(groups) == len(set(said)) and (several or len(said) == 1)
+        if not whole or not set(said) <= set(known):
+            message = f"{head.text} is {'a list of' if several else 'one of'} {', '.join(known)}"
+            raise self._report.fail(Code.MGS116, message, statement.span, f"{head.text} {known[0]}")
+        self.words[head.text] = tuple(said)
+
+    def _tiles(self, statement: ast.Say, default: Default) -> None:
+        """Read ``tiles [[128, 128], [256, 256]]``, or ``pair_tiles``."""
+        head = head_of(statement)
+        assert head is not None
+        match statement.phrase[0].parts[1:]:
+            case (ast.Listed(items=items),) if items and all(isinstance(item, ast.Listed) for item in items):
+                if len(items) > MAX_TILES:
+                    message = f"{len(items)} tiles, the limit is {MAX_TILES}"
+                    raise self._report.fail(Code.MGS305, message, statement.span)
+                self.tiles[head.text] = tuple(self._tile(item) for item in items)
+            case _:
+                hint = f"{head.text} [[128, 128], [256, 256]]"
+                raise self._report.fail(Code.MGS116, f"{head.text} is a list of pairs", statement.span, hint)
+
+    def _tile(self, item: ast.Expression) -> tuple[int, int]:
+        if not isinstance(item, ast.Listed) or len(item.items) != 2:
+            raise self._report.fail(Code.MGS116, "a tile has two sides", item.span, "[128, 256]")
+        sides = [int(self._reader.value(_TILE, (side,), self._place).amount) for side in item.items]
+        return sides[0], sides[1]

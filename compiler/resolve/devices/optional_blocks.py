@@ -1,0 +1,171 @@
+"""What the profile of a GPU may leave out: whether each part is whole and makes sense, and its dataclass."""
+
+from collections.abc import Iterator, Mapping
+
+from ...codes import Code
+from ...ir import (
+    Cache,
+    Collectives,
+    Dma,
+    DmaPhases,
+    ExchangeModel,
+    Hbm,
+    NvlsModel,
+    Origin,
+    ProtocolModel,
+    Saturation,
+    SmCopy,
+    Sync,
+)
+from ...text.diagnostics import Report
+from ...text.source import Source
+from ...text.vocabulary import CACHE_NUMBERS, COLLECTIVES, GPU_BLOCKS
+from ..values.device_numbers import DeviceNumbers, Figure
+
+# Of two protocols, the one with more flags is slower: LL sends one with every 4 bytes, LL128 with every 120.
+_PROTOCOLS = (("ll", "ll128"), ("ll", "simple"), ("ll128", "simple"))
+_SLOWER = (
+    ("sm_copy.bandwidth", "sm_copy.limit"),
+    *(
+        (f"{prefix}{slower}_bandwidth", f"{prefix}{faster}_bandwidth")
+        for prefix in ("collectives.", "collectives.all_to_all.")
+        for slower, faster in _PROTOCOLS
+    ),
+)
+
+
+def missing_of(figures: Mapping[str, Figure]) -> Iterator[str]:
+    """Paths of numbers that are missing from parts of which others are there."""
+    for paths, opens in _groups():
+        if any(path.startswith(opens) for path in figures):
+            yield from (path for path in paths if path not in figures)
+
+
+def check_parts(figures: Mapping[str, Figure], source: Source, report: Report) -> None:
+    """Report constants that contradict each other, at the one that stands in ``source``, the device's own file."""
+    for slower, faster in _SLOWER:
+        pair = [figures[path] for path in (slower, faster) if path in figures]
+        if len(pair) == 2 and pair[0].value.amount > pair[1].value.amount:
+            at = next((each.span for each in pair if each.span.source == source), pair[0].span)
+            message = f"{slower.rpartition('.')[2]} is more than {faster.rpartition('.')[2]}"
+            raise report.fail(Code.MGS314, message, at, f"{slower} is at most {faster}")
+
+
+def collectives_of(figures: DeviceNumbers) -> Collectives | None:
+    """The collective library, if the profile describes one."""
+    exact, prefix = figures.by_path, "collectives."
+    if f"{prefix}start" not in exact:
+        return None
+    return Collectives(
+        start_ticks=figures.ticks(f"{prefix}start"),
+        ll=_protocol(figures, f"{prefix}ll"),
+        ll128=_protocol(figures, f"{prefix}ll128"),
+        simple=_protocol(figures, f"{prefix}simple"),
+        own_bytes_per_s=figures.whole(f"{prefix}own_bandwidth"),
+        reduce_factor=exact[f"{prefix}reduce_factor"].value.amount,
+        simple_from_bytes=figures.whole(f"{prefix}simple_from"),
+        error=exact[f"{prefix}error"].value.amount,
+        validated=exact[f"{prefix}error"].origin in (Origin.MEASURED, Origin.FITTED),
+        nvls=_nvls(figures, f"{prefix}nvls."),
+        all_to_all=_exchange(figures, f"{prefix}all_to_all."),
+    )
+
+
+def dma_of(figures: DeviceNumbers) -> Dma:
+    """The copy engines, with what the profile knows of their commands."""
+    return Dma(
+        engines=figures.whole("dma.engines"),
+        setup_ticks=figures.ticks("dma.setup"),
+        bytes_per_s=figures.whole("dma.bandwidth"),
+        phases=phases_of(figures),
+        outstanding_bytes=figures.whole_if("dma.outstanding"),
+        issue_interval_ticks=figures.ticks_if("dma.issue_interval") or 0,
+        packet_bytes=figures.whole_if("dma.packet"),
+        packet_ticks=figures.ticks_if("dma.packet_cost") or 0,
+        prelaunch_ticks=figures.ticks_if("dma.prelaunch") or 0,
+    )
+
+
+def sm_copy_of(figures: DeviceNumbers) -> SmCopy:
+    """Copies by SMs, with how they fill a link where the profile says."""
+    outstanding = figures.whole_if("sm_copy.outstanding")
+    rate, setup = figures.whole("sm_copy.bandwidth"), figures.ticks("sm_copy.setup")
+    return SmCopy(rate, setup, saturation_of(figures), outstanding)
+
+
+def hbm_of(figures: DeviceNumbers) -> Hbm:
+    """Device memory, with its channels and what SMs may ask of it ahead where the profile says."""
+    rates = figures.whole("hbm.bandwidth"), figures.whole("hbm.achieved")
+    channels = figures.whole_if("hbm.channels") or 1
+    look_ahead = figures.whole_if("hbm.look_ahead")
+    return Hbm(figures.whole("hbm.capacity"), *rates, figures.ticks("hbm.latency"), channels, look_ahead)
+
+
+def mall_of(figures: DeviceNumbers) -> Cache | None:
+    """The cache in front of memory, if the profile describes one."""
+    if "mall.size" not in figures.by_path:
+        return None
+    return Cache(figures.whole("mall.size"), 1, figures.whole("mall.bandwidth"), figures.ticks("mall.latency"))
+
+
+def sync_of(figures: DeviceNumbers) -> Sync:
+    """How kernels wait and are launched in graphs, as far as the profile says."""
+    return Sync(
+        poll_interval_ticks=figures.ticks_if("sync.poll_interval"),
+        monitor_arm_ticks=figures.ticks_if("sync.monitor_arm") or 0,
+        monitor_wake_ticks=figures.ticks_if("sync.monitor_wake"),
+        monitor_entries=figures.whole_if("sync.monitor_entries"),
+        graph_launch_ticks=figures.ticks_if("sync.graph_launch"),
+    )
+
+
+def phases_of(figures: DeviceNumbers) -> DmaPhases | None:
+    """The fixed parts of a copy, if the profile tells them apart."""
+    if "dma.control_phase" not in figures.by_path:
+        return None
+    return DmaPhases(*(figures.ticks(f"dma.{phase}_phase") for phase in ("control", "schedule", "copy", "sync")))
+
+
+def saturation_of(figures: DeviceNumbers) -> Saturation | None:
+    """How copies by SMs fill the link, if the profile says."""
+    if "sm_copy.limit" not in figures.by_path:
+        return None
+    return Saturation(figures.whole("sm_copy.limit"), figures.by_path["sm_copy.exponent"].value.amount)
+
+
+def _groups() -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """The paths of each part, and how a path begins that says that the part is there."""
+    for block, numbers in GPU_BLOCKS.items():
+        paths = tuple(f"{block}.{each.name}" for each in numbers if not each.required and not each.alone)
+        yield paths, paths
+    yield tuple(f"mall.{each.name}" for each in CACHE_NUMBERS), ("mall.",)
+    for name, numbers in COLLECTIVES.items():
+        prefix = f"collectives.{name}." if name else "collectives."
+        yield tuple(f"{prefix}{each.name}" for each in numbers), (prefix,)
+
+
+def _protocol(figures: DeviceNumbers, path: str) -> ProtocolModel:
+    """A protocol; LL starts with the common start alone, and LL128 of all_to_all has no steps."""
+    start = figures.ticks(f"{path}_start") if f"{path}_start" in figures.by_path else 0
+    step = figures.ticks(f"{path}_step") if f"{path}_step" in figures.by_path else 0
+    return ProtocolModel(start, step, figures.whole(f"{path}_bandwidth"))
+
+
+def _nvls(figures: DeviceNumbers, prefix: str) -> NvlsModel | None:
+    if f"{prefix}start" not in figures.by_path:
+        return None
+    rate, smallest = figures.whole(f"{prefix}bandwidth"), figures.whole(f"{prefix}from")
+    return NvlsModel(figures.ticks(f"{prefix}start"), rate, smallest, figures.whole(f"{prefix}ranks"))
+
+
+def _exchange(figures: DeviceNumbers, prefix: str) -> ExchangeModel | None:
+    if f"{prefix}start" not in figures.by_path:
+        return None
+    return ExchangeModel(
+        start_ticks=figures.ticks(f"{prefix}start"),
+        ll=_protocol(figures, f"{prefix}ll"),
+        ll128=_protocol(figures, f"{prefix}ll128"),
+        simple=_protocol(figures, f"{prefix}simple"),
+        own_bytes_per_s=figures.whole(f"{prefix}own_bandwidth"),
+        simple_from_bytes=figures.whole(f"{prefix}simple_from"),
+    )

@@ -1,0 +1,109 @@
+"""Profiles of writes: ``time_us,rank,signal,bytes``, one write a line, in the order of time; ``#`` starts a comment.
+
+A signal may have several writes of one rank; it is set when all of them have landed.
+
+Times have at most eight decimals, which is a tick of 10 fs. Mistakes are told with their line.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from ...codes import Code
+from ...ir import TICKS_PER_US, Replay, Write
+from ...text import syntax as ast
+from ...text.diagnostics import Report
+from ...text.load import read_source
+from ...text.source import Source, Span
+from ...text.units import exact
+
+HEADER = "time_us,rank,signal,bytes"
+_EXAMPLE = "for instance: 12.5,3,x1,262144"
+_TIME = re.compile(r"[0-9]{1,9}(\.[0-9]{1,8})?")
+_COUNT = re.compile(r"[0-9]{1,15}")
+_SIGNAL = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+MAX_BYTES = 1 << 40
+"""Of one write."""
+
+
+def read_replay(text: ast.Text, num_ranks: int, report: Report) -> Replay:
+    """Read the profile that ``text`` names, which lies in the folder of the file that names it or below."""
+    folder = _real(Path(text.span.source.path)).parent
+    path = _real(folder / text.value) if "\0" not in text.value else folder
+    if not path.is_relative_to(folder) or path == folder:
+        hint = "a profile lies in the folder of the file that names it, or below"
+        raise report.fail(Code.MGS207, f"'{text.value}' is outside the folder of this file", text.span, hint)
+    source = read_source(path, report, text.span)
+    failures_before = report.num_failures
+    writes = tuple(_writes(source, num_ranks, report))
+    if report.num_failures > failures_before:
+        raise report.stop()
+    return Replay(text.value, writes)
+
+
+def write_profile(writes: Iterable[Write]) -> str:
+    """The text of a profile; times are exact."""
+    rows = [f"{_us(write.ticks)},{write.rank},{write.signal},{write.num_bytes}" for write in writes]
+    return "\n".join([HEADER, *rows, ""])
+
+
+def _us(ticks: int) -> str:
+    whole, rest = divmod(ticks, TICKS_PER_US)
+    return f"{whole}.{rest:08d}"
+
+
+def _writes(source: Source, num_ranks: int, report: Report) -> Iterator[Write]:
+    rows = list(_rows(source))
+    if not rows or rows[0][0].replace(" ", "") != HEADER:
+        span = rows[0][1] if rows else Span(source, 0, 0)
+        raise report.fail(Code.MGS136, f"a profile begins with the line {HEADER}", span)
+    before, writers = 0, dict[str, int]()
+    for row, span in rows[1:]:
+        with report.attempt():
+            write = _write(row, span, num_ranks, report)
+            writer = writers.setdefault(write.signal, write.rank)
+            if writer != write.rank:
+                message = f"signal {write.signal} is set by rank {writer} and by rank {write.rank}"
+                raise report.fail(Code.MGS136, message, span, "a signal has one writer")
+            if write.ticks < before:
+                message = "this write is earlier than the one before it"
+                raise report.fail(Code.MGS136, message, span, "sort the rows by time")
+            before = write.ticks
+            yield write
+
+
+def _rows(source: Source) -> Iterator[tuple[str, Span]]:
+    """Lines that are neither empty nor comments, each with its place."""
+    at = 0
+    for line in source.text.split("\n"):
+        row = line.partition("#")[0].strip()
+        if row:
+            start = at + line.index(row)
+            yield row, Span(source, start, start + len(row))
+        at += len(line) + 1
+
+
+def _write(row: str, span: Span, num_ranks: int, report: Report) -> Write:
+    fields = [field.strip() for field in row.split(",")]
+    if len(fields) != 4:
+        raise report.fail(Code.MGS136, f"a row has four fields, got {len(fields)}", span, _EXAMPLE)
+    time, rank, signal, size = fields
+    if not _TIME.fullmatch(time):
+        message = "a time is in us, from 0 up, with at most eight decimals"
+        raise report.fail(Code.MGS136, message, span, _EXAMPLE)
+    if not _COUNT.fullmatch(rank) or not _COUNT.fullmatch(size) or not _SIGNAL.fullmatch(signal):
+        message = "a rank and bytes are whole numbers, a signal is a name"
+        raise report.fail(Code.MGS136, message, span, _EXAMPLE)
+    if not 1 <= int(rank) < num_ranks:
+        message = f"rank is from 1 to {num_ranks - 1}, got {rank}: rank 0 is the one that is simulated"
+        raise report.fail(Code.MGS307, message, span)
+    if not 1 <= int(size) <= MAX_BYTES:
+        raise report.fail(Code.MGS307, f"bytes are from 1 to {MAX_BYTES}, got {size}", span)
+    return Write(int(exact(time) * TICKS_PER_US), int(rank), signal, int(size))
+
+
+def _real(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError, ValueError):
+        return path.absolute()

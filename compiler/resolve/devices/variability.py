@@ -1,0 +1,135 @@
+"""``variability { ... }`` of a system: distributions of what makes equal GPUs take unequal times."""
+
+import re
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+from ...codes import Code
+from ...ir import TICKS_PER_SECOND, Distribution, Late, Shape, Straggler, Variability
+from ...text import syntax as ast
+from ...text.diagnostics import Report, did_you_mean, listing
+from ...text.names import Scope
+from ...text.units import NUMBER, TIME, exact, round_half_up
+from ...text.vocabulary import VARIABILITY_WORDS, Property
+from ..values.device_numbers import FigureReader
+from ..values.evaluate import ExpressionEvaluator, Place
+from ..values.sentences import Words, known_head, single
+
+_ARGUMENTS: Mapping[Shape, tuple[str, ...]] = {
+    Shape.CONSTANT: ("value",),
+    Shape.UNIFORM: ("low", "high"),
+    Shape.NORMAL: ("standard deviation",),
+    Shape.EXPONENTIAL: ("mean",),
+}
+_EXAMPLES = {
+    "skew": "skew uniform(0 us, 5 us)",
+    "jitter": "jitter normal(2 %)",
+    "straggler": "straggler 5 % x1.3",
+    "late": "late rank 1 by 20 us",
+}
+_LONGEST = Fraction(1, 10)
+"""Seconds: no start is moved by more."""
+_LARGEST_SHARE = Fraction(20, 100)
+"""Of a standard deviation or a mean of jitter: four deviations below, a kernel still takes a fifth of its time."""
+_LARGEST_FACTOR = Fraction(100)
+_FACTOR = re.compile(r"x([0-9]+(\.[0-9]+)?)")
+
+
+class VariabilityReader:
+    """Reads the block of one system with ``num_ranks`` GPUs."""
+
+    def __init__(self, report: Report, evaluator: ExpressionEvaluator, scope: Scope, num_ranks: int) -> None:
+        self._report, self._num_ranks, self._place = report, num_ranks, Place(scope)
+        self._reader = FigureReader(report, evaluator)
+
+    def read(self, statement: ast.Say) -> Variability:
+        """Return what the block says; mistakes are reported statement by statement."""
+        if statement.block is None or len(statement.phrase[0].parts) > 1:
+            hint = f"for instance: variability {{ {_EXAMPLES['skew']} }}"
+            raise self._report.fail(Code.MGS116, "variability has a block and no values", statement.span, hint)
+        said: dict[str, Distribution | Straggler] = {}
+        late: list[Late] = []
+        for each in statement.block.statements:
+            with self._report.attempt():
+                word = known_head(each, VARIABILITY_WORDS, "variability", self._report)
+                assert isinstance(each, ast.Say)
+                if word in said:
+                    raise self._report.fail(Code.MGS206, f"{word} is said twice", each.span)
+                if word == "late":
+                    late.append(self._late(each, late))
+                else:
+                    said[word] = self._straggler(each) if word == "straggler" else self._distribution(each, word)
+        skew, jitter, straggler = (said.get(word) for word in ("skew", "jitter", "straggler"))
+        assert not isinstance(skew, Straggler) and not isinstance(jitter, Straggler)
+        assert not isinstance(straggler, Distribution)
+        return Variability(skew, jitter, straggler, tuple(late))
+
+    def _distribution(self, statement: ast.Say, word: str) -> Distribution:
+        words = Words(statement.phrase, self._report)
+        words.take(word)
+        call = words.take("a distribution")
+        words.end()
+        shapes = {shape.value: shape for shape in Shape}
+        if not isinstance(call, ast.Call) or not isinstance(call.function, ast.Name):
+            hint = f"for instance: {_EXAMPLES[word]}"
+            raise self._report.fail(Code.MGS116, f"{word} has a distribution", call.span, hint)
+        shape = shapes.get(call.function.text)
+        if shape is None:
+            hint = did_you_mean(call.function.text, shapes) or f"distributions are {listing(shapes)}"
+            message = f"unknown distribution '{call.function.text[:64]}'"
+            raise self._report.fail(Code.MGS204, message, call.function.span, hint)
+        names = _ARGUMENTS[shape]
+        if len(call.arguments) != len(names) or any(argument.name for argument in call.arguments):
+            message = f"{shape.value} takes {' and '.join(names)}"
+            raise self._report.fail(Code.MGS116, message, call.span, f"for instance: {_EXAMPLES[word]}")
+        values = [single(argument.values, self._report, in_call=True) for argument in call.arguments]
+        of = self._time if word == "skew" else self._share
+        amounts = tuple(of(f"the {name} of {word}", shape, value) for name, value in zip(names, values, strict=True))
+        if shape is Shape.UNIFORM and amounts[0] > amounts[1]:
+            raise self._report.fail(Code.MGS306, "the low end is above the high end", call.span)
+        return Distribution(shape, amounts)
+
+    def _time(self, name: str, shape: Shape, value: ast.Expression) -> Fraction:
+        """A time from 0 up, in ticks."""
+        wanted = Property(name, TIME, Fraction(0), _LONGEST)
+        return self._reader.value(wanted, (value,), self._place).amount * TICKS_PER_SECOND
+
+    def _share(self, name: str, shape: Shape, value: ast.Expression) -> Fraction:
+        """A relative deviation; where the ends are given it may shorten kernels too."""
+        bounded = shape in (Shape.NORMAL, Shape.EXPONENTIAL)
+        low, high = (Fraction(0), _LARGEST_SHARE) if bounded else (Fraction(-9, 10), Fraction(10))
+        return self._reader.value(Property(name, NUMBER, low, high), (value,), self._place).amount
+
+    def _straggler(self, statement: ast.Say) -> Straggler:
+        words = Words(statement.phrase, self._report)
+        words.take("straggler")
+        share = words.take("a share of the ranks")
+        factor = words.take("a factor")
+        words.end()
+        wanted = Property("the share of stragglers", NUMBER, Fraction(0), Fraction(1))
+        amount = self._reader.value(wanted, (share,), self._place).amount
+        match = _FACTOR.fullmatch(factor.text) if isinstance(factor, ast.Name) else None
+        if match is None or not 1 <= exact(match[1]) <= _LARGEST_FACTOR:
+            hint = f"for instance: {_EXAMPLES['straggler']}"
+            raise self._report.fail(
+                Code.MGS116, f"a straggler is slower by x1 to x{_LARGEST_FACTOR}", factor.span, hint
+            )
+        return Straggler(amount, exact(match[1]))
+
+    def _late(self, statement: ast.Say, others: Sequence[Late]) -> Late:
+        words = Words(statement.phrase, self._report)
+        words.take("late")
+        if not words.take_word("rank"):
+            raise self._report.fail(Code.MGS116, "late says which rank", words.span, f"write: {_EXAMPLES['late']}")
+        rank = words.take("the number of a rank")
+        if not words.take_word("by"):
+            raise self._report.fail(Code.MGS116, "late says by how much", words.span, f"write: {_EXAMPLES['late']}")
+        delay = words.take("a time")
+        words.end()
+        number = Property("rank", NUMBER, Fraction(0), Fraction(self._num_ranks - 1), whole=True)
+        found = int(self._reader.value(number, (rank,), self._place).amount)
+        if any(found == other.rank for other in others):
+            raise self._report.fail(Code.MGS206, f"late is said twice of rank {found}", statement.span)
+        longest = Property("the delay", TIME, Fraction(0), _LONGEST)
+        ticks = self._reader.value(longest, (delay,), self._place).amount * TICKS_PER_SECOND
+        return Late(found, round_half_up(ticks))

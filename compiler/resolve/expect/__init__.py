@@ -1,0 +1,1 @@
+"""Expectations. In: expect blocks. Out: ``Expectation``, to be compared with results later."""

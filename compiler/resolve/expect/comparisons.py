@@ -1,0 +1,120 @@
+"""Comparisons of an expectation: ``mine.makespan == 800 us +- 5 %``, ``speedup(best, serial) in 1.05..1.70``."""
+
+from ...codes import Code
+from ...ir import FigureKind, Metric, MetricOf, Term, Value
+from ...text import syntax as ast
+from ...text.diagnostics import Report, listing
+from ...text.names import dotted
+from ...text.units import NUMBER
+from ...text.vocabulary import METRICS
+from ..values.device_numbers import check_dimension
+from ..values.evaluate import ExpressionEvaluator, Place
+from .expectation import Comparison, Relation, Verdict, VerdictIs
+from .terms import TermReader
+from .units import UNITS, dimension_of, figures_of, metric_or_none
+
+EXAMPLE = "mine.makespan < 900 us"
+
+
+class ComparisonReader:
+    """Reads comparisons between the terms that ``terms`` reads."""
+
+    def __init__(self, terms: TermReader, place: Place, evaluator: ExpressionEvaluator, report: Report) -> None:
+        self._terms, self._place, self._evaluator, self._report = terms, place, evaluator, report
+
+    def read(self, compare: ast.Compare) -> Comparison:
+        """Return a comparison; what is wrong with it is reported and leaves the attempt."""
+        if compare.operator == "in":
+            return self._within(compare)
+        right_side, spread = without_tolerance(compare.right)
+        left, right = self._side(compare.left, right_side), self._side(right_side, compare.left)
+        relation = Relation(compare.operator)
+        units = self._units_of(left, right, compare)
+        equality = relation in (Relation.EQ, Relation.NE)
+        if spread is None and equality and not (_is_exact(left) and _is_exact(right)):
+            hint = f"{compare.operator} {right_side.span.text} +- 5 %"
+            raise self._report.fail(Code.MGS323, "exact equality of measured-like values", compare.span, hint)
+        if spread is None:
+            return Comparison(left, relation, right)
+        if not equality:
+            message = f"a tolerance belongs to == and !=, not to {compare.operator}"
+            raise self._report.fail(Code.MGS116, message, spread.span)
+        tolerance, relative = self._tolerance(spread, units)
+        return Comparison(left, relation, right, tolerance=tolerance, relative=relative)
+
+    def verdict(self, compare: ast.Compare) -> VerdictIs:
+        """Return ``verdict == word``."""
+        words = [verdict.value for verdict in Verdict]
+        match compare.operator, compare.right:
+            case "==", ast.Name(text=word) if word in words:
+                return VerdictIs(Verdict(word))
+            case _:
+                hint = f"verdict == serial, or verdict == overlap; verdicts are {listing(words)}"
+                raise self._report.fail(Code.MGS116, "a verdict is compared with ==", compare.span, hint)
+
+    def _within(self, compare: ast.Compare) -> Comparison:
+        if not isinstance(compare.right, ast.Range):
+            raise self._report.fail(Code.MGS116, "'in' takes a range", compare.right.span, "in 1.05..1.70")
+        left = self._side(compare.left, compare.right.low)
+        low = self._side(compare.right.low, compare.left)
+        high = self._side(compare.right.high, compare.left)
+        if not isinstance(low, Value) or not isinstance(high, Value):
+            raise self._report.fail(Code.MGS116, "the ends of a range are numbers", compare.right.span, "in 1.05..1.70")
+        self._units_of(left, low, compare)
+        self._units_of(left, high, compare)
+        if low.amount > high.amount:
+            text = compare.right.span.text
+            raise self._report.fail(
+                Code.MGS306, f"the range {text} is empty", compare.right.span, "the smaller end stands first"
+            )
+        return Comparison(left, Relation.WITHIN, low, high=high)
+
+    def _side(self, expression: ast.Expression, other: ast.Expression) -> Term:
+        """Read one side; a number beside a bare figure must have the unit of that figure."""
+        names = dotted(other)
+        metric = None if names is None or len(names) != 2 else metric_or_none(names[1])
+        term = self._terms.read(expression)
+        if isinstance(term, Value) and metric is not None:
+            value = self._evaluator(expression, self._place)
+            check_dimension(metric.value, UNITS[METRICS[metric]], value, expression, self._report)
+        return term
+
+    def _tolerance(self, spread: ast.Expression, units: FigureKind) -> tuple[Value, bool]:
+        value = self._evaluator(spread, self._place)
+        if value.amount < 0:
+            raise self._report.fail(Code.MGS307, "a tolerance is not negative", spread.span)
+        if isinstance(spread, ast.Number) and units is not FigureKind.RATIO:
+            text = spread.span.text
+            hint = f"{text} %, or for instance {text} {UNITS[units].example}"
+            raise self._report.fail(Code.MGS301, f"a tolerance of {text} what?", spread.span, hint)
+        percent = isinstance(spread, ast.Measure) and spread.unit == "%"
+        if value.dimension == NUMBER and (percent or units is not FigureKind.RATIO):
+            return self._terms.amount(value, spread), True
+        check_dimension("the tolerance", UNITS[units], value, spread, self._report)
+        return self._terms.amount(value, spread), False
+
+    def _units_of(self, left: Term, right: Term, compare: ast.Compare) -> FigureKind:
+        """Return what both sides are measured in; they must agree, and one must be about a schedule."""
+        if not any(True for side in (left, right) for _ in figures_of(side)):
+            hint = f"for instance {EXAMPLE}"
+            raise self._report.fail(Code.MGS324, "this says nothing about a schedule", compare.span, hint)
+        units = dimension_of(left), dimension_of(right)
+        if units[0] is not units[1]:
+            message = f"cannot compare {UNITS[units[0]]} with {UNITS[units[1]]}"
+            raise self._report.fail(Code.MGS303, message, compare.span)
+        return units[0]
+
+
+def without_tolerance(side: ast.Expression) -> tuple[ast.Expression, ast.Expression | None]:
+    """Split ``value +- tolerance``."""
+    return (side.value, side.tolerance) if isinstance(side, ast.Spread) else (side, None)
+
+
+def _is_exact(side: Term) -> bool:
+    """Whether a side holds only values and counts, which may be equal without a tolerance."""
+    counts = [
+        metric
+        for metric in Metric
+        if METRICS[metric] is FigureKind.BYTES or metric in (Metric.FLAG_READS, Metric.LINE_HOPS)
+    ]
+    return all(isinstance(figure, MetricOf) and figure.metric in counts for figure in figures_of(side))

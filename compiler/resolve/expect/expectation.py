@@ -1,0 +1,178 @@
+"""What a file expects of its schedules: statements, resolved to exact numbers, checked by ``magus test``."""
+
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+
+from ...ir import End, Term, Value
+from ...text.source import Span
+from ...text.units import Dimension as Units
+
+Bindings = tuple[tuple[str, str], ...]
+
+
+class Relation(Enum):
+    """How the two sides compare; the value is its spelling. WITHIN is ``left in low..high``."""
+
+    LT = "<"
+    LE = "<="
+    GT = ">"
+    GE = ">="
+    EQ = "=="
+    NE = "!="
+    WITHIN = "in"
+
+
+class Verdict(Enum):
+    """The answer to "does overlap pay?"; the value is the word in the language and in JSON."""
+
+    OVERLAP = "overlap"
+    SERIAL = "serial"
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictIs:
+    """``verdict == serial``."""
+
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """``left relation right``; ``high`` is the upper end for WITHIN.
+
+    ``tolerance`` belongs to EQ and NE: relative to the right side if its dimension is RATIO and ``right`` is not,
+    else absolute; see ``relative``.
+    """
+
+    left: Term
+    relation: Relation
+    right: Term
+    high: Value | None = None
+    tolerance: Value | None = None
+    relative: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """``show term``: checks nothing."""
+
+    term: Term
+
+
+@dataclass(frozen=True, slots=True)
+class Somewhere:
+    """``somewhere left < right``: at one point of the sweep at least."""
+
+    body: Comparison
+
+
+class TrendDirection(Enum):
+    """How a trend goes; the value is the word in the language."""
+
+    RISING = "rising"
+    FALLING = "falling"
+    FLAT = "flat"
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """``term rising +- 1 %``; the tolerance is relative."""
+
+    term: Term
+    direction: TrendDirection
+    tolerance: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """``term linear r2 >= 0.98``: the least squares line rises and explains that share of the variance."""
+
+    term: Term
+    least_r2: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """``term minimum inside``: the extreme lies at neither end of the sweep."""
+
+    term: Term
+    end: End
+
+
+@dataclass(frozen=True, slots=True)
+class Crossover:
+    """``crossover(left, right) in low..high``; the ends are in base units of the swept parameter."""
+
+    left: Term
+    right: Term
+    low: Fraction
+    high: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class WinnerChanges:
+    """``winner(a, b) changes``: the schedule of the least makespan is not the same everywhere."""
+
+    schedules: tuple[str, ...]
+
+
+OfSweep = Somewhere | Trend | Linear | Inside | Crossover | WinnerChanges
+Body = Comparison | VerdictIs | Shown | OfSweep
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One statement with its text and place, for reports; ``published`` is the figure it is to be held against."""
+
+    body: Body
+    text: str
+    span: Span
+    published: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPoint:
+    """One value of a swept parameter: as ``--set`` takes it, and in base units."""
+
+    text: str
+    amount: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """``sweep M in 1024..65536 x2 { }``: ``checks`` over the values of ``param`` in rising order, in ``unit``."""
+
+    param: str
+    domain: str
+    unit: Units
+    points: tuple[SweepPoint, ...]
+    checks: tuple[Check, ...]
+    seeds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """An ``expect`` block: what must hold for ``workload`` once ``bindings`` (parameter, value text) are set.
+
+    ``seeds`` is how many seeds schedules are simulated under, 0 for none: then nothing is drawn at random. ``packets``
+    asks for packets in place of lines.
+    """
+
+    workload: str
+    bindings: Bindings
+    statements: tuple[Check | Sweep, ...]
+    seeds: int = 0
+    packets: bool = False
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """The statements outside of sweeps."""
+        return tuple(each for each in self.statements if isinstance(each, Check))
+
+    @property
+    def settings(self) -> tuple[Bindings, ...]:
+        """Every setting of parameters that the block asks about."""
+        sweeps = [each for each in self.statements if isinstance(each, Sweep)]
+        points = [(*self.bindings, (each.param, point.text)) for each in sweeps for point in each.points]
+        return (self.bindings, *points)

@@ -1,0 +1,181 @@
+"""Sweeps of an expectation: the domain of ``sweep M in 1024..65536 x2 { }``, and what only a sweep can say."""
+
+from fractions import Fraction
+
+from ...codes import Code
+from ...ir import End, Term
+from ...text import syntax as ast
+from ...text.diagnostics import Report, did_you_mean, listing
+from ...text.names import Kind
+from ...text.print_quantity import setting_text
+from ...text.units import NUMBER, Quantity
+from ...text.units import Dimension as Units
+from ..values.domains import Values, read_values
+from ..values.evaluate import ExpressionEvaluator, Place
+from ..values.sentences import Words, single
+from .comparisons import without_tolerance
+from .expectation import Crossover, Inside, Linear, SweepPoint, Trend, TrendDirection, WinnerChanges
+from .terms import TermReader
+from .units import UNITS as UNITS_OF
+from .units import dimension_of
+
+MAX_POINTS = 64
+MIN_SHAPE_POINTS = 3
+TOLERANCE = Fraction(1, 100)
+LEAST_R2 = Fraction(98, 100)
+_EXAMPLE = "sweep M in 1024..65536 x2 { mine.makespan rising }"
+_TREND, _EXTREME = "mine.makespan rising +- 1 %", "mine.makespan minimum inside"
+_LINEAR = "mine.makespan linear r2 >= 0.98"
+_ENDS = {"minimum": End.LEAST, "maximum": End.GREATEST}
+SHAPES = (*(direction.value for direction in TrendDirection), "linear", *_ENDS, "changes")
+
+
+def read_domain(
+    statement: ast.Say, place: Place, evaluator: ExpressionEvaluator, report: Report
+) -> tuple[ast.Name, str, Values, tuple[SweepPoint, ...]]:
+    """Return the name of the parameter, the domain as it is written, and its values in rising order."""
+    first = statement.phrase[0]
+    match first.parts:
+        case (_, ast.Compare(left=ast.Name() as name, operator="in", right=domain), *rest):
+            pass
+        case _:
+            raise report.fail(Code.MGS116, "sweep says a parameter and its values", first.span, _EXAMPLE)
+    entry = place.scope.value(name, report)
+    if entry.kind is not Kind.PARAM:
+        hint = f"make it one: param {name.text} = ..."
+        raise report.fail(Code.MGS210, f"'{name.text}' is a let, a sweep sets a parameter", name.span, hint)
+    group = ast.Group((domain, *rest), first.note, span=domain.span.to(first.span))
+    values = read_values(Words((group, *statement.phrase[1:]), report), place, evaluator, report)
+    points = _points(values, report)
+    now = evaluator(name, place)
+    if now.dimension != values.low.dimension:
+        message = f"{name.text} is {now.dimension}, the values are {values.low.dimension}"
+        raise report.fail(Code.MGS303, message, values.span)
+    return name, domain.span.to(statement.phrase[-1].span).text, values, points
+
+
+def _points(values: Values, report: Report) -> tuple[SweepPoint, ...]:
+    text = values.span.text
+    if not values.listed:
+        raise report.fail(Code.MGS325, f"which values of {text}?", values.span, f"for instance {text} x2")
+    ordered = sorted({each.amount for each in values.listed})
+    if len(ordered) > MAX_POINTS:
+        message = f"{len(ordered)} points, a sweep has {MAX_POINTS} at most"
+        raise report.fail(Code.MGS305, message, values.span, "take larger steps")
+    return tuple(SweepPoint(setting_text(Quantity(each, values.low.dimension)), each) for each in ordered)
+
+
+class ShapeReader:
+    """Reads what a sweep says of all its points together."""
+
+    def __init__(
+        self,
+        terms: TermReader,
+        unit: Units,
+        num_points: int,
+        place: Place,
+        evaluator: ExpressionEvaluator,
+        report: Report,
+    ) -> None:
+        self._terms, self._unit, self._num_points = terms, unit, num_points
+        self._place, self._evaluator, self._report = place, evaluator, report
+
+    def shape(self, parts: tuple[ast.Expression, ...]) -> Trend | Linear | Inside | WinnerChanges | None:
+        """Return the shape that the parts of a statement tell, None if they look like something else."""
+        match parts:
+            case (ast.Call(function=ast.Name(text="winner")) as call, ast.Name(text="changes")):
+                return self._winner(call)
+            case (subject, ast.Name(text=word), *rest) | (subject, ast.Spread(value=ast.Name(text=word)), *rest):
+                pass
+            case _:
+                return None
+        if word not in SHAPES:
+            guess = did_you_mean(word, SHAPES) or f"shapes are {listing(SHAPES)}"
+            raise self._report.fail(Code.MGS116, f"'{word[:64]}' is no shape", parts[1].span, guess)
+        self._check_count(parts[1])
+        if word in [direction.value for direction in TrendDirection]:
+            self._end(rest, _TREND)
+            tolerance = self._tolerance(without_tolerance(parts[1])[1])
+            return Trend(self._subject(subject, _TREND), TrendDirection(word), tolerance)
+        if isinstance(parts[1], ast.Spread):
+            hint = f"for instance {_LINEAR if word == 'linear' else _EXTREME}"
+            raise self._report.fail(Code.MGS116, f"{word} takes no tolerance", parts[1].span, hint)
+        if word == "linear":
+            return Linear(self._subject(subject, _LINEAR), self._least_r2(rest))
+        if word in _ENDS and rest and isinstance(rest[0], ast.Name) and rest[0].text == "inside":
+            self._end(rest[1:], _EXTREME)
+            return Inside(self._subject(subject, _EXTREME), _ENDS[word])
+        if word == "changes":
+            raise self._report.fail(Code.MGS116, "what changes is the winner", parts[1].span, "winner(a, b) changes")
+        raise self._report.fail(Code.MGS116, f"{word} where?", parts[1].span, f"mine.makespan {word} inside")
+
+    def crossover(self, compare: ast.Compare, call: ast.Call) -> Crossover:
+        """Return ``crossover(a, b) in low..high``."""
+        values = [single(argument.values, self._report, in_call=True) for argument in call.arguments]
+        if len(values) != 2 or compare.operator != "in" or not isinstance(compare.right, ast.Range):
+            hint = "crossover(a.makespan, b.makespan) in 4096..16384"
+            raise self._report.fail(Code.MGS116, "a crossover of two figures lies in a range", compare.span, hint)
+        example = "crossover(a.makespan, b.makespan)"
+        left, right = (self._terms.about_schedule(value, example) for value in values)
+        if dimension_of(left) is not dimension_of(right):
+            message = f"cannot compare {UNITS_OF[dimension_of(left)]} with {UNITS_OF[dimension_of(right)]}"
+            raise self._report.fail(Code.MGS303, message, call.span)
+        low, high = (self._swept(end) for end in (compare.right.low, compare.right.high))
+        if low > high:
+            text = compare.right.span.text
+            hint = "the smaller end stands first"
+            raise self._report.fail(Code.MGS306, f"the range {text} is empty", compare.right.span, hint)
+        return Crossover(left, right, low, high)
+
+    def _swept(self, end: ast.Expression) -> Fraction:
+        value = self._evaluator(end, self._place)
+        if value.dimension != self._unit:
+            message = f"the ends are values of the swept parameter, {self._unit}, got {value.dimension}"
+            raise self._report.fail(Code.MGS303, message, end.span)
+        return value.amount
+
+    def _winner(self, call: ast.Call) -> WinnerChanges:
+        if self._terms.under_seeds:
+            hint = "compare percentiles: p50(a.makespan) < p50(b.makespan)"
+            raise self._report.fail(Code.MGS331, "winner has no seeds to choose from", call.span, hint)
+        values = [single(argument.values, self._report, in_call=True) for argument in call.arguments]
+        names = [value for value in values if isinstance(value, ast.Name)]
+        if len(names) < 2 or len(names) != len(values):
+            hint = "winner(a, b, c) changes"
+            raise self._report.fail(Code.MGS116, "winner takes two schedules or more", call.span, hint)
+        return WinnerChanges(tuple(self._terms.schedule(name) for name in names))
+
+    def _subject(self, expression: ast.Expression, example: str) -> Term:
+        return self._terms.about_schedule(expression, example)
+
+    def _tolerance(self, spread: ast.Expression | None) -> Fraction:
+        if spread is None:
+            return TOLERANCE
+        value = self._evaluator(spread, self._place)
+        if value.dimension != NUMBER:
+            hint = "for instance +- 1 %"
+            raise self._report.fail(Code.MGS303, "the tolerance of a shape is relative", spread.span, hint)
+        if value.amount < 0:
+            raise self._report.fail(Code.MGS307, "a tolerance is not negative", spread.span)
+        return value.amount
+
+    def _least_r2(self, rest: list[ast.Expression]) -> Fraction:
+        match rest:
+            case []:
+                return LEAST_R2
+            case [ast.Compare(left=ast.Name(text="r2"), operator=">=", right=right)]:
+                value = self._evaluator(right, self._place)
+            case [wrong, *_]:
+                raise self._report.fail(Code.MGS116, "linear says how straight the line is", wrong.span, _LINEAR)
+        if value.dimension != NUMBER or not 0 <= value.amount <= 1:
+            raise self._report.fail(Code.MGS307, "r2 is a number from 0 to 1", right.span)
+        return value.amount
+
+    def _check_count(self, word: ast.Expression) -> None:
+        if self._num_points < MIN_SHAPE_POINTS:
+            message = f"a shape needs {MIN_SHAPE_POINTS} points or more, the sweep has {self._num_points}"
+            raise self._report.fail(Code.MGS326, message, word.span)
+
+    def _end(self, rest: list[ast.Expression], example: str) -> None:
+        if rest:
+            raise self._report.fail(Code.MGS116, f"'{rest[0].span.text[:40]}' cannot stand here", rest[0].span, example)

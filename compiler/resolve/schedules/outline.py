@@ -1,0 +1,196 @@
+"""Schedules said in outline: what is split, moved, grouped, ordered and synchronized, and how.
+
+Here an outline is read. Whether it fits the sizes of its workload is checked where plans are made of it.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import accumulate, pairwise
+
+from ...codes import Code
+from ...collectives import ALGORITHM_BY_NAME
+from ...ir import CopyProtocol, Direction, Kernels, LaunchMode, System, Wait, WaitPer
+from ...outline.outline import MAX_PIECES, WORDS, Axis, Outline, Split, Sums
+from ...planning.execution import tactics_from, words_of
+from ...text import syntax as ast
+from ...text.diagnostics import Report
+from ...text.vocabulary import MAX_EXTENT, MAX_STREAMS
+from ..values.evaluate import ExpressionEvaluator, Place
+from ..values.sentences import Words, known_head
+from .outline_block import subject_of
+from .outline_lists import GroupReader, OrderReader
+from .regions import RegionReader
+from .template import ChoiceReader
+
+MAX_LANES = 1 << 20
+
+
+class OutlineReader:
+    """Reads one outline."""
+
+    def __init__(
+        self, system: System, choices: ChoiceReader, place: Place, evaluator: ExpressionEvaluator, report: Report
+    ) -> None:
+        self._choices, self._report = choices, report
+        self._numbers = RegionReader(system.num_ranks, place, evaluator, report)
+        self._said = Outline(choices.default_engine())
+        self._tactics: dict[str, str] = {}
+        self._readers: dict[str, Callable[[Words], None]] = {
+            "split": self._read_split,
+            "move": self._read_move,
+            "group": self._read_group,
+            "order": self._read_order,
+            "streams": self._read_streams,
+            "sums": self._read_sums,
+            "sync": self._read_sync,
+            "kernel": lambda words: self._read_word(words, "kernel", words_of(Kernels)),
+            "launch": lambda words: self._read_word(words, "launch", words_of(LaunchMode)),
+        }
+
+    def read(self, plan: ast.Plan) -> Outline:
+        """Return the outline; statements may come in any order.
+
+        Raises
+        ------
+        Stopped
+            If a statement could not be read; what is wrong is reported.
+        """
+        seen: set[str] = set()
+        good = 0
+        for statement in plan.block.statements:
+            with self._report.attempt():
+                self._read(statement, seen)
+                good += 1
+        if good < len(plan.block.statements):
+            raise self._report.stop()
+        return replace(self._said, tactics=tactics_from(self._tactics))
+
+    def _read(self, statement: ast.Define | ast.Say, seen: set[str]) -> None:
+        word = known_head(statement, WORDS, "a schedule", self._report)
+        assert isinstance(statement, ast.Say), "a definition has no head that is known"
+        what = subject_of(statement)
+        if what in seen:
+            raise self._report.fail(Code.MGS206, f"{what} is said twice", statement.span)
+        seen.add(what)
+        if statement.block is not None:
+            raise self._report.fail(Code.MGS116, f"{word} has no block", statement.block.span)
+        words = Words(statement.phrase, self._report)
+        words.take(word)
+        self._readers[word](words)
+
+    def _read_split(self, words: Words) -> None:
+        """Read ``rows into 4``, ``rows at 128, 384``, ``rows 128, 256, 640`` or ``shards``."""
+        if words.take_word("own"):
+            self._read_own(words)
+            return
+        where = words.take("rows, cols or shards")
+        axis = Axis(self._choices.word("split", where, words_of(Axis)))
+        if axis is Axis.SHARDS:
+            words.end()
+        elif words.take_word("into"):
+            parts = self._numbers.number(words.take("a number of pieces"), "pieces", 1, MAX_PIECES)
+            words.end()
+            self._said = replace(self._said, split=Split(axis, parts))
+        elif words.take_word("at"):
+            cuts = self._rising(words)
+            self._said = replace(self._said, split=Split(axis, len(cuts) + 1, cuts))
+        else:
+            listed = self._sizes(words, f"into, at, or the {axis.value} of each piece")
+            *edges, total = accumulate(listed)
+            self._said = replace(self._said, split=Split(axis, len(listed), tuple(edges), total))
+
+    def _read_own(self, words: Words) -> None:
+        """Read ``own rows 512, 0, 512``."""
+        if not words.take_word("rows"):
+            words.end(("rows",))
+        self._said = replace(self._said, own=tuple(self._sizes(words, "the own rows that go with each piece", least=0)))
+
+    def _sizes(self, words: Words, what: str, least: int = 1) -> list[int]:
+        found = words.take_list(what)
+        words.end()
+        if len(found) > MAX_PIECES:
+            raise self._report.fail(Code.MGS305, f"{len(found)} pieces, at most {MAX_PIECES}", words.span)
+        return [self._numbers.number(each, "the size of a piece", least, MAX_EXTENT) for each in found]
+
+    def _rising(self, words: Words) -> tuple[int, ...]:
+        span = words.span
+        cuts = self._sizes(words, "where to cut")
+        if any(before >= after for before, after in pairwise(cuts)):
+            hint = f"at {', '.join(map(str, sorted(set(cuts))))}"
+            raise self._report.fail(Code.MGS306, "cuts rise: a piece begins where the one before ends", span, hint)
+        return tuple(cuts)
+
+    def _read_move(self, words: Words) -> None:
+        """Read ``by dma(7) get ring protocol ll128 depth 2 one at a time``, in any order."""
+        directions, algorithms = words_of(Direction), tuple(ALGORITHM_BY_NAME)
+        known = ("by", *directions, *algorithms, "protocol", "depth", "lanes", "one")
+        kinds = dict.fromkeys(directions, "transfer") | dict.fromkeys(algorithms, "algorithm")
+        seen: set[str] = set()
+        first = words.span
+        while word := words.take_word(*known):
+            kind = kinds.get(word, word)
+            if kind in seen:
+                raise self._report.fail(Code.MGS206, f"{kind} is said twice", first)
+            seen.add(kind)
+            self._move_clause(kind, word, words)
+        if words.peek() is None and not seen:
+            words.take("who moves and how")
+        words.end(known)
+
+    def _move_clause(self, kind: str, word: str, words: Words) -> None:
+        match kind:
+            case "by":
+                self._said = replace(self._said, engine=self._choices.engine(words.take("an engine")))
+            case "transfer":
+                self._tactics["transfer"] = word
+            case "algorithm":
+                # The direct one is what every pattern has if nothing is said.
+                self._said = replace(self._said, algorithm="" if word == "direct" else word)
+            case "protocol":
+                value = words.take("a protocol")
+                self._tactics["protocol"] = self._choices.word("protocol", value, words_of(CopyProtocol))
+            case "depth":
+                self._said = replace(
+                    self._said, depth=self._numbers.number(words.take("a number of pieces"), "depth", 1, MAX_PIECES)
+                )
+            case "lanes":
+                lanes = self._numbers.number(words.take("a number of lanes"), "lanes", 1, MAX_LANES)
+                self._said = replace(self._said, lanes=lanes)
+            case _:
+                for rest in ("at", "a", "time"):
+                    if not words.take_word(rest):
+                        raise self._report.fail(Code.MGS116, "'one at a time' is meant", words.span, "one at a time")
+                self._said = replace(self._said, one_at_a_time=True)
+
+    def _read_group(self, words: Words) -> None:
+        self._said = replace(self._said, grouping=GroupReader(words, self._numbers, self._report).read())
+
+    def _read_order(self, words: Words) -> None:
+        self._said = replace(self._said, ordering=OrderReader(words, self._numbers, self._report).read())
+
+    def _read_streams(self, words: Words) -> None:
+        # One more is for sums.
+        streams = self._numbers.number(words.take("a number of streams"), "streams", 1, MAX_STREAMS - 1)
+        self._said = replace(self._said, streams=streams)
+        words.end()
+
+    def _read_sums(self, words: Words) -> None:
+        sums = self._choices.word("sums", words.take("apart or behind"), words_of(Sums))
+        self._said = replace(self._said, sums=Sums(sums))
+        words.end()
+
+    def _read_sync(self, words: Words) -> None:
+        """Read ``poll per tile``."""
+        known = words_of(Wait)
+        if word := words.take_word(*known):
+            self._tactics["wait"] = word
+        if words.take_word("per"):
+            value = words.take("chunk or tile")
+            self._tactics["per"] = self._choices.word("per", value, words_of(WaitPer))
+        elif not word:
+            self._choices.word("sync", words.take("event, poll or monitor"), known)
+        words.end(() if "per" in self._tactics else ("per",))
+
+    def _read_word(self, words: Words, name: str, known: tuple[str, ...]) -> None:
+        self._tactics[name] = self._choices.word(name, words.take(" or ".join(known)), known)
+        words.end()

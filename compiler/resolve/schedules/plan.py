@@ -1,0 +1,174 @@
+"""Plans written out: every transfer, every group of tiles, and what each waits for.
+
+Here a plan is read and its names are checked. Whether it moves every byte that is needed, and whether its waits can
+end, is checked where plans are lowered.
+"""
+
+from ...codes import Code
+from ...ir import EngineChoice, ExecutionOptions, Override, Plan, Step, System, Workload
+from ...planning.execution import VALUES, tactics_from, words_of
+from ...text import syntax as ast
+from ...text.diagnostics import Report, did_you_mean, listing
+from ...text.vocabulary import PLAN_ACTIONS, TACTICS
+from ..values.evaluate import ExpressionEvaluator, Place
+from ..values.sentences import Words, head_of, known_head
+from .plan_steps import StepReader
+from .regions import RegionReader
+from .template import ChoiceReader
+
+_WORDS = ("plan", "override", "rank")
+_Statements = tuple[ast.Define | ast.Say, ...]
+
+
+class PlanReader:
+    """Reads one plan."""
+
+    def __init__(
+        self,
+        system: System,
+        workload: Workload,
+        choices: ChoiceReader,
+        place: Place,
+        evaluator: ExpressionEvaluator,
+        report: Report,
+    ) -> None:
+        self._system, self._workload, self._choices, self._report = system, workload, choices, report
+        self._regions = RegionReader(system.num_ranks, place, evaluator, report)
+        self._steps = StepReader(system, workload, choices.default_engine(), self._regions, report)
+
+    def read(self, plan: ast.Plan) -> Plan:
+        """Return the plan; steps are in the order of the text."""
+        statements = plan.block.statements
+        engine, overlaps, tactics = self._head(statements, plan)
+        self._steps = StepReader(self._system, self._workload, engine, self._regions, self._report)
+        ranks = [each for each in statements if isinstance(each, ast.Say) and head_word(each) == "rank"]
+        if ranks:
+            by_rank = self._by_rank(statements, ranks)
+            self._steps.clauses.check_waits()
+            return Plan(engine, by_rank[0], (), tactics, by_rank, overlaps)
+        steps = self._steps_of(statements)
+        overrides = self._overrides(statements, steps)
+        self._steps.clauses.check_waits()
+        return Plan(engine, steps, overrides, tactics, overlaps=overlaps)
+
+    def _steps_of(self, statements: _Statements) -> tuple[Step, ...]:
+        steps: list[Step] = []
+        for statement in statements:
+            with self._report.attempt():
+                if isinstance(statement, ast.Define):
+                    steps.append(self._steps.read(statement))
+        return tuple(steps)
+
+    def _overrides(self, statements: _Statements, steps: tuple[Step, ...]) -> tuple[Override, ...]:
+        overrides: list[Override] = []
+        by_name = {step.name: step for step in steps}
+        said: set[tuple[int, str]] = set()
+        for statement in statements:
+            with self._report.attempt():
+                if isinstance(statement, ast.Say) and self._word(statement) == "override":
+                    overrides += self._override(statement, by_name, said)
+        return tuple(overrides)
+
+    def _by_rank(self, statements: _Statements, ranks: list[ast.Say]) -> tuple[tuple[Step, ...], ...]:
+        """Read ``rank 0 { t1 = put ... }`` for each rank; steps of all ranks do not stand beside them."""
+        for other in statements[1:]:
+            if isinstance(other, ast.Define) or self._word(other) == "override":
+                message = "a plan says steps of all ranks, or a block for each rank"
+                self._report.error(Code.MGS116, message, other.span, "rank 0 { t1 = put ... }")
+        found: dict[int, tuple[Step, ...]] = {}
+        failures = self._report.num_failures
+        for statement in ranks:
+            with self._report.attempt():
+                rank, block = self._rank_block(statement, "rank", "rank 3 { t1 = put ... }")
+                if rank in found:
+                    raise self._report.fail(Code.MGS206, f"rank {rank} is said twice", statement.span)
+                self._steps.clauses.begin_rank()
+                self._steps.at(rank)
+                found[rank] = self._only_steps(block)
+        if self._report.num_failures > failures:
+            raise self._report.stop()
+        missing = [rank for rank in range(self._system.num_ranks) if rank not in found]
+        if missing:
+            message = f"the steps of rank {', '.join(map(str, missing[:8]))} are missing"
+            hint = f"rank {missing[0]} {{ }} if there are none"
+            raise self._report.fail(Code.MGS209, message, ranks[-1].span, hint)
+        return tuple(found[rank] for rank in range(self._system.num_ranks))
+
+    def _only_steps(self, block: ast.Block) -> tuple[Step, ...]:
+        for each in block.statements:
+            if not isinstance(each, ast.Define):
+                self._report.error(Code.MGS116, "rank holds steps", each.span, "t1 = put ...")
+        return self._steps_of(block.statements)
+
+    def _word(self, statement: ast.Say) -> str:
+        head = head_of(statement)
+        if head is not None and head.text in PLAN_ACTIONS:
+            hint = f"t1 = {statement.span.text[:40]}"
+            raise self._report.fail(Code.MGS116, "a step has a name", statement.span, hint)
+        return known_head(statement, _WORDS, "a plan", self._report)
+
+    def _head(self, statements: _Statements, plan: ast.Plan) -> tuple[EngineChoice, bool, ExecutionOptions]:
+        """Read ``plan by sm(8) apart``, which stands first: engines, whether kernels run beside them, and tactics."""
+        if not statements:
+            hint = "split rows into 4, for instance, or plan by dma(7) and its steps"
+            raise self._report.fail(Code.MGS116, "the block of a schedule says how, or each step", plan.span, hint)
+        first = statements[0]
+        if not isinstance(first, ast.Say) or self._word(first) != "plan":
+            raise self._report.fail(Code.MGS116, "a plan begins with its engines", first.span, "plan by dma(7)")
+        for other in statements[1:]:
+            if isinstance(other, ast.Say) and head_of(other) == first.phrase[0].parts[0]:
+                self._report.error(Code.MGS206, "plan is said twice", other.span)
+        words = Words(first.phrase, self._report)
+        words.take("plan")
+        if not words.take_word("by"):
+            words.end(("by",))
+            return self._choices.default_engine(), True, ExecutionOptions()
+        engine = self._choices.engine(words.take("an engine"))
+        return engine, words.take_word("apart") is None, self._tactics(words, first)
+
+    def _tactics(self, words: Words, statement: ast.Say) -> ExecutionOptions:
+        """Read ``transfer get protocol ll``, in any order."""
+        given: dict[str, str] = {}
+        while word := words.take_word(*TACTICS):
+            if word in given:
+                raise self._report.fail(Code.MGS206, f"{word} is said twice", statement.span)
+            given[word] = self._choices.word(word, words.take(f"{word} of a plan"), words_of(VALUES[word]))
+        words.end(("apart", *TACTICS))
+        return tactics_from(given)
+
+    def _override(self, statement: ast.Say, steps: dict[str, Step], said: set[tuple[int, str]]) -> list[Override]:
+        """Read ``override rank 3 { t1 = put ... }``; ``said`` are the ranks and steps that were overridden before."""
+        rank, block = self._rank_block(statement, "override", "override rank 3 { t1 = put ... }")
+        found: list[Override] = []
+        for inner in block.statements:
+            with self._report.attempt():
+                if not isinstance(inner, ast.Define):
+                    raise self._report.fail(Code.MGS116, "override holds steps", inner.span, "t1 = put ...")
+                if inner.name not in steps:
+                    hint = did_you_mean(inner.name, steps) or f"steps are {listing(steps)}"
+                    raise self._report.fail(Code.MGS506, f"the plan has no step '{inner.name[:64]}'", inner.span, hint)
+                if (rank, inner.name) in said:
+                    raise self._report.fail(Code.MGS206, f"'{inner.name}' is overridden twice", inner.span)
+                said.add((rank, inner.name))
+                found.append(Override(rank, self._steps.read(inner, override=True)))
+        return found
+
+    def _rank_block(self, statement: ast.Say, word: str, example: str) -> tuple[int, ast.Block]:
+        """The absolute rank and the block of ``override rank 3 { }`` or ``rank 3 { }``."""
+        words = Words(statement.phrase, self._report)
+        words.take(word)
+        if statement.block is None or (word == "override" and not words.take_word("rank")):
+            raise self._report.fail(Code.MGS116, f"{word} says a rank and its steps", statement.span, example)
+        where = words.take("a rank")
+        words.end()
+        rank = self._regions.number(where, "a rank", 0, 1 << 20)
+        if rank >= self._system.num_ranks:
+            message = f"rank {rank} does not exist, ranks are 0 to {self._system.num_ranks - 1}"
+            raise self._report.fail(Code.MGS504, message, where.span)
+        return rank, statement.block
+
+
+def head_word(statement: ast.Say) -> str:
+    """The word a statement begins with, empty if it begins with none."""
+    head = head_of(statement)
+    return head.text if head is not None else ""

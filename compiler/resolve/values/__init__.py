@@ -1,0 +1,1 @@
+"""Expressions and parameters. In: syntax. Out: exact quantities with their units and origins."""

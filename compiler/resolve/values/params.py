@@ -1,0 +1,76 @@
+"""Parameters: what a file leaves open, with the values they may take."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ...codes import Code
+from ...text import syntax as ast
+from ...text.diagnostics import Report, did_you_mean
+from ...text.names import Entry, Kind, Scope
+from ...text.parse import parse_value
+from ...text.print_quantity import setting_text
+from ...text.source import Source, Span
+from ...text.units import Quantity
+from .domains import read_values
+from .evaluate import ExpressionEvaluator, Place
+from .sentences import Words, single
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A parameter of a file: its value now, and the values its domain lists.
+
+    ``value`` and ``choices`` are texts that ``--set`` takes. ``choices`` is empty if the domain is a bare range or
+    there is none; ``domain`` is the domain as it is written, empty if there is none.
+    """
+
+    name: str
+    value: str
+    domain: str = ""
+    choices: tuple[str, ...] = ()
+
+
+def bind(scope: Scope, settings: Sequence[tuple[str, str]], report: Report) -> Mapping[str, Quantity]:
+    """Evaluate the values that parameters are set to; the last setting of a name counts."""
+    bound: dict[str, Quantity] = {}
+    evaluator = ExpressionEvaluator(report, {})
+    for name, text in settings:
+        source = Source(f"--set {name}", text)
+        span = Span(source, 0, len(text))
+        with report.attempt():
+            if name not in scope.names(Kind.PARAM):
+                known = scope.names(Kind.PARAM)
+                hint = did_you_mean(name, known) or f"parameters are: {', '.join(known) or 'none'}"
+                raise report.fail(Code.MGS203, f"unknown parameter '{name[:64]}'", span, hint)
+            expression = single(parse_value(source, report), report)
+            bound[name] = evaluator(expression, Place(scope))
+    return bound
+
+
+def check_params(
+    scope: Scope, settings: Mapping[str, Quantity], evaluator: ExpressionEvaluator, report: Report
+) -> tuple[Param, ...]:
+    """Check every parameter against its domain and describe it."""
+    found: list[Param] = []
+    for entry in scope.of_kind(Kind.PARAM):
+        with report.attempt():
+            found.append(_param(entry, settings, evaluator, report))
+    return tuple(found)
+
+
+def _param(entry: Entry, settings: Mapping[str, Quantity], evaluator: ExpressionEvaluator, report: Report) -> Param:
+    param = entry.declaration
+    assert isinstance(param, ast.Param)
+    default = single(param.values, report)
+    value = evaluator(ast.Name(param.name, span=default.span), Place(entry.scope))
+    text = default.span.text if entry.name not in settings else setting_text(value)
+    if param.domain is None:
+        return Param(param.name, text)
+    # The domain itself must not move with the settings of other parameters.
+    domain = read_values(Words(param.domain, report), Place(entry.scope), ExpressionEvaluator(report, {}), report)
+    written = param.domain[0].span.to(param.domain[-1].span).text
+    if not domain.holds(value):
+        verb = "is set to" if entry.name in settings else "is"
+        message = f"{param.name} {verb} {setting_text(value)}, its domain is {written}"
+        raise report.fail(Code.MGS311, message, default.span)
+    return Param(param.name, text, written, tuple(setting_text(each) for each in domain.listed))

@@ -1,0 +1,164 @@
+"""Reading sentences: the words and values of a statement, from left to right."""
+
+from collections.abc import Iterable, Sequence
+
+from ...codes import Code
+from ...text import syntax as ast
+from ...text.diagnostics import Report, did_you_mean, listing
+from ...text.source import Span
+from ...text.units import looks_like_unit, unit_hint
+from ...text.vocabulary import SYNONYMS
+
+
+def single(values: Sequence[ast.Expression], report: Report, in_call: bool = False) -> ast.Expression:
+    """Return the one value that stands here; several side by side are explained."""
+    if len(values) == 1:
+        return values[0]
+    side_by_side(values[0], values[1], report, in_call)
+    raise report.stop()
+
+
+def side_by_side(left: ast.Expression, right: ast.Expression, report: Report, in_call: bool = False) -> None:
+    """Report two values with nothing between them."""
+    first, second = left.span.text, right.span.text
+    span = left.span.to(right.span)
+    match left, right:
+        case ast.Number(), ast.Name(text=word) if looks_like_unit(word):
+            report.error(Code.MGS302, f"unknown unit '{word}'", right.span, unit_hint(word))
+        case ast.Name(text=word), ast.Parens():
+            report.error(Code.MGS111, "a call has no space before '('", span, f"{word}{second}")
+        case _, ast.Negate(operand=operand):
+            hint = f"to subtract, put a space on both sides: {first} - {operand.span.text}"
+            report.error(Code.MGS114, f"two values side by side: {first} and {second}", span, hint)
+        case _ if in_call:
+            report.error(
+                Code.MGS112, f"a comma is missing between '{first}' and '{second}'", span, f"{first}, {second}"
+            )
+        case _:
+            report.error(Code.MGS114, f"two values side by side: {first} and {second}", span)
+
+
+def head_of(statement: ast.Say) -> ast.Name | None:
+    """Return the word a statement begins with, if it begins with one."""
+    first = statement.phrase[0].parts[0]
+    if isinstance(first, ast.Compare):
+        first = first.left
+    return first if isinstance(first, ast.Name) else None
+
+
+def known_head(statement: ast.Define | ast.Say, known: Iterable[str], owner: str, report: Report) -> str:
+    """Return the word a statement begins with, which must be one that ``owner`` knows."""
+    known = tuple(known)
+    if isinstance(statement, ast.Define):
+        if statement.name in known:
+            message = f"'=' names a new thing, but {statement.name} is a property of {owner}"
+            raise report.fail(Code.MGS202, message, statement.span, "drop the '='")
+        raise report.fail(Code.MGS202, f"{owner} holds no definitions", statement.span, f"it has: {listing(known)}")
+    word = head_of(statement)
+    if word is None:
+        raise report.fail(
+            Code.MGS116, f"a statement of {owner} begins with a word", statement.span, f"it has: {listing(known)}"
+        )
+    if word.text not in known:
+        synonym = SYNONYMS.get(word.text)
+        guess = f"Magus says '{synonym}';" if synonym in known else did_you_mean(word.text, known)
+        hint = f"{guess} {owner} has: {listing(known)}".strip()
+        raise report.fail(Code.MGS201, f"{owner} has no property '{word.text[:64]}'", word.span, hint)
+    return word.text
+
+
+class Words:
+    """A cursor over the words and values of a sentence; commas are kept as separators between groups."""
+
+    def __init__(self, phrase: ast.Phrase, report: Report) -> None:
+        self._report = report
+        self._parts = [(idx, part) for idx, group in enumerate(phrase) for part in group.parts]
+        self._at = 0
+        self._past_comma = 0
+        self._span = phrase[0].span.to(phrase[-1].span)
+        for group in phrase:
+            reject_note(group, report)
+
+    @property
+    def span(self) -> Span:
+        """Where the next word stands; after the last one, the whole sentence."""
+        return self._parts[self._at][1].span if self._at < len(self._parts) else self._span
+
+    def peek(self) -> ast.Expression | None:
+        """Return the next word or value without taking it; None at the end."""
+        return self._parts[self._at][1] if self._at < len(self._parts) else None
+
+    def after_comma(self) -> bool:
+        """Tell whether a comma stands before the next word."""
+        if not self._past_comma < self._at < len(self._parts):
+            return False
+        return self._parts[self._at][0] != self._parts[self._at - 1][0]
+
+    def skip_comma(self) -> bool:
+        """Pass the comma before the next word, and tell whether there is one."""
+        found = self.after_comma()
+        if found:
+            self._past_comma = self._at
+        return found
+
+    def take(self, what: str) -> ast.Expression:
+        """Return the next value; ``what`` says what is missing if there is none, or if a comma stands before it."""
+        if self._at >= len(self._parts) or self.after_comma():
+            raise self._report.fail(Code.MGS116, f"{what} is missing", self.span)
+        self._at += 1
+        return self._parts[self._at - 1][1]
+
+    def take_list(self, what: str) -> list[ast.Expression]:
+        """Return values separated by commas."""
+        values = [self.take(what)]
+        while self.after_comma():
+            self._at += 1
+            values.append(self._parts[self._at - 1][1])
+        return values
+
+    def take_word(self, *known: str) -> str | None:
+        """Take the next word if it is one of ``known``."""
+        part = self.peek()
+        if isinstance(part, ast.Name) and part.text in known and not self.after_comma():
+            self._at += 1
+            return part.text
+        return None
+
+    def take_name(self, what: str) -> ast.Name:
+        """Take a name."""
+        part = self.take(what)
+        if not isinstance(part, ast.Name):
+            raise self._report.fail(Code.MGS116, f"{what} is expected here", part.span)
+        return part
+
+    def end(self, known: Iterable[str] = ()) -> None:
+        """Check that nothing is left over; ``known`` are the clauses that could have stood here."""
+        part = self.peek()
+        if part is None:
+            return
+        known = tuple(known)
+        if self.after_comma():
+            message = f"a comma cannot stand before '{part.span.text[:40]}'"
+            raise self._report.fail(Code.MGS107, message, part.span, self._instead_of_a_comma(part, known))
+        before = self._parts[self._at - 1][1] if self._at else part
+        if isinstance(before, ast.Number) and isinstance(part, ast.Name) and looks_like_unit(part.text):
+            side_by_side(before, part, self._report)
+            raise self._report.stop()
+        hint = did_you_mean(part.text, known) if isinstance(part, ast.Name) else ""
+        if not hint:
+            hint = f"what can follow: {listing(known)}" if known else f"put ';' before '{part.span.text[:40]}'"
+        code = Code.MGS116 if known else Code.MGS113
+        message = f"'{part.span.text[:40]}' cannot stand here" if known else "two statements on one line"
+        raise self._report.fail(code, message, part.span, hint)
+
+    @staticmethod
+    def _instead_of_a_comma(part: ast.Expression, known: tuple[str, ...]) -> str:
+        """A clause needs no comma, and of other things there is one."""
+        is_clause = isinstance(part, ast.Name) and part.text in known
+        return "leave the comma out" if is_clause else "a single value is expected here"
+
+
+def reject_note(group: ast.Group, report: Report) -> None:
+    """Report a provenance note where no number of a device stands."""
+    if group.note is not None:
+        report.error(Code.MGS116, "a note belongs to a number of a gpu, link or switch", group.note.span)

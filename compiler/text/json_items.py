@@ -1,0 +1,172 @@
+"""JSON from others: parsed within limits, and read value by value with the path of each: ``steps[3].region.rows``.
+
+What is wrong is reported at the place that asks for the file, with the name of the file and the path in front.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ..codes import Code
+from .diagnostics import Report, Stopped, did_you_mean, listing
+from .source import Span
+
+MAX_FILE_BYTES = 16 << 20
+MAX_INT_DIGITS = 20
+"""A size of 64 bits has as many."""
+MAX_NAME = 128
+_T = TypeVar("_T", dict[str, object], list[object], str, bool, int)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_KINDS = {
+    dict: "an object",
+    list: "a list",
+    str: "a text",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+}
+
+
+class _Refused(ValueError):
+    """JSON that says a thing it must not; the message says which."""
+
+    def __init__(self, message: str, code: Code = Code.MGS137) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class JsonPlace:
+    """Which file a value is from, and the place and report that are told what is wrong with it."""
+
+    file: str
+    span: Span
+    report: Report
+
+    def fail(self, code: Code, message: str, hint: str = "") -> Stopped:
+        """Report an error of the file."""
+        return self.report.fail(code, f"{self.file}: {message}", self.span, hint)
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One value of a JSON text and its path."""
+
+    value: object
+    path: str
+    origin: JsonPlace
+
+    def fail(self, message: str, hint: str = "", code: Code = Code.MGS137) -> Stopped:
+        """Report what is wrong with this value."""
+        return self.origin.fail(code, f"{self.path}: {message}" if self.path else message, hint)
+
+    def entries(self, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> "dict[str, Item]":
+        """The members of an object that has all the ``required`` keys and none beside the ``optional`` ones."""
+        value = self._of(dict)
+        known = (*required, *optional)
+        for key in value:
+            if key not in known:
+                hint = did_you_mean(key, known) or f"keys are {listing(known)}"
+                raise self.fail(f"there is no key '{key[:64]}' here", hint)
+        for key in required:
+            if key not in value:
+                raise self.fail(f"'{key}' is missing")
+        return self.members()
+
+    def members(self) -> "dict[str, Item]":
+        """All members of an object, whatever their keys."""
+        value = self._of(dict)
+        return {key: Item(each, f"{self.path}.{key}" if self.path else key, self.origin) for key, each in value.items()}
+
+    def items(self, most: int, least: int = 0) -> "tuple[Item, ...]":
+        """The values of a list that is not too long."""
+        value = self._of(list)
+        if not least <= len(value) <= most:
+            limit = str(most) if least == most else f"at most {most}" if len(value) > most else f"at least {least}"
+            raise self.fail(f"a list of {limit} is expected here, got {len(value)}")
+        return tuple(Item(each, f"{self.path}[{at}]", self.origin) for at, each in enumerate(value))
+
+    def number(self, low: int, high: int) -> int:
+        """A whole number from ``low`` to ``high``."""
+        value = self._of(int)
+        if not low <= value <= high:
+            raise self.fail(f"a number from {low} to {high} is expected here, got {value}", code=Code.MGS307)
+        return int(value)
+
+    def flag(self) -> bool:
+        """True or false."""
+        return bool(self._of(bool))
+
+    def text(self) -> str:
+        """A text of at most ``MAX_NAME`` characters."""
+        value = self.any_text()
+        if len(value) > MAX_NAME:
+            raise self.fail(f"a text of at most {MAX_NAME} characters is expected here, got {len(value)}")
+        return value
+
+    def any_text(self) -> str:
+        """A text, however long."""
+        return str(self._of(str))
+
+    def name(self) -> str:
+        """A name as the language has them."""
+        value = self.text()
+        if not _NAME.fullmatch(value):
+            raise self.fail(f"'{value[:64]}' is not a name", "letters, digits and _, not a digit first")
+        return value
+
+    def word(self, known: tuple[str, ...]) -> str:
+        """One of the ``known`` words."""
+        value = self.text()
+        if value not in known:
+            hint = did_you_mean(value, known) or f"it is one of {listing(known)}"
+            raise self.fail(f"unknown word '{value[:64]}'", hint)
+        return value
+
+    # The type of what is asked for is checked here; a bool is an int for Python and none for JSON.
+    def _of(self, kind: type[_T]) -> _T:
+        if isinstance(self.value, kind) and isinstance(self.value, bool) is (kind is bool):
+            return self.value
+        found = "nothing" if self.value is None else _KINDS[type(self.value)]
+        raise self.fail(f"{_KINDS[kind]} is expected here, got {found}")
+
+
+def read_json(text: str, origin: JsonPlace) -> Item:
+    """Parse a text; keys that stand twice, numbers that are none or too long and deep nesting are refused."""
+    try:
+        value = json.loads(
+            text, object_pairs_hook=_once, parse_constant=_no_constant, parse_int=_whole, parse_float=_fraction
+        )
+    except json.JSONDecodeError as error:
+        raise origin.fail(Code.MGS137, f"line {error.lineno}, column {error.colno}: no JSON: {error.msg}") from None
+    except _Refused as error:
+        raise origin.fail(error.code, str(error)) from None
+    except RecursionError:
+        raise origin.fail(Code.MGS132, "brackets are nested too deeply") from None
+    return Item(value, "", origin)
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for key, value in pairs:
+        if key in found:
+            raise _Refused(f"the key '{key[:64]}' stands twice in one object")
+        found[key] = value
+    return found
+
+
+def _no_constant(word: str) -> object:
+    raise _Refused(f"{word} is no number of JSON")
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > MAX_INT_DIGITS:
+        raise _Refused(f"a number has {len(digits)} digits, at most {MAX_INT_DIGITS} are read", Code.MGS133)
+    return int(digits)
+
+
+def _fraction(digits: str) -> float:
+    if len(digits) > MAX_NAME:
+        raise _Refused(f"a number has {len(digits)} digits, at most {MAX_NAME} are read", Code.MGS133)
+    return float(digits)

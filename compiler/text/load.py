@@ -1,0 +1,169 @@
+"""Reading files: the main file, what it includes, and the shipped libraries it uses.
+
+Nothing outside the folder of the main file is read, except the library that ships with Magus.
+"""
+
+import re
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import BinaryIO
+
+from .. import library
+from ..codes import Code
+from . import syntax as ast
+from .consequences import Lost
+from .diagnostics import Report, did_you_mean
+from .names import Scope
+from .parse import MAX_BYTES, parse_file
+from .source import Source, Span
+from .tokens import MAX_TOKENS
+
+MAX_INCLUDES = 64
+MAX_DEPTH = 16
+LANGUAGE_VERSION = 1
+_LIBRARY_NAME = re.compile(r"[a-z0-9_]+/[a-z0-9_]+")
+
+
+def read_source(path: Path, report: Report, span: Span | None = None, max_bytes: int = MAX_BYTES) -> Source:
+    """Read a file; ``span`` is the place that asks for it, without one the file itself is blamed."""
+    blamed = span or Span(Source(str(path), ""), 0, 0)
+    try:
+        size = path.stat().st_size
+        if path.is_file() and size > max_bytes:
+            raise report.fail(Code.MGS130, f"'{path.name}' is larger than {max_bytes >> 20} MiB", blamed)
+        if path.exists() and not path.is_file():
+            raise report.fail(Code.MGS120, f"'{path}' is not a file", blamed)
+        with path.open("rb") as stream:
+            data = stream.read(max_bytes + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "the path is not valid"
+        raise report.fail(Code.MGS120, f"cannot read '{path}': {reason}", blamed) from None
+    return _decoded(data, str(path), path.name, report, blamed)
+
+
+def read_stream(stream: BinaryIO | None, name: str, report: Report, max_bytes: int = MAX_BYTES) -> Source:
+    """Read what a stream has to give, stdin for instance, which diagnostics call ``name``."""
+    blamed = Span(Source(name, ""), 0, 0)
+    try:
+        data = b"" if stream is None else stream.read(max_bytes + 1)
+    except OSError as error:
+        raise report.fail(Code.MGS120, f"cannot read '{name}': {error.strerror or error}", blamed) from None
+    if len(data) > max_bytes:
+        raise report.fail(Code.MGS130, f"'{name}' is larger than {max_bytes >> 20} MiB", blamed)
+    return _decoded(data, name, name, report, blamed)
+
+
+def _decoded(data: bytes, path: str, name: str, report: Report, blamed: Span) -> Source:
+    if b"\0" in data:
+        raise report.fail(Code.MGS121, f"'{name}' is not text: it holds a zero byte", blamed)
+    try:
+        return Source(path, data.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise report.fail(
+            Code.MGS121, f"'{name}' is not UTF-8 text: byte {error.start} is none of it", blamed
+        ) from None
+
+
+def load(source: Source, report: Report) -> Scope:
+    """Parse a text and everything it includes and uses, and declare all names."""
+    loader = _Loader(source, report)
+    with report.attempt():
+        loader.read(source)
+    if report.has_errors:
+        report.silence(Lost.of(report, loader.scope.own()).explains)
+    return loader.scope
+
+
+class _Loader:
+    def __init__(self, source: Source, report: Report) -> None:
+        self._report = report
+        self.scope = Scope()
+        self._main = _real(Path(source.path))
+        self._seen = {self._main}
+        self._open = [self._main]
+        self._room = MAX_TOKENS
+
+    def read(self, source: Source) -> None:
+        """Parse a text and declare what it holds."""
+        file = parse_file(source, self._report, self._room)
+        self._room -= file.num_tokens
+        _check_version(file, self._report)
+        for declaration in file.declarations:
+            with self._report.attempt():
+                match declaration:
+                    case ast.Include():
+                        self._include(declaration)
+                    case ast.Use():
+                        self.scope.use(declaration, self._library(declaration), self._report)
+                    case ast.Explore() | ast.Expect():
+                        self.scope.questions.append(declaration)
+                    case _:
+                        self.scope.declare(declaration, self._report)
+
+    def _include(self, include: ast.Include) -> None:
+        folder, span = self._main.parent, include.span
+        path = _real(self._open[-1].parent / include.path) if "\0" not in include.path else folder
+        if not path.is_relative_to(folder) or path == folder:
+            hint = "an included file lies in the folder of the main file, or below it"
+            raise self._report.fail(Code.MGS207, f"'{include.path}' is outside the folder of the main file", span, hint)
+        if path in self._open:
+            raise self._report.fail(Code.MGS205, f"'{include.path}' includes itself", span)
+        if path in self._seen:
+            return
+        if len(self._seen) > MAX_INCLUDES:
+            raise self._report.fail(Code.MGS134, f"more than {MAX_INCLUDES} included files", span)
+        if len(self._open) > MAX_DEPTH:
+            raise self._report.fail(Code.MGS134, f"includes nested deeper than {MAX_DEPTH}", span)
+        self._seen.add(path)
+        self._open.append(path)
+        with self._report.attempt():
+            self.read(read_source(path, self._report, span))
+        self._open.pop()
+
+    def _library(self, use: ast.Use) -> Scope:
+        if use.library not in shipped_libraries():
+            hint = did_you_mean(use.library, shipped_libraries()) or "there are " + ", ".join(shipped_libraries())
+            raise self._report.fail(Code.MGS208, f"unknown library '{use.library[:64]}'", use.span, hint)
+        scope = Scope()
+        for declaration in _library_file(use.library).declarations:
+            if isinstance(declaration, ast.Use):
+                assert declaration.alias is not None, "a library takes another under a prefix, and does not pass it on"
+                scope.use(declaration, self._library(declaration), self._report)
+                continue
+            assert isinstance(declaration, ast.Device | ast.Let), "a library holds devices, values and other libraries"
+            scope.declare(declaration, self._report)
+        return scope
+
+
+@cache
+def shipped_libraries() -> tuple[str, ...]:
+    """Return the names of all shipped libraries, as ``use`` takes them."""
+    vendors = [vendor for vendor in files(library).iterdir() if vendor.is_dir()]
+    names = [f"{vendor.name}/{entry.name.removesuffix('.mgs')}" for vendor in vendors for entry in vendor.iterdir()]
+    return tuple(sorted(name for name in names if _LIBRARY_NAME.fullmatch(name)))
+
+
+@cache
+def _library_file(name: str) -> ast.File:
+    vendor, short = name.split("/")
+    text = files(library).joinpath(vendor, f"{short}.mgs").read_text(encoding="utf-8")
+    report = Report()
+    file = parse_file(Source(f"{name}.mgs", text), report)
+    assert not report.has_errors, f"the shipped library {name} does not parse"
+    return file
+
+
+def _check_version(file: ast.File, report: Report) -> None:
+    if file.version is not None and file.version.number != str(LANGUAGE_VERSION):
+        message = f"this release reads version {LANGUAGE_VERSION} of the language, the file says {file.version.number}"
+        raise report.fail(
+            Code.MGS115, message, file.version.span, f"write: mgs {LANGUAGE_VERSION}, or install a newer Magus"
+        )
+
+
+def _real(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError, ValueError):
+        return path.absolute()

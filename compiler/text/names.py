@@ -1,0 +1,166 @@
+"""Names: what a file declares, and what it takes from libraries and included files."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from ..codes import Code
+from . import syntax as ast
+from .diagnostics import Report, did_you_mean
+from .source import Span
+
+
+class Kind(Enum):
+    """What a name stands for; the value is the word for it in messages."""
+
+    LET = "value"
+    PARAM = "parameter"
+    GPU = "gpu"
+    LINK = "link"
+    SWITCH = "switch"
+    SYSTEM = "system"
+    WORKLOAD = "workload"
+    SCHEDULE = "schedule"
+    LIBRARY = "library"
+
+
+Named = ast.Let | ast.Param | ast.Device | ast.System | ast.Workload | ast.Template | ast.Plan
+RESERVED = ("best", "serial", "bound", "base")
+_VALUES = (Kind.LET, Kind.PARAM)
+_DEVICES = (Kind.GPU, Kind.LINK, Kind.SWITCH)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """A declared name and the scope in which its own words are looked up; compared by identity."""
+
+    name: str
+    kind: Kind
+    declaration: Named | ast.Use
+    scope: "Scope"
+
+
+class Scope:
+    """One namespace: a file with everything it includes, or a library."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, Entry] = {}
+        self._libraries: dict[str, Scope] = {}
+        self._shared: dict[str, str] = {}
+        self.questions: list[ast.Explore | ast.Expect] = []
+        self.twice: set[str] = set()  # names that are declared more than once
+
+    def declare(self, declaration: Named, report: Report) -> None:
+        """Add a declaration under its own name."""
+        if declaration.name in RESERVED:
+            report.error(
+                Code.MGS211, f"'{declaration.name}' is a word of the language", declaration.span, "choose another name"
+            )
+        self._add(Entry(declaration.name, kind_of(declaration), declaration, self), declaration.span, report)
+
+    def use(self, use: ast.Use, library: "Scope", report: Report) -> None:
+        """Add the devices of a library, or with an alias the library itself."""
+        if use.alias is not None:
+            self._add(Entry(use.alias, Kind.LIBRARY, use, library), use.span, report)
+            self._libraries[use.alias] = library
+            return
+        for entry in library.devices():
+            if self._shared.get(entry.name) != use.library:
+                self._add(entry, use.span, report)
+                self._shared[entry.name] = use.library
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is declared, used or asked."""
+        return not self._entries and not self.questions
+
+    def devices(self) -> Iterator[Entry]:
+        """Iterate over the gpus, links and switches of this scope."""
+        return (entry for entry in self._entries.values() if entry.kind in _DEVICES)
+
+    def of_kind(self, *kinds: Kind) -> list[Entry]:
+        """Return the names of some kinds that this scope declares itself, in the order of the text."""
+        return [entry for entry in self.own() if entry.kind in kinds]
+
+    def own(self) -> list[Entry]:
+        """Return all names that this scope declares itself, in the order of the text."""
+        return [entry for entry in self._entries.values() if entry.scope is self]
+
+    def names(self, *kinds: Kind) -> list[str]:
+        """Return all visible names of some kinds, those of libraries behind their alias."""
+        own = [name for name, entry in self._entries.items() if entry.kind in kinds]
+        return own + [
+            f"{alias}.{entry.name}"
+            for alias, library in self._libraries.items()
+            for entry in library.devices()
+            if entry.kind in kinds
+        ]
+
+    def value(self, name: ast.Name, report: Report) -> Entry:
+        """Look up a ``let`` or ``param``."""
+        return self._find((name.text,), name.span, _VALUES, report)
+
+    def find(self, path: ast.Path | ast.Expression, kind: Kind, report: Report) -> Entry:
+        """Look up a declaration of one kind by ``name`` or ``library.name``."""
+        names = path.names if isinstance(path, ast.Path) else dotted(path)
+        if names is None:
+            raise report.fail(Code.MGS210, f"the name of a {kind.value} is expected here", path.span)
+        return self._find(names, path.span, (kind,), report)
+
+    def _find(self, names: tuple[str, ...], span: Span, kinds: tuple[Kind, ...], report: Report) -> Entry:
+        scope: Scope | None = self
+        for alias in names[:-1]:
+            scope = scope._libraries.get(alias) if scope is not None else None
+        entry = scope._entries.get(names[-1]) if scope is not None else None
+        written, wanted = ".".join(names), kinds[0].value
+        if entry is None:
+            hint = did_you_mean(written, self.names(*kinds))
+            if not hint and kinds[0] in _DEVICES:
+                hint = 'declare it, or add a library, for instance: use "amd/mi300x"'
+            word = "name" if kinds == _VALUES else wanted
+            raise report.fail(Code.MGS203, f"unknown {word} '{written[:64]}'", span, hint)
+        if entry.kind not in kinds:
+            raise report.fail(Code.MGS210, f"'{written}' is a {entry.kind.value}, a {wanted} is expected here", span)
+        return entry
+
+    def _add(self, entry: Entry, span: Span, report: Report) -> None:
+        earlier = self._entries.get(entry.name)
+        if earlier is None:
+            self._entries[entry.name] = entry
+            return
+        at = earlier.declaration.span
+        self.twice.add(entry.name)
+        report.error(
+            Code.MGS206,
+            f"'{entry.name}' is defined twice",
+            span,
+            f"the first is the {earlier.kind.value} at {at.source.path}:{at.location.line}",
+        )
+
+
+def kind_of(declaration: Named) -> Kind:
+    """Return what kind of name a declaration makes."""
+    match declaration:
+        case ast.Let():
+            return Kind.LET
+        case ast.Param():
+            return Kind.PARAM
+        case ast.Device():
+            return Kind(declaration.kind)
+        case ast.System():
+            return Kind.SYSTEM
+        case ast.Workload():
+            return Kind.WORKLOAD
+        case ast.Template() | ast.Plan():
+            return Kind.SCHEDULE
+
+
+def dotted(expression: ast.Expression | ast.Path) -> tuple[str, ...] | None:
+    """Return the names of ``a.b.c``, or None if the expression is anything else."""
+    names: list[str] = []
+    while isinstance(expression, ast.Member):
+        names.append(expression.name)
+        expression = expression.base
+    if not isinstance(expression, ast.Name):
+        return None
+    return (expression.text, *reversed(names))

@@ -1,0 +1,142 @@
+"""From text to syntax tree, with all syntax errors of the text in one run.
+
+When a statement does not parse it is explained and left out, and parsing goes on with the next one. A broken head of a
+block is replaced by a nameless one, so that the statements inside are read too; the builder drops nameless nodes.
+"""
+
+from typing import Any
+
+from lark import Token, Tree, UnexpectedToken
+
+from ..codes import Code
+from .build import NAMELESS, build_file, build_values
+from .diagnostics import Report
+from .source import Source, Span
+from .syntax import Expression, File
+from .syntax_errors import explain
+from .tokens import MAX_TOKENS, language, read_tokens
+
+MAX_BYTES = 1 << 20
+
+
+def parse_file(source: Source, report: Report, room: int = MAX_TOKENS) -> File:
+    """Parse a text of at most ``room`` words. What could not be read is in the report and missing from the tree."""
+    check_size(source, report)
+    tokens = read_tokens(source, report, room)
+    tree = _feed(list(tokens.tokens), "start")
+    if tree is None:
+        tree = _feed(_repaired(source, list(tokens.tokens), report), "start")
+    if tree is None:
+        raise report.stop()
+    return build_file(source, tree, tokens, report)
+
+
+def parse_value(source: Source, report: Report) -> tuple[Expression, ...]:
+    """Parse the text of one value, as it stands after ``let name =``."""
+    check_size(source, report)
+    tokens = list(read_tokens(source, report).tokens)
+    tree = _feed(tokens, "value")
+    if tree is None:
+        raise report.fail(
+            Code.MGS107, f"'{source.text.strip()[:60]}' is not a value", Span(source, 0, len(source.text))
+        )
+    return build_values(source, tree, report)
+
+
+def check_size(source: Source, report: Report) -> None:
+    """Refuse a text that is too large to look at."""
+    if len(source.text) > MAX_BYTES:
+        raise report.fail(Code.MGS130, "the file is larger than 1 MiB", Span(source, 0, 1))
+
+
+def _parser(start: str) -> Any:
+    # lark's interactive parser has no types.
+    return language().parse_interactive("", start=start)
+
+
+def _feed(tokens: list[Token], start: str) -> Tree[Token] | None:
+    parser = _parser(start)
+    try:
+        for token in tokens:
+            parser.feed_token(token)
+        tree: Tree[Token] = parser.feed_eof(tokens[-1] if tokens else None)
+    except UnexpectedToken:
+        return None
+    return tree
+
+
+def _repaired(source: Source, tokens: list[Token], report: Report) -> list[Token]:
+    """Report every statement that does not parse, and return the tokens without them."""
+    parser = _parser("start")
+    marks: dict[int, Any] = {}
+    at = 0
+    while at < len(tokens):
+        if at == 0 or tokens[at - 1].type in ("_SEP", "LBRACE"):
+            marks[at] = parser.copy(deepcopy_values=False)
+        try:
+            parser.feed_token(tokens[at])
+            at += 1
+        except UnexpectedToken:
+            start, end = statement_around(tokens, at)
+            explain(source, tokens[start:end], at - start, depth_at(tokens, start), parser.accepts(), report)
+            if start == end:
+                raise report.stop() from None
+            kept = _without_head(tokens[start:end], depth_at(tokens, start))
+            report.lost_names |= tokens[start] in ("use", "include")
+            report.lost_words |= _names(tokens[start:end], head_only=bool(kept))
+            tokens[start:end] = kept
+            parser = marks[start].copy(deepcopy_values=False)
+            at = start
+    return tokens
+
+
+def statement_around(tokens: list[Token], at: int) -> tuple[int, int]:
+    """Return the half-open range of the statement that token ``at`` belongs to, its ``_SEP`` included."""
+    start, depth = at, 0
+    while start > 0:
+        before = tokens[start - 1].type
+        if depth == 0 and (before in ("_SEP", "LBRACE")):
+            break
+        depth += (before == "RBRACE") - (before == "LBRACE")
+        start -= 1
+    end, depth = at, 0
+    while end < len(tokens):
+        kind = tokens[end].type
+        if depth == 0 and kind == "RBRACE":
+            break
+        end += 1
+        depth += (kind == "LBRACE") - (kind == "RBRACE")
+        if depth == 0 and kind == "_SEP":
+            break
+    return start, end
+
+
+def depth_at(tokens: list[Token], at: int) -> int:
+    """Return how many blocks are open before token ``at``."""
+    return sum((token.type == "LBRACE") - (token.type == "RBRACE") for token in tokens[:at])
+
+
+def _without_head(statement: list[Token], depth: int) -> list[Token]:
+    """Drop a broken statement; if it has one block, keep the block under a nameless head."""
+    brace = next((idx for idx, token in enumerate(statement) if token.type == "LBRACE"), None)
+    if brace is None or any(token.type == "NAME" and token == NAMELESS for token in statement[:brace]):
+        return []
+    nameless = Token.new_borrow_pos("NAME", NAMELESS, statement[brace])
+    head = [nameless] if depth else [Token.new_borrow_pos("_EXPLORE", NAMELESS, nameless), nameless]
+    body = _first_block(statement[brace:])
+    return [*head, *body, Token.new_borrow_pos("_SEP", "", body[-1])]
+
+
+def _names(statement: list[Token], *, head_only: bool) -> set[str]:
+    """The words of a broken statement, any of which may be the name that it was to define."""
+    opened = next((idx for idx, token in enumerate(statement) if token.type == "LBRACE"), len(statement))
+    return {str(token) for token in (statement[:opened] if head_only else statement) if token.type == "NAME"}
+
+
+def _first_block(tokens: list[Token]) -> list[Token]:
+    depth = 0
+    for idx, token in enumerate(tokens):
+        depth += (token.type == "LBRACE") - (token.type == "RBRACE")
+        if depth == 0:
+            return tokens[: idx + 1]
+    return tokens

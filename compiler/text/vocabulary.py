@@ -1,0 +1,216 @@
+"""The words of the language: which properties, operations, templates and clauses exist, and in what range.
+
+A new property of a GPU is one row here and one line where its dataclass is filled: ``resolve_device.py``, and
+``optional_parts.py`` for what a profile may leave out.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from ..ir import CopyProtocol, Metric
+from ..ir import FigureKind as Expected
+from .units import BYTES, FLOP_RATE, FREQUENCY, NUMBER, RATE, TIME, Dimension
+
+CHUNKS_PER_RANK = 8
+
+MAX_RANKS = 1024
+MAX_DOMAIN_VALUES = 4096
+MAX_EXTENT = 1 << 31
+MAX_STREAMS = 64
+MAX_TILES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """A number that a block holds; both ends of the range are legal.
+
+    Of those that are not required all of a block belong together, but for those that stand ``alone``.
+    """
+
+    name: str
+    dimension: Dimension
+    low: Fraction
+    high: Fraction
+    whole: bool = False
+    required: bool = True
+    alone: bool = False
+
+
+def _count(name: str, high: int = 1 << 20) -> Property:
+    return Property(name, NUMBER, Fraction(1), Fraction(high), whole=True)
+
+
+def _size(name: str, high: int = 1 << 50) -> Property:
+    return Property(name, BYTES, Fraction(1), Fraction(high), whole=True)
+
+
+def _alone(name: str, dimension: Dimension, high: Fraction | int, low: int = 1) -> Property:
+    """A number that a profile may leave out, whatever else the block says."""
+    return Property(name, dimension, Fraction(low), Fraction(high), whole=dimension != TIME, required=False, alone=True)
+
+
+def _rate(name: str, required: bool = True) -> Property:
+    return Property(name, RATE, Fraction(10**6), Fraction(10**15), required=required)
+
+
+def _time(name: str, required: bool = True) -> Property:
+    return Property(name, TIME, Fraction(0), Fraction(1, 100), required=required)
+
+
+def _share(name: str, low: Fraction = Fraction(0), high: int = 1) -> Property:
+    return Property(name, NUMBER, low, Fraction(high))
+
+
+def _exponent(required: bool = True) -> Property:
+    return Property("exponent", NUMBER, Fraction(1), Fraction(64), required=required)
+
+
+_PERCENT = Fraction(1, 100)
+PEAK = Property("peak", FLOP_RATE, Fraction(10**9), Fraction(10**18))
+GPU_NUMBERS = (
+    _count("sms", 4096),
+    Property("clock", FREQUENCY, Fraction(10**6), Fraction(10**11), whole=True),
+    Property("line", BYTES, Fraction(32), Fraction(4096), whole=True),
+)
+CACHE_NUMBERS = (_size("size"), _rate("bandwidth"), _time("latency"))
+# The caches that `cache` describes, with the path of their numbers; all but l2 may be left out.
+CACHES: Mapping[str, str] = {"l2": "l2", "memory": "mall"}
+GPU_BLOCKS: Mapping[str, tuple[Property, ...]] = {
+    "hbm": (
+        *(_size("capacity"), _rate("bandwidth"), _rate("achieved"), _time("latency")),
+        *(_alone("channels", NUMBER, 1024), _alone("look_ahead", BYTES, 1 << 40)),
+    ),
+    "gemm": (
+        _time("start"),
+        _share("mma", _PERCENT),
+        Property("hbm", NUMBER, _PERCENT, Fraction(2)),
+        _time("tile"),
+        _time("k_step"),
+        _time("split"),
+        _rate("split_bandwidth"),
+        _exponent(),
+        _share("quantisation"),
+        Property("cluster", NUMBER, Fraction(1), Fraction(16), whole=True, required=False, alone=True),
+        _share("error", high=10),
+        _share("resolution"),
+    ),
+    "dma": (
+        _count("engines", 1024),
+        _time("setup"),
+        _rate("bandwidth"),
+        *(_alone("outstanding", BYTES, 1 << 40), _alone("packet", BYTES, 1 << 40)),
+        *(_alone(name, TIME, _PERCENT, low=0) for name in ("issue_interval", "packet_cost", "prelaunch")),
+        *(_time(f"{phase}_phase", required=False) for phase in ("control", "schedule", "copy", "sync")),
+    ),
+    "sm_copy": (
+        *(_rate("bandwidth"), _time("setup"), _rate("limit", required=False), _exponent(required=False)),
+        _alone("outstanding", BYTES, 1 << 40),
+    ),
+    "launch": (_time("kernel"), _time("event")),
+    "sync": (
+        *(_alone(f"monitor_{name}", TIME, _PERCENT, low=0) for name in ("arm", "wake")),
+        *(_alone(name, TIME, _PERCENT, low=0) for name in ("poll_interval", "graph_launch")),
+        _alone("monitor_entries", NUMBER, 1 << 20, low=0),
+    ),
+}
+_PROTOCOLS = (
+    *(_time("start"), _time("ll_step"), _rate("ll_bandwidth")),
+    *(_time("ll128_start"), _rate("ll128_bandwidth")),
+    *(_time("simple_start"), _time("simple_step"), _rate("simple_bandwidth"), _size("simple_from")),
+    _rate("own_bandwidth"),
+)
+# Blocks inside `collectives`, and under the empty name what it says itself.
+COLLECTIVES: Mapping[str, tuple[Property, ...]] = {
+    "": (*_PROTOCOLS, _time("ll128_step"), _share("reduce_factor", _PERCENT, high=2), _share("error", high=10)),
+    "nvls": (_time("start"), _rate("bandwidth"), _size("from"), _count("ranks", MAX_RANKS)),
+    "all_to_all": _PROTOCOLS,
+}
+GPU_WORDS = ("source", "sms", "clock", "line", "peak", "cache", *GPU_BLOCKS, "collectives")
+LINK_NUMBERS = (_rate("bandwidth"), _rate("achieved"), _time("latency"))
+SWITCH_NUMBERS = (_count("ports", MAX_RANKS), _rate("bandwidth"), _time("latency"))
+# What links and switches say in words: several of them, or one.
+LINK_LISTS: Mapping[str, tuple[str, ...]] = {"protocols": tuple(protocol.value for protocol in CopyProtocol)}
+LINK_CHOICES: Mapping[str, tuple[str, ...]] = {"ordered": ("yes", "no")}
+SWITCH_CHOICES: Mapping[str, tuple[str, ...]] = {"multicast": ("yes", "no"), "reduces": ("yes", "no")}
+
+SYNONYMS: Mapping[str, str] = {
+    "cus": "sms",
+    "sm": "sms",
+    "cu": "sms",
+    "bw": "bandwidth",
+    "memory": "hbm",
+    "vram": "hbm",
+    "freq": "clock",
+    "frequency": "clock",
+    "lat": "latency",
+    "topology": "fabric",
+    "templates": "schedules",
+    "template": "schedules",
+    "quantization": "quantisation",
+}
+
+SYSTEM_WORDS = ("gpus", "fabric", "variability", "replay")
+VARIABILITY_WORDS = ("skew", "jitter", "straggler", "late")
+WORKLOAD_WORDS = ("about",)
+# Operations with the tensors they take, and those of their arguments that have names.
+OPERATIONS: Mapping[str, tuple[int, tuple[str, ...]]] = {
+    "gemm": (2, ()),
+    "all_gather": (1, ()),
+    "reduce_scatter": (1, ()),
+    "all_reduce": (1, ()),
+    "all_to_all": (1, ("rows", "rows_to")),
+    "broadcast": (1, ()),
+    "send_recv": (1, ()),
+    "gemv": (2, ()),
+    "grouped_gemm": (2, ("rows",)),
+    "attention": (3, ("heads", "kv_heads", "batch", "causal")),
+    "add": (2, ()),
+}
+TENSOR_WORDS = ("shard",)
+OBJECTIVES = ("makespan",)
+TACTICS = ("transfer", "protocol", "kernel", "wait", "per", "launch")
+EXPLORE_KNOBS = ("streams", "algorithm", *TACTICS, "order", "depth")
+EXPLORE_WORDS = ("schedules", "chunks", "engine", "staging", "minimize", *EXPLORE_KNOBS, "everything", "dominance")
+PART_ARGUMENTS = ("parts", "slices", "columns")
+TEMPLATE_ARGUMENTS = (
+    "chunks",
+    *PART_ARGUMENTS,
+    "engine",
+    "streams",
+    "lanes",
+    "algorithm",
+    "waves",
+    "sums",
+    *TACTICS,
+    "order",
+    "depth",
+)
+PLAN_ACTIONS = ("put", "get", "compute", "reduce")
+PLAN_CLAUSES: Mapping[str, tuple[str, ...]] = {
+    "put": ("to", "signal", "after", "lane", "reduce"),
+    "get": ("from", "signal", "after", "lane", "reduce"),
+    "compute": ("k", "after", "stream", "accumulate"),
+    "reduce": ("parts", "after", "stream"),
+}
+
+METRICS: Mapping[Metric, Expected] = {
+    Metric.MAKESPAN: Expected.TIME,
+    Metric.COMPUTE_TIME: Expected.TIME,
+    Metric.COMM_TIME: Expected.TIME,
+    Metric.EXPOSED_TIME: Expected.TIME,
+    Metric.EXPOSED: Expected.RATIO,
+    Metric.OVERLAP_EFFICIENCY: Expected.RATIO,
+    Metric.DIL: Expected.RATIO,
+    Metric.CIL: Expected.RATIO,
+    Metric.STAGING: Expected.BYTES,
+    Metric.HBM_BYTES: Expected.BYTES,
+    Metric.HBM_READ_BYTES: Expected.BYTES,
+    Metric.HBM_WRITE_BYTES: Expected.BYTES,
+    Metric.L2_BYTES: Expected.BYTES,
+    Metric.LINK_BYTES: Expected.BYTES,
+    Metric.FLAG_BYTES: Expected.BYTES,
+    Metric.FLAG_READS: Expected.RATIO,
+    Metric.LINE_HOPS: Expected.RATIO,
+}
+ALWAYS_THERE = ("best", "serial", "bound")

@@ -1,0 +1,91 @@
+"""Whether a plan does what its workload asks: every byte once, no wait for what never comes, no cycle of waits.
+
+Written for any plan, whatever its origin. A plan without overrides is the same for every rank, so rank 0 stands for
+all; with overrides, or where ranks have different parts, every rank is looked at.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ..codes import Code
+from ..ir import Arrival, Pattern, PlanFault, RankPlan, Reach, Scenario, Schedule, Transfer, arrivals_at
+from .contributions import contribution_faults
+from .data import data_faults, passes_on
+from .overlap import apart_faults
+from .sm_deadlock import circle_faults
+from .steps import shape_faults
+
+__all__ = ["Arrival", "PlanFault", "arrivals_at", "check_plan"]
+
+# Rank 0 has what others have not, so that no rank stands for the others; nor does one where loads differ.
+_FROM_FIRST = (Pattern.BROADCAST, Pattern.SEND_RECV)
+
+
+def check_plan(scenario: Scenario, schedule: Schedule) -> tuple[PlanFault, ...]:
+    """Everything wrong with ``schedule``, nothing if it can run."""
+    found = list(_name_faults(scenario, schedule))
+    if found:
+        return tuple(found)
+    if (scenario.workload.pattern in _FROM_FIRST or scenario.workload.loads) and schedule.symmetric:
+        schedule = replace(schedule, by_rank=(schedule.steps,) * scenario.num_ranks)
+    circle: tuple[PlanFault, ...] | None = None
+    for rank in range(1) if schedule.symmetric else range(scenario.num_ranks):
+        plan = RankPlan.of(scenario, schedule, rank)
+        faults = list(shape_faults(plan))
+        if not faults:
+            faults = list(_wait_faults(plan))
+            circle = tuple(circle_faults(scenario, schedule)) if circle is None else circle
+            faults.extend(circle)
+        if not faults:
+            faults = list(data_faults(plan))
+        found.extend(fault for fault in faults if fault not in found)
+    if not found and passes_on(scenario, schedule):
+        found = list(contribution_faults(scenario, schedule))
+    return tuple(found or apart_faults(scenario, schedule))
+
+
+def _name_faults(scenario: Scenario, schedule: Schedule) -> Iterator[PlanFault]:
+    """Names that stand for two things, and overrides of what is not there."""
+    names: set[str] = set()
+    for steps in schedule.by_rank or (schedule.steps,):
+        own: set[str] = set()
+        for step in steps:
+            if step.name in own:
+                yield PlanFault(Code.MGS206, step.name, f"there are two steps {step.name}")
+            own.add(step.name)
+        names |= own
+    said: set[tuple[int, str]] = set()
+    for override in schedule.overrides:
+        name = override.step.name
+        if (override.rank, name) in said:
+            yield PlanFault(Code.MGS206, name, f"{name} is overridden twice at rank {override.rank}")
+        said.add((override.rank, name))
+        if name not in names:
+            yield PlanFault(Code.MGS506, name, f"rank {override.rank} overrides {name}, which is no step of the plan")
+        if not 0 <= override.rank < scenario.num_ranks:
+            message = f"{name} is overridden at rank {override.rank} of {scenario.num_ranks} ranks"
+            yield PlanFault(Code.MGS506, name, message)
+    ranks = schedule.by_rank or (schedule.steps, tuple(override.step for override in schedule.overrides))
+    for step in (step for steps in ranks for step in steps):
+        if isinstance(step, Transfer) and step.signal in names:
+            yield PlanFault(Code.MGS211, step.name, f"{step.name} sets {step.signal}, which is also the name of a step")
+
+
+def _wait_faults(plan: RankPlan) -> Iterator[PlanFault]:
+    """Waits for what nobody does, signals set twice."""
+    seen: dict[str, Transfer] = {}
+    for arrival in plan.arrivals:
+        moved = arrival.transfer
+        before = seen.get(moved.signal)
+        # One signal of a put to all is there when the puts of all ranks are.
+        alike = before is not None and before.name == moved.name and before.reach is moved.reach is Reach.ALL
+        if before is not None and not alike:
+            message = f"signal {moved.signal} is set at rank {plan.rank} by both {before.name} and {moved.name}"
+            yield PlanFault(Code.MGS502, moved.name, message)
+        seen[moved.signal] = moved
+    signals = plan.signals
+    for step in plan.steps.values():
+        for name in step.after:
+            if name not in plan.steps and name not in signals:
+                message = f"{step.name} waits for {name}, which nothing at rank {plan.rank} sets"
+                yield PlanFault(Code.MGS502, step.name, message)

@@ -1,0 +1,211 @@
+"""Faults in what a plan does with its data: every byte and every tile once, and nothing used before it is there."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from ..codes import Code
+from ..ir import (
+    Arrival,
+    Direction,
+    Pattern,
+    PlanFault,
+    RankPlan,
+    Reach,
+    Rect,
+    Reduction,
+    Region,
+    Scenario,
+    Schedule,
+    Step,
+    TileGroup,
+    Transfer,
+    moved_rows,
+    uncovered,
+)
+from .hints import bring_hint
+from .tiles import computed_faults, output_faults
+
+_GATHERS = (Pattern.ALL_GATHER, Pattern.AG_GEMM, Pattern.GEMM_BESIDE_AG)
+
+
+def passes_on(scenario: Scenario, schedule: Schedule) -> bool:
+    """Whether sums are made on the way or ranks pass on what came from others; an all_gather is not meant."""
+    pattern = scenario.workload.pattern
+    if not pattern.reduces:
+        return pattern.sums or pattern in (Pattern.BROADCAST, Pattern.SEND_RECV)
+    n = scenario.num_ranks
+    ranks = range(1) if schedule.symmetric else range(n)
+    steps = [step for rank in ranks for step in schedule.steps_of(rank)]
+    moves = [step for step in steps if isinstance(step, Transfer)]
+    astray = [step for step in moves if _ends_astray(step, n)]
+    sums = any(isinstance(step, Reduction) and step.region.owner % n for step in steps)
+    return any(step.reach is Reach.ALL for step in moves) or any(sums or step.reduce for step in astray)
+
+
+def _ends_astray(step: Transfer, num_ranks: int) -> bool:
+    """Whether a transfer ends at a rank that does not own what is moved."""
+    end = step.peer if step.direction is Direction.PUT else 0
+    return (step.region.owner - end) % num_ranks != 0
+
+
+def data_faults(plan: RankPlan) -> Iterator[PlanFault]:
+    """Bytes that never come, come twice, or are used before they are here."""
+    before, pattern = plan.before(), plan.scenario.workload.pattern
+    flows = passes_on(plan.scenario, plan.schedule)
+    if plan.scenario.workload.moved is not None and not flows:
+        yield from _arrival_faults(plan)
+    yield from output_faults(plan)
+    if flows:
+        return
+    if pattern.reduces:
+        yield from _sum_faults(plan)
+    for step in plan.steps.values():
+        if isinstance(step, TileGroup) and plan.scenario.workload.stage(step.kernel).pattern.consumes:
+            yield from _needs(plan, step, step.regions, before[step.name], cols=(step.k.start, step.k.stop))
+            yield from _own_faults(plan, step, before[step.name])
+        elif isinstance(step, Transfer) and pattern in _GATHERS:
+            yield from _source_faults(plan, step, before)
+        elif isinstance(step, Transfer) and pattern.exchanges:
+            yield from _exchange_faults(plan, step)
+            yield from _output_faults(plan, step, before[step.name])
+        elif isinstance(step, Transfer) and pattern.reduces:
+            yield from _partial_faults(plan, step, step.region, before[step.name])
+        elif isinstance(step, Reduction):
+            yield from _reduction_faults(plan, step, before[step.name])
+
+
+def _origin(plan: RankPlan, arrival: Arrival) -> int | None:
+    """Whose data arrive, relative to this rank; None if they are of no use here."""
+    if plan.scenario.workload.pattern in _GATHERS:
+        return arrival.region.owner
+    return arrival.source if arrival.region.owner == 0 else None
+
+
+def _arrival_faults(plan: RankPlan) -> Iterator[PlanFault]:
+    """Each remote block once for a gather; each peer's part of the own block once for a scatter or an exchange."""
+    workload, n = plan.scenario.workload, plan.scenario.num_ranks
+    moved = workload.moved
+    assert moved is not None, "data arrive only where a tensor moves"
+    for other in range(1, n):
+        whole = Rect(0, moved_rows(workload, n, 0, other), 0, moved.cols)
+        rects = [Rect.of(arrival.region) for arrival in plan.arrivals if _origin(plan, arrival) == other]
+        missing, twice = uncovered(whole, rects) if whole.area else (None, None)
+        sender = (plan.rank + other) % n
+        if missing is not None:
+            message = f"{missing} of {moved.name} from rank {sender} never reach rank {plan.rank}"
+            yield PlanFault(Code.MGS501, "", message)
+        if twice is not None:
+            message = f"{twice} of {moved.name} from rank {sender} reach rank {plan.rank} twice"
+            yield PlanFault(Code.MGS501, "", message)
+
+
+def _exchange_faults(plan: RankPlan, step: Transfer) -> Iterator[PlanFault]:
+    """An all_to_all sends every rank its own block, from the rank that has it from the start."""
+    puts, owner = step.direction is Direction.PUT, step.region.owner % plan.scenario.num_ranks
+    if step.reach is Reach.ALL or owner != (step.peer if puts else 0):
+        message = f"{step.name} moves block +{owner} to a rank that it is not for"
+        yield PlanFault(Code.MGS509, step.name, message)
+
+
+def _output_faults(plan: RankPlan, step: Transfer, before: frozenset[str]) -> Iterator[PlanFault]:
+    """What a kernel makes for others leaves only after it is computed, put by the rank that knows when that is."""
+    if not plan.scenario.workload.pattern.produces:
+        return
+    if step.direction is Direction.GET:
+        yield PlanFault(Code.MGS508, step.name, f"{step.name}: what is computed is put by the rank that computes it")
+    else:
+        yield from computed_faults(plan, step, step.region, before)
+
+
+def _own_faults(plan: RankPlan, step: TileGroup, before: frozenset[str]) -> Iterator[PlanFault]:
+    """What a second kernel needs of the own block is computed before it."""
+    if plan.scenario.workload.pattern.produces:
+        for region in step.regions:
+            if region.owner % plan.scenario.num_ranks == 0:
+                yield from computed_faults(plan, step, replace(region, cols=step.k), before)
+
+
+def _sum_faults(plan: RankPlan) -> Iterator[PlanFault]:
+    """The own block is reduced exactly once, unless every part is added as it lands."""
+    moved = plan.scenario.workload.moved
+    assert moved is not None
+    rects = [Rect.of(step.region) for step in plan.steps.values() if isinstance(step, Reduction)]
+    adds = [arrival.transfer.reduce for arrival in plan.arrivals]
+    if not rects and adds and all(adds):
+        return
+    for arrival in plan.arrivals:
+        if arrival.transfer.reduce:
+            name = arrival.transfer.name
+            message = f"{name} adds as it lands; then every transfer must, and no kernel sums"
+            yield PlanFault(Code.MGS507, name, message)
+    missing, twice = uncovered(
+        Rect(0, moved_rows(plan.scenario.workload, plan.scenario.num_ranks), 0, moved.cols), rects
+    )
+    for rect, what in ((missing, "never summed"), (twice, "summed twice")):
+        if rect is not None:
+            yield PlanFault(Code.MGS507, "", f"{rect} of the own block are {what}")
+
+
+def _needs(
+    plan: RankPlan, step: Step, regions: tuple[Region, ...], before: frozenset[str], cols: tuple[int, int] | None
+) -> Iterator[PlanFault]:
+    """Remote rows that ``step`` reads and that no signal it waits for has brought."""
+    n = plan.scenario.num_ranks
+    for region in regions:
+        if region.owner % n == 0:
+            continue
+        low, high = cols or (region.cols.start, region.cols.stop)
+        wanted = Rect(region.rows.start, region.rows.stop, low, high)
+        coming = [arrival for arrival in plan.arrivals if _origin(plan, arrival) == region.owner % n]
+        here = [Rect.of(each.region).clip(wanted) for each in coming if each.transfer.signal in before]
+        missing, _ = uncovered(wanted, [rect for rect in here if rect is not None])
+        if missing is not None:
+            owner = (plan.rank + region.owner) % n
+            message = f"{step.name} uses {missing} of rank {owner}'s shard without waiting for them"
+            hint = bring_hint(plan, step, missing, region.owner, coming)
+            yield PlanFault(Code.MGS508, step.name, message, hint)
+
+
+def _source_faults(plan: RankPlan, step: Transfer, before: Mapping[str, frozenset[str]]) -> Iterator[PlanFault]:
+    """A rank sends on only what it has: its own shard, or what arrived. A get reads the peer's own shard."""
+    if step.direction is Direction.PUT:
+        yield from _needs(plan, step, (step.region,), before[step.name], None)
+    elif step.region.owner % plan.scenario.num_ranks != step.peer % plan.scenario.num_ranks:
+        yield PlanFault(Code.MGS508, step.name, f"{step.name} gets what its peer does not own; use put to forward")
+
+
+def _partial_faults(plan: RankPlan, step: Transfer, region: Region, before: frozenset[str]) -> Iterator[PlanFault]:
+    """Partial sums leave only after they are computed, and go to their owner."""
+    n, computes = plan.scenario.num_ranks, plan.scenario.workload.pattern is Pattern.GEMM_RS
+    if step.direction is Direction.GET and not computes:
+        if region.owner % n:
+            message = f"{step.name} gets a part of block +{region.owner}, which is not its own"
+            yield PlanFault(Code.MGS508, step.name, message)
+    elif step.direction is Direction.GET:
+        yield PlanFault(Code.MGS508, step.name, f"{step.name}: partial sums are put by the rank that computes them")
+    elif region.owner % n != step.peer % n:
+        yield PlanFault(
+            Code.MGS508, step.name, f"{step.name} sends block +{region.owner} to +{step.peer}, not its owner"
+        )
+    elif computes:
+        yield from computed_faults(plan, step, region, before)
+
+
+def _reduction_faults(plan: RankPlan, step: Reduction, before: frozenset[str]) -> Iterator[PlanFault]:
+    """A reduction owns its block, waits for every part and counts them right."""
+    n, pattern = plan.scenario.num_ranks, plan.scenario.workload.pattern
+    if step.region.owner % n:
+        yield PlanFault(Code.MGS509, step.name, f"{step.name} reduces a block that belongs to another rank")
+    if step.num_parts != n:
+        yield PlanFault(Code.MGS509, step.name, f"{step.name} sums {step.num_parts} parts, there are {n}")
+    wanted = Rect.of(step.region)
+    for other in range(1, n):
+        coming = [each for each in plan.arrivals if each.source == other and each.region.owner == 0]
+        here = [Rect.of(each.region).clip(wanted) for each in coming if each.transfer.signal in before]
+        missing, _ = uncovered(wanted, [rect for rect in here if rect is not None])
+        if missing is not None:
+            sender = (plan.rank + other) % n
+            message = f"{step.name} sums {missing} without waiting for the part of rank {sender}"
+            yield PlanFault(Code.MGS508, step.name, message, bring_hint(plan, step, missing, other, coming))
+    if pattern is Pattern.GEMM_RS:
+        yield from computed_faults(plan, step, step.region, before)

@@ -1,0 +1,105 @@
+"""What has surely happened before what, over all ranks: a step starts after all it waits for is done.
+
+A plan that is the same for every rank is looked at from rank 0 alone; a step of another rank is then that step of
+rank 0, seen from the side.
+"""
+
+from collections.abc import Iterable, Mapping
+from graphlib import CycleError, TopologicalSorter
+
+from ..ir import Kernels, Scenario, Schedule, Step, arrivals_at, queued_behind
+
+Event = tuple[int, str]
+"""A step by the rank that issues it, and its name."""
+
+
+class Waits:
+    """What each step waits for directly, at its own rank and at others."""
+
+    def __init__(self, scenario: Scenario, schedule: Schedule) -> None:
+        self.num_ranks = scenario.num_ranks
+        self.period = 1 if schedule.symmetric else scenario.num_ranks
+        self.steps: Mapping[int, tuple[Step, ...]] = {rank: schedule.steps_of(rank) for rank in range(self.period)}
+        self.direct: dict[Event, set[Event]] = {}
+        self._persistent = schedule.tactics.kernel is Kernels.PERSISTENT
+        for rank, steps in self.steps.items():
+            self._add(rank, steps, _setters(scenario, schedule, rank))
+
+    def _add(self, rank: int, steps: tuple[Step, ...], signals: Mapping[str, set[Event]]) -> None:
+        """Waits as events relative to ``rank``."""
+        names = {step.name for step in steps}
+        for step in steps:
+            mine = {(0, name) for name in step.after if name in names}
+            for name in step.after:
+                mine |= signals.get(name, set())
+            self.direct[rank, step.name] = mine
+        for name, earlier in queued_behind(steps, persistent=self._persistent):
+            self.direct[rank, name].add((0, earlier))
+
+    def in_order(self) -> list[Event]:
+        """All steps, each after what it waits for.
+
+        Raises
+        ------
+        graphlib.CycleError
+            If there is no such order.
+        """
+        return list(TopologicalSorter(self._absolute()).static_order())
+
+    def cycle(self) -> tuple[str, ...]:
+        """A cycle of waits as names, empty if there is none."""
+        try:
+            TopologicalSorter(self._absolute()).prepare()
+        except CycleError as error:
+            return tuple(name for _, name in error.args[1])
+        return ()
+
+    def of(self, event: Event) -> set[Event]:
+        """What ``event`` waits for directly, by the ranks that are looked at."""
+        return {((event[0] + offset) % self.period, other) for offset, other in self.direct[event]}
+
+    def _absolute(self) -> dict[Event, set[Event]]:
+        return {event: self.of(event) for event in self.direct}
+
+
+class HappensBefore:
+    """Which of two steps surely is done before the other starts; for plans whose waits have no cycle."""
+
+    def __init__(self, waits: Waits) -> None:
+        self._num_ranks, self._period = waits.num_ranks, waits.period
+        names = {name for _, name in waits.direct}
+        self._index = {name: index for index, name in enumerate(sorted(names))}
+        self.events = waits.in_order()
+        # For each step a bit for each step of each rank that is done before, ranks relative to its own.
+        self._before: dict[Event, int] = {}
+        for rank, name in self.events:
+            self._before[rank, name] = self._known(rank, waits.direct[rank, name])
+
+    def happened(self, first: Event, then: Event) -> bool:
+        """Whether ``first`` is done before ``then`` starts; ranks may be given from any rank on."""
+        offset = (first[0] - then[0]) % self._num_ranks
+        bit = offset * len(self._index) + self._index[first[1]]
+        return bool(self._before[then[0] % self._period, then[1]] >> bit & 1)
+
+    def ordered(self, one: Event, other: Event) -> bool:
+        """Whether the two surely never run at the same time."""
+        return self.happened(one, other) or self.happened(other, one)
+
+    def _known(self, rank: int, waited: Iterable[Event]) -> int:
+        known, width = 0, len(self._index)
+        size = width * self._num_ranks
+        for offset, name in waited:
+            theirs = self._before[(rank + offset) % self._period, name]
+            shift = offset % self._num_ranks * width
+            known |= (theirs << shift | theirs >> (size - shift)) & ((1 << size) - 1)
+            known |= 1 << (shift + self._index[name])
+        return known
+
+
+def _setters(scenario: Scenario, schedule: Schedule, rank: int) -> dict[str, set[Event]]:
+    """The transfers that set each signal at ``rank``, relative to it."""
+    found: dict[str, set[Event]] = {}
+    for arrival in arrivals_at(scenario, schedule, rank):
+        event = ((arrival.issuer - rank) % scenario.num_ranks, arrival.transfer.name)
+        found.setdefault(arrival.transfer.signal, set()).add(event)
+    return found

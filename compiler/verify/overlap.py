@@ -1,0 +1,41 @@
+"""Whether kernels and copies of a plan keep apart, which alone lets SMs that copy be lent to kernels."""
+
+from collections.abc import Iterator
+
+from ..codes import Code
+from ..ir import PlanFault, RankPlan, Scenario, Schedule, TileGroup, Transfer
+from ..planning.build import compute_sms
+from .happens_before import HappensBefore, Waits
+
+
+def apart_faults(scenario: Scenario, schedule: Schedule) -> Iterator[PlanFault]:
+    """Kernels that neither come after all that lands at their rank nor before all that it sends.
+
+    The plan has no cycle of waits.
+    """
+    if schedule.compute_sms == compute_sms(scenario, schedule.engine, overlaps=True):
+        return
+    plans = [RankPlan.of(scenario, schedule, rank) for rank in _ranks(scenario, schedule)]
+    beside = [(plan, kernels) for plan in plans if (kernels := _not_last(plan))]
+    if not beside:
+        return
+    # What comes back from a peer may have needed the own kernel there.
+    order = HappensBefore(Waits(scenario, schedule))
+    for plan, kernels in beside:
+        for kernel in kernels:
+            sent = (step.name for step in plan.steps.values() if isinstance(step, Transfer))
+            early = next((name for name in sent if not order.happened((plan.rank, kernel), (plan.rank, name))), None)
+            if early is not None:
+                message = f"{kernel} may run beside {early}: apart means that copies come all before it or all after it"
+                yield PlanFault(Code.MGS513, kernel, message)
+
+
+def _ranks(scenario: Scenario, schedule: Schedule) -> range:
+    return range(1) if schedule.symmetric else range(scenario.num_ranks)
+
+
+def _not_last(plan: RankPlan) -> list[str]:
+    """The kernels that do not come after all that lands here."""
+    before, landed = plan.before(), plan.signals
+    kernels = (step.name for step in plan.steps.values() if isinstance(step, TileGroup))
+    return [kernel for kernel in kernels if not landed <= before[kernel]]

@@ -1,0 +1,111 @@
+"""Faults in what the kernels of a plan compute: every tile once, what adds up in order, nothing taken before."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from ..codes import Code
+from ..ir import (
+    Adds,
+    PlanFault,
+    RankPlan,
+    Rect,
+    Region,
+    Step,
+    TileGroup,
+    Workload,
+    before_each,
+    cutting_of,
+    inner_size,
+    num_tile_blocks,
+    tile_cols,
+    tile_rows,
+    uncovered,
+)
+from .hints import compute_hint
+
+
+def output_faults(plan: RankPlan) -> Iterator[PlanFault]:
+    """Every (row, column, k) of the output of each kernel is computed exactly once."""
+    for kernel in range(plan.scenario.workload.num_kernels):
+        yield from _kernel_faults(plan, kernel)
+
+
+def _kernel_faults(plan: RankPlan, kernel: int) -> Iterator[PlanFault]:
+    workload, n, groups = plan.scenario.workload.stage(kernel), plan.scenario.num_ranks, _groups(plan, kernel)
+    cuts = sorted({0, inner_size(workload)} | {edge for group in groups for edge in (group.k.start, group.k.stop)})
+    for owner in range(num_tile_blocks(workload, n)):
+        whole = Rect(0, tile_rows(workload, n, owner), 0, tile_cols(workload))
+        for low, high in pairwise(cuts):
+            slices = [group for group in groups if group.k.start <= low and high <= group.k.stop]
+            rects = [Rect.of(region) for group in slices for region in group.regions if region.owner % n == owner]
+            missing, twice = uncovered(whole, rects) if whole.area else (None, None)
+            for rect, what in ((missing, "never computed"), (twice, "computed twice")):
+                if rect is not None:
+                    of = f"{_tensor(plan, workload)}block {(plan.rank + owner) % n}"
+                    yield PlanFault(Code.MGS507, "", f"{rect} of {of}, k {low}:{high}, are {what}")
+    if len(cuts) > 2 or cutting_of(workload).adds_ranks or any(group.accumulate for group in groups):
+        yield from _slice_faults(plan, workload, groups)
+
+
+def _groups(plan: RankPlan, kernel: int) -> list[TileGroup]:
+    return [step for step in plan.steps.values() if isinstance(step, TileGroup) and step.kernel == kernel]
+
+
+def _tensor(plan: RankPlan, stage: Workload) -> str:
+    """The output that blocks are of, where a workload has two."""
+    return f"{stage.output}, " if plan.scenario.workload.then is not None else ""
+
+
+def computed_faults(plan: RankPlan, step: Step, region: Region, before: frozenset[str]) -> Iterator[PlanFault]:
+    """``region`` of what the first kernel makes is whole (all of k) in groups that come before ``step``."""
+    workload, n, wanted = plan.scenario.workload.stage(0), plan.scenario.num_ranks, Rect.of(region)
+    groups = [group for group in _groups(plan, 0) if group.name in before]
+    cuts = sorted({0, inner_size(workload)} | {edge for group in groups for edge in (group.k.start, group.k.stop)})
+    for low, high in pairwise(cuts):
+        slices = [group for group in groups if group.k.start <= low and high <= group.k.stop]
+        pieces = [Rect.of(r).clip(wanted) for g in slices for r in g.regions if r.owner % n == region.owner % n]
+        missing, _ = uncovered(wanted, [piece for piece in pieces if piece is not None])
+        if missing is not None:
+            of = f"{_tensor(plan, workload)}block +{region.owner}"
+            message = f"{step.name} takes {missing} of {of} before they are computed"
+            later = [g for g in _groups(plan, 0) if g.name not in before and g.k.start < high and low < g.k.stop]
+            hint = compute_hint(plan, step, missing, region.owner, later)
+            yield PlanFault(Code.MGS508, step.name, message, hint)
+            return
+
+
+def _slice_faults(plan: RankPlan, workload: Workload, groups: list[TileGroup]) -> Iterator[PlanFault]:
+    """Parts of the same output run one after the other; the first stores and the others add."""
+    # A tile of a persistent kernel has one SM, which goes through its slices in order.
+    before, n = before_each(plan.steps.values()), plan.scenario.num_ranks
+    for group in groups:
+        others = [other for other in groups if other is not group and _same_output(workload, group, other, n)]
+        earlier = [other for other in others if other.name in before[group.name]]
+        for other in others:
+            if other not in earlier and group.name not in before[other.name]:
+                message = f"{group.name} and {other.name} write the same tiles, and neither waits for the other"
+                hint = f"add to {group.name}: after {other.name}"
+                yield PlanFault(Code.MGS508, group.name, message, hint)
+        if group.accumulate and not earlier:
+            yield PlanFault(Code.MGS507, group.name, f"{group.name} adds to tiles that nothing wrote before")
+        if earlier and not group.accumulate:
+            message = f"{group.name} overwrites what {earlier[0].name} wrote; accumulate adds to it"
+            yield PlanFault(Code.MGS507, group.name, message)
+
+
+def _same_output(workload: Workload, one: TileGroup, other: TileGroup, num_ranks: int) -> bool:
+    """Whether two groups add to the same output: slices of k of the same tiles, or rows of the same heads of keys.
+
+    Blocks side by side are slices too, at the same rows.
+    """
+    cutting = cutting_of(workload)
+    if cutting.adds is Adds.ROWS:
+        return one.k.start < other.k.stop and other.k.start < one.k.stop
+    blocks = cutting.adds is Adds.BLOCKS
+    if cutting.head > 1 or (one.k == other.k and not blocks):
+        return False  # other heads are another output
+    return any(
+        (blocks or a.owner % num_ranks == b.owner % num_ranks) and Rect.of(a).clip(Rect.of(b)) is not None
+        for a in one.regions
+        for b in other.regions
+    )
