@@ -5,7 +5,7 @@ from enum import Enum
 
 from ..compiler.ir import TICKS_PER_US, AttentionShape, Choice, GemmShape, GroupedGemmShape, Scenario, Schedule
 from ..compiler.resolve.expect.expectation import Verdict
-from ..simcore.result import Result
+from ..simcore.figures.result import Result
 from .bounds import Bound
 from .library import LibraryTime, library_time
 

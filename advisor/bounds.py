@@ -15,7 +15,7 @@ from heapq import heapify, heappop, heappush
 from itertools import product
 
 from ..compiler.ir import EngineKind, Scenario, ShouldStop, checkpoint, heeding
-from ..simcore.kernels.least import least_sm_ticks
+from ..simcore.kernels.min_work import least_sm_ticks
 from .bounds_area import LOOKS
 from .bounds_kernels import kernel_limits
 from .bounds_limits import BoundCase

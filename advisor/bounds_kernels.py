@@ -10,10 +10,10 @@ from functools import lru_cache
 
 from ..compiler.ir import TICKS_PER_US, Choice, GemmShape, GemvShape, Gpu, Kernels, Scenario, TileGroup
 from ..compiler.planning.build import build_schedule, default_engine
+from ..simcore.kernels.dispatch import compute_work
 from ..simcore.kernels.gemm import gemm_work, tile_time_us, tiles_of
 from ..simcore.kernels.gemv import gemv_work
-from ..simcore.kernels.least import least_sm_ticks
-from ..simcore.kernels.pick import compute_work
+from ..simcore.kernels.min_work import least_sm_ticks
 from ..simcore.kernels.work import KernelWork
 
 
@@ -105,7 +105,7 @@ def gemm_start_ticks(gpu: Gpu) -> int:
     """From the launch of a GEMM to its first unit at least.
 
     The simulator takes off what units last longer than their closed form (``fitted_start`` in
-    ``simcore/lower_kernels.py``): where nothing queues, a way through L2.
+    ``simcore/lower/kernels.py``): where nothing queues, a way through L2.
     """
     return max(0, gpu.gemm.start_ticks - gpu.l2.latency_ticks)
 

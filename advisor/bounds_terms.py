@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from ..compiler.ir import TICKS_PER_US, GemmShape, Pattern, Scenario, cutting_of, tile_rows
-from ..simcore.kernels.least import least_bytes, least_sm_ticks
+from ..simcore.kernels.min_work import least_bytes, least_sm_ticks
 from .bounds_kernels import lone_kernel
 from .bounds_limits import BoundCase
 from .bounds_overlap import kernels_alone, kernels_and_links, ratios_of

@@ -10,7 +10,7 @@ from itertools import pairwise
 from ..compiler.ir import TICKS_PER_SECOND, CopyProtocol, EngineKind, Gpu, Scenario
 from ..compiler.planning.build import MAX_COPY_SHARE
 from ..compiler.planning.execution import why_no_reach
-from ..simcore.protocols import LL128_BYTES, LL128_PAYLOAD
+from ..simcore.lower.protocols import LL128_BYTES, LL128_PAYLOAD
 
 # Numbers of SMs that copy are bounded together up to these parts of all.
 SHARES = (16, 10, 7, 5, 4, 3)

@@ -24,7 +24,7 @@ from ..compiler.ir import (
     TileGroup,
     Transfer,
 )
-from ..simcore.kernels.pick import group_shape
+from ..simcore.kernels.dispatch import group_shape
 
 MULTI_NODE = (FabricKind.FAT_TREE, FabricKind.RAILS)
 # Copies and sums among peers: what the tables of collectives hold.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ..compiler.ir import EngineKind, Scenario, Schedule, TileGroup
 from ..simcore.kernels.work import KernelWork
-from ..simcore.lower import all_alike
+from ..simcore.lower.plan import all_alike
 from .estimate_graph import graph_of
 from .estimate_run import EstimateRun
 from .estimate_run import copy_setup_ticks as copy_setup_ticks

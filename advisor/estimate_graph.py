@@ -20,11 +20,11 @@ from ..compiler.ir import (
     all_arrivals,
     num_peers,
 )
-from ..simcore.kernels.pick import compute_shape, compute_work
+from ..simcore.kernels.dispatch import compute_shape, compute_work
 from ..simcore.kernels.reduce import reduce_work
 from ..simcore.kernels.work import KernelWork
-from ..simcore.lower_one_kernel import is_one_kernel, sum_work
-from ..simcore.protocols import sent_per_byte
+from ..simcore.lower.one_kernel import is_one_kernel, sum_work
+from ..simcore.lower.protocols import sent_per_byte
 from .estimate_persistent import persistent_parts
 
 Works = dict[tuple[GemmShape | KernelShape, bool] | tuple[int, int], KernelWork]

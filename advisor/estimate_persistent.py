@@ -1,7 +1,7 @@
 """What the step-level estimate takes for persistent kernels: the simulator's shares, and launches out of the way.
 
 All groups of a stream are one launch; the whole GEMM picks its tile, and its units are dealt to the groups by their
-operations (``simcore/lower_kernels.py``). A group waits for its signals and for no other; sums are launched when all
+operations (``simcore/lower/kernels.py``). A group waits for its signals and for no other; sums are launched when all
 groups are done and look for their signals. That SMs hold on to units whose data is late is left out.
 """
 
@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ..compiler.ir import Kernels, Scenario, Schedule, Step, TileGroup
+from ..simcore.kernels.dispatch import group_shape, stream_shape
 from ..simcore.kernels.gemm import gemm_work
-from ..simcore.kernels.pick import group_shape, stream_shape
 from ..simcore.kernels.work import KernelWork
-from ..simcore.lower_kernels import deal_by, deal_units
+from ..simcore.lower.kernels import deal_by, deal_units
 
 
 def persistent_parts(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> Mapping[str, KernelWork]:

@@ -18,7 +18,7 @@ from ..compiler.ir import (
     Transfer,
     checkpoint,
 )
-from ..simcore.machine import distance_ticks
+from ..simcore.lower.machine import distance_ticks
 from .estimate_graph import StepGraph
 from .fluid import FluidFabric, FluidLink, FluidPath, Leg, SlotPool, WholeFabric
 

@@ -23,7 +23,7 @@ from ..compiler.ir import (
     Transfer,
     topology_of,
 )
-from ..simcore.lower_switch import MAX_SLICES
+from ..simcore.lower.switch import MAX_SLICES
 
 Ends = tuple[int, int]
 """Nodes that an edge joins."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ..compiler.ir import TICKS_PER_US, FabricKind, Pattern, Scenario
-from ..simcore.kernels.collective import CollectiveTime, NcclCollective, collective_time
+from ..simcore.kernels.nccl import CollectiveTime, NcclCollective, collective_time
 
 MIN_GAIN = 0.02
 """Below this gain over what users have the answer is what they have: a schedule must earn its complexity."""

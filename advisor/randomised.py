@@ -23,7 +23,7 @@ from ..compiler.ir import (
 )
 from ..compiler.planning.build import build_schedule
 from ..simcore import PACKET_BYTES
-from ..simcore.lower import lower
+from ..simcore.lower.plan import lower
 from .solver.space import BASELINE, domains_of
 
 SPREAD = 0.3

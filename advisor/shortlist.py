@@ -6,7 +6,7 @@ from dataclasses import replace
 from ..compiler.ir import Scenario, Schedule
 from ..compiler.planning.build import build_schedule, declared
 from ..simcore import PACKET_BYTES, affordable_unit
-from ..simcore.lower import all_alike
+from ..simcore.lower.plan import all_alike
 from .advice import Candidate, is_algorithm_choice
 from .ranking import asked, baselines, shortlisted, variants
 from .variations import other_ways

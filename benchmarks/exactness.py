@@ -16,15 +16,15 @@ from unittest.mock import patch
 
 from magus.compiler.ir import Choice, EngineChoice, EngineKind
 from magus.compiler.planning.build import build_schedule
-from magus.simcore import windows
-from magus.simcore.covering import FoldError
-from magus.simcore.engine import Core, run
-from magus.simcore.fold import Refusal, detect
-from magus.simcore.layout import NONE
-from magus.simcore.lower import lower
-from magus.simcore.outcome import Run
-from magus.simcore.program import Program
-from magus.simcore.quotient import expand, quotient
+from magus.simcore.cores import windows
+from magus.simcore.cores.engine import Core, run
+from magus.simcore.fold.quotient import expand, quotient
+from magus.simcore.fold.refine import Refusal, detect
+from magus.simcore.fold.verify import FoldError
+from magus.simcore.lower.plan import lower
+from magus.simcore.program.arrays import NONE
+from magus.simcore.program.outcome import Run
+from magus.simcore.program.program import Program
 from tests.agreement import differences
 from tests.collectives import Algorithm, Collective, Fabric, System, collective, symmetric
 from tests.mutants import (
@@ -50,7 +50,7 @@ FEATURES = (PLAIN, *Feature, ALL)
 OP_LEVEL = {"outcome", "stuck", "ready", "start", "done", "makespan"}
 """What a fold has to get right in a deadlock too: how far the rest got depends on when it was noticed."""
 
-LANES = "magus.simcore.lanes"
+LANES = "magus.simcore.cores.batch"
 
 ONE_TOO_MANY = {
     "windows one unit wider": with_wider_windows,

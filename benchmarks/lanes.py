@@ -14,11 +14,11 @@ from functools import partial
 import numpy as np
 
 from magus.compiler.planning.build import ScheduleError
-from magus.simcore import engine
-from magus.simcore.engine import Core, pure_core, run
-from magus.simcore.lanes import run_lanes
-from magus.simcore.outcome import Run
-from magus.simcore.program import Program
+from magus.simcore.cores import engine
+from magus.simcore.cores.batch import run_lanes
+from magus.simcore.cores.engine import Core, pure_core, run
+from magus.simcore.program.outcome import Run
+from magus.simcore.program.program import Program
 
 from .loads import DEMO, DOWN, PACKET_BYTES, all_gather, overlapped_gemm, program_of, ring_all_gather, shipped
 from .report import Figure, main

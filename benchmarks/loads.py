@@ -6,9 +6,9 @@ from magus.compiler import compile_file
 from magus.compiler.ir import Scenario
 from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.examples import path as example
-from magus.simcore.builder import ProgramBuilder
-from magus.simcore.lower import lower
-from magus.simcore.program import TICKS_PER_SECOND, Flow, OpKind, Program, Stage, TrafficClass
+from magus.simcore.lower.plan import lower
+from magus.simcore.program.builder import ProgramBuilder
+from magus.simcore.program.program import TICKS_PER_SECOND, Flow, OpKind, Program, Stage, TrafficClass
 
 LINE_BYTES, PACKET_BYTES = 128, 1024
 DEMO, DOWN = "llama70b_tp8_mi300x", "gemm_rs_h100"

@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from magus.simcore.engine import Core, pure_core, run
+from magus.simcore.cores.engine import Core, pure_core, run
 from tests.collectives import hierarchical_all_reduce
 
 from .loads import LINE_BYTES, all_gather, ring_all_gather

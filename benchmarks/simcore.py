@@ -16,9 +16,9 @@ from magus.advisor import enumerate_space
 from magus.compiler.ir import Scenario
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.resolve.schedules.from_text import resolve_schedule
-from magus.simcore.engine import Core, pure_core, run
-from magus.simcore.lower import lower
-from magus.simcore.program import Program
+from magus.simcore.cores.engine import Core, pure_core, run
+from magus.simcore.lower.plan import lower
+from magus.simcore.program.program import Program
 from tests.oracle import Oracle
 
 from . import lanes, scale, simpy_machine

@@ -1,11 +1,11 @@
 """The simulator: a Scenario under a Schedule, run exactly at the granularity of cache lines."""
 
-from .budget import affordable_unit
-from .critical import Cause, CriticalOp
-from .engine import EngineUnavailable
-from .limits import RunTooLarge
-from .outcome import RunOutcome
-from .result import PACKET_BYTES, Result, ServerLoad, Timeline
+from .cores.engine import EngineUnavailable
+from .figures.critical_path import Cause, CriticalOp
+from .figures.result import PACKET_BYTES, Result, ServerLoad, Timeline
+from .lower.budget import affordable_unit
+from .program.limits import RunTooLarge
+from .program.outcome import RunOutcome
 from .seeds import simulate_seeds
 from .simulate import record_writes, simulate
 

@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ..compiler.ir import Scenario, Schedule, heeding
-from .case import Case
-from .finished import Finished
-from .lanes import run_lanes
-from .result import PACKET_BYTES, Result
+from .cores.batch import run_lanes
+from .figures.result import PACKET_BYTES, Result
+from .fold.run import Finished
+from .lower.variability import perturbation_of
 from .simulate import result_of
-from .variability import perturbation_of
+from .simulation_case import Case
 
 BATCH = 64
 """Seeds whose programs are held at a time."""

@@ -6,18 +6,18 @@ from contextlib import suppress
 from ..compiler.codes import Code
 from ..compiler.ir import Cancelled, Scenario, Schedule, ShouldStop, Write, heeding
 from ..compiler.planning.build import ScheduleError
-from .case import Case
-from .critical import critical_path
-from .deadlock import circle_of_waits
-from .finished import Finished
-from .lower import Lowered
-from .machine import Idealization
-from .metrics import busy_ticks, dil_of, kernel_ticks, server_loads, timeline_of, utilization_of
-from .outcome import Run, RunOutcome
-from .replay import recorded_writes
-from .result import PACKET_BYTES, Result, Waterfall
-from .traffic import traffic_of
-from .variability import perturbation_of
+from .figures.critical_path import critical_path
+from .figures.deadlock import circle_of_waits
+from .figures.metrics import busy_ticks, dil_of, kernel_ticks, server_loads, timeline_of, utilization_of
+from .figures.result import PACKET_BYTES, Result, Waterfall
+from .figures.traffic import traffic_of
+from .fold.run import Finished
+from .lower.machine import Idealization
+from .lower.plan import Lowered
+from .lower.replay import recorded_writes
+from .lower.variability import perturbation_of
+from .program.outcome import Run, RunOutcome
+from .simulation_case import Case
 
 
 def simulate(

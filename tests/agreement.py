@@ -1,7 +1,7 @@
 """Whether a run of the simulator and one of the oracle are the same, and in what they are not."""
 
-from magus.simcore.outcome import Run, RunOutcome
-from magus.simcore.program import Program
+from magus.simcore.program.outcome import Run, RunOutcome
+from magus.simcore.program.program import Program
 from tests.oracle import OracleRun
 
 

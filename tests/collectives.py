@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from magus.simcore.builder import ProgramBuilder
-from magus.simcore.program import Flow, OpKind, Program, Stage, TrafficClass
+from magus.simcore.program.builder import ProgramBuilder
+from magus.simcore.program.program import Flow, OpKind, Program, Stage, TrafficClass
 
 Offset = tuple[int, int]  # nodes further, places further
 Times = tuple[int, int]  # service of a unit, latency, in ticks

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush, heapreplace
 from math import inf
 
-from magus.simcore.program import Program
+from magus.simcore.program.program import Program
 from tests.oracle_parts import NEVER, NONE, Flow, Hop, Op, Stage, read_program
 
 __all__ = ["Flow", "Hop", "NEVER", "NONE", "Op", "Oracle", "OracleRun", "Stage", "read_program"]

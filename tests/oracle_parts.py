@@ -6,7 +6,7 @@ It is read from the arrays; only the order of ties is worked out anew, from its 
 import itertools
 from collections import deque
 
-from magus.simcore.program import Program
+from magus.simcore.program.program import Program
 
 NEVER = -1
 NONE = -1

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from magus.simcore.builder import ProgramBuilder
-from magus.simcore.engine import run
-from magus.simcore.fold import Classes, detect
-from magus.simcore.outcome import Run, RunOutcome
-from magus.simcore.program import Flow, OpKind, Program, Stage
-from magus.simcore.quotient import Folded, expand, quotient
+from magus.simcore.cores.engine import run
+from magus.simcore.fold.quotient import Folded, expand, quotient
+from magus.simcore.fold.refine import Classes, detect
+from magus.simcore.program.builder import ProgramBuilder
+from magus.simcore.program.outcome import Run, RunOutcome
+from magus.simcore.program.program import Flow, OpKind, Program, Stage
 from tests.oracle import Oracle
 
 OP_TIMES = ("op_ready", "op_start", "op_done")

@@ -5,8 +5,8 @@ from enum import Flag, auto
 
 from hypothesis import strategies as st
 
-from magus.simcore.builder import ProgramBuilder
-from magus.simcore.program import Flow, OpKind, Program, Stage, TrafficClass
+from magus.simcore.program.builder import ProgramBuilder
+from magus.simcore.program.program import Flow, OpKind, Program, Stage, TrafficClass
 
 
 class Feature(Flag):

@@ -10,7 +10,7 @@ from ..compiler.ir import TICKS_PER_US, AttentionShape, GemmShape, GroupedGemmSh
 from ..compiler.resolve.expect.expectation import Verdict
 from ..compiler.text.printable import printable
 from ..simcore import Cause, CriticalOp, Result, RunOutcome
-from ..simcore.result import Waterfall
+from ..simcore.figures.result import Waterfall
 from .wrap import bullet, columns, hanging, wrapped
 
 BAR_COLUMNS = 24

@@ -15,8 +15,8 @@ from ..compiler.ir import Scenario, Schedule
 from ..compiler.pipeline import Compiled, compile_file
 from ..compiler.planning.build import ScheduleError
 from ..compiler.text.diagnostics import CompileError, Diagnostic, render_text
-from ..simcore.outcome import RunOutcome
-from ..simcore.result import Result
+from ..simcore.figures.result import Result
+from ..simcore.program.outcome import RunOutcome
 
 Settings = Sequence[tuple[str, str]]
 Progress = Callable[[str, int, int], None]

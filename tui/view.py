@@ -8,7 +8,7 @@ from ..advisor.advice import Advice, Candidate, is_algorithm_choice
 from ..advisor.library import LibraryTime
 from ..compiler.ir import TICKS_PER_US, Fabric, Scenario
 from ..compiler.resolve.expect.expectation import Verdict
-from ..simcore.result import Result
+from ..simcore.figures.result import Result
 from .progress import WORDS
 from .render import shape_text
 

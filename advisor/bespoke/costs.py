@@ -22,7 +22,7 @@ from ...compiler.ir import (
 )
 from ...compiler.planning.build import compute_sms, problem_of
 from ...compiler.templates.bespoke import Part, block_rows
-from ...simcore.kernels.pick import compute_work
+from ...simcore.kernels.dispatch import compute_work
 from ..estimate_run import copy_setup_ticks
 from ..fluid import FluidFabric
 from .batches import Batches, Lengths, lengths_of, only_own, whole_batches

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from ...compiler.ir import Gpu
-from ...simcore.kernels.collective import NcclCollective, NcclProtocol, collective_time
+from ...simcore.kernels.nccl import NcclCollective, NcclProtocol, collective_time
 from .collectives import MeasuredPoint
 from .constants import Constant, ConstantUnit
 from .fitting import Fitted, Floats

@@ -8,9 +8,9 @@ from functools import cache
 from ...compiler import compile_text
 from ...compiler.ir import Scenario
 from ...compiler.text.load import shipped_libraries
-from ...simcore.engine import run
-from ...simcore.kernels.collective import NcclCollective, collective_time
-from ...simcore.lower_collective import collective_program
+from ...simcore.cores.engine import run
+from ...simcore.kernels.nccl import NcclCollective, collective_time
+from ...simcore.lower.collective import collective_program
 from .agreement import Agreement, agreement_of
 from .collectives import MeasuredPoint, point_label
 

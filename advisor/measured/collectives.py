@@ -1,4 +1,4 @@
-"""Tables of nccl-tests against the closed form of ``simcore/kernels/collective.py``.
+"""Tables of nccl-tests against the closed form of ``simcore/kernels/nccl.py``.
 
 A table is a file ``nccl_collectives_NAME.csv`` or ``.csv.gz`` with the columns gpu, n_gpus, op, dtype, bytes and
 time_us; bytes are those of nccl-tests. Repeats of one point, of any version of NCCL, count as their median. The
@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 
 from ...compiler.ir import Gpu
-from ...simcore.kernels.collective import NcclCollective, collective_time
+from ...simcore.kernels.nccl import NcclCollective, collective_time
 from .gemm import gpu_name, lone_scenario
 from .rows import MissingTable, TableComparison, read_rows
 

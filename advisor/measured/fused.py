@@ -15,7 +15,7 @@ from ...compiler.ir import TICKS_PER_US, DType, Pattern, Scenario
 from ...compiler.planning.build import ScheduleError, build_schedule
 from ...compiler.text.load import shipped_libraries
 from ...simcore import PACKET_BYTES, RunTooLarge, affordable_unit, simulate
-from ...simcore.kernels.collective import NcclCollective, collective_time
+from ...simcore.kernels.nccl import NcclCollective, collective_time
 from .collectives import tables_of
 from .fused_plans import IMPLEMENTATIONS
 from .fused_rows import PATTERNS, FusedPart, FusedRow, fused_rows

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 
 from ...compiler.ir import Gpu
-from ...simcore.kernels.collective import NcclCollective
 from ...simcore.kernels.early_switch import NEVER_BYTES, early_switch
+from ...simcore.kernels.nccl import NcclCollective
 from .gemm import lone_scenario
 
 MEASURED_RANKS = (8, 4, 2)

@@ -1,6 +1,6 @@
 """What a GPU's profile may hold beyond what the simulator needs: constants of closed forms, as integers in base units.
 
-The formulas are in ``simcore/kernels/collective.py`` and ``simcore/kernels/copy.py``. Times are ticks of 10 fs, rates
+The formulas are in ``simcore/kernels/nccl.py`` and ``simcore/kernels/copy.py``. Times are ticks of 10 fs, rates
 bytes per second.
 """
 

@@ -1,6 +1,6 @@
 """What makes equal GPUs take unequal times: a distribution for each cause, as data.
 
-Shares are exact fractions, times are ticks. ``simcore/variability.py`` draws from it.
+Shares are exact fractions, times are ticks. ``simcore/lower/variability.py`` draws from it.
 """
 
 from dataclasses import dataclass

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from ...compiler.ir import Gpu
-from .collective import CollectiveTime, NcclCollective, NcclProtocol, collective_time
+from .nccl import CollectiveTime, NcclCollective, NcclProtocol, collective_time
 
 WORTH_SAYING = 1.05
 """Losses below this are within the error of the fitted forms."""

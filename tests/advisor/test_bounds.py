@@ -34,10 +34,10 @@ from magus.compiler.planning.build import build_schedule
 from magus.compiler.planning.expression import expression_of
 from magus.compiler.verify.check import check_plan
 from magus.simcore import simulate
-from magus.simcore.engine import run
+from magus.simcore.cores.engine import run
 from magus.simcore.kernels.gemm import ticks_for
-from magus.simcore.lower import lower
-from magus.simcore.outcome import RunOutcome
+from magus.simcore.lower.plan import lower
+from magus.simcore.program.outcome import RunOutcome
 from tests.advisor.drawing import SYSTEMS, draw_choices, draw_scenario, scenario_of
 from tests.marks import first
 from tests.scenarios import (

@@ -9,7 +9,7 @@ from magus.advisor.bounds import lower_bound
 from magus.compiler import compile_text
 from magus.compiler.ir import Pattern, Scenario
 from magus.simcore import simulate
-from magus.simcore.outcome import RunOutcome
+from magus.simcore.program.outcome import RunOutcome
 from tests.advisor.drawing import TEXTS
 from tests.advisor.drawn_grids import draw_grid_plan
 from tests.marks import first

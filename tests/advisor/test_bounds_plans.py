@@ -24,7 +24,7 @@ from magus.compiler.ir import (
 from magus.compiler.planning.build import build_schedule, why_illegal
 from magus.compiler.verify.check import check_plan
 from magus.simcore import simulate
-from magus.simcore.outcome import RunOutcome
+from magus.simcore.program.outcome import RunOutcome
 from tests.advisor.drawing import SYSTEMS, draw_choices, draw_scenario, scenario_of
 from tests.advisor.drawn_plans import all_batches, draw_bespoke, draw_grid, draw_uneven
 from tests.marks import first

@@ -9,8 +9,8 @@ from magus.compiler.ir import EngineKind, TileGroup
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.planning.expression import expression_of
 from magus.simcore import RunOutcome, simulate
-from magus.simcore.kernels.least import least_bytes, least_sm_ticks
-from magus.simcore.kernels.pick import compute_work
+from magus.simcore.kernels.dispatch import compute_work
+from magus.simcore.kernels.min_work import least_bytes, least_sm_ticks
 from tests.advisor.drawing import draw_choices
 from tests.marks import first
 from tests.workloads import TEXTS, choices_of, workload_of

@@ -11,7 +11,7 @@ from magus.advisor.export import advice_document
 from magus.advisor.library import library_time, speedup_of
 from magus.compiler import compile_text
 from magus.compiler.ir import Late, Scenario, Variability
-from magus.simcore.kernels.collective import NcclCollective, collective_time
+from magus.simcore.kernels.nccl import NcclCollective, collective_time
 from magus.tui.render import advice_text, verdict_sentence
 from magus.tui.view import Mark, SortKey, figures_of, rows_of, verdict_of
 from tests.scenarios import ag_gemm, h100, lone_gather

@@ -21,9 +21,9 @@ from magus.advisor.measured.parts import FittedRow, parted
 from magus.advisor.measured.rows import MeasuredError
 from magus.compiler import compile_text, format_text
 from magus.compiler.ir import TICKS_PER_US, DType, GemmShape, Gpu
-from magus.simcore.kernels.collective import NcclCollective, collective_time
 from magus.simcore.kernels.copy import CopyPhase, dma_copy_time, sm_copy_rate
 from magus.simcore.kernels.gemm import gemm_work
+from magus.simcore.kernels.nccl import NcclCollective, collective_time
 
 DATA = os.environ.get("MAGUS_MEASURED_DATA", "")
 SYSTEM = """

@@ -4,7 +4,7 @@ import pytest
 
 from magus.advisor.measured.collective_sample import sampled, scenario_of, simulated_collectives
 from magus.advisor.measured.collectives import MeasuredPoint
-from magus.simcore.kernels.collective import NcclCollective
+from magus.simcore.kernels.nccl import NcclCollective
 
 SIZES = (512, 1 << 16, 1 << 20, 1 << 25)
 

@@ -20,7 +20,7 @@ from magus.advisor.measured.validate import validate
 from magus.compiler.ir import DType, Kernels, Pattern
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.verify.check import check_plan
-from magus.simcore.kernels.collective import NcclCollective, collective_time
+from magus.simcore.kernels.nccl import NcclCollective, collective_time
 
 DATA = os.environ.get("MAGUS_MEASURED_DATA", "")
 measured = pytest.mark.skipif(not DATA, reason="MAGUS_MEASURED_DATA names no folder")

@@ -12,7 +12,7 @@ from magus.advisor.shortlist import (
 from magus.advisor.workers import open_workers
 from magus.compiler.ir import Choice, Direction, EngineChoice, EngineKind, Pattern, Scenario
 from magus.compiler.planning.build import build_schedule
-from magus.simcore.budget import cost_of
+from magus.simcore.lower.budget import cost_of
 from tests.advisor.drawing import SYSTEMS, scenario_of
 from tests.fabrics import rails
 from tests.scenarios import ag_gemm, h100

@@ -24,7 +24,7 @@ from magus.compiler.planning.build import build_schedule, why_illegal
 from magus.compiler.planning.staging import staging_bytes
 from magus.compiler.templates.chained import chained
 from magus.compiler.verify.check import check_plan
-from magus.simcore.kernels.pick import compute_shape, group_shape
+from magus.simcore.kernels.dispatch import compute_shape, group_shape
 from tests.workloads import TEXTS, choices_of, workload_of
 
 DMA = EngineChoice(EngineKind.DMA, 3)

@@ -14,10 +14,10 @@ from magus.compiler.ir import (
     SmCopy,
     Step,
 )
-from magus.simcore.engine import Core, run
-from magus.simcore.lower import Lowered, lower
-from magus.simcore.outcome import Run
-from magus.simcore.program import OpKind
+from magus.simcore.cores.engine import Core, run
+from magus.simcore.lower.plan import Lowered, lower
+from magus.simcore.program.outcome import Run
+from magus.simcore.program.program import OpKind
 from tests.agreement import differences
 from tests.oracle import Oracle
 

@@ -7,7 +7,7 @@ import pytest
 from magus.compiler.ir import Cancelled, Choice, EngineChoice, EngineKind, Fabric, FatTree, checkpoint, heeding
 from magus.compiler.planning.build import build_schedule
 from magus.simcore import RunTooLarge, affordable_unit, simulate
-from magus.simcore.budget import check_budget, cost_of
+from magus.simcore.lower.budget import check_budget, cost_of
 from tests.fabrics import UNEVEN, crossbar, graph, rails, torus
 from tests.scenarios import ag_gemm, lone_gather
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from magus.simcore.builder import ProgramBuilder
-from magus.simcore.checks import CircularWaits, HorizonError
-from magus.simcore.engine import run
-from magus.simcore.limits import RunTooLarge
-from magus.simcore.program import Flow, OpKind, Stage
+from magus.simcore.cores.engine import run
+from magus.simcore.program.builder import ProgramBuilder
+from magus.simcore.program.checks import CircularWaits, HorizonError
+from magus.simcore.program.limits import RunTooLarge
+from magus.simcore.program.program import Flow, OpKind, Stage
 
 
 @pytest.fixture

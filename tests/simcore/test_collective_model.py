@@ -20,8 +20,8 @@ from magus.compiler.ir import (
     ProtocolModel,
     Saturation,
 )
-from magus.simcore.kernels.collective import NcclCollective, NcclProtocol, collective_time
 from magus.simcore.kernels.copy import CopyPhase, dma_copy_time, sm_copy_rate
+from magus.simcore.kernels.nccl import NcclCollective, NcclProtocol, collective_time
 from tests.scenarios import MIB, G, h100, mi300x, ticks
 
 LL, LL128 = ProtocolModel(0, ticks(1), 10 * G), ProtocolModel(ticks(2), ticks(1), 100 * G)

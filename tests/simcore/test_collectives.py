@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from magus.simcore.engine import Core, run
-from magus.simcore.layout import NONE
-from magus.simcore.outcome import RunOutcome
-from magus.simcore.program import Program
+from magus.simcore.cores.engine import Core, run
+from magus.simcore.program.arrays import NONE
+from magus.simcore.program.outcome import RunOutcome
+from magus.simcore.program.program import Program
 from tests.agreement import differences
 from tests.collectives import Algorithm, Collective, Fabric, System, collective, hierarchical_all_reduce, symmetric
 from tests.oracle import Oracle, OracleRun

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from magus.simcore import compiled
-from magus.simcore.builder import ProgramBuilder
-from magus.simcore.engine import Core, run
-from magus.simcore.outcome import NEVER, Run, RunOutcome
-from magus.simcore.program import Flow, OpKind, Program, Stage
+from magus.simcore.cores import compiled
+from magus.simcore.cores.engine import Core, run
+from magus.simcore.program.builder import ProgramBuilder
+from magus.simcore.program.outcome import NEVER, Run, RunOutcome
+from magus.simcore.program.program import Flow, OpKind, Program, Stage
 from tests.agreement import differences
 from tests.oracle import Oracle
 from tests.strategies import ALL, programs, random_program, symmetric_program

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from magus.simcore.builder import ProgramBuilder
-from magus.simcore.engine import Core, run
-from magus.simcore.outcome import NEVER, Run, RunOutcome
-from magus.simcore.program import Flow, OpKind, Program, Stage
+from magus.simcore.cores.engine import Core, run
+from magus.simcore.program.builder import ProgramBuilder
+from magus.simcore.program.outcome import NEVER, Run, RunOutcome
+from magus.simcore.program.program import Flow, OpKind, Program, Stage
 
 
 @pytest.fixture

@@ -4,10 +4,10 @@ import itertools
 
 import pytest
 
-from magus.simcore.builder import ProgramBuilder
-from magus.simcore.critical import Cause, critical_path
-from magus.simcore.engine import run
-from magus.simcore.program import Flow, OpKind, Stage
+from magus.simcore.cores.engine import run
+from magus.simcore.figures.critical_path import Cause, critical_path
+from magus.simcore.program.builder import ProgramBuilder
+from magus.simcore.program.program import Flow, OpKind, Stage
 from tests.strategies import ALL, random_program
 
 

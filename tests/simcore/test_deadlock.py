@@ -1,10 +1,10 @@
 """A deadlock is told as the circle of waits, whatever it is made of."""
 
-from magus.simcore.builder import ProgramBuilder
-from magus.simcore.deadlock import circle_of_waits
-from magus.simcore.engine import run
-from magus.simcore.outcome import RunOutcome
-from magus.simcore.program import Flow, OpKind, Program, Stage
+from magus.simcore.cores.engine import run
+from magus.simcore.figures.deadlock import circle_of_waits
+from magus.simcore.program.builder import ProgramBuilder
+from magus.simcore.program.outcome import RunOutcome
+from magus.simcore.program.program import Flow, OpKind, Program, Stage
 
 
 def builder() -> ProgramBuilder:

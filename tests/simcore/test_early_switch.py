@@ -6,8 +6,8 @@ import pytest
 
 from magus.compiler import compile_text
 from magus.compiler.ir import Gpu
-from magus.simcore.kernels.collective import NcclCollective, NcclProtocol, collective_time
 from magus.simcore.kernels.early_switch import early_switch
+from magus.simcore.kernels.nccl import NcclCollective, NcclProtocol, collective_time
 
 
 def shipped(library: str, name: str) -> Gpu:

@@ -7,12 +7,12 @@ import time
 import numpy as np
 import pytest
 
-from magus.simcore import engine, keys
-from magus.simcore.builder import ProgramBuilder
-from magus.simcore.engine import Core, EngineUnavailable, pure_core, run, suitable_core
-from magus.simcore.limits import RunBudget, RunTooLarge
-from magus.simcore.outcome import NEVER, RunOutcome
-from magus.simcore.program import Flow, OpKind, Program, Stage, TrafficClass
+from magus.simcore.cores import engine, sort_keys
+from magus.simcore.cores.engine import Core, EngineUnavailable, pure_core, run, suitable_core
+from magus.simcore.program.builder import ProgramBuilder
+from magus.simcore.program.limits import RunBudget, RunTooLarge
+from magus.simcore.program.outcome import NEVER, RunOutcome
+from magus.simcore.program.program import Flow, OpKind, Program, Stage, TrafficClass
 
 
 def transfers(num_units: int, *, latency: int = 100_000, count: int = 8) -> Program:
@@ -119,7 +119,7 @@ def slow(_: int) -> None:
 
 def test_keys_too_narrow_fall_back_to_the_heap(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = run(transfers(100), core=Core.WINDOWS)
-    monkeypatch.setattr(keys, "KEY_BITS", 12)
+    monkeypatch.setattr(sort_keys, "KEY_BITS", 12)
 
     result = run(transfers(100), core=Core.WINDOWS)
 

@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 
 from magus.compiler.ir import CopyProtocol, EngineKind, Pattern, Scenario, Schedule
-from magus.simcore.budget import cost_of
-from magus.simcore.case import Case
-from magus.simcore.engine import Core, run
-from magus.simcore.fold import Classes, detect
-from magus.simcore.lanes import run_lanes
-from magus.simcore.lower import Lowered, lower
-from magus.simcore.outcome import RunOutcome
-from magus.simcore.program import OpKind, Program, TrafficClass
-from magus.simcore.quotient import expand, quotient
-from magus.simcore.traffic import traffic_at, traffic_of
-from magus.simcore.variability import perturbation_of
+from magus.simcore.cores.batch import run_lanes
+from magus.simcore.cores.engine import Core, run
+from magus.simcore.figures.traffic import traffic_at, traffic_of
+from magus.simcore.fold.quotient import expand, quotient
+from magus.simcore.fold.refine import Classes, detect
+from magus.simcore.lower.budget import cost_of
+from magus.simcore.lower.plan import Lowered, lower
+from magus.simcore.lower.variability import perturbation_of
+from magus.simcore.program.outcome import RunOutcome
+from magus.simcore.program.program import OpKind, Program, TrafficClass
+from magus.simcore.simulation_case import Case
 from tests.agreement import differences
 from tests.oracle import Oracle
 from tests.simcore.drawing import draw_plan, draw_variability

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magus.simcore import keys, windows
-from magus.simcore.assembly import _Assembly
-from magus.simcore.builder import ProgramBuilder
-from magus.simcore.engine import Core, run
-from magus.simcore.program import Flow, OpKind, Program, Stage
+from magus.simcore.cores import sort_keys, windows
+from magus.simcore.cores.engine import Core, run
+from magus.simcore.program.assembly import _Assembly
+from magus.simcore.program.builder import ProgramBuilder
+from magus.simcore.program.program import Flow, OpKind, Program, Stage
 from tests.agreement import differences
 from tests.mutants import (
     half_as_long_again,
@@ -145,7 +145,7 @@ def test_as_worked_out_by_hand(program: Program, flow_last: list[int], done: lis
 
 @pytest.mark.parametrize("key_bits", [16, 20, 26])
 def test_narrow_keys_are_exact_too(monkeypatch: pytest.MonkeyPatch, key_bits: int) -> None:
-    monkeypatch.setattr(keys, "KEY_BITS", key_bits)
+    monkeypatch.setattr(sort_keys, "KEY_BITS", key_bits)
     by_windows = 0
     for seed in range(150):
         program = random_program(seed, num_ranks=1 + seed % 2)

@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from magus.simcore.builder import ProgramBuilder
-from magus.simcore.checks import HorizonError, check_horizon
-from magus.simcore.critical import Cause, critical_path
-from magus.simcore.engine import Core, EngineUnavailable, run
-from magus.simcore.lanes import run_lanes
-from magus.simcore.limits import RunBudget, RunTooLarge
-from magus.simcore.outcome import RunOutcome
-from magus.simcore.program import Flow, OpKind, Program, Stage
+from magus.simcore.cores.batch import run_lanes
+from magus.simcore.cores.engine import Core, EngineUnavailable, run
+from magus.simcore.figures.critical_path import Cause, critical_path
+from magus.simcore.program.builder import ProgramBuilder
+from magus.simcore.program.checks import HorizonError, check_horizon
+from magus.simcore.program.limits import RunBudget, RunTooLarge
+from magus.simcore.program.outcome import RunOutcome
+from magus.simcore.program.program import Flow, OpKind, Program, Stage
 from tests.strategies import ALL, random_program
 
 TIMES = (

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Fabric, Override, Transfer
 from magus.compiler.planning.build import build_schedule
-from magus.simcore.builder import ProgramBuilder
-from magus.simcore.engine import run
-from magus.simcore.fold import Classes, Refusal, detect
-from magus.simcore.layout import NONE
-from magus.simcore.lower import lower
-from magus.simcore.outcome import NEVER, RunOutcome
-from magus.simcore.program import Flow, OpKind, Stage
-from magus.simcore.quotient import expand, quotient
+from magus.simcore.cores.engine import run
+from magus.simcore.fold.quotient import expand, quotient
+from magus.simcore.fold.refine import Classes, Refusal, detect
+from magus.simcore.lower.plan import lower
+from magus.simcore.program.arrays import NONE
+from magus.simcore.program.builder import ProgramBuilder
+from magus.simcore.program.outcome import NEVER, RunOutcome
+from magus.simcore.program.program import Flow, OpKind, Stage
 from tests.scenarios import ag_gemm, full_mesh, gemm_rs, ring, switch
 from tests.spmd import PERTURBATIONS, assert_exact, fold, random_spmd, same, senders, slowed
 from tests.strategies import symmetric_program

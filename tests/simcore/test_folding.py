@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from magus.simcore.engine import Core, run
-from magus.simcore.layout import NONE
-from magus.simcore.outcome import RunOutcome
+from magus.simcore.cores.engine import Core, run
+from magus.simcore.program.arrays import NONE
+from magus.simcore.program.outcome import RunOutcome
 from tests.strategies import symmetric_program
 
 

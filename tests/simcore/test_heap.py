@@ -1,8 +1,8 @@
 """The scalar core on a system small enough to follow on paper."""
 
-from magus.simcore import heap
-from magus.simcore.builder import ProgramBuilder
-from magus.simcore.program import Flow, OpKind, Stage
+from magus.simcore.cores import heap
+from magus.simcore.program.builder import ProgramBuilder
+from magus.simcore.program.program import Flow, OpKind, Stage
 
 
 def test_two_flows_share_a_server() -> None:

@@ -25,10 +25,10 @@ from magus.compiler.ir import (
 )
 from magus.compiler.planning.build import build_schedule
 from magus.simcore import simulate
-from magus.simcore.hits import NONE, Hits
 from magus.simcore.kernels.reduce import reduce_work
-from magus.simcore.lower import lower
-from magus.simcore.program import TrafficClass
+from magus.simcore.lower.cache_hits import NONE, Hits
+from magus.simcore.lower.plan import lower
+from magus.simcore.program.program import TrafficClass
 from tests.scenarios import MIB, TICKS_PER_NS, T, h100, lone_gather, lone_scatter, mi300x
 from tests.simcore.lowering import UNIT, differs_from_oracle, done_at, lowered_run, plan
 

@@ -31,7 +31,7 @@ from magus.compiler.templates import ALL_TEMPLATES
 from magus.compiler.verify.check import check_plan
 from magus.compiler.verify.happens_before import Waits
 from magus.simcore import simulate
-from magus.simcore.outcome import RunOutcome
+from magus.simcore.program.outcome import RunOutcome
 from tests.scenarios import ag_gemm, gemm_rs, h100, switch
 
 DMA = EngineChoice(EngineKind.DMA, 2)

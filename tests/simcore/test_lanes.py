@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magus.simcore import keys, lane_core, lanes
-from magus.simcore.builder import ProgramBuilder
-from magus.simcore.control import Control
-from magus.simcore.engine import Core, finished_run, run
-from magus.simcore.lanes import run_lanes
-from magus.simcore.outcome import Run, RunOutcome, Served, WatchFn
-from magus.simcore.program import Flow, OpKind, Program, Stage
+from magus.simcore.cores import batch as lanes
+from magus.simcore.cores import batch_windows, sort_keys
+from magus.simcore.cores.batch import run_lanes
+from magus.simcore.cores.engine import Core, finished_run, run
+from magus.simcore.cores.op_scheduler import Control
+from magus.simcore.program.builder import ProgramBuilder
+from magus.simcore.program.outcome import Run, RunOutcome, Served, WatchFn
+from magus.simcore.program.program import Flow, OpKind, Program, Stage
 from tests.strategies import ALL, PLAIN, Feature, random_program
 
 ABOUT_OPS = {field.name for field in fields(Program) if field.name.startswith(("op_", "stage_", "pool_"))} | {
@@ -71,13 +72,13 @@ def never(_line_hops: int, _held_bytes: int = 0, /) -> bool:
 def sizes_of_blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Will hold the number of lanes of each run of windows."""
     sizes: list[int] = []
-    simulate = lane_core.simulate
+    simulate = batch_windows.simulate
 
     def noted(programs: Sequence[Program], watch: WatchFn) -> list[tuple[Control, Served]]:
         sizes.append(len(programs))
         return simulate(programs, watch)
 
-    monkeypatch.setattr(lane_core, "simulate", noted)
+    monkeypatch.setattr(batch_windows, "simulate", noted)
     return sizes
 
 
@@ -110,7 +111,7 @@ def test_any_programs_may_be_put_side_by_side(seed: int) -> None:
 
     runs = [
         finished_run(program, "lanes", *lane)
-        for program, lane in zip(programs, lane_core.simulate(programs, never), strict=True)
+        for program, lane in zip(programs, batch_windows.simulate(programs, never), strict=True)
     ]
 
     assert_as_one_by_one(programs, runs)
@@ -142,7 +143,7 @@ def test_order_does_not_matter() -> None:
 
 @pytest.mark.parametrize("key_bits", [20, 26, 32])
 def test_lanes_that_do_not_fit_into_a_key_are_split(monkeypatch: pytest.MonkeyPatch, key_bits: int) -> None:
-    monkeypatch.setattr(keys, "KEY_BITS", key_bits)
+    monkeypatch.setattr(sort_keys, "KEY_BITS", key_bits)
     monkeypatch.setattr(lanes, "WINDOWS_IN_FIELD", 4)
     tried = sizes_of_blocks(monkeypatch)
     laned = 0
@@ -271,14 +272,14 @@ def test_a_batch_of_none_or_one() -> None:
 
 
 def test_every_array_of_a_program_is_about_units_or_about_ops() -> None:
-    assert set(lane_core.UNIT_FIELDS) | ABOUT_OPS == {field.name for field in fields(Program)}
-    assert not set(lane_core.UNIT_FIELDS) & ABOUT_OPS
+    assert set(batch_windows.UNIT_FIELDS) | ABOUT_OPS == {field.name for field in fields(Program)}
+    assert not set(batch_windows.UNIT_FIELDS) & ABOUT_OPS
 
 
 def test_side_by_side_renumbers() -> None:
     one, other = sleeper(2, 10), sleeper(3, 10)
 
-    both = lane_core.side_by_side([one, other])
+    both = batch_windows.side_by_side([one, other])
 
     assert both.num_servers == 4
     assert both.hop_server.tolist() == [*one.hop_server, *(other.hop_server + 2)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from magus.simcore.engine import Core
+from magus.simcore.cores.engine import Core
 
 RUN = """
 from pathlib import Path

@@ -8,12 +8,12 @@ import pytest
 from magus.compiler.ir import TileGroup
 from magus.compiler.planning.build import build_schedule
 from magus.simcore import simulate
-from magus.simcore.engine import Core, run
-from magus.simcore.fold import Classes, detect
-from magus.simcore.kernels.pick import compute_shape
-from magus.simcore.lower import lower
-from magus.simcore.program import TrafficClass
-from magus.simcore.quotient import expand, quotient
+from magus.simcore.cores.engine import Core, run
+from magus.simcore.fold.quotient import expand, quotient
+from magus.simcore.fold.refine import Classes, detect
+from magus.simcore.kernels.dispatch import compute_shape
+from magus.simcore.lower.plan import lower
+from magus.simcore.program.program import TrafficClass
 from tests.agreement import differences
 from tests.loads import KINDS, drawn, legal_choices, scenario_of
 from tests.oracle import Oracle

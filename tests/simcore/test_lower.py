@@ -23,15 +23,15 @@ from magus.compiler.ir import (
 from magus.compiler.planning.build import build_schedule, why_illegal
 from magus.compiler.templates import TEMPLATES
 from magus.simcore import RunTooLarge, affordable_unit, simulate
-from magus.simcore.engine import run
+from magus.simcore.cores.engine import run
+from magus.simcore.figures.metrics import union_ticks
+from magus.simcore.figures.result import IntervalKind
+from magus.simcore.figures.traffic import traffic_of
 from magus.simcore.kernels.gemm import gemm_work
-from magus.simcore.lower import lower
-from magus.simcore.machine import Idealization
-from magus.simcore.metrics import union_ticks
-from magus.simcore.outcome import RunOutcome
-from magus.simcore.program import OpKind, TrafficClass
-from magus.simcore.result import IntervalKind
-from magus.simcore.traffic import traffic_of
+from magus.simcore.lower.machine import Idealization
+from magus.simcore.lower.plan import lower
+from magus.simcore.program.outcome import RunOutcome
+from magus.simcore.program.program import OpKind, TrafficClass
 from tests.scenarios import ag_gemm, full_mesh, gemm_rs, lone_gather, lone_gemm, lone_scatter, ring, switch
 
 UNIT = 8192

@@ -16,9 +16,9 @@ from magus.compiler.ir import (
     Transfer,
     Wait,
 )
-from magus.simcore.lower import lower
-from magus.simcore.program import TrafficClass
-from magus.simcore.traffic import traffic_of
+from magus.simcore.figures.traffic import traffic_of
+from magus.simcore.lower.plan import lower
+from magus.simcore.program.program import TrafficClass
 from tests.scenarios import ag_gemm, gemm_rs, lone_gemm
 from tests.simcore.lowering import differs_from_oracle, done_at, lowered_run, makespan, on_gpu, plan
 

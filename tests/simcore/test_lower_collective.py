@@ -6,9 +6,9 @@ import pytest
 
 from magus.advisor.measured.gemm import lone_scenario
 from magus.compiler.ir import Fabric, FabricKind, Link, Switch, System
-from magus.simcore.engine import run
-from magus.simcore.kernels.collective import NcclCollective, NcclProtocol, collective_time
-from magus.simcore.lower_collective import collective_program
+from magus.simcore.cores.engine import run
+from magus.simcore.kernels.nccl import NcclCollective, NcclProtocol, collective_time
+from magus.simcore.lower.collective import collective_program
 from tests.agreement import differences
 from tests.oracle import Oracle
 from tests.scenarios import TICKS_PER_NS, G, full_mesh, mi300x

@@ -25,10 +25,10 @@ from magus.compiler.ir import (
     Wait,
 )
 from magus.simcore import simulate
+from magus.simcore.figures.traffic import traffic_of
 from magus.simcore.kernels.gemm import ticks_for
-from magus.simcore.outcome import RunOutcome
-from magus.simcore.program import OpKind, TrafficClass
-from magus.simcore.traffic import traffic_of
+from magus.simcore.program.outcome import RunOutcome
+from magus.simcore.program.program import OpKind, TrafficClass
 from tests.scenarios import ag_gemm, full_mesh, h100, lone_gather, nvlink, ring, switch
 from tests.simcore.lowering import (
     UNIT,

@@ -30,11 +30,11 @@ from magus.compiler.ir import (
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.templates import BY_NAME
 from magus.simcore import simulate
-from magus.simcore.engine import run
+from magus.simcore.cores.engine import run
 from magus.simcore.kernels.gemm import gemm_work, ticks_for
-from magus.simcore.lower import lower
-from magus.simcore.lower_kernels import deal_by, deal_units
-from magus.simcore.program import OpKind
+from magus.simcore.lower.kernels import deal_by, deal_units
+from magus.simcore.lower.plan import lower
+from magus.simcore.program.program import OpKind
 from tests.scenarios import KIB, MIB, ag_gemm, gemm_rs, h100, lone_gemm, mi300x
 from tests.simcore.lowering import UNIT, differs_from_oracle, done_at, lowered_run, makespan, on_gpu, plan
 

@@ -24,13 +24,13 @@ from magus.compiler.ir import (
     Variability,
 )
 from magus.compiler.planning.build import build_schedule
-from magus.simcore.case import Case
-from magus.simcore.engine import run
+from magus.simcore.cores.engine import run
 from magus.simcore.kernels.gemm import ticks_for
-from magus.simcore.lower import Lowered, lower
-from magus.simcore.machine import Idealization
-from magus.simcore.program import OpKind
-from magus.simcore.variability import perturbation_of
+from magus.simcore.lower.machine import Idealization
+from magus.simcore.lower.plan import Lowered, lower
+from magus.simcore.lower.variability import perturbation_of
+from magus.simcore.program.program import OpKind
+from magus.simcore.simulation_case import Case
 from tests.scenarios import ag_gemm, full_mesh, h100, lone_gather, lone_scatter, nvlink, switch, ticks
 from tests.simcore.lowering import differs_from_oracle, done_at, lowered_run, makespan, plan, starts_of
 

@@ -17,13 +17,13 @@ from magus.compiler.ir import (
     TileGroup,
     Transfer,
 )
-from magus.simcore.engine import run
+from magus.simcore.cores.engine import run
+from magus.simcore.figures.traffic import traffic_of
 from magus.simcore.kernels.gemm import ticks_for
-from magus.simcore.lower import lower
-from magus.simcore.lower_switch import MAX_SLICES
-from magus.simcore.outcome import RunOutcome
-from magus.simcore.program import OpKind
-from magus.simcore.traffic import traffic_of
+from magus.simcore.lower.plan import lower
+from magus.simcore.lower.switch import MAX_SLICES
+from magus.simcore.program.outcome import RunOutcome
+from magus.simcore.program.program import OpKind
 from tests.scenarios import ag_gemm, full_mesh, h100, lone_gather
 from tests.simcore.lowering import UNIT, differs_from_oracle, done_at, lowered_run, makespan, plan, starts_of, with_dma
 

@@ -20,10 +20,10 @@ from magus.compiler.ir import (
     WaitPer,
 )
 from magus.simcore import simulate
-from magus.simcore.lower import Lowered
-from magus.simcore.outcome import Run
-from magus.simcore.program import OpKind
-from magus.simcore.traffic import traffic_of
+from magus.simcore.figures.traffic import traffic_of
+from magus.simcore.lower.plan import Lowered
+from magus.simcore.program.outcome import Run
+from magus.simcore.program.program import OpKind
 from tests.scenarios import ag_gemm
 from tests.simcore.lowering import differs_from_oracle, done_at, lowered_run, on_gpu, plan, starts_of, with_dma
 

@@ -7,9 +7,9 @@ import pytest
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Fabric, Scenario, Schedule, topology_of
 from magus.compiler.planning.build import build_schedule, why_illegal
 from magus.simcore import RunOutcome, simulate
-from magus.simcore.engine import run
-from magus.simcore.lower import lower
-from magus.simcore.machine import distance_ticks
+from magus.simcore.cores.engine import run
+from magus.simcore.lower.machine import distance_ticks
+from magus.simcore.lower.plan import lower
 from tests.agreement import differences
 from tests.fabrics import UNEVEN, fat_tree, graph, rails, torus
 from tests.marks import thinned

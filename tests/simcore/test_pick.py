@@ -22,11 +22,11 @@ from magus.compiler.ir import (
     TileGroup,
 )
 from magus.simcore.kernels.attention import attention_work
+from magus.simcore.kernels.dispatch import compute_work
 from magus.simcore.kernels.elementwise import elementwise_work
 from magus.simcore.kernels.gemm import gemm_work
 from magus.simcore.kernels.gemv import gemv_work
 from magus.simcore.kernels.grouped_gemm import grouped_gemm_work
-from magus.simcore.kernels.pick import compute_work
 from tests.scenarios import ag_gemm, lone_gemm
 from tests.simcore.lowering import lowered_run, makespan, on_gpu, plan
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from magus.simcore.builder import ProgramBuilder
-from magus.simcore.engine import run
-from magus.simcore.layout import NONE
-from magus.simcore.program import Flow, OpKind, Stage, TrafficClass
+from magus.simcore.cores.engine import run
+from magus.simcore.program.arrays import NONE
+from magus.simcore.program.builder import ProgramBuilder
+from magus.simcore.program.program import Flow, OpKind, Stage, TrafficClass
 
 
 def builder(num_ranks: int = 1, *, folded: bool = False) -> ProgramBuilder:

@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from magus.simcore.covering import Condition, FoldError
-from magus.simcore.engine import run
-from magus.simcore.fold import Classes, Refusal, detect
-from magus.simcore.layout import NONE
-from magus.simcore.program import Program
-from magus.simcore.quotient import expand, quotient
+from magus.simcore.cores.engine import run
+from magus.simcore.fold.quotient import expand, quotient
+from magus.simcore.fold.refine import Classes, Refusal, detect
+from magus.simcore.fold.verify import Condition, FoldError
+from magus.simcore.program.arrays import NONE
+from magus.simcore.program.program import Program
 from tests.spmd import random_spmd, same, senders, slowed
 from tests.strategies import symmetric_program
 

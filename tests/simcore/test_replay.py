@@ -20,8 +20,8 @@ from magus.compiler.ir import (
 )
 from magus.compiler.planning.build import ScheduleError, build_schedule
 from magus.simcore import Result, RunOutcome, record_writes, simulate
-from magus.simcore.engine import run
-from magus.simcore.replay import lower_replayed
+from magus.simcore.cores.engine import run
+from magus.simcore.lower.replay import lower_replayed
 from tests.agreement import differences
 from tests.fabrics import torus
 from tests.oracle import Oracle

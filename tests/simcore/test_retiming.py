@@ -7,13 +7,13 @@ from itertools import count, islice
 import numpy as np
 import pytest
 
-from magus.simcore import keys, retiming, windows
-from magus.simcore.builder import ProgramBuilder
-from magus.simcore.engine import Core, run
-from magus.simcore.layout import NONE
-from magus.simcore.program import Flow, OpKind, Program, Stage
-from magus.simcore.retiming import Clocks, set_clocks
-from magus.simcore.windows import window_ticks
+from magus.simcore.cores import clock_skew, sort_keys, windows
+from magus.simcore.cores.clock_skew import Clocks, set_clocks
+from magus.simcore.cores.engine import Core, run
+from magus.simcore.cores.windows import window_ticks
+from magus.simcore.program.arrays import NONE
+from magus.simcore.program.builder import ProgramBuilder
+from magus.simcore.program.program import Flow, OpKind, Program, Stage
 from tests.agreement import differences
 from tests.marks import first
 from tests.oracle import Oracle
@@ -25,10 +25,10 @@ FEATURES = (PLAIN, *Feature, ALL)
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look for offsets in small programs too, and for the longest windows there are."""
-    monkeypatch.setattr(retiming, "MIN_LINE_HOPS", 0)
-    monkeypatch.setattr(retiming, "MIN_WINDOWS", 0)
-    monkeypatch.setattr(retiming, "MIN_GAIN", 1)
-    monkeypatch.setattr(retiming, "_STEPS", 1 << 20)
+    monkeypatch.setattr(clock_skew, "MIN_LINE_HOPS", 0)
+    monkeypatch.setattr(clock_skew, "MIN_WINDOWS", 0)
+    monkeypatch.setattr(clock_skew, "MIN_GAIN", 1)
+    monkeypatch.setattr(clock_skew, "_STEPS", 1 << 20)
 
 
 def retimed(num: int, features: Feature = ALL) -> list[Program]:
@@ -87,7 +87,7 @@ def test_retimed_programs_equal_the_oracle(features: Feature) -> None:
 @pytest.mark.parametrize("key_bits", first([20, 24, 28], 1))
 def test_offsets_fit_narrow_keys(monkeypatch: pytest.MonkeyPatch, key_bits: int) -> None:
     programs = retimed(60)
-    monkeypatch.setattr(keys, "KEY_BITS", key_bits)
+    monkeypatch.setattr(sort_keys, "KEY_BITS", key_bits)
     results = [run(program, core=Core.WINDOWS) for program in programs]
 
     for program, result in zip(programs, results, strict=True):

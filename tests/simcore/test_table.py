@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
-from magus.simcore.builder import ProgramBuilder
-from magus.simcore.engine import run
-from magus.simcore.program import OpKind, Stage
-from magus.simcore.table import op_table
+from magus.simcore.cores.engine import run
+from magus.simcore.figures.table import op_table
+from magus.simcore.program.builder import ProgramBuilder
+from magus.simcore.program.program import OpKind, Stage
 
 
 def test_every_op_but_joins_is_listed_and_saved(tmp_path: Path) -> None:

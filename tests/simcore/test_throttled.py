@@ -2,10 +2,10 @@
 
 import pytest
 
-from magus.simcore.builder import ProgramBuilder
-from magus.simcore.engine import Core, run
-from magus.simcore.outcome import RunOutcome
-from magus.simcore.program import Flow, OpKind, Stage
+from magus.simcore.cores.engine import Core, run
+from magus.simcore.program.builder import ProgramBuilder
+from magus.simcore.program.outcome import RunOutcome
+from magus.simcore.program.program import Flow, OpKind, Stage
 
 
 def builder() -> ProgramBuilder:

@@ -25,12 +25,12 @@ from magus.compiler.ir import (
 )
 from magus.compiler.planning.build import build_schedule
 from magus.simcore import simulate
-from magus.simcore.case import Case
-from magus.simcore.checks import HorizonError
-from magus.simcore.engine import run
-from magus.simcore.lower import lower
-from magus.simcore.program import MAX_HORIZON_TICKS
-from magus.simcore.variability import Perturbation, perturbation_of, perturbed
+from magus.simcore.cores.engine import run
+from magus.simcore.lower.plan import lower
+from magus.simcore.lower.variability import Perturbation, perturbation_of, perturbed
+from magus.simcore.program.checks import HorizonError
+from magus.simcore.program.program import MAX_HORIZON_TICKS
+from magus.simcore.simulation_case import Case
 from tests.agreement import differences
 from tests.oracle import Oracle
 from tests.scenarios import ag_gemm, h100, lone_gather, lone_scatter

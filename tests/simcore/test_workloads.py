@@ -5,8 +5,8 @@ import pytest
 from magus.compiler.ir import Choice, EngineChoice, EngineKind
 from magus.compiler.planning.build import build_schedule
 from magus.simcore import simulate
-from magus.simcore.engine import Core, run
-from magus.simcore.lower import lower
+from magus.simcore.cores.engine import Core, run
+from magus.simcore.lower.plan import lower
 from tests.agreement import differences
 from tests.marks import thinned
 from tests.oracle import Oracle

@@ -11,8 +11,8 @@ from magus.advisor.bounds import Bound
 from magus.compiler.ir import TICKS_PER_US, Cancelled, EngineChoice, EngineKind, Scenario, Schedule
 from magus.compiler.pipeline import Compiled
 from magus.compiler.resolve.expect.expectation import Verdict
-from magus.simcore.outcome import RunOutcome
-from magus.simcore.result import Interval, IntervalKind, Result, Timeline, Traffic, Utilization, Waterfall
+from magus.simcore.figures.result import Interval, IntervalKind, Result, Timeline, Traffic, Utilization, Waterfall
+from magus.simcore.program.outcome import RunOutcome
 from magus.tui.session import Backend, Progress, Settings, ShouldStop
 from tests import scenarios
 

@@ -11,7 +11,7 @@ import pytest
 from magus.advisor.solver import NoFeasibleSchedule
 from magus.compiler import compile_text
 from magus.compiler.resolve.expect.expectation import Verdict
-from magus.simcore.outcome import RunOutcome
+from magus.simcore.program.outcome import RunOutcome
 from magus.tui.app import MagusApp
 from magus.tui.session import Session
 from magus.tui.widgets import HelpScreen

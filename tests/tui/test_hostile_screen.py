@@ -15,7 +15,7 @@ from magus.compiler.pipeline import Compiled
 from magus.compiler.planning.build import ScheduleError
 from magus.compiler.text.diagnostics import CompileError, Diagnostic, Severity
 from magus.compiler.text.source import Source, Span
-from magus.simcore.result import Result
+from magus.simcore.figures.result import Result
 from magus.tui.app import MagusApp
 from magus.tui.session import Progress, Settings, ShouldStop
 from tests.hostile import ESCAPES, EVERYTHING, is_safe

@@ -3,7 +3,7 @@
 import pytest
 
 from magus.simcore import Cause, CriticalOp
-from magus.simcore.program import OpKind
+from magus.simcore.program.program import OpKind
 from magus.tui.render import critical_lines, table
 from magus.tui.wrap import columns
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from magus.compiler.ir import Scenario
 from magus.compiler.resolve.expect.expectation import Verdict
-from magus.simcore.result import Interval, IntervalKind, Timeline, Waterfall
+from magus.simcore.figures.result import Interval, IntervalKind, Timeline, Waterfall
 from magus.tui.bars import bars_of, drawn_bars
 from magus.tui.lanes import Lane, Window, axis_lines, axis_of, cells_of, lanes_of
 from magus.tui.render import verdict_sentence

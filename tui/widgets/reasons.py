@@ -12,7 +12,7 @@ from textual.widgets import Static
 from ...advisor.advice import Advice, resolution_of
 from ...compiler.text.diagnostics import Diagnostic
 from ...compiler.text.printable import printable
-from ...simcore.result import Result
+from ...simcore.figures.result import Result
 from ..bars import Bar, bars_of, drawn_bars
 from ..view import confidence_of, us
 

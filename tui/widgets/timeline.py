@@ -11,7 +11,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from ...compiler.text.printable import printable
-from ...simcore.result import IntervalKind, Result
+from ...simcore.figures.result import IntervalKind, Result
 from ..lanes import Cell, Lane, Paint, Window, axis_lines, axis_of, cells_of, lanes_of
 from ..view import us
 

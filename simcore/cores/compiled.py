@@ -1,0 +1,122 @@
+"""The compiled core: ops as in ``control`` and units as on the other cores, as machine code made by numba.
+
+The rules and the integers that come out are those of the other cores; how the next unit is found is not. What reaches
+a server are *streams*, each in order of time: the units from one other server, or those of all trains with one gap.
+(A train is a flow that injects. When one of its units is served the next follows a gap later, so after every unit
+that waits in the stream.) So each server merges its few streams by a small heap of their heads. As on the windowed
+core, whatever arrives before ``start + W`` is known at ``start``, so one server after the other may work until then;
+a tree over the times of their next units says which do. All times stay within the horizon a Program is checked for.
+
+A flow with a window is no train but a stream of its own: when one of its units is delivered, which is after the window
+of time it is served in, the next is put there. A server whose first unit has no room where it goes is left out until
+the server that gives room back has served a unit; what it then sends arrives after the window of time as well, since it
+begins no sooner than that unit leaves.
+
+The loop runs a slice at a time: between slices Python looks at the watch, makes room for more units and, where ops
+poll, looks for ops that are stuck.
+
+Optional: needs numba, the extra ``fast``, and nothing else imports this module before a run asks for it. The machine
+code is kept in ``__pycache__`` beside this file, or where that is read-only in the user's cache folder;
+``NUMBA_CACHE_DIR`` says otherwise.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..program.arrays import NONE, Int64Array
+from ..program.outcome import Served, WatchFn
+from ..program.program import Program
+from .accounting import wait_shift, wait_ticks
+from .compiled_loop import BLOCK, run_slice
+from .compiled_state import BYTES_A_BLOCK, State, initial_state
+from .locked import locked_servers, stuck_ops
+from .op_scheduler import IDLE
+
+_LINE_HOPS_A_SLICE = 1 << 16
+"""Units served between two looks at the watch: a few milliseconds, beside which a call into numba is nothing."""
+
+
+class OpTimes(NamedTuple):
+    """What became of the ops, in ticks, NEVER where it did not happen."""
+
+    ready: Int64Array  # [O]
+    start: Int64Array  # [O]
+    done: Int64Array  # [O]
+    polls: Int64Array  # [O]
+
+
+def simulate(
+    program: Program, watch: WatchFn, observe: bool = False, last_poll_ticks: int = IDLE
+) -> tuple[OpTimes, Served]:
+    """Run ``program`` slice by slice."""
+    state = initial_state(program)
+    state.counts["last_poll"] = last_poll_ticks
+    most_let_in = _blocks_let_in(state)
+    counts = state.counts[0]
+    counts["wait_shift"] = wait_shift(program) if observe else 0
+    buffers = state.buffers if len(state.buffers) else None
+    over = False
+    cancelled = watch(0)
+    while not over and not cancelled:
+        _make_room(state, most_let_in)
+        over = run_slice(state, _LINE_HOPS_A_SLICE, buffers)
+        if counts["polling"]:  # or nobody would go on for ever
+            counts["stuck"] = _count_stuck(program, state)
+        cancelled = not over and watch(int(counts["served"]), int(counts["blocks"]) * BYTES_A_BLOCK)
+    times = OpTimes(*(state.ops[name].copy() for name in OpTimes._fields))
+    flow_last, free = state.flows["last"].copy(), state.servers["free"].copy()
+    waited = wait_ticks(state.hops["waited"], int(counts["wait_shift"])) if observe else None  # counted in any case
+    return times, Served(flow_last, free, int(counts["served"]), 0, cancelled, _blocked(state), waited)
+
+
+def _blocked(state: State) -> Int64Array:
+    """[S] hop of the first unit at each server that waits for room, NONE elsewhere."""
+    hops = np.full(len(state.servers), NONE, np.int64)
+    blocked = np.flatnonzero(state.servers["waits_for"] != NONE)
+    hops[blocked] = state.heads["what"][state.servers["heap"][blocked]]
+    return hops
+
+
+def _count_stuck(program: Program, state: State) -> int:
+    """How many ops, other than those that poll, are held up for ever: each of their flows has units behind a circle."""
+    locked = locked_servers(program, _blocked(state))
+    if not locked.any():
+        return 0
+    hops = state.hops
+    heads = [state.heads["what"][first : first + count] for first, count in state.servers[["heap", "heads"]][locked]]
+    streams = np.unique(hops["stream"][locked[hops["server"]]])
+    held_up = np.concatenate([*heads, *(_hops_in_stream(state, stream) for stream in streams.tolist())])
+    ops = state.ops[list(stuck_ops(program, held_up, state.stages["flows_left"]))]
+    return int(np.count_nonzero((ops["polling"] == 0) | (ops["flags"] == 0)))
+
+
+def _hops_in_stream(state: State, stream: int) -> Int64Array:
+    """Hops of the units behind the head of a stream."""
+    front, back = state.streams[["front", "back"]][stream]
+    parts: list[Int64Array] = []
+    while front // BLOCK != back // BLOCK:
+        block = front // BLOCK
+        parts.append(state.units["what"][front : (block + 1) * BLOCK])
+        front = state.links[block] * BLOCK
+    return np.concatenate([*parts, state.units["what"][front:back]])
+
+
+def _blocks_let_in(state: State) -> int:
+    """Most blocks that units let in by windows can fill before they are served."""
+    windows = state.flows["window"]
+    return int((windows // BLOCK + (windows > 0)).sum())
+
+
+def _make_room(state: State, let_in: int) -> None:
+    """Make room for one slice: a unit served enters two streams at most, its own train's and the next server's.
+
+    Units that windows let in when a stage begins, ``let_in`` blocks at most, come on top.
+    """
+    used = int(state.counts["blocks"][0])
+    needed = used + 2 * _LINE_HOPS_A_SLICE // BLOCK + len(state.streams) + let_in
+    if needed > len(state.links):
+        # In place, and without being copied where the system can move pages; nobody else has these arrays.
+        num_blocks = needed + needed // 4
+        state.links.resize(num_blocks, refcheck=False)
+        state.units.resize(num_blocks * BLOCK, refcheck=False)

@@ -1,0 +1,262 @@
+"""Runs a Program: picks the core that suits it and puts what it found into a ``Run``.
+
+All cores give the same integers, so the choice is one of speed alone. The windowed core works on arrays and pays some
+fifty microseconds a window whatever is in it; the heap core pays well under a microsecond for each unit. The compiled
+core is faster than either, but needs numba, and loading numba and its code takes about as long as a million line-hops
+on the others. The choice depends on the program and on what is installed, never on what ran before.
+"""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from enum import Enum
+from functools import cache
+from importlib.util import find_spec
+from typing import Protocol
+
+import numpy as np
+
+from ..program.arrays import NONE, Int64Array
+from ..program.cost import least_ticks
+from ..program.limits import DEFAULT_BUDGET, RunBudget, check_budget
+from ..program.outcome import NEVER, Run, RunOutcome, Served, WatchFn
+from ..program.program import Program
+from . import heap, heap_backpressure, windows
+from .accounting import busy_ticks
+from .locked import locked_servers
+from .op_scheduler import IDLE
+from .sort_keys import KeyWidthError
+from .vain_polls import at_rest, polls_in_vain
+
+__all__ = ["Core", "EngineUnavailable", "RunOutcome", "Run", "pure_core", "run", "suitable_core"]
+
+ENVIRONMENT_VARIABLE = "MAGUS_ENGINE"
+"""Names the core for all runs that are not given one; processes inherit it."""
+
+MIN_LINE_HOPS = 3_000
+"""Below this many line-hops in all, setting up arrays is not worth it."""
+
+MIN_LINE_HOPS_A_WINDOW = 70
+"""Below this many line-hops in a window, the fixed cost of one is higher than that of the heap for the same units."""
+
+
+MIN_LINE_HOPS_COMPILED = 1_000_000
+"""Below this many line-hops, loading numba costs more than one run could save; it is loaded once a process."""
+
+
+class Core(Enum):
+    """A way to simulate units."""
+
+    WINDOWS = "windows"
+    HEAP = "heap"
+    COMPILED = "compiled"
+
+
+class EngineUnavailable(ValueError):
+    """The core asked for does not exist or is not installed; the text says what to do."""
+
+
+class OpTimes(Protocol):
+    """Times of ops in ticks and the rounds of their polls, [O] each."""
+
+    @property
+    def ready(self) -> Sequence[int] | Int64Array: ...
+
+    @property
+    def start(self) -> Sequence[int] | Int64Array: ...
+
+    @property
+    def done(self) -> Sequence[int] | Int64Array: ...
+
+    @property
+    def polls(self) -> Sequence[int] | Int64Array: ...
+
+
+SimulateFn = Callable[[Program, WatchFn, bool, int], tuple[OpTimes, Served]]
+"""A core: the program, who looks after it, whether to observe, and when no poll begins again."""
+
+
+def run(
+    program: Program,
+    *,
+    core: Core | None = None,
+    observe: bool = False,
+    should_stop: Callable[[], bool] | None = None,
+    progress: Callable[[int], None] | None = None,
+    budget: RunBudget = DEFAULT_BUDGET,
+) -> Run:
+    """Simulate ``program`` to the end.
+
+    Parameters
+    ----------
+    program
+        What to run.
+    core
+        Which core to use; by default the one that should be faster.
+    observe
+        Whether to find out how long units waited at each flow-hop, which takes some more time.
+    should_stop
+        Asked now and then; the run is CANCELLED when it says yes.
+    progress
+        Told now and then how many line-hops have been simulated.
+    budget
+        What the run may take.
+
+    Raises
+    ------
+    EngineUnavailable
+        If ``core``, or the one named by the environment variable MAGUS_ENGINE, cannot be used here.
+    RunTooLarge
+        If it is known before that the run would take more than ``budget``.
+    """
+    if core is not None and not isinstance(core, Core):
+        raise EngineUnavailable(
+            f"{core!r} is no core of the simulator: choose one of Core.{', Core.'.join(Core.__members__)}"
+        )
+    demanded = core or core_from_environment()
+    core = demanded or suitable_core(program)
+    check_budget(program, _rated(program, core), budget)
+    watch = Watch(budget, should_stop, progress)
+    try:
+        return _simulate(program, core, watch, observe)
+    except (EngineUnavailable, KeyWidthError) as error:
+        if demanded and isinstance(error, EngineUnavailable):
+            raise
+        # The heap's integers have no width.
+        core = pure_core(program) if isinstance(error, EngineUnavailable) else Core.HEAP
+        check_budget(program, _rated(program, core), budget)
+        return _simulate(program, core, watch, observe)
+
+
+def _simulate(program: Program, core: Core, watch: "Watch", observe: bool) -> Run:
+    """Run ``program``, again if ops go on polling for ever."""
+
+    def until(last_poll_ticks: int) -> Run:
+        ops, served = _core_of(program, core)(program, watch, observe, last_poll_ticks)
+        return finished_run(program, core.value, ops, served, watch.verdict)
+
+    found = until(IDLE)
+    return at_rest(found, until) if polls_in_vain(program, found) else found
+
+
+def _core_of(program: Program, core: Core) -> SimulateFn:
+    match core:
+        case Core.COMPILED:
+            return _simulate_compiled
+        case Core.WINDOWS:
+            return windows.simulate
+        case Core.HEAP:
+            return heap_backpressure.simulate if program.throttled else heap.simulate
+
+
+class Watch:
+    """What looks after a run while it goes on; ``verdict`` says why it was stopped."""
+
+    def __init__(
+        self, budget: RunBudget, should_stop: Callable[[], bool] | None, progress: Callable[[int], None] | None
+    ) -> None:
+        self._budget, self._should_stop, self._progress = budget, should_stop, progress
+        self._begin = time.monotonic()
+        self.verdict = RunOutcome.DONE
+
+    def __call__(self, line_hops: int, held_bytes: int = 0, /) -> bool:
+        if self._progress is not None:
+            self._progress(line_hops)
+        if self._should_stop is not None and self._should_stop():
+            self.verdict = RunOutcome.CANCELLED
+        elif held_bytes > self._budget.memory_bytes:
+            self.verdict = RunOutcome.MEMORY
+        elif self._budget.strict_seconds and time.monotonic() - self._begin > self._budget.seconds:
+            self.verdict = RunOutcome.TIME
+        return self.verdict is not RunOutcome.DONE
+
+
+def _rated(program: Program, core: Core) -> str:
+    """The name under which the speed of ``core`` is known."""
+    return "throttled" if core is Core.HEAP and program.throttled else core.value
+
+
+def suitable_core(program: Program) -> Core:
+    """The core that should simulate ``program`` fastest, of those that are installed."""
+    if program.num_line_hops >= MIN_LINE_HOPS_COMPILED and has_numba():
+        return Core.COMPILED
+    return pure_core(program)
+
+
+def pure_core(program: Program) -> Core:
+    """The core that should simulate ``program`` fastest, of those that are always there."""
+    line_hops = program.num_line_hops
+    if line_hops < MIN_LINE_HOPS:
+        return Core.HEAP
+    line_hops_a_window = line_hops * windows.window_ticks(program) / least_ticks(program)
+    return Core.HEAP if line_hops_a_window < MIN_LINE_HOPS_A_WINDOW else Core.WINDOWS
+
+
+def core_from_environment() -> Core | None:
+    """The core that MAGUS_ENGINE names, None if it names none.
+
+    Raises
+    ------
+    EngineUnavailable
+        If there is no such core.
+    """
+    name = os.environ.get(ENVIRONMENT_VARIABLE, "")
+    if not name:
+        return None
+    try:
+        return Core(name.lower())
+    except ValueError:
+        names = ", ".join(core.value for core in Core)
+        message = f"{ENVIRONMENT_VARIABLE} is {name!r}, which is no core of the simulator: choose one of {names}"
+        raise EngineUnavailable(message) from None
+
+
+@cache
+def has_numba() -> bool:
+    """Whether numba is installed, found out without loading it."""
+    return find_spec("numba") is not None
+
+
+def _simulate_compiled(program: Program, watch: WatchFn, observe: bool, last_poll_ticks: int) -> tuple[OpTimes, Served]:
+    """Run the compiled core, loaded by now."""
+    try:
+        from . import compiled
+    except ImportError as error:
+        raise EngineUnavailable(
+            f"the compiled core of the simulator needs numba, which does not load here ({error}): "
+            "pip install 'magus-gpu[fast]', or choose the core windows or heap"
+        ) from error
+    return compiled.simulate(program, watch, observe, last_poll_ticks)
+
+
+def finished_run(
+    program: Program, core: str, ops: OpTimes, served: Served, verdict: RunOutcome = RunOutcome.DONE
+) -> Run:
+    """What a core found, with what follows from it; ``verdict`` is why it was stopped, DONE if it was not."""
+    done = np.array(ops.done, np.int64)
+    polls = np.array(ops.polls, np.int64)
+    stuck: tuple[int, ...] = ()
+    if verdict is RunOutcome.DONE and (done == NEVER).any():
+        verdict, stuck = RunOutcome.DEADLOCK, tuple(np.flatnonzero(done == NEVER).tolist())
+    blocked = np.full(program.num_servers, NONE, np.int64)
+    if served.server_blocked is not None:
+        blocked = served.server_blocked
+    if verdict is RunOutcome.DEADLOCK:  # others may be waiting for room only while polls are under way
+        blocked = np.where(locked_servers(program, blocked), blocked, NONE)
+    return Run(
+        outcome=verdict,
+        makespan_ticks=max(0, int(done.max(initial=0))),
+        op_ready=np.array(ops.ready, np.int64),
+        op_start=np.array(ops.start, np.int64),
+        op_done=done,
+        op_polls=polls,
+        flow_last=served.flow_last,
+        server_free=served.server_free,
+        server_blocked=blocked,
+        server_busy_ticks=busy_ticks(program, served.flow_last, polls),
+        line_hops=served.line_hops,
+        windows=served.windows,
+        core=core,
+        stuck=stuck,
+        hop_wait_ticks=served.hop_wait_ticks,
+    )

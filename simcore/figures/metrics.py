@@ -1,0 +1,148 @@
+"""From a finished run to figures: intervals, busy times, loads, utilization; traffic is in ``traffic.py``."""
+
+from collections.abc import Iterable
+from itertools import groupby
+
+import numpy as np
+
+from ...compiler.ir import EngineKind, EngineMode, Reduction, TileGroup, Transfer
+from ..cores.accounting import units_delivered
+from ..kernels.dispatch import whole_works
+from ..lower.plan import Lowered
+from ..lower.state import StepOps
+from ..program.arrays import NONE, Int64Array
+from ..program.outcome import NEVER, Run
+from ..program.program import OpKind, Program
+from .result import Interval, IntervalKind, ServerLoad, Timeline, Utilization
+
+
+def timeline_of(lowered: Lowered, run: Run) -> Timeline:
+    """Every step that ran as an interval, transfers dealt to engines in the order in which they started."""
+    starts = _work_starts(lowered.program, run)
+    found = [interval for ops in lowered.steps if (interval := _interval(lowered, ops, run, starts)) is not None]
+    kernels = [interval for interval in found if interval.kind is not IntervalKind.COMM]
+    copies = sorted(
+        (i for i in found if i.kind is IntervalKind.COMM), key=lambda i: (i.rank, i.start_ticks, i.end_ticks)
+    )
+    dealt = [lane for _, group in groupby(copies, key=lambda i: i.rank) for lane in _dealt(list(group))]
+    return Timeline(lowered.scenario.num_ranks, run.makespan_ticks, (*kernels, *dealt))
+
+
+def _work_starts(program: Program, run: Run) -> Int64Array:
+    """[O] when ops began to work: those that had to poll, when the last flag that they looked for was set."""
+    set_at = np.full(program.num_ops, NEVER, np.int64)
+    np.maximum.at(set_at, program.op_sets, np.repeat(run.op_done, np.diff(program.op_sets_ptr)))
+    # With one round an op had not to wait for its flags.
+    return np.where(run.op_polls > 1, np.maximum(run.op_start, set_at), run.op_start)
+
+
+def _interval(lowered: Lowered, ops: StepOps, run: Run, starts: Int64Array) -> Interval | None:
+    """The step from the first start of its work to its end; None if it never finished."""
+    done = int(run.op_done[ops.done])
+    if done < 0:
+        return None
+    start = int(starts[ops.work.start : ops.work.stop].min())
+    match ops.step:
+        case Transfer():
+            engine = "dma" if lowered.schedule.engine.kind is EngineKind.DMA else "copy"
+            return Interval(ops.rank, engine, ops.step.name, IntervalKind.COMM, start, done)
+        case TileGroup():
+            return Interval(ops.rank, f"stream {ops.step.stream}", ops.step.name, IntervalKind.COMPUTE, start, done)
+        case Reduction():
+            return Interval(ops.rank, f"stream {ops.step.stream}", ops.step.name, IntervalKind.REDUCE, start, done)
+
+
+def _dealt(copies: list[Interval]) -> list[Interval]:
+    """Copies of one rank, each on the lowest lane that is free when it starts."""
+    ends: list[int] = []
+    placed = []
+    for copy in copies:
+        lane = next((i for i, end in enumerate(ends) if end <= copy.start_ticks), len(ends))
+        ends[lane : lane + 1] = [copy.end_ticks]
+        placed.append(
+            Interval(copy.rank, f"{copy.lane} {lane}", copy.name, copy.kind, copy.start_ticks, copy.end_ticks)
+        )
+    return placed
+
+
+def union_ticks(intervals: Iterable[Interval]) -> int:
+    """Time during which at least one of ``intervals`` runs."""
+    total, reached = 0, 0
+    for start, end in sorted((i.start_ticks, i.end_ticks) for i in intervals):
+        total += max(0, end - max(start, reached))
+        reached = max(reached, end)
+    return total
+
+
+def busy_ticks(timeline: Timeline) -> tuple[int, int, int]:
+    """(kernels, transfers, both together) of one rank, the one that is busy longest."""
+    per_rank = []
+    for rank in sorted({interval.rank for interval in timeline.intervals} or {0}):
+        mine = [interval for interval in timeline.intervals if interval.rank == rank]
+        kernels = [interval for interval in mine if interval.kind is not IntervalKind.COMM]
+        copies = [interval for interval in mine if interval.kind is IntervalKind.COMM]
+        per_rank.append((union_ticks(kernels), union_ticks(copies), union_ticks(mine)))
+    return max(per_rank, key=lambda busy: busy[2])
+
+
+def kernel_ticks(timeline: Timeline) -> int:
+    """Sum of the durations of all kernels, side by side or not."""
+    return sum(interval.ticks for interval in timeline.intervals if interval.kind is not IntervalKind.COMM)
+
+
+def dil_of(lowered: Lowered) -> float | None:
+    """Decomposition loss: the parts, each alone with the SMs the schedule leaves, over the whole kernel alone."""
+    whole = whole_works(lowered.scenario)
+    parts = [(ops.rank, ops.alone_ticks) for ops in lowered.steps if isinstance(ops.step, TileGroup)]
+    if not whole or not parts:
+        return None
+    per_rank = [sum(ticks for at, ticks in parts if at == rank) for rank in {rank for rank, _ in parts}]
+    return max(per_rank) / sum(work.alone_ticks for work in whole)
+
+
+def server_loads(program: Program, run: Run) -> tuple[ServerLoad, ...]:
+    """Every declared server that did anything, at the rank where it was busiest."""
+    busy = run.server_busy_ticks.sum(axis=1).reshape(-1, program.ranks_simulated)  # [declared servers, ranks]
+    at_hop = units_delivered(program, run.flow_last, run.op_polls)[program.hop_flow]
+    units = np.bincount(program.hop_server, at_hop, minlength=program.num_servers)
+    waited = None
+    if run.hop_wait_ticks is not None:
+        waited = np.bincount(program.hop_server, run.hop_wait_ticks, minlength=program.num_servers)
+    loads = []
+    for number in np.flatnonzero(busy.max(axis=1, initial=0)).tolist():
+        rank = int(busy[number].argmax())
+        server = program.server_instance(number, rank)
+        mean = None if waited is None else float(waited[server]) / max(1.0, float(units[server]))
+        compute, comm, flags = run.server_busy_ticks[server].tolist()
+        name = program.server_names[number]
+        loads.append(ServerLoad(name, rank, compute, comm, flags, int(units[server]), mean))
+    return tuple(loads)
+
+
+def utilization_of(lowered: Lowered, run: Run) -> Utilization:
+    """Busy share of each kind of resource, of the busiest instance or rank."""
+    program, makespan = lowered.program, max(1, run.makespan_ticks)
+    busy = run.server_busy_ticks.sum(axis=1) / makespan
+    names = np.array([program.server_names[i // program.ranks_simulated] for i in range(program.num_servers)])
+
+    def worst(prefixes: tuple[str, ...]) -> float:
+        chosen = np.array([str(name).startswith(prefixes) for name in names])
+        return float(busy[chosen].max()) if chosen.any() else 0.0
+
+    schedule = lowered.schedule
+    engines = schedule.compute_sms if schedule.engine.mode is EngineMode.SHARED else schedule.engine.count
+    return Utilization(
+        sms=_pool_share(lowered, run, (OpKind.TILE, OpKind.REDUCE), schedule.compute_sms),
+        engines=_pool_share(lowered, run, (OpKind.TRANSFER,), engines),
+        hbm=worst(("hbm",)),
+        l2=worst(("l2",)),
+        links=worst(("link", "up", "down", "left", "right")),
+    )
+
+
+def _pool_share(lowered: Lowered, run: Run, kinds: tuple[OpKind, ...], slots: int) -> float:
+    """Slot time in use over slot time there is, at the busiest rank."""
+    program = lowered.program
+    chosen = np.isin(program.op_kind, [int(kind) for kind in kinds]) & (run.op_done >= 0) & (program.op_pool != NONE)
+    held = np.bincount(program.op_rank[chosen], weights=(run.op_done - run.op_start)[chosen], minlength=1)
+    return float(held.max()) / (max(1, run.makespan_ticks) * slots)

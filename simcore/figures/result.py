@@ -1,0 +1,177 @@
+"""What a simulation found: a Result with times, traffic and losses, and the Timeline behind it."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from ...compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, Schedule
+from ..program.outcome import RunOutcome
+from .critical_path import CriticalOp
+
+PACKET_BYTES = 1024
+
+
+class IntervalKind(Enum):
+    """What an interval of the timeline shows."""
+
+    COMPUTE = "compute"
+    COMM = "comm"
+    REDUCE = "reduce"
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """One step of the plan at one rank. ``lane`` is the stream or engine it ran on, for instance ``dma 3``."""
+
+    rank: int
+    lane: str
+    name: str
+    kind: IntervalKind
+    start_ticks: int
+    end_ticks: int
+
+    @property
+    def ticks(self) -> int:
+        """Duration."""
+        return self.end_ticks - self.start_ticks
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """When what happened, at every simulated rank; ``of_rank`` gives any rank's share."""
+
+    num_ranks: int
+    makespan_ticks: int
+    intervals: tuple[Interval, ...]
+
+    def of_rank(self, rank: int) -> tuple[Interval, ...]:
+        """Intervals of one rank; a folded run holds one rank that stands for all."""
+        if not 0 <= rank < self.num_ranks:
+            raise ValueError(f"rank {rank} of {self.num_ranks}")
+        held = {interval.rank for interval in self.intervals}
+        shown = rank if len(held) > 1 else 0
+        return tuple(interval for interval in self.intervals if interval.rank == shown)
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Bytes of one rank (the busiest); ``link_bytes`` counts each link passed."""
+
+    hbm_read_bytes: int
+    hbm_write_bytes: int
+    l2_bytes: int
+    link_bytes: int
+    flag_reads: int
+    flag_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waterfall:
+    """Where the time over the lower bound goes; ``bound + losses = makespan`` exactly, losses may be negative.
+
+    All runs behind it are at ``unit_bytes``, which may be coarser than the Result's own.
+    """
+
+    unit_bytes: int
+    makespan_ticks: int
+    launch_sync_ticks: int
+    contention_ticks: int
+    decomposition_ticks: int
+    exposed_ticks: int
+    bound_ticks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Utilization:
+    """Share of the makespan that each resource is busy, worst rank."""
+
+    sms: float
+    engines: float
+    hbm: float
+    l2: float
+    links: float
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLoad:
+    """What one kind of server did at the rank where it was busiest, by class of traffic.
+
+    ``wait_ticks`` is how long a unit queued there on average; None if the run did not observe it.
+    """
+
+    name: str
+    rank: int
+    compute_ticks: int
+    comm_ticks: int
+    flags_ticks: int
+    units: int
+    wait_ticks: float | None
+
+    @property
+    def busy_ticks(self) -> int:
+        """Time in service."""
+        return self.compute_ticks + self.comm_ticks + self.flags_ticks
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One simulated schedule.
+
+    ``compute_ticks`` and ``comm_ticks`` are busy times of kernels and of transfers (union of intervals, worst rank).
+    ``dil`` is the time of the parts, each alone, over the time of the whole kernel. ``cil`` is the time of the
+    overlapped kernels over their time with servers of their own; None where there is nothing to compare.
+    ``line_hops`` were simulated and stand for ``line_hops_represented``; ``not_alike`` says why more than one rank was
+    simulated. ``deadlock`` is the circle of waits, sentence by sentence, if the outcome is DEADLOCK.
+    """
+
+    scenario: str
+    schedule: Schedule
+    unit_bytes: int
+    line_bytes: int
+    clock_hz: int
+    outcome: RunOutcome
+    makespan_ticks: int
+    compute_ticks: int
+    comm_ticks: int
+    union_ticks: int
+    dil: float | None
+    cil: float | None
+    waterfall: Waterfall | None
+    line_hops: int
+    line_hops_represented: int
+    traffic: Traffic
+    utilization: Utilization
+    num_ranks: int
+    ranks_simulated: int
+    not_alike: str | None
+    core: str
+    timeline: Timeline
+    servers: tuple[ServerLoad, ...]
+    critical_path: tuple[CriticalOp, ...]
+    deadlock: tuple[str, ...]
+
+    @property
+    def granularity(self) -> str:
+        """``line`` or ``packet``."""
+        return "line" if self.unit_bytes == self.line_bytes else "packet"
+
+    @property
+    def makespan_us(self) -> float:
+        """Makespan in us."""
+        return self.makespan_ticks / TICKS_PER_US
+
+    @property
+    def makespan_cycles(self) -> int:
+        """Makespan in cycles of the GPU's nominal clock, rounded up, for reading."""
+        return -(-self.makespan_ticks * self.clock_hz // TICKS_PER_SECOND)
+
+    @property
+    def exposed_ticks(self) -> int:
+        """Makespan without the busy time of kernels: communication, launch and waiting that nothing hides."""
+        return self.makespan_ticks - self.compute_ticks
+
+    @property
+    def overlap_efficiency(self) -> float | None:
+        """Hidden share of the communication, (compute + comm - union) / comm; None without communication."""
+        if self.comm_ticks == 0:
+            return None
+        return (self.compute_ticks + self.comm_ticks - self.union_ticks) / self.comm_ticks

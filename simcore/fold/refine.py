@@ -1,0 +1,147 @@
+"""Which parts of a Program are alike, so that one of them can be simulated for all.
+
+Servers, pools and ops are sorted into classes by colour refinement: all start with a colour made of their attributes,
+and in each round take one made of their own and the colours of all they touch, until no class splits any more. Every
+flow-hop tells its position in the order of ties at its server, every op its position in the queue of its pool. That is
+what makes members of a class see their neighbours in the same order as well, and hence have the same times; and it
+tells the neighbours of one server apart, so that it has one of each class. Nothing is said of ranks: disjoint rings of
+3 and 5 ranks with the same program fold to one rank, nodes whose ranks differ fold to one node.
+
+A symmetric program settles in one to three rounds. A defect in a ring takes a round for each rank on its way around,
+only to find that nothing folds: so the number of rounds is limited. Colours are hashes; ``quotient`` checks what comes
+of them without any.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..program.arrays import NONE, Int64Array, take_rows
+from ..program.program import Program
+from .adjacency import Places, UInt64Array, distinct, mix, op_attributes, row_sums
+from .asymmetry import asymmetry
+
+__all__ = ["MAX_ROUNDS", "Classes", "Refusal", "detect"]
+
+MAX_ROUNDS = 8
+"""Rounds after which the search is given up: by then it costs about as much as simulating everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """A partition of a program's servers, pools and ops; that of flows and hops follows, by their place in the op."""
+
+    server: Int64Array  # [S] class numbers
+    pool: Int64Array  # [P]
+    op: Int64Array  # [O]
+    rounds: int  # it took to find out
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a program is not folded, in words."""
+
+    reason: str
+
+
+def detect(program: Program, max_rounds: int = MAX_ROUNDS) -> Classes | Refusal:
+    """Sort the servers, pools and ops of ``program`` into classes that have the same times.
+
+    Refused is what does not settle within ``max_rounds``, and what has no two ops with work that are alike.
+    """
+    refinement = _Refinement(program)
+    works = np.diff(program.op_stage_ptr) > 0  # [O]; the rest only wait
+    if not works.any():
+        return Refusal("no op does any work")
+    for rounds in range(1, max_rounds + 1):
+        settled = not refinement.refine()
+        if np.count_nonzero(np.bincount(refinement.op[works])) == np.count_nonzero(works):
+            return Refusal(f"no two ranks are alike: {asymmetry(program)}")
+        if settled:
+            return Classes(refinement.server, refinement.pool, refinement.op, rounds)
+    return Refusal(f"what is alike is not settled after {max_rounds} rounds: {asymmetry(program)}")
+
+
+class _Refinement:
+    """Colours of servers [S], pools [P] and ops [O], numbered from 0."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._places = places = Places.of(program)
+        self.server = _numbered(mix(program.service_ticks, program.latency_ticks))
+        self.pool = _numbered(mix(program.pool_slots))
+        self.op = _numbered(mix(op_attributes(program, places), places.op_position, _depths(program)))
+        # What a hop tells besides a colour never changes.
+        buffers = (np.append(a, NONE)[program.hop_buffer] for a in (program.buffer_units, program.buffer_credit_ticks))
+        self._hop_place = mix(places.hop_position, places.hop_slot, places.hop_way_out, *buffers)  # [H]
+
+    def refine(self) -> bool:
+        """One round; whether any class was split."""
+        before = self._num_classes()
+        self.server, self.pool, self.op = (
+            _numbered(mix(self.server, self._seen_by_server())),
+            _numbered(mix(self.pool, self._seen_by_pool())),
+            _numbered(mix(self.op, self._pool_of_op(), self._seen_on_the_way(), *self._waited_for())),
+        )
+        return self._num_classes() > before
+
+    def _num_classes(self) -> int:
+        return sum(int(colours.max(initial=-1)) + 1 for colours in (self.server, self.pool, self.op))
+
+    def _seen_by_server(self) -> UInt64Array:
+        """[S] ops that pass, each with its position and the slot of its hop."""
+        hops = self._places.server_hops
+        return row_sums(self._places.server_hop_ptr, mix(self._hop_place[hops], self.op[self._places.hop_op[hops]]))
+
+    def _seen_by_pool(self) -> UInt64Array:
+        """[P] ops that queue, each with its position."""
+        ops = self._places.pool_ops
+        return row_sums(self._places.pool_op_ptr, mix(self._places.op_position[ops], self.op[ops]))
+
+    def _pool_of_op(self) -> Int64Array:
+        """[O] colour of the pool, NONE without one."""
+        return np.append(self.pool, NONE)[self._program.op_pool]  # NONE is -1, the last
+
+    def _seen_on_the_way(self) -> UInt64Array:
+        """[O] servers passed, each with the slot of the hop and its position there."""
+        hops = self._places.op_hops
+        servers = self.server[self._program.hop_server[hops]]
+        return row_sums(self._places.op_hop_ptr, mix(self._hop_place[hops], servers))
+
+    def _waited_for(self) -> tuple[UInt64Array, UInt64Array]:
+        """[O] sets of colours waited for and of colours whose flags are polled for.
+
+        How many of each does not matter: all of them end at the same time.
+        """
+        places = self._places
+        return self._sets(places.wait_ptr, places.waits), self._sets(places.flag_ptr, places.flags)
+
+    def _sets(self, pointers: Int64Array, ops: Int64Array) -> UInt64Array:
+        """[O] colours of the ``ops`` in each row of a table held as pointers, as a set."""
+        num_ops = self._program.num_ops
+        rows = np.repeat(np.arange(num_ops), np.diff(pointers))
+        row, colour = np.divmod(distinct(rows * num_ops + self.op[ops]), max(1, num_ops))
+        return row_sums(np.searchsorted(row, np.arange(num_ops + 1)), mix(colour))
+
+
+def _numbered(hashes: UInt64Array) -> Int64Array:
+    return np.unique(hashes, return_inverse=True)[1].astype(np.int64)
+
+
+def _depths(program: Program) -> Int64Array:
+    """[O] length of the longest chain of waits before the op, NONE on a cycle of waits.
+
+    Ops of a class have the same, so this splits nothing that is alike; but it tells the ops of a long chain apart at
+    once, where refinement would take a round for each.
+    """
+    waits = program.op_num_waits.copy()
+    depths = np.full(program.num_ops, NONE, np.int64)
+    depth, reached = 0, np.flatnonzero(waits == 0)
+    while len(reached):
+        depths[reached] = depth
+        depth += 1
+        _, edges = take_rows(program.op_next_ptr, reached)
+        followers, times = np.unique(program.op_next[edges], return_counts=True)
+        waits[followers] -= times
+        reached = followers[waits[followers] == 0]
+    return depths

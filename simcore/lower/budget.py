@@ -1,0 +1,200 @@
+"""How much a run would cost, told before anything is built, so that a huge one is refused and not begun."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import NamedTuple
+
+from ...compiler.ir import (
+    EngineKind,
+    Kernels,
+    Reach,
+    Reduction,
+    Scenario,
+    Schedule,
+    ShouldStop,
+    Step,
+    TileGroup,
+    Transfer,
+    checkpoint,
+    heeding,
+    num_links,
+    num_peers,
+)
+from ..kernels.dispatch import compute_work, stream_shape
+from ..kernels.gemm import gemm_work
+from ..kernels.reduce import reduce_work
+from ..kernels.work import KernelWork
+from ..program.limits import RunTooLarge
+from .copies import ends_of
+from .protocols import sent_per_byte
+from .state import moved_bytes
+from .switch import MAX_SLICES
+
+MAX_LINE_HOPS = 4_000_000_000
+"""About two minutes on one core at 30 million line-hops a second."""
+
+MAX_OPS = 2_000_000
+"""Work units and workers of transfers; each costs some microseconds and some hundred bytes."""
+
+
+MAX_ROUTED = 25_000_000
+"""Links on the ways of all transfers. Each costs some hundred bytes; this many need what a run may take at most."""
+
+
+class Cost(NamedTuple):
+    """Bytes times the servers they pass, ops, and links on the ways of the transfers among them; polls are left out."""
+
+    byte_hops: int
+    ops: int
+    routed: int
+
+    def plus(self, other: "Cost") -> "Cost":
+        """Both together."""
+        return Cost(self.byte_hops + other.byte_hops, self.ops + other.ops, self.routed + other.routed)
+
+
+def check_budget(scenario: Scenario, schedule: Schedule, unit_bytes: int, ranks: int) -> None:
+    """Refuse a run of ``ranks`` simulated ranks in units of ``unit_bytes`` that is too large.
+
+    Ranks are added up until they are too much; what it says of the others is that they cost as much.
+
+    Raises
+    ------
+    RunTooLarge
+        If there are more than ``MAX_LINE_HOPS``, ``MAX_OPS`` or ``MAX_ROUTED``.
+    """
+    total, lower = Cost(0, 0, 0), "fold symmetric ranks, or ask about smaller sizes"
+    if unit_bytes <= scenario.gpu.line_bytes:
+        lower = f"simulate in packets (--granularity packet), {lower}"
+    for counted, cost in enumerate(_costs(scenario, schedule, range(ranks)), 1):
+        total = total.plus(cost)
+        for number, most, what, hint in (
+            (total.byte_hops // unit_bytes, MAX_LINE_HOPS, "line-hops", lower),
+            (total.ops, MAX_OPS, "tiles and transfers", "ask about smaller sizes or fewer chunks"),
+            (total.routed, MAX_ROUTED, "links on the ways of its transfers", "ask about fewer ranks or chunks"),
+        ):
+            if number > most:
+                about = number * ranks // counted
+                message = f"{schedule.expression} has about {about:.1e} {what}, the limit is {most:.1e}"
+                raise RunTooLarge(f"{message}: {hint}")
+
+
+def affordable_unit(
+    scenario: Scenario,
+    schedule: Schedule,
+    unit_bytes: int,
+    max_line_hops: int,
+    should_stop: ShouldStop | None = None,
+) -> int:
+    """``unit_bytes``, doubled until the rank with most steps has no more than ``max_line_hops`` line-hops.
+
+    Raises
+    ------
+    Cancelled
+        If ``should_stop`` said so.
+    """
+    most = max(range(scenario.num_ranks if schedule.by_rank else 1), key=lambda rank: len(schedule.steps_of(rank)))
+    with heeding(should_stop):
+        byte_hops = cost_of(scenario, schedule, (most,)).byte_hops
+    while byte_hops // unit_bytes > max_line_hops:
+        unit_bytes *= 2
+    return unit_bytes
+
+
+def cost_of(scenario: Scenario, schedule: Schedule, ranks: Iterable[int]) -> Cost:
+    """What ``ranks`` do, all together."""
+    return reduce(Cost.plus, _costs(scenario, schedule, ranks), Cost(0, 0, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """A transfer over links: its ends as seen from the rank, bytes on each link, and ops that go there."""
+
+    source: int
+    target: int
+    num_bytes: int
+    ops: int
+
+
+def _costs(scenario: Scenario, schedule: Schedule, ranks: Iterable[int]) -> Iterator[Cost]:
+    """What each of ``ranks`` does; ranks with the same steps differ in their ways alone."""
+    fabric, n = scenario.system.fabric, scenario.num_ranks
+    known: tuple[Step, ...] | None = None
+    here, ways = Cost(0, 0, 0), list[_Way]()
+    for rank in ranks:
+        checkpoint()
+        steps = schedule.steps_of(rank)
+        if steps != known or scenario.workload.loads:
+            at = scenario.at(rank)
+            known, here, ways = steps, _at_the_ends(at, schedule, steps), _ways(scenario, schedule, steps)
+        on_links, routed = 0, 0
+        for way in ways:
+            links = num_links(fabric, n, rank + way.source, rank + way.target)
+            on_links += links * way.num_bytes
+            routed += links * way.ops
+        yield here.plus(Cost(on_links, 0, routed))
+
+
+def _at_the_ends(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> Cost:
+    """What ``steps`` cost a rank, but for the links between two ranks."""
+    byte_hops, ops, peers = 0, 0, num_peers(steps)
+    for step in steps:
+        if isinstance(step, Transfer):
+            byte_hops += _copied(scenario, schedule, step)
+            ops += _copying(scenario, schedule, step, peers)
+    for work in _kernels(scenario, schedule, steps):
+        byte_hops += work.l2_hit_bytes + 2 * (work.below_l2_bytes + work.hbm_write_bytes)
+        ops += work.num_units
+    return Cost(byte_hops, ops, 0)
+
+
+def _copied(scenario: Scenario, schedule: Schedule, step: Transfer) -> int:
+    """Bytes of a transfer times the memories on their way, links left out, as if nothing hit a cache.
+
+    Those of a switch that copies or sums are counted, since there is one way for all.
+    """
+    n, size = scenario.num_ranks, moved_bytes(scenario, step.region)
+    reads = 2 if schedule.engine.kind is EngineKind.SM else 1
+    if step.reach is Reach.ALL:
+        return size * (n * (reads + 1) + 2 if step.reduce else reads + 1 + 2 * (n - 1))
+    return int(size * (reads + sent_per_byte(schedule) * (1 + step.reduce)))
+
+
+def _ways(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> list[_Way]:
+    """The transfers of ``steps`` from one rank to another."""
+    sent, peers = sent_per_byte(schedule), num_peers(steps)
+    return [
+        _Way(
+            *ends_of(0, step),
+            int(moved_bytes(scenario, step.region) * sent),
+            _copying(scenario, schedule, step, peers),
+        )
+        for step in steps
+        if isinstance(step, Transfer) and step.reach is not Reach.ALL
+    ]
+
+
+def _copying(scenario: Scenario, schedule: Schedule, step: Transfer, peers: int) -> int:
+    """Ops of a transfer: one for each engine or SM that has a part of it, and those of slices in a switch."""
+    to_all, workers = step.reach is Reach.ALL, 1
+    if schedule.engine.kind is EngineKind.SM:
+        shared = to_all or step.lane is not None
+        workers = max(1, schedule.engine.count // (1 if shared else peers))
+    lines = moved_bytes(scenario, step.region) // scenario.gpu.line_bytes
+    return max(1, min(workers, lines)) * (3 * MAX_SLICES + 1 if to_all else 1)
+
+
+def _kernels(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> Iterator[KernelWork]:
+    """The kernels of a rank; the groups of a stream are one if they are persistent."""
+    gpu, sms, streams = scenario.gpu, schedule.compute_sms, dict[int, list[TileGroup]]()
+    persistent = schedule.tactics.kernel is Kernels.PERSISTENT and scenario.workload.gemm is not None
+    for step in steps:
+        if isinstance(step, Reduction):
+            yield reduce_work(gpu, moved_bytes(scenario, step.region), step.num_parts, sms)
+        elif isinstance(step, TileGroup) and persistent:
+            streams.setdefault(step.stream, []).append(step)
+        elif isinstance(step, TileGroup):
+            yield compute_work(scenario, step, sms)
+    for groups in streams.values():
+        yield gemm_work(gpu, stream_shape(scenario, groups), sms, static_order=True)

@@ -1,0 +1,149 @@
+"""Which reads of a plan hit what peers have written shortly before, in the last cache in front of memory.
+
+Writes of peers land in the cache in front of memory, or in an L2 that is in one piece, and stay there as far as they
+fit. Read again, a share of them hits: ``hit_share`` of all bytes that land at the rank in the plan, whether they are
+still needed or not, which is the most that can lie between a write and its read. Three kinds of reads find them there:
+
+- a sum reads the parts of others;
+- a copy sends on what has come: it waits for a signal of that region, or in an all_gather the region is not its own;
+- a copy that adds reads what an earlier one has left at the destination: of k that add to a region, all but the first.
+
+What a rank reads of its own comes from memory, and every byte that lands is written to memory in the end, in full.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from ...compiler.ir import (
+    Arrival,
+    Direction,
+    IndexRange,
+    Pattern,
+    Reach,
+    Reduction,
+    Region,
+    Scenario,
+    Schedule,
+    Transfer,
+    all_arrivals,
+    arrivals_at,
+)
+from ..kernels.working_set import hit_share
+from .protocols import sent_per_byte
+
+NONE = Fraction(0)
+_GATHERS = (Pattern.ALL_GATHER, Pattern.AG_GEMM, Pattern.GEMM_BESIDE_AG)
+
+
+@dataclass(slots=True)
+class Hits:
+    """The hits of one plan; what is asked for twice is remembered."""
+
+    scenario: Scenario
+    schedule: Schedule
+    _arrivals: dict[int, tuple[Arrival, ...]] = field(default_factory=dict)
+    _shares: dict[int, Fraction] = field(default_factory=dict)
+    _added: dict[int, Counter[Region]] = field(default_factory=dict)
+    _landed: dict[int, dict[str, list[Region]]] = field(default_factory=dict)
+
+    def arrivals(self, rank: int) -> tuple[Arrival, ...]:
+        """What lands at an absolute rank."""
+        if rank not in self._arrivals:
+            if self._arrivals:  # one rank does not stand for all: the rest will be asked for too
+                self._arrivals = dict(enumerate(all_arrivals(self.scenario, self.schedule)))
+            else:
+                self._arrivals[rank] = arrivals_at(self.scenario, self.schedule, rank)
+        return self._arrivals[rank]
+
+    def share(self, rank: int) -> Fraction:
+        """The share of what has landed at ``rank`` that a later read finds in the cache."""
+        rank = self._alike(rank)
+        if rank not in self._shares:
+            self._shares[rank] = self._share(self.arrivals(rank))
+        return self._shares[rank]
+
+    def of_sum(self, rank: int, step: Reduction) -> Fraction:
+        """The share of the parts of others that hits."""
+        return self.share(rank) if step.num_parts > 1 else NONE
+
+    def of_copy(self, rank: int, step: Transfer) -> tuple[Fraction, Fraction]:
+        """The shares that hit of what a copy reads at its source, and of what it reads at its destination to add to."""
+        return self.at_source(rank, step), self.at_target(rank, step)
+
+    def at_source(self, rank: int, step: Transfer) -> Fraction:
+        """The share of what the copy of ``rank`` reads that hits at its source."""
+        if step.reach is Reach.ALL or not self._possible:
+            return NONE
+        puts = step.direction is Direction.PUT
+        source = 0 if puts else step.peer
+        if self.scenario.workload.pattern in _GATHERS:
+            own = (step.region.owner - source) % self.scenario.num_ranks == 0
+            return NONE if own else self.share(rank + source)
+        return self._forwarded(rank, step) * self.share(rank) if puts and step.after else NONE
+
+    def at_target(self, rank: int, step: Transfer) -> Fraction:
+        """The share of what a copy that adds reads at its destination, and that hits there."""
+        if not step.reduce or step.reach is Reach.ALL or not self._possible:
+            return NONE
+        n, target = self.scenario.num_ranks, step.peer if step.direction is Direction.PUT else 0
+        region = Region((step.region.owner - target) % n, step.region.rows, step.region.cols)
+        added = self._adds_at(rank + target)[region]
+        return Fraction(added - 1, added) * self.share(rank + target)
+
+    @property
+    def _possible(self) -> bool:
+        return self.scenario.gpu.last_cache is not None
+
+    def _alike(self, rank: int) -> int:
+        """A rank to which the same things happen."""
+        return 0 if self.schedule.symmetric else rank % self.scenario.num_ranks
+
+    def _share(self, arrivals: Sequence[Arrival]) -> Fraction:
+        cache, moved = self.scenario.gpu.last_cache, self.scenario.workload.moved
+        if cache is None or moved is None or not arrivals:
+            return NONE
+        elements = sum(_size(arrival.region) for arrival in arrivals)
+        landed = int(elements * moved.dtype.num_bytes * sent_per_byte(self.schedule))
+        return hit_share(landed, cache.instances * cache.size_bytes)
+
+    def _forwarded(self, rank: int, step: Transfer) -> Fraction:
+        """The share of the region of a put that came with what it waits for."""
+        landed = self._landed_at(rank)
+        awaited = [region for name in step.after for region in landed.get(name, ())]
+        return min(Fraction(1), Fraction(_common(step.region, awaited), max(1, _size(step.region))))
+
+    def _landed_at(self, rank: int) -> dict[str, list[Region]]:
+        """The regions that have landed when a signal is set."""
+        rank = self._alike(rank)
+        if rank not in self._landed:
+            landed: dict[str, list[Region]] = {}
+            for each in self.arrivals(rank):
+                landed.setdefault(each.transfer.signal, []).append(each.region)
+            self._landed[rank] = landed
+        return self._landed[rank]
+
+    def _adds_at(self, rank: int) -> Counter[Region]:
+        """How many copies add to each region."""
+        rank = self._alike(rank)
+        if rank not in self._added:
+            self._added[rank] = Counter(each.region for each in self.arrivals(rank) if each.transfer.reduce)
+        return self._added[rank]
+
+
+def _size(region: Region) -> int:
+    return region.rows.size * region.cols.size
+
+
+def _common(region: Region, others: Iterable[Region]) -> int:
+    """Elements that ``region`` has in common with ``others``, of which none lie over each other."""
+    return sum(
+        _overlap(region.rows, other.rows) * _overlap(region.cols, other.cols)
+        for other in others
+        if other.owner == region.owner
+    )
+
+
+def _overlap(one: IndexRange, other: IndexRange) -> int:
+    return max(0, min(one.stop, other.stop) - max(one.start, other.start))

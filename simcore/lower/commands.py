@@ -1,0 +1,71 @@
+"""How copies begin: commands that are issued to copy engines, and launches of the kernels in which SMs copy."""
+
+from collections.abc import Sequence
+
+from ...compiler.ir import Direction, EngineMode, Reach, Transfer
+from ..program.program import OpKind
+from .state import Lowering
+
+
+def pairs_of(steps: Sequence[Transfer], mode: EngineMode) -> dict[str, Transfer]:
+    """The first of two puts that one broadcast command serves, and the second: of the same region after the same."""
+    if mode is not EngineMode.BROADCAST:
+        return {}
+    waiting: dict[object, Transfer] = {}
+    pairs = {}
+    for step in steps:
+        if step.direction is not Direction.PUT or step.reach is Reach.ALL:
+            continue
+        key = step.region, frozenset(step.after), step.lane
+        if key in waiting:
+            pairs[waiting.pop(key).name] = step
+        else:
+            waiting[key] = step
+    return pairs
+
+
+def issue_ticks(state: Lowering) -> int:
+    """The part of a command's setup that the queue of the GPU is busy with; none for those written before."""
+    if state.machine.issue is None or state.schedule.engine.mode is EngineMode.PRELAUNCHED:
+        return 0
+    return state.scenario.gpu.dma.issue_interval_ticks
+
+
+def begun_by(state: Lowering, rank: int, step: Transfer, ops: Sequence[int]) -> Sequence[int]:
+    """The ops that wait for what the copy waits for: the copy, or the issue of its command.
+
+    Commands that wait for the same are dealt to the engines, and those of one engine are issued together: a doorbell is
+    rung once for all that was written. Copies that queue for SMs beside kernels are a kernel themselves, launched once.
+    """
+    if state.schedule.engine.mode is EngineMode.SHARED and not state.one_kernel:
+        return _launched(state, rank, step, ops)
+    if not issue_ticks(state):
+        return ops
+    alike = _issued_alike(state, rank, step)
+    engines = state.schedule.engine.count
+    if len(alike) >= engines:
+        alike.append(alike[-engines])
+        state.builder.after(ops, alike[-1])
+        return ()
+    setup = state.setup(issue_ticks(state))
+    issue = state.builder.op(rank, OpKind.LAUNCH, step.name, pool=state.machine.issue, setup_ticks=setup)
+    alike.append(issue)
+    state.builder.after(ops, issue)
+    return issue
+
+
+def _issued_alike(state: Lowering, rank: int, step: Transfer) -> list[range]:
+    """What was issued or launched so far for copies that wait for the same; those of a lane wait for each other."""
+    return [] if step.lane is not None else state.issues.setdefault((rank, frozenset(step.after)), [])
+
+
+def _launched(state: Lowering, rank: int, step: Transfer, ops: Sequence[int]) -> Sequence[int]:
+    """The launch of the kernel that makes a copy, and all others that wait for the same."""
+    alike = _issued_alike(state, rank, step)
+    if alike:
+        state.builder.after(ops, alike[0])
+        return ()
+    setup = state.setup(state.scenario.gpu.launch.kernel_ticks)
+    alike.append(state.builder.op(rank, OpKind.LAUNCH, step.name, setup_ticks=setup))
+    state.builder.after(ops, alike[0])
+    return alike[0]

@@ -1,0 +1,219 @@
+"""Transfers as ops: commands of copy engines, and copies by SMs in one of three protocols.
+
+Copies by SMs, by how the other side learns that data is there (NVIDIA NCCL, protocols Simple, LL and LL128):
+
+    SIMPLE   the bytes; where a kernel or a copy looks for the signal also a one-way latency back, until the writes are
+             known to have landed, and one line with the flag; the flag follows at once where links keep order
+    LL       8 bytes for every 4: twice the bytes on the links and at the destination, no setup and no second message
+    LL128    128 bytes for every 120, likewise
+
+An SM is paced by what it sends, flags included.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from ...compiler.ir import CopyProtocol, Direction, EngineMode, Gpu, Reach, Transfer, Wait, Write
+from ..kernels.gemm import ticks_for
+from ..program.program import Flow, OpKind, Stage, TrafficClass
+from .commands import begun_by, issue_ticks
+from .machine import Hop, distance_ticks
+from .protocols import sent_per_byte
+from .state import Lowering, Waiters, deal, moved_bytes
+from .switch import multicast, sum_in_switch
+
+PEERS_OF_A_BROADCAST = 2
+"""Destinations of one command (AMD-DMA-Latte, arXiv 2511.06605)."""
+
+
+def lower_transfer(state: Lowering, rank: int, step: Transfer) -> None:
+    """One op per engine, or one per SM that shares the copy, each with its part of the bytes."""
+    if (rank, step.name) in state.made:
+        return  # the other half of a broadcast
+    if step.reach is Reach.ALL:
+        lower = sum_in_switch if step.reduce else multicast
+        gap = _gap(state, step, state.units(moved_bytes(state.scenario, step.region)))
+        lower(state, rank, step, copy_workers(state, rank, step), copy_setup(state, rank, step), gap)
+        return
+    if (rank, step.name) in state.writes:
+        _replayed(state, rank, step, state.writes[rank, step.name])
+        return
+    gpu, num_bytes = state.scenario.gpu, moved_bytes(state.scenario, step.region)
+    other = state.pairs.get((rank, step.name))
+    ops: list[int] = []
+    # Dealt in lines, so that as many SMs take part at any granularity.
+    for count, lines in deal(-(-num_bytes // gpu.line_bytes), copy_workers(state, rank, step)):
+        stages = _stages(state, rank, step, other, lines * gpu.line_bytes)
+        setup = copy_setup(state, rank, step)
+        ops += state.builder.op(
+            rank, OpKind.TRANSFER, step.name, stages, pool=state.machine.engines, setup_ticks=setup, count=count
+        )
+    work, waiting = range(ops[0], ops[-1] + 1), begun_by(state, rank, step, ops)
+    done = state.finish(rank, step, work, Waiters(waiting, waiting))
+    if other is not None:
+        state.made[rank, other.name] = replace(done, step=other)
+        state.waiters[rank, other.name] = Waiters(())
+
+
+def _replayed(state: Lowering, rank: int, step: Transfer, writes: Sequence[Write]) -> None:
+    """A copy that a profile describes: its parts begin when that says, and the engines that they had are not modelled.
+
+    The parts share the workers that the copy would have.
+    """
+    line, workers = state.scenario.gpu.line_bytes, max(1, copy_workers(state, rank, step) // len(writes))
+    ops: list[int] = []
+    for write in writes:
+        for count, lines in deal(-(-write.num_bytes // line), workers):
+            stages = _stages(state, rank, step, None, lines * line)
+            ops += state.builder.op(rank, OpKind.TRANSFER, step.name, stages, release_ticks=write.ticks, count=count)
+    state.finish(rank, step, range(ops[0], ops[-1] + 1), Waiters(ops, ops))
+
+
+def copy_setup(state: Lowering, rank: int, step: Transfer) -> int:
+    """What a copy costs before its first byte leaves; the request of a get travels first."""
+    gpu = state.scenario.gpu
+    if not state.by_sms:
+        prelaunched = state.schedule.engine.mode is EngineMode.PRELAUNCHED
+        setup = gpu.dma.prelaunch_ticks if prelaunched else max(0, gpu.dma.setup_ticks - issue_ticks(state))
+    else:
+        # A switch passes on no flags between the data, so that there the other protocols save nothing.
+        # Nor are there any in what a get reads.
+        flags_between = state.schedule.tactics.protocol is not CopyProtocol.SIMPLE and step.reach is Reach.PEER
+        flags_between = flags_between and step.direction is Direction.PUT
+        setup = 0 if flags_between else gpu.sm_copy.setup_ticks
+    setup = state.setup(setup)
+    if step.direction is Direction.GET and step.reach is Reach.PEER:
+        setup += distance_ticks(state.scenario, step.peer, rank)
+    return setup
+
+
+def copy_workers(state: Lowering, rank: int, step: Transfer) -> int:
+    """SMs per copy: all of them for copies in a lane or to all, else an even share for each peer that the rank has.
+
+    A copy engine works alone.
+    """
+    count = state.schedule.engine.count
+    if not state.by_sms:
+        return 1
+    if step.lane is not None or step.reach is Reach.ALL:
+        return count
+    return max(1, count // state.num_peers[rank])
+
+
+def num_packets(gpu: Gpu, state_cols: int, step: Transfer, num_bytes: int) -> int:
+    """Packets of a copy by a DMA engine: one for each row of a strided region, each as large as a packet may be."""
+    rows = step.region.rows.size if step.region.cols.size < state_cols else 1
+    return rows * max(1, -(-(num_bytes // rows) // (gpu.dma.packet_bytes or num_bytes)))
+
+
+def _stages(state: Lowering, rank: int, step: Transfer, other: Transfer | None, num_bytes: int) -> tuple[Stage, ...]:
+    """What one worker does: its part of the bytes, and then the flag where one is sent."""
+    if other is not None:
+        steps = (step, other)
+        flows = tuple(flow for each in steps for flow in _flows(state, rank, each, num_bytes, PEERS_OF_A_BROADCAST))
+        return (Stage(0, flows),)
+    flows, flag = _flows(state, rank, step, num_bytes, 1), _flag(state, rank, step)
+    if flag is None:
+        return (Stage(0, flows),)
+    if all(link.ordered for link in state.scenario.system.fabric.links):
+        last = max(flow.offset_ticks + (flow.units - 1) * flow.gap_ticks for flow in flows)
+        return (Stage(0, (*flows, replace(flag, offset_ticks=last))),)
+    back = distance_ticks(state.scenario, -step.peer, rank + step.peer)
+    return Stage(0, flows), Stage(back), Stage(0, (flag,))
+
+
+def _flows(state: Lowering, rank: int, step: Transfer, num_bytes: int, share: int) -> tuple[Flow, ...]:
+    """The bytes of one worker that has a ``share``-th of its rate for them, and the flags between them."""
+    units = state.units(num_bytes)
+    _, way, write = copy_route(state, rank, step)
+    sent = math.ceil(units * sent_per_byte(state.schedule))
+    extra = sent - units
+    gap, window = _gap(state, step, units) * share, _window(state, sent)
+    # A unit leaves when it is whole, so that a copy feeds its link as long at any granularity.
+    pace = gap * sent // max(1, units)
+    payload = -(-window * units // max(1, sent))
+    flows: tuple[Flow, ...] = ()
+    for route, part in _parts(state, rank, step, units):
+        # Parts share the pace and the window of the whole, so that they flow side by side.
+        apart, room = pace * units // max(1, part), -(-payload * part // max(1, units))
+        flows += state.spread(Flow(route, part, apart, apart, TrafficClass.COMM, room))
+    if extra:
+        pace, room = gap * sent // extra, -(-window * extra // sent)
+        flows += state.spread(Flow((*way, *write), extra, pace, pace, TrafficClass.COMM, room))
+    return flows
+
+
+def _parts(state: Lowering, rank: int, step: Transfer, units: int) -> list[tuple[tuple[Hop, ...], int]]:
+    """The routes of ``units`` of payload, and how many take each: what hits caches at either end passes those."""
+    at_source, at_target = (int(units * share) for share in state.hits.of_copy(rank, step))
+    parts = []
+    for low, high in pairwise([*sorted({0, at_source, at_target}), units]):
+        if high > low or not units:
+            read, way, write = copy_route(state, rank, step, cached=(0 < high <= at_source, 0 < high <= at_target))
+            parts.append(((*read, *way, *write), high - low))
+    return parts
+
+
+def _gap(state: Lowering, step: Transfer, units: int) -> int:
+    """Time from unit to unit that one worker needs; packets beyond the first hold a DMA engine."""
+    gpu = state.scenario.gpu
+    if state.by_sms:
+        return ticks_for(state.unit_bytes, gpu.sm_copy.bytes_per_s)
+    gap = ticks_for(state.unit_bytes, gpu.dma.bytes_per_s)
+    moved, num_bytes = state.scenario.workload.moved, moved_bytes(state.scenario, step.region)
+    if not gpu.dma.packet_ticks or moved is None:
+        return gap
+    return gap + gpu.dma.packet_ticks * (num_packets(gpu, moved.cols, step, num_bytes) - 1) // max(1, units)
+
+
+def _window(state: Lowering, units: int) -> int:
+    """Units of a copy that may be under way; 0, no limit, where the copy is smaller or the limit is not known."""
+    gpu = state.scenario.gpu
+    outstanding = gpu.sm_copy.outstanding_bytes if state.by_sms else gpu.dma.outstanding_bytes
+    if outstanding is None:
+        return 0
+    window = max(1, outstanding // state.unit_bytes)
+    return window if window < units else 0
+
+
+def copy_route(
+    state: Lowering, rank: int, step: Transfer, cached: tuple[bool, bool] = (False, False)
+) -> tuple[tuple[Hop, ...], tuple[Hop, ...], tuple[Hop, ...]]:
+    """From memory, over links, to memory; SMs read through L2, a copy that adds reads the destination too.
+
+    What is read at the source or at the destination may be ``cached`` there. What a profile says to be on its way has
+    been read before.
+    """
+    source, target = ends_of(rank, step)
+    memory = state.machine.memory_for(TrafficClass.COMM)
+    first, added = (memory.last_cache if hits else memory.hbm for hits in cached)
+    read: tuple[Hop, ...] = ((first, source),)
+    if state.by_sms and first != memory.l2:
+        read += ((memory.l2, source),)
+    if (rank, step.name) in state.writes:
+        read = ()
+    return read, state.machine.route(source, target), (*(((added, target),) * step.reduce), (memory.hbm, target))
+
+
+def ends_of(rank: int, step: Transfer) -> tuple[int, int]:
+    """Source and destination, as absolute ranks that may be past the last."""
+    peer = rank + step.peer
+    return (rank, peer) if step.direction is Direction.PUT else (peer, rank)
+
+
+def _flag(state: Lowering, rank: int, step: Transfer) -> Flow | None:
+    """The second message of a put in the protocol SIMPLE, where somebody looks for its flag."""
+    tactics = state.schedule.tactics
+    looked_for = tactics.wait is not Wait.EVENT or state.one_kernel
+    if (
+        not state.by_sms
+        or tactics.protocol is not CopyProtocol.SIMPLE
+        or step.direction is Direction.GET
+        or not looked_for
+    ):
+        return None
+    _, way, _ = copy_route(state, rank, step)
+    memory = state.machine.memory_for(TrafficClass.COMM)
+    return Flow((*way, state.flag_hop(memory, step.signal, rank + step.peer)), 1, traffic=TrafficClass.FLAGS)

@@ -1,0 +1,270 @@
+"""Kernels as ops: launches, and work units on the SM pool with their memory traffic.
+
+A launched kernel takes free SMs as they come. A persistent one is launched once for all groups of a stream: the whole
+GEMM picks its tile, units are dealt to the groups by their operations, and SM j goes through units j, j + S, j + 2 S
+and so on, waiting where the data of a unit is not there (ROCm/mori, fused GEMM and all_reduce: one persistent GEMM, and
+a count of completed tiles for each chunk).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import accumulate, pairwise
+
+from ...compiler.ir import (
+    ElementwiseShape,
+    GemmShape,
+    GemvShape,
+    Kernels,
+    KernelShape,
+    LaunchMode,
+    Reduction,
+    Step,
+    TileGroup,
+    Transfer,
+    Wait,
+)
+from ..kernels.dispatch import compute_shape, compute_work, group_shape, stream_shape, whole_shape, work_of
+from ..kernels.gemm import gemm_work, ticks_for
+from ..kernels.reduce import reduce_work
+from ..kernels.work import KernelWork
+from ..program.program import Flow, OpKind, Stage, TrafficClass
+from .machine import Hop
+from .state import Lowering, Persistent, Waiters, deal_together, moved_bytes
+from .waits import add_units, num_waiting
+
+
+def lower_group(state: Lowering, rank: int, step: TileGroup, steps: Sequence[Step]) -> None:
+    """A group of tiles, launched by itself or as a part of its stream's persistent kernel."""
+    if state.schedule.tactics.kernel is Kernels.PERSISTENT and state.scenario.workload.gemm is not None:
+        _persistent_group(state, rank, step, steps)
+        return
+    here = state.scenario.at(rank)
+    work = compute_work(here, step, state.schedule.compute_sms)
+    shape = compute_shape(here, step)
+    if not isinstance(shape, GemvShape | ElementwiseShape):
+        work = _as_whole(state, shape, work, step.kernel)
+    _launched(state, rank, step, steps, work, fitted=not isinstance(shape, GemvShape | ElementwiseShape))
+
+
+def lower_reduction(state: Lowering, rank: int, step: Reduction, steps: Sequence[Step]) -> None:
+    """A kernel that sums parts."""
+    num_bytes = moved_bytes(state.scenario, step.region)
+    hits = int(num_bytes * (step.num_parts - 1) * state.hits.of_sum(rank, step))
+    work = reduce_work(state.scenario.gpu, num_bytes, step.num_parts, state.schedule.compute_sms, hits)
+    _launched(state, rank, step, steps, work, fitted=False)
+
+
+def fitted_start(state: Lowering, work: KernelWork) -> int:
+    """The launch of a GEMM, less what its simulated units take longer than their closed form.
+
+    A unit ends when its last line has come, a latency after it was asked for; a short unit is nothing but latency, and
+    a wave of many is bound by memory. The fitted start contains that once, so it is not to be paid twice. SMs end one
+    after the other, a line apart, and the next wave of each begins then.
+    """
+    apart = min(work.num_units, state.schedule.compute_sms) * _hbm_ticks(state)
+    lasts = work.waves * _wave_ticks(state, work) - (work.waves - 1) * apart
+    return max(0, work.start_ticks - max(0, lasts - work.body_ticks))
+
+
+def _wave_ticks(state: Lowering, work: KernelWork) -> int:
+    """The time in which memory and L2 serve a wave of units, of which nothing waits for anything else.
+
+    Writes come to memory when they are past L2; the last read is behind those that came before it.
+    """
+    gpu = state.scenario.gpu
+    # What another L2 misses is no part of the fitted time.
+    missed = work.missed_bytes
+    sizes = (work.below_l2_bytes - missed, work.hbm_write_bytes, work.l2_hit_bytes + missed)
+    read, written, hit = (state.units(num_bytes) // work.waves for num_bytes in sizes)
+    window = _window(state, work, work.num_units)
+    before = written * max(0, window - gpu.l2.latency_ticks) // max(1, window)
+    reads = (read + before) * _hbm_ticks(state) + gpu.l2.latency_ticks
+    writes = max(read * _hbm_ticks(state), gpu.l2.latency_ticks) + written * _hbm_ticks(state) if written else 0
+    l2 = (read + written + hit) * _l2_ticks(state) + gpu.l2.latency_ticks
+    return max(max(reads, writes) + gpu.hbm.latency_ticks, l2)
+
+
+def _launched(
+    state: Lowering, rank: int, step: TileGroup | Reduction, steps: Sequence[Step], work: KernelWork, *, fitted: bool
+) -> None:
+    """A launch op, then work units on the SM pool; ``fitted`` kernels have a start of their own."""
+    awaited = _awaited(step, steps)
+    looks = bool(awaited) and state.schedule.tactics.wait is not Wait.EVENT
+    start = _launch_ticks(state, work, fitted=fitted, waits=bool(awaited) and not looks)
+    launch = state.builder.op(rank, OpKind.LAUNCH, step.name, setup_ticks=state.setup(start))
+    waiting = num_waiting(state, work) if looks else 0
+    kind = OpKind.REDUCE if isinstance(step, Reduction) else OpKind.TILE
+    runs = unit_stages(state, rank, work, work.num_units)
+    units = add_units(state, rank, step, kind, runs, waiting, _flag(awaited))
+    state.builder.after(units.starts, launch)
+    # Units that do not look for themselves begin when others have: SMs are not bound to units.
+    landed = (*units.landed, *units.ops[waiting:]) if looks else launch
+    waiters = Waiters(launch, landed, units.polling)
+    state.finish_kernel(rank, step, units.ops, waiters, work, work.alone_ticks)
+
+
+def _persistent_group(state: Lowering, rank: int, step: TileGroup, steps: Sequence[Step]) -> None:
+    """The units of one group; ``order_units`` deals them to SMs when all groups are known."""
+    kernel = state.streams.get((rank, step.stream)) or _begin_stream(state, rank, step.stream, steps)
+    work, sms, awaited = kernel.parts[step.name], state.schedule.compute_sms, _awaited(step, steps)
+    waiting = num_waiting(state, work) if awaited else 0
+    runs = unit_stages(state, rank, work, kernel.whole.num_units)
+    units = add_units(state, rank, step, OpKind.TILE, runs, waiting, _flag(awaited))
+    kernel.units += zip(units.starts, units.ops, strict=True)
+    waiters = Waiters(units.starts[:sms], units.landed, units.polling, queued=False)
+    share = kernel.whole.alone_ticks * work.num_units // kernel.whole.num_units
+    state.finish_kernel(rank, step, units.ops, waiters, work, share)
+
+
+def order_units(state: Lowering, rank: int) -> None:
+    """Have each unit of the persistent kernels of ``rank`` follow the one that its SM ran before.
+
+    A kernel has its SMs until it ends: one of another stream comes to them in the order in which they are launched.
+    """
+    kernels, sms = [kernel for (at, _), kernel in state.streams.items() if at == rank], state.schedule.compute_sms
+    for kernel in kernels:
+        state.builder.after([start for start, _ in kernel.units[:sms]], kernel.launch)
+    units = [unit for kernel in kernels for unit in kernel.units]
+    for (_, before), (start, _) in zip(units, units[sms:], strict=False):
+        state.builder.after((start,), (before,))
+
+
+def _begin_stream(state: Lowering, rank: int, stream: int, steps: Sequence[Step]) -> Persistent:
+    """Launch the persistent kernel of a stream and deal its units to the groups."""
+    groups = [step for step in steps if isinstance(step, TileGroup) and step.stream == stream]
+    flops = [group_shape(state.scenario, group).flops for group in groups]
+    shape, sms = stream_shape(state.scenario, groups), state.schedule.compute_sms
+    whole = _as_whole(state, shape, gemm_work(state.scenario.gpu, shape, sms, static_order=True))
+    start = _launch_ticks(state, whole, fitted=True, waits=False)
+    launch = state.builder.op(rank, OpKind.LAUNCH, f"stream {stream}", setup_ticks=state.setup(start))
+    parts = _parts(state, whole, groups, flops)
+    state.streams[rank, stream] = kernel = Persistent(whole, launch, parts, [])
+    return kernel
+
+
+def _parts(
+    state: Lowering, whole: KernelWork, groups: Sequence[TileGroup], flops: Sequence[int]
+) -> dict[str, KernelWork]:
+    """Each group's share of the kernel; one that accumulates reads its part of the output, and all write theirs."""
+    totals = (whole.l2_hit_bytes, whole.hbm_read_bytes, whole.mall_read_bytes, whole.missed_bytes)
+    shares = zip(*(deal_by(total, flops) for total in totals), strict=True)
+    parts = {}
+    for group, units, share in zip(groups, deal_units(whole.num_units, flops), shares, strict=True):
+        hit, read, from_mall, missed = share
+        shape = group_shape(state.scenario, group)
+        written = shape.m * shape.n * shape.dtype.num_bytes
+        parts[group.name] = replace(
+            whole,
+            num_units=units,
+            waves=-(-units // state.schedule.compute_sms),
+            l2_hit_bytes=hit,
+            hbm_read_bytes=read + (written if group.accumulate else 0),
+            hbm_write_bytes=written,
+            mall_read_bytes=from_mall,
+            missed_bytes=missed,
+        )
+    return parts
+
+
+def deal_units(num_units: int, weights: Sequence[int]) -> list[int]:
+    """Units in proportion to ``weights``, at least one for each; together ``num_units``, or as many as weights."""
+    spare = deal_by(max(0, num_units - len(weights)), weights)
+    return [1 + units for units in spare]
+
+
+def deal_by(total: int, weights: Sequence[int]) -> list[int]:
+    """``total`` in proportion to ``weights``, in whole numbers that sum to it."""
+    edges = [0, *accumulate(weights)]
+    return [total * high // edges[-1] - total * low // edges[-1] for low, high in pairwise(edges)]
+
+
+def _awaited(step: TileGroup | Reduction, steps: Sequence[Step]) -> tuple[str, ...]:
+    """The signals and transfers that a kernel waits for."""
+    kernels = {each.name for each in steps if not isinstance(each, Transfer)}
+    return tuple(name for name in step.after if name not in kernels)
+
+
+def _flag(awaited: Sequence[str]) -> str:
+    return awaited[0] if awaited else ""
+
+
+def _launch_ticks(state: Lowering, work: KernelWork, *, fitted: bool, waits: bool) -> int:
+    """The launch of a kernel: its ``fitted`` start, or that of any kernel, and an event if it ``waits`` for one.
+
+    In a graph the last two cost the same, and once.
+    """
+    launch, graph = state.scenario.gpu.launch, state.scenario.gpu.sync.graph_launch_ticks
+    start = fitted_start(state, work) if fitted else work.start_ticks
+    if state.schedule.tactics.launch is LaunchMode.STREAM or graph is None:
+        return start + (launch.event_ticks if waits else 0)
+    if fitted:
+        return start + (graph if waits else 0)
+    return start - launch.kernel_ticks + graph
+
+
+def _as_whole(state: Lowering, shape: GemmShape | KernelShape, work: KernelWork, kernel: int = 0) -> KernelWork:
+    """With decomposition loss idealised away: the part takes its share of the whole kernel's SM time."""
+    undivided, sms = whole_shape(state.scenario, kernel), state.schedule.compute_sms
+    if not state.whole_kernel or undivided is None:
+        return work
+    whole = work_of(state.scenario.gpu, undivided, state.scenario.gpu.sms)
+    share = whole.body_ticks * state.scenario.gpu.sms * shape.flops // undivided.flops
+    waves = max(1, -(-work.num_units // sms))
+    units = waves * sms
+    return replace(work, num_units=units, unit_ticks=max(1, share // units), waves=waves, stall_ticks=0)
+
+
+def unit_stages(state: Lowering, rank: int, work: KernelWork, together: int) -> Iterable[tuple[int, Stage]]:
+    """Stages of the work units of ``work``, equal ones together; ``together`` units may run at once.
+
+    Reads are spread evenly over a unit's SM time, so that the last of them is just in time when nothing queues;
+    writes likewise. Whatever queues then delays the end of the unit.
+    """
+    memory = state.machine.memory_for(TrafficClass.COMPUTE)
+    routes: tuple[tuple[tuple[Hop, ...], int], ...] = (
+        (((memory.l2, rank),), work.l2_hit_bytes),
+        (((memory.hbm, rank), (memory.l2, rank)), work.hbm_read_bytes),
+        (((memory.l2, rank), (memory.hbm, rank)), work.hbm_write_bytes),
+        (((memory.last_cache, rank), (memory.l2, rank)), work.mall_read_bytes),
+    )
+    window = _window(state, work, together)
+    totals = [state.units(num_bytes) for _, num_bytes in routes]
+    for count, shares in deal_together(totals, work.num_units):
+        ahead = _look_ahead(state, sum(shares))
+        flows = tuple(
+            flow
+            for (route, _), units in zip(routes, shares, strict=True)
+            if units
+            for flow in state.spread(
+                Flow(route, units, window // units, 0, TrafficClass.COMPUTE, -(-ahead * units // sum(shares)))
+            )
+        )
+        yield count, Stage(work.unit_ticks, flows)
+
+
+def _look_ahead(state: Lowering, units: int) -> int:
+    """Of its ``units`` of traffic, how many a work unit may have under way; 0, no limit, where it has no more."""
+    ahead = state.scenario.gpu.hbm.look_ahead_bytes
+    if ahead is None:
+        return 0
+    room = max(1, ahead // state.unit_bytes)
+    return room if room < units else 0
+
+
+def _window(state: Lowering, work: KernelWork, together: int) -> int:
+    """The time over which a unit spreads its traffic: what is left before the latency and the burst of the last.
+
+    A burst is one unit of traffic of each flow of each of the SMs that start together.
+    """
+    gpu, sms = state.scenario.gpu, min(together, state.schedule.compute_sms)
+    burst = sms * (2 * _hbm_ticks(state) + 3 * _l2_ticks(state))
+    return max(0, work.unit_ticks - (gpu.l2.latency_ticks + gpu.hbm.latency_ticks + burst))
+
+
+def _hbm_ticks(state: Lowering) -> int:
+    return ticks_for(state.unit_bytes, state.scenario.gpu.hbm.achieved_bytes_per_s)
+
+
+def _l2_ticks(state: Lowering) -> int:
+    l2 = state.scenario.gpu.l2
+    return ticks_for(state.unit_bytes, l2.instances * l2.bytes_per_s)

@@ -1,0 +1,167 @@
+"""Scenario + Schedule -> Program: every step of the plan as ops on servers and pools.
+
+A symmetric plan is written for rank 0 alone (``folded``); relative peers then make the one rank its own neighbour,
+which gives the same times as all ranks together (a test compares them).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ...compiler.ir import (
+    Direction,
+    Reach,
+    Reduction,
+    Scenario,
+    Schedule,
+    Step,
+    TileGroup,
+    Transfer,
+    Write,
+    checkpoint,
+    num_peers,
+)
+from ..kernels.dispatch import group_shape
+from ..program.builder import ProgramBuilder
+from ..program.program import Program
+from .cache_hits import Hits
+from .commands import pairs_of
+from .copies import lower_transfer
+from .kernels import lower_group, lower_reduction, order_units
+from .machine import Idealization, Machine, build_machine
+from .one_kernel import awaited, begin_kernels, end_kernel, lower_sum, wait_for_peers
+from .state import Lowering, StepOps, moved_bytes
+
+__all__ = ["Lowered", "StepOps", "group_shape", "lower", "moved_bytes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A Program with the way back to the plan."""
+
+    scenario: Scenario
+    schedule: Schedule
+    program: Program
+    steps: tuple[StepOps, ...]
+    machine: Machine
+    folded: bool
+    hits: Hits
+
+    def gets(self) -> Iterator[tuple[range, tuple[int, ...]]]:
+        """The ops of each get, and the ranks whose data it reads; a sum in the switch reads that of all."""
+        n = self.scenario.num_ranks
+        for ops in self.steps:
+            if isinstance(ops.step, Transfer) and ops.step.direction is Direction.GET:
+                to_all = ops.step.reach is Reach.ALL
+                yield ops.work, tuple(range(n)) if to_all else ((ops.rank + ops.step.peer) % n,)
+
+
+def lower(
+    scenario: Scenario,
+    schedule: Schedule,
+    *,
+    unit_bytes: int,
+    fold: bool = True,
+    ideal: Idealization = Idealization.NONE,
+    writes: Mapping[tuple[int, str], Sequence[Write]] | None = None,
+) -> Lowered:
+    """Lower a checked ``schedule``; the memory traffic is cut into units of ``unit_bytes`` (a multiple of a line).
+
+    Plans that differ from rank to rank, and fabrics that are not the same from every rank, are never folded. Transfers
+    that ``writes`` holds, by rank and step, begin and are as large as it says, part by part.
+
+    Raises
+    ------
+    ValueError
+        If ``unit_bytes`` is not a multiple of the GPU's line, or a copy to all or a sum of all meets no switch.
+    """
+    if unit_bytes < 1 or unit_bytes % scenario.gpu.line_bytes:
+        raise ValueError(f"granularity must be a multiple of {scenario.gpu.line_bytes} B, got {unit_bytes} B")
+    folded = fold and all_alike(scenario, schedule)
+    builder = ProgramBuilder(scenario.num_ranks, folded=folded, unit_bytes=unit_bytes)
+    machine = build_machine(builder, scenario, schedule, unit_bytes, ideal)
+    ranks = range(1) if folded else range(scenario.num_ranks)
+    state = Lowering(scenario, schedule, unit_bytes, builder, machine, ideal, folded, Hits(scenario, schedule))
+    state.writes = writes or {}
+    begin_kernels(state, ranks)
+    for rank in ranks:
+        steps = schedule.steps_of(rank)
+        transfers = [step for step in steps if isinstance(step, Transfer) and (rank, step.name) not in state.writes]
+        # Of peers that a profile describes only the writes are known: they share engines as the rank that is simulated.
+        state.num_peers[rank] = num_peers(schedule.steps_of(0) if state.writes else steps)
+        state.pairs |= {(rank, first): second for first, second in pairs_of(transfers, schedule.engine.mode).items()}
+        for step in steps:
+            checkpoint()
+            _add(state, rank, step, steps)
+    for rank in ranks:
+        checkpoint()
+        order_units(state, rank)
+        _connect(state, rank)
+    return Lowered(scenario, schedule, builder.build(), tuple(state.made.values()), machine, folded, state.hits)
+
+
+def all_alike(scenario: Scenario, schedule: Schedule) -> bool:
+    """Whether every rank does the same and sees the same fabric, so that one can stand for all."""
+    return schedule.symmetric and scenario.system.fabric.kind.symmetric
+
+
+def _add(state: Lowering, rank: int, step: Step, steps: Sequence[Step]) -> None:
+    """Emit the ops of ``step``, one of ``steps`` of the rank."""
+    match step:
+        case Transfer():
+            lower_transfer(state, rank, step)
+        case TileGroup():
+            lower_group(state, rank, step, steps)
+        case Reduction() if state.one_kernel:
+            lower_sum(state, rank, step)
+        case Reduction():
+            lower_reduction(state, rank, step, steps)
+
+
+def _connect(state: Lowering, rank: int) -> None:
+    """Turn the plan's waits, the order of streams and of engine lanes into dependencies."""
+    signals = _signals(state, rank)
+    steps = {step.name: step for step in state.schedule.steps_of(rank)}
+    # A persistent kernel has every SM until it ends: other kernels come after all its groups.
+    persistent = [state.made[rank, name].done for name in steps if not state.waiters[rank, name].queued]
+    last: dict[tuple[str, int], list[int]] = {}
+    for step in steps.values():
+        waiters = state.waiters[rank, step.name]
+        queue = None if (rank, step.name) in state.writes else _queue_of(state, step)
+        kernels = [steps[name] for name in step.after if isinstance(steps.get(name), TileGroup | Reduction)]
+        # The SMs of a persistent kernel go through its groups in order, and need not wait for earlier ones.
+        before = [
+            state.made[rank, other.name].done
+            for other in kernels
+            if waiters.queued or isinstance(other, Reduction) or _queue_of(state, other) != queue
+        ]
+        copies = [name for name in step.after if not isinstance(steps.get(name), TileGroup | Reduction)]
+        senders = [sender for name in copies for sender in signals.get(name, ((rank, name),))]
+        landed = awaited(state, rank, step, [state.made[sender] for sender in senders])
+        if queue is not None and waiters.queued:
+            before += last.get(queue, [] if isinstance(step, Transfer) else persistent)
+            if waiters.first:  # nothing waits in the other half of a broadcast: it was over with the first
+                last[queue] = [state.made[rank, step.name].done]
+        state.builder.after(waiters.first, before)
+        state.builder.after(waiters.landed, landed)
+        state.builder.flags(waiters.polling, landed)
+        if isinstance(step, Transfer):
+            wait_for_peers(state, rank, step)
+    end_kernel(state, rank, (state.made[sender] for senders in signals.values() for sender in senders))
+
+
+def _signals(state: Lowering, rank: int) -> dict[str, list[tuple[int, str]]]:
+    """For each signal the transfers that set it at ``rank``, as rank and name; several put to all with one signal."""
+    signals: dict[str, list[tuple[int, str]]] = {}
+    for arrival in state.hits.arrivals(rank):
+        sender = (0 if state.folded else arrival.issuer, arrival.transfer.name)
+        senders = signals.setdefault(arrival.transfer.signal, [])
+        if sender not in senders:
+            senders.append(sender)
+    return signals
+
+
+def _queue_of(state: Lowering, step: Step) -> tuple[str, int] | None:
+    """What runs in order at a rank: kernels of a stream, transfers of an engine lane; sums of one kernel do not."""
+    if isinstance(step, Transfer):
+        return None if step.lane is None else ("lane", step.lane)
+    return None if state.one_kernel else ("stream", step.stream)

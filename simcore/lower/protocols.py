@@ -1,0 +1,20 @@
+"""What the protocols of copies by SMs put on a link for each byte of data (NVIDIA NCCL: Simple, LL and LL128)."""
+
+from fractions import Fraction
+
+from ...compiler.ir import CopyProtocol, EngineKind, Schedule
+
+LL128_BYTES, LL128_PAYLOAD = 128, 120
+
+
+def sent_per_byte(schedule: Schedule) -> Fraction:
+    """Bytes that copies put on a link, and write at the destination, for each byte of data."""
+    if schedule.engine.kind is EngineKind.DMA:
+        return Fraction(1)
+    match schedule.tactics.protocol:
+        case CopyProtocol.SIMPLE:
+            return Fraction(1)
+        case CopyProtocol.LL:
+            return Fraction(2)
+        case CopyProtocol.LL128:
+            return Fraction(LL128_BYTES, LL128_PAYLOAD)

@@ -1,0 +1,133 @@
+"""Rank 0 alone, with what its peers write taken from a profile; and the profile of a run in which all are simulated.
+
+A write leaves memory at its peer before its time and travels over the links of its route into the memory of rank 0, in
+the way of the schedule: as fast as its engines feed it, with the flags of its protocol. So a profile that was recorded
+gives rank 0 the times it had, unless something but rank 0 kept the writes waiting: kernels or other copies at the
+memory they were read from, traffic to other ranks on a link of their way, or a limit of bytes under way, which is
+reached later without the way out of memory.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from ...compiler.codes import Code
+from ...compiler.ir import Arrival, Direction, Reach, Replay, Scenario, Schedule, Step, Transfer, Write, arrivals_at
+from ...compiler.planning.build import ScheduleError
+from ..program.outcome import Run, RunOutcome
+from .machine import Idealization
+from .plan import Lowered, lower
+from .state import StepOps, deal, moved_bytes
+
+TARGET = 0
+"""The rank that is simulated."""
+
+_SHOWN = 8
+
+
+def lower_replayed(
+    scenario: Scenario,
+    schedule: Schedule,
+    replay: Replay,
+    *,
+    unit_bytes: int,
+    ideal: Idealization = Idealization.NONE,
+) -> Lowered:
+    """Lower the plan of rank 0 as it is, and for its peers the writes of ``replay``; only rank 0 has ``steps``.
+
+    Raises
+    ------
+    ScheduleError
+        If rank 0 waits for a signal that is not in the profile, or the profile has one that the plan does not know.
+    ValueError
+        If ``unit_bytes`` is not a multiple of the GPU's line.
+    """
+    arrivals = _arrivals(scenario, schedule)
+    _check_signals(schedule, replay, arrivals)
+    steps: list[list[Step]] = [list(schedule.steps_of(TARGET)), *([] for _ in range(1, scenario.num_ranks))]
+    writes: dict[tuple[int, str], list[Write]] = {}
+    for write in replay.writes:
+        step = _put(arrivals[write.signal].transfer, write, scenario.num_ranks)
+        if (write.rank, step.name) not in writes:
+            steps[write.rank].append(step)
+        writes.setdefault((write.rank, step.name), []).append(write)
+    peers = replace(schedule, overrides=(), by_rank=tuple(tuple(each) for each in steps))
+    lowered = lower(scenario, peers, unit_bytes=unit_bytes, fold=False, ideal=ideal, writes=writes)
+    target = tuple(ops for ops in lowered.steps if ops.rank == TARGET)
+    return replace(lowered, schedule=schedule, steps=target)
+
+
+def recorded_writes(lowered: Lowered, run: Run) -> tuple[Write, ...]:
+    """What landed at rank 0 in a finished run in which every rank has its own ops, in the order of time.
+
+    Raises
+    ------
+    ScheduleError
+        If the run did not finish, or a switch copied something to rank 0: that has no time of its own.
+    """
+    if run.outcome is not RunOutcome.DONE or lowered.folded:
+        raise ScheduleError(Code.MGS523, "only a run that is done, of all ranks, has a profile")
+    of_step = {(ops.rank, ops.step.name): ops for ops in lowered.steps}
+    found: list[Write] = []
+    for arrival in _arrivals(lowered.scenario, lowered.schedule).values():
+        transfer = arrival.transfer
+        if transfer.reach is Reach.ALL:
+            raise ScheduleError(Code.MGS523, f"{transfer.name} is copied by the switch, which a profile cannot say")
+        found += _parts(lowered, run, of_step[arrival.issuer, transfer.name], transfer)
+    return tuple(sorted(found, key=lambda write: (write.ticks, write.rank, write.signal, -write.num_bytes)))
+
+
+def _arrivals(scenario: Scenario, schedule: Schedule) -> dict[str, Arrival]:
+    """What peers write to rank 0, by signal."""
+    arrivals = arrivals_at(scenario, schedule, TARGET)
+    return {arrival.transfer.signal: arrival for arrival in arrivals if arrival.issuer != TARGET}
+
+
+def _check_signals(schedule: Schedule, replay: Replay, arrivals: Mapping[str, Arrival]) -> None:
+    known = {write.signal for write in replay.writes}
+    awaited = {name for step in schedule.steps_of(TARGET) for name in step.after if name in arrivals}
+    for code, names, message in (
+        (Code.MGS521, awaited - known, "rank 0 waits for signals that the profile does not hold"),
+        (Code.MGS522, known - set(arrivals), "the profile holds signals that no peer sets at rank 0 in this plan"),
+    ):
+        if names:
+            shown = ", ".join(sorted(names)[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+            hint = "record a profile of this schedule: magus simulate FILE --schedule S --record-writes OUT.csv"
+            raise ScheduleError(code, f"{schedule.expression}: {message}: {shown}", hint)
+
+
+def _put(transfer: Transfer, write: Write, num_ranks: int) -> Transfer:
+    """The same write as a put of its peer that waits for nothing."""
+    return replace(
+        transfer,
+        name=f"replayed {write.signal}",
+        direction=Direction.PUT,
+        peer=(TARGET - write.rank) % num_ranks,
+        after=(),
+        reach=Reach.PEER,
+    )
+
+
+def _parts(lowered: Lowered, run: Run, ops: StepOps, transfer: Transfer) -> Iterator[Write]:
+    """What each worker of a copy wrote; they were dealt its lines."""
+    program, line = lowered.program, lowered.scenario.gpu.line_bytes
+    lead, left = _lead_ticks(lowered, ops, transfer), moved_bytes(lowered.scenario, transfer.region)
+    shares = deal(-(-left // line), len(ops.work))
+    lines = [share for count, share in shares for _ in range(count)]
+    for op, share in zip(ops.work, lines, strict=True):
+        num_bytes = min(left, share * line)
+        left -= num_bytes
+        begin = int(run.op_start[op] + program.op_setup_ticks[op])
+        yield Write(begin + lead, ops.rank, transfer.signal, max(1, num_bytes))
+
+
+def _lead_ticks(lowered: Lowered, ops: StepOps, transfer: Transfer) -> int:
+    """Time from an engine through its peer's memory to the first link, nothing else there."""
+    program = lowered.program
+    flow = int(program.stage_flow_ptr[program.op_stage_ptr[ops.work.start]])
+    hop, num_links = int(program.flow_first_hop[flow]), lowered.machine.num_links(ops.rank, TARGET)
+    ticks = 0
+    for _ in range(int(program.flow_num_hops[flow]) - num_links - (2 if transfer.reduce else 1)):
+        server = int(program.hop_server[hop])
+        ticks += int(program.service_ticks[server] + program.latency_ticks[server])
+        hop = int(program.hop_next[hop])
+    return ticks

@@ -1,0 +1,184 @@
+"""What the parts of lowering share: the state while a plan is lowered, what each step became, sizes and shares."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from zlib import crc32
+
+from ...compiler.ir import EngineKind, Region, Scenario, Schedule, Step, Transfer, Write
+from ..kernels.work import KernelWork
+from ..program.builder import ProgramBuilder
+from ..program.program import Flow, OpKind
+from .cache_hits import Hits
+from .machine import Hop, Idealization, Machine, Memory
+
+
+@dataclass(frozen=True, slots=True)
+class StepOps:
+    """The ops of one step at one rank: ``work`` does it (tiles, copies), ``done`` is what others wait for.
+
+    ``kernel`` is the work model of a group or a reduction, None for a transfer; ``alone_ticks`` is how long it takes
+    alone, for a group of a persistent kernel its share of the whole.
+    """
+
+    rank: int
+    step: Step
+    work: range
+    done: int
+    kernel: KernelWork | None = None
+    alone_ticks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Waiters:
+    """The ops of a step that wait for others.
+
+    ``first`` wait for kernels and for what runs before in the same queue, ``landed`` for transfers; the flags of these
+    are what ``polling`` look for. Groups of a persistent kernel are not ``queued``: its SMs go through them in order.
+    """
+
+    first: Sequence[int]
+    landed: Sequence[int] = ()
+    polling: Sequence[int] = ()
+    queued: bool = True
+
+
+@dataclass(slots=True)
+class Persistent:
+    """The persistent kernel of one stream of one rank, while its groups are lowered.
+
+    ``parts`` are the shares of its groups by name; ``units`` are all units so far in order, each as the op that begins
+    it and its own.
+    """
+
+    whole: KernelWork
+    launch: range
+    parts: dict[str, KernelWork]
+    units: list[tuple[int, int]]
+
+
+@dataclass(slots=True)
+class OneKernel:
+    """Of plans that are one kernel at each rank: the ops that launch it, and those that have seen a flag.
+
+    ``ready`` are done when a rank has seen that one ``offset`` further is ready, by (rank, offset), ``seen`` when it
+    has seen that others are done, by rank and ops.
+    """
+
+    launches: dict[int, int] = field(default_factory=dict)
+    ready: dict[tuple[int, int], int] = field(default_factory=dict)
+    seen: dict[tuple[int, frozenset[int]], int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Lowering:
+    """State while a plan is lowered: what each step became, and where the streams of a rank stand."""
+
+    scenario: Scenario
+    schedule: Schedule
+    unit_bytes: int
+    builder: ProgramBuilder
+    machine: Machine
+    ideal: Idealization
+    folded: bool
+    hits: Hits
+    made: dict[tuple[int, str], StepOps] = field(default_factory=dict)
+    waiters: dict[tuple[int, str], Waiters] = field(default_factory=dict)
+    pairs: dict[tuple[int, str], Transfer] = field(default_factory=dict)  # the other copy of the same command
+    streams: dict[tuple[int, int], Persistent] = field(default_factory=dict)  # by rank and stream
+    monitored: dict[int, int] = field(default_factory=dict)  # entries of the monitor that are taken, by rank
+    writes: Mapping[tuple[int, str], Sequence[Write]] = field(default_factory=dict)  # transfers taken from a profile
+    num_peers: dict[int, int] = field(default_factory=dict)  # that transfers outside of lanes address, by rank
+    issues: dict[tuple[int, frozenset[str]], list[range]] = field(default_factory=dict)  # by rank and waits
+    kernels: OneKernel = field(default_factory=OneKernel)
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is a collective and nothing else, and all of it is simulated."""
+        return self.scenario.workload.is_collective and not self.writes
+
+    @property
+    def one_kernel(self) -> bool:
+        """Whether the whole plan is one kernel at each rank: a collective alone, by SMs."""
+        return self.alone and self.by_sms
+
+    @property
+    def by_sms(self) -> bool:
+        """Whether SMs move the data."""
+        return self.schedule.engine.kind is EngineKind.SM
+
+    @property
+    def whole_kernel(self) -> bool:
+        """Whether parts of a kernel run as efficiently as the whole."""
+        return Idealization.WHOLE_KERNEL in self.ideal
+
+    def setup(self, ticks: int) -> int:
+        """A fixed cost, unless it is idealised away."""
+        return 0 if Idealization.FREE_LAUNCH in self.ideal else ticks
+
+    def units(self, num_bytes: int) -> int:
+        """Units of the simulation in ``num_bytes``."""
+        return -(-num_bytes // self.unit_bytes)
+
+    def finish(self, rank: int, step: Step, work: range, waiters: Waiters) -> StepOps:
+        """Remember the step; several ops are joined so that waiting for them is one edge."""
+        done = work.start if len(work) == 1 else self.join(rank, step.name, work)
+        ops = StepOps(rank, step, work, done)
+        self.made[rank, step.name], self.waiters[rank, step.name] = ops, waiters
+        return ops
+
+    def finish_kernel(
+        self, rank: int, step: Step, work: range, waiters: Waiters, kernel: KernelWork, alone_ticks: int
+    ) -> None:
+        """The same for a step that computes."""
+        ops = self.finish(rank, step, work, waiters)
+        self.made[rank, step.name] = replace(ops, kernel=kernel, alone_ticks=alone_ticks)
+
+    def join(self, rank: int, name: str, ops: Iterable[int]) -> int:
+        """An op that is done when ``ops`` are."""
+        from_here = self.builder.op(rank, OpKind.JOIN, name)
+        self.builder.after(from_here, ops)
+        return from_here.start
+
+    def flag_hop(self, memory: Memory, name: str, rank: int) -> Hop:
+        """The channel of the memory of ``rank`` in which the flag ``name`` lies."""
+        return memory.hbm + crc32(name.encode()) % memory.channels, rank
+
+    def spread(self, flow: Flow) -> tuple[Flow, ...]:
+        """``flow`` over the channels of the memories that it passes; as it is where memory is one server."""
+        count = min(self.machine.memory[0].channels, flow.units)
+        if count <= 1:
+            return (flow,)
+        memories = {memory.hbm for memory in self.machine.memory}
+        return tuple(
+            Flow(
+                route=tuple((server + channel * (server in memories), rank) for server, rank in flow.route),
+                units=flow.units // count + (channel < flow.units % count),
+                gap_ticks=flow.gap_ticks * count,
+                offset_ticks=flow.offset_ticks + channel * flow.gap_ticks,
+                traffic=flow.traffic,
+                window_units=-(-flow.window_units // count),
+            )
+            for channel in range(count)
+        )
+
+
+def moved_bytes(scenario: Scenario, region: Region) -> int:
+    """Size of a region of the tensor that crosses the fabric."""
+    moved = scenario.workload.moved
+    assert moved is not None, "a checked plan moves only what its workload moves"
+    return region.rows.size * region.cols.size * moved.dtype.num_bytes
+
+
+def deal(total: int, num_workers: int) -> list[tuple[int, int]]:
+    """``total`` dealt evenly: (how many workers, share of each), shares of zero left out unless all are."""
+    share, extra = divmod(total, num_workers)
+    hands = [(extra, share + 1), (num_workers - extra, share)]
+    return [(count, units) for count, units in hands if count and units] or [(1, 0)]
+
+
+def deal_together(totals: Sequence[int], num_workers: int) -> list[tuple[int, tuple[int, ...]]]:
+    """Several totals dealt evenly to the same workers, remainders to the first: runs of workers with equal shares."""
+    edges = sorted({0, num_workers} | {total % num_workers for total in totals})
+    runs = pairwise(edges)
+    return [(high - low, tuple(t // num_workers + (low < t % num_workers) for t in totals)) for low, high in runs]

@@ -1,0 +1,110 @@
+"""How the work units of a kernel wait for what a transfer brings: plainly, by polling its flag, or with a monitor.
+
+A unit that polls holds its SM and reads the line of the flag from memory, round after round. A monitored one reads it
+once to arm the monitor, gives its SM back, is woken when the flag is set, and reads it once more (AMD, US patent
+12,131,199: a waiter is resumed by the write to the address it waits for). So polls cost reads in proportion to the wait
+and a monitor two, however long it is.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ...compiler.ir import Gpu, Step, Wait, WaitPer
+from ..kernels.work import KernelWork
+from ..program.program import Flow, OpKind, Stage, TrafficClass
+from .state import Lowering
+
+Runs = Iterable[tuple[int, Stage]]
+"""Work units in order, equal ones together: (how many, the stage of each)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """The ops of work units: ``ops`` themselves, what begins each (``starts``), and who waits for transfers."""
+
+    ops: range
+    starts: tuple[int, ...]
+    landed: tuple[int, ...]
+    polling: tuple[int, ...]
+
+
+def num_waiting(state: Lowering, work: KernelWork) -> int:
+    """Units that look for flags: the first of each SM, or all of them."""
+    per_tile = state.schedule.tactics.per is WaitPer.TILE
+    return work.num_units if per_tile else min(work.num_units, state.schedule.compute_sms)
+
+
+def add_units(state: Lowering, rank: int, step: Step, kind: OpKind, runs: Runs, waiting: int, flag: str) -> Units:
+    """Emit the units of a kernel, of which the first ``waiting`` look for ``flag`` in the way of the schedule."""
+    if state.schedule.tactics.wait is Wait.EVENT or not waiting:
+        ops = _emit(state, rank, step, kind, ((count, (stage,)) for count, stage in runs))
+        return Units(ops, tuple(ops), tuple(ops[:waiting]), ())
+    monitored = _entries(state, rank, waiting)
+    poll, read = _poll(state, rank, flag), _read(state, rank, flag)
+    arms, wakes = _arm(state, rank, step, monitored, flag) if monitored else (range(0), range(0))
+    stages: list[tuple[int, tuple[Stage, ...]]] = []
+    for first, count, stage in _cut(runs, (monitored, waiting)):
+        looks = Stage(0, (read,)) if first < monitored else poll if first < waiting else None
+        stages.append((count, (looks, stage) if looks else (stage,)))
+    ops = _emit(state, rank, step, kind, stages)
+    state.builder.after(ops[:monitored], wakes)
+    for arm, op in zip(arms, ops, strict=False):
+        state.builder.after((op,), (arm,))
+    return Units(ops, (*arms, *ops[monitored:]), tuple(wakes), tuple(ops[monitored:waiting]))
+
+
+def _entries(state: Lowering, rank: int, waiting: int) -> int:
+    """How many of ``waiting`` units the monitor of ``rank`` still has entries for, which are then taken."""
+    if state.schedule.tactics.wait is not Wait.MONITOR:
+        return 0
+    limit, taken = state.scenario.gpu.sync.monitor_entries, state.monitored.get(rank, 0)
+    granted = waiting if limit is None else min(waiting, limit - taken)
+    state.monitored[rank] = taken + granted
+    return granted
+
+
+def _arm(state: Lowering, rank: int, step: Step, count: int, flag: str) -> tuple[range, range]:
+    """For each monitored unit an op that arms, and for all one that is done when they are woken."""
+    sync, latency = state.scenario.gpu.sync, state.scenario.gpu.hbm.latency_ticks
+    wake = latency if sync.monitor_wake_ticks is None else sync.monitor_wake_ticks
+    wakes = state.builder.op(rank, OpKind.JOIN, step.name, setup_ticks=wake)
+    stage = Stage(sync.monitor_arm_ticks, (_read(state, rank, flag),))
+    return state.builder.op(rank, OpKind.LAUNCH, step.name, (stage,), count=count), wakes
+
+
+def _poll(state: Lowering, rank: int, flag: str) -> Stage:
+    return Stage(poll_ticks(state.scenario.gpu), (_read(state, rank, flag),), polls=True)
+
+
+def poll_ticks(gpu: Gpu) -> int:
+    """Time from one look at a flag to the next: what the profile says, else a read of memory."""
+    interval = gpu.hbm.latency_ticks if gpu.sync.poll_interval_ticks is None else gpu.sync.poll_interval_ticks
+    return max(1, interval)
+
+
+def _read(state: Lowering, rank: int, flag: str) -> Flow:
+    """One unit, the line of the flag, from memory."""
+    memory = state.machine.memory_for(TrafficClass.COMPUTE)
+    return Flow((state.flag_hop(memory, flag, rank),), 1, traffic=TrafficClass.FLAGS)
+
+
+def _emit(
+    state: Lowering, rank: int, step: Step, kind: OpKind, stages: Iterable[tuple[int, tuple[Stage, ...]]]
+) -> range:
+    ops: range | None = None
+    for count, each in stages:
+        made = state.builder.op(rank, kind, step.name, each, pool=state.machine.sms, count=count)
+        ops = made if ops is None else range(ops.start, made.stop)
+    assert ops is not None, "a kernel has at least one unit"
+    return ops
+
+
+def _cut(runs: Runs, edges: tuple[int, ...]) -> Iterator[tuple[int, int, Stage]]:
+    """The same runs, cut so that none goes over one of ``edges``: (number of the first unit, how many, stage)."""
+    first = 0
+    for count, stage in runs:
+        cuts = sorted({first, first + count} | {edge for edge in edges if first < edge < first + count})
+        for low, high in pairwise(cuts):
+            yield low, high - low, stage
+        first += count

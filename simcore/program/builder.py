@@ -1,0 +1,127 @@
+"""The builder: collects servers, pools, ops and who waits for whom; ``assembly`` makes arrays of it."""
+
+from collections.abc import Iterable, Sequence
+
+from .arrays import NONE
+from .assembly import Described, DescribedServer, assemble
+from .checks import check_range
+from .program import MAX_HORIZON_TICKS, OpKind, Program, Stage
+
+MAX_RANKS, MAX_OPS = 1 << 24, 1 << 31
+"""Far more than fits into memory op by op, and few enough for every index to fit into an integer."""
+
+
+class ProgramBuilder:
+    """Collects servers, pools and ops, and lays them out as a ``Program``.
+
+    When ``folded``, every rank does the same: only rank 0 is described and a route's rank always means rank 0. That
+    is exact if each server and pool sees exactly one member of every class of flows and ops, as the caller sees to.
+    """
+
+    def __init__(self, num_ranks: int, *, folded: bool, unit_bytes: int) -> None:
+        if num_ranks < 1 or unit_bytes < 1:
+            raise ValueError(f"a program needs at least one rank and one byte a unit, not {num_ranks} and {unit_bytes}")
+        if num_ranks > MAX_RANKS:
+            raise ValueError(f"a program has at most {MAX_RANKS} ranks, not {num_ranks}")
+        self._described = Described(num_ranks, 1 if folded else num_ranks, unit_bytes)
+        self._next_local_id = [0] * self._described.ranks_simulated
+
+    def server(
+        self, name: str, service_ticks: int, latency_ticks: int, *, buffer_units: int = 0, credit_ticks: int = 0
+    ) -> int:
+        """Declare a FIFO server that stands on every rank; returns its declared number.
+
+        With ``buffer_units`` there is room at it for so many units from each server that feeds it, and a slot that a
+        unit leaves can be used ``credit_ticks`` later; 0 is room without limit. When ``folded``, servers on ranks that
+        differ by different numbers, modulo the number of ranks, count as different ones.
+        """
+        check_range(f"server {name!r}", service_ticks, latency_ticks, credit_ticks)
+        check_range(f"the buffer of server {name!r}", min(buffer_units, MAX_HORIZON_TICKS))
+        if service_ticks < 1:
+            raise ValueError(f"server {name!r} must serve a unit in at least one tick, not {service_ticks}")
+        if latency_ticks < 0:
+            raise ValueError(f"server {name!r} has a negative latency, {latency_ticks} ticks")
+        if buffer_units < 0 or credit_ticks < 0:
+            raise ValueError(f"server {name!r} has a negative buffer or credit time")
+        self._described.servers.append(DescribedServer(name, service_ticks, latency_ticks, buffer_units, credit_ticks))
+        return len(self._described.servers) - 1
+
+    def pool(self, name: str, slots: int) -> int:
+        """Declare a pool of slots that stands on every rank; returns its declared number."""
+        check_range(f"pool {name!r}", slots)
+        if slots < 1:
+            raise ValueError(f"pool {name!r} has no slots: an op that needs one would wait forever")
+        self._described.pools.append((name, slots))
+        return len(self._described.pools) - 1
+
+    def op(
+        self,
+        rank: int,
+        kind: OpKind,
+        label: str,
+        stages: Sequence[Stage] = (),
+        *,
+        pool: int | None = None,
+        setup_ticks: int = 0,
+        release_ticks: int = 0,
+        count: int = 1,
+    ) -> range:
+        """Define ``count`` identical ops with consecutive local ids; returns their global ids."""
+        if not 0 <= rank < self._described.ranks_simulated:
+            raise ValueError(
+                f"op {label!r} is on rank {rank}; ranks 0 to {self._described.ranks_simulated - 1} are described here"
+            )
+        if pool is not None and not 0 <= pool < len(self._described.pools):
+            raise ValueError(f"op {label!r} queues for pool {pool}, which is not declared")
+        check_range(f"op {label!r}", setup_ticks, release_ticks, count)
+        if self._described.num_ops + count > MAX_OPS:
+            raise ValueError(
+                f"op {label!r} makes {self._described.num_ops + count} ops, at most {MAX_OPS} are possible"
+            )
+        kind = OpKind(kind)
+        if setup_ticks < 0 or release_ticks < 0 or count < 0:
+            raise ValueError(f"op {label!r} has a negative setup, release or count")
+        label_idx = self._described.label_idx.setdefault(label, len(self._described.label_idx))
+        local_id = self._next_local_id[rank]
+        instance = NONE if pool is None else pool * self._described.ranks_simulated + rank
+        self._described.rows.append((int(kind), label_idx, rank, local_id, instance, setup_ticks, release_ticks, count))
+        self._described.stages.append(tuple(stages))
+        self._next_local_id[rank] += count
+        self._described.num_ops += count
+        return range(self._described.num_ops - count, self._described.num_ops)
+
+    def after(self, ops: Iterable[int], wait_for: Iterable[int]) -> None:
+        """Make every op of ``ops`` wait for every one of ``wait_for``.
+
+        Where both sides are large the builder puts a JOIN op between them: n + m edges in place of n * m. Such joins
+        come after all other ops in the arrays, and have no local id, pool or flows: nobody's order or times change.
+        """
+        waiters, sources = list(ops), list(wait_for)
+        # The factor leaves small products as they are: a join is an op, dearer than a few edges.
+        if len(waiters) * len(sources) > 4 * (len(waiters) + len(sources)):
+            self._described.joins.append((waiters, sources))
+        elif len(waiters) == 1:
+            self._described.edge_from += sources
+            self._described.edge_to += waiters * len(sources)
+        else:
+            for source in sources:
+                self._described.edge_from += [source] * len(waiters)
+                self._described.edge_to += waiters
+
+    def flags(self, ops: Iterable[int], set_by: Iterable[int]) -> None:
+        """Have the polling stage of every op of ``ops`` look for the flags that ``set_by`` set when they are done."""
+        pollers, sources = list(ops), list(set_by)
+        for source in sources:
+            self._described.flag_from += [source] * len(pollers)
+            self._described.flag_to += pollers
+
+    def build(self) -> Program:
+        """Check what was collected and lay it out.
+
+        Raises
+        ------
+        ValueError
+            If an id names nothing, a time is negative, ops wait for each other in a circle, or the program could
+            outlast an int64 clock.
+        """
+        return assemble(self._described)

@@ -1,0 +1,86 @@
+"""How much time and memory a run may take: estimated before it begins, watched while it goes on."""
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from .arrays import NONE
+from .program import Program
+
+GIB = 1 << 30
+
+SECONDS_A_LINE_HOP = {"windows": 1 / 15e6, "heap": 1 / 2e6, "throttled": 1 / 6e5, "compiled": 1 / 30e6}
+"""Measured with ``benchmarks.simcore`` on one core of a server CPU, on the slow side: wide machines do better."""
+
+BYTES_A_UNIT = {"windows": 24, "heap": 40, "throttled": 60, "compiled": 24}
+"""Measured: peak memory over units under way at that time, of flows that inject far faster than is served."""
+
+_COPIES = 4
+"""Size of a core's own tables over that of the Program's arrays; measured 2 to 3."""
+
+
+class RunTooLarge(ValueError):
+    """The run would take longer, or more memory, than it is allowed; the text says how much and what lowers it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunBudget:
+    """What a run may take at most.
+
+    ``seconds`` is held against the estimate only, unless ``strict_seconds``: what is stopped by a clock ends elsewhere
+    on every machine. ``memory_bytes`` is what the run needs beyond the program it is given.
+    """
+
+    seconds: float = 240.0
+    memory_bytes: int = 4 * GIB
+    strict_seconds: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what is no limit."""
+        if not self.seconds > 0 or self.memory_bytes <= 0:
+            raise ValueError(f"a budget is positive, not {self.seconds} s and {self.memory_bytes} bytes")
+
+
+DEFAULT_BUDGET = RunBudget()
+
+
+def estimated_seconds(program: Program, core: str) -> float:
+    """Time on ``core``, for want of better knowledge by line-hops alone."""
+    return program.num_line_hops * SECONDS_A_LINE_HOP[core]
+
+
+def least_bytes(program: Program, core: str) -> int:
+    """Memory that is needed on ``core`` for sure: its tables, buffers, and what comes all at once.
+
+    That is the largest stage, or those of all ops with which the program begins.
+    """
+    tables = (getattr(program, field.name) for field in fields(program))
+    num_bytes = sum(table.nbytes for table in tables if isinstance(table, np.ndarray))
+    held_back = program.flow_window_units > 0
+    at_once = np.where(held_back, np.minimum(program.flow_units, program.flow_window_units), program.flow_units)
+    at_once[(program.flow_gap_ticks > 0) & ~held_back] = 1
+    by_stage = np.bincount(program.flow_stage, at_once, minlength=program.num_stages)  # float, so that no sum wraps
+    begins = (program.op_num_waits == 0) & (program.op_pool == NONE) & (np.diff(program.op_stage_ptr) > 0)
+    burst = max(by_stage.max(initial=0), by_stage[program.op_stage_ptr[:-1][begins]].sum())
+    return int(_COPIES * num_bytes + BYTES_A_UNIT[core] * (burst + program.buffer_units.sum()))
+
+
+def check_budget(program: Program, core: str, budget: RunBudget) -> None:
+    """Refuse a run of ``program`` that is over the budget before it begins.
+
+    Raises
+    ------
+    RunTooLarge
+        With the estimate and what lowers it.
+    """
+    seconds, num_bytes = estimated_seconds(program, core), least_bytes(program, core)
+    if seconds > budget.seconds:
+        raise RunTooLarge(
+            f"about {program.num_line_hops:.1e} line-hops would take about {seconds:.3g} s on the core {core}, the "
+            f"limit is {budget.seconds:.3g} s: simulate in packets, fold symmetric ranks, or allow more time"
+        )
+    if num_bytes > budget.memory_bytes:
+        raise RunTooLarge(
+            f"the run needs about {num_bytes / GIB:.3g} GiB, the limit is {budget.memory_bytes / GIB:.3g} GiB: "
+            "simulate in packets, fold symmetric ranks, or allow more memory"
+        )

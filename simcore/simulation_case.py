@@ -1,0 +1,83 @@
+"""A scenario under a schedule, with what makes its ranks differ: lowered and run as often as needed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from ..compiler.ir import Scenario, Schedule
+from .fold.run import Finished, run_folded
+from .lower.budget import check_budget
+from .lower.machine import Idealization
+from .lower.plan import Lowered, all_alike, lower
+from .lower.replay import TARGET, lower_replayed
+from .lower.variability import Perturbation, perturbed
+from .program.checks import HorizonError
+from .program.limits import RunTooLarge
+
+VARIES = "the times of the ranks are drawn at random"
+REPLAYED = "rank 0 alone is simulated, what its peers write comes from a profile"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is to be simulated; without a ``perturbation`` all ranks have the times of their plan."""
+
+    scenario: Scenario
+    schedule: Schedule
+    perturbation: Perturbation | None = None
+
+    @property
+    def drawn(self) -> bool:
+        """Whether each rank has times of its own."""
+        return self.perturbation is not None and self.perturbation.seed is not None
+
+    def lowered(self, unit_bytes: int, *, fold: bool = True, ideal: Idealization = Idealization.NONE) -> Lowered:
+        """The program with its way back to the plan; folded only where ranks cannot differ.
+
+        Raises
+        ------
+        ValueError
+            If ``unit_bytes`` is not a multiple of the GPU's line.
+        ScheduleError
+            If a profile is to be replayed that does not fit the schedule.
+        RunTooLarge
+            If the run would take minutes or more memory than is sensible.
+        """
+        scenario, schedule, replay = self.scenario, self.schedule, self.scenario.system.replay
+        fold = fold and self.perturbation is None
+        alike = fold and all_alike(scenario, schedule)
+        check_budget(scenario, schedule, unit_bytes, 1 if alike or replay is not None else scenario.num_ranks)
+        try:
+            if replay is not None:
+                lowered = lower_replayed(scenario, schedule, replay, unit_bytes=unit_bytes, ideal=ideal)
+            else:
+                lowered = lower(scenario, schedule, unit_bytes=unit_bytes, fold=fold, ideal=ideal)
+            return self.varied(lowered)
+        except HorizonError as error:
+            raise RunTooLarge(f"{schedule.expression}: {error}") from error
+
+    def varied(self, lowered: Lowered) -> Lowered:
+        """The same program with the times of this case; writes of a profile keep theirs."""
+        if self.perturbation is None:
+            return lowered
+        ranks = range(self.scenario.num_ranks) if self.scenario.system.replay is None else (TARGET,)
+        return replace(lowered, program=perturbed(lowered.program, self.perturbation, ranks, lowered.gets()))
+
+    def finished(self, whole: Finished) -> Finished:
+        """What a run of all ranks took, with the reason why all were simulated, or only one."""
+        if self.scenario.system.replay is not None:
+            return replace(whole, ranks_simulated=1, not_alike=REPLAYED)
+        return replace(whole, not_alike=VARIES) if self.drawn else whole
+
+    def run(
+        self,
+        lowered: Lowered,
+        *,
+        fold: bool = True,
+        observe: bool = False,
+        should_stop: Callable[[], bool] | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Finished:
+        """Run what ``lowered`` gave, one rank for all that are alike."""
+        fold = fold and not self.drawn and self.scenario.system.replay is None
+        whole = run_folded(lowered.program, fold=fold, observe=observe, should_stop=should_stop, progress=progress)
+        return self.finished(whole)
