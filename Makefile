@@ -59,7 +59,7 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.schedules
 
 train: $(STAMP)
-	$(BIN)/magus train --out advisor/model
+	$(BIN)/magus train --out advisor/ranker/model
 
 dist: $(STAMP)
 	@rm -rf build dist *.egg-info

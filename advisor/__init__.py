@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .advice import Advice
-    from .archive import ModelError
-    from .bounds import lower_bound
+    from .bounds.lower_bound import lower_bound
+    from .candidates.advice import Advice
+    from .ranker.archive import ModelError
     from .recommend import Advisor
     from .solver import NoFeasibleSchedule, enumerate_space
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from ..compiler.ir import ExecutionOptions, Scenario
 from ..compiler.resolve.expect.expectation import Verdict
 from ..simcore import Result
-from .advice import Advice, Candidate, Timing, is_algorithm_choice, resolution_of
 from .bespoke.stage import sentence_of
-from .bounds import Bound
-from .calibrated import outside_calibration
+from .bounds.lower_bound import Bound
+from .candidates.advice import Advice, Candidate, Timing, is_algorithm_choice, resolution_of
+from .candidates.library import MIN_GAIN, speedup_of
+from .candidates.shortlist import by_time
 from .explain import confidence_of, marks_of, reasons_for
-from .library import MIN_GAIN, speedup_of
-from .shortlist import by_time
+from .extrapolation import outside_calibration
 from .stages import Stages
 from .workers import Failure, FailureKind
 

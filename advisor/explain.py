@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from ..compiler.ir import TICKS_PER_US, Gpu, Link, Origin, Pattern, Scenario
 from ..compiler.templates.base import OVERLAPPED_PATTERNS
 from ..simcore import Result
-from .advice import Candidate, Confidence, is_algorithm_choice
-from .bounds import Bound
-from .library import library_time
-from .ranking import VARIED, algorithm_of, is_trained
-from .solver.space import MOST_RANKS_PASSING_ON, passing_on_pays
+from .bounds.lower_bound import Bound
+from .candidates.advice import Candidate, Confidence, is_algorithm_choice
+from .candidates.library import library_time
+from .candidates.ranking import VARIED, algorithm_of, is_trained
+from .solver.domains import MOST_RANKS_PASSING_ON, passing_on_pays
 
 # A loss below this share of the makespan is not worth a sentence.
 WORTH_SAYING = 0.01

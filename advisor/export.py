@@ -6,9 +6,9 @@ from typing import Any
 from ..compiler.ir import TICKS_PER_US, Scenario
 from ..compiler.planning.expression import expression_of
 from ..simcore import CriticalOp, Result, ServerLoad
-from .advice import Advice, Candidate, SearchProvenance
-from .bounds import Bound
-from .library import LibraryTime
+from .bounds.lower_bound import Bound
+from .candidates.advice import Advice, Candidate, SearchProvenance
+from .candidates.library import LibraryTime
 from .solver import Space
 
 RESULT_SCHEMA = "magus-result/1"

@@ -12,7 +12,6 @@ from ..compiler.ir import Cancelled, Choice, Plan, Scenario, Schedule
 from ..compiler.planning.build import ScheduleError, build_schedule, declared, default_engine
 from ..compiler.planning.expression import expression_of
 from ..simcore import affordable_unit
-from .advice import Advice, Candidate
 from .answer import (
     BESPOKE,
     BOUND,
@@ -27,12 +26,20 @@ from .answer import (
     without_endless,
 )
 from .bespoke.stage import DEFAULT_EVALUATIONS, bespoke_candidates, budget_of, is_searched
-from .bounds import Bound, lower_bound
-from .ranker import Ranker
-from .ranking import predicted_us
-from .shortlist import SERIAL as SERIAL
-from .shortlist import Progress, by_time, shortlist_unit, simulate_shortlist, simulate_variants, simulated_ranks
-from .shortlist import packet_bytes as packet_bytes
+from .bounds.lower_bound import Bound, lower_bound
+from .candidates.advice import Advice, Candidate
+from .candidates.ranking import predicted_us
+from .candidates.shortlist import SERIAL as SERIAL
+from .candidates.shortlist import (
+    Progress,
+    by_time,
+    shortlist_unit,
+    simulate_shortlist,
+    simulate_variants,
+    simulated_ranks,
+)
+from .candidates.shortlist import packet_bytes as packet_bytes
+from .ranker.trees import Ranker
 from .solver import enumerate_space
 from .stages import Stages, told_failures
 from .workers import SimulationJob, Workers, open_workers

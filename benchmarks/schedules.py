@@ -25,7 +25,7 @@ from magus.advisor.bespoke import (
     uniform_choices,
     why_bespoke,
 )
-from magus.advisor.estimate import estimate_ticks
+from magus.advisor.estimate.makespan import estimate_ticks
 from magus.compiler.ir import TICKS_PER_US, Choice, Scenario
 from magus.compiler.planning.build import build_schedule, default_engine
 from magus.simcore import affordable_unit, simulate

@@ -99,7 +99,7 @@ def advise_file(
 
 def train_model(out: Path | None, *, seed: int, scenarios: int | None, as_json_text: bool, workers: int) -> Exit:
     """``magus train``: build the data set, fit, report on unseen scenarios, write the model."""
-    from ..advisor.train import report_document, report_text, train
+    from ..advisor.ranker.train import report_document, report_text, train
 
     def action() -> Exit:
         with progress_line() as progress:

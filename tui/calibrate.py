@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from ..advisor.measured.calibrate import Request, calibrate
-from ..advisor.measured.calibration_file import profile_text
-from ..advisor.measured.calibration_text import calibration_document, calibration_text
-from ..advisor.measured.rows import MeasuredError
+from ..advisor.measured.calibrate.run import Request, calibrate
+from ..advisor.measured.calibrate.text import calibration_document, calibration_text
+from ..advisor.measured.calibrate.to_mgs import profile_text
+from ..advisor.measured.tables.csv_rows import MeasuredError
 from ..compiler.text.writing import check_writable
 from .answer import answered
 from .console import saved

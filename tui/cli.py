@@ -283,7 +283,7 @@ def calibrate(
     json: JsonOption = False,
 ) -> None:
     """Refit the constants of a GPU to measured times and write them as a profile."""
-    from ..advisor.measured.calibrate import Request
+    from ..advisor.measured.calibrate.run import Request
     from .calibrate import calibrate_folder
 
     request = Request(gpu.upper(), start.upper(), sample, seed, fit_switch)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from ..advisor import Advisor
-from ..advisor.expect import CheckResult, ExpectationRunner, Standing
-from ..advisor.expect_checks import PointFound
-from ..advisor.expect_values import FigureValue
+from ..advisor.expect.checks import PointFound
+from ..advisor.expect.run import CheckResult, ExpectationRunner, Standing
+from ..advisor.expect.values import FigureValue
 from ..compiler import compile_text
 from ..compiler.pipeline import Compiled
 from .answer import answered

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from ..advisor.advice import Advice, Candidate, is_algorithm_choice, resolution_of
-from ..advisor.bounds import Bound
-from ..advisor.library import LibraryTime
+from ..advisor.bounds.lower_bound import Bound
+from ..advisor.candidates.advice import Advice, Candidate, is_algorithm_choice, resolution_of
+from ..advisor.candidates.library import LibraryTime
 from ..compiler.ir import TICKS_PER_US, AttentionShape, GemmShape, GroupedGemmShape, Scenario, Workload
 from ..compiler.resolve.expect.expectation import Verdict
 from ..compiler.text.printable import printable

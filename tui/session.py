@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-from ..advisor.advice import Advice, Candidate
+from ..advisor.candidates.advice import Advice, Candidate
 from ..compiler.ir import Scenario, Schedule
 from ..compiler.pipeline import Compiled, compile_file
 from ..compiler.planning.build import ScheduleError
@@ -217,7 +217,7 @@ def default_backend(workers: int) -> Backend:
     def simulate_packets(
         scenario: Scenario, schedule: Schedule, bound_ticks: int | None, should_stop: ShouldStop
     ) -> Result:
-        from ..advisor.shortlist import packet_bytes
+        from ..advisor.candidates.shortlist import packet_bytes
         from ..simcore.simulate import simulate
 
         unit = packet_bytes(scenario)

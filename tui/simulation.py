@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..advisor import lower_bound
-from ..advisor.calibrated import outside_calibration
+from ..advisor.candidates.shortlist import packet_bytes
 from ..advisor.export import result_document
-from ..advisor.shortlist import packet_bytes
-from ..advisor.solver.space import check_memory
+from ..advisor.extrapolation import outside_calibration
+from ..advisor.solver.domains import check_memory
 from ..compiler.ir import Cancelled, Scenario, Schedule
 from ..compiler.resolve.devices.replay_file import write_profile
 from ..compiler.resolve.schedules.from_text import resolve_schedule

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ..advisor.bounds import Bound
+from ..advisor.bounds.lower_bound import Bound
 from ..advisor.solver import Space
 from ..compiler.ir import TICKS_PER_US, Scenario
 from ..compiler.planning.expression import expression_of

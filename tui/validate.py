@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from ..advisor.measured.report import validation_document
-from ..advisor.measured.report_text import validation_page, validation_text
-from ..advisor.measured.rows import MeasuredError
-from ..advisor.measured.validate import validate
+from ..advisor.measured.tables.csv_rows import MeasuredError
+from ..advisor.measured.validate.report import validation_document
+from ..advisor.measured.validate.run import validate
+from ..advisor.measured.validate.text import validation_page, validation_text
 from ..compiler.text.writing import check_writable
 from .answer import answered
 from .console import saved

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from ..advisor.advice import Advice, Candidate, is_algorithm_choice
-from ..advisor.library import LibraryTime
+from ..advisor.candidates.advice import Advice, Candidate, is_algorithm_choice
+from ..advisor.candidates.library import LibraryTime
 from ..compiler.ir import TICKS_PER_US, Fabric, Scenario
 from ..compiler.resolve.expect.expectation import Verdict
 from ..simcore.figures.result import Result

@@ -23,8 +23,8 @@ from ...compiler.ir import (
 from ...compiler.planning.build import compute_sms, problem_of
 from ...compiler.templates.bespoke import Part, block_rows
 from ...simcore.kernels.dispatch import compute_work
-from ..estimate_run import copy_setup_ticks
-from ..fluid import FluidFabric
+from ..estimate.fluid import FluidFabric
+from ..estimate.run import copy_setup_ticks
 from .batches import Batches, Lengths, lengths_of, only_own, whole_batches
 
 # Rows in the parts that are proposed are multiples of this, the smallest tile of any kernel.

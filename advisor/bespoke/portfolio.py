@@ -23,22 +23,22 @@ from ...compiler.ir import (
     Schedule,
     heeding,
 )
-from ..bounds import lower_bound
-from ..variations import CHANGES
+from ..bounds.lower_bound import lower_bound
+from ..candidates.variations import CHANGES
 from ..workers import Workers
-from .asked import usual_of, usual_tactics
+from .annealing import DRAWS, anneal
 from .batches import Batches, is_cut, lengths_of, whole_batches, with_batches
+from .cp_sat import MOST_BATCHES, solved_parts
 from .dp import dp_batches
-from .evaluate import NEVER, PlanEstimator, ShouldStop
-from .exact import MOST_BATCHES, solved_parts
-from .local import DRAWS, anneal
-from .moves import STREAMS, lanes_of, neighbour
-from .outcome import Proposer, SearchBudget, SearchResult, SimulatedPlan
+from .explore_limits import usual_of, usual_tactics
+from .initial_shapes import shapes
+from .mutations import STREAMS, lanes_of, neighbour
+from .neighbours import other_ways, search_ways, starts_of
+from .plan_estimator import NEVER, PlanEstimator, ShouldStop
 from .proposals import WITHIN, Proposals
-from .replays import Progress, Replays
-from .seeds import shapes
+from .result import Proposer, SearchBudget, SearchResult, SimulatedPlan
+from .simulate_proposals import Progress, Replays
 from .uniform import as_batches, uniform_choices
-from .ways import other_ways, search_ways, starts_of
 
 log = logging.getLogger(__name__)
 

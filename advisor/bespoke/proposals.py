@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from ...compiler.ir import Choice
 from .batches import Batches, batches_of, is_cut
-from .evaluate import NEVER, PlanEstimator
-from .outcome import Proposer, SimulatedPlan
+from .plan_estimator import NEVER, PlanEstimator
+from .result import Proposer, SimulatedPlan
 
 # Plans that the estimate puts further behind the best known are left alone. It is between 0.84 and 1.18 of the
 # simulated time over the scenarios of benchmarks/schedules.py.

@@ -6,16 +6,16 @@ from importlib.metadata import version
 from ...compiler.ir import TICKS_PER_US, Adds, Choice, GemmShape, GroupedGemmShape, Scenario, Schedule, cutting_of
 from ...compiler.planning.build import build_schedule
 from ...compiler.templates.bespoke import PATTERNS
-from ..advice import Candidate, SearchProvenance
-from ..estimate import estimate_ticks
-from ..shortlist import shortlist_unit
+from ..candidates.advice import Candidate, SearchProvenance
+from ..candidates.shortlist import shortlist_unit
+from ..estimate.makespan import estimate_ticks
 from ..workers import Workers
 from .batches import Batches, batches_of
-from .evaluate import ShouldStop
 from .explain import why_bespoke
-from .outcome import Proposer, SearchBudget, SearchResult, SimulatedPlan
+from .plan_estimator import ShouldStop
 from .portfolio import optimize
-from .replays import Progress
+from .result import Proposer, SearchBudget, SearchResult, SimulatedPlan
+from .simulate_proposals import Progress
 
 # About three seconds on one core.
 DEFAULT_EVALUATIONS = 400

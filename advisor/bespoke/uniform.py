@@ -6,7 +6,7 @@ from ...compiler.ir import Choice, EngineChoice, FabricKind, Scenario
 from ...compiler.planning.build import why_illegal
 from ...compiler.templates import BY_NAME, TEMPLATES, Template
 from ...compiler.templates.bespoke import MAX_PARTS
-from ..solver.space import domains_of, streams_of
+from ..solver.domains import domains_of, streams_of
 from .batches import Batches, lengths_of, only_own, whole_batches
 from .costs import shares, whole_rows
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from ...compiler.ir import Choice, Scenario
 from ...compiler.templates import Template
-from .found import Absence, Assumed, NoFeasibleSchedule, Space
+from .result import Absence, Assumed, NoFeasibleSchedule, Space
 
 __all__ = [
     "Absence",

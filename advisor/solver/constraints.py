@@ -14,10 +14,10 @@ from ...compiler.planning.execution import why_no_mode
 from ...compiler.templates import ALL_TEMPLATES, Cut, Template
 from ...compiler.templates.collective import DEFAULT_ALGORITHM
 from ...compiler.templates.serving import GATHERS
+from .domains import Domains, algorithms_of, candidate_streams, most_copy_sms, resident_bytes
 from .knobs import Knob
+from .memory import least_chunks, staging_needed
 from .rules import Rule, Rules, listed, size_text
-from .space import Domains, algorithms_of, candidate_streams, most_copy_sms, resident_bytes
-from .staging import least_chunks, staging_needed
 from .variables import At
 
 

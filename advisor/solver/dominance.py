@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...compiler.ir import Direction, EngineKind, PeerOrder, Scenario, WaitPer
+from .domains import Domains
 from .knobs import Codes, Knob, Knobs
-from .space import Domains
 from .variables import At
 
 Values = dict[Knob, tuple[object, ...]]

@@ -10,14 +10,14 @@ from ortools.sat.python import cp_model
 
 from ...compiler.ir import Choice, Scenario
 from ...compiler.templates import ALL_TEMPLATES, Template
-from . import generator
+from . import vectorised
 from .diverse import diverse
+from .domains import BASELINE, Domains, domains_of, knobs_of
 from .dominance import RULES, dominated, left_out
-from .found import Absence, Assumed, NoFeasibleSchedule, Space
 from .knobs import Choices, Codes, Knob, Knobs, Varied
 from .model import SpaceModel, make_solver
+from .result import Absence, Assumed, NoFeasibleSchedule, Space
 from .solving import solve
-from .space import BASELINE, Domains, domains_of, knobs_of
 from .stream import Stream
 from .variables import At
 
@@ -74,8 +74,8 @@ def explain(scenario: Scenario, template: Template | None) -> tuple[str, ...]:
 def _generated(scenario: Scenario, domains: Domains, knobs: Knobs, limits: EnumerationLimits, seed: int) -> Space:
     """All of a large space, or with a limit a diverse sample of it."""
     start = monotonic()
-    legal = generator.generate(scenario, domains, lambda: _is_over(limits, start))
-    stopped = _is_over(limits, start) or len(legal) > generator.MOST_CODES
+    legal = vectorised.generate(scenario, domains, lambda: _is_over(limits, start))
+    stopped = _is_over(limits, start) or len(legal) > vectorised.MOST_CODES
     if not len(legal) and not stopped:
         raise NoFeasibleSchedule(_conflict(scenario, domains))
     codes = legal
@@ -150,7 +150,7 @@ def _assumed(
     if not places:
         return ()
     if legal is None:
-        legal = generator.generate(scenario, domains, lambda: _is_stopped(limits))
+        legal = vectorised.generate(scenario, domains, lambda: _is_stopped(limits))
     counts: dict[str, int] = {}
     for name, each in places.items():
         if _is_stopped(limits):

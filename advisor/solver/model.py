@@ -6,8 +6,8 @@ from ortools.sat.python import cp_model
 
 from ...compiler.ir import Scenario
 from .constraints import Constraints
+from .domains import Domains, knobs_of
 from .rules import Rule, Rules
-from .space import Domains, knobs_of
 from .tactics_rules import TacticsConstraints
 from .variables import At, Variables, make_variables
 

@@ -8,9 +8,9 @@ from ...compiler.planning.execution import why_no_persistent, why_no_tactics
 from ...compiler.templates import Template
 from ...compiler.templates.base import TemplateInput
 from ...compiler.templates.serving import why_no_depth, why_no_order
+from .domains import Domains
 from .knobs import Knob
 from .rules import Rules, listed
-from .space import Domains
 
 # Knobs whose values are words that a file may ask for, beside the order; the first of them are those of transfers.
 _ASKED = (Knob.TRANSFER, Knob.PROTOCOL, Knob.KERNEL, Knob.WAIT, Knob.PER, Knob.LAUNCH)

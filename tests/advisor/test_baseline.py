@@ -3,7 +3,7 @@
 import pytest
 
 from magus.advisor import Advisor
-from magus.advisor.baseline import serial_baseline
+from magus.advisor.expect.baseline import serial_baseline
 from magus.compiler import compile_text
 
 OVERLAPPING = """

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor.bounds import lower_bound
-from magus.advisor.bounds_terms import TERMS
-from magus.advisor.bounds_ways import served_ticks
+from magus.advisor.bounds.copy_modes import served_ticks
+from magus.advisor.bounds.lower_bound import lower_bound
+from magus.advisor.bounds.terms import TERMS
 from magus.advisor.solver import enumerate_space
 from magus.compiler.ir import (
     TICKS_PER_US,

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from magus.advisor.bounds import lower_bound
+from magus.advisor.bounds.lower_bound import lower_bound
 from magus.compiler import compile_text
 from magus.compiler.ir import Pattern, Scenario
 from magus.simcore import simulate

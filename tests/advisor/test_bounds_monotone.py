@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magus.advisor.bounds import lower_bound
+from magus.advisor.bounds.lower_bound import lower_bound
 from magus.compiler.ir import Gpu, Pattern, Scenario
 from tests.advisor.drawing import SYSTEMS, scenario_of
 

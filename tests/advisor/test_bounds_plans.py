@@ -7,7 +7,7 @@ from statistics import mean
 
 import pytest
 
-from magus.advisor.bounds import lower_bound
+from magus.advisor.bounds.lower_bound import lower_bound
 from magus.compiler import compile_text
 from magus.compiler.ir import (
     Choice,

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from magus.advisor.bounds import lower_bound
+from magus.advisor.bounds.lower_bound import lower_bound
 from magus.compiler.ir import EngineKind, TileGroup
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.planning.expression import expression_of

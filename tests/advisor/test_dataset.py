@@ -3,10 +3,10 @@ from random import Random
 import numpy as np
 import pytest
 
-from magus.advisor import dataset, randomised
-from magus.advisor.dataset import Dataset, build_dataset, sample_choices
-from magus.advisor.features import NAMES
-from magus.advisor.randomised import MAX_UNIT_BYTES, base_scenario, random_scenario
+from magus.advisor.ranker import dataset, randomised
+from magus.advisor.ranker.dataset import Dataset, build_dataset, sample_choices
+from magus.advisor.ranker.features import NAMES
+from magus.advisor.ranker.randomised import MAX_UNIT_BYTES, base_scenario, random_scenario
 from magus.compiler.ir import SYMMETRIC_FABRICS, Pattern
 from magus.compiler.planning.build import why_illegal
 from magus.simcore import PACKET_BYTES

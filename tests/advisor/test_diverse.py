@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from magus.advisor.solver import Space, enumerate_space, generator
+from magus.advisor.solver import Space, enumerate_space, vectorised
 from magus.advisor.solver.diverse import WEIGHTS, diverse
-from magus.advisor.solver.found import LISTED, SAMPLE
 from magus.advisor.solver.knobs import Choices, Codes, Knob, Knobs
+from magus.advisor.solver.result import LISTED, SAMPLE
 from magus.compiler.ir import Explore
 from magus.compiler.resolve.schedules.explore import opened
 from tests.scenarios import ag_gemm, exploring
@@ -63,7 +63,7 @@ def test_a_large_space_shows_a_sample_and_says_how_large_it_is(space: Space) -> 
 
 
 def test_of_a_space_that_is_too_large_a_part_is_kept_and_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(generator, "MOST_CODES", 1000)
+    monkeypatch.setattr(vectorised, "MOST_CODES", 1000)
 
     part = enumerate_space(exploring(ag_gemm(8192, 28672, 8192), replace(opened(Explore()), dominance=False)))
 

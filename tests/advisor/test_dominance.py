@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from magus.advisor.solver import enumerate_space
+from magus.advisor.solver.domains import domains_of, knobs_of
 from magus.advisor.solver.dominance import RULES, dominated, left_out
-from magus.advisor.solver.generator import generate
-from magus.advisor.solver.space import domains_of, knobs_of
+from magus.advisor.solver.vectorised import generate
 from magus.compiler.ir import (
     Choice,
     Direction,

@@ -3,8 +3,8 @@ import time
 
 import pytest
 
-from magus.advisor.estimate import estimate_ticks
-from magus.advisor.fluid import FluidLink, SlotPool
+from magus.advisor.estimate.fluid import FluidLink, SlotPool
+from magus.advisor.estimate.makespan import estimate_ticks
 from magus.compiler.ir import TICKS_PER_US, Choice, EngineChoice, EngineKind, Scenario
 from magus.compiler.planning.build import build_schedule, why_illegal
 from magus.simcore import simulate

@@ -2,7 +2,7 @@
 
 import pytest
 
-from magus.advisor.estimate import estimate_ticks
+from magus.advisor.estimate.makespan import estimate_ticks
 from magus.compiler import compile_text
 from magus.compiler.collectives import ALGORITHM_BY_NAME
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Scenario

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor.estimate import estimate_ticks
-from magus.advisor.estimate_persistent import persistent_parts
-from magus.advisor.estimate_run import copy_setup_ticks
+from magus.advisor.estimate.makespan import estimate_ticks
+from magus.advisor.estimate.persistent import persistent_parts
+from magus.advisor.estimate.run import copy_setup_ticks
 from magus.compiler.ir import (
     Choice,
     CopyProtocol,

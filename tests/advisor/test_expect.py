@@ -7,7 +7,7 @@ import pytest
 
 import magus.simcore
 from magus.advisor import Advisor
-from magus.advisor.expect import CheckResult, ExpectationRunner, Standing
+from magus.advisor.expect.run import CheckResult, ExpectationRunner, Standing
 from magus.compiler import CompileError, compile_text
 from magus.compiler.ir import TICKS_PER_US, Scenario, Schedule
 from magus.simcore import Result, simulate
@@ -192,7 +192,7 @@ def test_each_schedule_is_simulated_once_at_each_point(monkeypatch: pytest.Monke
         asked.append(schedule.expression)
         return simulate(scenario, schedule, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("magus.advisor.runs.simulate", counted)
+    monkeypatch.setattr("magus.advisor.expect.simulations.simulate", counted)
     results("sweep M in 512, 1024 { mine.makespan > 1 us; mine.dil > 1; shards.makespan > 1 us }; mine.exposed > 0")
 
     assert len(asked) == 5

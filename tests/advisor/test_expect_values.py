@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.advisor.expect_values import found, mean, percentile
+from magus.advisor.expect.values import found, mean, percentile
 from magus.compiler.ir import FigureKind, Value
 
 numbers = st.lists(st.fractions(max_denominator=1000), min_size=1, max_size=70)

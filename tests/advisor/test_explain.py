@@ -1,7 +1,7 @@
 """How far to trust an answer about a GPU that takes its numbers from another one."""
 
 from magus.advisor import Advisor
-from magus.advisor.advice import Advice, Confidence
+from magus.advisor.candidates.advice import Advice, Confidence
 from magus.advisor.explain import confidence_of, marks_of
 from magus.compiler import Scenario, compile_text
 

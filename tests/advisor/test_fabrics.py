@@ -2,9 +2,9 @@
 
 import pytest
 
-from magus.advisor.bounds import lower_bound
-from magus.advisor.estimate import estimate_ticks
-from magus.advisor.features import NAMES, features_of
+from magus.advisor.bounds.lower_bound import lower_bound
+from magus.advisor.estimate.makespan import estimate_ticks
+from magus.advisor.ranker.features import NAMES, features_of
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Scenario
 from magus.compiler.planning.build import build_schedule, why_illegal
 from magus.simcore import simulate

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from magus.advisor.estimate import estimate_ticks
-from magus.advisor.features import FEATURES, LOG_ESTIMATE_US, NAMES, features_of, matrix
+from magus.advisor.estimate.makespan import estimate_ticks
+from magus.advisor.ranker.features import FEATURES, LOG_ESTIMATE_US, NAMES, features_of, matrix
 from magus.compiler.ir import TICKS_PER_US, Choice, EngineChoice, EngineKind, Scenario
 from magus.compiler.planning.build import ScheduleError, build_schedule
 from tests import scenarios as make

@@ -3,10 +3,10 @@ import sys
 
 import pytest
 
-from magus.advisor import fingerprint as module
-from magus.advisor.features import NAMES
-from magus.advisor.fingerprint import CASES, fingerprint
-from magus.advisor.ranker import Ranker
+from magus.advisor.ranker import fingerprint as module
+from magus.advisor.ranker.features import NAMES
+from magus.advisor.ranker.fingerprint import CASES, fingerprint
+from magus.advisor.ranker.trees import Ranker
 from magus.compiler.templates import TEMPLATES
 
 
@@ -25,7 +25,7 @@ def test_cases_reach_every_template() -> None:
 
 
 def test_the_fingerprint_is_the_same_in_another_process() -> None:
-    code = "from magus.advisor.fingerprint import fingerprint; print(fingerprint())"
+    code = "from magus.advisor.ranker.fingerprint import fingerprint; print(fingerprint())"
 
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magus.advisor.solver import NoFeasibleSchedule, Space, enumerate_space, iterate_space
-from magus.advisor.solver.generator import generate
-from magus.advisor.solver.space import domains_of, knobs_of
+from magus.advisor.solver.domains import domains_of, knobs_of
+from magus.advisor.solver.vectorised import generate
 from magus.compiler import compile_text
 from magus.compiler.ir import Choice, Direction, EngineChoice, EngineKind, EngineMode, Explore, Scenario
 from magus.compiler.planning.build import build_schedule, why_illegal

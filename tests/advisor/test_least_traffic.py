@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from magus.advisor.least_traffic import Load, least_traffic, loads_of, ports_of
+from magus.advisor.bounds.least_traffic import Load, least_traffic, loads_of, ports_of
 from magus.compiler import compile_text
 from magus.compiler.ir import Pattern, Scenario
 from tests.advisor.drawing import SYSTEMS, scenario_of

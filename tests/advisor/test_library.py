@@ -6,9 +6,9 @@ from fractions import Fraction
 import pytest
 
 from magus.advisor import Advisor
-from magus.advisor.advice import Advice
+from magus.advisor.candidates.advice import Advice
+from magus.advisor.candidates.library import library_time, speedup_of
 from magus.advisor.export import advice_document
-from magus.advisor.library import library_time, speedup_of
 from magus.compiler import compile_text
 from magus.compiler.ir import Late, Scenario, Variability
 from magus.simcore.kernels.nccl import NcclCollective, collective_time

@@ -5,8 +5,8 @@ import random
 import pytest
 
 from magus.advisor import Advisor, lower_bound
-from magus.advisor.estimate import estimate_ticks
-from magus.advisor.least_traffic import least_traffic
+from magus.advisor.bounds.least_traffic import least_traffic
+from magus.advisor.estimate.makespan import estimate_ticks
 from magus.compiler import compile_text
 from magus.compiler.ir import Direction
 from magus.compiler.planning.build import build_schedule

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from magus.advisor.measured.calibrate import Calibration, Request, calibrate
-from magus.advisor.measured.calibration_file import profile_text
-from magus.advisor.measured.calibration_text import calibration_document, calibration_text
-from magus.advisor.measured.collective_fit import EXCHANGE, NVLS, RING, RING_SWITCH
-from magus.advisor.measured.constants import Constant
-from magus.advisor.measured.copy_fit import DMA, SM_COPY
-from magus.advisor.measured.gemm import lone_scenario
-from magus.advisor.measured.gemm_fit import ALL, CONSTANTS, LARGE
-from magus.advisor.measured.parts import FittedRow, parted
-from magus.advisor.measured.rows import MeasuredError
+from magus.advisor.measured.calibrate.collective_fit import EXCHANGE, NVLS, RING, RING_SWITCH
+from magus.advisor.measured.calibrate.constants import Constant
+from magus.advisor.measured.calibrate.copy_fit import DMA, SM_COPY
+from magus.advisor.measured.calibrate.gemm_fit import ALL, CONSTANTS, LARGE
+from magus.advisor.measured.calibrate.parts import FittedRow, parted
+from magus.advisor.measured.calibrate.run import Calibration, Request, calibrate
+from magus.advisor.measured.calibrate.text import calibration_document, calibration_text
+from magus.advisor.measured.calibrate.to_mgs import profile_text
+from magus.advisor.measured.tables.csv_rows import MeasuredError
+from magus.advisor.measured.tables.gemm import lone_scenario
 from magus.compiler import compile_text, format_text
 from magus.compiler.ir import TICKS_PER_US, DType, GemmShape, Gpu
 from magus.simcore.kernels.copy import CopyPhase, dma_copy_time, sm_copy_rate

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from magus.advisor.measured.collectives import collective_comparisons
-from magus.advisor.measured.copies import PhaseShare, copy_comparisons, phase_shares
-from magus.advisor.measured.rows import MeasuredError, MissingTable, TableComparison
+from magus.advisor.measured.tables.collectives import collective_comparisons
+from magus.advisor.measured.tables.copies import PhaseShare, copy_comparisons, phase_shares
+from magus.advisor.measured.tables.csv_rows import MeasuredError, MissingTable, TableComparison
 from magus.simcore.kernels.copy import CopyPhase
 
 DATA = os.environ.get("MAGUS_MEASURED_DATA", "")

@@ -5,9 +5,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from magus.advisor.measured.constants import Constant, ConstantUnit
-from magus.advisor.measured.fitting import Floats, fit, put_all
-from magus.advisor.measured.gemm_fit import CONSTANTS
+from magus.advisor.measured.calibrate.constants import Constant, ConstantUnit
+from magus.advisor.measured.calibrate.fitting import Floats, fit, put_all
+from magus.advisor.measured.calibrate.gemm_fit import CONSTANTS
 from tests.scenarios import h100
 
 START = Constant("gemm.start", ("gemm", "start_ticks"), ConstantUnit.TIME, 0.1, 20)

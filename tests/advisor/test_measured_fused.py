@@ -9,14 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from magus.advisor.measured import fused_report
-from magus.advisor.measured.fused import TARGET, FusedComparison, fused_comparisons, fused_found, scenario_of, serial_us
-from magus.advisor.measured.fused_plans import IMPLEMENTATIONS, implementation_named
-from magus.advisor.measured.fused_rows import FusedPart, FusedRow
-from magus.advisor.measured.gemm import predicted_us
-from magus.advisor.measured.report import Validation, validation_document
-from magus.advisor.measured.report_text import validation_page, validation_text
-from magus.advisor.measured.validate import validate
+from magus.advisor.measured.tables.fused import (
+    TARGET,
+    FusedComparison,
+    fused_comparisons,
+    fused_found,
+    scenario_of,
+    serial_us,
+)
+from magus.advisor.measured.tables.fused_plans import IMPLEMENTATIONS, implementation_named
+from magus.advisor.measured.tables.fused_rows import FusedPart, FusedRow
+from magus.advisor.measured.tables.gemm import predicted_us
+from magus.advisor.measured.validate import fused_report
+from magus.advisor.measured.validate.report import Validation, validation_document
+from magus.advisor.measured.validate.run import validate
+from magus.advisor.measured.validate.text import validation_page, validation_text
 from magus.compiler.ir import DType, Kernels, Pattern
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.verify.check import check_plan

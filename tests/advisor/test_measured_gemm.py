@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from magus.advisor.measured.gemm import (
+from magus.advisor.measured.tables.csv_rows import MeasuredError, MissingTable, TableComparison
+from magus.advisor.measured.tables.gemm import (
     ALL,
     LARGE,
     GemmTable,
@@ -17,9 +18,8 @@ from magus.advisor.measured.gemm import (
     lone_scenario,
     predicted_us,
 )
-from magus.advisor.measured.gemm_sample import simulated_sample
-from magus.advisor.measured.gemm_times import gemm_ticks
-from magus.advisor.measured.rows import MeasuredError, MissingTable, TableComparison
+from magus.advisor.measured.tables.gemm_sample import simulated_sample
+from magus.advisor.measured.tables.gemm_times import gemm_ticks
 from magus.compiler.ir import DType, GemmShape, Gpu
 from magus.simcore.kernels.gemm import gemm_work
 from tests.scenarios import h100, mi300x

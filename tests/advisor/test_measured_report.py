@@ -5,11 +5,11 @@ import math
 
 import pytest
 
-from magus.advisor.measured.agreement import Agreement
-from magus.advisor.measured.gemm import LARGE
-from magus.advisor.measured.report import Validation, comparable, summed_up, validation_document, weak_spots
-from magus.advisor.measured.report_text import validation_page, validation_text
-from magus.advisor.measured.rows import TableComparison
+from magus.advisor.measured.tables.csv_rows import TableComparison
+from magus.advisor.measured.tables.gemm import LARGE
+from magus.advisor.measured.tables.sim_vs_form import Agreement
+from magus.advisor.measured.validate.report import Validation, comparable, summed_up, validation_document, weak_spots
+from magus.advisor.measured.validate.text import validation_page, validation_text
 
 
 def row(group: str, measured: float, predicted: float, operation: str = LARGE, gpu: str = "H100") -> TableComparison:

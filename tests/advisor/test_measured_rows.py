@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from magus.advisor.measured import rows as rows_module
-from magus.advisor.measured.rows import MeasuredError, MissingTable, read_rows
+from magus.advisor.measured.tables import csv_rows as rows_module
+from magus.advisor.measured.tables.csv_rows import MeasuredError, MissingTable, read_rows
 
 TABLE = """# a comment
 gpu,m,time_us,note

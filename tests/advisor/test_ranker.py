@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from magus.advisor import ranker
-from magus.advisor.archive import ModelError
-from magus.advisor.dataset import Dataset
-from magus.advisor.features import LOG_ESTIMATE_US, NAMES, features_of
-from magus.advisor.ranker import CARD_FILE, MAX_MODEL_BYTES, ModelCard, Ranker, model_file
-from magus.advisor.train import score_of, train
+from magus.advisor.ranker import trees as ranker
+from magus.advisor.ranker.archive import ModelError
+from magus.advisor.ranker.dataset import Dataset
+from magus.advisor.ranker.features import LOG_ESTIMATE_US, NAMES, features_of
+from magus.advisor.ranker.train import score_of, train
+from magus.advisor.ranker.trees import CARD_FILE, MAX_MODEL_BYTES, ModelCard, Ranker, model_file
 from magus.compiler.ir import TICKS_PER_US, Choice, EngineChoice, EngineKind
 from tests import scenarios as make
 
@@ -331,7 +331,7 @@ def test_a_ranker_without_a_card_is_not_saved(tmp_path: Path) -> None:
 
 def test_importing_the_advisor_imports_no_learner() -> None:
     code = (
-        "import sys, magus.advisor, magus.advisor.ranker, magus.advisor.dataset, magus.advisor.train\n"
+        "import sys, magus.advisor, magus.advisor.ranker.trees, magus.advisor.ranker.dataset, magus.advisor.ranker.train\n"
         "print([name for name in ('sklearn', 'skops', 'scipy') if name in sys.modules])"
     )
 
@@ -344,7 +344,7 @@ def test_importing_the_advisor_imports_no_learner() -> None:
 def test_a_folder_that_cannot_be_written_is_told_before_the_training(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("magus.advisor.train.build_dataset", lambda *_, **__: pytest.fail("it trains"))
+    monkeypatch.setattr("magus.advisor.ranker.train.build_dataset", lambda *_, **__: pytest.fail("it trains"))
     (tmp_path / "a file").touch()
 
     with pytest.raises(OSError) as raised:

@@ -4,10 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor.advice import Candidate
-from magus.advisor.randomised import SYSTEMS as TRAINED_SYSTEMS
-from magus.advisor.randomised import WORKLOADS, base_scenario
-from magus.advisor.ranking import (
+from magus.advisor.candidates.advice import Candidate
+from magus.advisor.candidates.ranking import (
     MOST_NAMED,
     TRAINED_ON,
     algorithm_of,
@@ -17,6 +15,8 @@ from magus.advisor.ranking import (
     shortlisted,
     variants,
 )
+from magus.advisor.ranker.randomised import SYSTEMS as TRAINED_SYSTEMS
+from magus.advisor.ranker.randomised import WORKLOADS, base_scenario
 from magus.compiler.ir import (
     Choice,
     CopyProtocol,

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from magus.advisor import Advisor, NoFeasibleSchedule
-from magus.advisor.advice import Advice, Confidence
-from magus.advisor.ranking import algorithm_of
+from magus.advisor.candidates.advice import Advice, Confidence
+from magus.advisor.candidates.ranking import algorithm_of
 from magus.advisor.solver import enumerate_space
 from magus.compiler.ir import (
     TICKS_PER_US,

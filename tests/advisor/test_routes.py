@@ -6,8 +6,8 @@ from itertools import pairwise, product
 
 import pytest
 
-from magus.advisor.least_traffic import _routed_loads
-from magus.advisor.routes import routes_of
+from magus.advisor.bounds.least_traffic import _routed_loads
+from magus.advisor.bounds.routes import routes_of
 from magus.compiler.ir import Fabric, num_links, topology_of
 from tests.fabrics import UNEVEN, torus
 from tests.scenarios import full_mesh, ring, switch

@@ -3,7 +3,7 @@
 import pytest
 
 from magus.advisor import Advisor
-from magus.advisor.runs import ExpectationError, Runs
+from magus.advisor.expect.simulations import ExpectationError, Runs
 from magus.compiler import compile_text
 from magus.simcore import RunTooLarge
 
@@ -61,7 +61,7 @@ def test_a_run_that_is_too_large_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
     def too_large(*_: object, **__: object) -> None:
         raise RunTooLarge("beyond the limit")
 
-    monkeypatch.setattr("magus.advisor.runs.simulate", too_large)
+    monkeypatch.setattr("magus.advisor.expect.simulations.simulate", too_large)
     with pytest.raises(ExpectationError, match="beyond the limit"):
         runs().result("mine")
 

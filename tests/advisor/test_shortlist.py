@@ -1,7 +1,7 @@
 """What is simulated at which granularity."""
 
-from magus.advisor.advice import Candidate
-from magus.advisor.shortlist import (
+from magus.advisor.candidates.advice import Candidate
+from magus.advisor.candidates.shortlist import (
     SHORTLIST_LINE_HOPS,
     by_time,
     packet_bytes,

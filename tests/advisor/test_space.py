@@ -9,7 +9,7 @@ from time import perf_counter
 import pytest
 
 from magus.advisor.solver import NoFeasibleSchedule, enumerate_space, explain_infeasible
-from magus.advisor.solver.space import check_memory, domains_of, resident_bytes, streams_of
+from magus.advisor.solver.domains import check_memory, domains_of, resident_bytes, streams_of
 from magus.compiler import compile_text
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Explore, Scenario
 from magus.compiler.planning.build import ScheduleError, build_schedule, template_named, why_illegal
@@ -246,7 +246,7 @@ def test_a_template_of_another_pattern_and_chunks_below_a_line_are_explained() -
 
 def test_the_solver_is_loaded_at_the_first_call() -> None:
     code = (
-        "import sys, magus.advisor.bounds; from magus.advisor.solver import enumerate_space; "
+        "import sys, magus.advisor.bounds.lower_bound; from magus.advisor.solver import enumerate_space; "
         "assert 'ortools' not in sys.modules"
     )
 

@@ -3,7 +3,7 @@
 import pytest
 
 from magus.advisor import Advisor, recommend
-from magus.advisor.advice import Advice
+from magus.advisor.candidates.advice import Advice
 from magus.advisor.stages import Stages, told_failures
 from magus.advisor.workers import Failure, FailureKind
 from magus.compiler.codes import Code

@@ -2,10 +2,10 @@
 
 import pytest
 
-from magus.advisor.bounds import lower_bound
-from magus.advisor.ranker import Ranker
-from magus.advisor.ranking import predicted_us
-from magus.advisor.routes import routes_of
+from magus.advisor.bounds.lower_bound import lower_bound
+from magus.advisor.bounds.routes import routes_of
+from magus.advisor.candidates.ranking import predicted_us
+from magus.advisor.ranker.trees import Ranker
 from magus.advisor.solver import enumerate_space, explain_infeasible
 from magus.compiler.ir import Cancelled, Choice, EngineChoice, EngineKind, heeding
 from magus.compiler.planning.build import build_schedule

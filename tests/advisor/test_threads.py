@@ -11,8 +11,8 @@ import pytest
 from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
 
 from magus.advisor import Advisor, lower_bound
-from magus.advisor.bounds_area import KernelClass, least_ratios
-from magus.advisor.features import NAMES
+from magus.advisor.bounds.gemm_area import KernelClass, least_ratios
+from magus.advisor.ranker.features import NAMES
 from magus.compiler.ir import DType, EngineChoice, EngineKind, Explore, GemmShape
 from tests.scenarios import ag_gemm, exploring, mi300x
 

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from magus.advisor.advice import Candidate
-from magus.advisor.variations import MOST_WAYS, other_ways
+from magus.advisor.candidates.advice import Candidate
+from magus.advisor.candidates.variations import MOST_WAYS, other_ways
 from magus.compiler.ir import (
     Choice,
     CopyProtocol,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor.measured.gemm import lone_scenario
+from magus.advisor.measured.tables.gemm import lone_scenario
 from magus.compiler.ir import Fabric, FabricKind, Link, Switch, System
 from magus.simcore.cores.engine import run
 from magus.simcore.kernels.nccl import NcclCollective, NcclProtocol, collective_time

@@ -6,8 +6,8 @@ from fractions import Fraction
 from pathlib import Path
 from threading import Event
 
-from magus.advisor.advice import Advice, Candidate, Confidence, Timing
-from magus.advisor.bounds import Bound
+from magus.advisor.bounds.lower_bound import Bound
+from magus.advisor.candidates.advice import Advice, Candidate, Confidence, Timing
 from magus.compiler.ir import TICKS_PER_US, Cancelled, EngineChoice, EngineKind, Scenario, Schedule
 from magus.compiler.pipeline import Compiled
 from magus.compiler.resolve.expect.expectation import Verdict

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from magus.advisor.measured.gemm import lone_scenario
+from magus.advisor.measured.tables.gemm import lone_scenario
 from magus.compiler.ir import TICKS_PER_US, DType, GemmShape
 from magus.simcore.kernels.gemm import gemm_work
 from magus.tui.cli import app

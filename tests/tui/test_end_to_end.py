@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from magus.advisor.advice import Advice
+from magus.advisor.candidates.advice import Advice
 from magus.compiler.ir import Pattern
 from magus.tui.app import MagusApp
 from magus.tui.session import ProblemKind, SessionProblem

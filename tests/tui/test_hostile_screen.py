@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from magus.advisor.advice import Advice
+from magus.advisor.candidates.advice import Advice
 from magus.advisor.solver import NoFeasibleSchedule
 from magus.compiler.codes import Code
 from magus.compiler.ir import Scenario, Schedule

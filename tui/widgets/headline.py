@@ -4,7 +4,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Static
 
-from ...advisor.advice import Advice
+from ...advisor.candidates.advice import Advice
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.text.printable import printable
 from .. import view

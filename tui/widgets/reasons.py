@@ -9,7 +9,7 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from ...advisor.advice import Advice, resolution_of
+from ...advisor.candidates.advice import Advice, resolution_of
 from ...compiler.text.diagnostics import Diagnostic
 from ...compiler.text.printable import printable
 from ...simcore.figures.result import Result

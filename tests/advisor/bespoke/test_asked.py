@@ -3,8 +3,8 @@
 import pytest
 
 from magus.advisor.bespoke import optimize
-from magus.advisor.bespoke.asked import is_asked_for, usual_tactics
-from magus.advisor.bespoke.outcome import SearchBudget
+from magus.advisor.bespoke.explore_limits import is_asked_for, usual_tactics
+from magus.advisor.bespoke.result import SearchBudget
 from magus.compiler.ir import (
     Choice,
     CopyProtocol,

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from magus.advisor.bespoke.annealing import anneal
 from magus.advisor.bespoke.batches import Batch, Batches, batches_of, lengths_of, whole_batches, with_batches
 from magus.advisor.bespoke.costs import GRAIN, OWN_UNITS, Costs, costs_of, kernel_ticks, shares, whole_rows
+from magus.advisor.bespoke.cp_sat import MOST_BATCHES, solved_parts
 from magus.advisor.bespoke.dp import dp_batches
-from magus.advisor.bespoke.evaluate import NEVER, PlanEstimator
-from magus.advisor.bespoke.exact import MOST_BATCHES, solved_parts
-from magus.advisor.bespoke.local import anneal
-from magus.advisor.bespoke.moves import neighbour
-from magus.advisor.bespoke.seeds import shapes
+from magus.advisor.bespoke.initial_shapes import shapes
+from magus.advisor.bespoke.mutations import neighbour
+from magus.advisor.bespoke.plan_estimator import NEVER, PlanEstimator
 from magus.advisor.bespoke.uniform import as_batches, uniform_choices
-from magus.advisor.solver.batches import BatchProblem, solve_batches
+from magus.advisor.solver.batch_model import BatchProblem, solve_batches
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Pattern, Scenario
 from magus.compiler.planning.build import build_schedule, why_illegal
 from magus.compiler.templates.bespoke import PATTERNS, Parts, shortened

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from magus.advisor.bespoke import Proposer, SearchBudget, SearchResult, SimulatedPlan, optimize, portfolio, why_bespoke
-from magus.advisor.estimate import estimate_ticks
+from magus.advisor.estimate.makespan import estimate_ticks
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, EngineMode, Pattern, Scenario, Schedule
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.templates.bespoke import PATTERNS

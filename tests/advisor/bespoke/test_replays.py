@@ -1,7 +1,7 @@
 """Simulations of proposals: each once, no more than allowed, and none once one is as good as any."""
 
-from magus.advisor.bespoke.outcome import Proposer
-from magus.advisor.bespoke.replays import Replays
+from magus.advisor.bespoke.result import Proposer
+from magus.advisor.bespoke.simulate_proposals import Replays
 from magus.advisor.workers import Workers
 from magus.compiler.ir import Choice, EngineChoice, EngineKind
 from tests.scenarios import ag_gemm

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from magus.advisor import Advisor
-from magus.advisor.advice import Advice, Candidate, SearchProvenance, resolution_of
 from magus.advisor.answer import finalists, is_worth_it
 from magus.advisor.bespoke import SearchBudget, optimize
 from magus.advisor.bespoke.stage import is_searched, sentence_of
+from magus.advisor.candidates.advice import Advice, Candidate, SearchProvenance, resolution_of
 from magus.advisor.export import advice_document
 from magus.compiler import compile_text
 from magus.compiler.ir import (

@@ -5,11 +5,11 @@ from itertools import product
 
 import pytest
 
-from magus.advisor.bespoke.evaluate import NEVER, PlanEstimator
 from magus.advisor.bespoke.explain import why_bespoke
+from magus.advisor.bespoke.neighbours import other_ways, search_ways, starts_of
+from magus.advisor.bespoke.plan_estimator import NEVER, PlanEstimator
 from magus.advisor.bespoke.uniform import uniform_choices
-from magus.advisor.bespoke.ways import other_ways, search_ways, starts_of
-from magus.advisor.bounds import lower_bound
+from magus.advisor.bounds.lower_bound import lower_bound
 from magus.compiler.ir import (
     Choice,
     CopyProtocol,

@@ -1,0 +1,164 @@
+"""Bounds on the time and the SM time of GEMM kernels for all shapes in a box, many boxes and many kernels at once.
+
+A box is a range of m, of n and of k. The time of one kernel grows with each of them, so that its ends are at corners of
+the box. Its SM time for each element of m, n and k is bounded term by term: that of tiles is least where they are full
+and the inner dimension is longest, memory traffic for each element falls with every dimension, and where a kernel has
+one wave at most, memory time relative to that of a tile is bounded by the least traffic over the longest tile.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...compiler.ir import TICKS_PER_US, DType, Gpu
+from ...simcore.kernels.gemm import L2_SHARE, MIN_SPLIT_K
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class GemmForm:
+    """The fitted form of GEMMs on ``fewest`` to ``most`` SMs; where ``fixed`` each SM has its tiles from the start."""
+
+    gpu: Gpu
+    dtype: DType
+    fewest: int
+    most: int
+    fixed: bool
+
+    @property
+    def quantisation(self) -> float:
+        """Share of an incomplete last wave that is paid."""
+        return 1.0 if self.fixed else float(self.gpu.gemm.quantisation)
+
+    def memory_us(self, corner: Floats, *, adds: bool = False) -> Floats:
+        """Time of the compulsory traffic of shapes [3, B]; what is added to is read too."""
+        m, n, k = corner
+        rate = float(self.gpu.gemm.hbm_fraction) * self.gpu.hbm.peak_bytes_per_s
+        return np.asarray((m * k + k * n + (1 + adds) * m * n) * self.dtype.num_bytes / rate * 1e6)
+
+    def together(self, one: Floats, other: Floats) -> Floats:
+        """Two times, not both 0, imperfectly overlapped: as ``p_norm`` of the kernels, some times as fast."""
+        power, larger = float(self.gpu.gemm.exponent), np.maximum(one, other)
+        with np.errstate(divide="ignore"):  # a time of 0 adds nothing
+            ratio = np.exp(power * np.log(np.minimum(one, other) / larger))
+        return np.asarray(larger * np.exp(np.log1p(ratio) / power))
+
+
+@dataclass(frozen=True, slots=True)
+class TiledKernels:
+    """Kernels by tile, SMs for each and split of the inner dimension, all [K, 1] against boxes [3, B]; or pair by pair.
+
+    Results are [K, B], or as many as there are pairs.
+    """
+
+    form: GemmForm
+    rows: Floats
+    cols: Floats
+    units: Floats
+    split: Floats
+
+    @classmethod
+    def of(cls, form: GemmForm, kernels: Sequence[tuple[tuple[int, int], int, int]]) -> "TiledKernels":
+        """Of tiles, units and splits."""
+        each = [(*block, units, split) for block, units, split in kernels]
+        rows, cols, units, split = np.array(each, float).T[:, :, None]
+        return cls(form, rows, cols, units, split)
+
+    def at(self, chosen: NDArray[np.intp]) -> "TiledKernels":
+        """Some of the kernels, one for each pair."""
+        rows, cols, units, split = (each[chosen, 0] for each in (self.rows, self.cols, self.units, self.split))
+        return TiledKernels(self.form, rows, cols, units, split)
+
+    def exists(self, corner: Floats) -> NDArray[np.bool_]:
+        """Whether the inner dimension is long enough for the split."""
+        return np.asarray((self.split == 1) | (self._part(corner[2]) >= MIN_SPLIT_K))
+
+    def tile_us(self, part: Floats) -> Floats:
+        """As ``gemm.tile_time_us``."""
+        gpu, model = self.form.gpu, self.form.gpu.gemm
+        rate = self.units * (gpu.peak(self.form.dtype) / gpu.sms * float(model.mma_fraction))
+        math_us = 2 * self.rows * self.cols * part / rate * 1e6
+        wait_us = part / 64 * model.k_step_ticks / TICKS_PER_US
+        return self.form.together(math_us, wait_us) + model.tile_ticks / TICKS_PER_US
+
+    def unit_us(self, corner: Floats) -> Floats:
+        """No unit is shorter than a tile."""
+        return self.tile_us(self._part(corner[2]))
+
+    def body_us(self, corner: Floats, sms: int) -> tuple[Floats, Floats]:
+        """Time without launch and without what L2 takes, alone and adding to what another kernel left.
+
+        It grows with every dimension and falls with ``sms``.
+        """
+        form, waves, split = self.form, self._slots(corner) / sms, self._split_us(corner[0] * corner[1])
+        quantised = np.where(waves <= 1, 1.0, waves + form.quantisation * (np.ceil(waves) - waves))
+        tiles = quantised * self.unit_us(corner)
+        alone, adding = (form.together(tiles, form.memory_us(corner, adds=adds)) for adds in (False, True))
+        return alone + split, adding + split
+
+    def longest_us(self, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+        """The most it takes in boxes, what L2 takes included, alone and adding; infinite where it may not exist.
+
+        A library picks what is fastest, so that no kernel takes longer that is picked.
+        """
+        gpu, (m, n, k) = self.form.gpu, high
+        rows, cols = np.ceil(m / self.rows), np.ceil(n / self.cols)
+        num_bytes = ((m * cols + n * rows) * k + 2 * m * n) * self.form.dtype.num_bytes
+        l2 = num_bytes / (L2_SHARE * gpu.l2.instances * gpu.l2.bytes_per_s) * 1e6
+        waves = np.ceil(rows * cols * (self.split * self.units) / self.form.fewest)
+        latency = waves * (gpu.l2.latency_ticks + gpu.hbm.latency_ticks) / TICKS_PER_US
+        least = np.where(self.exists(low) & (self.units <= self.form.fewest), np.maximum(l2, latency), np.inf)
+        alone, adding = self.body_us(high, self.form.fewest)
+        return np.maximum(alone, least), np.maximum(adding, least)
+
+    def per_element(self, low: Floats, high: Floats) -> Floats:
+        """The least SM time for each element of m, n and k in us, in boxes from ``low`` to ``high``."""
+        form, fewest_slots, most_slots = self.form, self._slots(low), self._slots(high)
+        part = self._part(high[2])
+        tile = self.tile_us(part)
+        ideal = self.units * tile / (self.rows * self.cols * part)
+        ideal = ideal * _padding(low[0], high[0], self.rows) * _padding(low[1], high[1], self.cols)
+        several = self._of_waves(ideal, fewest_slots / form.most, most_slots / form.fewest, high)
+        one = ideal * (form.together(tile, form.memory_us(low)) / tile) + self._split_of_one(low, high)
+        # Near a point a kernel takes what it takes at the lower corner.
+        corner = self.body_us(low, form.most)[0] / high.prod(axis=0)
+        one = np.maximum(one, corner * fewest_slots)
+        several = np.where(most_slots > form.fewest, np.maximum(several, corner * form.fewest), np.inf)
+        return np.asarray(np.minimum(several, np.where(fewest_slots <= form.most, one, np.inf)))
+
+    def _split_of_one(self, low: Floats, high: Floats) -> Floats:
+        """What the split adds to the SM time for each element of a kernel of one wave: all its slots wait for it."""
+        slots_per_output = self.split * self.units / (self.rows * self.cols)
+        return np.asarray(slots_per_output * self._split_us(low[0] * low[1]) / high[2])
+
+    def _of_waves(self, ideal: Floats, low: Floats, high: Floats, corner: Floats) -> Floats:
+        """For kernels of more than one wave, ``low`` to ``high`` of them, in boxes that end at ``corner``."""
+        form, size = self.form, corner[0] * corner[1] * corner[2]
+        last = np.ceil(high)
+        rounded = np.where(np.ceil(np.maximum(low, 1)) < last, high, last)
+        tiles = ideal * (1 + form.quantisation * (rounded - high) / high)
+        split = self._split_us(corner[0] * corner[1]) / size
+        memory = form.fewest * form.memory_us(corner) / size
+        return np.asarray(form.together(tiles, memory) + form.fewest * split)
+
+    def _part(self, inner: Floats) -> Floats:
+        """Inner dimension of one tile."""
+        return np.asarray(64 * np.ceil(np.ceil(inner / self.split) / 64))
+
+    def _slots(self, corner: Floats) -> Floats:
+        """SM slots of all tiles."""
+        return np.asarray(np.ceil(corner[0] / self.rows) * np.ceil(corner[1] / self.cols) * (self.split * self.units))
+
+    def _split_us(self, outputs: Floats) -> Floats:
+        model = self.form.gpu.gemm
+        us = model.split_ticks / TICKS_PER_US + 8 * self.split * outputs / model.split_bytes_per_s * 1e6
+        return np.asarray(np.where(self.split > 1, us, 0.0))
+
+
+def _padding(low: Floats, high: Floats, block: Floats) -> Floats:
+    """What blocks of that many cover at least, relative to a size from ``low`` to ``high``."""
+    first, last = np.ceil(low / block), np.ceil(high / block)
+    return np.asarray(np.where(first == last, last * block / high, 1.0))

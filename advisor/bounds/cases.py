@@ -1,0 +1,129 @@
+"""What the terms of a bound are made of, for one way to copy and one class of kernels."""
+
+from dataclasses import dataclass
+
+from ...compiler.ir import Pattern, Scenario, topology_of
+from ...simcore.kernels.working_set import hit_share
+from .copy_modes import CopyMode, Division, served_ticks
+from .gemm_area import THOROUGH
+from .kernels import KernelLimits
+from .least_traffic import LeastTraffic, ports_of
+
+# A block that is to be summed may be cut into this many pieces of a line for each SM; smaller pieces hold fewer SMs.
+SUM_PIECES = 128
+
+
+@dataclass(frozen=True, slots=True)
+class BoundCase:
+    """Times in ticks, of one way to copy, one class of kernels and one division of the SMs between both.
+
+    ``moved`` is what the way moves at least, ``rounds`` how closely kernels are looked at.
+    """
+
+    scenario: Scenario
+    way: CopyMode
+    kernels: KernelLimits
+    moved: LeastTraffic | None
+    division: Division
+    rounds: int = THOROUGH
+
+    @property
+    def lead(self) -> int:
+        """From the start of a transfer to its first byte at the link: setup, and the way out of memory.
+
+        What a profile says to be on its way has left.
+        """
+        gpu = self.scenario.gpu
+        if self.scenario.system.replay is not None:
+            return 0
+        l2 = gpu.l2.latency_ticks if self.way.by_sms else 0
+        return self.way.setup_ticks + gpu.hbm.latency_ticks + l2
+
+    @property
+    def landing(self) -> int:
+        """From a byte's end of service at the last link to the end of its transfer."""
+        fabric, n, hbm = self.scenario.system.fabric, self.scenario.num_ranks, self.scenario.gpu.hbm.latency_ticks
+        if not fabric.kind.symmetric:
+            return hbm + min(edge.latency_ticks for edge in topology_of(fabric, n).edges if edge.target < n)
+        switched = fabric.switch.latency_ticks if fabric.switch is not None else 0
+        return hbm + fabric.link.latency_ticks + switched
+
+    @property
+    def sums_by_kernels(self) -> bool:
+        """Whether only kernels can sum: not the switch, and not copies into what a kernel still writes."""
+        pattern = self.scenario.workload.pattern
+        if not pattern.sums or self.way.can_sum or self.moved is None:
+            return False
+        return not self.way.by_sms or pattern is Pattern.GEMM_RS
+
+    @property
+    def before_sending(self) -> int:
+        """What must happen before the first transfer where a kernel makes what is sent."""
+        return self.kernels.first if self.scenario.workload.pattern.produces else 0
+
+    @property
+    def after_arrival(self) -> int:
+        """What must follow the last transfer: a kernel on what is gathered; partial sums are added to what is there.
+
+        The last transfer of an all_reduce may bring a result.
+        """
+        pattern = self.scenario.workload.pattern
+        if pattern.consumes:
+            return self.kernels.after
+        if not pattern.reduces or self.way.can_sum:
+            return 0
+        return self.kernels.sum_after if self.sums_by_kernels else self.scenario.gpu.hbm.latency_ticks
+
+    @property
+    def after_kernels(self) -> int:
+        """What must follow the last unit of kernels whose results are summed: it is summed here, or sent first.
+
+        The sum of an all_reduce is then sent to others. Kernels that sum begin when a persistent one has ended.
+        """
+        pattern, copy = self.scenario.workload.pattern, self.lead + self.landing
+        if not (pattern.sums and pattern.produces) or self.moved is None:
+            return 0
+        everywhere = pattern is Pattern.GEMM_AR
+        here, there = self.kernels.sum_launch, copy + self.kernels.sum_after
+        if not self.sums_by_kernels:
+            return copy if everywhere else min(here, copy)
+        if self.kernels.persistent:
+            return here + max(self.sum_ticks, copy + self._results_ticks if everywhere else 0)
+        return min(here + copy if everywhere else here, there)
+
+    @property
+    def _results_ticks(self) -> int:
+        """Time in which the links pass the sums of an all_reduce to all ranks."""
+        assert self.moved is not None, "asked only where something moves"
+        n = self.scenario.num_ranks
+        num_bytes = int(n * self.moved.read * (n - 1) * self.way.sent)
+        return served_ticks(num_bytes, sum(ports_of(self.scenario).into), self.scenario.gpu.line_bytes)
+
+    @property
+    def sum_bytes(self) -> int:
+        """Memory traffic of the kernels that sum at some rank: each part that came, its own, and the result.
+
+        Parts that have come may still be in a cache.
+        """
+        workload, n, cache = self.scenario.workload, self.scenario.num_ranks, self.scenario.gpu.last_cache
+        if not self.sums_by_kernels or workload.moved is None:
+            return 0
+        shard = workload.moved.num_bytes // n
+        parts = (n - 1) * shard
+        hits = 0 if cache is None else hit_share(int(parts * self.way.sent), cache.instances * cache.size_bytes)
+        return (n + 1) * shard - int(parts * hits)
+
+    @property
+    def sum_ticks(self) -> int:
+        """Time in which kernels that sum hold all SMs; not known for small blocks, whose pieces hold few."""
+        gpu, moved = self.scenario.gpu, self.scenario.workload.moved
+        if moved is None or moved.num_bytes // self.scenario.num_ranks < SUM_PIECES * gpu.sms * gpu.line_bytes:
+            return 0
+        return served_ticks(self.sum_bytes, gpu.hbm.achieved_bytes_per_s, gpu.line_bytes)
+
+    @property
+    def copy_ticks(self) -> int:
+        """SM ticks of the copies of some rank where SMs copy."""
+        if self.moved is None or not self.way.by_sms:
+            return 0
+        return self.way.engine_ticks(self.moved.issued, self.scenario.gpu.line_bytes)

@@ -1,0 +1,193 @@
+"""What a step-level estimate follows: kernels and transfers of one rank, or of all, and what each of them waits for."""
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from itertools import accumulate, chain
+
+from ...compiler.ir import (
+    CopyProtocol,
+    Direction,
+    EngineKind,
+    GemmShape,
+    KernelShape,
+    Reach,
+    Reduction,
+    Scenario,
+    Schedule,
+    Step,
+    TileGroup,
+    Transfer,
+    all_arrivals,
+    num_peers,
+)
+from ...simcore.kernels.dispatch import compute_shape, compute_work
+from ...simcore.kernels.reduce import reduce_work
+from ...simcore.kernels.work import KernelWork
+from ...simcore.lower.one_kernel import is_one_kernel, sum_work
+from ...simcore.lower.protocols import sent_per_byte
+from .persistent import persistent_parts
+
+Works = dict[tuple[GemmShape | KernelShape, bool] | tuple[int, int], KernelWork]
+"""Kernels by their shapes, and sums by their bytes and parts; those of equal shapes share one work."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepGraph:
+    """Steps by their index ``i``, those of each of ``num_ranks`` ranks in the order of its plan.
+
+    ``rank[i]`` is the rank that has step i, ``num_peers[r]`` how many peers share the SMs that copy there. ``waits[i]``
+    is how many others step i waits for, ``next[i]`` are those that wait for it. ``work`` are kernels and sums with what
+    is added to their launch in ticks, ``num_bytes[i]`` is what a transfer sends, 0 for others. Where launches are out
+    of the way ``kernels_before`` are those before it in the plan that a kernel waits for; else it is empty. ``flagged``
+    are the copies whose flag other copies look for, to send on what has come.
+    """
+
+    steps: tuple[Step, ...]
+    num_ranks: int
+    rank: tuple[int, ...]
+    num_peers: tuple[int, ...]
+    waits: tuple[int, ...]
+    next: tuple[tuple[int, ...], ...]
+    work: Mapping[int, tuple[KernelWork, float]]
+    num_bytes: tuple[int, ...]
+    kernels_before: Mapping[int, tuple[int, ...]]
+    flagged: Set[int]
+
+
+def graph_of(scenario: Scenario, schedule: Schedule, *, alike: bool) -> StepGraph:
+    """The graph of a plan: of rank 0, which is its own neighbour, where ranks are ``alike``, else of all of them."""
+    ranks = range(1 if alike else scenario.num_ranks)
+    plans = [schedule.steps_of(rank) for rank in ranks]
+    firsts = [0, *accumulate(map(len, plans))]
+    senders = _own_signals(plans[0]) if alike else _signals(scenario, schedule, firsts)
+    before: list[Set[int]] = []
+    work, kernels_before, works = dict[int, tuple[KernelWork, float]](), dict[int, tuple[int, ...]](), Works()
+    for rank, (first, steps, landing) in enumerate(zip(firsts, plans, senders, strict=False)):
+        here = scenario if alike else scenario.at(rank)
+        names = {**landing, **{step.name: (first + i,) for i, step in enumerate(steps)}}
+        persistent = persistent_parts(here, schedule, steps)
+        before += _before(first, steps, names, {names[name][0] for name in persistent})
+        mine = _work(here, schedule, steps, persistent, works)
+        work |= {first + i: each for i, each in mine.items()}
+        if persistent:
+            at = {first + i: before[first + i] for i in mine}
+            kernels_before |= {i: tuple(j for j in earlier if j in work and j < i) for i, earlier in at.items()}
+    following: list[list[int]] = [[] for _ in before]
+    for i, others in enumerate(before):
+        for j in others:
+            following[j].append(i)
+    return StepGraph(
+        steps=tuple(chain.from_iterable(plans)),
+        num_ranks=len(plans),
+        rank=tuple(rank for rank, steps in enumerate(plans) for _ in steps),
+        num_peers=tuple(map(num_peers, plans)),
+        waits=tuple(map(len, before)),
+        next=tuple(map(tuple, following)),
+        work=work,
+        num_bytes=tuple(chain.from_iterable(_num_bytes(scenario, schedule, steps) for steps in plans)),
+        kernels_before=kernels_before,
+        flagged=_flagged(scenario, schedule, list(chain.from_iterable(plans))),
+    )
+
+
+def _flagged(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> Set[int]:
+    """Puts by SMs of a lone collective that send their flag after their data, and for which copies wait."""
+    by_sms = schedule.engine.kind is EngineKind.SM and schedule.tactics.protocol is CopyProtocol.SIMPLE
+    if not by_sms or scenario.workload.compute is not None:
+        return frozenset()
+    copies = [(i, step) for i, step in enumerate(steps) if isinstance(step, Transfer)]
+    awaited = {name for _, step in copies for name in step.after}
+    flags = ((i, step.signal) for i, step in copies if step.direction is Direction.PUT and step.reach is Reach.PEER)
+    return frozenset(i for i, signal in flags if signal in awaited)
+
+
+Senders = dict[str, tuple[int, ...]]
+"""Who sets a signal, or who is a step."""
+
+
+def _own_signals(steps: Sequence[Step]) -> tuple[Senders, ...]:
+    """What lands at a rank comes from one that is alike."""
+    return ({step.signal: (i,) for i, step in enumerate(steps) if isinstance(step, Transfer)},)
+
+
+def _signals(scenario: Scenario, schedule: Schedule, firsts: Sequence[int]) -> list[Senders]:
+    """For each rank the transfers that set its signals; several put to all with one signal."""
+    place = [
+        {step.name: first + i for i, step in enumerate(schedule.steps_of(rank))}
+        for rank, first in enumerate(firsts[:-1])
+    ]
+    found: list[Senders] = []
+    for arrivals in all_arrivals(scenario, schedule):
+        here: dict[str, list[int]] = {}
+        for arrival in arrivals:
+            here.setdefault(arrival.transfer.signal, []).append(place[arrival.issuer][arrival.transfer.name])
+        found.append({signal: tuple(senders) for signal, senders in here.items()})
+    return found
+
+
+def _before(first: int, steps: Sequence[Step], names: Senders, groups: Set[int]) -> list[Set[int]]:
+    """What each step of a rank waits for: what it names, and the step before it in its stream or lane.
+
+    ``first`` is the index of the rank's first step. ``groups`` of persistent kernels wait for none of each other, and
+    sums for all of them.
+    """
+    found: list[Set[int]] = []
+    last: dict[tuple[bool, int], int] = {}
+    for i, step in enumerate(steps, first):
+        before: Set[int] = {j for name in step.after for j in names.get(name, ())}
+        if isinstance(step, Transfer):
+            queue = None if step.lane is None else (True, step.lane)
+        else:
+            queue = None if i in groups else (False, step.stream)
+            before = before - groups if i in groups else before | groups
+        if queue is not None:
+            if queue in last:
+                before = before | {last[queue]}
+            last[queue] = i
+        found.append(before)
+    return found
+
+
+def _num_bytes(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> tuple[int, ...]:
+    width, sent = _width(scenario), sent_per_byte(schedule)
+    return tuple(
+        int(step.region.rows.size * step.region.cols.size * width * sent) if isinstance(step, Transfer) else 0
+        for step in steps
+    )
+
+
+def _work(
+    scenario: Scenario,
+    schedule: Schedule,
+    steps: Sequence[Step],
+    persistent: Mapping[str, KernelWork],
+    works: Works,
+) -> dict[int, tuple[KernelWork, float]]:
+    """The kernels and sums of a rank, from ``works`` or put there; one that waits for a transfer is launched later."""
+    width, sms, event = _width(scenario), schedule.compute_sms, float(scenario.gpu.launch.event_ticks)
+    alone = is_one_kernel(scenario, schedule)  # its sums are no kernels of their own
+
+    def work_of(step: TileGroup | Reduction) -> KernelWork:
+        if isinstance(step, TileGroup):
+            key = compute_shape(scenario, step), step.accumulate
+            if key not in works:
+                works[key] = compute_work(scenario, step, sms)
+            return works[key]
+        size = step.region.rows.size * step.region.cols.size * width, step.num_parts
+        if size not in works:
+            works[size] = sum_work(scenario, schedule, *size) if alone else reduce_work(scenario.gpu, *size, sms)
+        return works[size]
+
+    found: dict[int, tuple[KernelWork, float]] = {}
+    kernels = {step.name for step in steps if not isinstance(step, Transfer)}
+    for i, step in enumerate(steps):
+        if not isinstance(step, Transfer):
+            waits = any(name not in kernels for name in step.after)
+            found[i] = persistent.get(step.name) or work_of(step), event if waits and not alone else 0.0
+    return found
+
+
+def _width(scenario: Scenario) -> int:
+    """Bytes of an element of what moves."""
+    moved = scenario.workload.moved
+    return moved.dtype.num_bytes if moved is not None else 0

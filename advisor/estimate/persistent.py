@@ -1,0 +1,44 @@
+"""What the step-level estimate takes for persistent kernels: the simulator's shares, and launches out of the way.
+
+All groups of a stream are one launch; the whole GEMM picks its tile, and its units are dealt to the groups by their
+operations (``simcore/lower/kernels.py``). A group waits for its signals and for no other; sums are launched when all
+groups are done and look for their signals. That SMs hold on to units whose data is late is left out.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ...compiler.ir import Kernels, Scenario, Schedule, Step, TileGroup
+from ...simcore.kernels.dispatch import group_shape, stream_shape
+from ...simcore.kernels.gemm import gemm_work
+from ...simcore.kernels.work import KernelWork
+from ...simcore.lower.kernels import deal_by, deal_units
+
+
+def persistent_parts(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> Mapping[str, KernelWork]:
+    """The part that each group of a rank's ``steps`` has in its stream's kernel, by name; none if they are launched."""
+    if schedule.tactics.kernel is not Kernels.PERSISTENT or scenario.workload.gemm is None:
+        return {}
+    streams: dict[int, list[TileGroup]] = {}
+    for step in steps:
+        if isinstance(step, TileGroup):
+            streams.setdefault(step.stream, []).append(step)
+    parts = (_parts(scenario, groups, schedule.compute_sms) for groups in streams.values())
+    return {name: work for each in parts for name, work in each.items()}
+
+
+def _parts(scenario: Scenario, groups: Sequence[TileGroup], sms: int) -> dict[str, KernelWork]:
+    whole = gemm_work(scenario.gpu, stream_shape(scenario, groups), sms, static_order=True)
+    shapes = [group_shape(scenario, group) for group in groups]
+    flops = [shape.flops for shape in shapes]
+    dealt = zip(groups, shapes, deal_units(whole.num_units, flops), deal_by(whole.hbm_read_bytes, flops), strict=True)
+    return {
+        group.name: replace(
+            whole,
+            num_units=units,
+            waves=-(-units // sms),
+            hbm_read_bytes=read,
+            hbm_write_bytes=shape.m * shape.n * shape.dtype.num_bytes,
+        )
+        for group, shape, units, read in dealt
+    }

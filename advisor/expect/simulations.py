@@ -1,0 +1,131 @@
+"""The simulations that expectations need of one scenario, each run once."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ...compiler.ir import Scenario, Schedule
+from ...compiler.planning.build import ScheduleError, declared
+from ...simcore import Result, RunOutcome, RunTooLarge, affordable_unit, simulate
+from ..bounds.lower_bound import lower_bound
+from ..candidates.advice import Advice
+from ..candidates.shortlist import packet_bytes
+from ..recommend import CONFIRM_LINE_HOPS, Advisor
+from ..solver import NoFeasibleSchedule
+from .baseline import serial_baseline
+
+BEST, SERIAL, BOUND = "best", "serial", "bound"
+
+
+class ExpectationError(ValueError):
+    """An expectation that asks for a figure there is not, for instance the DIL of a lone collective."""
+
+
+@dataclass(slots=True)
+class Runs:
+    """Results of the schedules of ``scenario`` by name: declared ones, ``best`` and ``serial``."""
+
+    scenario: Scenario
+    advisor: Callable[[], Advisor]
+    workers: int = 1
+    packets: bool = False
+    """Whether to simulate in packets, else in lines; advice is always confirmed in lines."""
+    _advice: Advice | None = None
+    _baseline: Schedule | None = None
+    _bound_ticks: int | None = None
+    _results: dict[tuple[str, bool], Result] = field(default_factory=dict)
+    _seeded: dict[tuple[str, int], tuple[Result, ...]] = field(default_factory=dict)
+
+    def advice(self) -> Advice:
+        """The advice for the scenario, asked for once.
+
+        Raises
+        ------
+        ExpectationError
+            If there is none: no schedule is feasible, or the system is one that advice is not about.
+        """
+        if self._advice is None:
+            try:
+                self._advice = self.advisor().recommend(self.scenario, workers=self.workers)
+            except (NoFeasibleSchedule, ScheduleError) as error:
+                raise ExpectationError(str(error)) from error
+        return self._advice
+
+    def bound_ticks(self) -> int:
+        """The lower bound on any schedule."""
+        if self._bound_ticks is None:
+            self._bound_ticks = lower_bound(self.scenario).ticks
+        return self._bound_ticks
+
+    def result(self, name: str, *, explained: bool = False) -> Result:
+        """A schedule at line granularity; ``explained`` adds the what-if runs behind ``cil``.
+
+        Raises
+        ------
+        ExpectationError
+            If the schedule does not fit the scenario, is too large to simulate or does not finish.
+        """
+        if name == BEST or (name == SERIAL and self._advice is not None):
+            advice = self.advice()
+            result = advice.result if name == BEST else advice.serial_result
+            assert result is not None, "advice is verified unless asked otherwise"
+            return result
+        if (name, explained) not in self._results:
+            self._results[name, explained] = self._simulate(name, explained)
+        return self._results[name, explained]
+
+    def seeded(self, name: str, count: int) -> tuple[Result, ...]:
+        """A declared schedule or ``serial`` under the seeds 0 to ``count`` - 1 of the system's variability.
+
+        Raises
+        ------
+        ExpectationError
+            As ``result``.
+        """
+        if (name, count) not in self._seeded:
+            schedule = self._schedule(name)
+            # Imported here: expectations without seeds do without it.
+            from ...simcore import simulate_seeds
+
+            unit = self._unit(name, schedule)
+            try:
+                results = simulate_seeds(self.scenario, schedule, range(count), unit_bytes=unit)
+            except (RunTooLarge, ScheduleError) as error:
+                raise ExpectationError(str(error)) from error
+            self._seeded[name, count] = tuple(_done(name, result) for result in results)
+        return self._seeded[name, count]
+
+    def _simulate(self, name: str, explained: bool) -> Result:
+        schedule = self._schedule(name)
+        explain_bytes = packet_bytes(self.scenario) if explained else None
+        unit = self._unit(name, schedule)
+        try:
+            result = simulate(self.scenario, schedule, unit_bytes=unit, explain_bytes=explain_bytes)
+        except (RunTooLarge, ScheduleError) as error:
+            raise ExpectationError(str(error)) from error
+        return _done(name, result)
+
+    def _schedule(self, name: str) -> Schedule:
+        if name == BOUND:
+            raise ExpectationError("the lower bound has a makespan and nothing else")
+        if name == SERIAL:
+            if self._baseline is None:
+                self._baseline = serial_baseline(self.scenario)
+            return self._baseline
+        named = next((named for named in self.scenario.schedules if named.name == name), None)
+        if named is None:
+            raise ExpectationError(f"{name} does not fit these sizes and was left out")
+        try:
+            return declared(self.scenario, named)
+        except ScheduleError as error:
+            raise ExpectationError(f"{name}: {error}") from error
+
+    def _unit(self, name: str, schedule: Schedule) -> int:
+        """Lines, or packets; the baseline of a vast problem is coarser, as it is in advice."""
+        line = packet_bytes(self.scenario) if self.packets else self.scenario.gpu.line_bytes
+        return affordable_unit(self.scenario, schedule, line, CONFIRM_LINE_HOPS) if name == SERIAL else line
+
+
+def _done(name: str, result: Result) -> Result:
+    if result.outcome is not RunOutcome.DONE:
+        raise ExpectationError(f"{name} does not finish: {result.outcome.value}")
+    return result

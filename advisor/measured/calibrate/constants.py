@@ -1,0 +1,113 @@
+"""Constants that are fitted: where a profile holds them, their bounds, and how people write them.
+
+While they are fitted times are in us, rates in GB/s, shares and exponents plain numbers, sizes in bytes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from decimal import ROUND_HALF_EVEN, Decimal
+from enum import Enum
+from fractions import Fraction
+from typing import Any
+
+from ....compiler.ir import TICKS_PER_US, Gpu
+from ....compiler.text.units import round_half_up
+
+_TENTH = Decimal("0.1")
+_FACTORS = {"ns": Fraction(1, 1000), "TB/s": Fraction(1000), "%": Fraction(1, 100)}
+
+
+class ConstantUnit(Enum):
+    """What kind of number a constant is."""
+
+    TIME = "us"
+    RATE = "GB/s"
+    SHARE = "%"
+    NUMBER = ""
+    SIZE = "B"
+
+    @property
+    def of_profile(self) -> int:
+        """How much of what a profile holds, ticks or bytes per second, one is."""
+        return {ConstantUnit.TIME: TICKS_PER_US, ConstantUnit.RATE: 10**9}.get(self, 1)
+
+    @property
+    def digits(self) -> int:
+        """How many digits are written."""
+        return 4 if self in (ConstantUnit.TIME, ConstantUnit.RATE) else 3
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """One constant: its name in the language, where a ``Gpu`` holds it, and its bounds in us, GB/s or shares.
+
+    ``plain`` constants are fitted as they are, because they may be near zero, others as their logarithm. ``width`` is
+    how far from its start a constant is taken to lie before any row is seen, in ln or in plain numbers.
+    """
+
+    path: str
+    attributes: tuple[str, ...]
+    unit: ConstantUnit
+    low: float
+    high: float
+    plain: bool = False
+    width: float = 0.7
+
+    @property
+    def name(self) -> str:
+        """What the block of the language calls it."""
+        return self.path.rpartition(".")[2]
+
+    def of(self, gpu: Gpu) -> float:
+        """The constant in a profile."""
+        held: Any = gpu
+        for name in self.attributes:
+            held = getattr(held, name)
+        return float(Fraction(held) / self.unit.of_profile)
+
+    def put(self, gpu: Gpu, value: Fraction) -> Gpu:
+        """The profile with another value."""
+        whole = self.unit in (ConstantUnit.TIME, ConstantUnit.RATE, ConstantUnit.SIZE)
+        profile: Gpu = _put(gpu, self.attributes, round_half_up(value * self.unit.of_profile) if whole else value)
+        return profile
+
+    def written(self, value: float) -> str:
+        """``value`` in the digits and the unit in which a person would write it; never more than are printed."""
+        if self.unit is ConstantUnit.SIZE:
+            return _size(round(value))
+        amount, unit = Decimal(value), ""
+        if self.unit is ConstantUnit.TIME:
+            amount, unit = (amount * 1000, "ns") if value < 0.1 else (amount, "us")
+        elif self.unit is ConstantUnit.RATE:
+            amount, unit = (amount / 1000, "TB/s") if value >= 1000 else (amount, "GB/s")
+        elif self.unit is ConstantUnit.SHARE:
+            amount, unit = amount * 100, "%"
+        rounded = amount.quantize(_TENTH) if self.plain else _rounded(amount, self.unit.digits)
+        return f"{rounded:f} {unit}".strip()
+
+    def rounded(self, value: float) -> Fraction:
+        """``value`` as it is written, in the units of the fit, exactly."""
+        if self.unit is ConstantUnit.SIZE:
+            return Fraction(round(value))
+        number, _, unit = self.written(value).partition(" ")
+        return Fraction(number) * _FACTORS.get(unit, 1)
+
+
+def _size(num_bytes: int) -> str:
+    """For instance ``2 MiB``; plain bytes where no binary unit divides."""
+    for unit, worth in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if num_bytes % worth == 0:
+            return f"{num_bytes // worth} {unit}"
+    return f"{num_bytes} B"
+
+
+def _rounded(amount: Decimal, digits: int) -> Decimal:
+    """``amount`` in so many significant digits, fewer where the last are zeros."""
+    exact = amount.quantize(Decimal(1).scaleb(amount.adjusted() - digits + 1), ROUND_HALF_EVEN)
+    return Decimal(f"{exact.normalize():f}")
+
+
+def _put(thing: Any, attributes: Sequence[str], value: object) -> Any:
+    """A frozen dataclass with one field, maybe deep inside, replaced."""
+    name, *deeper = attributes
+    return replace(thing, **{name: _put(getattr(thing, name), deeper, value) if deeper else value})

@@ -1,0 +1,198 @@
+"""Refits what a profile says of GEMMs, collectives and copies to tables of measured times: ``magus calibrate``."""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from ....compiler.ir import Gpu
+from ..tables.collectives import MeasuredPoint, collective_points, tables_of
+from ..tables.copies import DMA_GPU, DMA_PATTERNS, SM_PATTERNS, PhaseShare, SmCopies, phase_shares, sm_copies
+from ..tables.csv_rows import MeasuredError
+from ..tables.gemm import GemmTable, gemm_tables, lone_scenario
+from ..validate.report import MAX_RATIO
+from ..validate.run import kept_rows
+from .collective_fit import collective_parts
+from .copy_fit import dma_part, sm_copy_part
+from .fitting import Fitted, put_all, put_back
+from .gemm_fit import gemm_part
+from .parts import FittedRow, ProfilePart, parted
+
+PARTS = ("gemm", "rings", "all_to_all", "NVLS", "SM copy", "DMA phase share")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """Mean errors (MAPE, percent) on held-out rows of one group, with the constants at the start and as fitted."""
+
+    group: str
+    rows: int
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, slots=True)
+class FittedPart:
+    """One part after its fit: its constants, on how many rows of which files, and its errors on held-out rows."""
+
+    name: str
+    constants: tuple[Fitted, ...]
+    rows: int
+    of_rows: int
+    files: tuple[str, ...]
+    errors: tuple[Errors, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to fit: the GPU of the tables, and whose constants to start from if not its own."""
+
+    gpu: str
+    start: str = ""
+    sample: int = 300
+    seed: int = 0
+    fit_switch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """All that ``magus calibrate`` has found.
+
+    ``base`` is the shipped GPU that the result extends, ``kept`` says of each part that was not fitted why, and
+    ``left_out`` of every row that was not used.
+    """
+
+    request: Request
+    base: str
+    gpu: Gpu
+    parts: tuple[FittedPart, ...]
+    kept: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+    def part(self, name: str) -> FittedPart | None:
+        """The part of that name, if it was fitted."""
+        return next((part for part in self.parts if part.name == name), None)
+
+
+def calibrate(folder: Path, request: Request, progress: Progress = lambda *_: None) -> Calibration:
+    """Fit all that the tables of ``folder`` have rows for.
+
+    Raises
+    ------
+    MeasuredError
+        If there is no such folder, no such profile, no row of the GPU, or a table that cannot be read.
+    """
+    if not folder.is_dir():
+        raise MeasuredError(f"{folder}: {'not a folder' if folder.exists() else 'no such folder'}")
+    base, gpu, start = _profiles(request)
+    progress("compare", 0, 0)
+    left_out: list[str] = []
+    parts = [_plausible(part, gpu, left_out) for part in _parts(folder, request, gpu, left_out)]
+    found = {part.name: part for part in parts if part.rows}
+    if not found:
+        raise MeasuredError("; ".join([f"{folder}: no rows of {request.gpu}", *left_out[:3]]))
+    fitted: list[FittedPart] = []
+    kept: list[str] = []
+    for index, name in enumerate(PARTS):
+        progress("calibrate", index, len(PARTS))
+        part = _fitted(found[name], gpu, start, request) if name in found else f"kept: {name}, no rows"
+        if isinstance(part, str):
+            kept.append(part)
+        else:
+            fitted.append(part)
+            gpu = put_all(gpu, part.constants)
+    if not fitted:
+        raise MeasuredError(f"{folder}: too few rows of {request.gpu}: {'; '.join(kept)}")
+    return Calibration(request, base, gpu, tuple(fitted), tuple(kept), tuple(left_out))
+
+
+def _profiles(request: Request) -> tuple[str, Gpu, Gpu]:
+    """The name of the shipped GPU to extend, its profile, and the profile whose constants are the start."""
+    for name in (request.gpu, request.start):
+        if name and not _NAME.fullmatch(name):
+            raise MeasuredError(f"{name[:40]!r} is no name of a GPU")
+    own, sibling = lone_scenario(request.gpu), lone_scenario(request.start) if request.start else None
+    if request.start and sibling is None:
+        raise MeasuredError(f"there is no profile of {request.start} to start from")
+    base = own or sibling
+    if base is None:
+        raise MeasuredError(f"there is no profile of {request.gpu}; name a sibling to start from: --from GPU")
+    return base.gpu.name, base.gpu, (sibling or base).gpu
+
+
+def _parts(folder: Path, request: Request, gpu: Gpu, left_out: list[str]) -> Iterator[ProfilePart]:
+    """What ``folder`` has rows for; ``left_out`` takes what it says of others."""
+    name = request.gpu
+    yield gemm_part([each for each in kept_rows(gemm_tables(folder, name), left_out) if isinstance(each, GemmTable)])
+    points = kept_rows(collective_points(folder, lambda _: gpu, name), left_out)
+    yield from collective_parts(gpu, [each for each in points if isinstance(each, MeasuredPoint)], request.fit_switch)
+    for path in tables_of(folder, SM_PATTERNS):
+        copies = kept_rows(sm_copies(path, lambda _: gpu, name), left_out)
+        yield sm_copy_part([each for each in copies if isinstance(each, SmCopies)])
+    if name == DMA_GPU:
+        for path in tables_of(folder, DMA_PATTERNS):
+            shares = kept_rows(phase_shares(path, gpu), left_out)
+            yield dma_part([each for each in shares if isinstance(each, PhaseShare)], path.name)
+
+
+def _plausible(part: ProfilePart, gpu: Gpu, left_out: list[str]) -> ProfilePart:
+    """The part without rows that are no times: off by more than ``MAX_RATIO`` whatever the constants."""
+    if not part.rows:
+        return part
+    ratios = part.predict(gpu, part.rows) / np.array([row.measured for row in part.rows])
+    good = (ratios < MAX_RATIO) & (ratios > 1 / MAX_RATIO)
+    if not good.all():
+        left_out.append(f"{part.name}: {np.count_nonzero(~good):,} rows: that is no time")
+    return replace(part, rows=tuple(row for row, fits in zip(part.rows, good.tolist(), strict=True) if fits))
+
+
+def _fitted(part: ProfilePart, gpu: Gpu, start: Gpu, request: Request) -> FittedPart | str:
+    """The part fitted, or why it is kept."""
+    rows, held = parted(part.rows, request.sample, request.seed)
+    if len(rows) < part.num_constants:
+        return f"kept: {part.name}, {len(rows)} rows to fit {part.num_constants} constants"
+    if not _can_start(part.name, start):
+        return f"kept: {part.name}, the profile of {start.name} has none to start from"
+    constants = part.fit(gpu, start, rows)
+    files = tuple(dict.fromkeys(row.file for row in part.rows))
+    errors = tuple(_errors(part, put_back(gpu, constants), put_all(gpu, constants), held))
+    return FittedPart(part.name, constants, len(rows), len(part.rows) - len(held), files, errors)
+
+
+def _can_start(part: str, start: Gpu) -> bool:
+    """Whether a profile has the constants of a part."""
+    collectives = start.collectives
+    match part:
+        case "rings":
+            return collectives is not None
+        case "all_to_all":
+            return collectives is not None and collectives.all_to_all is not None
+        case "NVLS":
+            return collectives is not None and collectives.nvls is not None
+        case "SM copy":
+            return start.sm_copy.saturation is not None
+        case "DMA phase share":
+            return start.dma.phases is not None
+    return True
+
+
+def _errors(part: ProfilePart, before: Gpu, after: Gpu, held: tuple[FittedRow, ...]) -> Iterator[Errors]:
+    """Errors by group, and if there are several first of all together."""
+    groups: dict[str, list[FittedRow]] = defaultdict(list)
+    for row in held:
+        groups[row.group].append(row)
+    if len(groups) > 1:
+        groups = {f"{part.name}, all": list(held), **dict(sorted(groups.items()))}
+    for group, rows in groups.items():
+        yield Errors(group, len(rows), _mape(part, before, rows), _mape(part, after, rows))
+
+
+def _mape(part: ProfilePart, gpu: Gpu, rows: list[FittedRow]) -> float:
+    measured = np.array([row.measured for row in rows])
+    return float(100 * np.mean(np.abs(part.predict(gpu, rows) / measured - 1)))

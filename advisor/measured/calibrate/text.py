@@ -1,0 +1,114 @@
+"""What ``magus calibrate`` found, as text for a terminal of 80 columns and as a document."""
+
+import math
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+from .fitting import Fitted
+from .run import Calibration, FittedPart
+from .to_mgs import command, profile_text
+
+SCHEMA = "magus-calibrate/1"
+COLUMNS = 80
+MAX_LEFT_OUT = 1000
+MAX_LEFT_OUT_LINES = 12
+
+Json = dict[str, Any]
+
+
+def calibration_text(calibration: Calibration) -> str:
+    """The whole report for a terminal."""
+    return "\n".join(_lines(calibration))
+
+
+def calibration_document(calibration: Calibration) -> Json:
+    """The document of ``magus calibrate --json``."""
+    return {
+        "schema": SCHEMA,
+        "command": command(calibration),
+        "gpu": calibration.request.gpu,
+        "extends": calibration.base,
+        "parts": [_part_document(part) for part in calibration.parts],
+        "kept": list(calibration.kept),
+        "left_out": list(calibration.left_out[:MAX_LEFT_OUT]),
+        "left_out_count": len(calibration.left_out),
+        "profile": profile_text(calibration),
+    }
+
+
+def _lines(calibration: Calibration) -> Iterator[str]:
+    yield f"{calibration.request.gpu}, constants fitted to measured times"
+    for part in calibration.parts:
+        yield from ("", f"{part.name}: {part.rows:,} of {part.of_rows:,} rows, a fifth of all held out")
+        yield from _wrapped(f"in {', '.join(part.files)}")
+        yield f"  {'MAPE on held-out rows, percent':<36}{'rows':>8}{'before':>10}{'after':>10}"
+        for each in part.errors:
+            yield f"  {each.group:<36}{each.rows:>8,}{each.before:>10.1f}{each.after:>10.1f}"
+        yield f"  {'constant':<36}{'before':>14}{'after':>14}"
+        for found in part.constants:
+            before, after = found.constant.written(found.before), found.text
+            yield f"  {found.constant.path:<36}{before:>14}{after:>14}{_mark(found)}"
+    notes = [*calibration.kept, *_weak_lines(calibration)]
+    if notes:
+        yield ""
+        for note in notes:
+            yield from _wrapped(note)
+    if calibration.left_out:
+        yield from ("", "Not used:")
+        for reason in calibration.left_out[:MAX_LEFT_OUT_LINES]:
+            yield from _wrapped(reason)
+        more = len(calibration.left_out) - MAX_LEFT_OUT_LINES
+        if more > 0:
+            yield f"  and {more:,} more, see --json"
+
+
+def _mark(found: Fitted) -> str:
+    return " !" if found.weak else ""
+
+
+def _weak_lines(calibration: Calibration) -> Iterator[str]:
+    for part in calibration.parts:
+        for found in part.constants:
+            if found.at_bound:
+                yield f"! {found.constant.path} is at a bound: {found.text}"
+            elif found.weak:
+                yield f"! {found.constant.path} is hardly determined: standard error {_percent(found.relative_error)}"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}" if math.isfinite(share) and share < 10 else "above 1000%"
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, COLUMNS, initial_indent="  ", subsequent_indent="    ")
+
+
+def _part_document(part: FittedPart) -> Json:
+    return {
+        "name": part.name,
+        "files": list(part.files),
+        "rows_fitted": part.rows,
+        "rows_to_fit": part.of_rows,
+        "held_out": [
+            {
+                "group": each.group,
+                "rows": each.rows,
+                "mape_before_percent": each.before,
+                "mape_after_percent": each.after,
+            }
+            for each in part.errors
+        ],
+        "constants": [_constant_document(found) for found in part.constants],
+    }
+
+
+def _constant_document(found: Fitted) -> Json:
+    return {
+        "path": found.constant.path,
+        "before": found.constant.written(found.before),
+        "after": found.text,
+        "relative_standard_error": found.relative_error if math.isfinite(found.relative_error) else None,
+        "at_bound": found.at_bound,
+        "weak": found.weak,
+    }

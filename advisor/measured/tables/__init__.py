@@ -1,0 +1,1 @@
+"""Tables of measured times. In: CSV. Out: rows beside what the models say of them."""

@@ -1,0 +1,156 @@
+"""Tables of nccl-tests against the closed form of ``simcore/kernels/nccl.py``.
+
+A table is a file ``nccl_collectives_NAME.csv`` or ``.csv.gz`` with the columns gpu, n_gpus, op, dtype, bytes and
+time_us; bytes are those of nccl-tests. Repeats of one point, of any version of NCCL, count as their median. The
+constants are fitted to the same points.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from ....compiler.ir import Gpu
+from ....simcore.kernels.nccl import NcclCollective, collective_time
+from .csv_rows import MissingTable, TableComparison, read_rows
+from .gemm import gpu_name, lone_scenario
+
+PATTERNS = ("nccl_collectives_*.csv", "nccl_collectives_*.csv.gz")
+WITHOUT_MODEL = ("mi300x_allreduce_rccl_*.csv", "mi300x_allreduce_rccl_*.csv.gz")
+COLUMNS = ("gpu", "op", "dtype")
+NUMBERS = ("n_gpus", "bytes", "time_us")
+OPERATIONS = {each.value: each for each in NcclCollective} | {"alltoall": NcclCollective.ALL_TO_ALL}
+HALF = "half"
+MIB = 1 << 20
+MAX_RANKS, MAX_BYTES = 1024, 1 << 40
+
+Point = tuple[str, NcclCollective, int, int]  # GPU, operation, ranks, bytes
+Profiles = Callable[[str], Gpu | None]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredPoint:
+    """One collective of a table ``file``: the median time of its repeats."""
+
+    gpu: str
+    operation: NcclCollective
+    ranks: int
+    num_bytes: int
+    time_us: float
+    file: str
+
+
+def collective_comparisons(folder: Path) -> Iterator[TableComparison | str]:
+    """Every point of every table of ``folder``; a text says why rows were left out.
+
+    Raises
+    ------
+    MissingTable
+        If there is no table.
+    MeasuredError
+        If one cannot be read.
+    """
+    for path in tables_of(folder, WITHOUT_MODEL):
+        yield f"{path.name}: not compared: the profile of MI300X has no collectives, its source covers all_reduce alone"
+    for found in shipped_points(folder):
+        yield found if isinstance(found, str) else _comparison(found)
+
+
+def shipped_points(folder: Path) -> Iterator[MeasuredPoint | str]:
+    """``collective_points`` with the shipped profiles."""
+    yield from collective_points(folder, lambda name: gpu_named(name)[1])
+
+
+def collective_points(folder: Path, profile: Profiles, only: str = "") -> Iterator[MeasuredPoint | str]:
+    """Every point of every table of ``folder`` that ``profile`` has a model of; a text says why rows were left out.
+
+    ``profile`` gives the profile of a GPU by its name. ``only`` names a GPU; rows of others are passed over in silence.
+
+    Raises
+    ------
+    MissingTable
+        If there is no table.
+    MeasuredError
+        If one cannot be read.
+    """
+    paths = tables_of(folder, PATTERNS)
+    if not paths:
+        raise MissingTable(f"{folder}: no table {' or '.join(PATTERNS)}")
+    for path in paths:
+        yield from _points_of(path, profile, only)
+
+
+def tables_of(folder: Path, patterns: Sequence[str]) -> list[Path]:
+    """The files of ``folder`` with such names, sorted."""
+    return sorted(path for pattern in patterns for path in folder.glob(pattern))
+
+
+def gpu_named(text: str) -> tuple[str, Gpu | None]:
+    """The GPU of a table, for instance A100 of ``A100-SXM4-80GB``, and its profile if one is shipped."""
+    name = gpu_name(text)
+    scenario = lone_scenario(name)
+    return name, scenario.gpu if scenario is not None else None
+
+
+def whole(row: Mapping[str, str], name: str, high: int) -> int | None:
+    """The number in a column of ``row`` if it is whole, at least 1 and at most ``high``."""
+    value = float(row[name])
+    return int(value) if 1 <= value <= high and value % 1 == 0 else None
+
+
+def _points_of(path: Path, profile: Profiles, only: str) -> Iterator[MeasuredPoint | str]:
+    found = read_rows(path, COLUMNS, NUMBERS)
+    yield from found.skipped
+    times_us: dict[Point, list[float]] = defaultdict(list)
+    left_out: Counter[str] = Counter()
+    for row in found.rows:
+        if only and gpu_name(row["gpu"]) != only:
+            continue
+        point = _point(row, profile)
+        if isinstance(point, str):
+            left_out[point] += 1
+        else:
+            times_us[point].append(float(row["time_us"]))
+    for point, repeats in times_us.items():
+        yield MeasuredPoint(*point, median(repeats), path.name)
+    for reason, count in left_out.items():
+        yield f"{path.name}: {count:,} rows: {reason}"
+
+
+def _point(row: Mapping[str, str], profile: Profiles) -> Point | str:
+    """What was measured, or why it is not compared."""
+    name = gpu_name(row["gpu"])
+    gpu = profile(name)
+    operation = OPERATIONS.get(row["op"])
+    ranks, num_bytes = whole(row, "n_gpus", MAX_RANKS), whole(row, "bytes", MAX_BYTES)
+    if row["dtype"] != HALF:
+        return f"{row['dtype'][:40]}: the constants are of half precision; all_reduce of others may not use NVLS"
+    if operation is None:
+        return f"no model of {row['op'][:40]}"
+    if ranks is None or ranks < 2 or num_bytes is None:
+        return f"n_gpus or bytes are not whole numbers from 2 to {MAX_RANKS} and from 1 to {MAX_BYTES}"
+    if gpu is None:
+        return f"there is no profile of {name[:40]}"
+    if gpu.collectives is None or (operation is NcclCollective.ALL_TO_ALL and gpu.collectives.all_to_all is None):
+        return f"the profile of {name} has no constants for {operation.value}"
+    return name, operation, ranks, num_bytes
+
+
+def _comparison(point: MeasuredPoint) -> TableComparison:
+    gpu = gpu_named(point.gpu)[1]
+    assert gpu is not None, "points are of GPUs with a profile"
+    predicted = collective_time(gpu, point.operation, point.num_bytes, point.ranks)
+    return TableComparison(
+        gpu=point.gpu,
+        operation=point.operation.value,
+        group="< 1 MiB" if point.num_bytes < MIB else ">= 1 MiB",
+        label=f"{point_label(point)}, {predicted.protocol.value}",
+        measured_us=point.time_us,
+        predicted_us=predicted.us,
+    )
+
+
+def point_label(point: MeasuredPoint) -> str:
+    """For instance ``8 GPUs, 1,048,576 B``."""
+    return f"{point.ranks} GPUs, {point.num_bytes:,} B"

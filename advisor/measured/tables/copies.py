@@ -1,0 +1,187 @@
+"""Measured copies between GPUs against the closed forms of ``simcore/kernels/copy.py``.
+
+Two kinds of tables, as ``.csv`` or ``.csv.gz``:
+
+- ``deepep_NAME``: MoE dispatch and combine by number of SMs. Combine moves bf16 rows and adds them, so large ones show
+  the rate at which SMs copy.
+- ``mi300x_dma_copy_NAME``: shares of the phases of one DMA copy, by its size, in whole percent.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import comb
+from pathlib import Path
+
+from ....compiler.ir import Gpu
+from ....simcore.kernels.copy import CopyPhase, dma_copy_time, sm_copy_rate
+from .collectives import Profiles, gpu_named, tables_of, whole
+from .csv_rows import MissingTable, TableComparison, read_rows
+from .gemm import gpu_name
+
+SM_PATTERNS = ("deepep_*.csv", "deepep_*.csv.gz")
+SM_NUMBERS = ("n_gpus", "n_nodes", "hidden", "tokens_per_rank", "topk", "num_experts", "combine_sms", "combine_us")
+DMA_PATTERNS = ("mi300x_dma_copy_*.csv", "mi300x_dma_copy_*.csv.gz")
+DMA_GPU = "MI300X"
+PHASES = (CopyPhase.CONTROL, CopyPhase.SCHEDULE, CopyPhase.COPY, CopyPhase.SYNC)
+# Smaller ones show the cost of each token, which has nothing to do with copies.
+MIN_TOKENS, MIN_HIDDEN, MIN_TOPK = 32_768, 4096, 6
+MIN_SHARE = 10  # percent; below that the table's rounding to whole percents is most of a relative error
+BF16_BYTES = 2
+MAX_SIZE, MAX_EXPERTS = 1 << 40, 4096
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseShare:
+    """The share of one phase of a DMA copy of ``num_bytes``, in percent."""
+
+    num_bytes: int
+    phase: CopyPhase
+    measured: float
+    predicted: float
+
+
+@dataclass(frozen=True, slots=True)
+class SmCopies:
+    """One combine of a table ``file``: ``sms`` SMs of each of ``ranks`` GPUs send and receive ``remote_bytes``."""
+
+    gpu: str
+    ranks: int
+    sms: int
+    label: str
+    remote_bytes: float
+    time_us: float
+    file: str
+
+
+def copy_comparisons(folder: Path) -> Iterator[TableComparison | str]:
+    """Every row of the tables of ``folder``; a text says why rows were left out.
+
+    Operations are ``SM copy``, by number of SMs, and ``DMA phase share``, by phase, whose "times" are percents.
+
+    Raises
+    ------
+    MissingTable
+        If there is neither kind of table.
+    MeasuredError
+        If one cannot be read.
+    """
+    dma_tables = tables_of(folder, DMA_PATTERNS)
+    if not dma_tables and not tables_of(folder, SM_PATTERNS):
+        raise MissingTable(f"{folder}: no table {' or '.join((*SM_PATTERNS, *DMA_PATTERNS))}")
+    for found in shipped_copies(folder):
+        yield found if isinstance(found, str) else _sm_comparison(found)
+    for path in dma_tables:
+        yield from _dma_comparisons(path)
+
+
+def phase_shares(path: Path, gpu: Gpu | None = None) -> Iterator[PhaseShare | str]:
+    """The shares of all phases in one table of DMA copies; a text says why rows were left out.
+
+    ``gpu`` is the profile that predicts them, without one that of MI300X as it is shipped.
+    """
+    gpu = gpu or gpu_named(DMA_GPU)[1]
+    assert gpu is not None and gpu.dma.phases is not None, "shipped with its phases"
+    columns = tuple(f"{phase.value}_pct" for phase in PHASES)
+    found = read_rows(path, columns, ("size_bytes",))
+    yield from found.skipped
+    for row in found.rows:
+        num_bytes = whole(row, "size_bytes", MAX_SIZE)
+        shares = [_percent(row[column]) for column in columns]
+        if num_bytes is None or None in shares:
+            yield f"{path.name}: a row that does not say a size and shares from 0 to 100: {row['size_bytes'][:40]}"
+            continue
+        time = dma_copy_time(gpu, num_bytes)
+        for phase, measured in zip(PHASES, shares, strict=True):
+            assert measured is not None
+            yield PhaseShare(num_bytes, phase, measured, 100 * time.share(phase))
+
+
+def _dma_comparisons(path: Path) -> Iterator[TableComparison | str]:
+    small = 0
+    for share in phase_shares(path):
+        if isinstance(share, str):
+            yield share
+        elif share.measured < MIN_SHARE:
+            small += 1
+        else:
+            label = f"{share.num_bytes:,} B"
+            yield TableComparison(DMA_GPU, "DMA phase share", share.phase.value, label, share.measured, share.predicted)
+    if small:
+        yield f"{path.name}: {small:,} shares below {MIN_SHARE} %: rounded to whole percents"
+
+
+def _percent(text: str) -> float | None:
+    """A share of 0 to 100, or None."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0 <= value <= 100 else None
+
+
+def sm_copies(path: Path, profile: Profiles, only: str = "") -> Iterator[SmCopies | str]:
+    """The combines of one table that show how SMs copy; a text says why rows were left out.
+
+    ``profile`` gives the profile of a GPU by its name. ``only`` names a GPU; rows of others are passed over in silence.
+    """
+    found = read_rows(path, ("gpu",), SM_NUMBERS)
+    yield from found.skipped
+    left_out: Counter[str] = Counter()
+    rows = [row for row in found.rows if not only or gpu_name(row["gpu"]) == only]
+    for row in rows:
+        copies = _sm_copies(row, profile, path.name)
+        if isinstance(copies, str):
+            left_out[copies] += 1
+        else:
+            yield copies
+    for reason, count in left_out.items():
+        yield f"{path.name}: {count:,} rows: {reason}"
+    if rows or not only:
+        yield f"{path.name}: all times of dispatch: it converts to fp8 and scans tokens beside copying"
+
+
+def _sm_copies(row: Mapping[str, str], profile: Profiles, file: str) -> SmCopies | str:
+    """The combine of one row, or why it is not compared."""
+    name = gpu_name(row["gpu"])
+    gpu = profile(name)
+    if gpu is None or gpu.sm_copy.saturation is None:
+        return f"no profile of {name[:40]} that says at which rate copies by SMs fill the link"
+    if float(row["n_nodes"]) != 1:
+        return "more than one node"
+    sms, ranks = whole(row, "combine_sms", gpu.sms), whole(row, "n_gpus", MAX_EXPERTS)
+    hidden, tokens = whole(row, "hidden", MAX_SIZE), whole(row, "tokens_per_rank", MAX_SIZE)
+    topk, experts = whole(row, "topk", MAX_EXPERTS), whole(row, "num_experts", MAX_EXPERTS)
+    if sms is None or ranks is None or hidden is None or tokens is None or topk is None or experts is None:
+        return "a size is not a whole number in the range of the model"
+    if tokens < MIN_TOKENS or hidden < MIN_HIDDEN or topk < MIN_TOPK:
+        return f"below {MIN_TOKENS:,} tokens, hidden {MIN_HIDDEN:,} or top-{MIN_TOPK} it is not the copying that counts"
+    if ranks < 2 or experts % ranks or topk > experts:
+        return "experts that are not spread evenly over the GPUs"
+    remote = tokens * _destinations(topk, experts, ranks) * (ranks - 1) / ranks * hidden * BF16_BYTES
+    label = f"{tokens:,} tokens of {hidden}, top-{topk} of {experts}"
+    return SmCopies(name, ranks, sms, label, remote, float(row["combine_us"]), file)
+
+
+def shipped_copies(folder: Path) -> Iterator[SmCopies | str]:
+    """The combines of every table of ``folder`` on GPUs of the shipped library.
+
+    Raises
+    ------
+    MeasuredError
+        If a table cannot be read.
+    """
+    for path in tables_of(folder, SM_PATTERNS):
+        yield from sm_copies(path, lambda name: gpu_named(name)[1])
+
+
+def _sm_comparison(copies: SmCopies) -> TableComparison:
+    gpu = gpu_named(copies.gpu)[1]
+    assert gpu is not None, "rows are of GPUs with a profile"
+    predicted_us = copies.remote_bytes / sm_copy_rate(gpu, copies.sms) * 1e6
+    return TableComparison(copies.gpu, "SM copy", f"{copies.sms} SMs", copies.label, copies.time_us, predicted_us)
+
+
+def _destinations(topk: int, experts: int, ranks: int) -> float:
+    """How many GPUs a token goes to on average if its experts are drawn evenly, all different."""
+    return ranks * (1 - comb(experts - experts // ranks, topk) / comb(experts, topk))

@@ -1,0 +1,86 @@
+"""Measured copies by SMs, a random sample of them, simulated: does the simulator say what the form says?
+
+Each GPU puts to its peers in turn, by all SMs that copy. Copies by DMA engines have no such sample: their table tells
+the phases of a copy that the host issues and waits for, and the engines of a schedule take commands from a queue.
+"""
+
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from ....compiler.collectives import signal_of
+from ....compiler.ir import (
+    TICKS_PER_SECOND,
+    Direction,
+    DType,
+    EngineChoice,
+    EngineKind,
+    IndexRange,
+    Pattern,
+    Region,
+    Scenario,
+    Schedule,
+    Shard,
+    Tensor,
+    Transfer,
+    Workload,
+)
+from ....simcore import simulate
+from ....simcore.kernels.copy import sm_copy_rate
+from .collective_sample import scenario_of
+from .copies import SmCopies
+from .sim_vs_form import Agreement, agreement_of
+
+COLUMNS = 64
+
+MAX_UNITS = 32_768
+"""Units that one rank moves; larger copies are simulated in coarser units. Each SM has several hundred of a copy."""
+
+
+def sampled_copies(copies: Sequence[SmCopies], count: int, seed: int) -> Iterator[list[SmCopies]]:
+    """For each GPU ``count`` of its copies, or all if there are fewer."""
+    groups: dict[str, list[SmCopies]] = defaultdict(list)
+    for each in copies:
+        groups[each.gpu].append(each)
+    for group in groups.values():
+        yield random.Random(seed).sample(group, min(count, len(group)))
+
+
+def simulated_copies(copies: Sequence[SmCopies], advance: Callable[[], None]) -> Agreement | None:
+    """Simulate ``copies``, all of one GPU; ``advance`` is called after each. None if there are none."""
+    differences = []
+    for each in copies:
+        differences.append((_difference(each), f"{each.label}, {each.sms} SMs"))
+        advance()
+    return agreement_of(copies[0].gpu, "SM copy", differences) if copies else None
+
+
+def _difference(copies: SmCopies) -> float:
+    scenario, peers = scenario_of(copies.gpu, copies.ranks), range(1, copies.ranks)
+    row_bytes = COLUMNS * DType.BF16.num_bytes
+    rows = max(1, round(copies.remote_bytes / (len(peers) * row_bytes)))
+    unit = scenario.gpu.line_bytes
+    while rows * len(peers) * row_bytes > unit * MAX_UNITS:
+        unit *= 2
+    result = simulate(_exchange(scenario, rows), _by_all_sms(rows, peers, copies.sms), unit_bytes=unit)
+    expected = rows * len(peers) * row_bytes / sm_copy_rate(scenario.gpu, copies.sms) * TICKS_PER_SECOND
+    return abs(result.makespan_ticks / expected - 1)
+
+
+def _exchange(scenario: Scenario, rows: int) -> Scenario:
+    """An all_to_all of ``rows`` rows from each rank to each other."""
+    moved = Tensor("x", DType.BF16, rows * scenario.num_ranks, COLUMNS, Shard.NONE)
+    return replace(scenario, workload=Workload("combine", "", Pattern.ALL_TO_ALL, (moved,), moved, None, "y"))
+
+
+def _by_all_sms(rows: int, peers: range, sms: int) -> Schedule:
+    """To one peer after the other, the nearest first; no two ranks send to the same one."""
+    puts = tuple(
+        Transfer(f"x{peer}", Direction.PUT, _block(peer, rows), peer, signal_of(f"x{peer}"), lane=0) for peer in peers
+    )
+    return Schedule("combine", puts, EngineChoice(EngineKind.SM, sms), sms, 0)
+
+
+def _block(peer: int, rows: int) -> Region:
+    return Region(peer, IndexRange(0, rows), IndexRange(0, COLUMNS))

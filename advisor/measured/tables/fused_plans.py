@@ -1,0 +1,126 @@
+"""Which schedule each fused kernel of the tables is: what its source does, in the words of a schedule.
+
+Nothing here is fitted to the measured times.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ....compiler.ir import (
+    Choice,
+    Direction,
+    EngineChoice,
+    EngineKind,
+    EngineMode,
+    ExecutionOptions,
+    IndexRange,
+    Kernels,
+    Pattern,
+    Plan,
+    Region,
+    Scenario,
+    Step,
+    TileGroup,
+    Transfer,
+    Wait,
+    WaitPer,
+)
+
+Write = Callable[[Scenario], Choice | Plan]
+PIECES = 4
+"""Pieces of a shard that flux signals one by one: it lets tiles of 128 rows go on, and shards here have 512."""
+MULTIMEM_BLOCKS = 8
+"""Blocks of PyTorch's multimem_all_gather_out, unless it is told otherwise."""
+COPY_SMS = 16
+"""SMs that send what a kernel sums. Assumed: from 7 to 52 of them, predicted speedups of flux differ by 8 % at most."""
+_PERSISTENT = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL, per=WaitPer.TILE)
+_PULLING = ExecutionOptions(Direction.GET, kernel=Kernels.PERSISTENT, wait=Wait.POLL, per=WaitPer.TILE)
+
+
+@dataclass(frozen=True, slots=True)
+class Implementation:
+    """A fused kernel: ``name`` as it is shown, ``known_as`` a part of its names in tables, and its schedules."""
+
+    name: str
+    known_as: tuple[str, ...]
+    plans: Mapping[Pattern, Write]
+
+    def does(self, pattern: Pattern) -> bool:
+        """Whether it is known how; a lone GEMM is a library's everywhere."""
+        return pattern is Pattern.GEMM or pattern in self.plans
+
+
+def implementation_named(text: str) -> Implementation | None:
+    """The implementation that a table calls ``text``."""
+    return next((each for each in IMPLEMENTATIONS if any(known in text for known in each.known_as)), None)
+
+
+def _pull_shards(scenario: Scenario) -> Choice:
+    """One copy stream gets whole shards, the next rank's first, under one kernel whose tiles wait for theirs."""
+    return Choice("shard_p2p", scenario.num_ranks, EngineChoice(EngineKind.DMA, 1), 1, _PULLING)
+
+
+def _push_shards(scenario: Scenario) -> Choice:
+    """One kernel over all tiles; a copy stream sends the block of a peer when its tiles are done, then it is summed."""
+    return Choice("shard_p2p", scenario.num_ranks, EngineChoice(EngineKind.DMA, 1), 1, _PERSISTENT)
+
+
+def _flux_gather(scenario: Scenario) -> Choice:
+    engines = min(scenario.gpu.dma.engines, scenario.num_ranks - 1)
+    chunks = PIECES * scenario.num_ranks
+    return Choice("hetero_unfused_1d", chunks, EngineChoice(EngineKind.DMA, engines), 1, _PERSISTENT)
+
+
+def _flux_scatter(scenario: Scenario) -> Choice:
+    engine = EngineChoice(EngineKind.SM, COPY_SMS, EngineMode.SHARED)
+    return Choice("hetero_unfused_1d", PIECES * scenario.num_ranks, engine, 1, _PERSISTENT)
+
+
+def _sums_to_all(scenario: Scenario) -> Choice:
+    engine = EngineChoice(EngineKind.SM, COPY_SMS)
+    return Choice("uniform_fused_1d", PIECES * scenario.num_ranks, engine, 1, _PERSISTENT)
+
+
+def _multimem(scenario: Scenario) -> Choice:
+    engine = EngineChoice(EngineKind.SM, MULTIMEM_BLOCKS)
+    return Choice("serial", scenario.num_ranks, engine, 1, ExecutionOptions(), "nvls")
+
+
+def _two_streams(scenario: Scenario) -> Plan:
+    """Shard by shard on two streams in turn: a stream gets a shard, computes with it, and goes on to the next."""
+    workload, ranks = scenario.workload, scenario.num_ranks
+    assert workload.moved is not None and workload.gemm is not None, "an AG+GEMM has both"
+    rows, inner = IndexRange(0, workload.moved.rows // ranks), IndexRange(0, workload.gemm.k)
+    out, moved = IndexRange(0, workload.gemm.n), IndexRange(0, workload.moved.cols)
+    steps: list[Step] = [TileGroup("g0", (Region(0, rows, out),), inner)]
+    last = {0: ("g0",), 1: ()}
+    for peer in range(1, ranks):
+        stream, name = peer % 2, f"g{peer}"
+        shard, before = Region(peer, rows, moved), last[stream]
+        steps.append(Transfer(f"x{peer}", Direction.GET, shard, peer, f"s{peer}", before, lane=stream))
+        steps.append(TileGroup(name, (Region(peer, rows, out),), inner, (f"s{peer}",), stream))
+        last[stream] = (name,)
+    return Plan(EngineChoice(EngineKind.DMA, 2), tuple(steps), tactics=ExecutionOptions(Direction.GET))
+
+
+IMPLEMENTATIONS = (
+    # bytedance/flux: copy engines bring pieces of shards and set a flag for each, which the tiles of one GEMM kernel
+    # wait for; the epilogue of a GEMM writes its tiles to the ranks that own them, which sum them afterwards.
+    Implementation("flux", ("flux",), {Pattern.AG_GEMM: _flux_gather, Pattern.GEMM_RS: _flux_scatter}),
+    # PyTorch, torch/distributed/_symmetric_memory: shard by shard, each copied and consumed on one of two streams.
+    Implementation("PyTorch async-TP", ("fused_all_gather_matmul", "decomp async-TP"), {Pattern.AG_GEMM: _two_streams}),
+    # PyTorch, the same file: one CUTLASS kernel, ordered by rank, and a stream of copies that reports its progress.
+    Implementation("PyTorch, progress-aware CUTLASS", ("progress-aware",), {Pattern.AG_GEMM: _pull_shards}),
+    # PyTorch: the switch copies each shard to all, then the library's GEMM. Nothing overlaps.
+    Implementation("PyTorch multimem all_gather", ("multimem_all_gather",), {Pattern.AG_GEMM: _multimem}),
+    # meta-pytorch/kraken: as progress-aware, with a persistent Triton kernel of tiles 128 x 256.
+    Implementation("kraken", ("kraken triton",), {Pattern.AG_GEMM: _pull_shards}),
+    # ByteDance-Seed/Triton-distributed: copies pull shards on one stream under a persistent Triton kernel; after a GEMM
+    # a stream sends each rank's block when its tiles are done. Its all_reduce sums in the switch, which a schedule here
+    # cannot do with what a kernel makes: parts go to their owner and sums from there to all.
+    Implementation(
+        "Triton-distributed",
+        ("triton-distributed",),
+        {Pattern.AG_GEMM: _pull_shards, Pattern.GEMM_RS: _push_shards, Pattern.GEMM_AR: _sums_to_all},
+    ),
+)

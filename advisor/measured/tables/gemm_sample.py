@@ -1,0 +1,49 @@
+"""Measured GEMM shapes, a random sample of them, simulated: does the simulator say what the closed form says?"""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+from ....compiler.ir import TICKS_PER_US, Choice, DType, GemmShape, Pattern, Scenario, Shard, Tensor, Workload
+from ....compiler.planning.build import build_schedule, default_engine
+from ....simcore import PACKET_BYTES, RunTooLarge, affordable_unit, simulate
+from .gemm import GemmTable, Shape, label_of, lone_scenario, predicted_us
+from .sim_vs_form import Agreement, agreement_of
+
+MAX_LINE_HOPS = 200_000
+"""Each GEMM is simulated in units coarse enough for this many."""
+
+
+def simulated_sample(table: GemmTable, count: int, seed: int, advance: Callable[[], None]) -> Agreement | None:
+    """Simulate ``count`` shapes of ``table``, or all if there are fewer; ``advance`` is called after each.
+
+    None if nothing was simulated.
+    """
+    shapes = sorted(table.times_us)
+    chosen = random.Random(seed).sample(shapes, min(count, len(shapes)))
+    predicted = predicted_us(table.gpu, chosen)
+    scenario = lone_scenario(table.gpu)
+    assert scenario is not None, "tables hold GPUs with a profile"
+    differences: list[tuple[float, str]] = []
+    for shape in chosen:
+        try:
+            differences.append((abs(_simulated_us(scenario, shape) / predicted[shape] - 1), label_of(shape)))
+        except RunTooLarge:
+            continue
+        finally:
+            advance()
+    return agreement_of(table.gpu, "GEMM", differences, len(chosen) - len(differences))
+
+
+def _simulated_us(scenario: Scenario, shape: Shape) -> float:
+    """Makespan of the lone GEMM, scheduled as one kernel."""
+    lone = replace(scenario, workload=_workload(*shape))
+    schedule = build_schedule(lone, Choice("serial", 1, default_engine(lone)))
+    unit_bytes = affordable_unit(lone, schedule, PACKET_BYTES, MAX_LINE_HOPS)
+    return simulate(lone, schedule, unit_bytes=unit_bytes).makespan_ticks / TICKS_PER_US
+
+
+def _workload(m: int, n: int, k: int) -> Workload:
+    x = Tensor("x", DType.BF16, m, k, Shard.NONE)
+    w = Tensor("w", DType.BF16, k, n, Shard.NONE)
+    return Workload("lone", "", Pattern.GEMM, (x, w), None, GemmShape(m, n, k, DType.BF16), "y")

@@ -1,0 +1,200 @@
+"""Comparisons summed up: errors by GPU, operation and group, and the document of ``magus validate --json``."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..tables.csv_rows import TableComparison
+from ..tables.fused import FusedComparison
+from ..tables.sim_vs_form import Agreement
+from .early_switches import early_switches
+from .fused_report import fused_document, missed
+from .fused_report import weak_spots as fused_weak_spots
+from .targets import BASELINES, EVERY, FLOORS, NOTES, TARGETS, Reference
+
+SCHEMA = "magus-validate/1"
+NUM_WORST = 3
+MAX_LEFT_OUT = 1000
+MAX_RATIO = 1e6
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorStats:
+    """Errors of one group in percent, see ``NOTES`` for what each is; ``worst`` begins with the worst row."""
+
+    gpu: str
+    operation: str
+    group: str
+    rows: int
+    mape: float
+    median: float
+    p90: float
+    bias: float
+    worst: tuple[TableComparison, ...]
+
+    @property
+    def target(self) -> float | None:
+        """The largest MAPE that is good enough, if one was set."""
+        return TARGETS.get((self.operation, self.group))
+
+    @property
+    def missed(self) -> bool:
+        """Whether there is a target and it is not met."""
+        return self.target is not None and self.mape > self.target
+
+    @property
+    def floor(self) -> str | None:
+        """How far two measurements are apart, if that is known."""
+        return next((percent for _, percent in references_of(self, FLOORS)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """All that ``magus validate`` has found; ``left_out`` says of every row that was not compared why.
+
+    ``agreements`` are of simulated samples with the closed forms, ``fused`` kernels with their serial partners.
+    """
+
+    figures: tuple[ErrorStats, ...]
+    agreements: tuple[Agreement, ...]
+    left_out: tuple[str, ...]
+    seed: int
+    fused: tuple[FusedComparison, ...] = ()
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """The GPUs in the order of the tables."""
+        return tuple(dict.fromkeys(figures.gpu for figures in self.figures))
+
+
+def summed_up(comparisons: Iterable[TableComparison]) -> tuple[ErrorStats, ...]:
+    """Figures of every group, in order of appearance within a GPU and operation; several groups also as one, first."""
+    by_operation: dict[tuple[str, str], dict[str, list[TableComparison]]] = defaultdict(lambda: defaultdict(list))
+    for comparison in comparisons:
+        by_operation[comparison.gpu, comparison.operation][comparison.group].append(comparison)
+    gpus = dict.fromkeys(gpu for gpu, _ in by_operation)
+    found = []
+    for gpu in gpus:
+        for (of_gpu, _), groups in by_operation.items():
+            if of_gpu != gpu:
+                continue
+            if set(groups) != {EVERY}:
+                found.append(_figures(EVERY, [each for group in groups.values() for each in group]))
+            found += [_figures(group, groups[group]) for group in groups]
+    return tuple(found)
+
+
+def _figures(group: str, rows: list[TableComparison]) -> ErrorStats:
+    ratios = np.array([row.predicted_us / row.measured_us for row in rows])
+    logs = 100 * np.log(ratios)
+    worst = np.argsort(-np.abs(logs), kind="stable")[:NUM_WORST]
+    return ErrorStats(
+        gpu=rows[0].gpu,
+        operation=rows[0].operation,
+        group=group,
+        rows=len(rows),
+        mape=float(100 * np.mean(np.abs(ratios - 1))),
+        median=float(np.median(np.abs(logs))),
+        p90=float(np.percentile(np.abs(logs), 90)),
+        bias=float(np.median(logs)),
+        worst=tuple(rows[index] for index in worst),
+    )
+
+
+def comparable(comparison: TableComparison) -> bool:
+    """Whether both times are finite numbers above zero and within a factor of ``MAX_RATIO``: else one is no time."""
+    measured, predicted = comparison.measured_us, comparison.predicted_us
+    if not all(math.isfinite(us) and us > 0 for us in (measured, predicted)):
+        return False
+    return measured < predicted * MAX_RATIO and predicted < measured * MAX_RATIO
+
+
+def references_of(figures: ErrorStats, references: Iterable[Reference]) -> Iterator[tuple[str, str]]:
+    """(what it is, percent) of each reference that speaks of this operation and group on this GPU."""
+    for reference in references:
+        percent = reference.on(figures.gpu)
+        if percent and figures.operation in reference.operations and figures.group == reference.group:
+            yield reference.what, percent
+
+
+def weak_spots(validation: Validation) -> Iterator[str]:
+    """Targets missed, groups above the target of the whole operation, simulations away from the closed form."""
+    for figures in validation.figures:
+        if figures.missed:
+            target = f"the target is {figures.target:g}%"
+            yield f"{figures.gpu} {figures.operation}, {figures.group}: {figures.mape:.1f}%, {target}"
+    for figures in validation.figures:
+        whole = TARGETS.get((figures.operation, EVERY))
+        if figures.target is None and whole is not None and figures.mape > whole:
+            yield (
+                f"{figures.gpu} {figures.operation}, {figures.group}: {figures.mape:.1f}%, above the {whole:g}% "
+                f"set for all of {figures.operation}"
+            )
+    for found in validation.agreements:
+        if not found.agrees:
+            yield (
+                f"{found.gpu}: {found.beyond} of {found.counted} take more than {found.limit:.0%} longer or shorter "
+                f"simulated than by the closed form, {found.worst} {found.largest:.1%}"
+            )
+    yield from fused_weak_spots(validation.fused)
+
+
+def validation_document(validation: Validation) -> Json:
+    """The document of ``magus validate --json``."""
+    return {
+        "schema": SCHEMA,
+        "seed": validation.seed,
+        "targets_met": not any(figures.missed for figures in validation.figures) and not missed(validation.fused),
+        "early_switches": list(early_switches(validation.gpus)),
+        "groups": [_group_document(figures) for figures in validation.figures],
+        "simulated": [
+            {
+                "gpu": agreement.gpu,
+                "operation": agreement.operation,
+                "rows": agreement.rows,
+                "median_difference_percent": 100 * agreement.median,
+                "largest_difference_percent": 100 * agreement.largest,
+                "limit_percent": 100 * agreement.limit,
+                "agrees": agreement.agrees,
+                "beyond_limit": agreement.beyond,
+                "worst": agreement.worst,
+                "too_large": agreement.too_large,
+            }
+            for agreement in validation.agreements
+        ],
+        "fused": fused_document(validation.fused),
+        "weak_spots": list(weak_spots(validation)),
+        "left_out": list(validation.left_out[:MAX_LEFT_OUT]),
+        "left_out_count": len(validation.left_out),
+        "notes": list(NOTES),
+    }
+
+
+def _group_document(figures: ErrorStats) -> Json:
+    return {
+        "gpu": figures.gpu,
+        "operation": figures.operation,
+        "group": figures.group,
+        "rows": figures.rows,
+        "mape_percent": figures.mape,
+        "median_abs_ln_percent": figures.median,
+        "p90_abs_ln_percent": figures.p90,
+        "bias_ln_percent": figures.bias,
+        "target_percent": figures.target,
+        "target_met": None if figures.target is None else not figures.missed,
+        "noise_floor": [_reference(what, percent) for what, percent in references_of(figures, FLOORS)],
+        "baselines": [_reference(what, percent) for what, percent in references_of(figures, BASELINES)],
+        "worst": [
+            {"label": row.label, "measured": row.measured_us, "predicted": row.predicted_us} for row in figures.worst
+        ],
+    }
+
+
+def _reference(what: str, percent: str) -> Json:
+    return {"what": what, "percent": percent}

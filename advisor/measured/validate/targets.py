@@ -1,0 +1,92 @@
+"""What the figures of ``magus validate`` stand beside: targets, the noise of the measurements, and other models.
+
+All in percent of the measured time.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..tables.gemm import ALL, LARGE
+
+EVERY = "all"
+"""The group that holds all groups of an operation."""
+
+TARGETS: Mapping[tuple[str, str], float] = {
+    (ALL, EVERY): 9.0,
+    (LARGE, "m >= 512"): 6.0,
+    ("ratio M/8", EVERY): 10.0,
+    ("ratio K/8", EVERY): 10.0,
+    ("all_gather", EVERY): 5.5,
+    ("reduce_scatter", EVERY): 5.5,
+    ("all_reduce", EVERY): 5.5,
+    ("all_to_all", EVERY): 6.0,
+    ("SM copy", EVERY): 10.0,
+}
+"""Largest mean error (MAPE) that is good enough, by operation and group."""
+
+_TWO_FRAMEWORKS = "the same GPU and shape under TensorRT-LLM and under vLLM (aiconfigurator)"
+_RINGS = ("all_gather", "reduce_scatter", "all_reduce")
+_TWO_SOURCES = "two sources, 8 GPUs, 256 MiB (aiconfigurator; node acceptance logs)"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Errors known from elsewhere, for one group of some operations: by GPU, an empty name stands for any GPU."""
+
+    operations: tuple[str, ...]
+    group: str
+    what: str
+    percent: Mapping[str, str]
+
+    def on(self, gpu: str) -> str | None:
+        """The error on a GPU, if it is known."""
+        return self.percent.get(gpu, self.percent.get(""))
+
+
+FLOORS = (
+    Reference((LARGE,), "m >= 512", _TWO_FRAMEWORKS, {"A100": "2.8", "H100": "5.7", "B200": "6.4"}),
+    Reference(("ratio M/8",), EVERY, _TWO_FRAMEWORKS, {"A100": "4.2", "H100": "6.7", "B200": "7.4"}),
+    Reference(("ratio N/8",), EVERY, _TWO_FRAMEWORKS, {"A100": "3.1", "H100": "5.8", "B200": "7.0"}),
+    Reference(("ratio K/8",), EVERY, _TWO_FRAMEWORKS, {"A100": "3.0", "H100": "5.7", "B200": "6.2"}),
+    Reference(("all_gather",), EVERY, _TWO_SOURCES, {"H100": "2.5"}),
+    Reference(("reduce_scatter",), EVERY, _TWO_SOURCES, {"H100": "6"}),
+    Reference(("all_reduce",), EVERY, f"{_TWO_SOURCES}; algorithms differ", {"H100": "16"}),
+    Reference(("all_to_all",), EVERY, _TWO_SOURCES, {"H100": "1"}),
+)
+"""The noise floor: how far two measurements of the same thing are apart. No model can be told to be better."""
+
+BASELINES = (
+    Reference(
+        (ALL,),
+        EVERY,
+        "a roofline of four constants, fitted to the same rows",
+        {"A100": "13.4", "H100": "10.3", "B200": "14.0"},
+    ),
+    Reference(
+        (LARGE,),
+        "m >= 512",
+        "nvMatmulHeuristics (as reported, another set of shapes)",
+        {"A100": "7", "H100": "21", "H200": "19", "B200": "32"},
+    ),
+    Reference(tuple(f"ratio {axis}/8" for axis in "MNK"), EVERY, "cutting is free, a ratio of 1", {"": "30-47"}),
+    Reference(_RINGS, EVERY, "alpha-beta models (as reported, other sets)", {"": "10-22"}),
+    Reference(_RINGS, EVERY, "Meta's model of NCCL (as reported, another set)", {"": "34-67"}),
+)
+"""Other models, for scale: not always on the same rows, as each says."""
+
+NOTES = (
+    "MAPE is the mean of |predicted/measured - 1|. Median and p90 are of |ln(predicted/measured)|, bias is the median "
+    "of ln(predicted/measured) with its sign, all times 100. Noise is how far two measurements of the same are apart.",
+    "The GEMM constants come from 3,000 shapes out of a random 80% of the same tables: the rows here include those of "
+    "the fit. On the 20% held out those with m, n, k >= 512 have 4.8% (A100), 5.3% (H100) and 6.1% (B200); the first "
+    "two without the limits of L2 and of memory latency, which the simulator and the form used here have.",
+    "A ratio is the time of a GEMM cut into 8 equal parts along one dimension over its time in one piece, for m, n, k "
+    ">= 512. Schedules closer than its error cannot be told apart.",
+    "The constants of collectives and copies are fitted to the points shown here.",
+    "No row was dropped as an outlier. All figures are of one harness per operation: another harness on the same GPU "
+    "differs by 10-17% for GEMMs, and by 40-60% for collectives below 1 MiB.",
+    "Simulated copies by SMs are limited by their SMs and by the link. On H100 the closed form ends before that, at "
+    "315 GB/s, which is what DeepEP's kernel reaches from 20 SMs on; copies by SMs of nvbandwidth reach 365 to 394. "
+    "With the limit in the simulator too, flux's GEMM+RS of 4096 rows on H800 would be 14.0% off and not 2.9%: so it "
+    "is left to the closed form.",
+)

@@ -1,0 +1,211 @@
+"""What ``magus validate`` found, as text for a terminal of 80 columns and as the page docs/accuracy.md."""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from ..tables.csv_rows import TableComparison
+from ..tables.fused import FusedComparison
+from . import fused_report
+from .early_switches import early_switches
+from .report import ErrorStats, Validation, references_of, weak_spots
+from .targets import BASELINES, EVERY, NOTES
+
+COLUMNS = 80
+MAX_LEFT_OUT_LINES = 32
+HEADER = ("rows", "MAPE", "median", "p90", "bias", "target", "noise")
+WIDTHS = (7, 6, 7, 6, 6, 7, 6)
+FUSED_WIDTHS = (9, 10, 7, 7, 7)
+NAME_WIDTH = COLUMNS - sum(WIDTHS) - 2
+PAGE_HEAD = """# How far the models are from measurements
+
+Written by `magus validate --data DIR --write docs/accuracy.md`; do not edit. All figures are in percent; a bold MAPE
+misses its target.
+"""
+
+
+def validation_text(validation: Validation) -> str:
+    """The whole report for a terminal."""
+    return "\n".join(_text_lines(validation))
+
+
+def validation_page(validation: Validation) -> str:
+    """The whole report in Markdown."""
+    return "\n".join(line.rstrip() for line in _page_lines(validation)) + "\n"
+
+
+def _text_lines(validation: Validation) -> Iterator[str]:
+    for gpu in validation.gpus:
+        of_gpu = [figures for figures in validation.figures if figures.gpu == gpu]
+        yield _row(f"{gpu}, percent", HEADER)
+        for figures in of_gpu:
+            first = figures.group == EVERY
+            name = figures.operation if first else f"  {figures.group}"
+            yield _row(name, _cells(figures), "!" if figures.missed else "")
+        yield ""
+        yield "Worst rows, measured and predicted (us; of ratios and shares their value):"
+        for figures in of_gpu:
+            if figures.group == EVERY:
+                yield f"  {_cut(figures.operation, COLUMNS - 2)}"
+                yield from (f"    {line}" for line in _worst_lines(figures.worst))
+        yield ""
+    yield from _bullets("Simulated against the closed form:", _agreement_lines(validation))
+    if validation.fused:
+        yield from _fused_lines(validation.fused)
+    yield from _bullets("Others, for scale (MAPE):", _baseline_lines(validation))
+    switches = list(early_switches(validation.gpus))
+    yield from _bullets("The library switches protocols too early, a choice of its build:", switches)
+    yield from _bullets("Weak spots:", list(weak_spots(validation)) or ["none: every target is met"])
+    yield from _bullets("Not compared:", _left_out_lines(validation.left_out))
+    yield from _bullets("How to read it:", NOTES, last=True)
+
+
+def _row(name: str, cells: Sequence[str], mark: str = "") -> str:
+    numbers = "".join(cell.rjust(width) for cell, width in zip(cells, WIDTHS, strict=True))
+    return f"{mark:<2}{_cut(name, NAME_WIDTH):<{NAME_WIDTH}}{numbers}".rstrip()
+
+
+def _cut(text: str, width: int) -> str:
+    """``text`` with its end left out where it is too long."""
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def _cells(figures: ErrorStats) -> tuple[str, ...]:
+    return (
+        str(figures.rows),
+        f"{figures.mape:.1f}",
+        f"{figures.median:.1f}",
+        f"{figures.p90:.1f}",
+        f"{figures.bias:+.1f}",
+        "" if figures.target is None else f"{figures.target:g}",
+        figures.floor or "",
+    )
+
+
+def _worst_lines(rows: Sequence[TableComparison]) -> Iterator[str]:
+    for row in rows:
+        times = f"{row.measured_us:>11.5g}{row.predicted_us:>11.5g}  x{row.predicted_us / row.measured_us:.2f}"
+        yield _cut(row.label, 38).ljust(38) + times
+
+
+def _agreement_lines(validation: Validation) -> list[str]:
+    lines = []
+    for found in validation.agreements:
+        beyond = f"{found.beyond} of them beyond {found.limit:.0%}" if found.beyond else f"all within {found.limit:.0%}"
+        skipped = f"; {found.too_large} more are too large to simulate" if found.too_large else ""
+        lines.append(
+            f"{found.gpu}: {found.counted}, {beyond}: median difference {found.median:.2%}, "
+            f"largest {found.largest:.2%} ({found.worst}){skipped}"
+        )
+    return lines
+
+
+def _fused_lines(rows: Sequence[FusedComparison]) -> Iterator[str]:
+    yield f"{fused_report.TITLE}, speedups, and errors in percent:"
+    for implementation, group in groupby(rows, key=fused_report.implementation_of):
+        yield _fused_row(implementation, fused_report.HEADER)
+        for row in group:
+            yield _fused_row(f"  {fused_report.label_of(row)}", fused_report.cells_of(row))
+    yield ""
+    yield from _bullets("Fused kernels, medians:", [*fused_report.summary_lines(rows), *fused_report.NOTES])
+
+
+def _fused_row(name: str, cells: Sequence[str]) -> str:
+    numbers = "".join(cell.rjust(width) for cell, width in zip(cells, FUSED_WIDTHS, strict=True))
+    width = COLUMNS - sum(FUSED_WIDTHS) - 2
+    return f"  {_cut(name, width):<{width}}{numbers}".rstrip()
+
+
+def _baseline_lines(validation: Validation) -> list[str]:
+    """One line for each other model: its errors, and those of Magus in the same groups."""
+    lines = []
+    for reference in BASELINES:
+        here = [each for each in validation.figures if list(references_of(each, [reference]))]
+        if not here:
+            continue
+        what = f"{', '.join(reference.operations)}: {reference.what}"
+        if "" in reference.percent:
+            low, high = min(each.mape for each in here), max(each.mape for each in here)
+            lines.append(f"{what}: {reference.percent['']}; here {low:.1f}-{high:.1f}")
+        else:
+            by_gpu = [f"{each.gpu} {reference.on(each.gpu)}, here {each.mape:.1f}" for each in here]
+            lines.append(f"{what}: {'; '.join(by_gpu)}")
+    return lines
+
+
+def _left_out_lines(left_out: Sequence[str]) -> list[str]:
+    more = len(left_out) - MAX_LEFT_OUT_LINES
+    return [*left_out[:MAX_LEFT_OUT_LINES], *([f"and {more:,} more, see --json"] if more > 0 else [])]
+
+
+def _bullets(title: str, lines: Sequence[str], *, last: bool = False) -> Iterator[str]:
+    if not lines:
+        return
+    yield title
+    for line in lines:
+        yield textwrap.fill(line, COLUMNS, initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False)
+    if not last:
+        yield ""
+
+
+def _page_lines(validation: Validation) -> Iterator[str]:
+    yield from PAGE_HEAD.splitlines()
+    yield ""
+    for gpu in validation.gpus:
+        of_gpu = [figures for figures in validation.figures if figures.gpu == gpu]
+        yield from (f"## {gpu}", "")
+        yield from _page_table(("operation", "group", *HEADER), [_page_row(figures) for figures in of_gpu])
+        yield from ("Worst rows, in us; of ratios and shares their value:", "")
+        yield from _page_table(("operation", "row", "measured", "predicted"), _page_worst(of_gpu))
+    yield from _section("The simulator against the closed form", _agreement_lines(validation))
+    if validation.fused:
+        yield from _fused_section(validation.fused)
+    yield from _section("Others, for scale", _baseline_lines(validation))
+    if switches := list(early_switches(validation.gpus)):
+        yield from _section("Where the library switches protocols too early, a choice of its build", switches)
+    yield from _section("Weak spots", list(weak_spots(validation)) or ["None: every target is met."])
+    yield from _section("Not compared", _left_out_lines(validation.left_out))
+    yield from _section("How to read it", NOTES)
+
+
+def _fused_section(rows: Sequence[FusedComparison]) -> Iterator[str]:
+    yield from (f"## {fused_report.TITLE}", "")
+    header = ("implementation", "GPU and shape of one GPU", *fused_report.HEADER)
+    yield from _page_table(header, [_fused_cells(row) for row in rows])
+    yield from (f"- {line}" for line in (*fused_report.summary_lines(rows), *fused_report.NOTES))
+    yield ""
+
+
+def _fused_cells(row: FusedComparison) -> tuple[str, ...]:
+    return fused_report.implementation_of(row), fused_report.label_of(row), *fused_report.cells_of(row)
+
+
+def _page_row(figures: ErrorStats) -> tuple[str, ...]:
+    rows, mape, *rest = _cells(figures)
+    return figures.operation, figures.group, rows, f"**{mape}**" if figures.missed else mape, *rest
+
+
+def _page_worst(of_gpu: Sequence[ErrorStats]) -> list[tuple[str, ...]]:
+    return [
+        (figures.operation, row.label, f"{row.measured_us:.5g}", f"{row.predicted_us:.5g}")
+        for figures in of_gpu
+        if figures.group == EVERY
+        for row in figures.worst
+    ]
+
+
+def _page_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """A table whose columns but for the first two hold numbers."""
+    yield _page_line(header)
+    yield "|" + "|".join("---" if column < 2 else "---:" for column in range(len(header))) + "|"
+    yield from (_page_line(row) for row in rows)
+    yield ""
+
+
+def _page_line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _section(title: str, lines: Sequence[str]) -> Iterator[str]:
+    if lines:
+        yield from (f"## {title}", "", *(f"- {line}" for line in lines), "")

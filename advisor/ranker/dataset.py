@@ -1,0 +1,115 @@
+"""Random scenarios with simulated schedules: what the ranker is trained on and judged by.
+
+Each scenario is drawn from its own seed, so the data are the same however many processes simulate, and scenario i is
+the same in a set of 10 and of 1000.
+"""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import as_completed
+from dataclasses import dataclass
+from itertools import product
+from random import Random
+
+import numpy as np
+import numpy.typing as npt
+
+from ...compiler.ir import Choice, Scenario
+from ...compiler.planning.build import build_schedule, why_illegal
+from ...compiler.templates import ALL_TEMPLATES
+from ...simcore import RunOutcome, simulate
+from ..solver.domains import BASELINE, domains_of, streams_of
+from ..workers import deaf_children, open_pool
+from .features import FloatArray, matrix
+from .randomised import random_scenario
+
+CHOICES_PER_SCENARIO = 24
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """Simulated choices. N rows, F features; times in ticks, of estimates in the features alone."""
+
+    features: FloatArray  # [N, F]
+    simulated_ticks: npt.NDArray[np.int64]  # [N]
+    scenario_idx: npt.NDArray[np.int64]  # [N]
+    is_serial: npt.NDArray[np.bool_]  # [N]
+
+    def of(self, rows: npt.NDArray[np.bool_]) -> "Dataset":
+        """The rows where ``rows`` [N] is true."""
+        return Dataset(self.features[rows], self.simulated_ticks[rows], self.scenario_idx[rows], self.is_serial[rows])
+
+
+@dataclass(frozen=True, slots=True)
+class _Simulated:
+    """One scenario's rows."""
+
+    idx: int
+    features: FloatArray
+    ticks: tuple[int, ...]
+    is_serial: tuple[bool, ...]
+
+
+def build_dataset(seed: int, scenarios: int, *, workers: int = 1, progress: Progress | None = None) -> Dataset:
+    """Simulate some choices of ``scenarios`` random scenarios.
+
+    Parameters
+    ----------
+    workers
+        Processes; the result does not depend on it.
+    progress
+        Told how many scenarios are done and how many there are.
+    """
+    report = progress or (lambda done, total: None)
+    found: list[_Simulated] = []
+    for simulated in _simulate_all(seed, scenarios, workers):
+        found.append(simulated)
+        report(len(found), scenarios)
+    found.sort(key=lambda simulated: simulated.idx)
+    return Dataset(
+        features=np.concatenate([one.features for one in found]),
+        simulated_ticks=np.array([ticks for one in found for ticks in one.ticks], np.int64),
+        scenario_idx=np.array([one.idx for one in found for _ in one.ticks], np.int64),
+        is_serial=np.array([serial for one in found for serial in one.is_serial], np.bool_),
+    )
+
+
+def _simulate_all(seed: int, scenarios: int, workers: int) -> Iterator[_Simulated]:
+    """Every scenario once, in the order in which they are done."""
+    if workers <= 1:
+        yield from (_simulate_one(seed, idx) for idx in range(scenarios))
+        return
+    with open_pool(workers) as pool:
+        with deaf_children():
+            futures = [pool.submit(_simulate_one, seed, idx) for idx in range(scenarios)]
+        yield from (future.result() for future in as_completed(futures))
+
+
+def _simulate_one(seed: int, idx: int) -> _Simulated:
+    scenario, unit = random_scenario(seed, idx)
+    choices = sample_choices(scenario, Random(f"choices {seed} {idx}"), CHOICES_PER_SCENARIO)
+    ticks = []
+    for choice in choices:
+        result = simulate(scenario, build_schedule(scenario, choice), unit_bytes=unit)
+        if result.outcome is not RunOutcome.DONE:
+            raise RuntimeError(f"{choice} of {scenario.name}: {result.outcome.value}")
+        ticks.append(result.makespan_ticks)
+    serial = tuple(choice.template == BASELINE.name for choice in choices)
+    return _Simulated(idx, matrix(scenario, choices), tuple(ticks), serial)
+
+
+def sample_choices(scenario: Scenario, random: Random, count: int) -> tuple[Choice, ...]:
+    """At most ``count`` feasible choices, a serial one and every template that has any among them."""
+    domains = domains_of(scenario)
+    found: dict[str, list[Choice]] = {}
+    explored = (idx for idx in domains.templates if ALL_TEMPLATES[idx].explored)
+    for idx, chunks, engine in product(explored, domains.chunks, domains.engines):
+        for streams in streams_of(ALL_TEMPLATES[idx]):
+            choice = Choice(ALL_TEMPLATES[idx].name, chunks, engine, streams)
+            if why_illegal(scenario, choice) is None:
+                found.setdefault(choice.template, []).append(choice)
+    first = [random.choice(choices) for choices in found.values()]
+    rest = [choice for choices in found.values() for choice in choices if choice not in first]
+    random.shuffle(rest)
+    return tuple(first + rest)[:count]

@@ -1,0 +1,69 @@
+"""What a model depends on beside its data, as one hash: the names of the features, and what the simulator does.
+
+A model is stale once either differs from what it was trained with. The simulator shows itself in the makespans, to the
+tick, of a few small schedules that reach every template, fabric, pattern and kind of engine.
+"""
+
+import hashlib
+from functools import cache
+
+from ...compiler.ir import Choice, EngineChoice, EngineKind, Pattern
+from ...compiler.planning.build import build_schedule
+from ...compiler.planning.expression import expression_of
+from ...simcore import simulate
+from .features import NAMES, features_of
+from .randomised import base_scenario
+
+UNIT_BYTES = 4096
+DMA, SM = EngineKind.DMA, EngineKind.SM
+AG, RS = Pattern.AG_GEMM, Pattern.GEMM_RS
+
+MI_MESH, MI_RING = ("MI300X", "full_mesh(xgmi)"), ("MI300X", "ring(xgmi)")
+MI_SWITCH, H_SWITCH = ("MI300X", "switch(nvswitch, link=nvlink)"), ("H100", "switch(nvswitch, link=nvlink)")
+H_RING, H_MESH = ("H100", "ring(nvlink)"), ("H100", "full_mesh(xgmi)")
+
+# GPU and fabric, pattern, rows; template, chunks, engine, number of engines, streams. All run in about a second.
+CASES = (
+    (MI_MESH, AG, 256, "serial", 4, DMA, 3, 1),
+    (MI_MESH, AG, 256, "uniform_fused_1d", 16, DMA, 3, 1),
+    (MI_MESH, RS, 256, "shard_p2p", 4, SM, 8, 1),
+    (MI_MESH, RS, 256, "uniform_fused_2d", 16, SM, 8, 1),
+    (MI_RING, AG, 128, "hetero_fused_1d", 8, DMA, 2, 1),
+    (MI_RING, AG, 128, "hetero_unfused_1d", 8, SM, 6, 4),
+    (MI_RING, RS, 128, "serial", 4, SM, 16, 1),
+    (MI_RING, RS, 128, "uniform_fused_1d", 8, DMA, 1, 1),
+    (MI_SWITCH, AG, 512, "shard_p2p", 4, DMA, 1, 1),
+    (MI_SWITCH, AG, 512, "serial", 4, SM, 4, 1),
+    (H_SWITCH, AG, 512, "hetero_fused_1d", 16, SM, 16, 1),
+    (H_SWITCH, AG, 64, "uniform_fused_2d", 16, DMA, 3, 1),
+    (H_SWITCH, RS, 512, "hetero_unfused_1d", 16, DMA, 3, 4),
+    (H_SWITCH, RS, 64, "hetero_fused_1d", 8, SM, 32, 1),
+    (H_SWITCH, RS, 64, "serial", 4, DMA, 8, 1),
+    (H_RING, AG, 256, "uniform_fused_1d", 32, SM, 12, 1),
+    (H_RING, AG, 256, "shard_p2p", 4, SM, 4, 1),
+    (H_MESH, RS, 256, "uniform_fused_2d", 8, DMA, 8, 1),
+    (H_MESH, RS, 256, "hetero_fused_1d", 4, DMA, 1, 1),
+    (H_MESH, AG, 1024, "hetero_unfused_1d", 4, DMA, 4, 1),
+)
+NUM_RANKS, HIDDEN, INNER = 4, 1024, 4096
+
+
+@cache
+def fingerprint() -> str:
+    """The hash, in hexadecimal; takes about a second."""
+    digest = hashlib.sha256("\n".join(NAMES).encode())
+    for line in _lines():
+        digest.update(f"\n{line}".encode())
+    return digest.hexdigest()
+
+
+def _lines() -> list[str]:
+    """One line for each schedule: its makespan in ticks, and its features to the digits that are safe to compare."""
+    lines = []
+    for (gpu, fabric), pattern, rows, template, chunks, kind, count, streams in CASES:
+        scenario = base_scenario(gpu, fabric, NUM_RANKS, pattern, rows, HIDDEN, INNER)
+        choice = Choice(template, chunks, EngineChoice(kind, count), streams)
+        result = simulate(scenario, build_schedule(scenario, choice), unit_bytes=UNIT_BYTES)
+        features = " ".join(f"{value:.6g}" for value in features_of(scenario, choice))
+        lines.append(f"{expression_of(choice)} {result.makespan_ticks} {features}")
+    return lines

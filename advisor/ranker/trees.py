@@ -1,0 +1,245 @@
+"""The ranker: gradient-boosted trees that correct the step-level estimate towards what the simulator finds.
+
+It learns log(simulated / estimate), so that where it knows nothing it says what the estimate says. A model is two
+files, the trees and a card that describes them. The trees are called by their hash, which the card gives: writing the
+card switches from one model to the next at once, and no reader meets the card of one with the trees of the other.
+Neither is trusted: nothing is loaded but the listed types, of a file of bounded size and known hash, and trees whose
+nodes point at nodes.
+"""
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from copy import copy
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...compiler.ir import TICKS_PER_US, Choice, Scenario
+from ...compiler.text.writing import write_whole
+from .archive import TREE_TYPE, ModelError, check_archive, normalised
+from .features import LOG_ESTIMATE_US, NAMES, FloatArray, matrix
+
+if TYPE_CHECKING:
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+CARD_FILE = "ranker.json"
+SCHEMA = "magus-ranker/1"
+MAX_MODEL_BYTES = 8 << 20
+MAX_CARD_BYTES = 1 << 20
+# A correction beyond this factor is no correction; trees never give one unless they have been tampered with.
+MAX_LOG_RATIO = 3.0
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+# Small trees with many runs to a leaf: the estimate is good, and noise in its corrections would only shuffle near-ties.
+TREES = {"max_iter": 250, "learning_rate": 0.04, "max_leaf_nodes": 15, "min_samples_leaf": 50, "max_features": 0.4}
+
+__all__ = ["ModelCard", "ModelError", "Ranker"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """What is written beside the trees: what they were trained on, by which code, and how good they are."""
+
+    fingerprint: str
+    seed: int
+    scenarios: int
+    runs: int
+    metrics: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranker:
+    """Predicts makespans; ``trees`` is None for one that trusts the estimate alone."""
+
+    trees: "HistGradientBoostingRegressor | None"
+    card: ModelCard | None = None
+
+    @classmethod
+    def fit(cls, features: FloatArray, simulated_ticks: npt.NDArray[np.int64], seed: int = 0) -> "Ranker":
+        """Fit to simulated runs: [N, F] features as ``features.matrix`` gives them, and [N] makespans in ticks."""
+        from sklearn.ensemble import HistGradientBoostingRegressor
+
+        ratio = np.log(simulated_ticks / TICKS_PER_US) - features[:, LOG_ESTIMATE_US]
+        # The absolute error: a few runs are off for reasons that no feature shows, and must not bend the rest.
+        trees = HistGradientBoostingRegressor(loss="absolute_error", early_stopping=False, random_state=seed, **TREES)
+        with _one_thread():  # sums by several differ in their last bits from machine to machine
+            return cls(trees.fit(features, ratio))
+
+    @property
+    def typical_error(self) -> float | None:
+        """Relative error that nine of ten predictions on unseen scenarios stay under; None without a card."""
+        return None if self.card is None else dict(self.card.metrics).get("error_p90")
+
+    def predict_us(self, scenario: Scenario, choices: Sequence[Choice]) -> tuple[float, ...]:
+        """Predicted makespan of each choice in us.
+
+        Raises
+        ------
+        ScheduleError
+            If a choice is illegal on the scenario.
+        """
+        return tuple(float(us) for us in self.predict_matrix(matrix(scenario, choices)))
+
+    def predict_matrix(self, features: FloatArray) -> FloatArray:
+        """Predicted makespans in us, [N], for [N, F] features."""
+        log_us = features[:, LOG_ESTIMATE_US]
+        if self.trees is None or not len(features):
+            return np.exp(log_us)
+        with _one_thread():  # handing some rows to threads takes longer than predicting them
+            ratio = np.asarray(self.trees.predict(features), np.float64)
+        return np.exp(log_us + np.clip(ratio, -MAX_LOG_RATIO, MAX_LOG_RATIO))
+
+    def save(self, folder: Path) -> None:
+        """Write the two files into ``folder``, which is made where it is missing."""
+        if self.trees is None or self.card is None:
+            raise ValueError("only a fitted ranker with its card can be saved")
+        import sklearn
+        from skops.io import dumps
+
+        trees = copy(self.trees)
+        trees._feature_subsample_rng = None  # of use while fitting alone
+        data = normalised(dumps(trees))
+        sha256 = hashlib.sha256(data).hexdigest()
+        document = {
+            "schema": SCHEMA,
+            "sha256": sha256,
+            "fingerprint": self.card.fingerprint,
+            "sklearn": sklearn.__version__,
+            "features": list(NAMES),
+            "training": {"seed": self.card.seed, "scenarios": self.card.scenarios, "runs": self.card.runs},
+            "held_out": dict(self.card.metrics),
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+        before = _described(folder)
+        write_whole(folder / model_file(sha256), data)
+        write_whole(folder / CARD_FILE, json.dumps(document, indent=2) + "\n")
+        if before is not None and before != sha256:
+            with suppress(OSError):  # what is left over harms nobody
+                (folder / model_file(before)).unlink()
+
+    @classmethod
+    def load(cls, folder: Path | None = None) -> "Ranker":
+        """The ranker in ``folder``, the shipped one if None.
+
+        Raises
+        ------
+        ModelError
+            If a file is missing, damaged, of other features or of another version, or holds any unexpected type.
+        """
+        place = files(f"{__package__}.model") if folder is None else folder
+        card, sha256 = _card_of(_read(place, CARD_FILE, MAX_CARD_BYTES))
+        try:
+            data = _read(place, model_file(sha256), MAX_MODEL_BYTES)
+        except ModelError:
+            if _described(place) in (sha256, None):
+                raise
+            return cls.load(folder)  # another model took its place between the two reads
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise ModelError(f"{model_file(sha256)} is not the file that {CARD_FILE} describes: its hash differs")
+        check_archive(data)
+        return cls(_trees_of(data), card)
+
+
+def model_file(sha256: str) -> str:
+    """The name of the trees with this hash."""
+    return f"ranker-{sha256[:16]}.skops"
+
+
+def _described(place: Any) -> str | None:
+    """The hash in the card of a folder or package; None where there is no card that is one."""
+    try:
+        return _card_of(_read(place, CARD_FILE, MAX_CARD_BYTES))[1]
+    except ModelError:
+        return None
+
+
+# The limit is one of the whole process: who sets it while another thread has it set would later restore that.
+_LIMITED = RLock()
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    with _LIMITED, threadpool_limits(1):
+        yield
+
+
+def _read(place: Any, name: str, limit: int) -> bytes:
+    """At most ``limit`` bytes of a file in a folder or package."""
+    try:
+        with place.joinpath(name).open("rb") as stream:
+            data: bytes = stream.read(limit + 1)
+    except OSError as error:
+        raise ModelError(f"cannot read {name}: {error.strerror or error}; run `magus train`") from None
+    if len(data) > limit:
+        raise ModelError(f"{name} is larger than {limit} B")
+    return data
+
+
+def _card_of(data: bytes) -> tuple[ModelCard, str]:
+    """The card and the hash it gives."""
+    try:
+        document = json.loads(data)
+        if document["schema"] != SCHEMA:
+            raise ModelError(f"{CARD_FILE} has another schema than {SCHEMA}")
+        if tuple(document["features"]) != NAMES:
+            raise ModelError("the model was trained on other features than this version computes; run `magus train`")
+        training, metrics = document["training"], document["held_out"]
+        found = tuple((str(name)[:64], float(value)) for name, value in metrics.items())
+        card = ModelCard(
+            str(document["fingerprint"]),
+            int(training["seed"]),
+            int(training["scenarios"]),
+            int(training["runs"]),
+            found,
+        )
+        sha256 = str(document["sha256"])
+        if not _SHA256.fullmatch(sha256):
+            raise ValueError(sha256)
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise ModelError(f"{CARD_FILE} is damaged: {type(error).__name__}") from None
+    if not all(math.isfinite(value) for _, value in card.metrics):
+        raise ModelError(f"{CARD_FILE} is damaged: a figure is not finite")
+    return card, sha256
+
+
+def _trees_of(data: bytes) -> "HistGradientBoostingRegressor":
+    """Load a checked archive, and make sure that the trees can be walked: compiled code does not look."""
+    from skops.io import loads
+
+    try:
+        trees = loads(data, trusted=[TREE_TYPE])
+        predictors = [predictor for stage in trees._predictors for predictor in stage]
+        sound = trees.n_features_in_ == trees._n_features == len(NAMES) and all(map(_is_sound, predictors))
+        with _one_thread():
+            sound = sound and bool(np.isfinite(trees.predict(np.zeros((1, len(NAMES))))).all())
+    except Exception as error:  # whatever skops or scikit-learn make of a hostile file
+        raise ModelError(f"the trees cannot be loaded: {type(error).__name__}; run `magus train`") from None
+    if not sound:
+        raise ModelError(f"the model is damaged: its trees are not trees over {len(NAMES)} features")
+    return trees
+
+
+def _is_sound(predictor: Any) -> bool:
+    """Whether the nodes of a tree are in range and point forwards, so that every walk ends at a leaf."""
+    from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
+
+    nodes = predictor.nodes
+    if nodes.dtype != PREDICTOR_RECORD_DTYPE or nodes.ndim != 1 or not len(nodes) or nodes["is_categorical"].any():
+        return False
+    inner = np.flatnonzero(nodes["is_leaf"] == 0)
+    children = np.concatenate([nodes["left"][inner], nodes["right"][inner]]).astype(np.int64)
+    forwards = (children > np.concatenate([inner, inner])).all() and (children < len(nodes)).all()
+    named = (nodes["feature_idx"][inner] >= 0).all() and (nodes["feature_idx"][inner] < len(NAMES)).all()
+    finite = np.isfinite(nodes["value"]).all()
+    return bool(forwards and named and finite)
