@@ -23,7 +23,7 @@ def imported_by(statement: str) -> set[str]:
         ("import magus.simcore", {"numpy"}),
         ("import magus.advisor", set()),
         ("import magus.tui.cli", {"typer"}),
-        ("import magus.tui.session", {"lark", "numpy"}),
+        ("import magus.tui.app.session", {"lark", "numpy"}),
     ],
 )
 def test_an_import_brings_only_what_it_needs(statement: str, allowed: set[str]) -> None:

@@ -16,10 +16,10 @@ from typing import Annotated
 import typer
 
 from .. import __version__
-from .door import has_screen, put, say
-from .exits import Exit
-from .interrupts import remembered
-from .usage import Commands
+from .commands.interrupts import remembered
+from .commands.usage import Commands
+from .exit_codes import Exit
+from .text.door import has_screen, put, say
 
 DEFAULT_WORKERS = min(4, os.cpu_count() or 1)
 
@@ -92,7 +92,7 @@ def check(
     settings: SetOption = None,
 ) -> None:
     """Show every error of the files."""
-    from .check import check_files
+    from .commands.check import check_files
 
     raise typer.Exit(check_files(files, _bindings(settings), as_json_text=output is Format.JSON))
 
@@ -103,7 +103,7 @@ def fmt(
     check_only: Annotated[bool, typer.Option("--check", help="Change nothing; exit 1 if a file would change.")] = False,
 ) -> None:
     """Rewrite the files in the one canonical form."""
-    from .check import format_files
+    from .commands.check import format_files
 
     raise typer.Exit(format_files(files, check_only=check_only))
 
@@ -116,7 +116,7 @@ def test(
     workers: WorkersOption = DEFAULT_WORKERS,
 ) -> None:
     """Run every ``expect`` of the files."""
-    from .expectations import test_files
+    from .commands.run_tests import test_files
 
     raise typer.Exit(test_files(files, _bindings(settings), workers, as_json_text=json))
 
@@ -143,7 +143,7 @@ def simulate(
     json: JsonOption = False,
 ) -> None:
     """Simulate one schedule: times, traffic and where the losses are."""
-    from .simulation import simulate_file
+    from .commands.simulate import simulate_file
 
     raise typer.Exit(
         simulate_file(
@@ -175,7 +175,7 @@ def plan(
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of plans instead.")] = False,
 ) -> None:
     """Write a schedule out as a plan: every transfer, every kernel, and what each waits for."""
-    from .plan import print_plan, print_schema
+    from .commands.plan import print_plan, print_schema
 
     if schema:
         raise typer.Exit(print_schema(out))
@@ -196,7 +196,7 @@ def schedules(
     json: JsonOption = False,
 ) -> None:
     """List the feasible schedules, with the lower bound on any of them."""
-    from .answer import list_schedules
+    from .commands.advise import list_schedules
 
     raise typer.Exit(list_schedules(file, _bindings(settings), workload=workload, limit=limit, as_json_text=json))
 
@@ -216,7 +216,7 @@ def advise(
     workers: WorkersOption = DEFAULT_WORKERS,
 ) -> None:
     """Say which schedule to use, what it gains, and how we know."""
-    from .answer import advise_file
+    from .commands.advise import advise_file
 
     raise typer.Exit(
         advise_file(
@@ -244,7 +244,7 @@ def train(
     workers: WorkersOption = DEFAULT_WORKERS,
 ) -> None:
     """Simulate random scenarios, fit the ranker on them and report on unseen ones."""
-    from .answer import train_model
+    from .commands.advise import train_model
 
     raise typer.Exit(train_model(out, seed=seed, scenarios=scenarios, as_json_text=json, workers=workers))
 
@@ -262,7 +262,7 @@ def validate(
     json: JsonOption = False,
 ) -> None:
     """Say how far the models are from measurements on real GPUs."""
-    from .validate import validate_folder
+    from .commands.validate import validate_folder
 
     raise typer.Exit(validate_folder(data, sample=sample, seed=seed, write=write, as_json_text=json))
 
@@ -284,7 +284,7 @@ def calibrate(
 ) -> None:
     """Refit the constants of a GPU to measured times and write them as a profile."""
     from ..advisor.measured.calibrate.run import Request
-    from .calibrate import calibrate_folder
+    from .commands.calibrate import calibrate_folder
 
     request = Request(gpu.upper(), start.upper(), sample, seed, fit_switch)
     raise typer.Exit(calibrate_folder(data, request, write=write, as_json_text=json))
@@ -300,7 +300,7 @@ def tui(
     if str(file) == "-" or not has_screen():
         say("magus tui needs a terminal for its keys and its screen; magus advise FILE prints the answer")
         raise typer.Exit(Exit.USAGE)
-    from .app import MagusApp
+    from .app.app import MagusApp
 
     if os.environ.get("NO_COLOR") == "":
         del os.environ["NO_COLOR"]  # empty it says nothing, but Textual hears it

@@ -12,8 +12,8 @@ from magus.advisor.export import advice_document
 from magus.compiler import compile_text
 from magus.compiler.ir import Late, Scenario, Variability
 from magus.simcore.kernels.nccl import NcclCollective, collective_time
-from magus.tui.render import advice_text, verdict_sentence
-from magus.tui.view import Mark, SortKey, figures_of, rows_of, verdict_of
+from magus.tui.app.view import Mark, SortKey, figures_of, rows_of, verdict_of
+from magus.tui.text.render import advice_text, verdict_sentence
 from tests.scenarios import ag_gemm, h100, lone_gather
 
 SWITCH = 'use "nvidia/{use}"\nsystem node {{ gpus {gpus} x {gpu}; fabric switch(nvswitch, link=nvlink) }}\n'

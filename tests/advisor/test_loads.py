@@ -11,7 +11,7 @@ from magus.compiler import compile_text
 from magus.compiler.ir import Direction
 from magus.compiler.planning.build import build_schedule
 from magus.simcore import simulate
-from magus.tui.render import scenario_line
+from magus.tui.text.render import scenario_line
 from tests.loads import KINDS, drawn, legal_choices, scenario_of, text_of
 
 FABRICS = ("full_mesh(xgmi)", "ring(xgmi, both_ways=true)", "torus(xgmi, shape=[2, 2])")

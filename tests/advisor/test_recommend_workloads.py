@@ -10,7 +10,7 @@ from magus.advisor.solver import enumerate_space
 from magus.advisor.solver.domains import check_memory, resident_bytes
 from magus.compiler.planning.build import ScheduleError, build_schedule
 from magus.compiler.verify.check import check_plan
-from magus.tui.render import advice_text, scenario_line
+from magus.tui.text.render import advice_text, scenario_line
 from tests.marks import thinned
 from tests.workloads import TEXTS, choices_of, workload_of
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from textual.pilot import Pilot
 from textual.worker import WorkerState
 
-from magus.tui.app import MagusApp
+from magus.tui.app.app import MagusApp
 
 GOLDEN = Path(__file__).parent / "golden"
 UPDATE = "MAGUS_UPDATE_GOLDEN"

@@ -13,7 +13,7 @@ from magus.compiler.pipeline import Compiled
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.simcore.figures.result import Interval, IntervalKind, Result, Timeline, Traffic, Utilization, Waterfall
 from magus.simcore.program.outcome import RunOutcome
-from magus.tui.session import Backend, Progress, Settings, ShouldStop
+from magus.tui.app.session import Backend, Progress, Settings, ShouldStop
 from tests import scenarios
 
 SERIAL = "serial(engine=dma(7))"

@@ -12,9 +12,9 @@ from magus.advisor.solver import NoFeasibleSchedule
 from magus.compiler import compile_text
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.simcore.program.outcome import RunOutcome
-from magus.tui.app import MagusApp
-from magus.tui.session import Session
-from magus.tui.widgets import HelpScreen
+from magus.tui.app.app import MagusApp
+from magus.tui.app.session import Session
+from magus.tui.app.widgets import HelpScreen
 from tests.tui import fakes
 from tests.tui.driving import LARGE, SMALL, press, screen_text, settled, until
 from tests.tui.fakes import BEST, LONG, SERIAL, UNSEEN, FakeStages

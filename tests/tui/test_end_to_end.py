@@ -6,8 +6,8 @@ import pytest
 
 from magus.advisor.candidates.advice import Advice
 from magus.compiler.ir import Pattern
-from magus.tui.app import MagusApp
-from magus.tui.session import ProblemKind, SessionProblem
+from magus.tui.app.app import MagusApp
+from magus.tui.app.session import ProblemKind, SessionProblem
 from tests.advisor.drawing import SYSTEMS, TEXTS
 from tests.tui.driving import LARGE, SMALL, press, screen_text, settled, until
 

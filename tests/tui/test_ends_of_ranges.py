@@ -18,10 +18,10 @@ from magus.compiler.text.vocabulary import (
     SWITCH_NUMBERS,
     Property,
 )
-from magus.tui.answer import advise_file, list_schedules
-from magus.tui.check import check_files
-from magus.tui.exits import Exit
-from magus.tui.simulation import simulate_file
+from magus.tui.commands.advise import advise_file, list_schedules
+from magus.tui.commands.check import check_files
+from magus.tui.commands.simulate import simulate_file
+from magus.tui.exit_codes import Exit
 
 FILE = """
 use "nvidia/h100"

@@ -16,8 +16,8 @@ from magus.compiler.planning.build import ScheduleError
 from magus.compiler.text.diagnostics import CompileError, Diagnostic, Severity
 from magus.compiler.text.source import Source, Span
 from magus.simcore.figures.result import Result
-from magus.tui.app import MagusApp
-from magus.tui.session import Progress, Settings, ShouldStop
+from magus.tui.app.app import MagusApp
+from magus.tui.app.session import Progress, Settings, ShouldStop
 from tests.hostile import ESCAPES, EVERYTHING, is_safe
 from tests.tui import fakes
 from tests.tui.driving import LARGE, press, screen_text, settled

@@ -5,8 +5,9 @@ import time
 
 import pytest
 
-from magus.tui import cli, interrupts
-from magus.tui.interrupts import interruptible
+from magus.tui import cli
+from magus.tui.commands import interrupts
+from magus.tui.commands.interrupts import interruptible
 
 
 def test_the_first_press_is_told_and_the_second_interrupts() -> None:

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 from magus import __version__
 from magus.examples import path as example
 from magus.tui.cli import app
-from magus.tui.door import in_colour, is_rich
+from magus.tui.text.door import in_colour, is_rich
 from tests.tui.test_hostile_text import FILE
 from tests.tui.test_terminal import terminal
 

@@ -6,8 +6,8 @@ from threading import Event
 
 import pytest
 
-from magus.tui import progress
-from magus.tui.progress import CLEAR, ProgressState, progress_line, spelled
+from magus.tui.text import progress
+from magus.tui.text.progress import CLEAR, ProgressState, progress_line, spelled
 
 
 class Stderr(io.StringIO):

@@ -4,8 +4,8 @@ import pytest
 
 from magus.simcore import Cause, CriticalOp
 from magus.simcore.program.program import OpKind
-from magus.tui.render import critical_lines, table
-from magus.tui.wrap import columns
+from magus.tui.text.render import critical_lines, table
+from magus.tui.text.wrap import columns
 
 HEAD = ("", "schedule", "pred us", "sim us", "gain")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from magus.compiler.resolve.expect.expectation import Verdict
-from magus.tui.app import MagusApp
+from magus.tui.app.app import MagusApp
 from tests.tui import fakes
 from tests.tui.driving import LARGE, SMALL, check_golden, press, settled
 from tests.tui.fakes import FakeStages

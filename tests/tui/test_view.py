@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from magus.compiler.ir import Scenario
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.simcore.figures.result import Interval, IntervalKind, Timeline, Waterfall
-from magus.tui.bars import bars_of, drawn_bars
-from magus.tui.lanes import Lane, Window, axis_lines, axis_of, cells_of, lanes_of
-from magus.tui.render import verdict_sentence
-from magus.tui.view import SortKey, fitted_code, rows_of, selected_text, shortened, verdict_of
+from magus.tui.app.timeline_rows import Lane, Window, axis_lines, axis_of, cells_of, lanes_of
+from magus.tui.app.view import SortKey, fitted_code, rows_of, selected_text, shortened, verdict_of
+from magus.tui.app.waterfall import bars_of, drawn_bars
+from magus.tui.text.render import verdict_sentence
 from tests import scenarios
 from tests.tui import fakes
 

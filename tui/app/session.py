@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-from ..advisor.candidates.advice import Advice, Candidate
-from ..compiler.ir import Scenario, Schedule
-from ..compiler.pipeline import Compiled, compile_file
-from ..compiler.planning.build import ScheduleError
-from ..compiler.text.diagnostics import CompileError, Diagnostic, render_text
-from ..simcore.figures.result import Result
-from ..simcore.program.outcome import RunOutcome
+from ...advisor.candidates.advice import Advice, Candidate
+from ...compiler.ir import Scenario, Schedule
+from ...compiler.pipeline import Compiled, compile_file
+from ...compiler.planning.build import ScheduleError
+from ...compiler.text.diagnostics import CompileError, Diagnostic, render_text
+from ...simcore.figures.result import Result
+from ...simcore.program.outcome import RunOutcome
 
 Settings = Sequence[tuple[str, str]]
 Progress = Callable[[str, int, int], None]
@@ -194,8 +194,8 @@ def _as_problem(error: Exception) -> SessionProblem:
             ProblemKind.FILE, "\n".join(filter(None, (f"{error.code.name} error: {error}", error.hint)))
         )
     # Imported here: they pull in the solver, which nobody with a broken file should wait for.
-    from ..advisor.solver import NoFeasibleSchedule
-    from ..compiler.ir import Cancelled
+    from ...advisor.solver import NoFeasibleSchedule
+    from ...compiler.ir import Cancelled
 
     if isinstance(error, NoFeasibleSchedule):
         return SessionProblem(ProblemKind.NOTHING_FEASIBLE, "\n".join(error.reasons) or str(error))
@@ -209,7 +209,7 @@ def default_backend(workers: int) -> Backend:
     """The real stages; simulations behind the advice run in ``workers`` processes, those on demand in this one."""
 
     def recommend(scenario: Scenario, progress: Progress, should_stop: ShouldStop) -> Advice:
-        from ..advisor.recommend import Advisor
+        from ...advisor.recommend import Advisor
 
         advisor = Advisor.load()
         return advisor.recommend(scenario, workers=workers, progress=progress, should_stop=should_stop)
@@ -217,8 +217,8 @@ def default_backend(workers: int) -> Backend:
     def simulate_packets(
         scenario: Scenario, schedule: Schedule, bound_ticks: int | None, should_stop: ShouldStop
     ) -> Result:
-        from ..advisor.candidates.shortlist import packet_bytes
-        from ..simcore.simulate import simulate
+        from ...advisor.candidates.shortlist import packet_bytes
+        from ...simcore.simulate import simulate
 
         unit = packet_bytes(scenario)
         explain = None if bound_ticks is None else unit

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from ..advisor.bounds.lower_bound import Bound
-from ..advisor.solver import Space
-from ..compiler.ir import TICKS_PER_US, Scenario
-from ..compiler.planning.expression import expression_of
+from ...advisor.bounds.lower_bound import Bound
+from ...advisor.solver import Space
+from ...compiler.ir import TICKS_PER_US, Scenario
+from ...compiler.planning.expression import expression_of
 from .render import scenario_line
 from .wrap import bullet, hanging, wrapped
 

@@ -4,20 +4,20 @@ import json
 from itertools import count
 from pathlib import Path
 
-from ..compiler.ir import Scenario, Schedule
-from ..compiler.planfile.json_schema import plan_schema
-from ..compiler.planfile.to_json import document_text, plan_document
-from ..compiler.planfile.to_mgs import plan_text
-from ..compiler.resolve.schedules.from_text import resolve_schedule
-from ..compiler.text.diagnostics import Report
-from ..compiler.text.parse import check_size
-from ..compiler.text.printable import printable
-from ..compiler.text.source import Source
-from ..compiler.text.tokens import read_tokens
-from .answer import answered, scenario_of
+from ...compiler.ir import Scenario, Schedule
+from ...compiler.planfile.json_schema import plan_schema
+from ...compiler.planfile.to_json import document_text, plan_document
+from ...compiler.planfile.to_mgs import plan_text
+from ...compiler.resolve.schedules.from_text import resolve_schedule
+from ...compiler.text.diagnostics import Report
+from ...compiler.text.parse import check_size
+from ...compiler.text.printable import printable
+from ...compiler.text.source import Source
+from ...compiler.text.tokens import read_tokens
+from ..exit_codes import Exit
+from ..text.door import put_text, say
+from .advise import answered, scenario_of
 from .console import Bindings, saved, show
-from .door import put_text, say
-from .exits import Exit
 
 
 def print_plan(

@@ -10,9 +10,9 @@ from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from ...compiler.text.printable import printable
-from ...simcore.figures.result import IntervalKind, Result
-from ..lanes import Cell, Lane, Paint, Window, axis_lines, axis_of, cells_of, lanes_of
+from ....compiler.text.printable import printable
+from ....simcore.figures.result import IntervalKind, Result
+from ..timeline_rows import Cell, Lane, Paint, Window, axis_lines, axis_of, cells_of, lanes_of
 from ..view import us
 
 HEAD_ROWS = 3

@@ -9,12 +9,12 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from ...advisor.candidates.advice import Advice, resolution_of
-from ...compiler.text.diagnostics import Diagnostic
-from ...compiler.text.printable import printable
-from ...simcore.figures.result import Result
-from ..bars import Bar, bars_of, drawn_bars
+from ....advisor.candidates.advice import Advice, resolution_of
+from ....compiler.text.diagnostics import Diagnostic
+from ....compiler.text.printable import printable
+from ....simcore.figures.result import Result
 from ..view import confidence_of, us
+from ..waterfall import Bar, bars_of, drawn_bars
 
 LABEL_COLUMNS = 15
 FIGURE_COLUMNS = 10

@@ -2,16 +2,16 @@
 
 from pathlib import Path
 
-from ..advisor.measured.calibrate.run import Request, calibrate
-from ..advisor.measured.calibrate.text import calibration_document, calibration_text
-from ..advisor.measured.calibrate.to_mgs import profile_text
-from ..advisor.measured.tables.csv_rows import MeasuredError
-from ..compiler.text.writing import check_writable
-from .answer import answered
+from ...advisor.measured.calibrate.run import Request, calibrate
+from ...advisor.measured.calibrate.text import calibration_document, calibration_text
+from ...advisor.measured.calibrate.to_mgs import profile_text
+from ...advisor.measured.tables.csv_rows import MeasuredError
+from ...compiler.text.writing import check_writable
+from ..exit_codes import Exit
+from ..text.door import print_json, put, say
+from ..text.progress import progress_line
+from .advise import answered
 from .console import saved
-from .door import print_json, put, say
-from .exits import Exit
-from .progress import progress_line
 
 
 def calibrate_folder(data: Path, request: Request, *, write: Path | None, as_json_text: bool) -> Exit:

@@ -6,7 +6,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
-from ...compiler.text.printable import printable
+from ....compiler.text.printable import printable
 from ..session import SessionProblem, WorkloadSession
 from ..view import SortKey, rows_of, selected_text, title_of
 from .candidates import CandidateTable

@@ -9,8 +9,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from .door import say, turn_off
-from .exits import Exit
+from ..exit_codes import Exit
+from ..text.door import say, turn_off
 
 
 class Commands(TyperGroup):

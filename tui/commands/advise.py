@@ -3,19 +3,19 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ..advisor import Advisor, ModelError, NoFeasibleSchedule, enumerate_space, lower_bound
-from ..advisor.export import advice_document, space_document
-from ..compiler import Scenario
-from ..compiler.ir import Cancelled
-from ..simcore import EngineUnavailable, RunTooLarge
+from ...advisor import Advisor, ModelError, NoFeasibleSchedule, enumerate_space, lower_bound
+from ...advisor.export import advice_document, space_document
+from ...compiler import Scenario
+from ...compiler.ir import Cancelled
+from ...simcore import EngineUnavailable, RunTooLarge
+from ..exit_codes import Exit
+from ..text.door import print_json, put, say
+from ..text.progress import progress_line
+from ..text.render import advice_text
+from ..text.space import space_text
 from .console import Bindings, guarded, show
-from .door import print_json, put, say
-from .exits import Exit
 from .inputs import compiled
 from .interrupts import interruptible
-from .progress import progress_line
-from .render import advice_text
-from .spaces import space_text
 
 
 def answered(action: Callable[[], Exit]) -> Exit:
@@ -99,7 +99,7 @@ def advise_file(
 
 def train_model(out: Path | None, *, seed: int, scenarios: int | None, as_json_text: bool, workers: int) -> Exit:
     """``magus train``: build the data set, fit, report on unseen scenarios, write the model."""
-    from ..advisor.ranker.train import report_document, report_text, train
+    from ...advisor.ranker.train import report_document, report_text, train
 
     def action() -> Exit:
         with progress_line() as progress:

@@ -7,7 +7,7 @@ from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
-from ...compiler.text.printable import printable
+from ....compiler.text.printable import printable
 from ..session import ProblemKind, SessionProblem
 from ..view import fitted_code
 

@@ -4,9 +4,9 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Static
 
-from ...advisor.candidates.advice import Advice
-from ...compiler.resolve.expect.expectation import Verdict
-from ...compiler.text.printable import printable
+from ....advisor.candidates.advice import Advice
+from ....compiler.resolve.expect.expectation import Verdict
+from ....compiler.text.printable import printable
 from .. import view
 
 

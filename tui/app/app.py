@@ -13,7 +13,7 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import DataTable, Footer
 
-from ..simcore.figures.result import Result
+from ...simcore.figures.result import Result
 from .background import ShouldStop, in_thread, start_resource_tracker
 from .messages import CandidatePicked, Progressed
 from .session import CANCELLED, Backend, Session, SessionProblem, WorkloadSession, default_backend

@@ -2,16 +2,16 @@
 
 from pathlib import Path
 
-from ..advisor.measured.tables.csv_rows import MeasuredError
-from ..advisor.measured.validate.report import validation_document
-from ..advisor.measured.validate.run import validate
-from ..advisor.measured.validate.text import validation_page, validation_text
-from ..compiler.text.writing import check_writable
-from .answer import answered
+from ...advisor.measured.tables.csv_rows import MeasuredError
+from ...advisor.measured.validate.report import validation_document
+from ...advisor.measured.validate.run import validate
+from ...advisor.measured.validate.text import validation_page, validation_text
+from ...compiler.text.writing import check_writable
+from ..exit_codes import Exit
+from ..text.door import print_json, put, say
+from ..text.progress import progress_line
+from .advise import answered
 from .console import saved
-from .door import print_json, put, say
-from .exits import Exit
-from .progress import progress_line
 
 
 def validate_folder(data: Path, *, sample: int, seed: int, write: Path | None, as_json_text: bool) -> Exit:

@@ -4,24 +4,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..advisor import lower_bound
-from ..advisor.candidates.shortlist import packet_bytes
-from ..advisor.export import result_document
-from ..advisor.extrapolation import outside_calibration
-from ..advisor.solver.domains import check_memory
-from ..compiler.ir import Cancelled, Scenario, Schedule
-from ..compiler.resolve.devices.replay_file import write_profile
-from ..compiler.resolve.schedules.from_text import resolve_schedule
-from ..compiler.text.writing import check_writable
-from ..simcore import Result, RunOutcome, affordable_unit, record_writes, simulate, simulate_seeds
-from .answer import answered, scenario_of, strictly
+from ...advisor import lower_bound
+from ...advisor.candidates.shortlist import packet_bytes
+from ...advisor.export import result_document
+from ...advisor.extrapolation import outside_calibration
+from ...advisor.solver.domains import check_memory
+from ...compiler.ir import Cancelled, Scenario, Schedule
+from ...compiler.resolve.devices.replay_file import write_profile
+from ...compiler.resolve.schedules.from_text import resolve_schedule
+from ...compiler.text.writing import check_writable
+from ...simcore import Result, RunOutcome, affordable_unit, record_writes, simulate, simulate_seeds
+from ..exit_codes import Exit
+from ..text.door import print_json, put, say
+from ..text.progress import progress_line
+from ..text.render import result_text
+from ..text.seeds import seeds_document, seeds_text
+from .advise import answered, scenario_of, strictly
 from .console import Bindings, saved, show
-from .door import print_json, put, say
-from .exits import Exit
 from .interrupts import interruptible
-from .progress import progress_line
-from .render import result_text
-from .seeds import seeds_document, seeds_text
 
 SEEDED_LINE_HOPS = 1_000_000_000
 """Over all seeds and ranks; above it the seeds are simulated in larger packets."""

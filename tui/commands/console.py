@@ -4,12 +4,12 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ..compiler.planning.build import ScheduleError
-from ..compiler.text.diagnostics import CODE_COLUMNS, CompileError, Diagnostic, render_text
-from ..compiler.text.writing import write_whole
-from .door import in_colour, is_terminal, print_json, put, put_text, say, say_raw
-from .exits import Exit
-from .wrap import columns
+from ...compiler.planning.build import ScheduleError
+from ...compiler.text.diagnostics import CODE_COLUMNS, CompileError, Diagnostic, render_text
+from ...compiler.text.writing import write_whole
+from ..exit_codes import Exit
+from ..text.door import in_colour, is_terminal, print_json, put, put_text, say, say_raw
+from ..text.wrap import columns
 
 __all__ = ["Bindings", "guarded", "print_json", "put", "put_text", "saved", "say", "show"]
 

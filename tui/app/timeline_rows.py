@@ -4,9 +4,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..compiler.ir import TICKS_PER_US
-from ..compiler.text.printable import printable
-from ..simcore.figures.result import Interval, IntervalKind, Timeline
+from ...compiler.ir import TICKS_PER_US
+from ...compiler.text.printable import printable
+from ...simcore.figures.result import Interval, IntervalKind, Timeline
 
 # Closest look: this many ticks (0.1 us) over the whole width, or the whole run if it is shorter.
 MIN_SPAN_TICKS = TICKS_PER_US // 10

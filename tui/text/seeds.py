@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..compiler.ir import TICKS_PER_US
-from ..simcore import Result
+from ...compiler.ir import TICKS_PER_US
+from ...simcore import Result
 from .wrap import columns, wrapped
 
 PERCENTILES = (5, 50, 95, 99)

@@ -6,8 +6,8 @@ import sys
 from contextlib import suppress
 from typing import Any, TextIO
 
-from ..compiler.text.printable import printable
-from .exits import Exit
+from ...compiler.text.printable import printable
+from ..exit_codes import Exit
 
 
 def put(text: str) -> None:

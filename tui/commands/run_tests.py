@@ -6,18 +6,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ..advisor import Advisor
-from ..advisor.expect.checks import PointFound
-from ..advisor.expect.run import CheckResult, ExpectationRunner, Standing
-from ..advisor.expect.values import FigureValue
-from ..compiler import compile_text
-from ..compiler.pipeline import Compiled
-from .answer import answered
+from ...advisor import Advisor
+from ...advisor.expect.checks import PointFound
+from ...advisor.expect.run import CheckResult, ExpectationRunner, Standing
+from ...advisor.expect.values import FigureValue
+from ...compiler import compile_text
+from ...compiler.pipeline import Compiled
+from ..exit_codes import Exit
+from ..text.door import print_json, put, say
+from ..text.wrap import hanging
+from .advise import answered
 from .console import Bindings
-from .door import print_json, put, say
-from .exits import Exit
 from .inputs import name_of, source_of
-from .wrap import hanging
 
 SCHEMA = "magus-test/1"
 _INDENT = " " * 7

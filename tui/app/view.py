@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from ..advisor.candidates.advice import Advice, Candidate, is_algorithm_choice
-from ..advisor.candidates.library import LibraryTime
-from ..compiler.ir import TICKS_PER_US, Fabric, Scenario
-from ..compiler.resolve.expect.expectation import Verdict
-from ..simcore.figures.result import Result
-from .progress import WORDS
-from .render import shape_text
+from ...advisor.candidates.advice import Advice, Candidate, is_algorithm_choice
+from ...advisor.candidates.library import LibraryTime
+from ...compiler.ir import TICKS_PER_US, Fabric, Scenario
+from ...compiler.resolve.expect.expectation import Verdict
+from ...simcore.figures.result import Result
+from ..text.progress import WORDS
+from ..text.render import shape_text
 
 # Shown of the front of an expression that does not fit; the parameters at its end tell candidates apart.
 KEPT_FRONT = 9

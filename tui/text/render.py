@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from ..advisor.bounds.lower_bound import Bound
-from ..advisor.candidates.advice import Advice, Candidate, is_algorithm_choice, resolution_of
-from ..advisor.candidates.library import LibraryTime
-from ..compiler.ir import TICKS_PER_US, AttentionShape, GemmShape, GroupedGemmShape, Scenario, Workload
-from ..compiler.resolve.expect.expectation import Verdict
-from ..compiler.text.printable import printable
-from ..simcore import Cause, CriticalOp, Result, RunOutcome
-from ..simcore.figures.result import Waterfall
+from ...advisor.bounds.lower_bound import Bound
+from ...advisor.candidates.advice import Advice, Candidate, is_algorithm_choice, resolution_of
+from ...advisor.candidates.library import LibraryTime
+from ...compiler.ir import TICKS_PER_US, AttentionShape, GemmShape, GroupedGemmShape, Scenario, Workload
+from ...compiler.resolve.expect.expectation import Verdict
+from ...compiler.text.printable import printable
+from ...simcore import Cause, CriticalOp, Result, RunOutcome
+from ...simcore.figures.result import Waterfall
 from .wrap import bullet, columns, hanging, wrapped
 
 BAR_COLUMNS = 24

@@ -4,7 +4,7 @@ import shutil
 import textwrap
 from collections.abc import Iterator
 
-from ..compiler.text.printable import printable
+from ...compiler.text.printable import printable
 
 MIN_COLUMNS = 40
 MAX_COLUMNS = 200

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..compiler import CompileError, format_text
-from ..compiler.text.diagnostics import Diagnostic, as_json
-from ..compiler.text.writing import write_whole
+from ...compiler import CompileError, format_text
+from ...compiler.text.diagnostics import Diagnostic, as_json
+from ...compiler.text.writing import write_whole
+from ..exit_codes import Exit
+from ..text.door import print_json, put_text, say
 from .console import Bindings, guarded, show
-from .door import print_json, put_text, say
-from .exits import Exit
 from .inputs import compiled, is_stdin, name_of, source_of
 
 

@@ -4,11 +4,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..compiler import CompileError
-from ..compiler.pipeline import Compiled, compile_text
-from ..compiler.text.diagnostics import Report
-from ..compiler.text.load import read_source, read_stream
-from ..compiler.text.source import Source
+from ...compiler import CompileError
+from ...compiler.pipeline import Compiled, compile_text
+from ...compiler.text.diagnostics import Report
+from ...compiler.text.load import read_source, read_stream
+from ...compiler.text.source import Source
 
 STDIN = "<stdin>"
 

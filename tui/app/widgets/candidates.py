@@ -6,7 +6,7 @@ from rich.text import Text
 from textual import events
 from textual.widgets import DataTable
 
-from ...compiler.text.printable import printable
+from ....compiler.text.printable import printable
 from ..messages import CandidatePicked
 from ..view import CandidateRow, Mark, SortKey, shortened
 

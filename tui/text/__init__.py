@@ -1,0 +1,1 @@
+"""Plain text for a terminal. In: advice, results, spaces. Out: lines that fit."""
