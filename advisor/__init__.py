@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 __all__ = ["Advice", "Advisor", "ModelError", "NoFeasibleSchedule", "enumerate_space", "lower_bound"]
 
 _HOMES = {
-    "Advice": "advice",
+    "Advice": "candidates.advice",
     "Advisor": "recommend",
-    "ModelError": "ranker",
+    "ModelError": "ranker.archive",
     "NoFeasibleSchedule": "solver",
     "enumerate_space": "solver",
-    "lower_bound": "bounds",
+    "lower_bound": "bounds.lower_bound",
 }
 
 

@@ -25,9 +25,9 @@ from magus.simcore.lower.plan import lower
 from magus.simcore.program.arrays import NONE
 from magus.simcore.program.outcome import Run
 from magus.simcore.program.program import Program
-from tests.agreement import differences
-from tests.collectives import Algorithm, Collective, Fabric, System, collective, symmetric
-from tests.mutants import (
+from tests.helpers.oracle.agreement import differences
+from tests.helpers.oracle.collective_programs import Algorithm, Collective, Fabric, System, collective, symmetric
+from tests.helpers.oracle.mutants import (
     half_as_long_again,
     with_larger_buffers,
     with_later_credits,
@@ -36,11 +36,11 @@ from tests.mutants import (
     with_ties_backwards,
     with_wider_windows,
 )
-from tests.oracle import Oracle, OracleRun
-from tests.scenarios import ag_gemm, full_mesh, gemm_rs, ring, switch
-from tests.spmd import PERTURBATIONS, random_spmd
-from tests.strategies import ALL, PLAIN, Feature, random_program
-from tests.workloads import SYSTEMS, TEXTS, choices_of, workload_of
+from tests.helpers.oracle.oracle import Oracle, OracleRun
+from tests.helpers.oracle.spmd_programs import PERTURBATIONS, random_spmd
+from tests.helpers.oracle.strategies import ALL, PLAIN, Feature, random_program
+from tests.helpers.scenarios.scenarios import ag_gemm, full_mesh, gemm_rs, ring, switch
+from tests.helpers.scenarios.workloads import SYSTEMS, TEXTS, choices_of, workload_of
 
 from .report import Figure, main
 

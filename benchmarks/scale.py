@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from magus.simcore.cores.engine import Core, pure_core, run
-from tests.collectives import hierarchical_all_reduce
+from tests.helpers.oracle.collective_programs import hierarchical_all_reduce
 
 from .loads import LINE_BYTES, all_gather, ring_all_gather
 from .report import Figure, main, timed
@@ -25,7 +25,7 @@ PEAK_MEMORY = """
 import resource, sys
 from pathlib import Path
 from benchmarks.loads import all_gather
-from magus.simcore.engine import Core, run
+from magus.simcore.cores.engine import Core, run
 program = all_gather("{size}")
 run(program, core=Core.{core})
 status = Path("/proc/self/status")

@@ -19,7 +19,7 @@ from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.simcore.cores.engine import Core, pure_core, run
 from magus.simcore.lower.plan import lower
 from magus.simcore.program.program import Program
-from tests.oracle import Oracle
+from tests.helpers.oracle.oracle import Oracle
 
 from . import lanes, scale, simpy_machine
 from .loads import (
@@ -48,8 +48,8 @@ ORACLE_RATE = 500_000
 LOAD_COMPILED = """
 import time
 begin = time.perf_counter()
-from magus.simcore.engine import Core, run
-from magus.simcore.builder import ProgramBuilder
+from magus.simcore.cores.engine import Core, run
+from magus.simcore.program.builder import ProgramBuilder
 program = ProgramBuilder(1, folded=False, unit_bytes=128).build()
 loaded = time.perf_counter()
 run(program, core=Core.COMPILED)

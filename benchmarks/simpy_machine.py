@@ -9,7 +9,7 @@ from collections.abc import Generator
 import simpy
 
 from magus.simcore.program.program import Program
-from tests.oracle import Flow, Op, read_program
+from tests.helpers.oracle.oracle import Flow, Op, read_program
 
 Process = Generator[simpy.Event, object, None]
 

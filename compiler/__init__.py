@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 __all__ = ["CompileError", "Compiled", "Scenario", "compile_file", "compile_text", "format_text"]
 
 _HOMES = {
-    "CompileError": "diagnostics",
+    "CompileError": "text.diagnostics",
     "Compiled": "pipeline",
-    "Scenario": "scenario",
+    "Scenario": "ir",
     "compile_file": "pipeline",
     "compile_text": "pipeline",
-    "format_text": "fmt",
+    "format_text": "text.fmt",
 }
 
 

@@ -1,7 +1,8 @@
 """The compiler from end to end: text in, scenarios out. Read this file first.
 
     text -> tokens -> lark tree -> syntax tree -> names -> scenarios -> legal schedules
-            tokens.py  parse.py     build.py       load.py   resolve.py   check_schedules.py
+            text/...                                       resolve/...
+            tokens    parse        build          load     file         schedules/check_schedules
 
 Every stage is a function from one frozen form to the next. Mistakes are collected on the way in a Report; at the end
 there is either a result or a CompileError that holds all of them. A later stage goes on with what an earlier one left

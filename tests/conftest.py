@@ -1,4 +1,4 @@
-"""Puts the repository on the path: tests share helpers such as ``tests.scenarios``, however pytest is started.
+"""Puts the repository on the path: tests share helpers such as ``tests.helpers``, however pytest is started.
 
 No test fails because the machine is busy: how long an example takes to draw says nothing about Magus.
 """

@@ -1,11 +1,11 @@
 """The changelog stays a list: known headings, an entry of one or two lines, nothing between."""
 
 import re
-from pathlib import Path
 
 from magus import __version__
+from tests.helpers.paths import ROOT
 
-TEXT = (Path(__file__).resolve().parent.parent / "CHANGELOG.md").read_text()
+TEXT = (ROOT / "CHANGELOG.md").read_text()
 VERSION = re.compile(r"^## (\d+\.\d+\.\d+) - (unreleased|\d{4}-\d\d-\d\d)$", re.MULTILINE)
 KINDS = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
 GROUPS = {

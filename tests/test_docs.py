@@ -12,8 +12,8 @@ from magus.compiler import compile_text
 from magus.compiler.codes import Code
 from magus.compiler.planfile.to_json import plan_hash
 from magus.compiler.planning.build import declared
+from tests.helpers.paths import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 

@@ -10,7 +10,7 @@ from magus.compiler.ir import Choice, NamedSchedule
 from magus.compiler.templates import ALL_TEMPLATES
 from magus.examples import NAMES, PAPERS, TEMPLATES, path
 from magus.tui.cli import app
-from tests.marks import thinned
+from tests.helpers.marks import thinned
 
 ADVISED = ("llama70b_tp8_mi300x", "gemm_rs_h100", "decode_small_batch")
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.helpers.paths import ROOT
+
 CODE = ("grammar", "compiler", "simcore", "advisor", "tui", "examples")
 
 
@@ -55,13 +56,13 @@ def test_the_wheel_holds_grammar_library_model_and_examples(wheel: Path) -> None
         "magus/grammar/mgs.lark",
         "magus/compiler/library/amd/mi300x.mgs",
         "magus/compiler/library/nvidia/h100.mgs",
-        "magus/advisor/model/ranker.json",
+        "magus/advisor/ranker/model/ranker.json",
         "magus/examples/llama70b_tp8_mi300x.mgs",
         "magus/tui/magus.tcss",
         "magus/py.typed",
     ):
         assert name in names
-    assert len([name for name in names if name.startswith("magus/advisor/model/ranker-")]) == 1
+    assert len([name for name in names if name.startswith("magus/advisor/ranker/model/ranker-")]) == 1
     assert not [name for name in names if name.startswith(("magus/tests", "magus/benchmarks"))]
 
 

@@ -2,7 +2,8 @@
 
 A knob is the engine, the streams, the protocol of copies by SMs, whether the kernel is persistent, and of templates the
 number of chunks; of ``pipelined`` also the algorithm, the waves that a kernel takes and the streams of its sums. What
-the estimate knows nothing of, such as graphs, is in ``advisor/candidates/variations.py`` and shown by simulations alone.
+the estimate knows nothing of, such as graphs, is in ``advisor/candidates/variations.py`` and shown by simulations
+alone.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

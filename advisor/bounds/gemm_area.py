@@ -8,7 +8,7 @@ W waves of tiles, t the time of a tile, h that of the group's memory traffic and
 
 What all groups take together is at least the smallest ratio of this to m n k, over all shapes, times the whole. With
 little time left, or little to work on, a kernel costs more: the ratio is found for kernels that last at most so long,
-and for those of at most so many elements. It is bounded from below for boxes of shapes (``bounds_boxes.py``), and the
+and for those of at most so many elements. It is bounded from below for boxes of shapes (``boxes.py``), and the
 boxes with the lowest bounds are divided again and again (branch and bound).
 """
 

@@ -1,7 +1,7 @@
 """The rules on what moves and computes: templates, chunks, engines, streams, algorithms, and the memory they need.
 
-With ``tactics_rules`` they state what ``compiler.plan.why_illegal`` checks, and the limits of memory. Each family has a
-sentence, so that an empty space can be explained.
+With ``tactics_rules`` they state what ``compiler.planning.build.why_illegal`` checks, and the limits of memory. Each
+family has a sentence, so that an empty space can be explained.
 """
 
 from collections.abc import Callable, Iterator

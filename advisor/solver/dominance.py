@@ -1,8 +1,8 @@
 """Dominance rules: assumptions that leave schedules out because others of the space are as fast.
 
 They are no law of the machine. Each has a name and a sentence, ``explore`` switches them off, what they leave out is
-counted, and ``tests/advisor/test_dominance.py`` holds each against the simulator. None leaves out what has no better in
-the same space. All are about knobs that a file must name to have them searched.
+counted, and ``tests/advisor/solver/test_dominance.py`` holds each against the simulator. None leaves out what has no
+better in the same space. All are about knobs that a file must name to have them searched.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,7 +1,7 @@
 """The same space as the CP-SAT model states, written down directly: sums of arrays of codes, for spaces of any size.
 
-What is legal is asked of ``compiler.plan.why_illegal``, once for each combination that can decide it, and not of the
-rules of the model; ``tests/advisor/test_generator.py`` holds the two sets against each other.
+What is legal is asked of ``compiler.planning.build.why_illegal``, once for each combination that can decide it, and not
+of the rules of the model; ``tests/advisor/solver/test_generator.py`` holds the two sets against each other.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

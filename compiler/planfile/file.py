@@ -1,6 +1,6 @@
 """Plans in files of their own: ``schedule mine for w = import "plan.json"``, and ``--schedule plan.json``.
 
-A file holds a plan of Magus (``plan_read.py``) or an execution plan of MSCCL++ (``mscclpp_read.py``), which its keys
+A file holds a plan of Magus (``plan_read.py``) or an execution plan of MSCCL++ (``mscclpp/read.py``), which its keys
 tell.
 """
 

@@ -1,7 +1,7 @@
 """Plans as JSON, ``magus-plan/1``, read and checked by hand: a file may come from anybody.
 
 Here the form is checked, what the plan fits, and its hash. Whether it moves every byte and whether its waits can end is
-checked as for any plan, in ``plan_check.py``.
+checked as for any plan, in ``verify/check.py``.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Chunk plans as JSON, ``magus-plan/1``: written from a Schedule, and its hash.
 
-``plan_read.py`` reads them back, ``plan_schema.py`` publishes their form. What is usual is left out of a step, so that
+``plan_read.py`` reads them back, ``json_schema.py`` publishes their form. What is usual is left out of a step, so that
 there is one form of each plan. The hash is that of the plan itself: not of its name, nor of the names of tensors.
 """
 

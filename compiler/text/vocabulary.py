@@ -1,7 +1,7 @@
 """The words of the language: which properties, operations, templates and clauses exist, and in what range.
 
-A new property of a GPU is one row here and one line where its dataclass is filled: ``resolve_device.py``, and
-``optional_parts.py`` for what a profile may leave out.
+A new property of a GPU is one row here and one line where its dataclass is filled: ``resolve/devices/device.py``, and
+``optional_blocks.py`` for what a profile may leave out.
 """
 
 from collections.abc import Mapping

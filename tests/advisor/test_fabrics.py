@@ -8,9 +8,9 @@ from magus.advisor.ranker.features import NAMES, features_of
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Scenario
 from magus.compiler.planning.build import build_schedule, why_illegal
 from magus.simcore import simulate
-from tests.fabrics import UNEVEN
-from tests.marks import thinned
-from tests.scenarios import ag_gemm, gemm_rs, lone_gather
+from tests.helpers.marks import thinned
+from tests.helpers.scenarios.fabrics import UNEVEN
+from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs, lone_gather
 
 
 def choices(scenario: Scenario) -> list[Choice]:

@@ -12,7 +12,7 @@ from magus.compiler.ir import Direction
 from magus.compiler.planning.build import build_schedule
 from magus.simcore import simulate
 from magus.tui.text.render import scenario_line
-from tests.loads import KINDS, drawn, legal_choices, scenario_of, text_of
+from tests.helpers.scenarios.loads import KINDS, drawn, legal_choices, scenario_of, text_of
 
 FABRICS = ("full_mesh(xgmi)", "ring(xgmi, both_ways=true)", "torus(xgmi, shape=[2, 2])")
 

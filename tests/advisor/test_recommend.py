@@ -25,8 +25,8 @@ from magus.compiler.ir import (
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.simcore import RunOutcome
-from tests.advisor.drawing import LONE, SYSTEMS, scenario_of
-from tests.scenarios import ag_gemm, exploring, gemm_rs, lone_gather
+from tests.helpers.scenarios.drawn import LONE, SYSTEMS, scenario_of
+from tests.helpers.scenarios.scenarios import ag_gemm, exploring, gemm_rs, lone_gather
 
 DMA = EngineChoice(EngineKind.DMA, 7)
 

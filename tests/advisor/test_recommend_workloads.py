@@ -11,8 +11,8 @@ from magus.advisor.solver.domains import check_memory, resident_bytes
 from magus.compiler.planning.build import ScheduleError, build_schedule
 from magus.compiler.verify.check import check_plan
 from magus.tui.text.render import advice_text, scenario_line
-from tests.marks import thinned
-from tests.workloads import TEXTS, choices_of, workload_of
+from tests.helpers.marks import thinned
+from tests.helpers.scenarios.workloads import TEXTS, choices_of, workload_of
 
 SHOWN = {
     "AG+attention": "AG+attention bf16 256 x 1024, 8 heads of 64 per rank",

@@ -10,7 +10,7 @@ from magus.compiler.codes import Code
 from magus.compiler.ir import Cancelled, EngineChoice, EngineKind, Explore
 from magus.compiler.planning.build import ScheduleError
 from magus.simcore import EngineUnavailable, RunTooLarge
-from tests.scenarios import ag_gemm, exploring
+from tests.helpers.scenarios.scenarios import ag_gemm, exploring
 
 DMA = EngineChoice(EngineKind.DMA, 7)
 SCENARIO = exploring(ag_gemm(4096, 4096, 8192), Explore(chunks=(8, 16), engines=(DMA,)))

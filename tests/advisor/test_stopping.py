@@ -9,8 +9,8 @@ from magus.advisor.ranker.trees import Ranker
 from magus.advisor.solver import enumerate_space, explain_infeasible
 from magus.compiler.ir import Cancelled, Choice, EngineChoice, EngineKind, heeding
 from magus.compiler.planning.build import build_schedule
-from tests.fabrics import torus
-from tests.scenarios import ag_gemm
+from tests.helpers.scenarios.fabrics import torus
+from tests.helpers.scenarios.scenarios import ag_gemm
 
 SCENARIO = ag_gemm(4096, 4096, 4096, ranks=9, fabric=torus(3, 3))
 CHOICE = Choice("serial", 9, EngineChoice(EngineKind.DMA, 4))

@@ -14,7 +14,7 @@ from magus.advisor import Advisor, lower_bound
 from magus.advisor.bounds.gemm_area import KernelClass, least_ratios
 from magus.advisor.ranker.features import NAMES
 from magus.compiler.ir import DType, EngineChoice, EngineKind, Explore, GemmShape
-from tests.scenarios import ag_gemm, exploring, mi300x
+from tests.helpers.scenarios.scenarios import ag_gemm, exploring, mi300x
 
 THREADS = 6
 DMA = EngineChoice(EngineKind.DMA, 7)

@@ -15,7 +15,8 @@ from magus.advisor.workers import FailureKind, SimulationJob, open_workers, run_
 from magus.compiler.codes import Code
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, EngineMode, ExecutionOptions, Kernels, Wait
 from magus.compiler.planning.build import build_schedule
-from tests.scenarios import ag_gemm, h100, switch
+from tests.helpers.paths import ROOT
+from tests.helpers.scenarios.scenarios import ag_gemm, h100, switch
 
 SCENARIO = ag_gemm(256, 512, 512)
 JOBS = [
@@ -114,7 +115,7 @@ def test_workers_that_die_leave_their_jobs_to_this_process() -> None:
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="POSIX signals")
 def test_workers_die_with_a_caller_that_is_killed(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    root = str(ROOT)
     script = tmp_path / "holder.py"
     script.write_text(HOLDER.format(root=root))
     holder = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True)

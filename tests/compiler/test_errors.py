@@ -8,8 +8,8 @@ import pytest
 from magus.compiler import CompileError, compile_file
 from magus.compiler.codes import Code
 from magus.compiler.text.diagnostics import Severity
+from tests.helpers.paths import ERRORS as FOLDER
 
-FOLDER = Path(__file__).parents[1] / "errors"
 FILES = sorted(FOLDER.glob("*.mgs"))
 EXPECTED = re.compile(r"(MGS\d+) @ (\d+):(\d+)")
 

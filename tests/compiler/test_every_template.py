@@ -28,11 +28,11 @@ from magus.compiler.planning.build import build_schedule, why_illegal
 from magus.compiler.templates import ALL_TEMPLATES, Template
 from magus.compiler.templates.collective import collective_in
 from magus.compiler.verify.check import check_plan
-from tests.advisor.drawing import scenario_of
-from tests.closed_forms import transfers_in
-from tests.interpreter import Ranks
-from tests.landings import landings
-from tests.marks import first
+from tests.helpers.marks import first
+from tests.helpers.plans.byte_arrivals import landings
+from tests.helpers.plans.closed_forms import transfers_in
+from tests.helpers.plans.symbolic_executor import Ranks
+from tests.helpers.scenarios.drawn import scenario_of
 
 SWITCH = "gpus {ranks} x H100; fabric switch(nvswitch, link=nvlink)"
 RAILS = "gpus {ranks} x H100; fabric rails(nvswitch, link=nvlink, node=2, nic=nvlink)"

@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 
 import pytest
 
@@ -13,9 +12,10 @@ from magus.compiler.planfile.to_mgs import plan_text
 from magus.compiler.planning.build import build_schedule, why_illegal
 from magus.compiler.templates import ALL_TEMPLATES, Template
 from magus.compiler.templates.collective import collective_in
-from tests.advisor.drawing import scenario_of
+from tests.helpers import paths
+from tests.helpers.scenarios.drawn import scenario_of
 
-GOLDEN, UPDATE = Path(__file__).parent.parent / "golden" / "plans", "MAGUS_UPDATE_GOLDEN"
+GOLDEN, UPDATE = paths.GOLDEN / "plans", "MAGUS_UPDATE_GOLDEN"
 SWITCH = "gpus {ranks} x H100; fabric switch(nvswitch, link=nvlink)"
 NODES = "gpus {ranks} x H100; fabric rails(nvswitch, link=nvlink, node=2, nic=nvlink)"
 # As few ranks as show that they are counted round, and more where a template needs them.

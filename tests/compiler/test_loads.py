@@ -13,7 +13,7 @@ from magus.compiler.planfile.to_json import plan_document
 from magus.compiler.planfile.to_mgs import plan_text
 from magus.compiler.planning.build import build_schedule, declared, why_illegal
 from magus.compiler.verify.check import check_plan
-from tests.loads import KINDS, drawn, legal_choices, scenario_of, text_of
+from tests.helpers.scenarios.loads import KINDS, drawn, legal_choices, scenario_of, text_of
 
 
 def schedules(kind: str, seed: int) -> Iterator[tuple[Scenario, Schedule]]:

@@ -1,17 +1,17 @@
 """The table of published plans in docs/schedules.md: every expression is a schedule of its workload without faults."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from magus.compiler.ir import Pattern, Scenario
 from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.compiler.verify.check import check_plan
-from tests.advisor.drawing import scenario_of
-from tests.workloads import workload_of
+from tests.helpers.paths import DOCS
+from tests.helpers.scenarios.drawn import scenario_of
+from tests.helpers.scenarios.workloads import workload_of
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "schedules.md"
+DOCUMENT = DOCS / "schedules.md"
 SWITCH = "gpus {ranks} x H100; fabric switch(nvswitch, link=nvlink)"
 NODES = "gpus {ranks} x H100; fabric rails(nvswitch, link=nvlink, node=2, nic=nvlink)"
 RANKS, SLICES = 4, 2

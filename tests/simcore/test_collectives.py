@@ -10,10 +10,18 @@ from magus.simcore.cores.engine import Core, run
 from magus.simcore.program.arrays import NONE
 from magus.simcore.program.outcome import RunOutcome
 from magus.simcore.program.program import Program
-from tests.agreement import differences
-from tests.collectives import Algorithm, Collective, Fabric, System, collective, hierarchical_all_reduce, symmetric
-from tests.oracle import Oracle, OracleRun
-from tests.spmd import assert_exact, fold
+from tests.helpers.oracle.agreement import differences
+from tests.helpers.oracle.collective_programs import (
+    Algorithm,
+    Collective,
+    Fabric,
+    System,
+    collective,
+    hierarchical_all_reduce,
+    symmetric,
+)
+from tests.helpers.oracle.oracle import Oracle, OracleRun
+from tests.helpers.oracle.spmd_programs import assert_exact, fold
 
 SHAPES = ((1, 4), (3, 1), (2, 3), (1, 5))  # nodes, places
 SETTINGS = (

@@ -8,9 +8,9 @@ import pytest
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Fabric, Pattern, Scenario
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.verify.check import check_plan
-from tests.fabrics import rails
-from tests.scenarios import h100, lone_gather, lone_scatter, ring
-from tests.simcore.lowering import differs_from_oracle, makespan
+from tests.helpers.oracle.lowering import differs_from_oracle, makespan
+from tests.helpers.scenarios.fabrics import rails
+from tests.helpers.scenarios.scenarios import h100, lone_gather, lone_scatter, ring
 
 DMA, SM = EngineChoice(EngineKind.DMA, 4), EngineChoice(EngineKind.SM, 4)
 KINDS = (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE)

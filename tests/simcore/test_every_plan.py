@@ -18,9 +18,9 @@ from magus.simcore.lower.variability import perturbation_of
 from magus.simcore.program.outcome import RunOutcome
 from magus.simcore.program.program import OpKind, Program, TrafficClass
 from magus.simcore.simulation_case import Case
-from tests.agreement import differences
-from tests.oracle import Oracle
-from tests.simcore.drawing import draw_plan, draw_variability
+from tests.helpers.oracle.agreement import differences
+from tests.helpers.oracle.drawn_programs import draw_plan, draw_variability
+from tests.helpers.oracle.oracle import Oracle
 
 LINKS = ("link", "up", "down", "left", "right")
 MAX_LINE_HOPS = 20_000

@@ -13,8 +13,8 @@ from magus.simcore.cores.engine import Core, run
 from magus.simcore.program.assembly import _Assembly
 from magus.simcore.program.builder import ProgramBuilder
 from magus.simcore.program.program import Flow, OpKind, Program, Stage
-from tests.agreement import differences
-from tests.mutants import (
+from tests.helpers.oracle.agreement import differences
+from tests.helpers.oracle.mutants import (
     half_as_long_again,
     with_larger_buffers,
     with_later_credits,
@@ -22,8 +22,8 @@ from tests.mutants import (
     with_ties_backwards,
     with_wider_windows,
 )
-from tests.oracle import NEVER, Oracle, OracleRun
-from tests.strategies import ALL, PLAIN, Feature, random_program
+from tests.helpers.oracle.oracle import NEVER, Oracle, OracleRun
+from tests.helpers.oracle.strategies import ALL, PLAIN, Feature, random_program
 
 FEATURES = (PLAIN, *Feature, ALL)
 

@@ -13,7 +13,7 @@ from magus.simcore.program.checks import HorizonError, check_horizon
 from magus.simcore.program.limits import RunBudget, RunTooLarge
 from magus.simcore.program.outcome import RunOutcome
 from magus.simcore.program.program import Flow, OpKind, Program, Stage
-from tests.strategies import ALL, random_program
+from tests.helpers.oracle.strategies import ALL, random_program
 
 TIMES = (
     *("service_ticks", "latency_ticks", "buffer_credit_ticks", "op_setup_ticks", "op_release_ticks"),

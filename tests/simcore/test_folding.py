@@ -6,7 +6,7 @@ import pytest
 from magus.simcore.cores.engine import Core, run
 from magus.simcore.program.arrays import NONE
 from magus.simcore.program.outcome import RunOutcome
-from tests.strategies import symmetric_program
+from tests.helpers.oracle.strategies import symmetric_program
 
 
 @pytest.mark.parametrize("num_ranks", [2, 4, 8])

@@ -32,7 +32,7 @@ from magus.compiler.verify.check import check_plan
 from magus.compiler.verify.happens_before import Waits
 from magus.simcore import simulate
 from magus.simcore.program.outcome import RunOutcome
-from tests.scenarios import ag_gemm, gemm_rs, h100, switch
+from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs, h100, switch
 
 DMA = EngineChoice(EngineKind.DMA, 2)
 POLLS = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)

@@ -14,9 +14,9 @@ from magus.simcore.fold.refine import Classes, detect
 from magus.simcore.kernels.dispatch import compute_shape
 from magus.simcore.lower.plan import lower
 from magus.simcore.program.program import TrafficClass
-from tests.agreement import differences
-from tests.loads import KINDS, drawn, legal_choices, scenario_of
-from tests.oracle import Oracle
+from tests.helpers.oracle.agreement import differences
+from tests.helpers.oracle.oracle import Oracle
+from tests.helpers.scenarios.loads import KINDS, drawn, legal_choices, scenario_of
 
 
 @pytest.mark.parametrize("kind", KINDS)

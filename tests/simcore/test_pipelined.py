@@ -19,11 +19,11 @@ from magus.compiler.ir import (
 )
 from magus.compiler.planning.build import build_schedule, why_illegal
 from magus.compiler.verify.check import check_plan
-from tests.fabrics import rails
-from tests.marks import thinned
-from tests.scenarios import ag_gemm, full_mesh, gemm_rs, h100, ring, switch
-from tests.simcore.lowering import differs_from_oracle, makespan
-from tests.workloads import TEXTS, workload_of
+from tests.helpers.marks import thinned
+from tests.helpers.oracle.lowering import differs_from_oracle, makespan
+from tests.helpers.scenarios.fabrics import rails
+from tests.helpers.scenarios.scenarios import ag_gemm, full_mesh, gemm_rs, h100, ring, switch
+from tests.helpers.scenarios.workloads import TEXTS, workload_of
 
 DMA, SM = EngineChoice(EngineKind.DMA, 3), EngineChoice(EngineKind.SM, 4)
 PERSISTENT = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)

@@ -7,9 +7,9 @@ import pytest
 from magus.compiler.ir import TICKS_PER_US, Choice, EngineChoice, EngineKind, Late, Scenario, Straggler, Variability
 from magus.compiler.planning.build import build_schedule
 from magus.simcore import Result, simulate, simulate_seeds
-from tests.fabrics import torus
-from tests.scenarios import ag_gemm, gemm_rs
-from tests.simcore.test_variability import JITTER, SKEW, varied
+from tests.helpers.scenarios.fabrics import torus
+from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs
+from tests.simcore.lower.test_variability import JITTER, SKEW, varied
 
 UNIT = 8192
 ALL = Variability(

@@ -7,10 +7,10 @@ from magus.compiler.planning.build import build_schedule
 from magus.simcore import simulate
 from magus.simcore.cores.engine import Core, run
 from magus.simcore.lower.plan import lower
-from tests.agreement import differences
-from tests.marks import thinned
-from tests.oracle import Oracle
-from tests.workloads import TEXTS, choices_of, workload_of
+from tests.helpers.marks import thinned
+from tests.helpers.oracle.agreement import differences
+from tests.helpers.oracle.oracle import Oracle
+from tests.helpers.scenarios.workloads import TEXTS, choices_of, workload_of
 
 LINE = 4096
 # Any will do: the waterfall ends there.

@@ -13,6 +13,7 @@ from magus.advisor.export import advice_document
 from magus.compiler import compile_file
 from magus.examples import path as example
 from magus.tui.cli import app
+from tests.helpers.paths import DOCS
 
 SMALL = """
 use "amd/mi300x"
@@ -313,7 +314,7 @@ def test_the_page_about_accuracy_is_what_validate_writes(tmp_path: Path) -> None
     done = magus("validate", "--data", os.environ["MAGUS_MEASURED_DATA"], "--write", page)
 
     assert done.exit_code == 0
-    assert page.read_text() == (Path(__file__).parents[2] / "docs" / "accuracy.md").read_text()
+    assert page.read_text() == (DOCS / "accuracy.md").read_text()
 
 
 VARIED = "variability { skew uniform(0 us, 5 us); jitter normal(2 %); late rank 1 by 2 us }"

@@ -12,8 +12,8 @@ from magus import __version__
 from magus.examples import path as example
 from magus.tui.cli import app
 from magus.tui.text.door import in_colour, is_rich
+from tests.tui.app.test_terminal import terminal
 from tests.tui.test_hostile_text import FILE
-from tests.tui.test_terminal import terminal
 
 VERBS = ("check", "fmt", "test", "simulate", "plan", "schedules", "advise", "train", "validate", "calibrate", "tui")
 CLI = ("-m", "magus.tui.cli")

@@ -21,7 +21,7 @@ _ANY_SIZE = (1 << 64) - 1
 
 
 def read_execution(document: Item) -> Execution:
-    """Read the form of an execution plan; what it does is looked at in ``mscclpp_run.py``."""
+    """Read the form of an execution plan; what it does is looked at in ``interpret.py``."""
     gpus = _key(document, "gpus").items(MAX_GPUS, least=1)
     found = tuple(_GpuReader(item, rank, len(gpus)).gpu() for rank, item in enumerate(gpus))
     total = sum(len(block) for gpu in found for block in gpu.threadblocks)

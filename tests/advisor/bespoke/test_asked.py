@@ -20,8 +20,8 @@ from magus.compiler.ir import (
     Wait,
     WaitPer,
 )
-from tests.advisor.drawing import SYSTEMS, scenario_of
-from tests.scenarios import exploring
+from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
+from tests.helpers.scenarios.scenarios import exploring
 
 DMA3 = EngineChoice(EngineKind.DMA, 3)
 PERSISTENT = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)

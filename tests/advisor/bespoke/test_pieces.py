@@ -22,7 +22,7 @@ from magus.compiler.ir import Choice, EngineChoice, EngineKind, Pattern, Scenari
 from magus.compiler.planning.build import build_schedule, why_illegal
 from magus.compiler.templates.bespoke import PATTERNS, Parts, shortened
 from magus.simcore import simulate
-from tests.advisor.drawing import SYSTEMS, scenario_of
+from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 
 DMA3 = EngineChoice(EngineKind.DMA, 3)
 RANKS = 4

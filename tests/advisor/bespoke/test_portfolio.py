@@ -10,7 +10,7 @@ from magus.compiler.ir import Choice, EngineChoice, EngineKind, EngineMode, Patt
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.templates.bespoke import PATTERNS
 from magus.simcore import simulate
-from tests.advisor.drawing import SYSTEMS, scenario_of
+from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 
 SMALL = SearchBudget(evaluations=80, simulations=12, solver_s=0.02)
 DMA3 = EngineChoice(EngineKind.DMA, 3)

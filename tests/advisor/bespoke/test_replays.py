@@ -4,7 +4,7 @@ from magus.advisor.bespoke.result import Proposer
 from magus.advisor.bespoke.simulate_proposals import Replays
 from magus.advisor.workers import Workers
 from magus.compiler.ir import Choice, EngineChoice, EngineKind
-from tests.scenarios import ag_gemm
+from tests.helpers.scenarios.scenarios import ag_gemm
 
 DMA3 = EngineChoice(EngineKind.DMA, 3)
 CHOICES = [(Choice("hetero_fused_1d", 4 * pieces, DMA3), Proposer.WAYS) for pieces in (1, 2, 4)]

@@ -24,8 +24,8 @@ from magus.compiler.ir import (
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.compiler.verify.check import check_plan
-from tests.advisor.drawing import SYSTEMS, scenario_of
-from tests.scenarios import ag_gemm, exploring
+from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
+from tests.helpers.scenarios.scenarios import ag_gemm, exploring
 
 DMA = EngineChoice(EngineKind.DMA, 7)
 DMA_CHOICE = Choice("hetero_fused_1d", 8, DMA)

@@ -24,7 +24,7 @@ from magus.compiler.ir import (
 )
 from magus.compiler.planning.build import build_schedule, why_illegal
 from magus.simcore import simulate
-from tests.advisor.drawing import SYSTEMS, scenario_of
+from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 
 DMA3 = EngineChoice(EngineKind.DMA, 3)
 ENGINES = (DMA3, EngineChoice(EngineKind.DMA, 6, EngineMode.PRELAUNCHED), EngineChoice(EngineKind.SM, 16))

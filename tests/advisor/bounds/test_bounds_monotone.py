@@ -1,0 +1,67 @@
+"""A better machine never raises the bound, a larger problem never lowers it."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from magus.advisor.bounds.lower_bound import lower_bound
+from magus.compiler.ir import Gpu, Pattern, Scenario
+from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
+
+OVERLAPPED = (Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR, Pattern.A2A_GEMM)
+scenarios = st.builds(
+    scenario_of,
+    st.sampled_from([*OVERLAPPED, Pattern.ALL_GATHER, Pattern.ALL_REDUCE]),
+    st.sampled_from(SYSTEMS[:3]),
+    st.sampled_from([2, 4]),
+    *(st.sampled_from([256, 1024, 2048]) for _ in range(3)),
+)
+factors = st.integers(2, 5)
+few = settings(max_examples=4, deadline=None)
+
+
+def on(scenario: Scenario, gpu: Gpu) -> Scenario:
+    """The same problem on another GPU."""
+    return replace(scenario, system=replace(scenario.system, gpu=gpu))
+
+
+@few
+@given(scenarios, factors)
+def test_faster_links_never_raise_it(scenario: Scenario, factor: int) -> None:
+    fabric = scenario.system.fabric
+    link = replace(fabric.link, achieved_bytes_per_s=factor * fabric.link.achieved_bytes_per_s)
+    faster = replace(scenario, system=replace(scenario.system, fabric=replace(fabric, link=link)))
+
+    assert lower_bound(faster).ticks <= lower_bound(scenario).ticks
+
+
+@few
+@given(scenarios, factors)
+def test_faster_engines_and_memory_never_raise_it(scenario: Scenario, factor: int) -> None:
+    gpu, bound = scenario.gpu, lower_bound(scenario).ticks
+    dma = replace(gpu.dma, bytes_per_s=factor * gpu.dma.bytes_per_s, setup_ticks=gpu.dma.setup_ticks // factor)
+    copies = replace(gpu.sm_copy, bytes_per_s=factor * gpu.sm_copy.bytes_per_s)
+    memory = replace(gpu.hbm, achieved_bytes_per_s=factor * gpu.hbm.achieved_bytes_per_s)
+
+    for better in (replace(gpu, dma=dma), replace(gpu, sm_copy=copies), replace(gpu, hbm=memory)):
+        assert lower_bound(on(scenario, better)).ticks <= bound
+
+
+@few
+@given(scenarios, factors)
+def test_slower_launches_never_lower_it(scenario: Scenario, factor: int) -> None:
+    gpu = scenario.gpu
+    launch = replace(gpu.launch, kernel_ticks=factor * gpu.launch.kernel_ticks, event_ticks=2 * gpu.launch.event_ticks)
+
+    assert lower_bound(on(scenario, replace(gpu, launch=launch))).ticks >= lower_bound(scenario).ticks
+
+
+@pytest.mark.parametrize("system", SYSTEMS[:3], ids=["switch", "mesh", "ring"])
+@pytest.mark.parametrize("pattern", OVERLAPPED, ids=lambda pattern: pattern.value)
+def test_eight_times_the_rows_take_longer(pattern: Pattern, system: str) -> None:
+    bounds = [lower_bound(scenario_of(pattern, system, 4, rows, 2048, 2048)).ticks for rows in (512, 4096, 32768)]
+
+    assert bounds == sorted(bounds)
+    assert bounds[2] > 4 * bounds[1]

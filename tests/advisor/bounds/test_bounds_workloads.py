@@ -1,0 +1,72 @@
+"""No schedule of a kernel that is no GEMM beside a collective beats the lower bound, and the bound is not idle."""
+
+import random
+
+import pytest
+
+from magus.advisor.bounds.lower_bound import lower_bound
+from magus.compiler.ir import EngineKind, TileGroup
+from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.expression import expression_of
+from magus.simcore import RunOutcome, simulate
+from magus.simcore.kernels.dispatch import compute_work
+from magus.simcore.kernels.min_work import least_bytes, least_sm_ticks
+from tests.helpers.marks import first
+from tests.helpers.scenarios.drawn import draw_choices
+from tests.helpers.scenarios.workloads import TEXTS, choices_of, workload_of
+
+
+@pytest.mark.parametrize("seed", first(range(4), 1))
+@pytest.mark.parametrize("name", TEXTS)
+def test_no_schedule_beats_the_bound(name: str, seed: int) -> None:
+    rng = random.Random(f"{name} {seed}")
+    ranks = rng.choice((2, 4, 8))
+    rows, width, system = ranks * rng.choice((64, 128, 512)), rng.choice((64, 128)), rng.randrange(3)
+    scenario = workload_of(name, ranks, rows, width, system, uneven=rng.random() < 0.5)
+    bounds = {kind: lower_bound(scenario, (kind,)).ticks for kind in EngineKind}
+    choices, done = draw_choices(rng, scenario, 6), 0
+
+    for choice in choices:
+        result = simulate(scenario, build_schedule(scenario, choice), unit_bytes=rng.choice((1024, 4096)))
+        if result.outcome is RunOutcome.DONE:  # persistent kernels may leave no SM to copies that share theirs
+            done += 1
+            assert result.makespan_ticks >= bounds[choice.engine.kind] > 0, expression_of(choice)
+    assert done
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_no_cut_takes_less_than_the_least(name: str) -> None:
+    """SM time and memory traffic of the kernels of every template, with all SMs for each."""
+    for system, width in ((0, 64), (1, 128)):
+        scenario = workload_of(name, m=2048, d=width, system=system)
+        sm_ticks, num_bytes = least_sm_ticks(scenario), least_bytes(scenario)
+        assert sm_ticks > 0 and num_bytes > 0
+        for choice in choices_of(scenario, (1, 2, 4, 16)):
+            steps = build_schedule(scenario, choice).steps
+            works = [compute_work(scenario, step, scenario.gpu.sms) for step in steps if isinstance(step, TileGroup)]
+            assert sum(work.num_units * work.unit_ticks for work in works) >= sm_ticks, choice
+            moved = sum(work.hbm_read_bytes + work.mall_read_bytes + work.hbm_write_bytes for work in works)
+            assert moved >= num_bytes, choice
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "binding", "most"),
+    [
+        ("AG+attention", "work", 1.25),
+        ("attention+A2A causal", "work", 1.6),
+        ("A2A+grouped_gemm", "links", 1.6),
+        ("GEMM+A2A", "links", 1.6),
+    ],
+)
+def test_the_bound_of_a_large_problem_is_near_a_good_schedule(name: str, binding: str, most: float) -> None:
+    scenario = workload_of(name, ranks=8, m=65536, d=128)
+    bound = lower_bound(scenario)
+    times = [
+        simulate(scenario, build_schedule(scenario, choice), unit_bytes=262144).makespan_ticks
+        for choice in choices_of(scenario, (1, 2))
+        if choice.engine.kind is EngineKind.DMA
+    ]
+
+    assert bound.binding == binding
+    assert 1 <= min(times) / bound.ticks < most

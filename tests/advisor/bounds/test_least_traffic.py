@@ -1,0 +1,118 @@
+"""What must move, in figures, and through which ports."""
+
+from fractions import Fraction
+
+import pytest
+
+from magus.advisor.bounds.least_traffic import Load, least_traffic, loads_of, ports_of
+from magus.compiler import compile_text
+from magus.compiler.ir import Pattern, Scenario
+from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
+from tests.helpers.scenarios.fabrics import UNEVEN
+from tests.helpers.scenarios.scenarios import G, lone_gather
+
+SWITCH, MESH, RING = SYSTEMS[:3]
+WHOLE = 1024 * 256 * 2
+RANKS = 4
+
+
+@pytest.mark.parametrize(
+    ("pattern", "system", "into", "out", "total"),
+    [
+        (Pattern.ALL_GATHER, MESH, Fraction(3, 4), Fraction(1, 4), 3),
+        (Pattern.REDUCE_SCATTER, MESH, Fraction(1, 4), Fraction(3, 4), 3),
+        (Pattern.REDUCE_SCATTER, SWITCH, Fraction(1, 4), Fraction(3, 4), 1),
+        (Pattern.ALL_REDUCE, MESH, Fraction(1), Fraction(1), 6),
+        (Pattern.ALL_REDUCE, SWITCH, Fraction(1), 1 + Fraction(2, 3 * 4), 4),
+        (Pattern.ALL_TO_ALL, MESH, Fraction(3, 4), Fraction(3, 4), 3),
+    ],
+)
+def test_every_rank_is_alike(pattern: Pattern, system: str, into: Fraction, out: Fraction, total: int) -> None:
+    moved = least_traffic(scenario_of(pattern, system, RANKS, 1024, 256, 256))
+
+    assert moved is not None
+    assert set(moved.into) == {int(into * WHOLE)}
+    assert set(moved.out) == {int(out * WHOLE)}
+    assert moved.total == total * WHOLE
+
+
+def test_a_root_sends_and_others_receive() -> None:
+    everywhere = least_traffic(scenario_of(Pattern.BROADCAST, MESH, RANKS, 1024, 256, 256))
+    one = least_traffic(scenario_of(Pattern.SEND_RECV, MESH, RANKS, 1024, 256, 256))
+
+    assert everywhere is not None and one is not None
+    assert (everywhere.into, everywhere.out) == ((0, WHOLE, WHOLE, WHOLE), (WHOLE, 0, 0, 0))
+    assert (one.into, one.out, one.total) == ((0, WHOLE, 0, 0), (WHOLE, 0, 0, 0), WHOLE)
+    assert everywhere.busiest_bytes == WHOLE
+
+
+@pytest.mark.parametrize("pattern", [Pattern.GEMM, Pattern.KERNEL])
+def test_kernels_move_nothing(pattern: Pattern) -> None:
+    assert least_traffic(scenario_of(pattern, SWITCH, RANKS, 1024, 256, 256)) is None
+
+
+def loads(scenario: Scenario) -> dict[str, Load]:
+    """The largest load of each kind."""
+    moved = least_traffic(scenario)
+    assert moved is not None
+    return {each.where: each for each in sorted(loads_of(scenario, moved), key=lambda load: load.num_bytes)}
+
+
+def test_an_engine_asks_no_switch_for_sums() -> None:
+    scenario = scenario_of(Pattern.ALL_REDUCE, SWITCH, RANKS, 1024, 256, 256)
+    summed, added = least_traffic(scenario), least_traffic(scenario, can_sum=False)
+
+    assert summed is not None and added is not None
+    assert (summed.total, added.total) == (4 * WHOLE, 6 * WHOLE)
+    assert (summed.issued, added.issued) == (WHOLE // 4 * 2, WHOLE // 4 * (3 + 1))
+
+
+def test_blocks_of_an_all_to_all_take_each_link_of_their_way_around_a_ring() -> None:
+    """To the right neighbour 1 link and to the opposite rank 2, to the left neighbour 1: each a quarter of all rows."""
+    found = loads(scenario_of(Pattern.ALL_TO_ALL, RING, RANKS, 1024, 256, 256))
+
+    assert found["around the ring to the right"].num_bytes == WHOLE // 4 * (1 + 2)
+    assert found["around the ring to the left"].num_bytes == WHOLE // 4
+
+
+def test_uneven_blocks_load_the_link_of_the_largest() -> None:
+    text = "x = tensor bf16[1024, 256]; y = all_to_all(x, rows=[512, 64, 384, 64])"
+    uneven = compile_text(f'use "amd/mi300x"\nsystem s {{ {MESH.format(ranks=4)} }}\nworkload one on s {{ {text} }}\n')
+
+    assert loads(uneven.scenario())["from one rank to another"].num_bytes == 384 * 256 * 2
+
+
+@pytest.mark.parametrize(
+    ("pattern", "into", "out"),
+    [
+        (Pattern.ALL_GATHER, Fraction(1, 2), Fraction(1, 2)),
+        (Pattern.REDUCE_SCATTER, Fraction(1, 2), Fraction(1, 2)),
+        (Pattern.ALL_REDUCE, Fraction(1), Fraction(1)),
+        (Pattern.BROADCAST, Fraction(1), Fraction(1)),
+    ],
+)
+def test_what_crosses_between_nodes(pattern: Pattern, into: Fraction, out: Fraction) -> None:
+    """Two nodes of two ranks, each with a link of the rail to its counterpart."""
+    found = loads(scenario_of(pattern, SYSTEMS[3], RANKS, 1024, 256, 256))
+    rate = 2 * 46_500_000_000
+
+    assert found["into 2 neighbours"] == Load(int(into * WHOLE), rate, "into 2 neighbours")
+    assert found["out of 2 neighbours"] == Load(int(out * WHOLE), rate, "out of 2 neighbours")
+
+
+def test_an_all_to_all_loads_the_rails_with_all_that_changes_node() -> None:
+    """Each rail has the blocks that two ranks of a node send to one of the other."""
+    found = loads(scenario_of(Pattern.ALL_TO_ALL, SYSTEMS[3], RANKS, 1024, 256, 256))
+
+    assert found["of the busiest link"].num_bytes == WHOLE // 4 * 2
+
+
+def test_ports_of_a_mesh_a_ring_and_a_star() -> None:
+    mesh = ports_of(scenario_of(Pattern.ALL_GATHER, MESH, RANKS, 1024, 256, 256))
+    ring = ports_of(scenario_of(Pattern.ALL_GATHER, RING, RANKS, 1024, 256, 256))
+    ranks, fabric = UNEVEN["chain"]
+    chain = ports_of(lone_gather(256, 256, ranks=ranks, fabric=fabric))
+
+    assert set(mesh.into) == set(mesh.out) == {3 * 46_500_000_000}
+    assert set(ring.into) == {2 * 46_500_000_000}
+    assert [rate * 10 // G for rate in chain.into] == [465, 930, 930, 465]

@@ -1,0 +1,291 @@
+"""No simulated schedule beats the lower bound: not templates, not plans written out, at any granularity."""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from magus.advisor.bounds.copy_modes import served_ticks
+from magus.advisor.bounds.lower_bound import lower_bound
+from magus.advisor.bounds.terms import TERMS
+from magus.advisor.solver import enumerate_space
+from magus.compiler.ir import (
+    TICKS_PER_US,
+    Choice,
+    Direction,
+    EngineChoice,
+    EngineKind,
+    Explore,
+    Fabric,
+    Gpu,
+    IndexRange,
+    Link,
+    Pattern,
+    Plan,
+    Region,
+    Scenario,
+    Schedule,
+    Step,
+    TileGroup,
+    Transfer,
+)
+from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.expression import expression_of
+from magus.compiler.verify.check import check_plan
+from magus.simcore import simulate
+from magus.simcore.cores.engine import run
+from magus.simcore.kernels.gemm import ticks_for
+from magus.simcore.lower.plan import lower
+from magus.simcore.program.outcome import RunOutcome
+from tests.helpers.marks import first
+from tests.helpers.scenarios.drawn import SYSTEMS, draw_choices, draw_scenario, scenario_of
+from tests.helpers.scenarios.scenarios import (
+    ag_gemm,
+    exploring,
+    full_mesh,
+    gemm_rs,
+    h100,
+    lone_gather,
+    lone_gemm,
+    lone_scatter,
+    mi300x,
+    nvlink,
+    ring,
+    switch,
+    xgmi,
+)
+
+DMA, SM = EngineKind.DMA, EngineKind.SM
+MACHINES: list[tuple[Gpu, Link]] = [(mi300x(), xgmi()), (h100(), nvlink())]
+FABRICS: list[Callable[[Link], Fabric]] = [full_mesh, switch, ring, lambda link: ring(link, both_ways=False)]
+FEW = Explore(engines=(EngineChoice(DMA, 7), EngineChoice(SM, 8), EngineChoice(SM, 64)))
+
+
+def makespan(scenario: Scenario, schedule: Schedule, unit_bytes: int, fold: bool = True) -> int:
+    finished = run(lower(scenario, schedule, unit_bytes=unit_bytes, fold=fold).program)
+    assert finished.outcome is RunOutcome.DONE
+    return finished.makespan_ticks
+
+
+OVERLAPPED = (Pattern.AG_GEMM, Pattern.GEMM_RS)
+ALONE = (Pattern.GEMM, Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER)
+
+
+def random_scenario(rng: random.Random) -> Scenario:
+    gpu, link = rng.choice(MACHINES)
+    fabric, ranks = rng.choice(FABRICS)(link), rng.choice((2, 4, 8))
+    m, n, k = (ranks * 64 * rng.choice((1, 2, 3, 8)) for _ in range(3))
+    pattern = rng.choice((*OVERLAPPED, *OVERLAPPED, *ALONE))
+    match pattern:
+        case Pattern.AG_GEMM:
+            scenario = ag_gemm(m, n, k, ranks=ranks, gpu=gpu, fabric=fabric)
+        case Pattern.GEMM_RS:
+            scenario = gemm_rs(m, n, k, ranks=ranks, gpu=gpu, fabric=fabric)
+        case Pattern.ALL_GATHER:
+            scenario = lone_gather(m, k, ranks=ranks, gpu=gpu, fabric=fabric)
+        case Pattern.REDUCE_SCATTER:
+            scenario = lone_scatter(m, k, ranks=ranks, gpu=gpu, fabric=fabric)
+        case _:
+            scenario = lone_gemm(m, n, k, gpu=gpu)
+    return exploring(scenario, FEW)
+
+
+@pytest.mark.parametrize("seed", first(range(24), 8))
+def test_no_template_beats_the_bound(seed: int) -> None:
+    rng = random.Random(seed)
+    scenario = random_scenario(rng)
+    bounds = {kind: lower_bound(scenario, (kind,)).ticks for kind in EngineKind}
+    choices = enumerate_space(scenario).choices
+
+    for choice in rng.sample(choices, min(len(choices), 16)):
+        ticks = makespan(scenario, build_schedule(scenario, choice), rng.choice((4096, 16384)))
+        assert ticks >= bounds[choice.engine.kind] >= lower_bound(scenario).ticks > 0, choice
+
+
+@pytest.mark.parametrize("unit_bytes", [128, 256, 1024])
+@pytest.mark.parametrize("make", [ag_gemm, gemm_rs])
+def test_holds_at_fine_granularity(make: Callable[..., Scenario], unit_bytes: int) -> None:
+    scenario = make(128, 256, 512, ranks=2, gpu=h100())
+    bound = lower_bound(scenario).ticks
+
+    for choice in enumerate_space(exploring(scenario, FEW)).choices[:6]:
+        assert makespan(scenario, build_schedule(scenario, choice), unit_bytes) >= bound
+
+
+def reduced_in_place(scenario: Scenario, pieces: int) -> tuple[Step, ...]:
+    """A reduce_scatter whose transfers add as they land, so that no kernel reduces."""
+    moved, n = scenario.workload.moved, scenario.num_ranks
+    assert moved is not None
+    rows, steps = moved.rows // n, list[Step]()
+    for peer in range(1, n):
+        for piece in range(pieces):
+            part = Region(
+                peer, IndexRange(piece * rows // pieces, (piece + 1) * rows // pieces), IndexRange(0, moved.cols)
+            )
+            name = f"x{peer}_{piece}"
+            steps.append(Transfer(name, Direction.PUT, part, peer, f"s_{name}", reduce=True))
+    return tuple(steps)
+
+
+def forwarded(scenario: Scenario) -> tuple[Step, ...]:
+    """AG+GEMM around a ring: each shard is passed on to the right neighbour, which gets it from its left one."""
+    moved, gemm, n = scenario.workload.moved, scenario.workload.gemm, scenario.num_ranks
+    assert moved is not None and gemm is not None
+    whole, inner = (IndexRange(0, moved.rows // n), IndexRange(0, moved.cols)), IndexRange(0, gemm.k)
+    output = (whole[0], IndexRange(0, gemm.n))
+    steps: list[Step] = [TileGroup("g0", (Region(0, *output),), inner)]
+    for hop in range(1, n):
+        after = (f"s{hop - 1}",) if hop > 1 else ()
+        steps.append(Transfer(f"x{hop}", Direction.PUT, Region((1 - hop) % n, *whole), 1, f"s{hop}", after))
+        steps.append(TileGroup(f"g{hop}", (Region(-hop % n, *output),), inner, (f"s{hop}",), stream=hop % 2))
+    return tuple(steps)
+
+
+def fetched(scenario: Scenario) -> tuple[Step, ...]:
+    """AG+GEMM where each rank gets the shards, and computes halves of the inner dimension apart."""
+    moved, gemm, n = scenario.workload.moved, scenario.workload.gemm, scenario.num_ranks
+    assert moved is not None and gemm is not None
+    rows, steps, half = IndexRange(0, moved.rows // n), list[Step](), gemm.k // 2
+    blocks = tuple(Region(owner, rows, IndexRange(0, gemm.n)) for owner in range(n))
+    for number, inner in enumerate((IndexRange(0, half), IndexRange(half, gemm.k))):
+        gets = [
+            Transfer(f"x{number}_{peer}", Direction.GET, Region(peer, rows, inner), peer, f"s{number}_{peer}")
+            for peer in range(1, n)
+        ]
+        landed = tuple(get.signal for get in gets)
+        steps += [*gets, TileGroup(f"g{number}", blocks, inner, landed, accumulate=number > 0)]
+    return tuple(steps)
+
+
+@pytest.mark.parametrize("fabric", range(len(FABRICS)))
+@pytest.mark.parametrize("machine", range(len(MACHINES)))
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_no_explicit_plan_beats_the_bound(ranks: int, machine: int, fabric: int) -> None:
+    gpu, link = MACHINES[machine]
+    ag = ag_gemm(512, 1024, 512, ranks=ranks, gpu=gpu, fabric=FABRICS[fabric](link))
+    rs = lone_scatter(512, 1024, ranks=ranks, gpu=gpu, fabric=FABRICS[fabric](link))
+    plans = [(rs, reduced_in_place(rs, pieces)) for pieces in (1, 4)] + [(ag, forwarded(ag)), (ag, fetched(ag))]
+
+    for scenario, steps in plans:
+        for engine in (EngineChoice(SM, 32), EngineChoice(DMA, 7)):
+            schedule = build_schedule(scenario, Plan(engine, steps), "plan")
+            if engine.kind is DMA and scenario is rs:
+                continue
+            assert check_plan(scenario, schedule) == ()
+            assert makespan(scenario, schedule, 8192) >= lower_bound(scenario, (engine.kind,)).ticks
+
+
+@pytest.mark.parametrize("ranks", [3, 8])
+def test_plans_whose_reads_hit_do_not_beat_the_bound(ranks: int) -> None:
+    """Memory is scarce here: what forwards and sums what has just landed is faster than on a GPU where nothing hits."""
+    gpu = replace(h100(), hbm=replace(h100().hbm, achieved_bytes_per_s=50 * 10**9))
+    cold = replace(gpu, l2=replace(gpu.l2, instances=2))
+    faster = 0
+    for make in (lone_gather, lone_scatter):
+        hot, without = (make(64 * ranks, 1024, ranks=ranks, gpu=each, fabric=switch(nvlink())) for each in (gpu, cold))
+        engines = EngineChoice(SM, 32), EngineChoice(DMA, 7)
+        choices = [Choice(name, ranks, engine) for name in ("direct", "ring") for engine in engines]
+        schedules = [build_schedule(hot, choice) for choice in choices]
+        if make is lone_scatter:
+            schedules.append(build_schedule(hot, Plan(engines[0], reduced_in_place(hot, 1)), "plan"))
+        for schedule in schedules:
+            ticks, bound = makespan(hot, schedule, 4096), lower_bound(hot, (schedule.engine.kind,))
+            assert bound.binding == "hbm"
+            assert ticks >= bound.ticks
+            faster += ticks < 0.95 * makespan(without, schedule, 4096)
+    assert faster >= 5
+
+
+@pytest.mark.parametrize(
+    ("scenario", "choice", "most"),
+    [
+        (ag_gemm(8192, 28672, 8192, gpu=h100()), Choice("hetero_fused_1d", 32, EngineChoice(DMA, 7)), 0.10),
+        (gemm_rs(8192, 8192, 28672, gpu=h100()), Choice("hetero_unfused_1d", 8, EngineChoice(DMA, 7), 4), 0.15),
+        (lone_gather(16384, 8192), Choice("serial", 8, EngineChoice(DMA, 7)), 0.01),
+        (lone_gather(16384, 8192, gpu=h100()), Choice("serial", 8, EngineChoice(DMA, 7)), 0.01),
+        (lone_scatter(16384, 8192), Choice("serial", 8, EngineChoice(DMA, 7)), 0.15),
+        (lone_gemm(8192, 3584, 8192, gpu=h100()), Choice("serial", 1, EngineChoice(DMA, 1)), 0.02),
+        (lone_gemm(8192, 3584, 8192), Choice("serial", 1, EngineChoice(DMA, 1)), 0.10),
+    ],
+    ids=["ag_gemm", "gemm_rs", "gather-mesh", "gather-switch", "scatter", "gemm-h100", "gemm-mi300x"],
+)
+def test_is_close_to_good_schedules_of_large_problems(scenario: Scenario, choice: Choice, most: float) -> None:
+    ticks = makespan(scenario, build_schedule(scenario, choice), 65536)
+
+    assert 1 <= ticks / lower_bound(scenario).ticks < 1 + most
+
+
+def test_names_the_binding_resource() -> None:
+    assert lower_bound(ag_gemm(16384, 65536, 16384)).binding == "work"
+    assert lower_bound(ag_gemm(16384, 1024, 16384)).binding == "links"
+    slow = replace(h100(), hbm=replace(h100().hbm, achieved_bytes_per_s=50 * 10**9))
+    assert lower_bound(lone_gather(1024, 1024, gpu=slow, fabric=switch(nvlink()))).binding == "hbm"
+    assert lower_bound(lone_gather(1024, 1024)).binding == "links"
+
+
+def test_the_bound_is_its_largest_term_and_carries_its_assumptions() -> None:
+    bound = lower_bound(gemm_rs(4096, 4096, 4096))
+
+    assert bound.ticks == max(term.ticks for term in bound.terms)
+    assert [term.name for term in bound.terms] == ["work", "links", "engines", "hbm", "last_chunk"]
+    assert len(bound.terms) == len(TERMS) and bound.assumptions
+
+
+def test_fewer_engine_kinds_never_lower_the_bound() -> None:
+    for scenario in (ag_gemm(512, 512, 512), gemm_rs(512, 512, 512), lone_scatter(512, 512)):
+        both = lower_bound(scenario).ticks
+        assert both == min(lower_bound(scenario, (kind,)).ticks for kind in EngineKind)
+    with pytest.raises(ValueError, match="kind"):
+        lower_bound(ag_gemm(512, 512, 512), ())
+
+
+def test_service_is_never_overestimated() -> None:
+    rng = random.Random(1)
+
+    for _ in range(2000):
+        line, rate = rng.choice((32, 64, 128)), rng.randrange(10**9, 10**14)
+        unit, units = line * rng.randint(1, 200), rng.randint(1, 1000)
+        assert served_ticks(unit * units, rate, line) <= units * max(1, ticks_for(unit, rate))
+
+
+def test_a_bound_in_figures() -> None:
+    """Seven links of 46.5 GB/s bring 1 MiB each: 22.55 us, and 0.5 + 0.137 + 0.29 us before and 0.7 + 0.29 us after."""
+    bound = lower_bound(lone_gather(4096, 1024), (SM,))
+
+    assert bound.ticks / TICKS_PER_US == pytest.approx(22.55 + 0.927 + 0.99, abs=0.01)
+
+
+@pytest.mark.parametrize("seed", first(range(4), 1))
+@pytest.mark.parametrize("pattern", Pattern, ids=lambda pattern: pattern.value)
+def test_no_algorithm_and_no_tactics_beat_the_bound(pattern: Pattern, seed: int) -> None:
+    """Templates, algorithms with sums in the switch among them, put and get, protocols, kernels, modes of engines."""
+    rng = random.Random(f"{pattern} {seed}")
+    scenario = draw_scenario(rng, pattern)
+    bounds = {kind: lower_bound(scenario, (kind,)).ticks for kind in EngineKind}
+    choices, done = draw_choices(rng, scenario, 4), 0
+
+    for choice in choices:
+        result = simulate(scenario, build_schedule(scenario, choice), unit_bytes=rng.choice((1024, 4096)))
+        if result.outcome is RunOutcome.DONE:  # persistent kernels may leave no SM to copies that share theirs
+            done += 1
+            assert result.makespan_ticks >= bounds[choice.engine.kind] > 0, expression_of(choice)
+    assert done
+
+
+def test_an_all_reduce_without_a_switch_that_sums_moves_it_nearly_twice() -> None:
+    """2 (n - 1) / n of 64 MiB over seven links, against 1 + 6 / 7 / 8 of it through a port of a switch that sums."""
+    mesh = lower_bound(scenario_of(Pattern.ALL_REDUCE, SYSTEMS[1], 8, 8192, 4096, 4096))
+    summed = lower_bound(scenario_of(Pattern.ALL_REDUCE, SYSTEMS[0], 8, 8192, 4096, 4096))
+    rate = 46.5e9 * 7
+
+    assert mesh.binding == summed.binding == "links"
+    assert mesh.ticks / TICKS_PER_US == pytest.approx(2 * 7 / 8 * 2**26 / rate * 1e6, rel=0.02)
+    assert summed.ticks / TICKS_PER_US == pytest.approx((1 + 6 / 7 / 8) * 2**26 / 375e9 * 1e6, rel=0.02)
+
+
+def test_a_matrix_times_a_vector_is_no_gemm() -> None:
+    scenario = lone_gemm(4096, 1, 4096, gpu=h100())
+    schedule = build_schedule(scenario, Choice("serial", 1, EngineChoice(DMA, 1)))
+
+    assert 0 < lower_bound(scenario).ticks <= simulate(scenario, schedule, unit_bytes=1024).makespan_ticks

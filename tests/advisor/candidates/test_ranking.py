@@ -1,0 +1,116 @@
+"""Who is trusted to predict, and which candidates are simulated."""
+
+from dataclasses import replace
+
+import pytest
+
+from magus.advisor.candidates.advice import Candidate
+from magus.advisor.candidates.ranking import (
+    MOST_NAMED,
+    TRAINED_ON,
+    algorithm_of,
+    asked,
+    baselines,
+    is_trained,
+    shortlisted,
+    variants,
+)
+from magus.advisor.ranker.randomised import SYSTEMS as TRAINED_SYSTEMS
+from magus.advisor.ranker.randomised import WORKLOADS, base_scenario
+from magus.compiler.ir import (
+    Choice,
+    CopyProtocol,
+    Direction,
+    EngineChoice,
+    EngineKind,
+    ExecutionOptions,
+    Explore,
+    Pattern,
+    Scenario,
+)
+from magus.compiler.planning.build import build_schedule, why_illegal
+from magus.compiler.planning.expression import expression_of
+from tests.helpers.scenarios.drawn import SYSTEMS, TEXTS, scenario_of
+
+SM, DMA = EngineChoice(EngineKind.SM, 16), EngineChoice(EngineKind.DMA, 3)
+
+
+def candidates(scenario: Scenario, choices: list[Choice]) -> list[Candidate]:
+    """Simulated in the order given."""
+    built = [(choice, build_schedule(scenario, choice)) for choice in choices]
+    return [
+        Candidate(schedule.expression, choice, schedule, False, float(at), at + 1, 128)
+        for at, (choice, schedule) in enumerate(built)
+    ]
+
+
+def test_the_ranker_is_trusted_with_what_it_was_trained_on() -> None:
+    assert set(TRAINED_ON) == set(WORKLOADS)
+    assert all(is_trained(base_scenario(gpu, fabric, 4)) for _, gpu, fabric in TRAINED_SYSTEMS)
+
+
+@pytest.mark.parametrize("pattern", TEXTS, ids=lambda pattern: pattern.value)
+def test_and_with_nothing_else(pattern: Pattern) -> None:
+    assert is_trained(scenario_of(pattern, SYSTEMS[0], 4, 256, 256, 256)) is (pattern in TRAINED_ON)
+    assert not is_trained(scenario_of(pattern, SYSTEMS[3], 4, 256, 256, 256))
+
+
+def test_the_best_of_each_algorithm_comes_before_the_second_best_of_any() -> None:
+    scenario = scenario_of(Pattern.ALL_REDUCE, SYSTEMS[0], 4, 256, 256, 256)
+    found = candidates(
+        scenario,
+        [Choice("nvls", 4, SM), Choice("nvls", 16, SM), Choice("ring", 4, SM), Choice("ring", 4, DMA)],
+    )
+
+    plain = shortlisted(found, 2, by_algorithm=False)
+    fair = shortlisted(found, 2, by_algorithm=True)
+
+    assert plain == found[:2]
+    assert fair == [found[0], found[2], found[3]]
+
+
+def test_variants_are_legal_new_and_of_the_fastest() -> None:
+    scenario = scenario_of(Pattern.ALL_GATHER, SYSTEMS[0], 4, 256, 256, 256)
+    slow = [Choice("halving_doubling", 4, SM), Choice("double_tree", 4, SM)]
+    fast = [Choice("serial", 4, SM), Choice("nvls", 4, SM), Choice("ring", 4, SM)]
+    known = [*fast, replace(fast[0], tactics=ExecutionOptions(protocol=CopyProtocol.LL)), *slow[:1]]
+
+    found = variants(scenario, candidates(scenario, known))
+
+    names = {expression_of(choice) for choice in found}
+    assert len(names) == len(found)
+    assert not names & {expression_of(choice) for choice in known}
+    assert all(why_illegal(scenario, choice) is None for choice in found)
+    assert replace(fast[0], tactics=ExecutionOptions(Direction.GET)) in found
+    assert {algorithm_of(choice) for choice in found} == {"direct", "ring", "halving_doubling"}, "nvls has no other way"
+
+
+def beside(choices: list[Choice], explore: Explore | None = None) -> tuple[Scenario, list[Candidate]]:
+    scenario = replace(scenario_of(Pattern.GEMM_RS, SYSTEMS[1], 4, 256, 256, 256), explore=explore or Explore())
+    found = candidates(scenario, choices)
+    return scenario, [replace(each, is_serial=each.choice.template == "serial") for each in found if each.choice]
+
+
+def test_the_best_of_each_algorithm_beside_kernels_is_tried() -> None:
+    few = [Choice("hetero_fused_1d", 8, SM), *(Choice("pipelined", 8, SM, algorithm=name) for name in ("ring", "ring"))]
+    scenario, found = beside([*few, Choice("pipelined", 16, SM, algorithm="double_ring"), Choice("shard_p2p", 4, SM)])
+
+    assert asked(scenario, found) == [found[0], found[1], found[3]]
+
+
+def test_what_a_file_names_is_tried() -> None:
+    choices = [Choice("hetero_fused_1d", 8, SM), Choice("hetero_fused_1d", 16, DMA), Choice("shard_p2p", 4, SM)]
+    choices += [Choice("pipelined", 8, SM, algorithm="ring"), Choice("pipelined", 16, SM, algorithm="ring")]
+    named = Explore(templates=("shard_p2p", "pipelined"), engines=(SM, DMA), chunks=(8, 16))
+    many = Explore(chunks=tuple(range(4, 4 * MOST_NAMED + 8, 4)))
+
+    assert asked(*beside(choices, named)) == [beside(choices)[1][place] for place in (0, 1, 2, 3)]
+    assert asked(*beside(choices, many)) == [beside(choices)[1][place] for place in (0, 3)]
+
+
+def test_of_serial_schedules_by_other_algorithms_the_best_of_each_is_a_baseline() -> None:
+    names = ["ring", "", "ring", "double_ring", ""]
+    _, found = beside([Choice("serial", 4, (SM, DMA)[at % 2], algorithm=name) for at, name in enumerate(names)])
+    again = replace(found[4], expression="by other engines")
+
+    assert baselines([*found[:4], again, replace(found[0], is_serial=False)]) == [found[0], found[1], found[3], again]

@@ -1,0 +1,79 @@
+"""What is simulated at which granularity."""
+
+from magus.advisor.candidates.advice import Candidate
+from magus.advisor.candidates.shortlist import (
+    SHORTLIST_LINE_HOPS,
+    by_time,
+    packet_bytes,
+    shortlist_unit,
+    simulate_shortlist,
+    simulate_variants,
+)
+from magus.advisor.workers import open_workers
+from magus.compiler.ir import Choice, Direction, EngineChoice, EngineKind, Pattern, Scenario
+from magus.compiler.planning.build import build_schedule
+from magus.simcore.lower.budget import cost_of
+from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
+from tests.helpers.scenarios.fabrics import rails
+from tests.helpers.scenarios.scenarios import ag_gemm, h100
+
+DMA = EngineChoice(EngineKind.DMA, 3)
+
+
+def candidate(scenario: Scenario, choice: Choice, predicted_us: float) -> Candidate:
+    schedule = build_schedule(scenario, choice)
+    return Candidate(schedule.expression, choice, schedule, choice.template == "serial", predicted_us, None, None)
+
+
+def test_small_pieces_are_simulated_in_lines_and_large_problems_coarser_than_packets() -> None:
+    choice = Choice("serial", 8, EngineChoice(EngineKind.DMA, 7))
+    small, large, vast = ag_gemm(64, 512, 512), ag_gemm(16384, 28672, 8192), ag_gemm(1 << 20, 28672, 8192)
+
+    units = [shortlist_unit(scenario, build_schedule(scenario, choice)) for scenario in (small, large, vast)]
+
+    assert units[:2] == [128, packet_bytes(large)] == [128, 1024]
+    assert units[2] > 1024
+
+
+def test_favourites_and_every_serial_schedule_are_simulated() -> None:
+    scenario = scenario_of(Pattern.AG_GEMM, SYSTEMS[1], 4, 256, 256, 256)
+    serial = candidate(scenario, Choice("serial", 4, DMA), 9.0)
+    liked = candidate(scenario, Choice("shard_p2p", 4, DMA), 1.0)
+    other = candidate(scenario, Choice("hetero_fused_1d", 4, DMA), 2.0)
+    heard: list[tuple[str, int, int]] = []
+
+    with open_workers(1) as pool:
+        found = simulate_shortlist(pool, scenario, [liked, other, serial], 1, lambda *said: heard.append(said))
+
+    assert {one.expression for one in found if one.simulated_ticks is not None} == {
+        liked.expression,
+        serial.expression,
+    }
+    assert found == by_time(found) and found[-1].expression == other.expression
+    assert heard == [("simulate", 0, 2), ("simulate", 1, 2), ("simulate", 2, 2)]
+
+
+def test_only_a_lone_collective_has_variants() -> None:
+    gemm = scenario_of(Pattern.AG_GEMM, SYSTEMS[1], 4, 256, 256, 256)
+    lone = scenario_of(Pattern.ALL_GATHER, SYSTEMS[1], 4, 256, 256, 256)
+
+    with open_workers(1) as pool:
+        alone = simulate_shortlist(pool, lone, [candidate(lone, Choice("serial", 4, DMA), 1.0)], 1, lambda *said: None)
+        same = [candidate(gemm, Choice("serial", 4, DMA), 1.0)]
+        assert simulate_variants(pool, gemm, same, lambda *said: None) == same
+        found = simulate_variants(pool, lone, alone, lambda *said: None)
+
+    added = [one for one in found if one.expression != alone[0].expression]
+    assert [one.choice.tactics.direction for one in added if one.choice] == [Direction.GET]
+    assert not added[0].is_serial and added[0].simulated_ticks is not None
+
+
+def test_ranks_that_are_simulated_one_by_one_share_what_a_run_may_cost() -> None:
+    choice = Choice("serial", 8, EngineChoice(EngineKind.DMA, 7))
+    alike, unlike = (ag_gemm(16384, 28672, 8192, gpu=h100(), fabric=fabric) for fabric in (None, rails(4)))
+
+    units = [shortlist_unit(scenario, build_schedule(scenario, choice)) for scenario in (alike, unlike)]
+
+    assert units[1] > units[0]
+    schedule = build_schedule(unlike, choice)
+    assert cost_of(unlike, schedule, range(8))[0] // units[1] <= SHORTLIST_LINE_HOPS

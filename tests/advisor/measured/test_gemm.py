@@ -1,0 +1,186 @@
+"""The fitted GEMM form over arrays equals the scalar one; tables become comparisons; a sample agrees when simulated."""
+
+import os
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from magus.advisor.measured.tables.csv_rows import MeasuredError, MissingTable, TableComparison
+from magus.advisor.measured.tables.gemm import (
+    ALL,
+    LARGE,
+    GemmTable,
+    gemm_comparisons,
+    gemm_tables,
+    lone_scenario,
+    predicted_us,
+)
+from magus.advisor.measured.tables.gemm_sample import simulated_sample
+from magus.advisor.measured.tables.gemm_times import gemm_ticks
+from magus.compiler.ir import DType, GemmShape, Gpu
+from magus.simcore.kernels.gemm import gemm_work
+from tests.helpers.scenarios.scenarios import h100, mi300x
+
+HEAD = "gpu,op,m,n,k,dtype,time_us,tflops,kernel\n"
+DATA = os.environ.get("MAGUS_MEASURED_DATA", "")
+
+
+def paired() -> Gpu:
+    """An H100 with tiles for pairs of SMs."""
+    gemm = replace(h100().gemm, pair_tiles=((256, 128), (128, 256), (256, 192), (192, 256), (256, 256)))
+    return replace(h100(), gemm=gemm)
+
+
+def clustered() -> Gpu:
+    """The same in clusters of four, next to no overhead of a tile, and an L2 that kernels wait for."""
+    gpu = paired()
+    gemm = replace(gpu.gemm, cluster=4, tile_ticks=1000)
+    return replace(gpu, gemm=gemm, l2=replace(gpu.l2, bytes_per_s=gpu.l2.bytes_per_s // 4))
+
+
+def some_shapes(seed: int, count: int) -> list[tuple[int, int, int]]:
+    """Sizes from 1 to 2^16, spread over the orders of magnitude, half of them round."""
+    rng = random.Random(seed)
+
+    def size() -> int:
+        power = rng.randint(0, 16)
+        return 1 << power if rng.random() < 0.5 else rng.randint(1, 1 << power)
+
+    return [(size(), size(), size()) for _ in range(count)]
+
+
+def scalar_ticks(gpu: Gpu, shape: tuple[int, int, int]) -> int:
+    return gemm_work(gpu, GemmShape(*shape, DType.BF16), gpu.sms).alone_ticks
+
+
+@pytest.mark.parametrize("gpu", [h100(), mi300x(), paired(), clustered()], ids=["H100", "MI300X", "pairs", "clusters"])
+def test_many_gemms_take_what_each_takes(gpu: Gpu) -> None:
+    shapes = some_shapes(seed=1, count=400)
+
+    found = gemm_ticks(gpu, np.array(shapes))
+
+    assert found.tolist() == [scalar_ticks(gpu, shape) for shape in shapes]
+
+
+def test_the_largest_dimensions_do_not_overflow() -> None:
+    largest = (1 << 20, 1 << 20, 1 << 20)
+
+    found = int(gemm_ticks(h100(), np.array([largest]))[0])
+
+    assert found == pytest.approx(scalar_ticks(h100(), largest), rel=1e-9)
+
+
+def write(folder: Path, rows: list[str], name: str = "gemm_h100_sxm.csv") -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(HEAD + "".join(f"{row}\n" for row in rows))
+    return folder
+
+
+def found_in(folder: Path) -> tuple[list[GemmTable], list[str]]:
+    found = list(gemm_tables(folder))
+    return [each for each in found if isinstance(each, GemmTable)], [each for each in found if isinstance(each, str)]
+
+
+def test_rows_left_out_are_counted_by_reason(tmp_path: Path) -> None:
+    rows = [
+        "H100-SXM-80GB,gemm,64,512,512,bf16,3.0,0,t",
+        "H100-SXM-80GB,gemm,64,512,512,bf16,5.0,0,t",
+        "H100 SXM,gemm,64,512,512,bf16,4.0,0,t",
+        "H100-SXM-80GB,gemm,64,512,512,fp8,3.0,0,t",
+        "H100-SXM-80GB,gemm,64,512,512,fp8,3.0,0,t",
+        "Z9000,gemm,64,512,512,bf16,3.0,0,t",
+        "H100-SXM-80GB,gemm,64.5,512,512,bf16,3.0,0,t",
+        "H100-SXM-80GB,gemm,1e7,512,512,bf16,3.0,0,t",
+        "H100-SXM-80GB,gemm,64,512,512,bf16,?,0,t",
+    ]
+
+    (table,), left_out = found_in(write(tmp_path, rows))
+
+    assert (table.gpu, dict(table.times_us)) == ("H100", {(64, 512, 512): 4.0})
+    assert left_out == [
+        "gemm_h100_sxm.csv:10: time_us is '?', not a number above zero",
+        "gemm_h100_sxm.csv: 2 rows: fp8 is another kernel, and its constants are not fitted",
+        "gemm_h100_sxm.csv: 1 rows: there is no profile of Z9000",
+        "gemm_h100_sxm.csv: 2 rows: a dimension is not a whole number up to 1048576",
+    ]
+
+
+def test_tables_of_other_collectors_are_left_alone(tmp_path: Path) -> None:
+    tables, left_out = found_in(write(tmp_path, ["not,a,row"], "gemm_mi300x_iree.csv"))
+
+    assert not tables
+    assert left_out == ["gemm_mi300x_iree.csv: not compared: another collector, with warm caches or tuned kernels"]
+
+
+def test_a_folder_without_tables_and_a_table_without_columns_are_errors(tmp_path: Path) -> None:
+    with pytest.raises(MissingTable, match="no table"):
+        list(gemm_tables(tmp_path))
+    (tmp_path / "gemm_h100_sxm.csv").write_text("gpu,m\nH100,1\n")
+    with pytest.raises(MeasuredError, match="no column dtype, n, k, time_us"):
+        list(gemm_tables(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["../../etc", 'H100"; fabric', "H100}", ""])
+def test_a_name_that_is_no_gpu_has_no_profile(name: str) -> None:
+    assert lone_scenario(name) is None
+
+
+def test_rows_become_comparisons_in_size_classes_and_ratios() -> None:
+    times = {(4096, 512, 1024): 20.0, (512, 512, 1024): 4.0, (4096, 64, 1024): 5.0, (8, 4096, 4096): 9.0}
+
+    found = list(gemm_comparisons(GemmTable("H100", times)))
+
+    by_operation: dict[str, list[TableComparison]] = {}
+    for each in found:
+        by_operation.setdefault(each.operation, []).append(each)
+    assert [each.group for each in by_operation[ALL]] == ["m >= 512", "m >= 512", "m >= 512", "m < 64"]
+    assert [each.label for each in by_operation[LARGE]] == ["4096 x 512 x 1024", "512 x 512 x 1024", "8 x 4096 x 4096"]
+    (rows,), (cols,) = by_operation["ratio M/8"], by_operation["ratio N/8"]
+    assert (rows.measured_us, cols.measured_us) == (8 * 4 / 20, 8 * 5 / 20)
+    predicted = predicted_us("H100", list(times))
+    assert rows.predicted_us == 8 * predicted[512, 512, 1024] / predicted[4096, 512, 1024]
+    assert "ratio K/8" not in by_operation
+
+
+def test_a_sample_agrees_with_the_closed_form_and_depends_on_the_seed_alone() -> None:
+    rng = random.Random(7)
+    sizes = (48, 200, 1024, 3072)  # one column would be another kernel
+    times = {(rng.choice((1, *sizes)), rng.choice(sizes), rng.choice(sizes)): 1.0 for _ in range(40)}
+    table = GemmTable("H100", times)
+    ticked = []
+
+    once = simulated_sample(table, 12, 3, lambda: ticked.append(1))
+    again = simulated_sample(table, 12, 3, lambda: None)
+
+    assert once is not None
+    assert once == again
+    assert (once.rows, len(ticked), once.too_large) == (12, 12, 0)
+    assert once.agrees
+
+
+def test_a_sample_leaves_out_what_is_too_large_to_simulate() -> None:
+    table = GemmTable("H100", {(1 << 20, 1 << 20, 64): 1.0, (64, 64, 64): 1.0})
+
+    found = simulated_sample(table, 5, 0, lambda: None)
+
+    assert found is not None
+    assert (found.rows, found.too_large) == (1, 1)
+    assert simulated_sample(table, 0, 0, lambda: None) is None
+
+
+@pytest.mark.skipif(not DATA, reason="MAGUS_MEASURED_DATA names no folder")
+def test_measured_gemms_of_every_gpu_are_met() -> None:
+    tables, _ = found_in(Path(DATA))
+
+    assert tables
+    for table in tables:
+        rows = [each for each in gemm_comparisons(table) if each.operation in (ALL, LARGE)]
+        errors = {
+            name: np.mean([abs(each.predicted_us / each.measured_us - 1) for each in rows if each.operation == name])
+            for name in (ALL, LARGE)
+        }
+        assert errors[ALL] <= 0.10, table.gpu
+        assert errors[LARGE] <= 0.09, table.gpu

@@ -1,0 +1,214 @@
+"""The generator writes down the set that the solver states, over scenarios and questions of many kinds."""
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from magus.advisor.solver import NoFeasibleSchedule, Space, enumerate_space, iterate_space
+from magus.advisor.solver.domains import domains_of, knobs_of
+from magus.advisor.solver.vectorised import generate
+from magus.compiler import compile_text
+from magus.compiler.ir import Choice, Direction, EngineChoice, EngineKind, EngineMode, Explore, Scenario
+from magus.compiler.planning.build import build_schedule, why_illegal
+from magus.compiler.planning.expression import expression_of
+from magus.compiler.resolve.schedules.explore import opened
+from magus.compiler.resolve.schedules.from_text import read_choice
+from magus.compiler.templates import TEMPLATES
+from magus.compiler.verify.check import check_plan
+from magus.simcore import simulate
+from tests.helpers.scenarios.scenarios import MIB, ag_gemm, exploring
+
+HEAD = """use "nvidia/h100"
+use "amd/mi300x"
+link wide extends nvlink { protocols simple, ll, ll128 }
+gpu Waker extends H100 { sync { monitor_wake 100 ns; monitor_entries 64; graph_launch 500 ns } }
+system waker { gpus 4 x Waker; fabric switch(nvswitch, link=wide) }
+system pair { gpus 2 x Waker; fabric switch(nvswitch, link=wide) }
+system mesh { gpus 8 x MI300X; fabric full_mesh(xgmi) }
+system round { gpus 4 x H100; fabric ring(nvlink) }
+"""
+X, W = "x = tensor bf16[1024, 1024]", "w = tensor bf16[1024, 2048] shard cols"
+WORKLOADS = {
+    "AG+GEMM": f"{X} shard rows; {W}; y = gemm(all_gather(x), w)",
+    "GEMM+RS": f"{X} shard cols; w = tensor bf16[1024, 2048] shard rows; y = reduce_scatter(gemm(x, w))",
+    "GEMM+AR": f"{X} shard cols; w = tensor bf16[1024, 2048] shard rows; y = all_reduce(gemm(x, w))",
+    "A2A+GEMM": f"{X}; {W}; y = gemm(all_to_all(x), w)",
+    "beside": f"{X} shard rows; {W}; v = tensor bf16[512, 1024]; y = gemm(v, w); g = all_gather(x)",
+    "gather": f"{X} shard rows; y = all_gather(x)",
+    "sum": f"{X}; y = all_reduce(x)",
+    "gemm": f"{X}; {W}; y = gemm(x, w)",
+    "add": f"{X}; u = tensor bf16[1024, 1024]; y = add(x, u)",
+}
+UNEVEN = f"{X}; {W}; y = gemm(all_to_all(x, rows=[128, 512, 64, 320]), w)"
+ALL = opened(Explore())
+ENGINES = (
+    *(EngineChoice(EngineKind.DMA, count) for count in (1, 3, 7)),
+    EngineChoice(EngineKind.DMA, 3, EngineMode.PRELAUNCHED),
+    *(EngineChoice(EngineKind.SM, count) for count in (8, 200)),
+    EngineChoice(EngineKind.SM, 16, EngineMode.SHARED),
+)
+
+
+def scenario_of(system: str, workload: str) -> Scenario:
+    text = UNEVEN if workload == "uneven" else WORKLOADS[workload]
+    return compile_text(f"{HEAD}workload w on {system} {{ {text} }}\n").scenario("w")
+
+
+SCENARIOS = {
+    (system, workload): scenario_of(system, workload)
+    for system in ("waker", "pair", "mesh", "round")
+    for workload in WORKLOADS
+} | {("waker", "uneven"): scenario_of("waker", "uneven")}
+
+
+def some(values: tuple[object, ...]) -> st.SearchStrategy[tuple[object, ...]]:
+    """A few of the values of a knob, or nothing said."""
+    return st.lists(st.sampled_from(values), unique=True, max_size=len(values)).map(tuple)
+
+
+explores = st.builds(
+    Explore,
+    templates=some((*(template.name for template in TEMPLATES), "pipelined", "ring", "bulk")),
+    chunks=some((1, 8, 12, 16, 32, 64, 256, 4096)),
+    engines=some(ENGINES),
+    staging_limit_bytes=st.sampled_from([None, None, MIB, MIB * 7 // 4, 3 * MIB]),
+    directions=some(ALL.directions),
+    protocols=some(ALL.protocols),
+    kernels=some(ALL.kernels),
+    waits=some(ALL.waits),
+    waits_per=some(ALL.waits_per),
+    launches=some(ALL.launches),
+    orders=some(ALL.orders),
+    depths=some((1, 2, 4, 8)),
+    streams=some((1, 2, 4, 64)),
+    algorithms=some(ALL.algorithms),
+    dominance=st.booleans(),
+)
+
+
+def space_or_none(scenario: Scenario, *, generated: bool) -> Space | None:
+    try:
+        return enumerate_space(scenario, generated=generated)
+    except NoFeasibleSchedule as error:
+        assert error.reasons
+        return None
+
+
+@given(scenario=st.sampled_from(list(SCENARIOS.values())), explore=explores)
+@settings(max_examples=50, deadline=None)
+def test_the_same_set_as_the_solver(scenario: Scenario, explore: Explore) -> None:
+    asked = exploring(scenario, explore)
+
+    solved, generated = space_or_none(asked, generated=False), space_or_none(asked, generated=True)
+
+    assert (solved is None) == (generated is None)
+    if solved is not None and generated is not None:
+        assert solved.choices == generated.choices
+        assert (solved.size, solved.assumed, solved.absent) == (generated.size, generated.assumed, generated.absent)
+
+
+@pytest.mark.parametrize("key", SCENARIOS, ids="-".join)
+def test_with_all_knobs_open(key: tuple[str, str]) -> None:
+    scenario = exploring(SCENARIOS[key], replace(ALL, engines=ENGINES[1:4], dominance=False))
+
+    solved, generated = enumerate_space(scenario, generated=False), enumerate_space(scenario, generated=True)
+
+    assert solved.choices == generated.choices and solved.complete
+
+
+@given(data=st.data(), scenario=st.sampled_from(list(SCENARIOS.values())), explore=explores)
+@settings(max_examples=25, deadline=None)
+def test_what_is_in_the_space_is_legal_and_without_faults(
+    data: st.DataObject, scenario: Scenario, explore: Explore
+) -> None:
+    asked = exploring(scenario, explore)
+    space = space_or_none(asked, generated=True)
+    if space is None:
+        return
+
+    choice = data.draw(st.sampled_from(space.choices))
+    schedule = build_schedule(asked, choice)
+
+    assert check_plan(asked, schedule) == ()
+    assert read_choice(asked, expression_of(choice)) == choice
+    assert explore.staging_limit_bytes is None or schedule.staging_bytes <= explore.staging_limit_bytes
+
+
+@pytest.mark.parametrize("key", [("waker", "AG+GEMM"), ("waker", "uneven"), ("pair", "GEMM+RS")], ids="-".join)
+def test_nothing_that_is_legal_is_missing(key: tuple[str, str]) -> None:
+    """Every combination of values that ``why_illegal`` allows builds the plan of one that is in the space."""
+    scenario = exploring(SCENARIOS[key], replace(ALL, chunks=(8, 16), engines=ENGINES[1:2], dominance=False))
+    domains = domains_of(scenario)
+    knobs, plans = knobs_of(scenario, domains), set()
+    for choice in enumerate_space(scenario).choices:
+        schedule = build_schedule(scenario, choice)
+        plans.add((choice.template, schedule.steps, schedule.by_rank, schedule.tactics))
+
+    for code in Random(0).sample(range(knobs.num_codes), 4000):
+        choice = knobs.choice_of(code)
+        asked = choice.chunks in (8, 16) and (choice.template != "serial" or choice.chunks == scenario.num_ranks)
+        if asked and why_illegal(scenario, choice) is None:
+            schedule = build_schedule(scenario, choice)
+            assert (choice.template, schedule.steps, schedule.by_rank, schedule.tactics) in plans, choice
+
+
+@pytest.mark.parametrize("key", [("waker", "AG+GEMM"), ("mesh", "GEMM+RS"), ("waker", "GEMM+AR")], ids="-".join)
+def test_pipelined_and_direct_is_another_name_of_hetero_fused_1d(key: tuple[str, str]) -> None:
+    scenario, names = SCENARIOS[key], ("hetero_fused_1d", "pipelined")
+    engine, chunks = EngineChoice(EngineKind.DMA, 3), 4 * scenario.num_ranks
+    fused, direct = Choice(names[0], chunks, engine), Choice(names[1], chunks, engine, algorithm="direct")
+
+    alone = enumerate_space(exploring(scenario, Explore(templates=names[1:], chunks=(chunks,), engines=(engine,))))
+    both = enumerate_space(exploring(scenario, Explore(templates=names, chunks=(chunks,), engines=(engine,))))
+
+    times = [simulate(scenario, build_schedule(scenario, each), unit_bytes=4096) for each in (fused, direct)]
+    assert times[0].makespan_ticks == times[1].makespan_ticks
+    assert direct in alone.choices and fused in both.choices and direct not in both.choices
+    assert any(choice.algorithm for choice in both.choices), "the others are there"
+
+
+def test_codes_are_sorted_and_each_is_there_once() -> None:
+    scenario = exploring(SCENARIOS["waker", "AG+GEMM"], ALL)
+    codes = generate(scenario, domains_of(scenario)).tolist()
+
+    assert codes == sorted(set(codes))
+
+
+def test_an_iterator_yields_the_same_choices_and_can_be_left() -> None:
+    scenario = SCENARIOS["waker", "AG+GEMM"]
+
+    assert set(iterate_space(scenario)) == set(enumerate_space(scenario).choices)
+    found = iterate_space(scenario)
+    assert next(found) in enumerate_space(scenario).choices
+    found.close()  # type: ignore[attr-defined]
+    with pytest.raises(NoFeasibleSchedule):
+        next(iterate_space(exploring(scenario, Explore(staging_limit_bytes=1))))
+
+
+def test_what_was_found_is_kept_when_it_is_stopped() -> None:
+    scenario = exploring(
+        ag_gemm(8192, 28672, 8192), Explore(directions=tuple(Direction), chunks=tuple(range(8, 513, 8)))
+    )
+    asked: list[int] = []
+
+    def should_stop() -> bool:
+        asked.append(1)
+        return len(asked) > 40
+
+    whole = enumerate_space(scenario, generated=True)
+    part = enumerate_space(scenario, generated=True, should_stop=should_stop)
+
+    assert 0 < len(part.choices) < len(whole.choices)
+    assert part.size is None and whole.size == len(whole.choices)
+    assert set(part.choices) <= set(whole.choices)
+
+
+def test_the_baseline_stays_whatever_algorithm_is_asked_for() -> None:
+    scenario = exploring(ag_gemm(8192, 28672, 8192), Explore(algorithms=("double_tree",)))
+
+    for generated in (False, True):
+        found = enumerate_space(scenario, generated=generated).choices
+        assert any(choice.template == "serial" and not choice.algorithm for choice in found)

@@ -1,0 +1,164 @@
+"""Why nothing is feasible where a file asks for ways to carry schedules out, and when an enumeration ends."""
+
+from dataclasses import replace
+
+import pytest
+
+from magus.advisor.solver import NoFeasibleSchedule, enumerate_space, explain_infeasible, iterate_space
+from magus.compiler.ir import (
+    CopyProtocol,
+    Direction,
+    EngineChoice,
+    EngineKind,
+    ExecutionOptions,
+    Explore,
+    Kernels,
+    LaunchMode,
+    PeerOrder,
+    Scenario,
+    Wait,
+    WaitPer,
+)
+from magus.compiler.planning.build import template_named
+from magus.compiler.resolve.schedules.explore import opened
+from tests.helpers.scenarios.scenarios import MIB, ag_gemm, exploring, gemm_rs, h100, lone_gather
+
+AG, RS, GATHER = ag_gemm(8192, 28672, 8192), gemm_rs(8192, 8192, 28672), lone_gather(8192, 8192)
+DMA = EngineChoice(EngineKind.DMA, 7)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "explore", "reasons"),
+    [
+        (
+            RS,
+            Explore(directions=(Direction.GET,)),
+            ("transfer is get", "partial sums of GEMM+RS are put by the rank that computes them"),
+        ),
+        (
+            AG,
+            Explore(protocols=(CopyProtocol.LL,), engines=(DMA,)),
+            ("protocol is ll", "protocol ll is one of copies by SMs, not of dma(7)"),
+        ),
+        (AG, Explore(waits=(Wait.POLL,)), ("wait is poll", "only a persistent kernel waits by poll")),
+        (
+            AG,
+            Explore(kernels=(Kernels.PERSISTENT,), waits=(Wait.EVENT,)),
+            (
+                "kernel is persistent",
+                "a persistent kernel is launched once and cannot wait for events in between",
+            ),
+        ),
+        (
+            AG,
+            Explore(kernels=(Kernels.PERSISTENT,), waits=(Wait.MONITOR,)),
+            ("kernel is persistent", "wait is monitor", "MI300X has no monitors that kernels could wait with"),
+        ),
+        (AG, Explore(waits_per=(WaitPer.TILE,)), ("per is tile", "only a persistent kernel looks again for each tile")),
+        (
+            GATHER,
+            Explore(kernels=(Kernels.PERSISTENT,)),
+            ("kernel is persistent", "a persistent kernel walks through the tiles of one GEMM, all_gather has none"),
+        ),
+        (
+            AG,
+            Explore(launches=(LaunchMode.GRAPH,)),
+            ("launch is graph", "the profile of MI300X has no graph_launch: a graph is launched like a stream"),
+        ),
+    ],
+)
+def test_a_minimal_set_of_rules(scenario: Scenario, explore: Explore, reasons: tuple[str, ...]) -> None:
+    asked = exploring(scenario, explore)
+
+    with pytest.raises(NoFeasibleSchedule) as caught:
+        enumerate_space(asked)
+
+    assert set(caught.value.reasons) == set(reasons)
+    assert set(explain_infeasible(asked)) == set(reasons)
+
+
+@pytest.mark.parametrize(
+    ("explore", "template", "reasons"),
+    [
+        (
+            Explore(orders=(PeerOrder.LARGE_FIRST,)),
+            "shard_p2p",
+            {"order is large_first", "order large_first goes by sizes, and all transfers are alike"},
+        ),
+        (
+            Explore(staging_limit_bytes=30 * MIB, depths=(1, 2)),
+            "hetero_fused_1d",
+            {
+                "staging <= 30 MiB: hetero_fused_1d needs 3.5 MiB to 112 MiB",
+                "a put cannot wait until the buffer at its destination is free",
+            },
+        ),
+        (
+            Explore(algorithms=("hierarchical",)),
+            "pipelined",
+            {"hierarchical needs ranks that are grouped into nodes of two or more"},
+        ),
+    ],
+)
+def test_why_a_template_is_not_there(explore: Explore, template: str, reasons: set[str]) -> None:
+    scenario = exploring(AG, replace(explore, templates=(template,)))
+
+    found = explain_infeasible(scenario, template_named(template))
+
+    assert set(found) == reasons
+
+
+def test_less_is_staged_where_less_is_held() -> None:
+    explore = Explore(
+        templates=("hetero_fused_1d",),
+        directions=tuple(Direction),
+        depths=(1, 2, 4),
+        chunks=(64,),
+        engines=(DMA,),
+        staging_limit_bytes=30 * MIB,
+    )
+
+    choices = enumerate_space(exploring(AG, explore)).choices
+
+    assert {(each.template, each.depth) for each in choices} == {("hetero_fused_1d", 1), ("hetero_fused_1d", 2)}
+    assert {each.tactics for each in choices} == {ExecutionOptions(Direction.GET)}
+
+
+def test_templates_without_a_knob_stand_still() -> None:
+    explore = Explore(orders=(PeerOrder.REVERSED,), depths=(2,), streams=(2,), directions=(Direction.GET,))
+
+    choices = enumerate_space(exploring(AG, explore)).choices
+
+    serial = {(each.order, each.depth, each.streams) for each in choices if each.template == "serial"}
+    unfused = {(each.order, each.depth, each.streams) for each in choices if each.template == "hetero_unfused_1d"}
+    assert serial == {(PeerOrder.ROTATED, 0, 1)}
+    assert unfused == {(PeerOrder.REVERSED, 0, 2), (PeerOrder.REVERSED, 2, 2)}
+
+
+def test_two_ranks_have_one_order() -> None:
+    scenario = exploring(
+        ag_gemm(1024, 2048, 1024, ranks=2, gpu=h100()), Explore(orders=tuple(PeerOrder), dominance=False)
+    )
+
+    assert {each.order for each in enumerate_space(scenario).choices} == {PeerOrder.ROTATED}
+
+
+def test_progress_is_told_and_time_and_requests_end_it_with_what_was_found() -> None:
+    scenario, heard = exploring(AG, opened(Explore())), list[int]()
+
+    every = enumerate_space(scenario, generated=False, progress=heard.append)
+    late = enumerate_space(scenario, generated=False, time_limit=0.0)
+    stopped = enumerate_space(scenario, generated=False, should_stop=lambda: True)
+
+    assert heard == sorted(heard) and heard[-1] == len(every.choices) == every.size
+    assert not late.complete and late.size is None and len(late.choices) < len(every.choices)
+    assert not stopped.complete and len(stopped.choices) == 0
+
+
+def test_an_iterator_that_is_left_stops_the_solver() -> None:
+    found = iterate_space(exploring(AG, opened(Explore())))
+
+    first = [next(found) for _ in range(3)]
+    del found
+
+    assert len(set(first)) == 3

@@ -1,0 +1,90 @@
+"""Every template is an outline: as many steps of each kind, which move, compute and sum the same."""
+
+from collections import Counter
+from itertools import product
+
+import pytest
+
+from magus.compiler.ir import Choice, PeerOrder, Reduction, Scenario, Schedule, TileGroup, Transfer
+from magus.compiler.outline.of_template import outline_of
+from magus.compiler.outline.text import outline_text
+from magus.compiler.outline.write import misfits_on, written_out
+from magus.compiler.planning.build import build_schedule, why_illegal
+from magus.compiler.templates import ALL_TEMPLATES, Cut, Template
+from tests.helpers.scenarios.outlines import DMA3, ROWS, SM8, read, scenarios
+
+SCENARIOS = scenarios()
+# Kernels beside a collective, nodes and switches that sum are in test_declarative_build.py or not in these scenarios.
+ELSEWHERE = ("bulk", "hierarchical", "nvls")
+
+
+def choices(template: Template, scenario: Scenario) -> list[Choice]:
+    n = scenario.num_ranks
+    chunks = [n] if template.cut is Cut.SHARD else [n, 2 * n, 4 * n]
+    algorithms = ["", "ring", "double_tree"] if template.has_algorithm else [""]
+    orders = [PeerOrder.ROTATED, PeerOrder.REVERSED] if template.has_order else [PeerOrder.ROTATED]
+    lanes = [0, 3] if template.has_parts else [0]
+    parts = [((0, 32), (96, 32), (0, 32)), ((96, 95), (0, 1))] if template.has_parts else [()]
+    return [
+        Choice(
+            template.name,
+            count,
+            engine,
+            template.default_streams,
+            algorithm=algorithm,
+            order=order,
+            lanes=lane,
+            parts=each,
+        )
+        for count, algorithm, order, lane, each, engine in product(
+            chunks, algorithms, orders, lanes, parts, (DMA3, SM8)
+        )
+    ]
+
+
+@pytest.mark.parametrize("template", ALL_TEMPLATES, ids=lambda template: template.name)
+def test_a_template_is_an_outline(template: Template) -> None:
+    compared = 0
+    for scenario in SCENARIOS:
+        for choice in choices(template, scenario):
+            if scenario.workload.pattern not in template.patterns or why_illegal(scenario, choice) is not None:
+                continue
+            outline = outline_of(choice, scenario.num_ranks, scenario.workload.pattern)
+            assert outline is not None and not list(misfits_on(scenario, outline)), choice
+            assert read(scenario, outline_text(outline, "s", "w")) == outline
+
+            one, other = build_schedule(scenario, choice), build_schedule(scenario, written_out(scenario, outline))
+
+            assert content(one, scenario) == content(other, scenario), (choice, scenario.workload.pattern)
+            assert (one.compute_sms, one.staging_bytes) == (other.compute_sms, other.staging_bytes)
+            compared += 1
+    assert compared or template.name in ELSEWHERE
+
+
+def content(schedule: Schedule, scenario: Scenario) -> list[Counter[object]]:
+    """What each rank does, without names and order."""
+    return [
+        Counter(_content(step) for step in schedule.steps_of(rank))
+        for rank in range(scenario.num_ranks if schedule.by_rank else 1)
+    ]
+
+
+def _content(step: object) -> object:
+    match step:
+        case Transfer():
+            return step.direction, step.region, step.peer, step.lane, step.reduce, step.reach
+        case TileGroup():
+            return frozenset(step.regions), step.k, step.stream, step.accumulate
+        case Reduction():
+            return step.region, step.num_parts, step.stream
+        case _:
+            raise AssertionError(step)
+
+
+def test_parts_that_differ_by_peer_are_no_outline() -> None:
+    scenario = SCENARIOS[0]
+    uneven = ((ROWS, 32, 0, 96), (0, 64, 96, 0))
+
+    choice = Choice("bespoke", scenario.num_ranks, DMA3, parts=uneven)
+
+    assert outline_of(choice, scenario.num_ranks, scenario.workload.pattern) is None

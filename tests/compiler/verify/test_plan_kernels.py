@@ -1,0 +1,205 @@
+"""Plans of kernels other than a GEMM beside a collective: what templates write is right, and what is wrong is found."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from magus.compiler import compile_text
+from magus.compiler.codes import Code
+from magus.compiler.ir import (
+    Choice,
+    Direction,
+    EngineChoice,
+    EngineKind,
+    ExecutionOptions,
+    IndexRange,
+    Kernels,
+    Scenario,
+    Schedule,
+    TileGroup,
+    Transfer,
+    Wait,
+    inner_size,
+    moved_rows,
+    tile_cols,
+    tile_rows,
+)
+from magus.compiler.planfile.to_mgs import plan_text
+from magus.compiler.planning.build import ScheduleError, build_schedule, declared, why_illegal
+from magus.compiler.verify.check import check_plan
+from tests.helpers.scenarios.workloads import TEXTS, choices_of, text_of, workload_of
+
+DMA = EngineChoice(EngineKind.DMA, 3)
+RING, TO_HEADS, TO_ROWS, COMBINE = "AG+attention", "A2A+attention", "attention+A2A", "grouped_gemm+A2A"
+
+
+def schedule_of(name: str, template: str, chunks: int = 8, streams: int = 1) -> tuple[Scenario, Schedule]:
+    scenario = workload_of(name)
+    return scenario, build_schedule(scenario, Choice(template, chunks, DMA, streams))
+
+
+def changed(schedule: Schedule, name: str, **fields: object) -> Schedule:
+    """The schedule with a step that is otherwise."""
+    steps = tuple(replace(step, **fields) if step.name == name else step for step in schedule.steps)  # type: ignore[arg-type]
+    return replace(schedule, steps=steps)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_templates_have_no_faults_and_compute_and_move_everything_once(name: str) -> None:
+    scenario = workload_of(name)
+    workload, n, seen = scenario.workload, scenario.num_ranks, Counter[str]()
+    moved = workload.moved
+    assert moved is not None
+    stages = workload.stages
+    tiles = [sum(tile_rows(one, n, owner) for owner in range(n)) * tile_cols(one) * inner_size(one) for one in stages]
+    remote = sum(moved_rows(workload, n, owner) for owner in range(1, n)) * moved.cols
+
+    for choice in choices_of(scenario):
+        schedule = build_schedule(scenario, choice)
+
+        assert check_plan(scenario, schedule) == (), schedule.expression
+        groups = [step for step in schedule.steps if isinstance(step, TileGroup)]
+        made = [0] * len(stages)
+        for group in groups:
+            made[group.kernel] += sum(r.rows.size * r.cols.size * group.k.size for r in group.regions)
+        assert made == tiles
+        moves = [step.region for step in schedule.steps if isinstance(step, Transfer)]
+        assert remote == sum(region.rows.size * region.cols.size for region in moves)
+        seen[choice.template] += 1
+    rows_stay = workload.pattern.consumes and TO_HEADS in name
+    assert len(seen) == (2 if rows_stay else 6), seen
+
+
+@pytest.mark.parametrize("template", ["shard_p2p", "uniform_fused_1d", "hetero_fused_1d", "hetero_unfused_1d"])
+def test_queries_of_an_exchange_need_all_rows(template: str) -> None:
+    scenario = workload_of(TO_HEADS)
+    error = why_illegal(scenario, Choice(template, 4 if template == "shard_p2p" else 8, DMA))
+
+    assert error is not None and error.code is Code.MGS511
+    assert "the keys of all rows" in str(error) and error.hint == "uniform_fused_2d cuts heads"
+
+
+def test_columns_are_cut_by_heads() -> None:
+    error = why_illegal(workload_of(RING), Choice("uniform_fused_2d", 32, DMA))
+
+    assert error is not None and error.code is Code.MGS512
+    assert str(error) == "512 columns do not divide into 8 equal chunks of a multiple of 128"
+    assert error.hint == "chunks=8, 16 would do"
+
+
+def test_kernels_that_add_to_one_output_stay_in_one_stream() -> None:
+    scenario = workload_of(RING)
+
+    error = why_illegal(scenario, Choice("hetero_unfused_1d", 8, DMA, 4))
+    assert error is not None and error.hint == "streams=1"
+    assert why_illegal(scenario, Choice("hetero_unfused_1d", 8, DMA, 1)) is None
+    assert why_illegal(workload_of(TO_ROWS), Choice("hetero_unfused_1d", 8, DMA, 4)) is None
+
+
+@pytest.mark.parametrize("name", [RING, COMBINE])
+def test_a_persistent_kernel_is_a_gemm(name: str) -> None:
+    tactics = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
+    choice = Choice("hetero_fused_1d", 8, DMA, tactics=tactics)
+
+    with pytest.raises(ScheduleError, match=f"the tiles of one GEMM, {name.replace('+', '.')} has none"):
+        build_schedule(workload_of(name), choice)
+
+
+@pytest.mark.parametrize("name", [TO_ROWS, COMBINE, "GEMM+A2A"])
+def test_what_a_kernel_makes_is_put(name: str) -> None:
+    choice = Choice("hetero_fused_1d", 8, DMA, tactics=ExecutionOptions(Direction.GET))
+    error = why_illegal(workload_of(name), choice)
+
+    assert error is not None and error.code is Code.MGS511 and "put by the rank that computes them" in str(error)
+
+
+def test_parts_of_an_output_wait_for_each_other_and_add() -> None:
+    scenario, schedule = schedule_of(RING, "hetero_fused_1d")
+
+    def faults(step: str, **fields: object) -> set[Code]:
+        return {fault.code for fault in check_plan(scenario, changed(schedule, step, **fields))}
+
+    assert faults("g1", accumulate=False) == {Code.MGS507}
+    assert faults("own", accumulate=True) == {Code.MGS507}
+    assert Code.MGS508 in faults("g1", stream=1)
+
+
+def test_heads_of_gathered_keys_are_outputs_of_their_own() -> None:
+    scenario, schedule = schedule_of(RING, "uniform_fused_2d")
+
+    assert check_plan(scenario, changed(schedule, "g1", stream=1)) == ()
+    assert {fault.code for fault in check_plan(scenario, changed(schedule, "g1", accumulate=True))} == {Code.MGS507}
+
+
+def test_heads_stay_whole_and_queries_have_all_keys() -> None:
+    for name, fields, said in (
+        (RING, {"k": IndexRange(0, 64)}, "cuts a head of keys, which is 128 columns"),
+        (TO_HEADS, {"k": IndexRange(0, 64)}, "cuts a head of keys, which is 256 columns"),
+    ):
+        scenario, schedule = schedule_of(name, "uniform_fused_2d")
+        messages = [fault.message for fault in check_plan(scenario, changed(schedule, "g0", **fields))]
+        assert f"g0 {said}" in messages
+    group = next(step for step in schedule.steps if isinstance(step, TileGroup))
+    fault, *_ = check_plan(scenario, changed(schedule, "g0", regions=group.regions[1:]))
+    assert (fault.code, fault.message) == (
+        Code.MGS509,
+        "g0 has 768 of 1024 rows, and a query needs the keys of all of them",
+    )
+
+
+def test_rows_leave_after_they_are_computed_and_to_where_they_belong() -> None:
+    scenario, schedule = schedule_of(COMBINE, "hetero_fused_1d")
+    (put,) = [step for step in schedule.steps if step.name == "x0_1"]
+    assert isinstance(put, Transfer)
+
+    early = check_plan(scenario, changed(schedule, "x0_1", after=()))
+    assert [fault.code for fault in early] == [Code.MGS508] and "before they are computed" in early[0].message
+    astray = check_plan(scenario, changed(schedule, "x0_1", region=replace(put.region, owner=2)))
+    assert Code.MGS509 in {fault.code for fault in astray}
+    got = check_plan(scenario, changed(schedule, "x0_1", direction=Direction.GET, region=replace(put.region, owner=0)))
+    assert any("put by the rank that computes it" in fault.message for fault in got)
+
+
+@pytest.mark.parametrize(
+    ("name", "template", "staging"),
+    [
+        (RING, "serial", 3 * 256 * 512 * 2),
+        (RING, "hetero_fused_1d", 3 * 256 * 512 * 2 + 8 * 256 * (64 + 2) * 4),
+        (RING, "uniform_fused_2d", 3 * 256 * 512 * 2),
+        ("A2A+grouped_gemm", "hetero_fused_1d", 640 * 128 * 2),
+        ("A2A+grouped_gemm", "uniform_fused_2d", 640 * 128 * 2 + 1024 * 256 * 4),
+        (TO_ROWS, "hetero_fused_1d", 1024 * 8 * 64 * 2),
+    ],
+)
+def test_staging(name: str, template: str, staging: int) -> None:
+    """What arrives; the output in fp32 with two numbers a row where keys add to it; what is computed to be sent."""
+    chunks = 4 if template == "serial" else 8
+
+    assert build_schedule(workload_of(name), Choice(template, chunks, DMA)).staging_bytes == staging
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_plan_written_out_is_the_same_plan(name: str) -> None:
+    scenario, head = workload_of(name), text_of(name)
+    for choice in choices_of(scenario, (2,)):
+        schedule = build_schedule(scenario, choice)
+        again = compile_text(head + plan_text(scenario, schedule, "written")).scenario()
+        found = declared(again, again.schedules[0])
+        assert found.steps == schedule.steps and found.staging_bytes == schedule.staging_bytes
+
+
+@pytest.mark.parametrize("name", ["A2A+grouped_gemm", "grouped_gemm+A2A", "GEMM+A2A"])
+@settings(max_examples=12, deadline=None)
+@given(sent=st.lists(st.sampled_from([0, 0, 4, 8, 12, 40, 100]), min_size=4, max_size=4).filter(lambda r: any(r[1:])))
+def test_blocks_of_any_size(name: str, sent: list[int]) -> None:
+    """Own rows or those of a peer may be none: there is no step for them then."""
+    text = text_of(name, sent=sent)
+    scenario = compile_text(text).scenario()
+    for choice in choices_of(scenario):
+        schedule = build_schedule(scenario, choice)
+        assert check_plan(scenario, schedule) == (), choice
+        puts = {step.peer for step in schedule.steps if isinstance(step, Transfer)}
+        assert puts == {peer for peer in range(1, 4) if sent[peer]}

@@ -1,0 +1,86 @@
+"""What the tests of lowering share: plans under other tactics, GPUs with more in their profile, and the oracle."""
+
+from dataclasses import replace
+
+from magus.compiler.ir import (
+    Dma,
+    EngineChoice,
+    EngineKind,
+    EngineMode,
+    ExecutionOptions,
+    Gpu,
+    Scenario,
+    Schedule,
+    SmCopy,
+    Step,
+)
+from magus.simcore.cores.engine import Core, run
+from magus.simcore.lower.plan import Lowered, lower
+from magus.simcore.program.outcome import Run
+from magus.simcore.program.program import OpKind
+from tests.helpers.oracle.agreement import differences
+from tests.helpers.oracle.oracle import Oracle
+
+UNIT = 1024
+
+
+def on_gpu(scenario: Scenario, gpu: Gpu) -> Scenario:
+    """The same scenario with another GPU."""
+    return replace(scenario, system=replace(scenario.system, gpu=gpu))
+
+
+def with_dma(scenario: Scenario, dma: Dma) -> Scenario:
+    """The same scenario with other copy engines."""
+    return on_gpu(scenario, replace(scenario.gpu, dma=dma))
+
+
+def with_copies(scenario: Scenario, sm_copy: SmCopy) -> Scenario:
+    """The same scenario with other copies by SMs."""
+    return on_gpu(scenario, replace(scenario.gpu, sm_copy=sm_copy))
+
+
+def plan(
+    *steps: Step,
+    sms: int = 0,
+    dma: int = 1,
+    mode: EngineMode = EngineMode.OWN,
+    compute_sms: int = 304,
+    tactics: ExecutionOptions | None = None,
+) -> Schedule:
+    """A plan of ``steps``, moved by ``sms`` SMs, or by ``dma`` copy engines if there are none."""
+    engine = EngineChoice(EngineKind.SM, sms, mode) if sms else EngineChoice(EngineKind.DMA, dma, mode)
+    return Schedule("p", steps, engine, compute_sms, 0, tactics=tactics or ExecutionOptions())
+
+
+def lowered_run(scenario: Scenario, schedule: Schedule, unit_bytes: int = UNIT) -> tuple[Lowered, Run]:
+    """A plan as a program, and its run."""
+    lowered = lower(scenario, schedule, unit_bytes=unit_bytes)
+    return lowered, run(lowered.program)
+
+
+def makespan(scenario: Scenario, schedule: Schedule, unit_bytes: int = UNIT) -> int:
+    """The time of a plan."""
+    return lowered_run(scenario, schedule, unit_bytes)[1].makespan_ticks
+
+
+def done_at(lowered: Lowered, finished: Run, name: str, rank: int = 0) -> int:
+    """When a step was done."""
+    (ops,) = (ops for ops in lowered.steps if ops.step.name == name and ops.rank == rank)
+    return int(finished.op_done[ops.done])
+
+
+def starts_of(lowered: Lowered, finished: Run, name: str, kind: OpKind) -> list[int]:
+    """When the ops of one kind that belong to a step began."""
+    program = lowered.program
+    label = program.labels.index(name)
+    chosen = (program.op_kind == kind) & (program.op_label_idx == label)
+    return [int(start) for start in finished.op_start[chosen]]
+
+
+def differs_from_oracle(scenario: Scenario, schedule: Schedule, unit_bytes: int, *, fold: bool) -> list[str]:
+    """What any core gets other than the event-driven oracle."""
+    program = lower(scenario, schedule, unit_bytes=unit_bytes, fold=fold).program
+    expected = Oracle(program).run()
+    return [
+        f"{core.value}: {name}" for core in Core for name in differences(program, run(program, core=core), expected)
+    ]

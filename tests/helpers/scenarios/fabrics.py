@@ -1,0 +1,50 @@
+"""Fabrics of every kind, with the number of GPUs they join."""
+
+from magus.compiler.ir import Fabric, FabricKind, FatTree, Graph, Link, Rails, Switch, Torus, Wire
+from tests.helpers.scenarios.scenarios import G, nvlink, ticks, xgmi
+
+
+def crossbar(latency_us: float = 0.25) -> Switch:
+    """A switch with many ports."""
+    return Switch("crossbar", 64, 450 * G, ticks(latency_us))
+
+
+def nic() -> Link:
+    """A link to another node: 400 Gb/s."""
+    return Link("nic", 50 * G, 45 * G, ticks(1.5))
+
+
+def torus(*shape: int) -> Fabric:
+    """A torus over the links of an MI300X."""
+    return Fabric(FabricKind.TORUS, xgmi(), layout=Torus(shape))
+
+
+def fat_tree(leaf: int, spines: int) -> Fabric:
+    """A fat tree of crossbars."""
+    return Fabric(FabricKind.FAT_TREE, nvlink(), crossbar(), layout=FatTree(leaf, spines))
+
+
+def rails(node: int) -> Fabric:
+    """Nodes with a crossbar each, joined rail by rail."""
+    return Fabric(FabricKind.RAILS, nvlink(), crossbar(), layout=Rails(node, nic()))
+
+
+def graph(*ends: tuple[int, int], switches: int = 0, link: Link | None = None) -> Fabric:
+    """Links one by one."""
+    wires = tuple(Wire(pair, link or xgmi()) for pair in ends)
+    return Fabric(FabricKind.EDGES, wires[0].link, layout=Graph(switches, wires))
+
+
+UNEVEN: dict[str, tuple[int, Fabric]] = {
+    "torus 8": (8, torus(8)),
+    "torus 2 x 2": (4, torus(2, 2)),
+    "torus 3 x 4": (12, torus(3, 4)),
+    "torus 2 x 2 x 2": (8, torus(2, 2, 2)),
+    "fat tree": (8, fat_tree(4, 2)),
+    "fat tree with a spine for each GPU": (8, fat_tree(2, 4)),
+    "rails": (8, rails(4)),
+    "star": (4, graph((0, 4), (1, 4), (2, 4), (3, 4), switches=1)),
+    "chain": (4, graph((0, 1), (1, 2), (2, 3))),
+    "two triangles": (6, graph((0, 1), (1, 2), (2, 0), (3, 4), (4, 5), (5, 3), (0, 6), (3, 6), switches=1)),
+}
+"""By name: how many GPUs, and a fabric that is not the same from each of them by construction."""

@@ -1,0 +1,175 @@
+"""Attention kernels in blocks."""
+
+import heapq
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from magus.compiler.ir import TICKS_PER_SECOND, AttentionShape, DType, Gpu
+from magus.simcore.kernels.attention import attention_work, makespan_us
+from magus.simcore.kernels.gemm import ROUNDING_TICKS, ticks_for
+from tests.helpers.scenarios.scenarios import T, h100, mi300x, ticks
+
+DT = DType.BF16
+gpus = st.sampled_from((mi300x(), h100()))
+shapes = st.builds(
+    lambda batch, group, kv_heads, q_len, kv_len, dim, causal: AttentionShape(
+        batch, group * kv_heads, kv_heads, q_len, kv_len, dim, DT, causal
+    ),
+    *(st.integers(1, 4), st.integers(1, 8), st.integers(1, 8), st.integers(1, 3000), st.integers(1, 3000)),
+    *(st.integers(1, 256), st.booleans()),
+)
+
+
+def square(length: int, batch: int = 1, *, causal: bool = False, head_dim: int = 128) -> AttentionShape:
+    return AttentionShape(batch, 16, 16, length, length, head_dim, DT, causal)
+
+
+def tflops(gpu: Gpu, shape: AttentionShape) -> float:
+    return shape.flops / attention_work(gpu, shape, gpu.sms).alone_ticks * TICKS_PER_SECOND / 1e12
+
+
+# pytorch/benchmark#2391: FlashAttention-3, forward, fp16 on H100, no mask, 16 heads of 128, in TFLOP/s.
+MEASURED = {
+    (512, 32): 430.3,
+    (1024, 16): 517.1,
+    (2048, 8): 565.5,
+    (4096, 4): 590.2,
+    (8192, 2): 614.2,
+    (16384, 1): 620.7,
+}
+
+
+def test_rates_are_near_those_measured_on_h100() -> None:
+    errors = [abs(tflops(h100(), square(*each)) / rate - 1) for each, rate in MEASURED.items()]
+
+    assert max(errors) < 0.16
+    assert sum(errors) / len(errors) < 0.09
+
+
+def test_the_best_rate_is_near_that_of_flash_attention_2_on_a100() -> None:
+    # FlashAttention-2, arXiv 2307.08691: up to 230 of 312 TFLOP/s forward; the GEMM constants are those of the library.
+    gemm = replace(h100().gemm, mma_fraction=Fraction("0.946"), tile_ticks=ticks(3.39), k_step_ticks=ticks(0.229))
+    gpu = replace(h100(), sms=108, clock_hz=1_410_000_000, peak_flops=((DT, 312 * T),), gemm=gemm)
+
+    assert tflops(gpu, square(16384)) == pytest.approx(230, rel=0.05)
+
+
+def test_one_unit_by_hand() -> None:
+    gpu = h100()
+    work = attention_work(gpu, AttentionShape(1, 1, 1, 128, 256, 128, DT, False), gpu.sms)
+    math_us = 4 * 128 * 128 * 128 / (989e6 / 132 * 0.801)
+    exp_us = 128 * 128 / (16 * 1980)
+
+    assert (work.num_units, work.waves, work.label) == (1, 1, "attention 128x128")
+    assert work.unit_ticks == pytest.approx(ticks(0.879 + 2 * (math_us + exp_us)), abs=ROUNDING_TICKS)
+    assert (work.hbm_read_bytes, work.hbm_write_bytes) == (128 * 128 * 2 * (1 + 4), 128 * 128 * 2)
+    assert work.l2_hit_bytes == 0
+
+
+def test_few_queries_take_small_blocks_that_latency_bounds() -> None:
+    gpu = h100()
+    work = attention_work(gpu, AttentionShape(1, 8, 8, 1, 4096, 128, DT, True), gpu.sms)
+    exp_us = 64 * 128 / (16 * 1980)
+
+    assert (work.num_units, work.label) == (8, "attention 64x128 causal")
+    assert work.unit_ticks == pytest.approx(ticks(0.879 + 32 * (max(0.7, 4 * 0.092) + exp_us)), rel=0.01)
+
+
+def test_a_causal_mask_halves_long_sequences_and_the_longest_unit_decides_short_ones() -> None:
+    long = [attention_work(h100(), square(16384, 4, causal=mask), 132).body_ticks for mask in (True, False)]
+    short = [attention_work(h100(), square(1024, causal=mask), 132).body_ticks for mask in (True, False)]
+
+    assert long[0] == pytest.approx(long[1] / 2, rel=0.02)
+    assert short[0] == short[1]
+
+
+def test_heads_that_share_keys_read_them_once() -> None:
+    shape = AttentionShape(2, 32, 4, 2048, 2048, 128, DT, False)
+    work = attention_work(h100(), shape, 132)
+
+    assert work.hbm_read_bytes == 2 * 128 * 2048 * (2 * 32 + 2 * 2 * 4)
+    assert work.hbm_read_bytes + work.l2_hit_bytes == 2 * 128 * 2048 * (2 * 32 + 2 * 32 * 2 * 16)
+
+
+def test_keys_that_do_not_fit_l2_are_read_in_every_pass() -> None:
+    # 4 Mi keys of 256 bytes, twice, are 2 GiB; 32768 / 128 units on 132 SMs are two passes.
+    shape = AttentionShape(1, 1, 1, 32768, 1 << 22, 128, DT, False)
+    work = attention_work(h100(), shape, 132)
+
+    assert work.hbm_read_bytes == 32768 * 256 + 2 * (2 << 30)
+
+
+@given(gpus, shapes, st.integers(1, 132))
+def test_math_and_compulsory_traffic_bound_it_from_below(gpu, shape, sms) -> None:  # type: ignore[no-untyped-def]
+    work = attention_work(gpu, shape, sms)
+    queries = shape.batch * shape.heads * shape.q_len * shape.head_dim * 2
+    keys = 2 * shape.batch * shape.kv_heads * shape.kv_len * shape.head_dim * 2
+
+    assert work.num_units * work.unit_ticks >= shape.flops * gpu.sms * TICKS_PER_SECOND // gpu.peak(DT)
+    assert work.hbm_read_bytes >= queries + keys
+    assert work.hbm_write_bytes == queries
+    assert work.l2_hit_bytes >= 0
+    assert work.body_ticks >= ticks_for(work.hbm_read_bytes + work.hbm_write_bytes, gpu.hbm.achieved_bytes_per_s)
+    assert (work.waves - 1) * sms < work.num_units <= work.waves * sms
+
+
+@given(gpus, shapes, st.integers(1, 131))
+def test_it_grows_with_every_size_and_shrinks_with_sms(gpu, shape, sms) -> None:  # type: ignore[no-untyped-def]
+    work = attention_work(gpu, shape, sms)
+    rounding = 2 * (work.waves + 1) * ROUNDING_TICKS
+    larger = [
+        replace(shape, batch=shape.batch + 1),
+        replace(shape, heads=shape.heads + shape.kv_heads),
+        replace(shape, kv_len=shape.kv_len + 1),
+        replace(shape, head_dim=shape.head_dim + 1),
+        replace(shape, causal=False),
+    ]
+
+    assert attention_work(gpu, shape, sms + 1).alone_ticks <= work.alone_ticks + rounding
+    for each in larger:
+        assert attention_work(gpu, each, sms).alone_ticks >= work.alone_ticks - rounding
+
+
+def heaviest_first(units: list[tuple[int, float]], sms: int) -> float:
+    """The makespan when every unit goes to the SM that is free first, the heaviest units first."""
+    free = [0.0] * sms
+    for count, us in sorted(units, key=lambda unit: -unit[1]):
+        for _ in range(count):
+            heapq.heapreplace(free, free[0] + us)
+    return max(free)
+
+
+@given(st.lists(st.tuples(st.integers(1, 40), st.floats(0.5, 50)), min_size=1, max_size=8), st.integers(1, 40))
+def test_heaviest_first_ends_between_the_makespan_and_the_bound_of_graham(
+    units: list[tuple[int, float]], sms: int
+) -> None:
+    bound, reached = makespan_us(units, sms), heaviest_first(units, sms)
+
+    assert bound <= reached * (1 + 1e-9)
+    assert reached <= bound * (2 - 1 / sms + 1e-9)  # holds for any units; causal ones are below
+
+
+@pytest.mark.parametrize("heads", [1, 8, 16, 40, 128])
+@pytest.mark.parametrize("blocks", [4, 16, 64])
+def test_causal_units_heaviest_first_nearly_reach_the_makespan(heads: int, blocks: int) -> None:
+    units = [(heads, 1.0 + 2.0 * block) for block in range(1, blocks + 1)]
+
+    assert heaviest_first(units, 132) == pytest.approx(makespan_us(units, 132), rel=0.1)
+
+
+def test_equal_units_go_in_rounds() -> None:
+    assert makespan_us([(264, 2.0)], 132) == 4.0
+    assert makespan_us([(265, 2.0)], 132) == 6.0
+
+
+def test_what_cannot_be_is_refused() -> None:
+    with pytest.raises(ValueError, match="positive"):
+        attention_work(h100(), replace(square(8), kv_len=0), 8)
+    with pytest.raises(ValueError, match="evenly"):
+        attention_work(h100(), replace(square(8), kv_heads=3), 8)
+    with pytest.raises(ValueError, match="no peak"):
+        attention_work(h100(), replace(square(8), dtype=DType.FP32), 8)

@@ -1,0 +1,125 @@
+"""Grouped GEMM: all experts in one launch."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from magus.compiler.ir import TICKS_PER_SECOND, DType, GemmShape, Gpu, GroupedGemmShape
+from magus.simcore.kernels.gemm import ROUNDING_TICKS, gemm_work, min_sm_ticks
+from magus.simcore.kernels.grouped_gemm import grouped_gemm_work
+from tests.helpers.scenarios.scenarios import h100, mi300x
+
+GPUS = (mi300x(), h100())
+DT = DType.BF16
+gpus, sizes = st.sampled_from(GPUS), st.integers(1, 8192)
+loads = st.lists(st.integers(0, 2048), min_size=2, max_size=16).filter(lambda rows: sum(map(bool, rows)) > 1).map(tuple)
+
+
+def ticks_of(gpu: Gpu, rows: tuple[int, ...], n: int, k: int, sms: int) -> int:
+    return grouped_gemm_work(gpu, GroupedGemmShape(rows, n, k, DT), sms).alone_ticks
+
+
+def one_tile() -> Gpu:
+    """An H100 with one tile and memory and L2 that nothing waits for."""
+    gpu = h100()
+    fast = 10**18
+    return replace(
+        gpu,
+        l2=replace(gpu.l2, bytes_per_s=fast),
+        hbm=replace(gpu.hbm, peak_bytes_per_s=fast),
+        gemm=replace(gpu.gemm, tiles=((128, 128),)),
+    )
+
+
+@given(gpus, st.integers(1, 4096), sizes, sizes, st.integers(1, 132), st.integers(0, 3))
+def test_one_expert_is_a_plain_gemm(gpu, m, n, k, sms, idle) -> None:  # type: ignore[no-untyped-def]
+    rows = (0,) * idle + (m,)
+
+    assert grouped_gemm_work(gpu, GroupedGemmShape(rows, n, k, DT), sms) == gemm_work(gpu, GemmShape(m, n, k, DT), sms)
+
+
+def test_experts_that_fill_their_tiles_are_the_gemm_of_all_rows() -> None:
+    gpu = one_tile()
+    grouped = grouped_gemm_work(gpu, GroupedGemmShape((1024, 2048, 1024), 4096, 4096, DT), gpu.sms)
+    whole = gemm_work(gpu, GemmShape(4096, 4096, 4096, DT), gpu.sms)
+
+    assert (grouped.num_units, grouped.unit_ticks, grouped.waves) == (whole.num_units, whole.unit_ticks, whole.waves)
+    assert grouped.hbm_read_bytes - whole.hbm_read_bytes == 2 * 4096 * 4096 * 2  # weights of two more experts
+
+
+def test_a_tile_filled_in_part_costs_a_whole_one() -> None:
+    gpu = one_tile()
+    # 3 + 1 + 1 + 2 row blocks of 128 by 4 columns: 28 tiles in one wave
+    grouped = grouped_gemm_work(gpu, GroupedGemmShape((300, 1, 128, 129), 512, 1024, DT), gpu.sms)
+    whole = grouped_gemm_work(gpu, GroupedGemmShape((128, 128), 512, 1024, DT), gpu.sms)
+
+    assert (grouped.num_units, grouped.waves, grouped.label) == (28, 1, "128x128 of 4")
+    assert grouped.unit_ticks == whole.unit_ticks
+
+
+def test_uneven_loads_take_longer_than_even_ones_when_experts_are_many_and_small() -> None:
+    even = ticks_of(one_tile(), (128,) * 64, 4096, 4096, 132)
+    uneven = ticks_of(one_tile(), (64, 192) * 32, 4096, 4096, 132)
+
+    assert uneven == pytest.approx(1.5 * even, rel=0.02)
+
+
+def test_every_expert_reads_its_weights_once() -> None:
+    work = grouped_gemm_work(h100(), GroupedGemmShape((1, 0, 2, 5), 4096, 1024, DT), 132)
+
+    assert work.hbm_read_bytes == 2 * (8 * 1024 + 3 * 4096 * 1024)
+    assert work.hbm_write_bytes == 2 * 8 * 4096
+
+
+@given(gpus, loads, sizes, sizes, st.integers(2, 132))
+def test_experts_without_rows_cost_nothing_and_order_does_not_matter(gpu, rows, n, k, sms) -> None:  # type: ignore[no-untyped-def]
+    work = grouped_gemm_work(gpu, GroupedGemmShape(rows, n, k, DT), sms)
+
+    assert grouped_gemm_work(gpu, GroupedGemmShape((*rows, 0), n, k, DT), sms) == work
+    assert grouped_gemm_work(gpu, GroupedGemmShape(rows[::-1], n, k, DT), sms) == work
+
+
+@given(gpus, loads, sizes, sizes, st.integers(2, 131))
+def test_it_grows_with_every_size_and_shrinks_with_sms(gpu, rows, n, k, sms) -> None:  # type: ignore[no-untyped-def]
+    work = grouped_gemm_work(gpu, GroupedGemmShape(rows, n, k, DT), sms)
+    rounding = 2 * (work.waves + 1) * ROUNDING_TICKS
+
+    assert ticks_of(gpu, rows, n, k, sms + 1) <= work.alone_ticks + rounding
+    for larger in ((rows[0] + 1, *rows[1:]), (*rows, 1)):
+        assert ticks_of(gpu, larger, n, k, sms) >= work.alone_ticks - rounding
+    assert ticks_of(gpu, rows, n + 1, k, sms) >= work.alone_ticks - rounding
+    assert ticks_of(gpu, rows, n, k + 1, sms) >= work.alone_ticks - rounding
+
+
+@given(gpus, loads, sizes, sizes, st.integers(2, 132))
+def test_math_and_the_bound_of_plain_gemms_hold(gpu, rows, n, k, sms) -> None:  # type: ignore[no-untyped-def]
+    shape = GroupedGemmShape(rows, n, k, DT)
+    work = grouped_gemm_work(gpu, shape, sms)
+    sm_ticks = work.num_units * work.unit_ticks
+
+    assert sm_ticks >= shape.flops * gpu.sms * TICKS_PER_SECOND // gpu.peak(DT)
+    assert sm_ticks >= sum(min_sm_ticks(gpu, GemmShape(count, n, k, DT)) for count in rows if count) * (1 - 1e-6)
+    assert (work.waves - 1) * sms < work.num_units <= work.waves * sms
+
+
+@pytest.mark.parametrize(
+    ("rows", "n", "dtype", "message"),
+    [
+        ((0, 0), 8, DT, "needs rows"),
+        ((), 8, DT, "needs rows"),
+        ((4, -1), 8, DT, "needs rows"),
+        ((4, 4), 0, DT, "positive"),
+        ((4, 4), 8, DType.FP32, "no peak"),
+    ],
+)
+def test_what_cannot_be_is_refused(rows: tuple[int, ...], n: int, dtype: DType, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        grouped_gemm_work(h100(), GroupedGemmShape(rows, n, 8, dtype), 8)
+
+
+def test_a_gpu_without_a_tile_for_its_sms_is_refused() -> None:
+    pairs = replace(h100(), gemm=replace(h100().gemm, tiles=(), pair_tiles=((256, 128),)))
+    with pytest.raises(ValueError, match="no tile"):
+        grouped_gemm_work(pairs, GroupedGemmShape((8, 8), 8, 8, DT), 1)

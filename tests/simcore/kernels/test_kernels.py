@@ -1,0 +1,254 @@
+"""Kernel models against their formulas and limits."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from magus.compiler.ir import TICKS_PER_US, Cache, DType, GemmShape, Gpu
+from magus.simcore.kernels.gemm import gemm_work, hbm_bytes, min_sm_ticks, ticks_for
+from magus.simcore.kernels.reduce import reduce_work
+from magus.simcore.kernels.working_set import extra_hbm_bytes
+from tests.helpers.scenarios.scenarios import MIB, h100, mi300x
+
+# A GPU whose SMs also work in pairs, as on Blackwell.
+PAIRED = replace(h100(), gemm=replace(h100().gemm, pair_tiles=((256, 128), (256, 192), (256, 256))))
+GPUS = (mi300x(), h100(), PAIRED)
+sizes = st.integers(min_value=1, max_value=20000)
+
+
+def reference_us(gpu, m: int, n: int, k: int, sms: int) -> float:  # type: ignore[no-untyped-def]
+    """The published form, written out again on its own: the best of all tiles and splits, in us."""
+    model, p = gpu.gemm, float(gpu.gemm.exponent)
+    best = math.inf
+    tiles = [(*block, 1) for block in model.tiles] + [(*block, 2) for block in model.pair_tiles]
+    for bm, bn, u in tiles:
+        for split in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32):
+            ks = 64 * math.ceil(math.ceil(k / split) / 64)
+            if split > 1 and ks < 128:
+                continue
+            waves = math.ceil(m / bm) * math.ceil(n / bn) * split * u / sms
+            quantised = 1 if waves <= 1 else waves + float(model.quantisation) * (math.ceil(waves) - waves)
+            rate = u * gpu.peak(DType.BF16) * float(model.mma_fraction) / gpu.sms / 1e6
+            tile = ((2 * bm * bn * ks / rate) ** p + (ks / 64 * model.k_step_ticks / TICKS_PER_US) ** p) ** (1 / p)
+            tile += model.tile_ticks / TICKS_PER_US
+            memory = 2 * (m * k + n * k + m * n) / (float(model.hbm_fraction) * gpu.hbm.peak_bytes_per_s / 1e6)
+            time = model.start_ticks / TICKS_PER_US + ((quantised * tile) ** p + memory**p) ** (1 / p)
+            if split > 1:
+                time += model.split_ticks / TICKS_PER_US + 8 * split * m * n / (model.split_bytes_per_s / 1e6)
+            best = min(best, time)
+    return best
+
+
+@pytest.mark.parametrize("gpu", GPUS)
+@pytest.mark.parametrize("shape", [(8192, 8192, 8192), (4096, 1280, 8192), (16, 3584, 8192), (512, 512, 65536)])
+def test_a_gemm_takes_what_the_fitted_form_says(gpu, shape: tuple[int, int, int]) -> None:  # type: ignore[no-untyped-def]
+    work = gemm_work(gpu, GemmShape(*shape, DType.BF16), gpu.sms)
+
+    assert work.alone_ticks / TICKS_PER_US == pytest.approx(reference_us(gpu, *shape, gpu.sms), rel=2e-3)
+
+
+@given(sizes, sizes, sizes, st.sampled_from(GPUS), st.integers(min_value=8, max_value=132))
+def test_no_kernel_beats_the_bound_on_sm_time(m, n, k, gpu, sms) -> None:  # type: ignore[no-untyped-def]
+    shape = GemmShape(m, n, k, DType.BF16)
+    work = gemm_work(gpu, shape, sms)
+
+    assert work.num_units * work.unit_ticks >= min_sm_ticks(gpu, shape)
+    assert (work.hbm_read_bytes, work.hbm_write_bytes) == hbm_bytes(shape, False)
+    assert work.num_units <= work.waves * sms
+
+
+@given(sizes, sizes, sizes, st.integers(min_value=2, max_value=8))
+def test_parts_take_more_sm_time_than_the_bound_of_the_whole(m: int, n: int, k: int, parts: int) -> None:
+    gpu = GPUS[1]
+    whole = min_sm_ticks(gpu, GemmShape(m * parts, n, k * parts, DType.BF16))
+    rows = gemm_work(gpu, GemmShape(m, n, k * parts, DType.BF16), gpu.sms)
+    inner = gemm_work(gpu, GemmShape(m * parts, n, k, DType.BF16), gpu.sms, accumulate=True)
+
+    assert parts * rows.num_units * rows.unit_ticks >= whole
+    assert parts * inner.num_units * inner.unit_ticks >= whole
+
+
+def only_pairs(*tiles: tuple[int, int]) -> Gpu:
+    """An H100 with nothing but pair tiles, and L2 that nothing waits for."""
+    gpu = h100()
+    l2 = replace(gpu.l2, bytes_per_s=10**15)
+    return replace(gpu, l2=l2, gemm=replace(gpu.gemm, tiles=(), pair_tiles=tiles))
+
+
+def test_a_pair_tile_takes_two_slots() -> None:
+    work = gemm_work(only_pairs((256, 256)), GemmShape(256, 512, 64, DType.BF16), 132)
+
+    assert (work.num_units, work.waves, work.label) == (4, 1, "256x256 pair")
+
+
+def test_a_pair_computes_a_tile_in_the_time_of_half_of_it_on_one_sm() -> None:
+    gpu = only_pairs((256, 256))
+    single = replace(gpu, gemm=replace(gpu.gemm, tiles=((256, 128),), pair_tiles=()))
+    shape = GemmShape(4096, 4096, 4096, DType.BF16)
+    pairs, singles = gemm_work(gpu, shape, 132), gemm_work(single, shape, 132)
+
+    assert (pairs.unit_ticks, pairs.num_units, pairs.waves) == (singles.unit_ticks, singles.num_units, singles.waves)
+    assert pairs.l2_hit_bytes < singles.l2_hit_bytes
+
+
+@given(sizes, sizes, sizes, st.integers(min_value=2, max_value=132))
+def test_pair_tiles_fill_the_slots_of_their_waves(m: int, n: int, k: int, sms: int) -> None:
+    work = gemm_work(PAIRED, GemmShape(m, n, k, DType.BF16), sms)
+
+    assert (work.waves - 1) * sms < work.num_units <= work.waves * sms
+    assert work.alone_ticks == work.start_ticks + work.waves * work.unit_ticks
+
+
+def only(*tiles: tuple[int, int], cluster: int) -> Gpu:
+    gpu = h100()
+    return replace(gpu, gemm=replace(gpu.gemm, tiles=tiles, cluster=cluster))
+
+
+@pytest.mark.parametrize(
+    ("shape", "rows"),
+    [
+        ((1024, 2048, 4096), 1024 * 8 + 2048 * 8),  # 8 x 16 tiles: A is the larger read, it halves
+        ((2048, 1024, 4096), 2048 * 8 + 1024 * 8),  # 16 x 8 tiles: so is B
+        ((128, 640, 4096), 128 * 3 + 640),  # 5 columns of tiles: two pairs and one alone
+        ((128, 128, 4096), 128 + 128),  # one tile shares with nobody
+    ],
+)
+def test_tiles_of_a_cluster_read_what_they_share_once(shape: tuple[int, int, int], rows: int) -> None:
+    m, n, k = shape
+    work = gemm_work(only((128, 128), cluster=2), GemmShape(m, n, k, DType.BF16), 132)
+
+    assert work.l2_hit_bytes + work.hbm_read_bytes == rows * k * 2
+
+
+def test_a_pair_tile_is_its_own_cluster() -> None:
+    shape = GemmShape(2048, 2048, 2048, DType.BF16)
+    alone = only_pairs((256, 128))
+    clustered, wide = (replace(alone, gemm=replace(alone.gemm, cluster=cluster)) for cluster in (2, 4))
+
+    assert gemm_work(clustered, shape, 132) == gemm_work(alone, shape, 132)
+    assert gemm_work(wide, shape, 132).l2_hit_bytes < gemm_work(alone, shape, 132).l2_hit_bytes
+
+
+def test_a_cluster_makes_no_kernel_slower() -> None:
+    gpu = replace(h100(), l2=replace(h100().l2, bytes_per_s=10**12))
+    clustered = replace(gpu, gemm=replace(gpu.gemm, cluster=2))
+    shape = GemmShape(4096, 4096, 512, DType.BF16)
+
+    assert gemm_work(clustered, shape, 132).alone_ticks < gemm_work(gpu, shape, 132).alone_ticks
+
+
+def test_no_unit_ends_before_its_operands_are_here() -> None:
+    gpu = replace(h100(), gemm=replace(h100().gemm, tile_ticks=0, k_step_ticks=1))
+    work = gemm_work(gpu, GemmShape(64, 64, 64, DType.BF16), 132)
+
+    assert work.waves == 1
+    assert 0 <= work.unit_ticks - (gpu.l2.latency_ticks + gpu.hbm.latency_ticks) <= 10_000
+
+
+def test_one_sm_alone_computes_no_pair_tile() -> None:
+    shape = GemmShape(512, 512, 512, DType.BF16)
+
+    assert "pair" not in gemm_work(PAIRED, shape, 1).label
+    assert gemm_work(PAIRED, shape, 1) == gemm_work(h100(), shape, 1)
+
+
+def test_a_gpu_without_a_tile_for_its_sms_is_refused() -> None:
+    with pytest.raises(ValueError, match="no tile"):
+        gemm_work(only_pairs((256, 256)), GemmShape(8, 8, 8, DType.BF16), 1)
+
+
+def test_accumulating_reads_the_output_too() -> None:
+    shape = GemmShape(256, 512, 128, DType.BF16)
+
+    assert hbm_bytes(shape, True)[0] - hbm_bytes(shape, False)[0] == 256 * 512 * 2
+
+
+def test_a_reduction_reads_every_part_and_writes_once() -> None:
+    gpu = GPUS[0]
+    work = reduce_work(gpu, 1 << 20, 8, gpu.sms)
+
+    assert (work.hbm_read_bytes, work.hbm_write_bytes) == (8 << 20, 1 << 20)
+    assert work.body_ticks == ticks_for(9 << 20, gpu.hbm.achieved_bytes_per_s)
+
+
+@pytest.mark.parametrize("shape", [(0, 1, 1), (1, -1, 1)])
+def test_sizes_that_are_not_positive_are_refused(shape: tuple[int, int, int]) -> None:
+    with pytest.raises(ValueError, match="positive"):
+        gemm_work(GPUS[0], GemmShape(*shape, DType.BF16), 8)
+
+
+def test_a_type_without_a_peak_is_refused() -> None:
+    with pytest.raises(ValueError, match="no peak"):
+        gemm_work(GPUS[0], GemmShape(8, 8, 8, DType.FP32), 8)
+
+
+def on_another_l2(size_bytes: int, instances: int = 1, mall: Cache | None = None) -> Gpu:
+    """An H100 whose L2 is not the one that its GEMM form was fitted with."""
+    gpu = h100()
+    l2 = replace(gpu.l2, size_bytes=size_bytes, instances=instances)
+    return replace(gpu, l2=l2, gemm=replace(gpu.gemm, fitted_l2=(50 * MIB, 1)), mall=mall)
+
+
+WIDE = GemmShape(16384, 8192, 1024, DType.BF16)
+
+
+def test_with_another_l2_a_gemm_reads_what_that_misses_more() -> None:
+    fitted = gemm_work(h100(), WIDE, 132)
+    rows, cols = map(int, fitted.label.split("x"))
+    small = gemm_work(on_another_l2(4 * MIB), WIDE, 132)
+    more = extra_hbm_bytes(WIDE, (rows, cols), 132, 4 * MIB, 1) - extra_hbm_bytes(WIDE, (rows, cols), 132, 50 * MIB, 1)
+
+    assert more > fitted.hbm_read_bytes
+    assert small.hbm_read_bytes - fitted.hbm_read_bytes == fitted.l2_hit_bytes - small.l2_hit_bytes == more
+    assert (small.missed_bytes, small.mall_read_bytes) == (more, 0)
+    assert (small.alone_ticks, small.num_units, small.label) == (fitted.alone_ticks, fitted.num_units, fitted.label)
+
+
+@pytest.mark.parametrize("size_bytes", [50 * MIB, 256 * MIB])
+def test_a_larger_l2_leaves_what_every_gemm_has_to_read(size_bytes: int) -> None:
+    assert gemm_work(on_another_l2(size_bytes), WIDE, 132) == gemm_work(h100(), WIDE, 132)
+
+
+def test_a_cache_in_front_of_memory_has_what_the_smaller_l2_misses() -> None:
+    fitted, small = gemm_work(h100(), WIDE, 132), gemm_work(on_another_l2(4 * MIB), WIDE, 132)
+    backed = gemm_work(on_another_l2(4 * MIB, mall=Cache(256 * MIB, 1, 6 * 10**12, 0)), WIDE, 132)
+
+    assert backed.hbm_read_bytes == fitted.hbm_read_bytes
+    assert backed.mall_read_bytes == backed.missed_bytes == small.missed_bytes
+    assert backed.l2_hit_bytes == small.l2_hit_bytes
+
+
+@pytest.mark.parametrize("sms", [1, 2, 7, 132])
+@pytest.mark.parametrize("shape", [(16, 3584, 8192), (8192, 8192, 8192), (300, 700, 20000)])
+def test_no_gemm_misses_more_than_it_hits(shape: tuple[int, int, int], sms: int) -> None:
+    gpu = replace(on_another_l2(MIB, instances=4), gemm=replace(PAIRED.gemm, fitted_l2=(50 * MIB, 1)))
+    work, fitted = (gemm_work(each, GemmShape(*shape, DType.BF16), sms) for each in (gpu, PAIRED))
+
+    assert 0 <= work.missed_bytes <= fitted.l2_hit_bytes
+    assert work.l2_hit_bytes + work.hbm_read_bytes == fitted.l2_hit_bytes + fitted.hbm_read_bytes
+
+
+@pytest.mark.parametrize("shape", [(1024, 6656, 4096), (2048, 3584, 8192), (4096, 12288, 6144)])
+def test_in_a_static_order_the_last_wave_is_a_whole_one(shape: tuple[int, int, int]) -> None:
+    """Whole waves of equal tiles and no split: never faster than what a library balances."""
+    gpu, gemm = h100(), GemmShape(*shape, DType.BF16)
+    free, static = gemm_work(gpu, gemm, gpu.sms), gemm_work(gpu, gemm, gpu.sms, static_order=True)
+
+    assert static.body_ticks >= free.body_ticks
+    assert "split" not in static.label
+
+
+def test_one_tile_more_than_a_wave_is_another_wave_in_a_static_order() -> None:
+    gpu = replace(h100(), gemm=replace(h100().gemm, tiles=((128, 256),)))
+    one, more = (GemmShape(128 * 12, 256 * columns, 4096, DType.BF16) for columns in (11, 12))  # 132 and 144 tiles
+    ratio = [
+        gemm_work(gpu, more, 132, static_order=order).body_ticks
+        / gemm_work(gpu, one, 132, static_order=order).body_ticks
+        for order in (True, False)
+    ]
+
+    assert ratio[0] == pytest.approx(2, rel=0.02)
+    assert ratio[1] < 1.2

@@ -1,0 +1,85 @@
+"""What is too large is refused before it is begun, on fabrics of any kind, without looking at all of it."""
+
+from dataclasses import replace
+
+import pytest
+
+from magus.compiler.ir import Cancelled, Choice, EngineChoice, EngineKind, Fabric, FatTree, checkpoint, heeding
+from magus.compiler.planning.build import build_schedule
+from magus.simcore import RunTooLarge, affordable_unit, simulate
+from magus.simcore.lower.budget import check_budget, cost_of
+from tests.helpers.scenarios.fabrics import UNEVEN, crossbar, graph, rails, torus
+from tests.helpers.scenarios.scenarios import ag_gemm, lone_gather
+
+RANKS = 1024
+CHAIN = graph(*((rank, (rank + 1) % RANKS) for rank in range(RANKS)))
+LARGE: dict[str, Fabric] = {
+    "torus": torus(RANKS),
+    "torus 32 x 32": torus(32, 32),
+    "torus 16 x 8 x 8": torus(16, 8, 8),
+    "fat tree": replace(UNEVEN["fat tree"][1], switch=crossbar(), layout=FatTree(32, 8)),
+    "rails": rails(8),
+    "edges": CHAIN,
+}
+DMA = EngineChoice(EngineKind.DMA, 4)
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_a_run_of_many_ranks_is_refused(name: str) -> None:
+    scenario = ag_gemm(1 << 20, 4096, 1 << 17, ranks=RANKS, fabric=LARGE[name])
+    schedule = build_schedule(scenario, Choice("serial", RANKS, DMA))
+
+    with pytest.raises(RunTooLarge, match=r"about .* the limit is"):
+        simulate(scenario, schedule, unit_bytes=1024)
+
+
+@pytest.mark.parametrize("fabric", [torus(RANKS), CHAIN], ids=["torus", "edges"])
+def test_long_ways_are_refused_however_little_goes_there(fabric: Fabric) -> None:
+    """A quarter of a billion links on the ways of a million copies, of a line each, is more than memory holds."""
+    scenario = lone_gather(RANKS, 64, ranks=RANKS, fabric=fabric)
+    schedule = build_schedule(scenario, Choice("serial", RANKS, DMA))
+
+    with pytest.raises(RunTooLarge, match="links on the ways"):
+        check_budget(scenario, schedule, 1024, RANKS)
+
+
+def test_what_is_said_of_all_is_what_all_cost() -> None:
+    scenario = ag_gemm(4096, 4096, 4096, ranks=8, fabric=torus(8))
+    schedule = build_schedule(scenario, Choice("serial", 8, DMA))
+    one, all_of_them = (cost_of(scenario, schedule, range(count)) for count in (1, 8))
+
+    assert all_of_them == (8 * one.byte_hops, 8 * one.ops, 8 * one.routed)
+    assert one.routed == 1 + 2 + 3 + 4 + 3 + 2 + 1
+
+
+def test_a_stop_is_heard_before_anything_is_simulated() -> None:
+    scenario = ag_gemm(4096, 4096, 4096, ranks=8, fabric=torus(8))
+    schedule = build_schedule(scenario, Choice("serial", 8, DMA))
+
+    with pytest.raises(Cancelled):
+        affordable_unit(scenario, schedule, 1024, 1000, should_stop=lambda: True)
+    with pytest.raises(Cancelled):
+        simulate(scenario, schedule, should_stop=lambda: True)
+
+
+def test_a_stop_is_heard_while_ranks_are_lowered() -> None:
+    scenario = ag_gemm(4096, 4096, 4096, ranks=8, fabric=torus(8))
+    schedule = build_schedule(scenario, Choice("serial", 8, DMA))
+    asked: list[int] = []
+
+    def later() -> bool:
+        asked.append(1)
+        return len(asked) > 40
+
+    with pytest.raises(Cancelled):
+        simulate(scenario, schedule, should_stop=later)
+    assert len(asked) == 41
+
+
+def test_who_is_asked_is_whoever_began_the_stage() -> None:
+    with heeding(lambda: True):
+        with pytest.raises(Cancelled), heeding(None):
+            checkpoint()
+        with heeding(lambda: False):
+            checkpoint()
+    checkpoint()

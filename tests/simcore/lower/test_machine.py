@@ -1,0 +1,107 @@
+"""Fabrics as servers: those that are the same network give the same ticks, however they are described."""
+
+from itertools import combinations
+
+import pytest
+
+from magus.compiler.ir import Choice, EngineChoice, EngineKind, Fabric, Scenario, Schedule, topology_of
+from magus.compiler.planning.build import build_schedule, why_illegal
+from magus.simcore import RunOutcome, simulate
+from magus.simcore.cores.engine import run
+from magus.simcore.lower.machine import distance_ticks
+from magus.simcore.lower.plan import lower
+from tests.helpers.marks import thinned
+from tests.helpers.oracle.agreement import differences
+from tests.helpers.oracle.oracle import Oracle
+from tests.helpers.scenarios.fabrics import UNEVEN, fat_tree, graph, rails, torus
+from tests.helpers.scenarios.scenarios import ag_gemm, full_mesh, gemm_rs, lone_gather, ring, switch, xgmi
+
+UNIT = 8192
+DMA, SM = EngineChoice(EngineKind.DMA, 2), EngineChoice(EngineKind.SM, 8)
+
+
+def schedules(scenario: Scenario) -> list[Schedule]:
+    n = scenario.num_ranks
+    choices = [
+        Choice(template, n * pieces, engine)
+        for template, pieces in (("serial", 1), ("shard_p2p", 1), ("uniform_fused_1d", 2), ("hetero_fused_1d", 2))
+        for engine in (DMA, SM)
+    ]
+    return [build_schedule(scenario, choice) for choice in choices if why_illegal(scenario, choice) is None]
+
+
+SAME = [
+    (6, torus(6), ring()),
+    (5, torus(1, 5), ring()),
+    (4, graph(*combinations(range(4), 2)), full_mesh()),
+    (8, fat_tree(8, 1), Fabric(switch().kind, fat_tree(8, 1).link, fat_tree(8, 1).switch)),
+    (8, rails(8), Fabric(switch().kind, rails(8).link, rails(8).switch)),
+    (5, graph((0, 1), (1, 2), (2, 3), (3, 4), (4, 0)), ring()),
+]
+
+
+@pytest.mark.parametrize(("num_ranks", "one", "other"), SAME)
+@pytest.mark.parametrize("make", [ag_gemm, gemm_rs])
+def test_the_same_network_has_the_same_times(make, num_ranks: int, one: Fabric, other: Fabric) -> None:  # type: ignore[no-untyped-def]
+    found = []
+    for fabric in (one, other):
+        scenario = make(64 * num_ranks, 64 * num_ranks, 512, ranks=num_ranks, fabric=fabric)
+        results = [simulate(scenario, schedule, unit_bytes=UNIT) for schedule in schedules(scenario)]
+        found.append(
+            [(r.makespan_ticks, r.compute_ticks, r.comm_ticks, r.traffic, r.timeline.of_rank(0)) for r in results]
+        )
+
+    assert found[0] == found[1]
+    assert len(found[0]) >= 3
+
+
+@pytest.mark.parametrize("name", thinned(UNEVEN, 2))
+@pytest.mark.parametrize("make", [ag_gemm, gemm_rs])
+def test_folded_equals_every_rank(make, name: str) -> None:  # type: ignore[no-untyped-def]
+    num_ranks, fabric = UNEVEN[name]
+    scenario = make(64 * num_ranks, 64 * num_ranks, 512, ranks=num_ranks, fabric=fabric)
+    for schedule in schedules(scenario):
+        folded, every = (simulate(scenario, schedule, unit_bytes=UNIT, fold=fold) for fold in (True, False))
+
+        assert folded.outcome is every.outcome is RunOutcome.DONE
+        assert folded.timeline == every.timeline
+        assert folded.line_hops_represented == every.line_hops
+
+
+@pytest.mark.parametrize("name", UNEVEN)
+def test_lowered_programs_agree_with_the_oracle(name: str) -> None:
+    num_ranks, fabric = UNEVEN[name]
+    scenario = lone_gather(num_ranks * 16, 256, ranks=num_ranks, fabric=fabric)
+    schedule = build_schedule(scenario, Choice("serial", num_ranks, SM))
+    program = lower(scenario, schedule, unit_bytes=1024).program
+
+    assert differences(program, run(program), Oracle(program).run()) == []
+
+
+def test_a_ring_of_traffic_around_a_torus_folds_to_its_last_side() -> None:
+    scenario = lone_gather(64 * 16, 512, ranks=16, fabric=torus(4, 4))
+    schedule = build_schedule(scenario, Choice("serial", 16, DMA))
+
+    assert simulate(scenario, schedule, unit_bytes=UNIT).ranks_simulated == 4
+
+
+@pytest.mark.parametrize("fabric", [full_mesh(), ring(), ring(both_ways=False), switch()])
+def test_distances_are_those_of_the_graph(fabric: Fabric) -> None:
+    scenario = lone_gather(64, 64, ranks=8, fabric=fabric)
+    topology = topology_of(fabric, 8)
+
+    for rank in range(8):
+        for peer in range(1, 8):
+            assert distance_ticks(scenario, peer, rank) == topology.latency_ticks(rank, (rank + peer) % 8)
+
+
+def test_the_slowest_link_of_a_chain_is_the_one_in_the_middle() -> None:
+    num_ranks, fabric = UNEVEN["chain"]
+    scenario = lone_gather(4096, 4096, ranks=num_ranks, fabric=fabric)
+    engines = EngineChoice(EngineKind.DMA, 3)  # which send no flags
+    found = simulate(scenario, build_schedule(scenario, Choice("serial", num_ranks, engines)), unit_bytes=UNIT)
+    busiest = max((load for load in found.servers if load.name.startswith("link")), key=lambda load: load.comm_ticks)
+
+    assert busiest.units == 4 * (4096 // num_ranks * 4096 * 2) // UNIT  # two shards of either side of the middle
+    assert busiest.rank in (1, 2)
+    assert found.makespan_ticks > 4 * (4096 // num_ranks * 4096 * 2) * 10**14 // xgmi().achieved_bytes_per_s

@@ -1,0 +1,193 @@
+"""``magus plan``: what it prints compiles, imports, and simulates to the tick of the schedule it was made from."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from magus.tui.cli import app
+from tests.helpers.mscclpp import programs as mscclpp_programs
+from tests.helpers.paths import DOCS
+
+AG = """
+use "amd/mi300x"
+param M = 256 in 8..1024 x2
+system quad { gpus 4 x MI300X; fabric full_mesh(xgmi) }
+workload up on quad {
+  x = tensor bf16[M, 512] shard rows
+  w = tensor bf16[512, 1024] shard cols
+  y = gemm(all_gather(x), w)
+}
+workload sum on quad { g = tensor bf16[256, 512]; s = all_reduce(g) }
+schedule plan_1 for up = uniform_fused_1d(chunks=16, engine=dma(3))
+"""
+SCHEDULES = {
+    "up": ["plan_1", "serial(engine=sm(8))", "uniform_fused_2d(chunks=8)", "shard_p2p(engine=sm(8), transfer=get)"],
+    "sum": ["serial", "double_tree(chunks=8, engine=sm(16))", "ring(engine=sm(8), protocol=ll)"],
+}
+EACH = [(workload, schedule) for workload, schedules in SCHEDULES.items() for schedule in schedules]
+
+
+def magus(*words: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def done(*words: str | Path) -> str:
+    found = magus(*words)
+    assert found.exit_code == 0, found.stderr
+    return found.stdout
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "a.mgs"
+    path.write_text(AG)
+    return path
+
+
+def ticks(file: Path, workload: str, schedule: str | Path) -> float:
+    text = done("simulate", file, "--workload", workload, "--schedule", schedule, "--json")
+    return float(json.loads(text)["makespan_cycles"])
+
+
+@pytest.mark.parametrize(("workload", "schedule"), EACH)
+def test_a_plan_takes_as_long_as_its_schedule(file: Path, workload: str, schedule: str) -> None:
+    at, out = ("--workload", workload), file.with_name("p.json")
+    expected = ticks(file, workload, schedule)
+
+    assert magus("plan", file, *at, "--schedule", schedule, "--format", "json", "-o", out).exit_code == 0
+    block = done("plan", file, *at, "--schedule", schedule)
+    pasted = file.with_name("pasted.mgs")
+    pasted.write_text(AG + block + f'schedule mine for {workload} = import "p.json"\n')
+
+    name = "plan_2" if workload == "up" else "plan_1"
+    assert block.startswith("# ") and f"schedule {name} for {workload} {{" in block
+    if workload == "sum":
+        pasted.write_text(pasted.read_text().replace("schedule plan_1 for up", "schedule other for up"))
+    assert ticks(file, workload, out) == expected
+    assert ticks(pasted, workload, "mine") == expected
+    assert ticks(pasted, workload, name) == expected
+
+
+def test_without_a_schedule_it_is_the_first_that_the_file_declares(file: Path) -> None:
+    text = done("plan", file, "--format", "json")
+
+    assert json.loads(text)["expression"] == "uniform_fused_1d(chunks=16, engine=dma(3))"
+    assert text == done("plan", file, "--format", "json", "--schedule", "plan_1")
+
+
+def test_settings_reach_the_plan(file: Path) -> None:
+    document = json.loads(done("plan", file, "--format", "json", "--set", "M=512"))
+
+    assert document["scenario"]["moved"]["rows"] == 512
+
+
+def test_the_schema_is_that_of_the_documents(tmp_path: Path) -> None:
+    published = (DOCS / "plan.schema.json").read_text(encoding="utf-8")
+
+    assert done("plan", "--schema") == published
+    assert magus("plan", "--schema", "-o", tmp_path / "s.json").exit_code == 0
+    assert (tmp_path / "s.json").read_text(encoding="utf-8") == published
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["--schedule", "nothing()"], 1),
+        (["--schedule", "absent.json"], 1),
+        (["--workload", "none"], 1),
+        (["--format", "xml"], 2),
+        (["--set", "M"], 2),
+        (["-o", "/proc/no/such/folder"], 1),
+    ],
+)
+def test_what_is_wrong_is_told_without_a_traceback(file: Path, words: list[str], code: int) -> None:
+    found = magus("plan", file, *words)
+
+    assert found.exit_code == code
+    assert "Traceback" not in found.stderr and found.stdout == ""
+
+
+def test_a_path_that_is_no_plan_says_what_a_schedule_may_be(file: Path) -> None:
+    found = magus("plan", file, "--schedule", "/tmp")
+
+    assert found.exit_code == 1
+    assert "help: for instance serial(engine=dma), or a plan in a file: plan.json" in found.stderr
+
+
+def test_a_file_is_needed() -> None:
+    assert magus("plan").exit_code == 2
+
+
+def test_a_plan_for_another_workload_is_refused(file: Path) -> None:
+    out = file.with_name("p.json")
+    done("plan", file, "--format", "json", "-o", out)
+
+    found = magus("simulate", file, "--workload", "sum", "--schedule", out)
+
+    assert found.exit_code == 1
+    assert "MGS524 error: p.json: scenario: pattern: the plan is for" in found.stderr
+
+
+def test_what_an_execution_plan_leaves_out_is_told(file: Path) -> None:
+    out = file.with_name("m.json")
+    out.write_text(json.dumps(mscclpp_programs.all_reduce(4).document()))
+
+    found = magus("plan", file, "--workload", "sum", "--schedule", out)
+
+    assert found.exit_code == 0
+    assert "MGS527 warning: m.json: 4 waits that bring no data take no time here" in found.stderr
+    assert "  rank 3 {" in found.stdout
+
+
+@pytest.mark.parametrize("name", ["none/p.json", "."])
+def test_what_cannot_be_written_is_named(file: Path, name: str) -> None:
+    out = file.parent / name
+
+    found = magus("plan", file, "-o", out)
+
+    assert found.exit_code == 1
+    assert found.stderr.startswith(f"magus: {out}: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("", "MGS137"),
+        ("[]", "MGS137"),
+        ("{}", "MGS137"),
+        ('{"gpus": 3}', "MGS137"),
+        ('{"gpus": [{"id": 0}]}', "MGS137"),
+        ('{"schema": "magus-plan/1", "scenario": {"ranks": 9}, "engine": NaN}', "MGS137"),
+        ('{"a": ' + "[" * 50_000, "MGS132"),
+        ('{"a": ' + "1" * 9999 + "}", "MGS133"),
+        ('{"a": "\\ud800\x1b[31m", "a": 1}', "MGS137"),
+        ("\0", "MGS121"),
+    ],
+    ids=lambda value: value[:16],
+)
+def test_a_hostile_file_is_a_diagnostic(file: Path, text: str, code: str) -> None:
+    out = file.with_name("p.json")
+    out.write_text(text)
+    file.write_text(AG + 'schedule mine for up = import "p.json"\n')
+
+    for found in (magus("check", file), magus("simulate", file, "--schedule", "mine")):
+        assert found.exit_code == 1
+        assert f"{code} error: " in found.stderr and "Traceback" not in found.stderr
+    file.write_text(AG)
+    found = magus("simulate", file, "--schedule", out)
+    assert (found.exit_code, found.stdout) == (1, "")
+    assert f"{code} error: " in found.stderr and "\x1b" not in found.stderr
+
+
+def test_a_plan_that_no_file_can_hold_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "big.mgs"
+    file.write_text(
+        'use "nvidia/gb200"\nsystem s { gpus 32 x GB200; fabric switch(nvswitch, link=nvlink) }\n'
+        "workload w on s { x = tensor bf16[8192, 4096]; y = all_reduce(x) }\n"
+    )
+    schedule = ("--schedule", "double_tree(chunks=64, engine=sm(16))")
+
+    assert "--format json has room for it" in magus("plan", file, *schedule).stderr
+    assert magus("plan", file, *schedule, "--format", "json").stderr == ""
