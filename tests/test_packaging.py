@@ -58,7 +58,7 @@ def test_the_wheel_holds_grammar_library_model_and_examples(wheel: Path) -> None
         "magus/compiler/library/nvidia/h100.mgs",
         "magus/advisor/ranker/model/ranker.json",
         "magus/examples/llama70b_tp8_mi300x.mgs",
-        "magus/tui/magus.tcss",
+        "magus/tui/app/magus.tcss",
         "magus/py.typed",
     ):
         assert name in names

@@ -7,7 +7,6 @@ from itertools import accumulate, chain
 from ...compiler.ir import (
     CopyProtocol,
     Direction,
-    EngineKind,
     GemmShape,
     KernelShape,
     Reach,
@@ -39,7 +38,7 @@ class StepGraph:
     is how many others step i waits for, ``next[i]`` are those that wait for it. ``work`` are kernels and sums with what
     is added to their launch in ticks, ``num_bytes[i]`` is what a transfer sends, 0 for others. Where launches are out
     of the way ``kernels_before`` are those before it in the plan that a kernel waits for; else it is empty. ``flagged``
-    are the copies whose flag other copies look for, to send on what has come.
+    are the copies that send a flag after their data.
     """
 
     steps: tuple[Step, ...]
@@ -91,14 +90,11 @@ def graph_of(scenario: Scenario, schedule: Schedule, *, alike: bool) -> StepGrap
 
 
 def _flagged(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> Set[int]:
-    """Puts by SMs of a lone collective that send their flag after their data, and for which copies wait."""
-    by_sms = schedule.engine.kind is EngineKind.SM and schedule.tactics.protocol is CopyProtocol.SIMPLE
-    if not by_sms or scenario.workload.compute is not None:
+    """Puts by SMs of a lone collective that send their flag after their data: all of them, in the protocol SIMPLE."""
+    if not is_one_kernel(scenario, schedule) or schedule.tactics.protocol is not CopyProtocol.SIMPLE:
         return frozenset()
-    copies = [(i, step) for i, step in enumerate(steps) if isinstance(step, Transfer)]
-    awaited = {name for _, step in copies for name in step.after}
-    flags = ((i, step.signal) for i, step in copies if step.direction is Direction.PUT and step.reach is Reach.PEER)
-    return frozenset(i for i, signal in flags if signal in awaited)
+    copies = ((i, step) for i, step in enumerate(steps) if isinstance(step, Transfer))
+    return frozenset(i for i, step in copies if step.direction is Direction.PUT and step.reach is Reach.PEER)
 
 
 Senders = dict[str, tuple[int, ...]]

@@ -71,7 +71,7 @@ def _found(run: EstimateRun) -> Estimate:
     copied = [run.done[i] for i in mine if i not in computing]
     computed = [run.done[i] for i in computing if isinstance(steps[i], TileGroup)]
     first, last = (copied, computed) if not run.scenario.workload.pattern.reduces else (computed, copied)
-    makespan = max(run.done, default=0.0)
+    makespan = max(map(run.seen, range(len(steps))), default=0.0)
     idle, reached = 0.0, 0.0
     for begin, end in sorted((run.begin[i], run.done[i]) for i in computing):
         idle += max(0.0, begin - reached)

@@ -19,13 +19,15 @@ from ...compiler.ir import (
     checkpoint,
 )
 from ...simcore.lower.machine import distance_ticks
+from ...simcore.lower.one_kernel import is_one_kernel, launch_ticks, peers_to_be_ready
+from ...simcore.lower.waits import poll_ticks
 from .fluid import FluidFabric, FluidLink, FluidPath, Leg, SlotPool, WholeFabric
 from .graph import StepGraph
 
 # Between two looks whether to stop, so many events are handled: some milliseconds.
 EVENTS_A_LOOK = 2048
 # Kinds of events, in the order in which those of one time are handled: what ends frees what begins.
-_COPIED, _FINISHED, _DRAINED, _SPENT, _BEGUN, _FED, _LAUNCHED, _READY = range(8)
+_FLAGGED, _COPIED, _SUMMED, _FINISHED, _DRAINED, _SPENT, _BEGUN, _FED, _LAUNCHED, _READY = range(10)
 
 
 def copy_setup_ticks(gpu: Gpu, engine: EngineChoice, protocol: CopyProtocol = CopyProtocol.SIMPLE) -> int:
@@ -73,6 +75,10 @@ class EstimateRun:
     waits: list[int] = field(default_factory=list)  # [i] what it still waits for
     begin: list[float] = field(default_factory=list)  # [i] first work
     done: list[float] = field(default_factory=list)  # [i] end
+    one_kernel: bool = False
+    look_ticks: float = 0.0  # until a kernel has seen the flag of what was put to it
+    earliest: list[float] = field(default_factory=list)  # [i] when its kernel, and that of its peer, have begun
+    awaited: list[set[int]] = field(default_factory=list)  # [r] offsets of the ranks for which its kernel waits
     in_turn: bool = False
     hbm: list[FluidLink] = field(default_factory=list)  # [r]
     copies: list[_Copies] = field(default_factory=list)  # [r]
@@ -88,7 +94,14 @@ class EstimateRun:
         count, ranks = len(graph.steps), range(graph.num_ranks)
         self.waits, self.begin, self.done = list(graph.waits), [0.0] * count, [0.0] * count
         self.left, self.missing = [0] * count, [0] * count
-        self.events = [(0.0, _READY, i) for i, waits in enumerate(self.waits) if not waits]
+        self.one_kernel = is_one_kernel(self.scenario, self.schedule)
+        self.look_ticks = float(poll_ticks(gpu)) if self.one_kernel else 0.0
+        self.awaited = [set() for _ in ranks]
+        for rank, step in zip(graph.rank, graph.steps, strict=True) if self.one_kernel else ():
+            if isinstance(step, Transfer):
+                self.awaited[rank] |= set(peers_to_be_ready(self.scenario, self.schedule, step))
+        self.earliest = [self._earliest(i) for i in range(count)]
+        self.events = [(self.earliest[i], _READY, i) for i, waits in enumerate(self.waits) if not waits]
         self.in_turn = graph.num_ranks > 1 or self.scenario.workload.compute is None
         rate = (gpu.dma if engine.kind is EngineKind.DMA else gpu.sm_copy).bytes_per_s / TICKS_PER_SECOND
         self.hbm = [FluidLink() for _ in ranks]
@@ -109,7 +122,7 @@ class EstimateRun:
             if handled % EVENTS_A_LOOK == 0:
                 checkpoint()
             now, kind, i = heappop(events)
-            if kind == _READY and i not in self.graph.work:
+            if kind == _READY and (i not in self.graph.work or self.one_kernel):
                 copies = self.copies[rank[i]]
                 self.left[i] = self._workers(i)
                 heappush(copies.queue, (now, i))
@@ -118,10 +131,32 @@ class EstimateRun:
                 heappush(events, (self._launched(now, i), _LAUNCHED, i))
             elif kind == _FINISHED:
                 self._finish(now, i)
-            elif kind in (_COPIED, _DRAINED, _FED):
+            elif kind in (_FLAGGED, _COPIED, _DRAINED, _FED):
                 self._copy(now, kind, self.parts[i], i)
+            elif kind == _SUMMED:
+                self._summed(now, self.parts[i])
             else:
                 self._compute(now, kind, i)
+
+    def _earliest(self, i: int) -> float:
+        """When step i may begin at the earliest: see ``simcore/lower/one_kernel.py``."""
+        scenario, step, gpu = self.scenario, self.graph.steps[i], self.scenario.gpu
+        launched = float(launch_ticks(gpu, self.schedule)) if self.one_kernel else 0.0
+        if not scenario.workload.is_collective or not isinstance(step, Transfer):
+            return launched
+        rank, offsets = self.graph.rank[i], set(peers_to_be_ready(scenario, self.schedule, step))
+        if not offsets:
+            return launched
+        if self.one_kernel:
+            offsets = self.awaited[rank]
+        way = max(distance_ticks(scenario, -offset, rank + offset) for offset in offsets)
+        return launched + way + gpu.hbm.latency_ticks + poll_ticks(gpu)
+
+    def seen(self, i: int) -> float:
+        """When what waits for step i knows that it is done."""
+        step = self.graph.steps[i]
+        put = isinstance(step, Transfer) and step.direction is Direction.PUT
+        return self.done[i] + (self.look_ticks if put else 0.0)
 
     def _launched(self, now: float, i: int) -> float:
         """When a kernel can begin that has nothing to wait for; those that poll were launched before."""
@@ -135,6 +170,8 @@ class EstimateRun:
         step, count = self.graph.steps[i], self.schedule.engine.count
         if self.schedule.engine.kind is EngineKind.DMA:
             return 1
+        if i in self.graph.work:  # a sum by the SMs that copy
+            return min(count, self.graph.work[i][0].num_units)
         alone = isinstance(step, Transfer) and (step.lane is not None or step.reach is Reach.ALL)
         return count if alone else max(1, count // self.graph.num_peers[self.graph.rank[i]])
 
@@ -146,6 +183,8 @@ class EstimateRun:
             request = distance_ticks(self.scenario, 1) if step.reduce else 0
             return float(copy_setup_ticks(self.scenario.gpu, self.schedule.engine) + request)
         gets = step.direction is Direction.GET
+        if gets and self.one_kernel:
+            protocol = CopyProtocol.SIMPLE  # there are no flags in what is read
         request = distance_ticks(self.scenario, step.peer, self.graph.rank[i]) if gets else 0
         return float(copy_setup_ticks(self.scenario.gpu, self.schedule.engine, protocol)) + request
 
@@ -172,10 +211,32 @@ class EstimateRun:
             if not self.missing[i]:
                 self.begin[i] = now
             self.missing[i] += 1
+            if i in self.graph.work:
+                self._sum(now, i, taken)
+                continue
             rate = min(taken * copies.bytes_per_tick, self.ways[i].bytes_per_tick)
             self.parts.append(_Part(i, taken, self.graph.num_bytes[i] * taken / self._workers(i), rate))
             begin = now + self._setup_ticks(i) + self._turn_ticks(i, taken)
             heappush(self.events, (begin, _FED, len(self.parts) - 1))
+
+    def _sum(self, now: float, i: int, taken: int) -> None:
+        """So many of the SMs that copy begin with their units of a sum."""
+        work, rank = self.graph.work[i][0], self.graph.rank[i]
+        traffic = (work.hbm_read_bytes + work.hbm_write_bytes) * taken / work.num_units
+        ticks = work.unit_ticks * (work.num_units / self._workers(i))
+        self.parts.append(_Part(i, taken, 0.0, traffic / ticks))
+        self._use_hbm(rank, now, traffic / ticks)
+        heappush(self.events, (now + ticks, _SUMMED, len(self.parts) - 1))
+
+    def _summed(self, now: float, part: _Part) -> None:
+        """A part of a sum is done."""
+        i, rank = part.transfer, self.graph.rank[part.transfer]
+        self._use_hbm(rank, now, -part.bytes_per_tick)
+        self.copies[rank].free += part.engines
+        self.missing[i] -= 1
+        if not self.missing[i] and not self.left[i]:
+            self._finish(now + self.hbm[rank].backlog, i)
+        self._grant(self.copies[rank], now)
 
     def _turn_ticks(self, i: int, taken: int) -> float:
         """Those that begin at once send their first lines in turn; who is first is soon ahead, and all out of step.
@@ -206,8 +267,13 @@ class EstimateRun:
                 self.parts[part.following].late = max(part.late, now + queued)
             else:
                 landed = max(now + queued, part.late) + way.latency
-                landed += way.slice_ticks(part.num_bytes) + self._flag_ticks(i)
-                heappush(self.events, (landed, _COPIED, idx))
+                heappush(self.events, (landed + way.slice_ticks(part.num_bytes), _COPIED, idx))
+        elif kind == _COPIED and self._flag_ticks(i):
+            # The flag follows the data, and queues behind what others have sent meanwhile.
+            for link, _ in way.legs:
+                link.feed(now, 0.0)
+            queued = sum(link.backlog for link, _ in way.legs)
+            heappush(self.events, (now + queued + self._flag_ticks(i), _FLAGGED, idx))
         else:
             for link, _ in part.legs:
                 link.feed(now, 0.0)
@@ -277,7 +343,9 @@ class EstimateRun:
 
     def _finish(self, now: float, i: int) -> None:
         self.done[i] = now
+        seen = self.seen(i)
         for j in self.graph.next[i]:
+            self.earliest[j] = max(self.earliest[j], seen)
             self.waits[j] -= 1
             if not self.waits[j]:
-                heappush(self.events, (now, _READY, j))
+                heappush(self.events, (self.earliest[j], _READY, j))

@@ -19,6 +19,7 @@ def solve(
     Cancelled
         If the caller is asked to stop.
     """
+    checkpoint()
     ended: list[cp_model.CpSolverStatus | BaseException] = []
 
     def body() -> None:

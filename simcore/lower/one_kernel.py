@@ -4,9 +4,10 @@
 - A step that waits for what a peer puts looks for its flag: one read of memory after the flag has landed. The kernel
   ends when all that lands at its rank has been seen. What SMs get or sum themselves they know of at once.
 - A get reads, and a put in the protocol SIMPLE writes, what belongs to the kernel of a peer: it waits for a flag by
-  which that says that it has begun. A put with flags between the data needs none: its buffers are the library's, two
-  in turn (microsoft/mscclpp, docs/tutorials/03-memory-channel: put and get begin with a signal and a wait, putPackets
-  does not). What a switch copies or sums waits for all ranks.
+  which that says that it has begun, and the kernel waits for all of these before its first copy. A put with flags
+  between the data needs none: its buffers are the library's, two in turn (microsoft/mscclpp,
+  docs/tutorials/03-memory-channel: put and get begin with a signal and a wait, putPackets does not). What a switch
+  copies or sums waits for all ranks.
 
 Gets by copy engines wait for the flag likewise; they have no kernel. Nothing is taken to end in a barrier: when a
 kernel has ended its peers may still read from its rank.
@@ -56,7 +57,7 @@ def begin_kernels(state: Lowering, ranks: range) -> None:
             state.kernels.launches[rank] = state.builder.op(rank, OpKind.LAUNCH, "kernel", setup_ticks=setup).start
     if Idealization.FREE_LAUNCH in state.ideal:
         return
-    wanted = {rank: sorted(_wanted(state, rank)) for rank in ranks}  # offsets of those that it waits for
+    wanted = state.kernels.wanted = {rank: sorted(_wanted(state, rank)) for rank in ranks}
     n = state.scenario.num_ranks
     told: dict[tuple[int, int], int] = {}
     if state.folded:
@@ -122,7 +123,11 @@ def wait_for_peers(state: Lowering, rank: int, step: Transfer) -> None:
     """Have a copy wait until the ranks from which it reads, or to which it writes, are ready."""
     # Of commands that are issued together each waits for its own peer.
     ops = state.waiters[rank, step.name].first if state.one_kernel else state.made[rank, step.name].work
-    for offset in _peers_to_be_ready(state, step):
+    offsets = list(peers_to_be_ready(state.scenario, state.schedule, step))
+    if state.one_kernel and offsets:
+        # All copies of a kernel wait for the same: else those to near peers would all go before those to far ones.
+        offsets = state.kernels.wanted.get(rank, [])
+    for offset in offsets:
         if (rank, offset) in state.kernels.ready:
             state.builder.after(ops, (state.kernels.ready[rank, offset],))
 
@@ -139,14 +144,14 @@ def end_kernel(state: Lowering, rank: int, landed: Iterable[StepOps]) -> None:
 def _wanted(state: Lowering, rank: int) -> set[int]:
     """Offsets of the ranks that must have begun before copies of ``rank`` may."""
     steps = (step for step in state.schedule.steps_of(rank) if isinstance(step, Transfer))
-    return {offset for step in steps for offset in _peers_to_be_ready(state, step)}
+    return {offset for step in steps for offset in peers_to_be_ready(state.scenario, state.schedule, step)}
 
 
-def _peers_to_be_ready(state: Lowering, step: Transfer) -> Iterator[int]:
-    """Offsets of the ranks whose kernels must have begun before ``step`` may."""
-    n, to_all = state.scenario.num_ranks, step.reach is Reach.ALL
-    flags_between = state.schedule.tactics.protocol is not CopyProtocol.SIMPLE and not to_all
-    if step.direction is Direction.PUT and (flags_between or not state.one_kernel):
+def peers_to_be_ready(scenario: Scenario, schedule: Schedule, step: Transfer) -> Iterator[int]:
+    """Offsets of the ranks whose kernels must have begun before ``step`` of a lone collective may."""
+    n, to_all = scenario.num_ranks, step.reach is Reach.ALL
+    flags_between = schedule.tactics.protocol is not CopyProtocol.SIMPLE and not to_all
+    if step.direction is Direction.PUT and (flags_between or not is_one_kernel(scenario, schedule)):
         return
     yield from range(1, n) if to_all else (step.peer % n,)
 

@@ -62,12 +62,13 @@ class OneKernel:
     """Of plans that are one kernel at each rank: the ops that launch it, and those that have seen a flag.
 
     ``ready`` are done when a rank has seen that one ``offset`` further is ready, by (rank, offset), ``seen`` when it
-    has seen that others are done, by rank and ops.
+    has seen that others are done, by rank and ops. ``wanted`` are the offsets of the ranks that a rank waits for.
     """
 
     launches: dict[int, int] = field(default_factory=dict)
     ready: dict[tuple[int, int], int] = field(default_factory=dict)
     seen: dict[tuple[int, frozenset[int]], int] = field(default_factory=dict)
+    wanted: dict[int, list[int]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

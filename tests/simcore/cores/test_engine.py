@@ -60,8 +60,8 @@ def test_an_unknown_core_is_told_with_the_choices(monkeypatch: pytest.MonkeyPatc
 
 def test_without_numba_the_compiled_core_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("compiled", "compiled_loop"):
-        monkeypatch.delitem(sys.modules, f"magus.simcore.{name}", raising=False)
-        monkeypatch.delattr(f"magus.simcore.{name}", raising=False)
+        monkeypatch.delitem(sys.modules, f"magus.simcore.cores.{name}", raising=False)
+        monkeypatch.delattr(f"magus.simcore.cores.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "numba", None)  # importing it fails
 
     with pytest.raises(EngineUnavailable, match=r"pip install 'magus-gpu\[fast\]'"):

@@ -26,7 +26,7 @@ def lane(*spans: tuple[int, int]) -> Lane:
     return Lane(0, "dma 0", tuple(found))
 
 
-@pytest.mark.parametrize("module", ["session", "background", "view", "bars", "lanes"])
+@pytest.mark.parametrize("module", ["app.session", "app.background", "app.view", "app.waterfall", "app.timeline_rows"])
 def test_logic_needs_no_textual(module: str) -> None:
     heavy = ("textual", "ortools", "sklearn", "typer")
     code = f"import sys, magus.tui.{module}; print([name for name in {heavy} if name in sys.modules])"

@@ -68,7 +68,8 @@ class Workbench(Container):
     def say(self, text: str, *, idle: str | None = None) -> None:
         """What is going on; where nothing is, ``idle`` from the last time it was given."""
         self._idle = self._idle if idle is None else idle
-        self.query_one("#activity", Static).update(printable(text or self._idle))
+        for activity in self.query("#activity").results(Static):  # none once the screen is being left
+            activity.update(printable(text or self._idle))
 
     def show_pane(self, pane_idx: int) -> None:
         """Bring a pane to the front and into focus."""
