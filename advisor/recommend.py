@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from ..compiler.codes import Code
-from ..compiler.ir import Cancelled, Choice, Plan, Scenario, Schedule
+from ..compiler.ir import Cancelled, Choice, Plan, Rejection, Scenario, Schedule
 from ..compiler.planning.build import ScheduleError, build_schedule, declared, default_engine
 from ..compiler.planning.expression import expression_of
 from ..simcore import affordable_unit
@@ -109,7 +109,8 @@ class Advisor:
         """
         if scenario.system.replay is not None:
             message = f"{scenario.system.name} replays the profile of one schedule, and advice compares several"
-            raise ScheduleError(Code.MGS523, message, "simulate that schedule, or drop 'replay' from the system")
+            hint = "simulate that schedule, or drop 'replay' from the system"
+            raise ScheduleError(Rejection(Code.MGS523, message, hint))
         stop = should_stop or (lambda: False)
         asked = _Question(scenario, stop, Stages(stop), progress or (lambda stage, done, total: None))
         candidates, num_feasible = asked.ranked(self.ranker)

@@ -77,7 +77,7 @@ class Stages:
 def told(error: Exception) -> str:
     """What went wrong, with the code of a diagnostic, or whose fault it is."""
     if isinstance(error, ScheduleError):
-        return f"{error.code.name}: {error}"
+        return f"{error.rejection.code.name}: {error}"
     if isinstance(error, RunTooLarge):
         return f"MGS406: {error}"
     return f"{type(error).__name__}: {error} (a fault of Magus, not of your file)"

@@ -159,7 +159,7 @@ def _failure_of(schedule: str, error: Exception) -> Failure:
     if isinstance(error, RunTooLarge):
         return Failure(schedule, FailureKind.TOO_LARGE, str(error))
     if isinstance(error, ScheduleError):
-        return Failure(schedule, FailureKind.ILLEGAL, f"{error.code.name}: {error}")
+        return Failure(schedule, FailureKind.ILLEGAL, f"{error.rejection.code.name}: {error}")
     return Failure(schedule, FailureKind.FAULT, f"{type(error).__name__}: {error}")
 
 

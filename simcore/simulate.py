@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from ..compiler.codes import Code
-from ..compiler.ir import Cancelled, Scenario, Schedule, ShouldStop, Write, heeding
+from ..compiler.ir import Cancelled, Rejection, Scenario, Schedule, ShouldStop, Write, heeding
 from ..compiler.planning.build import ScheduleError
 from .figures.critical_path import critical_path
 from .figures.deadlock import circle_of_waits
@@ -84,7 +84,8 @@ def record_writes(
         If the run would take minutes or more memory than is sensible.
     """
     if scenario.system.replay is not None:
-        raise ScheduleError(Code.MGS523, f"{scenario.system.name} replays a profile, and records none")
+        message = f"{scenario.system.name} replays a profile, and records none"
+        raise ScheduleError(Rejection(Code.MGS523, message))
     case = Case(scenario, schedule, perturbation_of(scenario.system, seed))
     lowered = case.lowered(unit_bytes, fold=False)
     return recorded_writes(lowered, case.run(lowered).run)

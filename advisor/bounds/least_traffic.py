@@ -23,7 +23,7 @@ from functools import lru_cache
 import numpy as np
 
 from ...compiler.ir import Edge, Fabric, FabricKind, FatTree, Pattern, Rails, Scenario, checkpoint, topology_of
-from ...compiler.planning.execution import why_no_reach
+from ...compiler.planning.execution import reject_reach
 from ...compiler.templates.collective import collective_in
 from .routes import Ints, routes_of
 
@@ -76,9 +76,9 @@ def least_traffic(scenario: Scenario, *, can_sum: bool = True) -> LeastTraffic |
     if kind is None or moved is None or n == 1:
         return None
     whole, shard = moved.num_bytes, moved.num_bytes // n
-    sums = can_sum and why_no_reach(scenario.system, sums=True) is None
+    sums = can_sum and reject_reach(scenario.system, sums=True) is None
     # Copies of one shard to all others.
-    spread = 1 if why_no_reach(scenario.system, sums=False) is None else n - 1
+    spread = 1 if reject_reach(scenario.system, sums=False) is None else n - 1
     match kind:
         case Pattern.ALL_GATHER:
             return _alike(n, (n - 1) * shard, shard, read=shard, issued=spread * shard)

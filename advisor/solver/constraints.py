@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from itertools import product
 
 from ...compiler.codes import Code
-from ...compiler.ir import Choice, EngineKind, ExecutionOptions, Scenario, Tensor, cutting_of
-from ...compiler.planning.build import why_illegal
-from ...compiler.planning.execution import why_no_mode
+from ...compiler.ir import Choice, EngineKind, ExecutionOptions, Rejection, Scenario, Tensor, cutting_of
+from ...compiler.planning.build import most_copy_sms, why_illegal
+from ...compiler.planning.execution import reject_mode
 from ...compiler.templates import ALL_TEMPLATES, Cut, Template
 from ...compiler.templates.collective import DEFAULT_ALGORITHM
 from ...compiler.templates.serving import GATHERS
-from .domains import Domains, algorithms_of, candidate_streams, most_copy_sms, resident_bytes
+from .domains import Domains, algorithms_of, candidate_streams, resident_bytes
 from .knobs import Knob
 from .memory import least_chunks, staging_needed
 from .rules import Rule, Rules, listed, size_text
@@ -78,11 +78,13 @@ class Constraints:
             if engine.kind is EngineKind.DMA and not 1 <= engine.count <= gpu.dma.engines
         ]
         self._rules.forbid({Knob.ENGINE: too_many}, rule)
-        misfits = ((why_no_mode(gpu, engine), digit) for digit, engine in enumerate(engines))
-        self._rules.forbid_by_reason((misfit[1], {Knob.ENGINE: [digit]}) for misfit, digit in misfits if misfit)
+        self._rules.forbid_rejected(
+            (reject_mode(gpu, engine), {Knob.ENGINE: [digit]}) for digit, engine in enumerate(engines)
+        )
 
     def _copy_sms_within_share(self) -> None:
-        gpu, most = self._scenario.gpu, most_copy_sms(self._scenario)
+        gpu = self._scenario.gpu
+        most = most_copy_sms(gpu)
         asked = [str(engine) for engine in self._domains.engines if engine.kind is EngineKind.SM]
         rule = self._rules.rule(f"at most {most} of {gpu.name}'s {gpu.sms} SMs may copy{_asked(asked)}")
         too_many = [
@@ -152,8 +154,8 @@ class Constraints:
 
     def _algorithms_can_do_it(self) -> None:
         """An algorithm may need a switch that sums, a number of ranks, or SMs; a get data that are there before."""
-        self._rules.forbid_by_reason(
-            (self._why_not(template, at), {Knob.TEMPLATE: [digit]} | {knob: [place] for knob, place in at.items()})
+        self._rules.forbid_rejected(
+            (self._rejected(template, at), {Knob.TEMPLATE: [digit]} | {knob: [place] for knob, place in at.items()})
             for digit, template in self._templates
             if self._scenario.workload.pattern in template.patterns
             for at in self._ways(template)
@@ -170,15 +172,15 @@ class Constraints:
         )
         yield from (dict(zip(wanted, digits, strict=True)) for digits in product(*places))
 
-    def _why_not(self, template: Template, at: dict[Knob, int]) -> str | None:
+    def _rejected(self, template: Template, at: dict[Knob, int]) -> Rejection | None:
         """Why a template cannot do the collective, uncut; other rules say what is wrong else."""
         engine, algorithm, streams, direction = (self._values[knob][digit] for knob, digit in at.items())
         least = least_chunks(self._scenario, template)
         for chunks in sorted({least, *(count for count in self._values[Knob.CHUNKS] if count > least)}):
             choice = Choice(template.name, chunks, engine, streams, ExecutionOptions(direction), algorithm)
-            error = why_illegal(self._scenario, choice)
-            if error is None or error.code is not Code.MGS512:
-                return None if error is None or error.code is not Code.MGS511 else str(error)
+            rejection = why_illegal(self._scenario, choice)
+            if rejection is None or rejection.code is not Code.MGS512:
+                return rejection if rejection is not None and rejection.code is Code.MGS511 else None
         return None
 
     def _memory(self) -> None:

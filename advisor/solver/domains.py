@@ -15,6 +15,7 @@ from ...compiler.ir import (
     LaunchMode,
     Pattern,
     PeerOrder,
+    Rejection,
     Scenario,
     Schedule,
     Shard,
@@ -22,7 +23,7 @@ from ...compiler.ir import (
     Wait,
     WaitPer,
 )
-from ...compiler.planning.build import MAX_COPY_SHARE, ScheduleError, check_engine, default_engine
+from ...compiler.planning.build import ScheduleError, default_engine, most_copy_sms, reject_engine
 from ...compiler.templates import ALL_TEMPLATES, Template
 from ...compiler.templates.collective import DEFAULT_ALGORITHM, usual_algorithm
 from .knobs import Knob, Knobs
@@ -208,12 +209,8 @@ def check_memory(scenario: Scenario, schedule: Schedule) -> None:
     if needed > has:
         sizes = f"{needed / 2**30:.2f} GiB a rank, {scenario.gpu.name} has {has / 2**30:.2f} GiB"
         message = f"{schedule.expression} needs {sizes}"
-        raise ScheduleError(Code.MGS402, message, "smaller tensors, more ranks, or a schedule with less staging")
-
-
-def most_copy_sms(scenario: Scenario) -> int:
-    """SMs that may be taken from the kernels."""
-    return scenario.gpu.sms // MAX_COPY_SHARE
+        hint = "smaller tensors, more ranks, or a schedule with less staging"
+        raise ScheduleError(Rejection(Code.MGS402, message, hint))
 
 
 def _share(tensor: Tensor, num_ranks: int) -> int:
@@ -229,7 +226,7 @@ def _engines(scenario: Scenario) -> tuple[EngineChoice, ...]:
 
 
 def _default_engines(scenario: Scenario) -> tuple[EngineChoice, ...]:
-    most = most_copy_sms(scenario)
+    most = most_copy_sms(scenario.gpu)
     dma = [default_engine(scenario)] if scenario.gpu.dma.engines else []
     counts = [count for count in DEFAULT_COPY_SMS if count <= most] or [max(1, most)]
     return (*dma, *(EngineChoice(EngineKind.SM, count) for count in counts))
@@ -237,8 +234,4 @@ def _default_engines(scenario: Scenario) -> tuple[EngineChoice, ...]:
 
 def is_granted(scenario: Scenario, engine: EngineChoice) -> bool:
     """Whether the GPU has such an engine."""
-    try:
-        check_engine(scenario, engine)
-    except ScheduleError:
-        return False
-    return True
+    return reject_engine(scenario.gpu, engine) is None

@@ -6,6 +6,7 @@ from itertools import product
 
 from ortools.sat.python import cp_model
 
+from ...compiler.ir import Rejection
 from .variables import At, Variables
 
 
@@ -39,14 +40,14 @@ class Rules:
             clause = [~literals[knob][digit] for knob, digit in zip(at, digits, strict=True)]
             self._model.add_bool_or([*guard, *clause])
 
-    def forbid_by_reason(self, found: Iterable[tuple[str | None, At]]) -> None:
-        """One family for each reason, which is its sentence; what has none is allowed."""
+    def forbid_rejected(self, found: Iterable[tuple[Rejection | None, At]]) -> None:
+        """One family for each message, which is its sentence; what is not rejected is allowed."""
         families: dict[str, list[At]] = {}
-        for reason, at in found:
-            if reason is not None:
-                families.setdefault(reason, []).append(at)
-        for reason, places in families.items():
-            rule = self.rule(reason)
+        for rejection, at in found:
+            if rejection is not None:
+                families.setdefault(rejection.message, []).append(at)
+        for message, places in families.items():
+            rule = self.rule(message)
             for at in places:
                 self.forbid(at, rule)
 

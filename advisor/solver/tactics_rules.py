@@ -3,11 +3,19 @@
 from collections.abc import Iterator
 from itertools import product
 
-from ...compiler.ir import Direction, EngineChoice, ExecutionOptions, Kernels, LaunchMode, PeerOrder, Scenario
-from ...compiler.planning.execution import why_no_persistent, why_no_tactics
+from ...compiler.ir import (
+    Direction,
+    ExecutionOptions,
+    Kernels,
+    LaunchMode,
+    PeerOrder,
+    Rejection,
+    Scenario,
+)
+from ...compiler.planning.execution import reject_persistent, reject_tactics
 from ...compiler.templates import Template
 from ...compiler.templates.base import TemplateInput
-from ...compiler.templates.serving import why_no_depth, why_no_order
+from ...compiler.templates.serving import reject_depth, reject_order
 from .domains import Domains
 from .knobs import Knob
 from .rules import Rules, listed
@@ -82,16 +90,22 @@ class TacticsConstraints:
     def _protocols_are_carried(self) -> None:
         """Only SMs copy in another protocol than the simple one, and only on a link that can carry it."""
         places = product(enumerate(self._values[Knob.ENGINE]), enumerate(self._values[Knob.PROTOCOL]))
-        self._rules.forbid_by_reason(
-            (self._misfit(engine, ExecutionOptions(protocol=protocol)), {Knob.ENGINE: [at], Knob.PROTOCOL: [digit]})
+        self._rules.forbid_rejected(
+            (
+                reject_tactics(self._scenario.system, engine, ExecutionOptions(protocol=protocol)),
+                {Knob.ENGINE: [at], Knob.PROTOCOL: [digit]},
+            )
             for (at, engine), (digit, protocol) in places
         )
 
     def _kernels_wait_as_they_can(self) -> None:
         """Launched kernels wait for events, persistent ones poll or are woken."""
         engine = self._values[Knob.ENGINE][0]
-        self._rules.forbid_by_reason(
-            (self._misfit(engine, self._waiting(at)), {knob: [digit] for knob, digit in at.items()})
+        self._rules.forbid_rejected(
+            (
+                reject_tactics(self._scenario.system, engine, self._waiting(at)),
+                {knob: [digit] for knob, digit in at.items()},
+            )
             for at in self._places((Knob.KERNEL, Knob.WAIT, Knob.PER))
         )
 
@@ -99,16 +113,12 @@ class TacticsConstraints:
         kernel, wait, per = (self._values[knob][digit] for knob, digit in at.items())
         return ExecutionOptions(kernel=kernel, wait=wait, per=per)
 
-    def _misfit(self, engine: EngineChoice, tactics: ExecutionOptions) -> str | None:
-        misfit = why_no_tactics(self._scenario.system, engine, tactics)
-        return None if misfit is None else misfit[1]
-
     def _kernels_are_there(self) -> None:
         """A persistent kernel is one GEMM here; a graph differs from a stream where the profile says what it costs."""
         workload, gpu = self._scenario.workload, self._scenario.gpu
-        misfit = why_no_persistent(workload)
-        if Kernels.PERSISTENT in self._values[Knob.KERNEL] and misfit is not None:
-            self._rules.forbid({Knob.KERNEL: self._unusual(Knob.KERNEL)}, self._rules.rule(misfit[1]))
+        unfit = reject_persistent(workload)
+        if Kernels.PERSISTENT in self._values[Knob.KERNEL] and unfit is not None:
+            self._rules.forbid({Knob.KERNEL: self._unusual(Knob.KERNEL)}, self._rules.rule(unfit.message))
         if LaunchMode.GRAPH not in self._values[Knob.LAUNCH]:
             return
         if gpu.sync.graph_launch_ticks is None:
@@ -120,8 +130,8 @@ class TacticsConstraints:
 
     def _peers_can_be_served(self) -> None:
         """Templates without this knob stand still, so the reasons are those of the others."""
-        self._rules.forbid_by_reason(
-            (_first(why_no_order(template, problem_of(self._scenario, order=order))), {Knob.ORDER: [at]})
+        self._rules.forbid_rejected(
+            (reject_order(template, problem_of(self._scenario, order=order)), {Knob.ORDER: [at]})
             for at, order in enumerate(self._values[Knob.ORDER])
             for template in [template for _, template in self._templates if template.has_order][:1]
         )
@@ -133,15 +143,15 @@ class TacticsConstraints:
         template = next((template for _, template in self._templates if template.has_depth), None)
         if not held or template is None:
             return
-        self._rules.forbid_by_reason(
-            (self._why_all_held(template, at), {Knob.DEPTH: held, **{knob: [digit] for knob, digit in at.items()}})
+        self._rules.forbid_rejected(
+            (self._reject_held(template, at), {Knob.DEPTH: held, **{knob: [digit] for knob, digit in at.items()}})
             for at in self._places(knobs)
         )
 
-    def _why_all_held(self, template: Template, at: dict[Knob, int]) -> str | None:
+    def _reject_held(self, template: Template, at: dict[Knob, int]) -> Rejection | None:
         direction, kernel, streams = (self._values[knob][digit] for knob, digit in at.items())
         tactics = ExecutionOptions(direction, kernel=kernel)
-        return _first(why_no_depth(template, problem_of(self._scenario, tactics=tactics, streams=streams, depth=1)))
+        return reject_depth(template, problem_of(self._scenario, tactics=tactics, streams=streams, depth=1))
 
     def _places(self, knobs: tuple[Knob, ...]) -> Iterator[dict[Knob, int]]:
         """All digits of some knobs together."""
@@ -186,8 +196,3 @@ def problem_of(
         order=order,
         depth=depth,
     )
-
-
-def _first(reason: tuple[str, str] | None) -> str | None:
-    """The reason without its hint."""
-    return None if reason is None else reason[0]

@@ -1,7 +1,7 @@
 """The same space as the CP-SAT model states, written down directly: sums of arrays of codes, for spaces of any size.
 
-What is legal is asked of ``compiler.planning.build.why_illegal``, once for each combination that can decide it, and not
-of the rules of the model; ``tests/advisor/solver/test_generator.py`` holds the two sets against each other.
+What is legal is asked of ``compiler.planning.build.why_illegal``, once for each combination that can decide it, and
+not of the rules of the model; ``tests/advisor/solver/test_generator.py`` holds the two sets against each other.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ from ...compiler.ir import (
     Wait,
 )
 from ...compiler.planning.build import why_illegal
-from ...compiler.planning.execution import why_no_tactics
+from ...compiler.planning.execution import reject_tactics
 from ...compiler.templates import ALL_TEMPLATES, Template
 from ...compiler.templates.collective import DEFAULT_ALGORITHM
 from .domains import Domains, algorithms_of, candidate_streams, is_granted, knobs_of, resident_bytes
@@ -147,7 +147,7 @@ class _Generator:
             return (CopyProtocol.SIMPLE,)
         system = self._scenario.system
         asked = self._domains.protocols
-        return [each for each in asked if why_no_tactics(system, engine, ExecutionOptions(protocol=each)) is None]
+        return [each for each in asked if reject_tactics(system, engine, ExecutionOptions(protocol=each)) is None]
 
     @cached_property
     def _ways(self) -> dict[Kernels, Codes]:
@@ -157,7 +157,7 @@ class _Generator:
         found: dict[Kernels, list[int]] = {kernel: [] for kernel in kernels}
         for kernel, wait, per in product(kernels, domains.waits, domains.waits_per):
             tactics = ExecutionOptions(kernel=kernel, wait=wait, per=per)
-            if why_no_tactics(self._scenario.system, self._engines[0], tactics) is not None:
+            if reject_tactics(self._scenario.system, self._engines[0], tactics) is not None:
                 continue
             for launch in self._launches:
                 way = {Knob.KERNEL: kernel, Knob.WAIT: wait, Knob.PER: per, Knob.LAUNCH: launch}

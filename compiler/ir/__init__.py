@@ -33,6 +33,7 @@ from .gpu_constants import (
 )
 from .hardware import Cache, Dma, GemmModel, Gpu, Hbm, LaunchCost, Link, Origin, Provenance, SmCopy, Switch
 from .plan_view import Arrival, PlanFault, RankPlan, all_arrivals, arrivals_at, before_each, num_peers, queued_behind
+from .rejection import Rejection
 from .replay import Replay, Write
 from .scenario import TICKS_PER_SECOND, TICKS_PER_US, Scenario, System
 from .schedule import (
@@ -155,6 +156,7 @@ __all__ = [
     "Rect",
     "Reduction",
     "Region",
+    "Rejection",
     "Replay",
     "Saturation",
     "Scenario",

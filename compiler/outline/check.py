@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 from ..codes import Code
 from ..collectives import ALGORITHM_BY_NAME
-from ..ir import Adds, EngineKind, Kernels
+from ..ir import Adds, EngineKind, Kernels, Rejection
 from ..templates.base import TemplateInput
-from ..templates.collective import DEFAULT_ALGORITHM, collective_in, why_no_algorithm
+from ..templates.collective import DEFAULT_ALGORITHM, collective_in, fitting_algorithms, reject_algorithm
 from .kernels import kernels
 from .outline import ANY_ORDER, Axis, Grouping, Outline, Sums
 from .transfers import num_different, row_per_piece
@@ -18,87 +18,87 @@ _ONE_AFTER_ANOTHER = "persistent kernels of several streams run one after the ot
 
 
 @dataclass(frozen=True, slots=True)
-class Misfit:
-    """What is wrong; ``statement`` is the word of the statement that says it."""
+class OutlineRejection(Rejection):
+    """Why an outline is no plan; ``statement`` is the word of the statement that says it, empty for the whole."""
 
-    code: Code
-    statement: str
-    message: str
-    hint: str = ""
+    statement: str = ""
 
 
-def misfits(outline: Outline, problem: TemplateInput) -> Iterator[Misfit]:
+def outline_rejections(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejection]:
     """Everything that keeps ``outline`` from being a plan for ``problem``; none: it is one."""
     if collective_in(problem.pattern) is None:
-        yield Misfit(Code.MGS511, "", "nothing moves here that could be split", "serial schedules this")
+        yield OutlineRejection(Code.MGS511, "nothing moves here that could be split", "serial schedules this")
         return
     if problem.loads:
         message = "an outline is the same for every rank, and here loads differ"
-        yield Misfit(
-            Code.MGS515, "", message, "hetero_fused_1d and pipelined cut what each rank has, so may rank 0 { }"
+        yield OutlineRejection(
+            Code.MGS515, message, "hetero_fused_1d and pipelined cut what each rank has, so may rank 0 { }"
         )
         return
     if problem.then is not None:
         # What is wrong for both is said once.
-        first, then = misfits(outline, replace(problem, then=None)), misfits(outline, problem.then)
+        first, then = (
+            outline_rejections(outline, replace(problem, then=None)),
+            outline_rejections(outline, problem.then),
+        )
         yield from dict.fromkeys((*first, *then))
         return
     found = False
     for check in _CHECKS:
-        for misfit in check(outline, problem):
+        for rejection in check(outline, problem):
             found = True
-            yield misfit
+            yield rejection
         # What the pieces are decides what the rest may say.
         if found and check in (_of_split, _of_own):
             return
 
 
-def _of_split(outline: Outline, problem: TemplateInput) -> Iterator[Misfit]:
+def _of_split(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejection]:
     split = outline.split
     if split.axis is Axis.ROWS:
-        yield from _rows_misfits(outline, problem)
+        yield from _rows_rejections(outline, problem)
     elif split.axis is Axis.COLS:
         if problem.pattern.consumes and problem.inner != problem.cols:
             message = f"the {problem.cols} columns that move are not the inner dimension of what computes with them"
-            yield Misfit(Code.MGS512, "split", message, "split rows")
+            yield OutlineRejection(Code.MGS512, message, "split rows", "split")
             return
-        yield from _size_misfits(outline, problem.cols, problem.cutting.column_step)
+        yield from _size_rejections(outline, problem.cols, problem.cutting.column_step)
 
 
-def _of_own(outline: Outline, problem: TemplateInput) -> Iterator[Misfit]:
+def _of_own(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejection]:
     """Rows of the own shard that do not go with the pieces of the others."""
     own, rows = outline.own, problem.gathered(0).rows.size if problem.pattern.overlaps else 0
     if not own:
         return
     if not problem.pattern.overlaps:
-        yield Misfit(Code.MGS511, "split own", "nothing is computed with the own shard here", "leave it out")
+        yield OutlineRejection(Code.MGS511, "nothing is computed with the own shard here", "leave it out", "split own")
     elif problem.cutting.adds is Adds.BLOCKS:
         message = "a kernel takes the same rows of all blocks side by side"
-        yield Misfit(Code.MGS513, "split own", message, "leave it out")
+        yield OutlineRejection(Code.MGS513, message, "leave it out", "split own")
     elif outline.split.axis is not Axis.ROWS or outline.grouping.own_alone:
         message = "own rows go with pieces of rows of the others, in their kernels"
-        yield Misfit(Code.MGS513, "split own", message, "split rows too, and group own together")
+        yield OutlineRejection(Code.MGS513, message, "split rows too, and group own together", "split own")
     elif len(own) != outline.split.parts:
         message = f"own rows are listed for {len(own)} pieces, and there are {outline.split.parts}"
-        yield Misfit(Code.MGS512, "split own", message, "one number for each piece, 0 for none")
+        yield OutlineRejection(Code.MGS512, message, "one number for each piece, 0 for none", "split own")
     elif sum(own) != rows:
         message = f"{sum(own)} own rows are listed, and there are {rows}"
-        yield Misfit(Code.MGS512, "split own", message, "together they are all rows")
+        yield OutlineRejection(Code.MGS512, message, "together they are all rows", "split own")
 
 
-def _rows_misfits(outline: Outline, problem: TemplateInput) -> Iterator[Misfit]:
+def _rows_rejections(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejection]:
     split = outline.split
     if not problem.split:
-        yield from _size_misfits(outline, problem.shard_rows, 1)
+        yield from _size_rejections(outline, problem.shard_rows, 1)
     elif split.cuts:
         message = "blocks of this all_to_all differ in size, and one cut does not suit all of them"
-        yield Misfit(Code.MGS512, "split", message, f"split rows into {split.parts}")
+        yield OutlineRejection(Code.MGS512, message, f"split rows into {split.parts}", "split")
     elif split.parts > (least := min(rows for rows in problem.split if rows)):
         message = f"a block of {least} rows does not divide into {split.parts} pieces"
-        yield Misfit(Code.MGS512, "split", message, f"split rows into {least} or fewer")
+        yield OutlineRejection(Code.MGS512, message, f"split rows into {least} or fewer", "split")
 
 
-def _size_misfits(outline: Outline, size: int, step: int) -> Iterator[Misfit]:
+def _size_rejections(outline: Outline, size: int, step: int) -> Iterator[OutlineRejection]:
     """Pieces that are no whole cut of ``size`` rows or columns, each a multiple of ``step``."""
     split = outline.split
     what = "rows of a shard" if split.axis is Axis.ROWS else "columns"
@@ -106,16 +106,18 @@ def _size_misfits(outline: Outline, size: int, step: int) -> Iterator[Misfit]:
         message = f"the pieces have {split.total} {what}, and there are {size}"
         last = size - split.cuts[-1] if split.cuts else size
         hint = f"{', '.join(map(str, (*split.sizes[:-1], last)))} would do" if last > 0 else "sizes add up to all"
-        yield Misfit(Code.MGS512, "split", message, hint)
+        yield OutlineRejection(Code.MGS512, message, hint, "split")
     elif split.cuts and split.cuts[-1] >= size:
-        yield Misfit(Code.MGS512, "split", f"a cut at {split.cuts[-1]} lies outside the {size} {what}", f"below {size}")
+        yield OutlineRejection(
+            Code.MGS512, f"a cut at {split.cuts[-1]} lies outside the {size} {what}", f"below {size}", "split"
+        )
     elif not split.cuts and size % (split.parts * step):
         grain = f" of a multiple of {step}" if step > 1 else ""
         message = f"{size} {what} do not divide into {split.parts} equal pieces{grain}"
-        yield Misfit(Code.MGS512, "split", message, _near_equal(split.axis, size, split.parts, step))
+        yield OutlineRejection(Code.MGS512, message, _near_equal(split.axis, size, split.parts, step), "split")
     elif off := [piece for piece in range(split.parts) if split.span(piece, size).size % step]:
         message = f"piece {off[0]} has {split.span(off[0], size).size} {what}, no multiple of {step}"
-        yield Misfit(Code.MGS512, "split", message, f"columns are cut at multiples of {step}")
+        yield OutlineRejection(Code.MGS512, message, f"columns are cut at multiples of {step}", "split")
 
 
 def _near_equal(axis: Axis, size: int, parts: int, step: int) -> str:
@@ -131,50 +133,52 @@ def _near_equal(axis: Axis, size: int, parts: int, step: int) -> str:
     return f"unequal ones would do: split {axis.value} at {', '.join(map(str, edges[1:-1]))}"
 
 
-def _of_move(outline: Outline, problem: TemplateInput) -> Iterator[Misfit]:
+def _of_move(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejection]:
     asked = row_per_piece(outline, problem)
-    reason = why_no_algorithm(asked)
-    if reason is not None:
+    unfit = reject_algorithm(asked)
+    if unfit is not None:
         algorithm = ALGORITHM_BY_NAME[outline.algorithm or DEFAULT_ALGORITHM]
         adds = collective_in(problem.pattern) in algorithm.by_sms and problem.engine is EngineKind.DMA
-        fits = [name for name in ALGORITHM_BY_NAME if why_no_algorithm(replace(asked, algorithm=name)) is None]
+        fits = fitting_algorithms(asked)
         hint = "move by sm(16)" if adds else f"{', '.join(fits)} would do" if fits else "move put"
-        yield Misfit(Code.MGS403 if adds else Code.MGS511, "move", reason, hint)
+        yield OutlineRejection(Code.MGS403 if adds else Code.MGS511, unfit.message, hint, "move")
     transfers = outline.split.parts * (problem.num_ranks - 1) * num_different(outline, problem)
-    if reason is None and transfers > MAX_TRANSFERS:
+    if unfit is None and transfers > MAX_TRANSFERS:
         message = f"{outline.split.parts} pieces on {problem.num_ranks} ranks are {transfers:,} transfers to write out"
-        yield Misfit(Code.MGS406, "split", message, f"fewer pieces: at most {MAX_TRANSFERS:,} transfers")
-    yield from _lane_misfits(outline)
+        yield OutlineRejection(Code.MGS406, message, f"fewer pieces: at most {MAX_TRANSFERS:,} transfers", "split")
+    yield from _lane_rejections(outline)
     if outline.depth:
-        yield from _depth_misfits(outline, problem)
+        yield from _depth_rejections(outline, problem)
 
 
-def _lane_misfits(outline: Outline) -> Iterator[Misfit]:
+def _lane_rejections(outline: Outline) -> Iterator[OutlineRejection]:
     if (outline.one_at_a_time or outline.lanes) and outline.algorithm not in ANY_ORDER:
         message = f"{outline.algorithm} passes on what comes from others, whose transfers have an order of their own"
-        yield Misfit(Code.MGS513, "move", message, "move direct, or leave the order to the engines")
+        yield OutlineRejection(Code.MGS513, message, "move direct, or leave the order to the engines", "move")
     if outline.one_at_a_time and outline.lanes:
         message = "one at a time is one lane"
-        yield Misfit(Code.MGS513, "move", message, f"lanes {outline.lanes}, or one at a time")
+        yield OutlineRejection(Code.MGS513, message, f"lanes {outline.lanes}, or one at a time", "move")
     if outline.lanes > outline.engine.count:
         message = f"{outline.lanes} lanes are more than the engines: {outline.engine}"
-        yield Misfit(Code.MGS401, "move", message, f"lanes {outline.engine.count}, a lane is an engine")
+        yield OutlineRejection(Code.MGS401, message, f"lanes {outline.engine.count}, a lane is an engine", "move")
 
 
-def _depth_misfits(outline: Outline, problem: TemplateInput) -> Iterator[Misfit]:
+def _depth_rejections(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejection]:
     if not problem.pattern.consumes:
-        yield Misfit(Code.MGS513, "move", "nothing is held here that is gathered for a kernel", "leave depth out")
+        yield OutlineRejection(
+            Code.MGS513, "nothing is held here that is gathered for a kernel", "leave depth out", "move"
+        )
     elif not problem.gets:
         message = "a put cannot wait until the buffer at its destination is free"
-        yield Misfit(Code.MGS513, "move", message, "move get")
+        yield OutlineRejection(Code.MGS513, message, "move get", "move")
     elif _one_after_another(outline):
-        yield Misfit(Code.MGS513, "move", f"{_ONE_AFTER_ANOTHER}, and the first waits for all", "streams 1")
+        yield OutlineRejection(Code.MGS513, f"{_ONE_AFTER_ANOTHER}, and the first waits for all", "streams 1", "move")
     elif (most := _most_at_once(outline, problem)) > outline.depth:
         message = f"a kernel takes {most} pieces at once, more than the depth of {outline.depth}"
-        yield Misfit(Code.MGS513, "move", message, "group by piece, or by block")
+        yield OutlineRejection(Code.MGS513, message, "group by piece, or by block", "move")
     elif (outline.one_at_a_time or outline.lanes) and outline.ordering.peers_outermost:
         message = "a piece that waits for a kernel would hold up those that the kernel waits for"
-        yield Misfit(Code.MGS513, "move", message, "order by piece, or leave depth out")
+        yield OutlineRejection(Code.MGS513, message, "order by piece, or leave depth out", "move")
 
 
 def _most_at_once(outline: Outline, problem: TemplateInput) -> int:
@@ -188,43 +192,43 @@ def _most_at_once(outline: Outline, problem: TemplateInput) -> int:
     return max((max(places) - min(places) + 1 for places in taken), default=0)
 
 
-def _of_kernels(outline: Outline, problem: TemplateInput) -> Iterator[Misfit]:
+def _of_kernels(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejection]:
     """Nothing to group where kernels and transfers have nothing to do with each other."""
     behind = outline.sums is Sums.BEHIND
     if not problem.pattern.overlaps:
         said = {"group": outline.grouping != Grouping(), "streams": outline.streams > 1, "sums": behind}
         for statement in (word for word, unusual in said.items() if unusual):
             message = "no kernel waits for a transfer here, or the other way round"
-            yield Misfit(Code.MGS511, statement, message, "split, move and order are all that this needs")
+            yield OutlineRejection(Code.MGS511, message, "split, move and order are all that this needs", statement)
     elif behind and not problem.pattern.sums:
-        yield Misfit(Code.MGS511, "sums", "nothing is summed here", "leave sums out")
+        yield OutlineRejection(Code.MGS511, "nothing is summed here", "leave sums out", "sums")
 
 
-def _of_streams(outline: Outline, problem: TemplateInput) -> Iterator[Misfit]:
+def _of_streams(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejection]:
     """Slices of one sum run one after the other, whatever their stream."""
     if not _one_after_another(outline) or outline.split.axis is not Axis.COLS or not problem.pattern.consumes:
         return
     if any(kernel.last - kernel.first + 1 < outline.split.parts for kernel in kernels(outline, problem)):
         message = f"{_ONE_AFTER_ANOTHER}, and slices of one sum wait for each other"
-        yield Misfit(Code.MGS511, "streams", message, "streams 1, or kernel launched")
+        yield OutlineRejection(Code.MGS511, message, "streams 1, or kernel launched", "streams")
 
 
 def _one_after_another(outline: Outline) -> bool:
     return outline.streams > 1 and outline.tactics.kernel is Kernels.PERSISTENT
 
 
-def _of_groups(outline: Outline, problem: TemplateInput) -> Iterator[Misfit]:
+def _of_groups(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejection]:
     parts, batches = outline.split.parts, outline.grouping.batches
     for batch in batches:
         if batch.last >= parts:
-            yield Misfit(Code.MGS504, "group", _no_piece(batch.last, parts), _pieces_are(parts))
+            yield OutlineRejection(Code.MGS504, _no_piece(batch.last, parts), _pieces_are(parts), "group")
             return
     counted = Counter(piece for batch in batches for piece in range(batch.first, batch.last + 1))
     if batches:
         yield from _once(counted, range(parts), Code.MGS507, "group", "piece", "computed")
 
 
-def _of_whole_kernels(outline: Outline, problem: TemplateInput) -> Iterator[Misfit]:
+def _of_whole_kernels(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejection]:
     """A kernel whose rows all need each other is cut along columns alone."""
     if problem.cutting.by_rows or not problem.pattern.overlaps:
         return
@@ -233,42 +237,44 @@ def _of_whole_kernels(outline: Outline, problem: TemplateInput) -> Iterator[Misf
         whole = outline.split.axis is not Axis.ROWS or (kernel.first, kernel.last) == (pieces[0], pieces[-1])
         if len(kernel.owners) < problem.num_ranks or not whole:
             message = "a query that comes by all_to_all needs the keys of all rows"
-            yield Misfit(Code.MGS511, "group", message, "group own together, and split cols")
+            yield OutlineRejection(Code.MGS511, message, "group own together, and split cols", "group")
             return
 
 
-def _of_pieces(outline: Outline, problem: TemplateInput) -> Iterator[Misfit]:
+def _of_pieces(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejection]:
     parts, listed = outline.split.parts, outline.ordering.pieces
     beyond = [piece for piece in listed if piece >= parts]
     if beyond:
-        yield Misfit(Code.MGS504, "order", _no_piece(beyond[0], parts), _pieces_are(parts))
+        yield OutlineRejection(Code.MGS504, _no_piece(beyond[0], parts), _pieces_are(parts), "order")
     elif listed:
         yield from _once(Counter(listed), range(parts), Code.MGS501, "order", "piece", "moved")
     if outline.ordering.own is not None and not (problem.pattern.overlaps and outline.grouping.own_alone):
         message = "the own shard is no kernel of its own that could come first or last"
-        yield Misfit(Code.MGS513, "order", message, "group own alone, or leave own out of the order")
+        yield OutlineRejection(Code.MGS513, message, "group own alone, or leave own out of the order", "order")
 
 
-def _of_peers(outline: Outline, problem: TemplateInput) -> Iterator[Misfit]:
+def _of_peers(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejection]:
     ordering, n = outline.ordering, problem.num_ranks
     if ordering.of_peers and outline.algorithm not in ANY_ORDER:
         message = f"{outline.algorithm} has its own order of peers"
-        yield Misfit(Code.MGS513, "order", message, "move direct, or leave peers out of the order")
+        yield OutlineRejection(Code.MGS513, message, "move direct, or leave peers out of the order", "order")
     if ordering.order.by_size and not problem.split:
         message = f"{ordering.order.value} goes by sizes, and all transfers are alike"
-        yield Misfit(Code.MGS513, "order", message, "it is for an all_to_all with rows=[...]")
+        yield OutlineRejection(Code.MGS513, message, "it is for an all_to_all with rows=[...]", "order")
     if ordering.peers:
         yield from _once(Counter(ordering.peers), range(1, n), Code.MGS501, "order", "peer", "served")
 
 
-def _once(counted: Counter[int], wanted: range, code: Code, statement: str, what: str, done: str) -> Iterator[Misfit]:
+def _once(
+    counted: Counter[int], wanted: range, code: Code, statement: str, what: str, done: str
+) -> Iterator[OutlineRejection]:
     """The first of ``wanted`` that is missing, and the first that is there twice."""
     missing = next((each for each in wanted if not counted[each]), None)
     if missing is not None:
-        yield Misfit(code, statement, f"{what} {missing} is never {done}", f"name every {what} once")
+        yield OutlineRejection(code, f"{what} {missing} is never {done}", f"name every {what} once", statement)
     twice = next((each for each in wanted if counted[each] > 1), None)
     if twice is not None:
-        yield Misfit(code, statement, f"{what} {twice} is {done} twice", f"name every {what} once")
+        yield OutlineRejection(code, f"{what} {twice} is {done} twice", f"name every {what} once", statement)
 
 
 def _no_piece(piece: int, parts: int) -> str:

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from ..codes import Code
 from ..ir import Choice, Kernels, Plan, Scenario
-from ..planning.build import ScheduleError, check_engine, check_tactics, problem_of
+from ..planning.build import problem_of, reject_execution
 from ..templates.base import TemplateInput
 from .build import plan_of
-from .check import Misfit, misfits
+from .check import OutlineRejection, outline_rejections
 from .outline import Outline
 
 # What is said of transfers; the rest of what a machine cannot do is said of kernels.
@@ -15,19 +15,18 @@ _OF_MOVE = (Code.MGS401, Code.MGS407, Code.MGS408)
 
 
 def written_out(scenario: Scenario, outline: Outline) -> Plan:
-    """Every transfer, kernel and sum of ``outline``, which has no misfits."""
+    """Every transfer, kernel and sum of ``outline``, which nothing rejects."""
     return plan_of(outline, _problem(scenario, outline))
 
 
-def misfits_on(scenario: Scenario, outline: Outline) -> Iterator[Misfit]:
+def rejections_on(scenario: Scenario, outline: Outline) -> Iterator[OutlineRejection]:
     """What the machine cannot do, then what does not fit the workload."""
-    try:
-        check_engine(scenario, outline.engine)
-        check_tactics(scenario, outline.engine, outline.tactics)
-    except ScheduleError as error:
+    unfit = reject_execution(scenario, outline.engine, outline.tactics)
+    if unfit is not None:
         of_kernels = "kernel" if outline.tactics.kernel is Kernels.PERSISTENT else "sync"
-        yield Misfit(error.code, "move" if error.code in _OF_MOVE else of_kernels, str(error), _worded(error.hint))
-    yield from misfits(outline, _problem(scenario, outline))
+        statement = "move" if unfit.code in _OF_MOVE else of_kernels
+        yield OutlineRejection(unfit.code, unfit.message, _worded(unfit.hint), statement)
+    yield from outline_rejections(outline, _problem(scenario, outline))
 
 
 def _problem(scenario: Scenario, outline: Outline) -> TemplateInput:

@@ -73,7 +73,8 @@ def _built(scenario: Scenario, plan: Plan, name: str, span: Span, report: Report
     try:
         return build_schedule(scenario, plan, name)
     except ScheduleError as error:
-        raise report.fail(error.code, str(error), span, error.hint) from None
+        unfit = error.rejection
+        raise report.fail(unfit.code, unfit.message, span, unfit.hint) from None
 
 
 def _read(scenario: Scenario, path: Path, span: Span, report: Report) -> Plan:

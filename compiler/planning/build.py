@@ -12,11 +12,13 @@ from ..ir import (
     EngineMode,
     ExecutionOptions,
     FatTree,
+    Gpu,
     Kernels,
     NamedSchedule,
     Pattern,
     Plan,
     Rails,
+    Rejection,
     Scenario,
     Schedule,
     TileGroup,
@@ -24,12 +26,12 @@ from ..ir import (
     inner_size,
     tile_cols,
 )
-from ..templates import BY_NAME, Cut, Template, why_not
+from ..templates import BY_NAME, Cut, Template, reject_template
 from ..templates.base import TemplateInput
-from ..templates.bespoke import why_no_parts
-from ..templates.cuts import why_no_cuts
-from ..templates.serving import why_not_served
-from .execution import Misfit, why_no_mode, why_no_persistent, why_no_reach, why_no_tactics
+from ..templates.bespoke import reject_parts
+from ..templates.cuts import reject_cuts
+from ..templates.serving import reject_serving
+from .execution import reject_mode, reject_persistent, reject_reach, reject_tactics
 from .expression import expression_of
 from .staging import slices_inner as slices_inner
 from .staging import staging_bytes as staging_bytes
@@ -40,12 +42,11 @@ MAX_COPY_SHARE = 2
 
 
 class ScheduleError(ValueError):
-    """A schedule that cannot run on its scenario; ``code`` is the diagnostic's, the message says why."""
+    """A schedule that cannot run on its scenario, and why."""
 
-    def __init__(self, code: Code, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.code = code
-        self.hint = hint
+    def __init__(self, rejection: Rejection) -> None:
+        super().__init__(rejection)
+        self.rejection = rejection
 
 
 def template_named(name: str) -> Template:
@@ -57,7 +58,8 @@ def template_named(name: str) -> Template:
         If there is none.
     """
     if name not in BY_NAME:
-        raise ScheduleError(Code.MGS505, f"there is no template '{name}'", f"templates are {', '.join(BY_NAME)}")
+        known = f"templates are {', '.join(BY_NAME)}"
+        raise ScheduleError(Rejection(Code.MGS505, f"there is no template '{name}'", known))
     return BY_NAME[name]
 
 
@@ -70,17 +72,18 @@ def build_schedule(scenario: Scenario, body: Choice | Plan, name: str = "") -> S
         If the choice is illegal here; see ``why_illegal``.
     """
     if isinstance(body, Plan):
-        check_engine(scenario, body.engine)
-        check_tactics(scenario, body.engine, body.tactics)
+        unfit = reject_execution(scenario, body.engine, body.tactics)
+        if unfit is not None:
+            raise ScheduleError(unfit)
         sms, ranks = compute_sms(scenario, body.engine, body.overlaps), body.by_rank or (body.steps,)
         sliced = any(isinstance(step, TileGroup) and step.accumulate for step in chain(*ranks))
         staging = staging_of_steps(scenario, ranks, slices_inner=sliced)
         return Schedule(name, body.steps, body.engine, sms, staging, body.overrides, body.tactics, body.by_rank)
     template = template_named(body.template)
-    problem = why_illegal(scenario, body)
-    if problem is not None:
-        raise problem
-    steps, by_rank = template.write(problem_of(scenario, body))
+    problem = _problem_unless_rejected(scenario, body)
+    if isinstance(problem, Rejection):
+        raise ScheduleError(problem)
+    steps, by_rank = template.write(problem)
     sliced = bool(body.slices) or slices_inner(scenario, template)
     return Schedule(
         expression_of(body),
@@ -93,59 +96,76 @@ def build_schedule(scenario: Scenario, body: Choice | Plan, name: str = "") -> S
     )
 
 
-def why_illegal(scenario: Scenario, choice: Choice) -> ScheduleError | None:
+def why_illegal(scenario: Scenario, choice: Choice) -> Rejection | None:
     """Why ``choice`` cannot run on ``scenario``, or None if it can."""
-    template = template_named(choice.template)
-    pattern = scenario.workload.pattern
-    if pattern not in template.patterns:
-        fits = ", ".join(known.value for known in template.patterns)
-        message = f"{template.name} does not schedule {scenario.workload.label}"
-        return ScheduleError(Code.MGS511, message, f"it schedules {fits}")
-    try:
-        check_engine(scenario, choice.engine)
-        check_tactics(scenario, choice.engine, choice.tactics)
-    except ScheduleError as error:
-        return error
-    if choice.algorithm and scenario.workload.moved is None:
-        return ScheduleError(Code.MGS511, f"{pattern.value} moves nothing, by no algorithm", "leave algorithm out")
-    if template.has_parts and scenario.workload.loads:
-        message = f"{template.name} counts the rows of each peer, the same for every rank, and here loads differ"
-        return ScheduleError(Code.MGS515, message, "hetero_fused_1d and pipelined cut what each rank has")
-    problem = _why_not_cut(scenario, template, choice.chunks) or _why_no_parts(scenario, template, choice)
-    if problem is not None:
-        return problem
-    asked = problem_of(scenario, choice)
-    reason = why_not(template, asked)
-    if reason is not None:
-        return ScheduleError(Code.MGS511, *reason)
-    reason = why_not_served(template, asked)
-    return None if reason is None else ScheduleError(Code.MGS513, *reason)
+    found = _problem_unless_rejected(scenario, choice)
+    return found if isinstance(found, Rejection) else None
 
 
-def check_engine(scenario: Scenario, engine: EngineChoice) -> None:
-    """Raise ScheduleError if the GPU cannot grant ``engine``."""
-    gpu = scenario.gpu
+def reject_execution(scenario: Scenario, engine: EngineChoice, tactics: ExecutionOptions) -> Rejection | None:
+    """Why the system cannot carry out ``tactics`` with ``engine``, or None if it can."""
+    unfit = reject_engine(scenario.gpu, engine) or reject_tactics(scenario.system, engine, tactics)
+    if unfit is None and tactics.kernel is Kernels.PERSISTENT and scenario.workload.pattern.overlaps:
+        return reject_persistent(scenario.workload)
+    return unfit
+
+
+def reject_engine(gpu: Gpu, engine: EngineChoice) -> Rejection | None:
+    """Why the GPU cannot grant ``engine``, or None if it can."""
     if engine.kind is EngineKind.DMA and not 1 <= engine.count <= gpu.dma.engines:
         message = f"{engine.count} DMA engines asked, {gpu.name} has {gpu.dma.engines}"
-        raise ScheduleError(Code.MGS401, message, f"use dma({gpu.dma.engines}) or fewer")
-    most = gpu.sms // MAX_COPY_SHARE
+        return Rejection(Code.MGS401, message, f"use dma({gpu.dma.engines}) or fewer")
+    most = most_copy_sms(gpu)
     if engine.kind is EngineKind.SM and not 1 <= engine.count <= most:
         message = f"{engine.count} SMs asked for copying, at most {most} of {gpu.name}'s {gpu.sms} may copy"
-        raise ScheduleError(Code.MGS401, message, f"use sm({most}) or fewer")
-
-    _raise_if(why_no_mode(gpu, engine))
-
-
-def check_tactics(scenario: Scenario, engine: EngineChoice, tactics: ExecutionOptions) -> None:
-    """Raise ScheduleError if the system cannot carry out ``tactics`` with ``engine``."""
-    _raise_if(why_no_tactics(scenario.system, engine, tactics))
-    if tactics.kernel is Kernels.PERSISTENT and scenario.workload.pattern.overlaps:
-        _raise_if(why_no_persistent(scenario.workload))
+        return Rejection(Code.MGS401, message, f"use sm({most}) or fewer")
+    return reject_mode(gpu, engine)
 
 
-def _raise_if(misfit: Misfit | None) -> None:
-    if misfit is not None:
-        raise ScheduleError(*misfit)
+def most_copy_sms(gpu: Gpu) -> int:
+    """SMs that may be taken from the kernels."""
+    return gpu.sms // MAX_COPY_SHARE
+
+
+def _problem_unless_rejected(scenario: Scenario, choice: Choice) -> TemplateInput | Rejection:
+    """The workload as the template of ``choice`` sees it, or why that cannot run."""
+    template = template_named(choice.template)
+    unfit = (
+        _reject_pattern(scenario, template)
+        or reject_execution(scenario, choice.engine, choice.tactics)
+        or _reject_knobs(scenario, template, choice)
+        or _reject_chunks(scenario, template, choice.chunks)
+        or _reject_lists(template, choice)
+    )
+    if unfit is not None:
+        return unfit
+    problem = problem_of(scenario, choice)
+    return (
+        (reject_parts(problem) if choice.parts else None)
+        or reject_cuts(problem)
+        or reject_template(template, problem)
+        or reject_serving(template, problem)
+        or problem
+    )
+
+
+def _reject_pattern(scenario: Scenario, template: Template) -> Rejection | None:
+    if scenario.workload.pattern in template.patterns:
+        return None
+    fits = ", ".join(known.value for known in template.patterns)
+    message = f"{template.name} does not schedule {scenario.workload.label}"
+    return Rejection(Code.MGS511, message, f"it schedules {fits}")
+
+
+def _reject_knobs(scenario: Scenario, template: Template, choice: Choice) -> Rejection | None:
+    """An algorithm where nothing moves, or the same parts for ranks that differ."""
+    workload = scenario.workload
+    if choice.algorithm and workload.moved is None:
+        return Rejection(Code.MGS511, f"{workload.pattern.value} moves nothing, by no algorithm", "leave algorithm out")
+    if template.has_parts and workload.loads:
+        message = f"{template.name} counts the rows of each peer, the same for every rank, and here loads differ"
+        return Rejection(Code.MGS515, message, "hetero_fused_1d and pipelined cut what each rank has")
+    return None
 
 
 def default_engine(scenario: Scenario) -> EngineChoice:
@@ -165,11 +185,11 @@ def pieces_of(chunks: int, num_ranks: int, template: Template) -> int:
     return 1 if template.cut is Cut.SHARD else chunks // num_ranks
 
 
-def _why_not_cut(scenario: Scenario, template: Template, chunks: int) -> ScheduleError | None:
+def _reject_chunks(scenario: Scenario, template: Template, chunks: int) -> Rejection | None:
     n, moved = scenario.num_ranks, scenario.workload.moved
     if template.cut is Cut.SHARD:
         if chunks != n and moved is not None:
-            return ScheduleError(Code.MGS512, f"{template.name} moves whole shards, {n} of them", f"chunks={n}")
+            return Rejection(Code.MGS512, f"{template.name} moves whole shards, {n} of them", f"chunks={n}")
         return None
     assert moved is not None, "templates that cut shards schedule only workloads that move a tensor"
     if chunks % n or chunks // n < template.min_pieces:
@@ -177,7 +197,7 @@ def _why_not_cut(scenario: Scenario, template: Template, chunks: int) -> Schedul
         message = (
             f"{chunks} chunks of {template.name} do not divide among {n} ranks, {template.min_pieces} or more each"
         )
-        return ScheduleError(Code.MGS512, message, f"use a multiple of {n} from {least} up")
+        return Rejection(Code.MGS512, message, f"use a multiple of {n} from {least} up")
     pieces = chunks // n
     column_step = max(cutting_of(stage).column_step for stage in scenario.workload.stages or (scenario.workload,))
     size, step, what = (
@@ -186,19 +206,18 @@ def _why_not_cut(scenario: Scenario, template: Template, chunks: int) -> Schedul
     if size % (pieces * step):
         grain = f" of a multiple of {step}" if step > 1 else ""
         message = f"{size} {what} do not divide into {pieces} equal chunks{grain}"
-        return ScheduleError(Code.MGS512, message, _cut_hint(size // step, n, template))
+        return Rejection(Code.MGS512, message, _cut_hint(size // step, n, template))
     return None
 
 
-def _why_no_parts(scenario: Scenario, template: Template, choice: Choice) -> ScheduleError | None:
+def _reject_lists(template: Template, choice: Choice) -> Rejection | None:
+    """Parts and what goes with them, of a template that takes none; more lanes than engines."""
     if (choice.parts or choice.slices or choice.columns or choice.lanes) and not template.has_parts:
         message = f"{template.name} is not told its parts, slices, columns or lanes"
-        return ScheduleError(Code.MGS511, message, "bespoke takes them")
+        return Rejection(Code.MGS511, message, "bespoke takes them")
     if choice.lanes > choice.engine.count:
-        return ScheduleError(Code.MGS401, f"{choice.lanes} lanes of {choice.engine}", "a lane is an engine")
-    asked = problem_of(scenario, choice)
-    reason = (why_no_parts(asked) if choice.parts else None) or why_no_cuts(asked)
-    return None if reason is None else ScheduleError(Code.MGS514, *reason)
+        return Rejection(Code.MGS401, f"{choice.lanes} lanes of {choice.engine}", "a lane is an engine")
+    return None
 
 
 def _cut_hint(grains: int, num_ranks: int, template: Template) -> str:
@@ -234,8 +253,8 @@ def problem_of(scenario: Scenario, choice: Choice) -> TemplateInput:
         loads=workload.loads,
         rank=workload.rank,
         node=_node_size(scenario),
-        multicast=why_no_reach(scenario.system, sums=False) is None,
-        reduces=why_no_reach(scenario.system, sums=True) is None,
+        multicast=reject_reach(scenario.system, sums=False) is None,
+        reduces=reject_reach(scenario.system, sums=True) is None,
         cutting=cutting_of(workload),
         parts=choice.parts,
         slices=choice.slices,

@@ -15,6 +15,7 @@ from ..ir import (
     Gpu,
     Kernels,
     LaunchMode,
+    Rejection,
     System,
     Wait,
     WaitPer,
@@ -35,7 +36,6 @@ VALUES: Mapping[str, type[Enum]] = {
     "per": WaitPer,
     "launch": LaunchMode,
 }
-Misfit = tuple[Code, str, str]
 
 
 def words_of(kind: type[Enum]) -> tuple[str, ...]:
@@ -76,60 +76,69 @@ def values_of(tactics: ExecutionOptions) -> dict[str, Enum]:
     }
 
 
-def why_no_mode(gpu: Gpu, engine: EngineChoice) -> Misfit | None:
+def reject_mode(gpu: Gpu, engine: EngineChoice) -> Rejection | None:
     """Why ``engine`` cannot be had in its mode, or None if it can."""
     if engine.mode is EngineMode.OWN or engine.mode in MODES[engine.kind]:
         return None
     known = ", ".join(mode.value for mode in MODES[engine.kind])
-    return Code.MGS407, f"{engine.kind.value} of {gpu.name} is never {engine.mode.value}", f"it may be: {known}"
+    message = f"{engine.kind.value} of {gpu.name} is never {engine.mode.value}"
+    return Rejection(Code.MGS407, message, f"it may be: {known}")
 
 
-def why_no_tactics(system: System, engine: EngineChoice, tactics: ExecutionOptions) -> Misfit | None:
+def reject_tactics(system: System, engine: EngineChoice, tactics: ExecutionOptions) -> Rejection | None:
     """Why the system cannot carry out ``tactics`` with ``engine``, or None if it can."""
-    return _protocol_misfit(system, engine, tactics.protocol) or _wait_misfit(system.gpu, tactics)
+    return _reject_protocol(system, engine, tactics.protocol) or _reject_wait(system.gpu, tactics)
 
 
-def why_no_reach(system: System, *, sums: bool) -> Misfit | None:
+def reject_reach(system: System, *, sums: bool) -> Rejection | None:
     """Why the fabric cannot copy to all ranks, or sum what all ranks hold, or None if it can."""
     switch, word = system.fabric.switch, "reduces" if sums else "multicast"
     what = "sums what all ranks hold" if sums else "copies to all ranks at once"
     if system.fabric.kind is not FabricKind.SWITCH or switch is None:
-        return Code.MGS409, f"no switch of {system.name} {what}", "this needs fabric switch(...)"
+        return Rejection(Code.MGS409, f"no switch of {system.name} {what}", "this needs fabric switch(...)")
     if not (switch.reduces if sums else switch.multicast):
-        return Code.MGS409, f"switch {switch.name} is not one that {what}", f"its profile says so: {word} yes"
+        return Rejection(
+            Code.MGS409, f"switch {switch.name} is not one that {what}", f"its profile says so: {word} yes"
+        )
     return None
 
 
-def _protocol_misfit(system: System, engine: EngineChoice, protocol: CopyProtocol) -> Misfit | None:
+def _reject_protocol(system: System, engine: EngineChoice, protocol: CopyProtocol) -> Rejection | None:
     if protocol is CopyProtocol.SIMPLE:
         return None
     if engine.kind is not EngineKind.SM:
-        return Code.MGS408, f"protocol {protocol.value} is one of copies by SMs, not of {engine}", "use engine sm(16)"
+        return Rejection(
+            Code.MGS408, f"protocol {protocol.value} is one of copies by SMs, not of {engine}", "use engine sm(16)"
+        )
     link = system.fabric.link
     if protocol not in link.protocols:
         known = ", ".join(each.value for each in link.protocols)
-        return Code.MGS408, f"link {link.name} does not carry protocol {protocol.value}", f"it carries: {known}"
+        return Rejection(
+            Code.MGS408, f"link {link.name} does not carry protocol {protocol.value}", f"it carries: {known}"
+        )
     return None
 
 
-def why_no_persistent(workload: Workload) -> Misfit | None:
+def reject_persistent(workload: Workload) -> Rejection | None:
     """Why no persistent kernel can compute ``workload``, None if one can."""
     if workload.may_persist:
         return None
     has = "none" if workload.then is None else "two kernels"
     message = f"a persistent kernel walks through the tiles of one GEMM, {workload.label} has {has}"
-    return Code.MGS511, message, "leave kernel=persistent out"
+    return Rejection(Code.MGS511, message, "leave kernel=persistent out")
 
 
-def _wait_misfit(gpu: Gpu, tactics: ExecutionOptions) -> Misfit | None:
+def _reject_wait(gpu: Gpu, tactics: ExecutionOptions) -> Rejection | None:
     persistent = tactics.kernel is Kernels.PERSISTENT
     if tactics.wait is not Wait.EVENT and not persistent:
-        return Code.MGS513, f"only a persistent kernel waits by {tactics.wait.value}", "say kernel=persistent"
+        return Rejection(
+            Code.MGS513, f"only a persistent kernel waits by {tactics.wait.value}", "say kernel=persistent"
+        )
     if tactics.wait is Wait.EVENT and persistent:
         message = "a persistent kernel is launched once and cannot wait for events in between"
-        return Code.MGS513, message, "say wait=poll or wait=monitor"
+        return Rejection(Code.MGS513, message, "say wait=poll or wait=monitor")
     if tactics.per is WaitPer.TILE and not persistent:
-        return Code.MGS513, "only a persistent kernel looks again for each tile", "say kernel=persistent"
+        return Rejection(Code.MGS513, "only a persistent kernel looks again for each tile", "say kernel=persistent")
     if tactics.wait is Wait.MONITOR and not gpu.sync.monitor_entries:
-        return Code.MGS410, f"{gpu.name} has no monitors that kernels could wait with", "say wait=poll"
+        return Rejection(Code.MGS410, f"{gpu.name} has no monitors that kernels could wait with", "say wait=poll")
     return None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ..codes import Code
 from ..ir import Explore, NamedSchedule, Scenario, System, Workload
 from ..outline.outline import Outline
-from ..outline.write import misfits_on, written_out
+from ..outline.write import rejections_on, written_out
 from ..planfile.file import import_plan, imported
 from ..text import syntax as ast
 from ..text.diagnostics import Report
@@ -125,14 +125,14 @@ class _Resolver:
 
     def _fits(self, scenario: Scenario, outline: Outline, declaration: ast.Plan) -> bool:
         """Report what keeps an outline from being a plan; with sizes set from outside it is only left out."""
-        found = tuple(misfits_on(scenario, outline))
-        for misfit in found:
-            span = place_of(declaration, misfit.statement)
+        found = tuple(rejections_on(scenario, outline))
+        for rejection in found:
+            span = place_of(declaration, rejection.statement)
             if self._settings:
-                message = f"{declaration.name} is left out: {misfit.message}"
-                self._report.warn(misfit.code, message, span, misfit.hint)
+                message = f"{declaration.name} is left out: {rejection.message}"
+                self._report.warn(rejection.code, message, span, rejection.hint)
             else:
-                self._report.error(misfit.code, misfit.message, span, misfit.hint)
+                self._report.error(rejection.code, rejection.message, span, rejection.hint)
         return not found
 
     def _spaces(self) -> dict[Entry, Explore]:

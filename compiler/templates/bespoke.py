@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
+from ..codes import Code
 from ..collectives import signal_of
-from ..ir import Adds, IndexRange, Kernels, Pattern, Reduction, Region, Step, TileGroup, Transfer
+from ..ir import Adds, IndexRange, Kernels, Pattern, Reduction, Region, Rejection, Step, TileGroup, Transfer
 from .base import Cut, Template, TemplateInput, put, spread
 from .cuts import pieces_of
 
@@ -71,21 +72,23 @@ def block_rows(problem: TemplateInput) -> Part:
     return tuple(problem.gathered(source).rows.size for source in sources)
 
 
-def why_no_parts(problem: TemplateInput) -> tuple[str, str] | None:
-    """What is wrong with the parts of ``problem`` and a hint, None if they cover every block once."""
+def reject_parts(problem: TemplateInput) -> Rejection | None:
+    """What is wrong with the parts of ``problem``, None if they cover every block once."""
     whole, n = block_rows(problem), problem.num_ranks
     if len(problem.parts) > MAX_PARTS:
-        return f"there are {len(problem.parts)} parts", f"at most {MAX_PARTS}"
+        return _rejection(f"there are {len(problem.parts)} parts", f"at most {MAX_PARTS}")
     for part in problem.parts:
         if len(part) not in (2, n):
             hint = f"[own, each peer] or [own, peer 1, ... peer {n - 1}]"
-            return f"a part says the rows of {n} blocks, {_shown(part)} says {len(part)}", hint
+            return _rejection(f"a part says the rows of {n} blocks, {_shown(part)} says {len(part)}", hint)
         if min(part) < 0 or not any(part):
-            return f"part {_shown(part)} has no rows", "rows are not negative, and a part has some"
+            return _rejection(f"part {_shown(part)} has no rows", "rows are not negative, and a part has some")
     for peer, rows in enumerate(map(sum, zip(*spelled(problem.parts, n), strict=True))):
         if rows != whole[peer]:
             which = f"of the block for peer {peer}" if peer else "of the own block"
-            return f"the parts have {rows} rows {which}, which has {whole[peer]}", "together they are all rows, once"
+            return _rejection(
+                f"the parts have {rows} rows {which}, which has {whole[peer]}", "together they are all rows, once"
+            )
     return None
 
 
@@ -97,6 +100,10 @@ def spelled(parts: Iterable[Part], num_ranks: int) -> Parts:
 def shortened(parts: Iterable[Part]) -> Parts:
     """The same parts, ``[own, each peer]`` where all peers have as many rows."""
     return tuple(part[:2] if len(set(part[1:])) == 1 else part for part in parts)
+
+
+def _rejection(message: str, hint: str) -> Rejection:
+    return Rejection(Code.MGS514, message, hint)
 
 
 def _shown(part: Part) -> str:

@@ -7,9 +7,10 @@ ranks, no nodes, no switch, or a get of what came from others. Its transfers are
 from collections.abc import Iterator
 from dataclasses import replace
 
+from ..codes import Code
 from ..collectives import ALGORITHM_BY_NAME, ALGORITHMS, Algorithm, CollectiveProblem, Fragment, Setting
 from ..collectives.base import Ready, at_once
-from ..ir import EngineKind, Pattern, Step
+from ..ir import EngineKind, Pattern, Rejection, Step
 from .base import Cut, Template, TemplateInput
 
 DEFAULT_ALGORITHM = "direct"
@@ -53,8 +54,21 @@ def varies(problem: TemplateInput, default: str = DEFAULT_ALGORITHM) -> bool:
     return algorithm_of(problem, default).varies(_collective(problem, at_once))
 
 
-def why_no_algorithm(problem: TemplateInput, default: str = DEFAULT_ALGORITHM) -> str | None:
+def reject_algorithm(problem: TemplateInput, default: str = DEFAULT_ALGORITHM) -> Rejection | None:
     """Why the algorithm cannot do the collective of ``problem``, None if it can or if there is none."""
+    reason = _why_not(problem, default)
+    if reason is None:
+        return None
+    fits = fitting_algorithms(problem)
+    return Rejection(Code.MGS511, reason, f"{', '.join(fits)} would do" if fits else "no algorithm does this")
+
+
+def fitting_algorithms(problem: TemplateInput) -> list[str]:
+    """Names of the algorithms that can do the collective of ``problem`` as it is."""
+    return [name for name in ALGORITHM_BY_NAME if _why_not(replace(problem, algorithm=name), DEFAULT_ALGORITHM) is None]
+
+
+def _why_not(problem: TemplateInput, default: str) -> str | None:
     if collective_in(problem.pattern) is None:
         return None
     setting = Setting(problem.engine, problem.multicast, problem.reduces)

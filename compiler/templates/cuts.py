@@ -7,7 +7,8 @@ the first. Where the kernel comes first a copy takes one band away.
 
 from itertools import accumulate, pairwise, zip_longest
 
-from ..ir import IndexRange
+from ..codes import Code
+from ..ir import IndexRange, Rejection
 from .base import TemplateInput
 
 MAX_KERNELS = 64
@@ -33,32 +34,41 @@ def shortened_cuts(cuts: Cuts) -> Cuts:
     return cuts if any(cuts) else ()
 
 
-def why_no_cuts(problem: TemplateInput) -> tuple[str, str] | None:
-    """What is wrong with the slices and columns of ``problem`` and a hint, None if they divide what they are of."""
+def reject_cuts(problem: TemplateInput) -> Rejection | None:
+    """What is wrong with the slices and columns of ``problem``, None if they divide what they are of."""
     heads = problem.cutting.head > 1
     if heads and problem.pattern.consumes and problem.columns:
-        return "the heads of attention are columns of what arrives", "say slices and not columns"
+        return _rejection("the heads of attention are columns of what arrives", "say slices and not columns")
     for name, cuts, whole, step in (
         ("slices", problem.slices, problem.inner, problem.cutting.column_step),
         ("columns", problem.columns, problem.output_cols, problem.cutting.column_step if heads else 1),
     ):
         if cuts and len(cuts) != len(problem.parts):
-            return f"{name} are said of {len(cuts)} parts, there are {len(problem.parts)}", "a list for each part"
+            return _rejection(
+                f"{name} are said of {len(cuts)} parts, there are {len(problem.parts)}", "a list for each part"
+            )
         for sizes in filter(None, cuts):
-            wrong = _why_not(sizes, whole, step)
+            wrong = _reject_sizes(name, sizes, whole, step)
             if wrong is not None:
-                return f"{name} {list(sizes)} {wrong[0]}", wrong[1]
+                return wrong
     kernels = sum(
         max(1, len(s)) * max(1, len(c)) for s, c in zip_longest(problem.slices, problem.columns, fillvalue=())
     )
-    return (f"the parts are cut into {kernels} kernels", f"at most {MAX_KERNELS}") if kernels > MAX_KERNELS else None
-
-
-def _why_not(sizes: tuple[int, ...], whole: int, step: int) -> tuple[str, str] | None:
-    if len(sizes) == 1:
-        return "are one piece", "[] leaves a part whole"
-    if min(sizes) < 1 or sum(sizes) != whole:
-        return f"do not make up {whole}", "together they are all of it, once, and none is empty"
-    if any(size % step for size in sizes):
-        return f"are not multiples of {step}", f"for instance [{step}, {whole - step}]"
+    if kernels > MAX_KERNELS:
+        return _rejection(f"the parts are cut into {kernels} kernels", f"at most {MAX_KERNELS}")
     return None
+
+
+def _reject_sizes(name: str, sizes: tuple[int, ...], whole: int, step: int) -> Rejection | None:
+    these = f"{name} {list(sizes)}"
+    if len(sizes) == 1:
+        return _rejection(f"{these} are one piece", "[] leaves a part whole")
+    if min(sizes) < 1 or sum(sizes) != whole:
+        return _rejection(f"{these} do not make up {whole}", "together they are all of it, once, and none is empty")
+    if any(size % step for size in sizes):
+        return _rejection(f"{these} are not multiples of {step}", f"for instance [{step}, {whole - step}]")
+    return None
+
+
+def _rejection(message: str, hint: str) -> Rejection:
+    return Rejection(Code.MGS514, message, hint)

@@ -25,7 +25,7 @@ from ..ir import (
     tile_cols,
     tile_rows,
 )
-from ..planning.execution import why_no_reach
+from ..planning.execution import reject_reach
 
 
 def shape_faults(plan: RankPlan) -> Iterator[PlanFault]:
@@ -113,9 +113,9 @@ def _peer_faults(plan: RankPlan, step: Transfer) -> Iterator[PlanFault]:
         if not 1 <= step.peer < n:
             yield PlanFault(Code.MGS509, step.name, f"{step.name} names peer {step.peer} of {n} ranks")
         return
-    misfit = why_no_reach(plan.scenario.system, sums=gets)
-    if misfit is not None:
-        yield PlanFault(misfit[0], step.name, f"{step.name}: {misfit[1]}")
+    unfit = reject_reach(plan.scenario.system, sums=gets)
+    if unfit is not None:
+        yield PlanFault(unfit.code, step.name, f"{step.name}: {unfit.message}")
     if gets is not step.reduce:
         what = "gets from all without a sum" if gets else "puts a sum to all"
         yield PlanFault(Code.MGS509, step.name, f"{step.name} {what}; a switch copies one or sums all")

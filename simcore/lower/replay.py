@@ -11,7 +11,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from ...compiler.codes import Code
-from ...compiler.ir import Arrival, Direction, Reach, Replay, Scenario, Schedule, Step, Transfer, Write, arrivals_at
+from ...compiler.ir import (
+    Arrival,
+    Direction,
+    Reach,
+    Rejection,
+    Replay,
+    Scenario,
+    Schedule,
+    Step,
+    Transfer,
+    Write,
+    arrivals_at,
+)
 from ...compiler.planning.build import ScheduleError
 from ..program.outcome import Run, RunOutcome
 from .machine import Idealization
@@ -65,13 +77,14 @@ def recorded_writes(lowered: Lowered, run: Run) -> tuple[Write, ...]:
         If the run did not finish, or a switch copied something to rank 0: that has no time of its own.
     """
     if run.outcome is not RunOutcome.DONE or lowered.folded:
-        raise ScheduleError(Code.MGS523, "only a run that is done, of all ranks, has a profile")
+        raise ScheduleError(Rejection(Code.MGS523, "only a run that is done, of all ranks, has a profile"))
     of_step = {(ops.rank, ops.step.name): ops for ops in lowered.steps}
     found: list[Write] = []
     for arrival in _arrivals(lowered.scenario, lowered.schedule).values():
         transfer = arrival.transfer
         if transfer.reach is Reach.ALL:
-            raise ScheduleError(Code.MGS523, f"{transfer.name} is copied by the switch, which a profile cannot say")
+            message = f"{transfer.name} is copied by the switch, which a profile cannot say"
+            raise ScheduleError(Rejection(Code.MGS523, message))
         found += _parts(lowered, run, of_step[arrival.issuer, transfer.name], transfer)
     return tuple(sorted(found, key=lambda write: (write.ticks, write.rank, write.signal, -write.num_bytes)))
 
@@ -92,7 +105,7 @@ def _check_signals(schedule: Schedule, replay: Replay, arrivals: Mapping[str, Ar
         if names:
             shown = ", ".join(sorted(names)[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
             hint = "record a profile of this schedule: magus simulate FILE --schedule S --record-writes OUT.csv"
-            raise ScheduleError(code, f"{schedule.expression}: {message}: {shown}", hint)
+            raise ScheduleError(Rejection(code, f"{schedule.expression}: {message}: {shown}", hint))
 
 
 def _put(transfer: Transfer, write: Write, num_ranks: int) -> Transfer:

@@ -7,14 +7,14 @@ from magus.advisor.candidates.advice import Advice
 from magus.advisor.stages import Stages, told_failures
 from magus.advisor.workers import Failure, FailureKind
 from magus.compiler.codes import Code
-from magus.compiler.ir import Cancelled, EngineChoice, EngineKind, Explore
+from magus.compiler.ir import Cancelled, EngineChoice, EngineKind, Explore, Rejection
 from magus.compiler.planning.build import ScheduleError
 from magus.simcore import EngineUnavailable, RunTooLarge
 from tests.helpers.scenarios.scenarios import ag_gemm, exploring
 
 DMA = EngineChoice(EngineKind.DMA, 7)
 SCENARIO = exploring(ag_gemm(4096, 4096, 8192), Explore(chunks=(8, 16), engines=(DMA,)))
-ERRORS = (ValueError("on purpose"), RunTooLarge("too large"), ScheduleError(Code.MGS514, "no such parts"))
+ERRORS = (ValueError("on purpose"), RunTooLarge("too large"), ScheduleError(Rejection(Code.MGS514, "no such parts")))
 
 
 @pytest.mark.parametrize("stage", ["enumerate_space", "predicted_us", "lower_bound"])

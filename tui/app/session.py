@@ -190,9 +190,9 @@ def _as_problem(error: Exception) -> SessionProblem:
     if isinstance(error, OSError):
         return SessionProblem(ProblemKind.FILE, f"{error.filename or 'the file'}: {error.strerror or error}")
     if isinstance(error, ScheduleError):
-        return SessionProblem(
-            ProblemKind.FILE, "\n".join(filter(None, (f"{error.code.name} error: {error}", error.hint)))
-        )
+        unfit = error.rejection
+        said = filter(None, (f"{unfit.code.name} error: {unfit.message}", unfit.hint))
+        return SessionProblem(ProblemKind.FILE, "\n".join(said))
     # Imported here: they pull in the solver, which nobody with a broken file should wait for.
     from ...advisor.solver import NoFeasibleSchedule
     from ...compiler.ir import Cancelled

@@ -31,7 +31,8 @@ def guarded(action: Callable[[], Exit]) -> Exit:
     except CompileError as error:
         show(error.diagnostics)
     except ScheduleError as error:
-        say(f"{error.code.name} error: {error}" + (f"\n  help: {error.hint}" if error.hint else ""))
+        unfit = error.rejection
+        say(f"{unfit.code.name} error: {unfit.message}" + (f"\n  help: {unfit.hint}" if unfit.hint else ""))
     except OSError as error:
         say(f"magus: {error.filename or 'a file'}: {error.strerror or error}")
     return Exit.INPUT

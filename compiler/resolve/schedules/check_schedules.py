@@ -45,7 +45,8 @@ def _is_legal(scenario: Scenario, named: NamedSchedule, declaration: object, rep
     try:
         schedule = declared(scenario, named)
     except ScheduleError as error:
-        found.append((error.code, str(error), _first(declaration), error.hint))
+        unfit = error.rejection
+        found.append((unfit.code, unfit.message, _first(declaration), unfit.hint))
     else:
         if isinstance(named.body, Plan):
             faults = check_plan(scenario, schedule)

@@ -18,7 +18,7 @@ from ...ir import (
     tile_cols,
     tile_rows,
 )
-from ...planning.execution import why_no_reach
+from ...planning.execution import reject_reach
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean, listing
 from ...text.vocabulary import PLAN_ACTIONS
@@ -98,10 +98,9 @@ class StepReader:
         if sums is not reduce:
             message = "a get from all is a sum: reduce" if sums else "a put to all copies and cannot reduce"
             raise self._report.fail(Code.MGS504, message, statement.span)
-        misfit = why_no_reach(self._system, sums=sums)
-        if misfit is not None:
-            code, message, hint = misfit
-            raise self._report.fail(code, message, statement.span, hint)
+        unfit = reject_reach(self._system, sums=sums)
+        if unfit is not None:
+            raise self._report.fail(unfit.code, unfit.message, statement.span, unfit.hint)
 
     def _tiles(self, statement: ast.Define, words: Words) -> TileGroup:
         if not self._workload.num_kernels:

@@ -6,8 +6,8 @@ from fractions import Fraction
 from ...codes import Code
 from ...collectives import ALGORITHM_BY_NAME
 from ...ir import Choice, EngineChoice, EngineKind, EngineMode, PeerOrder, System
-from ...planning.build import MAX_COPY_SHARE
-from ...planning.execution import MODES, VALUES, tactics_from, why_no_mode, words_of
+from ...planning.build import most_copy_sms
+from ...planning.execution import MODES, VALUES, reject_mode, tactics_from, words_of
 from ...templates import BY_NAME
 from ...templates.bespoke import shortened
 from ...templates.cuts import shortened_cuts
@@ -176,10 +176,9 @@ class ChoiceReader:
         if more[0].name is not None:
             raise self._report.fail(Code.MGS201, "the mode of an engine has no name", more[0].span, f"{kind.value}(8)")
         mode = EngineMode(self.word("mode", value, known))
-        misfit = why_no_mode(self._system.gpu, EngineChoice(kind, 1, mode))
-        if misfit is not None:
-            code, message, hint = misfit
-            raise self._report.fail(code, message, value.span, hint)
+        unfit = reject_mode(self._system.gpu, EngineChoice(kind, 1, mode))
+        if unfit is not None:
+            raise self._report.fail(unfit.code, unfit.message, value.span, unfit.hint)
         return mode
 
     def _check_engines(self, kind: EngineKind, count: int, expression: ast.Expression) -> None:
@@ -188,8 +187,8 @@ class ChoiceReader:
             hint = f"dma({gpu.dma.engines}), or dma alone: one for each peer"
             message = f"{count} DMA engines asked, {gpu.name} has {gpu.dma.engines}"
             raise self._report.fail(Code.MGS401, message, expression.span, hint)
-        if kind is EngineKind.SM and count > gpu.sms // MAX_COPY_SHARE:
-            most = gpu.sms // MAX_COPY_SHARE
+        if kind is EngineKind.SM and count > most_copy_sms(gpu):
+            most = most_copy_sms(gpu)
             message = f"{count} SMs asked for copies, at most {most} of the {gpu.sms} of {gpu.name} may copy"
             raise self._report.fail(Code.MGS401, message, expression.span, "for instance sm(16)")
 

@@ -11,7 +11,7 @@ from magus.compiler import compile_text
 from magus.compiler.collectives import ALGORITHM_BY_NAME
 from magus.compiler.ir import EngineChoice, Plan, Reduction, Scenario, Schedule, Step, TileGroup, Transfer
 from magus.compiler.outline.outline import Axis, By, Grouping, Outline, Split
-from magus.compiler.outline.write import misfits_on, written_out
+from magus.compiler.outline.write import rejections_on, written_out
 from magus.compiler.planfile.to_mgs import plan_text
 from magus.compiler.planning.build import build_schedule, declared
 from magus.compiler.verify.check import check_plan
@@ -269,7 +269,7 @@ SCENARIOS = scenarios()
 def test_every_algorithm_in_every_grouping(algorithm: str, engine: EngineChoice) -> None:
     for scenario, by in product(SCENARIOS, By):
         outline = Outline(engine, Split(Axis.ROWS, 3, (10, 50)), algorithm=algorithm, grouping=Grouping(False, by))
-        if not list(misfits_on(scenario, outline)):
+        if not list(rejections_on(scenario, outline)):
             assert check_plan(scenario, build_schedule(scenario, written_out(scenario, outline), "s")) == ()
 
 
@@ -277,7 +277,7 @@ def test_every_algorithm_in_every_grouping(algorithm: str, engine: EngineChoice)
 @settings(max_examples=100, deadline=None)
 def test_an_outline_that_fits_is_a_plan_without_faults(scenario: Scenario, data: st.DataObject) -> None:
     outline = data.draw(outlines(scenario.num_ranks, whole=False))
-    assume(not list(misfits_on(scenario, outline)))
+    assume(not list(rejections_on(scenario, outline)))
 
     schedule = build_schedule(scenario, written_out(scenario, outline), "s")
 

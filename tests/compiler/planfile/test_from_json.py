@@ -246,7 +246,7 @@ def used(scenario: Scenario, document: object) -> None:
     try:
         schedule = build_schedule(scenario, plan, "changed")
     except ScheduleError as error:
-        assert error.code.name.startswith("MGS")
+        assert error.rejection.code.name.startswith("MGS")
         return
     for fault in check_plan(scenario, schedule):
         assert fault.message

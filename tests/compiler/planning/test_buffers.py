@@ -139,7 +139,7 @@ def test_where_buffers_cannot_be_reused(scenario: Scenario, text: str, reason: s
     with pytest.raises(ScheduleError, match=reason) as caught:
         build_schedule(scenario, read_choice(scenario, text))
 
-    assert caught.value.code.name == "MGS513" and caught.value.hint
+    assert caught.value.rejection.code.name == "MGS513" and caught.value.rejection.hint
 
 
 def test_what_is_no_staging_is_not_held_in_part() -> None:

@@ -119,7 +119,7 @@ def test_what_a_machine_has_not_got(
     with pytest.raises(ScheduleError) as caught:
         build_schedule(plain, Choice("shard_p2p", 4, engine, 1, tactics))
 
-    assert caught.value.code.name == code and caught.value.hint
+    assert caught.value.rejection.code.name == code and caught.value.rejection.hint
 
 
 def test_what_a_machine_has_got(waker: Scenario) -> None:

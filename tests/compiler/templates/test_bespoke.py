@@ -244,7 +244,7 @@ def test_lanes_are_engines_of_the_pool() -> None:
     with pytest.raises(ScheduleError) as caught:
         build_schedule(SCENARIOS[Pattern.AG_GEMM], Choice("bespoke", RANKS, DMA3, lanes=4))
 
-    assert caught.value.code is Code.MGS401
+    assert caught.value.rejection.code is Code.MGS401
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from magus.compiler.ir import (
 from magus.compiler.planning.build import build_schedule, why_illegal
 from magus.compiler.planning.expression import expression_of
 from magus.compiler.resolve.schedules.from_text import read_choice
-from magus.compiler.templates import BY_NAME, why_not
+from magus.compiler.templates import BY_NAME, reject_template
 from magus.compiler.templates.base import TemplateInput
 from magus.compiler.templates.waves import Hops
 from magus.compiler.text.diagnostics import CompileError
@@ -127,7 +127,7 @@ def test_number_of_kernels(pattern: Pattern, algorithm: str, kernels: int) -> No
 @pytest.mark.parametrize("pattern", [RS, AR])
 def test_what_travels_further_is_computed_moved_and_summed_first(pattern: Pattern, algorithm: str) -> None:
     problem = problem_of(pattern, algorithm, 8, 2, 4)
-    if why_not(BY_NAME["pipelined"], problem) is not None:
+    if reject_template(BY_NAME["pipelined"], problem) is not None:
         return
     steps, by_rank = BY_NAME["pipelined"].write(problem)
     ranks = by_rank or (steps,)
@@ -263,7 +263,7 @@ def test_plans_drawn_at_random_leave_what_is_asked_for() -> None:
         waves, sums = rng.choice((1, 2, 5)), rng.choice((1, 3)) if pattern.sums else 1
         streams = rng.choice((1, 2))
         problem = staged(replace(drawn, split=split, streams=streams, reduces=True, waves=waves, sums=sums))
-        if why_not(template, problem) is None:
+        if reject_template(template, problem) is None:
             steps, by_rank = template.write(problem)
             ranks = Ranks(pattern, by_rank or [steps] * n, problem.shard_rows, problem.cols, split)
             ranks.run(rng)
@@ -297,7 +297,7 @@ def test_ring_is_usual_and_direct_where_there_is_no_ring() -> None:
     ],
 )
 def test_says_why_not_and_what_would_do(problem: TemplateInput, words: str) -> None:
-    reason = why_not(BY_NAME["pipelined"], problem)
+    reason = reject_template(BY_NAME["pipelined"], problem)
 
-    assert reason is not None and words in reason[0]
-    assert "would do" in reason[1] or "algorithms are" in reason[1]
+    assert reason is not None and words in reason.message
+    assert "would do" in reason.hint or "algorithms are" in reason.hint

@@ -155,7 +155,7 @@ def test_a_profile_that_does_not_fit_the_plan_is_refused(change, code: Code, nam
 
     with pytest.raises(ScheduleError, match=named) as caught:
         simulate(replaying(scenario, writes), schedule, unit_bytes=UNIT)
-    assert caught.value.code is code
+    assert caught.value.rejection.code is code
 
 
 def test_a_replay_records_nothing() -> None:

@@ -10,7 +10,7 @@ import pytest
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.solver import NoFeasibleSchedule
 from magus.compiler.codes import Code
-from magus.compiler.ir import Scenario, Schedule
+from magus.compiler.ir import Rejection, Scenario, Schedule
 from magus.compiler.pipeline import Compiled
 from magus.compiler.planning.build import ScheduleError
 from magus.compiler.text.diagnostics import CompileError, Diagnostic, Severity
@@ -67,7 +67,7 @@ class HostileStages(fakes.FakeStages):
 
     def simulate(self, scenario: Scenario, plan: Schedule, bound: int | None, should_stop: ShouldStop) -> Result:
         """A failure with a hostile text."""
-        raise ScheduleError(Code.MGS503, EVERYTHING, EVERYTHING)
+        raise ScheduleError(Rejection(Code.MGS503, EVERYTHING, EVERYTHING))
 
 
 def app_of(stages: fakes.FakeStages) -> MagusApp:
@@ -98,7 +98,7 @@ def wrong_file() -> Exception:
     [
         wrong_file,
         lambda: OSError(2, EVERYTHING, EVERYTHING),
-        lambda: ScheduleError(Code.MGS503, EVERYTHING, EVERYTHING),
+        lambda: ScheduleError(Rejection(Code.MGS503, EVERYTHING, EVERYTHING)),
         lambda: NoFeasibleSchedule((EVERYTHING, MARKUP)),
         lambda: RuntimeError(EVERYTHING),
     ],
