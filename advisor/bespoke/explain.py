@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from ...compiler.ir import Choice, CopyProtocol, Scenario
-from ...compiler.planning.build import why_illegal
+from ...compiler.planning.build import reject_choice
 from ...compiler.templates.bespoke import Part
 from .batches import Batch, Batches, batches_of, only_own, with_batches
 from .costs import shares, whole_rows
@@ -23,7 +23,7 @@ def why_bespoke(
     """
     now = ticks_of(choice)
     tried = _without(scenario, choice, template)
-    legal = ((what, other) for what, other in tried if why_illegal(scenario, other) is None)
+    legal = ((what, other) for what, other in tried if reject_choice(scenario, other) is None)
     losses = ((what, ticks_of(other) / now - 1) for what, other in legal)
     return tuple(sorted(((what, loss) for what, loss in losses if loss >= WORTH_SAYING), key=lambda one: -one[1]))
 

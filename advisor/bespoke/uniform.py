@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ...compiler.ir import Choice, EngineChoice, FabricKind, Scenario
-from ...compiler.planning.build import why_illegal
+from ...compiler.planning.build import reject_choice
 from ...compiler.templates import BY_NAME, TEMPLATES, Template
 from ...compiler.templates.bespoke import MAX_PARTS
 from ..solver.domains import domains_of, streams_of
@@ -30,7 +30,7 @@ def _by(scenario: Scenario, engine: EngineChoice, most_pieces: int) -> Iterator[
         for pieces in range(1, most_pieces + 1) if template.cuts_shards else (1,):
             for streams in streams_of(template):
                 choice = Choice(template.name, n * pieces, engine, streams, algorithm=algorithm)
-                if why_illegal(scenario, choice) is None:
+                if reject_choice(scenario, choice) is None:
                     yield choice
 
 

@@ -25,7 +25,7 @@ from ...compiler.ir import (
     Transfer,
     heeding,
 )
-from ...compiler.planning.build import why_illegal
+from ...compiler.planning.build import reject_choice
 from ...compiler.planning.expression import expression_of
 from ...compiler.templates import BY_NAME
 from ...compiler.templates.collective import DEFAULT_ALGORITHM, usual_algorithm
@@ -154,7 +154,7 @@ def variants(scenario: Scenario, candidates: Sequence[Candidate]) -> list[Choice
     tactics = [ExecutionOptions(direction, protocol) for direction in Direction for protocol in CopyProtocol]
     found = [replace(best[key], tactics=each) for key in best if key[0] in fastest for each in tactics]
     known = {candidate.expression for candidate in candidates}
-    return [each for each in found if expression_of(each) not in known and why_illegal(scenario, each) is None]
+    return [each for each in found if expression_of(each) not in known and reject_choice(scenario, each) is None]
 
 
 def _family(candidate: Candidate) -> Family:

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TypeVar
 
 from ...compiler.ir import Choice, CopyProtocol, Direction, EngineKind, Kernels, LaunchMode, PeerOrder, Scenario, Wait
-from ...compiler.planning.build import why_illegal
+from ...compiler.planning.build import reject_choice
 from ...compiler.planning.expression import expression_of
 from .advice import Candidate
 
@@ -27,7 +27,7 @@ def other_ways(scenario: Scenario, candidates: Sequence[Candidate]) -> list[Choi
     known, found = {candidate.expression for candidate in candidates}, dict[str, Choice]()
     for way in _ways(scenario, candidates):
         expression = expression_of(way)
-        if expression not in known and why_illegal(scenario, way) is None:
+        if expression not in known and reject_choice(scenario, way) is None:
             found.setdefault(expression, way)
     return list(islice(found.values(), MOST_WAYS))
 

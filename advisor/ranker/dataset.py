@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...compiler.ir import Choice, Scenario
-from ...compiler.planning.build import build_schedule, why_illegal
+from ...compiler.planning.build import build_schedule, reject_choice
 from ...compiler.templates import ALL_TEMPLATES
 from ...simcore import RunOutcome, simulate
 from ..solver.domains import BASELINE, domains_of, streams_of
@@ -107,7 +107,7 @@ def sample_choices(scenario: Scenario, random: Random, count: int) -> tuple[Choi
     for idx, chunks, engine in product(explored, domains.chunks, domains.engines):
         for streams in streams_of(ALL_TEMPLATES[idx]):
             choice = Choice(ALL_TEMPLATES[idx].name, chunks, engine, streams)
-            if why_illegal(scenario, choice) is None:
+            if reject_choice(scenario, choice) is None:
                 found.setdefault(choice.template, []).append(choice)
     first = [random.choice(choices) for choices in found.values()]
     rest = [choice for choices in found.values() for choice in choices if choice not in first]

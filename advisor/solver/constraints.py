@@ -1,6 +1,6 @@
 """The rules on what moves and computes: templates, chunks, engines, streams, algorithms, and the memory they need.
 
-With ``tactics_rules`` they state what ``compiler.planning.build.why_illegal`` checks, and the limits of memory. Each
+With ``tactics_rules`` they state what ``compiler.planning.build.reject_choice`` checks, and the limits of memory. Each
 family has a sentence, so that an empty space can be explained.
 """
 
@@ -9,7 +9,7 @@ from itertools import product
 
 from ...compiler.codes import Code
 from ...compiler.ir import Choice, EngineKind, ExecutionOptions, Rejection, Scenario, Tensor, cutting_of
-from ...compiler.planning.build import most_copy_sms, why_illegal
+from ...compiler.planning.build import most_copy_sms, reject_choice
 from ...compiler.planning.execution import reject_mode
 from ...compiler.templates import ALL_TEMPLATES, Cut, Template
 from ...compiler.templates.collective import DEFAULT_ALGORITHM
@@ -178,7 +178,7 @@ class Constraints:
         least = least_chunks(self._scenario, template)
         for chunks in sorted({least, *(count for count in self._values[Knob.CHUNKS] if count > least)}):
             choice = Choice(template.name, chunks, engine, streams, ExecutionOptions(direction), algorithm)
-            rejection = why_illegal(self._scenario, choice)
+            rejection = reject_choice(self._scenario, choice)
             if rejection is None or rejection.code is not Code.MGS512:
                 return rejection if rejection is not None and rejection.code is Code.MGS511 else None
         return None

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from ...compiler.ir import Choice, Scenario
-from ...compiler.planning.build import build_schedule, pieces_of, why_illegal
+from ...compiler.planning.build import build_schedule, pieces_of, reject_choice
 from ...compiler.planning.staging import slices_inner, staging_bytes
 from ...compiler.templates import BY_NAME, Template
 from ...compiler.templates.serving import GATHERS
@@ -19,7 +19,7 @@ def staging_needed(scenario: Scenario, choice: Choice) -> int:
     whole = staging_bytes(scenario, slices_inner=slices_inner(scenario, template))
     if scenario.workload.pattern.sums and template.default_algorithm:
         uncut = replace(choice, chunks=least_chunks(scenario, template))
-        return build_schedule(scenario, uncut).staging_bytes if why_illegal(scenario, uncut) is None else whole
+        return build_schedule(scenario, uncut).staging_bytes if reject_choice(scenario, uncut) is None else whole
     pieces = pieces_of(choice.chunks, scenario.num_ranks, template)
     if scenario.workload.pattern not in GATHERS or not 0 < choice.depth < pieces:
         return whole

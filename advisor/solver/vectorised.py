@@ -1,6 +1,6 @@
 """The same space as the CP-SAT model states, written down directly: sums of arrays of codes, for spaces of any size.
 
-What is legal is asked of ``compiler.planning.build.why_illegal``, once for each combination that can decide it, and
+What is legal is asked of ``compiler.planning.build.reject_choice``, once for each combination that can decide it, and
 not of the rules of the model; ``tests/advisor/solver/test_generator.py`` holds the two sets against each other.
 """
 
@@ -24,7 +24,7 @@ from ...compiler.ir import (
     Scenario,
     Wait,
 )
-from ...compiler.planning.build import why_illegal
+from ...compiler.planning.build import reject_choice
 from ...compiler.planning.execution import reject_tactics
 from ...compiler.templates import ALL_TEMPLATES, Template
 from ...compiler.templates.collective import DEFAULT_ALGORITHM
@@ -80,7 +80,7 @@ class _Generator:
                 return
             for count in counts[:1]:
                 choice = Choice(template.name, count, engine, several, ExecutionOptions(direction), algorithm)
-                if why_illegal(self._scenario, choice) is None:
+                if reject_choice(self._scenario, choice) is None:
                     yield from self._block(template, choice, counts)
 
     def _is_cut(self, template: Template, count: int) -> bool:
@@ -94,7 +94,7 @@ class _Generator:
             return False
         if template.name == DEFAULT_ALGORITHM and count == n:  # that is serial
             return False
-        error = why_illegal(self._scenario, Choice(template.name, count, self._engines[0]))
+        error = reject_choice(self._scenario, Choice(template.name, count, self._engines[0]))
         divides = error is None or error.code is not Code.MGS512
         return divides and moved.num_bytes >= count * self._scenario.gpu.line_bytes
 
@@ -128,7 +128,7 @@ class _Generator:
                 break
             each = replace(choice, chunks=count, depth=depth, tactics=tactics)
             in_part = template.has_depth and depth * self._scenario.num_ranks < count
-            possible = depth == 0 or (in_part and why_illegal(self._scenario, each) is None)
+            possible = depth == 0 or (in_part and reject_choice(self._scenario, each) is None)
             if possible and staging_needed(self._scenario, each) <= self._staging_limit:
                 found.append(self._code({Knob.CHUNKS: count, Knob.DEPTH: depth}))
         return np.array(found, np.int64)

@@ -69,7 +69,7 @@ def build_schedule(scenario: Scenario, body: Choice | Plan, name: str = "") -> S
     Raises
     ------
     ScheduleError
-        If the choice is illegal here; see ``why_illegal``.
+        If the choice is illegal here; see ``reject_choice``.
     """
     if isinstance(body, Plan):
         unfit = reject_execution(scenario, body.engine, body.tactics)
@@ -96,7 +96,7 @@ def build_schedule(scenario: Scenario, body: Choice | Plan, name: str = "") -> S
     )
 
 
-def why_illegal(scenario: Scenario, choice: Choice) -> Rejection | None:
+def reject_choice(scenario: Scenario, choice: Choice) -> Rejection | None:
     """Why ``choice`` cannot run on ``scenario``, or None if it can."""
     found = _problem_unless_rejected(scenario, choice)
     return found if isinstance(found, Rejection) else None

@@ -6,7 +6,7 @@ from magus.advisor.bounds.lower_bound import lower_bound
 from magus.advisor.estimate.makespan import estimate_ticks
 from magus.advisor.ranker.features import NAMES, features_of
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Scenario
-from magus.compiler.planning.build import build_schedule, why_illegal
+from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.simcore import simulate
 from tests.helpers.marks import thinned
 from tests.helpers.scenarios.fabrics import UNEVEN
@@ -20,7 +20,7 @@ def choices(scenario: Scenario) -> list[Choice]:
         for template, pieces in (("serial", 1), ("shard_p2p", 1), ("uniform_fused_1d", 2), ("hetero_fused_1d", 2))
         for kind, count in ((EngineKind.DMA, 2), (EngineKind.SM, 16))
     ]
-    return [choice for choice in found if why_illegal(scenario, choice) is None]
+    return [choice for choice in found if reject_choice(scenario, choice) is None]
 
 
 @pytest.mark.parametrize("name", thinned(UNEVEN, 2))

@@ -24,7 +24,7 @@ from magus.compiler.ir import (
     TileGroup,
     Transfer,
 )
-from magus.compiler.planning.build import build_schedule, why_illegal
+from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.templates import ALL_TEMPLATES, Template
 from magus.compiler.templates.collective import collective_in
 from magus.compiler.verify.check import check_plan
@@ -76,7 +76,7 @@ def choices(template: Template, scenario: Scenario) -> Iterator[tuple[Choice, in
     for pieces, algorithm, engine in product(counts, algorithms, ENGINES):
         count = scenario.num_ranks * pieces
         choice = Choice(template.name, count, engine, template.default_streams, algorithm=algorithm)
-        if why_illegal(scenario, choice) is None:
+        if reject_choice(scenario, choice) is None:
             yield choice, pieces
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Pattern, Scenario
 from magus.compiler.planfile.to_mgs import plan_text
-from magus.compiler.planning.build import build_schedule, why_illegal
+from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.templates import ALL_TEMPLATES, Template
 from magus.compiler.templates.collective import collective_in
 from tests.helpers import paths
@@ -45,7 +45,7 @@ def cases(template: Template) -> Iterator[tuple[Scenario, Choice]]:
         for (system, ranks), engine in product(WHERE, ENGINES):
             scenario = scenario_on(system, ranks, pattern)
             choice = choice_of(template, scenario, engine)
-            if why_illegal(scenario, choice) is None:
+            if reject_choice(scenario, choice) is None:
                 yield scenario, choice
                 break
         else:

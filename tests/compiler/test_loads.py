@@ -11,7 +11,7 @@ from magus.compiler.ir import GemmShape, GroupedGemmShape, PeerOrder, Scenario, 
 from magus.compiler.planfile.from_json import plan_from_document
 from magus.compiler.planfile.to_json import plan_document
 from magus.compiler.planfile.to_mgs import plan_text
-from magus.compiler.planning.build import build_schedule, declared, why_illegal
+from magus.compiler.planning.build import build_schedule, declared, reject_choice
 from magus.compiler.verify.check import check_plan
 from tests.helpers.scenarios.loads import KINDS, drawn, legal_choices, scenario_of, text_of
 
@@ -109,6 +109,6 @@ def test_what_is_the_same_for_all_ranks_says_why_it_does_not_fit() -> None:
     scenario = scenario_of("GEMM", ((8, 16, 40), (24, 24, 16), (0, 8, 56)))
     choice = next(iter(legal_choices(scenario)))
 
-    error = why_illegal(scenario, replace(choice, template="bespoke", chunks=3))
+    error = reject_choice(scenario, replace(choice, template="bespoke", chunks=3))
 
     assert error is not None and error.code.name == "MGS515"

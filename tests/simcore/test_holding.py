@@ -26,7 +26,7 @@ from magus.compiler.ir import (
     Transfer,
     Wait,
 )
-from magus.compiler.planning.build import build_schedule, why_illegal
+from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.templates import ALL_TEMPLATES
 from magus.compiler.verify.check import check_plan
 from magus.compiler.verify.happens_before import Waits
@@ -146,7 +146,7 @@ def drawn(scenario: Scenario, seed: int) -> Iterator[Schedule]:
     rng = random.Random(seed)
     for template in ALL_TEMPLATES:
         choice = Choice(template.name, 4 if template.cuts_shards else 2, DMA, 1, POLLS)
-        if scenario.workload.pattern in template.patterns and why_illegal(scenario, choice) is None:
+        if scenario.workload.pattern in template.patterns and reject_choice(scenario, choice) is None:
             schedule = build_schedule(scenario, choice)
             yield from (replace(schedule, steps=tuple(mixed(rng, list(schedule.steps)))) for _ in range(8))
 

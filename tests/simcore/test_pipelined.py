@@ -17,7 +17,7 @@ from magus.compiler.ir import (
     Scenario,
     Wait,
 )
-from magus.compiler.planning.build import build_schedule, why_illegal
+from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.verify.check import check_plan
 from tests.helpers.marks import thinned
 from tests.helpers.oracle.lowering import differs_from_oracle, makespan
@@ -50,7 +50,7 @@ def test_every_core_equals_the_oracle(pattern: Pattern, fabric: str) -> None:
     scenario, tried = scenario_of(pattern, FABRICS[fabric]), 0
     for algorithm, (engine, tactics) in product(ALGORITHM_BY_NAME, ((DMA, ExecutionOptions()), (SM, PERSISTENT))):
         choice = Choice("pipelined", 8, engine, tactics=tactics, algorithm=algorithm)
-        if why_illegal(scenario, choice) is None:
+        if reject_choice(scenario, choice) is None:
             schedule, tried = build_schedule(scenario, choice), tried + 1
             assert check_plan(scenario, schedule) == ()
             assert differs_from_oracle(scenario, schedule, 2048, fold=False) == [], schedule.expression
@@ -102,7 +102,7 @@ def test_kernels_other_than_a_gemm_are_pipelined_too(name: str) -> None:
     scenario, tried = workload_of(name, ranks=2, m=512), 0
     for algorithm, pieces in product(ALGORITHM_BY_NAME, (1, 2)):
         choice = Choice("pipelined", 2 * pieces, DMA, algorithm=algorithm)
-        if why_illegal(scenario, choice) is None:
+        if reject_choice(scenario, choice) is None:
             schedule, tried = build_schedule(scenario, choice), tried + 1
             assert check_plan(scenario, schedule) == ()
             assert differs_from_oracle(scenario, schedule, 4096, fold=False) == [], schedule.expression

@@ -19,7 +19,7 @@ from magus.advisor.bespoke.plan_estimator import NEVER, PlanEstimator
 from magus.advisor.bespoke.uniform import as_batches, uniform_choices
 from magus.advisor.solver.batch_model import BatchProblem, solve_batches
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Pattern, Scenario
-from magus.compiler.planning.build import build_schedule, why_illegal
+from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.templates.bespoke import PATTERNS, Parts, shortened
 from magus.simcore import simulate
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
@@ -58,7 +58,7 @@ def test_every_proposal_is_a_legal_plan(pattern: Pattern, system: int) -> None:
     found = (*shapes(scenario), *dp_batches(scenario, DMA3))
 
     for batches in found:
-        assert why_illegal(scenario, of_batches(batches)) is None
+        assert reject_choice(scenario, of_batches(batches)) is None
     assert any(batch.columns if pattern.produces else batch.slices for batches in found for batch in batches)
 
 
@@ -78,7 +78,7 @@ def test_moves_keep_all_rows(pattern: Pattern, seed: int) -> None:
 
     for _ in range(30):
         choice = neighbour(rng, choice, (DMA3, EngineChoice(EngineKind.SM, 16)), lengths_of(scenario))
-        assert why_illegal(scenario, choice) is None
+        assert reject_choice(scenario, choice) is None
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
@@ -230,7 +230,7 @@ def test_the_solver_gives_the_same_again_and_keeps_all_rows() -> None:
     once, twice = (solved_parts(scenario, of_batches(start), 1, 3, 0.05, lambda: False) for _ in range(2))
 
     assert once == twice
-    assert once and all(why_illegal(scenario, bespoke(parts)) is None for parts in once)
+    assert once and all(reject_choice(scenario, bespoke(parts)) is None for parts in once)
 
 
 def test_proposals_are_in_grains() -> None:

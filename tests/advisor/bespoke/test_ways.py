@@ -22,7 +22,7 @@ from magus.compiler.ir import (
     Scenario,
     Wait,
 )
-from magus.compiler.planning.build import build_schedule, why_illegal
+from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.simcore import simulate
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 
@@ -101,7 +101,7 @@ def test_on_a_ring_joined_waves_win_and_stay_above_the_bound(pattern: Pattern) -
         return simulate(one, build_schedule(one, choice), unit_bytes=16384).makespan_ticks
 
     best = sorted(ways, key=evaluate)[:5]
-    assert all(why_illegal(one, way) is None for way in ways)
+    assert all(reject_choice(one, way) is None for way in ways)
     assert min(map(ticks, best)) < 0.97 * ticks(start)
     assert all(bound <= ticks(way) for way in best)
     assert any(way.waves > 1 for way in best)
@@ -134,5 +134,5 @@ def test_persistent_kernels_that_may_hold_the_sms_of_copies_are_not_searched() -
     for mode, tactics in product((shared, EngineMode.OWN), (persistent, ExecutionOptions())):
         engine = EngineChoice(EngineKind.SM, 16, mode)
         choice = Choice("bespoke", 2, engine, 2, tactics, parts=parts, slices=cuts)
-        assert why_illegal(one, choice) is None
+        assert reject_choice(one, choice) is None
         assert (evaluate(choice) == NEVER) is (mode is shared and tactics is persistent)

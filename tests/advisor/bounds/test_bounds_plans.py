@@ -21,7 +21,7 @@ from magus.compiler.ir import (
     Scenario,
     Wait,
 )
-from magus.compiler.planning.build import build_schedule, why_illegal
+from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.verify.check import check_plan
 from magus.simcore import simulate
 from magus.simcore.program.outcome import RunOutcome
@@ -103,7 +103,7 @@ def best_of_all(scenario: Scenario, blocks: int) -> int:
     for batches, tactics in product(all_batches((blocks, blocks)), (ExecutionOptions(), PERSISTENT)):
         parts = tuple((own * grain, each * grain) for own, each in batches)
         choice = Choice("bespoke", n, EngineChoice(EngineKind.DMA, 7), 1, tactics, parts=parts)
-        if why_illegal(scenario, choice) is None:
+        if reject_choice(scenario, choice) is None:
             found.append(simulate(scenario, build_schedule(scenario, choice), unit_bytes=65536).makespan_ticks)
     return min(found)
 

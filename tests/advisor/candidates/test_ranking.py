@@ -28,7 +28,7 @@ from magus.compiler.ir import (
     Pattern,
     Scenario,
 )
-from magus.compiler.planning.build import build_schedule, why_illegal
+from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.planning.expression import expression_of
 from tests.helpers.scenarios.drawn import SYSTEMS, TEXTS, scenario_of
 
@@ -80,7 +80,7 @@ def test_variants_are_legal_new_and_of_the_fastest() -> None:
     names = {expression_of(choice) for choice in found}
     assert len(names) == len(found)
     assert not names & {expression_of(choice) for choice in known}
-    assert all(why_illegal(scenario, choice) is None for choice in found)
+    assert all(reject_choice(scenario, choice) is None for choice in found)
     assert replace(fast[0], tactics=ExecutionOptions(Direction.GET)) in found
     assert {algorithm_of(choice) for choice in found} == {"direct", "ring", "halving_doubling"}, "nvls has no other way"
 

@@ -18,7 +18,7 @@ from magus.compiler.ir import (
     Scenario,
     Wait,
 )
-from magus.compiler.planning.build import build_schedule, why_illegal
+from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.planning.expression import expression_of
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 from tests.helpers.scenarios.scenarios import exploring
@@ -56,7 +56,7 @@ def test_the_fastest_are_varied_and_nothing_is_tried_twice() -> None:
     assert {way.template for way in found} == {"hetero_fused_1d", "shard_p2p"}, "neither the third nor the baseline"
     assert not {expression_of(way) for way in found} & {each.expression for each in known}
     assert len(set(found)) == len(found)
-    assert all(why_illegal(GEMM, way) is None for way in found)
+    assert all(reject_choice(GEMM, way) is None for way in found)
     again = candidates(GEMM, found)
     assert not set(found) & set(other_ways(GEMM, [*known, *again]))
 

@@ -6,7 +6,7 @@ from magus.advisor.estimate.makespan import estimate_ticks
 from magus.compiler import compile_text
 from magus.compiler.collectives import ALGORITHM_BY_NAME
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Scenario
-from magus.compiler.planning.build import build_schedule, why_illegal
+from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.simcore import simulate
 
 HEAD = """mgs 1
@@ -48,7 +48,7 @@ def scenario_of(system: str, body: str) -> Scenario:
 
 
 def legal(scenario: Scenario, choices: list[Choice]) -> list[Choice]:
-    return [choice for choice in choices if why_illegal(scenario, choice) is None]
+    return [choice for choice in choices if reject_choice(scenario, choice) is None]
 
 
 def ratio(scenario: Scenario, choice: Choice) -> float:

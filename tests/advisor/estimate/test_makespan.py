@@ -6,7 +6,7 @@ import pytest
 from magus.advisor.estimate.fluid import FluidLink, SlotPool
 from magus.advisor.estimate.makespan import estimate_ticks
 from magus.compiler.ir import TICKS_PER_US, Choice, EngineChoice, EngineKind, Scenario
-from magus.compiler.planning.build import build_schedule, why_illegal
+from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.simcore import simulate
 from tests.helpers.scenarios import scenarios as make
 
@@ -28,7 +28,7 @@ def choices_of(scenario: Scenario) -> list[Choice]:
     shapes += [("hetero_unfused_1d", 2 * n, 4), ("hetero_unfused_1d", 2 * n, 1), ("uniform_fused_2d", 4 * n, 1)]
     engines = [EngineChoice(DMA, 1), EngineChoice(DMA, n - 1), EngineChoice(SM, 8), EngineChoice(SM, 32)]
     found = [Choice(name, chunks, engine, streams) for name, chunks, streams in shapes for engine in engines]
-    return [choice for choice in found if why_illegal(scenario, choice) is None]
+    return [choice for choice in found if reject_choice(scenario, choice) is None]
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -8,7 +8,7 @@ from magus.advisor.ranker.dataset import Dataset, build_dataset, sample_choices
 from magus.advisor.ranker.features import NAMES
 from magus.advisor.ranker.randomised import MAX_UNIT_BYTES, base_scenario, random_scenario
 from magus.compiler.ir import SYMMETRIC_FABRICS, Pattern
-from magus.compiler.planning.build import why_illegal
+from magus.compiler.planning.build import reject_choice
 from magus.simcore import PACKET_BYTES
 
 
@@ -56,7 +56,7 @@ def test_samples_are_feasible_and_hold_every_template_that_fits() -> None:
     found = sample_choices(scenario, Random(0), 24)
 
     assert len(found) == len(set(found)) <= 24
-    assert all(why_illegal(scenario, choice) is None for choice in found)
+    assert all(reject_choice(scenario, choice) is None for choice in found)
     assert found[0].template == "serial"
 
 

@@ -12,7 +12,7 @@ from magus.advisor.solver.domains import domains_of, knobs_of
 from magus.advisor.solver.vectorised import generate
 from magus.compiler import compile_text
 from magus.compiler.ir import Choice, Direction, EngineChoice, EngineKind, EngineMode, Explore, Scenario
-from magus.compiler.planning.build import build_schedule, why_illegal
+from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.planning.expression import expression_of
 from magus.compiler.resolve.schedules.explore import opened
 from magus.compiler.resolve.schedules.from_text import read_choice
@@ -139,7 +139,7 @@ def test_what_is_in_the_space_is_legal_and_without_faults(
 
 @pytest.mark.parametrize("key", [("waker", "AG+GEMM"), ("waker", "uneven"), ("pair", "GEMM+RS")], ids="-".join)
 def test_nothing_that_is_legal_is_missing(key: tuple[str, str]) -> None:
-    """Every combination of values that ``why_illegal`` allows builds the plan of one that is in the space."""
+    """Every combination of values that ``reject_choice`` allows builds the plan of one that is in the space."""
     scenario = exploring(SCENARIOS[key], replace(ALL, chunks=(8, 16), engines=ENGINES[1:2], dominance=False))
     domains = domains_of(scenario)
     knobs, plans = knobs_of(scenario, domains), set()
@@ -150,7 +150,7 @@ def test_nothing_that_is_legal_is_missing(key: tuple[str, str]) -> None:
     for code in Random(0).sample(range(knobs.num_codes), 4000):
         choice = knobs.choice_of(code)
         asked = choice.chunks in (8, 16) and (choice.template != "serial" or choice.chunks == scenario.num_ranks)
-        if asked and why_illegal(scenario, choice) is None:
+        if asked and reject_choice(scenario, choice) is None:
             schedule = build_schedule(scenario, choice)
             assert (choice.template, schedule.steps, schedule.by_rank, schedule.tactics) in plans, choice
 

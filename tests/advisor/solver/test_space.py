@@ -1,4 +1,4 @@
-"""The space the solver states is the one that ``why_illegal`` and the limits of memory leave, no more and no less."""
+"""The space the solver states is the one that ``reject_choice`` and the limits of memory leave, no more and no less."""
 
 import itertools
 import subprocess
@@ -12,7 +12,7 @@ from magus.advisor.solver import NoFeasibleSchedule, enumerate_space, explain_in
 from magus.advisor.solver.domains import check_memory, domains_of, resident_bytes, streams_of
 from magus.compiler import compile_text
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Explore, Scenario
-from magus.compiler.planning.build import ScheduleError, build_schedule, template_named, why_illegal
+from magus.compiler.planning.build import ScheduleError, build_schedule, reject_choice, template_named
 from magus.compiler.planning.expression import expression_of
 from magus.compiler.templates import ALL_TEMPLATES, Cut
 from magus.compiler.verify.check import check_plan
@@ -57,7 +57,7 @@ def brute_force(scenario: Scenario) -> set[Choice]:
         template = ALL_TEMPLATES[index]
         for streams in streams_of(template):
             choice = Choice(template.name, count, engine, streams)
-            if why_illegal(scenario, choice) is None and is_sound(scenario, choice):
+            if reject_choice(scenario, choice) is None and is_sound(scenario, choice):
                 found.add(choice)
     return found
 

@@ -9,7 +9,7 @@ from magus.compiler.ir import Choice, PeerOrder, Reduction, Scenario, Schedule, 
 from magus.compiler.outline.of_template import outline_of
 from magus.compiler.outline.text import outline_text
 from magus.compiler.outline.write import rejections_on, written_out
-from magus.compiler.planning.build import build_schedule, why_illegal
+from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.templates import ALL_TEMPLATES, Cut, Template
 from tests.helpers.scenarios.outlines import DMA3, ROWS, SM8, read, scenarios
 
@@ -47,7 +47,7 @@ def test_a_template_is_an_outline(template: Template) -> None:
     compared = 0
     for scenario in SCENARIOS:
         for choice in choices(template, scenario):
-            if scenario.workload.pattern not in template.patterns or why_illegal(scenario, choice) is not None:
+            if scenario.workload.pattern not in template.patterns or reject_choice(scenario, choice) is not None:
                 continue
             outline = outline_of(choice, scenario.num_ranks, scenario.workload.pattern)
             assert outline is not None and not list(rejections_on(scenario, outline)), choice

@@ -10,7 +10,7 @@ from magus.compiler import compile_text, format_text
 from magus.compiler.collectives import ALGORITHMS
 from magus.compiler.ir import Choice, Direction, EngineChoice, EngineKind, ExecutionOptions
 from magus.compiler.planfile.to_mgs import plan_text
-from magus.compiler.planning.build import build_schedule, declared, default_engine, why_illegal
+from magus.compiler.planning.build import build_schedule, declared, default_engine, reject_choice
 from magus.compiler.templates import ALL_TEMPLATES, TEMPLATES
 from tests.helpers.marks import first, thinned
 from tests.helpers.plans.plans import all_schedules, scenario_of, text_of
@@ -55,7 +55,7 @@ def test_a_template_written_out_is_the_same_plan(workload: str, template) -> Non
     scenario = compile_text(HEAD + workload).scenario()
     for chunks in (4, 8, 16):
         choice = Choice(template.name, chunks, default_engine(scenario), template.default_streams)
-        if why_illegal(scenario, choice) is not None:
+        if reject_choice(scenario, choice) is not None:
             continue
         schedule = build_schedule(scenario, choice)
 
@@ -76,7 +76,7 @@ def test_so_is_every_template_of_the_other_patterns(body: str, engine: EngineCho
     for template in ALL_TEMPLATES:
         for chunks, direction in product((4, 8, 16), Direction):
             choice = Choice(template.name, chunks, engine, template.default_streams, ExecutionOptions(direction))
-            if why_illegal(scenario, choice) is not None:
+            if reject_choice(scenario, choice) is not None:
                 continue
             schedule = build_schedule(scenario, choice)
             if schedule.by_rank:
@@ -114,7 +114,7 @@ def test_every_algorithm_whose_ranks_differ_is_written() -> None:
         for kind in algorithm.per_rank:
             scenario = scenario_of(kind.value)
             choice = Choice(algorithm.name, 8, EngineChoice(EngineKind.SM, 8))
-            if why_illegal(scenario, choice) is not None:
+            if reject_choice(scenario, choice) is not None:
                 continue
             schedule = build_schedule(scenario, choice)
             again = compile_text(text_of(kind.value) + plan_text(scenario, schedule, "written")).scenario()

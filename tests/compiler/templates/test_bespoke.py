@@ -25,7 +25,7 @@ from magus.compiler.ir import (
     inner_size,
     tile_cols,
 )
-from magus.compiler.planning.build import ScheduleError, build_schedule, problem_of, why_illegal
+from magus.compiler.planning.build import ScheduleError, build_schedule, problem_of, reject_choice
 from magus.compiler.planning.expression import expression_of
 from magus.compiler.resolve.schedules.from_text import read_choice, resolve_schedule
 from magus.compiler.templates.bespoke import MAX_PARTS, PATTERNS, block_rows, shortened, spelled
@@ -197,7 +197,7 @@ def test_without_parts_the_own_shard_is_apart() -> None:
     ],
 )
 def test_parts_that_do_not_make_up_the_shards_are_refused(parts: tuple[tuple[int, ...], ...], message: str) -> None:
-    error = why_illegal(SCENARIOS[Pattern.AG_GEMM], Choice("bespoke", RANKS, DMA3, parts=parts))
+    error = reject_choice(SCENARIOS[Pattern.AG_GEMM], Choice("bespoke", RANKS, DMA3, parts=parts))
 
     assert error is not None
     assert error.code is Code.MGS514
@@ -223,7 +223,7 @@ def test_cuts_that_do_not_make_up_a_part_are_refused(slices: Cuts, columns: Cuts
     parts = ((256, 0), (0, 256))
     choice = Choice("bespoke", RANKS, DMA3, parts=parts, slices=slices, columns=columns)
 
-    error = why_illegal(SCENARIOS[Pattern.AG_GEMM], choice)
+    error = reject_choice(SCENARIOS[Pattern.AG_GEMM], choice)
 
     assert error is not None and error.code is Code.MGS514
     assert str(error) == message
@@ -236,7 +236,7 @@ def test_cuts_are_those_of_parts(template: str, code: Code) -> None:
         Choice(template, RANKS, DMA3, slices=((256, 256),)),
         Choice(template, RANKS, DMA3, columns=((64, 64),)),
     ):
-        error = why_illegal(SCENARIOS[Pattern.AG_GEMM], choice)
+        error = reject_choice(SCENARIOS[Pattern.AG_GEMM], choice)
         assert error is not None and error.code is code
 
 
@@ -285,7 +285,7 @@ def test_what_a_size_is_of_is_said(argument: str, message: str) -> None:
 
 
 def test_parts_are_for_bespoke_alone() -> None:
-    error = why_illegal(SCENARIOS[Pattern.AG_GEMM], Choice("serial", RANKS, DMA3, parts=((256, 256),)))
+    error = reject_choice(SCENARIOS[Pattern.AG_GEMM], Choice("serial", RANKS, DMA3, parts=((256, 256),)))
 
     assert error is not None and error.code is Code.MGS511
 

@@ -20,7 +20,7 @@ from magus.compiler.ir import (
     cutting_of,
     inner_size,
 )
-from magus.compiler.planning.build import build_schedule, why_illegal
+from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.planning.staging import staging_bytes
 from magus.compiler.templates.chained import chained
 from magus.compiler.verify.check import check_plan
@@ -100,9 +100,9 @@ def test_blocks_side_by_side_are_one_inner_dimension() -> None:
 
 def test_blocks_side_by_side_run_one_after_the_other_unless_all_are_taken_at_once() -> None:
     scenario = workload_of(SIDE)
-    error = why_illegal(scenario, Choice("hetero_unfused_1d", 8, DMA, 4))
+    error = reject_choice(scenario, Choice("hetero_unfused_1d", 8, DMA, 4))
     assert error is not None and error.hint == "streams=1"
-    assert why_illegal(scenario, Choice("hetero_unfused_1d", 8, DMA, 1)) is None
+    assert reject_choice(scenario, Choice("hetero_unfused_1d", 8, DMA, 1)) is None
     at_once, apart = (schedule_of(SIDE, template, 2)[1] for template in ("uniform_fused_1d", "hetero_fused_1d"))
 
     assert not any(step.accumulate for step in at_once.steps if isinstance(step, TileGroup))
@@ -154,7 +154,7 @@ def test_nothing_of_one_kernel_alone_is_changed() -> None:
 
 def test_waves_are_of_different_rows() -> None:
     waves = Choice("pipelined", 8, DMA, algorithm="direct", waves=2)
-    error = why_illegal(workload_of(SIDE), waves)
+    error = reject_choice(workload_of(SIDE), waves)
 
     assert error is not None and error.code is Code.MGS511 and error.hint == "leave waves out"
     scenario = workload_of("GEMM+A2A+GEMM")

@@ -21,7 +21,7 @@ from magus.compiler.ir import (
     Transfer,
     Wait,
 )
-from magus.compiler.planning.build import build_schedule, why_illegal
+from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.planning.expression import expression_of
 from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.compiler.templates import BY_NAME, reject_template
@@ -223,9 +223,9 @@ def test_waves_are_for_pipelined_and_sums_for_what_is_summed() -> None:
         (Choice("hetero_fused_1d", 8, engine, waves=2), "hetero_fused_1d is not told its waves"),
         (Choice("pipelined", 8, engine, sums=2), "AG+GEMM sums nothing"),
     ):
-        error = why_illegal(gather, choice)
+        error = reject_choice(gather, choice)
         assert error is not None and error.code is Code.MGS511 and words in str(error)
-    assert why_illegal(gather, Choice("pipelined", 8, engine, waves=2)) is None
+    assert reject_choice(gather, Choice("pipelined", 8, engine, waves=2)) is None
 
 
 def test_sums_behind_a_persistent_kernel_are_in_one_stream() -> None:
@@ -236,7 +236,7 @@ def test_sums_behind_a_persistent_kernel_are_in_one_stream() -> None:
     )
     choice = Choice("pipelined", 8, EngineChoice(EngineKind.DMA, 3), tactics=tactics, sums=2)
 
-    error = why_illegal(scenario, choice)
+    error = reject_choice(scenario, choice)
     one = build_schedule(scenario, replace(choice, sums=1))
     dealt = [replace(step, stream=1 + turn % 2) for turn, step in enumerate(sums_of(one.steps))]
     others = [step for step in one.steps if not isinstance(step, Reduction)]

@@ -25,7 +25,7 @@ from magus.compiler.ir import (
     TileGroup,
     Transfer,
 )
-from magus.compiler.planning.build import ScheduleError, build_schedule, template_named, why_illegal
+from magus.compiler.planning.build import ScheduleError, build_schedule, reject_choice, template_named
 from magus.compiler.planning.expression import expression_of
 from magus.compiler.planning.staging import slices_inner, staging_bytes
 from magus.compiler.templates import ALL_TEMPLATES, TEMPLATES, Cut, Template
@@ -82,7 +82,7 @@ CASES = [
     for streams in sorted({1, template.default_streams})
     if pieces >= template.min_pieces
     for choice in [Choice(template.name, scenario.num_ranks * pieces, DMA7, streams)]
-    if why_illegal(scenario, choice) is None
+    if reject_choice(scenario, choice) is None
 ]
 # How often a rank's n - 1 blocks leave it.
 TIMES = {Pattern.ALL_REDUCE: 2, Pattern.GEMM_AR: 2} | {
@@ -193,7 +193,7 @@ def test_patterns_it_does_not_schedule_are_refused(template: Template, pattern: 
     scenario = scenarios_of(pattern)[0]
     chunks = scenario.num_ranks * (1 if template.cut is Cut.SHARD else 2)
 
-    problem = why_illegal(scenario, Choice(template.name, chunks, EngineChoice(EngineKind.DMA, 1)))
+    problem = reject_choice(scenario, Choice(template.name, chunks, EngineChoice(EngineKind.DMA, 1)))
 
     refused = problem is not None and "does not schedule" in str(problem)
     assert refused == (pattern not in template.patterns)

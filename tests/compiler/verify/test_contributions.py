@@ -25,7 +25,7 @@ from magus.compiler.ir import (
     Step,
     Transfer,
 )
-from magus.compiler.planning.build import build_schedule, declared, why_illegal
+from magus.compiler.planning.build import build_schedule, declared, reject_choice
 from magus.compiler.planning.expression import expression_of
 from magus.compiler.verify.check import check_plan
 
@@ -130,7 +130,7 @@ def cases() -> Iterator[Any]:
         where = scenario(body)
         for name, engine in product(ALGORITHM_BY_NAME, (SM, DMA)):
             for choice in (Choice("serial", 4, engine, algorithm=name), Choice(name, 16, engine)):
-                if why_illegal(where, choice) is None:
+                if reject_choice(where, choice) is None:
                     label = f"{where.workload.pattern.value} {expression_of(choice)}"
                     yield pytest.param(where, choice, id=label)
 

@@ -28,7 +28,7 @@ from magus.compiler.ir import (
     tile_rows,
 )
 from magus.compiler.planfile.to_mgs import plan_text
-from magus.compiler.planning.build import ScheduleError, build_schedule, declared, why_illegal
+from magus.compiler.planning.build import ScheduleError, build_schedule, declared, reject_choice
 from magus.compiler.verify.check import check_plan
 from tests.helpers.scenarios.workloads import TEXTS, choices_of, text_of, workload_of
 
@@ -76,14 +76,14 @@ def test_templates_have_no_faults_and_compute_and_move_everything_once(name: str
 @pytest.mark.parametrize("template", ["shard_p2p", "uniform_fused_1d", "hetero_fused_1d", "hetero_unfused_1d"])
 def test_queries_of_an_exchange_need_all_rows(template: str) -> None:
     scenario = workload_of(TO_HEADS)
-    error = why_illegal(scenario, Choice(template, 4 if template == "shard_p2p" else 8, DMA))
+    error = reject_choice(scenario, Choice(template, 4 if template == "shard_p2p" else 8, DMA))
 
     assert error is not None and error.code is Code.MGS511
     assert "the keys of all rows" in str(error) and error.hint == "uniform_fused_2d cuts heads"
 
 
 def test_columns_are_cut_by_heads() -> None:
-    error = why_illegal(workload_of(RING), Choice("uniform_fused_2d", 32, DMA))
+    error = reject_choice(workload_of(RING), Choice("uniform_fused_2d", 32, DMA))
 
     assert error is not None and error.code is Code.MGS512
     assert str(error) == "512 columns do not divide into 8 equal chunks of a multiple of 128"
@@ -93,10 +93,10 @@ def test_columns_are_cut_by_heads() -> None:
 def test_kernels_that_add_to_one_output_stay_in_one_stream() -> None:
     scenario = workload_of(RING)
 
-    error = why_illegal(scenario, Choice("hetero_unfused_1d", 8, DMA, 4))
+    error = reject_choice(scenario, Choice("hetero_unfused_1d", 8, DMA, 4))
     assert error is not None and error.hint == "streams=1"
-    assert why_illegal(scenario, Choice("hetero_unfused_1d", 8, DMA, 1)) is None
-    assert why_illegal(workload_of(TO_ROWS), Choice("hetero_unfused_1d", 8, DMA, 4)) is None
+    assert reject_choice(scenario, Choice("hetero_unfused_1d", 8, DMA, 1)) is None
+    assert reject_choice(workload_of(TO_ROWS), Choice("hetero_unfused_1d", 8, DMA, 4)) is None
 
 
 @pytest.mark.parametrize("name", [RING, COMBINE])
@@ -111,7 +111,7 @@ def test_a_persistent_kernel_is_a_gemm(name: str) -> None:
 @pytest.mark.parametrize("name", [TO_ROWS, COMBINE, "GEMM+A2A"])
 def test_what_a_kernel_makes_is_put(name: str) -> None:
     choice = Choice("hetero_fused_1d", 8, DMA, tactics=ExecutionOptions(Direction.GET))
-    error = why_illegal(workload_of(name), choice)
+    error = reject_choice(workload_of(name), choice)
 
     assert error is not None and error.code is Code.MGS511 and "put by the rank that computes them" in str(error)
 

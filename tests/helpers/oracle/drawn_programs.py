@@ -31,7 +31,7 @@ from magus.compiler.ir import (
     Wait,
     WaitPer,
 )
-from magus.compiler.planning.build import build_schedule, why_illegal
+from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.templates import ALL_TEMPLATES
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 from tests.helpers.scenarios.scenarios import KIB, MIB, TICKS_PER_NS, T
@@ -59,7 +59,7 @@ def draw_plan(rng: random.Random, pattern: Pattern) -> tuple[Scenario, Schedule]
             _draw_tactics(rng),
             rng.choice(("", *ALGORITHM_BY_NAME)) if template.has_algorithm else "",
         )
-        if why_illegal(scenario, choice) is None:
+        if reject_choice(scenario, choice) is None:
             return scenario, build_schedule(scenario, choice)
 
 

@@ -6,7 +6,7 @@ from itertools import product
 
 from magus.compiler import compile_text
 from magus.compiler.ir import Choice, Direction, EngineChoice, EngineKind, ExecutionOptions, Scenario, Schedule
-from magus.compiler.planning.build import build_schedule, why_illegal
+from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.templates import ALL_TEMPLATES
 
 HEAD = 'use "amd/mi300x"\nsystem quad { gpus 4 x MI300X; fabric full_mesh(xgmi) }\n'
@@ -70,7 +70,7 @@ def schedules_of(body: str) -> Iterator[Schedule]:
     for template in ALL_TEMPLATES:
         for chunks, direction, engine in product((4, 8), Direction, ENGINES):
             choice = Choice(template.name, chunks, engine, template.default_streams, ExecutionOptions(direction))
-            if why_illegal(scenario, choice) is None:
+            if reject_choice(scenario, choice) is None:
                 yield build_schedule(scenario, choice)
 
 

@@ -20,7 +20,7 @@ from magus.compiler.ir import (
     Wait,
     WaitPer,
 )
-from magus.compiler.planning.build import why_illegal
+from magus.compiler.planning.build import reject_choice
 from magus.compiler.templates import ALL_TEMPLATES
 
 DMA, SM = EngineKind.DMA, EngineKind.SM
@@ -108,7 +108,7 @@ def draw_choices(rng: random.Random, scenario: Scenario, count: int) -> list[Cho
         streams = rng.choice((1, template.default_streams))
         waves, sums = (rng.choice((1, 2, 3)), rng.choice((1, 2))) if template.has_waves else (1, 1)
         choice = Choice(template.name, n * pieces, engine, streams, tactics, algorithm, waves=waves, sums=sums)
-        if choice not in found and why_illegal(scenario, choice) is None:
+        if choice not in found and reject_choice(scenario, choice) is None:
             found.append(choice)
         if len(found) == count:
             break

@@ -19,7 +19,7 @@ from magus.compiler.ir import (
     inner_size,
     tile_cols,
 )
-from magus.compiler.planning.build import build_schedule, problem_of, why_illegal
+from magus.compiler.planning.build import build_schedule, problem_of, reject_choice
 from magus.compiler.templates.bespoke import PATTERNS, block_rows
 from magus.compiler.templates.cuts import shortened_cuts
 from magus.compiler.verify.check import check_plan
@@ -71,7 +71,7 @@ def draw_bespoke(rng: random.Random, scenario: Scenario) -> Schedule | None:
         slices=draw_cuts(rng, len(parts), inner_size(scenario.workload)),
         columns=draw_cuts(rng, len(parts), tile_cols(scenario.workload)),
     )
-    if why_illegal(scenario, choice) is not None:
+    if reject_choice(scenario, choice) is not None:
         return None
     schedule = build_schedule(scenario, choice)
     if rng.random() < 0.5 or not schedule.symmetric:

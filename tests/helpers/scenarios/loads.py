@@ -6,7 +6,7 @@ from itertools import product
 
 from magus.compiler import compile_text
 from magus.compiler.ir import Choice, Direction, EngineChoice, EngineKind, ExecutionOptions, Scenario
-from magus.compiler.planning.build import why_illegal
+from magus.compiler.planning.build import reject_choice
 from magus.compiler.templates import ALL_TEMPLATES
 
 Table = tuple[tuple[int, ...], ...]
@@ -54,5 +54,5 @@ def legal_choices(scenario: Scenario) -> Iterator[Choice]:
         pieces = max(2, template.min_pieces) if template.cuts_shards else 1
         chunks, tactics = scenario.num_ranks * pieces, ExecutionOptions(direction=direction)
         choice = Choice(template.name, chunks, engine, template.default_streams, tactics)
-        if why_illegal(scenario, choice) is None:
+        if reject_choice(scenario, choice) is None:
             yield choice

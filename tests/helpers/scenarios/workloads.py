@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from magus.compiler import compile_text
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Scenario
-from magus.compiler.planning.build import why_illegal
+from magus.compiler.planning.build import reject_choice
 from magus.compiler.templates import ALL_TEMPLATES
 
 RING = (
@@ -78,5 +78,5 @@ def choices_of(scenario: Scenario, pieces: tuple[int, ...] = (1, 2, 4)) -> Itera
             for count in pieces if template.cuts_shards else (1,):
                 for engine in ENGINES:
                     choice = Choice(template.name, n * count, engine)
-                    if why_illegal(scenario, choice) is None:
+                    if reject_choice(scenario, choice) is None:
                         yield choice

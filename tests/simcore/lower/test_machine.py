@@ -5,7 +5,7 @@ from itertools import combinations
 import pytest
 
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Fabric, Scenario, Schedule, topology_of
-from magus.compiler.planning.build import build_schedule, why_illegal
+from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.simcore import RunOutcome, simulate
 from magus.simcore.cores.engine import run
 from magus.simcore.lower.machine import distance_ticks
@@ -27,7 +27,7 @@ def schedules(scenario: Scenario) -> list[Schedule]:
         for template, pieces in (("serial", 1), ("shard_p2p", 1), ("uniform_fused_1d", 2), ("hetero_fused_1d", 2))
         for engine in (DMA, SM)
     ]
-    return [build_schedule(scenario, choice) for choice in choices if why_illegal(scenario, choice) is None]
+    return [build_schedule(scenario, choice) for choice in choices if reject_choice(scenario, choice) is None]
 
 
 SAME = [

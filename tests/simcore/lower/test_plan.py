@@ -20,7 +20,7 @@ from magus.compiler.ir import (
     TileGroup,
     Transfer,
 )
-from magus.compiler.planning.build import build_schedule, why_illegal
+from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.templates import TEMPLATES
 from magus.simcore import RunTooLarge, affordable_unit, simulate
 from magus.simcore.cores.engine import run
@@ -59,7 +59,7 @@ def choices(scenario: Scenario) -> list[Choice]:
         for pieces in (1, 2, 4)
         for engine in engines
     ]
-    return [choice for choice in found if why_illegal(scenario, choice) is None]
+    return [choice for choice in found if reject_choice(scenario, choice) is None]
 
 
 SYSTEMS = [(ranks, fabric) for ranks in (2, 4, 8) for fabric in (full_mesh(), ring(), switch())]
