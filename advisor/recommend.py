@@ -151,7 +151,7 @@ class _Question:
         space = self.stages.run(ENUMERATE, lambda: enumerate_space(self.scenario, should_stop=self.should_stop), None)
         structures = () if space is None else space.structures
         self.report("rank", 0, len(structures))
-        found = self.stages.run(RANK, lambda: _ranked(self.scenario, ranker, structures), None)
+        found = self.stages.run(RANK, lambda: ranked(self.scenario, ranker, structures), None)
         if found is None:
             found = self.stages.run(RANK, lambda: _unranked(self.scenario), [])
         return found, 0 if space is None else len(space.choices)
@@ -212,7 +212,7 @@ class _Question:
         return SimulationJob(self.scenario, schedule, unit, ticks, shortlist_unit(self.scenario, schedule))
 
 
-def _ranked(scenario: Scenario, ranker: Ranker, space: Sequence[Choice]) -> list[Candidate]:
+def ranked(scenario: Scenario, ranker: Ranker, space: Sequence[Choice]) -> list[Candidate]:
     """Every feasible choice with its predicted time, best first; plans written out in the file come along unranked.
 
     Serial with the usual engines is always among them, whatever the space leaves out: it is what a user has today.

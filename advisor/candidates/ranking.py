@@ -65,9 +65,16 @@ def predicted_us(
         If ``should_stop`` said so.
     """
     trained = is_trained(scenario)
-    known = [each for each in choices if trained and BY_NAME[each.template].explored and not each.algorithm]
+    built = {
+        choice: schedule
+        for choice, schedule in zip(choices, schedules, strict=True)
+        if trained and BY_NAME[choice.template].explored and not choice.algorithm
+    }
     with heeding(should_stop):
-        ranked = dict(zip(known, ranker.predict_us(scenario, known), strict=True)) if known else {}
+        known = list(built)
+        ranked = (
+            dict(zip(known, ranker.predict_us(scenario, known, list(built.values())), strict=True)) if known else {}
+        )
         return tuple(
             ranked[choice] if choice in ranked else estimate_ticks(scenario, schedule).makespan_ticks / TICKS_PER_US
             for choice, schedule in zip(choices, schedules, strict=True)

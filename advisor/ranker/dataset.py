@@ -89,14 +89,15 @@ def _simulate_all(seed: int, scenarios: int, workers: int) -> Iterator[_Simulate
 def _simulate_one(seed: int, idx: int) -> _Simulated:
     scenario, unit = random_scenario(seed, idx)
     choices = sample_choices(scenario, Random(f"choices {seed} {idx}"), CHOICES_PER_SCENARIO)
+    schedules = [build_schedule(scenario, choice) for choice in choices]
     ticks = []
-    for choice in choices:
-        result = simulate(scenario, build_schedule(scenario, choice), unit_bytes=unit)
+    for schedule in schedules:
+        result = simulate(scenario, schedule, unit_bytes=unit)
         if result.outcome is not RunOutcome.DONE:
-            raise RuntimeError(f"{choice} of {scenario.name}: {result.outcome.value}")
+            raise RuntimeError(f"{schedule.expression} of {scenario.name}: {result.outcome.value}")
         ticks.append(result.makespan_ticks)
     serial = tuple(choice.template == BASELINE.name for choice in choices)
-    return _Simulated(idx, matrix(scenario, choices), tuple(ticks), serial)
+    return _Simulated(idx, matrix(scenario, choices, schedules), tuple(ticks), serial)
 
 
 def sample_choices(scenario: Scenario, random: Random, count: int) -> tuple[Choice, ...]:

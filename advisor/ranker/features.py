@@ -196,18 +196,17 @@ def features_of(scenario: Scenario, choice: Choice) -> tuple[float, ...]:
     ScheduleError
         If the choice is illegal on the scenario.
     """
-    return _row(scenario, choice, _whole_ticks(scenario))
+    return _row(scenario, choice, build_schedule(scenario, choice), _whole_ticks(scenario))
 
 
-def matrix(scenario: Scenario, choices: Sequence[Choice]) -> FloatArray:
-    """Features of each choice: [N, F] float64."""
+def matrix(scenario: Scenario, choices: Sequence[Choice], schedules: Sequence[Schedule]) -> FloatArray:
+    """Features of each choice, of which ``schedules`` are built: [N, F] float64."""
     whole = _whole_ticks(scenario)
-    rows = [_row(scenario, choice, whole) for choice in choices]
+    rows = [_row(scenario, *each, whole) for each in zip(choices, schedules, strict=True)]
     return np.array(rows, np.float64).reshape(len(rows), len(FEATURES))
 
 
-def _row(scenario: Scenario, choice: Choice, whole_ticks: int) -> tuple[float, ...]:
-    schedule = build_schedule(scenario, choice)
+def _row(scenario: Scenario, choice: Choice, schedule: Schedule, whole_ticks: int) -> tuple[float, ...]:
     view = View(scenario, choice, schedule, estimate_ticks(scenario, schedule), whole_ticks)
     return tuple(feature(view) for _, feature in FEATURES)
 

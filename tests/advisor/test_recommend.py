@@ -1,5 +1,6 @@
 """From a scenario to advice, with the shipped model and with rankers that are wrong on purpose."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -8,6 +9,7 @@ import pytest
 from magus.advisor import Advisor, NoFeasibleSchedule
 from magus.advisor.candidates.advice import Advice, Confidence
 from magus.advisor.candidates.ranking import algorithm_of
+from magus.advisor.recommend import ranked
 from magus.advisor.solver import enumerate_space
 from magus.compiler.ir import (
     TICKS_PER_US,
@@ -21,9 +23,12 @@ from magus.compiler.ir import (
     Pattern,
     Plan,
     Scenario,
+    Schedule,
 )
+from magus.compiler.planning import build
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.resolve.expect.expectation import Verdict
+from magus.compiler.templates.base import TemplateInput
 from magus.simcore import RunOutcome
 from tests.helpers.scenarios.drawn import LONE, SYSTEMS, scenario_of
 from tests.helpers.scenarios.scenarios import ag_gemm, exploring, gemm_rs, lone_gather
@@ -34,7 +39,9 @@ DMA = EngineChoice(EngineKind.DMA, 7)
 class Backwards:
     """A ranker that likes the worst best: what it says must change what is simulated, never what is true."""
 
-    def predict_us(self, scenario: Scenario, choices: Sequence[Choice]) -> tuple[float, ...]:
+    def predict_us(
+        self, scenario: Scenario, choices: Sequence[Choice], schedules: Sequence[Schedule]
+    ) -> tuple[float, ...]:
         return tuple(1e6 / choice.chunks for choice in choices)
 
 
@@ -47,6 +54,23 @@ def advisor() -> Advisor:
 def advice(advisor: Advisor) -> Advice:
     scenario = exploring(ag_gemm(4096, 8192, 16384), Explore(chunks=(8, 16, 32), engines=(DMA,)))
     return advisor.recommend(scenario, bespoke=50)
+
+
+def test_each_schedule_is_looked_at_and_built_once(advisor: Advisor, monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = exploring(ag_gemm(4096, 8192, 16384), Explore(chunks=(8, 16, 32), engines=(DMA,)))
+    structures = enumerate_space(scenario).structures
+    asked: list[Choice] = []
+    problem_of = build.problem_of
+
+    def counting(scenario: Scenario, choice: Choice) -> TemplateInput:
+        asked.append(choice)
+        return problem_of(scenario, choice)
+
+    monkeypatch.setattr(build, "problem_of", counting)
+    candidates = ranked(scenario, advisor.ranker, structures)
+
+    assert len(candidates) >= len(structures) > 3
+    assert Counter(asked) == Counter(candidate.choice for candidate in candidates)
 
 
 def test_overlap_is_recommended_where_it_pays(advice: Advice) -> None:

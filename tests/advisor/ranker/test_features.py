@@ -29,7 +29,7 @@ def test_names_are_distinct() -> None:
     [make.ag_gemm(2048, 8192, 4096), make.gemm_rs(2048, 4096, 8192), make.ag_gemm(512, 8192, 4096, gpu=make.h100())],
 )
 def test_matrix_has_a_finite_row_for_each_choice(scenario: Scenario) -> None:
-    found = matrix(scenario, CHOICES)
+    found = matrix(scenario, CHOICES, [build_schedule(scenario, choice) for choice in CHOICES])
 
     assert found.shape == (len(CHOICES), len(NAMES))
     assert found.dtype == np.float64
@@ -38,7 +38,7 @@ def test_matrix_has_a_finite_row_for_each_choice(scenario: Scenario) -> None:
 
 
 def test_matrix_of_no_choices_has_no_rows() -> None:
-    assert matrix(make.ag_gemm(2048, 8192, 4096), []).shape == (0, len(NAMES))
+    assert matrix(make.ag_gemm(2048, 8192, 4096), [], []).shape == (0, len(NAMES))
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ from magus.advisor.ranker.dataset import Dataset
 from magus.advisor.ranker.features import LOG_ESTIMATE_US, NAMES, features_of
 from magus.advisor.ranker.train import score_of, train
 from magus.advisor.ranker.trees import CARD_FILE, MAX_MODEL_BYTES, ModelCard, Ranker, model_file
-from magus.compiler.ir import TICKS_PER_US, Choice, EngineChoice, EngineKind
+from magus.compiler.ir import TICKS_PER_US, Choice, EngineChoice, EngineKind, Scenario, Schedule
+from magus.compiler.planning.build import build_schedule
 from tests.helpers.scenarios import scenarios as make
 
 CARD = ModelCard("of nothing", 3, 10, 400, (("error_p90", 0.05),))
@@ -87,13 +88,17 @@ def test_it_learns_the_ratio_to_the_estimate(
     assert np.median(error) < 0.2 * np.median(np.log(ticks / TICKS_PER_US) - features[:, LOG_ESTIMATE_US])
 
 
+def schedules_of(scenario: Scenario) -> list[Schedule]:
+    return [build_schedule(scenario, choice) for choice in CHOICES]
+
+
 def test_without_trees_it_says_the_estimate() -> None:
     scenario = make.ag_gemm(2048, 8192, 4096)
 
-    predicted = Ranker(None).predict_us(scenario, CHOICES)
+    predicted = Ranker(None).predict_us(scenario, CHOICES, schedules_of(scenario))
 
     assert predicted == pytest.approx([np.exp(features_of(scenario, choice)[LOG_ESTIMATE_US]) for choice in CHOICES])
-    assert Ranker(None).predict_us(scenario, ()) == ()
+    assert Ranker(None).predict_us(scenario, (), ()) == ()
     assert Ranker(None).typical_error is None
 
 
@@ -122,7 +127,8 @@ def test_the_shipped_model_ranks() -> None:
     scenario = make.ag_gemm(8192, 28672, 8192)
     ranker = Ranker.load()
 
-    first, again = ranker.predict_us(scenario, CHOICES), Ranker.load().predict_us(scenario, CHOICES)
+    schedules = schedules_of(scenario)
+    first, again = (each.predict_us(scenario, CHOICES, schedules) for each in (ranker, Ranker.load()))
 
     assert first == pytest.approx(again, rel=1e-9)
     assert all(500 < us < 3000 for us in first)
