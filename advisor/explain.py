@@ -73,7 +73,7 @@ def marks_of(scenario: Scenario) -> tuple[str, ...]:
         error = f"+-{float(gpu.gemm.error):.0%}{whose}"
         marks.append(f"{gpu.name} {dtype} GEMM is not validated against measurements: {error}")
     marks.extend(_capped(gpu, fabric.links))
-    if not fabric.kind.direct and not passing_on_pays(scenario) and scenario.workload.pattern in OVERLAPPED_PATTERNS:
+    if not fabric.direct and not passing_on_pays(scenario) and scenario.workload.pattern in OVERLAPPED_PATTERNS:
         marks.append(
             f"on more than {MOST_RANKS_PASSING_ON} ranks algorithms that pass blocks on are compared only where the "
             "file names them: explore { schedules serial, pipelined; algorithm direct, ring }"

@@ -11,7 +11,6 @@ from ..compiler.ir import (
     DType,
     EngineKind,
     EngineMode,
-    FabricKind,
     GemmRegion,
     GemmShape,
     Gpu,
@@ -26,7 +25,6 @@ from ..compiler.ir import (
 )
 from ..simcore.kernels.dispatch import group_shape
 
-MULTI_NODE = (FabricKind.FAT_TREE, FabricKind.RAILS)
 # Copies and sums among peers: what the tables of collectives hold.
 _NOT_MEASURED = (Pattern.BROADCAST, Pattern.SEND_RECV)
 
@@ -112,7 +110,7 @@ def _of_system(scenario: Scenario) -> Iterator[str]:
         if scenario.num_ranks not in region.ranks:
             counts = ", ".join(map(str, region.ranks))
             yield f"{scenario.num_ranks} GPUs: {fitted} on {counts}"
-    if moved is not None and scenario.system.fabric.kind in MULTI_NODE:
+    if moved is not None and scenario.system.fabric.node_size:
         yield "no constant is fitted to transfers between nodes"
 
 

@@ -152,7 +152,7 @@ def lowered() -> Iterator[Case]:
         scenario = make(128, 256, 256, ranks=4, fabric=fabric)
         schedule = build_schedule(scenario, choice)
         for fold in (True, False) if unit_bytes == 8192 else (True,):
-            case = f"{make.__name__}, {fabric.kind}, {choice.template}, {unit_bytes} bytes, folded: {fold}"
+            case = f"{make.__name__}, {fabric.topology.name}, {choice.template}, {unit_bytes} bytes, folded: {fold}"
             yield case, lower(scenario, schedule, unit_bytes=unit_bytes, fold=fold).program
 
 

@@ -38,7 +38,7 @@ def is_searched(scenario: Scenario) -> bool:
     multiplies = isinstance(workload.compute, GemmShape | GroupedGemmShape)
     # Batches of different rows do not lie side by side.
     cuts = workload.pattern in PATTERNS and cutting_of(workload).adds is not Adds.BLOCKS
-    fits = multiplies and cuts and not workload.loads and scenario.system.fabric.kind.symmetric
+    fits = multiplies and cuts and not workload.loads and scenario.system.fabric.symmetric
     return fits and (not asked or "bespoke" in asked)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ...compiler.ir import Choice, EngineChoice, FabricKind, Scenario
+from ...compiler.ir import Choice, EngineChoice, Scenario
 from ...compiler.planning.build import reject_choice
 from ...compiler.templates import BY_NAME, TEMPLATES, Template
 from ...compiler.templates.bespoke import MAX_PARTS
@@ -37,8 +37,9 @@ def _by(scenario: Scenario, engine: EngineChoice, most_pieces: int) -> Iterator[
 def _ways(scenario: Scenario) -> Iterator[tuple[Template, str]]:
     """Templates with the algorithm of each, empty for the usual one."""
     yield from ((template, "") for template in TEMPLATES)
-    if scenario.system.fabric.kind is FabricKind.RING:
-        yield from ((BY_NAME["pipelined"], algorithm) for algorithm in ("", "double_ring"))
+    algorithms = scenario.system.fabric.topology.algorithms
+    if algorithms:
+        yield from ((BY_NAME["pipelined"], algorithm) for algorithm in ("", *algorithms))
 
 
 def as_batches(scenario: Scenario, choice: Choice) -> Batches | None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ...compiler.ir import Pattern, Scenario, topology_of
+from ...compiler.ir import Pattern, Scenario, network_of
 from ...simcore.kernels.working_set import hit_share
 from .copy_modes import CopyMode, Division, served_ticks
 from .gemm_area import THOROUGH
@@ -42,11 +42,9 @@ class BoundCase:
     @property
     def landing(self) -> int:
         """From a byte's end of service at the last link to the end of its transfer."""
-        fabric, n, hbm = self.scenario.system.fabric, self.scenario.num_ranks, self.scenario.gpu.hbm.latency_ticks
-        if not fabric.kind.symmetric:
-            return hbm + min(edge.latency_ticks for edge in topology_of(fabric, n).edges if edge.target < n)
-        switched = fabric.switch.latency_ticks if fabric.switch is not None else 0
-        return hbm + fabric.link.latency_ticks + switched
+        fabric, n = self.scenario.system.fabric, self.scenario.num_ranks
+        last_links = (edge.latency_ticks for edge in network_of(fabric, n).own if edge.target < n)
+        return self.scenario.gpu.hbm.latency_ticks + min(last_links, default=0)
 
     @property
     def sums_by_kernels(self) -> bool:

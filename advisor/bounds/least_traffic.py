@@ -15,14 +15,14 @@ copied: n + 1 messages on the way in and n on the way out. Without it, but copie
 2 (n - 1). A schedule may take either for each part, so that the mean is n + (n - 2) / (n - 1) on one of the ways.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
-from ...compiler.ir import Edge, Fabric, FabricKind, FatTree, Pattern, Rails, Scenario, checkpoint, topology_of
+from ...compiler.ir import Edge, Fabric, Pattern, Scenario, checkpoint, network_of
 from ...compiler.planning.execution import reject_reach
 from ...compiler.templates.collective import collective_in
 from .routes import Ints, routes_of
@@ -120,65 +120,51 @@ def loads_of(scenario: Scenario, moved: LeastTraffic) -> Iterator[Load]:
     yield Load(moved.total, sum(ports.into), "into all ranks together")
     if scenario.workload.pattern.exchanges:
         yield from _exchange_loads(scenario)
-    elif not scenario.system.fabric.kind.symmetric:
+    elif not scenario.system.fabric.symmetric:
         yield from _group_loads(scenario)
 
 
 def _exchange_loads(scenario: Scenario) -> Iterator[Load]:
     """Of an all_to_all each block goes straight to the rank that it is for, over the one route there is."""
     fabric, n = scenario.system.fabric, scenario.num_ranks
-    rate = fabric.link.achieved_bytes_per_s
     if scenario.workload.loads:
-        yield from _single_loads(scenario)
-        return
-    blocks = blocks_of(scenario)
-    match fabric.kind:
-        case FabricKind.SWITCH:
-            return
-        case FabricKind.FULL_MESH:
-            yield Load(max(blocks[1:]), rate, "from one rank to another")
-        case FabricKind.RING:
-            there = n // 2 if fabric.both_ways else n - 1
-            yield Load(sum(k * blocks[k] for k in range(1, there + 1)), rate, "around the ring to the right")
-            yield Load(sum((n - k) * blocks[k] for k in range(there + 1, n)), rate, "around the ring to the left")
-        case _:
-            yield from _routed_loads(fabric, n, blocks)
-
-
-def _single_loads(scenario: Scenario) -> Iterator[Load]:
-    """Of single links, where the ranks send differently."""
-    fabric, table = scenario.system.fabric, block_table(scenario)
-    match fabric.kind:
-        case FabricKind.SWITCH | FabricKind.RING:
-            return  # what passes the ports of the ranks is known
-        case FabricKind.FULL_MESH:
-            blocks = (size for rank, sent in enumerate(table) for to, size in enumerate(sent) if to != rank)
-            yield Load(max(blocks), fabric.link.achieved_bytes_per_s, "from one rank to another")
-        case _:
-            sent_to, ranks = np.array(table, np.int64), np.arange(scenario.num_ranks)
-            yield from _busiest_links(
-                fabric, scenario.num_ranks, lambda peer: sent_to[ranks, (ranks + peer) % len(ranks)]
-            )
+        sent_to, ranks = np.array(block_table(scenario), np.int64), np.arange(n)
+        yield from _busiest_links(fabric, n, lambda peer: sent_to[ranks, (ranks + peer) % n])
+    else:
+        yield from _routed_loads(fabric, n, blocks_of(scenario))
 
 
 @lru_cache(maxsize=16)
 def _routed_loads(fabric: Fabric, num_ranks: int, blocks: tuple[int, ...]) -> tuple[Load, ...]:
     """Of the links of each rate the one that passes most, where every rank sends ``blocks`` by relative peer."""
-    return tuple(_busiest_links(fabric, num_ranks, lambda peer: np.full(num_ranks, blocks[peer], np.int64)))
+    if not fabric.symmetric:
+        return tuple(_busiest_links(fabric, num_ranks, lambda peer: np.full(num_ranks, blocks[peer], np.int64)))
+    # All ranks pass the same, so that the links of rank 0 are enough.
+    network = network_of(fabric, num_ranks)
+    passed = [0] * len(network.own)
+    for way, num_bytes in zip(network.ways, blocks, strict=True):
+        for number, _ in way:
+            passed[number] += num_bytes
+    return _most_of_each(fabric, network.own, passed)
 
 
-def _busiest_links(fabric: Fabric, num_ranks: int, sent_to: Callable[[int], Ints]) -> Iterator[Load]:
+def _busiest_links(fabric: Fabric, num_ranks: int, sent_to: Callable[[int], Ints]) -> tuple[Load, ...]:
     """Of the links of each rate the one that passes most; ``sent_to`` a relative peer are bytes [ranks]."""
     table = routes_of(fabric, num_ranks)
     passed = np.zeros(len(table.edges), np.int64)
     for peer in range(1, num_ranks):
         passes = table.passes(peer)
         np.add.at(passed, passes.edge, sent_to(peer)[passes.rank])
-    most: dict[int, int] = {}
-    for edge, num_bytes in zip(table.edges, passed.tolist(), strict=True):
-        most[edge.bytes_per_s] = max(num_bytes, most.get(edge.bytes_per_s, 0))
-    for rate, num_bytes in most.items():
-        yield Load(num_bytes, rate, "of the busiest link")
+    return _most_of_each(fabric, table.edges, passed.tolist())
+
+
+def _most_of_each(fabric: Fabric, edges: Sequence[Edge], passed: Sequence[int]) -> tuple[Load, ...]:
+    """The largest of the loads with the same rate and words."""
+    most: dict[tuple[int, str], int] = {}
+    for edge, num_bytes in zip(edges, passed, strict=True):
+        kind = edge.bytes_per_s, fabric.topology.where(edge)
+        most[kind] = max(num_bytes, most.get(kind, 0))
+    return tuple(Load(num_bytes, *kind) for kind, num_bytes in most.items())
 
 
 def _group_loads(scenario: Scenario) -> Iterator[Load]:
@@ -199,9 +185,9 @@ def _cuts(fabric: Fabric, num_ranks: int, size: int) -> tuple[tuple[bool, int, i
 
     A switch that joins ranks of one group alone is on their side.
     """
-    topology = topology_of(fabric, num_ranks)
+    network = network_of(fabric, num_ranks)
     into, out = defaultdict[int, list[Edge]](list), defaultdict[int, list[Edge]](list)
-    for edge in topology.edges:
+    for edge in network.edges:
         into[edge.target].append(edge)
         out[edge.source].append(edge)
     found = dict[tuple[bool, int, int], None]()
@@ -222,14 +208,10 @@ def _cuts(fabric: Fabric, num_ranks: int, size: int) -> tuple[tuple[bool, int, i
 
 def _group_sizes(scenario: Scenario) -> list[int]:
     """Sizes that divide the ranks, those of nodes among them."""
-    n, layout = scenario.num_ranks, scenario.system.fabric.layout
-    sizes = {size for size in (2, 4, 8, n // 2) if 1 < size < n and n % size == 0}
-    match layout:
-        case Rails(node=size) | FatTree(leaf=size) if n % size == 0 and size < n:
-            sizes.add(size)
-        case _:
-            pass
-    return sorted(sizes)
+    n = scenario.num_ranks
+    return sorted(
+        {size for size in (2, 4, 8, n // 2, scenario.system.fabric.node_size) if 1 < size < n and n % size == 0}
+    )
 
 
 def _crossing(scenario: Scenario, size: int, *, has_root: bool) -> tuple[int, int]:
@@ -253,28 +235,8 @@ def _crossing(scenario: Scenario, size: int, *, has_root: bool) -> tuple[int, in
 
 def ports_of(scenario: Scenario) -> Ports:
     """What the links into and out of each rank pass."""
-    fabric, n = scenario.system.fabric, scenario.num_ranks
-    rate = fabric.link.achieved_bytes_per_s
-    match fabric.kind:
-        case FabricKind.FULL_MESH:
-            return Ports(((n - 1) * rate,) * n, ((n - 1) * rate,) * n)
-        case FabricKind.RING:
-            links = 2 if fabric.both_ways and n > 2 else 1
-            return Ports((links * rate,) * n, (links * rate,) * n)
-        case FabricKind.SWITCH:
-            assert fabric.switch is not None, "the compiler gives every switch fabric its switch"
-            return Ports((min(rate, fabric.switch.bytes_per_s),) * n, (rate,) * n)
-        case _:
-            return _uneven_ports(fabric, n)
-
-
-@lru_cache(maxsize=16)
-def _uneven_ports(fabric: Fabric, n: int) -> Ports:
-    into, out = Counter[int](), Counter[int]()
-    for edge in topology_of(fabric, n).edges:
-        into[edge.target] += edge.bytes_per_s
-        out[edge.source] += edge.bytes_per_s
-    return Ports(tuple(into[rank] for rank in range(n)), tuple(out[rank] for rank in range(n)))
+    network = network_of(scenario.system.fabric, scenario.num_ranks)
+    return Ports(network.bytes_per_s_into, network.bytes_per_s_out)
 
 
 def _alike(n: int, into: int, out: int, arriving: int = 0, *, read: int, issued: int) -> LeastTraffic:

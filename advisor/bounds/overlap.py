@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from ...compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, FabricKind, GemmShape, Pattern, tile_rows
+from ...compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, GemmShape, Pattern, tile_rows
 from .boxes import Floats
 from .cases import BoundCase
 from .gemm_area import KernelClass, Ratios, least_ratios
@@ -95,7 +95,7 @@ def _passed_us(limits: BoundCase) -> Callable[[Floats], Floats]:
         loads = list(zip(sizes, rates, strict=True))
         loads = loads if moved.rank is None else [loads[moved.rank]]
     whole = max(num_bytes * sent * _us_per_byte(limits, rate) for num_bytes, rate in loads)
-    if not (pattern.exchanges and scenario.system.fabric.kind is FabricKind.FULL_MESH):
+    if not (pattern.exchanges and scenario.system.fabric.link_for_each_pair):
         return lambda shares: np.asarray(float(whole) * shares)
     # A link for each block, so that small ones are there first.
     blocks = np.sort(np.array(blocks_of(scenario)[1:], float))

@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from ...compiler.ir import Edge, Fabric, checkpoint, topology_of
+from ...compiler.ir import Edge, Fabric, checkpoint, network_of
 
 Ints = npt.NDArray[np.int64]
 
@@ -56,9 +56,9 @@ class RouteTable:
 @lru_cache(maxsize=4)
 def routes_of(fabric: Fabric, num_ranks: int) -> RouteTable:
     """The table of a fabric whose ranks all reach each other."""
-    topology = topology_of(fabric, num_ranks)
-    place = {edge.ends: number for number, edge in enumerate(topology.edges)}
-    onward = np.full((num_ranks, topology.num_nodes), -1, np.int32)
+    network = network_of(fabric, num_ranks)
+    place = {edge.ends: number for number, edge in enumerate(network.edges)}
+    onward = np.full((num_ranks, network.num_nodes), -1, np.int32)
     for destination in range(num_ranks):
         checkpoint()
         row = onward[destination]
@@ -66,8 +66,8 @@ def routes_of(fabric: Fabric, num_ranks: int) -> RouteTable:
         for node in range(num_ranks):
             while node not in known:
                 known.add(node)
-                following = topology.step(node, destination)
+                following = network.step(node, destination)
                 row[node] = place[node, following]
                 node = following
-    target = np.array([edge.target for edge in topology.edges], np.int64)
-    return RouteTable(num_ranks, topology.edges, onward, target)
+    target = np.array([edge.target for edge in network.edges], np.int64)
+    return RouteTable(num_ranks, network.edges, onward, target)

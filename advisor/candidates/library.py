@@ -7,7 +7,7 @@ elsewhere that is the direct exchange in one piece.
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ...compiler.ir import TICKS_PER_US, FabricKind, Pattern, Scenario
+from ...compiler.ir import TICKS_PER_US, Pattern, Scenario
 from ...simcore.kernels.nccl import CollectiveTime, NcclCollective, collective_time
 
 MIN_GAIN = 0.02
@@ -74,7 +74,7 @@ def library_time(scenario: Scenario) -> LibraryTime | None:
     operation, moved = _OPERATIONS.get(workload.pattern), workload.moved
     if model is None or operation is None or moved is None or not workload.is_collective:
         return None
-    if system.fabric.kind is not FabricKind.SWITCH or workload.split or system.num_ranks < 2:
+    if system.fabric.one_switch is None or workload.split or system.num_ranks < 2:
         return None
     if system.variability is not None and system.variability.late:
         return None

@@ -47,7 +47,7 @@ Family = tuple[str, EngineKind]
 def is_trained(scenario: Scenario) -> bool:
     """Whether the ranker has seen scenarios of this kind: GEMMs in patterns of ``TRAINED_ON`` on symmetric fabrics."""
     workload = scenario.workload
-    return workload.gemm is not None and workload.pattern in TRAINED_ON and scenario.system.fabric.kind.symmetric
+    return workload.gemm is not None and workload.pattern in TRAINED_ON and scenario.system.fabric.symmetric
 
 
 def predicted_us(

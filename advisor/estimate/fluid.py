@@ -15,13 +15,12 @@ from ...compiler.ir import (
     Direction,
     Edge,
     Fabric,
-    FabricKind,
+    Network,
     Reach,
     Scenario,
     Step,
-    Topology,
     Transfer,
-    topology_of,
+    network_of,
 )
 from ...simcore.lower.switch import MAX_SLICES
 
@@ -123,10 +122,7 @@ class FluidFabric:
         )
 
     def path(self, step: Step) -> tuple[FluidLink, float, float]:
-        """For a transfer the link it queues for, ticks of service per byte, and the latency from memory to memory.
-
-        Several hops on a ring are passed on one link, which stands for all of its direction.
-        """
+        """For a transfer the link it queues for, ticks of service per byte, and the latency from memory to memory."""
         assert isinstance(step, Transfer), "only transfers use links"
         peer = (step.peer if step.direction is Direction.PUT else -step.peer) % self.scenario.num_ranks
         if peer not in self.paths:
@@ -134,26 +130,11 @@ class FluidFabric:
         return self.paths[peer]
 
     def path_to(self, peer: int) -> tuple[FluidLink, float, float]:
-        """``path`` of a transfer to rank r + ``peer``."""
+        """``path`` of a transfer from rank 0, queued for the edge that is busiest while every rank sends like this."""
         n, fabric, gpu = self.scenario.num_ranks, self.scenario.system.fabric, self.scenario.gpu
-        rate, hops, key = fabric.link.achieved_bytes_per_s, 1, peer
         latency = 2 * gpu.hbm.latency_ticks + (gpu.l2.latency_ticks if self.by_sm else 0)
-        if not fabric.kind.symmetric:
-            return self._path_over_edges(peer, latency)
-        if fabric.kind is FabricKind.SWITCH and fabric.switch is not None:
-            rate, key = min(rate, fabric.switch.bytes_per_s), 0
-            latency += fabric.link.latency_ticks + fabric.switch.latency_ticks
-        elif fabric.kind is FabricKind.RING:
-            left = fabric.both_ways and peer > n // 2
-            hops, key = (n - peer, -1) if left else (peer, 1)
-        latency += hops * fabric.link.latency_ticks
-        return self.links.setdefault(key, FluidLink()), hops * TICKS_PER_SECOND / rate, float(latency)
-
-    def _path_over_edges(self, peer: int, latency: int) -> tuple[FluidLink, float, float]:
-        """The way from rank 0, queued for the edge that is busiest while every rank sends like this."""
-        n, fabric = self.scenario.num_ranks, self.scenario.system.fabric
         key, ticks_per_byte = _busiest_edges(fabric, n)[peer]
-        latency += topology_of(fabric, n).latency_ticks(0, peer)
+        latency += network_of(fabric, n).latency_ticks(0, peer)
         return self.links.setdefault(key, FluidLink()), ticks_per_byte, float(latency)
 
 
@@ -164,13 +145,13 @@ def _busiest_edges(fabric: Fabric, num_ranks: int) -> dict[int, tuple[Ends, floa
     That is the edge which most bytes pass if every rank sends to every other; where a peer is reached without it, the
     one that is busiest then.
     """
-    topology, ranks = topology_of(fabric, num_ranks), range(num_ranks)
+    network = network_of(fabric, num_ranks)
     load: dict[int, dict[Ends, float]] = {}
     total: dict[Ends, float] = defaultdict(float)
-    for peer in ranks[1:]:
-        passes = Counter(ends for rank in ranks for ends in pairwise(topology.path(rank, (rank + peer) % num_ranks)))
+    for peer in range(1, num_ranks):
         load[peer] = {
-            ends: times * TICKS_PER_SECOND / topology.by_ends[ends].bytes_per_s for ends, times in passes.items()
+            ends: times * TICKS_PER_SECOND / network.edge(*ends).bytes_per_s
+            for ends, times in _passes(network, peer).items()
         }
         for ends, ticks in load[peer].items():
             total[ends] += ticks
@@ -180,6 +161,17 @@ def _busiest_edges(fabric: Fabric, num_ranks: int) -> dict[int, tuple[Ends, floa
         ends = busiest if busiest in of_peer else max(of_peer, key=lambda each: of_peer[each])
         found[peer] = (ends, of_peer[ends])
     return found
+
+
+def _passes(network: Network, peer: int) -> Counter[Ends]:
+    """How often each edge is passed where every rank sends to the one so much further.
+
+    Of a symmetric network those of rank 0, each of which is passed as often as all others of its name.
+    """
+    if network.symmetric:
+        return Counter(network.own[number].ends for number, _ in network.ways[peer])
+    n = network.num_ranks
+    return Counter(ends for rank in range(n) for ends in pairwise(network.path(rank, (rank + peer) % n)))
 
 
 @dataclass(slots=True)
@@ -192,9 +184,9 @@ class WholeFabric:
     ways: dict[tuple[int, int] | tuple[int, bool, str], FluidPath] = field(default_factory=dict)
 
     @property
-    def topology(self) -> Topology:
+    def network(self) -> Network:
         """The graph whose edges the links are."""
-        return topology_of(self.scenario.system.fabric, self.scenario.num_ranks)
+        return network_of(self.scenario.system.fabric, self.scenario.num_ranks)
 
     def way(self, rank: int, step: Transfer) -> FluidPath:
         """What a transfer of ``rank`` passes."""
@@ -211,8 +203,8 @@ class WholeFabric:
         return self.ways[ends]
 
     def _between(self, source: int, target: int) -> FluidPath:
-        legs = tuple(map(self._leg, self.topology.route(source, target)))
-        latency = self._memory_ticks + self.topology.latency_ticks(source, target)
+        legs = tuple(map(self._leg, self.network.route(source, target)))
+        latency = self._memory_ticks + self.network.latency_ticks(source, target)
         slowest = max((ticks for _, ticks in legs), default=0.0)
         most = 1 / slowest if slowest else float("inf")
         return FluidPath(legs, latency, most, ((source, 1),), ((target, 1),))
@@ -220,15 +212,15 @@ class WholeFabric:
     def _through_switch(self, rank: int, step: Transfer) -> FluidPath:
         n = self.scenario.num_ranks
         others = [(rank + k) % n for k in range(1, n)]
-        to, fro = [self.topology.route(rank, other) for other in others], self.topology.route(others[0], rank)
+        to, fro = [self.network.route(rank, other) for other in others], self.network.route(others[0], rank)
         own: Times = ((rank, 1),)
         rest: Times = tuple((other, 1) for other in others)
         if step.reduce:
-            edges = (to[0][0], *(self.topology.route(other, rank)[0] for other in others), fro[-1])
+            edges = (to[0][0], *(self.network.route(other, rank)[0] for other in others), fro[-1])
             reads, writes = (*own, *rest), own
         else:
             edges, reads, writes = (to[0][0], *(route[-1] for route in to)), own, rest
-        latency = self._memory_ticks + self.topology.latency_ticks(rank, others[0])
+        latency = self._memory_ticks + self.network.latency_ticks(rank, others[0])
         legs = tuple(map(self._leg, edges))
         slowest = max(ticks for _, ticks in legs)
         return FluidPath(legs, latency, 1 / slowest, reads, writes, slice_share=1 / MAX_SLICES, frees=True)

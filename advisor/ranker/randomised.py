@@ -139,7 +139,7 @@ def _vary_system(random: Random, system: System) -> System:
         switch = Switch(switch.name, switch.ports, rate, _moved(random, switch.latency_ticks))
     both_ways = fabric.both_ways and random.random() < 0.7
     return System(
-        system.name, system.num_ranks, _vary_gpu(random, system.gpu), Fabric(fabric.kind, link, switch, both_ways)
+        system.name, system.num_ranks, _vary_gpu(random, system.gpu), Fabric(fabric.topology, link, switch, both_ways)
     )
 
 

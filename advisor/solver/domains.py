@@ -173,7 +173,7 @@ def passing_on_pays(scenario: Scenario) -> bool:
 
     Not where ranks are many, as what each of them does may have to be written apart.
     """
-    return not scenario.system.fabric.kind.direct and scenario.num_ranks <= MOST_RANKS_PASSING_ON
+    return not scenario.system.fabric.direct and scenario.num_ranks <= MOST_RANKS_PASSING_ON
 
 
 def streams_of(template: Template) -> tuple[int, ...]:

@@ -28,13 +28,13 @@ class Dominance:
 
 
 def _mirrored(scenario: Scenario, domains: Domains) -> Iterator[Values]:
-    mirror = scenario.system.fabric.kind.direct
+    mirror = scenario.system.fabric.direct
     if mirror and not scenario.workload.uneven and PeerOrder.ROTATED in domains.orders:
         yield {Knob.ORDER: (PeerOrder.REVERSED,)}
 
 
 def _one_target(scenario: Scenario, domains: Domains) -> Iterator[Values]:
-    if scenario.system.fabric.kind.symmetric and not scenario.workload.uneven and PeerOrder.ROTATED in domains.orders:
+    if scenario.system.fabric.symmetric and not scenario.workload.uneven and PeerOrder.ROTATED in domains.orders:
         yield {Knob.ORDER: (PeerOrder.ABSOLUTE,)}
 
 

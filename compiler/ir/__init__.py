@@ -17,7 +17,6 @@ from .block_sizes import (
 )
 from .exact_cover import Rect, uncovered
 from .explore import Explore
-from .fabric import SYMMETRIC_FABRICS, Fabric, FabricKind, FatTree, Graph, Layout, Rails, Torus, Wire
 from .gpu_constants import (
     Calibrated,
     CollectiveRegion,
@@ -77,13 +76,17 @@ from .terms import (
     Term,
     Value,
 )
-from .topology import Edge, NoRoute, Topology, check_reachable, num_links, topology_of
+from .topologies import TOPOLOGIES, Argument, ArgumentKind, Edge, Fabric, Network, NoRoute, Topology, Wire, network_of
 from .variability import Distribution, Late, Shape, Straggler, Variability
 from .workload import Pattern, Shard, Tensor, Then, Workload
 
 __all__ = [
     "COLUMN_STEP",
-    "SYMMETRIC_FABRICS",
+    "TOPOLOGIES",
+    "Argument",
+    "ArgumentKind",
+    "Network",
+    "network_of",
     "TICKS_PER_SECOND",
     "TICKS_PER_US",
     "Adds",
@@ -114,15 +117,12 @@ __all__ = [
     "Explore",
     "Extreme",
     "Fabric",
-    "FabricKind",
-    "FatTree",
     "FigureKind",
     "GemmModel",
     "GemmRegion",
     "GemmShape",
     "GemvShape",
     "Gpu",
-    "Graph",
     "GroupedGemmShape",
     "Hbm",
     "IndexRange",
@@ -131,7 +131,6 @@ __all__ = [
     "Late",
     "LaunchCost",
     "LaunchMode",
-    "Layout",
     "Link",
     "Metric",
     "MetricOf",
@@ -149,7 +148,6 @@ __all__ = [
     "PlanFault",
     "ProtocolModel",
     "Provenance",
-    "Rails",
     "Range",
     "RankPlan",
     "Reach",
@@ -176,7 +174,6 @@ __all__ = [
     "Then",
     "TileGroup",
     "Topology",
-    "Torus",
     "Transfer",
     "Value",
     "Variability",
@@ -188,18 +185,15 @@ __all__ = [
     "all_arrivals",
     "arrivals_at",
     "before_each",
-    "check_reachable",
     "checkpoint",
     "cutting_of",
     "heeding",
     "inner_size",
     "moved_rows",
-    "num_links",
     "num_peers",
     "num_tile_blocks",
     "queued_behind",
     "tile_cols",
     "tile_rows",
-    "topology_of",
     "uncovered",
 ]

@@ -7,16 +7,15 @@ operations per second. Fractions are exact. A Scenario is what every later stage
 from dataclasses import dataclass, field, replace
 
 from .explore import Explore
-from .fabric import SYMMETRIC_FABRICS, Fabric, FabricKind, FatTree, Graph, Layout, Rails, Torus, Wire
 from .hardware import Cache, Dma, GemmModel, Gpu, Hbm, LaunchCost, Link, Origin, Provenance, SmCopy, Switch
 from .replay import Replay
 from .schedule import NamedSchedule
 from .shapes import DType, GemmShape
+from .topologies import Fabric, Wire
 from .variability import Variability
 from .workload import Pattern, Shard, Tensor, Then, Workload
 
 __all__ = [
-    "SYMMETRIC_FABRICS",
     "TICKS_PER_SECOND",
     "TICKS_PER_US",
     "Cache",
@@ -24,20 +23,15 @@ __all__ = [
     "Dma",
     "Explore",
     "Fabric",
-    "FabricKind",
-    "FatTree",
     "GemmModel",
     "GemmShape",
     "Gpu",
-    "Graph",
     "Hbm",
     "LaunchCost",
-    "Layout",
     "Link",
     "Origin",
     "Pattern",
     "Provenance",
-    "Rails",
     "Replay",
     "Scenario",
     "Shard",
@@ -46,7 +40,6 @@ __all__ = [
     "System",
     "Tensor",
     "Then",
-    "Torus",
     "Variability",
     "Wire",
     "Workload",

@@ -11,13 +11,11 @@ from ..ir import (
     EngineKind,
     EngineMode,
     ExecutionOptions,
-    FatTree,
     Gpu,
     Kernels,
     NamedSchedule,
     Pattern,
     Plan,
-    Rails,
     Rejection,
     Scenario,
     Schedule,
@@ -252,7 +250,7 @@ def problem_of(scenario: Scenario, choice: Choice) -> TemplateInput:
         split=workload.split,
         loads=workload.loads,
         rank=workload.rank,
-        node=_node_size(scenario),
+        node=scenario.system.fabric.node_size,
         multicast=reject_reach(scenario.system, sums=False) is None,
         reduces=reject_reach(scenario.system, sums=True) is None,
         cutting=cutting_of(workload),
@@ -265,15 +263,6 @@ def problem_of(scenario: Scenario, choice: Choice) -> TemplateInput:
         waves=choice.waves,
         sums=choice.sums,
     )
-
-
-def _node_size(scenario: Scenario) -> int:
-    """Ranks that are nearer to each other than to the rest, 0 where the fabric has no such groups."""
-    match scenario.system.fabric.layout:
-        case Rails(node=size) | FatTree(leaf=size):
-            return size
-        case _:
-            return 0
 
 
 def declared(scenario: Scenario, named: NamedSchedule) -> Schedule:

@@ -11,7 +11,6 @@ from ..ir import (
     EngineKind,
     EngineMode,
     ExecutionOptions,
-    FabricKind,
     Gpu,
     Kernels,
     LaunchMode,
@@ -92,9 +91,9 @@ def reject_tactics(system: System, engine: EngineChoice, tactics: ExecutionOptio
 
 def reject_reach(system: System, *, sums: bool) -> Rejection | None:
     """Why the fabric cannot copy to all ranks, or sum what all ranks hold, or None if it can."""
-    switch, word = system.fabric.switch, "reduces" if sums else "multicast"
+    switch, word = system.fabric.one_switch, "reduces" if sums else "multicast"
     what = "sums what all ranks hold" if sums else "copies to all ranks at once"
-    if system.fabric.kind is not FabricKind.SWITCH or switch is None:
+    if switch is None:
         return Rejection(Code.MGS409, f"no switch of {system.name} {what}", "this needs fabric switch(...)")
     if not (switch.reduces if sums else switch.multicast):
         return Rejection(

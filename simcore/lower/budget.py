@@ -18,7 +18,7 @@ from ...compiler.ir import (
     Transfer,
     checkpoint,
     heeding,
-    num_links,
+    network_of,
     num_peers,
 )
 from ..kernels.dispatch import compute_work, stream_shape
@@ -119,7 +119,7 @@ class _Way:
 
 def _costs(scenario: Scenario, schedule: Schedule, ranks: Iterable[int]) -> Iterator[Cost]:
     """What each of ``ranks`` does; ranks with the same steps differ in their ways alone."""
-    fabric, n = scenario.system.fabric, scenario.num_ranks
+    n, network = scenario.num_ranks, network_of(scenario.system.fabric, scenario.num_ranks)
     known: tuple[Step, ...] | None = None
     here, ways = Cost(0, 0, 0), list[_Way]()
     for rank in ranks:
@@ -130,7 +130,7 @@ def _costs(scenario: Scenario, schedule: Schedule, ranks: Iterable[int]) -> Iter
             known, here, ways = steps, _at_the_ends(at, schedule, steps), _ways(scenario, schedule, steps)
         on_links, routed = 0, 0
         for way in ways:
-            links = num_links(fabric, n, rank + way.source, rank + way.target)
+            links = network.num_links((rank + way.source) % n, (rank + way.target) % n)
             on_links += links * way.num_bytes
             routed += links * way.ops
         yield here.plus(Cost(on_links, 0, routed))

@@ -40,7 +40,7 @@ def collective_program(
     """
     if not 1 <= channels <= system.gpu.sms:
         raise ValueError(f"a collective takes 1 to {system.gpu.sms} SMs of {system.gpu.name}, got {channels}")
-    if not system.fabric.kind.symmetric:
+    if not system.fabric.symmetric:
         raise ValueError(f"in {system.name} no rank stands for all: the fabric is not the same from each of them")
     time = collective_time(system.gpu, operation, num_bytes, system.num_ranks)
     sent = int(time.moved_bytes * _SENT_PER_BYTE.get(time.protocol, Fraction(1)))

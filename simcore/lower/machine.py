@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Flag, auto
+from itertools import pairwise
 
-from ...compiler.ir import Edge, EngineKind, EngineMode, FabricKind, Scenario, Schedule, Topology, topology_of
+from ...compiler.ir import EngineKind, EngineMode, Network, Scenario, Schedule, network_of
 from ..kernels.gemm import ticks_for
 from ..program.builder import ProgramBuilder
 from ..program.program import TrafficClass
@@ -45,7 +46,7 @@ class Machine:
     """Server and pool ids of one rank; every rank has the same, addressed as (id, rank).
 
     On a symmetric fabric ``links[k]`` is the route from rank r to r + k as server ids with the rank offset of each. On
-    others ``servers`` says for the ends of each edge of ``topology`` which server stands for it. ``issue`` is the pool
+    others ``servers`` says for the ends of each edge of ``network`` which server stands for it. ``issue`` is the pool
     of the one queue from which commands go to copy engines, None where issuing costs nothing.
     """
 
@@ -55,14 +56,14 @@ class Machine:
     sms: int
     engines: int
     issue: int | None = None
-    topology: Topology | None = None
+    network: Network | None = None
     servers: Mapping[tuple[int, int], Hop] = field(default_factory=dict)
 
     def route(self, source: int, destination: int) -> tuple[Hop, ...]:
         """Servers between two absolute ranks."""
         n = self.num_ranks
-        if self.topology is not None:
-            return tuple(self.servers[edge.ends] for edge in self.topology.route(source % n, destination % n))
+        if self.network is not None:
+            return tuple(self.servers[ends] for ends in pairwise(self.network.path(source % n, destination % n)))
         return tuple((server, source + offset) for server, offset in self.links[(destination - source) % n])
 
     def num_links(self, source: int, destination: int) -> int:
@@ -81,19 +82,18 @@ def build_machine(
     shared = _memory(builder, scenario, unit_bytes, "")
     private = Idealization.PRIVATE_SERVERS in ideal
     copies = _memory(builder, scenario, unit_bytes, "_comm") if private else shared
-    fabric, n = scenario.system.fabric, scenario.num_ranks
-    topology = None if fabric.kind.symmetric else topology_of(fabric, n)
+    network = network_of(scenario.system.fabric, scenario.num_ranks)
     sms = builder.pool("sms", schedule.compute_sms)
     issues = schedule.engine.kind is EngineKind.DMA and scenario.gpu.dma.issue_interval_ticks > 0
     return Machine(
-        num_ranks=n,
+        num_ranks=scenario.num_ranks,
         memory=(shared, copies),
-        links=_links(builder, scenario, unit_bytes) if topology is None else (),
+        links=_links(builder, network, unit_bytes) if network.symmetric else (),
         sms=sms,
         engines=sms if schedule.engine.mode is EngineMode.SHARED else _engines(builder, schedule),
         issue=builder.pool("dma_issue", 1) if issues else None,
-        topology=topology,
-        servers={} if topology is None else _edge_servers(builder, topology, unit_bytes),
+        network=None if network.symmetric else network,
+        servers={} if network.symmetric else _edge_servers(builder, network, unit_bytes),
     )
 
 
@@ -102,19 +102,8 @@ def distance_ticks(scenario: Scenario, peer: int, rank: int = 0) -> int:
 
     ``rank`` makes a difference only where the fabric is not symmetric.
     """
-    fabric, n = scenario.system.fabric, scenario.num_ranks
-    switched = fabric.switch.latency_ticks if fabric.switch is not None else 0
-    match fabric.kind:
-        case FabricKind.FULL_MESH:
-            return fabric.link.latency_ticks
-        case FabricKind.SWITCH:
-            return 2 * fabric.link.latency_ticks + switched
-        case FabricKind.RING:
-            forward = peer % n
-            hops = min(forward, n - forward) if fabric.both_ways else forward
-            return hops * fabric.link.latency_ticks
-        case _:
-            return topology_of(fabric, n).latency_ticks(rank % n, (rank + peer) % n)
+    n = scenario.num_ranks
+    return network_of(scenario.system.fabric, n).latency_ticks(rank % n, (rank + peer) % n)
 
 
 def _engines(builder: ProgramBuilder, schedule: Schedule) -> int:
@@ -134,31 +123,15 @@ def _memory(builder: ProgramBuilder, scenario: Scenario, unit: int, suffix: str)
     return Memory(l2, hbm[0], channels, mall)
 
 
-def _links(builder: ProgramBuilder, scenario: Scenario, unit: int) -> tuple[tuple[Hop, ...], ...]:
+def _links(builder: ProgramBuilder, network: Network, unit: int) -> tuple[tuple[Hop, ...], ...]:
     """For each relative peer the servers on the way, ``()`` for the rank itself."""
-    fabric, n = scenario.system.fabric, scenario.num_ranks
-    link = fabric.link
-    service = max(1, ticks_for(unit, link.achieved_bytes_per_s))
-    if fabric.kind is FabricKind.FULL_MESH:
-        servers = [builder.server(f"link+{peer}", service, link.latency_ticks) for peer in range(1, n)]
-        return ((), *(((server, 0),) for server in servers))
-    if fabric.kind is FabricKind.SWITCH:
-        assert fabric.switch is not None, "the compiler gives every switch fabric its switch"
-        port = max(1, ticks_for(unit, min(fabric.switch.bytes_per_s, link.achieved_bytes_per_s)))
-        up = builder.server("up", service, link.latency_ticks)
-        down = builder.server("down", port, link.latency_ticks + fabric.switch.latency_ticks)
-        return ((), *(((up, 0), (down, peer)) for peer in range(1, n)))
-    right = builder.server("right", service, link.latency_ticks)
-    if not fabric.both_ways:
-        return tuple(tuple((right, hop) for hop in range(peer)) for peer in range(n))
-    left = builder.server("left", service, link.latency_ticks)
-    return tuple(
-        tuple((right, hop) for hop in range(peer)) if peer <= n // 2 else tuple((left, -hop) for hop in range(n - peer))
-        for peer in range(n)
-    )
+    servers = [
+        builder.server(edge.name, max(1, ticks_for(unit, edge.bytes_per_s)), edge.latency_ticks) for edge in network.own
+    ]
+    return tuple(tuple((servers[number], rank) for number, rank in way) for way in network.ways)
 
 
-def _edge_servers(builder: ProgramBuilder, topology: Topology, unit: int) -> dict[tuple[int, int], Hop]:
+def _edge_servers(builder: ProgramBuilder, network: Network, unit: int) -> dict[tuple[int, int], Hop]:
     """A server for each edge. One declared server stands on every rank, so it serves an edge of the same name for each.
 
     Edges between switches have no rank of their own and are dealt to the ranks.
@@ -166,8 +139,8 @@ def _edge_servers(builder: ProgramBuilder, topology: Topology, unit: int) -> dic
     placed: Counter[tuple[str, int]] = Counter()
     declared: dict[tuple[str, int], int] = {}
     servers: dict[tuple[int, int], Hop] = {}
-    for edge in topology.edges:
-        home = _home(edge, topology.num_ranks)
+    for edge in network.edges:
+        home = network.home(edge)
         slot = placed[edge.name, home]
         placed[edge.name, home] += 1
         if (edge.name, slot) not in declared:
@@ -175,9 +148,3 @@ def _edge_servers(builder: ProgramBuilder, topology: Topology, unit: int) -> dic
             declared[edge.name, slot] = builder.server(f"link {edge.name} {slot}", service, edge.latency_ticks)
         servers[edge.ends] = (declared[edge.name, slot], home)
     return servers
-
-
-def _home(edge: Edge, num_ranks: int) -> int:
-    """The rank at which the server of ``edge`` stands: an end that is a GPU, the source before the target."""
-    gpus = [end for end in edge.ends if end < num_ranks]
-    return gpus[0] if gpus else sum(edge.ends) % num_ranks

@@ -101,7 +101,7 @@ def lower(
 
 def all_alike(scenario: Scenario, schedule: Schedule) -> bool:
     """Whether every rank does the same and sees the same fabric, so that one can stand for all."""
-    return schedule.symmetric and scenario.system.fabric.kind.symmetric
+    return schedule.symmetric and scenario.system.fabric.symmetric
 
 
 def _add(state: Lowering, rank: int, step: Step, steps: Sequence[Step]) -> None:

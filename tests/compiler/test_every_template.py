@@ -16,7 +16,6 @@ from magus.compiler.ir import (
     Fabric,
     IndexRange,
     Pattern,
-    Rails,
     Region,
     Scenario,
     Schedule,
@@ -24,6 +23,7 @@ from magus.compiler.ir import (
     TileGroup,
     Transfer,
 )
+from magus.compiler.ir.topologies.rails import Rails
 from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.templates import ALL_TEMPLATES, Template
 from magus.compiler.templates.collective import collective_in

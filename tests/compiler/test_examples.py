@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from magus.compiler import compile_file
-from magus.compiler.ir import FabricKind, Pattern
+from magus.compiler.ir import Pattern
 from magus.examples import NAMES, TEMPLATES, path
 
 
@@ -23,7 +23,7 @@ def test_the_main_example() -> None:
     gemm = scenario.workload.gemm
     assert gemm is not None and (gemm.m, gemm.n, gemm.k) == (8192, 3584, 8192)
     assert scenario.workload.pattern is Pattern.AG_GEMM
-    assert scenario.num_ranks == 8 and scenario.system.fabric.kind is FabricKind.FULL_MESH
+    assert scenario.num_ranks == 8 and scenario.system.fabric.topology.name == "full_mesh"
 
 
 def test_all_gather_moves_8_mib_per_rank() -> None:

@@ -80,7 +80,7 @@ def title_of(scenario: Scenario, job_idx: int, num_jobs: int) -> str:
 def fabric_text(fabric: Fabric) -> str:
     """The fabric as the language writes it."""
     names = [link.name for link in fabric.links] + ([fabric.switch.name] if fabric.switch is not None else [])
-    return f"{fabric.kind.value}({', '.join(names)})"
+    return f"{fabric.topology.name}({', '.join(names)})"
 
 
 def verdict_of(advice: Advice, width: int) -> str:

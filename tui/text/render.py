@@ -25,7 +25,7 @@ _WAITED_COLUMN = 30
 def scenario_line(scenario: Scenario) -> str:
     """One line that says what is asked: workload, pattern, shape, system."""
     workload, system, shape = scenario.workload, scenario.system, shape_text(scenario.workload)
-    fabric = system.fabric.kind.value.replace("_", " ")
+    fabric = system.fabric.topology.name.replace("_", " ")
     if workload.loads and workload.pattern.consumes:
         shape = shape.replace("per rank", f"at rank {workload.rank}, which gets most,")
     what = f"{workload.label} {shape}" if shape else workload.label

@@ -8,7 +8,7 @@ import pytest
 
 from magus.advisor.bounds.least_traffic import _routed_loads
 from magus.advisor.bounds.routes import routes_of
-from magus.compiler.ir import Fabric, num_links, topology_of
+from magus.compiler.ir import Fabric, network_of
 from tests.helpers.scenarios.fabrics import UNEVEN, torus
 from tests.helpers.scenarios.scenarios import full_mesh, ring, switch
 
@@ -19,24 +19,23 @@ EVERY |= {"switch": (8, switch())}
 @pytest.mark.parametrize("name", EVERY)
 def test_links_are_counted_as_they_are_walked(name: str) -> None:
     num_ranks, fabric = EVERY[name]
-    topology = topology_of(fabric, num_ranks)
+    network = network_of(fabric, num_ranks)
     for source, destination in product(range(num_ranks), repeat=2):
-        walked = len(topology.route(source, destination))
-        assert topology.num_links(source, destination) == walked
-        assert num_links(fabric, num_ranks, source, destination + num_ranks) == walked
+        walked = len(network.route(source, destination))
+        assert network.num_links(source, destination) == walked
 
 
 def test_no_link_is_walked_twice_to_one_rank() -> None:
     num_ranks, steps = 96, Counter[tuple[int, int]]()
-    plain = topology_of(torus(num_ranks), num_ranks)
+    plain = network_of(torus(num_ranks), num_ranks)
 
     def counted(node: int, destination: int) -> int:
         steps[node, destination] += 1
         return plain.step(node, destination)
 
-    topology = replace(plain, step=counted, _far={})
+    network = replace(plain, step=counted, _far={})
     for source, destination in product(range(num_ranks), repeat=2):
-        topology.num_links(source, destination)
+        network.num_links(source, destination)
 
     assert max(steps.values()) == 1
 
@@ -54,14 +53,14 @@ def test_passes_are_those_of_a_walk(name: str) -> None:
 @pytest.mark.parametrize("name", UNEVEN)
 def test_the_busiest_link_of_an_exchange_is_that_of_a_walk(name: str) -> None:
     num_ranks, fabric = UNEVEN[name]
-    topology, blocks = topology_of(fabric, num_ranks), tuple(1000 + 7 * peer for peer in range(num_ranks))
+    network, blocks = network_of(fabric, num_ranks), tuple(1000 + 7 * peer for peer in range(num_ranks))
     passed = Counter[tuple[int, int]]()
     for peer in range(1, num_ranks):
         for ends, times in _walked(fabric, num_ranks, peer).items():
             passed[ends] += times * blocks[peer]
     by_rate = defaultdict[int, int](int)
     for ends, num_bytes in passed.items():
-        rate = topology.by_ends[ends].bytes_per_s
+        rate = network.edge(*ends).bytes_per_s
         by_rate[rate] = max(by_rate[rate], num_bytes)
 
     found = {load.bytes_per_s: load.num_bytes for load in _routed_loads(fabric, num_ranks, blocks)}
@@ -70,5 +69,5 @@ def test_the_busiest_link_of_an_exchange_is_that_of_a_walk(name: str) -> None:
 
 def _walked(fabric: Fabric, num_ranks: int, peer: int) -> Counter[tuple[int, int]]:
     """How often each edge is passed where every rank sends to the one so much further; edges as they come."""
-    path = topology_of(fabric, num_ranks).path
+    path = network_of(fabric, num_ranks).path
     return Counter(ends for rank in range(num_ranks) for ends in pairwise(path(rank, (rank + peer) % num_ranks)))

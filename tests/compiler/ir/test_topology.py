@@ -7,28 +7,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magus.compiler.ir import Fabric, NoRoute, Topology, check_reachable, topology_of
+from magus.compiler.ir import Fabric, Network, NoRoute, network_of
 from tests.helpers.scenarios.fabrics import UNEVEN, crossbar, fat_tree, graph, nic, rails, torus
 from tests.helpers.scenarios.scenarios import full_mesh, nvlink, ring, switch, xgmi
 
 
-def distances(topology: Topology, source: int) -> dict[int, int]:
+def distances(network: Network, source: int) -> dict[int, int]:
     """Edges to each node, by breadth first search."""
     found, todo = {source: 0}, deque([source])
     while todo:
         node = todo.popleft()
-        for edge in topology.edges:
+        for edge in network.edges:
             if edge.source == node and edge.target not in found:
                 found[edge.target] = found[node] + 1
                 todo.append(edge.target)
     return found
 
 
-def check_routes(topology: Topology) -> None:
-    for source in range(topology.num_ranks):
-        far = distances(topology, source)
-        for destination in range(topology.num_ranks):
-            route = topology.route(source, destination)
+def check_routes(network: Network) -> None:
+    for source in range(network.num_ranks):
+        far = distances(network, source)
+        for destination in range(network.num_ranks):
+            route = network.route(source, destination)
             assert len(route) == far[destination]
             if route:
                 assert (route[0].source, route[-1].target) == (source, destination)
@@ -38,25 +38,25 @@ def check_routes(topology: Topology) -> None:
 @pytest.mark.parametrize("name", UNEVEN)
 def test_routes_are_connected_and_shortest(name: str) -> None:
     num_ranks, fabric = UNEVEN[name]
-    check_routes(topology_of(fabric, num_ranks))
+    check_routes(network_of(fabric, num_ranks))
 
 
 @pytest.mark.parametrize("fabric", [full_mesh(), switch(), ring()])
 @pytest.mark.parametrize("num_ranks", [2, 3, 8])
 def test_routes_of_symmetric_fabrics_are_shortest_too(fabric: Fabric, num_ranks: int) -> None:
-    check_routes(topology_of(fabric, num_ranks))
+    check_routes(network_of(fabric, num_ranks))
 
 
 @given(shape=st.lists(st.integers(1, 5), min_size=1, max_size=3))
 @settings(max_examples=40, deadline=None)
 def test_a_torus_of_any_shape_is_regular(shape: list[int]) -> None:
-    topology = topology_of(torus(*shape), _product(shape))
+    network = network_of(torus(*shape), _product(shape))
     degree = sum(min(side - 1, 2) for side in shape)
 
-    assert topology.num_nodes == topology.num_ranks
-    assert len(topology.edges) == degree * topology.num_ranks
-    assert len({edge.ends for edge in topology.edges}) == len(topology.edges)
-    check_routes(topology)
+    assert network.num_nodes == network.num_ranks
+    assert len(network.edges) == degree * network.num_ranks
+    assert len({edge.ends for edge in network.edges}) == len(network.edges)
+    check_routes(network)
 
 
 @given(data=st.data(), num_ranks=st.integers(2, 8), switches=st.integers(0, 3))
@@ -65,58 +65,58 @@ def test_routes_of_any_graph_are_shortest_or_there_are_none(data: st.DataObject,
     nodes = range(num_ranks + switches)
     pairs = [(a, b) for a, b in product(nodes, nodes) if a < b]
     ends = data.draw(st.lists(st.sampled_from(pairs), min_size=1, unique=True))
-    topology = topology_of(graph(*ends, switches=switches), num_ranks)
-    reached = distances(topology, 0)
+    network = network_of(graph(*ends, switches=switches), num_ranks)
+    reached = distances(network, 0)
 
     if all(rank in reached for rank in range(num_ranks)):
-        check_reachable(topology)
-        check_routes(topology)
-        assert topology_of(graph(*reversed(ends), switches=switches), num_ranks).path(0, 1) == topology.path(0, 1)
+        network.check_reachable()
+        check_routes(network)
+        assert network_of(graph(*reversed(ends), switches=switches), num_ranks).path(0, 1) == network.path(0, 1)
     else:
         with pytest.raises(NoRoute):
-            check_reachable(topology)
+            network.check_reachable()
 
 
 def test_of_two_ways_as_short_the_one_over_lower_numbers_is_taken() -> None:
-    diamond = topology_of(graph((0, 2), (2, 3), (0, 1), (1, 3)), 4)
+    diamond = network_of(graph((0, 2), (2, 3), (0, 1), (1, 3)), 4)
 
     assert diamond.path(0, 3) == (0, 1, 3)
     assert diamond.path(3, 0) == (3, 1, 0)
 
 
 def test_a_torus_goes_one_dimension_after_the_other_the_last_first() -> None:
-    topology = topology_of(torus(3, 4), 12)
+    network = network_of(torus(3, 4), 12)
 
-    assert topology.path(0, 5) == (0, 1, 5)
-    assert topology.path(1, 11) == (1, 2, 3, 11)  # halfway around goes up, two of three goes down
-    assert topology.path(0, 3) == (0, 3)
+    assert network.path(0, 5) == (0, 1, 5)
+    assert network.path(1, 11) == (1, 2, 3, 11)  # halfway around goes up, two of three goes down
+    assert network.path(0, 3) == (0, 3)
 
 
 def test_a_fat_tree_takes_the_spine_of_the_destination() -> None:
-    topology = topology_of(fat_tree(4, 2), 8)
+    network = network_of(fat_tree(4, 2), 8)
 
-    assert topology.path(0, 3) == (0, 8, 3)
-    assert topology.path(0, 6) == (0, 8, 10, 9, 6)
-    assert {topology.path(source, 7)[2] for source in range(4)} == {11}
+    assert network.path(0, 3) == (0, 8, 3)
+    assert network.path(0, 6) == (0, 8, 10, 9, 6)
+    assert {network.path(source, 7)[2] for source in range(4)} == {11}
 
 
 def test_rails_reach_another_rail_over_the_gpu_of_the_own_node() -> None:
-    topology = topology_of(rails(4), 8)
-    to_the_same_rail, to_another = topology.route(1, 5), topology.route(1, 6)
+    network = network_of(rails(4), 8)
+    to_the_same_rail, to_another = network.route(1, 5), network.route(1, 6)
 
     assert [edge.name for edge in to_the_same_rail] == ["nic-out", "nic-in"]
     assert [edge.name for edge in to_another] == ["up", "down", "nic-out", "nic-in"]
     assert to_another[1].target == 2
-    assert topology.latency_ticks(1, 5) == 2 * nic().latency_ticks
+    assert network.latency_ticks(1, 5) == 2 * nic().latency_ticks
 
 
 def test_an_edge_out_of_a_switch_has_the_rate_and_the_latency_of_its_port() -> None:
-    up, down = topology_of(fat_tree(4, 2), 8).route(0, 1)
+    up, down = network_of(fat_tree(4, 2), 8).route(0, 1)
 
     assert up.latency_ticks == nvlink().latency_ticks
     assert down.latency_ticks == nvlink().latency_ticks + crossbar().latency_ticks
     assert (up.bytes_per_s, down.bytes_per_s) == (nvlink().achieved_bytes_per_s,) * 2
-    assert topology_of(torus(4), 4).route(0, 1)[0].bytes_per_s == xgmi().achieved_bytes_per_s
+    assert network_of(torus(4), 4).route(0, 1)[0].bytes_per_s == xgmi().achieved_bytes_per_s
 
 
 def _product(shape: list[int]) -> int:

@@ -13,8 +13,6 @@ from magus.compiler.ir import (
     EngineKind,
     ExecutionOptions,
     Fabric,
-    FabricKind,
-    FatTree,
     GemmShape,
     GemvShape,
     Pattern,
@@ -24,7 +22,9 @@ from magus.compiler.ir import (
     Then,
     TileGroup,
     Transfer,
+    topologies,
 )
+from magus.compiler.ir.topologies.fat_tree import FatTree
 from magus.compiler.planning.build import ScheduleError, build_schedule, reject_choice, template_named
 from magus.compiler.planning.expression import expression_of
 from magus.compiler.planning.staging import slices_inner, staging_bytes
@@ -226,7 +226,7 @@ def test_a_template_is_refused_where_its_algorithm_cannot_work() -> None:
 def test_nodes_and_switches_of_the_fabric_are_used(node: int) -> None:
     """Ranks on one leaf or rail group are a node; a switch that copies and sums does so for nvls."""
     scenario = scenarios_of(Pattern.ALL_REDUCE)[2]
-    nodes = replace(xgmi_switch(), kind=FabricKind.FAT_TREE, layout=FatTree(node, 4))
+    nodes = replace(xgmi_switch(), topology=topologies.fat_tree.TOPOLOGY, layout=FatTree(node, 4))
     for fabric, choice in (
         (nodes, Choice("hierarchical", 16, DMA7)),
         (xgmi_switch(), Choice("nvls", 16, EngineChoice(EngineKind.SM, 8))),

@@ -1,6 +1,10 @@
 """Fabrics of every kind, with the number of GPUs they join."""
 
-from magus.compiler.ir import Fabric, FabricKind, FatTree, Graph, Link, Rails, Switch, Torus, Wire
+from magus.compiler.ir import Fabric, Link, Switch, Wire, topologies
+from magus.compiler.ir.topologies.edges import Graph
+from magus.compiler.ir.topologies.fat_tree import FatTree
+from magus.compiler.ir.topologies.rails import Rails
+from magus.compiler.ir.topologies.torus import Torus
 from tests.helpers.scenarios.scenarios import G, nvlink, ticks, xgmi
 
 
@@ -16,23 +20,23 @@ def nic() -> Link:
 
 def torus(*shape: int) -> Fabric:
     """A torus over the links of an MI300X."""
-    return Fabric(FabricKind.TORUS, xgmi(), layout=Torus(shape))
+    return Fabric(topologies.torus.TOPOLOGY, xgmi(), layout=Torus(shape))
 
 
 def fat_tree(leaf: int, spines: int) -> Fabric:
     """A fat tree of crossbars."""
-    return Fabric(FabricKind.FAT_TREE, nvlink(), crossbar(), layout=FatTree(leaf, spines))
+    return Fabric(topologies.fat_tree.TOPOLOGY, nvlink(), crossbar(), layout=FatTree(leaf, spines))
 
 
 def rails(node: int) -> Fabric:
     """Nodes with a crossbar each, joined rail by rail."""
-    return Fabric(FabricKind.RAILS, nvlink(), crossbar(), layout=Rails(node, nic()))
+    return Fabric(topologies.rails.TOPOLOGY, nvlink(), crossbar(), layout=Rails(node, nic()))
 
 
 def graph(*ends: tuple[int, int], switches: int = 0, link: Link | None = None) -> Fabric:
     """Links one by one."""
     wires = tuple(Wire(pair, link or xgmi()) for pair in ends)
-    return Fabric(FabricKind.EDGES, wires[0].link, layout=Graph(switches, wires))
+    return Fabric(topologies.edges.TOPOLOGY, wires[0].link, layout=Graph(switches, wires))
 
 
 UNEVEN: dict[str, tuple[int, Fabric]] = {

@@ -15,7 +15,6 @@ from magus.compiler.ir import (
     DType,
     Explore,
     Fabric,
-    FabricKind,
     GemmModel,
     GemmShape,
     Gpu,
@@ -30,6 +29,7 @@ from magus.compiler.ir import (
     System,
     Tensor,
     Workload,
+    topologies,
 )
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
@@ -125,17 +125,17 @@ def nvlink() -> Link:
 
 def full_mesh(link: Link | None = None) -> Fabric:
     """A link between every two GPUs."""
-    return Fabric(FabricKind.FULL_MESH, link or xgmi())
+    return Fabric(topologies.full_mesh.TOPOLOGY, link or xgmi())
 
 
 def ring(link: Link | None = None, *, both_ways: bool = True) -> Fabric:
     """Links to the two neighbours, or to the right one alone."""
-    return Fabric(FabricKind.RING, link or xgmi(), both_ways=both_ways)
+    return Fabric(topologies.ring.TOPOLOGY, link or xgmi(), both_ways=both_ways)
 
 
 def switch(link: Link | None = None) -> Fabric:
     """All GPUs behind one crossbar."""
-    return Fabric(FabricKind.SWITCH, link or nvlink(), Switch("nvswitch", 8, 450 * G, 250 * TICKS_PER_NS))
+    return Fabric(topologies.switch.TOPOLOGY, link or nvlink(), Switch("nvswitch", 8, 450 * G, 250 * TICKS_PER_NS))
 
 
 def ag_gemm(

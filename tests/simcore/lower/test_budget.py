@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from magus.compiler.ir import Cancelled, Choice, EngineChoice, EngineKind, Fabric, FatTree, checkpoint, heeding
+from magus.compiler.ir import Cancelled, Choice, EngineChoice, EngineKind, Fabric, checkpoint, heeding
+from magus.compiler.ir.topologies.fat_tree import FatTree
 from magus.compiler.planning.build import build_schedule
 from magus.simcore import RunTooLarge, affordable_unit, simulate
 from magus.simcore.lower.budget import check_budget, cost_of

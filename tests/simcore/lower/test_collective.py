@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from magus.advisor.measured.tables.gemm import lone_scenario
-from magus.compiler.ir import Fabric, FabricKind, Link, Switch, System
+from magus.compiler.ir import Fabric, Link, Switch, System, topologies
 from magus.simcore.cores.engine import run
 from magus.simcore.kernels.nccl import NcclCollective, NcclProtocol, collective_time
 from magus.simcore.lower.collective import collective_program
@@ -25,7 +25,9 @@ def system(gpu: str, ranks: int) -> System:
     peak, achieved = RATES[gpu]
     latency = 250 * TICKS_PER_NS
     fabric = Fabric(
-        FabricKind.SWITCH, Link("nvlink", peak * G, achieved * G, latency), Switch("nvswitch", 8, peak * G, latency)
+        topologies.switch.TOPOLOGY,
+        Link("nvlink", peak * G, achieved * G, latency),
+        Switch("nvswitch", 8, peak * G, latency),
     )
     return System("node", ranks, scenario.gpu, fabric)
 
@@ -62,7 +64,7 @@ def test_what_cannot_be_simulated_so_is_refused() -> None:
         collective_program(
             System("amd", 8, mi300x(), full_mesh()), NcclCollective.ALL_GATHER, 1024, channels=8, unit_bytes=1024
         )
-    torus = replace(node.fabric, kind=FabricKind.TORUS)
+    torus = replace(node.fabric, topology=topologies.torus.TOPOLOGY)
     with pytest.raises(ValueError, match="not the same"):
         collective_program(replace(node, fabric=torus), NcclCollective.ALL_GATHER, 1024, channels=8, unit_bytes=1024)
 

@@ -4,7 +4,7 @@ from itertools import combinations
 
 import pytest
 
-from magus.compiler.ir import Choice, EngineChoice, EngineKind, Fabric, Scenario, Schedule, topology_of
+from magus.compiler.ir import Choice, EngineChoice, EngineKind, Fabric, Scenario, Schedule, network_of
 from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.simcore import RunOutcome, simulate
 from magus.simcore.cores.engine import run
@@ -34,8 +34,8 @@ SAME = [
     (6, torus(6), ring()),
     (5, torus(1, 5), ring()),
     (4, graph(*combinations(range(4), 2)), full_mesh()),
-    (8, fat_tree(8, 1), Fabric(switch().kind, fat_tree(8, 1).link, fat_tree(8, 1).switch)),
-    (8, rails(8), Fabric(switch().kind, rails(8).link, rails(8).switch)),
+    (8, fat_tree(8, 1), Fabric(switch().topology, fat_tree(8, 1).link, fat_tree(8, 1).switch)),
+    (8, rails(8), Fabric(switch().topology, rails(8).link, rails(8).switch)),
     (5, graph((0, 1), (1, 2), (2, 3), (3, 4), (4, 0)), ring()),
 ]
 
@@ -88,11 +88,11 @@ def test_a_ring_of_traffic_around_a_torus_folds_to_its_last_side() -> None:
 @pytest.mark.parametrize("fabric", [full_mesh(), ring(), ring(both_ways=False), switch()])
 def test_distances_are_those_of_the_graph(fabric: Fabric) -> None:
     scenario = lone_gather(64, 64, ranks=8, fabric=fabric)
-    topology = topology_of(fabric, 8)
+    network = network_of(fabric, 8)
 
     for rank in range(8):
         for peer in range(1, 8):
-            assert distance_ticks(scenario, peer, rank) == topology.latency_ticks(rank, (rank + peer) % 8)
+            assert distance_ticks(scenario, peer, rank) == network.latency_ticks(rank, (rank + peer) % 8)
 
 
 def test_the_slowest_link_of_a_chain_is_the_one_in_the_middle() -> None:

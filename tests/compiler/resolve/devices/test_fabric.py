@@ -8,17 +8,16 @@ from magus.compiler import CompileError, compile_text
 from magus.compiler.codes import Code
 from magus.compiler.ir import (
     Distribution,
-    FabricKind,
-    FatTree,
-    Graph,
     Late,
-    Rails,
     Shape,
     Straggler,
     System,
-    Torus,
     Variability,
 )
+from magus.compiler.ir.topologies.edges import Graph
+from magus.compiler.ir.topologies.fat_tree import FatTree
+from magus.compiler.ir.topologies.rails import Rails
+from magus.compiler.ir.topologies.torus import Torus
 
 WORKLOAD = "workload g on s { a = tensor bf16[8, 8]; y = gemm(a, a) }"
 
@@ -37,7 +36,7 @@ def codes(gpus: int, said: str) -> list[Code]:
 def test_a_torus_has_sides_that_are_expressions() -> None:
     fabric = system(16, "fabric torus(xgmi, shape=[side, 16 / side])").fabric
 
-    assert (fabric.kind, fabric.layout) == (FabricKind.TORUS, Torus((4, 4)))
+    assert (fabric.topology.name, fabric.layout) == ("torus", Torus((4, 4)))
 
 
 def test_trees_and_rails_of_shipped_devices() -> None:

@@ -1,0 +1,29 @@
+"""Topologies: arguments in, the graph of links and routes out. A new one is a file, a line here, a row in a test."""
+
+from . import edges, fat_tree, full_mesh, rails, ring, switch, torus
+from .base import WIRES, Argument, ArgumentKind, Fabric, Topology, Wire, network_of
+from .network import Edge, Network, NoRoute
+
+TOPOLOGIES: tuple[Topology, ...] = (
+    full_mesh.TOPOLOGY,
+    ring.TOPOLOGY,
+    switch.TOPOLOGY,
+    torus.TOPOLOGY,
+    fat_tree.TOPOLOGY,
+    rails.TOPOLOGY,
+    edges.TOPOLOGY,
+)
+
+__all__ = [
+    "TOPOLOGIES",
+    "WIRES",
+    "Argument",
+    "ArgumentKind",
+    "Edge",
+    "Fabric",
+    "Network",
+    "NoRoute",
+    "Topology",
+    "Wire",
+    "network_of",
+]

@@ -1,0 +1,91 @@
+"""Links one by one, both ways; nodes from the number of GPUs on are switches.
+
+Of the shortest paths the one is taken whose nodes have the lowest numbers, the first that differs deciding.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from ...codes import Code
+from ..hardware import Link
+from ..stopping import checkpoint
+from .base import WIRES, Argument, ArgumentKind, Fabric, Misfit, Topology, Wire, network_of
+from .network import Network, NoRoute, edge_over
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Links one by one; nodes from the number of GPUs on are switches."""
+
+    switches: int
+    wires: tuple[Wire, ...]
+
+    def __hash__(self) -> int:
+        """Of a few of the links: there may be thousands, and what is known of a fabric is looked up all the time."""
+        return hash((self.switches, len(self.wires), self.wires[:4]))
+
+
+def _connect(fabric: Fabric, n: int) -> Network:
+    """The graph as it is given, with a breadth-first search from each destination that is asked for."""
+    graph = _graph(fabric)
+    links = {end: wire.link for wire in graph.wires for end in (wire.ends, wire.ends[::-1])}
+    neighbours: list[list[int]] = [[] for _ in range(n + graph.switches)]
+    for source, target in sorted(links):
+        neighbours[source].append(target)
+
+    @cache
+    def distances(destination: int) -> dict[int, int]:
+        checkpoint()
+        found, todo = {destination: 0}, deque([destination])
+        while todo:
+            node = todo.popleft()
+            for other in neighbours[node]:
+                if other not in found:
+                    found[other] = found[node] + 1
+                    todo.append(other)
+        return found
+
+    def step(node: int, destination: int) -> int:
+        far = distances(destination)
+        if node not in far:
+            raise NoRoute(node, destination)
+        return next(other for other in neighbours[node] if far.get(other) == far[node] - 1)
+
+    return Network.of_edges(n, (edge_over(link, *ends, link.name) for ends, link in links.items()), step)
+
+
+def _layout(arguments: Mapping[str, Any]) -> Graph:
+    return Graph(arguments.get("switches", 0), arguments[WIRES])
+
+
+def _why_not(fabric: Fabric, n: int) -> Misfit | None:
+    try:
+        network_of(fabric, n).check_reachable()
+    except NoRoute as error:
+        message = f"gpu {error.destination} cannot be reached from gpu {error.source}"
+        return Code.MGS421, message, f"add a link to {error.destination}, or one that joins the parts"
+    return None
+
+
+def _more_links(fabric: Fabric) -> tuple[Link, ...]:
+    return tuple(wire.link for wire in _graph(fabric).wires)
+
+
+def _graph(fabric: Fabric) -> Graph:
+    assert isinstance(fabric.layout, Graph), "edges are a graph"
+    return fabric.layout
+
+
+TOPOLOGY = Topology(
+    "edges",
+    (Argument("switches", ArgumentKind.COUNT, optional=True, low=0),),
+    "edges(switches=0, xgmi=[[0, 1], [1, 2]])",
+    connect=_connect,
+    layout=_layout,
+    why_not=_why_not,
+    more_links=_more_links,
+    takes_links=True,
+)

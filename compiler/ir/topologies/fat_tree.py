@@ -1,0 +1,76 @@
+"""Two levels of switches: leaves with GPUs, and spines that each leaf has a link to.
+
+The spine of a route is ``destination mod spines``, "D-mod-K" (Zahavi, "Fat-Trees Routing and Node Ordering Providing
+Contention Free Traffic for MPI Global Collectives", 2010), in place of hashing flows to equal paths.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .base import LINK, SWITCH, Argument, ArgumentKind, Fabric, Misfit, Topology, why_no_division, why_no_ports
+from .network import Edge, Network, edge_over
+
+
+@dataclass(frozen=True, slots=True)
+class FatTree:
+    """``leaf`` consecutive GPUs to a leaf switch, and a link from each of those to each of the spines."""
+
+    leaf: int
+    spines: int
+
+
+def _connect(fabric: Fabric, n: int) -> Network:
+    tree, link, switch = _tree(fabric), fabric.link, fabric.switch
+    leaves = n // tree.leaf
+    first_spine = n + leaves
+
+    def edges() -> Iterator[Edge]:
+        for rank in range(n):
+            yield edge_over(link, rank, n + rank // tree.leaf, "up")
+            yield edge_over(link, n + rank // tree.leaf, rank, "down", switch)
+        for leaf in range(n, n + leaves):
+            for spine in range(first_spine, first_spine + tree.spines):
+                yield edge_over(link, leaf, spine, "leaf-spine", switch)
+                yield edge_over(link, spine, leaf, "spine-leaf", switch)
+
+    def step(node: int, destination: int) -> int:
+        if node < n:
+            return n + node // tree.leaf
+        above = n + destination // tree.leaf
+        if node >= first_spine:
+            return above
+        return destination if node == above else first_spine + destination % tree.spines
+
+    return Network.of_edges(n, edges(), step)
+
+
+def _layout(arguments: Mapping[str, Any]) -> FatTree:
+    return FatTree(arguments["leaf"], arguments["spines"])
+
+
+def _why_not(fabric: Fabric, n: int) -> Misfit | None:
+    tree = _tree(fabric)
+    assert fabric.switch is not None, "the compiler gives every fat tree its switch"
+    needed = max(tree.leaf + tree.spines, n // tree.leaf)
+    return why_no_division(n, tree.leaf, "leaf") or why_no_ports(fabric.switch, needed, "a leaf or spine")
+
+
+def _node_size(fabric: Fabric) -> int:
+    return _tree(fabric).leaf
+
+
+def _tree(fabric: Fabric) -> FatTree:
+    assert isinstance(fabric.layout, FatTree), "a fat tree has leaves and spines"
+    return fabric.layout
+
+
+TOPOLOGY = Topology(
+    "fat_tree",
+    (SWITCH, LINK, Argument("leaf", ArgumentKind.COUNT), Argument("spines", ArgumentKind.COUNT)),
+    "fat_tree(nvswitch, link=nvlink, leaf=8, spines=4)",
+    connect=_connect,
+    layout=_layout,
+    why_not=_why_not,
+    node_size=_node_size,
+)

@@ -1,0 +1,79 @@
+"""Nodes behind a switch each, joined rail by rail.
+
+A route goes to the GPU of the own node on the destination's rail, then over that rail.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..hardware import Link
+from .base import LINK, SWITCH, Argument, ArgumentKind, Fabric, Misfit, Topology, why_no_division, why_no_ports
+from .network import Edge, Network, edge_over
+
+
+@dataclass(frozen=True, slots=True)
+class Rails:
+    """Nodes of ``node`` consecutive GPUs; the k-th GPU of every node has a ``nic`` link to rail switch k."""
+
+    node: int
+    nic: Link
+
+
+def _connect(fabric: Fabric, n: int) -> Network:
+    link, node, nic = fabric.link, _rails(fabric).node, _rails(fabric).nic
+    first_rail = n + n // node
+
+    def edges() -> Iterator[Edge]:
+        for rank in range(n):
+            inside, rail = n + rank // node, first_rail + rank % node
+            yield edge_over(link, rank, inside, "up")
+            yield edge_over(link, inside, rank, "down", fabric.switch)
+            if n > node:
+                yield edge_over(nic, rank, rail, "nic-out")
+                yield edge_over(nic, rail, rank, "nic-in")
+
+    def step(at: int, destination: int) -> int:
+        rail = destination % node
+        if at >= first_rail:
+            return destination
+        if at >= n:
+            return (at - n) * node + rail
+        return first_rail + rail if at % node == rail else n + at // node
+
+    return Network.of_edges(n, edges(), step)
+
+
+def _layout(arguments: Mapping[str, Any]) -> Rails:
+    return Rails(arguments["node"], arguments["nic"])
+
+
+def _why_not(fabric: Fabric, n: int) -> Misfit | None:
+    node = _rails(fabric).node
+    assert fabric.switch is not None, "the compiler gives every fabric of rails its switch"
+    return why_no_division(n, node, "node") or why_no_ports(fabric.switch, node, "a node")
+
+
+def _more_links(fabric: Fabric) -> tuple[Link, ...]:
+    return (_rails(fabric).nic,)
+
+
+def _node_size(fabric: Fabric) -> int:
+    return _rails(fabric).node
+
+
+def _rails(fabric: Fabric) -> Rails:
+    assert isinstance(fabric.layout, Rails), "rails have nodes and NICs"
+    return fabric.layout
+
+
+TOPOLOGY = Topology(
+    "rails",
+    (SWITCH, LINK, Argument("node", ArgumentKind.COUNT), Argument("nic", ArgumentKind.LINK)),
+    "rails(nvswitch, link=nvlink, node=8, nic=ib)",
+    connect=_connect,
+    layout=_layout,
+    why_not=_why_not,
+    more_links=_more_links,
+    node_size=_node_size,
+)

@@ -1,0 +1,30 @@
+"""Links to the neighbours on a circle; a block takes the shorter way, halfway around the right one."""
+
+from .base import LINK, Argument, ArgumentKind, Fabric, Topology
+from .network import Edge, Network, edge_over
+
+
+def _connect(fabric: Fabric, n: int) -> Network:
+    right = [edge_over(fabric.link, 0, 1, "right")] if n > 1 else []
+    left = [edge_over(fabric.link, 0, n - 1, "left")] if n > 2 and fabric.both_ways else []
+
+    def around(node: int, destination: int) -> int:
+        ahead = (destination - node) % n
+        return (node + (1 if ahead <= n // 2 or not fabric.both_ways else -1)) % n
+
+    return Network.of_rank_0(n, right + left, around)
+
+
+def _where(edge: Edge) -> str:
+    return f"around the ring to the {edge.name}"
+
+
+TOPOLOGY = Topology(
+    "ring",
+    (LINK, Argument("both_ways", ArgumentKind.TRUTH, optional=True)),
+    "ring(xgmi, both_ways=true)",
+    connect=_connect,
+    where=_where,
+    symmetric=True,
+    algorithms=("double_ring",),
+)

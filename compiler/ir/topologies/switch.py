@@ -1,0 +1,25 @@
+"""One link per GPU to a crossbar."""
+
+from .base import LINK, SWITCH, Fabric, Misfit, Topology, why_no_ports
+from .network import Network, edge_over
+
+
+def _connect(fabric: Fabric, n: int) -> Network:
+    edges = [edge_over(fabric.link, 0, n, "up"), edge_over(fabric.link, n, 0, "down", fabric.switch)]
+    return Network.of_rank_0(n, edges, lambda node, destination: destination if node == n else n)
+
+
+def _why_not(fabric: Fabric, n: int) -> Misfit | None:
+    assert fabric.switch is not None, "the compiler gives every switch fabric its switch"
+    return why_no_ports(fabric.switch, n, "the switch")
+
+
+TOPOLOGY = Topology(
+    "switch",
+    (SWITCH, LINK),
+    "switch(nvswitch, link=nvlink)",
+    connect=_connect,
+    why_not=_why_not,
+    direct=True,
+    symmetric=True,
+)

@@ -1,0 +1,84 @@
+"""A grid that is closed in each direction.
+
+Routes go one dimension after the other, the last (fastest) first; halfway around, the way up is taken.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from ...codes import Code
+from .base import LINK, Argument, ArgumentKind, Fabric, Misfit, Topology
+from .network import Edge, Network, edge_over
+
+
+@dataclass(frozen=True, slots=True)
+class Torus:
+    """Sides of the grid; the last coordinate of a rank counts fastest."""
+
+    shape: tuple[int, ...]
+
+
+def _connect(fabric: Fabric, n: int) -> Network:
+    shape = _torus(fabric).shape
+    strides = [prod(shape[dimension + 1 :]) for dimension in range(len(shape))]
+
+    def moved(rank: int, dimension: int, step: int) -> int:
+        stride, side = strides[dimension], shape[dimension]
+        at = rank // stride % side
+        return rank + ((at + step) % side - at) * stride
+
+    def edges() -> Iterator[Edge]:
+        for rank in range(prod(shape)):
+            for dimension, side in enumerate(shape):
+                if side > 1:
+                    yield edge_over(fabric.link, rank, moved(rank, dimension, 1), f"torus{dimension}+")
+                if side > 2:  # with two, up and down lead to the same neighbour, over the same link
+                    yield edge_over(fabric.link, rank, moved(rank, dimension, -1), f"torus{dimension}-")
+
+    def step(node: int, destination: int) -> int:
+        for dimension in reversed(range(len(shape))):
+            stride, side = strides[dimension], shape[dimension]
+            ahead = (destination // stride - node // stride) % side
+            if ahead:
+                return moved(node, dimension, 1 if ahead <= side // 2 else -1)
+        return destination
+
+    return Network.of_edges(prod(shape), edges(), step)
+
+
+def _layout(arguments: Mapping[str, Any]) -> Torus:
+    return Torus(arguments["shape"])
+
+
+def _why_not(fabric: Fabric, n: int) -> Misfit | None:
+    shape = _torus(fabric).shape
+    if prod(shape) == n:
+        return None
+    sides = " x ".join(str(side) for side in shape)
+    return Code.MGS420, f"a torus of {sides} has {prod(shape)} gpus, the system {n}", ""
+
+
+def _torus(fabric: Fabric) -> Torus:
+    assert isinstance(fabric.layout, Torus), "a torus has sides"
+    return fabric.layout
+
+
+SHAPE = Argument(
+    "shape",
+    ArgumentKind.COUNTS,
+    most=3,
+    what="a side of the torus",
+    counted="a torus has up to {} sides",
+    example="[4, 4]",
+)
+
+TOPOLOGY = Topology(
+    "torus",
+    (LINK, SHAPE),
+    "torus(xgmi, shape=[4, 4])",
+    connect=_connect,
+    layout=_layout,
+    why_not=_why_not,
+)
