@@ -5,15 +5,19 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.magus-dev
+PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 SOURCES := $(shell find grammar compiler simcore advisor tui examples -name '*.py' -o -name '*.lark' -o -name '*.mgs' -o -name '*.tcss' -o -name '*.skops' -o -name '*.json' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check format lint types layers test test-all bench train dist clean
+.PHONY: help demo check format lint types layers test test-all nightly slowest coverage bench train dist clean
 
 help:
 	@echo "make demo    advice for Llama-3.1-70B on 8 x MI300X"
 	@echo "make check   format, lint, types, import contracts, tests"
-	@echo "make test-all  the tests with the slow ones"
+	@echo "make test-all  the tests with the slow ones, and ten times as many draws"
+	@echo "make nightly   test-all, and every core against the oracle at scale"
+	@echo "make slowest   the fifty slowest of the tests that make check runs"
+	@echo "make coverage  branches that the tests take, by room"
 	@echo "make bench   benchmarks, as text"
 	@echo "make train   train the ranker anew (after a change of simulator or features)"
 	@echo "make dist    sdist and wheel in dist/, and whether PyPI would take them"
@@ -48,10 +52,21 @@ layers: $(STAMP)
 	$(BIN)/lint-imports
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal
+	$(PYTEST) -m "not slow"
 
 test-all: $(STAMP)
-	$(BIN)/python -m pytest
+	$(PYTEST) --hypothesis-profile deep
+
+nightly: test-all
+	$(BIN)/python -m benchmarks.exactness
+
+slowest: $(STAMP)
+	$(PYTEST) -m "not slow" --durations 50 --durations-min 0.1
+
+# Workers and commands that tests start as processes are left out, and so is what numba compiles.
+coverage: $(STAMP)
+	$(PYTEST) -m "not slow" --cov --cov-report json:coverage.json
+	$(BIN)/python tests/helpers/coverage_by_room.py coverage.json
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.simcore
@@ -67,4 +82,4 @@ dist: $(STAMP)
 	$(BIN)/python -m twine check --strict dist/*
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage coverage.json

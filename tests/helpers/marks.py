@@ -1,9 +1,10 @@
-"""Which of many cases are left to the slow tests."""
+"""Which of many cases are left to the slow tests, and how many a drawn test draws."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 
 def thinned(values: Iterable[Any], every: int) -> list[Any]:
@@ -15,3 +16,9 @@ def thinned(values: Iterable[Any], every: int) -> list[Any]:
 def first(values: Sequence[Any], count: int) -> list[Any]:
     """All ``values``; only the first ``count`` are no slow tests."""
     return [*values[:count], *(pytest.param(value, marks=pytest.mark.slow) for value in values[count:])]
+
+
+def examples(count: int) -> settings:
+    """Settings of a test that draws ``count`` examples in the quick profile, and as many times more as others draw."""
+    quick = settings.get_profile("quick").max_examples
+    return settings(max_examples=count * settings().max_examples // quick)
