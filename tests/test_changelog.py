@@ -4,6 +4,7 @@ import re
 
 from magus import __version__
 from tests.helpers.paths import ROOT
+from tests.helpers.some import some
 
 TEXT = (ROOT / "CHANGELOG.md").read_text()
 VERSION = re.compile(r"^## (\d+\.\d+\.\d+) - (unreleased|\d{4}-\d\d-\d\d)$", re.MULTILINE)
@@ -43,8 +44,8 @@ def test_the_newest_version_is_that_of_the_package() -> None:
 
 
 def test_headings_are_known_and_said_once_in_a_version() -> None:
-    for version in re.split("^## ", TEXT, flags=re.MULTILINE)[1:]:
-        for kind in re.split("^### ", version, flags=re.MULTILINE)[1:]:
+    for version in some(re.split("^## ", TEXT, flags=re.MULTILINE)[1:]):
+        for kind in some(re.split("^### ", version, flags=re.MULTILINE)[1:]):
             groups = re.findall("^#### (.*)$", kind, re.MULTILINE)
             assert kind.splitlines()[0] in KINDS
             assert set(groups) <= GROUPS
@@ -60,7 +61,7 @@ def test_an_entry_is_a_dash_and_one_or_two_short_lines() -> None:
 
 
 def test_nothing_under_a_heading_is_outside_an_entry() -> None:
-    for group in re.split("^#### ", TEXT, flags=re.MULTILINE)[1:]:
+    for group in some(re.split("^#### ", TEXT, flags=re.MULTILINE)[1:]):
         _, first, *rest = re.split("^##+ ", group, flags=re.MULTILINE)[0].splitlines()
         assert first == ""
-        assert all(line.startswith(("- ", "  ")) for line in rest if line), group.splitlines()[0]
+        assert all(line.startswith(("- ", "  ")) for line in some(rest) if line), group.splitlines()[0]

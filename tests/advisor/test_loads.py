@@ -13,6 +13,7 @@ from magus.compiler.planning.build import build_schedule
 from magus.simcore import simulate
 from magus.tui.text.render import scenario_line
 from tests.helpers.scenarios.loads import KINDS, drawn, legal_choices, scenario_of, text_of
+from tests.helpers.some import some
 
 FABRICS = ("full_mesh(xgmi)", "ring(xgmi, both_ways=true)", "torus(xgmi, shape=[2, 2])")
 
@@ -25,7 +26,7 @@ def test_no_schedule_beats_the_bound(kind: str, fabric: str) -> None:
         text = text_of(kind, table).replace(FABRICS[0], fabric)
         scenario = compile_text(text).scenario()
         bound = lower_bound(scenario).ticks
-        for choice in legal_choices(scenario):
+        for choice in some(legal_choices(scenario)):
             found = simulate(scenario, build_schedule(scenario, choice), unit_bytes=128).makespan_ticks
             assert bound <= found, (seed, choice)
 
@@ -33,7 +34,7 @@ def test_no_schedule_beats_the_bound(kind: str, fabric: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_estimate_of_gets_is_that_of_the_rank_that_gets_most(kind: str) -> None:
     scenario = scenario_of(kind, drawn(random.Random(7), ranks=4, rows=1024))
-    for choice in legal_choices(scenario):
+    for choice in some(legal_choices(scenario)):
         schedule = build_schedule(scenario, choice)
         estimate = estimate_ticks(scenario, schedule).makespan_ticks
         assert estimate > 0

@@ -1,7 +1,7 @@
 """parse(print(x)) == x, on generated syntax trees."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.compiler import format_text
@@ -10,6 +10,7 @@ from magus.compiler.text.diagnostics import Report
 from magus.compiler.text.fmt import print_file
 from magus.compiler.text.parse import parse_file
 from magus.compiler.text.source import Source
+from tests.helpers.marks import examples
 
 names = st.sampled_from(["a", "rows", "x2", "gpu", "on", "shard", "K_1", "all", "let", "mgs", "with", "extends"])
 texts = st.sampled_from(["", "a b", "# no comment", "{ ; }", "a, b", "caf\N{LATIN SMALL LETTER E WITH ACUTE}"])
@@ -111,7 +112,7 @@ files = st.builds(ast.File, st.none() | versions, st.lists(declarations, max_siz
 
 @pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisWarning")
 @given(files)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_printing_and_parsing_gives_the_same_tree(file: ast.File) -> None:
     text = print_file(file)
     report = Report()

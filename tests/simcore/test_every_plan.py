@@ -21,6 +21,7 @@ from magus.simcore.simulation_case import Case
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.drawn_programs import draw_plan, draw_variability
 from tests.helpers.oracle.oracle import Oracle
+from tests.helpers.some import some
 
 LINKS = ("link", "up", "down", "left", "right")
 MAX_LINE_HOPS = 20_000
@@ -66,7 +67,7 @@ def test_all_cores_agree_with_the_oracle(pattern: Pattern) -> None:
 
 @pytest.mark.parametrize("pattern", Pattern, ids=lambda pattern: pattern.name)
 def test_one_rank_of_a_symmetric_plan_has_the_times_and_the_traffic_of_each(pattern: Pattern) -> None:
-    for _, scenario, schedule in drawn(pattern, 6):
+    for _, scenario, schedule in some(drawn(pattern, 6)):
         one, every = (lower(scenario, schedule, unit_bytes=4096, fold=fold) for fold in (True, False))
         if one.folded and line_hops(every.program) <= MAX_LINE_HOPS:
             of_one, of_every = run(one.program), run(every.program)
@@ -87,7 +88,7 @@ def passed(lowered: Lowered, prefixes: tuple[str, ...]) -> int:
 
 @pytest.mark.parametrize("pattern", Pattern, ids=lambda pattern: pattern.name)
 def test_flows_carry_the_traffic_of_the_plan(pattern: Pattern) -> None:
-    for _, scenario, schedule in drawn(pattern, 12):
+    for _, scenario, schedule in some(drawn(pattern, 12)):
         line = scenario.gpu.line_bytes
         lowered = lower(scenario, schedule, unit_bytes=line, fold=False)
         traffic = [
@@ -109,7 +110,7 @@ def test_flows_carry_the_traffic_of_the_plan(pattern: Pattern) -> None:
 @pytest.mark.parametrize("pattern", Pattern, ids=lambda pattern: pattern.name)
 def test_the_cost_of_a_run_is_known_before(pattern: Pattern) -> None:
     """To a factor of two, lines in parts of a few lines left out."""
-    for _, scenario, schedule in drawn(pattern, 12):
+    for _, scenario, schedule in some(drawn(pattern, 12)):
         line = scenario.gpu.line_bytes
         program = lower(scenario, schedule, unit_bytes=line, fold=False).program
         byte_hops = cost_of(scenario, schedule, range(scenario.num_ranks)).byte_hops

@@ -5,7 +5,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.simcore.cores import sort_keys, windows
@@ -13,6 +13,7 @@ from magus.simcore.cores.engine import Core, run
 from magus.simcore.program.assembly import _Assembly
 from magus.simcore.program.builder import ProgramBuilder
 from magus.simcore.program.program import Flow, OpKind, Program, Stage
+from tests.helpers.marks import examples
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.mutants import (
     half_as_long_again,
@@ -35,7 +36,7 @@ def num_wrong(programs: list[Program], oracle: list[OracleRun], core: Core = Cor
 
 
 @pytest.mark.parametrize("features", FEATURES, ids=str)
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(seed=st.integers(0, 2**32), num_ranks=st.integers(1, 3))
 def test_every_core_equals_the_oracle(features: Feature, seed: int, num_ranks: int) -> None:
     program = random_program(seed, num_ranks=num_ranks, features=features)
@@ -49,7 +50,7 @@ def test_every_core_equals_the_oracle(features: Feature, seed: int, num_ranks: i
 
 
 @pytest.mark.parametrize("features", [Feature.BUFFERS, Feature.BUFFERS | Feature.POLLING, ALL], ids=str)
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(seed=st.integers(0, 2**32), num_ranks=st.integers(1, 3))
 def test_room_that_is_left_out_would_never_be_taken(features: Feature, seed: int, num_ranks: int) -> None:
     """Buffers are laid out no larger than what could come: the oracle has them as they were declared."""

@@ -26,6 +26,7 @@ from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.compiler.verify.check import check_plan
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 from tests.helpers.scenarios.scenarios import ag_gemm, exploring
+from tests.helpers.some import some
 
 DMA = EngineChoice(EngineKind.DMA, 7)
 DMA_CHOICE = Choice("hetero_fused_1d", 8, DMA)
@@ -68,7 +69,7 @@ def test_the_document_says_where_it_comes_from(advice: Advice) -> None:
 def test_none_are_searched_where_none_are_wanted() -> None:
     advice = Advisor.load().recommend(SCENARIO, bespoke=0)
 
-    assert all(each.provenance is None for each in advice.candidates)
+    assert all(each.provenance is None for each in some(advice.candidates))
 
 
 def test_a_tie_goes_to_the_simpler_one() -> None:

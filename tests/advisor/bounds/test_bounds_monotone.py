@@ -3,11 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.advisor.bounds.lower_bound import lower_bound
 from magus.compiler.ir import Gpu, Pattern, Scenario
+from tests.helpers.marks import examples
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 
 OVERLAPPED = (Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR, Pattern.A2A_GEMM)
@@ -19,7 +20,7 @@ scenarios = st.builds(
     *(st.sampled_from([256, 1024, 2048]) for _ in range(3)),
 )
 factors = st.integers(2, 5)
-few = settings(max_examples=4, deadline=None)
+few = examples(4)
 
 
 def on(scenario: Scenario, gpu: Gpu) -> Scenario:

@@ -55,6 +55,7 @@ from tests.helpers.scenarios.scenarios import (
     switch,
     xgmi,
 )
+from tests.helpers.some import some
 
 DMA, SM = EngineKind.DMA, EngineKind.SM
 MACHINES: list[tuple[Gpu, Link]] = [(mi300x(), xgmi()), (h100(), nvlink())]
@@ -98,7 +99,7 @@ def test_no_template_beats_the_bound(seed: int) -> None:
     bounds = {kind: lower_bound(scenario, (kind,)).ticks for kind in EngineKind}
     choices = enumerate_space(scenario).choices
 
-    for choice in rng.sample(choices, min(len(choices), 16)):
+    for choice in some(rng.sample(choices, min(len(choices), 16))):
         ticks = makespan(scenario, build_schedule(scenario, choice), rng.choice((4096, 16384)))
         assert ticks >= bounds[choice.engine.kind] >= lower_bound(scenario).ticks > 0, choice
 
@@ -109,7 +110,7 @@ def test_holds_at_fine_granularity(make: Callable[..., Scenario], unit_bytes: in
     scenario = make(128, 256, 512, ranks=2, gpu=h100())
     bound = lower_bound(scenario).ticks
 
-    for choice in enumerate_space(exploring(scenario, FEW)).choices[:6]:
+    for choice in some(enumerate_space(exploring(scenario, FEW)).choices[:6]):
         assert makespan(scenario, build_schedule(scenario, choice), unit_bytes) >= bound
 
 
@@ -167,7 +168,7 @@ def test_no_explicit_plan_beats_the_bound(ranks: int, machine: int, fabric: int)
     rs = lone_scatter(512, 1024, ranks=ranks, gpu=gpu, fabric=FABRICS[fabric](link))
     plans = [(rs, reduced_in_place(rs, pieces)) for pieces in (1, 4)] + [(ag, forwarded(ag)), (ag, fetched(ag))]
 
-    for scenario, steps in plans:
+    for scenario, steps in some(plans):
         for engine in (EngineChoice(SM, 32), EngineChoice(DMA, 7)):
             schedule = build_schedule(scenario, Plan(engine, steps), "plan")
             if engine.kind is DMA and scenario is rs:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.advisor.solver import NoFeasibleSchedule, Space, enumerate_space, iterate_space
@@ -19,7 +19,9 @@ from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.compiler.templates import TEMPLATES
 from magus.compiler.verify.check import check_plan
 from magus.simcore import simulate
+from tests.helpers.marks import examples
 from tests.helpers.scenarios.scenarios import MIB, ag_gemm, exploring
+from tests.helpers.some import some
 
 HEAD = """use "nvidia/h100"
 use "amd/mi300x"
@@ -64,27 +66,27 @@ SCENARIOS = {
 } | {("waker", "uneven"): scenario_of("waker", "uneven")}
 
 
-def some(values: tuple[object, ...]) -> st.SearchStrategy[tuple[object, ...]]:
+def few_of(values: tuple[object, ...]) -> st.SearchStrategy[tuple[object, ...]]:
     """A few of the values of a knob, or nothing said."""
     return st.lists(st.sampled_from(values), unique=True, max_size=len(values)).map(tuple)
 
 
 explores = st.builds(
     Explore,
-    templates=some((*(template.name for template in TEMPLATES), "pipelined", "ring", "bulk")),
-    chunks=some((1, 8, 12, 16, 32, 64, 256, 4096)),
-    engines=some(ENGINES),
+    templates=few_of((*(template.name for template in TEMPLATES), "pipelined", "ring", "bulk")),
+    chunks=few_of((1, 8, 12, 16, 32, 64, 256, 4096)),
+    engines=few_of(ENGINES),
     staging_limit_bytes=st.sampled_from([None, None, MIB, MIB * 7 // 4, 3 * MIB]),
-    directions=some(ALL.directions),
-    protocols=some(ALL.protocols),
-    kernels=some(ALL.kernels),
-    waits=some(ALL.waits),
-    waits_per=some(ALL.waits_per),
-    launches=some(ALL.launches),
-    orders=some(ALL.orders),
-    depths=some((1, 2, 4, 8)),
-    streams=some((1, 2, 4, 64)),
-    algorithms=some(ALL.algorithms),
+    directions=few_of(ALL.directions),
+    protocols=few_of(ALL.protocols),
+    kernels=few_of(ALL.kernels),
+    waits=few_of(ALL.waits),
+    waits_per=few_of(ALL.waits_per),
+    launches=few_of(ALL.launches),
+    orders=few_of(ALL.orders),
+    depths=few_of((1, 2, 4, 8)),
+    streams=few_of((1, 2, 4, 64)),
+    algorithms=few_of(ALL.algorithms),
     dominance=st.booleans(),
 )
 
@@ -98,7 +100,7 @@ def space_or_none(scenario: Scenario, *, generated: bool) -> Space | None:
 
 
 @given(scenario=st.sampled_from(list(SCENARIOS.values())), explore=explores)
-@settings(max_examples=50, deadline=None)
+@examples(50)
 def test_the_same_set_as_the_solver(scenario: Scenario, explore: Explore) -> None:
     asked = exploring(scenario, explore)
 
@@ -120,7 +122,7 @@ def test_with_all_knobs_open(key: tuple[str, str]) -> None:
 
 
 @given(data=st.data(), scenario=st.sampled_from(list(SCENARIOS.values())), explore=explores)
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_what_is_in_the_space_is_legal_and_without_faults(
     data: st.DataObject, scenario: Scenario, explore: Explore
 ) -> None:
@@ -147,7 +149,7 @@ def test_nothing_that_is_legal_is_missing(key: tuple[str, str]) -> None:
         schedule = build_schedule(scenario, choice)
         plans.add((choice.template, schedule.steps, schedule.by_rank, schedule.tactics))
 
-    for code in Random(0).sample(range(knobs.num_codes), 4000):
+    for code in some(Random(0).sample(range(knobs.num_codes), 4000)):
         choice = knobs.choice_of(code)
         asked = choice.chunks in (8, 16) and (choice.template != "serial" or choice.chunks == scenario.num_ranks)
         if asked and reject_choice(scenario, choice) is None:

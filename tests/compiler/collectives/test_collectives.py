@@ -11,6 +11,7 @@ from magus.compiler.ir import Direction, EngineKind, IndexRange, Pattern, Region
 from magus.compiler.templates.waves import Hops
 from tests.helpers.marks import first
 from tests.helpers.plans.symbolic_executor import Deadlock, Ranks, Wrong
+from tests.helpers.some import some
 
 SM = Setting(EngineKind.SM, multicast=True, reduces=True)
 DMA = Setting(EngineKind.DMA)
@@ -68,9 +69,7 @@ def test_without_nodes_a_double_ring_goes_both_ways_round(kind: Pattern, num_ran
     """The same plan for every rank, and half as many transfers that follow each other as in a ring."""
     algorithm = ALGORITHM_BY_NAME["double_ring"]
     for pieces in PIECES:
-        for problem in problems(kind, num_ranks, pieces, node=0):
-            if not fits(algorithm, problem):
-                continue
+        for problem in some(each for each in problems(kind, num_ranks, pieces, node=0) if fits(algorithm, each)):
             steps = emitted(algorithm, problem)
             assert not algorithm.varies(problem) and len(set(steps)) == 1
             carried_out(problem, steps, seed=pieces)
@@ -81,18 +80,15 @@ def test_without_nodes_a_double_ring_goes_both_ways_round(kind: Pattern, num_ran
 
 @pytest.mark.parametrize(("algorithm", "kind"), PAIRS, ids=name_of)
 def test_order_does_not_matter(algorithm: Algorithm, kind: Pattern) -> None:
-    for problem in problems(kind, 4, 2):
-        if fits(algorithm, problem):
-            for seed in range(20):
-                carried_out(problem, emitted(algorithm, problem), seed)
+    for problem in some(each for each in problems(kind, 4, 2) if fits(algorithm, each)):
+        for seed in range(20):
+            carried_out(problem, emitted(algorithm, problem), seed)
 
 
 @pytest.mark.parametrize(("algorithm", "kind"), PAIRS, ids=name_of)
 def test_ranks_differ_only_where_it_says_so(algorithm: Algorithm, kind: Pattern) -> None:
-    for problem in problems(kind, 4, 2):
-        if fits(algorithm, problem):
-            steps = emitted(algorithm, problem)
-            assert (len(set(steps)) > 1) == algorithm.varies(problem)
+    for problem in some(each for each in problems(kind, 4, 2) if fits(algorithm, each)):
+        assert (len(set(emitted(algorithm, problem))) > 1) == algorithm.varies(problem)
 
 
 @pytest.mark.parametrize(("algorithm", "kind"), PAIRS, ids=name_of)
@@ -144,7 +140,7 @@ def step_region(step: Step) -> Region:
 @pytest.mark.parametrize(("algorithm", "kind"), PAIRS, ids=name_of)
 def test_all_names_begin_with_the_prefix(algorithm: Algorithm, kind: Pattern, prefix: str) -> None:
     problem = replace(problems(kind, 4, 2)[0], prefix=prefix)
-    for step in (step for rank in range(4) for step in algorithm.build(problem, rank).steps):
+    for step in some(step for rank in range(4) for step in algorithm.build(problem, rank).steps):
         assert step.name.startswith(prefix)
         assert not isinstance(step, Transfer) or step.signal == f"s_{step.name}"
 

@@ -4,10 +4,11 @@ from collections import deque
 from itertools import pairwise, product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.compiler.ir import Fabric, Network, NoRoute, network_of
+from tests.helpers.marks import examples
 from tests.helpers.scenarios.fabrics import UNEVEN, crossbar, fat_tree, graph, nic, rails, torus
 from tests.helpers.scenarios.scenarios import full_mesh, nvlink, ring, switch, xgmi
 
@@ -48,7 +49,7 @@ def test_routes_of_symmetric_fabrics_are_shortest_too(fabric: Fabric, num_ranks:
 
 
 @given(shape=st.lists(st.integers(1, 5), min_size=1, max_size=3))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_a_torus_of_any_shape_is_regular(shape: list[int]) -> None:
     network = network_of(torus(*shape), _product(shape))
     degree = sum(min(side - 1, 2) for side in shape)
@@ -60,7 +61,7 @@ def test_a_torus_of_any_shape_is_regular(shape: list[int]) -> None:
 
 
 @given(data=st.data(), num_ranks=st.integers(2, 8), switches=st.integers(0, 3))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_routes_of_any_graph_are_shortest_or_there_are_none(data: st.DataObject, num_ranks: int, switches: int) -> None:
     nodes = range(num_ranks + switches)
     pairs = [(a, b) for a, b in product(nodes, nodes) if a < b]

@@ -1,20 +1,21 @@
 """read(text(outline)) == outline, and what is as usual is left out."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.compiler import format_text
 from magus.compiler.ir import CopyProtocol, Direction, ExecutionOptions, PeerOrder
 from magus.compiler.outline.outline import Axis, By, Grouping, KernelGroup, Ordering, Outline, Split, Sums, Turn
 from magus.compiler.outline.text import outline_text
+from tests.helpers.marks import examples
 from tests.helpers.scenarios.outlines import DMA3, SM8, outlines, read, scenarios
 
 SCENARIO = scenarios()[0]
 
 
 @given(outlines(4, whole=False))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_reading_the_text_gives_the_same_outline(outline: Outline) -> None:
     text = outline_text(outline, "s", "up")
 

@@ -12,6 +12,7 @@ from magus.compiler.planning.build import declared
 from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from tests.helpers.mscclpp import programs as mscclpp_programs
 from tests.helpers.plans.plans import all_schedules, scenario_of, text_of
+from tests.helpers.some import some
 
 IMPORT = 'schedule mine for w = import "p.json"\n'
 
@@ -33,7 +34,7 @@ def errors(file: Path) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("body", ["AG+GEMM", "GEMM+RS", "all_reduce", "broadcast"])
 def test_an_imported_plan_is_the_schedule_it_was_made_from(tmp_path: Path, body: str) -> None:
-    for at, schedule in enumerate(all_schedules(body)[:6]):
+    for at, schedule in some(enumerate(all_schedules(body)[:6])):
         scenario = compile_file(written(tmp_path, body, at)).scenario()
 
         found = declared(scenario, scenario.schedules[0])

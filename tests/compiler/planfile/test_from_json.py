@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.compiler.codes import Code
@@ -19,6 +19,7 @@ from magus.compiler.text.diagnostics import CompileError, Report
 from magus.compiler.text.json_items import JsonPlace, read_json
 from magus.compiler.text.source import Source, Span
 from magus.compiler.verify.check import check_plan
+from tests.helpers.marks import examples
 from tests.helpers.plans.json_schema import is_valid
 from tests.helpers.plans.plans import all_schedules, scenario_of
 
@@ -195,7 +196,7 @@ def places(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int
 
 
 @given(st.sampled_from(("AG+GEMM", "GEMM+RS", "all_reduce", "send_recv")), st.data())
-@settings(max_examples=120)
+@examples(120)
 def test_a_plan_changed_anywhere_is_read_or_refused(body: str, data: st.DataObject) -> None:
     document = document_of(body)
     if data.draw(st.booleans()):

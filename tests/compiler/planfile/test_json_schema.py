@@ -11,6 +11,7 @@ from magus.compiler.text.diagnostics import CompileError
 from tests.helpers.paths import DOCS
 from tests.helpers.plans.json_schema import is_valid
 from tests.helpers.plans.plans import BODIES, all_schedules, scenario_of
+from tests.helpers.some import some
 
 
 def test_the_documents_hold_the_schema() -> None:
@@ -20,7 +21,7 @@ def test_the_documents_hold_the_schema() -> None:
 
 @pytest.mark.parametrize("body", BODIES)
 def test_every_plan_that_is_written_satisfies_it(body: str) -> None:
-    for schedule in all_schedules(body):
+    for schedule in some(all_schedules(body)):
         document = json.loads(document_text(plan_document(scenario_of(body), schedule)))
 
         assert is_valid(document, plan_schema())

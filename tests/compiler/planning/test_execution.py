@@ -1,7 +1,7 @@
 """Tactics, modes of engines and algorithms: written, printed, read again, and refused where a machine lacks them."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.compiler import CompileError, compile_text, format_text
@@ -24,6 +24,7 @@ from magus.compiler.planning.build import ScheduleError, build_schedule, declare
 from magus.compiler.planning.execution import said, tactics_from
 from magus.compiler.planning.expression import expression_of
 from magus.compiler.resolve.schedules.from_text import read_choice
+from tests.helpers.marks import examples
 
 HEAD = """use "nvidia/h100"
 link wide extends nvlink { protocols simple, ll, ll128 }
@@ -64,7 +65,7 @@ def plain() -> Scenario:
 
 
 @given(engine=engines, tactics=tactics, algorithm=st.sampled_from(["", "ring", "nvls"]))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_an_expression_is_read_as_what_was_printed(
     waker: Scenario, engine: EngineChoice, tactics: ExecutionOptions, algorithm: str
 ) -> None:
@@ -76,7 +77,7 @@ def test_an_expression_is_read_as_what_was_printed(
 
 
 @given(engine=engines, tactics=tactics)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_a_plan_is_read_as_what_was_printed(waker: Scenario, engine: EngineChoice, tactics: ExecutionOptions) -> None:
     try:
         schedule = build_schedule(waker, Choice("shard_p2p", 4, engine, 1, tactics))

@@ -32,6 +32,7 @@ from magus.compiler.templates import ALL_TEMPLATES, TEMPLATES, Cut, Template
 from magus.compiler.text.vocabulary import MAX_STREAMS
 from magus.compiler.verify.check import check_plan
 from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs, lone_gather, lone_gemm, lone_scatter, switch, xgmi
+from tests.helpers.some import some
 
 DMA7 = EngineChoice(EngineKind.DMA, 7)
 PIECES = (1, 2, 4, 16)
@@ -217,7 +218,7 @@ def test_a_template_is_refused_where_its_algorithm_cannot_work() -> None:
         (gemm_ar, Choice("uniform_fused_1d", 8, DMA7, tactics=get), "put by the rank that computes them"),
         (gemm_ar, Choice("uniform_fused_1d", 8, DMA7, algorithm="ring"), "takes no algorithm"),
     ]
-    for scenario, choice, words in cases:
+    for scenario, choice, words in some(cases):
         with pytest.raises(ScheduleError, match=words):
             build_schedule(scenario, choice)
 

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.compiler import compile_text
@@ -30,7 +30,9 @@ from magus.compiler.ir import (
 from magus.compiler.planfile.to_mgs import plan_text
 from magus.compiler.planning.build import ScheduleError, build_schedule, declared, reject_choice
 from magus.compiler.verify.check import check_plan
+from tests.helpers.marks import examples
 from tests.helpers.scenarios.workloads import TEXTS, choices_of, text_of, workload_of
+from tests.helpers.some import some
 
 DMA = EngineChoice(EngineKind.DMA, 3)
 RING, TO_HEADS, TO_ROWS, COMBINE = "AG+attention", "A2A+attention", "attention+A2A", "grouped_gemm+A2A"
@@ -184,7 +186,7 @@ def test_staging(name: str, template: str, staging: int) -> None:
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_plan_written_out_is_the_same_plan(name: str) -> None:
     scenario, head = workload_of(name), text_of(name)
-    for choice in choices_of(scenario, (2,)):
+    for choice in some(choices_of(scenario, (2,))):
         schedule = build_schedule(scenario, choice)
         again = compile_text(head + plan_text(scenario, schedule, "written")).scenario()
         found = declared(again, again.schedules[0])
@@ -192,13 +194,13 @@ def test_a_plan_written_out_is_the_same_plan(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["A2A+grouped_gemm", "grouped_gemm+A2A", "GEMM+A2A"])
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(sent=st.lists(st.sampled_from([0, 0, 4, 8, 12, 40, 100]), min_size=4, max_size=4).filter(lambda r: any(r[1:])))
 def test_blocks_of_any_size(name: str, sent: list[int]) -> None:
     """Own rows or those of a peer may be none: there is no step for them then."""
     text = text_of(name, sent=sent)
     scenario = compile_text(text).scenario()
-    for choice in choices_of(scenario):
+    for choice in some(choices_of(scenario)):
         schedule = build_schedule(scenario, choice)
         assert check_plan(scenario, schedule) == (), choice
         puts = {step.peer for step in schedule.steps if isinstance(step, Transfer)}

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.simcore.cores import batch as lanes
@@ -17,7 +17,9 @@ from magus.simcore.cores.op_scheduler import Control
 from magus.simcore.program.builder import ProgramBuilder
 from magus.simcore.program.outcome import Run, RunOutcome, Served, WatchFn
 from magus.simcore.program.program import Flow, OpKind, Program, Stage
+from tests.helpers.marks import examples
 from tests.helpers.oracle.strategies import ALL, PLAIN, Feature, random_program
+from tests.helpers.some import some
 
 ABOUT_OPS = {field.name for field in fields(Program) if field.name.startswith(("op_", "stage_", "pool_"))} | {
     "num_ranks",
@@ -94,7 +96,7 @@ def sleeper(naps: int, nap_ticks: int, latency: int = 3) -> Program:
     return builder.build()
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(seed=st.integers(0, 2**32))
 def test_equals_single_runs(seed: int) -> None:
     programs = batch(seed)
@@ -104,7 +106,7 @@ def test_equals_single_runs(seed: int) -> None:
     assert_as_one_by_one(programs, runs)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(seed=st.integers(0, 2**32))
 def test_any_programs_may_be_put_side_by_side(seed: int) -> None:
     programs = batch(seed)
@@ -117,14 +119,14 @@ def test_any_programs_may_be_put_side_by_side(seed: int) -> None:
     assert_as_one_by_one(programs, runs)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(seed=st.integers(0, 2**32))
 def test_programs_with_windows_buffers_and_polls(seed: int) -> None:
     programs = batch(seed, ALL)
 
     runs = run_lanes(programs, core=Core.WINDOWS)
 
-    for program, found in zip(programs, runs, strict=True):
+    for program, found in some(zip(programs, runs, strict=True)):
         expected = run(program, core=Core.HEAP)
         assert (found.outcome, found.stuck) == (expected.outcome, expected.stuck)
         assert np.array_equal(found.op_done, expected.op_done)

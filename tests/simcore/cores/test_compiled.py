@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from magus.simcore.cores import compiled
 from magus.simcore.cores.engine import Core, run
 from magus.simcore.program.builder import ProgramBuilder
 from magus.simcore.program.outcome import NEVER, Run, RunOutcome
 from magus.simcore.program.program import Flow, OpKind, Program, Stage
+from tests.helpers.marks import examples
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.oracle import Oracle
 from tests.helpers.oracle.strategies import ALL, programs, random_program, symmetric_program
@@ -38,7 +39,7 @@ def disturbed_by_polls(program: Program, result: Run) -> set[str]:
 
 
 @pytest.mark.usefixtures("slices")
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(program=programs(max_ranks=4))
 def test_slices_of_any_size_are_exact(program: Program) -> None:
     for compiled._LINE_HOPS_A_SLICE in (1, 37):
@@ -46,7 +47,7 @@ def test_slices_of_any_size_are_exact(program: Program) -> None:
 
 
 @pytest.mark.usefixtures("slices")
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(program=programs(max_ranks=4, features=ALL))
 def test_slices_of_any_size_are_exact_when_units_are_held_back(program: Program) -> None:
     expected = Oracle(program).run()

@@ -8,12 +8,12 @@ from functools import cache
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.compiler.ir import DType, GemmShape
 from magus.simcore.kernels.working_set import extra_hbm_bytes, hit_share
-from tests.helpers.marks import thinned
+from tests.helpers.marks import examples, thinned
 
 KIB = 1 << 10
 LINE, WAYS, K_STEP, WORD = KIB, 16, 64, 2
@@ -120,7 +120,7 @@ def test_the_cliff_is_where_the_cache_has_it(case: Case) -> None:
     assert 1 / 1.5 <= halfway(model) / halfway(cache_reads) <= 1.5
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     rows=st.integers(1, 14),
     cols=st.integers(1, 14),

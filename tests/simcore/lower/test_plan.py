@@ -42,6 +42,7 @@ from tests.helpers.scenarios.scenarios import (
     ring,
     switch,
 )
+from tests.helpers.some import some
 
 UNIT = 8192
 
@@ -73,7 +74,7 @@ QUICK_FIRST = [
 @pytest.mark.parametrize("make", [ag_gemm, gemm_rs])
 def test_one_rank_gives_the_times_of_all(make, ranks: int, fabric: Fabric) -> None:  # type: ignore[no-untyped-def]
     scenario = make(256, 512, 512, ranks=ranks, fabric=fabric)
-    for choice in choices(scenario):
+    for choice in some(choices(scenario)):
         schedule = build_schedule(scenario, choice)
         folded = lower(scenario, schedule, unit_bytes=UNIT)
         every = lower(scenario, schedule, unit_bytes=UNIT, fold=False)
@@ -105,7 +106,7 @@ def test_a_gemm_alone_takes_its_closed_form(shape: tuple[int, int, int]) -> None
 
 def test_a_plan_moves_the_bytes_it_says() -> None:
     scenario = ag_gemm(512, 1024, 1024, ranks=4)
-    for choice in choices(scenario):
+    for choice in some(choices(scenario)):
         lowered = lower(scenario, build_schedule(scenario, choice), unit_bytes=128)
         program = lowered.program
         links = [i for i in range(program.num_servers) if program.server_name(i).startswith("link")]

@@ -1,7 +1,7 @@
 """What the statements of an outline say, and that whatever is said in its words is read or told."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.compiler import Compiled, CompileError, compile_text
@@ -21,6 +21,7 @@ from magus.compiler.ir import (
     WaitPer,
 )
 from magus.compiler.outline.outline import WORDS, Axis, By, Grouping, KernelGroup, Ordering, Outline, Split, Sums, Turn
+from tests.helpers.marks import examples
 from tests.helpers.scenarios.outlines import DMA3, read, scenarios
 
 HEAD = """use "amd/mi300x"
@@ -156,7 +157,7 @@ VOCABULARY = [
 
 
 @given(st.lists(st.sampled_from(VOCABULARY), min_size=1, max_size=12).map(" ".join))
-@settings(max_examples=120, deadline=None)
+@examples(120)
 def test_whatever_is_said_is_read_or_told(body: str) -> None:
     try:
         compiled(body)
@@ -167,7 +168,7 @@ def test_whatever_is_said_is_read_or_told(body: str) -> None:
 @given(
     st.sampled_from(WORDS), st.lists(st.sampled_from(VOCABULARY[: -len(ALGORITHM_BY_NAME)]), max_size=6).map(" ".join)
 )
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_a_statement_is_read_or_told(word: str, rest: str) -> None:
     try:
         compiled(f"split rows into 4; {word if word != 'split' else 'split own'} {rest}")
