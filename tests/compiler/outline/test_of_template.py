@@ -6,11 +6,11 @@ from itertools import product
 import pytest
 
 from magus.compiler.ir import Choice, PeerOrder, Reduction, Scenario, Schedule, TileGroup, Transfer
-from magus.compiler.outline.of_template import outline_of
-from magus.compiler.outline.text import outline_text
 from magus.compiler.outline.write import rejections_on, written_out
 from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.templates import ALL_TEMPLATES, Cut, Template
+from tests.helpers.plans.outline_of_template import outline_of
+from tests.helpers.plans.outline_text import outline_text
 from tests.helpers.scenarios.outlines import DMA3, ROWS, SM8, read, scenarios
 
 SCENARIOS = scenarios()

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from magus.compiler import format_text
 from magus.compiler.ir import CopyProtocol, Direction, ExecutionOptions, PeerOrder
 from magus.compiler.outline.outline import Axis, By, Grouping, KernelGroup, Ordering, Outline, Split, Sums, Turn
-from magus.compiler.outline.text import outline_text
 from tests.helpers.marks import examples
+from tests.helpers.plans.outline_text import outline_text
 from tests.helpers.scenarios.outlines import DMA3, SM8, outlines, read, scenarios
 
 SCENARIO = scenarios()[0]

@@ -1,8 +1,8 @@
 """The canonical text of an outline; what is as usual is left out. Read again, it is the same outline."""
 
-from ..ir import PeerOrder
-from ..planning.execution import said
-from .outline import Axis, By, Grouping, KernelGroup, Ordering, Outline, Split, Sums
+from magus.compiler.ir import PeerOrder
+from magus.compiler.outline.outline import Axis, By, Grouping, KernelGroup, Ordering, Outline, Split, Sums
+from magus.compiler.planning.execution import said
 
 _IN_MOVE = ("transfer", "protocol")
 

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from itertools import accumulate
 
-from ..ir import Choice, Pattern
-from ..templates import BY_NAME, Cut
-from ..templates.collective import DEFAULT_ALGORITHM
-from .outline import ANY_ORDER, Axis, By, Grouping, Ordering, Outline, Split, Sums
+from magus.compiler.ir import Choice, Pattern
+from magus.compiler.outline.outline import ANY_ORDER, Axis, By, Grouping, Ordering, Outline, Split, Sums
+from magus.compiler.templates import BY_NAME, Cut
+from magus.compiler.templates.collective import DEFAULT_ALGORITHM
 
 _TOGETHER = Grouping(own_alone=False)
 
