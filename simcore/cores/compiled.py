@@ -29,7 +29,8 @@ from ..program.outcome import Served, WatchFn
 from ..program.program import Program
 from .accounting import wait_shift, wait_ticks
 from .compiled_loop import BLOCK, run_slice
-from .compiled_state import BYTES_A_BLOCK, State, initial_state
+from .compiled_state import BYTES_A_BLOCK, initial_state
+from .compiled_types import State
 from .locked import locked_servers, stuck_ops
 from .op_scheduler import IDLE
 
@@ -37,7 +38,7 @@ _LINE_HOPS_A_SLICE = 1 << 16
 """Units served between two looks at the watch: a few milliseconds, beside which a call into numba is nothing."""
 
 
-class OpTimes(NamedTuple):
+class OpTimeArrays(NamedTuple):
     """What became of the ops, in ticks, NEVER where it did not happen."""
 
     ready: Int64Array  # [O]
@@ -48,7 +49,7 @@ class OpTimes(NamedTuple):
 
 def simulate(
     program: Program, watch: WatchFn, observe: bool = False, last_poll_ticks: int = IDLE
-) -> tuple[OpTimes, Served]:
+) -> tuple[OpTimeArrays, Served]:
     """Run ``program`` slice by slice."""
     state = initial_state(program)
     state.counts["last_poll"] = last_poll_ticks
@@ -64,7 +65,7 @@ def simulate(
         if counts["polling"]:  # or nobody would go on for ever
             counts["stuck"] = _count_stuck(program, state)
         cancelled = not over and watch(int(counts["served"]), int(counts["blocks"]) * BYTES_A_BLOCK)
-    times = OpTimes(*(state.ops[name].copy() for name in OpTimes._fields))
+    times = OpTimeArrays(*(state.ops[name].copy() for name in OpTimeArrays._fields))
     flow_last, free = state.flows["last"].copy(), state.servers["free"].copy()
     waited = wait_ticks(state.hops["waited"], int(counts["wait_shift"])) if observe else None  # counted in any case
     return times, Served(flow_last, free, int(counts["served"]), 0, cancelled, _blocked(state), waited)

@@ -4,20 +4,16 @@ All that is compiled, and the constants it uses that could ever change, are in t
 machine code anew when this file changes or a type does, and notices nothing else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
 
 from ..program.arrays import NONE, Int64Array
 from ..program.outcome import NEVER
+from .compiled_types import Records, State
 from .op_scheduler import IDLE
-
-if TYPE_CHECKING:
-    from .compiled_state import Records, State
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
 

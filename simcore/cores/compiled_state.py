@@ -1,78 +1,33 @@
-"""What the compiled core works on: a Program and the state of its run as arrays of records.
-
-A record has what belongs to one server, hop, flow and so on, so that what is used together lies together.
-"""
-
-from typing import NamedTuple
+"""The state with which the compiled core begins: a Program as arrays of records."""
 
 import numpy as np
-import numpy.typing as npt
 
 from ..program.arrays import NONE, BoolArray, Int64Array, buffer_feeders, buffers_left, previous_hops, starts
 from ..program.outcome import NEVER
 from ..program.program import Program
 from .compiled_loop import BLOCK
+from .compiled_types import (
+    BUFFER,
+    COUNTS,
+    ENTRY,
+    FLOW,
+    HOP,
+    OP,
+    POOL,
+    SERVER,
+    STAGE,
+    STREAM,
+    Records,
+    State,
+)
 from .op_scheduler import IDLE
 from .windows import window_ticks
-
-Records = npt.NDArray[np.void]
 
 _BLOCKS_AT_FIRST = 1 << 17
 """Blocks to begin with, 64 MiB, or those all units could need if that is less: what is not touched costs nothing."""
 
-
-def _layout(*names: str) -> np.dtype[np.void]:
-    return np.dtype([(name, np.int64) for name in names])
-
-
-ENTRY = _layout("time", "what")  # of a heap; or a unit in a stream and its hop
-# heap: where among the heads its own begin; waits_for: the buffer in which its first unit has no room, or NONE
-_SERVER = _layout("service", "latency", "free", "heap", "heads", "waits_for")
-_STREAM = _layout("front", "back", "live")  # first unit and the place for the next; whether one is among the heads
 BYTES_A_BLOCK = BLOCK * ENTRY.itemsize + np.dtype(np.int64).itemsize
-# train: whether a train brings units here; buffer: which they go to; leaves_buffer: which they come through
-_HOP = _layout("server", "stream", "train", "following", "flow", "buffer", "leaves_buffer", "waited")
-# window: 0 for a train; injected: the latest injection of one with a window; in_train: whether it is in the stream
-_FLOW = _layout(
-    *("gap", "to_inject", "in_train", "to_deliver", "window", "last", "stage", "first_hop", "injected"),
-    *("offset", "units"),
-)
-_BUFFER = _layout("units", "credit", "feeder", "room", "first", "free")  # a ring of its slots begins at room
-_STAGE = _layout("op", "hold", "polls", "end", "num_flows", "flows_left", "first_flow", "flows_end")
-_OP = _layout(
-    *("pool", "turn", "setup", "release", "waits", "stage", "stages_end", "first_follower", "followers_end"),
-    *("ready", "start", "done", "polls", "polling", "flags", "flags_time", "first_poller", "pollers_end"),
-)
-_POOL = _layout("slots", "queue", "queued", "stirred")  # queue: where in the queues its own begins
-_COUNTS = _layout(
-    *("window", "events", "stirred", "served", "free_block", "blocks"),
-    *("under_way", "polling", "stuck", "in_vain", "wait_shift", "last_poll"),
-)
-
-
-class State(NamedTuple):
-    """Everything a run knows; the arrays change in place."""
-
-    servers: Records  # [S]
-    streams: Records
-    hops: Records  # [H]
-    flows: Records  # [F]
-    stages: Records  # [T]
-    ops: Records  # [O]
-    pools: Records  # [P]
-    followers: Int64Array  # [E] ops that wait for an op
-    pollers: Int64Array  # [G] ops that poll for an op's flag
-    buffers: Records  # [B]
-    room: Int64Array  # [slots of all buffers] when each free slot is there
-    by_turn: Int64Array  # [O] ops in order of (local id, rank)
-    heads: Records  # a heap of (time, hop) for each server: heads of its streams, and trains that begin
-    next_unit: Int64Array  # tree of minima; the latter half is by server, the time of its next unit or IDLE
-    events: Records  # [O] heap of (time, op): whatever comes next for the op, so there is one at most
-    queues: Records  # [O] a heap of (ready, turn) for each pool
-    stirred: Int64Array  # [P] pools with a new slot or a new op in the queue
-    units: Records  # blocks of units in streams; grows
-    links: Int64Array  # [blocks] the block that continues this one, or the next that is free; grows
-    counts: Records  # [1] W, and how much of the arrays above is in use
+"""Of units and of its link to the next."""
 
 
 def initial_state(program: Program) -> State:
@@ -88,19 +43,19 @@ def initial_state(program: Program) -> State:
     num_blocks = max(num_streams, min(most_blocks, _BLOCKS_AT_FIRST))
     return State(
         servers=_records(
-            _SERVER,
+            SERVER,
             program.num_servers,
             service=program.service_ticks,
             latency=program.latency_ticks,
             heap=starts(heads_by_server)[:-1],
             waits_for=NONE,
         ),
-        streams=_records(_STREAM, num_streams, front=own_blocks, back=own_blocks),
+        streams=_records(STREAM, num_streams, front=own_blocks, back=own_blocks),
         hops=hops,
         flows=_flow_records(program, windows),
         stages=_stage_records(program),
         ops=ops,
-        pools=_records(_POOL, len(program.pool_slots), slots=program.pool_slots, queue=starts(queued)[:-1]),
+        pools=_records(POOL, len(program.pool_slots), slots=program.pool_slots, queue=starts(queued)[:-1]),
         followers=np.ascontiguousarray(program.op_next),
         pollers=np.ascontiguousarray(program.op_sets),
         buffers=_buffer_records(program),
@@ -114,7 +69,7 @@ def initial_state(program: Program) -> State:
         units=np.empty(num_blocks * BLOCK, ENTRY),
         links=np.empty(num_blocks, np.int64),
         counts=_records(
-            _COUNTS,
+            COUNTS,
             1,
             window=window_ticks(program),
             events=num_events,
@@ -163,7 +118,7 @@ def _hop_records(program: Program, windows: Int64Array) -> tuple[Records, int, I
     stream = np.empty(program.num_hops, np.int64)
     stream[order] = np.cumsum(begins) - 1
     records = _records(
-        _HOP,
+        HOP,
         program.num_hops,
         server=program.hop_server,
         stream=stream,
@@ -182,7 +137,7 @@ def _hop_records(program: Program, windows: Int64Array) -> tuple[Records, int, I
 
 def _flow_records(program: Program, windows: Int64Array) -> Records:
     return _records(
-        _FLOW,
+        FLOW,
         program.num_flows,
         first_hop=program.flow_first_hop,
         gap=program.flow_gap_ticks,
@@ -197,7 +152,7 @@ def _flow_records(program: Program, windows: Int64Array) -> Records:
 def _buffer_records(program: Program) -> Records:
     num_buffers = len(program.buffer_units)
     return _records(
-        _BUFFER,
+        BUFFER,
         num_buffers,
         units=program.buffer_units,
         credit=program.buffer_credit_ticks,
@@ -210,7 +165,7 @@ def _buffer_records(program: Program) -> Records:
 def _stage_records(program: Program) -> Records:
     has_units = program.flow_units > 0
     return _records(
-        _STAGE,
+        STAGE,
         program.num_stages,
         op=program.stage_op,
         hold=program.stage_hold_ticks,
@@ -227,7 +182,7 @@ def _op_records(program: Program) -> tuple[Records, Int64Array]:
     turn = np.empty(program.num_ops, np.int64)
     turn[by_turn] = np.arange(program.num_ops)
     records = _records(
-        _OP,
+        OP,
         program.num_ops,
         pool=program.op_pool,
         turn=turn,
