@@ -6,6 +6,7 @@ from typing import Any
 from ..compiler.ir import TICKS_PER_US, Scenario
 from ..compiler.planning.expression import expression_of
 from ..simcore import CriticalOp, Result, ServerLoad
+from ..simcore.figures.result import Traffic, Utilization, Waterfall
 from .bounds.lower_bound import Bound
 from .candidates.advice import Advice, Candidate, SearchProvenance
 from .candidates.library import LibraryTime
@@ -20,7 +21,6 @@ Json = dict[str, Any]
 
 def result_document(result: Result, workload: str) -> Json:
     """The document of ``magus simulate --json``."""
-    waterfall, traffic, used = result.waterfall, result.traffic, result.utilization
     return {
         "schema": RESULT_SCHEMA,
         "scenario": result.scenario,
@@ -39,34 +39,11 @@ def result_document(result: Result, workload: str) -> Json:
         "overlap_efficiency": result.overlap_efficiency,
         "dil": result.dil,
         "cil": result.cil,
-        "waterfall": None
-        if waterfall is None
-        else {
-            "unit_bytes": waterfall.unit_bytes,
-            "makespan_us": _us(waterfall.makespan_ticks),
-            "launch_sync_us": _us(waterfall.launch_sync_ticks),
-            "contention_us": _us(waterfall.contention_ticks),
-            "decomposition_us": _us(waterfall.decomposition_ticks),
-            "exposed_us": _us(waterfall.exposed_ticks),
-            "bound_us": _us(waterfall.bound_ticks),
-        },
+        "waterfall": _waterfall_document(result.waterfall),
         "line_hops": result.line_hops,
         "line_hops_represented": result.line_hops_represented,
-        "traffic": {
-            "hbm_read_bytes": traffic.hbm_read_bytes,
-            "hbm_write_bytes": traffic.hbm_write_bytes,
-            "l2_bytes": traffic.l2_bytes,
-            "link_bytes": traffic.link_bytes,
-            "flag_reads": traffic.flag_reads,
-            "flag_bytes": traffic.flag_bytes,
-        },
-        "utilization": {
-            "sms": used.sms,
-            "engines": used.engines,
-            "hbm": used.hbm,
-            "l2": used.l2,
-            "links": used.links,
-        },
+        "traffic": _traffic_document(result.traffic),
+        "utilization": _utilization_document(result.utilization),
         "staging_bytes": result.schedule.staging_bytes,
         "ranks": result.num_ranks,
         "ranks_represented": result.num_ranks,
@@ -77,6 +54,35 @@ def result_document(result: Result, workload: str) -> Json:
         "critical_path": [_critical_document(op) for op in result.critical_path],
         "deadlock": list(result.deadlock),
     }
+
+
+def _waterfall_document(waterfall: Waterfall | None) -> Json | None:
+    if waterfall is None:
+        return None
+    return {
+        "unit_bytes": waterfall.unit_bytes,
+        "makespan_us": _us(waterfall.makespan_ticks),
+        "launch_sync_us": _us(waterfall.launch_sync_ticks),
+        "contention_us": _us(waterfall.contention_ticks),
+        "decomposition_us": _us(waterfall.decomposition_ticks),
+        "exposed_us": _us(waterfall.exposed_ticks),
+        "bound_us": _us(waterfall.bound_ticks),
+    }
+
+
+def _traffic_document(traffic: Traffic) -> Json:
+    return {
+        "hbm_read_bytes": traffic.hbm_read_bytes,
+        "hbm_write_bytes": traffic.hbm_write_bytes,
+        "l2_bytes": traffic.l2_bytes,
+        "link_bytes": traffic.link_bytes,
+        "flag_reads": traffic.flag_reads,
+        "flag_bytes": traffic.flag_bytes,
+    }
+
+
+def _utilization_document(used: Utilization) -> Json:
+    return {"sms": used.sms, "engines": used.engines, "hbm": used.hbm, "l2": used.l2, "links": used.links}
 
 
 def _server_document(server: ServerLoad) -> Json:
