@@ -30,6 +30,7 @@ from ...compiler.planning.expression import expression_of
 from ...compiler.templates import BY_NAME
 from ...compiler.templates.collective import DEFAULT_ALGORITHM, usual_algorithm
 from ..estimate.makespan import estimate_ticks
+from ..ranker.features import FABRICS
 from ..ranker.trees import Ranker
 from .advice import Candidate, is_algorithm_choice
 
@@ -45,9 +46,11 @@ Family = tuple[str, EngineKind]
 
 
 def is_trained(scenario: Scenario) -> bool:
-    """Whether the ranker has seen scenarios of this kind: GEMMs in patterns of ``TRAINED_ON`` on symmetric fabrics."""
+    """Whether the ranker has seen scenarios of this kind: GEMMs in patterns of ``TRAINED_ON`` on its fabrics."""
     workload = scenario.workload
-    return workload.gemm is not None and workload.pattern in TRAINED_ON and scenario.system.fabric.symmetric
+    return (
+        workload.gemm is not None and workload.pattern in TRAINED_ON and scenario.system.fabric.topology.name in FABRICS
+    )
 
 
 def predicted_us(

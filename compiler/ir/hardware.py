@@ -183,7 +183,7 @@ class Link:
     peak_bytes_per_s: int
     achieved_bytes_per_s: int
     latency_ticks: int
-    provenance: tuple[Provenance, ...] = ()
+    provenance: tuple[Provenance, ...] = field(default=(), hash=False)  # long, and networks are cached by links
     protocols: tuple[CopyProtocol, ...] = (CopyProtocol.SIMPLE, CopyProtocol.LL)
     ordered: bool = False
 
@@ -199,6 +199,6 @@ class Switch:
     ports: int
     bytes_per_s: int
     latency_ticks: int
-    provenance: tuple[Provenance, ...] = ()
+    provenance: tuple[Provenance, ...] = field(default=(), hash=False)  # long, and networks are cached by links
     multicast: bool = False
     reduces: bool = False

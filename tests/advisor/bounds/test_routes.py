@@ -9,11 +9,7 @@ import pytest
 from magus.advisor.bounds.least_traffic import _routed_loads
 from magus.advisor.bounds.routes import routes_of
 from magus.compiler.ir import Fabric, network_of
-from tests.helpers.scenarios.fabrics import UNEVEN, torus
-from tests.helpers.scenarios.scenarios import full_mesh, ring, switch
-
-EVERY = UNEVEN | {"mesh": (6, full_mesh()), "ring": (7, ring()), "one way": (6, ring(both_ways=False))}
-EVERY |= {"switch": (8, switch())}
+from tests.helpers.scenarios.fabrics import EVERY, UNEVEN, torus
 
 
 @pytest.mark.parametrize("name", EVERY)

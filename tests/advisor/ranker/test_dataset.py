@@ -5,9 +5,9 @@ import pytest
 
 from magus.advisor.ranker import dataset, randomised
 from magus.advisor.ranker.dataset import Dataset, build_dataset, sample_choices
-from magus.advisor.ranker.features import NAMES
+from magus.advisor.ranker.features import FABRICS, NAMES
 from magus.advisor.ranker.randomised import MAX_UNIT_BYTES, base_scenario, random_scenario
-from magus.compiler.ir import TOPOLOGIES, Pattern
+from magus.compiler.ir import Pattern
 from magus.compiler.planning.build import reject_choice
 from magus.simcore import PACKET_BYTES
 
@@ -29,9 +29,7 @@ def test_scenarios_cover_patterns_fabrics_and_sizes() -> None:
     drawn = [random_scenario(0, idx) for idx in range(40)]
 
     assert {scenario.workload.pattern for scenario, _ in drawn} == {Pattern.AG_GEMM, Pattern.GEMM_RS}
-    assert {scenario.system.fabric.topology for scenario, _ in drawn} == {
-        topology for topology in TOPOLOGIES if topology.symmetric
-    }
+    assert {scenario.system.fabric.topology.name for scenario, _ in drawn} == set(FABRICS)
     assert {scenario.num_ranks for scenario, _ in drawn} == {2, 4, 8}
     assert {scenario.gpu.name for scenario, _ in drawn} == {"MI300X", "H100"}
     rows = [scenario.workload.gemm.m for scenario, _ in drawn if scenario.workload.gemm is not None]

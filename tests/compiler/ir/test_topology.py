@@ -1,5 +1,6 @@
 """Routes: connected, shortest, the same every time."""
 
+import pickle
 from collections import deque
 from itertools import pairwise, product
 
@@ -7,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.compiler.ir import Fabric, Network, NoRoute, network_of
+from magus.compiler.ir import TOPOLOGIES, Fabric, Network, NoRoute, network_of
 from tests.helpers.marks import examples
-from tests.helpers.scenarios.fabrics import UNEVEN, crossbar, fat_tree, graph, nic, rails, torus
+from tests.helpers.scenarios.fabrics import EVERY, UNEVEN, crossbar, fat_tree, graph, nic, rails, torus
 from tests.helpers.scenarios.scenarios import full_mesh, nvlink, ring, switch, xgmi
 
 
@@ -40,6 +41,30 @@ def check_routes(network: Network) -> None:
 def test_routes_are_connected_and_shortest(name: str) -> None:
     num_ranks, fabric = UNEVEN[name]
     check_routes(network_of(fabric, num_ranks))
+
+
+def test_every_topology_has_a_row_in_the_tests() -> None:
+    assert {fabric.topology for _, fabric in EVERY.values()} == set(TOPOLOGIES)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_fabric_is_the_same_in_another_process(name: str) -> None:
+    num_ranks, fabric = EVERY[name]
+    sent = pickle.loads(pickle.dumps(fabric))
+
+    assert sent == fabric and hash(sent) == hash(fabric)
+    assert network_of(sent, num_ranks) is network_of(fabric, num_ranks)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_rates_of_ports_are_those_of_the_edges_there(name: str) -> None:
+    num_ranks, fabric = EVERY[name]
+    network = network_of(fabric, num_ranks)
+
+    for rank in range(num_ranks):
+        assert network.bytes_per_s_into[rank] == sum(e.bytes_per_s for e in network.edges if e.target == rank)
+        assert network.bytes_per_s_out[rank] == sum(e.bytes_per_s for e in network.edges if e.source == rank)
+        assert all(network.edge(*edge.ends) == edge for edge in network.edges)
 
 
 @pytest.mark.parametrize("fabric", [full_mesh(), switch(), ring()])

@@ -5,7 +5,7 @@ from magus.compiler.ir.topologies.edges import Graph
 from magus.compiler.ir.topologies.fat_tree import FatTree
 from magus.compiler.ir.topologies.rails import Rails
 from magus.compiler.ir.topologies.torus import Torus
-from tests.helpers.scenarios.scenarios import G, nvlink, ticks, xgmi
+from tests.helpers.scenarios.scenarios import G, full_mesh, nvlink, ring, switch, ticks, xgmi
 
 
 def crossbar(latency_us: float = 0.25) -> Switch:
@@ -52,3 +52,11 @@ UNEVEN: dict[str, tuple[int, Fabric]] = {
     "two triangles": (6, graph((0, 1), (1, 2), (2, 0), (3, 4), (4, 5), (5, 3), (0, 6), (3, 6), switches=1)),
 }
 """By name: how many GPUs, and a fabric that is not the same from each of them by construction."""
+
+EVERY: dict[str, tuple[int, Fabric]] = UNEVEN | {
+    "mesh": (6, full_mesh()),
+    "ring": (7, ring()),
+    "one way": (6, ring(both_ways=False)),
+    "switch": (8, switch()),
+}
+"""The same of every topology: a new one has a row here, or above."""

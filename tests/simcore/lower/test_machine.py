@@ -93,7 +93,9 @@ def test_distances_are_those_of_the_graph(fabric: Fabric) -> None:
 
     for rank in range(8):
         for peer in range(1, 8):
-            assert distance_ticks(scenario, peer, rank) == network.latency_ticks(rank, (rank + peer) % 8)
+            assert distance_ticks(scenario, peer, rank) == sum(
+                edge.latency_ticks for edge in network.route(rank, (rank + peer) % 8)
+            )
 
 
 def test_the_slowest_link_of_a_chain_is_the_one_in_the_middle() -> None:
