@@ -1,9 +1,8 @@
 """JSON documents of results and advice: plain dicts with a ``schema`` field; what cannot be computed yet is null."""
 
 from dataclasses import asdict
-from typing import Any
 
-from ..compiler.ir import TICKS_PER_US, Scenario
+from ..compiler.ir import TICKS_PER_US, JsonObject, Scenario
 from ..compiler.planning.expression import expression_of
 from ..simcore import CriticalOp, Result, ServerLoad
 from ..simcore.figures.result import Traffic, Utilization, Waterfall
@@ -16,10 +15,8 @@ RESULT_SCHEMA = "magus-result/1"
 ADVICE_SCHEMA = "magus-advice/1"
 SPACE_SCHEMA = "magus-schedules/1"
 
-Json = dict[str, Any]
 
-
-def result_document(result: Result, workload: str) -> Json:
+def result_document(result: Result, workload: str) -> JsonObject:
     """The document of ``magus simulate --json``."""
     return {
         "schema": RESULT_SCHEMA,
@@ -56,7 +53,7 @@ def result_document(result: Result, workload: str) -> Json:
     }
 
 
-def _waterfall_document(waterfall: Waterfall | None) -> Json | None:
+def _waterfall_document(waterfall: Waterfall | None) -> JsonObject | None:
     if waterfall is None:
         return None
     return {
@@ -70,7 +67,7 @@ def _waterfall_document(waterfall: Waterfall | None) -> Json | None:
     }
 
 
-def _traffic_document(traffic: Traffic) -> Json:
+def _traffic_document(traffic: Traffic) -> JsonObject:
     return {
         "hbm_read_bytes": traffic.hbm_read_bytes,
         "hbm_write_bytes": traffic.hbm_write_bytes,
@@ -81,11 +78,11 @@ def _traffic_document(traffic: Traffic) -> Json:
     }
 
 
-def _utilization_document(used: Utilization) -> Json:
+def _utilization_document(used: Utilization) -> JsonObject:
     return {"sms": used.sms, "engines": used.engines, "hbm": used.hbm, "l2": used.l2, "links": used.links}
 
 
-def _server_document(server: ServerLoad) -> Json:
+def _server_document(server: ServerLoad) -> JsonObject:
     return {
         "name": server.name,
         "rank": server.rank,
@@ -99,7 +96,7 @@ def _server_document(server: ServerLoad) -> Json:
     }
 
 
-def _critical_document(op: CriticalOp) -> Json:
+def _critical_document(op: CriticalOp) -> JsonObject:
     return {
         "step": op.label,
         "rank": op.rank,
@@ -114,7 +111,7 @@ def _critical_document(op: CriticalOp) -> Json:
     }
 
 
-def bound_document(bound: Bound) -> Json:
+def bound_document(bound: Bound) -> JsonObject:
     """A lower bound with its terms and what it assumes."""
     return {
         "us": _us(bound.ticks),
@@ -124,7 +121,7 @@ def bound_document(bound: Bound) -> Json:
     }
 
 
-def space_document(scenario: Scenario, space: Space, bound: Bound) -> Json:
+def space_document(scenario: Scenario, space: Space, bound: Bound) -> JsonObject:
     """The document of ``magus schedules --json``."""
     return {
         "schema": SPACE_SCHEMA,
@@ -140,7 +137,7 @@ def space_document(scenario: Scenario, space: Space, bound: Bound) -> Json:
     }
 
 
-def advice_document(advice: Advice) -> Json:
+def advice_document(advice: Advice) -> JsonObject:
     """The document of ``magus advise --json``."""
     timing = advice.timing
     workload = advice.scenario.workload.name
@@ -180,7 +177,7 @@ def advice_document(advice: Advice) -> Json:
     }
 
 
-def _candidate_document(advice: Advice, candidate: Candidate) -> Json:
+def _candidate_document(advice: Advice, candidate: Candidate) -> JsonObject:
     simulated = candidate.simulated_us
     granularity = None
     if candidate.unit_bytes is not None:
@@ -198,7 +195,7 @@ def _candidate_document(advice: Advice, candidate: Candidate) -> Json:
     }
 
 
-def _library_document(advice: Advice, library: LibraryTime) -> Json:
+def _library_document(advice: Advice, library: LibraryTime) -> JsonObject:
     time = library.time
     return {
         "name": library.name,
@@ -215,7 +212,7 @@ def _library_document(advice: Advice, library: LibraryTime) -> Json:
     }
 
 
-def _provenance_document(provenance: SearchProvenance) -> Json:
+def _provenance_document(provenance: SearchProvenance) -> JsonObject:
     return {
         "found_by": provenance.found_by,
         "seed": provenance.seed,

@@ -1,14 +1,14 @@
 """From a scenario to advice: enumerate, rank, simulate the shortlist, confirm, explain."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from ..compiler.codes import Code
-from ..compiler.ir import Cancelled, Choice, Plan, Rejection, Scenario, Schedule
+from ..compiler.ir import Cancelled, Choice, Plan, Progress, Rejection, Scenario, Schedule, ShouldStop
 from ..compiler.planning.build import ScheduleError, build_schedule, declared, default_engine
 from ..compiler.planning.expression import expression_of
 from ..simcore import affordable_unit
@@ -31,7 +31,6 @@ from .candidates.advice import Advice, Candidate
 from .candidates.ranking import predicted_us
 from .candidates.shortlist import SERIAL as SERIAL
 from .candidates.shortlist import (
-    Progress,
     by_time,
     shortlist_unit,
     simulate_shortlist,
@@ -77,7 +76,7 @@ class Advisor:
         bespoke: int = DEFAULT_EVALUATIONS,
         workers: int = 1,
         progress: Progress | None = None,
-        should_stop: Callable[[], bool] | None = None,
+        should_stop: ShouldStop | None = None,
     ) -> Advice:
         """Which schedule to use for ``scenario``.
 
@@ -138,7 +137,7 @@ class _Question:
     """One scenario on its way through the stages."""
 
     scenario: Scenario
-    should_stop: Callable[[], bool]
+    should_stop: ShouldStop
     stages: Stages
     report: Progress
 

@@ -8,7 +8,7 @@ from itertools import groupby
 from time import perf_counter
 from typing import TypeVar
 
-from ..compiler.ir import Cancelled, heeding
+from ..compiler.ir import Cancelled, ShouldStop, heeding
 from ..compiler.planning.build import ScheduleError
 from ..simcore import EngineUnavailable, RunTooLarge
 from .solver import NoFeasibleSchedule
@@ -28,7 +28,7 @@ class Stages:
     ``seconds`` the wall time by the name of the stage.
     """
 
-    should_stop: Callable[[], bool] = lambda: False
+    should_stop: ShouldStop = lambda: False
     interrupted: bool = False
     notes: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 from threading import Thread
 
 from ..compiler.codes import Code
-from ..compiler.ir import Cancelled, Scenario, Schedule
+from ..compiler.ir import Cancelled, Scenario, Schedule, ShouldStop
 from ..compiler.planning.build import ScheduleError
 from ..simcore import EngineUnavailable, Result, RunOutcome, RunTooLarge, simulate
 
@@ -58,7 +58,7 @@ class SimulationJob:
     explain_bytes: int | None = None
 
 
-def run_job(job: SimulationJob, should_stop: Callable[[], bool] | None = None) -> Result:
+def run_job(job: SimulationJob, should_stop: ShouldStop | None = None) -> Result:
     """Run one job here."""
     return simulate(
         job.scenario,
@@ -77,7 +77,7 @@ class Workers:
     some have no result.
     """
 
-    def __init__(self, pool: ProcessPoolExecutor | None, should_stop: Callable[[], bool] | None) -> None:
+    def __init__(self, pool: ProcessPoolExecutor | None, should_stop: ShouldStop | None) -> None:
         self._pool = pool
         self._should_stop = should_stop or (lambda: False)
         self.failures: list[Failure] = []
@@ -201,7 +201,7 @@ def _run_in_process(job: SimulationJob) -> Result:
 
 
 @contextmanager
-def open_workers(count: int, should_stop: Callable[[], bool] | None = None) -> Iterator[Workers]:
+def open_workers(count: int, should_stop: ShouldStop | None = None) -> Iterator[Workers]:
     """``count`` processes, or this one alone for a count of one.
 
     Processes are spawned, not forked: a fork copies the locks of a caller's threads. When the block is left early they

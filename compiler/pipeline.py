@@ -9,14 +9,13 @@ there is either a result or a CompileError that holds all of them. A later stage
 standing (``soundness.py``), and what follows from a mistake alone is not told.
 """
 
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from .codes import Code
-from .ir import Scenario
+from .ir import Scenario, Settings
 from .resolve.expect.expectation import Expectation
 from .resolve.file import Resolved, resolve
 from .resolve.schedules.check_schedules import check_schedules
@@ -27,7 +26,6 @@ from .text.names import Scope
 from .text.source import Source, Span
 
 MAX_CHECKED_BINDINGS = 32
-Settings = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,12 @@
 """What a plan would take, by the step-level estimate: some hundred a second, so that thousands can be tried."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ...compiler.ir import Choice, EngineMode, Kernels, Scenario
+from ...compiler.ir import Choice, EngineMode, Kernels, Scenario, ShouldStop
 from ...compiler.planning.build import ScheduleError, build_schedule
 from ..estimate.makespan import estimate_ticks
 from .explore_limits import is_asked_for
 
-ShouldStop = Callable[[], bool]
 NEVER = float("inf")
 
 

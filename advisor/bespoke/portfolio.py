@@ -15,12 +15,14 @@ from ...compiler.ir import (
     Cancelled,
     Choice,
     CopyProtocol,
+    Counted,
     EngineChoice,
     EngineKind,
     EngineMode,
     ExecutionOptions,
     Scenario,
     Schedule,
+    ShouldStop,
     heeding,
 )
 from ..bounds.lower_bound import lower_bound
@@ -34,10 +36,10 @@ from .explore_limits import usual_of, usual_tactics
 from .initial_shapes import shapes
 from .mutations import STREAMS, lanes_of, neighbour
 from .neighbours import other_ways, search_ways, starts_of
-from .plan_estimator import NEVER, PlanEstimator, ShouldStop
+from .plan_estimator import NEVER, PlanEstimator
 from .proposals import WITHIN, Proposals
 from .result import Proposer, SearchBudget, SearchResult, SimulatedPlan
-from .simulate_proposals import Progress, Replays
+from .simulate_proposals import Replays
 from .uniform import as_batches, uniform_choices
 
 log = logging.getLogger(__name__)
@@ -74,7 +76,7 @@ def optimize(
     known: Sequence[SimulatedPlan] = (),
     prelaunched: bool = False,
     should_stop: ShouldStop = lambda: False,
-    progress: Progress = lambda done, total: None,
+    progress: Counted = lambda done, total: None,
 ) -> SearchResult:
     """The best schedules that the budget finds for ``scenario``, which overlaps a GEMM and a collective.
 

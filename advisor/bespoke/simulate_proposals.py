@@ -4,12 +4,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from ...compiler.ir import Choice, Scenario, Schedule
+from ...compiler.ir import Choice, Counted, Scenario, Schedule
 from ...compiler.planning.build import build_schedule
 from ..workers import SimulationJob, Workers
 from .result import Proposer, SimulatedPlan
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(slots=True)
@@ -25,7 +23,7 @@ class Replays:
     pool: Workers
     limit: int
     unit_of: Callable[[Schedule], int]
-    progress: Progress
+    progress: Counted
     together: int = 1
     enough_ticks: float = 0.0
     stopped: bool = False

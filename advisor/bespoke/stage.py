@@ -3,7 +3,18 @@
 from collections.abc import Callable
 from importlib.metadata import version
 
-from ...compiler.ir import TICKS_PER_US, Adds, Choice, GemmShape, GroupedGemmShape, Scenario, Schedule, cutting_of
+from ...compiler.ir import (
+    TICKS_PER_US,
+    Adds,
+    Choice,
+    Counted,
+    GemmShape,
+    GroupedGemmShape,
+    Scenario,
+    Schedule,
+    ShouldStop,
+    cutting_of,
+)
 from ...compiler.planning.build import build_schedule
 from ...compiler.templates.bespoke import PATTERNS
 from ..candidates.advice import Candidate, SearchProvenance
@@ -12,10 +23,8 @@ from ..estimate.makespan import estimate_ticks
 from ..workers import Workers
 from .batches import Batches, batches_of
 from .explain import why_bespoke
-from .plan_estimator import ShouldStop
 from .portfolio import optimize
 from .result import Proposer, SearchBudget, SearchResult, SimulatedPlan
-from .simulate_proposals import Progress
 
 # About three seconds on one core.
 DEFAULT_EVALUATIONS = 400
@@ -50,7 +59,7 @@ def bespoke_candidates(
     pool: Workers,
     together: int,
     should_stop: ShouldStop,
-    progress: Progress,
+    progress: Counted,
 ) -> tuple[list[Candidate], tuple[str, ...]]:
     """(the fastest bespoke schedules that were simulated, if they beat every template; what failed in the search)."""
     known = [_found(candidate) for candidate in candidates if not candidate.is_serial and candidate.choice is not None]

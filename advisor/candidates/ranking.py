@@ -74,10 +74,8 @@ def predicted_us(
         if trained and BY_NAME[choice.template].explored and not choice.algorithm
     }
     with heeding(should_stop):
-        known = list(built)
-        ranked = (
-            dict(zip(known, ranker.predict_us(scenario, known, list(built.values())), strict=True)) if known else {}
-        )
+        times = ranker.predict_us(scenario, list(built), list(built.values())) if built else ()
+        ranked = dict(zip(built, times, strict=True))
         return tuple(
             ranked[choice] if choice in ranked else estimate_ticks(scenario, schedule).makespan_ticks / TICKS_PER_US
             for choice, schedule in zip(choices, schedules, strict=True)

@@ -1,9 +1,9 @@
 """The simulations that rank: of the favourites, every serial schedule and what the file declares, in packets."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from ...compiler.ir import Scenario, Schedule
+from ...compiler.ir import Progress, Scenario, Schedule
 from ...compiler.planning.build import build_schedule, declared
 from ...simcore import PACKET_BYTES, affordable_unit
 from ...simcore.lower.plan import all_alike
@@ -19,8 +19,6 @@ SHORTLIST_LINE_HOPS = 60_000_000
 ALGORITHMS_SHARE = 5
 
 SERIAL = "serial"
-
-Progress = Callable[[str, int, int], None]
 
 
 def simulate_shortlist(

@@ -4,7 +4,7 @@ Each scenario is drawn from its own seed, so the data are the same however many 
 the same in a set of 10 and of 1000.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import as_completed
 from dataclasses import dataclass
 from itertools import product
@@ -13,7 +13,7 @@ from random import Random
 import numpy as np
 import numpy.typing as npt
 
-from ...compiler.ir import Choice, Scenario
+from ...compiler.ir import Choice, Counted, Scenario
 from ...compiler.planning.build import build_schedule, reject_choice
 from ...compiler.templates import ALL_TEMPLATES
 from ...simcore import RunOutcome, simulate
@@ -23,8 +23,6 @@ from .features import FloatArray, matrix
 from .randomised import random_scenario
 
 CHOICES_PER_SCENARIO = 24
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ class _Simulated:
     is_serial: tuple[bool, ...]
 
 
-def build_dataset(seed: int, scenarios: int, *, workers: int = 1, progress: Progress | None = None) -> Dataset:
+def build_dataset(seed: int, scenarios: int, *, workers: int = 1, progress: Counted | None = None) -> Dataset:
     """Simulate some choices of ``scenarios`` random scenarios.
 
     Parameters

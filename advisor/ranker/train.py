@@ -4,14 +4,13 @@ The model that is written is the one that was judged: a fifth of the scenarios i
 in its card are of that very model.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
 import numpy as np
 
-from ...compiler.ir import TICKS_PER_US
+from ...compiler.ir import TICKS_PER_US, Progress
 from ...compiler.text.writing import check_writable
 from .dataset import Dataset, build_dataset
 from .features import LOG_ESTIMATE_US, FloatArray
@@ -22,8 +21,6 @@ SCENARIOS = 120
 HOLD_OUT = 5  # one scenario in so many
 SHORTLIST = 6
 SHIPPED = Path(__file__).parent / "model"
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from ...compiler.ir import Choice, Scenario
+from ...compiler.ir import Choice, Scenario, ShouldStop
 from ...compiler.templates import Template
 from .result import Absence, Assumed, NoFeasibleSchedule, Space
 
@@ -23,7 +23,7 @@ def enumerate_space(
     limit: int | None = None,
     time_limit: float | None = None,
     seed: int = 0,
-    should_stop: Callable[[], bool] | None = None,
+    should_stop: ShouldStop | None = None,
     progress: Callable[[int], None] | None = None,
     generated: bool | None = None,
 ) -> Space:

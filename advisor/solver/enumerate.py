@@ -8,7 +8,7 @@ from time import monotonic
 import numpy as np
 from ortools.sat.python import cp_model
 
-from ...compiler.ir import Choice, Scenario
+from ...compiler.ir import Choice, Scenario, ShouldStop
 from ...compiler.templates import ALL_TEMPLATES, Template
 from . import vectorised
 from .diverse import diverse
@@ -21,7 +21,6 @@ from .solving import solve
 from .stream import Stream
 from .variables import At
 
-ShouldStop = Callable[[], bool]
 # With more combinations of values than this, feasible or not, the space is written down by the generator.
 SOLVED_CODES = 200_000
 TWIN = "what it does here is there under the name of another template"

@@ -4,7 +4,7 @@ What is legal is asked of ``compiler.planning.build.reject_choice``, once for ea
 not of the rules of the model; ``tests/advisor/solver/test_generator.py`` holds the two sets against each other.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, reduce
 from itertools import product
@@ -22,6 +22,7 @@ from ...compiler.ir import (
     LaunchMode,
     PeerOrder,
     Scenario,
+    ShouldStop,
     Wait,
 )
 from ...compiler.planning.build import reject_choice
@@ -38,7 +39,7 @@ MOST_CODES = 10_000_000
 _WAITS = {Kernels.LAUNCHED: Wait.EVENT, Kernels.PERSISTENT: Wait.POLL}
 
 
-def generate(scenario: Scenario, domains: Domains, is_over: Callable[[], bool] = lambda: False) -> Codes:
+def generate(scenario: Scenario, domains: Domains, is_over: ShouldStop = lambda: False) -> Codes:
     """Codes of every feasible choice, in ascending order; no more than some ``MOST_CODES``.
 
     ``is_over`` is asked now and then; what was found until it says so is returned.
@@ -57,7 +58,7 @@ def generate(scenario: Scenario, domains: Domains, is_over: Callable[[], bool] =
 class _Generator:
     """One scenario. A block are all choices of one template, engine, algorithm, number of streams and direction."""
 
-    def __init__(self, scenario: Scenario, domains: Domains, is_over: Callable[[], bool]) -> None:
+    def __init__(self, scenario: Scenario, domains: Domains, is_over: ShouldStop) -> None:
         self._scenario, self._domains, self._knobs = scenario, domains, knobs_of(scenario, domains)
         self._is_over = is_over
         self._moves = scenario.workload.moved is not None

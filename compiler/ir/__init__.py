@@ -4,6 +4,7 @@ The one door through which other rooms and layers see it. ``Scenario`` is a syst
 plan; the rest is what they are made of. All of it is frozen.
 """
 
+from .aliases import Counted, JsonObject, Progress, Settings
 from .block_sizes import (
     COLUMN_STEP,
     Adds,
@@ -100,6 +101,7 @@ __all__ = [
     "CollectiveRegion",
     "Collectives",
     "CopyProtocol",
+    "Counted",
     "Cutting",
     "DType",
     "Direction",
@@ -126,6 +128,7 @@ __all__ = [
     "GroupedGemmShape",
     "Hbm",
     "IndexRange",
+    "JsonObject",
     "KernelShape",
     "Kernels",
     "Late",
@@ -146,6 +149,7 @@ __all__ = [
     "PeerOrder",
     "Plan",
     "PlanFault",
+    "Progress",
     "ProtocolModel",
     "Provenance",
     "Range",
@@ -159,6 +163,7 @@ __all__ = [
     "Saturation",
     "Scenario",
     "Schedule",
+    "Settings",
     "Shape",
     "Shard",
     "ShouldStop",

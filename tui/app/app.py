@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -13,8 +12,9 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import DataTable, Footer
 
+from ...compiler.ir import Settings, ShouldStop
 from ...simcore.figures.result import Result
-from .background import ShouldStop, in_thread, start_resource_tracker
+from .background import in_thread, start_resource_tracker
 from .messages import CandidatePicked, Progressed
 from .session import CANCELLED, Backend, Session, SessionProblem, WorkloadSession, default_backend
 from .view import SortKey, progress_text
@@ -64,7 +64,7 @@ class MagusApp(App[None]):
     def __init__(
         self,
         path: Path,
-        settings: Sequence[tuple[str, str]] = (),
+        settings: Settings = (),
         workload: str | None = None,
         *,
         workers: int = DEFAULT_WORKERS,

@@ -8,8 +8,9 @@ from multiprocessing import resource_tracker
 from threading import Event, Thread
 from typing import TypeVar
 
+from ...compiler.ir import ShouldStop
+
 T = TypeVar("T")
-ShouldStop = Callable[[], bool]
 
 
 async def in_thread(function: Callable[[ShouldStop], T]) -> T:

@@ -5,22 +5,18 @@ reading the file again makes new ``WorkloadSession`` objects, so a run that is s
 ones.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
 from ...advisor.candidates.advice import Advice, Candidate
-from ...compiler.ir import Scenario, Schedule
+from ...compiler.ir import Progress, Scenario, Schedule, Settings, ShouldStop
 from ...compiler.pipeline import Compiled, compile_file
 from ...compiler.planning.build import ScheduleError
 from ...compiler.text.diagnostics import CompileError, Diagnostic, render_text
 from ...simcore.figures.result import Result
 from ...simcore.program.outcome import RunOutcome
-
-Settings = Sequence[tuple[str, str]]
-Progress = Callable[[str, int, int], None]
-ShouldStop = Callable[[], bool]
 
 
 class ProblemKind(Enum):

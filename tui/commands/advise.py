@@ -6,14 +6,14 @@ from pathlib import Path
 from ...advisor import Advisor, ModelError, NoFeasibleSchedule, enumerate_space, lower_bound
 from ...advisor.export import advice_document, space_document
 from ...compiler import Scenario
-from ...compiler.ir import Cancelled
+from ...compiler.ir import Cancelled, Settings
 from ...simcore import EngineUnavailable, RunTooLarge
 from ..exit_codes import Exit
 from ..text.door import print_json, put, say
 from ..text.progress import progress_line
 from ..text.render import advice_text
 from ..text.space import space_text
-from .console import Bindings, guarded, show
+from .console import guarded, show
 from .inputs import compiled
 from .interrupts import interruptible
 
@@ -42,7 +42,7 @@ def answered(action: Callable[[], Exit]) -> Exit:
 
 
 def list_schedules(
-    file: Path, bindings: Bindings, *, workload: str | None, limit: int | None, as_json_text: bool
+    file: Path, bindings: Settings, *, workload: str | None, limit: int | None, as_json_text: bool
 ) -> Exit:
     """``magus schedules``: the feasible space in its canonical order, with the lower bound."""
 
@@ -63,7 +63,7 @@ def list_schedules(
 
 def advise_file(
     file: Path,
-    bindings: Bindings,
+    bindings: Settings,
     *,
     workload: str | None,
     top: int,
@@ -113,7 +113,7 @@ def train_model(out: Path | None, *, seed: int, scenarios: int | None, as_json_t
     return answered(action)
 
 
-def scenario_of(file: Path, bindings: Bindings, workload: str | None) -> Scenario:
+def scenario_of(file: Path, bindings: Settings, workload: str | None) -> Scenario:
     """The scenario of ``workload``, of the first one without a name; warnings are shown."""
     found = compiled(file, bindings)
     show(found.warnings)

@@ -4,15 +4,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...compiler import CompileError, format_text
+from ...compiler.ir import Settings
 from ...compiler.text.diagnostics import Diagnostic, as_json
 from ...compiler.text.writing import write_whole
 from ..exit_codes import Exit
 from ..text.door import print_json, put_text, say
-from .console import Bindings, guarded, show
+from .console import guarded, show
 from .inputs import compiled, is_stdin, name_of, source_of
 
 
-def check_files(files: Sequence[Path], bindings: Bindings, *, as_json_text: bool) -> Exit:
+def check_files(files: Sequence[Path], bindings: Settings, *, as_json_text: bool) -> Exit:
     """``magus check``: every error and warning of every file."""
     found: list[Diagnostic] = []
     wrong = 0

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from ...compiler.ir import Settings
 from ...compiler.planning.build import ScheduleError
 from ...compiler.text.diagnostics import CODE_COLUMNS, CompileError, Diagnostic, render_text
 from ...compiler.text.writing import write_whole
@@ -11,9 +12,7 @@ from ..exit_codes import Exit
 from ..text.door import in_colour, is_terminal, print_json, put, put_text, say, say_raw
 from ..text.wrap import columns
 
-__all__ = ["Bindings", "guarded", "print_json", "put", "put_text", "saved", "say", "show"]
-
-Bindings = Sequence[tuple[str, str]]
+__all__ = ["Settings", "guarded", "print_json", "put", "put_text", "saved", "say", "show"]
 
 
 def show(diagnostics: Sequence[Diagnostic]) -> None:

@@ -1,10 +1,10 @@
 """Scenarios as the command line names them: files, and ``-`` for what comes on stdin."""
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from ...compiler import CompileError
+from ...compiler.ir import Settings
 from ...compiler.pipeline import Compiled, compile_text
 from ...compiler.text.diagnostics import Report
 from ...compiler.text.load import read_source, read_stream
@@ -39,7 +39,7 @@ def source_of(file: Path) -> Source:
     raise CompileError(report.diagnostics)
 
 
-def compiled(file: Path, bindings: Sequence[tuple[str, str]]) -> Compiled:
+def compiled(file: Path, bindings: Settings) -> Compiled:
     """``compile_file``, for a file or for stdin; files that stdin includes lie in the working folder."""
     source = source_of(file)
     return compile_text(source.text, source.path, bindings)

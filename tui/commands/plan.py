@@ -4,7 +4,7 @@ import json
 from itertools import count
 from pathlib import Path
 
-from ...compiler.ir import Scenario, Schedule
+from ...compiler.ir import Scenario, Schedule, Settings
 from ...compiler.planfile.json_schema import plan_schema
 from ...compiler.planfile.to_json import document_text, plan_document
 from ...compiler.planfile.to_mgs import plan_text
@@ -17,12 +17,12 @@ from ...compiler.text.tokens import read_tokens
 from ..exit_codes import Exit
 from ..text.door import put_text, say
 from .advise import answered, scenario_of
-from .console import Bindings, saved, show
+from .console import saved, show
 
 
 def print_plan(
     file: Path,
-    bindings: Bindings,
+    bindings: Settings,
     *,
     workload: str | None,
     schedule: str | None,

@@ -4,31 +4,29 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from ...advisor import Advisor
 from ...advisor.expect.checks import PointFound
 from ...advisor.expect.run import CheckResult, ExpectationRunner, Standing
 from ...advisor.expect.values import FigureValue
 from ...compiler import compile_text
+from ...compiler.ir import JsonObject, Settings
 from ...compiler.pipeline import Compiled
 from ..exit_codes import Exit
 from ..text.door import print_json, put, say
 from ..text.wrap import hanging
 from .advise import answered
-from .console import Bindings
 from .inputs import name_of, source_of
 
 SCHEMA = "magus-test/1"
 _INDENT = " " * 7
 _NO_BREAK = "\N{NO-BREAK SPACE}"
-Json = dict[str, Any]
 
 
-def test_files(files: Sequence[Path], bindings: Bindings, workers: int, *, as_json_text: bool) -> Exit:
+def test_files(files: Sequence[Path], bindings: Settings, workers: int, *, as_json_text: bool) -> Exit:
     """Every ``expect`` block, each with its own bindings."""
     advisor = cache(Advisor.load)
-    documents: list[Json] = []
+    documents: list[JsonObject] = []
 
     def one(file: Path) -> Exit:
         results = _results(file, bindings, advisor, workers)
@@ -47,10 +45,10 @@ def test_files(files: Sequence[Path], bindings: Bindings, workers: int, *, as_js
     return max(exits)
 
 
-def _results(file: Path, bindings: Bindings, advisor: Callable[[], Advisor], workers: int) -> Iterator[CheckResult]:
+def _results(file: Path, bindings: Settings, advisor: Callable[[], Advisor], workers: int) -> Iterator[CheckResult]:
     source = source_of(file)
 
-    def compiled(settings: Bindings) -> Compiled:
+    def compiled(settings: Settings) -> Compiled:
         return compile_text(source.text, source.path, [*bindings, *settings])
 
     return ExpectationRunner(compiled, advisor, workers).run()
@@ -104,12 +102,12 @@ def _counts(results: Sequence[CheckResult]) -> dict[str, int]:
     }
 
 
-def file_document(file: Path, results: Sequence[CheckResult]) -> Json:
+def file_document(file: Path, results: Sequence[CheckResult]) -> JsonObject:
     """One file as JSON: how many statements passed, failed and were shown, and each of them."""
     return {"file": name_of(file), **_counts(results), "statements": [_statement(result) for result in results]}
 
 
-def _statement(result: CheckResult) -> Json:
+def _statement(result: CheckResult) -> JsonObject:
     check, sweep = result.check, result.sweep
     return {
         "line": check.span.location.line,
@@ -123,9 +121,9 @@ def _statement(result: CheckResult) -> Json:
     }
 
 
-def _point(point: PointFound) -> Json:
+def _point(point: PointFound) -> JsonObject:
     return {"setting": point.setting, "values": _values(point.values)}
 
 
-def _values(values: Sequence[FigureValue]) -> Json:
+def _values(values: Sequence[FigureValue]) -> JsonObject:
     return {each.name: {"value": each.number, "unit": each.unit} for each in values}

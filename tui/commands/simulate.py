@@ -9,7 +9,7 @@ from ...advisor.candidates.shortlist import packet_bytes
 from ...advisor.export import result_document
 from ...advisor.extrapolation import outside_calibration
 from ...advisor.solver.domains import check_memory
-from ...compiler.ir import Cancelled, Scenario, Schedule
+from ...compiler.ir import Cancelled, Scenario, Schedule, Settings
 from ...compiler.resolve.devices.replay_file import write_profile
 from ...compiler.resolve.schedules.from_text import resolve_schedule
 from ...compiler.text.writing import check_writable
@@ -20,7 +20,7 @@ from ..text.progress import progress_line
 from ..text.render import result_text
 from ..text.seeds import seeds_document, seeds_text
 from .advise import answered, scenario_of, strictly
-from .console import Bindings, saved, show
+from .console import saved, show
 from .interrupts import interruptible
 
 SEEDED_LINE_HOPS = 1_000_000_000
@@ -29,7 +29,7 @@ SEEDED_LINE_HOPS = 1_000_000_000
 
 def simulate_file(
     file: Path,
-    bindings: Bindings,
+    bindings: Settings,
     *,
     workload: str | None,
     schedule: str | None,

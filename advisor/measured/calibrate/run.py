@@ -2,13 +2,13 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from ....compiler.ir import Gpu
+from ....compiler.ir import Gpu, Progress
 from ..tables.collectives import MeasuredPoint, collective_points, tables_of
 from ..tables.copies import DMA_GPU, DMA_PATTERNS, SM_PATTERNS, PhaseShare, SmCopies, phase_shares, sm_copies
 from ..tables.csv_rows import MeasuredError
@@ -23,8 +23,6 @@ from .parts import FittedRow, ProfilePart, parted
 
 PARTS = ("gemm", "rings", "all_to_all", "NVLS", "SM copy", "DMA phase share")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)

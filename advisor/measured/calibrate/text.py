@@ -3,8 +3,8 @@
 import math
 import textwrap
 from collections.abc import Iterator
-from typing import Any
 
+from ....compiler.ir import JsonObject
 from .fitting import Fitted
 from .run import Calibration, FittedPart
 from .to_mgs import command, profile_text
@@ -14,15 +14,13 @@ COLUMNS = 80
 MAX_LEFT_OUT = 1000
 MAX_LEFT_OUT_LINES = 12
 
-Json = dict[str, Any]
-
 
 def calibration_text(calibration: Calibration) -> str:
     """The whole report for a terminal."""
     return "\n".join(_lines(calibration))
 
 
-def calibration_document(calibration: Calibration) -> Json:
+def calibration_document(calibration: Calibration) -> JsonObject:
     """The document of ``magus calibrate --json``."""
     return {
         "schema": SCHEMA,
@@ -84,7 +82,7 @@ def _wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, COLUMNS, initial_indent="  ", subsequent_indent="    ")
 
 
-def _part_document(part: FittedPart) -> Json:
+def _part_document(part: FittedPart) -> JsonObject:
     return {
         "name": part.name,
         "files": list(part.files),
@@ -103,7 +101,7 @@ def _part_document(part: FittedPart) -> Json:
     }
 
 
-def _constant_document(found: Fitted) -> Json:
+def _constant_document(found: Fitted) -> JsonObject:
     return {
         "path": found.constant.path,
         "before": found.constant.written(found.before),

@@ -3,8 +3,8 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from statistics import median
-from typing import Any
 
+from ....compiler.ir import JsonObject
 from ..tables.fused import TARGET, FusedComparison
 
 TITLE = "Fused kernels against serial"
@@ -25,8 +25,6 @@ NOTES = (
     "All_reduce in Triton-distributed is summed by the switch, in the schedule by the ranks.",
     "The layers of Triton-distributed have a gated activation between their GEMMs, which is left out of both times.",
 )
-
-Json = dict[str, Any]
 
 
 def median_error(rows: Sequence[FusedComparison]) -> float:
@@ -77,7 +75,7 @@ def weak_spots(rows: Sequence[FusedComparison]) -> Iterator[str]:
     yield f"fused kernels: {median_error(rows):.1f}%, the target is {TARGET:g}%; above it: {', '.join(above)}"
 
 
-def fused_document(rows: Sequence[FusedComparison]) -> Json | None:
+def fused_document(rows: Sequence[FusedComparison]) -> JsonObject | None:
     """The rows and their medians as a document; None if there are none."""
     if not rows:
         return None
@@ -92,7 +90,7 @@ def fused_document(rows: Sequence[FusedComparison]) -> Json | None:
     }
 
 
-def _row_document(row: FusedComparison) -> Json:
+def _row_document(row: FusedComparison) -> JsonObject:
     return {
         "gpu": row.row.gpu,
         "ranks": row.row.ranks,

@@ -4,10 +4,10 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from ....compiler.ir import JsonObject
 from ..tables.csv_rows import TableComparison
 from ..tables.fused import FusedComparison
 from ..tables.sim_vs_form import Agreement
@@ -20,8 +20,6 @@ SCHEMA = "magus-validate/1"
 NUM_WORST = 3
 MAX_LEFT_OUT = 1000
 MAX_RATIO = 1e6
-
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +143,7 @@ def weak_spots(validation: Validation) -> Iterator[str]:
     yield from fused_weak_spots(validation.fused)
 
 
-def validation_document(validation: Validation) -> Json:
+def validation_document(validation: Validation) -> JsonObject:
     """The document of ``magus validate --json``."""
     return {
         "schema": SCHEMA,
@@ -176,7 +174,7 @@ def validation_document(validation: Validation) -> Json:
     }
 
 
-def _group_document(figures: ErrorStats) -> Json:
+def _group_document(figures: ErrorStats) -> JsonObject:
     return {
         "gpu": figures.gpu,
         "operation": figures.operation,
@@ -196,5 +194,5 @@ def _group_document(figures: ErrorStats) -> Json:
     }
 
 
-def _reference(what: str, percent: str) -> Json:
+def _reference(what: str, percent: str) -> JsonObject:
     return {"what": what, "percent": percent}

@@ -5,6 +5,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import TypeVar
 
+from ....compiler.ir import Progress
 from ..tables.collective_sample import sampled, simulated_collectives
 from ..tables.collectives import MeasuredPoint, collective_comparisons, shipped_points
 from ..tables.copies import SmCopies, copy_comparisons, shipped_copies
@@ -16,7 +17,6 @@ from ..tables.gemm import gemm_comparisons, gemm_tables
 from ..tables.gemm_sample import simulated_sample
 from .report import Validation, comparable, summed_up
 
-Progress = Callable[[str, int, int], None]
 Found = TypeVar("Found")
 
 

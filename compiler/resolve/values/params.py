@@ -1,9 +1,10 @@
 """Parameters: what a file leaves open, with the values they may take."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...codes import Code
+from ...ir import Settings
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean
 from ...text.names import Entry, Kind, Scope
@@ -30,7 +31,7 @@ class Param:
     choices: tuple[str, ...] = ()
 
 
-def bind(scope: Scope, settings: Sequence[tuple[str, str]], report: Report) -> Mapping[str, Quantity]:
+def bind(scope: Scope, settings: Settings, report: Report) -> Mapping[str, Quantity]:
     """Evaluate the values that parameters are set to; the last setting of a name counts."""
     bound: dict[str, Quantity] = {}
     evaluator = ExpressionEvaluator(report, {})

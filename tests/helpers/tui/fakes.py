@@ -8,12 +8,22 @@ from threading import Event
 
 from magus.advisor.bounds.lower_bound import Bound
 from magus.advisor.candidates.advice import Advice, Candidate, Confidence, Timing
-from magus.compiler.ir import TICKS_PER_US, Cancelled, EngineChoice, EngineKind, Scenario, Schedule
+from magus.compiler.ir import (
+    TICKS_PER_US,
+    Cancelled,
+    EngineChoice,
+    EngineKind,
+    Progress,
+    Scenario,
+    Schedule,
+    Settings,
+    ShouldStop,
+)
 from magus.compiler.pipeline import Compiled
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.simcore.figures.result import Interval, IntervalKind, Result, Timeline, Traffic, Utilization, Waterfall
 from magus.simcore.program.outcome import RunOutcome
-from magus.tui.app.session import Backend, Progress, Settings, ShouldStop
+from magus.tui.app.session import Backend
 from tests.helpers.scenarios import scenarios
 
 SERIAL = "serial(engine=dma(7))"

@@ -10,14 +10,13 @@ import pytest
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.solver import NoFeasibleSchedule
 from magus.compiler.codes import Code
-from magus.compiler.ir import Rejection, Scenario, Schedule
+from magus.compiler.ir import Progress, Rejection, Scenario, Schedule, Settings, ShouldStop
 from magus.compiler.pipeline import Compiled
 from magus.compiler.planning.build import ScheduleError
 from magus.compiler.text.diagnostics import CompileError, Diagnostic, Severity
 from magus.compiler.text.source import Source, Span
 from magus.simcore.figures.result import Result
 from magus.tui.app.app import MagusApp
-from magus.tui.app.session import Progress, Settings, ShouldStop
 from tests.helpers.hostile_text import ESCAPES, EVERYTHING, is_safe
 from tests.helpers.tui import fakes
 from tests.helpers.tui.driving import LARGE, press, screen_text, settled
