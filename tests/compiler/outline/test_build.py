@@ -265,6 +265,18 @@ def test_a_sum_waits_for_all_kernels_that_make_its_own_part() -> None:
 
 
 SCENARIOS = scenarios()
+ON_H100 = """use "nvidia/h100"
+link nic {{ bandwidth 50 GB/s; achieved 45 GB/s; latency 1.5 us }}
+system s {{ gpus 4 x H100; fabric {fabric} }}
+workload w on s {{ x = tensor bf16[512, 512] shard {how}; w = tensor bf16[512, 512] shard {other}; {body} }}
+"""
+ON_H100_BODIES = (("rows", "cols", "y = gemm(all_gather(x), w)"), ("cols", "rows", "y = reduce_scatter(gemm(x, w))"))
+# What algorithms of nodes, and of switches that copy and sum, need.
+LARGER = tuple(
+    compile_text(ON_H100.format(fabric=fabric, how=how, other=other, body=body)).scenario()
+    for fabric in ("rails(nvswitch, link=nvlink, node=2, nic=nic)", "switch(nvswitch, link=nvlink)")
+    for how, other, body in ON_H100_BODIES
+)
 
 
 @pytest.mark.parametrize("algorithm", [name for name in ALGORITHM_BY_NAME if name != "direct"])
@@ -272,7 +284,8 @@ SCENARIOS = scenarios()
 def test_every_algorithm_in_every_grouping(algorithm: str, engine: EngineChoice) -> None:
     base = Outline(engine, Split(Axis.ROWS, 3, (10, 50)), algorithm=algorithm)
     outlines = [replace(base, grouping=Grouping(False, by)) for by in By]
-    for scenario, outline in some(pair for pair in product(SCENARIOS, outlines) if not list(rejections_on(*pair))):
+    every = product((*SCENARIOS, *LARGER), outlines)
+    for scenario, outline in some(pair for pair in every if not list(rejections_on(*pair))):
         assert check_plan(scenario, build_schedule(scenario, written_out(scenario, outline), "s")) == ()
 
 
