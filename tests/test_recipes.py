@@ -8,7 +8,8 @@ from typer.testing import CliRunner, Result
 
 from magus.compiler.codes import Code
 from magus.compiler.ir import Fabric, Network, Topology, topologies
-from magus.compiler.ir.topologies.base import LINK, Misfit
+from magus.compiler.ir.rejection import Rejection
+from magus.compiler.ir.topologies.base import LINK
 from magus.compiler.ir.topologies.network import edge_over
 from magus.tui.cli import app
 
@@ -51,11 +52,11 @@ def _connect(fabric: Fabric, n: int) -> Network:
     return Network.of_edges(n, edges, lambda node, destination: node + (1 if destination > node else -1))
 
 
-def _why_not(fabric: Fabric, n: int) -> Misfit | None:
-    return (Code.MGS420, "a chain has two ends", "") if n < 2 else None
+def _reject(fabric: Fabric, n: int) -> Rejection | None:
+    return Rejection(Code.MGS420, "a chain has two ends") if n < 2 else None
 
 
-CHAIN = Topology("chain", (LINK,), "chain(xgmi)", connect=_connect, why_not=_why_not)
+CHAIN = Topology("chain", (LINK,), "chain(xgmi)", connect=_connect, reject=_reject)
 AS_EDGES = "edges(xgmi=[[0, 1], [1, 2], [2, 3]])"
 
 

@@ -77,14 +77,25 @@ from .terms import (
     Term,
     Value,
 )
-from .topologies import TOPOLOGIES, Argument, ArgumentKind, Edge, Fabric, Network, NoRoute, Topology, Wire, network_of
+from .topologies import (
+    TOPOLOGIES,
+    ArgumentKind,
+    Edge,
+    Fabric,
+    Network,
+    NoRoute,
+    Topology,
+    TopologyArgument,
+    Wire,
+    network_of,
+)
 from .variability import Distribution, Late, Shape, Straggler, Variability
 from .workload import Pattern, Shard, Tensor, Then, Workload
 
 __all__ = [
     "COLUMN_STEP",
     "TOPOLOGIES",
-    "Argument",
+    "TopologyArgument",
     "ArgumentKind",
     "Network",
     "network_of",

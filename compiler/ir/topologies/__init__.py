@@ -1,7 +1,7 @@
 """Topologies: arguments in, the graph of links and routes out. A new one is a file, a line here, a row in a test."""
 
 from . import edges, fat_tree, full_mesh, rails, ring, switch, torus
-from .base import WIRES, Argument, ArgumentKind, Fabric, Topology, Wire, network_of
+from .base import WIRES, ArgumentKind, Fabric, Topology, TopologyArgument, Wire, network_of
 from .network import Edge, Network, NoRoute
 
 TOPOLOGIES: tuple[Topology, ...] = (
@@ -17,7 +17,7 @@ TOPOLOGIES: tuple[Topology, ...] = (
 __all__ = [
     "TOPOLOGIES",
     "WIRES",
-    "Argument",
+    "TopologyArgument",
     "ArgumentKind",
     "Edge",
     "Fabric",

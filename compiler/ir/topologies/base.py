@@ -8,10 +8,8 @@ from typing import Any
 
 from ...codes import Code
 from ..hardware import Link, Switch
+from ..rejection import Rejection
 from .network import Edge, Network
-
-Misfit = tuple[Code, str, str]
-"""Code, message and hint of what does not go together."""
 
 
 class ArgumentKind(Enum):
@@ -25,7 +23,7 @@ class ArgumentKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
+class TopologyArgument:
     """One argument; ``low`` is the least a count may be, ``what`` names it in messages where its name does not.
 
     Of a list, ``what`` names one of its items, ``counted`` says that it has up to ``most`` of them.
@@ -41,8 +39,8 @@ class Argument:
     example: str = ""
 
 
-LINK = Argument("link", ArgumentKind.LINK)
-SWITCH = Argument("switch", ArgumentKind.SWITCH)
+LINK = TopologyArgument("link", ArgumentKind.LINK)
+SWITCH = TopologyArgument("switch", ArgumentKind.SWITCH)
 WIRES = "wires"
 """Where ``Topology.layout`` finds the wires of a topology whose arguments are names of links."""
 
@@ -59,7 +57,7 @@ def _nothing(arguments: Mapping[str, Any]) -> Hashable:
     return None
 
 
-def _fits(fabric: "Fabric", num_ranks: int) -> Misfit | None:
+def _fits(fabric: "Fabric", num_ranks: int) -> Rejection | None:
     return None
 
 
@@ -83,14 +81,14 @@ class Topology:
     """
 
     name: str
-    arguments: tuple[Argument, ...]
+    arguments: tuple[TopologyArgument, ...]
     example: str
     # The graph of a fabric with so many ranks, checked before to fit them.
     connect: Callable[["Fabric", int], Network] = field(repr=False)
     # What is needed beside link, switch and both_ways, of the other arguments by name.
     layout: Callable[[Mapping[str, Any]], Hashable] = field(default=_nothing, repr=False)
     # Why the sizes do not go together, or a switch has too few ports; None if all fits.
-    why_not: Callable[["Fabric", int], Misfit | None] = field(default=_fits, repr=False)
+    reject: Callable[["Fabric", int], Rejection | None] = field(default=_fits, repr=False)
     # Links other than ``Fabric.link``.
     more_links: Callable[["Fabric"], tuple[Link, ...]] = field(default=_no_more_links, repr=False)
     # Consecutive ranks that are nearer to each other than to the rest; 0 where there are no such groups.
@@ -155,18 +153,18 @@ class Fabric:
         return self.topology.node_size(self)
 
 
-def why_no_ports(switch: Switch, needed: int, at: str) -> Misfit | None:
+def reject_ports(switch: Switch, needed: int, at: str) -> Rejection | None:
     """Why a switch has too few ports, None if it has enough; ``at`` says what needs them."""
     if switch.ports >= needed:
         return None
-    return Code.MGS404, f"{at} needs {needed} ports, but switch {switch.name} has {switch.ports}", ""
+    return Rejection(Code.MGS404, f"{at} needs {needed} ports, but switch {switch.name} has {switch.ports}")
 
 
-def why_no_division(num_ranks: int, part: int, name: str) -> Misfit | None:
+def reject_division(num_ranks: int, part: int, name: str) -> Rejection | None:
     """Why ranks do not divide into parts of a size, None if they do."""
     if num_ranks % part == 0:
         return None
-    return Code.MGS420, f"{num_ranks} gpus do not divide by {name}={part}", ""
+    return Rejection(Code.MGS420, f"{num_ranks} gpus do not divide by {name}={part}")
 
 
 @lru_cache(maxsize=64)

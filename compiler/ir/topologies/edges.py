@@ -11,8 +11,9 @@ from typing import Any
 
 from ...codes import Code
 from ..hardware import Link
+from ..rejection import Rejection
 from ..stopping import checkpoint
-from .base import WIRES, Argument, ArgumentKind, Fabric, Misfit, Topology, Wire, network_of
+from .base import WIRES, ArgumentKind, Fabric, Topology, TopologyArgument, Wire, network_of
 from .network import Network, NoRoute, edge_over
 
 
@@ -61,12 +62,12 @@ def _layout(arguments: Mapping[str, Any]) -> Graph:
     return Graph(arguments.get("switches", 0), arguments[WIRES])
 
 
-def _why_not(fabric: Fabric, n: int) -> Misfit | None:
+def _reject(fabric: Fabric, n: int) -> Rejection | None:
     try:
         network_of(fabric, n).check_reachable()
     except NoRoute as error:
         message = f"gpu {error.destination} cannot be reached from gpu {error.source}"
-        return Code.MGS421, message, f"add a link to {error.destination}, or one that joins the parts"
+        return Rejection(Code.MGS421, message, f"add a link to {error.destination}, or one that joins the parts")
     return None
 
 
@@ -81,11 +82,11 @@ def _graph(fabric: Fabric) -> Graph:
 
 TOPOLOGY = Topology(
     "edges",
-    (Argument("switches", ArgumentKind.COUNT, optional=True, low=0),),
+    (TopologyArgument("switches", ArgumentKind.COUNT, optional=True, low=0),),
     "edges(switches=0, xgmi=[[0, 1], [1, 2]])",
     connect=_connect,
     layout=_layout,
-    why_not=_why_not,
+    reject=_reject,
     more_links=_more_links,
     takes_links=True,
 )

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .base import LINK, SWITCH, Argument, ArgumentKind, Fabric, Misfit, Topology, why_no_division, why_no_ports
+from ..rejection import Rejection
+from .base import LINK, SWITCH, ArgumentKind, Fabric, Topology, TopologyArgument, reject_division, reject_ports
 from .network import Edge, Network, edge_over
 
 
@@ -49,11 +50,11 @@ def _layout(arguments: Mapping[str, Any]) -> FatTree:
     return FatTree(arguments["leaf"], arguments["spines"])
 
 
-def _why_not(fabric: Fabric, n: int) -> Misfit | None:
+def _reject(fabric: Fabric, n: int) -> Rejection | None:
     tree = _tree(fabric)
     assert fabric.switch is not None, "the compiler gives every fat tree its switch"
     needed = max(tree.leaf + tree.spines, n // tree.leaf)
-    return why_no_division(n, tree.leaf, "leaf") or why_no_ports(fabric.switch, needed, "a leaf or spine")
+    return reject_division(n, tree.leaf, "leaf") or reject_ports(fabric.switch, needed, "a leaf or spine")
 
 
 def _node_size(fabric: Fabric) -> int:
@@ -67,10 +68,10 @@ def _tree(fabric: Fabric) -> FatTree:
 
 TOPOLOGY = Topology(
     "fat_tree",
-    (SWITCH, LINK, Argument("leaf", ArgumentKind.COUNT), Argument("spines", ArgumentKind.COUNT)),
+    (SWITCH, LINK, TopologyArgument("leaf", ArgumentKind.COUNT), TopologyArgument("spines", ArgumentKind.COUNT)),
     "fat_tree(nvswitch, link=nvlink, leaf=8, spines=4)",
     connect=_connect,
     layout=_layout,
-    why_not=_why_not,
+    reject=_reject,
     node_size=_node_size,
 )

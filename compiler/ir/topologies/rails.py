@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..hardware import Link
-from .base import LINK, SWITCH, Argument, ArgumentKind, Fabric, Misfit, Topology, why_no_division, why_no_ports
+from ..rejection import Rejection
+from .base import LINK, SWITCH, ArgumentKind, Fabric, Topology, TopologyArgument, reject_division, reject_ports
 from .network import Edge, Network, edge_over
 
 
@@ -48,10 +49,10 @@ def _layout(arguments: Mapping[str, Any]) -> Rails:
     return Rails(arguments["node"], arguments["nic"])
 
 
-def _why_not(fabric: Fabric, n: int) -> Misfit | None:
+def _reject(fabric: Fabric, n: int) -> Rejection | None:
     node = _rails(fabric).node
     assert fabric.switch is not None, "the compiler gives every fabric of rails its switch"
-    return why_no_division(n, node, "node") or why_no_ports(fabric.switch, node, "a node")
+    return reject_division(n, node, "node") or reject_ports(fabric.switch, node, "a node")
 
 
 def _more_links(fabric: Fabric) -> tuple[Link, ...]:
@@ -69,11 +70,11 @@ def _rails(fabric: Fabric) -> Rails:
 
 TOPOLOGY = Topology(
     "rails",
-    (SWITCH, LINK, Argument("node", ArgumentKind.COUNT), Argument("nic", ArgumentKind.LINK)),
+    (SWITCH, LINK, TopologyArgument("node", ArgumentKind.COUNT), TopologyArgument("nic", ArgumentKind.LINK)),
     "rails(nvswitch, link=nvlink, node=8, nic=ib)",
     connect=_connect,
     layout=_layout,
-    why_not=_why_not,
+    reject=_reject,
     more_links=_more_links,
     node_size=_node_size,
 )

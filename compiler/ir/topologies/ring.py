@@ -1,6 +1,6 @@
 """Links to the neighbours on a circle; a block takes the shorter way, halfway around the right one."""
 
-from .base import LINK, Argument, ArgumentKind, Fabric, Topology
+from .base import LINK, ArgumentKind, Fabric, Topology, TopologyArgument
 from .network import Edge, Network, edge_over
 
 
@@ -21,7 +21,7 @@ def _where(edge: Edge) -> str:
 
 TOPOLOGY = Topology(
     "ring",
-    (LINK, Argument("both_ways", ArgumentKind.TRUTH, optional=True)),
+    (LINK, TopologyArgument("both_ways", ArgumentKind.TRUTH, optional=True)),
     "ring(xgmi, both_ways=true)",
     connect=_connect,
     where=_where,

@@ -1,6 +1,7 @@
 """One link per GPU to a crossbar."""
 
-from .base import LINK, SWITCH, Fabric, Misfit, Topology, why_no_ports
+from ..rejection import Rejection
+from .base import LINK, SWITCH, Fabric, Topology, reject_ports
 from .network import Network, edge_over
 
 
@@ -9,9 +10,9 @@ def _connect(fabric: Fabric, n: int) -> Network:
     return Network.of_rank_0(n, edges, lambda node, destination: destination if node == n else n)
 
 
-def _why_not(fabric: Fabric, n: int) -> Misfit | None:
+def _reject(fabric: Fabric, n: int) -> Rejection | None:
     assert fabric.switch is not None, "the compiler gives every switch fabric its switch"
-    return why_no_ports(fabric.switch, n, "the switch")
+    return reject_ports(fabric.switch, n, "the switch")
 
 
 TOPOLOGY = Topology(
@@ -19,7 +20,7 @@ TOPOLOGY = Topology(
     (SWITCH, LINK),
     "switch(nvswitch, link=nvlink)",
     connect=_connect,
-    why_not=_why_not,
+    reject=_reject,
     direct=True,
     symmetric=True,
 )

@@ -9,7 +9,8 @@ from math import prod
 from typing import Any
 
 from ...codes import Code
-from .base import LINK, Argument, ArgumentKind, Fabric, Misfit, Topology
+from ..rejection import Rejection
+from .base import LINK, ArgumentKind, Fabric, Topology, TopologyArgument
 from .network import Edge, Network, edge_over
 
 
@@ -52,12 +53,12 @@ def _layout(arguments: Mapping[str, Any]) -> Torus:
     return Torus(arguments["shape"])
 
 
-def _why_not(fabric: Fabric, n: int) -> Misfit | None:
+def _reject(fabric: Fabric, n: int) -> Rejection | None:
     shape = _torus(fabric).shape
     if prod(shape) == n:
         return None
     sides = " x ".join(str(side) for side in shape)
-    return Code.MGS420, f"a torus of {sides} has {prod(shape)} gpus, the system {n}", ""
+    return Rejection(Code.MGS420, f"a torus of {sides} has {prod(shape)} gpus, the system {n}")
 
 
 def _torus(fabric: Fabric) -> Torus:
@@ -65,7 +66,7 @@ def _torus(fabric: Fabric) -> Torus:
     return fabric.layout
 
 
-SHAPE = Argument(
+SHAPE = TopologyArgument(
     "shape",
     ArgumentKind.COUNTS,
     most=3,
@@ -80,5 +81,5 @@ TOPOLOGY = Topology(
     "torus(xgmi, shape=[4, 4])",
     connect=_connect,
     layout=_layout,
-    why_not=_why_not,
+    reject=_reject,
 )

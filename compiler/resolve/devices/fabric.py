@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import Any
 
 from ...codes import Code
-from ...ir import Argument, ArgumentKind, Fabric, Link, Switch, Topology, Wire, topologies
+from ...ir import ArgumentKind, Fabric, Link, Switch, Topology, TopologyArgument, Wire, topologies
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean, listing
 from ...text.names import Kind, Scope
@@ -34,7 +34,7 @@ class FabricResolver:
     ) -> None:
         self._report, self._devices, self._scope, self._num_ranks = report, devices, scope, num_ranks
         self._reader = FigureReader(report, evaluator)
-        self._readers: Mapping[ArgumentKind, Callable[[Argument, ast.Expression], Any]] = {
+        self._readers: Mapping[ArgumentKind, Callable[[TopologyArgument, ast.Expression], Any]] = {
             ArgumentKind.LINK: lambda _, name: self._link(name),
             ArgumentKind.SWITCH: lambda _, name: self._switch(name),
             ArgumentKind.TRUTH: lambda _, said: self._truth(said),
@@ -53,10 +53,9 @@ class FabricResolver:
         link = values["link"] if "link" in values else values[topologies.WIRES][0].link
         layout = topology.layout(values)
         fabric = Fabric(topology, link, values.get("switch"), values.get("both_ways", True), layout)
-        misfit = None if self._num_ranks is None else topology.why_not(fabric, self._num_ranks)
-        if misfit is not None:
-            code, message, hint = misfit
-            raise self._report.fail(code, message, call.span, hint)
+        rejection = None if self._num_ranks is None else topology.reject(fabric, self._num_ranks)
+        if rejection is not None:
+            raise self._report.fail(rejection.code, rejection.message, call.span, rejection.hint)
         return fabric
 
     def _call(self, statement: ast.Say) -> tuple[Topology, ast.Call]:
@@ -137,10 +136,10 @@ class FabricResolver:
             raise self._report.fail(Code.MGS307, f"{first} is joined to itself", pair.span)
         return first, second
 
-    def _count(self, argument: Argument, expression: ast.Expression) -> int:
+    def _count(self, argument: TopologyArgument, expression: ast.Expression) -> int:
         return self._whole(argument.what or argument.name, expression, argument.low)
 
-    def _counts(self, argument: Argument, expression: ast.Expression) -> tuple[int, ...]:
+    def _counts(self, argument: TopologyArgument, expression: ast.Expression) -> tuple[int, ...]:
         items = self._list(expression, argument.name, argument.example)
         if not 1 <= len(items) <= argument.most:
             message = f"{argument.counted.format(argument.most)}, got {len(items)}"
