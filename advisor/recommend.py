@@ -216,7 +216,7 @@ def ranked(scenario: Scenario, ranker: Ranker, space: Sequence[Choice]) -> list[
 
     Serial with the usual engines is always among them, whatever the space leaves out: it is what a user has today.
     """
-    usual = Choice(SERIAL, scenario.num_ranks, default_engine(scenario))
+    usual = Choice(SERIAL, scenario.num_ranks, default_engine(scenario.system))
     named = [named.body for named in scenario.schedules if isinstance(named.body, Choice)]
     choices = list({expression_of(choice): choice for choice in (*space, usual, *named)}.values())
     schedules = [build_schedule(scenario, choice) for choice in choices]
@@ -233,7 +233,7 @@ def ranked(scenario: Scenario, ranker: Ranker, space: Sequence[Choice]) -> list[
 
 def _unranked(scenario: Scenario) -> list[Candidate]:
     """The usual serial schedule and what the file declares, as far as they can be built."""
-    usual = Choice(SERIAL, scenario.num_ranks, default_engine(scenario))
+    usual = Choice(SERIAL, scenario.num_ranks, default_engine(scenario.system))
     found = [Candidate(expression_of(usual), usual, build_schedule(scenario, usual), True, None, None, None)]
     for named in scenario.schedules:
         with suppress(ScheduleError):

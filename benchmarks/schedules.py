@@ -147,7 +147,7 @@ def _confirmed(scenario: Scenario, outcome: SearchResult, unit: int) -> tuple[Si
 
 def _unit(scenario: Scenario, line_hops: int) -> int:
     """The finest granularity at which a serial run has no more than so many line-hops."""
-    serial = build_schedule(scenario, Choice("serial", scenario.num_ranks, default_engine(scenario)))
+    serial = build_schedule(scenario, Choice("serial", scenario.num_ranks, default_engine(scenario.system)))
     return affordable_unit(scenario, serial, scenario.gpu.line_bytes, line_hops)
 
 

@@ -20,7 +20,7 @@ from ...compiler.ir import (
     inner_size,
     tile_cols,
 )
-from ...compiler.planning.build import compute_sms, problem_of
+from ...compiler.planning.build import compute_sms, template_input
 from ...compiler.templates.bespoke import Part, block_rows
 from ...simcore.kernels.dispatch import compute_work
 from ..estimate.fluid import FluidFabric
@@ -104,7 +104,7 @@ def costs_of(scenario: Scenario, engine: EngineChoice, *, by_rows: bool = True) 
 
 def whole_rows(scenario: Scenario) -> Part:
     """Rows of the own block, and of those that concern peer 1, 2, ..."""
-    return block_rows(problem_of(scenario, Choice("bespoke", scenario.num_ranks, EngineChoice(EngineKind.SM, 1))))
+    return block_rows(template_input(scenario, Choice("bespoke", scenario.num_ranks, EngineChoice(EngineKind.SM, 1))))
 
 
 def shares(rows: int, weights: list[int], grain: int = GRAIN) -> list[int]:

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ...compiler.ir import Choice, CopyProtocol, EngineChoice, EngineKind, Kernels, Scenario
+from ...compiler.planning.knobs.execution import USUAL_WAIT
 from ...compiler.templates import BY_NAME
-from .explore_limits import USUAL_WAITS
 from .mutations import STREAMS, lanes_of
 from .plan_estimator import NEVER, PlanEstimator
 from .uniform import MOST_PIECES
@@ -29,14 +29,14 @@ def other_ways(scenario: Scenario, choice: Choice, engines: Sequence[EngineChoic
         yield _by(engine, scenario, choice)
     template, asked = BY_NAME[choice.template], scenario.explore
     if template.has_streams:
-        yield from (replace(choice, streams=streams) for streams in asked.streams or STREAMS)
+        yield from (replace(choice, streams=streams) for streams in asked.values("streams") or STREAMS)
     if choice.engine.kind is EngineKind.SM:
-        protocols = asked.protocols or scenario.system.fabric.link.protocols
+        protocols = asked.values("protocol") or scenario.system.fabric.link.protocols
         yield from (replace(choice, tactics=replace(choice.tactics, protocol=each)) for each in protocols)
     kernels = {
         kernel: _with_kernel(choice, kernel)
-        for kernel in asked.kernels or Kernels
-        if not asked.waits or USUAL_WAITS[kernel] in asked.waits
+        for kernel in asked.values("kernel") or Kernels
+        if not asked.values("wait") or USUAL_WAIT[kernel] in asked.values("wait")
     }
     yield from kernels.values()
     if not choice.parts and template.cuts_shards:
@@ -46,12 +46,12 @@ def other_ways(scenario: Scenario, choice: Choice, engines: Sequence[EngineChoic
         launched = kernels.get(Kernels.LAUNCHED)
         if launched is not None:
             yield from (replace(launched, sums=sums) for sums in SUMS)
-        yield from (replace(choice, algorithm=name) for name in asked.algorithms or ALGORITHMS)
+        yield from (replace(choice, algorithm=name) for name in asked.values("algorithm") or ALGORITHMS)
 
 
 def _with_kernel(choice: Choice, kernel: Kernels) -> Choice:
     """Sums behind a persistent kernel have one stream."""
-    tactics = replace(choice.tactics, kernel=kernel, wait=USUAL_WAITS[kernel])
+    tactics = replace(choice.tactics, kernel=kernel, wait=USUAL_WAIT[kernel])
     return replace(choice, tactics=tactics, sums=choice.sums if kernel is Kernels.LAUNCHED else 1)
 
 

@@ -32,7 +32,7 @@ from .annealing import DRAWS, anneal
 from .batches import Batches, is_cut, lengths_of, whole_batches, with_batches
 from .cp_sat import MOST_BATCHES, solved_parts
 from .dp import dp_batches
-from .explore_limits import usual_of, usual_tactics
+from .explore_limits import usual_of, usual_options
 from .initial_shapes import shapes
 from .mutations import STREAMS, lanes_of, neighbour
 from .neighbours import other_ways, search_ways, starts_of
@@ -210,7 +210,7 @@ class _Search:
         """
         dma = self.scenario.gpu.dma
         most = min(dma.engines, 2 * (self.scenario.num_ranks - 1))
-        if self.scenario.explore.engines or most < 1:
+        if self.scenario.explore.values("engine") or most < 1:
             return []
         before = self.prelaunched and dma.prelaunch_ticks < dma.setup_ticks
         return [EngineChoice(EngineKind.DMA, most, EngineMode.PRELAUNCHED if before else EngineMode.OWN)]
@@ -222,8 +222,8 @@ class _Search:
         for start in starts_of([*known, *(found.choice for found in self.replays.ranked())]):
             ways = search_ways(self.evaluate, start, last - self.evaluate.count, self.engines)
             self.proposals.add_known(Proposer.WAYS, ways)
-        usual = usual_tactics(self.scenario.explore)
-        manners = [(streams, usual) for streams in self.scenario.explore.streams or STREAMS]
+        usual = usual_options(self.scenario.explore)
+        manners = [(streams, usual) for streams in self.scenario.explore.values("streams") or STREAMS]
         for best in self.proposals.ranked()[:1]:
             # Batches may be carried out as the best template is; a protocol is for some engines alone.
             manners.append((best.streams, replace(best.tactics, protocol=CopyProtocol.SIMPLE)))
@@ -241,7 +241,10 @@ class _Search:
         self, stage: Proposer, found: Iterable[Batches], engines: Sequence[EngineChoice], up_to: float
     ) -> None:
         """Estimate batches by every engine, until a share of the evaluations is spent."""
-        streams, tactics = usual_of(self.scenario.explore.streams, USUAL_STREAMS), usual_tactics(self.scenario.explore)
+        streams, tactics = (
+            usual_of(self.scenario.explore.values("streams"), USUAL_STREAMS),
+            usual_options(self.scenario.explore),
+        )
         for batches, engine in product(found, engines):
             choice = Choice("bespoke", self.scenario.num_ranks, engine, streams, tactics)
             if not self.proposals.add(stage, with_batches(choice, batches), up_to):

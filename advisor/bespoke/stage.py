@@ -43,7 +43,7 @@ def is_searched(scenario: Scenario) -> bool:
 
     Attention is left to templates: heads and keys are cut by other rules than rows and columns.
     """
-    asked, workload = scenario.explore.templates, scenario.workload
+    asked, workload = scenario.explore.values("schedules"), scenario.workload
     multiplies = isinstance(workload.compute, GemmShape | GroupedGemmShape)
     # Batches of different rows do not lie side by side.
     cuts = workload.pattern in PATTERNS and cutting_of(workload).adds is not Adds.BLOCKS

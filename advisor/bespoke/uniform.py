@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from ...compiler.ir import Choice, EngineChoice, Scenario
 from ...compiler.planning.build import reject_choice
+from ...compiler.planning.knobs.engine import ENGINE
 from ...compiler.templates import BY_NAME, TEMPLATES, Template
 from ...compiler.templates.bespoke import MAX_PARTS
 from ..solver.domains import domains_of, streams_of
@@ -19,11 +20,11 @@ def uniform_choices(scenario: Scenario, most_pieces: int = MOST_PIECES) -> tuple
 
     On a ring also ``pipelined``, whose algorithms pass blocks on instead of sending each over the links between.
     """
-    return tuple(choice for engine in domains_of(scenario).engines for choice in _by(scenario, engine, most_pieces))
+    return tuple(choice for engine in domains_of(scenario)[ENGINE] for choice in _by(scenario, engine, most_pieces))
 
 
 def _by(scenario: Scenario, engine: EngineChoice, most_pieces: int) -> Iterator[Choice]:
-    n, asked = scenario.num_ranks, scenario.explore.templates
+    n, asked = scenario.num_ranks, scenario.explore.values("schedules")
     for template, algorithm in _ways(scenario):
         if asked and template.name not in asked:
             continue

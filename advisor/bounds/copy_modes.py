@@ -8,8 +8,8 @@ from fractions import Fraction
 from itertools import pairwise
 
 from ...compiler.ir import TICKS_PER_SECOND, CopyProtocol, EngineKind, Gpu, Scenario
-from ...compiler.planning.build import most_copy_sms
-from ...compiler.planning.execution import reject_reach
+from ...compiler.planning.knobs.engine import max_copy_sms
+from ...compiler.planning.reach import reject_reach
 from ...simcore.lower.protocols import LL128_BYTES, LL128_PAYLOAD
 
 # Numbers of SMs that copy are bounded together up to these parts of all.
@@ -61,7 +61,7 @@ def ways_of(scenario: Scenario, kind: EngineKind) -> tuple[CopyMode, ...]:
     if kind is EngineKind.DMA:
         dma = gpu.dma
         return (CopyMode(kind, min(dma.setup_ticks, dma.prelaunch_ticks), max(1, dma.engines), dma.bytes_per_s),)
-    most, rate = max(1, most_copy_sms(gpu)), gpu.sm_copy.bytes_per_s
+    most, rate = max(1, max_copy_sms(gpu)), gpu.sm_copy.bytes_per_s
     sums = reject_reach(system, sums=True) is None
     flagged = [each for each in system.fabric.link.protocols if each is not CopyProtocol.SIMPLE]
     if flagged and (sums or reject_reach(system, sums=False) is None):

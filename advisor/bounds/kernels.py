@@ -124,6 +124,6 @@ def lone_kernel(scenario: Scenario) -> KernelWork | None:
     """The kernel of a workload that is one kernel and no GEMM."""
     if scenario.workload.kernel is None or scenario.workload.pattern.overlaps:
         return None
-    schedule = build_schedule(scenario, Choice("serial", scenario.num_ranks, default_engine(scenario)))
+    schedule = build_schedule(scenario, Choice("serial", scenario.num_ranks, default_engine(scenario.system)))
     (group,) = (step for step in schedule.steps if isinstance(step, TileGroup))
     return compute_work(scenario, group, scenario.gpu.sms)

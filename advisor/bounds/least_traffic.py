@@ -23,7 +23,7 @@ from functools import lru_cache
 import numpy as np
 
 from ...compiler.ir import Edge, Fabric, Pattern, Scenario, checkpoint, network_of
-from ...compiler.planning.execution import reject_reach
+from ...compiler.planning.reach import reject_reach
 from ...compiler.templates.collective import collective_in
 from .routes import Ints, routes_of
 

@@ -7,7 +7,7 @@ names values of a knob wants to know what they are worth: the best of each is si
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ...compiler.ir import (
@@ -27,6 +27,8 @@ from ...compiler.ir import (
 )
 from ...compiler.planning.build import reject_choice
 from ...compiler.planning.expression import expression_of
+from ...compiler.planning.knobs import KNOBS
+from ...compiler.planning.knobs.structure import ALGORITHM, TEMPLATE
 from ...compiler.templates import BY_NAME
 from ...compiler.templates.collective import DEFAULT_ALGORITHM, usual_algorithm
 from ..estimate.makespan import estimate_ticks
@@ -105,29 +107,27 @@ def shortlisted(candidates: Sequence[Candidate], top: int, *, by_algorithm: bool
     return [candidates[place] for _, place in sorted(turns)[: max(top, len(seen))]]
 
 
+# What moves and computes, in what pieces and in which order; how that is carried out is varied one option at a time.
+_NAMED = tuple(knob for knob in KNOBS if knob.explored and not knob.option and knob not in (TEMPLATE, ALGORITHM))
+
+
 def asked(scenario: Scenario, candidates: Sequence[Candidate]) -> list[Candidate]:
     """The best of each algorithm, and of each value that the file names: templates with algorithms, engines, counts.
 
     ``candidates`` are in the order of their predictions. Of knobs with more than ``MOST_NAMED`` values none counts.
     """
     explore, alone, found = scenario.explore, is_algorithm_choice(scenario), dict[Asked, Candidate]()
-    knobs: tuple[tuple[str, Collection[object], Callable[[Choice], object]], ...] = (
-        ("chunks", explore.chunks, lambda choice: choice.chunks),
-        ("engine", explore.engines, lambda choice: choice.engine),
-        ("streams", explore.streams, lambda choice: choice.streams),
-        ("order", explore.orders, lambda choice: choice.order),
-        ("depth", explore.depths, lambda choice: choice.depth),
-    )
+    few = [knob for knob in _NAMED if 0 < len(explore.values(knob.word)) <= MOST_NAMED]
     for candidate in candidates:
         choice = candidate.choice
         if choice is None:
             continue
-        named = choice.template if choice.template in explore.templates else ""
+        named = choice.template if choice.template in explore.values("schedules") else ""
         algorithm = algorithm_of(choice) if alone else algorithm_beside(scenario, choice)
         found.setdefault((named, algorithm), candidate)
-        for knob, values, value_of in knobs:
-            if value_of(choice) in values and len(values) <= MOST_NAMED:
-                found.setdefault((knob, value_of(choice)), candidate)
+        for knob in few:
+            if knob.of(choice) in explore.values(knob.word):
+                found.setdefault((knob.word, knob.of(choice)), candidate)
     return list({candidate.expression: candidate for candidate in found.values()}.values())
 
 

@@ -43,21 +43,21 @@ def _ways(scenario: Scenario, candidates: Sequence[Candidate]) -> Iterator[Choic
 
 
 def _graph(scenario: Scenario, base: Choice) -> Choice | None:
-    if LaunchMode.GRAPH not in scenario.explore.launches or scenario.gpu.sync.graph_launch_ticks is None:
+    if LaunchMode.GRAPH not in scenario.explore.values("launch") or scenario.gpu.sync.graph_launch_ticks is None:
         return None
     return replace(base, tactics=replace(base.tactics, launch=LaunchMode.GRAPH))
 
 
 def _persistent(scenario: Scenario, base: Choice) -> Choice | None:
     explore = scenario.explore
-    wait = next((wait for wait in (Wait.POLL, Wait.MONITOR) if wait in (explore.waits or (Wait.POLL,))), None)
-    if wait is None or not scenario.workload.may_persist or not _may(explore.kernels, Kernels.PERSISTENT):
+    wait = next((wait for wait in (Wait.POLL, Wait.MONITOR) if wait in (explore.values("wait") or (Wait.POLL,))), None)
+    if wait is None or not scenario.workload.may_persist or not _may(explore.values("kernel"), Kernels.PERSISTENT):
         return None
     return replace(base, tactics=replace(base.tactics, kernel=Kernels.PERSISTENT, wait=wait))
 
 
 def _protocol(protocol: CopyProtocol, scenario: Scenario, base: Choice) -> Choice | None:
-    if base.engine.kind is not EngineKind.SM or not _may(scenario.explore.protocols, protocol):
+    if base.engine.kind is not EngineKind.SM or not _may(scenario.explore.values("protocol"), protocol):
         return None
     return replace(base, tactics=replace(base.tactics, protocol=protocol))
 
@@ -65,13 +65,13 @@ def _protocol(protocol: CopyProtocol, scenario: Scenario, base: Choice) -> Choic
 def _get(scenario: Scenario, base: Choice) -> Choice | None:
     """By SMs: that a get by a copy engine gains nothing is a dominance rule."""
     worth = base.engine.kind is EngineKind.SM or not scenario.explore.dominance
-    if not worth or not _may(scenario.explore.directions, Direction.GET):
+    if not worth or not _may(scenario.explore.values("transfer"), Direction.GET):
         return None
     return replace(base, tactics=replace(base.tactics, direction=Direction.GET))
 
 
 def _order(order: PeerOrder, scenario: Scenario, base: Choice) -> Choice | None:
-    return replace(base, order=order) if _may(scenario.explore.orders, order) else None
+    return replace(base, order=order) if _may(scenario.explore.values("order"), order) else None
 
 
 def _may(asked: tuple[Word, ...], value: Word) -> bool:

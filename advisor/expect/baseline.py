@@ -23,12 +23,12 @@ def serial_baseline(scenario: Scenario) -> Schedule:
 
 
 def _serial_schedules(scenario: Scenario) -> tuple[Schedule, ...]:
-    only_serial = replace(scenario, explore=replace(scenario.explore, templates=(SERIAL,)))
+    only_serial = replace(scenario, explore=scenario.explore.asking("schedules", (SERIAL,)))
     try:
         choices = enumerate_space(only_serial).choices
     except NoFeasibleSchedule:
         choices = ()
-    usual = Choice(SERIAL, scenario.num_ranks, default_engine(scenario))
+    usual = Choice(SERIAL, scenario.num_ranks, default_engine(scenario.system))
     found = [build_schedule(scenario, choice) for choice in (*choices, usual)]
     for named in scenario.schedules:
         if is_baseline(scenario, named.body if isinstance(named.body, Choice) else None):

@@ -15,7 +15,9 @@ import numpy.typing as npt
 
 from ...compiler.ir import Choice, Counted, Scenario
 from ...compiler.planning.build import build_schedule, reject_choice
-from ...compiler.templates import ALL_TEMPLATES
+from ...compiler.planning.knobs.engine import ENGINE
+from ...compiler.planning.knobs.structure import CHUNKS, TEMPLATE
+from ...compiler.templates import BY_NAME
 from ...simcore import RunOutcome, simulate
 from ..solver.domains import BASELINE, domains_of, streams_of
 from ..workers import deaf_children, open_pool
@@ -102,10 +104,10 @@ def sample_choices(scenario: Scenario, random: Random, count: int) -> tuple[Choi
     """At most ``count`` feasible choices, a serial one and every template that has any among them."""
     domains = domains_of(scenario)
     found: dict[str, list[Choice]] = {}
-    explored = (idx for idx in domains.templates if ALL_TEMPLATES[idx].explored)
-    for idx, chunks, engine in product(explored, domains.chunks, domains.engines):
-        for streams in streams_of(ALL_TEMPLATES[idx]):
-            choice = Choice(ALL_TEMPLATES[idx].name, chunks, engine, streams)
+    explored = [template for template in map(BY_NAME.__getitem__, domains[TEMPLATE]) if template.explored]
+    for template, chunks, engine in product(explored, domains[CHUNKS], domains[ENGINE]):
+        for streams in streams_of(template):
+            choice = Choice(template.name, chunks, engine, streams)
             if reject_choice(scenario, choice) is None:
                 found.setdefault(choice.template, []).append(choice)
     first = [random.choice(choices) for choices in found.values()]

@@ -22,6 +22,7 @@ from ...compiler.ir import (
     System,
 )
 from ...compiler.planning.build import build_schedule
+from ...compiler.planning.knobs.engine import ENGINE
 from ...simcore import PACKET_BYTES
 from ...simcore.lower.plan import lower
 from ..solver.domains import BASELINE, domains_of
@@ -73,7 +74,7 @@ def random_scenario(seed: int, idx: int) -> tuple[Scenario, int]:
         scenario = replace(
             base_scenario(gpu, fabric, ranks, pattern, rows, hidden, inner), name=f"{seed}/{idx}", system=moved
         )
-        scenario = replace(scenario, explore=Explore(engines=_engines(random, scenario)))
+        scenario = replace(scenario, explore=Explore.of(engine=_engines(random, scenario)))
         unit = _unit_bytes(scenario)
         if unit is not None or rows == ranks:
             return scenario, unit or MAX_UNIT_BYTES
@@ -98,7 +99,7 @@ def _engines(random: Random, scenario: Scenario) -> tuple[EngineChoice, ...]:
 
 def _unit_bytes(scenario: Scenario) -> int | None:
     """The finest granularity at which a serial run has few enough line-hops, None if even the coarsest has too many."""
-    engine = domains_of(scenario).engines[0]
+    engine = domains_of(scenario)[ENGINE][0]
     schedule = build_schedule(scenario, Choice(BASELINE.name, scenario.num_ranks, engine))
     hops = lower(scenario, schedule, unit_bytes=MAX_UNIT_BYTES).program.num_line_hops
     if hops > MAX_SERIAL_LINE_HOPS:

@@ -3,10 +3,14 @@
 import numpy as np
 import numpy.typing as npt
 
-from .knobs import Codes, Knob, Knobs
+from ...compiler.planning.knobs import Knob
+from ...compiler.planning.knobs.engine import ENGINE
+from ...compiler.planning.knobs.execution import KERNEL, TRANSFER
+from ...compiler.planning.knobs.structure import CHUNKS, TEMPLATE
+from .knobs import Codes, Knobs
 
 # What tells schedules apart most: what moves, in how many pieces and by whom; then how it is carried out.
-WEIGHTS = {Knob.TEMPLATE: 4, Knob.CHUNKS: 2, Knob.ENGINE: 2, Knob.TRANSFER: 2, Knob.KERNEL: 2}
+WEIGHTS = {TEMPLATE: 4, CHUNKS: 2, ENGINE: 2, TRANSFER: 2, KERNEL: 2}
 
 
 def diverse(knobs: Knobs, codes: Codes, count: int, seed: int = 0) -> Codes:
@@ -17,8 +21,8 @@ def diverse(knobs: Knobs, codes: Codes, count: int, seed: int = 0) -> Codes:
     """
     if count >= len(codes):
         return codes
-    columns = {knob: knobs.digits(codes, knob) for knob in Knob if len(knobs.values[knob]) > 1}
-    _, first = np.unique(knobs.digits(codes, Knob.TEMPLATE), return_index=True)
+    columns = {knob: knobs.digits(codes, knob) for knob, values in knobs.values.items() if len(values) > 1}
+    _, first = np.unique(knobs.digits(codes, TEMPLATE), return_index=True)
     lots = np.random.default_rng(seed).permutation(len(codes))
     nearest = np.full(len(codes), np.iinfo(np.int64).max)
     chosen: list[int] = []

@@ -11,9 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...compiler.ir import Direction, EngineKind, PeerOrder, Scenario, WaitPer
+from ...compiler.planning.knobs import Knob
+from ...compiler.planning.knobs.engine import ENGINE
+from ...compiler.planning.knobs.execution import PER, TRANSFER
+from ...compiler.planning.knobs.serving import DEPTH, ORDER
 from .domains import Domains
-from .knobs import Codes, Knob, Knobs
-from .variables import At
+from .knobs import At, Codes, Knobs
 
 Values = dict[Knob, tuple[object, ...]]
 
@@ -29,24 +32,24 @@ class Dominance:
 
 def _mirrored(scenario: Scenario, domains: Domains) -> Iterator[Values]:
     mirror = scenario.system.fabric.direct
-    if mirror and not scenario.workload.uneven and PeerOrder.ROTATED in domains.orders:
-        yield {Knob.ORDER: (PeerOrder.REVERSED,)}
+    if mirror and not scenario.workload.uneven and PeerOrder.ROTATED in domains[ORDER]:
+        yield {ORDER: (PeerOrder.REVERSED,)}
 
 
 def _one_target(scenario: Scenario, domains: Domains) -> Iterator[Values]:
-    if scenario.system.fabric.symmetric and not scenario.workload.uneven and PeerOrder.ROTATED in domains.orders:
-        yield {Knob.ORDER: (PeerOrder.ABSOLUTE,)}
+    if scenario.system.fabric.symmetric and not scenario.workload.uneven and PeerOrder.ROTATED in domains[ORDER]:
+        yield {ORDER: (PeerOrder.ABSOLUTE,)}
 
 
 def _looked_again(scenario: Scenario, domains: Domains) -> Iterator[Values]:
-    if WaitPer.CHUNK in domains.waits_per:
-        yield {Knob.PER: (WaitPer.TILE,)}
+    if WaitPer.CHUNK in domains[PER]:
+        yield {PER: (WaitPer.TILE,)}
 
 
 def _asked_first(scenario: Scenario, domains: Domains) -> Iterator[Values]:
-    if Direction.PUT in domains.directions and not scenario.workload.pattern.sums:
-        engines = tuple(engine for engine in domains.engines if engine.kind is EngineKind.DMA)
-        yield {Knob.ENGINE: engines, Knob.TRANSFER: (Direction.GET,), Knob.DEPTH: (0,)}
+    if Direction.PUT in domains[TRANSFER] and not scenario.workload.pattern.sums:
+        engines = tuple(engine for engine in domains[ENGINE] if engine.kind is EngineKind.DMA)
+        yield {ENGINE: engines, TRANSFER: (Direction.GET,), DEPTH: (0,)}
 
 
 RULES: tuple[Dominance, ...] = (

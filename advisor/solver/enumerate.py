@@ -1,7 +1,7 @@
 """Every feasible schedule of a scenario, or a minimal set of rules that leave none."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from time import monotonic
 
@@ -9,17 +9,17 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from ...compiler.ir import Choice, Scenario, ShouldStop
-from ...compiler.templates import ALL_TEMPLATES, Template
+from ...compiler.planning.knobs.structure import TEMPLATE
+from ...compiler.templates import BY_NAME, Template
 from . import vectorised
 from .diverse import diverse
 from .domains import BASELINE, Domains, domains_of, knobs_of
 from .dominance import RULES, dominated, left_out
-from .knobs import Choices, Codes, Knob, Knobs, Varied
+from .knobs import At, Choices, Codes, Knobs, Varied
 from .model import SpaceModel, make_solver
 from .result import Absence, Assumed, NoFeasibleSchedule, Space
 from .solving import solve
 from .stream import Stream
-from .variables import At
 
 # With more combinations of values than this, feasible or not, the space is written down by the generator.
 SOLVED_CODES = 200_000
@@ -66,7 +66,7 @@ def explain(scenario: Scenario, template: Template | None) -> tuple[str, ...]:
     """See ``explain_infeasible`` in the package."""
     domains = domains_of(scenario)
     if template is not None:
-        domains = replace(domains, templates=(ALL_TEMPLATES.index(template),))
+        domains = {**domains, TEMPLATE: (template.name,)}
     return _conflict(scenario, domains)
 
 
@@ -121,7 +121,7 @@ def _is_stopped(limits: EnumerationLimits) -> bool:
 
 def _stream(scenario: Scenario, domains: Domains, seed: int, seconds: float | None) -> Stream:
     space_model = SpaceModel(scenario, domains, switchable=False)
-    for places in _places(scenario, domains, space_model.variables.knobs).values():
+    for places in _places(scenario, domains, space_model.knobs).values():
         space_model.leave_out(places)
     solver = make_solver(seed)
     parameters = solver.parameters
@@ -130,7 +130,7 @@ def _stream(scenario: Scenario, domains: Domains, seed: int, seconds: float | No
     parameters.cp_model_presolve, parameters.symmetry_level, parameters.linearization_level = False, 0, 0
     if seconds is not None:
         parameters.max_time_in_seconds = seconds
-    return Stream(solver, space_model.model, space_model.variables.code)
+    return Stream(solver, space_model.model, space_model.code)
 
 
 def _places(scenario: Scenario, domains: Domains, knobs: Knobs) -> dict[str, list[At]]:
@@ -169,8 +169,8 @@ def _space(
     """``size`` is that of the whole space, None where it is not known."""
     absent: tuple[Absence, ...] = ()
     if size == len(choices):
-        present = set(np.unique(choices.knobs.digits(choices.codes, Knob.TEMPLATE)).tolist())
-        absent = _absences(scenario, domains, {domains.templates[digit] for digit in present})
+        present = np.unique(choices.knobs.digits(choices.codes, TEMPLATE)).tolist()
+        absent = _absences(scenario, domains, {domains[TEMPLATE][digit] for digit in present})
     return Space(choices, size == len(choices), absent, assumed, size, varied)
 
 
@@ -178,26 +178,21 @@ def _conflict(scenario: Scenario, domains: Domains) -> tuple[str, ...]:
     """Sentences of rules that cannot hold together, any one of which would free the rest."""
     space_model = SpaceModel(scenario, domains, switchable=True)
     solver = make_solver(0)
-    space_model.assume(space_model.rules)
+    space_model.assume(space_model.families)
     if solve(solver, space_model.model) != cp_model.INFEASIBLE:
         return ()
     blamed = set(solver.sufficient_assumptions_for_infeasibility())
-    core = tuple(rule for rule in space_model.rules if rule.literal is not None and rule.literal.index in blamed)
-    for rule in core:
-        without = tuple(other for other in core if other is not rule)
+    core = tuple(family for family in space_model.families if family.literal.index in blamed)
+    for family in core:
+        without = tuple(other for other in core if other is not family)
         space_model.assume(without)
         if solve(solver, space_model.model) == cp_model.INFEASIBLE:
             core = without
-    return tuple(rule.sentence for rule in core)
+    return tuple(family.sentence for family in core)
 
 
-def _absences(scenario: Scenario, domains: Domains, present: set[int]) -> tuple[Absence, ...]:
+def _absences(scenario: Scenario, domains: Domains, present: set[str]) -> tuple[Absence, ...]:
     """Why templates that the file names have no schedule; those that are merely tried by default need no excuse."""
-    missing = [
-        ALL_TEMPLATES[index]
-        for index in domains.templates
-        if ALL_TEMPLATES[index].name in scenario.explore.templates
-        and ALL_TEMPLATES[index] is not BASELINE
-        and index not in present
-    ]
-    return tuple(Absence(template.name, explain(scenario, template) or (TWIN,)) for template in missing)
+    named = scenario.explore.values(TEMPLATE.word)
+    missing = [name for name in domains[TEMPLATE] if name in named and name != BASELINE.name and name not in present]
+    return tuple(Absence(name, explain(scenario, BY_NAME[name]) or (TWIN,)) for name in missing)

@@ -1,6 +1,6 @@
-"""The knobs of a schedule, and choices as numbers: every knob is a digit, so that a space is an array of integers."""
+"""Choices as numbers: every knob that is searched is a digit, so that a space is an array of integers."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -10,41 +10,30 @@ import numpy as np
 import numpy.typing as npt
 
 from ...compiler.ir import Choice, ExecutionOptions
-from ...compiler.templates import ALL_TEMPLATES
+from ...compiler.planning import knobs as known
+from ...compiler.planning.knobs import Knob
+from ...compiler.planning.knobs.serving import DEPTH
+from ...compiler.planning.knobs.structure import TEMPLATE
 
+At = Mapping[Knob, Iterable[int]]
+"""Digits of some knobs; those of the others are open."""
 Codes = npt.NDArray[np.int64]
 Digits = npt.NDArray[np.uint16]
 Varied = dict[str, tuple[int | str, ...]]
 """Values of knobs by their words."""
 
 
-class Knob(Enum):
-    """What a choice consists of, the first the most significant; the value is the word of ``explore``."""
-
-    TEMPLATE = "schedules"
-    CHUNKS = "chunks"
-    ENGINE = "engine"
-    STREAMS = "streams"
-    ALGORITHM = "algorithm"
-    TRANSFER = "transfer"
-    PROTOCOL = "protocol"
-    KERNEL = "kernel"
-    WAIT = "wait"
-    PER = "per"
-    LAUNCH = "launch"
-    ORDER = "order"
-    DEPTH = "depth"
-
-
-STRUCTURE = (Knob.TEMPLATE, Knob.CHUNKS, Knob.ENGINE, Knob.STREAMS, Knob.ALGORITHM)
-"""What moves and computes; the other knobs say how it is carried out."""
+def searched() -> tuple[Knob, ...]:
+    """The knobs that a space varies, the most significant first."""
+    return tuple(knob for knob in known.KNOBS if knob.explored)
 
 
 @dataclass(frozen=True)
 class Knobs:
-    """The values that each knob may have, in the order in which choices are sorted; templates as indices.
+    """The values that each knob may have, in the order in which choices are sorted.
 
-    The code of a choice is a number with a digit a knob, which is the place of its value.
+    The code of a choice is a number with a digit a knob, which is the place of its value. Knobs before the first
+    execution option say what moves and computes (its structure), the others how it is carried out.
     """
 
     values: Mapping[Knob, tuple[Any, ...]]
@@ -53,7 +42,7 @@ class Knobs:
     def weights(self) -> Mapping[Knob, int]:
         """What one step of a knob adds to the code."""
         weights, weight = {}, 1
-        for knob in reversed(Knob):
+        for knob in reversed(list(self.values)):
             weights[knob] = weight
             weight *= len(self.values[knob])
         return weights
@@ -61,11 +50,7 @@ class Knobs:
     @property
     def num_codes(self) -> int:
         """Combinations of all values, feasible or not."""
-        return self.weights[Knob.TEMPLATE] * len(self.values[Knob.TEMPLATE])
-
-    def code_of(self, digits: Mapping[Knob, int]) -> int:
-        """The code of these digits."""
-        return sum(self.weights[knob] * digit for knob, digit in digits.items())
+        return self.weights[TEMPLATE] * len(self.values[TEMPLATE])
 
     def digits(self, codes: Codes, knob: Knob) -> Digits:
         """The digit of ``knob`` in each code."""
@@ -73,36 +58,24 @@ class Knobs:
 
     def structures(self, codes: Codes) -> Codes:
         """Codes without how they are carried out."""
-        return codes // self.weights[STRUCTURE[-1]]
+        options = next(knob for knob in self.values if knob.option)
+        return codes // (self.weights[options] * len(self.values[options]))
 
     def choice_of(self, code: int) -> Choice:
         """The choice of a code."""
-        at = {knob: code // self.weights[knob] % len(self.values[knob]) for knob in Knob}
-        value = {knob: self.values[knob][digit] for knob, digit in at.items()}
-        return Choice(
-            ALL_TEMPLATES[value[Knob.TEMPLATE]].name,
-            value[Knob.CHUNKS],
-            value[Knob.ENGINE],
-            value[Knob.STREAMS],
-            self._tactics(tuple(value[knob] for knob in TACTICS)),
-            value[Knob.ALGORITHM],
-            value[Knob.ORDER],
-            value[Knob.DEPTH],
-        )
+        value = {knob: values[code // self.weights[knob] % len(values)] for knob, values in self.values.items()}
+        own = {knob.field: each for knob, each in value.items() if not knob.option}
+        return Choice(**own, tactics=self._options(tuple((knob, each) for knob, each in value.items() if knob.option)))
 
     @cached_property
-    def _made(self) -> dict[tuple[Any, ...], ExecutionOptions]:
+    def _made(self) -> dict[tuple[tuple[Knob, Any], ...], ExecutionOptions]:
         return {}
 
-    def _tactics(self, values: tuple[Any, ...]) -> ExecutionOptions:
+    def _options(self, values: tuple[tuple[Knob, Any], ...]) -> ExecutionOptions:
         """One object for all choices that are carried out alike."""
         if values not in self._made:
-            self._made[values] = ExecutionOptions(*values)
+            self._made[values] = ExecutionOptions(**{knob.field: value for knob, value in values})
         return self._made[values]
-
-
-# In the order of the fields of ExecutionOptions.
-TACTICS = (Knob.TRANSFER, Knob.PROTOCOL, Knob.KERNEL, Knob.WAIT, Knob.PER, Knob.LAUNCH)
 
 
 class Choices(Sequence[Choice]):
@@ -130,9 +103,9 @@ class Choices(Sequence[Choice]):
 
     def varied(self) -> Varied:
         """The values of each knob that has several among these choices, by its word."""
-        found = {knob: np.unique(self.knobs.digits(self.codes, knob)).tolist() for knob in Knob}
+        found = {knob: np.unique(self.knobs.digits(self.codes, knob)).tolist() for knob in self.knobs.values}
         return {
-            knob.value: tuple(_shown(knob, self.knobs.values[knob][digit]) for digit in digits)
+            knob.word: tuple(shown(knob, self.knobs.values[knob][digit]) for digit in digits)
             for knob, digits in found.items()
             if len(digits) > 1
         }
@@ -146,12 +119,10 @@ class Choices(Sequence[Choice]):
         return hash(tuple(self))
 
 
-def _shown(knob: Knob, value: object) -> int | str:
+def shown(knob: Knob, value: object) -> int | str:
     """A value in the words of the language; what is usual where no word is said is called so."""
     if isinstance(value, Enum):
         return str(value.value)
     if not isinstance(value, int):
         return str(value) or "usual"
-    if knob is Knob.TEMPLATE:
-        return ALL_TEMPLATES[value].name
-    return "all" if knob is Knob.DEPTH and not value else value
+    return "all" if knob is DEPTH and not value else value

@@ -1,16 +1,63 @@
-"""Staging memory of a choice without building its plan."""
+"""Memory of a rank: what tensors take, what schedules stage, and the rules on both."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache, partial
+from itertools import product
 
-from ...compiler.ir import Choice, Scenario
-from ...compiler.planning.build import build_schedule, pieces_of, reject_choice
+from ...compiler.codes import Code
+from ...compiler.ir import Choice, Pattern, Rejection, Scenario, Schedule, Shard, Tensor
+from ...compiler.planning.build import ScheduleError, build_schedule, reject_choice
+from ...compiler.planning.knobs import Knob, Rule, ScheduleRequest, with_values
+from ...compiler.planning.knobs.engine import ENGINE, default_engine
+from ...compiler.planning.knobs.execution import TRANSFER
+from ...compiler.planning.knobs.serving import DEPTH, GATHERS
+from ...compiler.planning.knobs.structure import ALGORITHM, CHUNKS, TEMPLATE
 from ...compiler.planning.staging import slices_inner, staging_bytes
+from ...compiler.planning.template_input import pieces_of
 from ...compiler.templates import BY_NAME, Template
-from ...compiler.templates.serving import GATHERS
+from .domains import Domains, candidates_of
+from .text import size_text
+
+
+def resident_bytes(scenario: Scenario) -> int:
+    """Memory of a rank for its inputs and its results, without what counts as staging: partial sums, gathered rows."""
+    workload, moved, n = scenario.workload, scenario.workload.moved, scenario.num_ranks
+    if moved is not None and workload.compute is None:
+        one_sided = workload.pattern in (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER)
+        return moved.num_bytes + (moved.num_bytes // n if one_sided else moved.num_bytes)
+    made = {*workload.made, *((moved.name,) if moved is not None and workload.pattern.sums else ())}
+    return sum(_share(tensor, n) for tensor in workload.tensors if tensor.name not in made) + _result_bytes(scenario)
+
+
+def _result_bytes(scenario: Scenario) -> int:
+    """What a rank keeps of what is computed last, and of a collective beside it."""
+    workload = scenario.workload.last_stage
+    gemm, moved = workload.gemm, workload.moved
+    if gemm is None:
+        ends = [tensor for tensor in workload.tensors if tensor.name == workload.output or moved is None]
+        return sum(_share(tensor, scenario.num_ranks) for tensor in ends if tensor.name in workload.made)
+    if moved is not None and workload.pattern.reduces:
+        return moved.num_bytes // scenario.num_ranks
+    return gemm.m * gemm.n * gemm.dtype.num_bytes + (moved.num_bytes if moved and workload.pattern.beside else 0)
+
+
+def _share(tensor: Tensor, num_ranks: int) -> int:
+    return tensor.num_bytes if tensor.shard is Shard.NONE else tensor.num_bytes // num_ranks
+
+
+def check_memory(scenario: Scenario, schedule: Schedule) -> None:
+    """Raise ScheduleError if the tensors of a rank and the staging of ``schedule`` do not fit its GPU."""
+    needed, has = resident_bytes(scenario) + schedule.staging_bytes, scenario.gpu.hbm.capacity_bytes
+    if needed > has:
+        sizes = f"{needed / 2**30:.2f} GiB a rank, {scenario.gpu.name} has {has / 2**30:.2f} GiB"
+        message = f"{schedule.expression} needs {sizes}"
+        hint = "smaller tensors, more ranks, or a schedule with less staging"
+        raise ScheduleError(Rejection(Code.MGS402, message, hint))
 
 
 def staging_needed(scenario: Scenario, choice: Choice) -> int:
-    """Staging memory of a rank in bytes.
+    """Staging memory of a rank in bytes, without building the plan where that is possible.
 
     Algorithms differ in what they put down to be summed, which does not depend on the cut; what is gathered needs less
     where not all pieces are held.
@@ -30,3 +77,61 @@ def staging_needed(scenario: Scenario, choice: Choice) -> int:
 def least_chunks(scenario: Scenario, template: Template) -> int:
     """The fewest chunks that a template may cut the tensor into."""
     return scenario.num_ranks * (template.min_pieces if template.cuts_shards else 1)
+
+
+class StagingRules:
+    """The rules that what is staged is within its limit, and fits the GPU beside everything else."""
+
+    def __init__(self, scenario: Scenario, domains: Domains) -> None:
+        self._scenario, self._domains = scenario, domains
+        self._needed = cache(partial(staging_needed, scenario))
+        self._least = cache(self._needs)
+
+    def rules(self) -> Iterator[Rule]:
+        """A rule for each set of knobs that decides what is staged, and for each limit."""
+        limit, gpu = self._scenario.explore.staging_limit_bytes, self._scenario.gpu
+        for knobs in {self._deciding(BY_NAME[name]): None for name in self._domains[TEMPLATE]}:
+            words = tuple(knob.word for knob in (TEMPLATE, *knobs))
+            if limit is not None:
+                said = partial(self._within, f"staging <= {size_text(limit)}: ")
+                yield Rule(words, partial(self._reject_above, limit, knobs), said)
+            resident, has = resident_bytes(self._scenario), gpu.hbm.capacity_bytes
+            sentence = f"{gpu.name} has {size_text(has)} of memory: tensors take {size_text(resident)} a rank"
+            said = partial(self._within, f"{sentence}, and for staging ")
+            yield Rule(words, partial(self._reject_above, has - resident, knobs), said)
+
+    def _deciding(self, template: Template) -> tuple[Knob, ...]:
+        """The knobs that decide what a template stages."""
+        pattern = self._scenario.workload.pattern
+        if pattern.sums and template.default_algorithm:
+            return ENGINE, ALGORITHM, TRANSFER
+        if pattern in GATHERS and template.has_depth and len(self._domains[DEPTH]) > 1:
+            return CHUNKS, DEPTH
+        return ()
+
+    def _reject_above(self, limit: int, knobs: tuple[Knob, ...], request: ScheduleRequest) -> Rejection | None:
+        if self._deciding(request.template) != knobs or self._needed(request.choice) <= limit:
+            return None
+        return Rejection(Code.MGS402, f"staging is above {size_text(limit)}")
+
+    def _within(self, start: str, scenario: Scenario) -> str:
+        return f"{start}{self._least()}"
+
+    def _needs(self) -> str:
+        """How much is staged, in words."""
+        needed = list(self._staged())
+        least, most = size_text(min(needed)), size_text(max(needed))
+        names = self._domains[TEMPLATE]
+        if len(names) > 1:
+            return f"every schedule needs at least {least}"
+        return f"{names[0]} needs {least}{f' to {most}' if most != least else ''}"
+
+    def _staged(self) -> Iterator[int]:
+        """Bytes of staging of every candidate."""
+        scenario, domains = self._scenario, self._domains
+        for template in (BY_NAME[name] for name in domains[TEMPLATE]):
+            usual = Choice(template.name, scenario.num_ranks, default_engine(scenario.system))
+            knobs = self._deciding(template)
+            values = (candidates_of(scenario, domains, template, knob) for knob in knobs)
+            for each in product(*values):
+                yield self._needed(with_values(usual, dict(zip(knobs, each, strict=True))))

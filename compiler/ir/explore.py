@@ -1,31 +1,35 @@
 """The space that a file asks to search, as data."""
 
-from dataclasses import dataclass
-
-from .schedule import CopyProtocol, Direction, EngineChoice, Kernels, LaunchMode, PeerOrder, Wait, WaitPer
+from dataclasses import dataclass, replace
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
 class Explore:
     """The space to search; a limit of None means no limit.
 
-    An empty tuple leaves the choice to the search: of templates, chunks, engines and streams it tries several, of the
-    other knobs the usual value. ``depths`` are tried beside holding everything. With ``dominance`` schedules are left
-    out that an assumption says are not faster than others of the space.
+    ``asked`` holds (word of a knob, its values) for each knob that the file names, in the order of the words. What is
+    not named is left to the search: of templates, chunks, engines and streams it tries several, of the other knobs the
+    usual value. Depths are tried beside holding everything. With ``dominance`` schedules are left out that an
+    assumption says are not faster than others of the space.
     """
 
-    templates: tuple[str, ...] = ()
-    chunks: tuple[int, ...] = ()
-    engines: tuple[EngineChoice, ...] = ()
+    asked: tuple[tuple[str, tuple[Any, ...]], ...] = ()
     staging_limit_bytes: int | None = None
-    directions: tuple[Direction, ...] = ()
-    protocols: tuple[CopyProtocol, ...] = ()
-    kernels: tuple[Kernels, ...] = ()
-    waits: tuple[Wait, ...] = ()
-    waits_per: tuple[WaitPer, ...] = ()
-    launches: tuple[LaunchMode, ...] = ()
-    orders: tuple[PeerOrder, ...] = ()
-    depths: tuple[int, ...] = ()
-    streams: tuple[int, ...] = ()
-    algorithms: tuple[str, ...] = ()
     dominance: bool = True
+
+    @classmethod
+    def of(
+        cls, *, staging_limit_bytes: int | None = None, dominance: bool = True, **asked: tuple[Any, ...]
+    ) -> "Explore":
+        """An Explore from the values of knobs, each by its word."""
+        given = tuple(sorted((word, values) for word, values in asked.items() if values))
+        return cls(given, staging_limit_bytes, dominance)
+
+    def values(self, word: str) -> tuple[Any, ...]:
+        """The values that the knob of this word may have, none where the file leaves them to the search."""
+        return dict(self.asked).get(word, ())
+
+    def asking(self, word: str, values: tuple[Any, ...]) -> "Explore":
+        """The same with these values of one knob."""
+        return replace(self, asked=tuple(sorted({**dict(self.asked), word: values}.items())))

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ..codes import Code
 from ..ir import Choice, Kernels, Plan, Scenario
-from ..planning.build import problem_of, reject_execution
+from ..planning.build import reject_execution, template_input
 from ..templates.base import TemplateInput
 from .build import plan_of
 from .check import OutlineRejection, outline_rejections
@@ -31,7 +31,7 @@ def rejections_on(scenario: Scenario, outline: Outline) -> Iterator[OutlineRejec
 
 def _problem(scenario: Scenario, outline: Outline) -> TemplateInput:
     tactics, order = outline.tactics, outline.ordering.order
-    return problem_of(
+    return template_input(
         scenario,
         Choice("serial", scenario.num_ranks, outline.engine, outline.streams, tactics, outline.algorithm, order=order),
     )

@@ -25,12 +25,13 @@ from ..ir import (
     TileGroup,
     Transfer,
 )
-from ..planning.execution import VALUES, tactics_from, words_of
+from ..planning.execution import OPTIONS, options_from
+from ..planning.knobs import words_of
 from ..text.diagnostics import CompileError, Report
 from ..text.json_items import Item, JsonPlace
 from ..text.source import Source
 from ..text.source import Span as TextSpan
-from ..text.vocabulary import MAX_EXTENT, MAX_RANKS, MAX_STREAMS, TACTICS
+from ..text.vocabulary import MAX_EXTENT, MAX_RANKS, MAX_STREAMS
 from .fingerprint import fingerprint
 from .to_json import SCHEMA, hash_of
 
@@ -97,8 +98,8 @@ def _engine(item: Item) -> EngineChoice:
 
 
 def _tactics(item: Item) -> ExecutionOptions:
-    said = item.entries((), TACTICS)
-    return tactics_from({word: value.word(words_of(VALUES[word])) for word, value in said.items()})
+    said = item.entries((), tuple(OPTIONS))
+    return options_from({word: value.word(OPTIONS[word].words) for word, value in said.items()})
 
 
 class _Reader:

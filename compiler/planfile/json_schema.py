@@ -5,9 +5,10 @@ lie in their shards and that every byte moves once depends on the scenario and i
 """
 
 from ..ir import DType, EngineKind, EngineMode, Pattern
-from ..planning.execution import VALUES, words_of
+from ..planning.execution import OPTIONS
+from ..planning.knobs import words_of
 from ..text.json_items import MAX_NAME
-from ..text.vocabulary import MAX_EXTENT, MAX_RANKS, MAX_STREAMS, TACTICS
+from ..text.vocabulary import MAX_EXTENT, MAX_RANKS, MAX_STREAMS
 from .fingerprint import Json
 from .from_json import FITS, MAX_ENGINES, MAX_KERNELS, MAX_STEPS, TRANSFER_KINDS
 from .to_json import SCHEMA
@@ -25,7 +26,7 @@ def plan_schema() -> dict[str, Json]:
         "hash": {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"},
         "scenario": {"$ref": "#/$defs/scenario"},
         "engine": {"$ref": "#/$defs/engine"},
-        "tactics": _object({word: _words(words_of(VALUES[word])) for word in TACTICS}, ()),
+        "tactics": _object({word: _words(knob.words) for word, knob in OPTIONS.items()}, ()),
         "overlaps": {"type": "boolean"},
         "steps": steps,
         "overrides": _list(override, MAX_STEPS),

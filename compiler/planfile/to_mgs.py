@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from ..ir import Direction, Reach, Reduction, Region, Scenario, Schedule, Step, TileGroup, Transfer
 from ..planning.build import compute_sms
-from ..planning.execution import said
+from ..planning.execution import non_default_options
 
 
 def plan_text(scenario: Scenario, schedule: Schedule, name: str) -> str:
@@ -26,7 +26,7 @@ def plan_text(scenario: Scenario, schedule: Schedule, name: str) -> str:
 def _head(scenario: Scenario, schedule: Schedule) -> str:
     apart = schedule.compute_sms != compute_sms(scenario, schedule.engine, overlaps=True)
     words = [str(schedule.engine), *(["apart"] if apart else [])]
-    return " ".join([*words, *(f"{word} {value}" for word, value in said(schedule.tactics))])
+    return " ".join([*words, *(f"{word} {value}" for word, value in non_default_options(schedule.tactics))])
 
 
 def _step(scenario: Scenario, step: Step) -> str:

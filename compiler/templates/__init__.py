@@ -16,7 +16,6 @@ from . import (
 )
 from .base import Cut, Template
 from .collective import LONE_TEMPLATES
-from .legality import reject_template
 
 ALL_TEMPLATES: tuple[Template, ...] = (
     serial.TEMPLATE,
@@ -36,4 +35,4 @@ TEMPLATES: tuple[Template, ...] = tuple(template for template in ALL_TEMPLATES i
 
 BY_NAME: Mapping[str, Template] = MappingProxyType({template.name: template for template in ALL_TEMPLATES})
 
-__all__ = ["ALL_TEMPLATES", "BY_NAME", "TEMPLATES", "Cut", "Template", "reject_template"]
+__all__ = ["ALL_TEMPLATES", "BY_NAME", "TEMPLATES", "Cut", "Template"]

@@ -169,23 +169,6 @@ OPERATIONS: Mapping[str, tuple[int, tuple[str, ...]]] = {
 }
 TENSOR_WORDS = ("shard",)
 OBJECTIVES = ("makespan",)
-TACTICS = ("transfer", "protocol", "kernel", "wait", "per", "launch")
-EXPLORE_KNOBS = ("streams", "algorithm", *TACTICS, "order", "depth")
-EXPLORE_WORDS = ("schedules", "chunks", "engine", "staging", "minimize", *EXPLORE_KNOBS, "everything", "dominance")
-PART_ARGUMENTS = ("parts", "slices", "columns")
-TEMPLATE_ARGUMENTS = (
-    "chunks",
-    *PART_ARGUMENTS,
-    "engine",
-    "streams",
-    "lanes",
-    "algorithm",
-    "waves",
-    "sums",
-    *TACTICS,
-    "order",
-    "depth",
-)
 PLAN_ACTIONS = ("put", "get", "compute", "reduce")
 PLAN_CLAUSES: Mapping[str, tuple[str, ...]] = {
     "put": ("to", "signal", "after", "lane", "reduce"),

@@ -25,7 +25,7 @@ from ..ir import (
     tile_cols,
     tile_rows,
 )
-from ..planning.execution import reject_reach
+from ..planning.reach import reject_reach
 
 
 def shape_faults(plan: RankPlan) -> Iterator[PlanFault]:

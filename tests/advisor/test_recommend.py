@@ -25,8 +25,8 @@ from magus.compiler.ir import (
     Scenario,
     Schedule,
 )
-from magus.compiler.planning import build
 from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.knobs import base
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.compiler.templates.base import TemplateInput
 from magus.simcore import RunOutcome
@@ -52,21 +52,21 @@ def advisor() -> Advisor:
 
 @pytest.fixture(scope="module")
 def advice(advisor: Advisor) -> Advice:
-    scenario = exploring(ag_gemm(4096, 8192, 16384), Explore(chunks=(8, 16, 32), engines=(DMA,)))
+    scenario = exploring(ag_gemm(4096, 8192, 16384), Explore.of(chunks=(8, 16, 32), engine=(DMA,)))
     return advisor.recommend(scenario, bespoke=50)
 
 
 def test_each_schedule_is_looked_at_and_built_once(advisor: Advisor, monkeypatch: pytest.MonkeyPatch) -> None:
-    scenario = exploring(ag_gemm(4096, 8192, 16384), Explore(chunks=(8, 16, 32), engines=(DMA,)))
+    scenario = exploring(ag_gemm(4096, 8192, 16384), Explore.of(chunks=(8, 16, 32), engine=(DMA,)))
     structures = enumerate_space(scenario).structures
     asked: list[Choice] = []
-    problem_of = build.problem_of
+    template_input = base.template_input
 
     def counting(scenario: Scenario, choice: Choice) -> TemplateInput:
         asked.append(choice)
-        return problem_of(scenario, choice)
+        return template_input(scenario, choice)
 
-    monkeypatch.setattr(build, "problem_of", counting)
+    monkeypatch.setattr(base, "template_input", counting)
     candidates = ranked(scenario, advisor.ranker, structures)
 
     assert len(candidates) >= len(structures) > 3
@@ -135,7 +135,7 @@ def test_serial_is_said_where_overlap_does_not_pay(advisor: Advisor) -> None:
 
 
 def test_a_bad_ranker_costs_speed_but_never_truth(advisor: Advisor) -> None:
-    scenario = exploring(gemm_rs(2048, 8192, 4096), Explore(chunks=(8, 16)))
+    scenario = exploring(gemm_rs(2048, 8192, 4096), Explore.of(chunks=(8, 16)))
 
     bad = Advisor(Backwards()).recommend(scenario, top=2, bespoke=0)  # type: ignore[arg-type]
     good = advisor.recommend(scenario, top=2, bespoke=0)
@@ -145,13 +145,13 @@ def test_a_bad_ranker_costs_speed_but_never_truth(advisor: Advisor) -> None:
 
 
 def test_the_baseline_does_not_follow_the_engines_explored(advisor: Advisor) -> None:
-    scenario = exploring(ag_gemm(2048, 8192, 4096), Explore(chunks=(16,), engines=(EngineChoice(EngineKind.SM, 8),)))
+    scenario = exploring(ag_gemm(2048, 8192, 4096), Explore.of(chunks=(16,), engine=(EngineChoice(EngineKind.SM, 8),)))
 
     assert advisor.recommend(scenario, bespoke=0).serial.expression == "serial(engine=dma(7))"
 
 
 def test_a_space_without_overlap_is_not_a_workload_without_it(advisor: Advisor) -> None:
-    advice = advisor.recommend(exploring(ag_gemm(1024, 1024, 4096), Explore(templates=("serial",))))
+    advice = advisor.recommend(exploring(ag_gemm(1024, 1024, 4096), Explore.of(schedules=("serial",))))
 
     assert "No overlap schedule is in the space that the file explores." in advice.reasons
 
@@ -170,7 +170,7 @@ def test_a_plan_by_hand_for_a_lone_collective_is_no_overlap(advisor: Advisor) ->
 def test_declared_schedules_are_always_simulated(advisor: Advisor) -> None:
     choice = Choice("shard_p2p", 8, DMA)
     scenario = replace(
-        exploring(ag_gemm(1024, 1024, 4096), Explore(templates=("serial",), engines=(DMA,))),
+        exploring(ag_gemm(1024, 1024, 4096), Explore.of(schedules=("serial",), engine=(DMA,))),
         schedules=(NamedSchedule("mine", choice),),
     )
 
@@ -181,7 +181,7 @@ def test_declared_schedules_are_always_simulated(advisor: Advisor) -> None:
 
 
 def test_plans_written_out_take_part(advisor: Advisor) -> None:
-    scenario = exploring(ag_gemm(1024, 1024, 4096), Explore(templates=("serial",), engines=(DMA,)))
+    scenario = exploring(ag_gemm(1024, 1024, 4096), Explore.of(schedules=("serial",), engine=(DMA,)))
     steps = build_schedule(scenario, Choice("hetero_fused_1d", 16, DMA)).steps
     scenario = replace(scenario, schedules=(NamedSchedule("by_hand", Plan(DMA, steps)),))
 
@@ -251,7 +251,7 @@ def test_without_verification_nothing_is_simulated(advisor: Advisor) -> None:
 
 
 def test_the_number_of_processes_changes_nothing(advisor: Advisor) -> None:
-    scenario = exploring(ag_gemm(512, 1024, 4096), Explore(chunks=(8, 16), engines=(DMA,)))
+    scenario = exploring(ag_gemm(512, 1024, 4096), Explore.of(chunks=(8, 16), engine=(DMA,)))
 
     alone, together = (advisor.recommend(scenario, workers=workers) for workers in (1, 2))
 
@@ -265,7 +265,7 @@ def test_a_stop_is_heard(advisor: Advisor) -> None:
 
 def test_progress_is_told(advisor: Advisor) -> None:
     heard: list[tuple[str, int, int]] = []
-    scenario = exploring(ag_gemm(256, 512, 1024), Explore(chunks=(8,), engines=(DMA,)))
+    scenario = exploring(ag_gemm(256, 512, 1024), Explore.of(chunks=(8,), engine=(DMA,)))
 
     advisor.recommend(scenario, progress=lambda stage, done, total: heard.append((stage, done, total)))
 
@@ -274,6 +274,6 @@ def test_progress_is_told(advisor: Advisor) -> None:
 
 def test_nothing_feasible_names_the_constraints(advisor: Advisor) -> None:
     with pytest.raises(NoFeasibleSchedule) as caught:
-        advisor.recommend(exploring(ag_gemm(4096, 8192, 16384), Explore(staging_limit_bytes=1024)))
+        advisor.recommend(exploring(ag_gemm(4096, 8192, 16384), Explore.of(staging_limit_bytes=1024)))
 
     assert any("staging" in reason for reason in caught.value.reasons)

@@ -7,7 +7,7 @@ from magus.advisor.candidates.advice import Confidence, is_algorithm_choice
 from magus.advisor.candidates.ranking import is_trained
 from magus.advisor.export import advice_document
 from magus.advisor.solver import enumerate_space
-from magus.advisor.solver.domains import check_memory, resident_bytes
+from magus.advisor.solver.memory import check_memory, resident_bytes
 from magus.compiler.planning.build import ScheduleError, build_schedule
 from magus.compiler.verify.check import check_plan
 from magus.tui.text.render import advice_text, scenario_line

@@ -13,7 +13,7 @@ from magus.simcore import EngineUnavailable, RunTooLarge
 from tests.helpers.scenarios.scenarios import ag_gemm, exploring
 
 DMA = EngineChoice(EngineKind.DMA, 7)
-SCENARIO = exploring(ag_gemm(4096, 4096, 8192), Explore(chunks=(8, 16), engines=(DMA,)))
+SCENARIO = exploring(ag_gemm(4096, 4096, 8192), Explore.of(chunks=(8, 16), engine=(DMA,)))
 ERRORS = (ValueError("on purpose"), RunTooLarge("too large"), ScheduleError(Rejection(Code.MGS514, "no such parts")))
 
 

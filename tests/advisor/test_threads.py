@@ -71,7 +71,7 @@ def test_predictions_are_the_same_and_leave_the_threads_of_others_alone() -> Non
 
 def test_one_advisor_answers_many() -> None:
     advisor = Advisor.load()
-    scenario = exploring(ag_gemm(1024, 1536, 4096), Explore(chunks=(8, 16), engines=(DMA,)))
+    scenario = exploring(ag_gemm(1024, 1536, 4096), Explore.of(chunks=(8, 16), engine=(DMA,)))
 
     answers = together(lambda: advisor.recommend(scenario, top=2, bespoke=20))
 

@@ -8,7 +8,7 @@ from ...advisor import lower_bound
 from ...advisor.candidates.shortlist import packet_bytes
 from ...advisor.export import result_document
 from ...advisor.extrapolation import outside_calibration
-from ...advisor.solver.domains import check_memory
+from ...advisor.solver.memory import check_memory
 from ...compiler.ir import Cancelled, Scenario, Schedule, Settings
 from ...compiler.resolve.devices.replay_file import write_profile
 from ...compiler.resolve.schedules.from_text import resolve_schedule

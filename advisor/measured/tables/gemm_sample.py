@@ -38,7 +38,7 @@ def simulated_sample(table: GemmTable, count: int, seed: int, advance: Callable[
 def _simulated_us(scenario: Scenario, shape: Shape) -> float:
     """Makespan of the lone GEMM, scheduled as one kernel."""
     lone = replace(scenario, workload=_workload(*shape))
-    schedule = build_schedule(lone, Choice("serial", 1, default_engine(lone)))
+    schedule = build_schedule(lone, Choice("serial", 1, default_engine(lone.system)))
     unit_bytes = affordable_unit(lone, schedule, PACKET_BYTES, MAX_LINE_HOPS)
     return simulate(lone, schedule, unit_bytes=unit_bytes).makespan_ticks / TICKS_PER_US
 

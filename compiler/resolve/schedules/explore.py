@@ -1,43 +1,34 @@
 """The space to search: ``explore workload { schedules all; chunks 8..128 x2; ... }``."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from enum import Enum
 from fractions import Fraction
 from typing import Any
 
 from ...codes import Code
-from ...ir import Explore, PeerOrder
-from ...planning.execution import VALUES
+from ...ir import Explore
+from ...planning import knobs
+from ...planning.knobs import Knob
+from ...planning.knobs.base import CountValues
+from ...planning.knobs.engine import ENGINE
+from ...planning.knobs.structure import TEMPLATE
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean, listing
 from ...text.source import Span
 from ...text.units import BYTES
-from ...text.vocabulary import EXPLORE_KNOBS, EXPLORE_WORDS, MAX_STREAMS, OBJECTIVES, Property
+from ...text.vocabulary import OBJECTIVES, Property
 from ..values.device_numbers import FigureReader
 from ..values.domains import read_values, whole_numbers
 from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.sentences import Words, known_head
-from .template import ChoiceReader, known_words
+from .template import ChoiceReader
 
-_MAX_CHUNKS = 1 << 20
-_MAX_DEPTH = 1 << 20
-# What Explore calls the knob of each word.
-FIELDS: Mapping[str, str] = {
-    "streams": "streams",
-    "algorithm": "algorithms",
-    "transfer": "directions",
-    "protocol": "protocols",
-    "kernel": "kernels",
-    "wait": "waits",
-    "per": "waits_per",
-    "launch": "launches",
-    "order": "orders",
-    "depth": "depths",
-}
-# What ``everything`` tries of the counts.
-ALL_STREAMS = ALL_DEPTHS = (1, 2, 4)
+_OTHER_WORDS = ("staging", "minimize", "everything", "dominance")
 _STAGING = Property("staging", BYTES, Fraction(0), Fraction(1 << 50), whole=True)
+
+
+def explored_knobs() -> dict[str, Knob]:
+    """The knobs that a block may name, by their words."""
+    return {knob.word: knob for knob in knobs.KNOBS if knob.explored}
 
 
 class ExploreReader:
@@ -51,7 +42,7 @@ class ExploreReader:
         explore, seen = Explore(), dict[str, Span]()
         for statement in question.block.statements:
             with self._report.attempt():
-                word = known_head(statement, EXPLORE_WORDS, "explore", self._report)
+                word = known_head(statement, (*explored_knobs(), *_OTHER_WORDS), "explore", self._report)
                 assert isinstance(statement, ast.Say)
                 if word in seen:
                     hint = f"the first is on line {seen[word].location.line}; commas separate alternatives"
@@ -65,23 +56,14 @@ class ExploreReader:
             return replace(explore, staging_limit_bytes=self._staging(statement))
         words = Words(statement.phrase, self._report)
         words.take(word)
-        if word in EXPLORE_KNOBS:
-            return _with(explore, {FIELDS[word]: self._knob(word, words)})
+        if word in explored_knobs():
+            return explore.asking(word, self._values(explored_knobs()[word], words))
         match word:
             case "everything":
                 words.end()
                 return explore
             case "dominance":
                 return replace(explore, dominance=self._switch(words))
-            case "schedules":
-                return replace(explore, templates=self._templates(words))
-            case "chunks":
-                values = read_values(words, self._place, self._evaluator, self._report)
-                return replace(explore, chunks=whole_numbers(values, "chunks", _MAX_CHUNKS, self._report))
-            case "engine":
-                engines = [self._choices.engine(each) for each in words.take_list("an engine")]
-                self._end_of_list(words)
-                return replace(explore, engines=tuple(dict.fromkeys(engines)))
             case _:
                 objective = words.take_name("what to minimize")
                 words.end()
@@ -92,15 +74,17 @@ class ExploreReader:
                     )
                 return explore
 
-    def _knob(self, word: str, words: Words) -> tuple[Any, ...]:
-        """The values of one knob: counts, or words."""
-        if word in ("streams", "depth"):
-            values = read_values(words, self._place, self._evaluator, self._report)
-            most = MAX_STREAMS if word == "streams" else _MAX_DEPTH
-            return tuple(dict.fromkeys(whole_numbers(values, word, most, self._report)))
-        texts = [self._choices.word(word, each, known_words(word)) for each in words.take_list(f"a value of {word}")]
+    def _values(self, knob: Knob, words: Words) -> tuple[Any, ...]:
+        """The values of one knob: counts, engines, or words."""
+        if knob is TEMPLATE:
+            return self._templates(words)
+        if isinstance(knob.values, CountValues):
+            counts = read_values(words, self._place, self._evaluator, self._report)
+            return tuple(dict.fromkeys(whole_numbers(counts, knob.word, knob.values.most, self._report)))
+        what = "an engine" if knob is ENGINE else f"a value of {knob.word}"
+        values = [self._choices.value(knob, each) for each in words.take_list(what)]
         self._end_of_list(words)
-        return _valued(word, tuple(dict.fromkeys(texts)))
+        return tuple(dict.fromkeys(values))
 
     def _switch(self, words: Words) -> bool:
         said = words.take_name("on or off")
@@ -139,20 +123,8 @@ class ExploreReader:
 
 
 def opened(explore: Explore) -> Explore:
-    """The same space with every value of the knobs that it does not say."""
-    values: dict[str, tuple[Any, ...]] = {"streams": ALL_STREAMS, "depth": ALL_DEPTHS}
-    values |= {word: _valued(word, known_words(word)) for word in EXPLORE_KNOBS if word not in values}
-    unsaid = {FIELDS[word]: each for word, each in values.items() if not getattr(explore, FIELDS[word])}
-    return _with(explore, unsaid)
-
-
-def _with(explore: Explore, values: Mapping[str, Any]) -> Explore:
-    return replace(explore, **values)
-
-
-def _valued(word: str, texts: Sequence[str]) -> tuple[Any, ...]:
-    """Algorithms by their names, other words as what they mean."""
-    if word == "algorithm":
-        return tuple(texts)
-    kind: type[Enum] = PeerOrder if word == "order" else VALUES[word]
-    return tuple(kind(text) for text in texts)
+    """The same space with every value of the knobs that it does not say, where they are few."""
+    for knob in explored_knobs().values():
+        if knob is not TEMPLATE and not explore.values(knob.word) and knob.every():
+            explore = explore.asking(knob.word, knob.every())
+    return explore

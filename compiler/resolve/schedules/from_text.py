@@ -32,7 +32,7 @@ def resolve_schedule(scenario: Scenario, text: str | None, warn: Warn = nobody) 
         if text is None or named.name == text.strip():
             return declared(scenario, named)
     if text is None:
-        return build_schedule(scenario, Choice("serial", scenario.num_ranks, default_engine(scenario)))
+        return build_schedule(scenario, Choice("serial", scenario.num_ranks, default_engine(scenario.system)))
     if text.endswith(PLAN_SUFFIX):
         return plan_in_file(scenario, Path(text), warn)
     return build_schedule(scenario, read_choice(scenario, text))

@@ -11,7 +11,8 @@ from ...codes import Code
 from ...collectives import ALGORITHM_BY_NAME
 from ...ir import CopyProtocol, Direction, Kernels, LaunchMode, System, Wait, WaitPer
 from ...outline.outline import MAX_PIECES, WORDS, Axis, Outline, Split, Sums
-from ...planning.execution import tactics_from, words_of
+from ...planning.execution import options_from
+from ...planning.knobs import words_of
 from ...text import syntax as ast
 from ...text.diagnostics import Report
 from ...text.vocabulary import MAX_EXTENT, MAX_STREAMS
@@ -63,7 +64,7 @@ class OutlineReader:
                 good += 1
         if good < len(plan.block.statements):
             raise self._report.stop()
-        return replace(self._said, tactics=tactics_from(self._tactics))
+        return replace(self._said, tactics=options_from(self._tactics))
 
     def _read(self, statement: ast.Define | ast.Say, seen: set[str]) -> None:
         word = known_head(statement, WORDS, "a schedule", self._report)

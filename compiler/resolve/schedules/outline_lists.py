@@ -5,7 +5,7 @@ from collections.abc import Callable
 from ...codes import Code
 from ...ir import PeerOrder
 from ...outline.outline import MAX_PIECES, By, Grouping, KernelGroup, Ordering, Turn
-from ...planning.execution import words_of
+from ...planning.knobs import words_of
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean
 from ..values.sentences import Words

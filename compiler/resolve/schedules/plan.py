@@ -6,10 +6,10 @@ end, is checked where plans are lowered.
 
 from ...codes import Code
 from ...ir import EngineChoice, ExecutionOptions, Override, Plan, Step, System, Workload
-from ...planning.execution import VALUES, tactics_from, words_of
+from ...planning.execution import OPTIONS, options_from
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean, listing
-from ...text.vocabulary import PLAN_ACTIONS, TACTICS
+from ...text.vocabulary import PLAN_ACTIONS
 from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.sentences import Words, head_of, known_head
 from .plan_steps import StepReader
@@ -129,12 +129,12 @@ class PlanReader:
     def _tactics(self, words: Words, statement: ast.Say) -> ExecutionOptions:
         """Read ``transfer get protocol ll``, in any order."""
         given: dict[str, str] = {}
-        while word := words.take_word(*TACTICS):
+        while word := words.take_word(*OPTIONS):
             if word in given:
                 raise self._report.fail(Code.MGS206, f"{word} is said twice", statement.span)
-            given[word] = self._choices.word(word, words.take(f"{word} of a plan"), words_of(VALUES[word]))
-        words.end(("apart", *TACTICS))
-        return tactics_from(given)
+            given[word] = self._choices.word(word, words.take(f"{word} of a plan"), OPTIONS[word].words)
+        words.end(("apart", *OPTIONS))
+        return options_from(given)
 
     def _override(self, statement: ast.Say, steps: dict[str, Step], said: set[tuple[int, str]]) -> list[Override]:
         """Read ``override rank 3 { t1 = put ... }``; ``said`` are the ranks and steps that were overridden before."""

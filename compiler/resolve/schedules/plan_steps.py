@@ -18,7 +18,7 @@ from ...ir import (
     tile_cols,
     tile_rows,
 )
-from ...planning.execution import reject_reach
+from ...planning.reach import reject_reach
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean, listing
 from ...text.vocabulary import PLAN_ACTIONS

@@ -1,60 +1,24 @@
 """Schedules that name a template, and the engines that move bytes."""
 
-from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
 from ...codes import Code
-from ...collectives import ALGORITHM_BY_NAME
-from ...ir import Choice, EngineChoice, EngineKind, EngineMode, PeerOrder, System
-from ...planning.build import most_copy_sms
-from ...planning.execution import MODES, VALUES, reject_mode, tactics_from, words_of
-from ...templates import BY_NAME
-from ...templates.bespoke import shortened
-from ...templates.cuts import shortened_cuts
+from ...ir import Choice, EngineChoice, EngineKind, EngineMode, System
+from ...planning import knobs
+from ...planning.execution import options_of
+from ...planning.knobs import Knob
+from ...planning.knobs.base import MAX_COUNT, CountValues, EngineValues, Lists, NameValues, SizeValues, WordValues
+from ...planning.knobs.engine import ENGINE, MODES, default_engine, reject_engine
+from ...planning.knobs.structure import CHUNKS, STREAMS, TEMPLATE
+from ...templates import BY_NAME, Template
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean, listing
 from ...text.units import NUMBER
-from ...text.vocabulary import MAX_EXTENT, MAX_STREAMS, PART_ARGUMENTS, TACTICS, TEMPLATE_ARGUMENTS, Property
+from ...text.vocabulary import MAX_EXTENT, Property
 from ..values.device_numbers import FigureReader
 from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.sentences import single
-
-_COUNT = Property("a count of engines", NUMBER, Fraction(1), Fraction(1 << 20), whole=True)
-_SIZES = {
-    argument: Property(what, NUMBER, Fraction(0), Fraction(MAX_EXTENT), whole=True)
-    for argument, what in (("parts", "rows of a part"), ("slices", "a slice"), ("columns", "a band of columns"))
-}
-_EXAMPLES = {
-    "parts": "parts=[[512, 0], [0, 256], [0, 256]]",
-    "slices": "slices=[[], [1024, 3072], []]",
-    "columns": "columns=[[], [1024, 3072], []]",
-}
-_Lists = tuple[tuple[int, ...], ...]
-_COUNTS = {
-    "chunks": Property("chunks", NUMBER, Fraction(1), Fraction(1 << 20), whole=True),
-    "lanes": Property("lanes", NUMBER, Fraction(1), Fraction(1 << 20), whole=True),
-    "depth": Property("depth", NUMBER, Fraction(1), Fraction(1 << 20), whole=True),
-    "streams": Property("streams", NUMBER, Fraction(1), Fraction(MAX_STREAMS), whole=True),
-    "waves": Property("waves", NUMBER, Fraction(1), Fraction(1 << 20), whole=True),
-    "sums": Property("sums", NUMBER, Fraction(1), Fraction(MAX_STREAMS), whole=True),
-}
-
-
-def known_words(argument: str) -> tuple[str, ...]:
-    """The words that an argument of a template may be, the usual one first."""
-    if argument == "algorithm":
-        return tuple(ALGORITHM_BY_NAME)
-    return words_of(PeerOrder) if argument == "order" else words_of(VALUES[argument])
-
-
-@dataclass(slots=True)
-class _Said:
-    """What the arguments of a template say."""
-
-    engine: EngineChoice | None = None
-    counts: dict[str, int] = field(default_factory=dict)
-    lists: dict[str, _Lists] = field(default_factory=dict)
-    words: dict[str, str] = field(default_factory=dict)
 
 
 class ChoiceReader:
@@ -77,57 +41,54 @@ class ChoiceReader:
                 hint = f"for instance serial(); templates are {listing(BY_NAME)}"
                 raise self._report.fail(Code.MGS116, "a template is expected here", expression.span, hint)
         self.check_template(name)
-        said = self._arguments(name.text, arguments)
-        ranks, chosen = self._system.num_ranks, BY_NAME[name.text]
+        chosen, ranks = BY_NAME[name.text], self._system.num_ranks
+        said = self._arguments(chosen, arguments)
         chunks = chosen.default_pieces * ranks if chosen.cuts_shards else ranks
-        return Choice(
-            name.text,
-            said.counts.get("chunks", chunks),
-            said.engine or self.default_engine(),
-            said.counts.get("streams", chosen.default_streams),
-            tactics_from({word: value for word, value in said.words.items() if word in TACTICS}),
-            said.words.get("algorithm", ""),
-            order=PeerOrder(said.words.get("order", PeerOrder.ROTATED.value)),
-            depth=said.counts.get("depth", 0),
-            lanes=said.counts.get("lanes", 0),
-            parts=shortened(said.lists.get("parts", ())),
-            slices=shortened_cuts(said.lists.get("slices", ())),
-            columns=shortened_cuts(said.lists.get("columns", ())),
-            waves=said.counts.get("waves", 1),
-            sums=said.counts.get("sums", 1),
-        )
+        usual: dict[Knob, Any] = {CHUNKS: chunks, ENGINE: self.default_engine(), STREAMS: chosen.default_streams}
+        own = {knob.field: value for knob, value in (usual | said).items() if not knob.option}
+        options = options_of({knob: value for knob, value in said.items() if knob.option})
+        return Choice(chosen.name, tactics=options, **own)
 
-    def _arguments(self, template: str, arguments: tuple[ast.Argument, ...]) -> "_Said":
-        said, seen, known = _Said(), set[str](), BY_NAME[template]
+    def _arguments(self, template: Template, arguments: tuple[ast.Argument, ...]) -> dict[Knob, Any]:
+        """The value of each knob that an argument says."""
+        said: dict[Knob, Any] = {}
         for argument in arguments:
-            given = self._argument(template, argument, seen)
+            knob = self._knob(template, argument, said)
             value = single(argument.values, self._report, in_call=True)
-            if given == "streams" and not known.has_streams:
-                raise self._report.fail(Code.MGS201, f"{template} runs on one stream", argument.span)
-            parts, waves = given in (*PART_ARGUMENTS, "lanes"), given in ("waves", "sums")
-            if (parts and not known.has_parts) or (waves and not known.has_waves):
-                raise self._report.fail(Code.MGS201, f"{template} is not told its {given}", argument.span)
-            if given == "engine":
-                said.engine = self.engine(value)
-            elif given in PART_ARGUMENTS:
-                said.lists[given] = self._lists(given, value)
-            elif given in _COUNTS:
-                said.counts[given] = int(self._numbers.value(_COUNTS[given], (value,), self._place).amount)
-            else:
-                said.words[given] = self.word(given, value, known_words(given))
+            if not knob.has(template) and knob is not CHUNKS:
+                names = [each.name for each in BY_NAME.values() if knob.has(each)]
+                message = f"{template.name} takes no {knob.word}"
+                raise self._report.fail(Code.MGS201, message, argument.span, f"templates that do: {listing(names)}")
+            said[knob] = self.value(knob, value)
         return said
 
-    def _lists(self, argument: str, value: ast.Expression) -> _Lists:
+    def value(self, knob: Knob, value: ast.Expression) -> Any:
+        """Read one value of a knob."""
+        match knob.values:
+            case EngineValues():
+                return self.engine(value)
+            case CountValues(most=most):
+                return self._number(knob.word, 1, most, value)
+            case SizeValues() as sizes:
+                return sizes.shorten(self._lists(knob.word, sizes, value))
+            case WordValues() | NameValues() as known:
+                return known.value_of(self.word(knob.word, value, known.words))
+
+    def _number(self, what: str, least: int, most: int, value: ast.Expression) -> int:
+        known = Property(what, NUMBER, Fraction(least), Fraction(most), whole=True)
+        return int(self._numbers.value(known, (value,), self._place).amount)
+
+    def _lists(self, word: str, sizes: SizeValues, value: ast.Expression) -> Lists:
         """Read ``[[512, 0], [0, 256], [0, 256]]``."""
         if not isinstance(value, ast.Listed) or not value.items:
-            raise self._report.fail(Code.MGS116, f"{argument} are a list of lists", value.span, _EXAMPLES[argument])
-        return tuple([self._sizes(argument, item) for item in value.items])
+            raise self._report.fail(Code.MGS116, f"{word} are a list of lists", value.span, sizes.example)
+        return tuple([self._sizes(word, sizes, item) for item in value.items])
 
-    def _sizes(self, argument: str, value: ast.Expression) -> tuple[int, ...]:
-        if not isinstance(value, ast.Listed) or (argument == "parts" and not value.items):
-            what = "a part is a list of rows" if argument == "parts" else f"{argument} of a part are a list of sizes"
-            raise self._report.fail(Code.MGS116, what, value.span, _EXAMPLES[argument])
-        return tuple([int(self._numbers.value(_SIZES[argument], (item,), self._place).amount) for item in value.items])
+    def _sizes(self, word: str, sizes: SizeValues, value: ast.Expression) -> tuple[int, ...]:
+        if not isinstance(value, ast.Listed) or not (value.items or sizes.empty):
+            what = f"{word} of a part are a list of sizes" if sizes.empty else "a part is a list of rows"
+            raise self._report.fail(Code.MGS116, what, value.span, sizes.example)
+        return tuple([self._number(sizes.one, 0, MAX_EXTENT, item) for item in value.items])
 
     def word(self, argument: str, value: ast.Expression, known: tuple[str, ...]) -> str:
         """Read one of the words that ``argument`` may be."""
@@ -146,7 +107,7 @@ class ChoiceReader:
 
     def default_engine(self) -> EngineChoice:
         """One copy engine per peer, as far as the GPU has that many."""
-        return EngineChoice(EngineKind.DMA, max(1, min(self._system.gpu.dma.engines, self._system.num_ranks - 1)))
+        return default_engine(self._system)
 
     def engine(self, expression: ast.Expression) -> EngineChoice:
         """Read ``dma``, ``dma(7)``, ``sm(8)`` or ``sm(8, shared)``."""
@@ -157,9 +118,15 @@ class ChoiceReader:
                 function=ast.Name(text="dma" | "sm" as word),
                 arguments=(ast.Argument(name=None) as argument, *more),
             ) if len(more) <= 1:
-                count = int(self._numbers.value(_COUNT, argument.values, self._place).amount)
-                self._check_engines(EngineKind(word), count, expression)
-                return EngineChoice(EngineKind(word), count, self._mode(EngineKind(word), more))
+                count = self._number(
+                    "a count of engines", 1, MAX_COUNT, single(argument.values, self._report, in_call=True)
+                )
+                engine = EngineChoice(EngineKind(word), count, self._mode(word, more))
+                unfit = reject_engine(self._system.gpu, engine)
+                if unfit is not None:
+                    span = more[0].span if more and unfit.code is Code.MGS407 else expression.span
+                    raise self._report.fail(unfit.code, unfit.message, span, unfit.hint)
+                return engine
             case ast.Name(text="sm"):
                 raise self._report.fail(Code.MGS116, "sm says how many SMs copy", expression.span, "for instance sm(8)")
             case _:
@@ -168,39 +135,24 @@ class ChoiceReader:
                     Code.MGS204, f"unknown engine '{expression.span.text[:40]}'", expression.span, hint
                 )
 
-    def _mode(self, kind: EngineKind, more: list[ast.Argument]) -> EngineMode:
+    def _mode(self, kind: str, more: list[ast.Argument]) -> EngineMode:
         if not more:
             return EngineMode.OWN
         value = single(more[0].values, self._report, in_call=True)
-        known = tuple(mode.value for modes in MODES.values() for mode in modes)
         if more[0].name is not None:
-            raise self._report.fail(Code.MGS201, "the mode of an engine has no name", more[0].span, f"{kind.value}(8)")
-        mode = EngineMode(self.word("mode", value, known))
-        unfit = reject_mode(self._system.gpu, EngineChoice(kind, 1, mode))
-        if unfit is not None:
-            raise self._report.fail(unfit.code, unfit.message, value.span, unfit.hint)
-        return mode
+            raise self._report.fail(Code.MGS201, "the mode of an engine has no name", more[0].span, f"{kind}(8)")
+        known = tuple(mode.value for modes in MODES.values() for mode in modes)
+        return EngineMode(self.word("mode", value, known))
 
-    def _check_engines(self, kind: EngineKind, count: int, expression: ast.Expression) -> None:
-        gpu = self._system.gpu
-        if kind is EngineKind.DMA and count > gpu.dma.engines:
-            hint = f"dma({gpu.dma.engines}), or dma alone: one for each peer"
-            message = f"{count} DMA engines asked, {gpu.name} has {gpu.dma.engines}"
-            raise self._report.fail(Code.MGS401, message, expression.span, hint)
-        if kind is EngineKind.SM and count > most_copy_sms(gpu):
-            most = most_copy_sms(gpu)
-            message = f"{count} SMs asked for copies, at most {most} of the {gpu.sms} of {gpu.name} may copy"
-            raise self._report.fail(Code.MGS401, message, expression.span, "for instance sm(16)")
-
-    def _argument(self, template: str, argument: ast.Argument, seen: set[str]) -> str:
-        name = argument.name
+    def _knob(self, template: Template, argument: ast.Argument, said: dict[Knob, Any]) -> Knob:
+        """The knob that an argument names, for the first time."""
+        name, known = argument.name, {knob.word: knob for knob in knobs.KNOBS if knob is not TEMPLATE}
         if name is None:
-            hint = f"for instance {template}(chunks=64, engine=dma)"
+            hint = f"for instance {template.name}(chunks=64, engine=dma)"
             raise self._report.fail(Code.MGS116, "arguments of a template are named", argument.span, hint)
-        if name not in TEMPLATE_ARGUMENTS:
-            hint = did_you_mean(name, TEMPLATE_ARGUMENTS) or f"arguments are {listing(TEMPLATE_ARGUMENTS)}"
+        if name not in known:
+            hint = did_you_mean(name, known) or f"arguments are {listing(known)}"
             raise self._report.fail(Code.MGS201, f"a template has no argument '{name[:64]}'", argument.span, hint)
-        if name in seen:
+        if known[name] in said:
             raise self._report.fail(Code.MGS206, f"{name} is said twice", argument.span)
-        seen.add(name)
-        return name
+        return known[name]

@@ -3,7 +3,7 @@
 import pytest
 
 from magus.advisor.bespoke import optimize
-from magus.advisor.bespoke.explore_limits import is_asked_for, usual_tactics
+from magus.advisor.bespoke.explore_limits import is_asked_for, usual_options
 from magus.advisor.bespoke.result import SearchBudget
 from magus.compiler.ir import (
     Choice,
@@ -33,18 +33,18 @@ BASE = Choice("bespoke", 4, DMA3, 2)
     ("explore", "asked"),
     [
         (Explore(), True),
-        (Explore(streams=(1, 3)), False),
-        (Explore(streams=(2,)), True),
-        (Explore(engines=(EngineChoice(EngineKind.SM, 8),)), False),
-        (Explore(kernels=(Kernels.PERSISTENT,)), False),
-        (Explore(waits=(Wait.POLL,)), False),
-        (Explore(waits_per=(WaitPer.TILE,)), False),
-        (Explore(launches=(LaunchMode.GRAPH,)), False),
-        (Explore(directions=(Direction.GET,)), False),
-        (Explore(protocols=(CopyProtocol.LL,)), False),
-        (Explore(orders=(PeerOrder.REVERSED,)), False),
+        (Explore.of(streams=(1, 3)), False),
+        (Explore.of(streams=(2,)), True),
+        (Explore.of(engine=(EngineChoice(EngineKind.SM, 8),)), False),
+        (Explore.of(kernel=(Kernels.PERSISTENT,)), False),
+        (Explore.of(wait=(Wait.POLL,)), False),
+        (Explore.of(per=(WaitPer.TILE,)), False),
+        (Explore.of(launch=(LaunchMode.GRAPH,)), False),
+        (Explore.of(transfer=(Direction.GET,)), False),
+        (Explore.of(protocol=(CopyProtocol.LL,)), False),
+        (Explore.of(order=(PeerOrder.REVERSED,)), False),
         # bespoke has neither.
-        (Explore(chunks=(16,), algorithms=("ring",)), True),
+        (Explore.of(chunks=(16,), algorithm=("ring",)), True),
     ],
 )
 def test_what_is_named_binds(explore: Explore, asked: bool) -> None:
@@ -52,7 +52,7 @@ def test_what_is_named_binds(explore: Explore, asked: bool) -> None:
 
 
 def test_chunks_and_algorithms_bind_templates_that_have_them() -> None:
-    explore = Explore(chunks=(16,), algorithms=("ring", "double_ring"))
+    explore = Explore.of(chunks=(16,), algorithm=("ring", "double_ring"))
     legal = [Choice("pipelined", 16, DMA3), Choice("pipelined", 16, DMA3, algorithm="ring")]
     others = [Choice("pipelined", 8, DMA3), Choice("pipelined", 16, DMA3, algorithm="direct")]
 
@@ -60,14 +60,14 @@ def test_chunks_and_algorithms_bind_templates_that_have_them() -> None:
     assert not any(is_asked_for(explore, choice) for choice in some(others))
 
 
-def test_usual_tactics_are_among_those_that_are_named() -> None:
-    assert usual_tactics(Explore()) == ExecutionOptions()
-    assert usual_tactics(Explore(kernels=(Kernels.PERSISTENT,))) == PERSISTENT
-    assert usual_tactics(Explore(kernels=(Kernels.PERSISTENT, Kernels.LAUNCHED))) == ExecutionOptions()
-    assert usual_tactics(Explore(protocols=(CopyProtocol.LL,))).protocol is CopyProtocol.LL
+def test_usual_options_are_among_those_that_are_named() -> None:
+    assert usual_options(Explore()) == ExecutionOptions()
+    assert usual_options(Explore.of(kernel=(Kernels.PERSISTENT,))) == PERSISTENT
+    assert usual_options(Explore.of(kernel=(Kernels.PERSISTENT, Kernels.LAUNCHED))) == ExecutionOptions()
+    assert usual_options(Explore.of(protocol=(CopyProtocol.LL,))).protocol is CopyProtocol.LL
 
 
-@pytest.mark.parametrize("explore", [Explore(kernels=(Kernels.PERSISTENT,)), Explore(streams=(1,))])
+@pytest.mark.parametrize("explore", [Explore.of(kernel=(Kernels.PERSISTENT,)), Explore.of(streams=(1,))])
 def test_a_search_keeps_to_it(explore: Explore) -> None:
     scenario = exploring(scenario_of(Pattern.GEMM_RS, SYSTEMS[1], 4, 1024, 2048, 4096), explore)
 

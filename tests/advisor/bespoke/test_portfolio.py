@@ -142,7 +142,7 @@ def test_commands_written_before_are_tried_where_asked_for() -> None:
 
     assert modes(scenario, asked=False) == {EngineMode.OWN}
     assert EngineMode.PRELAUNCHED in modes(scenario, asked=True)
-    named = replace(scenario, explore=replace(scenario.explore, engines=(prelaunched,)))
+    named = replace(scenario, explore=scenario.explore.asking("engine", (prelaunched,)))
     assert modes(named, asked=False) == {EngineMode.PRELAUNCHED}
 
 

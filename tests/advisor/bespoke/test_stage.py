@@ -31,7 +31,7 @@ from tests.helpers.some import some
 DMA = EngineChoice(EngineKind.DMA, 7)
 DMA_CHOICE = Choice("hetero_fused_1d", 8, DMA)
 EVALUATIONS = 100
-SCENARIO = exploring(ag_gemm(4096, 4096, 8192), Explore(chunks=(8, 16), engines=(DMA,)))
+SCENARIO = exploring(ag_gemm(4096, 4096, 8192), Explore.of(chunks=(8, 16), engine=(DMA,)))
 PROVENANCE = SearchProvenance("local search", 0, 10, 2, True, "9.15", (("own shard as filler", 0.02),))
 
 
@@ -107,8 +107,8 @@ def test_one_gemm_that_overlaps_is_searched(pattern: Pattern) -> None:
     searched = pattern.overlaps and scenario.workload.num_kernels == 1
 
     assert is_searched(scenario) is searched
-    assert is_searched(exploring(scenario, Explore(templates=("bespoke",)))) is searched
-    assert not is_searched(exploring(scenario, Explore(templates=("serial",))))
+    assert is_searched(exploring(scenario, Explore.of(schedules=("bespoke",)))) is searched
+    assert not is_searched(exploring(scenario, Explore.of(schedules=("serial",))))
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ from tests.helpers.some import some
 DMA, SM = EngineKind.DMA, EngineKind.SM
 MACHINES: list[tuple[Gpu, Link]] = [(mi300x(), xgmi()), (h100(), nvlink())]
 FABRICS: list[Callable[[Link], Fabric]] = [full_mesh, switch, ring, lambda link: ring(link, both_ways=False)]
-FEW = Explore(engines=(EngineChoice(DMA, 7), EngineChoice(SM, 8), EngineChoice(SM, 64)))
+FEW = Explore.of(engine=(EngineChoice(DMA, 7), EngineChoice(SM, 8), EngineChoice(SM, 64)))
 
 
 def makespan(scenario: Scenario, schedule: Schedule, unit_bytes: int, fold: bool = True) -> int:

@@ -101,8 +101,8 @@ def test_the_best_of_each_algorithm_beside_kernels_is_tried() -> None:
 def test_what_a_file_names_is_tried() -> None:
     choices = [Choice("hetero_fused_1d", 8, SM), Choice("hetero_fused_1d", 16, DMA), Choice("shard_p2p", 4, SM)]
     choices += [Choice("pipelined", 8, SM, algorithm="ring"), Choice("pipelined", 16, SM, algorithm="ring")]
-    named = Explore(templates=("shard_p2p", "pipelined"), engines=(SM, DMA), chunks=(8, 16))
-    many = Explore(chunks=tuple(range(4, 4 * MOST_NAMED + 8, 4)))
+    named = Explore.of(schedules=("shard_p2p", "pipelined"), engine=(SM, DMA), chunks=(8, 16))
+    many = Explore.of(chunks=tuple(range(4, 4 * MOST_NAMED + 8, 4)))
 
     assert asked(*beside(choices, named)) == [beside(choices)[1][place] for place in (0, 1, 2, 3)]
     assert asked(*beside(choices, many)) == [beside(choices)[1][place] for place in (0, 3)]

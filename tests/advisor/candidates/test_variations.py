@@ -73,19 +73,19 @@ def test_each_changes_one_knob() -> None:
 
 
 def test_only_what_the_file_leaves_to_be_tried() -> None:
-    nothing = Explore(kernels=(Kernels.LAUNCHED,), directions=(Direction.PUT,), protocols=(CopyProtocol.SIMPLE,))
+    nothing = Explore.of(kernel=(Kernels.LAUNCHED,), transfer=(Direction.PUT,), protocol=(CopyProtocol.SIMPLE,))
 
     assert ways(nothing) == []
     assert all(differs(way, "kernel") for way in ways(replace(nothing, kernels=tuple(Kernels))))
     both = ways(replace(nothing, directions=tuple(Direction), dominance=False))
     assert replace(CHOICES[1], tactics=ExecutionOptions(Direction.GET)) in both
-    assert not any(differs(way, "kernel") for way in ways(Explore(waits=(Wait.EVENT,))))
+    assert not any(differs(way, "kernel") for way in ways(Explore.of(wait=(Wait.EVENT,))))
 
 
 def test_graphs_are_tried_where_they_are_asked_for_and_then_of_the_baseline_too() -> None:
     sync = replace(GEMM.gpu.sync, graph_launch_ticks=50_000_000)
     system = replace(GEMM.system, gpu=replace(GEMM.gpu, sync=sync))
-    explore = Explore(launches=tuple(LaunchMode), kernels=(Kernels.LAUNCHED,))
+    explore = Explore.of(launch=tuple(LaunchMode), kernel=(Kernels.LAUNCHED,))
     scenario = replace(GEMM, system=system, explore=explore)
 
     found = other_ways(scenario, candidates(scenario, [*CHOICES, SERIAL]))

@@ -7,7 +7,7 @@ import pytest
 
 from magus.advisor.solver import Space, enumerate_space, vectorised
 from magus.advisor.solver.diverse import WEIGHTS, diverse
-from magus.advisor.solver.knobs import Choices, Codes, Knob, Knobs
+from magus.advisor.solver.knobs import Choices, Codes, Knobs
 from magus.advisor.solver.result import LISTED, SAMPLE
 from magus.compiler.ir import Explore
 from magus.compiler.resolve.schedules.explore import opened
@@ -26,7 +26,7 @@ def parts(space: Space) -> tuple[Knobs, Codes]:
 
 def least_distance(knobs: Knobs, codes: Codes) -> int:
     """Between the two that differ least, by the weights."""
-    columns = {knob: knobs.digits(codes, knob) for knob in Knob}
+    columns = {knob: knobs.digits(codes, knob) for knob in knobs.values}
     distance = sum(WEIGHTS.get(knob, 1) * (each[:, None] != each[None, :]) for knob, each in columns.items())
     return int(np.asarray(distance)[np.triu_indices(len(codes), 1)].min())
 

@@ -65,7 +65,7 @@ def left_out_by(name: str, scenario: Scenario) -> Iterator[Choice]:
 
 
 def is_left_out(name: str, scenario: Scenario, choice: Choice) -> bool:
-    asked = exploring(scenario, replace(opened(Explore()), chunks=(choice.chunks,), engines=(choice.engine,)))
+    asked = exploring(scenario, opened(Explore.of(chunks=(choice.chunks,), engine=(choice.engine,))))
     domains = domains_of(asked)
     knobs = knobs_of(asked, domains)
     rule = next(rule for rule in RULES if rule.name == name)
@@ -96,13 +96,13 @@ def test_they_leave_out_only_what_has_its_better_in_the_space() -> None:
         return {rule.name: rule.removed for rule in enumerate_space(exploring(scenario, explore)).assumed}
 
     assert removed(Explore()) == {}
-    assert removed(Explore(orders=(PeerOrder.REVERSED, PeerOrder.ABSOLUTE))) == {}
-    assert removed(Explore(directions=(Direction.GET,))) == {}
-    assert set(removed(Explore(orders=tuple(PeerOrder)))) == {"mirror", "one_target"}
+    assert removed(Explore.of(order=(PeerOrder.REVERSED, PeerOrder.ABSOLUTE))) == {}
+    assert removed(Explore.of(transfer=(Direction.GET,))) == {}
+    assert set(removed(Explore.of(order=tuple(PeerOrder)))) == {"mirror", "one_target"}
 
 
 def test_switched_off_they_leave_out_nothing_and_what_they_leave_out_is_counted() -> None:
-    explore = Explore(orders=(PeerOrder.ROTATED, PeerOrder.REVERSED), directions=tuple(Direction), chunks=(16,))
+    explore = Explore.of(order=(PeerOrder.ROTATED, PeerOrder.REVERSED), transfer=tuple(Direction), chunks=(16,))
     some = enumerate_space(exploring(SCENARIOS["mesh"], explore))
     every = enumerate_space(exploring(SCENARIOS["mesh"], replace(explore, dominance=False)))
 

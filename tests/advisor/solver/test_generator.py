@@ -72,21 +72,15 @@ def few_of(values: tuple[object, ...]) -> st.SearchStrategy[tuple[object, ...]]:
 
 
 explores = st.builds(
-    Explore,
-    templates=few_of((*(template.name for template in TEMPLATES), "pipelined", "ring", "bulk")),
+    Explore.of,
+    schedules=few_of((*(template.name for template in TEMPLATES), "pipelined", "ring", "bulk")),
     chunks=few_of((1, 8, 12, 16, 32, 64, 256, 4096)),
-    engines=few_of(ENGINES),
+    engine=few_of(ENGINES),
     staging_limit_bytes=st.sampled_from([None, None, MIB, MIB * 7 // 4, 3 * MIB]),
-    directions=few_of(ALL.directions),
-    protocols=few_of(ALL.protocols),
-    kernels=few_of(ALL.kernels),
-    waits=few_of(ALL.waits),
-    waits_per=few_of(ALL.waits_per),
-    launches=few_of(ALL.launches),
-    orders=few_of(ALL.orders),
-    depths=few_of((1, 2, 4, 8)),
+    **{word: few_of(ALL.values(word)) for word in ("transfer", "protocol", "kernel", "wait", "per", "launch", "order")},
+    depth=few_of((1, 2, 4, 8)),
     streams=few_of((1, 2, 4, 64)),
-    algorithms=few_of(ALL.algorithms),
+    algorithm=few_of(ALL.values("algorithm")),
     dominance=st.booleans(),
 )
 
@@ -114,7 +108,7 @@ def test_the_same_set_as_the_solver(scenario: Scenario, explore: Explore) -> Non
 
 @pytest.mark.parametrize("key", SCENARIOS, ids="-".join)
 def test_with_all_knobs_open(key: tuple[str, str]) -> None:
-    scenario = exploring(SCENARIOS[key], replace(ALL, engines=ENGINES[1:4], dominance=False))
+    scenario = exploring(SCENARIOS[key], replace(ALL.asking("engine", ENGINES[1:4]), dominance=False))
 
     solved, generated = enumerate_space(scenario, generated=False), enumerate_space(scenario, generated=True)
 
@@ -142,7 +136,8 @@ def test_what_is_in_the_space_is_legal_and_without_faults(
 @pytest.mark.parametrize("key", [("waker", "AG+GEMM"), ("waker", "uneven"), ("pair", "GEMM+RS")], ids="-".join)
 def test_nothing_that_is_legal_is_missing(key: tuple[str, str]) -> None:
     """Every combination of values that ``reject_choice`` allows builds the plan of one that is in the space."""
-    scenario = exploring(SCENARIOS[key], replace(ALL, chunks=(8, 16), engines=ENGINES[1:2], dominance=False))
+    explore = ALL.asking("chunks", (8, 16)).asking("engine", ENGINES[1:2])
+    scenario = exploring(SCENARIOS[key], replace(explore, dominance=False))
     domains = domains_of(scenario)
     knobs, plans = knobs_of(scenario, domains), set()
     for choice in enumerate_space(scenario).choices:
@@ -163,8 +158,8 @@ def test_pipelined_and_direct_is_another_name_of_hetero_fused_1d(key: tuple[str,
     engine, chunks = EngineChoice(EngineKind.DMA, 3), 4 * scenario.num_ranks
     fused, direct = Choice(names[0], chunks, engine), Choice(names[1], chunks, engine, algorithm="direct")
 
-    alone = enumerate_space(exploring(scenario, Explore(templates=names[1:], chunks=(chunks,), engines=(engine,))))
-    both = enumerate_space(exploring(scenario, Explore(templates=names, chunks=(chunks,), engines=(engine,))))
+    alone = enumerate_space(exploring(scenario, Explore.of(schedules=names[1:], chunks=(chunks,), engine=(engine,))))
+    both = enumerate_space(exploring(scenario, Explore.of(schedules=names, chunks=(chunks,), engine=(engine,))))
 
     times = [simulate(scenario, build_schedule(scenario, each), unit_bytes=4096) for each in (fused, direct)]
     assert times[0].makespan_ticks == times[1].makespan_ticks
@@ -187,12 +182,12 @@ def test_an_iterator_yields_the_same_choices_and_can_be_left() -> None:
     assert next(found) in enumerate_space(scenario).choices
     found.close()  # type: ignore[attr-defined]
     with pytest.raises(NoFeasibleSchedule):
-        next(iterate_space(exploring(scenario, Explore(staging_limit_bytes=1))))
+        next(iterate_space(exploring(scenario, Explore.of(staging_limit_bytes=1))))
 
 
 def test_what_was_found_is_kept_when_it_is_stopped() -> None:
     scenario = exploring(
-        ag_gemm(8192, 28672, 8192), Explore(directions=tuple(Direction), chunks=tuple(range(8, 513, 8)))
+        ag_gemm(8192, 28672, 8192), Explore.of(transfer=tuple(Direction), chunks=tuple(range(8, 513, 8)))
     )
     asked: list[int] = []
 
@@ -209,7 +204,7 @@ def test_what_was_found_is_kept_when_it_is_stopped() -> None:
 
 
 def test_the_baseline_stays_whatever_algorithm_is_asked_for() -> None:
-    scenario = exploring(ag_gemm(8192, 28672, 8192), Explore(algorithms=("double_tree",)))
+    scenario = exploring(ag_gemm(8192, 28672, 8192), Explore.of(algorithm=("double_tree",)))
 
     for generated in (False, True):
         found = enumerate_space(scenario, generated=generated).choices

@@ -8,11 +8,14 @@ from dataclasses import replace
 import pytest
 
 from magus.advisor.solver import NoFeasibleSchedule, enumerate_space, explain_infeasible
-from magus.advisor.solver.domains import check_memory, domains_of, resident_bytes, streams_of
+from magus.advisor.solver.domains import domains_of, streams_of
+from magus.advisor.solver.memory import check_memory, resident_bytes
 from magus.compiler import compile_text
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Explore, Scenario
 from magus.compiler.planning.build import ScheduleError, build_schedule, reject_choice, template_named
 from magus.compiler.planning.expression import expression_of
+from magus.compiler.planning.knobs.engine import ENGINE
+from magus.compiler.planning.knobs.structure import CHUNKS, TEMPLATE
 from magus.compiler.templates import ALL_TEMPLATES, Cut
 from magus.compiler.verify.check import check_plan
 from tests.helpers.marks import thinned
@@ -32,9 +35,9 @@ from tests.helpers.some import some
 from tests.helpers.work import calls_of
 
 DMA, SM = EngineKind.DMA, EngineKind.SM
-MANY = Explore(
+MANY = Explore.of(
     chunks=(1, 4, 7, 8, 12, 16, 20, 24, 40, 48, 56, 64, 96, 128, 192, 256, 1024, 4096),
-    engines=tuple(EngineChoice(DMA, count) for count in (1, 7, 8, 14, 15))
+    engine=tuple(EngineChoice(DMA, count) for count in (1, 7, 8, 14, 15))
     + tuple(EngineChoice(SM, count) for count in (1, 66, 67, 152, 153)),
 )
 SCENARIOS = [
@@ -53,9 +56,9 @@ SCENARIOS = [
 
 def brute_force(scenario: Scenario) -> set[Choice]:
     domains, found = domains_of(scenario), set()
-    chunks = {*domains.chunks, scenario.num_ranks}
-    for index, count, engine in itertools.product(domains.templates, chunks, domains.engines):
-        template = ALL_TEMPLATES[index]
+    chunks = {*domains[CHUNKS], scenario.num_ranks}
+    for name, count, engine in itertools.product(domains[TEMPLATE], chunks, domains[ENGINE]):
+        template = template_named(name)
         for streams in streams_of(template):
             choice = Choice(template.name, count, engine, streams)
             if reject_choice(scenario, choice) is None and is_sound(scenario, choice):
@@ -74,7 +77,7 @@ def is_sound(scenario: Scenario, choice: Choice) -> bool:
         return False
     if template.cut is Cut.SHARD:
         return choice.chunks == n
-    asked = scenario.explore.chunks
+    asked = scenario.explore.values("chunks")
     return moved is not None and moved.num_bytes // choice.chunks >= 128 and (not asked or choice.chunks in asked)
 
 
@@ -112,7 +115,7 @@ def test_no_two_choices_have_one_expression(scenario: Scenario) -> None:
 
 
 def test_order_is_by_template_chunks_engine_streams_and_the_same_for_every_seed() -> None:
-    scenario = exploring(ag_gemm(8192, 28672, 8192), Explore(engines=(EngineChoice(SM, 16), EngineChoice(DMA, 7))))
+    scenario = exploring(ag_gemm(8192, 28672, 8192), Explore.of(engine=(EngineChoice(SM, 16), EngineChoice(DMA, 7))))
     names = [template.name for template in ALL_TEMPLATES]
 
     choices = enumerate_space(scenario).choices
@@ -123,7 +126,7 @@ def test_order_is_by_template_chunks_engine_streams_and_the_same_for_every_seed(
 
 
 def test_serial_is_always_a_candidate() -> None:
-    scenario = exploring(ag_gemm(8192, 28672, 8192), Explore(templates=("uniform_fused_1d",), chunks=(64,)))
+    scenario = exploring(ag_gemm(8192, 28672, 8192), Explore.of(schedules=("uniform_fused_1d",), chunks=(64,)))
 
     templates = {choice.template for choice in enumerate_space(scenario).choices}
 
@@ -166,13 +169,13 @@ def test_work_of_an_enumeration_grows_with_the_choices() -> None:
 @pytest.mark.parametrize(
     ("explore", "reasons"),
     [
-        (Explore(staging_limit_bytes=MIB), ("staging <= 1 MiB: every schedule needs at least 112 MiB",)),
+        (Explore.of(staging_limit_bytes=MIB), ("staging <= 1 MiB: every schedule needs at least 112 MiB",)),
         (
-            Explore(engines=(EngineChoice(DMA, 15),), staging_limit_bytes=200 * MIB),
+            Explore.of(engine=(EngineChoice(DMA, 15),), staging_limit_bytes=200 * MIB),
             ("MI300X has 14 DMA engines; asked for: dma(15)",),
         ),
         (
-            Explore(engines=(EngineChoice(DMA, 20), EngineChoice(SM, 300))),
+            Explore.of(engine=(EngineChoice(DMA, 20), EngineChoice(SM, 300))),
             (
                 "MI300X has 14 DMA engines; asked for: dma(20)",
                 "at most 152 of MI300X's 304 SMs may copy; asked for: sm(300)",
@@ -210,29 +213,33 @@ def test_memory_of_a_rank_in_figures() -> None:
 @pytest.mark.parametrize(
     ("explore", "template", "reasons"),
     [
-        (Explore(chunks=(9, 10)), "uniform_fused_1d", ("chunks are 9 or 10", "chunks are a multiple of the 8 ranks")),
         (
-            Explore(staging_limit_bytes=200 * MIB),
+            Explore.of(chunks=(9, 10)),
+            "uniform_fused_1d",
+            ("chunks are 9 or 10", "chunks are a multiple of the 8 ranks"),
+        ),
+        (
+            Explore.of(staging_limit_bytes=200 * MIB),
             "uniform_fused_2d",
             ("staging <= 200 MiB: uniform_fused_2d needs 224 MiB",),
         ),
         (
-            Explore(chunks=(24, 48)),
+            Explore.of(chunks=(24, 48)),
             "hetero_fused_1d",
             ("chunks are 24 or 48", "the 1024 rows of a shard divide into equal chunks"),
         ),
         (
-            Explore(chunks=(24,)),
+            Explore.of(chunks=(24,)),
             "uniform_fused_2d",
             ("chunks are 24", "the 8192 columns divide into equal chunks of a multiple of 64"),
         ),
-        (Explore(chunks=(8,)), "uniform_fused_1d", ("chunks are 8", "uniform_fused_1d needs 16 chunks or more")),
+        (Explore.of(chunks=(8,)), "uniform_fused_1d", ("chunks are 8", "uniform_fused_1d needs 16 chunks or more")),
     ],
 )
 def test_says_why_a_template_that_is_asked_for_is_absent(
     explore: Explore, template: str, reasons: tuple[str, ...]
 ) -> None:
-    scenario = exploring(ag_gemm(8192, 28672, 8192), replace(explore, templates=(template,)))
+    scenario = exploring(ag_gemm(8192, 28672, 8192), explore.asking("schedules", (template,)))
 
     space = enumerate_space(scenario)
 
@@ -241,7 +248,7 @@ def test_says_why_a_template_that_is_asked_for_is_absent(
 
 def test_a_template_of_another_pattern_and_chunks_below_a_line_are_explained() -> None:
     shard_p2p, hetero = template_named("shard_p2p"), template_named("hetero_fused_1d")
-    tiny = exploring(ag_gemm(1024, 128, 32), Explore(chunks=(1024,)))
+    tiny = exploring(ag_gemm(1024, 128, 32), Explore.of(chunks=(1024,)))
 
     assert explain_infeasible(lone_gather(512, 512), shard_p2p) == (
         "all_gather is scheduled by serial, direct, ring, double_ring, halving_doubling, hierarchical and nvls alone",

@@ -1,7 +1,5 @@
 """Why nothing is feasible where a file asks for ways to carry schedules out, and when an enumeration ends."""
 
-from dataclasses import replace
-
 import pytest
 
 from magus.advisor.solver import NoFeasibleSchedule, enumerate_space, explain_infeasible, iterate_space
@@ -32,18 +30,18 @@ DMA = EngineChoice(EngineKind.DMA, 7)
     [
         (
             RS,
-            Explore(directions=(Direction.GET,)),
+            Explore.of(transfer=(Direction.GET,)),
             ("transfer is get", "partial sums of GEMM+RS are put by the rank that computes them"),
         ),
         (
             AG,
-            Explore(protocols=(CopyProtocol.LL,), engines=(DMA,)),
+            Explore.of(protocol=(CopyProtocol.LL,), engine=(DMA,)),
             ("protocol is ll", "protocol ll is one of copies by SMs, not of dma(7)"),
         ),
-        (AG, Explore(waits=(Wait.POLL,)), ("wait is poll", "only a persistent kernel waits by poll")),
+        (AG, Explore.of(wait=(Wait.POLL,)), ("wait is poll", "only a persistent kernel waits by poll")),
         (
             AG,
-            Explore(kernels=(Kernels.PERSISTENT,), waits=(Wait.EVENT,)),
+            Explore.of(kernel=(Kernels.PERSISTENT,), wait=(Wait.EVENT,)),
             (
                 "kernel is persistent",
                 "a persistent kernel is launched once and cannot wait for events in between",
@@ -51,18 +49,18 @@ DMA = EngineChoice(EngineKind.DMA, 7)
         ),
         (
             AG,
-            Explore(kernels=(Kernels.PERSISTENT,), waits=(Wait.MONITOR,)),
-            ("kernel is persistent", "wait is monitor", "MI300X has no monitors that kernels could wait with"),
+            Explore.of(kernel=(Kernels.PERSISTENT,), wait=(Wait.MONITOR,)),
+            ("wait is monitor", "MI300X has no monitors that kernels could wait with"),
         ),
-        (AG, Explore(waits_per=(WaitPer.TILE,)), ("per is tile", "only a persistent kernel looks again for each tile")),
+        (AG, Explore.of(per=(WaitPer.TILE,)), ("per is tile", "only a persistent kernel looks again for each tile")),
         (
             GATHER,
-            Explore(kernels=(Kernels.PERSISTENT,)),
+            Explore.of(kernel=(Kernels.PERSISTENT,)),
             ("kernel is persistent", "a persistent kernel walks through the tiles of one GEMM, all_gather has none"),
         ),
         (
             AG,
-            Explore(launches=(LaunchMode.GRAPH,)),
+            Explore.of(launch=(LaunchMode.GRAPH,)),
             ("launch is graph", "the profile of MI300X has no graph_launch: a graph is launched like a stream"),
         ),
     ],
@@ -81,12 +79,12 @@ def test_a_minimal_set_of_rules(scenario: Scenario, explore: Explore, reasons: t
     ("explore", "template", "reasons"),
     [
         (
-            Explore(orders=(PeerOrder.LARGE_FIRST,)),
+            Explore.of(order=(PeerOrder.LARGE_FIRST,)),
             "shard_p2p",
             {"order is large_first", "order large_first goes by sizes, and all transfers are alike"},
         ),
         (
-            Explore(staging_limit_bytes=30 * MIB, depths=(1, 2)),
+            Explore.of(staging_limit_bytes=30 * MIB, depth=(1, 2)),
             "hetero_fused_1d",
             {
                 "staging <= 30 MiB: hetero_fused_1d needs 3.5 MiB to 112 MiB",
@@ -94,14 +92,14 @@ def test_a_minimal_set_of_rules(scenario: Scenario, explore: Explore, reasons: t
             },
         ),
         (
-            Explore(algorithms=("hierarchical",)),
+            Explore.of(algorithm=("hierarchical",)),
             "pipelined",
             {"hierarchical needs ranks that are grouped into nodes of two or more"},
         ),
     ],
 )
 def test_why_a_template_is_not_there(explore: Explore, template: str, reasons: set[str]) -> None:
-    scenario = exploring(AG, replace(explore, templates=(template,)))
+    scenario = exploring(AG, explore.asking("schedules", (template,)))
 
     found = explain_infeasible(scenario, template_named(template))
 
@@ -109,12 +107,12 @@ def test_why_a_template_is_not_there(explore: Explore, template: str, reasons: s
 
 
 def test_less_is_staged_where_less_is_held() -> None:
-    explore = Explore(
-        templates=("hetero_fused_1d",),
-        directions=tuple(Direction),
-        depths=(1, 2, 4),
+    explore = Explore.of(
+        schedules=("hetero_fused_1d",),
+        transfer=tuple(Direction),
+        depth=(1, 2, 4),
         chunks=(64,),
-        engines=(DMA,),
+        engine=(DMA,),
         staging_limit_bytes=30 * MIB,
     )
 
@@ -125,7 +123,7 @@ def test_less_is_staged_where_less_is_held() -> None:
 
 
 def test_templates_without_a_knob_stand_still() -> None:
-    explore = Explore(orders=(PeerOrder.REVERSED,), depths=(2,), streams=(2,), directions=(Direction.GET,))
+    explore = Explore.of(order=(PeerOrder.REVERSED,), depth=(2,), streams=(2,), transfer=(Direction.GET,))
 
     choices = enumerate_space(exploring(AG, explore)).choices
 
@@ -137,7 +135,7 @@ def test_templates_without_a_knob_stand_still() -> None:
 
 def test_two_ranks_have_one_order() -> None:
     scenario = exploring(
-        ag_gemm(1024, 2048, 1024, ranks=2, gpu=h100()), Explore(orders=tuple(PeerOrder), dominance=False)
+        ag_gemm(1024, 2048, 1024, ranks=2, gpu=h100()), Explore.of(order=tuple(PeerOrder), dominance=False)
     )
 
     assert {each.order for each in enumerate_space(scenario).choices} == {PeerOrder.ROTATED}

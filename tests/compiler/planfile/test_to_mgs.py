@@ -55,7 +55,7 @@ OTHERS = {
 def test_a_template_written_out_is_the_same_plan(workload: str, template) -> None:  # type: ignore[no-untyped-def]
     scenario = compile_text(HEAD + workload).scenario()
     for chunks in (4, 8, 16):
-        choice = Choice(template.name, chunks, default_engine(scenario), template.default_streams)
+        choice = Choice(template.name, chunks, default_engine(scenario.system), template.default_streams)
         if reject_choice(scenario, choice) is not None:
             continue
         schedule = build_schedule(scenario, choice)

@@ -128,7 +128,6 @@ def test_waits_in_a_circle_reuse_nothing() -> None:
     ("text", "reason"),
     [
         ("hetero_fused_1d(chunks=32, depth=2)", "a put cannot wait"),
-        ("serial(transfer=get, depth=2)", "holds all that it gathers"),
         (
             "hetero_unfused_1d(chunks=32, streams=2, transfer=get, kernel=persistent, depth=1)",
             "persistent kernels of several streams",

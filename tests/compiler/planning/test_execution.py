@@ -21,7 +21,7 @@ from magus.compiler.ir import (
 )
 from magus.compiler.planfile.to_mgs import plan_text
 from magus.compiler.planning.build import ScheduleError, build_schedule, declared
-from magus.compiler.planning.execution import said, tactics_from
+from magus.compiler.planning.execution import non_default_options, options_from
 from magus.compiler.planning.expression import expression_of
 from magus.compiler.resolve.schedules.from_text import read_choice
 from tests.helpers.marks import examples
@@ -69,9 +69,8 @@ def plain() -> Scenario:
 def test_an_expression_is_read_as_what_was_printed(
     waker: Scenario, engine: EngineChoice, tactics: ExecutionOptions, algorithm: str
 ) -> None:
-    for template, streams in (("serial", 1), ("hetero_unfused_1d", 4)):
-        chunks = 4 if template == "serial" else 16
-        choice = Choice(template, chunks, engine, streams, tactics, algorithm)
+    for template, chunks, streams, name in (("serial", 4, 1, algorithm), ("hetero_unfused_1d", 16, 4, "")):
+        choice = Choice(template, chunks, engine, streams, tactics, name)
 
         assert read_choice(waker, expression_of(choice)) == choice
 
@@ -93,12 +92,15 @@ def test_a_plan_is_read_as_what_was_printed(waker: Scenario, engine: EngineChoic
 
 
 def test_what_is_usual_is_not_printed() -> None:
-    assert said(ExecutionOptions()) == ()
-    assert said(tactics_from({"kernel": "persistent"})) == (("kernel", "persistent"),)
-    assert said(ExecutionOptions(kernel=Kernels.PERSISTENT)) == (("kernel", "persistent"), ("wait", "event"))
+    assert non_default_options(ExecutionOptions()) == ()
+    assert non_default_options(options_from({"kernel": "persistent"})) == (("kernel", "persistent"),)
+    assert non_default_options(ExecutionOptions(kernel=Kernels.PERSISTENT)) == (
+        ("kernel", "persistent"),
+        ("wait", "event"),
+    )
     choice = Choice("serial", 4, SM, tactics=ExecutionOptions(Direction.GET, CopyProtocol.LL), algorithm="direct")
     assert expression_of(choice) == "serial(engine=sm(16), algorithm=direct, transfer=get, protocol=ll)"
-    assert tactics_from({"kernel": "persistent"}).wait is Wait.POLL
+    assert options_from({"kernel": "persistent"}).wait is Wait.POLL
 
 
 @pytest.mark.parametrize(

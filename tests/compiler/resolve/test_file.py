@@ -106,9 +106,9 @@ def test_explore() -> None:
         "explore w { schedules serial, shard_p2p; chunks 8..100 step 8; engine dma, sm(16), dma(7); staging <= 2 GiB }"
     )
     explore = scenario(GATHER, text).explore
-    assert explore.templates == ("serial", "shard_p2p")
-    assert explore.chunks == tuple(range(8, 100, 8))
-    assert explore.engines == (EngineChoice(EngineKind.DMA, 7), EngineChoice(EngineKind.SM, 16))
+    assert explore.values("schedules") == ("serial", "shard_p2p")
+    assert explore.values("chunks") == tuple(range(8, 100, 8))
+    assert explore.values("engine") == (EngineChoice(EngineKind.DMA, 7), EngineChoice(EngineKind.SM, 16))
     assert explore.staging_limit_bytes == 2 << 30
 
 

@@ -25,7 +25,7 @@ from magus.compiler.ir import (
     inner_size,
     tile_cols,
 )
-from magus.compiler.planning.build import ScheduleError, build_schedule, problem_of, reject_choice
+from magus.compiler.planning.build import ScheduleError, build_schedule, reject_choice, template_input
 from magus.compiler.planning.expression import expression_of
 from magus.compiler.resolve.schedules.from_text import read_choice, resolve_schedule
 from magus.compiler.templates.bespoke import MAX_PARTS, PATTERNS, block_rows, shortened, spelled
@@ -57,7 +57,7 @@ def drawn_parts(scenario: Scenario, tactics: ExecutionOptions, seed: int) -> tup
     """Parts at random, of which some have no rows of some blocks."""
     rng = random.Random(seed)
     count, columns = rng.randint(1, 6), list[list[int]]()
-    for rows in block_rows(problem_of(scenario, Choice("bespoke", RANKS, DMA3, tactics=tactics))):
+    for rows in block_rows(template_input(scenario, Choice("bespoke", RANKS, DMA3, tactics=tactics))):
         edges = [0, *sorted(rng.randint(0, rows) for _ in range(count - 1)), rows]
         columns.append([high - low for low, high in pairwise(edges)])
     return shortened(part for part in zip(*columns, strict=True) if any(part))

@@ -18,10 +18,11 @@ from magus.compiler.ir import (
     TileGroup,
     Transfer,
 )
-from magus.compiler.templates import ALL_TEMPLATES, BY_NAME, Cut, Template, reject_template
+from magus.compiler.templates import ALL_TEMPLATES, BY_NAME, Cut, Template
 from magus.compiler.templates.base import TemplateInput
 from magus.compiler.templates.collective import collective_in
 from tests.helpers.marks import first
+from tests.helpers.plans.rejections import reject_problem
 from tests.helpers.plans.symbolic_executor import Ranks
 from tests.helpers.scenarios.two_kernel_problem import pattern_of, staged
 
@@ -64,7 +65,7 @@ def variants(template: Template, pattern: Pattern, num_ranks: int, pieces: int) 
         staged(replace(asked, tactics=tactics, engine=engine, algorithm=algorithm, split=split))
         for tactics, engine, algorithm, split in product((ExecutionOptions(), GET), EngineKind, algorithms, splits)
     ]
-    return [problem for problem in found if reject_template(template, problem) is None]
+    return [problem for problem in found if reject_problem(template, problem) is None]
 
 
 def steps_by_rank(template: Template, problem: TemplateInput) -> list[tuple[Step, ...]]:
@@ -100,7 +101,7 @@ def test_gets_are_issued_by_the_destination(pattern: Pattern) -> None:
         if pattern not in template.patterns:
             continue
         problem = replace(problem_of(template, pattern, 4, 2), tactics=GET)
-        if reject_template(template, problem) is not None:
+        if reject_problem(template, problem) is not None:
             continue
         steps = [step for mine in steps_by_rank(template, problem) for step in mine]
         transfers = [step for step in steps if isinstance(step, Transfer) and not step.name.startswith("y")]
@@ -111,7 +112,7 @@ def test_gets_are_issued_by_the_destination(pattern: Pattern) -> None:
 def test_partial_sums_of_kernels_are_never_got(template: Template, pattern: Pattern) -> None:
     problem = replace(problem_of(template, pattern, 4, 2), tactics=GET)
     if pattern in (Pattern.GEMM_RS, Pattern.GEMM_AR):
-        reason = reject_template(template, problem)
+        reason = reject_problem(template, problem)
         assert reason is not None and "put by the rank that computes them" in reason.message
 
 
@@ -164,14 +165,14 @@ def test_a_summed_piece_goes_to_everyone_as_soon_as_it_is_there(template: str) -
 )
 def test_says_why_not(template: str, problem: dict[str, object], words: str) -> None:
     base = problem_of(BY_NAME[template], Pattern.AG_GEMM, 4, 1)
-    reason = reject_template(BY_NAME[template], replace(base, **problem))  # type: ignore[arg-type]
+    reason = reject_problem(BY_NAME[template], replace(base, **problem))  # type: ignore[arg-type]
     assert reason is not None and words in reason.message
     assert "would do" in reason.hint or "serial" in reason.hint or "algorithms are" in reason.hint
 
 
 def test_multicast_is_left_to_the_switch() -> None:
     problem = replace(problem_of(BY_NAME["nvls"], Pattern.ALL_GATHER, 4, 2), multicast=False)
-    assert reject_template(BY_NAME["nvls"], problem) is not None
+    assert reject_problem(BY_NAME["nvls"], problem) is not None
     steps, by_rank = BY_NAME["nvls"].write(replace(problem, multicast=True))
     assert not by_rank
     assert [step.reach for step in steps if isinstance(step, Transfer)] == [Reach.ALL] * 2

@@ -24,11 +24,12 @@ from magus.compiler.ir import (
 from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.planning.expression import expression_of
 from magus.compiler.resolve.schedules.from_text import read_choice
-from magus.compiler.templates import BY_NAME, reject_template
+from magus.compiler.templates import BY_NAME
 from magus.compiler.templates.base import TemplateInput
 from magus.compiler.templates.waves import Hops
 from magus.compiler.text.diagnostics import CompileError
 from magus.compiler.verify.check import check_plan
+from tests.helpers.plans.rejections import reject_problem
 from tests.helpers.plans.symbolic_executor import Ranks
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 from tests.helpers.scenarios.two_kernel_problem import staged
@@ -128,7 +129,7 @@ def test_number_of_kernels(pattern: Pattern, algorithm: str, kernels: int) -> No
 @pytest.mark.parametrize("pattern", [RS, AR])
 def test_what_travels_further_is_computed_moved_and_summed_first(pattern: Pattern, algorithm: str) -> None:
     problem = problem_of(pattern, algorithm, 8, 2, 4)
-    if reject_template(BY_NAME["pipelined"], problem) is not None:
+    if reject_problem(BY_NAME["pipelined"], problem) is not None:
         return
     steps, by_rank = BY_NAME["pipelined"].write(problem)
     ranks = by_rank or (steps,)
@@ -264,7 +265,7 @@ def test_plans_drawn_at_random_leave_what_is_asked_for() -> None:
         waves, sums = rng.choice((1, 2, 5)), rng.choice((1, 3)) if pattern.sums else 1
         streams = rng.choice((1, 2))
         problem = staged(replace(drawn, split=split, streams=streams, reduces=True, waves=waves, sums=sums))
-        if reject_template(template, problem) is None:
+        if reject_problem(template, problem) is None:
             steps, by_rank = template.write(problem)
             ranks = Ranks(pattern, by_rank or [steps] * n, problem.shard_rows, problem.cols, split)
             ranks.run(rng)
@@ -298,7 +299,7 @@ def test_ring_is_usual_and_direct_where_there_is_no_ring() -> None:
     ],
 )
 def test_says_why_not_and_what_would_do(problem: TemplateInput, words: str) -> None:
-    reason = reject_template(BY_NAME["pipelined"], problem)
+    reason = reject_problem(BY_NAME["pipelined"], problem)
 
     assert reason is not None and words in reason.message
     assert "would do" in reason.hint or "algorithms are" in reason.hint

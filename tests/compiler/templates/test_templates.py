@@ -261,7 +261,7 @@ def test_staging_counts_the_parts_that_are_put_down() -> None:
     ("choice", "words"),
     [
         (Choice("serial", 16, DMA7), "whole shards, 8 of them"),
-        (Choice("uniform_fused_1d", 8, DMA7), "2 or more each"),
+        (Choice("uniform_fused_1d", 8, DMA7), "needs 16 chunks or more"),
         (Choice("hetero_fused_1d", 12, DMA7), "do not divide among 8 ranks"),
         (Choice("hetero_fused_1d", 24, DMA7), "1024 rows of a shard do not divide into 3"),
         (

@@ -18,7 +18,7 @@ SCENARIO = compile_text(TEXT).scenario()
 
 
 def ring(chunks: int = 10, engine: EngineChoice | None = None) -> Schedule:
-    return build_schedule(SCENARIO, Choice("ring", chunks, engine or default_engine(SCENARIO)))
+    return build_schedule(SCENARIO, Choice("ring", chunks, engine or default_engine(SCENARIO.system)))
 
 
 def apart(schedule: Schedule) -> Schedule:

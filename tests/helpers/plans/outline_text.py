@@ -2,7 +2,7 @@
 
 from magus.compiler.ir import PeerOrder
 from magus.compiler.outline.outline import Axis, By, Grouping, KernelGroup, Ordering, Outline, Split, Sums
-from magus.compiler.planning.execution import said
+from magus.compiler.planning.execution import non_default_options
 
 _IN_MOVE = ("transfer", "protocol")
 
@@ -14,7 +14,7 @@ def outline_text(outline: Outline, name: str, workload: str) -> str:
 
 
 def _statements(outline: Outline) -> list[str]:
-    tactics = dict(said(outline.tactics))
+    tactics = dict(non_default_options(outline.tactics))
     lines = [_split(outline.split)]
     lines += [f"split own rows {_listed(outline.own)}"] if outline.own else []
     lines += [_move(outline, tactics)]

@@ -19,7 +19,7 @@ from magus.compiler.ir import (
     inner_size,
     tile_cols,
 )
-from magus.compiler.planning.build import build_schedule, problem_of, reject_choice
+from magus.compiler.planning.build import build_schedule, reject_choice, template_input
 from magus.compiler.templates.bespoke import PATTERNS, block_rows
 from magus.compiler.templates.cuts import shortened_cuts
 from magus.compiler.verify.check import check_plan
@@ -47,7 +47,7 @@ def draw_parts(rng: random.Random, scenario: Scenario) -> tuple[Part, ...]:
 def rows_of(scenario: Scenario) -> Part:
     """Rows of the own block, and of the blocks that concern peer 1, 2, ..."""
     n = scenario.num_ranks
-    return block_rows(problem_of(scenario, Choice("bespoke", n, ENGINES[0])))
+    return block_rows(template_input(scenario, Choice("bespoke", n, ENGINES[0])))
 
 
 def draw_cuts(rng: random.Random, num_parts: int, size: int) -> tuple[Part, ...]:

@@ -5,8 +5,8 @@ import pytest
 from magus.compiler import CompileError, compile_text, format_text
 from magus.compiler.collectives import ALGORITHM_BY_NAME
 from magus.compiler.ir import CopyProtocol, Direction, Explore, Kernels, LaunchMode, PeerOrder, Wait, WaitPer
-from magus.compiler.resolve.schedules.explore import ALL_DEPTHS, FIELDS, opened
-from magus.compiler.text.vocabulary import EXPLORE_KNOBS
+from magus.compiler.planning.knobs import KNOBS
+from magus.compiler.resolve.schedules.explore import opened
 
 HEAD = """use "nvidia/h100"
 system s { gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }
@@ -28,30 +28,35 @@ def test_every_knob_has_a_word() -> None:
         "algorithm ring, direct; dominance off"
     )
 
-    assert explore == Explore(
-        directions=(Direction.PUT, Direction.GET),
-        protocols=(CopyProtocol.SIMPLE, CopyProtocol.LL),
-        kernels=(Kernels.LAUNCHED, Kernels.PERSISTENT),
-        waits=(Wait.EVENT, Wait.POLL),
-        waits_per=(WaitPer.TILE,),
-        launches=(LaunchMode.GRAPH,),
-        orders=(PeerOrder.ROTATED, PeerOrder.LARGE_FIRST),
-        depths=(1, 2, 4),
+    assert explore == Explore.of(
+        transfer=(Direction.PUT, Direction.GET),
+        protocol=(CopyProtocol.SIMPLE, CopyProtocol.LL),
+        kernel=(Kernels.LAUNCHED, Kernels.PERSISTENT),
+        wait=(Wait.EVENT, Wait.POLL),
+        per=(WaitPer.TILE,),
+        launch=(LaunchMode.GRAPH,),
+        order=(PeerOrder.ROTATED, PeerOrder.LARGE_FIRST),
+        depth=(1, 2, 4),
         streams=(1, 2, 4),
-        algorithms=("ring", "direct"),
+        algorithm=("ring", "direct"),
         dominance=False,
     )
-    assert set(FIELDS) == set(EXPLORE_KNOBS)
+    named = {word for word, _ in explore.asked} | {"schedules", "chunks", "engine"}
+    assert named == {knob.word for knob in KNOBS if knob.explored}
 
 
 def test_everything_opens_what_is_not_said() -> None:
     explore = explored("everything; transfer get; depth 3; chunks 16")
 
-    assert (explore.directions, explore.depths, explore.chunks) == ((Direction.GET,), (3,), (16,))
-    assert explore.protocols == tuple(CopyProtocol) and explore.orders == tuple(PeerOrder)
-    assert explore.algorithms == tuple(ALGORITHM_BY_NAME) and explore.dominance
+    assert (explore.values("transfer"), explore.values("depth"), explore.values("chunks")) == (
+        (Direction.GET,),
+        (3,),
+        (16,),
+    )
+    assert explore.values("protocol") == tuple(CopyProtocol) and explore.values("order") == tuple(PeerOrder)
+    assert explore.values("algorithm") == tuple(ALGORITHM_BY_NAME) and explore.dominance
     assert explored("depth 3; chunks 16; transfer get; everything") == explore
-    assert opened(Explore()).depths == ALL_DEPTHS and explored("dominance on") == Explore()
+    assert opened(Explore()).values("depth") == (1, 2, 4) and explored("dominance on") == Explore()
 
 
 def test_a_block_is_printed_as_it_is_meant() -> None:

@@ -1,0 +1,80 @@
+"""How ``bespoke`` cuts what it moves and computes: parts, slices, columns, and the engines its copies are dealt to."""
+
+from ...codes import Code
+from ...ir import Rejection
+from ...templates import Template
+from ...templates.bespoke import reject_parts, shortened
+from ...templates.cuts import reject_cuts, shortened_cuts
+from .base import CountValues, Knob, Rule, ScheduleRequest, SizeValues
+
+_LISTS = ("parts", "slices", "columns")
+
+
+def _has_parts(template: Template) -> bool:
+    return template.has_parts
+
+
+def _reject_loads(request: ScheduleRequest) -> Rejection | None:
+    if not (request.template.has_parts and request.scenario.workload.loads):
+        return None
+    name = request.template.name
+    message = f"{name} counts the rows of each peer, the same for every rank, and here loads differ"
+    return Rejection(Code.MGS515, message, "hetero_fused_1d and pipelined cut what each rank has")
+
+
+def _reject_untold(request: ScheduleRequest) -> Rejection | None:
+    choice = request.choice
+    if request.template.has_parts or not (choice.parts or choice.slices or choice.columns or choice.lanes):
+        return None
+    message = f"{choice.template} is not told its parts, slices, columns or lanes"
+    return Rejection(Code.MGS511, message, "bespoke takes them")
+
+
+def _reject_parts(request: ScheduleRequest) -> Rejection | None:
+    return reject_parts(request.problem) if request.choice.parts else None
+
+
+def _reject_lanes(request: ScheduleRequest) -> Rejection | None:
+    lanes, engine = request.choice.lanes, request.choice.engine
+    return Rejection(Code.MGS401, f"{lanes} lanes of {engine}", "a lane is an engine") if lanes > engine.count else None
+
+
+PARTS = Knob(
+    "parts",
+    "parts",
+    SizeValues("rows of a part", "parts=[[512, 0], [0, 256], [0, 256]]", shortened, empty=False),
+    (),
+    rules=(
+        Rule(("schedules",), _reject_loads),
+        Rule(("schedules", *_LISTS, "lanes"), _reject_untold),
+        Rule(("schedules", "chunks", "parts"), _reject_parts),
+    ),
+    has=_has_parts,
+    explored=False,
+)
+SLICES = Knob(
+    "slices",
+    "slices",
+    SizeValues("a slice", "slices=[[], [1024, 3072], []]", shortened_cuts),
+    (),
+    rules=(Rule(("schedules", *_LISTS), lambda request: reject_cuts(request.problem)),),
+    has=_has_parts,
+    explored=False,
+)
+COLUMNS = Knob(
+    "columns",
+    "columns",
+    SizeValues("a band of columns", "columns=[[], [1024, 3072], []]", shortened_cuts),
+    (),
+    has=_has_parts,
+    explored=False,
+)
+LANES = Knob(
+    "lanes",
+    "lanes",
+    CountValues(),
+    0,
+    rules=(Rule(("engine", "lanes"), _reject_lanes),),
+    has=_has_parts,
+    explored=False,
+)

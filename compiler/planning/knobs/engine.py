@@ -1,0 +1,82 @@
+"""Who copies: DMA engines or SMs, how many, and how the schedule gets them."""
+
+from collections.abc import Mapping
+
+from ...codes import Code
+from ...ir import EngineChoice, EngineKind, EngineMode, Gpu, Rejection, Scenario, System
+from .base import EngineValues, Knob, Rule
+
+MODES: Mapping[EngineKind, tuple[EngineMode, ...]] = {
+    EngineKind.DMA: (EngineMode.PRELAUNCHED, EngineMode.BROADCAST),
+    EngineKind.SM: (EngineMode.SHARED,),
+}
+# SMs that copy are taken from the kernels; more than half of them is no overlap schedule any more.
+MAX_COPY_SHARE = 2
+
+
+def max_copy_sms(gpu: Gpu) -> int:
+    """SMs that may be taken from the kernels."""
+    return gpu.sms // MAX_COPY_SHARE
+
+
+def default_engine(system: System) -> EngineChoice:
+    """One copy engine for each peer, as far as the GPU has that many."""
+    return EngineChoice(EngineKind.DMA, max(1, min(system.gpu.dma.engines, system.num_ranks - 1)))
+
+
+def reject_engine(gpu: Gpu, engine: EngineChoice) -> Rejection | None:
+    """Why the GPU cannot grant ``engine``, None if it can."""
+    return _reject_dma(gpu, engine) or _reject_sms(gpu, engine) or _reject_mode(gpu, engine)
+
+
+def _reject_dma(gpu: Gpu, engine: EngineChoice) -> Rejection | None:
+    if engine.kind is not EngineKind.DMA or 1 <= engine.count <= gpu.dma.engines:
+        return None
+    message = f"{engine.count} DMA engines asked, {gpu.name} has {gpu.dma.engines}"
+    return Rejection(Code.MGS401, message, f"use dma({gpu.dma.engines}) or fewer, or dma alone: one for each peer")
+
+
+def _reject_sms(gpu: Gpu, engine: EngineChoice) -> Rejection | None:
+    most = max_copy_sms(gpu)
+    if engine.kind is not EngineKind.SM or 1 <= engine.count <= most:
+        return None
+    message = f"{engine.count} SMs asked for copies, at most {most} of {gpu.name}'s {gpu.sms} may copy"
+    return Rejection(Code.MGS401, message, f"use sm({most}) or fewer")
+
+
+def _reject_mode(gpu: Gpu, engine: EngineChoice) -> Rejection | None:
+    if engine.mode is EngineMode.OWN or engine.mode in MODES[engine.kind]:
+        return None
+    known = ", ".join(mode.value for mode in MODES[engine.kind])
+    return Rejection(
+        Code.MGS407, f"{engine.kind.value} of {gpu.name} is never {engine.mode.value}", f"it may be: {known}"
+    )
+
+
+def _asked(scenario: Scenario, kind: EngineKind) -> str:
+    engines = [str(engine) for engine in scenario.explore.values("engine") if engine.kind is kind]
+    return f"; asked for: {', '.join(engines)}" if engines else ""
+
+
+def _engines(scenario: Scenario) -> str:
+    gpu = scenario.gpu
+    return f"{gpu.name} has {gpu.dma.engines} DMA engines{_asked(scenario, EngineKind.DMA)}"
+
+
+def _share(scenario: Scenario) -> str:
+    gpu = scenario.gpu
+    share = f"at most {max_copy_sms(gpu)} of {gpu.name}'s {gpu.sms} SMs may copy"
+    return f"{share}{_asked(scenario, EngineKind.SM)}"
+
+
+ENGINE = Knob(
+    "engine",
+    "engine",
+    EngineValues(),
+    None,
+    rules=(
+        Rule(("engine",), lambda request: _reject_dma(request.scenario.gpu, request.choice.engine), _engines),
+        Rule(("engine",), lambda request: _reject_sms(request.scenario.gpu, request.choice.engine), _share),
+        Rule(("engine",), lambda request: _reject_mode(request.scenario.gpu, request.choice.engine)),
+    ),
+)

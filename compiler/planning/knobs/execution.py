@@ -1,0 +1,126 @@
+"""How a schedule is carried out: the knobs whose values are in ``ExecutionOptions``."""
+
+from ...codes import Code
+from ...ir import (
+    CopyProtocol,
+    Direction,
+    EngineKind,
+    Kernels,
+    LaunchMode,
+    Rejection,
+    Wait,
+    WaitPer,
+    Workload,
+)
+from .base import Knob, Rule, ScheduleRequest, WordValues
+
+USUAL_WAIT = {Kernels.LAUNCHED: Wait.EVENT, Kernels.PERSISTENT: Wait.POLL}
+
+
+def _reject_get(request: ScheduleRequest) -> Rejection | None:
+    pattern = request.problem.pattern
+    if not (request.problem.gets and pattern.produces):
+        return None
+    what = f"partial sums of {pattern.value}" if pattern.sums else "rows for others"
+    hint = "a get cannot know when they are there; leave transfer=get out"
+    return Rejection(Code.MGS511, f"{what} are put by the rank that computes them", hint)
+
+
+TRANSFER = Knob(
+    "transfer",
+    "direction",
+    WordValues(Direction),
+    Direction.PUT,
+    rules=(Rule(("schedules", "transfer"), _reject_get),),
+    option=True,
+    of_transfers=True,
+)
+
+
+def _reject_protocol(request: ScheduleRequest) -> Rejection | None:
+    protocol, engine, link = request.choice.tactics.protocol, request.choice.engine, request.scenario.system.fabric.link
+    if protocol is CopyProtocol.SIMPLE:
+        return None
+    if engine.kind is not EngineKind.SM:
+        message = f"protocol {protocol.value} is one of copies by SMs, not of {engine}"
+        return Rejection(Code.MGS408, message, "use engine sm(16)")
+    if protocol not in link.protocols:
+        known = ", ".join(each.value for each in link.protocols)
+        return Rejection(
+            Code.MGS408, f"link {link.name} does not carry protocol {protocol.value}", f"it carries: {known}"
+        )
+    return None
+
+
+PROTOCOL = Knob(
+    "protocol",
+    "protocol",
+    WordValues(CopyProtocol),
+    CopyProtocol.SIMPLE,
+    rules=(Rule(("engine", "protocol"), _reject_protocol),),
+    option=True,
+    of_transfers=True,
+)
+
+
+def _reject_persistent(request: ScheduleRequest) -> Rejection | None:
+    if request.choice.tactics.kernel is Kernels.LAUNCHED or not request.scenario.workload.pattern.overlaps:
+        return None
+    return persistent_rejection(request.scenario.workload)
+
+
+def persistent_rejection(workload: Workload) -> Rejection | None:
+    """Why no persistent kernel can compute ``workload``, None if one can."""
+    if workload.may_persist:
+        return None
+    has = "none" if workload.then is None else "two kernels"
+    message = f"a persistent kernel walks through the tiles of one GEMM, {workload.label} has {has}"
+    return Rejection(Code.MGS511, message, "leave kernel=persistent out")
+
+
+KERNEL = Knob(
+    "kernel",
+    "kernel",
+    WordValues(Kernels),
+    Kernels.LAUNCHED,
+    rules=(Rule(("kernel",), _reject_persistent),),
+    option=True,
+)
+
+
+def _reject_wait(request: ScheduleRequest) -> Rejection | None:
+    wait, persistent = request.choice.tactics.wait, request.choice.tactics.kernel is Kernels.PERSISTENT
+    if wait is not Wait.EVENT and not persistent:
+        return Rejection(Code.MGS513, f"only a persistent kernel waits by {wait.value}", "say kernel=persistent")
+    if wait is Wait.EVENT and persistent:
+        message = "a persistent kernel is launched once and cannot wait for events in between"
+        return Rejection(Code.MGS513, message, "say wait=poll or wait=monitor")
+    return None
+
+
+def _reject_monitor(request: ScheduleRequest) -> Rejection | None:
+    gpu = request.scenario.gpu
+    if request.choice.tactics.wait is not Wait.MONITOR or gpu.sync.monitor_entries:
+        return None
+    return Rejection(Code.MGS410, f"{gpu.name} has no monitors that kernels could wait with", "say wait=poll")
+
+
+WAIT = Knob(
+    "wait",
+    "wait",
+    WordValues(Wait),
+    Wait.EVENT,
+    rules=(Rule(("kernel", "wait"), _reject_wait), Rule(("wait",), _reject_monitor)),
+    option=True,
+)
+
+
+def _reject_per(request: ScheduleRequest) -> Rejection | None:
+    tactics = request.choice.tactics
+    if tactics.per is WaitPer.CHUNK or tactics.kernel is Kernels.PERSISTENT:
+        return None
+    return Rejection(Code.MGS513, "only a persistent kernel looks again for each tile", "say kernel=persistent")
+
+
+PER = Knob("per", "per", WordValues(WaitPer), WaitPer.CHUNK, rules=(Rule(("kernel", "per"), _reject_per),), option=True)
+LAUNCH = Knob("launch", "launch", WordValues(LaunchMode), LaunchMode.STREAM, option=True)

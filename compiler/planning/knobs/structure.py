@@ -1,0 +1,199 @@
+"""What moves and computes: the template, the number of chunks, streams, and the collective algorithm."""
+
+from dataclasses import replace
+
+from ...codes import Code
+from ...collectives import ALGORITHM_BY_NAME
+from ...ir import Adds, Rejection, Scenario, cutting_of
+from ...templates import ALL_TEMPLATES, Cut, Template
+from ...templates.base import TemplateInput
+from ...templates.collective import reject_algorithm
+from ...text.vocabulary import MAX_STREAMS
+from .base import CountValues, Knob, NameValues, Rule, ScheduleRequest
+
+_MOST_HINTS, _MOST_PIECES = 4, 64
+
+
+def _reject_pattern(request: ScheduleRequest) -> Rejection | None:
+    template, workload = request.template, request.scenario.workload
+    if workload.pattern in template.patterns:
+        return None
+    fits = ", ".join(pattern.value for pattern in template.patterns)
+    return _rejection(f"{template.name} does not schedule {workload.label}", f"it schedules {fits}")
+
+
+def _fitting(scenario: Scenario) -> str:
+    workload = scenario.workload
+    names = [template.name for template in ALL_TEMPLATES if workload.pattern in template.patterns]
+    return f"{workload.label} is scheduled by {', '.join(names[:-1])} and {names[-1]} alone"
+
+
+def _reject_cut(request: ScheduleRequest) -> Rejection | None:
+    return _uncut(request.template, request.problem)
+
+
+def _uncut(template: Template, problem: TemplateInput) -> Rejection | None:
+    """Why a kernel cannot be cut as ``template`` does, None if each can."""
+    if problem.then is not None:
+        return _uncut(template, replace(problem, then=None)) or _uncut(template, problem.then)
+    if not template.overlaps or template.cut is Cut.COLUMNS:
+        return None
+    if template.has_parts and problem.cutting.adds is Adds.BLOCKS:
+        hint = "hetero_fused_1d takes the same rows of all blocks"
+        return _rejection("parts of different sizes do not lie side by side", hint)
+    if not problem.cutting.by_rows:
+        why = f"{template.name} cuts rows, and a query that comes by all_to_all needs the keys of all rows"
+        return _rejection(why, "uniform_fused_2d cuts heads")
+    if problem.adds_ranks and not template.takes_all and problem.streams > 1:
+        what = "parts of the keys" if problem.adds_rows else "blocks side by side"
+        return _rejection(f"kernels over {what} add to one output, one after the other", "streams=1")
+    return None
+
+
+TEMPLATE = Knob(
+    "schedules",
+    "template",
+    NameValues(lambda: tuple(template.name for template in ALL_TEMPLATES)),
+    ALL_TEMPLATES[0].name,
+    rules=(Rule(("schedules",), _reject_pattern, _fitting), Rule(("schedules", "streams"), _reject_cut)),
+)
+
+
+def _reject_shards(request: ScheduleRequest) -> Rejection | None:
+    template, n = request.template, request.scenario.num_ranks
+    if template.cuts_shards or request.choice.chunks == n or request.scenario.workload.moved is None:
+        return None
+    return Rejection(Code.MGS512, f"{template.name} moves whole shards, {n} of them", f"chunks={n}")
+
+
+def _reject_remainder(request: ScheduleRequest) -> Rejection | None:
+    chunks, n = request.choice.chunks, request.scenario.num_ranks
+    if not request.template.cuts_shards or chunks % n == 0:
+        return None
+    return Rejection(Code.MGS512, f"{chunks} chunks do not divide among {n} ranks", _multiples(request))
+
+
+def _reject_few(request: ScheduleRequest) -> Rejection | None:
+    template, n = request.template, request.scenario.num_ranks
+    if not template.cuts_shards or request.choice.chunks // n >= template.min_pieces:
+        return None
+    least = n * template.min_pieces
+    return Rejection(Code.MGS512, f"{template.name} needs {least} chunks or more", _multiples(request))
+
+
+def _multiples(request: ScheduleRequest) -> str:
+    n = request.scenario.num_ranks
+    return f"use a multiple of {n} from {n * request.template.min_pieces} up"
+
+
+def _reject_rows(request: ScheduleRequest) -> Rejection | None:
+    if request.template.cut is not Cut.ROWS:
+        return None
+    return _reject_size(request, _shard_rows(request.scenario), 1, "rows of a shard")
+
+
+def _reject_columns(request: ScheduleRequest) -> Rejection | None:
+    if request.template.cut is not Cut.COLUMNS:
+        return None
+    return _reject_size(request, _cols(request.scenario), _column_step(request.scenario), "columns")
+
+
+def _reject_size(request: ScheduleRequest, size: int, step: int, what: str) -> Rejection | None:
+    """Why ``size`` rows or columns cannot be cut into equal chunks of a multiple of ``step``, None if they can."""
+    pieces = max(1, request.choice.chunks // request.scenario.num_ranks)
+    if size % (pieces * step) == 0:
+        return None
+    grain = f" of a multiple of {step}" if step > 1 else ""
+    message = f"{size} {what} do not divide into {pieces} equal chunks{grain}"
+    return Rejection(Code.MGS512, message, _cut_hint(size // step, request))
+
+
+def _cut_hint(grains: int, request: ScheduleRequest) -> str:
+    """Chunk counts that do divide, as far as there are any."""
+    pieces = range(request.template.min_pieces, _MOST_PIECES + 1)
+    counts = [str(request.scenario.num_ranks * count) for count in pieces if grains and grains % count == 0]
+    if not counts:
+        return "this tensor cannot be cut that way; choose another template"
+    return f"chunks={', '.join(counts[:_MOST_HINTS])}{' ...' if len(counts) > _MOST_HINTS else ''} would do"
+
+
+def _shard_rows(scenario: Scenario) -> int:
+    moved = scenario.workload.moved
+    return 0 if moved is None else moved.rows // scenario.num_ranks
+
+
+def _cols(scenario: Scenario) -> int:
+    moved = scenario.workload.moved
+    return 0 if moved is None else moved.cols
+
+
+def _column_step(scenario: Scenario) -> int:
+    workload = scenario.workload
+    return max(cutting_of(stage).column_step for stage in workload.stages or (workload,))
+
+
+def _columns_divide(scenario: Scenario) -> str:
+    return f"the {_cols(scenario)} columns divide into equal chunks of a multiple of {_column_step(scenario)}"
+
+
+_CUT = ("schedules", "chunks")
+CHUNKS = Knob(
+    "chunks",
+    "chunks",
+    CountValues(),
+    0,
+    rules=(
+        Rule(_CUT, _reject_shards),
+        Rule(_CUT, _reject_remainder, lambda scenario: f"chunks are a multiple of the {scenario.num_ranks} ranks"),
+        Rule(_CUT, _reject_few),
+        Rule(_CUT, _reject_rows, lambda s: f"the {_shard_rows(s)} rows of a shard divide into equal chunks"),
+        Rule(_CUT, _reject_columns, _columns_divide),
+    ),
+    has=lambda template: template.cuts_shards,
+)
+
+STREAMS = Knob(
+    "streams", "streams", CountValues(MAX_STREAMS, opened=(1, 2, 4)), 1, has=lambda template: template.has_streams
+)
+
+
+def _reject_unknown(request: ScheduleRequest) -> Rejection | None:
+    name = request.choice.algorithm
+    if not name or name in ALGORITHM_BY_NAME:
+        return None
+    return _rejection(f"there is no algorithm '{name}'", f"algorithms are {', '.join(ALGORITHM_BY_NAME)}")
+
+
+def _reject_own(request: ScheduleRequest) -> Rejection | None:
+    template, workload = request.template, request.scenario.workload
+    if not request.choice.algorithm:
+        return None
+    if workload.moved is None:
+        return _rejection(f"{workload.pattern.value} moves nothing, by no algorithm", "leave algorithm out")
+    if not template.has_algorithm:
+        return _rejection(f"{template.name} has its own transfers and takes no algorithm", "serial takes one")
+    return None
+
+
+def _reject_algorithm(request: ScheduleRequest) -> Rejection | None:
+    if not request.template.default_algorithm:
+        return None
+    return reject_algorithm(request.problem, request.template.default_algorithm)
+
+
+ALGORITHM = Knob(
+    "algorithm",
+    "algorithm",
+    NameValues(lambda: tuple(ALGORITHM_BY_NAME)),
+    "",
+    rules=(
+        Rule(("algorithm",), _reject_unknown),
+        Rule(("schedules", "algorithm"), _reject_own),
+        Rule(("schedules", "engine", "algorithm", "transfer"), _reject_algorithm),
+    ),
+    has=lambda template: template.has_algorithm,
+)
+
+
+def _rejection(message: str, hint: str) -> Rejection:
+    return Rejection(Code.MGS511, message, hint)
