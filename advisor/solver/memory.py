@@ -6,7 +6,7 @@ from functools import cache, partial
 from itertools import product
 
 from ...compiler.codes import Code
-from ...compiler.ir import Choice, Pattern, Rejection, Scenario, Schedule, Shard, Tensor
+from ...compiler.ir import Choice, EngineChoice, Pattern, Rejection, Scenario, Schedule, Shard, Tensor
 from ...compiler.planning.build import ScheduleError, build_schedule, reject_choice
 from ...compiler.planning.knobs import Knob, Rule, ScheduleRequest, with_values
 from ...compiler.planning.knobs.engine import ENGINE, default_engine
@@ -110,7 +110,7 @@ class StagingRules:
         return ()
 
     def _reject_above(self, limit: int, knobs: tuple[Knob, ...], request: ScheduleRequest) -> Rejection | None:
-        if self._deciding(request.template) != knobs or self._needed(request.choice) <= limit:
+        if self._deciding(request.template) != knobs or self._needed(_by_one(request.choice)) <= limit:
             return None
         return Rejection(Code.MGS402, f"staging is above {size_text(limit)}")
 
@@ -134,4 +134,9 @@ class StagingRules:
             knobs = self._deciding(template)
             values = (candidates_of(scenario, domains, template, knob) for knob in knobs)
             for each in product(*values):
-                yield self._needed(with_values(usual, dict(zip(knobs, each, strict=True))))
+                yield self._needed(_by_one(with_values(usual, dict(zip(knobs, each, strict=True)))))
+
+
+def _by_one(choice: Choice) -> Choice:
+    """The same by one engine of the kind: what is staged does not depend on how many copy."""
+    return replace(choice, engine=EngineChoice(choice.engine.kind, 1))
