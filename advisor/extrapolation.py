@@ -23,7 +23,7 @@ from ..compiler.ir import (
     TileGroup,
     Transfer,
 )
-from ..simcore.kernels.dispatch import group_shape
+from ..simcore.kernels.gemm_parts import group_shape
 
 # Copies and sums among peers: what the tables of collectives hold.
 _NOT_MEASURED = (Pattern.BROADCAST, Pattern.SEND_RECV)

@@ -8,8 +8,6 @@ from ...compiler.ir import (
     Adds,
     Choice,
     Counted,
-    GemmShape,
-    GroupedGemmShape,
     Scenario,
     Schedule,
     ShouldStop,
@@ -44,9 +42,10 @@ def is_searched(scenario: Scenario) -> bool:
     Attention is left to templates: heads and keys are cut by other rules than rows and columns.
     """
     asked, workload = scenario.explore.values("schedules"), scenario.workload
-    multiplies = isinstance(workload.compute, GemmShape | GroupedGemmShape)
+    compute, cutting = workload.compute, cutting_of(workload)
+    multiplies = compute is not None and compute.tiled and cutting.head == 1
     # Batches of different rows do not lie side by side.
-    cuts = workload.pattern in PATTERNS and cutting_of(workload).adds is not Adds.BLOCKS
+    cuts = workload.pattern in PATTERNS and cutting.adds is not Adds.BLOCKS
     fits = multiplies and cuts and not workload.loads and scenario.system.fabric.symmetric
     return fits and (not asked or "bespoke" in asked)
 

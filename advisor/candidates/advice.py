@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from ...compiler.ir import TICKS_PER_US, AttentionShape, Choice, GemmShape, GroupedGemmShape, Scenario, Schedule
+from ...compiler.ir import TICKS_PER_US, Choice, Scenario, Schedule
 from ...compiler.resolve.expect.expectation import Verdict
 from ...simcore.figures.result import Result
 from ..bounds.lower_bound import Bound
@@ -21,8 +21,8 @@ def resolution_of(scenario: Scenario) -> float:
     It is that of the GEMM for all kernels that multiply matrices: experts and attention are known no better. Of a
     collective alone the simulated times are compared as they are.
     """
-    multiplies = isinstance(scenario.workload.compute, GemmShape | GroupedGemmShape | AttentionShape)
-    return float(scenario.gpu.gemm.resolution) if multiplies else 0.0
+    compute = scenario.workload.compute
+    return float(scenario.gpu.gemm.resolution) if compute is not None and compute.tiled else 0.0
 
 
 class Confidence(Enum):

@@ -7,7 +7,6 @@ from itertools import accumulate, chain
 from ...compiler.ir import (
     CopyProtocol,
     Direction,
-    GemmShape,
     KernelShape,
     Reach,
     Reduction,
@@ -26,7 +25,7 @@ from ...simcore.lower.one_kernel import is_one_kernel, sum_work
 from ...simcore.lower.protocols import sent_per_byte
 from .persistent import persistent_parts
 
-Works = dict[tuple[GemmShape | KernelShape, bool] | tuple[int, int], KernelWork]
+Works = dict[tuple[KernelShape, bool] | tuple[int, int], KernelWork]
 """Kernels by their shapes, and sums by their bytes and parts; those of equal shapes share one work."""
 
 

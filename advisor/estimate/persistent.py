@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ...compiler.ir import Kernels, Scenario, Schedule, Step, TileGroup
-from ...simcore.kernels.dispatch import group_shape, stream_shape
 from ...simcore.kernels.gemm import gemm_work
+from ...simcore.kernels.gemm_parts import group_shape, stream_shape
 from ...simcore.kernels.work import KernelWork
 from ...simcore.lower.kernels import deal_by, deal_units
 

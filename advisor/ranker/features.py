@@ -22,7 +22,8 @@ from ...compiler.ir import (
 )
 from ...compiler.planning.build import build_schedule
 from ...compiler.templates import TEMPLATES
-from ...simcore.kernels.gemm import gemm_work, hbm_bytes
+from ...simcore.kernels.gemm import gemm_work
+from ...simcore.kernels.work import hbm_bytes
 from ..estimate.makespan import Estimate, estimate_ticks
 
 FloatArray = npt.NDArray[np.float64]

@@ -6,9 +6,6 @@ plan; the rest is what they are made of. All of it is frozen.
 
 from .aliases import Counted, JsonObject, Progress, Settings
 from .block_sizes import (
-    COLUMN_STEP,
-    Adds,
-    Cutting,
     cutting_of,
     inner_size,
     moved_rows,
@@ -32,6 +29,13 @@ from .gpu_constants import (
     Sync,
 )
 from .hardware import Cache, Dma, GemmModel, Gpu, Hbm, LaunchCost, Link, Origin, Provenance, SmCopy, Switch
+from .operations.add import ElementwiseShape
+from .operations.attention import AttentionShape
+from .operations.gemm import GemmShape
+from .operations.gemv import GemvShape
+from .operations.grouped_gemm import GroupedGemmShape
+from .operations.kernel_shape import COLUMN_STEP, Adds, Cutting, KernelShape
+from .pattern import Pattern
 from .plan_view import Arrival, PlanFault, RankPlan, all_arrivals, arrivals_at, before_each, num_peers, queued_behind
 from .rejection import Rejection
 from .replay import Replay, Write
@@ -61,8 +65,8 @@ from .schedule import (
     Wait,
     WaitPer,
 )
-from .shapes import AttentionShape, DType, ElementwiseShape, GemmShape, GemvShape, GroupedGemmShape, KernelShape
 from .stopping import Cancelled, ShouldStop, checkpoint, heeding
+from .tensors import DType, Shard, Tensor
 from .terms import (
     Chain,
     End,
@@ -90,7 +94,7 @@ from .topologies import (
     network_of,
 )
 from .variability import Distribution, Late, Shape, Straggler, Variability
-from .workload import Pattern, Shard, Tensor, Then, Workload
+from .workload import Then, Workload
 
 __all__ = [
     "COLUMN_STEP",

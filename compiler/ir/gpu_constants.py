@@ -7,7 +7,7 @@ bytes per second.
 from dataclasses import dataclass
 from fractions import Fraction
 
-from .shapes import DType
+from .tensors import DType
 
 Range = tuple[int, int]
 """A smallest and a largest value; both belong to it."""

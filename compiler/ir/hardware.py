@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from .gpu_constants import Calibrated, Collectives, DmaPhases, Saturation, Sync
 from .schedule import CopyProtocol
-from .shapes import DType
+from .tensors import DType
 
 
 class Origin(Enum):

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field, replace
 
 from .explore import Explore
 from .hardware import Cache, Dma, GemmModel, Gpu, Hbm, LaunchCost, Link, Origin, Provenance, SmCopy, Switch
+from .operations.gemm import GemmShape
+from .pattern import Pattern
 from .replay import Replay
 from .schedule import NamedSchedule
-from .shapes import DType, GemmShape
+from .tensors import DType, Shard, Tensor
 from .topologies import Fabric, Wire
 from .variability import Variability
-from .workload import Pattern, Shard, Tensor, Then, Workload
+from .workload import Then, Workload
 
 __all__ = [
     "TICKS_PER_SECOND",

@@ -1,114 +1,18 @@
-"""What the ranks compute and communicate: tensors and the pattern they form."""
+"""What the ranks compute and communicate: tensors, the pattern of the workload, and the kernels of one rank."""
 
 from dataclasses import dataclass, replace
-from enum import Enum
 
-from .shapes import DType, GemmShape, GroupedGemmShape, KernelShape
-
-
-class Shard(Enum):
-    """Which dimension of a tensor is split evenly among the ranks; the value is the word in the language."""
-
-    NONE = "replicated"
-    ROWS = "rows"
-    COLS = "cols"
-
-
-@dataclass(frozen=True, slots=True)
-class Tensor:
-    """A matrix; ``rows`` and ``cols`` are its full shape before sharding."""
-
-    name: str
-    dtype: DType
-    rows: int
-    cols: int
-    shard: Shard
-
-    @property
-    def num_bytes(self) -> int:
-        """Size of the whole tensor, all shards together."""
-        return self.rows * self.cols * self.dtype.num_bytes
-
-
-class Pattern(Enum):
-    """How data flow between the kernel and the collective; the value is the field's name for it.
-
-    GEMM in a value stands for the kernel, whichever it is: ``Workload.label`` names it. KERNEL is one kernel alone that
-    is no GEMM. In ``GEMM || ...`` the two need nothing of each other.
-    """
-
-    GEMM = "GEMM"
-    ALL_GATHER = "all_gather"
-    REDUCE_SCATTER = "reduce_scatter"
-    AG_GEMM = "AG+GEMM"
-    GEMM_RS = "GEMM+RS"
-    KERNEL = "kernel"
-    ALL_REDUCE = "all_reduce"
-    ALL_TO_ALL = "all_to_all"
-    BROADCAST = "broadcast"
-    SEND_RECV = "send_recv"
-    GEMM_AR = "GEMM+AR"
-    A2A_GEMM = "A2A+GEMM"
-    GEMM_BESIDE_AG = "GEMM || all_gather"
-    GEMM_BESIDE_A2A = "GEMM || all_to_all"
-    GEMM_A2A = "GEMM+A2A"
-    GEMM_A2A_GEMM = "GEMM+A2A+GEMM"
-
-    @property
-    def gathers(self) -> bool:
-        """Whether an all_gather stands alone or precedes the compute."""
-        return self in (Pattern.ALL_GATHER, Pattern.AG_GEMM)
-
-    @property
-    def reduces(self) -> bool:
-        """Whether a reduce_scatter stands alone or follows the compute; an all_reduce is not meant."""
-        return self in (Pattern.REDUCE_SCATTER, Pattern.GEMM_RS)
-
-    @property
-    def sums(self) -> bool:
-        """Whether partial results of all ranks are added up."""
-        return self.reduces or self in (Pattern.ALL_REDUCE, Pattern.GEMM_AR)
-
-    @property
-    def overlaps(self) -> bool:
-        """Whether one kernel depends on one collective or the other way round, so that parts can hide each other."""
-        return self.consumes or self.produces
-
-    @property
-    def consumes(self) -> bool:
-        """Whether the kernel, or the last of two, works on what the collective brings."""
-        return self in (Pattern.AG_GEMM, Pattern.A2A_GEMM, Pattern.GEMM_A2A_GEMM)
-
-    @property
-    def produces(self) -> bool:
-        """Whether the collective takes what the kernel, or the first of two, makes."""
-        return self in (Pattern.GEMM_RS, Pattern.GEMM_AR, Pattern.GEMM_A2A, Pattern.GEMM_A2A_GEMM)
-
-    @property
-    def beside(self) -> bool:
-        """Whether a kernel and a collective run beside each other and share nothing but the machine."""
-        return self in (Pattern.GEMM_BESIDE_AG, Pattern.GEMM_BESIDE_A2A)
-
-    @property
-    def exchanges(self) -> bool:
-        """Whether every rank holds a block for every other: an all_to_all."""
-        return self in _EXCHANGES
-
-
-_EXCHANGES = (
-    Pattern.ALL_TO_ALL,
-    Pattern.A2A_GEMM,
-    Pattern.GEMM_BESIDE_A2A,
-    Pattern.GEMM_A2A,
-    Pattern.GEMM_A2A_GEMM,
-)
+from .operations.gemm import GemmShape
+from .operations.kernel_shape import KernelShape
+from .pattern import Pattern
+from .tensors import Tensor
 
 
 @dataclass(frozen=True, slots=True)
 class Then:
     """The kernel of one rank behind the collective that takes what another kernel made, and what it produces."""
 
-    kernel: GemmShape | KernelShape
+    kernel: KernelShape
     output: str
 
 
@@ -151,6 +55,7 @@ class Workload:
     def at(self, rank: int) -> "Workload":
         """The workload as the absolute ``rank`` has it; the same where ranks are alike.
 
+        >>> from .tensors import DType
         >>> gemm = GemmShape(8, 4, 2, DType.BF16)
         >>> hot = Workload("w", "", Pattern.A2A_GEMM, (), None, gemm, "y", loads=((1, 3), (1, 5)), rank=1)
         >>> [hot.at(rank).gemm.m for rank in (0, 1)]
@@ -159,10 +64,11 @@ class Workload:
         if not self.loads or rank == self.rank:
             return self
         gemm, kernel = self.gemm, self.kernel
+        rows, experts = sum(sent[rank] for sent in self.loads), self.experts[rank] if self.experts else ()
         if gemm is not None and self.pattern.consumes:
-            gemm = replace(gemm, m=sum(sent[rank] for sent in self.loads))
-        if isinstance(kernel, GroupedGemmShape) and self.experts:
-            kernel = replace(kernel, rows=self.experts[rank])
+            gemm = gemm.at_rank(rows, experts)
+        if kernel is not None:
+            kernel = kernel.at_rank(rows, experts)
         return replace(self, rank=rank, gemm=gemm, kernel=kernel)
 
     @property
@@ -188,6 +94,7 @@ class Workload:
     def stage(self, kernel: int) -> "Workload":
         """The workload as its kernel of that number sees it, alone with the collective.
 
+        >>> from .tensors import DType
         >>> first, then = GemmShape(8, 4, 2, DType.BF16), GemmShape(8, 2, 4, DType.BF16)
         >>> both = Workload("w", "", Pattern.GEMM_A2A_GEMM, (), None, first, "h", then=Then(then, "y"))
         >>> [(stage.pattern.value, stage.output) for stage in both.stages]
@@ -202,7 +109,7 @@ class Workload:
         return replace(self, pattern=Pattern.A2A_GEMM, gemm=gemm, kernel=other, output=self.then.output, then=None)
 
     @property
-    def compute(self) -> GemmShape | KernelShape | None:
+    def compute(self) -> KernelShape | None:
         """What one rank computes, first where there are two kernels; None for a lone collective."""
         return self.gemm if self.gemm is not None else self.kernel
 
@@ -215,7 +122,8 @@ class Workload:
     def label(self) -> str:
         """The pattern with the names of its kernels, for people.
 
-        >>> from .shapes import GroupedGemmShape
+        >>> from .operations.grouped_gemm import GroupedGemmShape
+        >>> from .tensors import DType
         >>> experts = GroupedGemmShape((4, 4), 64, 64, DType.BF16)
         >>> Workload("w", "", Pattern.A2A_GEMM, (), None, None, "y", experts).label
         'A2A+grouped_gemm'

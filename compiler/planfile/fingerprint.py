@@ -6,7 +6,7 @@ Names, the machine and its rates are no part of it: a plan may be carried to ano
 from dataclasses import fields, is_dataclass
 from enum import Enum
 
-from ..ir import GemmShape, KernelShape, Scenario, Tensor
+from ..ir import KernelShape, Scenario, Tensor
 
 Json = dict[str, "Json"] | list["Json"] | str | int | bool | None
 
@@ -36,8 +36,8 @@ def _tensor(tensor: Tensor) -> dict[str, Json]:
     return {"rows": tensor.rows, "cols": tensor.cols, "dtype": tensor.dtype.value}
 
 
-def _kernel(kernel: GemmShape | KernelShape) -> dict[str, Json]:
-    return {"kind": "gemm" if isinstance(kernel, GemmShape) else kernel.operation, **_shape(kernel)}
+def _kernel(kernel: KernelShape) -> dict[str, Json]:
+    return {"kind": kernel.operation, **_shape(kernel)}
 
 
 def _shape(shape: object) -> dict[str, Json]:

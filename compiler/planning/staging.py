@@ -2,9 +2,6 @@
 
 from ..ir import (
     Adds,
-    AttentionShape,
-    GemmShape,
-    GroupedGemmShape,
     Pattern,
     Reduction,
     Scenario,
@@ -43,9 +40,8 @@ def staging_bytes(scenario: Scenario, *, slices_inner: bool) -> int:
 
 
 def _accumulator_bytes(workload: Workload) -> int:
-    compute = workload.compute
-    assert isinstance(compute, GemmShape | GroupedGemmShape | AttentionShape), "a kernel after a collective is of these"
-    return compute.accumulator_bytes
+    assert workload.compute is not None, "this workload has a kernel after a collective"
+    return workload.compute.accumulator_bytes
 
 
 def _remote_bytes(workload: Workload, num_ranks: int) -> int:

@@ -153,20 +153,6 @@ SYNONYMS: Mapping[str, str] = {
 SYSTEM_WORDS = ("gpus", "fabric", "variability", "replay")
 VARIABILITY_WORDS = ("skew", "jitter", "straggler", "late")
 WORKLOAD_WORDS = ("about",)
-# Operations with the tensors they take, and those of their arguments that have names.
-OPERATIONS: Mapping[str, tuple[int, tuple[str, ...]]] = {
-    "gemm": (2, ()),
-    "all_gather": (1, ()),
-    "reduce_scatter": (1, ()),
-    "all_reduce": (1, ()),
-    "all_to_all": (1, ("rows", "rows_to")),
-    "broadcast": (1, ()),
-    "send_recv": (1, ()),
-    "gemv": (2, ()),
-    "grouped_gemm": (2, ("rows",)),
-    "attention": (3, ("heads", "kv_heads", "batch", "causal")),
-    "add": (2, ()),
-}
 TENSOR_WORDS = ("shard",)
 OBJECTIVES = ("makespan",)
 PLAN_ACTIONS = ("put", "get", "compute", "reduce")

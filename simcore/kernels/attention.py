@@ -17,16 +17,29 @@ exponentials on other units as well (FlashAttention-4) are much faster on Blackw
 
 Not modelled: splitting keys among SMs (flash-decoding) and packing query heads, hence one query and few sequences look
 too slow.
+
+A group of tiles, by the rows of the moved tensor in the blocks of ranks r, r + 1 and so on:
+
+- after an all_gather: the queries of the rank against the keys of the group. If these are not all keys the result is
+  partial.
+- after an all_to_all: all queries and keys of the heads of the group.
+- before an all_to_all: the queries of the group against all keys.
+
+With a causal mask, the share of keys that a block of queries sees of a block of keys depends on where the two lie in
+the sequence. Frameworks deal positions to ranks so that it is the same for all: in stripes (Brandon et al., Striped
+Attention, arXiv 2311.09431), or by one early and one late chunk for each rank (Llama 3, arXiv 2407.21783, section
+3.3.2). A group that is a part then counts each query as seeing the mean share of the keys of the group.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import lru_cache
 
-from ...compiler.ir import TICKS_PER_US, AttentionShape, Gpu
+from ...compiler.ir import TICKS_PER_US, AttentionShape, Gpu, Scenario, TileGroup, tile_cols, tile_rows
 from .gemm import ROUNDING_TICKS, l2_us, rounded_ticks
-from .work import KernelWork
+from .work import KernelWork, WorkModel
 from .working_set import hit_share
 
 Q_ROWS = 128
@@ -164,3 +177,47 @@ def _traffic(gpu: Gpu, shape: AttentionShape, units: Sequence[_Units], sms: int)
     again = math.ceil(num_heads * per_head * (passes - 1) * missed)
     keys = min(asked, num_heads * per_head + again)
     return asked - keys, queries + keys, queries
+
+
+def _part(scenario: Scenario, whole: AttentionShape, group: TileGroup) -> AttentionShape:
+    """The heads, queries and keys of ``group``."""
+    workload, n = scenario.workload, scenario.num_ranks
+    rows = sum(region.rows.size for region in group.regions)
+    all_rows = sum(tile_rows(workload, n, owner) for owner in range(n))
+    moved = workload.moved
+    assert moved is not None, "this attention stands before or after a collective"
+    after = workload.pattern.consumes
+    width, of = (group.k.size, moved.cols) if after else (group.regions[0].cols.size, tile_cols(workload))
+    part = replace(whole, heads=whole.heads * width // of, kv_heads=whole.kv_heads * width // of)
+    if workload.pattern.gathers:
+        keys = -(-rows // whole.batch)
+        # All queries of the sequence, those of other ranks too, see as many on the mean as those of this rank.
+        every = replace(whole, q_len=whole.kv_len)
+        return replace(part, kv_len=_seen(every, keys), causal=False, partial=rows < all_rows)
+    if rows == all_rows:
+        return part
+    return replace(part, q_len=-(-rows // whole.batch), kv_len=_seen(whole, whole.kv_len), causal=False)
+
+
+def _seen(whole: AttentionShape, keys: int) -> int:
+    """How many of ``keys`` a query of ``whole`` sees on the mean, rounded up."""
+    return -(-keys * whole.pairs // (whole.q_len * whole.kv_len))
+
+
+def _least_sm_ticks(scenario: Scenario, shape: AttentionShape, share: Fraction) -> int:
+    """Pairs of blocks at the rate of the better block of queries, and the overhead of a unit for each block of queries.
+
+    Units that are cut in part cost as much as whole ones, so that more of them never take less.
+    """
+    gpu, cuts_queries = scenario.gpu, scenario.workload.pattern.produces
+    per_pair = min(
+        block_us(gpu, replace(shape, q_len=q_rows)) / (q_rows * KV_ROWS) for q_rows in (SMALL_Q_ROWS, Q_ROWS)
+    )
+    heads, queries = shape.batch * shape.heads, int(shape.q_len * share) if cuts_queries else shape.q_len
+    # A share of keys that a mask hides in part is rounded by less than one key.
+    rounded = 0 if cuts_queries or share == 1 else queries
+    us = float(max(Fraction(0), shape.pairs * share - rounded)) * heads * per_pair
+    return math.floor((us * TICKS_PER_US + heads * (queries // Q_ROWS) * gpu.gemm.tile_ticks) * (1 - 1e-6))
+
+
+MODEL = WorkModel(AttentionShape, attention_work, _part, _least_sm_ticks)

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from ...compiler.ir import ElementwiseShape, Gpu
 from .gemm import ticks_for
-from .work import KernelWork
+from .work import KernelWork, WorkModel
 
 # 2048 resident threads (NVIDIA CUDA Programming Guide, compute capability 8.0 to 10.0; as many on a compute unit of
 # CDNA 3, 32 waves of 64), each with one load of 16 bytes, the widest.
@@ -27,8 +27,7 @@ def elementwise_work(gpu: Gpu, shape: ElementwiseShape, sms: int) -> KernelWork:
     """
     if min(shape.num_elements, shape.num_inputs, sms) < 1:
         raise ValueError(f"an elementwise kernel needs positive sizes and SMs, got {shape} on {sms}")
-    written = shape.num_elements * shape.dtype.num_bytes
-    read = shape.num_inputs * written
+    read, written = shape.operand_bytes, shape.output_bytes
     num_units = max(1, min(sms, written // gpu.line_bytes))
     return KernelWork(
         num_units=num_units,
@@ -48,3 +47,6 @@ def streaming_ticks(gpu: Gpu, num_bytes: int, num_units: int) -> int:
     latency = gpu.l2.latency_ticks + gpu.hbm.latency_ticks
     waiting = math.ceil(latency * Fraction(num_bytes, num_units * BYTES_IN_FLIGHT_PER_SM))
     return latency + max(ticks_for(num_bytes, gpu.hbm.achieved_bytes_per_s), waiting)
+
+
+MODEL = WorkModel(ElementwiseShape, elementwise_work)

@@ -25,11 +25,13 @@ as before, and the kernel takes longer where memory is then what it waits for.
 
 import math
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import lru_cache
 
-from ...compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, GemmShape, Gpu
+from ...compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, GemmShape, Gpu, Scenario
+from .gemm_parts import gemm_part
 from .norm import p_norm
-from .work import KernelWork
+from .work import KernelWork, WorkModel, hbm_bytes
 from .working_set import extra_hbm_bytes
 
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
@@ -129,13 +131,6 @@ def _missed_bytes(gpu: Gpu, shape: GemmShape, sms: int, tiles: _Candidate, hits:
     if not missed or gpu.mall is None:
         return missed, 0
     return missed, missed - min(missed, extra(gpu.mall.size_bytes, 1))
-
-
-def hbm_bytes(shape: GemmShape, accumulate: bool) -> tuple[int, int]:
-    """Compulsory bytes read and written: A, B and C once each, C also read when accumulated into."""
-    output = shape.m * shape.n
-    read = shape.m * shape.k + shape.k * shape.n + (output if accumulate else 0)
-    return read * shape.dtype.num_bytes, output * shape.dtype.num_bytes
 
 
 def min_sm_ticks(gpu: Gpu, shape: GemmShape) -> int:
@@ -241,3 +236,11 @@ def rounded_ticks(us: float) -> int:
 def ticks_for(num_bytes: int, bytes_per_s: int) -> int:
     """Time of ``num_bytes`` at ``bytes_per_s`` in ticks, rounded half up."""
     return (2 * num_bytes * TICKS_PER_SECOND + bytes_per_s) // (2 * bytes_per_s)
+
+
+def _least_sm_ticks(scenario: Scenario, shape: GemmShape, share: Fraction) -> int:
+    """0 for one column, which has no tiles."""
+    return 0 if shape.n == 1 else min_sm_ticks(scenario.gpu, replace(shape, m=max(1, int(shape.m * share))))
+
+
+MODEL = WorkModel(GemmShape, gemm_work, gemm_part, _least_sm_ticks)

@@ -13,7 +13,7 @@ import math
 
 from ...compiler.ir import TICKS_PER_SECOND, GemvShape, Gpu
 from .elementwise import streaming_ticks
-from .work import KernelWork
+from .work import KernelWork, WorkModel
 
 
 def gemv_work(gpu: Gpu, shape: GemvShape, sms: int) -> KernelWork:
@@ -29,10 +29,9 @@ def gemv_work(gpu: Gpu, shape: GemvShape, sms: int) -> KernelWork:
     if gpu.peak(shape.dtype) <= 0:
         raise ValueError(f"{gpu.name} has no peak rate for {shape.dtype.value}")
     weights = shape.n * shape.k * shape.dtype.num_bytes
-    vectors = shape.batch * shape.k * shape.dtype.num_bytes
-    written = shape.batch * shape.n * shape.dtype.num_bytes
+    read, written = shape.operand_bytes, shape.output_bytes
     num_units = max(1, min(sms, weights // gpu.line_bytes))
-    stream_ticks = streaming_ticks(gpu, weights + vectors + written, num_units)
+    stream_ticks = streaming_ticks(gpu, read + written, num_units)
     rate = gpu.peak(shape.dtype) * gpu.gemm.mma_fraction * num_units / gpu.sms
     unit_ticks = gpu.gemm.tile_ticks + max(stream_ticks, math.ceil(shape.flops * TICKS_PER_SECOND / rate))
     return KernelWork(
@@ -40,9 +39,12 @@ def gemv_work(gpu: Gpu, shape: GemvShape, sms: int) -> KernelWork:
         unit_ticks=unit_ticks,
         start_ticks=gpu.launch.kernel_ticks,
         waves=1,
-        l2_hit_bytes=(num_units - 1) * vectors,
-        hbm_read_bytes=weights + vectors,
+        l2_hit_bytes=(num_units - 1) * (read - weights),
+        hbm_read_bytes=read,
         hbm_write_bytes=written,
         stall_ticks=0,
         label="gemv" if shape.batch == 1 else f"gemv of {shape.batch}",
     )
+
+
+MODEL = WorkModel(GemvShape, gemv_work)

@@ -7,15 +7,32 @@ All experts have the same tile, the best for the whole, and no split-K (NVIDIA C
 A tile that an expert fills in part costs a whole one: that is what uneven and small loads lose. The weights of every
 expert that has rows are read once, so that few tokens on many experts are bound by memory. The constants are those of
 plain GEMMs; no grouped GEMM has been measured.
+
+A group of tiles before or after a collective has rows of the moved tensor, by position in the blocks of ranks r, r + 1
+and so on. Every block holds rows of all experts, evenly mixed. They are dealt to the rows one by one by the divisor
+method of Webster (Sainte-Lague): any run of rows has its share of each expert, to a few rows, and all rows together
+have exactly what each expert has.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import lru_cache
 
-from ...compiler.ir import GemmShape, Gpu, GroupedGemmShape
-from .gemm import ROUNDING_TICKS, gemm_work, least_us, operand_rows, rounded_ticks, tile_time_us, tiled_us, tiles_of
-from .work import KernelWork
+from ...compiler.ir import GemmShape, Gpu, GroupedGemmShape, Region, Scenario, TileGroup, tile_rows
+from .gemm import (
+    ROUNDING_TICKS,
+    gemm_work,
+    least_us,
+    min_sm_ticks,
+    operand_rows,
+    rounded_ticks,
+    tile_time_us,
+    tiled_us,
+    tiles_of,
+)
+from .work import KernelWork, WorkModel, hbm_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +66,7 @@ def grouped_gemm_work(gpu: Gpu, shape: GroupedGemmShape, sms: int, accumulate: b
         return gemm_work(gpu, GemmShape(rows[0], shape.n, shape.k, shape.dtype), sms, accumulate)
     if gpu.peak(shape.dtype) <= 0:
         raise ValueError(f"{gpu.name} has no peak rate for {shape.dtype.value}")
-    read, written = hbm_bytes_of_experts(shape, accumulate)
+    read, written = hbm_bytes(shape, accumulate)
     tilings = [
         _tiling(gpu, shape, rows, sms, block, units, accumulate) for block, units in tiles_of(gpu) if units <= sms
     ]
@@ -71,13 +88,6 @@ def grouped_gemm_work(gpu: Gpu, shape: GroupedGemmShape, sms: int, accumulate: b
     )
 
 
-def hbm_bytes_of_experts(shape: GroupedGemmShape, accumulate: bool) -> tuple[int, int]:
-    """Compulsory bytes read and written: A and C of every expert, and B of those that have rows; C also read to add."""
-    total, used = sum(shape.rows), sum(count > 0 for count in shape.rows)
-    read = (total + used * shape.n) * shape.k + (total * shape.n if accumulate else 0)
-    return read * shape.dtype.num_bytes, total * shape.n * shape.dtype.num_bytes
-
-
 def _tiling(
     gpu: Gpu,
     shape: GroupedGemmShape,
@@ -95,7 +105,7 @@ def _tiling(
     tile_us = tile_time_us(
         gpu, GemmShape(sum(rows), shape.n, shape.k, shape.dtype), block, units, 64 * -(-shape.k // 64)
     )
-    read, written = hbm_bytes_of_experts(shape, accumulate)
+    read, written = hbm_bytes(shape, accumulate)
     body_us = tiled_us(gpu, waves, float(model.quantisation), tile_us, read + written)
     operands = sum(
         operand_rows(count, shape.n, tiles, tile_cols, model.cluster // units)
@@ -104,3 +114,50 @@ def _tiling(
     l2_read_bytes = operands * shape.k * shape.dtype.num_bytes
     body_us = max(body_us, least_us(gpu, waves, l2_read_bytes + written))
     return _Tiling(block, units == 2, num_slots, tile_us, body_us, l2_read_bytes)
+
+
+def _part(scenario: Scenario, whole: GroupedGemmShape, group: TileGroup) -> GroupedGemmShape:
+    """The rows of each expert in ``group``, with its columns and its slice of the inner dimension."""
+    counts = [0] * len(whole.rows)
+    for start, stop in _positions(scenario, group.regions):
+        first, last = first_rows(whole.rows, start), first_rows(whole.rows, stop)
+        counts = [count + after - before for count, before, after in zip(counts, first, last, strict=True)]
+    return replace(whole, rows=tuple(counts), n=group.regions[0].cols.size, k=group.k.size)
+
+
+@lru_cache(maxsize=8192)
+def first_rows(rows: tuple[int, ...], count: int) -> tuple[int, ...]:
+    """How many of the first ``count`` rows belong to each expert, of which expert e has ``rows[e]`` in all.
+
+    Row i of expert e comes at the place (2 i + 1) / (2 rows[e]) of the whole, of equal ones the first expert's first.
+
+    >>> first_rows((4, 2, 2), 4), first_rows((4, 2, 2), 8)
+    ((2, 1, 1), (4, 2, 2))
+    """
+    total = sum(rows)
+    found = [(2 * count * each + total) // (2 * total) for each in rows]
+    experts = range(len(rows))
+    while sum(found) < count:
+        one = min((e for e in experts if found[e] < rows[e]), key=lambda e: (Fraction(2 * found[e] + 1, rows[e]), e))
+        found[one] += 1
+    while sum(found) > count:
+        one = max((e for e in experts if found[e]), key=lambda e: (Fraction(2 * found[e] - 1, rows[e]), e))
+        found[one] -= 1
+    return tuple(found)
+
+
+def _positions(scenario: Scenario, regions: tuple[Region, ...]) -> Iterator[tuple[int, int]]:
+    """Where the rows of each region begin and end among all rows, block after block."""
+    workload, n = scenario.workload, scenario.num_ranks
+    for region in regions:
+        before = sum(tile_rows(workload, n, owner) for owner in range(region.owner % n))
+        yield before + region.rows.start, before + region.rows.stop
+
+
+def _least_sm_ticks(scenario: Scenario, shape: GroupedGemmShape, share: Fraction) -> int:
+    """As one GEMM of all rows."""
+    rows = max(1, int(sum(shape.rows) * share))
+    return min_sm_ticks(scenario.gpu, GemmShape(rows, shape.n, shape.k, shape.dtype))
+
+
+MODEL = WorkModel(GroupedGemmShape, grouped_gemm_work, _part, _least_sm_ticks)

@@ -1,6 +1,11 @@
-"""What every kernel model hands to lowering: equal work units, each with SM time and memory traffic."""
+"""What a work model says of a kernel, and what it hands to lowering: equal units, with SM time and memory traffic."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Generic, TypeVar
+
+from ...compiler.ir import KernelShape, Scenario, TileGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +47,35 @@ class KernelWork:
     def alone_ticks(self) -> int:
         """Duration with launch when nothing else runs."""
         return self.start_ticks + self.body_ticks
+
+
+ShapeT = TypeVar("ShapeT", bound=KernelShape)
+
+
+def _whole(scenario: Scenario, shape: Any, group: TileGroup) -> KernelShape:
+    return shape
+
+
+def _no_bound(scenario: Scenario, shape: Any, share: Fraction) -> int:
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkModel(Generic[ShapeT]):
+    """How kernels of one class of shapes run.
+
+    ``work(gpu, shape, sms)`` is the kernel alone on ``sms`` SMs; where ``Cutting.adds`` of the shape says that its
+    parts add up, ``work`` also takes ``accumulate``: whether it adds to what another kernel left of the output.
+    """
+
+    shape: type[ShapeT]
+    work: Callable[..., KernelWork]
+    # What a group of tiles computes of the kernel, where a schedule may cut it.
+    part: Callable[[Scenario, ShapeT, TileGroup], KernelShape] = _whole
+    # A lower bound on the SM-ticks (SMs times time) of a share of its rows, however the kernel is cut; 0 is none.
+    min_sm_ticks: Callable[[Scenario, ShapeT, Fraction], int] = _no_bound
+
+
+def hbm_bytes(shape: KernelShape, accumulate: bool) -> tuple[int, int]:
+    """Compulsory bytes read and written: each operand and the output once, the output also read to accumulate."""
+    return shape.operand_bytes + (shape.output_bytes if accumulate else 0), shape.output_bytes

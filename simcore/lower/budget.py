@@ -21,8 +21,9 @@ from ...compiler.ir import (
     network_of,
     num_peers,
 )
-from ..kernels.dispatch import compute_work, stream_shape
+from ..kernels.dispatch import compute_work
 from ..kernels.gemm import gemm_work
+from ..kernels.gemm_parts import stream_shape
 from ..kernels.reduce import reduce_work
 from ..kernels.work import KernelWork
 from ..program.limits import RunTooLarge

@@ -11,9 +11,6 @@ from dataclasses import replace
 from itertools import accumulate, pairwise
 
 from ...compiler.ir import (
-    ElementwiseShape,
-    GemmShape,
-    GemvShape,
     Kernels,
     KernelShape,
     LaunchMode,
@@ -23,8 +20,9 @@ from ...compiler.ir import (
     Transfer,
     Wait,
 )
-from ..kernels.dispatch import compute_shape, compute_work, group_shape, stream_shape, whole_shape, work_of
+from ..kernels.dispatch import compute_shape, compute_work, whole_shape, work_of
 from ..kernels.gemm import gemm_work, ticks_for
+from ..kernels.gemm_parts import group_shape, stream_shape
 from ..kernels.reduce import reduce_work
 from ..kernels.work import KernelWork
 from ..program.program import Flow, OpKind, Stage, TrafficClass
@@ -41,9 +39,9 @@ def lower_group(state: Lowering, rank: int, step: TileGroup, steps: Sequence[Ste
     here = state.scenario.at(rank)
     work = compute_work(here, step, state.schedule.compute_sms)
     shape = compute_shape(here, step)
-    if not isinstance(shape, GemvShape | ElementwiseShape):
+    if shape.tiled:
         work = _as_whole(state, shape, work, step.kernel)
-    _launched(state, rank, step, steps, work, fitted=not isinstance(shape, GemvShape | ElementwiseShape))
+    _launched(state, rank, step, steps, work, fitted=shape.tiled)
 
 
 def lower_reduction(state: Lowering, rank: int, step: Reduction, steps: Sequence[Step]) -> None:
@@ -202,7 +200,7 @@ def _launch_ticks(state: Lowering, work: KernelWork, *, fitted: bool, waits: boo
     return start - launch.kernel_ticks + graph
 
 
-def _as_whole(state: Lowering, shape: GemmShape | KernelShape, work: KernelWork, kernel: int = 0) -> KernelWork:
+def _as_whole(state: Lowering, shape: KernelShape, work: KernelWork, kernel: int = 0) -> KernelWork:
     """With decomposition loss idealised away: the part takes its share of the whole kernel's SM time."""
     undivided, sms = whole_shape(state.scenario, kernel), state.schedule.compute_sms
     if not state.whole_kernel or undivided is None:

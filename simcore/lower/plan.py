@@ -20,7 +20,7 @@ from ...compiler.ir import (
     checkpoint,
     num_peers,
 )
-from ..kernels.dispatch import group_shape
+from ..kernels.gemm_parts import group_shape
 from ..program.builder import ProgramBuilder
 from ..program.program import Program
 from .cache_hits import Hits

@@ -6,7 +6,7 @@ from itertools import groupby
 from ...advisor.bounds.lower_bound import Bound
 from ...advisor.candidates.advice import Advice, Candidate, is_algorithm_choice, resolution_of
 from ...advisor.candidates.library import LibraryTime
-from ...compiler.ir import TICKS_PER_US, AttentionShape, GemmShape, GroupedGemmShape, Scenario, Workload
+from ...compiler.ir import TICKS_PER_US, Scenario, Workload
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.text.printable import printable
 from ...simcore import Cause, CriticalOp, Result, RunOutcome
@@ -37,16 +37,8 @@ def shape_text(workload: Workload) -> str:
     if workload.then is not None:
         first, then = (shape_text(workload.stage(kernel)).removesuffix(" per rank") for kernel in range(2))
         return f"{first}, then {then.partition(' ')[2]} per rank"
-    match workload.compute:
-        case GemmShape(m=m, n=n, k=k, dtype=dtype):
-            return f"{dtype.value} {m} x {n} x {k} per rank"
-        case GroupedGemmShape(rows=rows, n=n, k=k, dtype=dtype) if workload.moved is not None:
-            return f"{dtype.value} {sum(rows)} x {n} x {k} in {len(rows)} experts per rank"
-        case AttentionShape() as shape if workload.moved is not None:
-            lengths = f"{shape.q_len} x {shape.kv_len}" + (" causal" if shape.causal else "")
-            return f"{shape.dtype.value} {lengths}, {shape.heads} heads of {shape.head_dim} per rank"
-        case _:
-            return ""
+    compute, alone = workload.compute, workload.moved is None and workload.gemm is None
+    return "" if compute is None or alone or not compute.text else f"{compute.text} per rank"
 
 
 def advice_text(advice: Advice, top: int) -> str:

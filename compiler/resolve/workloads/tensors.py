@@ -4,6 +4,7 @@ from fractions import Fraction
 
 from ...codes import Code
 from ...ir import DType, Shard, Tensor
+from ...ir.operations.checks import reject_share
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean, listing
 from ...text.source import Span
@@ -43,17 +44,16 @@ class TensorReader:
         shard = self._shard(words)
         words.end(TENSOR_WORDS)
         if shard is Shard.ROWS:
-            self.check_divides(num_rows, "rows", rows.span)
+            self._check_share(num_rows, "rows", rows.span)
         elif shard is Shard.COLS:
-            self.check_divides(num_cols, "columns", cols.span)
+            self._check_share(num_cols, "columns", cols.span)
         return Tensor(statement.name, dtype, num_rows, num_cols, shard)
 
-    def check_divides(self, size: int, what: str, span: Span) -> None:
+    def _check_share(self, size: int, what: str, span: Span) -> None:
         """Check that every rank gets the same share."""
-        ranks = self._num_ranks
-        if size % ranks:
-            hint = f"use {-(-size // ranks) * ranks}"
-            raise self._report.fail(Code.MGS304, f"{size} {what} do not divide among {ranks} ranks", span, hint)
+        rejection = reject_share(size, what, self._num_ranks)
+        if rejection is not None:
+            raise self._report.fail(rejection.code, rejection.message, span, rejection.hint)
 
     def _dtype(self, name: ast.Name) -> DType:
         types = [dtype.value for dtype in DType]
@@ -73,8 +73,3 @@ class TensorReader:
                 Code.MGS201, f"a tensor has no dimension '{dimension.text[:64]}'", dimension.span, hint
             )
         return by_word[dimension.text]
-
-
-def layout(tensor: Tensor) -> str:
-    """Say how a tensor lies on the ranks."""
-    return "replicated" if tensor.shard is Shard.NONE else f"sharded by {tensor.shard.value}"

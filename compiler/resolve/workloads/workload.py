@@ -1,38 +1,49 @@
 """Workloads: tensors and operations, their shapes per rank, and the pattern they form.
 
-Operations are followed one by one; which combinations are simulated is a table of patterns in ``operands.py``.
+Operations are followed one by one; each says of itself what a call makes, and what it may stand beside.
 """
 
+from collections.abc import Mapping
+
 from ...codes import Code
-from ...ir import Pattern, System, Tensor, Workload
+from ...ir import GemmShape, KernelShape, Pattern, System, Tensor, Then, Workload, operations
+from ...ir.operations import Exchange, Made, Operand, Operation, OperationCall, OperationError
 from ...text import syntax as ast
-from ...text.diagnostics import Report, did_you_mean, listing
+from ...text.diagnostics import Report, Stopped, did_you_mean, listing
 from ...text.names import Entry, Kind
 from ...text.source import Span
-from ...text.vocabulary import OPERATIONS, WORKLOAD_WORDS
+from ...text.vocabulary import WORKLOAD_WORDS
 from ..devices.system import SystemResolver
 from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.sentences import Words, head_of, single
-from . import collectives as collectives
-from . import kernels as kernels
-from .attention import attention
-from .operands import BESIDE, PATTERNS, Making, Operand
-from .operations import Named, tensors_of
+from .arguments import ArgumentReader
+from .combinations import combinations, pattern_beside, pattern_in_turn
 from .tensors import TensorReader
+
+# Patterns in which the rows that ranks send each other may differ from rank to rank.
+_UNEVEN_PATTERNS = (Pattern.ALL_TO_ALL, Pattern.A2A_GEMM, Pattern.GEMM_BESIDE_A2A)
 
 
 class WorkloadResolver:
     """Resolves one workload."""
 
     def __init__(self, entry: Entry, system: System, evaluator: ExpressionEvaluator, report: Report) -> None:
-        self._entry, self._report, self._evaluator = entry, report, evaluator
-        self._reader = TensorReader(report, evaluator, system.num_ranks)
-        self._making = Making(system, self._reader, report)
+        self._entry, self._report, self._system = entry, report, system
+        self._place = Place(entry.scope)
+        self._tensors = TensorReader(report, evaluator, system.num_ranks)
+        self._arguments = ArgumentReader(report, evaluator, self._place)
+        # Of the text: operands by name, where each stands, and those that another definition uses.
         self._operands: dict[str, Operand] = {}
         self._spans: dict[str, Span] = {}
         self._used: set[str] = set()
-        self._extra: list[Tensor] = []
+        # Of the workload: operations in turn, results that have no name in the text, and its fields.
+        self._calls: list[Operation] = []
+        self._unnamed: list[Tensor] = []
         self._about = ""
+        self._kernels: list[Then] = []
+        self._moved: Tensor | None = None
+        self._output = ""
+        self._exchange = Exchange()
 
     def resolve(self) -> Workload:
         """Return the resolved workload."""
@@ -48,54 +59,60 @@ class WorkloadResolver:
         if self._report.num_failures > failures_before:
             raise self._report.stop()
         pattern = self._pattern(declaration)
-        made = self._making
-        if made.loads and pattern not in (Pattern.ALL_TO_ALL, Pattern.A2A_GEMM, Pattern.GEMM_BESIDE_A2A):
-            message = "loads that differ from rank to rank are simulated alone, or before a gemm or grouped_gemm"
-            raise made.refused(
-                message, _head(declaration), "rows=[...] of relative ranks, r + 0 first, goes everywhere"
-            )
-        if made.system.num_ranks == 1 and pattern not in (Pattern.GEMM, Pattern.KERNEL):
-            raise self._report.fail(Code.MGS307, "a collective needs at least 2 gpus", declaration.span)
-        tensors = [operand.tensor for operand in self._operands.values()] + self._extra
-        results = [operand.tensor for operand in self._operands.values() if operand.made_by] + self._extra
+        self._check_ranks(declaration, pattern)
+        return self._workload(declaration, pattern)
+
+    def _workload(self, declaration: ast.Workload, pattern: Pattern) -> Workload:
+        operands, exchange = self._operands.values(), self._exchange
+        results = [operand.tensor for operand in operands if operand.made_by is not None] + self._unnamed
+        first: KernelShape | None = self._kernels[0].kernel if self._kernels else None
         return Workload(
-            declaration.name,
-            self._about,
-            pattern,
-            tuple(tensors),
-            made.moved,
-            made.gemm,
-            made.output,
-            made.kernel,
-            made.split,
-            tuple(tensor.name for tensor in results),
-            made.then,
-            made.loads,
-            made.experts,
-            made.busiest,
+            name=declaration.name,
+            about=self._about,
+            pattern=pattern,
+            tensors=(*(operand.tensor for operand in operands), *self._unnamed),
+            moved=self._moved,
+            gemm=first if isinstance(first, GemmShape) else None,
+            output=self._output,
+            kernel=None if isinstance(first, GemmShape) else first,
+            split=exchange.split,
+            made=tuple(tensor.name for tensor in results),
+            then=self._kernels[1] if len(self._kernels) > 1 else None,
+            loads=exchange.loads,
+            experts=exchange.experts,
+            rank=exchange.busiest,
         )
 
+    def _check_ranks(self, declaration: ast.Workload, pattern: Pattern) -> None:
+        if self._exchange.loads and pattern not in _UNEVEN_PATTERNS:
+            message = "loads that differ from rank to rank are simulated alone, or before a gemm or grouped_gemm"
+            hint = "rows=[...] of relative ranks, r + 0 first, goes everywhere"
+            raise self._not_simulated(message, _head(declaration), hint)
+        if self._system.num_ranks == 1 and pattern not in (Pattern.GEMM, Pattern.KERNEL):
+            raise self._report.fail(Code.MGS307, "a collective needs at least 2 gpus", declaration.span)
+
     def _pattern(self, declaration: ast.Workload) -> Pattern:
-        names = [name for name, operand in self._operands.items() if name not in self._used and operand.made_by]
-        unused = [name for name, operand in self._operands.items() if name not in self._used and not operand.made_by]
+        unused = [name for name in self._operands if name not in self._used]
+        results = [name for name in unused if self._operands[name].made_by is not None]
         for name in unused:
-            self._report.warn(Code.MGS212, f"'{name}' is never used", self._spans[name])
-        order = self._making.order
-        pattern = PATTERNS.get(tuple(order)) if len(names) == 1 else None
-        if len(names) == 2 and len(order) == 2:
-            pattern = BESIDE.get(frozenset(order))
+            if name not in results:
+                self._report.warn(Code.MGS212, f"'{name}' is never used", self._spans[name])
+        pattern = None
+        if len(results) == 1:
+            pattern = pattern_in_turn(self._calls)
+        elif len(results) == 2:
+            pattern = pattern_beside(self._calls)
         if pattern is None:
-            what = " + ".join(order) or "no operation"
-            raise self._making.refused(f"{what} is not a combination that is simulated", _head(declaration))
+            raise self._not_combined(_head(declaration))
         if pattern is Pattern.GEMM or pattern.beside:
-            self._check_complete(names)
+            self._check_complete(results)
         return pattern
 
     def _check_complete(self, results: list[str]) -> None:
         for name in results:
             if self._operands[name].partial:
                 hint = "add the sum: reduce_scatter(gemm(x, w))"
-                raise self._making.refused("each rank would hold a part of the sum only", self._spans[name], hint)
+                raise self._not_simulated("each rank would hold a part of the sum only", self._spans[name], hint)
 
     def _say(self, statement: ast.Say) -> None:
         word = head_of(statement)
@@ -134,7 +151,7 @@ class WorkloadResolver:
             raise self._report.fail(Code.MGS206, message, statement.span, "choose another name")
         first = statement.phrase[0].parts[0]
         if isinstance(first, ast.Name) and first.text == "tensor":
-            return Operand(self._reader.tensor(statement, Place(self._entry.scope)))
+            return Operand(self._tensors.tensor(statement, self._place))
         words = Words(statement.phrase, self._report)
         value = words.take("a value")
         if isinstance(value, ast.Name) and isinstance(words.peek(), ast.Parens):
@@ -163,57 +180,70 @@ class WorkloadResolver:
         self._used.add(text)
         return operand
 
-    def _call(self, operation: str, call: ast.Call, name: str) -> Operand:
-        if operation not in OPERATIONS:
-            hint = did_you_mean(operation, OPERATIONS) or f"operations are {listing(OPERATIONS)}"
-            raise self._report.fail(Code.MGS204, f"unknown operation '{operation[:64]}'", call.span, hint)
-        values = tensors_of(operation, call, self._report)
-        operands = [self._value(value, self._inner_name(value, operation, name)) for value in values]
-        order = self._making.order
-        order.append(operation)
-        if len(order) > 2 and tuple(order) not in PATTERNS:
-            what, packed = " + ".join(order), order[:2] == ["all_gather"] * 2
-            hint = "gather keys and values as one tensor: attention(q, all_gather(kv), heads=64)" if packed else ""
-            raise self._making.refused(f"{what} is not a combination that is simulated", call.span, hint)
+    def _call(self, word: str, call: ast.Call, name: str) -> Operand:
+        known = {operation.name: operation for operation in operations.OPERATIONS}
+        if word not in known:
+            hint = did_you_mean(word, known) or f"operations are {listing(known)}"
+            raise self._report.fail(Code.MGS204, f"unknown operation '{word[:64]}'", call.span, hint)
+        operation = known[word]
+        values = self._arguments.tensors(operation, call)
+        operands = tuple([self._value(value, _inner_name(value, operation, name, known)) for value in values])
+        self._calls.append(operation)
+        if len(self._calls) > 2 and pattern_in_turn(self._calls) is None:
+            gathered_twice = [each.name for each in self._calls[:2]] == ["all_gather"] * 2
+            hint = "gather keys and values as one tensor: attention(q, all_gather(kv), heads=64)"
+            raise self._not_combined(call.span, hint if gathered_twice else "")
         for value, operand in zip(values, operands, strict=True):
             if isinstance(value, ast.Call):
-                self._extra.append(operand.tensor)
-        named = Named(call, Place(self._entry.scope), self._evaluator, self._report)
-        return self._follow(operation, operands, call, name, named)
+                self._unnamed.append(operand.tensor)
+        arguments = self._arguments.arguments(operation, call)
+        system = self._system
+        seen = OperationCall(operation, name, operands, arguments, system.num_ranks, system.gpu, self._exchange)
+        try:
+            made = operation.make(seen)
+        except OperationError as error:
+            raise self._rejected(error, call.span) from None
+        self._note(made)
+        return Operand(made.tensor, operation, made.partial)
 
-    def _follow(self, operation: str, operands: list[Operand], call: ast.Call, name: str, named: Named) -> Operand:
-        making, first = self._making, operands[0]
-        match operation:
-            case "all_gather":
-                return collectives.all_gather(making, first, call, name)
-            case "reduce_scatter" | "all_reduce":
-                return collectives.summed(making, first, call, name, operation)
-            case "all_to_all":
-                return collectives.all_to_all(making, first, call, name, named)
-            case "broadcast" | "send_recv":
-                return collectives.from_first(making, first, call, name, operation)
-            case "gemv":
-                return kernels.gemv(making, operands, call, name)
-            case "grouped_gemm":
-                return kernels.grouped_gemm(making, operands, call, name, named)
-            case "attention":
-                return attention(making, operands, call, name, named)
-            case "add":
-                return kernels.add(making, operands, call, name)
-            case _:
-                return kernels.gemm(making, first, operands[1], call, name)
+    def _note(self, made: Made) -> None:
+        """Note what a call adds to the workload. What the first kernel computes is its output, whatever moves."""
+        name = made.tensor.name
+        if made.kernel is not None:
+            if not self._kernels:
+                self._output = name
+            self._kernels.append(Then(made.kernel, name))
+        if made.moved is not None:
+            self._moved, self._output = made.moved, self._output or name
+        if made.exchange is not None:
+            self._exchange = made.exchange
 
-    def _inner_name(self, value: ast.Expression, operation: str, name: str) -> str:
-        """Name a result that has no name of its own, for instance ``x_gathered``."""
-        if operation in ("reduce_scatter", "all_reduce"):
-            return f"{name}_partial"
-        match value:
-            case ast.Call(
-                function=ast.Name(text=inner), arguments=(ast.Argument(values=(ast.Name(text=tensor),)), *_)
-            ) if inner in ("all_gather", "all_to_all"):
-                return f"{tensor}_{'gathered' if inner == 'all_gather' else 'exchanged'}"
-            case _:
-                return f"{name}_input"
+    def _not_combined(self, span: Span, hint: str = "") -> Stopped:
+        what = " + ".join(operation.name for operation in self._calls) or "no operation"
+        return self._not_simulated(f"{what} is not a combination that is simulated", span, hint)
+
+    def _not_simulated(self, message: str, span: Span, hint: str = "") -> Stopped:
+        """Report a combination that is not simulated; to be raised."""
+        return self._report.fail(Code.MGS520, message, span, hint or f"Magus simulates: {combinations()}")
+
+    def _rejected(self, error: OperationError, span: Span) -> Stopped:
+        """Report what an operation says of a call; to be raised."""
+        rejection = error.rejection
+        if rejection.code is Code.MGS520:
+            return self._not_simulated(rejection.message, span, rejection.hint)
+        return self._report.fail(rejection.code, rejection.message, span, rejection.hint)
+
+
+def _inner_name(value: ast.Expression, operation: Operation, name: str, known: Mapping[str, Operation]) -> str:
+    """Name a result that has no name of its own, for instance ``x_gathered``."""
+    if operation.operand_suffix:
+        return f"{name}_{operation.operand_suffix}"
+    match value:
+        case ast.Call(function=ast.Name(text=inner), arguments=(ast.Argument(values=(ast.Name(text=tensor),)), *_)):
+            suffix = known[inner].result_suffix if inner in known else ""
+            return f"{tensor}_{suffix}" if suffix else f"{name}_input"
+        case _:
+            return f"{name}_input"
 
 
 def resolve_workload(

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.compiler.ir import TICKS_PER_US, Cache, DType, GemmShape, Gpu
-from magus.simcore.kernels.gemm import gemm_work, hbm_bytes, min_sm_ticks, ticks_for
+from magus.simcore.kernels.gemm import gemm_work, min_sm_ticks, ticks_for
 from magus.simcore.kernels.reduce import reduce_work
+from magus.simcore.kernels.work import hbm_bytes
 from magus.simcore.kernels.working_set import extra_hbm_bytes
 from tests.helpers.scenarios.scenarios import MIB, h100, mi300x
 

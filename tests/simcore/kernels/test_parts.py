@@ -21,7 +21,7 @@ from magus.compiler.ir import (
 from magus.compiler.planning.build import build_schedule
 from magus.simcore.kernels.attention import attention_work
 from magus.simcore.kernels.dispatch import compute_shape, compute_work, whole_shape
-from magus.simcore.kernels.part_shapes import first_rows
+from magus.simcore.kernels.grouped_gemm import first_rows
 from tests.helpers.scenarios.scenarios import h100
 from tests.helpers.scenarios.workloads import TEXTS, choices_of, workload_of
 

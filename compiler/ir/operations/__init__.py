@@ -1,0 +1,46 @@
+"""Operations of a workload: a call in, its result and the kernel or the moved tensor of one rank out.
+
+A new one is a file, a line here, and a work model in the simulator unless it runs as one that is there.
+"""
+
+from . import add, all_gather, all_to_all, attention, from_first, gemm, gemv, grouped_gemm, reductions
+from .base import (
+    CallArgument,
+    CallArgumentKind,
+    CollectiveOperation,
+    Exchange,
+    KernelOperation,
+    Made,
+    Operand,
+    Operation,
+    OperationCall,
+    OperationError,
+)
+
+OPERATIONS: tuple[KernelOperation | CollectiveOperation, ...] = (
+    gemm.OPERATION,
+    gemv.OPERATION,
+    grouped_gemm.OPERATION,
+    attention.OPERATION,
+    add.OPERATION,
+    all_gather.OPERATION,
+    reductions.REDUCE_SCATTER,
+    reductions.ALL_REDUCE,
+    all_to_all.OPERATION,
+    from_first.BROADCAST,
+    from_first.SEND_RECV,
+)
+
+__all__ = [
+    "OPERATIONS",
+    "CallArgument",
+    "CallArgumentKind",
+    "CollectiveOperation",
+    "Exchange",
+    "KernelOperation",
+    "Made",
+    "Operand",
+    "Operation",
+    "OperationCall",
+    "OperationError",
+]

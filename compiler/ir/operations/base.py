@@ -1,0 +1,178 @@
+"""What an operation says of itself, how a call of it reaches it, and what the call makes."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any
+
+from ...codes import Code
+from ..hardware import Gpu
+from ..pattern import Pattern
+from ..rejection import Rejection
+from ..tensors import Tensor
+from .kernel_shape import KernelShape
+
+
+class OperationError(ValueError):
+    """A call that cannot be, and why."""
+
+    def __init__(self, rejection: Rejection) -> None:
+        super().__init__(rejection)
+        self.rejection = rejection
+
+
+def misfit(message: str, hint: str = "") -> OperationError:
+    """Shapes, types or layouts that do not go together."""
+    return OperationError(Rejection(Code.MGS310, message, hint))
+
+
+def not_simulated(message: str, hint: str = "") -> OperationError:
+    """A combination that is not simulated; without a ``hint`` the message is followed by those that are."""
+    return OperationError(Rejection(Code.MGS520, message, hint))
+
+
+class CallArgumentKind(Enum):
+    """How a named argument of a call is written, and what is made of it."""
+
+    COUNT = auto()  # a positive whole number: an int
+    TRUTH = auto()  # true or false: a bool
+    COUNTS = auto()  # a list of whole numbers: a tuple of int
+    TABLE = auto()  # a list of whole numbers, or such a list for each rank: a tuple of int or of such tuples
+
+
+@dataclass(frozen=True, slots=True)
+class CallArgument:
+    """A named argument of a call."""
+
+    name: str
+    kind: CallArgumentKind
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Rows that ranks send each other in an all_to_all, where they are not the same for all; see ``Workload``.
+
+    ``table`` holds the rows [from][to] wherever a call says them so, even if all ranks send alike.
+    """
+
+    split: tuple[int, ...] = ()
+    loads: tuple[tuple[int, ...], ...] = ()
+    table: tuple[tuple[int, ...], ...] = ()
+    experts: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def received(self) -> tuple[int, ...]:
+        """Rows that each rank has after an all_to_all whose loads differ from rank to rank; empty without one."""
+        return tuple(map(sum, zip(*self.loads, strict=True)))
+
+    @property
+    def busiest(self) -> int:
+        """The rank that stands for all: the first of those that get most."""
+        return self.received.index(max(self.received)) if self.loads else 0
+
+
+EVEN = Exchange()
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A tensor and the operation that made it, None where it is declared; ``partial``: ranks hold terms of a sum."""
+
+    tensor: Tensor
+    made_by: "Operation | None" = None
+    partial: bool = False
+
+    @property
+    def origin(self) -> str:
+        """The name of the operation that made it, empty where it is declared."""
+        return self.made_by.name if self.made_by is not None else ""
+
+
+@dataclass(frozen=True, slots=True)
+class OperationCall:
+    """A call as an operation sees it: ``result`` is the name of the tensor it makes, ``arguments`` are by name.
+
+    ``exchange`` is that of the all_to_all before it.
+    """
+
+    operation: "Operation"
+    result: str
+    operands: tuple[Operand, ...]
+    arguments: Mapping[str, Any]
+    num_ranks: int
+    gpu: Gpu
+    exchange: Exchange = EVEN
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The tensors of the operands."""
+        return tuple(operand.tensor for operand in self.operands)
+
+    def counts(self, name: str) -> tuple[int, ...]:
+        """``rows=[512, 256]``; empty if it is not said, or by rank."""
+        value: tuple[Any, ...] = self.arguments.get(name, ())
+        return () if value and isinstance(value[0], tuple) else value
+
+    def counts_by_rank(self, name: str) -> tuple[tuple[int, ...], ...]:
+        """``rows=[[512, 256], [128, 640]]``, a list for each rank; empty if it is not said, or as one list."""
+        value: tuple[Any, ...] = self.arguments.get(name, ())
+        return value if value and isinstance(value[0], tuple) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a call makes: a tensor, and the kernel of one rank that computes it or the tensor that moves for it.
+
+    ``exchange`` is None where the call leaves it as it was.
+    """
+
+    tensor: Tensor
+    kernel: KernelShape | None = None
+    moved: Tensor | None = None
+    partial: bool = False
+    exchange: Exchange | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """An operation: its word, what a call of it takes, and what the call makes.
+
+    ``num_tensors`` is (fewest, most). ``make`` raises OperationError for a call that cannot be. A tensor that the call
+    makes or takes inside another call has no name of its own: it is named after the operand or the result with one of
+    the suffixes.
+    """
+
+    name: str
+    example: str
+    make: Callable[[OperationCall], Made] = field(repr=False)
+    num_tensors: tuple[int, int] = (1, 1)
+    arguments: tuple[CallArgument, ...] = ()
+    result_suffix: str = ""
+    operand_suffix: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelOperation(Operation):
+    """An operation that computes, and where it may stand: by the names of other operations.
+
+    ``after``: collectives whose result its first tensor or tensors may be. ``before``: collectives that take its
+    result. ``beside``: collectives that need nothing of it. ``follows``: kernels whose result an all_to_all may bring.
+    """
+
+    alone: Pattern = Pattern.KERNEL
+    after: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
+    follows: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectiveOperation(Operation):
+    """An operation that moves a tensor, and the pattern that it forms with kernels; None where it forms none."""
+
+    alone: Pattern
+    before_kernel: Pattern | None = None
+    after_kernel: Pattern | None = None
+    beside_kernel: Pattern | None = None
+    between_kernels: Pattern | None = None

@@ -1,0 +1,75 @@
+"""Checks that operations share. Each raises OperationError."""
+
+from collections.abc import Sequence
+
+from ...codes import Code
+from ..hardware import Gpu
+from ..rejection import Rejection
+from ..tensors import DType, Shard, Tensor
+from .base import Operand, OperationCall, OperationError, misfit, not_simulated
+
+
+def lone_tensors(call: OperationCall) -> tuple[Tensor, ...]:
+    """The tensors of a kernel that stands alone: declared, whole on the rank, of one type."""
+    check_local(call, call.operands)
+    check_types(call.tensors)
+    return call.tensors
+
+
+def check_declared(call: OperationCall, operand: Operand) -> None:
+    """Reject an operand that another operation made."""
+    if operand.made_by is not None:
+        raise not_simulated(f"{call.operation.name} of the result of {operand.origin} is not simulated")
+
+
+def check_local(call: OperationCall, operands: Sequence[Operand]) -> None:
+    """Reject operands that another operation made or that are not whole on the rank."""
+    for operand in operands:
+        check_declared(call, operand)
+        tensor = operand.tensor
+        if tensor.shard is not Shard.NONE:
+            message = f"{call.operation.name} runs on one rank, but {tensor.name} is {tensor.layout}"
+            raise misfit(message, f"say the size of one rank and drop the shard of {tensor.name}")
+
+
+def check_whole(tensor: Tensor, why: str) -> None:
+    """Reject a tensor that is sharded; ``why`` it must not be."""
+    if tensor.shard is not Shard.NONE:
+        raise misfit(f"{why}, but {tensor.name} is {tensor.layout}", f"drop the shard of {tensor.name}")
+
+
+def check_types(tensors: Sequence[Tensor]) -> None:
+    """Reject tensors of several element types."""
+    first = tensors[0]
+    for other in tensors[1:]:
+        if other.dtype is not first.dtype:
+            raise misfit(f"types differ: {first.name} is {first.dtype.value}, {other.name} is {other.dtype.value}")
+
+
+def check_inner(left: str, cols: int, right: Tensor) -> None:
+    """Reject a product whose left factor, of so many columns, does not meet the rows of the right one."""
+    if cols != right.rows:
+        raise misfit(f"inner dimensions differ: {left} has {cols} columns, {right.name} has {right.rows} rows")
+
+
+def check_peak(gpu: Gpu, dtype: DType) -> None:
+    """Reject an element type that the GPU has no peak for."""
+    if not gpu.peak(dtype):
+        known = ", ".join(each.value for each, _ in gpu.peak_flops)
+        message = f"{gpu.name} has no peak rate for {dtype.value}"
+        raise OperationError(Rejection(Code.MGS405, message, f"it has: {known}"))
+
+
+def reject_share(size: int, what: str, num_ranks: int) -> Rejection | None:
+    """Why the ranks cannot get the same share, None if they can."""
+    if size % num_ranks == 0:
+        return None
+    hint = f"use {-(-size // num_ranks) * num_ranks}"
+    return Rejection(Code.MGS304, f"{size} {what} do not divide among {num_ranks} ranks", hint)
+
+
+def check_rows(call: OperationCall, tensor: Tensor) -> None:
+    """Reject rows of which not every rank gets the same share."""
+    rejection = reject_share(tensor.rows, "rows", call.num_ranks)
+    if rejection is not None:
+        raise OperationError(rejection)

@@ -1,0 +1,19 @@
+"""``broadcast(x)`` and ``send_recv(x)``: what rank 0 holds, on every rank or on rank 1."""
+
+from dataclasses import replace
+
+from ..pattern import Pattern
+from .base import CollectiveOperation, Made, OperationCall
+from .checks import check_declared, check_rows, check_whole
+
+
+def _make(call: OperationCall) -> Made:
+    (operand,), (tensor,) = call.operands, call.tensors
+    check_declared(call, operand)
+    check_whole(tensor, f"{call.operation.name} moves what rank 0 holds in full")
+    check_rows(call, tensor)
+    return Made(replace(tensor, name=call.result), moved=tensor)
+
+
+BROADCAST = CollectiveOperation(name="broadcast", example="broadcast(x)", make=_make, alone=Pattern.BROADCAST)
+SEND_RECV = CollectiveOperation(name="send_recv", example="send_recv(x)", make=_make, alone=Pattern.SEND_RECV)

@@ -1,0 +1,135 @@
+"""``gemm(x, w)``: the product of two matrices; the GEMM of one rank follows from how both lie on the ranks."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from ..pattern import Pattern
+from ..tensors import DType, Shard, Tensor
+from .base import KernelOperation, Made, Operand, OperationCall, misfit, not_simulated
+from .checks import check_inner, check_peak, check_types
+from .kernel_shape import Adds, Cutting, KernelShape, matrix_cutting, product_text
+
+
+@dataclass(frozen=True, slots=True)
+class GemmShape(KernelShape):
+    """The GEMM of one rank: C[m, n] = A[m, k] B[k, n]."""
+
+    operation: ClassVar[str] = "gemm"
+    tiled: ClassVar[bool] = True
+
+    m: int
+    n: int
+    k: int
+    dtype: DType
+
+    @property
+    def flops(self) -> int:
+        """Operations, multiply and add counted as two."""
+        return 2 * self.m * self.n * self.k
+
+    @property
+    def operand_bytes(self) -> int:
+        """A and B."""
+        return (self.m * self.k + self.k * self.n) * self.dtype.num_bytes
+
+    @property
+    def output_bytes(self) -> int:
+        """C."""
+        return self.m * self.n * self.dtype.num_bytes
+
+    @property
+    def accumulator_bytes(self) -> int:
+        """The output while parts of it are being summed: in fp32."""
+        return 4 * self.m * self.n
+
+    @property
+    def text(self) -> str:
+        """Type and m x n x k."""
+        return product_text(self.dtype, self.m, self.n, self.k)
+
+    def cutting(self, pattern: Pattern, moved: Tensor) -> Cutting:
+        """Columns of what arrives are the inner dimension, of one rank or of all ranks side by side.
+
+        The latter is behind an all_to_all that turns a sharding by columns into one by rows.
+        """
+        if pattern is Pattern.A2A_GEMM and self.k != moved.cols:
+            return Cutting(Adds.BLOCKS)
+        return matrix_cutting(pattern)
+
+    def tile_extent(self, pattern: Pattern, moved: Tensor | None) -> tuple[int, int]:
+        """n, and k or, where blocks lie side by side, the columns of one block."""
+        if moved is not None and self.cutting(pattern, moved).adds is Adds.BLOCKS:
+            return self.n, moved.cols
+        return self.n, self.k
+
+    def at_rank(self, rows: int, experts: tuple[int, ...]) -> "GemmShape":
+        """A product of all rows that the rank gets."""
+        return replace(self, m=rows)
+
+
+def _make(call: OperationCall) -> Made:
+    left, right = call.operands
+    a, b, ranks = _side_by_side(call, left, right.tensor), right.tensor, call.num_ranks
+    _check(call, a, b)
+    rows, cols, inner, shard, partial = a.rows, b.cols, a.cols, Shard.NONE, False
+    match Shard.NONE if left.origin == "all_gather" else a.shard, b.shard:
+        case (Shard.NONE, Shard.NONE):
+            pass
+        case (Shard.NONE, Shard.COLS):
+            cols, shard = b.cols // ranks, Shard.COLS
+        case (Shard.ROWS, Shard.NONE):
+            rows, shard = a.rows // ranks, Shard.ROWS
+        case (Shard.COLS, Shard.ROWS):
+            inner, partial = a.cols // ranks, True
+        case (Shard.ROWS, _):
+            gather = f"gather it first: gemm(all_gather({a.name}), {b.name})"
+            hint = f"drop the shard of {b.name}" if left.origin == "all_to_all" else gather
+            raise misfit(f"{_layouts(a, b)}: no rank holds what it multiplies", hint)
+        case _:
+            hint = "shard the inner dimension of both, x by cols and w by rows, or of neither"
+            raise misfit(f"{_layouts(a, b)}: the inner dimension does not meet", hint)
+    output = Tensor(call.result, a.dtype, a.rows, b.cols, shard)
+    return Made(output, GemmShape(rows, cols, inner, a.dtype), partial=partial)
+
+
+def _side_by_side(call: OperationCall, left: Operand, w: Tensor) -> Tensor:
+    """The first input as ``w`` takes it: blocks of an all_to_all as more rows, or as more columns of the same rows.
+
+    The latter where ``w`` has rows for the columns of all ranks, as a projection of the heads of all ranks has.
+    """
+    x = left.tensor
+    if left.origin != "all_to_all":
+        return x
+    if x.shard is Shard.NONE and w.rows == call.num_ranks * x.cols:
+        x = replace(x, cols=w.rows, shard=Shard.ROWS)
+    if x.shard is Shard.ROWS and call.exchange.split:
+        raise misfit(f"blocks of {x.name} side by side have as many rows each", "leave rows=[...] out")
+    return x
+
+
+def _check(call: OperationCall, a: Tensor, b: Tensor) -> None:
+    left, right = call.operands
+    for operand, allowed in ((left, ("", *OPERATION.after)), (right, ("",))):
+        if operand.origin not in allowed:
+            hint = "the first input may be gathered: gemm(all_gather(x), w), or come by an all_to_all"
+            raise not_simulated(f"a gemm of the result of {operand.origin} is not simulated", hint)
+    check_inner(a.name, a.cols, b)
+    check_types([a, b])
+    check_peak(call.gpu, a.dtype)
+
+
+def _layouts(a: Tensor, b: Tensor) -> str:
+    return f"{a.name} is {a.layout} and {b.name} is {b.layout}"
+
+
+OPERATION = KernelOperation(
+    name="gemm",
+    example="gemm(x, w)",
+    make=_make,
+    num_tensors=(2, 2),
+    alone=Pattern.GEMM,
+    after=("all_gather", "all_to_all"),
+    before=("reduce_scatter", "all_reduce", "all_to_all"),
+    beside=("all_gather", "all_to_all"),
+    follows=("gemm", "grouped_gemm", "attention"),
+)

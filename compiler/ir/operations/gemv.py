@@ -1,0 +1,49 @@
+"""``gemv(w, x)``: a matrix [n, k] times a vector [k, 1], alone on one rank."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..tensors import DType, Shard, Tensor
+from .base import KernelOperation, Made, OperationCall, misfit
+from .checks import check_inner, check_peak, lone_tensors
+from .kernel_shape import KernelShape
+
+
+@dataclass(frozen=True, slots=True)
+class GemvShape(KernelShape):
+    """Matrix times vector, y[n] = W[n, k] x[k], for each of a few vectors (``batch``) at once."""
+
+    operation: ClassVar[str] = "gemv"
+
+    n: int
+    k: int
+    dtype: DType
+    batch: int = 1
+
+    @property
+    def flops(self) -> int:
+        """Operations, multiply and add counted as two."""
+        return 2 * self.batch * self.n * self.k
+
+    @property
+    def operand_bytes(self) -> int:
+        """The matrix and the vectors."""
+        return (self.n * self.k + self.batch * self.k) * self.dtype.num_bytes
+
+    @property
+    def output_bytes(self) -> int:
+        """A vector for each of those read."""
+        return self.batch * self.n * self.dtype.num_bytes
+
+
+def _make(call: OperationCall) -> Made:
+    w, x = lone_tensors(call)
+    if x.cols != 1:
+        message = f"gemv multiplies a vector, but {x.name} has {x.cols} columns"
+        raise misfit(message, "use gemm for more than one column")
+    check_inner(w.name, w.cols, x)
+    check_peak(call.gpu, w.dtype)
+    return Made(Tensor(call.result, w.dtype, w.rows, 1, Shard.NONE), GemvShape(w.rows, w.cols, w.dtype))
+
+
+OPERATION = KernelOperation(name="gemv", example="gemv(w, x)", make=_make, num_tensors=(2, 2))

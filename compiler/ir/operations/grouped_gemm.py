@@ -1,0 +1,112 @@
+"""``grouped_gemm(x, w, rows=[...])``: the experts of one rank; x is [sum of rows, k], w is [experts * k, n].
+
+x may have come by an all_gather or an all_to_all.
+"""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from ..pattern import Pattern
+from ..tensors import DType, Shard, Tensor
+from .base import CallArgument, CallArgumentKind, Exchange, KernelOperation, Made, OperationCall, misfit
+from .checks import check_inner, check_local, check_peak, check_types
+from .kernel_shape import Cutting, KernelShape, matrix_cutting, product_text
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedGemmShape(KernelShape):
+    """GEMMs of several experts in one launch: C_e[rows[e], n] = A_e[rows[e], k] B_e[k, n]; rows may be uneven or 0."""
+
+    operation: ClassVar[str] = "grouped_gemm"
+    tiled: ClassVar[bool] = True
+
+    rows: tuple[int, ...]
+    n: int
+    k: int
+    dtype: DType
+
+    @property
+    def flops(self) -> int:
+        """Operations of all experts, multiply and add counted as two."""
+        return 2 * sum(self.rows) * self.n * self.k
+
+    @property
+    def operand_bytes(self) -> int:
+        """A of every expert, and B of those that have rows."""
+        used = sum(count > 0 for count in self.rows)
+        return (sum(self.rows) + used * self.n) * self.k * self.dtype.num_bytes
+
+    @property
+    def output_bytes(self) -> int:
+        """C of every expert."""
+        return sum(self.rows) * self.n * self.dtype.num_bytes
+
+    @property
+    def accumulator_bytes(self) -> int:
+        """The output while parts of it are being summed: in fp32."""
+        return 4 * sum(self.rows) * self.n
+
+    @property
+    def text(self) -> str:
+        """As one product of all rows, and how many experts share them."""
+        return f"{product_text(self.dtype, sum(self.rows), self.n, self.k)} in {len(self.rows)} experts"
+
+    def cutting(self, pattern: Pattern, moved: Tensor) -> Cutting:
+        """As a GEMM."""
+        return matrix_cutting(pattern)
+
+    def tile_extent(self, pattern: Pattern, moved: Tensor | None) -> tuple[int, int]:
+        """n and k beside a collective; alone it is one tile."""
+        return (1, 1) if moved is None else (self.n, self.k)
+
+    def at_rank(self, rows: int, experts: tuple[int, ...]) -> "GroupedGemmShape":
+        """Each expert with its rows at the rank."""
+        return replace(self, rows=experts) if experts else self
+
+
+def _make(call: OperationCall) -> Made:
+    brought = call.operands[0].origin in OPERATION.after
+    check_local(call, call.operands[1:] if brought else call.operands)
+    x, w = call.tensors
+    check_types([x, w])
+    exchange = _exchange(call)
+    rows = exchange.experts[exchange.busiest] if exchange.experts else call.counts("rows")
+    if sum(rows) != x.rows:
+        raise misfit(f"the rows of all experts are {sum(rows)}, but {x.name} has {x.rows}")
+    check_inner(f"{len(rows)} experts of {x.name}", len(rows) * x.cols, w)
+    check_peak(call.gpu, x.dtype)
+    output = Tensor(call.result, x.dtype, x.rows, w.cols, Shard.NONE)
+    return Made(output, GroupedGemmShape(rows, w.cols, x.cols, x.dtype), exchange=exchange)
+
+
+def _exchange(call: OperationCall) -> Exchange:
+    """The all_to_all before it with the rows of each expert of each rank, where ranks get different numbers of them."""
+    exchange, by_rank = call.exchange, call.counts_by_rank("rows")
+    if by_rank and exchange.table:
+        # Experts differ even where ranks send alike.
+        exchange = replace(exchange, loads=exchange.table, split=())
+    received = exchange.received
+    if not by_rank and not received:
+        return exchange
+    if not by_rank or not received:
+        message = "experts of each rank stand behind an all_to_all that says its rows [from][to], or rows_to"
+        raise misfit(message, "rows=[[...], ...], a list for each rank, in both or in neither")
+    if len(by_rank) != len(received) or len(set(map(len, by_rank))) > 1:
+        message = f"there are {len(by_rank)} lists of experts of {len(received)} ranks"
+        raise misfit(message, "a list for each rank, all of the same length")
+    for rank, (rows, got) in enumerate(zip(by_rank, received, strict=True)):
+        if sum(rows) != got:
+            raise misfit(f"the experts of rank {rank} have {sum(rows)} rows, and it gets {got}")
+    return replace(exchange, experts=by_rank)
+
+
+OPERATION = KernelOperation(
+    name="grouped_gemm",
+    example="grouped_gemm(x, w, rows=[512, 256])",
+    make=_make,
+    num_tensors=(2, 2),
+    arguments=(CallArgument("rows", CallArgumentKind.TABLE, required=True),),
+    after=("all_gather", "all_to_all"),
+    before=("all_to_all",),
+    follows=("gemm",),
+)

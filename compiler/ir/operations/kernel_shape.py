@@ -1,0 +1,117 @@
+"""The kernel of one rank: its sizes, work and traffic, and how it may be cut beside a collective.
+
+Sizes are counts and positive, if not said otherwise; the operation that makes a shape checks them.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import Enum
+from typing import ClassVar, Self
+
+from ..pattern import Pattern
+from ..tensors import DType, Tensor
+
+# Tiles read 64 elements of the inner dimension at a time; a chunk of columns keeps to that.
+COLUMN_STEP = 64
+
+
+class Adds(Enum):
+    """Which chunks of what a collective brings add to one output, so that their kernels run one after the other.
+
+    ROWS and BLOCKS: chunks from different ranks do, either all rows of each rank or rows at the same place of each.
+    """
+
+    NONE = "none"
+    ROWS = "rows"
+    COLUMNS = "columns"
+    BLOCKS = "blocks"
+
+
+@dataclass(frozen=True, slots=True)
+class Cutting:
+    """How a kernel before or after a collective may be cut.
+
+    ``by_rows``: whether some rows can be computed without the others. ``head``: columns of the moved tensor that stay
+    together and need nothing of the others, as those of one head of keys; 1 where columns add up or make no difference.
+    """
+
+    adds: Adds = Adds.NONE
+    by_rows: bool = True
+    head: int = 1
+
+    @property
+    def adds_ranks(self) -> bool:
+        """Whether what comes from different ranks adds to one output."""
+        return self.adds in (Adds.ROWS, Adds.BLOCKS)
+
+    @property
+    def column_step(self) -> int:
+        """A chunk of columns is a multiple of this."""
+        return COLUMN_STEP if self.head == 1 else self.head
+
+
+class KernelShape(ABC):
+    """What one rank computes in one kernel. Shapes are frozen dataclasses; their fields are part of a plan's scenario.
+
+    A kernel that only stands alone needs ``flops``, ``operand_bytes`` and ``output_bytes``; the rest concerns kernels
+    before or after a collective, whose moved tensor and pattern the methods are given.
+    """
+
+    __slots__ = ()
+
+    operation: ClassVar[str]
+    """The word of its operation."""
+    tiled: ClassVar[bool] = False
+    """Whether it multiplies matrices tile by tile: launch, drain and resolution are then those of the GEMM profile."""
+
+    @property
+    @abstractmethod
+    def flops(self) -> int:
+        """Operations, multiply and add counted as two."""
+
+    @property
+    @abstractmethod
+    def operand_bytes(self) -> int:
+        """Bytes that it reads at least: every operand once."""
+
+    @property
+    @abstractmethod
+    def output_bytes(self) -> int:
+        """Bytes that it writes at least: the output once."""
+
+    @property
+    def accumulator_bytes(self) -> int:
+        """The output while parts of it are being summed; 0 where no part of it ever is."""
+        return 0
+
+    @property
+    def text(self) -> str:
+        """Element type and sizes for people; empty where nothing is said of them."""
+        return ""
+
+    def cutting(self, pattern: Pattern, moved: Tensor) -> Cutting:
+        """How it may be cut before or after the collective that moves ``moved``; by rows if not said."""
+        return Cutting(head=moved.cols)
+
+    def tile_extent(self, pattern: Pattern, moved: Tensor | None) -> tuple[int, int]:
+        """(columns of the output, inner dimension that tiles may be sliced along); (1, 1) is one tile for a plan.
+
+        If not said, the output has the columns of the moved tensor, which tiles after a collective are sliced along.
+        """
+        if moved is None:
+            return 1, 1
+        return moved.cols, moved.cols if pattern.consumes else 1
+
+    def at_rank(self, rows: int, experts: tuple[int, ...]) -> Self:
+        """The kernel of a rank that gets ``rows`` in an uneven all_to_all, ``experts`` of them for each expert."""
+        return self
+
+
+def matrix_cutting(pattern: Pattern) -> Cutting:
+    """A product with what a collective brings: columns of what arrives are its inner dimension."""
+    return Cutting(Adds.COLUMNS if pattern.consumes else Adds.NONE)
+
+
+def product_text(dtype: DType, m: int, n: int, k: int) -> str:
+    """Type and sizes of a product of matrices."""
+    return f"{dtype.value} {m} x {n} x {k}"

@@ -1,0 +1,45 @@
+"""``reduce_scatter(x)``: the sum of what all ranks hold, row block r of it on rank r. ``all_reduce(x)``: all on all."""
+
+from dataclasses import replace
+
+from ..pattern import Pattern
+from ..tensors import Shard
+from .base import CollectiveOperation, Made, OperationCall, not_simulated
+from .checks import check_rows, check_whole
+
+
+def _make(call: OperationCall, result: Shard) -> Made:
+    (operand,), (tensor,) = call.operands, call.tensors
+    if operand.made_by is not None and not operand.partial:
+        hint = "shard the inner dimension: x by cols and w by rows"
+        raise not_simulated(f"{call.operation.name} needs partial sums to add", hint)
+    if operand.made_by is None:
+        check_whole(tensor, f"{call.operation.name} adds what every rank holds in full")
+    check_rows(call, tensor)
+    return Made(replace(tensor, name=call.result, shard=result), moved=replace(tensor, shard=Shard.ROWS))
+
+
+def _scattered(call: OperationCall) -> Made:
+    return _make(call, Shard.ROWS)
+
+
+def _everywhere(call: OperationCall) -> Made:
+    return _make(call, Shard.NONE)
+
+
+REDUCE_SCATTER = CollectiveOperation(
+    name="reduce_scatter",
+    example="reduce_scatter(x)",
+    make=_scattered,
+    operand_suffix="partial",
+    alone=Pattern.REDUCE_SCATTER,
+    after_kernel=Pattern.GEMM_RS,
+)
+ALL_REDUCE = CollectiveOperation(
+    name="all_reduce",
+    example="all_reduce(x)",
+    make=_everywhere,
+    operand_suffix="partial",
+    alone=Pattern.ALL_REDUCE,
+    after_kernel=Pattern.GEMM_AR,
+)

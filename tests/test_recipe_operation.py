@@ -1,0 +1,226 @@
+"""The recipe "Adding an operation" of CONTRIBUTING, performed with toy operations: every command takes them at once."""
+
+import json
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from magus.compiler import compile_file
+from magus.compiler.ir import (
+    TICKS_PER_US,
+    DType,
+    ElementwiseShape,
+    Gpu,
+    KernelShape,
+    Scenario,
+    Shard,
+    Tensor,
+    TileGroup,
+    operations,
+)
+from magus.compiler.ir.operations import CallArgument, CallArgumentKind, KernelOperation, Made, OperationCall
+from magus.compiler.ir.operations.base import misfit
+from magus.compiler.ir.operations.checks import check_local, check_types, lone_tensors
+from magus.compiler.planning.build import build_schedule
+from magus.simcore.kernels import dispatch
+from magus.simcore.kernels.elementwise import elementwise_work
+from magus.simcore.kernels.work import KernelWork, WorkModel
+from magus.tui.cli import app
+from tests.helpers.scenarios.workloads import choices_of
+from tests.helpers.some import some
+
+TEXT = """use "amd/mi300x"
+
+system node {{
+  gpus 4 x MI300X
+  fabric full_mesh(xgmi)
+}}
+
+workload up on node {{
+{body}
+}}
+"""
+
+
+def magus(*words: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def document(*words: str | Path) -> dict[str, object]:
+    done = magus(*words, "--json")
+    assert done.exit_code == 0, done.output
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+def file_with(folder: Path, *lines: str) -> Path:
+    file = folder / "toy.mgs"
+    file.write_text(TEXT.format(body="\n".join(f"  {line}" for line in lines)))
+    return file
+
+
+# An elementwise operation: compiler/ir/operations/scale.py and its line. It runs by the work model of ElementwiseShape.
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleShape(ElementwiseShape):
+    """An input of ``num_elements`` times a number."""
+
+    operation: ClassVar[str] = "scale"
+
+
+def _scale(call: OperationCall) -> Made:
+    (x,) = lone_tensors(call)
+    return Made(replace(x, name=call.result), ScaleShape(x.rows * x.cols, 1, x.dtype))
+
+
+SCALE = KernelOperation(name="scale", example="scale(x)", make=_scale)
+
+
+# A row-wise one: compiler/ir/operations/norm.py and simcore/kernels/norm.py, each with a line.
+
+
+@dataclass(frozen=True, slots=True)
+class NormShape(KernelShape):
+    """Each of ``rows`` normalised in ``groups`` of columns, times a weight for each column."""
+
+    operation: ClassVar[str] = "norm"
+
+    rows: int
+    cols: int
+    groups: int
+    dtype: DType
+
+    @property
+    def flops(self) -> int:
+        return 6 * self.rows * self.cols
+
+    @property
+    def operand_bytes(self) -> int:
+        return (self.rows + 1) * self.cols * self.dtype.num_bytes
+
+    @property
+    def output_bytes(self) -> int:
+        return self.rows * self.cols * self.dtype.num_bytes
+
+    @property
+    def text(self) -> str:
+        return f"{self.dtype.value} {self.rows} x {self.cols}"
+
+
+def _norm(call: OperationCall) -> Made:
+    brought = call.operands[0].origin in NORM.after
+    check_local(call, call.operands[1:] if brought else call.operands)
+    x, w = call.tensors
+    check_types([x, w])
+    groups = call.arguments.get("groups", 1)
+    if x.cols % groups:
+        raise misfit(f"{groups} groups do not divide {x.cols} columns of {x.name}")
+    return Made(Tensor(call.result, x.dtype, x.rows, x.cols, Shard.NONE), NormShape(x.rows, x.cols, groups, x.dtype))
+
+
+NORM = KernelOperation(
+    name="norm",
+    example="norm(x, w)",
+    make=_norm,
+    num_tensors=(2, 2),
+    arguments=(CallArgument("groups", CallArgumentKind.COUNT),),
+    after=("all_gather", "all_to_all"),
+    before=("all_to_all",),
+)
+
+
+def _norm_work(gpu: Gpu, shape: NormShape, sms: int) -> KernelWork:
+    return elementwise_work(gpu, ElementwiseShape(shape.rows * shape.cols, 1, shape.dtype), sms)
+
+
+def _norm_part(scenario: Scenario, whole: NormShape, group: TileGroup) -> NormShape:
+    return replace(whole, rows=sum(region.rows.size for region in group.regions))
+
+
+def _norm_ticks(scenario: Scenario, whole: NormShape, share: Fraction) -> int:
+    return _norm_work(scenario.gpu, whole, scenario.gpu.sms).body_ticks if share == 1 else 0
+
+
+NORM_MODEL = WorkModel(NormShape, _norm_work, _norm_part, _norm_ticks)
+
+
+@pytest.fixture(autouse=True)
+def toys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operations, "OPERATIONS", (*operations.OPERATIONS, SCALE, NORM))
+    monkeypatch.setattr(dispatch, "MODELS", (*dispatch.MODELS, NORM_MODEL))
+
+
+X, W = "x = tensor bf16[1024, 512]", "w = tensor bf16[1, 512]"
+WORKLOADS = {
+    "scale": (X, "y = scale(x)"),
+    "norm": (X, W, "y = norm(x, w, groups=8)"),
+    "AG+norm": (f"{X} shard rows", W, "y = norm(all_gather(x), w)"),
+    "A2A+norm": (X, W, "y = norm(all_to_all(x), w)"),
+    "norm+A2A": (X, W, "y = all_to_all(norm(x, w))"),
+}
+BESIDE_A_COLLECTIVE = [name for name in WORKLOADS if "+" in name]
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_every_command_takes_a_new_operation(name: str, tmp_path: Path) -> None:
+    file = file_with(tmp_path, *WORKLOADS[name])
+
+    for words in (("check",), ("fmt", "--check"), ("schedules",)):
+        done = magus(*words, file)
+        assert done.exit_code == 0, done.output
+    simulated = magus("simulate", file, "--schedule", "serial")
+    assert simulated.exit_code == 0 and (name if "+" in name else "kernel") in simulated.output
+    serial = document("simulate", file, "--schedule", "serial")
+    advice = document("advise", file, "--top", "2", "--bespoke", "0", "--workers", "1")
+    assert isinstance(serial["makespan_us"], float) and advice["candidates"]
+    assert isinstance(advice["bound"], dict) and 0 < advice["bound"]["us"] <= serial["makespan_us"]
+
+
+@pytest.mark.parametrize("name", BESIDE_A_COLLECTIVE)
+def test_its_groups_are_the_whole_kernel_under_every_schedule(name: str, tmp_path: Path) -> None:
+    scenario = compile_file(file_with(tmp_path, *WORKLOADS[name])).scenario()
+    whole = dispatch.whole_shape(scenario)
+    assert whole == NormShape(1024, 512, 1, DType.BF16)
+
+    choices = list(choices_of(scenario))
+    assert {"serial", "shard_p2p"} < {choice.template for choice in choices}
+    for choice in some(choices):
+        steps = build_schedule(scenario, choice).steps
+        shapes = [dispatch.compute_shape(scenario, step) for step in steps if isinstance(step, TileGroup)]
+        assert sum(shape.flops for shape in shapes) == whole.flops, choice
+
+
+def test_it_runs_as_its_work_model_says(tmp_path: Path) -> None:
+    scenarios = {name: compile_file(file_with(tmp_path, *WORKLOADS[name])).scenario() for name in ("scale", "norm")}
+    shapes = {name: scenario.workload.compute for name, scenario in scenarios.items()}
+    assert shapes == {"scale": ScaleShape(1 << 19, 1, DType.BF16), "norm": NormShape(1024, 512, 8, DType.BF16)}
+    gpu = scenarios["scale"].gpu
+    works = [dispatch.work_of(gpu, shape, gpu.sms) for shape in shapes.values() if shape is not None]
+    assert [(work.hbm_read_bytes, work.hbm_write_bytes) for work in works] == [(1 << 20, 1 << 20)] * 2
+
+    times = [document("simulate", file_with(tmp_path, *WORKLOADS[name]))["makespan_us"] for name in scenarios]
+    assert times == [pytest.approx(works[0].alone_ticks / TICKS_PER_US, rel=0.05)] * 2
+
+
+@pytest.mark.parametrize(
+    ("lines", "code", "words"),
+    [
+        ((X, W, "y = norm(x, w, groups=7)"), "MGS310", "7 groups do not divide 512 columns"),
+        ((X, W, "y = norm(x, w, group=8)"), "MGS201", "groups"),
+        ((X, "y = norm(x)"), "MGS116", "norm(x, w)"),
+        ((X, "y = norn(x)"), "MGS204", "norm"),
+        ((X, W, "y = all_reduce(norm(x, w))"), "MGS520", "all_reduce"),
+        ((X, "y = scale(all_to_all(x))"), "MGS520", "scale of the result of all_to_all"),
+        ((X, W, "y = scale(norm(x, w))"), "MGS520", "norm: after all_gather or all_to_all, before all_to_all"),
+    ],
+)
+def test_calls_of_it_are_checked(lines: tuple[str, ...], code: str, words: str, tmp_path: Path) -> None:
+    done = magus("check", file_with(tmp_path, *lines))
+
+    assert done.exit_code == 1 and code in done.output
+    assert words in " ".join(done.output.split())
