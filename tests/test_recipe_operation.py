@@ -22,8 +22,8 @@ from magus.compiler.ir import (
     TileGroup,
     operations,
 )
-from magus.compiler.ir.operations import CallArgument, CallArgumentKind, KernelOperation, Made, OperationCall
-from magus.compiler.ir.operations.base import misfit
+from magus.compiler.ir.operations import CallArgument, CallArgumentKind, CallResult, KernelOperation, OperationCall
+from magus.compiler.ir.operations.base import mismatch
 from magus.compiler.ir.operations.checks import check_local, check_types, lone_tensors
 from magus.compiler.planning.build import build_schedule
 from magus.simcore.kernels import dispatch
@@ -73,12 +73,12 @@ class ScaleShape(ElementwiseShape):
     operation: ClassVar[str] = "scale"
 
 
-def _scale(call: OperationCall) -> Made:
+def _scale(call: OperationCall) -> CallResult:
     (x,) = lone_tensors(call)
-    return Made(replace(x, name=call.result), ScaleShape(x.rows * x.cols, 1, x.dtype))
+    return CallResult(replace(x, name=call.result), ScaleShape(x.rows * x.cols, 1, x.dtype))
 
 
-SCALE = KernelOperation(name="scale", example="scale(x)", make=_scale)
+SCALE = KernelOperation(name="scale", example="scale(x)", infer=_scale)
 
 
 # A row-wise one: compiler/ir/operations/norm.py and simcore/kernels/norm.py, each with a line.
@@ -112,21 +112,23 @@ class NormShape(KernelShape):
         return f"{self.dtype.value} {self.rows} x {self.cols}"
 
 
-def _norm(call: OperationCall) -> Made:
+def _norm(call: OperationCall) -> CallResult:
     brought = call.operands[0].origin in NORM.after
     check_local(call, call.operands[1:] if brought else call.operands)
     x, w = call.tensors
     check_types([x, w])
     groups = call.arguments.get("groups", 1)
     if x.cols % groups:
-        raise misfit(f"{groups} groups do not divide {x.cols} columns of {x.name}")
-    return Made(Tensor(call.result, x.dtype, x.rows, x.cols, Shard.NONE), NormShape(x.rows, x.cols, groups, x.dtype))
+        raise mismatch(f"{groups} groups do not divide {x.cols} columns of {x.name}")
+    return CallResult(
+        Tensor(call.result, x.dtype, x.rows, x.cols, Shard.NONE), NormShape(x.rows, x.cols, groups, x.dtype)
+    )
 
 
 NORM = KernelOperation(
     name="norm",
     example="norm(x, w)",
-    make=_norm,
+    infer=_norm,
     num_tensors=(2, 2),
     arguments=(CallArgument("groups", CallArgumentKind.COUNT),),
     after=("all_gather", "all_to_all"),

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..tensors import DType, Shard, Tensor
-from .base import KernelOperation, Made, OperationCall, misfit
+from .base import CallResult, KernelOperation, OperationCall, mismatch
 from .checks import lone_tensors
 from .kernel_shape import KernelShape
 
@@ -38,12 +38,12 @@ class ElementwiseShape(KernelShape):
         return self.num_elements * self.dtype.num_bytes
 
 
-def _make(call: OperationCall) -> Made:
+def _infer(call: OperationCall) -> CallResult:
     x, y = lone_tensors(call)
     if (x.rows, x.cols) != (y.rows, y.cols):
-        raise misfit(f"{x.name} is [{x.rows}, {x.cols}] and {y.name} is [{y.rows}, {y.cols}]")
+        raise mismatch(f"{x.name} is [{x.rows}, {x.cols}] and {y.name} is [{y.rows}, {y.cols}]")
     output = Tensor(call.result, x.dtype, x.rows, x.cols, Shard.NONE)
-    return Made(output, ElementwiseShape(x.rows * x.cols, 2, x.dtype))
+    return CallResult(output, ElementwiseShape(x.rows * x.cols, 2, x.dtype))
 
 
-OPERATION = KernelOperation(name="add", example="add(x, y)", make=_make, num_tensors=(2, 2))
+OPERATION = KernelOperation(name="add", example="add(x, y)", infer=_infer, num_tensors=(2, 2))

@@ -12,12 +12,12 @@ from ..tensors import Shard, Tensor
 from .base import (
     CallArgument,
     CallArgumentKind,
+    CallResult,
     CollectiveOperation,
     Exchange,
     KernelOperation,
-    Made,
     OperationCall,
-    misfit,
+    mismatch,
     not_simulated,
 )
 from .checks import check_declared, check_rows, check_whole
@@ -25,7 +25,7 @@ from .checks import check_declared, check_rows, check_whole
 _Table = tuple[tuple[int, ...], ...]
 
 
-def _make(call: OperationCall) -> Made:
+def _infer(call: OperationCall) -> CallResult:
     tensor, table = _of_a_rank(call), _table(call)
     ranks, (whole,) = call.num_ranks, call.tensors
     rows = table[0] if table else call.counts("rows")
@@ -37,24 +37,24 @@ def _make(call: OperationCall) -> Made:
         check_rows(call, tensor)
     elif len(rows) != ranks or sum(rows) != tensor.rows:
         message = f"rows are {len(rows)} counts with the sum {sum(rows)}; {tensor.name} has {tensor.rows} rows"
-        raise misfit(message, f"one count for each of {ranks} ranks, the own first")
+        raise mismatch(message, f"one count for each of {ranks} ranks, the own first")
     elif not any(rows[1:]):
-        raise misfit("nothing leaves a rank", "rows counts the own rank first")
+        raise mismatch("nothing leaves a rank", "rows counts the own rank first")
     largest = max(rows) if rows else tensor.rows // ranks
     shard = Shard.ROWS if whole.shard is Shard.COLS else Shard.NONE
-    return Made(
+    return CallResult(
         replace(whole, name=call.result, shard=shard),
         moved=replace(tensor, rows=largest * ranks),
         exchange=Exchange(split=rows if len(set(rows)) > 1 else (), table=table),
     )
 
 
-def _uneven(call: OperationCall, tensor: Tensor, loads: _Table) -> Made:
+def _uneven(call: OperationCall, tensor: Tensor, loads: _Table) -> CallResult:
     """Loads that differ from rank to rank: every rank is as the busiest one."""
     (whole,), exchange = call.tensors, Exchange(loads=loads, table=loads)
     if whole.shard is Shard.COLS:
-        raise misfit("blocks side by side have as many rows each", "leave rows out")
-    return Made(
+        raise mismatch("blocks side by side have as many rows each", "leave rows out")
+    return CallResult(
         replace(whole, name=call.result, rows=max(exchange.received)),
         moved=replace(tensor, rows=max(map(max, loads)) * call.num_ranks),
         exchange=exchange,
@@ -65,7 +65,7 @@ def _table(call: OperationCall) -> _Table:
     """Rows [from][to] of absolute ranks, empty where they are not said; they are of as many rows as ranks have."""
     ranks, to, table = call.num_ranks, call.counts("rows_to"), call.counts_by_rank("rows")
     if to and "rows" in call.arguments:
-        raise misfit("all_to_all says rows or rows_to", "rows=[[...], ...] says both ends of each")
+        raise mismatch("all_to_all says rows or rows_to", "rows=[[...], ...] says both ends of each")
     table = (to,) * ranks if to else table
     if table:
         _check_table(call, table)
@@ -76,19 +76,19 @@ def _check_table(call: OperationCall, table: _Table) -> None:
     ranks, (tensor,) = call.num_ranks, call.tensors
     if len(table) != ranks:
         message = f"there are lists of rows of {len(table)} ranks, and the system has {ranks}"
-        raise misfit(message, "rows=[[...], ...] has a list for each rank")
+        raise mismatch(message, "rows=[[...], ...] has a list for each rank")
     for rank, sent in enumerate(table):
         if len(sent) != ranks:
             message = f"rank {rank} has {len(sent)} counts of rows, and there are {ranks} ranks"
-            raise misfit(message, "one count for each rank, itself too")
+            raise mismatch(message, "one count for each rank, itself too")
     for rank, sent in enumerate(table):
         if sum(sent) != tensor.rows:
             message = f"rank {rank} sends {sum(sent)} rows; {tensor.name} has {tensor.rows}"
-            raise misfit(message, "what a rank keeps counts too")
+            raise mismatch(message, "what a rank keeps counts too")
     if not all(map(sum, zip(*table, strict=True))):
-        raise misfit("a rank gets no rows at all", "each has at least one, its own or another's")
+        raise mismatch("a rank gets no rows at all", "each has at least one, its own or another's")
     if not any(rows for rank, sent in enumerate(table) for to_rank, rows in enumerate(sent) if rank != to_rank):
-        raise misfit("nothing leaves a rank", "rows=[from][to]: what stays is on the diagonal")
+        raise mismatch("nothing leaves a rank", "rows=[from][to]: what stays is on the diagonal")
 
 
 def _of_a_rank(call: OperationCall) -> Tensor:
@@ -108,7 +108,7 @@ def _of_a_rank(call: OperationCall) -> Tensor:
 OPERATION = CollectiveOperation(
     name="all_to_all",
     example="all_to_all(x)",
-    make=_make,
+    infer=_infer,
     arguments=(CallArgument("rows", CallArgumentKind.TABLE), CallArgument("rows_to", CallArgumentKind.COUNTS)),
     result_suffix="exchanged",
     alone=Pattern.ALL_TO_ALL,

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from ..pattern import Pattern
 from ..tensors import DType, Shard, Tensor
-from .base import CallArgument, CallArgumentKind, KernelOperation, Made, OperationCall, misfit, not_simulated
+from .base import CallArgument, CallArgumentKind, CallResult, KernelOperation, OperationCall, mismatch, not_simulated
 from .checks import check_local, check_peak, check_types
 from .kernel_shape import Adds, Cutting, KernelShape
 
@@ -97,7 +97,7 @@ class AttentionShape(KernelShape):
         return self.heads * self.head_dim, moved.cols if pattern.consumes else 1
 
 
-def _make(call: OperationCall) -> Made:
+def _infer(call: OperationCall) -> CallResult:
     _check_origins(call)
     tensors = call.tensors
     check_types(tensors)
@@ -107,15 +107,15 @@ def _make(call: OperationCall) -> Made:
     head_dim = _head_dim(tensors, heads, kv_heads)
     q_rows = first.rows // (call.num_ranks if first.shard is Shard.ROWS else 1)
     if q_rows % batch or last.rows % batch:
-        raise misfit(f"{batch} sequences do not divide {q_rows} rows of {first.name} and {last.rows} of {last.name}")
+        raise mismatch(f"{batch} sequences do not divide {q_rows} rows of {first.name} and {last.rows} of {last.name}")
     causal = call.arguments.get("causal", False)
     if causal and call.operands[-1].origin == "all_gather" and first.rows != last.rows:
         message = f"causal attention of {first.rows} queries to {last.rows} gathered keys"
-        raise misfit(message, "both are of one sequence, dealt to the ranks alike")
+        raise mismatch(message, "both are of one sequence, dealt to the ranks alike")
     check_peak(call.gpu, first.dtype)
     lengths = q_rows // batch, last.rows // batch
     output = Tensor(call.result, first.dtype, first.rows, heads * head_dim, first.shard)
-    return Made(output, AttentionShape(batch, heads, kv_heads, *lengths, head_dim, first.dtype, causal))
+    return CallResult(output, AttentionShape(batch, heads, kv_heads, *lengths, head_dim, first.dtype, causal))
 
 
 def _check_origins(call: OperationCall) -> None:
@@ -126,7 +126,7 @@ def _check_origins(call: OperationCall) -> None:
         q = first.tensor
         if q.shard is not Shard.ROWS:
             message = f"{q.name} is {q.layout}; each rank attends with its own rows of queries"
-            raise misfit(message, f"declare it with 'shard rows': {q.name} = tensor ... shard rows")
+            raise mismatch(message, f"declare it with 'shard rows': {q.name} = tensor ... shard rows")
         return
     if origins == ["all_to_all"]:
         return
@@ -144,7 +144,7 @@ def _head_dim(tensors: Sequence[Tensor], heads: int, kv_heads: int) -> int:
     first = tensors[0]
     in_first = heads + (2 * kv_heads if len(tensors) == 1 else 0)
     if heads % kv_heads or first.cols % in_first:
-        raise misfit(
+        raise mismatch(
             f"{in_first} heads do not divide {first.cols} columns of {first.name}, "
             f"or {heads} are no multiple of {kv_heads} kv_heads"
         )
@@ -153,14 +153,14 @@ def _head_dim(tensors: Sequence[Tensor], heads: int, kv_heads: int) -> int:
         rows, cols = tensors[1].rows, kv_heads * head_dim * (2 if len(tensors) == 2 else 1)
         if (tensor.rows, tensor.cols) != (rows, cols):
             what = f"[{tensor.rows}, {tensor.cols}]; {kv_heads} kv_heads of {head_dim}"
-            raise misfit(f"{tensor.name} is {what} need [{rows}, {cols}]")
+            raise mismatch(f"{tensor.name} is {what} need [{rows}, {cols}]")
     return head_dim
 
 
 OPERATION = KernelOperation(
     name="attention",
     example="attention(q, k, v, heads=32, kv_heads=8, causal=true)",
-    make=_make,
+    infer=_infer,
     num_tensors=(1, 3),  # keys and values may be one tensor, and queries with them
     arguments=(
         CallArgument("heads", CallArgumentKind.COUNT, required=True),

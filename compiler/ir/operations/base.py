@@ -21,7 +21,7 @@ class OperationError(ValueError):
         self.rejection = rejection
 
 
-def misfit(message: str, hint: str = "") -> OperationError:
+def mismatch(message: str, hint: str = "") -> OperationError:
     """Shapes, types or layouts that do not go together."""
     return OperationError(Rejection(Code.MGS310, message, hint))
 
@@ -121,7 +121,7 @@ class OperationCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class CallResult:
     """What a call makes: a tensor, and the kernel of one rank that computes it or the tensor that moves for it.
 
     ``exchange`` is None where the call leaves it as it was.
@@ -138,14 +138,14 @@ class Made:
 class Operation:
     """An operation: its word, what a call of it takes, and what the call makes.
 
-    ``num_tensors`` is (fewest, most). ``make`` raises OperationError for a call that cannot be. A tensor that the call
+    ``num_tensors`` is (fewest, most). ``infer`` raises OperationError for a call that cannot be. A tensor that the call
     makes or takes inside another call has no name of its own: it is named after the operand or the result with one of
     the suffixes.
     """
 
     name: str
     example: str
-    make: Callable[[OperationCall], Made] = field(repr=False)
+    infer: Callable[[OperationCall], CallResult] = field(repr=False)
     num_tensors: tuple[int, int] = (1, 1)
     arguments: tuple[CallArgument, ...] = ()
     result_suffix: str = ""

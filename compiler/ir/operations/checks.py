@@ -6,7 +6,7 @@ from ...codes import Code
 from ..hardware import Gpu
 from ..rejection import Rejection
 from ..tensors import DType, Shard, Tensor
-from .base import Operand, OperationCall, OperationError, misfit, not_simulated
+from .base import Operand, OperationCall, OperationError, mismatch, not_simulated
 
 
 def lone_tensors(call: OperationCall) -> tuple[Tensor, ...]:
@@ -29,13 +29,13 @@ def check_local(call: OperationCall, operands: Sequence[Operand]) -> None:
         tensor = operand.tensor
         if tensor.shard is not Shard.NONE:
             message = f"{call.operation.name} runs on one rank, but {tensor.name} is {tensor.layout}"
-            raise misfit(message, f"say the size of one rank and drop the shard of {tensor.name}")
+            raise mismatch(message, f"say the size of one rank and drop the shard of {tensor.name}")
 
 
 def check_whole(tensor: Tensor, why: str) -> None:
     """Reject a tensor that is sharded; ``why`` it must not be."""
     if tensor.shard is not Shard.NONE:
-        raise misfit(f"{why}, but {tensor.name} is {tensor.layout}", f"drop the shard of {tensor.name}")
+        raise mismatch(f"{why}, but {tensor.name} is {tensor.layout}", f"drop the shard of {tensor.name}")
 
 
 def check_types(tensors: Sequence[Tensor]) -> None:
@@ -43,13 +43,13 @@ def check_types(tensors: Sequence[Tensor]) -> None:
     first = tensors[0]
     for other in tensors[1:]:
         if other.dtype is not first.dtype:
-            raise misfit(f"types differ: {first.name} is {first.dtype.value}, {other.name} is {other.dtype.value}")
+            raise mismatch(f"types differ: {first.name} is {first.dtype.value}, {other.name} is {other.dtype.value}")
 
 
 def check_inner(left: str, cols: int, right: Tensor) -> None:
     """Reject a product whose left factor, of so many columns, does not meet the rows of the right one."""
     if cols != right.rows:
-        raise misfit(f"inner dimensions differ: {left} has {cols} columns, {right.name} has {right.rows} rows")
+        raise mismatch(f"inner dimensions differ: {left} has {cols} columns, {right.name} has {right.rows} rows")
 
 
 def check_peak(gpu: Gpu, dtype: DType) -> None:

@@ -3,17 +3,17 @@
 from dataclasses import replace
 
 from ..pattern import Pattern
-from .base import CollectiveOperation, Made, OperationCall
+from .base import CallResult, CollectiveOperation, OperationCall
 from .checks import check_declared, check_rows, check_whole
 
 
-def _make(call: OperationCall) -> Made:
+def _infer(call: OperationCall) -> CallResult:
     (operand,), (tensor,) = call.operands, call.tensors
     check_declared(call, operand)
     check_whole(tensor, f"{call.operation.name} moves what rank 0 holds in full")
     check_rows(call, tensor)
-    return Made(replace(tensor, name=call.result), moved=tensor)
+    return CallResult(replace(tensor, name=call.result), moved=tensor)
 
 
-BROADCAST = CollectiveOperation(name="broadcast", example="broadcast(x)", make=_make, alone=Pattern.BROADCAST)
-SEND_RECV = CollectiveOperation(name="send_recv", example="send_recv(x)", make=_make, alone=Pattern.SEND_RECV)
+BROADCAST = CollectiveOperation(name="broadcast", example="broadcast(x)", infer=_infer, alone=Pattern.BROADCAST)
+SEND_RECV = CollectiveOperation(name="send_recv", example="send_recv(x)", infer=_infer, alone=Pattern.SEND_RECV)

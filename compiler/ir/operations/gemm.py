@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from ..pattern import Pattern
 from ..tensors import DType, Shard, Tensor
-from .base import KernelOperation, Made, Operand, OperationCall, misfit, not_simulated
+from .base import CallResult, KernelOperation, Operand, OperationCall, mismatch, not_simulated
 from .checks import check_inner, check_peak, check_types
 from .kernel_shape import Adds, Cutting, KernelShape, matrix_cutting, product_text
 
@@ -67,7 +67,7 @@ class GemmShape(KernelShape):
         return replace(self, m=rows)
 
 
-def _make(call: OperationCall) -> Made:
+def _infer(call: OperationCall) -> CallResult:
     left, right = call.operands
     a, b, ranks = _side_by_side(call, left, right.tensor), right.tensor, call.num_ranks
     _check(call, a, b)
@@ -84,12 +84,12 @@ def _make(call: OperationCall) -> Made:
         case (Shard.ROWS, _):
             gather = f"gather it first: gemm(all_gather({a.name}), {b.name})"
             hint = f"drop the shard of {b.name}" if left.origin == "all_to_all" else gather
-            raise misfit(f"{_layouts(a, b)}: no rank holds what it multiplies", hint)
+            raise mismatch(f"{_layouts(a, b)}: no rank holds what it multiplies", hint)
         case _:
             hint = "shard the inner dimension of both, x by cols and w by rows, or of neither"
-            raise misfit(f"{_layouts(a, b)}: the inner dimension does not meet", hint)
+            raise mismatch(f"{_layouts(a, b)}: the inner dimension does not meet", hint)
     output = Tensor(call.result, a.dtype, a.rows, b.cols, shard)
-    return Made(output, GemmShape(rows, cols, inner, a.dtype), partial=partial)
+    return CallResult(output, GemmShape(rows, cols, inner, a.dtype), partial=partial)
 
 
 def _side_by_side(call: OperationCall, left: Operand, w: Tensor) -> Tensor:
@@ -103,7 +103,7 @@ def _side_by_side(call: OperationCall, left: Operand, w: Tensor) -> Tensor:
     if x.shard is Shard.NONE and w.rows == call.num_ranks * x.cols:
         x = replace(x, cols=w.rows, shard=Shard.ROWS)
     if x.shard is Shard.ROWS and call.exchange.split:
-        raise misfit(f"blocks of {x.name} side by side have as many rows each", "leave rows=[...] out")
+        raise mismatch(f"blocks of {x.name} side by side have as many rows each", "leave rows=[...] out")
     return x
 
 
@@ -125,7 +125,7 @@ def _layouts(a: Tensor, b: Tensor) -> str:
 OPERATION = KernelOperation(
     name="gemm",
     example="gemm(x, w)",
-    make=_make,
+    infer=_infer,
     num_tensors=(2, 2),
     alone=Pattern.GEMM,
     after=("all_gather", "all_to_all"),

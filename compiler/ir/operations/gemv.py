@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..tensors import DType, Shard, Tensor
-from .base import KernelOperation, Made, OperationCall, misfit
+from .base import CallResult, KernelOperation, OperationCall, mismatch
 from .checks import check_inner, check_peak, lone_tensors
 from .kernel_shape import KernelShape
 
@@ -36,14 +36,14 @@ class GemvShape(KernelShape):
         return self.batch * self.n * self.dtype.num_bytes
 
 
-def _make(call: OperationCall) -> Made:
+def _infer(call: OperationCall) -> CallResult:
     w, x = lone_tensors(call)
     if x.cols != 1:
         message = f"gemv multiplies a vector, but {x.name} has {x.cols} columns"
-        raise misfit(message, "use gemm for more than one column")
+        raise mismatch(message, "use gemm for more than one column")
     check_inner(w.name, w.cols, x)
     check_peak(call.gpu, w.dtype)
-    return Made(Tensor(call.result, w.dtype, w.rows, 1, Shard.NONE), GemvShape(w.rows, w.cols, w.dtype))
+    return CallResult(Tensor(call.result, w.dtype, w.rows, 1, Shard.NONE), GemvShape(w.rows, w.cols, w.dtype))
 
 
-OPERATION = KernelOperation(name="gemv", example="gemv(w, x)", make=_make, num_tensors=(2, 2))
+OPERATION = KernelOperation(name="gemv", example="gemv(w, x)", infer=_infer, num_tensors=(2, 2))

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from ..pattern import Pattern
 from ..tensors import DType, Shard, Tensor
-from .base import CallArgument, CallArgumentKind, Exchange, KernelOperation, Made, OperationCall, misfit
+from .base import CallArgument, CallArgumentKind, CallResult, Exchange, KernelOperation, OperationCall, mismatch
 from .checks import check_inner, check_local, check_peak, check_types
 from .kernel_shape import Cutting, KernelShape, matrix_cutting, product_text
 
@@ -64,7 +64,7 @@ class GroupedGemmShape(KernelShape):
         return replace(self, rows=experts) if experts else self
 
 
-def _make(call: OperationCall) -> Made:
+def _infer(call: OperationCall) -> CallResult:
     brought = call.operands[0].origin in OPERATION.after
     check_local(call, call.operands[1:] if brought else call.operands)
     x, w = call.tensors
@@ -72,11 +72,11 @@ def _make(call: OperationCall) -> Made:
     exchange = _exchange(call)
     rows = exchange.experts[exchange.busiest] if exchange.experts else call.counts("rows")
     if sum(rows) != x.rows:
-        raise misfit(f"the rows of all experts are {sum(rows)}, but {x.name} has {x.rows}")
+        raise mismatch(f"the rows of all experts are {sum(rows)}, but {x.name} has {x.rows}")
     check_inner(f"{len(rows)} experts of {x.name}", len(rows) * x.cols, w)
     check_peak(call.gpu, x.dtype)
     output = Tensor(call.result, x.dtype, x.rows, w.cols, Shard.NONE)
-    return Made(output, GroupedGemmShape(rows, w.cols, x.cols, x.dtype), exchange=exchange)
+    return CallResult(output, GroupedGemmShape(rows, w.cols, x.cols, x.dtype), exchange=exchange)
 
 
 def _exchange(call: OperationCall) -> Exchange:
@@ -90,20 +90,20 @@ def _exchange(call: OperationCall) -> Exchange:
         return exchange
     if not by_rank or not received:
         message = "experts of each rank stand behind an all_to_all that says its rows [from][to], or rows_to"
-        raise misfit(message, "rows=[[...], ...], a list for each rank, in both or in neither")
+        raise mismatch(message, "rows=[[...], ...], a list for each rank, in both or in neither")
     if len(by_rank) != len(received) or len(set(map(len, by_rank))) > 1:
         message = f"there are {len(by_rank)} lists of experts of {len(received)} ranks"
-        raise misfit(message, "a list for each rank, all of the same length")
+        raise mismatch(message, "a list for each rank, all of the same length")
     for rank, (rows, got) in enumerate(zip(by_rank, received, strict=True)):
         if sum(rows) != got:
-            raise misfit(f"the experts of rank {rank} have {sum(rows)} rows, and it gets {got}")
+            raise mismatch(f"the experts of rank {rank} have {sum(rows)} rows, and it gets {got}")
     return replace(exchange, experts=by_rank)
 
 
 OPERATION = KernelOperation(
     name="grouped_gemm",
     example="grouped_gemm(x, w, rows=[512, 256])",
-    make=_make,
+    infer=_infer,
     num_tensors=(2, 2),
     arguments=(CallArgument("rows", CallArgumentKind.TABLE, required=True),),
     after=("all_gather", "all_to_all"),

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 from ..pattern import Pattern
 from ..tensors import Shard
-from .base import CollectiveOperation, Made, OperationCall, not_simulated
+from .base import CallResult, CollectiveOperation, OperationCall, not_simulated
 from .checks import check_rows, check_whole
 
 
-def _make(call: OperationCall, result: Shard) -> Made:
+def _infer(call: OperationCall, result: Shard) -> CallResult:
     (operand,), (tensor,) = call.operands, call.tensors
     if operand.made_by is not None and not operand.partial:
         hint = "shard the inner dimension: x by cols and w by rows"
@@ -16,21 +16,21 @@ def _make(call: OperationCall, result: Shard) -> Made:
     if operand.made_by is None:
         check_whole(tensor, f"{call.operation.name} adds what every rank holds in full")
     check_rows(call, tensor)
-    return Made(replace(tensor, name=call.result, shard=result), moved=replace(tensor, shard=Shard.ROWS))
+    return CallResult(replace(tensor, name=call.result, shard=result), moved=replace(tensor, shard=Shard.ROWS))
 
 
-def _scattered(call: OperationCall) -> Made:
-    return _make(call, Shard.ROWS)
+def _scattered(call: OperationCall) -> CallResult:
+    return _infer(call, Shard.ROWS)
 
 
-def _everywhere(call: OperationCall) -> Made:
-    return _make(call, Shard.NONE)
+def _everywhere(call: OperationCall) -> CallResult:
+    return _infer(call, Shard.NONE)
 
 
 REDUCE_SCATTER = CollectiveOperation(
     name="reduce_scatter",
     example="reduce_scatter(x)",
-    make=_scattered,
+    infer=_scattered,
     operand_suffix="partial",
     alone=Pattern.REDUCE_SCATTER,
     after_kernel=Pattern.GEMM_RS,
@@ -38,7 +38,7 @@ REDUCE_SCATTER = CollectiveOperation(
 ALL_REDUCE = CollectiveOperation(
     name="all_reduce",
     example="all_reduce(x)",
-    make=_everywhere,
+    infer=_everywhere,
     operand_suffix="partial",
     alone=Pattern.ALL_REDUCE,
     after_kernel=Pattern.GEMM_AR,

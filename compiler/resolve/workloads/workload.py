@@ -6,8 +6,8 @@ Operations are followed one by one; each says of itself what a call makes, and w
 from collections.abc import Mapping
 
 from ...codes import Code
-from ...ir import GemmShape, KernelShape, Pattern, System, Tensor, Then, Workload, operations
-from ...ir.operations import Exchange, Made, Operand, Operation, OperationCall, OperationError
+from ...ir import Pattern, System, Workload, operations
+from ...ir.operations import Operand, Operation, OperationCall, OperationError
 from ...text import syntax as ast
 from ...text.diagnostics import Report, Stopped, did_you_mean, listing
 from ...text.names import Entry, Kind
@@ -18,6 +18,7 @@ from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.sentences import Words, head_of, single
 from .arguments import ArgumentReader
 from .combinations import combinations, pattern_beside, pattern_in_turn
+from .parts import WorkloadParts
 from .tensors import TensorReader
 
 # Patterns in which the rows that ranks send each other may differ from rank to rank.
@@ -32,18 +33,12 @@ class WorkloadResolver:
         self._place = Place(entry.scope)
         self._tensors = TensorReader(report, evaluator, system.num_ranks)
         self._arguments = ArgumentReader(report, evaluator, self._place)
-        # Of the text: operands by name, where each stands, and those that another definition uses.
+        # By the names of the text: tensors, where each is defined, and those that another definition uses.
         self._operands: dict[str, Operand] = {}
         self._spans: dict[str, Span] = {}
         self._used: set[str] = set()
-        # Of the workload: operations in turn, results that have no name in the text, and its fields.
-        self._calls: list[Operation] = []
-        self._unnamed: list[Tensor] = []
         self._about = ""
-        self._kernels: list[Then] = []
-        self._moved: Tensor | None = None
-        self._output = ""
-        self._exchange = Exchange()
+        self._parts = WorkloadParts()
 
     def resolve(self) -> Workload:
         """Return the resolved workload."""
@@ -60,31 +55,12 @@ class WorkloadResolver:
             raise self._report.stop()
         pattern = self._pattern(declaration)
         self._check_ranks(declaration, pattern)
-        return self._workload(declaration, pattern)
-
-    def _workload(self, declaration: ast.Workload, pattern: Pattern) -> Workload:
-        operands, exchange = self._operands.values(), self._exchange
-        results = [operand.tensor for operand in operands if operand.made_by is not None] + self._unnamed
-        first: KernelShape | None = self._kernels[0].kernel if self._kernels else None
-        return Workload(
-            name=declaration.name,
-            about=self._about,
-            pattern=pattern,
-            tensors=(*(operand.tensor for operand in operands), *self._unnamed),
-            moved=self._moved,
-            gemm=first if isinstance(first, GemmShape) else None,
-            output=self._output,
-            kernel=None if isinstance(first, GemmShape) else first,
-            split=exchange.split,
-            made=tuple(tensor.name for tensor in results),
-            then=self._kernels[1] if len(self._kernels) > 1 else None,
-            loads=exchange.loads,
-            experts=exchange.experts,
-            rank=exchange.busiest,
-        )
+        tensors = [operand.tensor for operand in self._operands.values()]
+        results = [operand.tensor for operand in self._operands.values() if operand.made_by is not None]
+        return self._parts.workload(declaration.name, self._about, pattern, tensors, results)
 
     def _check_ranks(self, declaration: ast.Workload, pattern: Pattern) -> None:
-        if self._exchange.loads and pattern not in _UNEVEN_PATTERNS:
+        if self._parts.exchange.loads and pattern not in _UNEVEN_PATTERNS:
             message = "loads that differ from rank to rank are simulated alone, or before a gemm or grouped_gemm"
             hint = "rows=[...] of relative ranks, r + 0 first, goes everywhere"
             raise self._not_simulated(message, _head(declaration), hint)
@@ -99,9 +75,9 @@ class WorkloadResolver:
                 self._report.warn(Code.MGS212, f"'{name}' is never used", self._spans[name])
         pattern = None
         if len(results) == 1:
-            pattern = pattern_in_turn(self._calls)
+            pattern = pattern_in_turn(self._parts.calls)
         elif len(results) == 2:
-            pattern = pattern_beside(self._calls)
+            pattern = pattern_beside(self._parts.calls)
         if pattern is None:
             raise self._not_combined(_head(declaration))
         if pattern is Pattern.GEMM or pattern.beside:
@@ -188,38 +164,26 @@ class WorkloadResolver:
         operation = known[word]
         values = self._arguments.tensors(operation, call)
         operands = tuple([self._value(value, _inner_name(value, operation, name, known)) for value in values])
-        self._calls.append(operation)
-        if len(self._calls) > 2 and pattern_in_turn(self._calls) is None:
-            gathered_twice = [each.name for each in self._calls[:2]] == ["all_gather"] * 2
+        self._parts.calls.append(operation)
+        if len(self._parts.calls) > 2 and pattern_in_turn(self._parts.calls) is None:
+            gathered_twice = [each.name for each in self._parts.calls[:2]] == ["all_gather"] * 2
             hint = "gather keys and values as one tensor: attention(q, all_gather(kv), heads=64)"
             raise self._not_combined(call.span, hint if gathered_twice else "")
         for value, operand in zip(values, operands, strict=True):
             if isinstance(value, ast.Call):
-                self._unnamed.append(operand.tensor)
+                self._parts.unnamed.append(operand.tensor)
         arguments = self._arguments.arguments(operation, call)
         system = self._system
-        seen = OperationCall(operation, name, operands, arguments, system.num_ranks, system.gpu, self._exchange)
+        seen = OperationCall(operation, name, operands, arguments, system.num_ranks, system.gpu, self._parts.exchange)
         try:
-            made = operation.make(seen)
+            result = operation.infer(seen)
         except OperationError as error:
             raise self._rejected(error, call.span) from None
-        self._note(made)
-        return Operand(made.tensor, operation, made.partial)
-
-    def _note(self, made: Made) -> None:
-        """Note what a call adds to the workload. What the first kernel computes is its output, whatever moves."""
-        name = made.tensor.name
-        if made.kernel is not None:
-            if not self._kernels:
-                self._output = name
-            self._kernels.append(Then(made.kernel, name))
-        if made.moved is not None:
-            self._moved, self._output = made.moved, self._output or name
-        if made.exchange is not None:
-            self._exchange = made.exchange
+        self._parts.add(result)
+        return Operand(result.tensor, operation, result.partial)
 
     def _not_combined(self, span: Span, hint: str = "") -> Stopped:
-        what = " + ".join(operation.name for operation in self._calls) or "no operation"
+        what = " + ".join(operation.name for operation in self._parts.calls) or "no operation"
         return self._not_simulated(f"{what} is not a combination that is simulated", span, hint)
 
     def _not_simulated(self, message: str, span: Span, hint: str = "") -> Stopped:

@@ -1,0 +1,52 @@
+"""The parts of a workload while its calls are followed one by one."""
+
+from dataclasses import dataclass, field
+
+from ...ir import GemmShape, Pattern, Tensor, Then, Workload
+from ...ir.operations import CallResult, Exchange, Operation
+
+
+@dataclass(slots=True)
+class WorkloadParts:
+    """``calls`` are the operations so far, ``unnamed`` the results of calls inside others; the rest as in Workload."""
+
+    calls: list[Operation] = field(default_factory=list)
+    unnamed: list[Tensor] = field(default_factory=list)
+    kernels: list[Then] = field(default_factory=list)
+    moved: Tensor | None = None
+    output: str = ""
+    exchange: Exchange = field(default_factory=Exchange)
+
+    def add(self, result: CallResult) -> None:
+        """Take in what a call adds. The first kernel computes the output, whatever moves."""
+        name = result.tensor.name
+        if result.kernel is not None:
+            if not self.kernels:
+                self.output = name
+            self.kernels.append(Then(result.kernel, name))
+        if result.moved is not None:
+            self.moved, self.output = result.moved, self.output or name
+        if result.exchange is not None:
+            self.exchange = result.exchange
+
+    def workload(
+        self, name: str, about: str, pattern: Pattern, tensors: list[Tensor], results: list[Tensor]
+    ) -> Workload:
+        """The workload of that name, with the ``tensors`` of its text and those among them that calls make."""
+        first = self.kernels[0].kernel if self.kernels else None
+        return Workload(
+            name=name,
+            about=about,
+            pattern=pattern,
+            tensors=(*tensors, *self.unnamed),
+            moved=self.moved,
+            gemm=first if isinstance(first, GemmShape) else None,
+            output=self.output,
+            kernel=None if isinstance(first, GemmShape) else first,
+            split=self.exchange.split,
+            made=tuple(tensor.name for tensor in (*results, *self.unnamed)),
+            then=self.kernels[1] if len(self.kernels) > 1 else None,
+            loads=self.exchange.loads,
+            experts=self.exchange.experts,
+            rank=self.exchange.busiest,
+        )
