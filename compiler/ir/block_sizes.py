@@ -1,11 +1,11 @@
-"""How large the blocks are that steps of a plan work on, and how the kernels of a workload may be cut into groups.
+"""Sizes of the blocks that steps of a plan work on, and how the kernel of a workload may be cut into groups of tiles.
 
-Rows of tiles are those of the moved tensor. ``k`` is the inner dimension of a GEMM. Attention after a collective reads
-heads, so that ``k`` are the columns of the moved tensor there; before a collective it has an inner dimension of 1, as a
-kernel alone that is no GEMM, which is one tile for a plan. Where an all_to_all brings the columns of all ranks for the
-same rows, ``k`` are those of one block, and all blocks together are the inner dimension.
+Rows of tiles are those of the moved tensor. ``k`` is the inner dimension of a GEMM. For attention after a collective
+``k`` is the columns of the moved tensor, which are heads; before a collective its inner dimension is 1. A kernel that
+stands alone and is no GEMM is one tile. Where an all_to_all brings the columns of all ranks for the same rows, ``k`` is
+the columns of one block, and all blocks together are the inner dimension.
 
-Where a workload has two kernels, ask of the ``stage`` of one.
+A workload of two kernels has no sizes of its own: pass the ``stage`` of one of them.
 """
 
 from .operations.kernel_shape import Cutting
@@ -22,7 +22,7 @@ def cutting_of(workload: Workload) -> Cutting:
 
 
 def moved_rows(workload: Workload, num_ranks: int, owner: int = 0, holder: int = 0) -> int:
-    """Rows of the moved tensor's block of rank r + ``owner`` that rank r + ``holder`` has, 0 where nothing moves.
+    """Rows of the moved tensor's block of rank r + ``owner`` that rank r + ``holder`` has; 0 where nothing moves.
 
     Where ranks differ, r is ``workload.rank``.
     """

@@ -34,7 +34,7 @@ class Pattern(Enum):
 
     @property
     def reduces(self) -> bool:
-        """Whether a reduce_scatter stands alone or follows the compute; an all_reduce is not meant."""
+        """Whether a reduce_scatter stands alone or follows the compute; False for an all_reduce."""
         return self in (Pattern.REDUCE_SCATTER, Pattern.GEMM_RS)
 
     @property

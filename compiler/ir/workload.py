@@ -10,7 +10,7 @@ from .tensors import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Then:
-    """The kernel of one rank behind the collective that takes what another kernel made, and what it produces."""
+    """The second kernel of one rank, behind the collective that takes what the first one makes, and its output."""
 
     kernel: KernelShape
     output: str
@@ -20,16 +20,30 @@ class Then:
 class Workload:
     """One pattern over named tensors.
 
-    ``moved`` is the tensor that crosses the fabric: the gathered input of AG (its full shape, sharded by rows),
-    or the partial sums of RS (full shape; rank r ends with row block r, reduced). ``gemm`` is per rank.
-    ``output`` names what the compute produces. For a lone GEMM ``moved`` is None, for a lone collective ``gemm``.
-    all_reduce moves partial sums, broadcast and send_recv what rank 0 holds. Of an all_to_all rank r holds the whole
-    of ``moved`` and sends row block r + k to rank r + k; where the blocks differ in size, ``split`` holds the rows of
-    each, for k = 0, 1, ..., and a row block of ``moved`` is as large as the largest. Where they also differ from rank
-    to rank, ``loads`` holds the rows [from][to] of absolute ranks instead, ``experts`` the rows of each expert of each
-    rank behind it, and everything else is as ``rank`` has it, which is the one that gets most; see ``at``.
-    ``kernel`` is what one rank computes where that is no GEMM, alone or before or after the collective. ``made`` names
-    the tensors that operations make. Where kernels stand on both sides of the collective, ``then`` is the second.
+    Attributes
+    ----------
+    moved
+        The tensor that crosses the fabric, None without a collective: the gathered input of an all_gather (its full
+        shape, sharded by rows), the partial sums of a reduce_scatter (full shape; rank r ends with row block r,
+        reduced) or an all_reduce, or what rank 0 holds of a broadcast or send_recv. In an all_to_all rank r holds the
+        whole of it and sends row block r + k to rank r + k.
+    gemm, kernel
+        What one rank computes, alone, before or after the collective: a GEMM or another kernel; None for a lone
+        collective.
+    then
+        The second kernel, where kernels stand on both sides of the collective.
+    output
+        The name of what the first kernel computes, or of what a lone collective leaves.
+    made
+        The names of the tensors that operations make.
+    split
+        Rows of each block of an all_to_all, for k = 0, 1, ..., where they differ in size; a row block of ``moved`` is
+        then as large as the largest.
+    loads
+        Rows [from][to] of absolute ranks instead, where the blocks also differ from rank to rank. Everything else is
+        then as ``rank`` has it, the one that gets most; see ``at``.
+    experts
+        Rows of each expert of each rank behind such an all_to_all.
     """
 
     name: str

@@ -158,6 +158,7 @@ class KernelOperation(Operation):
 
     ``after``: collectives whose result its first tensor or tensors may be. ``before``: collectives that take its
     result. ``beside``: collectives that need nothing of it. ``follows``: kernels whose result an all_to_all may bring.
+    ``uneven``: whether that all_to_all may give ranks different numbers of rows; see ``KernelShape.at_rank``.
     """
 
     alone: Pattern = Pattern.KERNEL
@@ -165,6 +166,7 @@ class KernelOperation(Operation):
     before: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
     follows: tuple[str, ...] = ()
+    uneven: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -132,4 +132,5 @@ OPERATION = KernelOperation(
     before=("reduce_scatter", "all_reduce", "all_to_all"),
     beside=("all_gather", "all_to_all"),
     follows=("gemm", "grouped_gemm", "attention"),
+    uneven=True,
 )

@@ -109,4 +109,5 @@ OPERATION = KernelOperation(
     after=("all_gather", "all_to_all"),
     before=("all_to_all",),
     follows=("gemm",),
+    uneven=True,
 )

@@ -34,21 +34,21 @@ def pattern_beside(calls: Sequence[Operation]) -> Pattern | None:
 def combinations() -> str:
     """All that is simulated, for messages."""
     known = operations.OPERATIONS
-    between = _either([each.name for each in known if isinstance(each, CollectiveOperation) and each.between_kernels])
+    between = either([each.name for each in known if isinstance(each, CollectiveOperation) and each.between_kernels])
     parts = [f"alone: {', '.join(each.name for each in known)}"]
     for kernel in known:
         if isinstance(kernel, KernelOperation):
-            places = (
+            relations = (
                 ("after", kernel.after),
                 ("before", kernel.before),
                 ("beside", kernel.beside),
                 (f"after {between} of", kernel.follows),
             )
-            said = [f"{where} {_either(names)}" for where, names in places if names]
-            parts += [f"{kernel.name}: {', '.join(said)}"] if said else []
+            phrases = [f"{where} {either(names)}" for where, names in relations if names]
+            parts += [f"{kernel.name}: {', '.join(phrases)}"] if phrases else []
     return "; ".join(parts)
 
 
-def _either(names: Sequence[str]) -> str:
-    """``a, b or c``."""
+def either(names: Sequence[str]) -> str:
+    """Join names for a sentence: ``a, b or c``."""
     return " or ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from ...ir import GemmShape, Pattern, Tensor, Then, Workload
+from ...ir import GemmShape, KernelShape, Pattern, Tensor, Then, Workload
 from ...ir.operations import CallResult, Exchange, Operation
 
 
@@ -12,7 +12,8 @@ class WorkloadParts:
 
     calls: list[Operation] = field(default_factory=list)
     unnamed: list[Tensor] = field(default_factory=list)
-    kernels: list[Then] = field(default_factory=list)
+    kernel: KernelShape | None = None
+    then: Then | None = None
     moved: Tensor | None = None
     output: str = ""
     exchange: Exchange = field(default_factory=Exchange)
@@ -20,10 +21,10 @@ class WorkloadParts:
     def add(self, result: CallResult) -> None:
         """Take in what a call adds. The first kernel computes the output, whatever moves."""
         name = result.tensor.name
-        if result.kernel is not None:
-            if not self.kernels:
-                self.output = name
-            self.kernels.append(Then(result.kernel, name))
+        if result.kernel is not None and self.kernel is None:
+            self.kernel, self.output = result.kernel, name
+        elif result.kernel is not None:
+            self.then = Then(result.kernel, name)
         if result.moved is not None:
             self.moved, self.output = result.moved, self.output or name
         if result.exchange is not None:
@@ -33,19 +34,18 @@ class WorkloadParts:
         self, name: str, about: str, pattern: Pattern, tensors: list[Tensor], results: list[Tensor]
     ) -> Workload:
         """The workload of that name, with the ``tensors`` of its text and those among them that calls make."""
-        first = self.kernels[0].kernel if self.kernels else None
         return Workload(
             name=name,
             about=about,
             pattern=pattern,
             tensors=(*tensors, *self.unnamed),
             moved=self.moved,
-            gemm=first if isinstance(first, GemmShape) else None,
+            gemm=self.kernel if isinstance(self.kernel, GemmShape) else None,
             output=self.output,
-            kernel=None if isinstance(first, GemmShape) else first,
+            kernel=None if isinstance(self.kernel, GemmShape) else self.kernel,
             split=self.exchange.split,
             made=tuple(tensor.name for tensor in (*results, *self.unnamed)),
-            then=self.kernels[1] if len(self.kernels) > 1 else None,
+            then=self.then,
             loads=self.exchange.loads,
             experts=self.exchange.experts,
             rank=self.exchange.busiest,

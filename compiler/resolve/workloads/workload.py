@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from ...codes import Code
 from ...ir import Pattern, System, Workload, operations
-from ...ir.operations import Operand, Operation, OperationCall, OperationError
+from ...ir.operations import KernelOperation, Operand, Operation, OperationCall, OperationError
 from ...text import syntax as ast
 from ...text.diagnostics import Report, Stopped, did_you_mean, listing
 from ...text.names import Entry, Kind
@@ -17,7 +17,7 @@ from ..devices.system import SystemResolver
 from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.sentences import Words, head_of, single
 from .arguments import ArgumentReader
-from .combinations import combinations, pattern_beside, pattern_in_turn
+from .combinations import combinations, either, pattern_beside, pattern_in_turn
 from .parts import WorkloadParts
 from .tensors import TensorReader
 
@@ -60,8 +60,11 @@ class WorkloadResolver:
         return self._parts.workload(declaration.name, self._about, pattern, tensors, results)
 
     def _check_ranks(self, declaration: ast.Workload, pattern: Pattern) -> None:
-        if self._parts.exchange.loads and pattern not in _UNEVEN_PATTERNS:
-            message = "loads that differ from rank to rank are simulated alone, or before a gemm or grouped_gemm"
+        kernels = [call for call in self._parts.calls if isinstance(call, KernelOperation)]
+        uneven = pattern in _UNEVEN_PATTERNS and all(kernel.uneven for kernel in kernels)
+        if self._parts.exchange.loads and not uneven:
+            takers = [each.name for each in operations.OPERATIONS if isinstance(each, KernelOperation) and each.uneven]
+            message = f"loads that differ from rank to rank are simulated alone, or before a {either(takers)}"
             hint = "rows=[...] of relative ranks, r + 0 first, goes everywhere"
             raise self._not_simulated(message, _head(declaration), hint)
         if self._system.num_ranks == 1 and pattern not in (Pattern.GEMM, Pattern.KERNEL):
