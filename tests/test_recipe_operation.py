@@ -81,7 +81,7 @@ def _scale(call: OperationCall) -> CallResult:
 SCALE = KernelOperation(name="scale", example="scale(x)", infer=_scale)
 
 
-# A row-wise one: compiler/ir/operations/norm.py and simcore/kernels/norm.py, each with a line.
+# A row-wise one: compiler/ir/operations/norm.py and simcore/kernels/row_norm.py, each with a line.
 
 
 @dataclass(frozen=True, slots=True)
