@@ -12,7 +12,7 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
-from ...compiler.ir import Choice, Scenario, ShouldStop
+from ...compiler.ir import Cancelled, Choice, Scenario, ShouldStop
 from ...compiler.planning.build import all_rules
 from ...compiler.planning.knobs import Knob, Rule, ScheduleRequest, with_values
 from ...compiler.planning.knobs.engine import default_engine
@@ -50,10 +50,6 @@ class Table:
         if self.forbidden:
             allowed[tuple(np.array(list(self.forbidden)).T)] = False
         return allowed
-
-
-class Stopped(Exception):
-    """Raised between two values when it is time to stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,4 +137,4 @@ class RuleTables:
     def _look(self) -> None:
         self._looked += 1
         if self._looked % _LOOK_EVERY == 0 and self._is_over():
-            raise Stopped
+            raise Cancelled

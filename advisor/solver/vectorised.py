@@ -9,13 +9,13 @@ from contextlib import suppress
 import numpy as np
 import numpy.typing as npt
 
-from ...compiler.ir import Scenario, ShouldStop
+from ...compiler.ir import Cancelled, Scenario, ShouldStop
 from ...compiler.planning.knobs import Knob
 from ...compiler.planning.knobs.structure import TEMPLATE
 from ...compiler.templates import BY_NAME
 from .domains import Domains
 from .knobs import Codes, Knobs
-from .tables import RuleTables, Stopped, Table
+from .tables import RuleTables, Table
 
 # As many fit into memory with what is done to them; a file that asks for more gets a part.
 MOST_CODES = 10_000_000
@@ -29,7 +29,7 @@ def generate(scenario: Scenario, domains: Domains, is_over: ShouldStop = lambda:
     ``is_over`` is asked now and then; what was found until it says so is returned.
     """
     blocks, total = list[Codes](), 0
-    with suppress(Stopped):
+    with suppress(Cancelled):
         for block in _blocks(RuleTables(scenario, domains, is_over=is_over), is_over):
             blocks.append(block)
             total += len(block)
