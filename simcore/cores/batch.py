@@ -23,16 +23,16 @@ NAME = "lanes"
 MAX_LANES = 64
 """Programs in one run of windows."""
 
-MAX_LINE_HOPS_A_WINDOW = 8_000
+MAX_LINE_HOPS_PER_WINDOW = 8_000
 """Above this many line-hops in the window of all lanes, its arrays leave the cache and more lanes are no help."""
 
-MIN_LINE_HOPS_A_WINDOW = 400
+MIN_LINE_HOPS_PER_WINDOW = 400
 """Below this many line-hops in the window of all lanes there is too little to share it: the heap core is faster."""
 
-MAX_LINE_HOPS_A_LANE = 2_000
+MAX_LINE_HOPS_PER_LANE = 2_000
 """Above this many line-hops in the window of one lane, a program is as fast by itself."""
 
-MIN_LINE_HOPS_A_FLOW = 7
+MIN_LINE_HOPS_PER_FLOW = 7
 """Below this many line-hops a flow, the heap core is faster: there are more flows to begin than units to serve."""
 
 MAX_WINDOW_RATIO = 2
@@ -163,14 +163,14 @@ class _Shape:
     num_hops: int
 
     @property
-    def line_hops_a_window(self) -> float:
+    def line_hops_per_window(self) -> float:
         return self.line_hops / self.num_windows
 
     @property
     def pays(self) -> bool:
         """Whether it is worth a lane."""
-        thin = self.line_hops_a_window <= MAX_LINE_HOPS_A_LANE
-        return thin and self.line_hops >= MIN_LINE_HOPS_A_FLOW * self.num_flows
+        thin = self.line_hops_per_window <= MAX_LINE_HOPS_PER_LANE
+        return thin and self.line_hops >= MIN_LINE_HOPS_PER_FLOW * self.num_flows
 
 
 def _shape(idx: int, program: Program) -> _Shape:
@@ -198,7 +198,7 @@ def _blocks(programs: Sequence[Program], *, forced: bool) -> Iterator[list[int]]
     ]
     if not forced:
         laned = [shape for shape in laned if shape.pays]
-        enough = sum(shape.line_hops_a_window for shape in laned) >= MIN_LINE_HOPS_A_WINDOW
+        enough = sum(shape.line_hops_per_window for shape in laned) >= MIN_LINE_HOPS_PER_WINDOW
         laned = laned if enough else []
     taken = {shape.idx for shape in laned}
     yield from ([idx] for idx in range(len(programs)) if idx not in taken)
@@ -232,9 +232,9 @@ def _cut(shapes: Sequence[_Shape]) -> Iterator[list[int]]:
 def _good(block: Sequence[_Shape]) -> bool:
     """Whether lanes should go side by side; two may always, if they fit."""
     width = time_bits(sum(lane.num_servers for lane in block), sum(lane.num_hops for lane in block))
-    line_hops = sum(lane.line_hops_a_window for lane in block)
+    line_hops = sum(lane.line_hops_per_window for lane in block)
     in_field = WINDOWS_IN_FIELD * max(lane.window_ticks for lane in block) < 1 << max(width, 0)
-    return in_field and (len(block) <= 2 or (len(block) <= MAX_LANES and line_hops <= MAX_LINE_HOPS_A_WINDOW))
+    return in_field and (len(block) <= 2 or (len(block) <= MAX_LANES and line_hops <= MAX_LINE_HOPS_PER_WINDOW))
 
 
 def _line_hops(programs: Sequence[Program]) -> int:

@@ -25,7 +25,7 @@ from .op_scheduler import IDLE
 MIN_GAIN = 1.05
 """Windows less than that many times as long are not worth while."""
 
-MAX_LINE_HOPS_A_WINDOW = 4_000
+MAX_LINE_HOPS_PER_WINDOW = 4_000
 """Above this many line-hops in a window as it was, longer ones are no faster: their arrays leave the cache."""
 
 MIN_LINE_HOPS = 20_000
@@ -85,7 +85,7 @@ def _pays(program: Program, shortest: int) -> bool:
     """Whether windows are many, and not fat: there are as many as keep the busiest server busy, or more."""
     busy = (program.flow_units[program.hop_flow] * program.service_ticks[program.hop_server]).astype(np.float64)
     num_windows = np.bincount(program.hop_server, busy).max() / shortest
-    return bool(num_windows >= MIN_WINDOWS and program.num_line_hops <= MAX_LINE_HOPS_A_WINDOW * num_windows)
+    return bool(num_windows >= MIN_WINDOWS and program.num_line_hops <= MAX_LINE_HOPS_PER_WINDOW * num_windows)
 
 
 def _search(program: Program, shortest: int, longest: int) -> Clocks:

@@ -29,12 +29,12 @@ from ..program.outcome import Served, WatchFn
 from ..program.program import Program
 from .accounting import wait_shift, wait_ticks
 from .compiled_loop import BLOCK, run_slice
-from .compiled_state import BYTES_A_BLOCK, initial_state
+from .compiled_state import BYTES_PER_BLOCK, initial_state
 from .compiled_types import State
 from .locked import locked_servers, stuck_ops
 from .op_scheduler import IDLE
 
-_LINE_HOPS_A_SLICE = 1 << 16
+_LINE_HOPS_PER_SLICE = 1 << 16
 """Units served between two looks at the watch: a few milliseconds, beside which a call into numba is nothing."""
 
 
@@ -61,10 +61,10 @@ def simulate(
     cancelled = watch(0)
     while not over and not cancelled:
         _make_room(state, most_let_in)
-        over = run_slice(state, _LINE_HOPS_A_SLICE, buffers)
+        over = run_slice(state, _LINE_HOPS_PER_SLICE, buffers)
         if counts["polling"]:  # or nobody would go on for ever
             counts["stuck"] = _count_stuck(program, state)
-        cancelled = not over and watch(int(counts["served"]), int(counts["blocks"]) * BYTES_A_BLOCK)
+        cancelled = not over and watch(int(counts["served"]), int(counts["blocks"]) * BYTES_PER_BLOCK)
     times = OpTimeArrays(*(state.ops[name].copy() for name in OpTimeArrays._fields))
     flow_last, free = state.flows["last"].copy(), state.servers["free"].copy()
     waited = wait_ticks(state.hops["waited"], int(counts["wait_shift"])) if observe else None  # counted in any case
@@ -115,7 +115,7 @@ def _make_room(state: State, let_in: int) -> None:
     Units that windows let in when a stage begins, ``let_in`` blocks at most, come on top.
     """
     used = int(state.counts["blocks"][0])
-    needed = used + 2 * _LINE_HOPS_A_SLICE // BLOCK + len(state.streams) + let_in
+    needed = used + 2 * _LINE_HOPS_PER_SLICE // BLOCK + len(state.streams) + let_in
     if needed > len(state.links):
         # In place, and without being copied where the system can move pages; nobody else has these arrays.
         num_blocks = needed + needed // 4

@@ -26,7 +26,7 @@ from .windows import window_ticks
 _BLOCKS_AT_FIRST = 1 << 17
 """Blocks to begin with, 64 MiB, or those all units could need if that is less: what is not touched costs nothing."""
 
-BYTES_A_BLOCK = BLOCK * ENTRY.itemsize + np.dtype(np.int64).itemsize
+BYTES_PER_BLOCK = BLOCK * ENTRY.itemsize + np.dtype(np.int64).itemsize
 """Of units and of its link to the next."""
 
 

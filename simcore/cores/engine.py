@@ -36,7 +36,7 @@ ENVIRONMENT_VARIABLE = "MAGUS_ENGINE"
 MIN_LINE_HOPS = 3_000
 """Below this many line-hops in all, setting up arrays is not worth it."""
 
-MIN_LINE_HOPS_A_WINDOW = 70
+MIN_LINE_HOPS_PER_WINDOW = 70
 """Below this many line-hops in a window, the fixed cost of one is higher than that of the heap for the same units."""
 
 
@@ -188,8 +188,8 @@ def pure_core(program: Program) -> Core:
     line_hops = program.num_line_hops
     if line_hops < MIN_LINE_HOPS:
         return Core.HEAP
-    line_hops_a_window = line_hops * windows.window_ticks(program) / least_ticks(program)
-    return Core.HEAP if line_hops_a_window < MIN_LINE_HOPS_A_WINDOW else Core.WINDOWS
+    line_hops_per_window = line_hops * windows.window_ticks(program) / least_ticks(program)
+    return Core.HEAP if line_hops_per_window < MIN_LINE_HOPS_PER_WINDOW else Core.WINDOWS
 
 
 def core_from_environment() -> Core | None:

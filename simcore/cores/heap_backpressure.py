@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 import numpy as np
 
 from ..program.arrays import NONE, Int64Array, buffer_feeders, buffers_left, previous_hops
-from ..program.limits import BYTES_A_UNIT
+from ..program.limits import BYTES_PER_UNIT
 from ..program.outcome import NEVER, Served, WatchFn
 from ..program.program import Program
 from .accounting import wait_shift, wait_ticks
@@ -69,7 +69,7 @@ class _Throttled:
         """Unit after unit, until nothing is left to come."""
         cancelled = over = False
         while not over and not cancelled:
-            cancelled = watch(self._served, BYTES_A_UNIT["throttled"] * self._num_under_way())
+            cancelled = watch(self._served, BYTES_PER_UNIT["throttled"] * self._num_under_way())
             over = not cancelled and self._take_batch()
         flow_last, free = np.array(self._flow_last, np.int64), np.array(self._free, np.int64)
         waited = None if self._waited is None else wait_ticks(np.array(self._waited, np.int64), self._wait_shift)

@@ -26,7 +26,7 @@ _STAGE_END, _READY, _FINISH = range(3)
 _POLLS_ALONE = 64
 """Times to settle nothing but polls before asking whether there is anything else to come."""
 
-_SETTLED_A_LOOK = 4096
+_WATCH_EVERY_SETTLES = 4096
 """Times settled between two looks at whether to stop."""
 
 InjectFn = Callable[[int, int], None]
@@ -118,7 +118,7 @@ class Control:
         while self._events and self._events[0][0] < end:
             self._settle(self._events[0][0])
             self._settled += 1
-            if not self._settled % _SETTLED_A_LOOK and self.look():
+            if not self._settled % _WATCH_EVERY_SETTLES and self.look():
                 self.stopped = True
                 return
             if self._polls_alone >= self._ask_at and self._last_poll == IDLE:

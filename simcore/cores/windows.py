@@ -18,7 +18,7 @@ has a clock of its own, and those may be set so that windows are longer (``retim
 import numpy as np
 
 from ..program.arrays import NONE, Int64Array, starts
-from ..program.limits import BYTES_A_UNIT
+from ..program.limits import BYTES_PER_UNIT
 from ..program.outcome import NEVER, Served, WatchFn
 from ..program.program import Program
 from .accounting import wait_shift, wait_ticks
@@ -31,7 +31,7 @@ from .op_scheduler import IDLE, Control, Ops
 from .pending import Pending
 from .sort_keys import SIGN, Keys, KeyWidthError
 
-_WINDOWS_A_LOOK, _LINE_HOPS_A_LOOK = 512, 1 << 16
+_WATCH_EVERY_WINDOWS, _WATCH_EVERY_LINE_HOPS = 512, 1 << 16
 """Windows, or line-hops if those come first, between two looks at the watch."""
 
 _NOTHING: Int64Array = np.zeros(0, np.int64)
@@ -125,9 +125,9 @@ class Windows:
             if start == IDLE or ops.hopeless:
                 break
             if self._num_windows >= look_at_window or self.line_hops >= look_at_line_hops:
-                look_at_window = self._num_windows + _WINDOWS_A_LOOK
-                look_at_line_hops = self.line_hops + _LINE_HOPS_A_LOOK
-                if watch(self.line_hops, BYTES_A_UNIT["windows"] * (len(self._held) + len(self._pending))):
+                look_at_window = self._num_windows + _WATCH_EVERY_WINDOWS
+                look_at_line_hops = self.line_hops + _WATCH_EVERY_LINE_HOPS
+                if watch(self.line_hops, BYTES_PER_UNIT["windows"] * (len(self._held) + len(self._pending))):
                     cancelled = True
                     break
             self.start, self._end = start, start + self._window_ticks
@@ -152,7 +152,9 @@ class Windows:
             return False
         units = sum(units for _, _, units in self._bursts)
         under_way = len(self._held) + len(self._pending)
-        return units > _LINE_HOPS_A_LOOK and watch(self.line_hops, BYTES_A_UNIT["windows"] * (3 * units + under_way))
+        return units > _WATCH_EVERY_LINE_HOPS and watch(
+            self.line_hops, BYTES_PER_UNIT["windows"] * (3 * units + under_way)
+        )
 
     def _blocked(self) -> Int64Array:
         """[S] hop of the first unit held at each server, NONE where none is."""

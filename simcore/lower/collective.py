@@ -9,11 +9,21 @@ are taken out of it.
 from dataclasses import replace
 from fractions import Fraction
 
-from ...compiler.ir import EngineChoice, EngineKind, EngineMode, Pattern, Scenario, Schedule, System, Workload
+from ...compiler.ir import (
+    TICKS_PER_SECOND,
+    EngineChoice,
+    EngineKind,
+    EngineMode,
+    Pattern,
+    Scenario,
+    Schedule,
+    System,
+    Workload,
+)
 from ..kernels.gemm import ticks_for
 from ..kernels.nccl import CollectiveTime, NcclCollective, NcclProtocol, collective_time
 from ..program.builder import ProgramBuilder
-from ..program.program import TICKS_PER_SECOND, Flow, OpKind, Program, Stage, TrafficClass
+from ..program.program import Flow, Op, OpKind, Program, Stage, TrafficClass
 from .kernels import deal_by
 from .machine import Idealization, Machine, build_machine, distance_ticks
 from .protocols import LL128_BYTES, LL128_PAYLOAD
@@ -58,7 +68,7 @@ def collective_program(
             _transfer(machine, time, peers, share, (channel, channels)),
             _own(scenario, machine, time, own, channels, unit_bytes),
         )
-        builder.op(0, OpKind.TRANSFER, operation.value, stages, pool=machine.engines, setup_ticks=setup)
+        builder.op(0, Op(OpKind.TRANSFER, operation.value, stages, pool=machine.engines, setup_ticks=setup))
     return builder.build()
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from ...compiler.ir import Direction, Transfer
-from ..program.program import Flow, OpKind, Stage, TrafficClass
+from ..program.program import Flow, Op, OpKind, Stage, TrafficClass
 from .commands import begun_by
 from .machine import Hop, distance_ticks
 from .state import Lowering, Waiters, deal, moved_bytes
@@ -78,7 +78,7 @@ def _flags(state: Lowering, rank: int, step: Transfer, copied: range) -> range:
     back = 0 if ordered else distance_ticks(state.scenario, 1, rank)
     rises, falls = ([Flow(way, 1, traffic=TrafficClass.FLAGS) for way in part] for part in ((up,), ways))
     flag = state.builder.op(
-        rank, OpKind.TRANSFER, step.name, (Stage(back), Stage(0, tuple(rises)), Stage(0, tuple(falls)))
+        rank, Op(OpKind.TRANSFER, step.name, (Stage(back), Stage(0, tuple(rises)), Stage(0, tuple(falls))))
     )
     state.builder.after(flag, copied)
     return flag
@@ -94,11 +94,11 @@ def _worker(
     slices = min(MAX_SLICES, max(1, units))
     sizes = [high - low for low, high in pairwise(units * i // slices for i in range(slices + 1))]
     engine, add = state.machine.engines, state.builder
-    begin = before = add.op(rank, OpKind.TRANSFER, step.name, pool=engine, setup_ticks=setup)
+    begin = before = add.op(rank, Op(OpKind.TRANSFER, step.name, pool=engine, setup_ticks=setup))
     for size in sizes:
-        risen = add.op(rank, OpKind.TRANSFER, step.name, (Stage(0, _flows(state, up, size, gap)),))
-        fallen = add.op(rank, OpKind.TRANSFER, step.name, (Stage(0, _flows(state, down, size, 0)),))
-        sent = add.op(rank, OpKind.TRANSFER, step.name, (Stage(size * gap),), pool=engine)
+        risen = add.op(rank, Op(OpKind.TRANSFER, step.name, (Stage(0, _flows(state, up, size, gap)),)))
+        fallen = add.op(rank, Op(OpKind.TRANSFER, step.name, (Stage(0, _flows(state, down, size, 0)),)))
+        sent = add.op(rank, Op(OpKind.TRANSFER, step.name, (Stage(size * gap),), pool=engine))
         add.after(risen, before)
         add.after(sent, before)
         add.after(fallen, risen)

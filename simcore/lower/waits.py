@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from ...compiler.ir import Gpu, Step, Wait, WaitPer
 from ..kernels.work import KernelWork
-from ..program.program import Flow, OpKind, Stage, TrafficClass
+from ..program.program import Flow, Op, OpKind, Stage, TrafficClass
 from .state import Lowering
 
 Runs = Iterable[tuple[int, Stage]]
@@ -68,9 +68,9 @@ def _arm(state: Lowering, rank: int, step: Step, count: int, flag: str) -> tuple
     """For each monitored unit an op that arms, and for all one that is done when they are woken."""
     sync, latency = state.scenario.gpu.sync, state.scenario.gpu.hbm.latency_ticks
     wake = latency if sync.monitor_wake_ticks is None else sync.monitor_wake_ticks
-    wakes = state.builder.op(rank, OpKind.JOIN, step.name, setup_ticks=wake)
+    wakes = state.builder.op(rank, Op(OpKind.JOIN, step.name, setup_ticks=wake))
     stage = Stage(sync.monitor_arm_ticks, (_read(state, rank, flag),))
-    return state.builder.op(rank, OpKind.LAUNCH, step.name, (stage,), count=count), wakes
+    return state.builder.op(rank, Op(OpKind.LAUNCH, step.name, (stage,)), count=count), wakes
 
 
 def _poll(state: Lowering, rank: int, flag: str) -> Stage:
@@ -94,7 +94,7 @@ def _emit(
 ) -> range:
     ops: range | None = None
     for count, each in stages:
-        made = state.builder.op(rank, kind, step.name, each, pool=state.machine.sms, count=count)
+        made = state.builder.op(rank, Op(kind, step.name, each, pool=state.machine.sms), count=count)
         ops = made if ops is None else range(ops.start, made.stop)
     assert ops is not None, "a kernel has at least one unit"
     return ops

@@ -5,7 +5,7 @@ What is described once in an ``op`` call is copied for each of its ops.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,9 +25,22 @@ class DescribedServer(NamedTuple):
     credit_ticks: int
 
 
+class OpCall(NamedTuple):
+    """An ``op`` call of the builder: ``count`` ops, of which the first has ``local_id``; ``pool`` is an instance."""
+
+    kind: int
+    label_idx: int
+    rank: int
+    local_id: int
+    pool: int
+    setup_ticks: int
+    release_ticks: int
+    count: int
+
+
 @dataclass(slots=True)
 class Described:
-    """What a ``ProgramBuilder`` has collected."""
+    """Everything a ``ProgramBuilder`` has collected."""
 
     num_ranks: int
     ranks_simulated: int
@@ -36,14 +49,13 @@ class Described:
     pools: list[tuple[str, int]] = field(default_factory=list)  # name, slots
     label_idx: dict[str, int] = field(default_factory=dict)
     num_ops: int = 0
-    # An op call: kind, label, rank, first local id, pool, setup, release, count.
-    rows: list[tuple[int, int, int, int, int, int, int, int]] = field(default_factory=list)
+    calls: list[OpCall] = field(default_factory=list)
     stages: list[tuple[Stage, ...]] = field(default_factory=list)  # by op call; the same tuple is laid out once
     edge_from: list[int] = field(default_factory=list)
     edge_to: list[int] = field(default_factory=list)
     flag_from: list[int] = field(default_factory=list)
     flag_to: list[int] = field(default_factory=list)
-    joins: list[tuple[list[int], list[int]]] = field(default_factory=list)  # ops, what all of them wait for
+    joins: list[tuple[list[int], list[int]]] = field(default_factory=list)  # ops that wait, ops they wait for
 
 
 def assemble(described: Described) -> Program:
@@ -66,15 +78,18 @@ def assemble(described: Described) -> Program:
 
 @dataclass(frozen=True, slots=True)
 class _Tables:
-    """Stages, flows and hops as described; pointers lead from descriptions to stages, to flows, to hops."""
+    """Stages, flows and hops as described, by column; pointers lead from descriptions to stages, to flows, to hops."""
 
-    of_call: Int64Array  # [calls and joins] description
+    description: Int64Array  # [calls and joins]
     stage_ptr: Int64Array
-    stages: Int64Array  # [stages, (hold, polls)]
+    stages: Int64Array  # [(hold, polls), stages]
     flow_ptr: Int64Array
-    flows: Int64Array  # [flows, (units, gap, offset, traffic, window)]
+    flows: Int64Array  # [_FLOW_COLUMNS, flows]
     hop_ptr: Int64Array
-    hops: Int64Array  # [hops, (server, rank)]
+    hops: Int64Array  # [(server, rank), hops]
+
+
+_FLOW_COLUMNS = ("flow_units", "flow_gap_ticks", "flow_offset_ticks", "flow_traffic", "flow_window_units")
 
 
 class _Assembly:
@@ -84,109 +99,122 @@ class _Assembly:
         self._described = described
         joins = len(described.joins)
         join_label = described.label_idx.setdefault("join", len(described.label_idx)) if joins else 0
-        join_row = (int(OpKind.JOIN), join_label, 0, NONE, NONE, 0, 0, 1)
-        self._rows = ints([*described.rows, *[join_row] * joins]).reshape(-1, 8)  # [calls and joins, columns]
+        join = OpCall(OpKind.JOIN, join_label, 0, NONE, NONE, 0, 0, 1)
+        self._calls = ints([*described.calls, *[join] * joins]).reshape(-1, len(OpCall._fields)).T  # [fields, calls]
+        self._counts = self._calls[-1]
         self._num_ops = described.num_ops + joins
 
     def program(self) -> Program:
         """Lay out everything."""
-        described, ranks, tables = self._described, self._described.ranks_simulated, self._tables()
-        row = np.repeat(np.arange(len(self._rows)), self._rows[:, 7])  # [O] op call
-        op_stage_ptr, stage_idx = take_rows(tables.stage_ptr, tables.of_call[row])
-        stage_flow_ptr, flow_idx = take_rows(tables.flow_ptr, stage_idx)
-        op_hop_ptr, hop_idx = take_rows(tables.hop_ptr, flow_idx)
-        kind, label, rank, local_id, pool, setup, release, _ = (self._rows[row, column] for column in range(8))
-        local_id = np.where(local_id == NONE, NONE, local_id + self._place_in_call(row))
+        described, tables = self._described, self._tables()
+        call = np.repeat(np.arange(len(self._counts)), self._counts)  # [O]
+        op_stage_ptr, stages = take_rows(tables.stage_ptr, tables.description[call])
+        stage_flow_ptr, flows = take_rows(tables.flow_ptr, stages)
+        hop_ptr, hops = take_rows(tables.hop_ptr, flows)
         stage_op = np.repeat(np.arange(self._num_ops), np.diff(op_stage_ptr))
-        flow_stage = np.repeat(np.arange(len(stage_idx)), np.diff(stage_flow_ptr))
+        flow_stage = np.repeat(np.arange(len(stages)), np.diff(stage_flow_ptr))
+        ops = self._op_arrays(call)
         flow_op = stage_op[flow_stage]
-        flow_of_op = np.arange(len(flow_idx)) - stage_flow_ptr[op_stage_ptr[flow_op]]
-        ties = tie_order(local_id[flow_op], flow_of_op, rank[flow_op], op_hop_ptr)
+        flow_of_op = np.arange(len(flows)) - stage_flow_ptr[op_stage_ptr[flow_op]]
+        ties = tie_order(ops["op_local_id"][flow_op], flow_of_op, ops["op_rank"][flow_op], hop_ptr)
         first_hop, order, hop_flow, hop_index, hop_next = ties
-        waits, next_ptr, next_ops = self._dependencies()
-        self._check_named()
-        num_flags, sets_ptr, sets = dependencies(ints(described.flag_from), ints(described.flag_to), self._num_ops)
         hop_server, hop_buffer, buffer_units, buffer_credit = self._servers_of(tables)
-        service = ints([server.service_ticks for server in described.servers])
-        latency = ints([server.latency_ticks for server in described.servers])
         return Program(
             num_ranks=described.num_ranks,
-            ranks_simulated=ranks,
+            ranks_simulated=described.ranks_simulated,
             unit_bytes=described.unit_bytes,
-            server_names=tuple(server.name for server in described.servers),
-            service_ticks=np.repeat(service, ranks),
-            latency_ticks=np.repeat(latency, ranks),
+            **self._servers_and_pools(),
             buffer_units=buffer_units,
             buffer_credit_ticks=buffer_credit,
-            pool_names=tuple(name for name, _ in described.pools),
-            pool_slots=np.repeat(ints([slots for _, slots in described.pools]), ranks),
             labels=tuple(described.label_idx),
-            op_kind=kind,
-            op_label_idx=label,
-            op_rank=rank,
-            op_local_id=local_id,
-            op_pool=pool,
-            op_setup_ticks=setup,
-            op_release_ticks=release,
-            op_num_waits=waits,
-            op_next_ptr=next_ptr,
-            op_next=next_ops,
-            op_num_flags=num_flags,
-            op_sets_ptr=sets_ptr,
-            op_sets=sets,
+            **ops,
+            **self._edge_arrays(),
             op_stage_ptr=op_stage_ptr,
             stage_op=stage_op,
-            stage_hold_ticks=tables.stages[stage_idx, 0],
-            stage_polls=tables.stages[stage_idx, 1] > 0,
+            stage_hold_ticks=tables.stages[0, stages],
+            stage_polls=tables.stages[1, stages] > 0,
             stage_flow_ptr=stage_flow_ptr,
             flow_stage=flow_stage,
-            flow_units=tables.flows[flow_idx, 0],
-            flow_gap_ticks=tables.flows[flow_idx, 1],
-            flow_offset_ticks=tables.flows[flow_idx, 2],
-            flow_traffic=tables.flows[flow_idx, 3],
-            flow_window_units=tables.flows[flow_idx, 4],
+            **dict(zip(_FLOW_COLUMNS, tables.flows[:, flows], strict=True)),
             flow_first_hop=first_hop,
-            flow_num_hops=np.diff(op_hop_ptr),
-            hop_server=hop_server[hop_idx][order],
+            flow_num_hops=np.diff(hop_ptr),
+            hop_server=hop_server[hops][order],
             hop_flow=hop_flow,
             hop_index=hop_index,
             hop_next=hop_next,
-            hop_buffer=hop_buffer[hop_idx][order],
+            hop_buffer=hop_buffer[hops][order],
         )
 
-    def _place_in_call(self, row: Int64Array) -> Int64Array:
-        """[O] position of each op among those of its call."""
-        first = np.cumsum(self._rows[:, 7]) - self._rows[:, 7]
-        place: Int64Array = np.arange(self._num_ops) - first[row]
-        return place
+    def _servers_and_pools(self) -> dict[str, Any]:
+        """Names by declared number, and the arrays of their instances on all ranks."""
+        servers, pools, ranks = self._described.servers, self._described.pools, self._described.ranks_simulated
+        return {
+            "server_names": tuple(server.name for server in servers),
+            "service_ticks": np.repeat(ints([server.service_ticks for server in servers]), ranks),
+            "latency_ticks": np.repeat(ints([server.latency_ticks for server in servers]), ranks),
+            "pool_names": tuple(name for name, _ in pools),
+            "pool_slots": np.repeat(ints([slots for _, slots in pools]), ranks),
+        }
+
+    def _op_arrays(self, call: Int64Array) -> dict[str, Any]:
+        """[O] the fields of each op's call, which ops of a call share but for their local ids."""
+        first = np.cumsum(self._counts) - self._counts
+        names = [f"op_{name}" for name in OpCall._fields[:-1]]
+        arrays = dict(zip(names, self._calls[:-1, call], strict=True))
+        arrays["op_local_id"] += np.where(arrays["op_local_id"] == NONE, 0, np.arange(self._num_ops) - first[call])
+        return arrays
+
+    def _edge_arrays(self) -> dict[str, Any]:
+        """Waits, those of joins included, and flags."""
+        described = self._described
+        self._check_named()
+        sources, waiters = list(described.edge_from), list(described.edge_to)
+        for join, (ops, wait_for) in enumerate(described.joins, start=described.num_ops):
+            sources += [*wait_for, *[join] * len(ops)]
+            waiters += [*[join] * len(wait_for), *ops]
+        waits = dependencies(ints(sources), ints(waiters), self._num_ops)
+        flags = dependencies(ints(described.flag_from), ints(described.flag_to), self._num_ops)
+        names = ("op_num_waits", "op_next_ptr", "op_next", "op_num_flags", "op_sets_ptr", "op_sets")
+        return dict(zip(names, (*waits, *flags), strict=True))
+
+    def _check_named(self) -> None:
+        """Check that waits and flags name ops that were described: joins are numbered after those, and are no names."""
+        described = self._described
+        named = [(described.edge_from, described.edge_to), (described.flag_from, described.flag_to)]
+        for waiters, sources in described.joins:
+            named += [(waiters[:1] * len(sources), sources), (waiters, waiters)]
+        for ops, others in named:
+            dependencies(ints(ops), ints(others), described.num_ops)
 
     def _tables(self) -> _Tables:
-        """What the op calls describe, checked."""
-        of_call, descriptions = _once([*self._described.stages, *[()] * len(self._described.joins)])
+        """The stages, flows and hops of the op calls, checked."""
+        description, descriptions = _once([*self._described.stages, *[()] * len(self._described.joins)])
         stage_ptr, flow_ptr, hop_ptr = [0], [0], [0]
         stages: list[tuple[int, int]] = []
         flows: list[tuple[int, int, int, int, int]] = []
         hops: list[tuple[int, int]] = []
-        for called in descriptions:
-            for stage in called:
+        for described in descriptions:
+            for stage in described:
                 stages.append((stage.hold_ticks, stage.polls))
                 for flow in stage.flows:
-                    shape = (flow.units, flow.gap_ticks, flow.offset_ticks, flow.traffic, flow.window_units)
-                    flows.append(shape)
+                    columns = (flow.units, flow.gap_ticks, flow.offset_ticks, flow.traffic, flow.window_units)
+                    flows.append(columns)
                     hops += flow.route
                     hop_ptr.append(len(hops))
                 flow_ptr.append(len(flows))
             stage_ptr.append(len(stages))
+        if any(len(hop) != 2 for hop in hops):
+            raise ValueError("a route lists (server, rank), two numbers for each hop")
         tables = _Tables(
-            of_call=of_call,
+            description=description,
             stage_ptr=ints(stage_ptr),
-            stages=ints(stages).reshape(-1, 2),
+            stages=ints(stages).reshape(-1, 2).T,
             flow_ptr=ints(flow_ptr),
-            flows=ints(flows).reshape(-1, 5),
+            flows=np.ascontiguousarray(ints(flows).reshape(-1, len(_FLOW_COLUMNS)).T),
             hop_ptr=ints(hop_ptr),
-            hops=_pairs(hops),
+            hops=ints(hops).reshape(-1, 2).T,
         )
-        check_tables(tables.stages, tables.flows, tables.hops[:, 0], tables.hop_ptr, len(self._described.servers))
+        check_tables(tables.stages, tables.flows, tables.hops[0], tables.hop_ptr, len(self._described.servers))
         return tables
 
     def _servers_of(self, tables: _Tables) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
@@ -196,7 +224,7 @@ class _Assembly:
         pair of instances; and it stays one for each peer where one rank stands for all.
         """
         described, ranks = self._described, self._described.ranks_simulated
-        server, rank = tables.hops[:, 0], tables.hops[:, 1]
+        server, rank = tables.hops
         instance = server * ranks + rank % ranks
         room = ints([server.buffer_units for server in described.servers])
         credit = ints([server.credit_ticks for server in described.servers])
@@ -218,11 +246,11 @@ class _Assembly:
 
     def _units_at(self, tables: _Tables) -> npt.NDArray[np.float64]:
         """[hops] units that pass, all ops of the description together, in one round of those that poll."""
-        flow = np.repeat(np.arange(len(tables.flows)), np.diff(tables.hop_ptr))
-        stage = np.repeat(np.arange(len(tables.stages)), np.diff(tables.flow_ptr))
+        flow = np.repeat(np.arange(tables.flows.shape[1]), np.diff(tables.hop_ptr))
+        stage = np.repeat(np.arange(tables.stages.shape[1]), np.diff(tables.flow_ptr))
         description = np.repeat(np.arange(len(tables.stage_ptr) - 1), np.diff(tables.stage_ptr))
-        ops = np.bincount(tables.of_call, self._rows[:, 7], minlength=len(tables.stage_ptr) - 1)
-        units: npt.NDArray[np.float64] = tables.flows[flow, 0] * ops[description[stage[flow]]]
+        ops = np.bincount(tables.description, self._counts, minlength=len(tables.stage_ptr) - 1)
+        units: npt.NDArray[np.float64] = tables.flows[0, flow] * ops[description[stage[flow]]]
         return units
 
     def _rounds_at(self, tables: _Tables, hops: Int64Array, credit: Int64Array) -> Int64Array:
@@ -231,32 +259,14 @@ class _Assembly:
         A round is over before the next, but its room comes back ``credit`` later: as many are not back as begin within
         that time, of which each takes as long as its hold, and as the way of one unit.
         """
-        flow = np.repeat(np.arange(len(tables.flows)), np.diff(tables.hop_ptr))
-        stage = np.repeat(np.arange(len(tables.stages)), np.diff(tables.flow_ptr))
+        flow = np.repeat(np.arange(tables.flows.shape[1]), np.diff(tables.hop_ptr))
+        stage = np.repeat(np.arange(tables.stages.shape[1]), np.diff(tables.flow_ptr))
         ticks = ints([server.service_ticks + server.latency_ticks for server in self._described.servers])
-        way = np.add.reduceat(ticks[tables.hops[:, 0]], tables.hop_ptr[:-1]) if len(flow) else ints([])
-        hold, polls = tables.stages[stage].T
+        way = np.add.reduceat(ticks[tables.hops[0]], tables.hop_ptr[:-1]) if len(flow) else ints([])
+        hold, polls = tables.stages[:, stage]
         rounds = 1 + np.where(polls > 0, 1, 0)[flow[hops]] * -(-credit // np.maximum(hold, way)[flow[hops]])
         found: Int64Array = rounds.astype(np.int64)
         return found
-
-    def _check_named(self) -> None:
-        """Check that what waits and what is waited for was described: the joins come after it and are nobody's."""
-        described = self._described
-        for ops, others in ((described.edge_from, described.edge_to), (described.flag_from, described.flag_to)):
-            dependencies(ints(ops), ints(others), described.num_ops)
-        for waiters, sources in described.joins:
-            dependencies(ints(waiters[:1] * len(sources)), ints(sources), described.num_ops)
-            dependencies(ints(waiters), ints(waiters), described.num_ops)
-
-    def _dependencies(self) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """Declared edges and those of the joins, as counts of waits, pointers and waiters."""
-        described = self._described
-        sources, waiters = list(described.edge_from), list(described.edge_to)
-        for join, (ops, wait_for) in enumerate(described.joins, start=described.num_ops):
-            sources += [*wait_for, *[join] * len(ops)]
-            waiters += [*[join] * len(wait_for), *ops]
-        return dependencies(ints(sources), ints(waiters), self._num_ops)
 
 
 def _once(described: Sequence[tuple[Stage, ...]]) -> tuple[Int64Array, list[tuple[Stage, ...]]]:
@@ -270,10 +280,3 @@ def _once(described: Sequence[tuple[Stage, ...]]) -> tuple[Int64Array, list[tupl
             unique.append(stages)
         of_call.append(number)
     return ints(of_call), unique
-
-
-def _pairs(hops: Sequence[tuple[int, int]]) -> Int64Array:
-    """[hops, 2] server and rank."""
-    if any(len(hop) != 2 for hop in hops):
-        raise ValueError("a route lists (server, rank), two numbers for each hop")
-    return ints(hops).reshape(-1, 2)

@@ -1,11 +1,11 @@
 """The builder: collects servers, pools, ops and who waits for whom; ``assembly`` makes arrays of it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from .arrays import NONE
-from .assembly import Described, DescribedServer, assemble
+from .assembly import Described, DescribedServer, OpCall, assemble
 from .checks import check_range
-from .program import MAX_HORIZON_TICKS, OpKind, Program, Stage
+from .program import MAX_HORIZON_TICKS, Op, OpKind, Program
 
 MAX_RANKS, MAX_OPS = 1 << 24, 1 << 31
 """Far more than fits into memory op by op, and few enough for every index to fit into an integer."""
@@ -54,41 +54,26 @@ class ProgramBuilder:
         self._described.pools.append((name, slots))
         return len(self._described.pools) - 1
 
-    def op(
-        self,
-        rank: int,
-        kind: OpKind,
-        label: str,
-        stages: Sequence[Stage] = (),
-        *,
-        pool: int | None = None,
-        setup_ticks: int = 0,
-        release_ticks: int = 0,
-        count: int = 1,
-    ) -> range:
-        """Define ``count`` identical ops with consecutive local ids; returns their global ids."""
-        if not 0 <= rank < self._described.ranks_simulated:
-            raise ValueError(
-                f"op {label!r} is on rank {rank}; ranks 0 to {self._described.ranks_simulated - 1} are described here"
-            )
-        if pool is not None and not 0 <= pool < len(self._described.pools):
-            raise ValueError(f"op {label!r} queues for pool {pool}, which is not declared")
-        check_range(f"op {label!r}", setup_ticks, release_ticks, count)
-        if self._described.num_ops + count > MAX_OPS:
-            raise ValueError(
-                f"op {label!r} makes {self._described.num_ops + count} ops, at most {MAX_OPS} are possible"
-            )
-        kind = OpKind(kind)
-        if setup_ticks < 0 or release_ticks < 0 or count < 0:
-            raise ValueError(f"op {label!r} has a negative setup, release or count")
-        label_idx = self._described.label_idx.setdefault(label, len(self._described.label_idx))
-        local_id = self._next_local_id[rank]
-        instance = NONE if pool is None else pool * self._described.ranks_simulated + rank
-        self._described.rows.append((int(kind), label_idx, rank, local_id, instance, setup_ticks, release_ticks, count))
-        self._described.stages.append(tuple(stages))
+    def op(self, rank: int, op: Op, *, count: int = 1) -> range:
+        """Define ``count`` ops like ``op`` with consecutive local ids; returns their global ids."""
+        described, name, times = self._described, f"op {op.label!r}", (op.setup_ticks, op.release_ticks)
+        if not 0 <= rank < described.ranks_simulated:
+            raise ValueError(f"{name} is on rank {rank}; ranks 0 to {described.ranks_simulated - 1} are described here")
+        if op.pool is not None and not 0 <= op.pool < len(described.pools):
+            raise ValueError(f"{name} queues for pool {op.pool}, which is not declared")
+        check_range(name, *times, count)
+        if described.num_ops + count > MAX_OPS:
+            raise ValueError(f"{name} makes {described.num_ops + count} ops, at most {MAX_OPS} are possible")
+        if min(*times, count) < 0:
+            raise ValueError(f"{name} has a negative setup, release or count")
+        label = described.label_idx.setdefault(op.label, len(described.label_idx))
+        pool = NONE if op.pool is None else op.pool * described.ranks_simulated + rank
+        call = OpCall(int(OpKind(op.kind)), label, rank, self._next_local_id[rank], pool, *times, count)
+        described.calls.append(call)
+        described.stages.append(tuple(op.stages))
         self._next_local_id[rank] += count
-        self._described.num_ops += count
-        return range(self._described.num_ops - count, self._described.num_ops)
+        described.num_ops += count
+        return range(described.num_ops - count, described.num_ops)
 
     def after(self, ops: Iterable[int], wait_for: Iterable[int]) -> None:
         """Make every op of ``ops`` wait for every one of ``wait_for``.

@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from ...compiler.ir import TICKS_PER_SECOND
 from .arrays import Int64Array
 from .cost import drain_ticks
-from .program import MAX_HORIZON_TICKS, TICKS_PER_SECOND, OpKind, Program, TrafficClass
+from .program import MAX_HORIZON_TICKS, OpKind, Program, TrafficClass
 
 _SHOWN_OPS = 6
 """Ops of a circle that are named; the rest are counted."""
@@ -36,7 +37,7 @@ class CircularWaits(ValueError):
 def check_tables(
     stages: Int64Array, flows: Int64Array, servers: Int64Array, hop_ptr: Int64Array, num_servers: int
 ) -> None:
-    """Check stages [., (hold, polls)], flows [., (units, gap, offset, traffic, window)] and the servers of hops.
+    """Check stages [(hold, polls), .], flows [(units, gap, offset, traffic, window), .] and the servers of hops.
 
     Raises
     ------
@@ -45,11 +46,11 @@ def check_tables(
     """
     if (stages < 0).any():
         raise ValueError("a stage has a negative hold time")
-    if (stages[stages[:, 1] > 0, 0] < 1).any():
+    if (stages[0, stages[1] > 0] < 1).any():
         raise ValueError("a polling stage needs a hold time of at least one tick: it is the time from poll to poll")
-    if (flows[:, [0, 1, 2, 4]] < 0).any():
+    if (flows[[0, 1, 2, 4]] < 0).any():
         raise ValueError("a flow has a negative number of units, gap, offset or window")
-    if not np.isin(flows[:, 3], list(TrafficClass)).all():
+    if not np.isin(flows[3], list(TrafficClass)).all():
         raise ValueError("a flow carries a class of traffic that does not exist")
     if max(stages.max(initial=0), flows.max(initial=0)) > MAX_HORIZON_TICKS:
         raise HorizonError("a hold time, gap, offset or number of units is past the range of the simulated clock")

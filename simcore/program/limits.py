@@ -9,10 +9,10 @@ from .program import Program
 
 GIB = 1 << 30
 
-SECONDS_A_LINE_HOP = {"windows": 1 / 15e6, "heap": 1 / 2e6, "throttled": 1 / 6e5, "compiled": 1 / 30e6}
+SECONDS_PER_LINE_HOP = {"windows": 1 / 15e6, "heap": 1 / 2e6, "throttled": 1 / 6e5, "compiled": 1 / 30e6}
 """Measured with ``benchmarks.simcore`` on one core of a server CPU, on the slow side: wide machines do better."""
 
-BYTES_A_UNIT = {"windows": 24, "heap": 40, "throttled": 60, "compiled": 24}
+BYTES_PER_UNIT = {"windows": 24, "heap": 40, "throttled": 60, "compiled": 24}
 """Measured: peak memory over units under way at that time, of flows that inject far faster than is served."""
 
 _COPIES = 4
@@ -46,7 +46,7 @@ DEFAULT_BUDGET = RunBudget()
 
 def estimated_seconds(program: Program, core: str) -> float:
     """Time on ``core``, for want of better knowledge by line-hops alone."""
-    return program.num_line_hops * SECONDS_A_LINE_HOP[core]
+    return program.num_line_hops * SECONDS_PER_LINE_HOP[core]
 
 
 def least_bytes(program: Program, core: str) -> int:
@@ -62,7 +62,7 @@ def least_bytes(program: Program, core: str) -> int:
     by_stage = np.bincount(program.flow_stage, at_once, minlength=program.num_stages)  # float, so that no sum wraps
     begins = (program.op_num_waits == 0) & (program.op_pool == NONE) & (np.diff(program.op_stage_ptr) > 0)
     burst = max(by_stage.max(initial=0), by_stage[program.op_stage_ptr[:-1][begins]].sum())
-    return int(_COPIES * num_bytes + BYTES_A_UNIT[core] * (burst + program.buffer_units.sum()))
+    return int(_COPIES * num_bytes + BYTES_PER_UNIT[core] * (burst + program.buffer_units.sum()))
 
 
 def check_budget(program: Program, core: str, budget: RunBudget) -> None:

@@ -20,12 +20,12 @@ Units that arrive at a server at the same time are served by (local id of the op
 Rank comes last and the order of construction nowhere: this is what lets symmetric ranks be simulated as one.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
 from .arrays import BoolArray, Int64Array
 
-TICKS_PER_SECOND = 10**14
 MAX_HORIZON_TICKS = 1 << 61
 """No program may be able to run for longer: every sum of times then fits an int64."""
 
@@ -75,6 +75,18 @@ class Stage:
     hold_ticks: int
     flows: tuple[Flow, ...] = ()
     polls: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """Waits for a slot of ``pool`` (declared number, None without one), is set up, and runs ``stages`` in order."""
+
+    kind: OpKind
+    label: str
+    stages: Sequence[Stage] = ()
+    pool: int | None = None
+    setup_ticks: int = 0
+    release_ticks: int = 0
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from magus.simcore.lower.plan import lower
 from magus.simcore.program.arrays import NONE
 from magus.simcore.program.builder import ProgramBuilder
 from magus.simcore.program.outcome import NEVER, RunOutcome
-from magus.simcore.program.program import Flow, OpKind, Stage
+from magus.simcore.program.program import Flow, Op, OpKind, Stage
 from tests.helpers.marks import examples
 from tests.helpers.oracle.spmd_programs import PERTURBATIONS, assert_exact, fold, random_spmd, same, senders, slowed
 from tests.helpers.oracle.strategies import symmetric_program
@@ -110,7 +110,7 @@ def test_disjoint_rings_of_different_size_fold_to_one_rank() -> None:
 def test_long_chains_of_ops_without_a_pool_settle_at_once() -> None:
     builder = ProgramBuilder(4, folded=False, unit_bytes=128)
     for rank in range(4):
-        chain = builder.op(rank, OpKind.TILE, "x", [Stage(5)], count=40)
+        chain = builder.op(rank, Op(OpKind.TILE, "x", [Stage(5)]), count=40)
         for one, following in itertools.pairwise(chain):
             builder.after([following], [one])
     program = builder.build()
@@ -127,7 +127,7 @@ def test_a_port_shared_by_a_node_folds_over_nodes_only() -> None:
     spare = builder.pool("spare", 4)
     for rank in range(8):
         flow = Flow(((hbm, rank), (nic, rank // 4 * 4), (hbm, rank + 4)), 12, 1)
-        builder.op(rank, OpKind.TRANSFER, "send", [Stage(0, (flow,))])
+        builder.op(rank, Op(OpKind.TRANSFER, "send", [Stage(0, (flow,))]))
     program = builder.build()
 
     folded = fold(program)
@@ -175,11 +175,11 @@ def test_a_refusal_says_what_differs(perturb, words: str) -> None:  # type: igno
 
 def test_refusals_name_waits_shared_servers_lone_ranks_and_the_limit() -> None:
     builder = senders([1, 2, 3, 0])
-    builder.after([0], [builder.op(0, OpKind.LAUNCH, "late", setup_ticks=1)[0]])
+    builder.after([0], [builder.op(0, Op(OpKind.LAUNCH, "late", setup_ticks=1))[0]])
     bus = ProgramBuilder(4, folded=False, unit_bytes=128)
     server = bus.server("bus", 1, 0)
     for rank in range(4):
-        bus.op(rank, OpKind.TRANSFER, "send", [Stage(0, (Flow(((server, 0),), 4),))])
+        bus.op(rank, Op(OpKind.TRANSFER, "send", [Stage(0, (Flow(((server, 0),), 4),))]))
     extra = senders([1, 2, 3, 0])
     extra.after([2 * 20 + 1], [3 * 20 + 5])
     slow_ring = slowed(senders([*range(1, 12), 0], steps=6).build(), "link", 7)
