@@ -91,7 +91,6 @@ def attention_work(gpu: Gpu, shape: AttentionShape, sms: int, accumulate: bool =
     waves = -(-total // sms)
     num_units = total if waves == 1 else waves * sms
     unit_ticks = max(ROUNDING_TICKS, rounded_ticks(body_us / waves))
-    busy_us = sum(each.count * each.us for each in units)
     return KernelWork(
         num_units=num_units,
         unit_ticks=unit_ticks,
@@ -100,7 +99,6 @@ def attention_work(gpu: Gpu, shape: AttentionShape, sms: int, accumulate: bool =
         l2_hit_bytes=l2_bytes,
         hbm_read_bytes=read,
         hbm_write_bytes=written,
-        stall_ticks=unit_ticks - rounded_ticks(busy_us / num_units),
         label=f"attention {_q_rows(shape)}x{KV_ROWS}" + (" causal" if shape.causal else ""),
     )
 

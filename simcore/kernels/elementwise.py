@@ -37,7 +37,6 @@ def elementwise_work(gpu: Gpu, shape: ElementwiseShape, sms: int) -> KernelWork:
         l2_hit_bytes=0,
         hbm_read_bytes=read,
         hbm_write_bytes=written,
-        stall_ticks=0,
         label=f"elementwise of {shape.num_inputs}",
     )
 

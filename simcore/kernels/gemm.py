@@ -24,6 +24,7 @@ as before, and the kernel takes longer where memory is then what it waits for.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -41,12 +42,12 @@ L2_SHARE = 0.85
 # Kernel times are rounded to this, so that the last bit of a power function never shows in a result.
 ROUNDING_TICKS = 10_000
 
-_Tile = tuple[tuple[int, int], int]  # rows and columns, and how many SMs compute it together
+Tile = tuple[tuple[int, int], int]  # rows and columns, and how many SMs compute it together
 
 
 @dataclass(frozen=True, slots=True)
-class _Candidate:
-    """One tile and split with the terms of its time in us; ``body_us`` is T without start.
+class Tiling:
+    """One tile and split of a kernel; ``body_us`` is T without start.
 
     ``num_slots`` counts the SM slots that all tiles take, two for each pair tile.
     """
@@ -54,12 +55,60 @@ class _Candidate:
     body_us: float
     block: tuple[int, int]
     pair: bool
-    split: int
-    k_part: int
     num_slots: int
-    waves: float
-    tile_us: float
     l2_read_bytes: int
+    split: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    """A GEMM as it is launched; fields as the arguments of ``gemm_work``."""
+
+    gpu: Gpu
+    shape: GemmShape
+    sms: int
+    accumulate: bool
+    static_order: bool
+
+    def best(self) -> Tiling:
+        """The fastest tiling; errors as in ``gemm_work``."""
+        gpu, shape = self.gpu, self.shape
+        if min(shape.m, shape.n, shape.k, self.sms) < 1:
+            size = f"{shape.m}, {shape.n}, {shape.k} on {self.sms}"
+            raise ValueError(f"a GEMM needs positive m, n, k and SMs, got {size}")
+        if gpu.peak(shape.dtype) <= 0:
+            raise ValueError(f"{gpu.name} has no peak rate for {shape.dtype.value}")
+        tilings = [
+            self._tiling(tile, split)
+            for tile in tiles_of(gpu)
+            if tile[1] <= self.sms  # a pair needs two SMs
+            for split in (SPLITS[:1] if self.static_order else SPLITS)
+            if split == 1 or split_k(shape, split) >= MIN_SPLIT_K
+        ]
+        return fastest(gpu, self.sms, tilings)
+
+    def _tiling(self, tile: Tile, split: int) -> Tiling:
+        gpu, shape, model = self.gpu, self.shape, self.gpu.gemm
+        block, units = tile
+        tile_rows, tile_cols = math.ceil(shape.m / block[0]), math.ceil(shape.n / block[1])
+        num_slots = tile_rows * tile_cols * split * units
+        waves = num_slots / self.sms
+        tile_us = tile_time_us(gpu, shape, block, units, split_k(shape, split))
+        num_bytes = sum(hbm_bytes(shape, self.accumulate))
+        quantisation = 1.0 if self.static_order else float(model.quantisation)
+        body_us = tiled_us(gpu, waves, quantisation, tile_us, num_bytes)
+        if split > 1:
+            body_us += model.split_ticks / TICKS_PER_US + 8 * split * shape.m * shape.n / model.split_bytes_per_s * 1e6
+        l2_read_bytes = operand_rows(shape.m, shape.n, tile_rows, tile_cols, model.cluster // units)
+        l2_read_bytes *= shape.k * shape.dtype.num_bytes
+        l2_bytes = l2_read_bytes + num_bytes - (shape.m + shape.n) * shape.k * shape.dtype.num_bytes
+        body_us = max(body_us, least_us(gpu, waves, l2_bytes))
+        return Tiling(body_us, block, units == 2, num_slots, l2_read_bytes, split)
+
+
+def split_k(shape: GemmShape, split: int) -> int:
+    """The inner dimension of a part of ``split``, in whole k steps."""
+    return 64 * math.ceil(math.ceil(shape.k / split) / 64)
 
 
 @lru_cache(maxsize=8192)
@@ -81,50 +130,58 @@ def gemm_work(gpu: Gpu, shape: GemmShape, sms: int, accumulate: bool = False, st
     ValueError
         If a dimension or ``sms`` is not positive, or the GPU has no peak for the element type or no tile for ``sms``.
     """
-    best = _best(gpu, shape, sms, accumulate, static_order)
-    waves = max(1, math.ceil(best.waves))
-    unit_ticks = max(ROUNDING_TICKS, rounded_ticks(best.body_us / waves))
-    num_units = best.num_slots if waves == 1 else waves * sms
+    best = _Launch(gpu, shape, sms, accumulate, static_order).best()
     read, written = hbm_bytes(shape, accumulate)
-    rows, cols = best.block
     hits = max(0, best.l2_read_bytes - read)
     missed, from_mall = _missed_bytes(gpu, shape, sms, best, hits)
-    return KernelWork(
-        num_units=num_units,
-        unit_ticks=unit_ticks,
-        start_ticks=gpu.gemm.start_ticks,
-        waves=waves,
+    return replace(
+        tiled_work(gpu, best, sms, read, written),
         l2_hit_bytes=hits - missed,
         hbm_read_bytes=read + missed - from_mall,
-        hbm_write_bytes=written,
-        stall_ticks=unit_ticks - rounded_ticks(best.tile_us),
-        label=f"{rows}x{cols}" + (" pair" if best.pair else "") + (f" split {best.split}" if best.split > 1 else ""),
         mall_read_bytes=from_mall,
         missed_bytes=missed,
     )
 
 
-def _best(gpu: Gpu, shape: GemmShape, sms: int, accumulate: bool, static_order: bool) -> _Candidate:
-    """The fastest of all tiles; as ``gemm_work``."""
-    if min(shape.m, shape.n, shape.k, sms) < 1:
-        raise ValueError(f"a GEMM needs positive m, n, k and SMs, got {shape.m}, {shape.n}, {shape.k} on {sms}")
-    if gpu.peak(shape.dtype) <= 0:
-        raise ValueError(f"{gpu.name} has no peak rate for {shape.dtype.value}")
-    candidates = _candidates(gpu, shape, sms, accumulate, static_order)
-    if not candidates:
+def fastest(gpu: Gpu, sms: int, tilings: Sequence[Tiling]) -> Tiling:
+    """The tiling with the shortest body.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
+    if not tilings:
         raise ValueError(f"{gpu.name} has no tile for {sms} SM")
-    return min(candidates, key=lambda candidate: candidate.body_us)
+    return min(tilings, key=lambda tiling: tiling.body_us)
 
 
-def _missed_bytes(gpu: Gpu, shape: GemmShape, sms: int, tiles: _Candidate, hits: int) -> tuple[int, int]:
+def tiled_work(gpu: Gpu, tiling: Tiling, sms: int, read: int, written: int) -> KernelWork:
+    """The kernel with ``tiling``, which reads and writes so many bytes of memory."""
+    waves = max(1, math.ceil(tiling.num_slots / sms))
+    rows, cols = tiling.block
+    split = f" split {tiling.split}" if tiling.split > 1 else ""
+    return KernelWork(
+        num_units=tiling.num_slots if waves == 1 else waves * sms,
+        unit_ticks=max(ROUNDING_TICKS, rounded_ticks(tiling.body_us / waves)),
+        start_ticks=gpu.gemm.start_ticks,
+        waves=waves,
+        l2_hit_bytes=max(0, tiling.l2_read_bytes - read),
+        hbm_read_bytes=read,
+        hbm_write_bytes=written,
+        label=f"{rows}x{cols}{' pair' if tiling.pair else ''}{split}",
+    )
+
+
+def _missed_bytes(gpu: Gpu, shape: GemmShape, sms: int, tiling: Tiling, hits: int) -> tuple[int, int]:
     """Bytes that L2 misses and the L2 of the fit did not, of at most ``hits``, and those that the cache below has."""
     if gpu.gemm.fitted_l2 is None:
         return 0, 0
-    slots = max(1, sms // 2) if tiles.pair else sms
-    part = replace(shape, k=min(shape.k, tiles.k_part))
+    slots = max(1, sms // 2) if tiling.pair else sms
+    part = replace(shape, k=min(shape.k, split_k(shape, tiling.split)))
 
     def extra(size: int, instances: int) -> int:
-        return tiles.split * extra_hbm_bytes(part, tiles.block, slots, size, min(slots, instances))
+        return tiling.split * extra_hbm_bytes(part, tiling.block, slots, size, min(slots, instances))
 
     now = extra(gpu.l2.size_bytes, gpu.l2.instances)
     missed = min(hits, max(0, now - extra(*gpu.gemm.fitted_l2)))
@@ -148,42 +205,9 @@ def min_sm_ticks(gpu: Gpu, shape: GemmShape) -> int:
     return math.floor(us * TICKS_PER_US * (1 - 1e-6))
 
 
-def _candidates(gpu: Gpu, shape: GemmShape, sms: int, accumulate: bool, static_order: bool) -> list[_Candidate]:
-    quantisation = 1.0 if static_order else float(gpu.gemm.quantisation)
-    found = []
-    for tile in tiles_of(gpu):
-        if tile[1] > sms:
-            continue  # a pair needs two SMs
-        for split in SPLITS[:1] if static_order else SPLITS:
-            k_part = 64 * math.ceil(math.ceil(shape.k / split) / 64)
-            if split == 1 or k_part >= MIN_SPLIT_K:
-                found.append(_candidate(gpu, shape, sms, accumulate, tile, split, k_part, quantisation))
-    return found
-
-
-def tiles_of(gpu: Gpu) -> list[_Tile]:
+def tiles_of(gpu: Gpu) -> list[Tile]:
     """All tiles, pairs first: of two that take equally long it is the one that reads less."""
     return [(block, 2) for block in gpu.gemm.pair_tiles] + [(block, 1) for block in gpu.gemm.tiles]
-
-
-def _candidate(
-    gpu: Gpu, shape: GemmShape, sms: int, accumulate: bool, tile: _Tile, split: int, k_part: int, quantisation: float
-) -> _Candidate:
-    model = gpu.gemm
-    block, units = tile
-    tile_rows, tile_cols = math.ceil(shape.m / block[0]), math.ceil(shape.n / block[1])
-    num_slots = tile_rows * tile_cols * split * units
-    waves = num_slots / sms
-    tile_us = tile_time_us(gpu, shape, block, units, k_part)
-    num_bytes = sum(hbm_bytes(shape, accumulate))
-    body_us = tiled_us(gpu, waves, quantisation, tile_us, num_bytes)
-    if split > 1:
-        body_us += model.split_ticks / TICKS_PER_US + 8 * split * shape.m * shape.n / model.split_bytes_per_s * 1e6
-    l2_read_bytes = operand_rows(shape.m, shape.n, tile_rows, tile_cols, model.cluster // units)
-    l2_read_bytes *= shape.k * shape.dtype.num_bytes
-    l2_bytes = l2_read_bytes + num_bytes - (shape.m + shape.n) * shape.k * shape.dtype.num_bytes
-    body_us = max(body_us, least_us(gpu, waves, l2_bytes))
-    return _Candidate(body_us, block, units == 2, split, k_part, num_slots, waves, tile_us, l2_read_bytes)
 
 
 def tiled_us(gpu: Gpu, waves: float, quantisation: float, tile_us: float, num_bytes: int) -> float:

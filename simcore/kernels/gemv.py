@@ -42,7 +42,6 @@ def gemv_work(gpu: Gpu, shape: GemvShape, sms: int) -> KernelWork:
         l2_hit_bytes=(num_units - 1) * (read - weights),
         hbm_read_bytes=read,
         hbm_write_bytes=written,
-        stall_ticks=0,
         label="gemv" if shape.batch == 1 else f"gemv of {shape.batch}",
     )
 

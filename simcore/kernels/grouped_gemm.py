@@ -16,35 +16,26 @@ have exactly what each expert has.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 
 from ...compiler.ir import GemmShape, Gpu, GroupedGemmShape, Region, Scenario, TileGroup, tile_rows
 from .gemm import (
-    ROUNDING_TICKS,
+    Tile,
+    Tiling,
+    fastest,
     gemm_work,
     least_us,
     min_sm_ticks,
     operand_rows,
-    rounded_ticks,
+    split_k,
     tile_time_us,
     tiled_us,
+    tiled_work,
     tiles_of,
 )
 from .work import KernelWork, WorkModel, hbm_bytes
-
-
-@dataclass(frozen=True, slots=True)
-class _Tiling:
-    """One tile for all experts with its time in us; ``num_slots`` counts the SM slots that all tiles take."""
-
-    block: tuple[int, int]
-    pair: bool
-    num_slots: int
-    tile_us: float
-    body_us: float
-    l2_read_bytes: int
 
 
 @lru_cache(maxsize=8192)
@@ -68,51 +59,30 @@ def grouped_gemm_work(gpu: Gpu, shape: GroupedGemmShape, sms: int, accumulate: b
         raise ValueError(f"{gpu.name} has no peak rate for {shape.dtype.value}")
     read, written = hbm_bytes(shape, accumulate)
     tilings = [
-        _tiling(gpu, shape, rows, sms, block, units, accumulate) for block, units in tiles_of(gpu) if units <= sms
+        _tiling(gpu, replace(shape, rows=rows), sms, tile, read + written) for tile in tiles_of(gpu) if tile[1] <= sms
     ]
-    if not tilings:
-        raise ValueError(f"{gpu.name} has no tile for {sms} SM")
-    best = min(tilings, key=lambda tiling: tiling.body_us)
-    waves = math.ceil(best.num_slots / sms)
-    unit_ticks = max(ROUNDING_TICKS, rounded_ticks(best.body_us / waves))
-    return KernelWork(
-        num_units=best.num_slots if waves == 1 else waves * sms,
-        unit_ticks=unit_ticks,
-        start_ticks=gpu.gemm.start_ticks,
-        waves=waves,
-        l2_hit_bytes=max(0, best.l2_read_bytes - read),
-        hbm_read_bytes=read,
-        hbm_write_bytes=written,
-        stall_ticks=unit_ticks - rounded_ticks(best.tile_us),
-        label=f"{best.block[0]}x{best.block[1]}{' pair' if best.pair else ''} of {len(rows)}",
-    )
+    work = tiled_work(gpu, fastest(gpu, sms, tilings), sms, read, written)
+    return replace(work, label=f"{work.label} of {len(rows)}")
 
 
-def _tiling(
-    gpu: Gpu,
-    shape: GroupedGemmShape,
-    rows: tuple[int, ...],
-    sms: int,
-    block: tuple[int, int],
-    units: int,
-    accumulate: bool,
-) -> _Tiling:
-    model = gpu.gemm
-    tile_rows = [math.ceil(count / block[0]) for count in rows]
+def _tiling(gpu: Gpu, shape: GroupedGemmShape, sms: int, tile: Tile, hbm_bytes: int) -> Tiling:
+    """``tile`` for all experts of ``shape``, each of which has rows."""
+    model, (block, units) = gpu.gemm, tile
+    tile_rows = [math.ceil(count / block[0]) for count in shape.rows]
     tile_cols = math.ceil(shape.n / block[1])
     num_slots = sum(tile_rows) * tile_cols * units
     waves = num_slots / sms
-    tile_us = tile_time_us(
-        gpu, GemmShape(sum(rows), shape.n, shape.k, shape.dtype), block, units, 64 * -(-shape.k // 64)
-    )
-    read, written = hbm_bytes(shape, accumulate)
-    body_us = tiled_us(gpu, waves, float(model.quantisation), tile_us, read + written)
+    stacked = GemmShape(sum(shape.rows), shape.n, shape.k, shape.dtype)
+    tile_us = tile_time_us(gpu, stacked, block, units, split_k(stacked, 1))
+    body_us = tiled_us(gpu, waves, float(model.quantisation), tile_us, hbm_bytes)
     operands = sum(
         operand_rows(count, shape.n, tiles, tile_cols, model.cluster // units)
-        for count, tiles in zip(rows, tile_rows, strict=True)
+        for count, tiles in zip(shape.rows, tile_rows, strict=True)
     )
     l2_read_bytes = operands * shape.k * shape.dtype.num_bytes
+    written = stacked.m * stacked.n * stacked.dtype.num_bytes
     body_us = max(body_us, least_us(gpu, waves, l2_read_bytes + written))
+    return Tiling(body_us, block, units == 2, num_slots, l2_read_bytes)
     return _Tiling(block, units == 2, num_slots, tile_us, body_us, l2_read_bytes)
 
 

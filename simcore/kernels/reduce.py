@@ -22,7 +22,6 @@ def reduce_work(gpu: Gpu, num_bytes: int, num_parts: int, sms: int, hit_bytes: i
         l2_hit_bytes=hit_bytes if gpu.mall is None else 0,
         hbm_read_bytes=num_bytes * num_parts - hit_bytes,
         hbm_write_bytes=num_bytes,
-        stall_ticks=0,
         label=f"sum of {num_parts}",
         mall_read_bytes=0 if gpu.mall is None else hit_bytes,
     )

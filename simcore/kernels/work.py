@@ -12,13 +12,11 @@ from ...compiler.ir import KernelShape, Scenario, TileGroup
 class KernelWork:
     """A kernel alone on its SMs.
 
-    ``num_units`` work units take one SM slot each for ``unit_ticks``; a tile of two SMs is two units. Byte counts are
-    of the whole kernel: ``l2_hit_bytes`` are operand reads that L2 serves, ``hbm_read_bytes`` come from memory through
-    L2, ``hbm_write_bytes`` leave through L2, ``mall_read_bytes`` come through L2 from the cache in front of memory.
-    ``start_ticks`` is launch and drain. ``stall_ticks`` is the part of
-    ``unit_ticks`` that is neither math nor tile overhead: what the fitted form adds for imperfect overlap of its
-    terms, the fractional last wave and split-K (it may be negative, for the last wave). ``missed_bytes`` are those of
-    the reads below L2 that hit the L2 with which the form was fitted.
+    ``num_units`` work units take one SM slot each for ``unit_ticks``; a tile of two SMs is two units. ``start_ticks``
+    is launch and drain. Byte counts are of the whole kernel: ``l2_hit_bytes`` are operand reads that L2 serves,
+    ``hbm_read_bytes`` come from memory through L2, ``hbm_write_bytes`` leave through L2, ``mall_read_bytes`` come
+    through L2 from the cache in front of memory. ``missed_bytes`` are reads below L2 that would hit the L2 of the GPU
+    with which the form was fitted.
     """
 
     num_units: int
@@ -28,7 +26,6 @@ class KernelWork:
     l2_hit_bytes: int
     hbm_read_bytes: int
     hbm_write_bytes: int
-    stall_ticks: int
     label: str
     mall_read_bytes: int = 0
     missed_bytes: int = 0

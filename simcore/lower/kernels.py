@@ -209,7 +209,7 @@ def _as_whole(state: Lowering, shape: KernelShape, work: KernelWork, kernel: int
     share = whole.body_ticks * state.scenario.gpu.sms * shape.flops // undivided.flops
     waves = max(1, -(-work.num_units // sms))
     units = waves * sms
-    return replace(work, num_units=units, unit_ticks=max(1, share // units), waves=waves, stall_ticks=0)
+    return replace(work, num_units=units, unit_ticks=max(1, share // units), waves=waves)
 
 
 def unit_stages(state: Lowering, rank: int, work: KernelWork, together: int) -> Iterable[tuple[int, Stage]]:

@@ -26,7 +26,7 @@ class DescribedServer(NamedTuple):
 
 
 class OpCall(NamedTuple):
-    """An ``op`` call of the builder: ``count`` ops, of which the first has ``local_id``; ``pool`` is an instance."""
+    """An ``op`` call of the builder: ``num_ops`` ops, of which the first has ``local_id``; ``pool`` is an instance."""
 
     kind: int
     label_idx: int
@@ -35,7 +35,7 @@ class OpCall(NamedTuple):
     pool: int
     setup_ticks: int
     release_ticks: int
-    count: int
+    num_ops: int
 
 
 @dataclass(slots=True)
