@@ -21,7 +21,7 @@ from threading import Thread
 from ..compiler.codes import Code
 from ..compiler.ir import Cancelled, Scenario, Schedule, ShouldStop
 from ..compiler.planning.build import ScheduleError
-from ..simcore import EngineUnavailable, Result, RunOutcome, RunTooLarge, simulate
+from ..simcore import EngineUnavailable, Result, RunOptions, RunOutcome, RunTooLarge, WhatIf, simulate
 
 # How often a waiting caller looks whether it should stop, and how long its processes have to do so by themselves.
 POLL_S, GRACE_S = 0.2, 0.5
@@ -64,9 +64,8 @@ def run_job(job: SimulationJob, should_stop: ShouldStop | None = None) -> Result
         job.scenario,
         job.schedule,
         unit_bytes=job.unit_bytes,
-        bound_ticks=job.bound_ticks,
-        explain_bytes=job.explain_bytes,
-        should_stop=should_stop,
+        what_if=None if job.explain_bytes is None else WhatIf(job.explain_bytes, job.bound_ticks or 0),
+        options=RunOptions(should_stop=should_stop),
     )
 
 

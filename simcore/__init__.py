@@ -3,22 +3,25 @@
 from .cores.engine import EngineUnavailable
 from .figures.critical_path import Cause, CriticalOp
 from .figures.result import PACKET_BYTES, Result, ServerLoad, Timeline
+from .fold.run import RunOptions
 from .lower.budget import affordable_unit
 from .program.limits import RunTooLarge
 from .program.outcome import RunOutcome
 from .seeds import simulate_seeds
-from .simulate import record_writes, simulate
+from .simulate import WhatIf, record_writes, simulate
 
 __all__ = [
     "PACKET_BYTES",
     "Cause",
     "CriticalOp",
     "EngineUnavailable",
-    "RunOutcome",
     "Result",
+    "RunOptions",
+    "RunOutcome",
     "RunTooLarge",
     "ServerLoad",
     "Timeline",
+    "WhatIf",
     "affordable_unit",
     "record_writes",
     "simulate",

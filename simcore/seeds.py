@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ..compiler.ir import Scenario, Schedule, heeding
+from ..compiler.ir import Scenario, Schedule, ShouldStop, heeding
 from .cores.batch import run_lanes
 from .figures.result import PACKET_BYTES, Result
-from .fold.run import Finished
+from .fold.run import Finished, RunOptions
 from .lower.variability import perturbation_of
 from .simulate import result_of
 from .simulation_case import Case
@@ -21,7 +21,7 @@ def simulate_seeds(
     seeds: Sequence[int],
     *,
     unit_bytes: int = PACKET_BYTES,
-    should_stop: Callable[[], bool] | None = None,
+    should_stop: ShouldStop | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[Result, ...]:
     """Simulate ``schedule`` once for each of ``seeds``; every Result is the one of ``simulate`` with that seed.
@@ -44,10 +44,11 @@ def simulate_seeds(
     if variability is None or not variability.random:
         with heeding(should_stop):
             lowered = cases[0].lowered(unit_bytes)
-        return (result_of(lowered, cases[0].run(lowered, should_stop=should_stop, progress=progress)),) * len(cases)
+        options = RunOptions(should_stop=should_stop, progress=progress)
+        return (result_of(lowered, cases[0].run(lowered, options)),) * len(cases)
     with heeding(should_stop):
         plain = replace(cases[0], perturbation=None).lowered(unit_bytes, fold=False)
-    found: list[Result] = []
+    results: list[Result] = []
     for first in range(0, len(cases), BATCH):
         batch = cases[first : first + BATCH]
         lowered_cases = [case.varied(plain) for case in batch]
@@ -55,5 +56,5 @@ def simulate_seeds(
         runs = run_lanes(programs, should_stop=should_stop, progress=progress)
         for case, lowered, run in zip(batch, lowered_cases, runs, strict=True):
             alone = Finished(run, scenario.num_ranks, run.line_hops, run.line_hops, None)
-            found.append(result_of(lowered, case.finished(alone)))
-    return tuple(found)
+            results.append(result_of(lowered, case.finished(alone)))
+    return tuple(results)

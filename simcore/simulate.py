@@ -1,17 +1,17 @@
 """Scenario + Schedule -> Result: lower, run, and explain where the time went."""
 
-from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 
 from ..compiler.codes import Code
-from ..compiler.ir import Cancelled, Rejection, Scenario, Schedule, ShouldStop, Write, heeding
+from ..compiler.ir import Cancelled, Rejection, Scenario, Schedule, Write, heeding
 from ..compiler.planning.build import ScheduleError
 from .figures.critical_path import critical_path
 from .figures.deadlock import circle_of_waits
 from .figures.metrics import busy_ticks, dil_of, kernel_ticks, server_loads, timeline_of, utilization_of
 from .figures.result import PACKET_BYTES, Result, Waterfall
 from .figures.traffic import traffic_of
-from .fold.run import Finished
+from .fold.run import DEFAULT_OPTIONS, Finished, RunOptions
 from .lower.machine import Idealization
 from .lower.plan import Lowered
 from .lower.replay import recorded_writes
@@ -20,35 +20,37 @@ from .program.outcome import Run, RunOutcome
 from .simulation_case import Case
 
 
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """The what-if runs behind the loss waterfall and ``cil``.
+
+    They are made in units of ``unit_bytes``; the waterfall ends at ``bound_ticks``, a lower bound on any schedule.
+    """
+
+    unit_bytes: int
+    bound_ticks: int = 0
+
+
 def simulate(
     scenario: Scenario,
     schedule: Schedule,
     *,
     unit_bytes: int = PACKET_BYTES,
-    fold: bool = True,
-    bound_ticks: int | None = None,
-    explain_bytes: int | None = None,
-    observe: bool = False,
     seed: int | None = None,
-    should_stop: ShouldStop | None = None,
-    progress: Callable[[int], None] | None = None,
+    what_if: WhatIf | None = None,
+    options: RunOptions = DEFAULT_OPTIONS,
 ) -> Result:
-    """Run ``schedule`` at a granularity of ``unit_bytes``.
+    """Simulate ``schedule`` in units of ``unit_bytes``.
 
     Parameters
     ----------
-    bound_ticks
-        Lower bound on any schedule of the scenario; the loss waterfall ends there.
-    explain_bytes
-        Granularity of the what-if runs behind the waterfall and ``cil``; None leaves both out.
-    observe
-        Whether to find out where units queued, for ``servers`` and ``critical_path``; takes some more time.
     seed
-        What the variability of the system is drawn with; without one only what is late by name is late.
-    should_stop
-        Asked at least once a second; if it says yes, what the run found so far is returned, with the outcome CANCELLED.
-    progress
-        Told now and then how many line-hops of the run itself, what-if runs left out, have been simulated.
+        Seed of the system's variability; without one only the ranks that are late by name are late.
+    what_if
+        The runs behind ``waterfall`` and ``cil``; without them both are None.
+    options
+        How to run it; none of them changes a time. A run that is stopped is returned as far as it got, with the outcome
+        CANCELLED.
 
     Raises
     ------
@@ -57,24 +59,24 @@ def simulate(
     RunTooLarge
         If the run would take minutes or more memory than is sensible.
     Cancelled
-        If ``should_stop`` said so before the run began.
+        If ``options.should_stop`` said so before the run began.
     """
     case = Case(scenario, schedule, perturbation_of(scenario.system, seed))
-    with heeding(should_stop):
-        lowered = case.lowered(unit_bytes, fold=fold)
-        whole = case.run(lowered, fold=fold, observe=observe, should_stop=should_stop, progress=progress)
+    with heeding(options.should_stop):
+        lowered = case.lowered(unit_bytes, fold=options.fold)
+        finished = case.run(lowered, options)
         waterfall, cil = None, None
-        if explain_bytes is not None and whole.run.outcome is RunOutcome.DONE:
-            known = whole.run if explain_bytes == unit_bytes else None
+        if what_if is not None and finished.run.outcome is RunOutcome.DONE:
+            known = finished.run if what_if.unit_bytes == unit_bytes else None
             with suppress(Cancelled):  # the run itself is known
-                waterfall, cil = _explain(case, explain_bytes, bound_ticks or 0, known, should_stop)
-        return result_of(lowered, whole, waterfall, cil)
+                waterfall, cil = _explain(case, what_if, known, RunOptions(should_stop=options.should_stop))
+        return result_of(lowered, finished, waterfall, cil)
 
 
 def record_writes(
     scenario: Scenario, schedule: Schedule, *, unit_bytes: int = PACKET_BYTES, seed: int | None = None
 ) -> tuple[Write, ...]:
-    """What peers write to rank 0 in a run of ``schedule``, as a profile that a system can replay.
+    """Return the writes of peers to rank 0 in a run of ``schedule``: a profile that a system can replay.
 
     Raises
     ------
@@ -128,29 +130,29 @@ def result_of(
 
 
 def _explain(
-    case: Case, unit_bytes: int, bound_ticks: int, known: Run | None, should_stop: ShouldStop | None
+    case: Case, what_if: WhatIf, known: Run | None, options: RunOptions
 ) -> tuple[Waterfall | None, float | None]:
     """Differences of runs of the same schedule, each with one more loss idealised away; None if one is stopped."""
 
-    def what_if(ideal: Idealization) -> tuple[Lowered, Run]:
-        lowered = case.lowered(unit_bytes, ideal=ideal)
-        return lowered, case.run(lowered, should_stop=should_stop).run
+    def run(ideal: Idealization) -> tuple[Lowered, Run]:
+        lowered = case.lowered(what_if.unit_bytes, ideal=ideal)
+        return lowered, case.run(lowered, options).run
 
     free, private = Idealization.FREE_LAUNCH, Idealization.PRIVATE_SERVERS
-    as_is = known or what_if(Idealization.NONE)[1]
-    no_launch_lowered, no_launch = what_if(free)
-    alone_lowered, alone = what_if(free | private)
-    whole = what_if(free | private | Idealization.WHOLE_KERNEL)[1]
+    as_is = known or run(Idealization.NONE)[1]
+    no_launch_lowered, no_launch = run(free)
+    alone_lowered, alone = run(free | private)
+    whole = run(free | private | Idealization.WHOLE_KERNEL)[1]
     if not all(one.outcome is RunOutcome.DONE for one in (as_is, no_launch, alone, whole)):
         return None, None
     waterfall = Waterfall(
-        unit_bytes=unit_bytes,
+        unit_bytes=what_if.unit_bytes,
         makespan_ticks=as_is.makespan_ticks,
         launch_sync_ticks=as_is.makespan_ticks - no_launch.makespan_ticks,
         contention_ticks=no_launch.makespan_ticks - alone.makespan_ticks,
         decomposition_ticks=alone.makespan_ticks - whole.makespan_ticks,
-        exposed_ticks=whole.makespan_ticks - bound_ticks,
-        bound_ticks=bound_ticks,
+        exposed_ticks=whole.makespan_ticks - what_if.bound_ticks,
+        bound_ticks=what_if.bound_ticks,
     )
     apart = kernel_ticks(timeline_of(alone_lowered, alone))
     together = kernel_ticks(timeline_of(no_launch_lowered, no_launch))

@@ -1,10 +1,9 @@
-"""A scenario under a schedule, with what makes its ranks differ: lowered and run as often as needed."""
+"""A scenario under a schedule, with the perturbation of its ranks: lowered and run as often as needed."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ..compiler.ir import Scenario, Schedule
-from .fold.run import Finished, run_folded
+from .fold.run import DEFAULT_OPTIONS, Finished, RunOptions, run_folded
 from .lower.budget import check_budget
 from .lower.machine import Idealization
 from .lower.plan import Lowered, all_alike, lower
@@ -19,7 +18,7 @@ REPLAYED = "rank 0 alone is simulated, what its peers write comes from a profile
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is to be simulated; without a ``perturbation`` all ranks have the times of their plan."""
+    """A run to make; without a ``perturbation`` all ranks have the times of their plan."""
 
     scenario: Scenario
     schedule: Schedule
@@ -31,7 +30,7 @@ class Case:
         return self.perturbation is not None and self.perturbation.seed is not None
 
     def lowered(self, unit_bytes: int, *, fold: bool = True, ideal: Idealization = Idealization.NONE) -> Lowered:
-        """The program with its way back to the plan; folded only where ranks cannot differ.
+        """Lower the case; folded only where ranks cannot differ.
 
         Raises
         ------
@@ -63,21 +62,12 @@ class Case:
         return replace(lowered, program=perturbed(lowered.program, self.perturbation, ranks, lowered.gets()))
 
     def finished(self, whole: Finished) -> Finished:
-        """What a run of all ranks took, with the reason why all were simulated, or only one."""
+        """``whole`` with the reason why all ranks were simulated, or only one."""
         if self.scenario.system.replay is not None:
             return replace(whole, ranks_simulated=1, not_alike=REPLAYED)
         return replace(whole, not_alike=VARIES) if self.drawn else whole
 
-    def run(
-        self,
-        lowered: Lowered,
-        *,
-        fold: bool = True,
-        observe: bool = False,
-        should_stop: Callable[[], bool] | None = None,
-        progress: Callable[[int], None] | None = None,
-    ) -> Finished:
-        """Run what ``lowered`` gave, one rank for all that are alike."""
-        fold = fold and not self.drawn and self.scenario.system.replay is None
-        whole = run_folded(lowered.program, fold=fold, observe=observe, should_stop=should_stop, progress=progress)
-        return self.finished(whole)
+    def run(self, lowered: Lowered, options: RunOptions = DEFAULT_OPTIONS) -> Finished:
+        """Run the program of ``lowered``, one rank for all that are alike."""
+        fold = options.fold and not self.drawn and self.scenario.system.replay is None
+        return self.finished(run_folded(lowered.program, replace(options, fold=fold)))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from ...compiler.ir import Scenario, Schedule
 from ...compiler.planning.build import ScheduleError, declared
-from ...simcore import Result, RunOutcome, RunTooLarge, affordable_unit, simulate
+from ...simcore import Result, RunOutcome, RunTooLarge, WhatIf, affordable_unit, simulate
 from ..bounds.lower_bound import lower_bound
 from ..candidates.advice import Advice
 from ..candidates.shortlist import packet_bytes
@@ -96,10 +96,10 @@ class Runs:
 
     def _simulate(self, name: str, explained: bool) -> Result:
         schedule = self._schedule(name)
-        explain_bytes = packet_bytes(self.scenario) if explained else None
+        what_if = WhatIf(packet_bytes(self.scenario)) if explained else None
         unit = self._unit(name, schedule)
         try:
-            result = simulate(self.scenario, schedule, unit_bytes=unit, explain_bytes=explain_bytes)
+            result = simulate(self.scenario, schedule, unit_bytes=unit, what_if=what_if)
         except (RunTooLarge, ScheduleError) as error:
             raise ExpectationError(str(error)) from error
         return _done(name, result)

@@ -1,8 +1,9 @@
-"""Runs a whole program, folded as far as its ranks are alike, and says how far that was."""
+"""Run a program, folded as far as its ranks are alike, and report how far that was."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ...compiler.ir import ShouldStop
 from ..cores.engine import run
 from ..program.outcome import Run
 from ..program.program import Program
@@ -25,15 +26,26 @@ class Finished:
     not_alike: str | None
 
 
-def run_folded(
-    program: Program,
-    *,
-    fold: bool = True,
-    observe: bool = False,
-    should_stop: Callable[[], bool] | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> Finished:
-    """Run ``program``, one rank for all that are alike unless ``fold`` is False.
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How a run is carried out; nothing here changes a time.
+
+    ``fold``: simulate one rank for all that are alike. ``observe``: record where units queued, for ``servers`` and
+    ``critical_path``, which takes some more time. ``should_stop`` is called at least once a second. ``progress`` is
+    called now and then with the line-hops simulated, those of what-if runs left out.
+    """
+
+    fold: bool = True
+    observe: bool = False
+    should_stop: ShouldStop | None = None
+    progress: Callable[[int], None] | None = None
+
+
+DEFAULT_OPTIONS = RunOptions()
+
+
+def run_folded(program: Program, options: RunOptions = DEFAULT_OPTIONS) -> Finished:
+    """Run ``program``, one rank for all that are alike unless ``options`` say otherwise.
 
     A program that describes one rank for all is run as it is.
 
@@ -42,17 +54,21 @@ def run_folded(
     RunTooLarge
         If the run would take too much time or memory.
     """
-    if fold and not program.folded and program.num_ranks > 1:
+
+    def finish(part: Program) -> Run:
+        return run(part, observe=options.observe, should_stop=options.should_stop, progress=options.progress)
+
+    if options.fold and not program.folded and program.num_ranks > 1:
         classes = detect(program)
         if not isinstance(classes, Refusal):
             folded = quotient(program, classes)
-            small = run(folded.program, observe=observe, should_stop=should_stop, progress=progress)
+            small = finish(folded.program)
             whole = expand(folded, small)
             not_alike = asymmetry(program) if folded.num_rank_classes > 1 else None
             return Finished(whole, folded.num_rank_classes, small.line_hops, whole.line_hops, not_alike)
         reason: str | None = classes.reason
     else:
         reason = "asked not to fold" if program.ranks_simulated > 1 else None
-    found = run(program, observe=observe, should_stop=should_stop, progress=progress)
-    represented = found.line_hops * (program.num_ranks // program.ranks_simulated)
-    return Finished(found, program.ranks_simulated, found.line_hops, represented, reason)
+    whole = finish(program)
+    represented = whole.line_hops * (program.num_ranks // program.ranks_simulated)
+    return Finished(whole, program.ranks_simulated, whole.line_hops, represented, reason)

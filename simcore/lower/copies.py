@@ -22,7 +22,7 @@ from .commands import begun_by, issue_ticks
 from .machine import Hop, distance_ticks
 from .protocols import sent_per_byte
 from .state import Lowering, Waiters, deal, moved_bytes
-from .switch import multicast, sum_in_switch
+from .switch import Pace, multicast, sum_in_switch
 
 PEERS_OF_A_BROADCAST = 2
 """Destinations of one command (AMD-DMA-Latte, arXiv 2511.06605)."""
@@ -35,7 +35,7 @@ def lower_transfer(state: Lowering, rank: int, step: Transfer) -> None:
     if step.reach is Reach.ALL:
         lower = sum_in_switch if step.reduce else multicast
         gap = _gap(state, step, state.units(moved_bytes(state.scenario, step.region)))
-        lower(state, rank, step, copy_workers(state, rank, step), copy_setup(state, rank, step), gap)
+        lower(state, rank, step, Pace(copy_workers(state, rank, step), copy_setup(state, rank, step), gap))
         return
     if (rank, step.name) in state.writes:
         _replayed(state, rank, step, state.writes[rank, step.name])

@@ -91,9 +91,8 @@ def _launched(
     start = _launch_ticks(state, work, fitted=fitted, waits=bool(awaited) and not looks)
     launch = state.builder.op(rank, Op(OpKind.LAUNCH, step.name, setup_ticks=state.setup(start)))
     waiting = num_waiting(state, work) if looks else 0
-    kind = OpKind.REDUCE if isinstance(step, Reduction) else OpKind.TILE
     runs = unit_stages(state, rank, work, work.num_units)
-    units = add_units(state, rank, step, kind, runs, waiting, _flag(awaited))
+    units = add_units(state, rank, step, runs, waiting, _flag(awaited))
     state.builder.after(units.starts, launch)
     # Units that do not look for themselves begin when others have: SMs are not bound to units.
     landed = (*units.landed, *units.ops[waiting:]) if looks else launch
@@ -107,7 +106,7 @@ def _persistent_group(state: Lowering, rank: int, step: TileGroup, steps: Sequen
     work, sms, awaited = kernel.parts[step.name], state.schedule.compute_sms, _awaited(step, steps)
     waiting = num_waiting(state, work) if awaited else 0
     runs = unit_stages(state, rank, work, kernel.whole.num_units)
-    units = add_units(state, rank, step, OpKind.TILE, runs, waiting, _flag(awaited))
+    units = add_units(state, rank, step, runs, waiting, _flag(awaited))
     kernel.units += zip(units.starts, units.ops, strict=True)
     waiters = Waiters(units.starts[:sms], units.landed, units.polling, queued=False)
     share = kernel.whole.alone_ticks * work.num_units // kernel.whole.num_units

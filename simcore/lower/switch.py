@@ -6,6 +6,7 @@ at the switch.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from ...compiler.ir import Direction, Transfer
@@ -20,20 +21,38 @@ MAX_SLICES = 8
 _Routes = Sequence[tuple[Hop, ...]]
 
 
-def multicast(state: Lowering, rank: int, step: Transfer, workers: int, setup: int, gap: int) -> None:
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How SMs copy: ``workers`` of them, each with its setup time and the time from one unit to the next."""
+
+    workers: int
+    setup_ticks: int
+    gap_ticks: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Ways:
+    """Routes into the switch and out of it."""
+
+    up: _Routes
+    down: _Routes
+
+
+def multicast(state: Lowering, rank: int, step: Transfer, pace: Pace) -> None:
     """A put to all other ranks: up once, down to each of them."""
     memory, peers = state.machine.memory_for(TrafficClass.COMM), range(1, state.scenario.num_ranks)
     up, _ = _ports(state, rank, rank + 1)
     down = [(*_ports(state, rank, rank + peer)[1], (memory.hbm, rank + peer)) for peer in peers]
-    _sliced(state, rank, step, [(*_read(state, rank), *up)], down, workers, setup, gap)
+    _sliced(state, rank, step, _Ways([(*_read(state, rank), *up)], down), pace)
 
 
-def sum_in_switch(state: Lowering, rank: int, step: Transfer, workers: int, setup: int, gap: int) -> None:
+def sum_in_switch(state: Lowering, rank: int, step: Transfer, pace: Pace) -> None:
     """A get of the sum of all ranks' copies: up from each of them, down once. The request travels first."""
     memory, n = state.machine.memory_for(TrafficClass.COMM), state.scenario.num_ranks
     up = [(*_read(state, rank + k), *_ports(state, rank + k, rank + k + 1)[0]) for k in range(n)]
     down = [(*_ports(state, rank - 1, rank)[1], (memory.hbm, rank))]
-    _sliced(state, rank, step, up, down, workers, setup + distance_ticks(state.scenario, 1, rank), gap)
+    request_ticks = distance_ticks(state.scenario, 1, rank)
+    _sliced(state, rank, step, _Ways(up, down), replace(pace, setup_ticks=pace.setup_ticks + request_ticks))
 
 
 def _ports(state: Lowering, source: int, target: int) -> tuple[tuple[Hop, ...], tuple[Hop, ...]]:
@@ -49,22 +68,20 @@ def _read(state: Lowering, rank: int) -> tuple[Hop, ...]:
     return ((memory.hbm, rank), (memory.l2, rank)) if state.by_sms else ((memory.hbm, rank),)
 
 
-def _sliced(
-    state: Lowering, rank: int, step: Transfer, up: _Routes, down: _Routes, workers: int, setup: int, gap: int
-) -> None:
-    """The ops of every worker, which has its part of the bytes."""
+def _sliced(state: Lowering, rank: int, step: Transfer, ways: _Ways, pace: Pace) -> None:
+    """Add the ops of all workers; each has its part of the bytes."""
     line = state.scenario.gpu.line_bytes
-    first: list[int] = []
-    last = 0
-    for count, lines in deal(-(-moved_bytes(state.scenario, step.region) // line), workers):
-        for _ in range(count):
-            ops = _worker(state, rank, step, up, down, state.units(lines * line), setup, gap)
-            first.append(ops.start)
-            last = ops.stop
+    shares = deal(-(-moved_bytes(state.scenario, step.region) // line), pace.workers)
+    workers = [
+        _worker(state, rank, step, ways, pace, state.units(lines * line))
+        for count, lines in shares
+        for _ in range(count)
+    ]
+    first, copied = [ops.start for ops in workers], range(workers[0].start, workers[-1].stop)
     waiting = begun_by(state, rank, step, first)
     if state.one_kernel and step.direction is Direction.PUT:
-        last = _flags(state, rank, step, range(first[0], last)).stop
-    state.finish(rank, step, range(first[0], last), Waiters(waiting, waiting))
+        copied = range(copied.start, _flags(state, rank, step, copied).stop)
+    state.finish(rank, step, copied, Waiters(waiting, waiting))
 
 
 def _flags(state: Lowering, rank: int, step: Transfer, copied: range) -> range:
@@ -84,26 +101,24 @@ def _flags(state: Lowering, rank: int, step: Transfer, copied: range) -> range:
     return flag
 
 
-def _worker(
-    state: Lowering, rank: int, step: Transfer, up: _Routes, down: _Routes, units: int, setup: int, gap: int
-) -> range:
+def _worker(state: Lowering, rank: int, step: Transfer, ways: _Ways, pace: Pace, units: int) -> range:
     """The ops of one worker, the one that waits for others first.
 
     It holds an engine for the setup and then slice by slice for as long as it takes to send one.
     """
-    slices = min(MAX_SLICES, max(1, units))
+    slices, gap = min(MAX_SLICES, max(1, units)), pace.gap_ticks
     sizes = [high - low for low, high in pairwise(units * i // slices for i in range(slices + 1))]
-    engine, add = state.machine.engines, state.builder
-    begin = before = add.op(rank, Op(OpKind.TRANSFER, step.name, pool=engine, setup_ticks=setup))
+    engine, builder = state.machine.engines, state.builder
+    begin = sent = builder.op(rank, Op(OpKind.TRANSFER, step.name, pool=engine, setup_ticks=pace.setup_ticks))
     for size in sizes:
-        risen = add.op(rank, Op(OpKind.TRANSFER, step.name, (Stage(0, _flows(state, up, size, gap)),)))
-        fallen = add.op(rank, Op(OpKind.TRANSFER, step.name, (Stage(0, _flows(state, down, size, 0)),)))
-        sent = add.op(rank, Op(OpKind.TRANSFER, step.name, (Stage(size * gap),), pool=engine))
-        add.after(risen, before)
-        add.after(sent, before)
-        add.after(fallen, risen)
         before = sent
-    return range(begin.start, before.stop)
+        risen = builder.op(rank, Op(OpKind.TRANSFER, step.name, (Stage(0, _flows(state, ways.up, size, gap)),)))
+        fallen = builder.op(rank, Op(OpKind.TRANSFER, step.name, (Stage(0, _flows(state, ways.down, size, 0)),)))
+        sent = builder.op(rank, Op(OpKind.TRANSFER, step.name, (Stage(size * gap),), pool=engine))
+        builder.after(risen, before)
+        builder.after(sent, before)
+        builder.after(fallen, risen)
+    return range(begin.start, sent.stop)
 
 
 def _flows(state: Lowering, routes: _Routes, units: int, gap: int) -> tuple[Flow, ...]:

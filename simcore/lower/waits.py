@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ...compiler.ir import Gpu, Step, Wait, WaitPer
+from ...compiler.ir import Gpu, Reduction, Step, Wait, WaitPer
 from ..kernels.work import KernelWork
 from ..program.program import Flow, Op, OpKind, Stage, TrafficClass
 from .state import Lowering
@@ -35,10 +35,10 @@ def num_waiting(state: Lowering, work: KernelWork) -> int:
     return work.num_units if per_tile else min(work.num_units, state.schedule.compute_sms)
 
 
-def add_units(state: Lowering, rank: int, step: Step, kind: OpKind, runs: Runs, waiting: int, flag: str) -> Units:
-    """Emit the units of a kernel, of which the first ``waiting`` look for ``flag`` in the way of the schedule."""
+def add_units(state: Lowering, rank: int, step: Step, runs: Runs, waiting: int, flag: str) -> Units:
+    """Emit the units of a kernel; the first ``waiting`` look for ``flag`` as the schedule says."""
     if state.schedule.tactics.wait is Wait.EVENT or not waiting:
-        ops = _emit(state, rank, step, kind, ((count, (stage,)) for count, stage in runs))
+        ops = _emit(state, rank, step, ((count, (stage,)) for count, stage in runs))
         return Units(ops, tuple(ops), tuple(ops[:waiting]), ())
     monitored = _entries(state, rank, waiting)
     poll, read = _poll(state, rank, flag), _read(state, rank, flag)
@@ -47,7 +47,7 @@ def add_units(state: Lowering, rank: int, step: Step, kind: OpKind, runs: Runs, 
     for first, count, stage in _cut(runs, (monitored, waiting)):
         looks = Stage(0, (read,)) if first < monitored else poll if first < waiting else None
         stages.append((count, (looks, stage) if looks else (stage,)))
-    ops = _emit(state, rank, step, kind, stages)
+    ops = _emit(state, rank, step, stages)
     state.builder.after(ops[:monitored], wakes)
     for arm, op in zip(arms, ops, strict=False):
         state.builder.after((op,), (arm,))
@@ -89,15 +89,13 @@ def _read(state: Lowering, rank: int, flag: str) -> Flow:
     return Flow((state.flag_hop(memory, flag, rank),), 1, traffic=TrafficClass.FLAGS)
 
 
-def _emit(
-    state: Lowering, rank: int, step: Step, kind: OpKind, stages: Iterable[tuple[int, tuple[Stage, ...]]]
-) -> range:
-    ops: range | None = None
-    for count, each in stages:
-        made = state.builder.op(rank, Op(kind, step.name, each, pool=state.machine.sms), count=count)
-        ops = made if ops is None else range(ops.start, made.stop)
-    assert ops is not None, "a kernel has at least one unit"
-    return ops
+def _emit(state: Lowering, rank: int, step: Step, runs: Iterable[tuple[int, tuple[Stage, ...]]]) -> range:
+    """Ops on the SM pool for runs of (number of units, stages of each)."""
+    kind = OpKind.REDUCE if isinstance(step, Reduction) else OpKind.TILE
+    ops: list[range] = []
+    for count, stages in runs:
+        ops.append(state.builder.op(rank, Op(kind, step.name, stages, pool=state.machine.sms), count=count))
+    return range(ops[0].start, ops[-1].stop)
 
 
 def _cut(runs: Runs, edges: tuple[int, ...]) -> Iterator[tuple[int, int, Stage]]:

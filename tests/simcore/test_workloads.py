@@ -4,7 +4,7 @@ import pytest
 
 from magus.compiler.ir import Choice, EngineChoice, EngineKind
 from magus.compiler.planning.build import build_schedule
-from magus.simcore import simulate
+from magus.simcore import RunOptions, WhatIf, simulate
 from magus.simcore.cores.engine import Core, run
 from magus.simcore.lower.plan import lower
 from tests.helpers.marks import thinned
@@ -38,7 +38,9 @@ def test_one_rank_stands_for_all(name: str, system: int) -> None:
     scenario = workload_of(name, m=512, system=system)
     for choice in some(list(choices_of(scenario, pieces=(2,)))[::2]):
         schedule = build_schedule(scenario, choice)
-        folded, all_ranks = (simulate(scenario, schedule, unit_bytes=16384, fold=fold) for fold in (True, False))
+        folded, all_ranks = (
+            simulate(scenario, schedule, unit_bytes=16384, options=RunOptions(fold)) for fold in (True, False)
+        )
         assert folded.makespan_ticks == all_ranks.makespan_ticks, choice
 
 
@@ -50,7 +52,7 @@ def test_the_waterfall_adds_up_and_serial_has_no_decomposition_loss(name: str) -
     choices = Choice("serial", 4, engine), Choice(template, 8, engine)
 
     serial, cut = (
-        simulate(scenario, build_schedule(scenario, choice), unit_bytes=4096, bound_ticks=BOUND, explain_bytes=4096)
+        simulate(scenario, build_schedule(scenario, choice), unit_bytes=4096, what_if=WhatIf(4096, BOUND))
         for choice in choices
     )
     for result in (serial, cut):

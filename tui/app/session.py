@@ -214,17 +214,16 @@ def default_backend(workers: int) -> Backend:
         scenario: Scenario, schedule: Schedule, bound_ticks: int | None, should_stop: ShouldStop
     ) -> Result:
         from ...advisor.candidates.shortlist import packet_bytes
-        from ...simcore.simulate import simulate
+        from ...simcore.simulate import RunOptions, WhatIf, simulate
 
         unit = packet_bytes(scenario)
-        explain = None if bound_ticks is None else unit
+        what_if = None if bound_ticks is None else WhatIf(unit, bound_ticks)
         return simulate(
             scenario,
             schedule,
             unit_bytes=unit,
-            bound_ticks=bound_ticks,
-            explain_bytes=explain,
-            should_stop=should_stop,
+            what_if=what_if,
+            options=RunOptions(should_stop=should_stop),
         )
 
     return Backend(compile_file, recommend, simulate_packets)

@@ -13,7 +13,7 @@ from ...compiler.ir import Cancelled, Scenario, Schedule, Settings
 from ...compiler.resolve.devices.replay_file import write_profile
 from ...compiler.resolve.schedules.from_text import resolve_schedule
 from ...compiler.text.writing import check_writable
-from ...simcore import Result, RunOutcome, affordable_unit, record_writes, simulate, simulate_seeds
+from ...simcore import Result, RunOptions, RunOutcome, WhatIf, affordable_unit, record_writes, simulate, simulate_seeds
 from ..exit_codes import Exit
 from ..text.door import print_json, put, say
 from ..text.progress import progress_line
@@ -78,20 +78,16 @@ def simulate_file(
 def _simulated(
     scenario: Scenario, schedule: Schedule, unit_bytes: int, fold: bool, bound_ticks: int, seed: int | None
 ) -> Result:
+    # The bound is of all ranks, a replay of one.
+    what_if = WhatIf(packet_bytes(scenario), bound_ticks) if scenario.system.replay is None else None
     with _stoppable() as pressed, progress_line() as progress:
         result = simulate(
             scenario,
             schedule,
             unit_bytes=unit_bytes,
-            fold=fold,
-            bound_ticks=bound_ticks,
-            explain_bytes=packet_bytes(scenario)
-            if scenario.system.replay is None
-            else None,  # the bound is of all ranks
-            observe=True,
             seed=seed,
-            should_stop=pressed,
-            progress=lambda line_hops: progress("run", line_hops, 0),
+            what_if=what_if,
+            options=RunOptions(fold, True, pressed, lambda line_hops: progress("run", line_hops, 0)),
         )
         if pressed() and result.outcome is RunOutcome.DONE:  # what explains the run was cut off
             raise KeyboardInterrupt

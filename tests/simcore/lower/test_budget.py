@@ -7,7 +7,7 @@ import pytest
 from magus.compiler.ir import Cancelled, Choice, EngineChoice, EngineKind, Fabric, checkpoint, heeding
 from magus.compiler.ir.topologies.fat_tree import FatTree
 from magus.compiler.planning.build import build_schedule
-from magus.simcore import RunTooLarge, affordable_unit, simulate
+from magus.simcore import RunOptions, RunTooLarge, affordable_unit, simulate
 from magus.simcore.lower.budget import check_budget, cost_of
 from tests.helpers.scenarios.fabrics import UNEVEN, crossbar, graph, rails, torus
 from tests.helpers.scenarios.scenarios import ag_gemm, lone_gather
@@ -60,7 +60,7 @@ def test_a_stop_is_heard_before_anything_is_simulated() -> None:
     with pytest.raises(Cancelled):
         affordable_unit(scenario, schedule, 1024, 1000, should_stop=lambda: True)
     with pytest.raises(Cancelled):
-        simulate(scenario, schedule, should_stop=lambda: True)
+        simulate(scenario, schedule, options=RunOptions(should_stop=lambda: True))
 
 
 def test_a_stop_is_heard_while_ranks_are_lowered() -> None:
@@ -73,7 +73,7 @@ def test_a_stop_is_heard_while_ranks_are_lowered() -> None:
         return len(asked) > 40
 
     with pytest.raises(Cancelled):
-        simulate(scenario, schedule, should_stop=later)
+        simulate(scenario, schedule, options=RunOptions(should_stop=later))
     assert len(asked) == 41
 
 

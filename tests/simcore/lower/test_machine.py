@@ -6,7 +6,7 @@ import pytest
 
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Fabric, Scenario, Schedule, network_of
 from magus.compiler.planning.build import build_schedule, reject_choice
-from magus.simcore import RunOutcome, simulate
+from magus.simcore import RunOptions, RunOutcome, simulate
 from magus.simcore.cores.engine import run
 from magus.simcore.lower.machine import distance_ticks
 from magus.simcore.lower.plan import lower
@@ -62,7 +62,9 @@ def test_folded_equals_every_rank(make, name: str) -> None:  # type: ignore[no-u
     num_ranks, fabric = UNEVEN[name]
     scenario = make(64 * num_ranks, 64 * num_ranks, 512, ranks=num_ranks, fabric=fabric)
     for schedule in some(schedules(scenario)):
-        folded, every = (simulate(scenario, schedule, unit_bytes=UNIT, fold=fold) for fold in (True, False))
+        folded, every = (
+            simulate(scenario, schedule, unit_bytes=UNIT, options=RunOptions(fold)) for fold in (True, False)
+        )
 
         assert folded.outcome is every.outcome is RunOutcome.DONE
         assert folded.timeline == every.timeline

@@ -22,7 +22,7 @@ from magus.compiler.ir import (
 )
 from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.templates import TEMPLATES
-from magus.simcore import RunTooLarge, affordable_unit, simulate
+from magus.simcore import RunOptions, RunTooLarge, affordable_unit, simulate
 from magus.simcore.cores.engine import run
 from magus.simcore.figures.metrics import union_ticks
 from magus.simcore.figures.result import IntervalKind
@@ -176,7 +176,7 @@ def test_a_plan_with_an_override_is_folded_as_far_as_its_ranks_are_alike() -> No
     uneven = replace(schedule, overrides=tuple(Override(rank, late) for rank in (0, 2)))
 
     folded = simulate(scenario, uneven, unit_bytes=UNIT)
-    every = simulate(scenario, uneven, unit_bytes=UNIT, fold=False)
+    every = simulate(scenario, uneven, unit_bytes=UNIT, options=RunOptions(fold=False))
 
     assert folded.makespan_ticks == every.makespan_ticks
     assert folded.timeline == every.timeline
@@ -189,7 +189,7 @@ def test_figures_of_an_uneven_plan_come_from_one_rank() -> None:
     put = next(step for step in schedule.steps if isinstance(step, Transfer) and step.name == "x0_1")
     uneven = replace(schedule, overrides=(Override(1, replace(put, after=("own",))),))
 
-    result = simulate(scenario, uneven, unit_bytes=UNIT, fold=False)
+    result = simulate(scenario, uneven, unit_bytes=UNIT, options=RunOptions(fold=False))
 
     efficiencies = []
     for rank in range(2):
