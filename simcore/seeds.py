@@ -12,7 +12,7 @@ from .simulate import result_of
 from .simulation_case import Case
 
 BATCH = 64
-"""Seeds whose programs are held at a time."""
+"""Seeds whose programs are in memory at one time."""
 
 
 def simulate_seeds(

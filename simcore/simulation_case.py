@@ -55,7 +55,7 @@ class Case:
             raise RunTooLarge(f"{schedule.expression}: {error}") from error
 
     def varied(self, lowered: Lowered) -> Lowered:
-        """The same program with the times of this case; writes of a profile keep theirs."""
+        """``lowered`` with the times of this case; writes of a profile keep theirs."""
         if self.perturbation is None:
             return lowered
         ranks = range(self.scenario.num_ranks) if self.scenario.system.replay is None else (TARGET,)

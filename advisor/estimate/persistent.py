@@ -12,7 +12,7 @@ from ...compiler.ir import Kernels, Scenario, Schedule, Step, TileGroup
 from ...simcore.kernels.gemm import gemm_work
 from ...simcore.kernels.gemm_parts import group_shape, stream_shape
 from ...simcore.kernels.work import KernelWork
-from ...simcore.lower.kernels import deal_by, deal_units
+from ...simcore.lower.kernels import split_by_weight, split_units
 
 
 def persistent_parts(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> Mapping[str, KernelWork]:
@@ -31,7 +31,9 @@ def _parts(scenario: Scenario, groups: Sequence[TileGroup], sms: int) -> dict[st
     whole = gemm_work(scenario.gpu, stream_shape(scenario, groups), sms, static_order=True)
     shapes = [group_shape(scenario, group) for group in groups]
     flops = [shape.flops for shape in shapes]
-    dealt = zip(groups, shapes, deal_units(whole.num_units, flops), deal_by(whole.hbm_read_bytes, flops), strict=True)
+    dealt = zip(
+        groups, shapes, split_units(whole.num_units, flops), split_by_weight(whole.hbm_read_bytes, flops), strict=True
+    )
     return {
         group.name: replace(
             whole,

@@ -1,4 +1,4 @@
-"""What follows from when flows were delivered, however they were simulated: units, line-hops and busy times."""
+"""Figures that follow from the delivery times of flows on any core: units, line-hops and busy times."""
 
 import numpy as np
 
@@ -9,13 +9,13 @@ from ..program.program import Program, TrafficClass
 
 
 def units_delivered(program: Program, flow_last: Int64Array, op_polls: Int64Array) -> Int64Array:
-    """[F] units of flows that were delivered, those of polls as often as they were made."""
+    """[F] units of the flows that were delivered; polls count once per round."""
     rounds = np.where(program.stage_polls, op_polls[program.stage_op], 1)[program.flow_stage]
     return np.where(flow_last == NEVER, 0, program.flow_units * rounds)
 
 
 def wait_shift(program: Program) -> int:
-    """Bits to leave off each wait of a unit, so that no sum of them can outgrow an int64; 0 for all but huge runs."""
+    """Bits to drop from each wait of a unit, so that no sum of waits overflows an int64; 0 for all but huge runs."""
     units = float(np.bincount(program.hop_flow, program.flow_units[program.hop_flow]).max(initial=0)) + 1
     most = units * (float(drain_ticks(program).sum(dtype=np.float64)) + float(program.op_release_ticks.max(initial=0)))
     polls = 20 if program.stage_polls.any() else 0  # a million rounds
@@ -23,12 +23,12 @@ def wait_shift(program: Program) -> int:
 
 
 def wait_ticks(sums: Int64Array, shift: int) -> FloatArray:
-    """[H] sums of waits in ticks; ``sums`` had ``shift`` bits left off each wait."""
+    """[H] sums of waits in ticks; ``sums`` has ``shift`` bits dropped from each wait."""
     return sums.astype(np.float64) * 2.0**shift
 
 
 def busy_ticks(program: Program, flow_last: Int64Array, op_polls: Int64Array) -> Int64Array:
-    """[S, TrafficClass] service given to flows that were delivered: a sum over flow-hops, no matter when."""
+    """[S, TrafficClass] service time of the flows that were delivered, summed over flow-hops."""
     units = units_delivered(program, flow_last, op_polls)[program.hop_flow]  # [H]
     busy = np.zeros((program.num_servers, len(TrafficClass)), np.int64)
     traffic = program.flow_traffic[program.hop_flow]

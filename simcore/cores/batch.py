@@ -1,6 +1,6 @@
-"""Runs many programs, the candidates of a search say: side by side where that is faster, else one by one.
+"""Run many programs, such as the candidates of a search: side by side where that is faster, else one by one.
 
-Whatever is chosen, every ``Run`` is the one the program has by itself. Side by side, windows that would be thin share
+Every ``Run`` is the one that the program has by itself. Side by side, windows that would be thin share
 their cost, so it pays where the programs' windows are thin and yet a flow has more than a handful of line-hops: what
 flows and ops cost is the same in every core. Windows that are fat pay already, and very fat ones leave the cache.
 """
@@ -18,13 +18,13 @@ from .sort_keys import KeyWidthError, time_bits
 from .vain_polls import polls_in_vain
 
 NAME = "lanes"
-"""What runs that were simulated side by side have for a core."""
+"""Name of the core in runs that were simulated side by side."""
 
 MAX_LANES = 64
 """Programs in one run of windows."""
 
 MAX_LINE_HOPS_PER_WINDOW = 8_000
-"""Above this many line-hops in the window of all lanes, its arrays leave the cache and more lanes are no help."""
+"""Above this many line-hops in the window of all lanes, its arrays leave the cache and more lanes do not help."""
 
 MIN_LINE_HOPS_PER_WINDOW = 400
 """Below this many line-hops in the window of all lanes there is too little to share it: the heap core is faster."""
@@ -36,10 +36,10 @@ MIN_LINE_HOPS_PER_FLOW = 7
 """Below this many line-hops a flow, the heap core is faster: there are more flows to begin than units to serve."""
 
 MAX_WINDOW_RATIO = 2
-"""Lanes go at the pace of the shortest window: none is to go more than this many times slower than by itself."""
+"""Lanes share the shortest window. No lane may be more than this many times slower than by itself."""
 
 WINDOWS_IN_FIELD = 512
-"""The time in a key must have room for that many windows, since units queue for longer than one window."""
+"""Windows for which the time field of a key must have room, since units queue for longer than one window."""
 
 
 def run_lanes(
@@ -88,7 +88,7 @@ def run_lanes(
 
 
 class _Batch:
-    """What the runs have in common: they add up their line-hops, and once told to stop all of them do."""
+    """State shared by the runs: line-hops are added up over all of them, and a stop ends all of them."""
 
     def __init__(
         self, budget: RunBudget, should_stop: Callable[[], bool] | None, progress: Callable[[int], None] | None
@@ -132,10 +132,10 @@ class _Batch:
         runs = []
         for program, (control, served) in zip(programs, lanes, strict=True):
             verdict = watch.verdict if served.cancelled else RunOutcome.DONE
-            found = finished_run(program, NAME, control, served, verdict)
+            run = finished_run(program, NAME, control, served, verdict)
             # What goes on polling for ever would hold up the others once more.
-            runs.append(self._alone(program) if polls_in_vain(program, found) else found)
-        self._line_hops += sum(one.line_hops for one in runs)
+            runs.append(self._alone(program) if polls_in_vain(program, run) else run)
+        self._line_hops += sum(run.line_hops for run in runs)
         return runs
 
 
@@ -152,7 +152,7 @@ def _run_block(programs: Sequence[Program], batch: _Batch, core: Core | None) ->
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What matters about a program when lanes are put together."""
+    """The sizes of a program by which lanes are put together."""
 
     idx: int
     window_ticks: int

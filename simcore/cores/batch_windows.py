@@ -1,4 +1,4 @@
-"""The laned core: programs that have nothing to do with each other, simulated side by side in the same windows.
+"""The batched core: independent programs, simulated side by side in the same windows.
 
 A small program has thin windows, and a window costs about the same whatever is in it. The units of many programs in
 one window share that cost. Their servers, flows and hops are numbered one program after the other; their ops stay with
@@ -7,7 +7,7 @@ a ``Control`` each. Every program has a clock of its own, its lane's time; all l
     lane's time = windows' time + phase of the lane
 
 The phase grows when a lane has no unit under way and nothing happens in it for a while: the lane jumps to what happens
-next, so that a lane that sleeps costs nothing. No unit ever passes from one lane to another, so phases cannot matter.
+next, so that an idle lane costs nothing. No unit ever passes from one lane to another, so phases cannot matter.
 """
 
 import heapq
@@ -39,11 +39,11 @@ UNIT_FIELDS: dict[str, str] = {
     "hop_next": "hop_server",
     "hop_buffer": "buffer_units",
 }
-"""Arrays of a Program that have to do with units, and the array, if any, that their entries are indices into."""
+"""Arrays of a Program about units, each with the array that its entries index, if any."""
 
 
 def side_by_side(programs: Sequence[Program]) -> Program:
-    """All units of ``programs``, numbered program by program; what has to do with ops is that of the first program."""
+    """All units of ``programs``, numbered program by program; the arrays about ops are those of the first program."""
     fields: dict[str, Any] = {}
     for name, target in UNIT_FIELDS.items():
         parts = [getattr(program, name) for program in programs]
@@ -69,7 +69,7 @@ def simulate(programs: Sequence[Program], watch: WatchFn) -> list[tuple[Control,
 
 
 def _offsets(programs: Sequence[Program], name: str) -> list[int]:
-    """Where each program's part of the array ``name`` begins, and where the last ends."""
+    """Start of each program's part of the array ``name``, and the end of the last."""
     offsets: list[int] = starts(np.array([len(getattr(program, name)) for program in programs], np.int64)).tolist()
     return offsets
 
@@ -135,7 +135,7 @@ class _Lanes:
             control.delivered(flow - self._first_flow[lane], time)
 
     def results(self, served: Served) -> list[tuple[Control, Served]]:
-        """What each lane has come to, in its own time, when the windows have come to ``served``."""
+        """The result of each lane in its own time, from the result of all windows."""
         line_hops = self._line_hops()
         results = []
         for lane, control in enumerate(self._controls):
@@ -156,7 +156,7 @@ class _Lanes:
         return min(next_time, held[0][0]) if held else next_time
 
     def _injector(self, lane: int) -> Callable[[int, int], None]:
-        """What the lane's ``Control`` calls: a flow that begins late is held, so that the lane may jump there."""
+        """The inject function of the lane's ``Control``; it holds flows that begin late, so that the lane can jump."""
         phase, under_way, held = self._phase, self._under_way, self._held[lane]
 
         def begin(flow: int, time: int) -> None:
@@ -184,13 +184,13 @@ class _Lanes:
         return slice(self._first_server[lane], self._first_server[lane + 1])
 
     def _jump(self, lane: int, ticks: int) -> None:
-        """Let ``ticks`` pass in the lane alone."""
+        """Move the time of this lane alone forward by ``ticks``."""
         self._phase[lane] += ticks
         self._due[lane] -= ticks
         self._windows.advance_servers(self._servers(lane), ticks)
 
     def _line_hops(self) -> list[int]:
-        """[lane] units served, summed over servers: those of all flows that began, less what they have yet to pass."""
+        """[lane] units served, summed over servers: those of all flows that began, less the hops still to come."""
         union, num_lanes = self._windows.program, len(self._controls)
         lane = np.array(self._lane, np.int64)
         begun = np.array(self._rounds, np.int64) * union.flow_units * union.flow_num_hops  # [F]

@@ -18,12 +18,12 @@ class Room:
         self._out_of = buffers_left(program.hop_buffer, program.hop_next)  # [H]
         self._units, self._credit = program.buffer_units, program.buffer_credit_ticks
         self._begin = starts(self._units)[:-1]  # [B] where its slots begin
-        self._slots = np.zeros(int(self._units.sum()), np.int64)  # when each is there
+        self._slots = np.zeros(int(self._units.sum()), np.int64)  # time at which each is free
         self._taken = np.zeros(len(self._units), np.int64)  # [B] slots taken so far
         self._given = self._units.copy()  # [B] slots known of so far, those at the start included
 
     def admit(self, hops: Int64Array, first: Int64Array, counts: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Which of the units at servers may be served, and from when.
+        """Admit units to be served as far as there is room.
 
         ``hops`` [units] are in order, server by server; each server has ``counts`` from ``first`` on. Returns [units]
         times, 0 where no slot is needed, and [servers] how many are admitted, from the first on.
@@ -57,7 +57,7 @@ class Room:
 
 
 def _place_among_equals(values: Int64Array) -> Int64Array:
-    """[values] how many equal ones come before each."""
+    """[values] number of equal values before each."""
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     begins = np.concatenate(([True], ordered[1:] != ordered[:-1])) if len(values) else np.zeros(0, np.bool_)

@@ -23,27 +23,27 @@ from ..program.program import Program
 from .op_scheduler import IDLE
 
 MIN_GAIN = 1.05
-"""Windows less than that many times as long are not worth while."""
+"""Gains of windows below this factor are not worth it."""
 
 MAX_LINE_HOPS_PER_WINDOW = 4_000
 """Above this many line-hops in a window as it was, longer ones are no faster: their arrays leave the cache."""
 
 MIN_LINE_HOPS = 20_000
-"""Runs of fewer line-hops are over too soon for it to matter."""
+"""Runs of fewer line-hops are too short to gain."""
 
 MIN_WINDOWS = 256
-"""Runs of fewer windows are over sooner than the offsets are found."""
+"""Runs of fewer windows take less time than the search for offsets."""
 
 _ROUNDS = 64
-"""Shortest paths of more steps are not looked for; a W that needs them is taken to be too long."""
+"""Most steps of a shortest path; a W that needs more is taken to be too long."""
 
 _STEPS = 32
-"""W is found to within this part of what it was."""
+"""W is found to within this part of the shortest window."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """What offsets there are, and how much longer windows may be because of them."""
+    """Offsets of the clocks, and the ticks by which windows are longer because of them."""
 
     offsets: Int64Array  # [S] ticks by which a server's clock is behind that of the ops
     gained_ticks: int
@@ -70,9 +70,9 @@ def set_clocks(program: Program) -> Clocks:
 
 
 def _longest_window(program: Program, hop_ticks: Int64Array) -> int:
-    """What no window exceeds: the mean over a flow's hops, and a server that is the first of some and the last of some.
+    """Upper bound on windows: the mean over a flow's hops, and servers that are first of some flows and last of others.
 
-    Both are ways from the ops back to them.
+    Both are cycles through the clock of the ops.
     """
     ticks = np.bincount(program.hop_flow, hop_ticks, minlength=program.num_flows)
     first = np.zeros(program.num_servers, np.bool_)
@@ -82,19 +82,19 @@ def _longest_window(program: Program, hop_ticks: Int64Array) -> int:
 
 
 def _pays(program: Program, shortest: int) -> bool:
-    """Whether windows are many, and not fat: there are as many as keep the busiest server busy, or more."""
+    """Whether windows are many and thin; their number is at least the busy time of the busiest server over W."""
     busy = (program.flow_units[program.hop_flow] * program.service_ticks[program.hop_server]).astype(np.float64)
     num_windows = np.bincount(program.hop_server, busy).max() / shortest
     return bool(num_windows >= MIN_WINDOWS and program.num_line_hops <= MAX_LINE_HOPS_PER_WINDOW * num_windows)
 
 
 def _search(program: Program, shortest: int, longest: int) -> Clocks:
-    """The longest windows there are, found by bisection."""
-    ways = _Ways(program)
+    """Find the longest windows by bisection."""
+    effects = _Effects(program)
     found, offsets = shortest, np.zeros(program.num_servers, np.int64)
     too_long, attempt = longest + 1, longest
     while too_long - found > max(1, shortest // _STEPS):
-        solution = ways.offsets(attempt)
+        solution = effects.offsets(attempt)
         if solution is None:
             too_long = attempt
         else:
@@ -103,8 +103,8 @@ def _search(program: Program, shortest: int, longest: int) -> Clocks:
     return Clocks(offsets, found - shortest)
 
 
-class _Ways:
-    """All pairs of clocks of which one has effects on the other: edges of a graph. Clock 0 is that of the ops."""
+class _Effects:
+    """Graph of clocks: an edge leads from each clock to those its events affect. Clock 0 is that of the ops."""
 
     def __init__(self, program: Program) -> None:
         hop_ticks, room_ticks = unit_effects(program)
@@ -124,7 +124,7 @@ class _Ways:
         self._num_clocks = program.num_servers + 1
 
     def offsets(self, window_ticks: int) -> Int64Array | None:
-        """[S] offsets that allow for windows that long; None if there are none, or they are not found soon enough."""
+        """[S] offsets that allow windows that long; None if there are none or the search takes too many rounds."""
         ticks = np.where(self._tails > 0, self._ticks - window_ticks, self._ticks)
         offsets = np.zeros(self._num_clocks, np.int64)
         for _ in range(_ROUNDS):

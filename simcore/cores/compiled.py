@@ -1,4 +1,4 @@
-"""The compiled core: ops as in ``control`` and units as on the other cores, as machine code made by numba.
+"""The compiled core: ops as in ``op_scheduler`` and units as on the other cores, as machine code made by numba.
 
 The rules and the integers that come out are those of the other cores; how the next unit is found is not. What reaches
 a server are *streams*, each in order of time: the units from one other server, or those of all trains with one gap.
@@ -39,7 +39,7 @@ _LINE_HOPS_PER_SLICE = 1 << 16
 
 
 class OpTimeArrays(NamedTuple):
-    """What became of the ops, in ticks, NEVER where it did not happen."""
+    """Times of the ops in ticks, NEVER for what did not happen."""
 
     ready: Int64Array  # [O]
     start: Int64Array  # [O]
@@ -80,7 +80,7 @@ def _blocked(state: State) -> Int64Array:
 
 
 def _count_stuck(program: Program, state: State) -> int:
-    """How many ops, other than those that poll, are held up for ever: each of their flows has units behind a circle."""
+    """Count the stuck ops that do not poll: each of their flows has units behind a circle of full buffers."""
     locked = locked_servers(program, _blocked(state))
     if not locked.any():
         return 0

@@ -1,4 +1,4 @@
-"""Trains: flows that inject units at a fixed gap, in columns, so that a stretch of all of them becomes keys at once."""
+"""Trains: flows that inject units at a fixed gap, kept in columns, so that keys are made for all of them at once."""
 
 import numpy as np
 
@@ -19,7 +19,7 @@ class Trains:
 
     @property
     def next_time(self) -> int:
-        """Of the next unit of any train, or IDLE."""
+        """Time of the next unit of any train, or IDLE."""
         return min(self._next_taken, min(self.new)[0]) if self.new else self._next_taken
 
     def take(self, end: int, horizon: int, epoch: int) -> Int64Array:

@@ -1,7 +1,7 @@
-"""Runs a Program: picks the core that suits it and puts what it found into a ``Run``.
+"""Run a Program: pick the core that suits it and put its results into a ``Run``.
 
 All cores give the same integers, so the choice is one of speed alone. The windowed core works on arrays and pays some
-fifty microseconds a window whatever is in it; the heap core pays well under a microsecond for each unit. The compiled
+fifty microseconds per window, however thin; the heap core pays well under a microsecond per unit. The compiled
 core is faster than either, but needs numba, and loading numba and its code takes about as long as a million line-hops
 on the others. The choice depends on the program and on what is installed, never on what ran before.
 """
@@ -31,7 +31,7 @@ from .vain_polls import at_rest, polls_in_vain
 __all__ = ["Core", "EngineUnavailable", "RunOutcome", "Run", "pure_core", "run", "suitable_core"]
 
 ENVIRONMENT_VARIABLE = "MAGUS_ENGINE"
-"""Names the core for all runs that are not given one; processes inherit it."""
+"""Name of the core for all runs that are not given one; worker processes inherit it."""
 
 MIN_LINE_HOPS = 3_000
 """Below this many line-hops in all, setting up arrays is not worth it."""
@@ -73,7 +73,7 @@ class OpTimes(Protocol):
 
 
 SimulateFn = Callable[[Program, WatchFn, bool, int], tuple[OpTimes, Served]]
-"""A core: the program, who looks after it, whether to observe, and when no poll begins again."""
+"""A core: takes the program, the watch, whether to observe, and the time after which no poll begins again."""
 
 
 def run(
@@ -135,8 +135,8 @@ def _simulate(program: Program, core: Core, watch: "Watch", observe: bool) -> Ru
         ops, served = _core_of(program, core)(program, watch, observe, last_poll_ticks)
         return finished_run(program, core.value, ops, served, watch.verdict)
 
-    found = until(IDLE)
-    return at_rest(found, until) if polls_in_vain(program, found) else found
+    result = until(IDLE)
+    return at_rest(result, until) if polls_in_vain(program, result) else result
 
 
 def _core_of(program: Program, core: Core) -> SimulateFn:
@@ -150,7 +150,7 @@ def _core_of(program: Program, core: Core) -> SimulateFn:
 
 
 class Watch:
-    """What looks after a run while it goes on; ``verdict`` says why it was stopped."""
+    """Progress and limits of a run under way; ``verdict`` is the reason why it was stopped."""
 
     def __init__(
         self, budget: RunBudget, should_stop: Callable[[], bool] | None, progress: Callable[[int], None] | None
@@ -218,7 +218,7 @@ def has_numba() -> bool:
 
 
 def _simulate_compiled(program: Program, watch: WatchFn, observe: bool, last_poll_ticks: int) -> tuple[OpTimes, Served]:
-    """Run the compiled core, loaded by now."""
+    """Load and run the compiled core."""
     try:
         from . import compiled
     except ImportError as error:
@@ -232,7 +232,7 @@ def _simulate_compiled(program: Program, watch: WatchFn, observe: bool, last_pol
 def finished_run(
     program: Program, core: str, ops: OpTimes, served: Served, verdict: RunOutcome = RunOutcome.DONE
 ) -> Run:
-    """What a core found, with what follows from it; ``verdict`` is why it was stopped, DONE if it was not."""
+    """The ``Run`` from the results of a core; ``verdict`` is why it was stopped, DONE if it was not."""
     done = np.array(ops.done, np.int64)
     polls = np.array(ops.polls, np.int64)
     stuck: tuple[int, ...] = ()

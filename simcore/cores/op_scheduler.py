@@ -24,10 +24,10 @@ _STAGE_END, _READY, _FINISH = range(3)
 """Kinds of events: a stage ends, an op has nothing left to wait for, an op without stages ends."""
 
 _POLLS_ALONE = 64
-"""Times to settle nothing but polls before asking whether there is anything else to come."""
+"""Times with nothing but polls settled before the check whether anything else can happen."""
 
 _WATCH_EVERY_SETTLES = 4096
-"""Times settled between two looks at whether to stop."""
+"""Times settled between two calls of the watch."""
 
 InjectFn = Callable[[int, int], None]
 """Called as ``inject(flow, time)`` when a flow that has units begins: its first unit enters at ``time``."""
@@ -42,7 +42,7 @@ class Ops(Protocol):
 
     @property
     def hopeless(self) -> bool:
-        """Whether all that goes on leads nowhere."""
+        """Whether nothing but polls in vain can happen."""
 
     @property
     def stopped(self) -> bool:

@@ -40,12 +40,12 @@ class Pending:
         return fronts
 
     def subtract(self, ticks: int) -> None:
-        """Take ``ticks``, in the place of the time in a key, off all keys."""
+        """Subtract ``ticks``, shifted to the time field of a key, from all keys."""
         self._blocks = [(first - ticks, number, block - ticks) for first, number, block in self._blocks]
 
     def fields(self, mask: int, count: int) -> Int64Array:
-        """[count] how many keys have which value in the field under ``mask``, the last bit left out."""
-        found = np.zeros(count, np.int64)
+        """[count] number of keys with each value of the field under ``mask``, without its last bit."""
+        totals = np.zeros(count, np.int64)
         for _, _, block in self._blocks:
-            found += np.bincount((block & mask) >> 1, minlength=count)
-        return found
+            totals += np.bincount((block & mask) >> 1, minlength=count)
+        return totals

@@ -1,4 +1,4 @@
-"""How a unit is written as one int64, so that sorting the integers puts units in the order in which they are served.
+"""Sort keys: a unit as one int64, so that sorting the integers puts units in the order in which they are served.
 
 Fields from the top: server, time since an epoch, flow-hop, and whether it is the last unit of its flow (of flows with a
 window every unit has that mark, since all their deliveries matter). The sign marks a departure that is a delivery.
@@ -10,7 +10,7 @@ from ..program.arrays import NONE, Int64Array
 from ..program.program import Program
 
 KEY_BITS = 63
-"""Bits of a key, the sign left out."""
+"""Bits of a key without the sign."""
 
 SIGN = -(1 << 63)
 """Marks deliveries; such keys sort before all others."""
@@ -31,7 +31,7 @@ def _time_shift(num_hops: int) -> int:
 
 
 class Keys:
-    """The widths of the fields for a program; tables by flow-hop and last-flag of what a unit needs on its way."""
+    """Field widths for a program, and tables by flow-hop and last-flag for moving units on."""
 
     def __init__(self, program: Program, offsets: Int64Array) -> None:
         """Arrivals at a server are in the time of the ops less its ``offsets`` [S], deliveries in that of the ops."""

@@ -1,8 +1,8 @@
-"""Deadlocks in which ops poll for flags that nobody will set: as often as a core takes to notice, if left to it.
+"""Deadlocks in which ops poll for flags that nobody will set.
 
-So that all cores tell the same, such a run is made again, with a time after which no poll begins again: the last at
-which an op got ready, began or ended. What is under way then comes to rest. Polls may matter to what is stuck later
-than that, with the room that they take; then the time is put off, by 1, 3, 7 ... ticks, until the same ops are stuck.
+The number of such polls depends on when a core notices. So that all cores give the same integers, the run is repeated
+with a time after which no poll begins again: the last time at which an op got ready, began or ended. Polls may hold
+room that matters to stuck ops after that; then the time is put off by 1, 3, 7 ... ticks until the same ops are stuck.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from ..program.program import Program
 
 
 def polls_in_vain(program: Program, run: Run) -> bool:
-    """Whether ``run`` ended in a deadlock with an op that looks for a flag of one that is never done."""
+    """Whether ``run`` ended in a deadlock with an op that polls for the flag of an op that is never done."""
     if run.outcome is not RunOutcome.DEADLOCK or not len(program.op_sets):
         return False
     stuck = run.op_done == NEVER
@@ -27,9 +27,9 @@ def at_rest(run: Run, again: Callable[[int], Run]) -> Run:
     """The run that stands for ``run``; ``again`` makes one in which no poll begins again after a time in ticks."""
     last, later = max(int(times.max()) for times in (run.op_ready, run.op_start, run.op_done)), 0
     while True:
-        found = again(last + later)
-        if found.outcome is not RunOutcome.DEADLOCK or _same_times(found, run):
-            return found
+        repeated = again(last + later)
+        if repeated.outcome is not RunOutcome.DEADLOCK or _same_times(repeated, run):
+            return repeated
         later = 2 * later + 1
 
 

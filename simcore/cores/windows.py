@@ -6,13 +6,13 @@ window can be served as a whole. For one server, with arrivals ``a_i`` in order 
 
     d_i = max(a_i, d_{i-1}) + s = s * (i + 1) + max_{j <= i} (a_j - s * j)
 
-which is one running maximum. A unit is one integer (``keys``), and sorting those puts units in the order in which they
-are served. The server field doubles as an offset that keeps the running maximum of one server out of the next. What is
+which is one running maximum. A unit is one integer (``sort_keys``); sorting puts units in the order in which they are
+served. The server field doubles as an offset that keeps the running maximum of one server out of the next. What is
 sorted consists of few ascending runs, which numpy's stable sort merges far faster than its default sorts.
 
 Between windows units lie in blocks sorted by time, without the server field: a window takes the front of each. Units
-for which there is no room where they go (``room``) are held until the next window, with all behind them. Every server
-has a clock of its own, and those may be set so that windows are longer (``retiming``).
+for which there is no room where they go (``buffers``) are held until the next window, with all behind them. Every
+server has a clock of its own, and those may be set so that windows are longer (``clock_skew``).
 """
 
 import numpy as np
@@ -32,12 +32,12 @@ from .pending import Pending
 from .sort_keys import SIGN, Keys, KeyWidthError
 
 _WATCH_EVERY_WINDOWS, _WATCH_EVERY_LINE_HOPS = 512, 1 << 16
-"""Windows, or line-hops if those come first, between two looks at the watch."""
+"""Windows, or line-hops if those come first, between two calls of the watch."""
 
 _NOTHING: Int64Array = np.zeros(0, np.int64)
 
 _WINDOWS_AHEAD = 8
-"""Windows beyond the current one for which trains are made into keys: going through all of them is not cheap."""
+"""Windows beyond the current one for which trains are made into keys: a pass over all trains is not cheap."""
 
 
 def simulate(
@@ -67,7 +67,7 @@ class Windows:
     def __init__(
         self, program: Program, window_ticks: int, observe: bool = False, offsets: Int64Array | None = None
     ) -> None:
-        """``offsets`` [S] are those of the servers' clocks (``retiming``), None if all clocks show the same time."""
+        """``offsets`` [S] are those of the servers' clocks (``clock_skew``), None if all clocks show the same time."""
         self.program = program
         offsets = np.zeros(program.num_servers, np.int64) if offsets is None else offsets
         self._keys = Keys(program, offsets)
@@ -111,22 +111,22 @@ class Windows:
             self._bursts.append((time, low, units))
 
     def advance_servers(self, servers: slice, ticks: int) -> None:
-        """Take the servers' past to be ``ticks`` longer ago: their clocks jump while no unit is on the way to them."""
+        """Let the clocks of ``servers`` jump by ``ticks`` while no unit is on the way to them."""
         self._free[servers] -= ticks
 
     def run(self, ops: Ops, watch: WatchFn) -> Served:
-        """Window after window, until nothing is left to come."""
+        """Run window after window, until nothing is left to come."""
         self._ops, cancelled = ops, False
-        look_at_window, look_at_line_hops = 0, 0
+        watch_at_window, watch_at_line_hops = 0, 0
         while True:
             start = min(ops.next_time, self._next_unit())
             if len(self._held) and self._served_any:
                 start = min(start, self._end)  # what was served may have made room
             if start == IDLE or ops.hopeless:
                 break
-            if self._num_windows >= look_at_window or self.line_hops >= look_at_line_hops:
-                look_at_window = self._num_windows + _WATCH_EVERY_WINDOWS
-                look_at_line_hops = self.line_hops + _WATCH_EVERY_LINE_HOPS
+            if self._num_windows >= watch_at_window or self.line_hops >= watch_at_line_hops:
+                watch_at_window = self._num_windows + _WATCH_EVERY_WINDOWS
+                watch_at_line_hops = self.line_hops + _WATCH_EVERY_LINE_HOPS
                 if watch(self.line_hops, BYTES_PER_UNIT["windows"] * (len(self._held) + len(self._pending))):
                     cancelled = True
                     break
@@ -147,7 +147,7 @@ class Windows:
         return Served(self._flow_last, free, *counts, self._blocked(), waited)
 
     def _too_many_at_once(self, watch: WatchFn) -> bool:
-        """Whether the flows that are about to enter all at once are more than the watch allows."""
+        """Whether the flows that enter all at once have more units than the watch allows."""
         if not self._bursts:
             return False
         units = sum(units for _, _, units in self._bursts)

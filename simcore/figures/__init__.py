@@ -1,1 +1,1 @@
-"""What a run means. In: a ``Run``. Out: a ``Result``: times, traffic, use, critical path, deadlocks."""
+"""Figures of a run. In: a ``Run``. Out: a ``Result``: times, traffic, use, critical path, deadlocks."""

@@ -16,7 +16,7 @@ from ..program.program import OpKind, Program
 
 
 class Cause(Enum):
-    """What an op on the critical path waited for last; the value says it."""
+    """Last thing that an op on the critical path waited for; the value names it."""
 
     START = "the start of the run"
     RELEASE = "its release time"
@@ -81,10 +81,10 @@ class _Path:
         return path[::-1]
 
     def _cause(self, op: int) -> tuple[Cause, int]:
-        """What ``op`` waited for last, and the op on which that depended, NONE if on none."""
+        """The last thing that ``op`` waited for, and the op that provided it, NONE if none did."""
         program, run = self._program, self._run
         flags = self._flags.into(op)
-        if len(flags) and run.op_polls[op] > 1:  # with one round it had not to wait for them
+        if len(flags) and run.op_polls[op] > 1:  # with one round it did not have to wait
             return Cause.FLAG, self._best(flags[run.op_done[flags] == run.op_done[flags].max()])
         if run.op_start[op] > run.op_ready[op]:
             return Cause.SLOT, self._who_gave_back(int(program.op_pool[op]), int(run.op_start[op]))

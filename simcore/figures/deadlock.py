@@ -1,4 +1,4 @@
-"""Why a run that ended in a deadlock could not go on: the circle of waits, in words."""
+"""The circle of waits of a run that ended in a deadlock, in words."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -32,20 +32,20 @@ def circle_of_waits(program: Program, run: Run) -> tuple[str, ...]:
     if run.outcome is not RunOutcome.DEADLOCK:
         return ()
     sentences: list[str] = []
-    place: dict[_Waiting, int] = {}  # in the sentences
+    positions: dict[_Waiting, int] = {}  # in the sentences
     waiting: _Waiting | None = _Waiting(_Kind.OP, run.stuck[0])
-    while waiting is not None and waiting not in place:
-        place[waiting] = len(sentences)
+    while waiting is not None and waiting not in positions:
+        positions[waiting] = len(sentences)
         if waiting.kind is _Kind.OP:
             sentence, waiting = _of_op(program, run, waiting.number)
         else:
             sentence, waiting = _of_server(program, run, waiting.number)
         sentences.append(sentence)
-    return tuple(sentences[0 if waiting is None else place[waiting] :])
+    return tuple(sentences[0 if waiting is None else positions[waiting] :])
 
 
 def _of_op(program: Program, run: Run, op: int) -> tuple[str, _Waiting | None]:
-    """What an op that is not done waits for."""
+    """Say what an op that is not done waits for."""
     name, pool = op_name(program, op), int(program.op_pool[op])
     if run.op_ready[op] == NEVER:
         other = _not_done(run, _sources(program.op_next_ptr, program.op_next, op))
@@ -67,7 +67,7 @@ def _of_op(program: Program, run: Run, op: int) -> tuple[str, _Waiting | None]:
 
 
 def _of_server(program: Program, run: Run, server: int) -> tuple[str, _Waiting | None]:
-    """What a server that is blocked waits for."""
+    """Say what a blocked server waits for."""
     hop = int(run.server_blocked[server])
     target = int(program.hop_server[program.hop_next[hop]])
     room = int(program.buffer_units[program.hop_buffer[hop]])

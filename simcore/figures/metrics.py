@@ -19,20 +19,20 @@ from .result import Interval, IntervalKind, ServerLoad, Timeline, Utilization
 def timeline_of(lowered: Lowered, run: Run) -> Timeline:
     """Every step that ran as an interval, transfers dealt to engines in the order in which they started."""
     starts = _work_starts(lowered.program, run)
-    found = [interval for ops in lowered.steps if (interval := _interval(lowered, ops, run, starts)) is not None]
-    kernels = [interval for interval in found if interval.kind is not IntervalKind.COMM]
+    intervals = [interval for ops in lowered.steps if (interval := _interval(lowered, ops, run, starts)) is not None]
+    kernels = [interval for interval in intervals if interval.kind is not IntervalKind.COMM]
     copies = sorted(
-        (i for i in found if i.kind is IntervalKind.COMM), key=lambda i: (i.rank, i.start_ticks, i.end_ticks)
+        (i for i in intervals if i.kind is IntervalKind.COMM), key=lambda i: (i.rank, i.start_ticks, i.end_ticks)
     )
     dealt = [lane for _, group in groupby(copies, key=lambda i: i.rank) for lane in _dealt(list(group))]
     return Timeline(lowered.scenario.num_ranks, run.makespan_ticks, (*kernels, *dealt))
 
 
 def _work_starts(program: Program, run: Run) -> Int64Array:
-    """[O] when ops began to work: those that had to poll, when the last flag that they looked for was set."""
+    """[O] begin of the work of each op; for ops that had to poll, the time at which the last flag was set."""
     set_at = np.full(program.num_ops, NEVER, np.int64)
     np.maximum.at(set_at, program.op_sets, np.repeat(run.op_done, np.diff(program.op_sets_ptr)))
-    # With one round an op had not to wait for its flags.
+    # With one round an op did not have to wait for its flags.
     return np.where(run.op_polls > 1, np.maximum(run.op_start, set_at), run.op_start)
 
 
@@ -78,10 +78,10 @@ def busy_ticks(timeline: Timeline) -> tuple[int, int, int]:
     """(kernels, transfers, both together) of one rank, the one that is busy longest."""
     per_rank = []
     for rank in sorted({interval.rank for interval in timeline.intervals} or {0}):
-        mine = [interval for interval in timeline.intervals if interval.rank == rank]
-        kernels = [interval for interval in mine if interval.kind is not IntervalKind.COMM]
-        copies = [interval for interval in mine if interval.kind is IntervalKind.COMM]
-        per_rank.append((union_ticks(kernels), union_ticks(copies), union_ticks(mine)))
+        own = [interval for interval in timeline.intervals if interval.rank == rank]
+        kernels = [interval for interval in own if interval.kind is not IntervalKind.COMM]
+        copies = [interval for interval in own if interval.kind is IntervalKind.COMM]
+        per_rank.append((union_ticks(kernels), union_ticks(copies), union_ticks(own)))
     return max(per_rank, key=lambda busy: busy[2])
 
 

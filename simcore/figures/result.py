@@ -1,4 +1,4 @@
-"""What a simulation found: a Result with times, traffic and losses, and the Timeline behind it."""
+"""The result of a simulation: times, traffic and losses, and the Timeline behind them."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -11,7 +11,7 @@ PACKET_BYTES = 1024
 
 
 class IntervalKind(Enum):
-    """What an interval of the timeline shows."""
+    """Kind of work in an interval of the timeline."""
 
     COMPUTE = "compute"
     COMM = "comm"
@@ -37,7 +37,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """When what happened, at every simulated rank; ``of_rank`` gives any rank's share."""
+    """Intervals of every simulated rank; ``of_rank`` returns those of any rank."""
 
     num_ranks: int
     makespan_ticks: int
@@ -66,7 +66,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Waterfall:
-    """Where the time over the lower bound goes; ``bound + losses = makespan`` exactly, losses may be negative.
+    """Losses between the lower bound and the makespan; ``bound + losses = makespan`` exactly, losses may be negative.
 
     All runs behind it are at ``unit_bytes``, which may be coarser than the Result's own.
     """
@@ -93,7 +93,7 @@ class Utilization:
 
 @dataclass(frozen=True, slots=True)
 class ServerLoad:
-    """What one kind of server did at the rank where it was busiest, by class of traffic.
+    """Busy time of one kind of server at the rank where it was busiest, by class of traffic.
 
     ``wait_ticks`` is how long a unit queued there on average; None if the run did not observe it.
     """

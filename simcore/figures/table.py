@@ -1,4 +1,4 @@
-"""When every op of a run happened, as arrays: for a notebook, or for a file that numpy reads."""
+"""Times of all ops of a run as arrays, for a notebook or a file that numpy reads."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -18,10 +18,10 @@ from .result import Traffic
 def traffic_of(lowered: Lowered, run: Run) -> Traffic:
     """Bytes at one rank by the plan, of the rank with the most HBM traffic; flags as they were read, a line each."""
     ranks = sorted({ops.rank for ops in lowered.steps} or {0})
-    found = [traffic_at(lowered, [ops for ops in lowered.steps if ops.rank == rank]) for rank in ranks]
-    most = max(found, key=lambda traffic: traffic.hbm_read_bytes + traffic.hbm_write_bytes)
+    by_rank = [traffic_at(lowered, [ops for ops in lowered.steps if ops.rank == rank]) for rank in ranks]
+    busiest = max(by_rank, key=lambda traffic: traffic.hbm_read_bytes + traffic.hbm_write_bytes)
     reads = _flag_reads(lowered.program, run)
-    return replace(most, flag_reads=reads, flag_bytes=reads * lowered.scenario.gpu.line_bytes)
+    return replace(busiest, flag_reads=reads, flag_bytes=reads * lowered.scenario.gpu.line_bytes)
 
 
 def _flag_reads(program: Program, run: Run) -> int:

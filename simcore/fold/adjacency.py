@@ -1,6 +1,6 @@
-"""Where the parts of a Program stand: hops in their ops, hops in a server's order of ties, ops in a pool's queue.
+"""Positions of the parts of a Program: hops in their ops, hops in a server's order of ties, ops in a pool's queue.
 
-Two parts in the same place of two ranks are alike if all they touch is alike, which is what folding is about. Axes are
+Two parts in the same position of two ranks are alike if all parts they touch are alike; folding rests on this. Axes are
 those of ``Program``.
 """
 

@@ -1,7 +1,7 @@
-"""What makes the ranks of a Program differ, in a sentence: the first difference between what should be alike.
+"""The first difference between the ranks of a Program, in a sentence.
 
-Ranks are held against each other by declared servers and pools and by local ids of ops; the reference is what most
-ranks have. This explains and decides nothing: what folds is found without it.
+Ranks are compared by declared servers and pools and by local ids of ops; the reference is the value
+that most ranks have. This only explains; folding is decided without it.
 """
 
 from collections.abc import Iterator
@@ -67,7 +67,7 @@ def _between_pools(program: Program, places: Places) -> Iterator[str]:
 
 
 def _between_ops(program: Program, places: Places) -> Iterator[str]:
-    """What ops of the same local id are, do and wait for."""
+    """Kind, work and waits of ops with the same local id."""
     ranks = program.ranks_simulated
     own = np.flatnonzero(program.op_local_id != NONE)
     counts = np.bincount(program.op_rank[own], minlength=ranks)
@@ -92,7 +92,7 @@ def _between_ops(program: Program, places: Places) -> Iterator[str]:
 
 
 def _between_orders(program: Program, places: Places) -> Iterator[str]:
-    """What servers see: the same hop of several ranks, other hops than at other ranks, or the same in another order."""
+    """Flows at servers: the same hop of several ranks, other hops than at other ranks, or the same in another order."""
     ranks = program.ranks_simulated
     hops = places.server_hops
     families = mix(program.op_local_id[places.hop_op[hops]], places.hop_slot[hops])  # [H] by server

@@ -1,4 +1,4 @@
-"""The smaller Program with one member of each class, and the way back from its run to that of the whole."""
+"""The smaller Program with one member of each class, and the expansion of its run to the whole."""
 
 from dataclasses import dataclass, replace
 
@@ -79,7 +79,7 @@ def quotient(program: Program, classes: Classes) -> Folded:
 
 
 def expand(folded: Folded, run: Run) -> Run:
-    """The run of the program that was folded, from that of ``folded.program``: all its ops, flows and servers.
+    """Expand the run of ``folded.program`` to all ops, flows and servers of the program that was folded.
 
     ``line_hops`` are those represented, of flows that were delivered: all there are, unless the run was stopped early.
     ``windows`` and ``core`` stay what it took to simulate one of each.
@@ -167,7 +167,7 @@ def _with_ops(
 def _edges_between(
     pointers: Int64Array, entries: Int64Array, ops: Int64Array, class_of_op: Int64Array
 ) -> tuple[Int64Array, Int64Array]:
-    """What the rows of ``ops`` in a table held as pointers name, once each: (classes named, places among ``ops``)."""
+    """The entries in the rows of ``ops``, of a table held as pointers, once each: (class of the entry, row)."""
     kept_ptr, kept = take_rows(pointers, ops)
     rows = np.repeat(np.arange(len(ops)), np.diff(kept_ptr))
     row, named = np.divmod(distinct(rows * len(ops) + class_of_op[entries[kept]]), max(1, len(ops)))

@@ -1,4 +1,4 @@
-"""Which parts of a Program are alike, so that one of them can be simulated for all.
+"""Classes of parts of a Program that are alike, so that one of each can be simulated for all.
 
 Servers, pools and ops are sorted into classes by colour refinement: all start with a colour made of their attributes,
 and in each round take one made of their own and the colours of all they touch, until no class splits any more. Every
@@ -8,8 +8,8 @@ tells the neighbours of one server apart, so that it has one of each class. Noth
 3 and 5 ranks with the same program fold to one rank, nodes whose ranks differ fold to one node.
 
 A symmetric program settles in one to three rounds. A defect in a ring takes a round for each rank on its way around,
-only to find that nothing folds: so the number of rounds is limited. Colours are hashes; ``quotient`` checks what comes
-of them without any.
+only to find that nothing folds: so the number of rounds is limited. Colours are hashes; ``quotient`` checks the classes
+without hashes.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from .asymmetry import asymmetry
 __all__ = ["MAX_ROUNDS", "Classes", "Refusal", "detect"]
 
 MAX_ROUNDS = 8
-"""Rounds after which the search is given up: by then it costs about as much as simulating everything."""
+"""Most rounds of refinement; more cost about as much as simulating everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Classes:
     server: Int64Array  # [S] class numbers
     pool: Int64Array  # [P]
     op: Int64Array  # [O]
-    rounds: int  # it took to find out
+    rounds: int  # of refinement
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Refusal:
 def detect(program: Program, max_rounds: int = MAX_ROUNDS) -> Classes | Refusal:
     """Sort the servers, pools and ops of ``program`` into classes that have the same times.
 
-    Refused is what does not settle within ``max_rounds``, and what has no two ops with work that are alike.
+    Programs that do not settle within ``max_rounds``, or have no two working ops alike, are refused.
     """
     refinement = _Refinement(program)
     works = np.diff(program.op_stage_ptr) > 0  # [O]; the rest only wait

@@ -1,4 +1,4 @@
-"""Whether members of a class may share their times: the exact check of a partition, without hashes or trust.
+"""The exact check, without hashes, that members of a class have the same times.
 
 A partition is good if it is a covering; then all members of a class have the same integer times, by induction on time:
 what leaves a server or pool depends on the sequence of (time, class) that enters it, on when there is room behind it,
@@ -19,7 +19,7 @@ from .adjacency import Places, distinct
 
 
 class Condition(Enum):
-    """What must hold between any two members of a class; the value says it."""
+    """Condition between any two members of a class; the value says it."""
 
     ATTRIBUTES = "equal attributes"
     WAITS = "the same sets of op classes waited for and polled for"
@@ -115,7 +115,7 @@ def _verify_attributes(program: Program, places: Places, ops: Things, servers: T
 
 
 def _verify_neighbours(program: Program, places: Places, ops: Things, servers: Things, pools: Things) -> None:
-    """What ops wait for, queue for and pass."""
+    """Check the waits, pools and routes of ops."""
     ptr, waits = _sorted_sets(places.wait_ptr, ops.like[places.waits])
     ops.require(Condition.WAITS, ptr, waits)
     ptr, flags = _sorted_sets(places.flag_ptr, ops.like[places.flags])
@@ -127,7 +127,7 @@ def _verify_neighbours(program: Program, places: Places, ops: Things, servers: T
 
 
 def _verify_seen(things: Things, pointers: Int64Array, seen: Int64Array, name: Callable[[int], str]) -> None:
-    """What each server or pool sees, in the order of ties: one of each class, the same at all, in the same order.
+    """Check the order of ties at each server or pool: one of each class, the same classes, in the same order.
 
     ``seen`` [entries] tells classes by the member that stands for each; ``name`` names the op of an entry.
     """

@@ -1,11 +1,11 @@
-"""Where a collective library takes its protocol SIMPLE before that pays: a choice of its build, not of the GPU."""
+"""Sizes at which a collective library takes its protocol SIMPLE too early: a choice of its build, not of the GPU."""
 
 from dataclasses import dataclass, replace
 
 from ...compiler.ir import Gpu
 from .nccl import CollectiveTime, NcclCollective, NcclProtocol, collective_time
 
-WORTH_SAYING = 1.05
+MIN_REPORTED_LOSS = 1.05
 """Losses below this are within the error of the fitted forms."""
 
 NEVER_BYTES = 1 << 50
@@ -25,7 +25,7 @@ class EarlySwitch:
 
 
 def early_switch(gpu: Gpu, operation: NcclCollective, ranks: int) -> EarlySwitch | None:
-    """The switch of the library on ``ranks`` GPUs, if it comes too early by more than ``WORTH_SAYING``.
+    """The switch of the library on ``ranks`` GPUs, if it comes too early by more than ``MIN_REPORTED_LOSS``.
 
     NVIDIA NCCL on B200 is an example: all_gather on 8 GPUs goes from 45 us at 8 MiB to 102 us at 16 MiB.
 
@@ -37,7 +37,7 @@ def early_switch(gpu: Gpu, operation: NcclCollective, ranks: int) -> EarlySwitch
     at = _switch_bytes(gpu, operation, ranks)
     without = _without_simple(gpu)
     taken, better = collective_time(gpu, operation, at, ranks), collective_time(without, operation, at, ranks)
-    if taken.protocol is not NcclProtocol.SIMPLE or taken.ticks <= WORTH_SAYING * better.ticks:
+    if taken.protocol is not NcclProtocol.SIMPLE or taken.ticks <= MIN_REPORTED_LOSS * better.ticks:
         return None
     pays = at
     while pays < NEVER_BYTES and _ticks(gpu, operation, pays, ranks) > _ticks(without, operation, pays, ranks):
@@ -56,7 +56,7 @@ def _switch_bytes(gpu: Gpu, operation: NcclCollective, ranks: int) -> int:
 
 
 def _without_simple(gpu: Gpu) -> Gpu:
-    """The same GPU with a library that never takes SIMPLE."""
+    """``gpu`` with a library that never takes SIMPLE."""
     model = gpu.collectives
     assert model is not None, "the switch was looked up before"
     exchange = model.all_to_all and replace(model.all_to_all, simple_from_bytes=NEVER_BYTES)

@@ -218,7 +218,7 @@ def tiled_us(gpu: Gpu, waves: float, quantisation: float, tile_us: float, num_by
 
 
 def least_us(gpu: Gpu, waves: float, l2_bytes: int) -> float:
-    """What no kernel is faster than: everything passes through L2, and each unit waits for its first operands.
+    """Lower bound on the time of a kernel: all bytes pass through L2, and each unit waits for its first operands.
 
     The first matters for small tiles only, the second where a tile has next to no overhead of its own.
     """

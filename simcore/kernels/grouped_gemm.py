@@ -83,7 +83,6 @@ def _tiling(gpu: Gpu, shape: GroupedGemmShape, sms: int, tile: Tile, hbm_bytes: 
     written = stacked.m * stacked.n * stacked.dtype.num_bytes
     body_us = max(body_us, least_us(gpu, waves, l2_read_bytes + written))
     return Tiling(body_us, block, units == 2, num_slots, l2_read_bytes)
-    return _Tiling(block, units == 2, num_slots, tile_us, body_us, l2_read_bytes)
 
 
 def _part(scenario: Scenario, whole: GroupedGemmShape, group: TileGroup) -> GroupedGemmShape:

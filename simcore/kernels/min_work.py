@@ -1,4 +1,4 @@
-"""What no way of cutting a kernel takes less than: SM time and memory traffic. For lower bounds."""
+"""Least SM time and memory traffic of a kernel however it is cut, for lower bounds."""
 
 from fractions import Fraction
 

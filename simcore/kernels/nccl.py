@@ -41,7 +41,7 @@ class NcclCollective(Enum):
 
 
 class NcclProtocol(Enum):
-    """How the library moves data: flags beside every 4 or 120 bytes, plain blocks, or sums in the switch."""
+    """Protocol of the library: flags beside every 4 or 120 bytes, plain blocks, or sums in the switch."""
 
     LL = "LL"
     LL128 = "LL128"

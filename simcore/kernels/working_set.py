@@ -1,4 +1,4 @@
-"""What a cache holds between two uses: HBM traffic of a tiled GEMM by the capacity of L2, and the hits of a buffer.
+"""Cache hits by working set: HBM traffic of a tiled GEMM by the capacity of L2, and the hits of a buffer.
 
 A GEMM profile is fitted with the L2 that its GPU has, so that the fitted time already contains what that L2 misses. A
 what-if with another L2 adds the difference: extra(other) - extra(fitted), nothing where that is negative.
@@ -102,8 +102,8 @@ class _Grid:
     def num_tiles(self) -> int:
         return self.rows * self.cols
 
-    def place(self, tiles: _Ints) -> tuple[_Ints, _Ints, _Ints, _Ints]:
-        """Of each tile: its group, how many row blocks that has, the column, and its number within the group."""
+    def position(self, tiles: _Ints) -> tuple[_Ints, _Ints, _Ints, _Ints]:
+        """[tiles] group, row blocks of the group, column, and number within the group."""
         of_group = self.group * self.cols
         groups = tiles // of_group
         heights = np.minimum(self.group, self.rows - groups * self.group)
@@ -112,8 +112,8 @@ class _Grid:
 
     def footprint(self, first: _Ints, stop: _Ints) -> _Floats:
         """Bytes of all panels and outputs of the tiles from ``first`` to before ``stop``."""
-        group0, height0, col0, within0 = self.place(first)
-        group1, height1, col1, within1 = self.place(stop - 1)
+        group0, height0, col0, within0 = self.position(first)
+        group1, height1, col1, within1 = self.position(stop - 1)
         same, between = group0 == group1, group1 - group0 - 1
         tail = np.minimum(height0, height0 * self.cols - within0)
         rows = np.where(same, np.minimum(height0, stop - first), tail + between * self.group)
@@ -127,7 +127,7 @@ def _read_bytes(grid: _Grid, first: int, stop: int, per_wave: int, capacity: int
     """Bytes read from memory by the tiles from ``first`` to before ``stop``, in waves of ``per_wave``."""
     tiles = np.arange(first, stop)
     waves = (tiles - first) // per_wave
-    groups, heights, cols, within = grid.place(tiles)
+    groups, heights, cols, within = grid.position(tiles)
     rows = groups * grid.group + within % heights
     read = 0.0
     for panels, panel_bytes in ((rows, grid.row_bytes), (cols, grid.col_bytes)):
@@ -141,7 +141,7 @@ def _read_bytes(grid: _Grid, first: int, stop: int, per_wave: int, capacity: int
 
 
 def _reuses(panels: _Ints, waves: _Ints) -> tuple[int, _Ints, _Ints]:
-    """How many panels there are, and for each later wave that uses a panel: the wave before and that wave."""
+    """Number of panels, and for each reuse of a panel the wave of the use before and its own wave."""
     num_waves = int(waves[-1]) + 1
     uses = np.unique(panels * num_waves + waves)
     panel, wave = uses // num_waves, uses % num_waves

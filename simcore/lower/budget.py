@@ -1,4 +1,4 @@
-"""How much a run would cost, told before anything is built, so that a huge one is refused and not begun."""
+"""Cost of a run, estimated before anything is built, so that a huge run is refused before it begins."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -40,11 +40,11 @@ MAX_OPS = 2_000_000
 
 
 MAX_ROUTED = 25_000_000
-"""Links on the ways of all transfers. Each costs some hundred bytes; this many need what a run may take at most."""
+"""Links on the routes of all transfers. Each costs some hundred bytes; this many need all memory a run may take."""
 
 
 class Cost(NamedTuple):
-    """Bytes times the servers they pass, ops, and links on the ways of the transfers among them; polls are left out."""
+    """Bytes times the servers they pass, ops, and links on the routes of transfers; polls are left out."""
 
     byte_hops: int
     ops: int
@@ -58,7 +58,7 @@ class Cost(NamedTuple):
 def check_budget(scenario: Scenario, schedule: Schedule, unit_bytes: int, ranks: int) -> None:
     """Refuse a run of ``ranks`` simulated ranks in units of ``unit_bytes`` that is too large.
 
-    Ranks are added up until they are too much; what it says of the others is that they cost as much.
+    Ranks are added up until the limit is passed; the estimate takes the others to cost as much.
 
     Raises
     ------
@@ -70,14 +70,14 @@ def check_budget(scenario: Scenario, schedule: Schedule, unit_bytes: int, ranks:
         lower = f"simulate in packets (--granularity packet), {lower}"
     for counted, cost in enumerate(_costs(scenario, schedule, range(ranks)), 1):
         total = total.plus(cost)
-        for number, most, what, hint in (
+        for number, limit, unit, hint in (
             (total.byte_hops // unit_bytes, MAX_LINE_HOPS, "line-hops", lower),
             (total.ops, MAX_OPS, "tiles and transfers", "ask about smaller sizes or fewer chunks"),
             (total.routed, MAX_ROUTED, "links on the ways of its transfers", "ask about fewer ranks or chunks"),
         ):
-            if number > most:
+            if number > limit:
                 about = number * ranks // counted
-                message = f"{schedule.expression} has about {about:.1e} {what}, the limit is {most:.1e}"
+                message = f"{schedule.expression} has about {about:.1e} {unit}, the limit is {limit:.1e}"
                 raise RunTooLarge(f"{message}: {hint}")
 
 
@@ -95,16 +95,16 @@ def affordable_unit(
     Cancelled
         If ``should_stop`` said so.
     """
-    most = max(range(scenario.num_ranks if schedule.by_rank else 1), key=lambda rank: len(schedule.steps_of(rank)))
+    busiest = max(range(scenario.num_ranks if schedule.by_rank else 1), key=lambda rank: len(schedule.steps_of(rank)))
     with heeding(should_stop):
-        byte_hops = cost_of(scenario, schedule, (most,)).byte_hops
+        byte_hops = cost_of(scenario, schedule, (busiest,)).byte_hops
     while byte_hops // unit_bytes > max_line_hops:
         unit_bytes *= 2
     return unit_bytes
 
 
 def cost_of(scenario: Scenario, schedule: Schedule, ranks: Iterable[int]) -> Cost:
-    """What ``ranks`` do, all together."""
+    """Total cost of ``ranks``."""
     return reduce(Cost.plus, _costs(scenario, schedule, ranks), Cost(0, 0, 0))
 
 
@@ -119,7 +119,7 @@ class _Way:
 
 
 def _costs(scenario: Scenario, schedule: Schedule, ranks: Iterable[int]) -> Iterator[Cost]:
-    """What each of ``ranks`` does; ranks with the same steps differ in their ways alone."""
+    """Cost of each of ``ranks``; ranks with the same steps differ only in their routes."""
     n, network = scenario.num_ranks, network_of(scenario.system.fabric, scenario.num_ranks)
     known: tuple[Step, ...] | None = None
     here, ways = Cost(0, 0, 0), list[_Way]()
@@ -138,7 +138,7 @@ def _costs(scenario: Scenario, schedule: Schedule, ranks: Iterable[int]) -> Iter
 
 
 def _at_the_ends(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> Cost:
-    """What ``steps`` cost a rank, but for the links between two ranks."""
+    """Cost of ``steps`` at a rank, without the links between two ranks."""
     byte_hops, ops, peers = 0, 0, num_peers(steps)
     for step in steps:
         if isinstance(step, Transfer):

@@ -1,4 +1,4 @@
-"""Which reads of a plan hit what peers have written shortly before, in the last cache in front of memory.
+"""Hits of a plan's reads in the last cache in front of memory, on data that peers have written shortly before.
 
 Writes of peers land in the cache in front of memory, or in an L2 that is in one piece, and stay there as far as they
 fit. Read again, a share of them hits: ``hit_share`` of all bytes that land at the rank in the plan, whether they are
@@ -39,7 +39,7 @@ _GATHERS = (Pattern.ALL_GATHER, Pattern.AG_GEMM, Pattern.GEMM_BESIDE_AG)
 
 @dataclass(slots=True)
 class Hits:
-    """The hits of one plan; what is asked for twice is remembered."""
+    """The hits of one plan, cached by rank."""
 
     scenario: Scenario
     schedule: Schedule
@@ -49,7 +49,7 @@ class Hits:
     _landed: dict[int, dict[str, list[Region]]] = field(default_factory=dict)
 
     def arrivals(self, rank: int) -> tuple[Arrival, ...]:
-        """What lands at an absolute rank."""
+        """Transfers that land at an absolute rank."""
         if rank not in self._arrivals:
             if self._arrivals:  # one rank does not stand for all: the rest will be asked for too
                 self._arrivals = dict(enumerate(all_arrivals(self.scenario, self.schedule)))
@@ -119,16 +119,16 @@ class Hits:
         rank = self._alike(rank)
         if rank not in self._landed:
             landed: dict[str, list[Region]] = {}
-            for each in self.arrivals(rank):
-                landed.setdefault(each.transfer.signal, []).append(each.region)
+            for arrival in self.arrivals(rank):
+                landed.setdefault(arrival.transfer.signal, []).append(arrival.region)
             self._landed[rank] = landed
         return self._landed[rank]
 
     def _adds_at(self, rank: int) -> Counter[Region]:
-        """How many copies add to each region."""
+        """Number of copies that add to each region."""
         rank = self._alike(rank)
         if rank not in self._added:
-            self._added[rank] = Counter(each.region for each in self.arrivals(rank) if each.transfer.reduce)
+            self._added[rank] = Counter(arrival.region for arrival in self.arrivals(rank) if arrival.transfer.reduce)
         return self._added[rank]
 
 

@@ -1,6 +1,6 @@
 """A library collective as a program: its closed form, simulated, so that it can meet other traffic.
 
-What the closed form (``kernels/collective.py``) does not tell apart stays fixed: start and steps are the setup of the
+Terms that the closed form (``kernels/nccl.py``) does not split further stay fixed: start and steps are the setup of the
 ops that hold the library's SMs. The bytes that pass a port go from memory over the links to memory, at the rate of the
 protocol and with its flags, and then the own part through memory. The latencies of both are in the fitted start, and
 are taken out of it.
@@ -24,7 +24,7 @@ from ..kernels.gemm import ticks_for
 from ..kernels.nccl import CollectiveTime, NcclCollective, NcclProtocol, collective_time
 from ..program.builder import ProgramBuilder
 from ..program.program import Flow, Op, OpKind, Program, Stage, TrafficClass
-from .kernels import deal_by
+from .kernels import split_by_weight
 from .machine import Idealization, Machine, build_machine, distance_ticks
 from .protocols import LL128_BYTES, LL128_PAYLOAD
 
@@ -60,7 +60,7 @@ def collective_program(
     builder = ProgramBuilder(system.num_ranks, folded=True, unit_bytes=unit_bytes)
     machine = build_machine(builder, scenario, schedule, unit_bytes, Idealization.NONE)
     peers = range(1, system.num_ranks) if operation is NcclCollective.ALL_TO_ALL else range(1, 2)
-    units = deal_by(-(-sent // (unit_bytes * len(peers))), [1] * channels)
+    units = split_by_weight(-(-sent // (unit_bytes * len(peers))), [1] * channels)
     own = -(-time.own_bytes // (unit_bytes * channels)) if time.own_ticks else 0
     setup = max(0, time.start_ticks + time.step_ticks - _latency(scenario, time, peers))
     for channel, share in enumerate(units):
@@ -77,14 +77,14 @@ def _alone(system: System) -> Scenario:
 
 
 def _fast_enough(system: System, sent: int, transfer_ticks: int) -> System:
-    """A link that passes what the library was measured to send: ``achieved`` may be that of a single copy."""
+    """``system`` with links as fast as the library was measured to send: ``achieved`` may be that of a single copy."""
     link = system.fabric.link
     rate = max(link.achieved_bytes_per_s, -(-sent * TICKS_PER_SECOND // max(1, transfer_ticks)))
     return replace(system, fabric=replace(system.fabric, link=replace(link, achieved_bytes_per_s=rate)))
 
 
 def _latency(scenario: Scenario, time: CollectiveTime, peers: range) -> int:
-    """What the last bytes of the transfer, and the own part where it is short, take beyond their rate."""
+    """Latency of the last bytes of the transfer, and of the own part where that is short."""
     gpu = scenario.gpu
     trip = gpu.l2.latency_ticks + gpu.hbm.latency_ticks
     way = trip + gpu.hbm.latency_ticks + max(distance_ticks(scenario, peer) for peer in peers)

@@ -1,4 +1,4 @@
-"""How copies begin: commands that are issued to copy engines, and launches of the kernels in which SMs copy."""
+"""The begin of copies: commands issued to copy engines, and launches of the kernels in which SMs copy."""
 
 from collections.abc import Sequence
 
@@ -25,7 +25,7 @@ def pairs_of(steps: Sequence[Transfer], mode: EngineMode) -> dict[str, Transfer]
 
 
 def issue_ticks(state: Lowering) -> int:
-    """The part of a command's setup that the queue of the GPU is busy with; none for those written before."""
+    """The part of a command's setup that keeps the queue of the GPU busy; none for commands written before."""
     if state.machine.issue is None or state.schedule.engine.mode is EngineMode.PRELAUNCHED:
         return 0
     return state.scenario.gpu.dma.issue_interval_ticks
@@ -55,7 +55,7 @@ def begun_by(state: Lowering, rank: int, step: Transfer, ops: Sequence[int]) -> 
 
 
 def _issued_alike(state: Lowering, rank: int, step: Transfer) -> list[range]:
-    """What was issued or launched so far for copies that wait for the same; those of a lane wait for each other."""
+    """Issues or launches so far for copies with the same waits; none for a lane, whose copies wait for each other."""
     return [] if step.lane is not None else state.issues.setdefault((rank, frozenset(step.after)), [])
 
 

@@ -21,16 +21,16 @@ from ..program.program import Flow, Op, OpKind, Stage, TrafficClass
 from .commands import begun_by, issue_ticks
 from .machine import Hop, distance_ticks
 from .protocols import sent_per_byte
-from .state import Lowering, Waiters, deal, moved_bytes
+from .state import Lowering, Waiters, moved_bytes, split_evenly
 from .switch import Pace, multicast, sum_in_switch
 
-PEERS_OF_A_BROADCAST = 2
+PEERS_PER_BROADCAST = 2
 """Destinations of one command (AMD-DMA-Latte, arXiv 2511.06605)."""
 
 
 def lower_transfer(state: Lowering, rank: int, step: Transfer) -> None:
     """One op per engine, or one per SM that shares the copy, each with its part of the bytes."""
-    if (rank, step.name) in state.made:
+    if (rank, step.name) in state.step_ops:
         return  # the other half of a broadcast
     if step.reach is Reach.ALL:
         lower = sum_in_switch if step.reduce else multicast
@@ -44,16 +44,16 @@ def lower_transfer(state: Lowering, rank: int, step: Transfer) -> None:
     other = state.pairs.get((rank, step.name))
     ops: list[int] = []
     # Dealt in lines, so that as many SMs take part at any granularity.
-    for count, lines in deal(-(-num_bytes // gpu.line_bytes), copy_workers(state, rank, step)):
+    for count, lines in split_evenly(-(-num_bytes // gpu.line_bytes), copy_workers(state, rank, step)):
         stages = _stages(state, rank, step, other, lines * gpu.line_bytes)
         setup = copy_setup(state, rank, step)
         ops += state.builder.op(
             rank, Op(OpKind.TRANSFER, step.name, stages, pool=state.machine.engines, setup_ticks=setup), count=count
         )
     work, waiting = range(ops[0], ops[-1] + 1), begun_by(state, rank, step, ops)
-    done = state.finish(rank, step, work, Waiters(waiting, waiting))
+    done = state.register(rank, step, work, Waiters(waiting, waiting))
     if other is not None:
-        state.made[rank, other.name] = replace(done, step=other)
+        state.step_ops[rank, other.name] = replace(done, step=other)
         state.waiters[rank, other.name] = Waiters(())
 
 
@@ -65,16 +65,16 @@ def _replayed(state: Lowering, rank: int, step: Transfer, writes: Sequence[Write
     line, workers = state.scenario.gpu.line_bytes, max(1, copy_workers(state, rank, step) // len(writes))
     ops: list[int] = []
     for write in writes:
-        for count, lines in deal(-(-write.num_bytes // line), workers):
+        for count, lines in split_evenly(-(-write.num_bytes // line), workers):
             stages = _stages(state, rank, step, None, lines * line)
             ops += state.builder.op(
                 rank, Op(OpKind.TRANSFER, step.name, stages, release_ticks=write.ticks), count=count
             )
-    state.finish(rank, step, range(ops[0], ops[-1] + 1), Waiters(ops, ops))
+    state.register(rank, step, range(ops[0], ops[-1] + 1), Waiters(ops, ops))
 
 
 def copy_setup(state: Lowering, rank: int, step: Transfer) -> int:
-    """What a copy costs before its first byte leaves; the request of a get travels first."""
+    """Time before the first byte of a copy leaves; the request of a get travels first."""
     gpu = state.scenario.gpu
     if not state.by_sms:
         prelaunched = state.schedule.engine.mode is EngineMode.PRELAUNCHED
@@ -111,10 +111,10 @@ def num_packets(gpu: Gpu, state_cols: int, step: Transfer, num_bytes: int) -> in
 
 
 def _stages(state: Lowering, rank: int, step: Transfer, other: Transfer | None, num_bytes: int) -> tuple[Stage, ...]:
-    """What one worker does: its part of the bytes, and then the flag where one is sent."""
+    """Stages of one worker: its part of the bytes, and then the flag where one is sent."""
     if other is not None:
         steps = (step, other)
-        flows = tuple(flow for each in steps for flow in _flows(state, rank, each, num_bytes, PEERS_OF_A_BROADCAST))
+        flows = tuple(flow for half in steps for flow in _flows(state, rank, half, num_bytes, PEERS_PER_BROADCAST))
         return (Stage(0, flows),)
     flows, flag = _flows(state, rank, step, num_bytes, 1), _flag(state, rank, step)
     if flag is None:

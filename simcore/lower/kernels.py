@@ -27,7 +27,7 @@ from ..kernels.reduce import reduce_work
 from ..kernels.work import KernelWork
 from ..program.program import Flow, Op, OpKind, Stage, TrafficClass
 from .machine import Hop
-from .state import Lowering, Persistent, Waiters, deal_together, moved_bytes
+from .state import Lowering, Persistent, Waiters, moved_bytes, split_evenly_together
 from .waits import add_units, num_waiting
 
 
@@ -95,9 +95,9 @@ def _launched(
     units = add_units(state, rank, step, runs, waiting, _flag(awaited))
     state.builder.after(units.starts, launch)
     # Units that do not look for themselves begin when others have: SMs are not bound to units.
-    landed = (*units.landed, *units.ops[waiting:]) if looks else launch
+    landed = (*units.on_transfers, *units.ops[waiting:]) if looks else launch
     waiters = Waiters(launch, landed, units.polling)
-    state.finish_kernel(rank, step, units.ops, waiters, work, work.alone_ticks)
+    state.register_kernel(rank, step, units.ops, waiters, work, work.alone_ticks)
 
 
 def _persistent_group(state: Lowering, rank: int, step: TileGroup, steps: Sequence[Step]) -> None:
@@ -108,13 +108,13 @@ def _persistent_group(state: Lowering, rank: int, step: TileGroup, steps: Sequen
     runs = unit_stages(state, rank, work, kernel.whole.num_units)
     units = add_units(state, rank, step, runs, waiting, _flag(awaited))
     kernel.units += zip(units.starts, units.ops, strict=True)
-    waiters = Waiters(units.starts[:sms], units.landed, units.polling, queued=False)
+    waiters = Waiters(units.starts[:sms], units.on_transfers, units.polling, queued=False)
     share = kernel.whole.alone_ticks * work.num_units // kernel.whole.num_units
-    state.finish_kernel(rank, step, units.ops, waiters, work, share)
+    state.register_kernel(rank, step, units.ops, waiters, work, share)
 
 
 def order_units(state: Lowering, rank: int) -> None:
-    """Have each unit of the persistent kernels of ``rank`` follow the one that its SM ran before.
+    """Make each unit of the persistent kernels of ``rank`` wait for the unit that its SM ran before.
 
     A kernel has its SMs until it ends: one of another stream comes to them in the order in which they are launched.
     """
@@ -144,9 +144,9 @@ def _parts(
 ) -> dict[str, KernelWork]:
     """Each group's share of the kernel; one that accumulates reads its part of the output, and all write theirs."""
     totals = (whole.l2_hit_bytes, whole.hbm_read_bytes, whole.mall_read_bytes, whole.missed_bytes)
-    shares = zip(*(deal_by(total, flops) for total in totals), strict=True)
+    shares = zip(*(split_by_weight(total, flops) for total in totals), strict=True)
     parts = {}
-    for group, units, share in zip(groups, deal_units(whole.num_units, flops), shares, strict=True):
+    for group, units, share in zip(groups, split_units(whole.num_units, flops), shares, strict=True):
         hit, read, from_mall, missed = share
         shape = group_shape(state.scenario, group)
         written = shape.m * shape.n * shape.dtype.num_bytes
@@ -163,13 +163,13 @@ def _parts(
     return parts
 
 
-def deal_units(num_units: int, weights: Sequence[int]) -> list[int]:
+def split_units(num_units: int, weights: Sequence[int]) -> list[int]:
     """Units in proportion to ``weights``, at least one for each; together ``num_units``, or as many as weights."""
-    spare = deal_by(max(0, num_units - len(weights)), weights)
+    spare = split_by_weight(max(0, num_units - len(weights)), weights)
     return [1 + units for units in spare]
 
 
-def deal_by(total: int, weights: Sequence[int]) -> list[int]:
+def split_by_weight(total: int, weights: Sequence[int]) -> list[int]:
     """``total`` in proportion to ``weights``, in whole numbers that sum to it."""
     edges = [0, *accumulate(weights)]
     return [total * high // edges[-1] - total * low // edges[-1] for low, high in pairwise(edges)]
@@ -177,7 +177,7 @@ def deal_by(total: int, weights: Sequence[int]) -> list[int]:
 
 def _awaited(step: TileGroup | Reduction, steps: Sequence[Step]) -> tuple[str, ...]:
     """The signals and transfers that a kernel waits for."""
-    kernels = {each.name for each in steps if not isinstance(each, Transfer)}
+    kernels = {other.name for other in steps if not isinstance(other, Transfer)}
     return tuple(name for name in step.after if name not in kernels)
 
 
@@ -226,7 +226,7 @@ def unit_stages(state: Lowering, rank: int, work: KernelWork, together: int) -> 
     )
     window = _window(state, work, together)
     totals = [state.units(num_bytes) for _, num_bytes in routes]
-    for count, shares in deal_together(totals, work.num_units):
+    for count, shares in split_evenly_together(totals, work.num_units):
         ahead = _look_ahead(state, sum(shares))
         flows = tuple(
             flow
@@ -240,7 +240,7 @@ def unit_stages(state: Lowering, rank: int, work: KernelWork, together: int) -> 
 
 
 def _look_ahead(state: Lowering, units: int) -> int:
-    """Of its ``units`` of traffic, how many a work unit may have under way; 0, no limit, where it has no more."""
+    """Most units of traffic that a work unit may have under way; 0, no limit, if its ``units`` are no more."""
     ahead = state.scenario.gpu.hbm.look_ahead_bytes
     if ahead is None:
         return 0

@@ -15,7 +15,7 @@ Hop = tuple[int, int]  # server id, absolute rank
 
 
 class Idealization(Flag):
-    """What a what-if run leaves out; the loss waterfall is made of differences between such runs."""
+    """Losses that a what-if run leaves out; the loss waterfall is made of differences between such runs."""
 
     NONE = 0
     FREE_LAUNCH = auto()  # launch, event, engine setup cost nothing

@@ -90,7 +90,7 @@ def lower_sum(state: Lowering, rank: int, step: Reduction) -> None:
     ops: list[int] = []
     for count, stage in unit_stages(state, rank, work, work.num_units):
         ops += state.builder.op(rank, Op(OpKind.REDUCE, step.name, (stage,), pool=state.machine.engines), count=count)
-    state.finish_kernel(rank, step, range(ops[0], ops[-1] + 1), Waiters(ops, ops), work, work.alone_ticks)
+    state.register_kernel(rank, step, range(ops[0], ops[-1] + 1), Waiters(ops, ops), work, work.alone_ticks)
 
 
 def sum_work(scenario: Scenario, schedule: Schedule, num_bytes: int, num_parts: int, hit_bytes: int = 0) -> KernelWork:
@@ -120,9 +120,9 @@ def awaited(state: Lowering, rank: int, step: Step, landed: Sequence[StepOps]) -
 
 
 def wait_for_peers(state: Lowering, rank: int, step: Transfer) -> None:
-    """Have a copy wait until the ranks from which it reads, or to which it writes, are ready."""
+    """Make a copy wait until the ranks from which it reads, or to which it writes, are ready."""
     # Of commands that are issued together each waits for its own peer.
-    ops = state.waiters[rank, step.name].first if state.one_kernel else state.made[rank, step.name].work
+    ops = state.waiters[rank, step.name].on_kernels if state.one_kernel else state.step_ops[rank, step.name].work
     offsets = list(peers_to_be_ready(state.scenario, state.schedule, step))
     if state.one_kernel and offsets:
         # All copies of a kernel wait for the same: else those to near peers would all go before those to far ones.

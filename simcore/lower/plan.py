@@ -96,7 +96,7 @@ def lower(
         checkpoint()
         order_units(state, rank)
         _connect(state, rank)
-    return Lowered(scenario, schedule, builder.build(), tuple(state.made.values()), machine, folded, state.hits)
+    return Lowered(scenario, schedule, builder.build(), tuple(state.step_ops.values()), machine, folded, state.hits)
 
 
 def all_alike(scenario: Scenario, schedule: Schedule) -> bool:
@@ -122,7 +122,7 @@ def _connect(state: Lowering, rank: int) -> None:
     signals = _signals(state, rank)
     steps = {step.name: step for step in state.schedule.steps_of(rank)}
     # A persistent kernel has every SM until it ends: other kernels come after all its groups.
-    persistent = [state.made[rank, name].done for name in steps if not state.waiters[rank, name].queued]
+    persistent = [state.step_ops[rank, name].done for name in steps if not state.waiters[rank, name].queued]
     last: dict[tuple[str, int], list[int]] = {}
     for step in steps.values():
         waiters = state.waiters[rank, step.name]
@@ -130,23 +130,23 @@ def _connect(state: Lowering, rank: int) -> None:
         kernels = [steps[name] for name in step.after if isinstance(steps.get(name), TileGroup | Reduction)]
         # The SMs of a persistent kernel go through its groups in order, and need not wait for earlier ones.
         before = [
-            state.made[rank, other.name].done
+            state.step_ops[rank, other.name].done
             for other in kernels
             if waiters.queued or isinstance(other, Reduction) or _queue_of(state, other) != queue
         ]
         copies = [name for name in step.after if not isinstance(steps.get(name), TileGroup | Reduction)]
         senders = [sender for name in copies for sender in signals.get(name, ((rank, name),))]
-        landed = awaited(state, rank, step, [state.made[sender] for sender in senders])
+        landed = awaited(state, rank, step, [state.step_ops[sender] for sender in senders])
         if queue is not None and waiters.queued:
             before += last.get(queue, [] if isinstance(step, Transfer) else persistent)
-            if waiters.first:  # nothing waits in the other half of a broadcast: it was over with the first
-                last[queue] = [state.made[rank, step.name].done]
-        state.builder.after(waiters.first, before)
-        state.builder.after(waiters.landed, landed)
+            if waiters.on_kernels:  # nothing waits in the other half of a broadcast: it was over with the first
+                last[queue] = [state.step_ops[rank, step.name].done]
+        state.builder.after(waiters.on_kernels, before)
+        state.builder.after(waiters.on_transfers, landed)
         state.builder.flags(waiters.polling, landed)
         if isinstance(step, Transfer):
             wait_for_peers(state, rank, step)
-    end_kernel(state, rank, (state.made[sender] for senders in signals.values() for sender in senders))
+    end_kernel(state, rank, (state.step_ops[sender] for senders in signals.values() for sender in senders))
 
 
 def _signals(state: Lowering, rank: int) -> dict[str, list[tuple[int, str]]]:
@@ -161,7 +161,7 @@ def _signals(state: Lowering, rank: int) -> dict[str, list[tuple[int, str]]]:
 
 
 def _queue_of(state: Lowering, step: Step) -> tuple[str, int] | None:
-    """What runs in order at a rank: kernels of a stream, transfers of an engine lane; sums of one kernel do not."""
+    """The queue in which ``step`` runs in order: its stream or engine lane; None for sums of one kernel."""
     if isinstance(step, Transfer):
         return None if step.lane is None else ("lane", step.lane)
     return None if state.one_kernel else ("stream", step.stream)

@@ -1,4 +1,4 @@
-"""What the protocols of copies by SMs put on a link for each byte of data (NVIDIA NCCL: Simple, LL and LL128)."""
+"""Bytes on a link for each byte of data, by protocol of copies by SMs (NVIDIA NCCL: Simple, LL and LL128)."""
 
 from fractions import Fraction
 

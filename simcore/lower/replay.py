@@ -28,7 +28,7 @@ from ...compiler.planning.build import ScheduleError
 from ..program.outcome import Run, RunOutcome
 from .machine import Idealization
 from .plan import Lowered, lower
-from .state import StepOps, deal, moved_bytes
+from .state import StepOps, moved_bytes, split_evenly
 
 TARGET = 0
 """The rank that is simulated."""
@@ -62,14 +62,14 @@ def lower_replayed(
         if (write.rank, step.name) not in writes:
             steps[write.rank].append(step)
         writes.setdefault((write.rank, step.name), []).append(write)
-    peers = replace(schedule, overrides=(), by_rank=tuple(tuple(each) for each in steps))
+    peers = replace(schedule, overrides=(), by_rank=tuple(map(tuple, steps)))
     lowered = lower(scenario, peers, unit_bytes=unit_bytes, fold=False, ideal=ideal, writes=writes)
     target = tuple(ops for ops in lowered.steps if ops.rank == TARGET)
     return replace(lowered, schedule=schedule, steps=target)
 
 
 def recorded_writes(lowered: Lowered, run: Run) -> tuple[Write, ...]:
-    """What landed at rank 0 in a finished run in which every rank has its own ops, in the order of time.
+    """Return the writes to rank 0, in the order of time, of a finished run in which every rank has its own ops.
 
     Raises
     ------
@@ -79,18 +79,18 @@ def recorded_writes(lowered: Lowered, run: Run) -> tuple[Write, ...]:
     if run.outcome is not RunOutcome.DONE or lowered.folded:
         raise ScheduleError(Rejection(Code.MGS523, "only a run that is done, of all ranks, has a profile"))
     of_step = {(ops.rank, ops.step.name): ops for ops in lowered.steps}
-    found: list[Write] = []
+    writes: list[Write] = []
     for arrival in _arrivals(lowered.scenario, lowered.schedule).values():
         transfer = arrival.transfer
         if transfer.reach is Reach.ALL:
             message = f"{transfer.name} is copied by the switch, which a profile cannot say"
             raise ScheduleError(Rejection(Code.MGS523, message))
-        found += _parts(lowered, run, of_step[arrival.issuer, transfer.name], transfer)
-    return tuple(sorted(found, key=lambda write: (write.ticks, write.rank, write.signal, -write.num_bytes)))
+        writes += _parts(lowered, run, of_step[arrival.issuer, transfer.name], transfer)
+    return tuple(sorted(writes, key=lambda write: (write.ticks, write.rank, write.signal, -write.num_bytes)))
 
 
 def _arrivals(scenario: Scenario, schedule: Schedule) -> dict[str, Arrival]:
-    """What peers write to rank 0, by signal."""
+    """Transfers of peers to rank 0, by signal."""
     arrivals = arrivals_at(scenario, schedule, TARGET)
     return {arrival.transfer.signal: arrival for arrival in arrivals if arrival.issuer != TARGET}
 
@@ -109,7 +109,7 @@ def _check_signals(schedule: Schedule, replay: Replay, arrivals: Mapping[str, Ar
 
 
 def _put(transfer: Transfer, write: Write, num_ranks: int) -> Transfer:
-    """The same write as a put of its peer that waits for nothing."""
+    """``write`` as a put of its peer that waits for nothing."""
     return replace(
         transfer,
         name=f"replayed {write.signal}",
@@ -121,10 +121,10 @@ def _put(transfer: Transfer, write: Write, num_ranks: int) -> Transfer:
 
 
 def _parts(lowered: Lowered, run: Run, ops: StepOps, transfer: Transfer) -> Iterator[Write]:
-    """What each worker of a copy wrote; they were dealt its lines."""
+    """The write of each worker of a copy; its lines were split among them."""
     program, line = lowered.program, lowered.scenario.gpu.line_bytes
     lead, left = _lead_ticks(lowered, ops, transfer), moved_bytes(lowered.scenario, transfer.region)
-    shares = deal(-(-left // line), len(ops.work))
+    shares = split_evenly(-(-left // line), len(ops.work))
     lines = [share for count, share in shares for _ in range(count)]
     for op, share in zip(ops.work, lines, strict=True):
         num_bytes = min(left, share * line)

@@ -1,4 +1,4 @@
-"""What the parts of lowering share: the state while a plan is lowered, what each step became, sizes and shares."""
+"""State shared by the parts of lowering: the ops of each step so far; sizes and shares."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,12 +33,13 @@ class StepOps:
 class Waiters:
     """The ops of a step that wait for others.
 
-    ``first`` wait for kernels and for what runs before in the same queue, ``landed`` for transfers; the flags of these
-    are what ``polling`` look for. Groups of a persistent kernel are not ``queued``: its SMs go through them in order.
+    ``on_kernels`` wait for kernels and for earlier steps of the same queue, ``on_transfers`` for transfers, and
+    ``polling`` look for the flags of those. Groups of a persistent kernel are not ``queued``: its SMs go through them
+    in order.
     """
 
-    first: Sequence[int]
-    landed: Sequence[int] = ()
+    on_kernels: Sequence[int]
+    on_transfers: Sequence[int] = ()
     polling: Sequence[int] = ()
     queued: bool = True
 
@@ -59,7 +60,7 @@ class Persistent:
 
 @dataclass(slots=True)
 class OneKernel:
-    """Of plans that are one kernel at each rank: the ops that launch it, and those that have seen a flag.
+    """Ops of plans that are one kernel at each rank: launches, and reads of flags.
 
     ``ready`` are done when a rank has seen that one ``offset`` further is ready, by (rank, offset), ``seen`` when it
     has seen that others are done, by rank and ops. ``wanted`` are the offsets of the ranks that a rank waits for.
@@ -73,7 +74,7 @@ class OneKernel:
 
 @dataclass(slots=True)
 class Lowering:
-    """State while a plan is lowered: what each step became, and where the streams of a rank stand."""
+    """State while a plan is lowered: the ops of each step, and the streams of each rank."""
 
     scenario: Scenario
     schedule: Schedule
@@ -83,7 +84,7 @@ class Lowering:
     ideal: Idealization
     folded: bool
     hits: Hits
-    made: dict[tuple[int, str], StepOps] = field(default_factory=dict)
+    step_ops: dict[tuple[int, str], StepOps] = field(default_factory=dict)
     waiters: dict[tuple[int, str], Waiters] = field(default_factory=dict)
     pairs: dict[tuple[int, str], Transfer] = field(default_factory=dict)  # the other copy of the same command
     streams: dict[tuple[int, int], Persistent] = field(default_factory=dict)  # by rank and stream
@@ -121,19 +122,19 @@ class Lowering:
         """Units of the simulation in ``num_bytes``."""
         return -(-num_bytes // self.unit_bytes)
 
-    def finish(self, rank: int, step: Step, work: range, waiters: Waiters) -> StepOps:
-        """Remember the step; several ops are joined so that waiting for them is one edge."""
+    def register(self, rank: int, step: Step, work: range, waiters: Waiters) -> StepOps:
+        """Register the ops of a step; several are joined so that waiting for them is one edge."""
         done = work.start if len(work) == 1 else self.join(rank, step.name, work)
         ops = StepOps(rank, step, work, done)
-        self.made[rank, step.name], self.waiters[rank, step.name] = ops, waiters
+        self.step_ops[rank, step.name], self.waiters[rank, step.name] = ops, waiters
         return ops
 
-    def finish_kernel(
+    def register_kernel(
         self, rank: int, step: Step, work: range, waiters: Waiters, kernel: KernelWork, alone_ticks: int
     ) -> None:
-        """The same for a step that computes."""
-        ops = self.finish(rank, step, work, waiters)
-        self.made[rank, step.name] = replace(ops, kernel=kernel, alone_ticks=alone_ticks)
+        """Register a step that computes."""
+        ops = self.register(rank, step, work, waiters)
+        self.step_ops[rank, step.name] = replace(ops, kernel=kernel, alone_ticks=alone_ticks)
 
     def join(self, rank: int, name: str, ops: Iterable[int]) -> int:
         """An op that is done when ``ops`` are."""
@@ -171,15 +172,15 @@ def moved_bytes(scenario: Scenario, region: Region) -> int:
     return region.rows.size * region.cols.size * moved.dtype.num_bytes
 
 
-def deal(total: int, num_workers: int) -> list[tuple[int, int]]:
-    """``total`` dealt evenly: (how many workers, share of each), shares of zero left out unless all are."""
+def split_evenly(total: int, num_workers: int) -> list[tuple[int, int]]:
+    """Split ``total`` evenly: (number of workers, share of each), without shares of zero unless all are zero."""
     share, extra = divmod(total, num_workers)
-    hands = [(extra, share + 1), (num_workers - extra, share)]
-    return [(count, units) for count, units in hands if count and units] or [(1, 0)]
+    shares = [(extra, share + 1), (num_workers - extra, share)]
+    return [(count, units) for count, units in shares if count and units] or [(1, 0)]
 
 
-def deal_together(totals: Sequence[int], num_workers: int) -> list[tuple[int, tuple[int, ...]]]:
-    """Several totals dealt evenly to the same workers, remainders to the first: runs of workers with equal shares."""
+def split_evenly_together(totals: Sequence[int], num_workers: int) -> list[tuple[int, tuple[int, ...]]]:
+    """Split several totals evenly among the same workers, remainders first: runs of workers with equal shares."""
     edges = sorted({0, num_workers} | {total % num_workers for total in totals})
     runs = pairwise(edges)
     return [(high - low, tuple(t // num_workers + (low < t % num_workers) for t in totals)) for low, high in runs]

@@ -13,7 +13,7 @@ from ...compiler.ir import Direction, Transfer
 from ..program.program import Flow, Op, OpKind, Stage, TrafficClass
 from .commands import begun_by
 from .machine import Hop, distance_ticks
-from .state import Lowering, Waiters, deal, moved_bytes
+from .state import Lowering, Waiters, moved_bytes, split_evenly
 
 MAX_SLICES = 8
 """A choice, not a measurement: what comes down ends an eighth of the copy after what goes up."""
@@ -71,7 +71,7 @@ def _read(state: Lowering, rank: int) -> tuple[Hop, ...]:
 def _sliced(state: Lowering, rank: int, step: Transfer, ways: _Ways, pace: Pace) -> None:
     """Add the ops of all workers; each has its part of the bytes."""
     line = state.scenario.gpu.line_bytes
-    shares = deal(-(-moved_bytes(state.scenario, step.region) // line), pace.workers)
+    shares = split_evenly(-(-moved_bytes(state.scenario, step.region) // line), pace.workers)
     workers = [
         _worker(state, rank, step, ways, pace, state.units(lines * line))
         for count, lines in shares
@@ -81,7 +81,7 @@ def _sliced(state: Lowering, rank: int, step: Transfer, ways: _Ways, pace: Pace)
     waiting = begun_by(state, rank, step, first)
     if state.one_kernel and step.direction is Direction.PUT:
         copied = range(copied.start, _flags(state, rank, step, copied).stop)
-    state.finish(rank, step, copied, Waiters(waiting, waiting))
+    state.register(rank, step, copied, Waiters(waiting, waiting))
 
 
 def _flags(state: Lowering, rank: int, step: Transfer, copied: range) -> range:

@@ -29,14 +29,14 @@ DEVIATIONS = 4
 
 @dataclass(frozen=True, slots=True)
 class Perturbation:
-    """What one seed does to a run; without a seed only what is not drawn."""
+    """The unequal times of one seed; without a seed only those that are not drawn."""
 
     variability: Variability
     seed: int | None
 
     def start_ticks(self, rank: int) -> int:
-        """How much later than time zero ``rank`` begins: what is late by name, and the skew."""
-        late = sum(each.ticks for each in self.variability.late if each.rank == rank)
+        """Begin of ``rank`` after time zero: its declared lateness and the drawn skew."""
+        late = sum(delay.ticks for delay in self.variability.late if delay.rank == rank)
         skew = self.variability.skew
         if self.seed is None or skew is None:
             return late
@@ -44,19 +44,19 @@ class Perturbation:
         return late + abs(round(_value(skew, _uniform(self.seed, "skew", rank, ""))))
 
     def factor(self, rank: int, step: str) -> Fraction:
-        """How many times as long the kernel of ``step`` takes at ``rank``: jitter, and whether the rank is slow."""
+        """Factor on the time of the kernel of ``step`` at ``rank``: jitter, times the factor of a straggler."""
         if self.seed is None:
             return Fraction(1)
-        jitter, straggler, found = self.variability.jitter, self.variability.straggler, Fraction(1)
+        jitter, straggler, factor = self.variability.jitter, self.variability.straggler, Fraction(1)
         if jitter is not None:
-            found += _value(jitter, _uniform(self.seed, "jitter", rank, step))
+            factor += _value(jitter, _uniform(self.seed, "jitter", rank, step))
         if straggler is not None and _uniform(self.seed, "straggler", rank, "") < straggler.share:
-            found *= straggler.factor
-        return Fraction(round(found * _ONE), _ONE)
+            factor *= straggler.factor
+        return Fraction(round(factor * _ONE), _ONE)
 
 
 def perturbation_of(system: System, seed: int | None) -> Perturbation | None:
-    """What makes the ranks of ``system`` differ; None if nothing does.
+    """The perturbation of the ranks of ``system``; None if they are alike.
 
     Raises
     ------
@@ -99,14 +99,14 @@ def perturbed(
     of_flows = np.where(
         program.flow_traffic == TrafficClass.COMPUTE, factors[program.stage_op[program.flow_stage]], _ONE
     )
-    found = replace(
+    varied = replace(
         program,
         op_release_ticks=np.maximum(program.op_release_ticks, begins),
         stage_hold_ticks=_scaled(program.stage_hold_ticks, of_stages, _ONE // 2),
         flow_gap_ticks=_scaled(program.flow_gap_ticks, of_flows, 0),
     )
-    check_horizon(found)
-    return found
+    check_horizon(varied)
+    return varied
 
 
 def _scaled(ticks: Int64Array, factors: Int64Array, half: int) -> Int64Array:
@@ -117,7 +117,7 @@ def _scaled(ticks: Int64Array, factors: Int64Array, half: int) -> Int64Array:
 
 
 def _op_factors(program: Program, perturbation: Perturbation) -> Int64Array:
-    """[O] by how many times 2**-20 the times of each op are multiplied; work units alone differ from one."""
+    """[O] factors of the times of each op, in 2**-20; 1 for all but work units."""
     factors = np.full(program.num_ops, _ONE, np.int64)
     kernels = np.flatnonzero(np.isin(program.op_kind, (OpKind.TILE, OpKind.REDUCE)))
     keys = program.op_rank[kernels] * len(program.labels) + program.op_label_idx[kernels]

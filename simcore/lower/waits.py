@@ -1,4 +1,4 @@
-"""How the work units of a kernel wait for what a transfer brings: plainly, by polling its flag, or with a monitor.
+"""Waits of work units for transfers: plainly, by polling the flag, or with a monitor.
 
 A unit that polls holds its SM and reads the line of the flag from memory, round after round. A monitored one reads it
 once to arm the monitor, gives its SM back, is woken when the flag is set, and reads it once more (AMD, US patent
@@ -21,11 +21,11 @@ Runs = Iterable[tuple[int, Stage]]
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """The ops of work units: ``ops`` themselves, what begins each (``starts``), and who waits for transfers."""
+    """The ops of work units: ``ops`` themselves, what begins each (``starts``), and those that wait for transfers."""
 
     ops: range
     starts: tuple[int, ...]
-    landed: tuple[int, ...]
+    on_transfers: tuple[int, ...]
     polling: tuple[int, ...]
 
 
@@ -55,7 +55,7 @@ def add_units(state: Lowering, rank: int, step: Step, runs: Runs, waiting: int, 
 
 
 def _entries(state: Lowering, rank: int, waiting: int) -> int:
-    """How many of ``waiting`` units the monitor of ``rank`` still has entries for, which are then taken."""
+    """Take entries of the monitor of ``rank`` for ``waiting`` units; return how many there were."""
     if state.schedule.tactics.wait is not Wait.MONITOR:
         return 0
     limit, taken = state.scenario.gpu.sync.monitor_entries, state.monitored.get(rank, 0)
@@ -99,7 +99,7 @@ def _emit(state: Lowering, rank: int, step: Step, runs: Iterable[tuple[int, tupl
 
 
 def _cut(runs: Runs, edges: tuple[int, ...]) -> Iterator[tuple[int, int, Stage]]:
-    """The same runs, cut so that none goes over one of ``edges``: (number of the first unit, how many, stage)."""
+    """Cut ``runs`` at ``edges``: (number of the first unit, number of units, stage)."""
     first = 0
     for count, stage in runs:
         cuts = sorted({first, first + count} | {edge for edge in edges if first < edge < first + count})

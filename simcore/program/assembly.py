@@ -1,6 +1,6 @@
-"""From what was described to the arrays of a Program, in whole-array steps.
+"""From a description to the arrays of a Program, in whole-array steps.
 
-What is described once in an ``op`` call is copied for each of its ops.
+Stages described once in an ``op`` call are copied for each of its ops.
 """
 
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ class Described:
 
 
 def assemble(described: Described) -> Program:
-    """Check what was described and lay it out.
+    """Check a description and lay it out.
 
     Raises
     ------

@@ -94,14 +94,14 @@ class ProgramBuilder:
                 self._described.edge_to += waiters
 
     def flags(self, ops: Iterable[int], set_by: Iterable[int]) -> None:
-        """Have the polling stage of every op of ``ops`` look for the flags that ``set_by`` set when they are done."""
+        """Make the polling stage of every op of ``ops`` look for the flags that ``set_by`` set when they are done."""
         pollers, sources = list(ops), list(set_by)
         for source in sources:
             self._described.flag_from += [source] * len(pollers)
             self._described.flag_to += pollers
 
     def build(self) -> Program:
-        """Check what was collected and lay it out.
+        """Check the description and lay it out.
 
         Raises
         ------

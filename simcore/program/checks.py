@@ -1,4 +1,4 @@
-"""What is refused before anything runs: numbers out of range, circles of waits, polls that cannot end."""
+"""Checks before anything runs: numbers out of range, circles of waits, polls that cannot end."""
 
 import numpy as np
 
@@ -116,12 +116,12 @@ def _circle(program: Program) -> list[int]:
             waits_for.update(dict.fromkeys([f for f in followers[pointers[op] : pointers[op + 1]] if waits[f]], op))
     if not waits_for:
         return []
-    place: dict[int, int] = {}  # on the way, of the ops met
+    positions: dict[int, int] = {}  # on the path, of the ops met
     op = next(iter(waits_for))
-    while op not in place:
-        place[op] = len(place)
+    while op not in positions:
+        positions[op] = len(positions)
         op = waits_for[op]
-    return list(place)[place[op] :]
+    return list(positions)[positions[op] :]
 
 
 def check_horizon(program: Program) -> None:

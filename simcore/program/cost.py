@@ -1,4 +1,4 @@
-"""About how long a program runs, without running it: a bound from below that is quick to find."""
+"""Estimates of the length of a run: lower bounds that are quick to compute."""
 
 import numpy as np
 

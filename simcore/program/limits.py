@@ -1,4 +1,4 @@
-"""How much time and memory a run may take: estimated before it begins, watched while it goes on."""
+"""Limits of time and memory of a run: estimated before it begins, watched while it goes on."""
 
 from dataclasses import dataclass, fields
 
@@ -25,7 +25,7 @@ class RunTooLarge(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class RunBudget:
-    """What a run may take at most.
+    """Limits of a run.
 
     ``seconds`` is held against the estimate only, unless ``strict_seconds``: what is stopped by a clock ends elsewhere
     on every machine. ``memory_bytes`` is what the run needs beyond the program it is given.
@@ -36,7 +36,7 @@ class RunBudget:
     strict_seconds: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what is no limit."""
+        """Refuse limits that are not positive."""
         if not self.seconds > 0 or self.memory_bytes <= 0:
             raise ValueError(f"a budget is positive, not {self.seconds} s and {self.memory_bytes} bytes")
 
@@ -45,14 +45,14 @@ DEFAULT_BUDGET = RunBudget()
 
 
 def estimated_seconds(program: Program, core: str) -> float:
-    """Time on ``core``, for want of better knowledge by line-hops alone."""
+    """Time on ``core``, estimated by line-hops alone."""
     return program.num_line_hops * SECONDS_PER_LINE_HOP[core]
 
 
 def least_bytes(program: Program, core: str) -> int:
-    """Memory that is needed on ``core`` for sure: its tables, buffers, and what comes all at once.
+    """Least memory needed on ``core``: its tables, buffers, and units that are injected all at once.
 
-    That is the largest stage, or those of all ops with which the program begins.
+    Those are the units of the largest stage, or of all ops with which the program begins.
     """
     tables = (getattr(program, field.name) for field in fields(program))
     num_bytes = sum(table.nbytes for table in tables if isinstance(table, np.ndarray))

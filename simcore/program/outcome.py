@@ -1,4 +1,4 @@
-"""How a run of the simulator ended, and the integers it found."""
+"""Outcome of a run, and the integers it found."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -18,7 +18,7 @@ class WatchFn(Protocol):
 
 
 class RunOutcome(Enum):
-    """How a run ended; the value says it in a sentence, with the remedy."""
+    """End of a run; the value is a sentence, with the remedy."""
 
     DONE = "every op finished"
     DEADLOCK = (
@@ -38,7 +38,7 @@ class RunOutcome(Enum):
 
 @dataclass(frozen=True)
 class Run:
-    """What the simulator found. Axes as in ``Program``; times in ticks, NEVER where it did not happen."""
+    """Result of a core. Axes as in ``Program``; times in ticks, NEVER where it did not happen."""
 
     outcome: RunOutcome
     makespan_ticks: int  # the last op to finish; 0 if none did
@@ -59,7 +59,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What a core hands back about units; the ops are in its ``Control``."""
+    """Results of a core about units; those about ops are in its ``Control``."""
 
     flow_last: Int64Array  # [F] as in Run
     server_free: Int64Array  # [S] as in Run

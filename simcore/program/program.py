@@ -31,7 +31,7 @@ MAX_HORIZON_TICKS = 1 << 61
 
 
 class TrafficClass(IntEnum):
-    """What a flow carries."""
+    """Class of traffic of a flow."""
 
     COMPUTE = 0
     COMM = 1
@@ -39,7 +39,7 @@ class TrafficClass(IntEnum):
 
 
 class OpKind(IntEnum):
-    """What an op stands for."""
+    """Kind of work of an op."""
 
     LAUNCH = 0
     TILE = 1
@@ -91,7 +91,7 @@ class Op:
 
 @dataclass(frozen=True)
 class Program:
-    """What the simulator runs; made by ``ProgramBuilder.build``."""
+    """The arrays that the simulator runs; made by ``ProgramBuilder.build``."""
 
     num_ranks: int  # ranks represented
     ranks_simulated: int  # 1 when folded, else num_ranks

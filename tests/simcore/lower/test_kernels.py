@@ -32,7 +32,7 @@ from magus.compiler.templates import BY_NAME
 from magus.simcore import simulate
 from magus.simcore.cores.engine import run
 from magus.simcore.kernels.gemm import gemm_work, ticks_for
-from magus.simcore.lower.kernels import deal_by, deal_units
+from magus.simcore.lower.kernels import split_by_weight, split_units
 from magus.simcore.lower.plan import lower
 from magus.simcore.program.program import OpKind
 from tests.helpers.oracle.lowering import UNIT, differs_from_oracle, done_at, lowered_run, makespan, on_gpu, plan
@@ -74,11 +74,11 @@ def test_a_persistent_kernel_alone_takes_the_closed_form_of_the_whole(gpu: Gpu, 
 
 
 def test_units_are_dealt_by_operations_and_all_of_them() -> None:
-    assert deal_units(103, [1, 1, 2]) == [26, 26, 51]
-    assert deal_units(10, [7] * 5) == [2] * 5
-    assert deal_units(3, [1] * 5) == [1] * 5
-    assert sum(deal_units(304, [3, 1, 4, 1, 5, 9])) == 304
-    assert deal_by(7, [1, 1, 1]) == [2, 2, 3]
+    assert split_units(103, [1, 1, 2]) == [26, 26, 51]
+    assert split_units(10, [7] * 5) == [2] * 5
+    assert split_units(3, [1] * 5) == [1] * 5
+    assert sum(split_units(304, [3, 1, 4, 1, 5, 9])) == 304
+    assert split_by_weight(7, [1, 1, 1]) == [2, 2, 3]
     scenario, schedule = rows(h100(), 8)
     kernels = [ops.kernel for ops in lower(scenario, schedule, unit_bytes=UNIT).steps if ops.kernel is not None]
     gemm = scenario.workload.gemm
