@@ -8,7 +8,7 @@ from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.examples import path as example
 from magus.simcore.lower.plan import lower
 from magus.simcore.program.builder import ProgramBuilder
-from magus.simcore.program.program import Flow, Op, OpKind, Program, Stage, TrafficClass
+from magus.simcore.program.program import Flow, OpKind, OpSpec, Program, Stage, TrafficClass
 
 LINE_BYTES, PACKET_BYTES = 128, 1024
 DEMO, DOWN = "llama70b_tp8_mi300x", "gemm_rs_h100"
@@ -41,13 +41,13 @@ def overlapped_gemm(unit_bytes: int) -> Program:
     tile_ticks = _nanoseconds(489_000)
     traffic = ((((l2, 0),), 40_000), (((hbm, 0), (l2, 0)), 3000), (((l2, 0), (hbm, 0)), 1000))
     flows = tuple(Flow(route, units // lines, tile_ticks * 9 // 10 * lines // units) for route, units in traffic)
-    builder.op(0, Op(OpKind.TILE, "gemm", [Stage(tile_ticks, flows)], pool=cus), count=608)
+    builder.op(0, OpSpec(OpKind.TILE, "gemm", [Stage(tile_ticks, flows)], pool=cus), count=608)
     for _ in range(8):
         for peer, link in enumerate(links, start=1):
             route = ((hbm, 0), (link, 0), (hbm, peer))
             flow = Flow(route, 40_000 // lines, 275_000 * lines, traffic=TrafficClass.COMM)
             builder.op(
-                0, Op(OpKind.TRANSFER, "chunk", [Stage(0, (flow,))], pool=engines, setup_ticks=_nanoseconds(1000))
+                0, OpSpec(OpKind.TRANSFER, "chunk", [Stage(0, (flow,))], pool=engines, setup_ticks=_nanoseconds(1000))
             )
     return builder.build()
 
@@ -66,7 +66,7 @@ def ring_all_gather(num_ranks: int, lines_a_step: int) -> Program:
     stages = (Stage(0, (flow,)),)
     last = range(0)
     for _ in range(num_ranks - 1):
-        step = builder.op(0, Op(OpKind.TRANSFER, "step", stages, pool=engines, setup_ticks=_nanoseconds(1000)))
+        step = builder.op(0, OpSpec(OpKind.TRANSFER, "step", stages, pool=engines, setup_ticks=_nanoseconds(1000)))
         builder.after(step, last)
         last = step
     return builder.build()

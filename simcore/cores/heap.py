@@ -90,8 +90,7 @@ class _Heap:
                 due = control.next_time << bits
                 continue
             key = heads[0]
-            hop = key & mask
-            time = key >> bits
+            hop, time = key & mask, key >> bits
             server, service, latency, source, following, flow = hops[hop]
             if free[server] > time:
                 if waited:

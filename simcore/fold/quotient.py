@@ -31,19 +31,9 @@ class Folded:
     class_of_hop: Int64Array  # [H] of the whole
 
     @property
-    def multiplicity(self) -> Int64Array:
-        """[ops of ``program``] how many ops each stands for."""
-        return np.bincount(self.class_of_op, minlength=self.program.num_ops)
-
-    @property
     def num_rank_classes(self) -> int:
         """Ranks of which any op is simulated: 1 if all do the same, all of them if no two do."""
         return len(np.unique(self.program.op_rank))
-
-    @property
-    def represented_line_hops(self) -> int:
-        """Line-hops of the program that was folded; those to simulate are ``program.num_line_hops``."""
-        return self.whole.num_line_hops
 
 
 def quotient(program: Program, classes: Classes) -> Folded:

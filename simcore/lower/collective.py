@@ -23,7 +23,7 @@ from ...compiler.ir import (
 from ..kernels.gemm import ticks_for
 from ..kernels.nccl import CollectiveTime, NcclCollective, NcclProtocol, collective_time
 from ..program.builder import ProgramBuilder
-from ..program.program import Flow, Op, OpKind, Program, Stage, TrafficClass
+from ..program.program import Flow, OpKind, OpSpec, Program, Stage, TrafficClass
 from .kernels import split_by_weight
 from .machine import Idealization, Machine, build_machine, distance_ticks
 from .protocols import LL128_BYTES, LL128_PAYLOAD
@@ -68,7 +68,7 @@ def collective_program(
             _transfer(machine, time, peers, share, (channel, channels)),
             _own(scenario, machine, time, own, channels, unit_bytes),
         )
-        builder.op(0, Op(OpKind.TRANSFER, operation.value, stages, pool=machine.engines, setup_ticks=setup))
+        builder.op(0, OpSpec(OpKind.TRANSFER, operation.value, stages, pool=machine.engines, setup_ticks=setup))
     return builder.build()
 
 

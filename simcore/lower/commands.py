@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ...compiler.ir import Direction, EngineMode, Reach, Transfer
-from ..program.program import Op, OpKind
+from ..program.program import OpKind, OpSpec
 from .state import Lowering
 
 
@@ -48,7 +48,7 @@ def begun_by(state: Lowering, rank: int, step: Transfer, ops: Sequence[int]) -> 
         state.builder.after(ops, alike[-1])
         return ()
     setup = state.setup(issue_ticks(state))
-    issue = state.builder.op(rank, Op(OpKind.LAUNCH, step.name, pool=state.machine.issue, setup_ticks=setup))
+    issue = state.builder.op(rank, OpSpec(OpKind.LAUNCH, step.name, pool=state.machine.issue, setup_ticks=setup))
     alike.append(issue)
     state.builder.after(ops, issue)
     return issue
@@ -66,6 +66,6 @@ def _launched(state: Lowering, rank: int, step: Transfer, ops: Sequence[int]) ->
         state.builder.after(ops, alike[0])
         return ()
     setup = state.setup(state.scenario.gpu.launch.kernel_ticks)
-    alike.append(state.builder.op(rank, Op(OpKind.LAUNCH, step.name, setup_ticks=setup)))
+    alike.append(state.builder.op(rank, OpSpec(OpKind.LAUNCH, step.name, setup_ticks=setup)))
     state.builder.after(ops, alike[0])
     return alike[0]

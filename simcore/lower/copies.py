@@ -17,7 +17,7 @@ from itertools import pairwise
 
 from ...compiler.ir import CopyProtocol, Direction, EngineMode, Gpu, Reach, Transfer, Wait, Write
 from ..kernels.gemm import ticks_for
-from ..program.program import Flow, Op, OpKind, Stage, TrafficClass
+from ..program.program import Flow, OpKind, OpSpec, Stage, TrafficClass
 from .commands import begun_by, issue_ticks
 from .machine import Hop, distance_ticks
 from .protocols import sent_per_byte
@@ -48,7 +48,7 @@ def lower_transfer(state: Lowering, rank: int, step: Transfer) -> None:
         stages = _stages(state, rank, step, other, lines * gpu.line_bytes)
         setup = copy_setup(state, rank, step)
         ops += state.builder.op(
-            rank, Op(OpKind.TRANSFER, step.name, stages, pool=state.machine.engines, setup_ticks=setup), count=count
+            rank, OpSpec(OpKind.TRANSFER, step.name, stages, pool=state.machine.engines, setup_ticks=setup), count=count
         )
     work, waiting = range(ops[0], ops[-1] + 1), begun_by(state, rank, step, ops)
     done = state.register(rank, step, work, Waiters(waiting, waiting))
@@ -68,7 +68,7 @@ def _replayed(state: Lowering, rank: int, step: Transfer, writes: Sequence[Write
         for count, lines in split_evenly(-(-write.num_bytes // line), workers):
             stages = _stages(state, rank, step, None, lines * line)
             ops += state.builder.op(
-                rank, Op(OpKind.TRANSFER, step.name, stages, release_ticks=write.ticks), count=count
+                rank, OpSpec(OpKind.TRANSFER, step.name, stages, release_ticks=write.ticks), count=count
             )
     state.register(rank, step, range(ops[0], ops[-1] + 1), Waiters(ops, ops))
 

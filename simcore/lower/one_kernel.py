@@ -32,7 +32,7 @@ from ...compiler.ir import (
 from ..kernels.gemm import ticks_for
 from ..kernels.reduce import reduce_work
 from ..kernels.work import KernelWork
-from ..program.program import Flow, Op, OpKind, Stage, TrafficClass
+from ..program.program import Flow, OpKind, OpSpec, Stage, TrafficClass
 from .kernels import unit_stages
 from .machine import Idealization, distance_ticks
 from .state import Lowering, StepOps, Waiters, moved_bytes
@@ -54,7 +54,9 @@ def begin_kernels(state: Lowering, ranks: range) -> None:
     if state.one_kernel:
         for rank in ranks:
             setup = state.setup(launch_ticks(state.scenario.gpu, state.schedule))
-            state.kernels.launches[rank] = state.builder.op(rank, Op(OpKind.LAUNCH, "kernel", setup_ticks=setup)).start
+            state.kernels.launches[rank] = state.builder.op(
+                rank, OpSpec(OpKind.LAUNCH, "kernel", setup_ticks=setup)
+            ).start
     if Idealization.FREE_LAUNCH in state.ideal:
         return
     wanted = state.kernels.wanted = {rank: sorted(_wanted(state, rank)) for rank in ranks}
@@ -89,7 +91,9 @@ def lower_sum(state: Lowering, rank: int, step: Reduction) -> None:
     work = sum_work(state.scenario, state.schedule, num_bytes, step.num_parts, hits)
     ops: list[int] = []
     for count, stage in unit_stages(state, rank, work, work.num_units):
-        ops += state.builder.op(rank, Op(OpKind.REDUCE, step.name, (stage,), pool=state.machine.engines), count=count)
+        ops += state.builder.op(
+            rank, OpSpec(OpKind.REDUCE, step.name, (stage,), pool=state.machine.engines), count=count
+        )
     state.register_kernel(rank, step, range(ops[0], ops[-1] + 1), Waiters(ops, ops), work, work.alone_ticks)
 
 
@@ -161,7 +165,7 @@ def _tell(state: Lowering, rank: int, offset: int) -> int:
     memory = state.machine.memory_for(TrafficClass.COMM)
     flag = state.flag_hop(memory, f"{READY} {state.scenario.num_ranks - offset}", rank + offset)
     flow = Flow((*state.machine.route(rank, rank + offset), flag), 1, traffic=TrafficClass.FLAGS)
-    told = state.builder.op(rank, Op(OpKind.LAUNCH, READY, (Stage(0, (flow,)),)))
+    told = state.builder.op(rank, OpSpec(OpKind.LAUNCH, READY, (Stage(0, (flow,)),)))
     if state.one_kernel:
         state.builder.after(told, (state.kernels.launches[rank],))
     return told.start
@@ -172,7 +176,7 @@ def _look(state: Lowering, rank: int, label: str, ops: Iterable[int]) -> int:
     key = rank, frozenset(ops)
     if key not in state.kernels.seen:
         setup = state.setup(poll_ticks(state.scenario.gpu))
-        seen = state.builder.op(rank, Op(OpKind.JOIN, label, setup_ticks=setup))
+        seen = state.builder.op(rank, OpSpec(OpKind.JOIN, label, setup_ticks=setup))
         state.builder.after(seen, sorted(key[1]))
         state.kernels.seen[key] = seen.start
     return state.kernels.seen[key]

@@ -8,7 +8,7 @@ from zlib import crc32
 from ...compiler.ir import EngineKind, Region, Scenario, Schedule, Step, Transfer, Write
 from ..kernels.work import KernelWork
 from ..program.builder import ProgramBuilder
-from ..program.program import Flow, Op, OpKind
+from ..program.program import Flow, OpKind, OpSpec
 from .cache_hits import Hits
 from .machine import Hop, Idealization, Machine, Memory
 
@@ -138,7 +138,7 @@ class Lowering:
 
     def join(self, rank: int, name: str, ops: Iterable[int]) -> int:
         """An op that is done when ``ops`` are."""
-        from_here = self.builder.op(rank, Op(OpKind.JOIN, name))
+        from_here = self.builder.op(rank, OpSpec(OpKind.JOIN, name))
         self.builder.after(from_here, ops)
         return from_here.start
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from ...compiler.ir import Direction, Transfer
-from ..program.program import Flow, Op, OpKind, Stage, TrafficClass
+from ..program.program import Flow, OpKind, OpSpec, Stage, TrafficClass
 from .commands import begun_by
 from .machine import Hop, distance_ticks
 from .state import Lowering, Waiters, moved_bytes, split_evenly
@@ -95,7 +95,7 @@ def _flags(state: Lowering, rank: int, step: Transfer, copied: range) -> range:
     back = 0 if ordered else distance_ticks(state.scenario, 1, rank)
     rises, falls = ([Flow(way, 1, traffic=TrafficClass.FLAGS) for way in part] for part in ((up,), ways))
     flag = state.builder.op(
-        rank, Op(OpKind.TRANSFER, step.name, (Stage(back), Stage(0, tuple(rises)), Stage(0, tuple(falls))))
+        rank, OpSpec(OpKind.TRANSFER, step.name, (Stage(back), Stage(0, tuple(rises)), Stage(0, tuple(falls))))
     )
     state.builder.after(flag, copied)
     return flag
@@ -109,12 +109,12 @@ def _worker(state: Lowering, rank: int, step: Transfer, ways: _Ways, pace: Pace,
     slices, gap = min(MAX_SLICES, max(1, units)), pace.gap_ticks
     sizes = [high - low for low, high in pairwise(units * i // slices for i in range(slices + 1))]
     engine, builder = state.machine.engines, state.builder
-    begin = sent = builder.op(rank, Op(OpKind.TRANSFER, step.name, pool=engine, setup_ticks=pace.setup_ticks))
+    begin = sent = builder.op(rank, OpSpec(OpKind.TRANSFER, step.name, pool=engine, setup_ticks=pace.setup_ticks))
     for size in sizes:
         before = sent
-        risen = builder.op(rank, Op(OpKind.TRANSFER, step.name, (Stage(0, _flows(state, ways.up, size, gap)),)))
-        fallen = builder.op(rank, Op(OpKind.TRANSFER, step.name, (Stage(0, _flows(state, ways.down, size, 0)),)))
-        sent = builder.op(rank, Op(OpKind.TRANSFER, step.name, (Stage(size * gap),), pool=engine))
+        risen = builder.op(rank, OpSpec(OpKind.TRANSFER, step.name, (Stage(0, _flows(state, ways.up, size, gap)),)))
+        fallen = builder.op(rank, OpSpec(OpKind.TRANSFER, step.name, (Stage(0, _flows(state, ways.down, size, 0)),)))
+        sent = builder.op(rank, OpSpec(OpKind.TRANSFER, step.name, (Stage(size * gap),), pool=engine))
         builder.after(risen, before)
         builder.after(sent, before)
         builder.after(fallen, risen)

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from ...compiler.ir import Gpu, Reduction, Step, Wait, WaitPer
 from ..kernels.work import KernelWork
-from ..program.program import Flow, Op, OpKind, Stage, TrafficClass
+from ..program.program import Flow, OpKind, OpSpec, Stage, TrafficClass
 from .state import Lowering
 
 Runs = Iterable[tuple[int, Stage]]
@@ -68,9 +68,9 @@ def _arm(state: Lowering, rank: int, step: Step, count: int, flag: str) -> tuple
     """For each monitored unit an op that arms, and for all one that is done when they are woken."""
     sync, latency = state.scenario.gpu.sync, state.scenario.gpu.hbm.latency_ticks
     wake = latency if sync.monitor_wake_ticks is None else sync.monitor_wake_ticks
-    wakes = state.builder.op(rank, Op(OpKind.JOIN, step.name, setup_ticks=wake))
+    wakes = state.builder.op(rank, OpSpec(OpKind.JOIN, step.name, setup_ticks=wake))
     stage = Stage(sync.monitor_arm_ticks, (_read(state, rank, flag),))
-    return state.builder.op(rank, Op(OpKind.LAUNCH, step.name, (stage,)), count=count), wakes
+    return state.builder.op(rank, OpSpec(OpKind.LAUNCH, step.name, (stage,)), count=count), wakes
 
 
 def _poll(state: Lowering, rank: int, flag: str) -> Stage:
@@ -94,7 +94,7 @@ def _emit(state: Lowering, rank: int, step: Step, runs: Iterable[tuple[int, tupl
     kind = OpKind.REDUCE if isinstance(step, Reduction) else OpKind.TILE
     ops: list[range] = []
     for count, stages in runs:
-        ops.append(state.builder.op(rank, Op(kind, step.name, stages, pool=state.machine.sms), count=count))
+        ops.append(state.builder.op(rank, OpSpec(kind, step.name, stages, pool=state.machine.sms), count=count))
     return range(ops[0].start, ops[-1].stop)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from .arrays import NONE
 from .assembly import Described, DescribedServer, OpCall, assemble
 from .checks import check_range
-from .program import MAX_HORIZON_TICKS, Op, OpKind, Program
+from .program import MAX_HORIZON_TICKS, OpKind, OpSpec, Program
 
 MAX_RANKS, MAX_OPS = 1 << 24, 1 << 31
 """Far more than fits into memory op by op, and few enough for every index to fit into an integer."""
@@ -54,7 +54,7 @@ class ProgramBuilder:
         self._described.pools.append((name, slots))
         return len(self._described.pools) - 1
 
-    def op(self, rank: int, op: Op, *, count: int = 1) -> range:
+    def op(self, rank: int, op: OpSpec, *, count: int = 1) -> range:
         """Define ``count`` ops like ``op`` with consecutive local ids; returns their global ids."""
         described, name, times = self._described, f"op {op.label!r}", (op.setup_ticks, op.release_ticks)
         if not 0 <= rank < described.ranks_simulated:

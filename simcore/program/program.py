@@ -78,7 +78,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Op:
+class OpSpec:
     """Waits for a slot of ``pool`` (declared number, None without one), is set up, and runs ``stages`` in order."""
 
     kind: OpKind

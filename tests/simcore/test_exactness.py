@@ -12,7 +12,7 @@ from magus.simcore.cores import sort_keys, windows
 from magus.simcore.cores.engine import Core, run
 from magus.simcore.program.assembly import _Assembly
 from magus.simcore.program.builder import ProgramBuilder
-from magus.simcore.program.program import Flow, Op, OpKind, Program, Stage
+from magus.simcore.program.program import Flow, OpKind, OpSpec, Program, Stage
 from tests.helpers.marks import examples
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.mutants import (
@@ -87,7 +87,7 @@ def one_server(service: int, latency: int) -> tuple[ProgramBuilder, int]:
 def by_hand_window() -> Program:
     """Units delivered at 12 and 14 let the next two in, which are delivered 12 ticks later."""
     builder, server = one_server(2, 10)
-    builder.op(0, Op(OpKind.TRANSFER, "t", [Stage(0, (Flow(((server, 0),), 4, window_units=2),))]))
+    builder.op(0, OpSpec(OpKind.TRANSFER, "t", [Stage(0, (Flow(((server, 0),), 4, window_units=2),))]))
     return builder.build()
 
 
@@ -95,8 +95,8 @@ def by_hand_buffer() -> Program:
     """Units enter ``s`` at 0, 8, 16: each 2 ticks after the one before has left ``t``. One to nowhere waits behind."""
     builder, server = one_server(1, 0)
     buffered = builder.server("t", 5, 0, buffer_units=1, credit_ticks=2)
-    builder.op(0, Op(OpKind.TRANSFER, "t", [Stage(0, (Flow(((server, 0), (buffered, 0)), 3),))]))
-    builder.op(0, Op(OpKind.TRANSFER, "behind", [Stage(0, (Flow(((server, 0),), 1),))]))
+    builder.op(0, OpSpec(OpKind.TRANSFER, "t", [Stage(0, (Flow(((server, 0), (buffered, 0)), 3),))]))
+    builder.op(0, OpSpec(OpKind.TRANSFER, "behind", [Stage(0, (Flow(((server, 0),), 1),))]))
     return builder.build()
 
 
@@ -104,7 +104,9 @@ def by_hand_polls() -> Program:
     """The flag is set at 8, just when the second poll ends: the third sees it."""
     builder, server = one_server(1, 0)
     look = Stage(4, (Flow(((server, 0),), 2),), polls=True)
-    builder.flags(builder.op(0, Op(OpKind.TILE, "x", [look])), builder.op(0, Op(OpKind.LAUNCH, "l", setup_ticks=8)))
+    builder.flags(
+        builder.op(0, OpSpec(OpKind.TILE, "x", [look])), builder.op(0, OpSpec(OpKind.LAUNCH, "l", setup_ticks=8))
+    )
     return builder.build()
 
 
@@ -113,7 +115,9 @@ def by_hand_room_of_two_rounds() -> Program:
     builder, server = one_server(1, 0)
     buffered = builder.server("t", 1, 0, buffer_units=8, credit_ticks=5)
     look = Stage(1, (Flow(((server, 0), (buffered, 0)), 1),), polls=True)
-    builder.flags(builder.op(0, Op(OpKind.TILE, "x", [look])), builder.op(0, Op(OpKind.LAUNCH, "l", setup_ticks=7)))
+    builder.flags(
+        builder.op(0, OpSpec(OpKind.TILE, "x", [look])), builder.op(0, OpSpec(OpKind.LAUNCH, "l", setup_ticks=7))
+    )
     return builder.build()
 
 
@@ -121,9 +125,9 @@ def by_hand_polls_in_vain() -> Program:
     """Nothing but the poll happens after 9, so that the one that began at 8 and ends at 12 is the last."""
     builder, server = one_server(1, 0)
     look = Stage(4, (Flow(((server, 0),), 2),), polls=True)
-    (poller,) = builder.op(0, Op(OpKind.TILE, "x", [look]))
+    (poller,) = builder.op(0, OpSpec(OpKind.TILE, "x", [look]))
     builder.flags([poller], [poller])
-    builder.op(0, Op(OpKind.LAUNCH, "l", setup_ticks=9))
+    builder.op(0, OpSpec(OpKind.LAUNCH, "l", setup_ticks=9))
     return builder.build()
 
 

@@ -12,7 +12,7 @@ from magus.simcore.program.builder import ProgramBuilder
 from magus.simcore.program.checks import HorizonError, check_horizon
 from magus.simcore.program.limits import RunBudget, RunTooLarge
 from magus.simcore.program.outcome import RunOutcome
-from magus.simcore.program.program import Flow, Op, OpKind, Program, Stage
+from magus.simcore.program.program import Flow, OpKind, OpSpec, Program, Stage
 from tests.helpers.oracle.strategies import ALL, random_program
 
 TIMES = (
@@ -59,7 +59,7 @@ def test_times_of_any_length_are_exact(core: Core, bits: int) -> None:
 def test_units_may_be_far_apart(core: Core) -> None:
     b = builder()
     s = b.server("s", 1, 1)
-    b.op(0, Op(OpKind.TILE, "x", [Stage(0, (Flow(((s, 0),) * 16, 2, 2**59),))]))
+    b.op(0, OpSpec(OpKind.TILE, "x", [Stage(0, (Flow(((s, 0),) * 16, 2, 2**59),))]))
 
     assert run(b.build(), core=core).makespan_ticks == 2**59 + 2 * 16
 
@@ -68,7 +68,7 @@ def test_units_may_be_far_apart(core: Core) -> None:
 def test_a_program_may_begin_late(core: Core) -> None:
     b = builder()
     s = b.server("s", 1, 1)
-    b.op(0, Op(OpKind.TILE, "x", [Stage(0, (Flow(((s, 0),) * 64, 2),))], release_ticks=2**57))
+    b.op(0, OpSpec(OpKind.TILE, "x", [Stage(0, (Flow(((s, 0),) * 64, 2),))], release_ticks=2**57))
     program = b.build()
 
     assert run(program, core=core).makespan_ticks == run_lanes([program, program])[1].makespan_ticks
@@ -79,7 +79,7 @@ def test_a_program_may_begin_late(core: Core) -> None:
 def test_sums_of_waits_do_not_wrap(core: Core) -> None:
     b = builder()
     s = b.server("s", 1_200_000, 1)
-    b.op(0, Op(OpKind.TILE, "x", [Stage(0, (Flow(((s, 0),), 4_000_000 if core is not Core.HEAP else 40_000),))]))
+    b.op(0, OpSpec(OpKind.TILE, "x", [Stage(0, (Flow(((s, 0),), 4_000_000 if core is not Core.HEAP else 40_000),))]))
     program = b.build()
     units = int(program.flow_units[0])
 
@@ -93,7 +93,7 @@ def test_sums_of_waits_do_not_wrap(core: Core) -> None:
 def test_vast_buffers_cost_nothing(core: Core) -> None:
     b = builder()
     one, two = b.server("one", 1, 1), b.server("two", 2, 1, buffer_units=1 << 62)
-    b.op(0, Op(OpKind.TILE, "x", [Stage(0, (Flow(((one, 0), (two, 0)), 5),))]))
+    b.op(0, OpSpec(OpKind.TILE, "x", [Stage(0, (Flow(((one, 0), (two, 0)), 5),))]))
 
     assert run(b.build(), core=core, budget=RunBudget(memory_bytes=1 << 20)).makespan_ticks == 2 + 5 * 2 + 1
 
@@ -108,7 +108,7 @@ def test_many_bursts_are_held_to_the_memory() -> None:
     b = builder()
     for number in range(100):
         s = b.server(f"s{number}", 1, 1)
-        b.op(0, Op(OpKind.TILE, "x", [Stage(0, (Flow(((s, 0),), 100_000),))]))
+        b.op(0, OpSpec(OpKind.TILE, "x", [Stage(0, (Flow(((s, 0),), 100_000),))]))
     program = b.build()
 
     with pytest.raises(RunTooLarge, match="GiB"):
@@ -119,8 +119,8 @@ def test_many_bursts_are_held_to_the_memory() -> None:
 def test_polls_can_be_stopped(core: Core) -> None:
     b = builder()
     s = b.server("s", 1, 10**13)
-    poller = b.op(0, Op(OpKind.TILE, "poller", [Stage(1, polls=True)]))
-    mover = b.op(0, Op(OpKind.TILE, "mover", [Stage(0, (Flow(((s, 0),), 1),))]))
+    poller = b.op(0, OpSpec(OpKind.TILE, "poller", [Stage(1, polls=True)]))
+    mover = b.op(0, OpSpec(OpKind.TILE, "mover", [Stage(0, (Flow(((s, 0),), 1),))]))
     b.flags(poller, mover)
     asked: list[int] = []
 
@@ -131,8 +131,8 @@ def test_polls_can_be_stopped(core: Core) -> None:
 
 def test_a_flag_set_before_the_poll_is_not_waited_for() -> None:
     b = builder()
-    setter = b.op(0, Op(OpKind.TILE, "setter", [Stage(10)]))
-    poller = b.op(0, Op(OpKind.TILE, "poller", [Stage(1000), Stage(1, polls=True)]))
+    setter = b.op(0, OpSpec(OpKind.TILE, "setter", [Stage(10)]))
+    poller = b.op(0, OpSpec(OpKind.TILE, "poller", [Stage(1000), Stage(1, polls=True)]))
     b.flags(poller, setter)
     program = b.build()
 
@@ -143,7 +143,7 @@ def test_a_flag_set_before_the_poll_is_not_waited_for() -> None:
 
 def test_only_described_ops_can_be_named() -> None:
     b = builder()
-    ops = b.op(0, Op(OpKind.TILE, "x", [Stage(1)]), count=21)
+    ops = b.op(0, OpSpec(OpKind.TILE, "x", [Stage(1)]), count=21)
     b.after(ops[10:20], ops[:10])  # the builder puts a join between, as op 21
     b.after([20], [21])
 
@@ -169,7 +169,7 @@ def test_ticks_are_whole_numbers(times: tuple[float, float]) -> None:
 def test_flows_are_made_of_whole_numbers(flow: Flow) -> None:
     b = builder()
     b.server("s", 1, 1)
-    b.op(0, Op(OpKind.TILE, "x", [Stage(0, (flow,))]))
+    b.op(0, OpSpec(OpKind.TILE, "x", [Stage(0, (flow,))]))
 
     with pytest.raises(ValueError, match=r"whole numbers|two numbers|class of traffic"):
         b.build()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from magus.simcore.program.builder import ProgramBuilder
-from magus.simcore.program.program import Flow, Op, OpKind, Program, Stage, TrafficClass
+from magus.simcore.program.program import Flow, OpKind, OpSpec, Program, Stage, TrafficClass
 
 Offset = tuple[int, int]  # nodes further, places further
 Times = tuple[int, int]  # service of a unit, latency, in ticks
@@ -256,7 +256,7 @@ class _Machine:
                 )
                 kind = OpKind.REDUCE if step.reduces else OpKind.TRANSFER
                 (sent[number, rank],) = builder.op(
-                    rank, Op(kind, "send", [Stage(0, (flow,))], pool=self.engines, setup_ticks=system.setup_ticks)
+                    rank, OpSpec(kind, "send", [Stage(0, (flow,))], pool=self.engines, setup_ticks=system.setup_ticks)
                 )
         for (number, rank), op in sent.items():
             builder.after([op], self.arrivals(sent, self.plan.steps[number].after, rank))
@@ -280,5 +280,5 @@ class _Machine:
                 here = ((self.hbm, rank),)
                 look, read = Flow(here, 1, traffic=TrafficClass.FLAGS), Flow(here, step.units, 1)
                 stages = [Stage(self.system.poll_ticks, (look,), polls=True), Stage(0, (read,))]
-                ops = self.builder.op(rank, Op(OpKind.TILE, "consumer", stages, pool=self.sms))
+                ops = self.builder.op(rank, OpSpec(OpKind.TILE, "consumer", stages, pool=self.sms))
                 self.builder.flags(ops, self.arrivals(sent, (number,), rank))

@@ -10,7 +10,7 @@ from magus.simcore.fold.quotient import Folded, expand, quotient
 from magus.simcore.fold.refine import Classes, detect
 from magus.simcore.program.builder import ProgramBuilder
 from magus.simcore.program.outcome import Run, RunOutcome
-from magus.simcore.program.program import Flow, Op, OpKind, Program, Stage
+from magus.simcore.program.program import Flow, OpKind, OpSpec, Program, Stage
 from tests.helpers.oracle.oracle import Oracle
 
 OP_TIMES = ("op_ready", "op_start", "op_done")
@@ -86,7 +86,7 @@ class Spmd:
                 release += perturbation == "release" and rank == odd and number == 0
                 made[number, rank] = builder.op(
                     rank,
-                    Op(OpKind.TILE, f"x{number}", stages, pool=pool, setup_ticks=setup, release_ticks=release),
+                    OpSpec(OpKind.TILE, f"x{number}", stages, pool=pool, setup_ticks=setup, release_ticks=release),
                     count=count,
                 )
         for waiter, source, offset in self.waits:
@@ -164,10 +164,12 @@ def senders(next_rank: list[int], steps: int = 4) -> ProgramBuilder:
         now: list[int] = []
         for rank in range(num_ranks):
             stage = Stage(0, (Flow(((hbm, rank), (link, rank), (hbm, next_rank[rank])), 9, 1),))
-            now += builder.op(rank, Op(OpKind.TRANSFER, f"send {step}", [stage], pool=engines))
-            tiles = builder.op(rank, Op(OpKind.TILE, "tile", [Stage(7, (Flow(((hbm, rank),), 3),))], pool=sms), count=9)
+            now += builder.op(rank, OpSpec(OpKind.TRANSFER, f"send {step}", [stage], pool=engines))
+            tiles = builder.op(
+                rank, OpSpec(OpKind.TILE, "tile", [Stage(7, (Flow(((hbm, rank),), 3),))], pool=sms), count=9
+            )
             builder.after(tiles, range(now[-1], now[-1] + 1))
-            last = builder.op(rank, Op(OpKind.TILE, "more", [Stage(2)], pool=sms), count=10)
+            last = builder.op(rank, OpSpec(OpKind.TILE, "more", [Stage(2)], pool=sms), count=10)
             builder.after(last, tiles)  # 9 x 10 waits: the builder puts a join between
         for rank in range(num_ranks):
             if sent:

@@ -6,7 +6,7 @@ from enum import Flag, auto
 from hypothesis import strategies as st
 
 from magus.simcore.program.builder import ProgramBuilder
-from magus.simcore.program.program import Flow, Op, OpKind, Program, Stage, TrafficClass
+from magus.simcore.program.program import Flow, OpKind, OpSpec, Program, Stage, TrafficClass
 
 
 class Feature(Flag):
@@ -53,7 +53,7 @@ class _Random:
             polls = self.polls(stages, rank)
             defined = builder.op(
                 rank,
-                Op(
+                OpSpec(
                     rng.choice(list(OpKind)),
                     f"op{number % 4}",
                     stages,
@@ -143,14 +143,14 @@ def symmetric_program(seed: int, shape: str, num_ranks: int, *, folded: bool) ->
             route = ((hbm, rank), *((server, rank + offset) for server, offset in middle), (hbm, rank + target))
             stage = Stage(0, (Flow(route, units, gap, 0, TrafficClass.COMM),))
             (sent[step, rank],) = builder.op(
-                rank, Op(OpKind.TRANSFER, "send", [stage], pool=engines, setup_ticks=setup)
+                rank, OpSpec(OpKind.TRANSFER, "send", [stage], pool=engines, setup_ticks=setup)
             )
         for rank in ranks:
             source = (rank - target) % len(ranks)
             if shape == "ring" and step:
                 builder.after([sent[step, rank]], [sent[step - 1, source]])
             flow = Flow(((hbm, rank),), tile_units, 2)
-            tile_ops = builder.op(rank, Op(OpKind.TILE, "tile", [Stage(hold, (flow,))], pool=sms), count=tiles)
+            tile_ops = builder.op(rank, OpSpec(OpKind.TILE, "tile", [Stage(hold, (flow,))], pool=sms), count=tiles)
             builder.after(tile_ops, [sent[step, source], *worked.get(rank, ())][: 1 + tiles // 2])
             worked[rank] = tile_ops
     return builder.build()

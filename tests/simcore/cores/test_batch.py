@@ -16,7 +16,7 @@ from magus.simcore.cores.engine import Core, finished_run, run
 from magus.simcore.cores.op_scheduler import Control
 from magus.simcore.program.builder import ProgramBuilder
 from magus.simcore.program.outcome import Run, RunOutcome, Served, WatchFn
-from magus.simcore.program.program import Flow, Op, OpKind, Program, Stage
+from magus.simcore.program.program import Flow, OpKind, OpSpec, Program, Stage
 from tests.helpers.marks import examples
 from tests.helpers.oracle.strategies import ALL, PLAIN, Feature, random_program
 from tests.helpers.some import some
@@ -90,7 +90,7 @@ def sleeper(naps: int, nap_ticks: int, latency: int = 3) -> Program:
     route = ((builder.server("a", 2, latency), 0), (builder.server("b", 5, latency), 0))
     last = range(0)
     for _ in range(naps):
-        step = builder.op(0, Op(OpKind.TRANSFER, "step", [Stage(0, (Flow(route, 4, 1),))], setup_ticks=nap_ticks))
+        step = builder.op(0, OpSpec(OpKind.TRANSFER, "step", [Stage(0, (Flow(route, 4, 1),))], setup_ticks=nap_ticks))
         builder.after(step, last)
         last = step
     return builder.build()
@@ -261,7 +261,7 @@ def steps(num_steps: int, units: int) -> Program:
     route = tuple((builder.server(name, 100, 3000), 0) for name in ("out", "link", "in"))
     last = range(0)
     for _ in range(num_steps):
-        step = builder.op(0, Op(OpKind.TRANSFER, "step", [Stage(0, (Flow(route, units, 120),))], setup_ticks=2000))
+        step = builder.op(0, OpSpec(OpKind.TRANSFER, "step", [Stage(0, (Flow(route, units, 120),))], setup_ticks=2000))
         builder.after(step, last)
         last = step
     return builder.build()

@@ -13,7 +13,7 @@ from magus.simcore.cores.engine import Core, run
 from magus.simcore.cores.windows import window_ticks
 from magus.simcore.program.arrays import NONE
 from magus.simcore.program.builder import ProgramBuilder
-from magus.simcore.program.program import Flow, Op, OpKind, Program, Stage
+from magus.simcore.program.program import Flow, OpKind, OpSpec, Program, Stage
 from tests.helpers.marks import first
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.oracle import Oracle
@@ -134,5 +134,5 @@ def through(*servers: tuple[str, int], units: int = 20) -> Program:
     """One flow through servers of a service of one tick each, by name and latency."""
     builder = ProgramBuilder(1, folded=False, unit_bytes=128)
     route = tuple((builder.server(name, 1, latency), 0) for name, latency in servers)
-    builder.op(0, Op(OpKind.TRANSFER, "op", [Stage(0, (Flow(route, units, 1),))]))
+    builder.op(0, OpSpec(OpKind.TRANSFER, "op", [Stage(0, (Flow(route, units, 1),))]))
     return builder.build()

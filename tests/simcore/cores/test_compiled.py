@@ -12,7 +12,7 @@ from magus.simcore.cores import compiled
 from magus.simcore.cores.engine import Core, run
 from magus.simcore.program.builder import ProgramBuilder
 from magus.simcore.program.outcome import NEVER, Run, RunOutcome
-from magus.simcore.program.program import Flow, Op, OpKind, Program, Stage
+from magus.simcore.program.program import Flow, OpKind, OpSpec, Program, Stage
 from tests.helpers.marks import examples
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.oracle import Oracle
@@ -68,7 +68,7 @@ def test_trains_of_one_gap_and_of_many_meet_at_a_server() -> None:
     s, onward = b.server("s", 1, 0), b.server("onward", 2, 3)
     for number in range(60):
         flow = Flow(((s, 0), (onward, 0)), 1 + number % 40, number % 7, number % 5)
-        b.op(0, Op(OpKind.TILE, "t", [Stage(0, (flow,))], release_ticks=number * 3 % 50))
+        b.op(0, OpSpec(OpKind.TILE, "t", [Stage(0, (flow,))], release_ticks=number * 3 % 50))
 
     assert_equals_oracle(b.build())
 
@@ -77,7 +77,7 @@ def test_units_wait_in_many_blocks() -> None:
     b = ProgramBuilder(1, folded=False, unit_bytes=128)
     fast, slow = b.server("fast", 1, 1), b.server("slow", 9, 1)
     flow = Flow(((fast, 0), (slow, 0), (fast, 0), (slow, 0)), 3000)
-    b.op(0, Op(OpKind.TRANSFER, "t", [Stage(0, (flow,))]), count=2)
+    b.op(0, OpSpec(OpKind.TRANSFER, "t", [Stage(0, (flow,))]), count=2)
 
     assert_equals_oracle(b.build())
 
@@ -89,8 +89,8 @@ def test_windows_of_many_blocks(window: int, polls: bool) -> None:
     b = ProgramBuilder(1, folded=False, unit_bytes=128)
     fast, slow = b.server("fast", 1, 1), b.server("slow", 3, 40, buffer_units=3, credit_ticks=5)
     flows = tuple(Flow(((fast, 0), (slow, 0)), 1000, gap, window_units=window) for gap in (0, 1, 7))
-    (work,) = b.op(0, Op(OpKind.TRANSFER, "t", [Stage(1, flows, polls=polls)]))
-    (last,) = b.op(0, Op(OpKind.TILE, "u", [Stage(20_000, flows)]))
+    (work,) = b.op(0, OpSpec(OpKind.TRANSFER, "t", [Stage(1, flows, polls=polls)]))
+    (last,) = b.op(0, OpSpec(OpKind.TILE, "u", [Stage(20_000, flows)]))
     if polls:
         b.flags([work], [last])
     program = b.build()
@@ -103,7 +103,7 @@ def ring_without_room(b: ProgramBuilder) -> list[int]:
     """Ops whose units fill the buffers between two servers, each of which waits for the other."""
     one, two = (b.server(name, 1, 3, buffer_units=2) for name in ("one", "two"))
     there, back = Flow(((one, 0), (two, 0), (one, 0)), 50), Flow(((two, 0), (one, 0), (two, 0)), 50)
-    return [b.op(0, Op(OpKind.TRANSFER, "t", [Stage(0, (flow,))]))[0] for flow in (there, back)]
+    return [b.op(0, OpSpec(OpKind.TRANSFER, "t", [Stage(0, (flow,))]))[0] for flow in (there, back)]
 
 
 def test_servers_without_room_for_each_other_are_a_deadlock() -> None:
@@ -120,7 +120,7 @@ def test_servers_without_room_for_each_other_are_a_deadlock() -> None:
 def test_polls_for_the_flags_of_each_other_end() -> None:
     b = ProgramBuilder(1, folded=False, unit_bytes=128)
     s = b.server("s", 1, 2)
-    ops = b.op(0, Op(OpKind.TILE, "t", [Stage(3, (Flow(((s, 0),), 2),), polls=True)]), count=2)
+    ops = b.op(0, OpSpec(OpKind.TILE, "t", [Stage(3, (Flow(((s, 0),), 2),), polls=True)]), count=2)
     b.flags([ops[0]], [ops[1]])
     b.flags([ops[1]], [ops[0]])
     program = b.build()
@@ -135,8 +135,8 @@ def test_polls_for_the_flag_of_what_is_held_up_for_ever_end(units: int) -> None:
     held_up = ring_without_room(b)
     s = b.server("s", 1, 2)
     poll = Stage(3, (Flow(((s, 0),), units),), polls=True)
-    b.flags(b.op(0, Op(OpKind.TILE, "p", [poll])), held_up)
-    b.op(0, Op(OpKind.TILE, "long", [Stage(0, (Flow(((s, 0),), 200_000),))]))  # must be done nevertheless
+    b.flags(b.op(0, OpSpec(OpKind.TILE, "p", [poll])), held_up)
+    b.op(0, OpSpec(OpKind.TILE, "long", [Stage(0, (Flow(((s, 0),), 200_000),))]))  # must be done nevertheless
 
     result = run(b.build(), core=Core.COMPILED)
     assert result.outcome is RunOutcome.DEADLOCK
@@ -146,8 +146,10 @@ def test_polls_for_the_flag_of_what_is_held_up_for_ever_end(units: int) -> None:
 def test_polls_without_units_can_be_stopped() -> None:
     b = ProgramBuilder(1, folded=False, unit_bytes=128)
     far = b.server("far", 1 << 50, 0)
-    b.flags(b.op(0, Op(OpKind.TILE, "p", [Stage(1, polls=True)])), b.op(0, Op(OpKind.TILE, "l", [Stage(1 << 50)])))
-    b.op(0, Op(OpKind.TRANSFER, "t", [Stage(0, (Flow(((far, 0),), 1),))], release_ticks=5))
+    b.flags(
+        b.op(0, OpSpec(OpKind.TILE, "p", [Stage(1, polls=True)])), b.op(0, OpSpec(OpKind.TILE, "l", [Stage(1 << 50)]))
+    )
+    b.op(0, OpSpec(OpKind.TRANSFER, "t", [Stage(0, (Flow(((far, 0),), 1),))], release_ticks=5))
 
     looks: list[int] = []
     result = run(b.build(), core=Core.COMPILED, progress=looks.append, should_stop=lambda: len(looks) == 4)
@@ -158,7 +160,7 @@ def test_clock_up_to_the_horizon() -> None:
     b = ProgramBuilder(1, folded=False, unit_bytes=128)
     s = b.server("s", 1 << 40, 1 << 50)
     flow = Flow(((s, 0), (s, 0)), 100, 1 << 41)
-    b.op(0, Op(OpKind.TRANSFER, "a", [Stage(1 << 59, (flow,))], setup_ticks=1 << 58), count=2)
+    b.op(0, OpSpec(OpKind.TRANSFER, "a", [Stage(1 << 59, (flow,))], setup_ticks=1 << 58), count=2)
 
     assert_equals_oracle(b.build())
 

@@ -12,7 +12,7 @@ from magus.simcore.cores.engine import Core, EngineUnavailable, pure_core, run, 
 from magus.simcore.program.builder import ProgramBuilder
 from magus.simcore.program.limits import RunBudget, RunTooLarge
 from magus.simcore.program.outcome import NEVER, RunOutcome
-from magus.simcore.program.program import Flow, Op, OpKind, Program, Stage, TrafficClass
+from magus.simcore.program.program import Flow, OpKind, OpSpec, Program, Stage, TrafficClass
 
 
 def transfers(num_units: int, *, latency: int = 100_000, count: int = 8) -> Program:
@@ -21,7 +21,7 @@ def transfers(num_units: int, *, latency: int = 100_000, count: int = 8) -> Prog
     hbm, link = b.server("hbm", 3, latency), b.server("link", 10, latency)
     move = Flow(((hbm, 0), (link, 0)), num_units, 10, traffic=TrafficClass.COMM)
     load = Flow(((hbm, 0),), num_units // 2, 5)
-    ops = b.op(0, Op(OpKind.TRANSFER, "t", [Stage(0, (move, load))]), count=count)
+    ops = b.op(0, OpSpec(OpKind.TRANSFER, "t", [Stage(0, (move, load))]), count=count)
     for one, following in itertools.pairwise(ops):
         b.after([following], [one])
     return b.build()

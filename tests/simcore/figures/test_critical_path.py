@@ -7,7 +7,7 @@ import pytest
 from magus.simcore.cores.engine import run
 from magus.simcore.figures.critical_path import Cause, critical_path
 from magus.simcore.program.builder import ProgramBuilder
-from magus.simcore.program.program import Flow, Op, OpKind, Stage
+from magus.simcore.program.program import Flow, OpKind, OpSpec, Stage
 from tests.helpers.oracle.strategies import ALL, random_program
 
 
@@ -18,11 +18,11 @@ def builder() -> ProgramBuilder:
 def test_causes_are_told_apart() -> None:
     b = builder()
     sms = b.pool("sms", 1)
-    first = b.op(0, Op(OpKind.TILE, "first", [Stage(4)], pool=sms, release_ticks=3))
-    second = b.op(0, Op(OpKind.TILE, "second", [Stage(5)], pool=sms, release_ticks=3))
-    join = b.op(0, Op(OpKind.JOIN, "both"))
-    after = b.op(0, Op(OpKind.TILE, "after", [Stage(6)]))
-    poller = b.op(0, Op(OpKind.TILE, "poller", [Stage(4, polls=True)]))
+    first = b.op(0, OpSpec(OpKind.TILE, "first", [Stage(4)], pool=sms, release_ticks=3))
+    second = b.op(0, OpSpec(OpKind.TILE, "second", [Stage(5)], pool=sms, release_ticks=3))
+    join = b.op(0, OpSpec(OpKind.JOIN, "both"))
+    after = b.op(0, OpSpec(OpKind.TILE, "after", [Stage(6)]))
+    poller = b.op(0, OpSpec(OpKind.TILE, "poller", [Stage(4, polls=True)]))
     b.after(join, [*first, *second])
     b.after(after, join)
     b.flags(poller, after)
@@ -42,7 +42,7 @@ def test_causes_are_told_apart() -> None:
 def test_the_server_at_which_units_queued_is_named() -> None:
     b = builder()
     fast, slow = b.server("fast", 1, 1), b.server("slow", 10, 1)
-    b.op(0, Op(OpKind.TRANSFER, "t", [Stage(0, (Flow(((fast, 0), (slow, 0)), 5),))]))
+    b.op(0, OpSpec(OpKind.TRANSFER, "t", [Stage(0, (Flow(((fast, 0), (slow, 0)), 5),))]))
     program = b.build()
 
     (op,) = critical_path(program, run(program, observe=True))

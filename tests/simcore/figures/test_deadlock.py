@@ -4,7 +4,7 @@ from magus.simcore.cores.engine import run
 from magus.simcore.figures.deadlock import circle_of_waits
 from magus.simcore.program.builder import ProgramBuilder
 from magus.simcore.program.outcome import RunOutcome
-from magus.simcore.program.program import Flow, Op, OpKind, Program, Stage
+from magus.simcore.program.program import Flow, OpKind, OpSpec, Program, Stage
 
 
 def builder() -> ProgramBuilder:
@@ -21,7 +21,7 @@ def test_full_buffers() -> None:
     b = builder()
     left, right = (b.server(name, 1, 1, buffer_units=2) for name in ("left", "right"))
     for route in (((left, 0), (right, 0), (left, 0)), ((right, 0), (left, 0), (right, 0))):
-        b.op(0, Op(OpKind.TRANSFER, "t", [Stage(0, (Flow(route, 9),))]))
+        b.op(0, OpSpec(OpKind.TRANSFER, "t", [Stage(0, (Flow(route, 9),))]))
 
     assert circle(b.build()) == (
         "server left[0] waits for room at right[0], which holds 2 units from left[0]",
@@ -32,9 +32,9 @@ def test_full_buffers() -> None:
 def test_a_slot_held_by_a_poll_for_what_needs_the_slot() -> None:
     b = builder()
     sms = b.pool("sms", 1)
-    consumer = b.op(0, Op(OpKind.TILE, "consumer", [Stage(5, polls=True)], pool=sms))
-    producer = b.op(0, Op(OpKind.TILE, "producer", [Stage(5)], pool=sms))
-    join = b.op(0, Op(OpKind.JOIN, "all"))
+    consumer = b.op(0, OpSpec(OpKind.TILE, "consumer", [Stage(5, polls=True)], pool=sms))
+    producer = b.op(0, OpSpec(OpKind.TILE, "producer", [Stage(5)], pool=sms))
+    join = b.op(0, OpSpec(OpKind.JOIN, "all"))
     b.after(join, producer)
     b.flags(consumer, join)
 
@@ -49,8 +49,8 @@ def test_units_held_up_behind_a_poll_are_named() -> None:
     b = builder()
     first, second = b.server("first", 1, 1, buffer_units=1), b.server("second", 1, 1, buffer_units=1)
     route = ((first, 0), (second, 0), (first, 0), (second, 0))
-    mover = b.op(0, Op(OpKind.TRANSFER, "mover", [Stage(0, (Flow(route, 8),))]))
-    poller = b.op(0, Op(OpKind.TILE, "poller", [Stage(5, polls=True)]))
+    mover = b.op(0, OpSpec(OpKind.TRANSFER, "mover", [Stage(0, (Flow(route, 8),))]))
+    poller = b.op(0, OpSpec(OpKind.TILE, "poller", [Stage(5, polls=True)]))
     b.flags(poller, mover)
 
     found = circle(b.build())
@@ -60,7 +60,7 @@ def test_units_held_up_behind_a_poll_are_named() -> None:
 
 def test_no_deadlock_no_circle() -> None:
     b = builder()
-    b.op(0, Op(OpKind.TILE, "t", [Stage(5)]))
+    b.op(0, OpSpec(OpKind.TILE, "t", [Stage(5)]))
     program = b.build()
 
     assert circle_of_waits(program, run(program)) == ()

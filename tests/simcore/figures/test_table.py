@@ -7,15 +7,15 @@ import numpy as np
 from magus.simcore.cores.engine import run
 from magus.simcore.figures.table import op_table
 from magus.simcore.program.builder import ProgramBuilder
-from magus.simcore.program.program import Op, OpKind, Stage
+from magus.simcore.program.program import OpKind, OpSpec, Stage
 
 
 def test_every_op_but_joins_is_listed_and_saved(tmp_path: Path) -> None:
     b = ProgramBuilder(2, folded=False, unit_bytes=128)
     sms = b.pool("sms", 1)
-    late = b.op(1, Op(OpKind.TILE, "late", [Stage(4)], pool=sms))
-    early = b.op(0, Op(OpKind.LAUNCH, "early", [Stage(3)]))
-    join = b.op(0, Op(OpKind.JOIN, "join"))
+    late = b.op(1, OpSpec(OpKind.TILE, "late", [Stage(4)], pool=sms))
+    early = b.op(0, OpSpec(OpKind.LAUNCH, "early", [Stage(3)]))
+    join = b.op(0, OpSpec(OpKind.JOIN, "join"))
     b.after(join, early)
     b.after(late, join)
     program = b.build()

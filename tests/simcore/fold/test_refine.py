@@ -17,7 +17,7 @@ from magus.simcore.lower.plan import lower
 from magus.simcore.program.arrays import NONE
 from magus.simcore.program.builder import ProgramBuilder
 from magus.simcore.program.outcome import NEVER, RunOutcome
-from magus.simcore.program.program import Flow, Op, OpKind, Stage
+from magus.simcore.program.program import Flow, OpKind, OpSpec, Stage
 from tests.helpers.marks import examples
 from tests.helpers.oracle.spmd_programs import PERTURBATIONS, assert_exact, fold, random_spmd, same, senders, slowed
 from tests.helpers.oracle.strategies import symmetric_program
@@ -43,9 +43,9 @@ def test_lowered_plans_fold_to_one_rank(make, ranks: int, fabric: Fabric) -> Non
 
         assert folded.num_rank_classes == 1
         assert folded.program.num_flows == described.num_flows
-        assert folded.program.num_line_hops * ranks == folded.represented_line_hops == program.num_line_hops
+        assert folded.program.num_line_hops * ranks == folded.whole.num_line_hops == program.num_line_hops
         assert same(expand(folded, run(folded.program)), run(program))
-        assert set(folded.multiplicity[folded.program.op_kind == OpKind.TRANSFER].tolist()) == {ranks}
+        assert set(np.bincount(folded.class_of_op)[folded.program.op_kind == OpKind.TRANSFER].tolist()) == {ranks}
     assert_exact(program, folded)  # the oracle is slow: the last of them only
 
 
@@ -103,14 +103,14 @@ def test_disjoint_rings_of_different_size_fold_to_one_rank() -> None:
     assert (program.op_local_id == NONE).any()  # joins of the builder
     assert folded.num_rank_classes == 1
     assert folded.program.num_ops * 8 == program.num_ops
-    assert set(folded.multiplicity.tolist()) == {8}
+    assert set(np.bincount(folded.class_of_op).tolist()) == {8}
     assert_exact(program, folded)
 
 
 def test_long_chains_of_ops_without_a_pool_settle_at_once() -> None:
     builder = ProgramBuilder(4, folded=False, unit_bytes=128)
     for rank in range(4):
-        chain = builder.op(rank, Op(OpKind.TILE, "x", [Stage(5)]), count=40)
+        chain = builder.op(rank, OpSpec(OpKind.TILE, "x", [Stage(5)]), count=40)
         for one, following in itertools.pairwise(chain):
             builder.after([following], [one])
     program = builder.build()
@@ -127,7 +127,7 @@ def test_a_port_shared_by_a_node_folds_over_nodes_only() -> None:
     spare = builder.pool("spare", 4)
     for rank in range(8):
         flow = Flow(((hbm, rank), (nic, rank // 4 * 4), (hbm, rank + 4)), 12, 1)
-        builder.op(rank, Op(OpKind.TRANSFER, "send", [Stage(0, (flow,))]))
+        builder.op(rank, OpSpec(OpKind.TRANSFER, "send", [Stage(0, (flow,))]))
     program = builder.build()
 
     folded = fold(program)
@@ -175,11 +175,11 @@ def test_a_refusal_says_what_differs(perturb, words: str) -> None:  # type: igno
 
 def test_refusals_name_waits_shared_servers_lone_ranks_and_the_limit() -> None:
     builder = senders([1, 2, 3, 0])
-    builder.after([0], [builder.op(0, Op(OpKind.LAUNCH, "late", setup_ticks=1))[0]])
+    builder.after([0], [builder.op(0, OpSpec(OpKind.LAUNCH, "late", setup_ticks=1))[0]])
     bus = ProgramBuilder(4, folded=False, unit_bytes=128)
     server = bus.server("bus", 1, 0)
     for rank in range(4):
-        bus.op(rank, Op(OpKind.TRANSFER, "send", [Stage(0, (Flow(((server, 0),), 4),))]))
+        bus.op(rank, OpSpec(OpKind.TRANSFER, "send", [Stage(0, (Flow(((server, 0),), 4),))]))
     extra = senders([1, 2, 3, 0])
     extra.after([2 * 20 + 1], [3 * 20 + 5])
     slow_ring = slowed(senders([*range(1, 12), 0], steps=6).build(), "link", 7)

@@ -6,7 +6,7 @@ import pytest
 from magus.simcore.cores.engine import run
 from magus.simcore.program.arrays import NONE
 from magus.simcore.program.builder import ProgramBuilder
-from magus.simcore.program.program import Flow, Op, OpKind, Stage, TrafficClass
+from magus.simcore.program.program import Flow, OpKind, OpSpec, Stage, TrafficClass
 
 
 def builder(num_ranks: int = 1, *, folded: bool = False) -> ProgramBuilder:
@@ -20,8 +20,8 @@ def test_ops_of_one_call_share_their_description() -> None:
     read = Flow(((hbm, 0), (l2, 0)), 4, 7, 1)
     write = Flow(((hbm, 0),), 6, traffic=TrafficClass.COMM)
 
-    first = b.op(0, Op(OpKind.LAUNCH, "launch", setup_ticks=9))
-    tiles = b.op(0, Op(OpKind.TILE, "tile", [Stage(10, (read, write)), Stage(2)], pool=sms), count=3)
+    first = b.op(0, OpSpec(OpKind.LAUNCH, "launch", setup_ticks=9))
+    tiles = b.op(0, OpSpec(OpKind.TILE, "tile", [Stage(10, (read, write)), Stage(2)], pool=sms), count=3)
     p = b.build()
 
     assert first == range(1) and tiles == range(1, 4)
@@ -43,7 +43,7 @@ def test_ties_are_numbered_by_local_id_then_flow_then_hop_then_rank() -> None:
     for rank in (1, 0):  # the order of construction must not show
         there_and_back = Flow(((s, rank), (s, rank + 1)), 1)
         for _ in range(2):
-            b.op(rank, Op(OpKind.TRANSFER, "t", [Stage(0, (there_and_back, Flow(((s, rank),), 1)))]))
+            b.op(rank, OpSpec(OpKind.TRANSFER, "t", [Stage(0, (there_and_back, Flow(((s, rank),), 1)))]))
     p = b.build()
 
     op = p.stage_op[p.flow_stage[p.hop_flow]]
@@ -56,7 +56,7 @@ def test_ties_are_numbered_by_local_id_then_flow_then_hop_then_rank() -> None:
 def test_folded_routes_stay_on_the_one_rank() -> None:
     b = builder(8, folded=True)
     link = b.server("link", 2, 2)
-    b.op(0, Op(OpKind.TRANSFER, "t", [Stage(0, (Flow(((link, 0), (link, 5)), 3),))]))
+    b.op(0, OpSpec(OpKind.TRANSFER, "t", [Stage(0, (Flow(((link, 0), (link, 5)), 3),))]))
     p = b.build()
 
     assert (p.num_ranks, p.ranks_simulated, p.num_servers) == (8, 1, 1)
@@ -69,8 +69,8 @@ def test_large_products_of_waits_become_a_join_that_changes_no_times() -> None:
         b = builder()
         s = b.server("s", 2, 1)
         flow = Flow(((s, 0),), 3)
-        early = b.op(0, Op(OpKind.TILE, "early", [Stage(4, (flow,))]), count=30)
-        late = b.op(0, Op(OpKind.TILE, "late", [Stage(1, (flow,))]), count=30)
+        early = b.op(0, OpSpec(OpKind.TILE, "early", [Stage(4, (flow,))]), count=30)
+        late = b.op(0, OpSpec(OpKind.TILE, "late", [Stage(1, (flow,))]), count=30)
         for op in late if not whole else [None]:
             b.after(late if op is None else [op], early)
         p = b.build()
@@ -100,12 +100,12 @@ def test_pool_without_slots() -> None:
 
 def test_op_on_a_rank_that_is_not_described() -> None:
     with pytest.raises(ValueError, match="ranks 0 to 0"):
-        builder(4, folded=True).op(1, Op(OpKind.TILE, "t"))
+        builder(4, folded=True).op(1, OpSpec(OpKind.TILE, "t"))
 
 
 def test_op_of_an_undeclared_pool() -> None:
     with pytest.raises(ValueError, match="not declared"):
-        builder().op(0, Op(OpKind.TILE, "t", pool=0))
+        builder().op(0, OpSpec(OpKind.TILE, "t", pool=0))
 
 
 @pytest.mark.parametrize(
@@ -123,14 +123,14 @@ def test_op_of_an_undeclared_pool() -> None:
 def test_impossible_stage(stage: Stage, message: str) -> None:
     b = builder()
     b.server("s", 1000, 1000)
-    b.op(0, Op(OpKind.TILE, "t", [stage]))
+    b.op(0, OpSpec(OpKind.TILE, "t", [stage]))
     with pytest.raises(ValueError, match=message):
         b.build()
 
 
 def test_dangling_dependency() -> None:
     b = builder()
-    ops = b.op(0, Op(OpKind.TILE, "t"))
+    ops = b.op(0, OpSpec(OpKind.TILE, "t"))
     b.after(ops, [5])
     with pytest.raises(ValueError, match="names op 5, but only 1 ops are defined"):
         b.build()
