@@ -10,9 +10,10 @@ import pytest
 
 from magus.compiler import compile_text
 from magus.compiler.codes import Code
-from magus.compiler.planfile.to_json import plan_hash
+from magus.compiler.ir import TOPOLOGIES
 from magus.compiler.planning.build import declared
 from tests.helpers.paths import ROOT
+from tests.helpers.plans.documents import schedule_hash
 from tests.helpers.some import some
 
 README = (ROOT / "README.md").read_text()
@@ -89,7 +90,7 @@ def test_the_plans_of_the_document_are_what_it_says() -> None:
     own, saved, theirs = (declared(scenario, named) for named in scenario.schedules)
 
     assert shown == (ROOT / "docs" / "plans" / "direct.json").read_text()
-    assert plan_hash(scenario, saved) == plan_hash(scenario, own)
+    assert schedule_hash(scenario, saved) == schedule_hash(scenario, own)
     assert theirs.by_rank and not saved.by_rank
 
 
@@ -122,3 +123,18 @@ def test_the_list_of_codes_is_complete() -> None:
     listed = re.findall(r"^\| (MGS\d+) \| (.*) \|$", (ROOT / "docs" / "diagnostics.md").read_text(), re.MULTILINE)
 
     assert listed == [(code.name, code.value) for code in Code]
+
+
+def test_the_table_of_fabrics_has_every_topology_with_its_arguments() -> None:
+    page = (ROOT / "docs" / "language.md").read_text()
+    table = page.partition("| fabric | meaning |\n")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| `(\w+)\((.*?)\)` \|", table, re.MULTILINE)
+    # Arguments as they are written, without their values; names of links may follow where a topology takes them.
+    written = {name: re.findall(r"(?:^|, )([a-z_]\w*)", arguments) for name, arguments in rows}
+
+    assert list(written) == [topology.name for topology in TOPOLOGIES]
+    for topology in TOPOLOGIES:
+        named = [argument.name for argument in topology.arguments]
+        shown = written[topology.name]
+        assert shown[: len(named)] == named
+        assert bool(shown[len(named) :]) is topology.takes_links

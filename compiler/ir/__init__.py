@@ -4,216 +4,122 @@ The one door through which other rooms and layers see it. ``Scenario`` is a syst
 plan; the rest is what they are made of. All of it is frozen.
 """
 
-from .aliases import Counted, JsonObject, Progress, Settings
-from .block_sizes import (
-    cutting_of,
-    inner_size,
-    moved_rows,
-    num_tile_blocks,
-    tile_cols,
-    tile_rows,
-)
-from .exact_cover import Rect, uncovered
-from .explore import Explore
-from .gpu_constants import (
-    Calibrated,
-    CollectiveRegion,
-    Collectives,
-    DmaPhases,
-    ExchangeModel,
-    GemmRegion,
-    NvlsModel,
-    ProtocolModel,
-    Range,
-    Saturation,
-    Sync,
-)
-from .hardware import Cache, Dma, GemmModel, Gpu, Hbm, LaunchCost, Link, Origin, Provenance, SmCopy, Switch
-from .operations.add import ElementwiseShape
-from .operations.attention import AttentionShape
-from .operations.gemm import GemmShape
-from .operations.gemv import GemvShape
-from .operations.grouped_gemm import GroupedGemmShape
-from .operations.kernel_shape import COLUMN_STEP, Adds, Cutting, KernelShape
-from .pattern import Pattern
-from .plan_view import Arrival, PlanFault, RankPlan, all_arrivals, arrivals_at, before_each, num_peers, queued_behind
-from .rejection import Rejection
-from .replay import Replay, Write
-from .scenario import TICKS_PER_SECOND, TICKS_PER_US, Scenario, System
-from .schedule import (
-    Choice,
-    CopyProtocol,
-    Direction,
-    EngineChoice,
-    EngineKind,
-    EngineMode,
-    ExecutionOptions,
-    IndexRange,
-    Kernels,
-    LaunchMode,
-    NamedSchedule,
-    Override,
-    PeerOrder,
-    Plan,
-    Reach,
-    Reduction,
-    Region,
-    Schedule,
-    Step,
-    TileGroup,
-    Transfer,
-    Wait,
-    WaitPer,
-)
-from .stopping import Cancelled, ShouldStop, checkpoint, heeding
-from .tensors import DType, Shard, Tensor
-from .terms import (
-    Chain,
-    End,
-    Extreme,
-    FigureKind,
-    Metric,
-    MetricOf,
-    Negation,
-    Operator,
-    OverSeeds,
-    Speedup,
-    Term,
-    Value,
-)
-from .topologies import (
-    TOPOLOGIES,
-    ArgumentKind,
-    Edge,
-    Fabric,
-    Network,
-    NoRoute,
-    Topology,
-    TopologyArgument,
-    Wire,
-    network_of,
-)
-from .variability import Distribution, Late, Shape, Straggler, Variability
-from .workload import Then, Workload
-
-__all__ = [
-    "COLUMN_STEP",
-    "TOPOLOGIES",
-    "TopologyArgument",
-    "ArgumentKind",
-    "Network",
-    "network_of",
-    "TICKS_PER_SECOND",
-    "TICKS_PER_US",
-    "Adds",
-    "Arrival",
-    "AttentionShape",
-    "Cache",
-    "Calibrated",
-    "Cancelled",
-    "Chain",
-    "Choice",
-    "CollectiveRegion",
-    "Collectives",
-    "CopyProtocol",
-    "Counted",
-    "Cutting",
-    "DType",
-    "Direction",
-    "Distribution",
-    "Dma",
-    "DmaPhases",
-    "Edge",
-    "ElementwiseShape",
-    "End",
-    "EngineChoice",
-    "EngineKind",
-    "EngineMode",
-    "ExchangeModel",
-    "ExecutionOptions",
-    "Explore",
-    "Extreme",
-    "Fabric",
-    "FigureKind",
-    "GemmModel",
-    "GemmRegion",
-    "GemmShape",
-    "GemvShape",
-    "Gpu",
-    "GroupedGemmShape",
-    "Hbm",
-    "IndexRange",
-    "JsonObject",
-    "KernelShape",
-    "Kernels",
-    "Late",
-    "LaunchCost",
-    "LaunchMode",
-    "Link",
-    "Metric",
-    "MetricOf",
-    "NamedSchedule",
-    "Negation",
-    "NoRoute",
-    "NvlsModel",
-    "Operator",
-    "Origin",
-    "OverSeeds",
-    "Override",
-    "Pattern",
-    "PeerOrder",
-    "Plan",
-    "PlanFault",
-    "Progress",
-    "ProtocolModel",
-    "Provenance",
-    "Range",
-    "RankPlan",
-    "Reach",
-    "Rect",
-    "Reduction",
-    "Region",
-    "Rejection",
-    "Replay",
-    "Saturation",
-    "Scenario",
-    "Schedule",
-    "Settings",
-    "Shape",
-    "Shard",
-    "ShouldStop",
-    "SmCopy",
-    "Speedup",
-    "Step",
-    "Straggler",
-    "Switch",
-    "Sync",
-    "System",
-    "Tensor",
-    "Term",
-    "Then",
-    "TileGroup",
-    "Topology",
-    "Transfer",
-    "Value",
-    "Variability",
-    "Wait",
-    "WaitPer",
-    "Wire",
-    "Workload",
-    "Write",
-    "all_arrivals",
-    "arrivals_at",
-    "before_each",
-    "checkpoint",
-    "cutting_of",
-    "heeding",
-    "inner_size",
-    "moved_rows",
-    "num_peers",
-    "num_tile_blocks",
-    "queued_behind",
-    "tile_cols",
-    "tile_rows",
-    "uncovered",
-]
+from .aliases import Counted as Counted
+from .aliases import JsonObject as JsonObject
+from .aliases import Progress as Progress
+from .aliases import Settings as Settings
+from .block_sizes import cutting_of as cutting_of
+from .block_sizes import inner_size as inner_size
+from .block_sizes import moved_rows as moved_rows
+from .block_sizes import num_tile_blocks as num_tile_blocks
+from .block_sizes import tile_cols as tile_cols
+from .block_sizes import tile_rows as tile_rows
+from .exact_cover import Rect as Rect
+from .exact_cover import uncovered as uncovered
+from .explore import Explore as Explore
+from .gpu_constants import Calibrated as Calibrated
+from .gpu_constants import CollectiveRegion as CollectiveRegion
+from .gpu_constants import Collectives as Collectives
+from .gpu_constants import DmaPhases as DmaPhases
+from .gpu_constants import ExchangeModel as ExchangeModel
+from .gpu_constants import GemmRegion as GemmRegion
+from .gpu_constants import NvlsModel as NvlsModel
+from .gpu_constants import ProtocolModel as ProtocolModel
+from .gpu_constants import Range as Range
+from .gpu_constants import Saturation as Saturation
+from .gpu_constants import Sync as Sync
+from .hardware import Cache as Cache
+from .hardware import Dma as Dma
+from .hardware import GemmModel as GemmModel
+from .hardware import Gpu as Gpu
+from .hardware import Hbm as Hbm
+from .hardware import LaunchCost as LaunchCost
+from .hardware import Link as Link
+from .hardware import Origin as Origin
+from .hardware import Provenance as Provenance
+from .hardware import SmCopy as SmCopy
+from .hardware import Switch as Switch
+from .operations.add import ElementwiseShape as ElementwiseShape
+from .operations.attention import AttentionShape as AttentionShape
+from .operations.gemm import GemmShape as GemmShape
+from .operations.gemv import GemvShape as GemvShape
+from .operations.grouped_gemm import GroupedGemmShape as GroupedGemmShape
+from .operations.kernel_shape import COLUMN_STEP as COLUMN_STEP
+from .operations.kernel_shape import Adds as Adds
+from .operations.kernel_shape import Cutting as Cutting
+from .operations.kernel_shape import KernelShape as KernelShape
+from .pattern import Pattern as Pattern
+from .plan_view import Arrival as Arrival
+from .plan_view import PlanFault as PlanFault
+from .plan_view import RankPlan as RankPlan
+from .plan_view import all_arrivals as all_arrivals
+from .plan_view import arrivals_at as arrivals_at
+from .plan_view import before_each as before_each
+from .plan_view import num_peers as num_peers
+from .plan_view import queued_behind as queued_behind
+from .rejection import Rejection as Rejection
+from .replay import Replay as Replay
+from .replay import Write as Write
+from .scenario import TICKS_PER_SECOND as TICKS_PER_SECOND
+from .scenario import TICKS_PER_US as TICKS_PER_US
+from .scenario import Scenario as Scenario
+from .scenario import System as System
+from .schedule import Choice as Choice
+from .schedule import CopyProtocol as CopyProtocol
+from .schedule import Direction as Direction
+from .schedule import EngineChoice as EngineChoice
+from .schedule import EngineKind as EngineKind
+from .schedule import EngineMode as EngineMode
+from .schedule import ExecutionOptions as ExecutionOptions
+from .schedule import IndexRange as IndexRange
+from .schedule import Kernels as Kernels
+from .schedule import LaunchMode as LaunchMode
+from .schedule import NamedSchedule as NamedSchedule
+from .schedule import Override as Override
+from .schedule import PeerOrder as PeerOrder
+from .schedule import Plan as Plan
+from .schedule import Reach as Reach
+from .schedule import Reduction as Reduction
+from .schedule import Region as Region
+from .schedule import Schedule as Schedule
+from .schedule import Step as Step
+from .schedule import TileGroup as TileGroup
+from .schedule import Transfer as Transfer
+from .schedule import Wait as Wait
+from .schedule import WaitPer as WaitPer
+from .stopping import Cancelled as Cancelled
+from .stopping import ShouldStop as ShouldStop
+from .stopping import checkpoint as checkpoint
+from .stopping import heeding as heeding
+from .tensors import DType as DType
+from .tensors import Shard as Shard
+from .tensors import Tensor as Tensor
+from .terms import Chain as Chain
+from .terms import End as End
+from .terms import Extreme as Extreme
+from .terms import FigureKind as FigureKind
+from .terms import Metric as Metric
+from .terms import MetricOf as MetricOf
+from .terms import Negation as Negation
+from .terms import Operator as Operator
+from .terms import OverSeeds as OverSeeds
+from .terms import Speedup as Speedup
+from .terms import Term as Term
+from .terms import Value as Value
+from .topologies import TOPOLOGIES as TOPOLOGIES
+from .topologies import ArgumentKind as ArgumentKind
+from .topologies import Edge as Edge
+from .topologies import Fabric as Fabric
+from .topologies import Network as Network
+from .topologies import NoRoute as NoRoute
+from .topologies import Topology as Topology
+from .topologies import TopologyArgument as TopologyArgument
+from .topologies import Wire as Wire
+from .topologies import network_of as network_of
+from .variability import Distribution as Distribution
+from .variability import Late as Late
+from .variability import Shape as Shape
+from .variability import Straggler as Straggler
+from .variability import Variability as Variability
+from .workload import Then as Then
+from .workload import Workload as Workload

@@ -7,45 +7,12 @@ operations per second. Fractions are exact. A Scenario is what every later stage
 from dataclasses import dataclass, field, replace
 
 from .explore import Explore
-from .hardware import Cache, Dma, GemmModel, Gpu, Hbm, LaunchCost, Link, Origin, Provenance, SmCopy, Switch
-from .operations.gemm import GemmShape
-from .pattern import Pattern
+from .hardware import Gpu
 from .replay import Replay
 from .schedule import NamedSchedule
-from .tensors import DType, Shard, Tensor
-from .topologies import Fabric, Wire
+from .topologies import Fabric
 from .variability import Variability
-from .workload import Then, Workload
-
-__all__ = [
-    "TICKS_PER_SECOND",
-    "TICKS_PER_US",
-    "Cache",
-    "DType",
-    "Dma",
-    "Explore",
-    "Fabric",
-    "GemmModel",
-    "GemmShape",
-    "Gpu",
-    "Hbm",
-    "LaunchCost",
-    "Link",
-    "Origin",
-    "Pattern",
-    "Provenance",
-    "Replay",
-    "Scenario",
-    "Shard",
-    "SmCopy",
-    "Switch",
-    "System",
-    "Tensor",
-    "Then",
-    "Variability",
-    "Wire",
-    "Workload",
-]
+from .workload import Workload
 
 TICKS_PER_SECOND = 10**14
 TICKS_PER_US = 10**8

@@ -13,7 +13,7 @@ from ..planning.build import ScheduleError, build_schedule
 from ..text import syntax as ast
 from ..text.diagnostics import CompileError, Diagnostic, Report
 from ..text.json_items import MAX_FILE_BYTES, JsonPlace, read_json
-from ..text.load import read_source
+from ..text.load import path_beside, read_source
 from ..text.source import Source, Span
 from ..verify.check import check_plan
 from .from_json import read_plan
@@ -37,12 +37,7 @@ def imported(declaration: ast.Template | ast.Plan, report: Report) -> ast.Text |
 
 def import_plan(scenario: Scenario, text: ast.Text, report: Report) -> Plan:
     """The plan that ``text`` names, which lies in the folder of the file that names it or below."""
-    folder = _real(Path(text.span.source.path)).parent
-    path = _real(folder / text.value) if "\0" not in text.value else folder
-    if not path.is_relative_to(folder) or path == folder:
-        hint = "a plan lies in the folder of the file that names it, or below"
-        raise report.fail(Code.MGS207, f"'{text.value}' is outside the folder of this file", text.span, hint)
-    return _read(scenario, path, text.span, report)
+    return _read(scenario, path_beside(text, "plan", report), text.span, report)
 
 
 def nobody(warnings: Sequence[Diagnostic]) -> None:
@@ -83,10 +78,3 @@ def _read(scenario: Scenario, path: Path, span: Span, report: Report) -> Plan:
     if "gpus" in document.members():
         return read_mscclpp(scenario, document)
     return read_plan(scenario, document)
-
-
-def _real(path: Path) -> Path:
-    try:
-        return path.resolve()
-    except (OSError, RuntimeError, ValueError):
-        return path.absolute()

@@ -27,13 +27,10 @@ from ..ir import (
 )
 from ..planning.execution import OPTIONS, options_from
 from ..planning.knobs import words_of
-from ..text.diagnostics import CompileError, Report
-from ..text.json_items import Item, JsonPlace
-from ..text.source import Source
-from ..text.source import Span as TextSpan
+from ..text.json_items import Item
 from ..text.vocabulary import MAX_EXTENT, MAX_RANKS, MAX_STREAMS
 from .fingerprint import fingerprint
-from .to_json import SCHEMA, hash_of
+from .to_json import SCHEMA, plan_hash
 
 MAX_STEPS = 4096
 """Of one rank."""
@@ -46,23 +43,14 @@ STEP_KINDS = (*TRANSFER_KINDS, "tiles", "reduction")
 FITS = ("ranks", "pattern", "moved", "gemm", "kernel", "then", "split", "loads", "experts")
 
 
-def plan_from_document(scenario: Scenario, document: object) -> Plan:
-    """The plan of a document, for ``scenario``; ``build_schedule`` makes a Schedule of it.
+def read_plan(scenario: Scenario, document: Item) -> Plan:
+    """Read a plan for ``scenario``; ``build_schedule`` makes a Schedule of it.
 
     Raises
     ------
-    CompileError
-        If the document has another form or is for another scenario; it holds a diagnostic for each wrong step.
+    Stopped
+        If the document has another form or is for another scenario; its report has a diagnostic for each wrong step.
     """
-    report = Report()
-    with report.attempt():
-        origin = JsonPlace("plan", TextSpan(Source("<document>", ""), 0, 0), report)
-        return read_plan(scenario, Item(document, "", origin))
-    raise CompileError(report.diagnostics)
-
-
-def read_plan(scenario: Scenario, document: Item) -> Plan:
-    """The same of a document that was read from a file; what is wrong is in its report."""
     said = document.entries(
         ("schema", "scenario", "engine"), ("expression", "hash", "tactics", "overlaps", "steps", "overrides", "ranks")
     )
@@ -73,7 +61,7 @@ def read_plan(scenario: Scenario, document: Item) -> Plan:
     _check_fit(scenario, said["scenario"])
     reader = _Reader(scenario, _engine(said["engine"]))
     plan = reader.plan(document, said)
-    if "hash" in said and said["hash"].text() != hash_of(scenario, plan):
+    if "hash" in said and said["hash"].text() != plan_hash(scenario, plan):
         hint = "leave the key 'hash' out, or write the plan anew: magus plan --format json"
         raise said["hash"].fail("this is not the hash of this plan, which was changed", hint, Code.MGS525)
     return plan

@@ -35,16 +35,11 @@ def plan_document(scenario: Scenario, schedule: Schedule) -> dict[str, Json]:
     return {**head, **{key: value for key, value in body.items() if key != "schema"}}
 
 
-def plan_hash(scenario: Scenario, schedule: Schedule) -> str:
-    """``sha256:`` and 64 hexadecimal digits over the canonical JSON of the plan and of what it fits.
+def plan_hash(scenario: Scenario, plan: Plan) -> str:
+    """Return ``sha256:`` and 64 hexadecimal digits: the hash of the canonical JSON of a plan and of what it fits.
 
-    The same in every process and on every machine; schedules that do the same have the same hash whatever their names.
+    It is the same in every process and on every machine, and does not depend on names.
     """
-    return _hash(_body(scenario, plan_of(scenario, schedule)))
-
-
-def hash_of(scenario: Scenario, plan: Plan) -> str:
-    """The same of a plan whose pools are not derived yet."""
     return _hash(_body(scenario, plan))
 
 

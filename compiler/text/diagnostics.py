@@ -1,6 +1,5 @@
 """Diagnostics: what is wrong, where, and what to write instead; as text and as JSON."""
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -175,13 +174,8 @@ def _window(text: str, column: int, width: int, room: int) -> tuple[str, int, in
     return shown, columns_of(shown[:place]), max(1, columns_of(shown[place : place + len(marked)]))
 
 
-def render_json(diagnostics: Sequence[Diagnostic]) -> str:
-    """Render a JSON list of objects; lines and columns count from 1, the end is the place after the last character."""
-    return json.dumps([as_json(found) for found in diagnostics], indent=2)
-
-
 def as_json(found: Diagnostic) -> dict[str, str | int]:
-    """One diagnostic as a JSON object."""
+    """Return one diagnostic as a JSON object; lines and columns count from 1, the end is after the last character."""
     start, end = found.span.location, found.span.end_location
     return {
         "code": found.code.name,

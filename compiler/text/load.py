@@ -65,6 +65,32 @@ def _decoded(data: bytes, path: str, name: str, report: Report, blamed: Span) ->
         ) from None
 
 
+def real_path(path: Path) -> Path:
+    """Return the path with links followed; where that fails, the absolute path."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError, ValueError):
+        return path.absolute()
+
+
+def path_inside(folder: Path, name: str, base: Path) -> Path | None:
+    """Resolve ``name`` from ``base``; None if it does not lead to a place below ``folder``."""
+    if "\0" in name:
+        return None
+    path = real_path(base / name)
+    return path if path != folder and path.is_relative_to(folder) else None
+
+
+def path_beside(text: ast.Text, what: str, report: Report) -> Path:
+    """Resolve the path of ``what`` (for messages), which must lie in the folder of the file that names it or below."""
+    folder = real_path(Path(text.span.source.path)).parent
+    path = path_inside(folder, text.value, folder)
+    if path is None:
+        hint = f"a {what} lies in the folder of the file that names it, or below"
+        raise report.fail(Code.MGS207, f"'{text.value}' is outside the folder of this file", text.span, hint)
+    return path
+
+
 def load(source: Source, report: Report) -> Scope:
     """Parse a text and everything it includes and uses, and declare all names."""
     loader = _Loader(source, report)
@@ -79,7 +105,7 @@ class _Loader:
     def __init__(self, source: Source, report: Report) -> None:
         self._report = report
         self.scope = Scope()
-        self._main = _real(Path(source.path))
+        self._main = real_path(Path(source.path))
         self._seen = {self._main}
         self._open = [self._main]
         self._room = MAX_TOKENS
@@ -103,8 +129,8 @@ class _Loader:
 
     def _include(self, include: ast.Include) -> None:
         folder, span = self._main.parent, include.span
-        path = _real(self._open[-1].parent / include.path) if "\0" not in include.path else folder
-        if not path.is_relative_to(folder) or path == folder:
+        path = path_inside(folder, include.path, self._open[-1].parent)
+        if path is None:
             hint = "an included file lies in the folder of the main file, or below it"
             raise self._report.fail(Code.MGS207, f"'{include.path}' is outside the folder of the main file", span, hint)
         if path in self._open:
@@ -160,10 +186,3 @@ def _check_version(file: ast.File, report: Report) -> None:
         raise report.fail(
             Code.MGS115, message, file.version.span, f"write: mgs {LANGUAGE_VERSION}, or install a newer Magus"
         )
-
-
-def _real(path: Path) -> Path:
-    try:
-        return path.resolve()
-    except (OSError, RuntimeError, ValueError):
-        return path.absolute()

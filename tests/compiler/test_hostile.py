@@ -1,11 +1,12 @@
 """Bad and hostile input: always a diagnostic, never a traceback, and soon: work is bounded, however long the text."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from magus.compiler import CompileError, compile_file, compile_text, format_text
-from magus.compiler.text.diagnostics import render_json, render_text
+from magus.compiler.text.diagnostics import as_json, render_text
 from tests.helpers.work import calls_of
 
 MOST_CALLS = 2_000_000
@@ -19,7 +20,7 @@ def codes_of(text: str) -> set[str]:
         with pytest.raises(CompileError) as caught:
             compile_text(text)
         render_text(caught.value.diagnostics)
-        render_json(caught.value.diagnostics)
+        json.dumps([as_json(each) for each in caught.value.diagnostics])
         found.update(each.code.name for each in caught.value.diagnostics)
 
     assert calls_of(compile_and_render) < MOST_CALLS

@@ -8,11 +8,11 @@ import pytest
 
 from magus.compiler import compile_text, format_text
 from magus.compiler.ir import GemmShape, GroupedGemmShape, PeerOrder, Scenario, Schedule, TileGroup, Transfer
-from magus.compiler.planfile.from_json import plan_from_document
 from magus.compiler.planfile.to_json import plan_document
 from magus.compiler.planfile.to_mgs import plan_text
 from magus.compiler.planning.build import build_schedule, declared, reject_choice
 from magus.compiler.verify.check import check_plan
+from tests.helpers.plans.documents import plan_from_document
 from tests.helpers.scenarios.loads import KINDS, drawn, legal_choices, scenario_of, text_of
 from tests.helpers.some import some
 

@@ -1,10 +1,9 @@
 """What a topology says of itself, and the fabric that one makes with its links and sizes."""
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import lru_cache
-from typing import Any
 
 from ...codes import Code
 from ..hardware import Link, Switch
@@ -19,23 +18,24 @@ class ArgumentKind(Enum):
     SWITCH = auto()  # the name of a switch: a Switch
     TRUTH = auto()  # true or false: a bool
     COUNT = auto()  # a whole number: an int
-    COUNTS = auto()  # a list of up to ``most`` whole numbers: a tuple of int
+    COUNTS = auto()  # a list of up to ``max_items`` whole numbers: a tuple of int
 
 
 @dataclass(frozen=True, slots=True)
 class TopologyArgument:
-    """One argument; ``low`` is the least a count may be, ``what`` names it in messages where its name does not.
+    """One argument of a topology.
 
-    Of a list, ``what`` names one of its items, ``counted`` says that it has up to ``most`` of them.
+    ``minimum`` is the least value of a count. ``label`` stands for the name in messages; for a list it names one item.
+    ``too_many`` is the message for a list of more than ``max_items``, with a place for that number.
     """
 
     name: str
     kind: ArgumentKind
     optional: bool = False
-    low: int = 1
-    most: int = 1
-    what: str = ""
-    counted: str = ""
+    minimum: int = 1
+    max_items: int = 1
+    label: str = ""
+    too_many: str = ""
     example: str = ""
 
 
@@ -51,10 +51,6 @@ class Wire:
 
     ends: tuple[int, int]
     link: Link
-
-
-def _nothing(arguments: Mapping[str, Any]) -> Hashable:
-    return None
 
 
 def _fits(fabric: "Fabric", num_ranks: int) -> Rejection | None:
@@ -85,8 +81,8 @@ class Topology:
     example: str
     # The graph of a fabric with so many ranks, checked before to fit them.
     connect: Callable[["Fabric", int], Network] = field(repr=False)
-    # What is needed beside link, switch and both_ways, of the other arguments by name.
-    layout: Callable[[Mapping[str, Any]], Hashable] = field(default=_nothing, repr=False)
+    # A frozen dataclass of what is needed beside link, switch and both_ways; its fields have the names of arguments.
+    layout: Callable[..., Hashable] | None = field(default=None, repr=False)
     # Why the sizes do not go together, or a switch has too few ports; None if all fits.
     reject: Callable[["Fabric", int], Rejection | None] = field(default=_fits, repr=False)
     # Links other than ``Fabric.link``.

@@ -4,16 +4,14 @@ Of the shortest paths the one is taken whose nodes have the lowest numbers, the 
 """
 
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from ...codes import Code
 from ..hardware import Link
 from ..rejection import Rejection
 from ..stopping import checkpoint
-from .base import WIRES, ArgumentKind, Fabric, Topology, TopologyArgument, Wire, network_of
+from .base import ArgumentKind, Fabric, Topology, TopologyArgument, Wire, network_of
 from .network import Network, NoRoute, edge_over
 
 
@@ -21,8 +19,8 @@ from .network import Network, NoRoute, edge_over
 class Graph:
     """Links one by one; nodes from the number of GPUs on are switches."""
 
-    switches: int
     wires: tuple[Wire, ...]
+    switches: int = 0
 
     def __hash__(self) -> int:
         """Of a few of the links: there may be thousands, and what is known of a fabric is looked up all the time."""
@@ -58,10 +56,6 @@ def _connect(fabric: Fabric, n: int) -> Network:
     return Network.of_edges(n, (edge_over(link, *ends, link.name) for ends, link in links.items()), step)
 
 
-def _layout(arguments: Mapping[str, Any]) -> Graph:
-    return Graph(arguments.get("switches", 0), arguments[WIRES])
-
-
 def _reject(fabric: Fabric, n: int) -> Rejection | None:
     try:
         network_of(fabric, n).check_reachable()
@@ -82,10 +76,10 @@ def _graph(fabric: Fabric) -> Graph:
 
 TOPOLOGY = Topology(
     "edges",
-    (TopologyArgument("switches", ArgumentKind.COUNT, optional=True, low=0),),
+    (TopologyArgument("switches", ArgumentKind.COUNT, optional=True, minimum=0),),
     "edges(switches=0, xgmi=[[0, 1], [1, 2]])",
     connect=_connect,
-    layout=_layout,
+    layout=Graph,
     reject=_reject,
     more_links=_more_links,
     takes_links=True,

@@ -4,9 +4,8 @@ The spine of a route is ``destination mod spines``, "D-mod-K" (Zahavi, "Fat-Tree
 Contention Free Traffic for MPI Global Collectives", 2010), in place of hashing flows to equal paths.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from ..rejection import Rejection
 from .base import LINK, SWITCH, ArgumentKind, Fabric, Topology, TopologyArgument, reject_division, reject_ports
@@ -46,10 +45,6 @@ def _connect(fabric: Fabric, n: int) -> Network:
     return Network.of_edges(n, edges(), step)
 
 
-def _layout(arguments: Mapping[str, Any]) -> FatTree:
-    return FatTree(arguments["leaf"], arguments["spines"])
-
-
 def _reject(fabric: Fabric, n: int) -> Rejection | None:
     tree = _tree(fabric)
     assert fabric.switch is not None, "the compiler gives every fat tree its switch"
@@ -71,7 +66,7 @@ TOPOLOGY = Topology(
     (SWITCH, LINK, TopologyArgument("leaf", ArgumentKind.COUNT), TopologyArgument("spines", ArgumentKind.COUNT)),
     "fat_tree(nvswitch, link=nvlink, leaf=8, spines=4)",
     connect=_connect,
-    layout=_layout,
+    layout=FatTree,
     reject=_reject,
     node_size=_node_size,
 )

@@ -3,9 +3,8 @@
 A route goes to the GPU of the own node on the destination's rail, then over that rail.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from ..hardware import Link
 from ..rejection import Rejection
@@ -45,10 +44,6 @@ def _connect(fabric: Fabric, n: int) -> Network:
     return Network.of_edges(n, edges(), step)
 
 
-def _layout(arguments: Mapping[str, Any]) -> Rails:
-    return Rails(arguments["node"], arguments["nic"])
-
-
 def _reject(fabric: Fabric, n: int) -> Rejection | None:
     node = _rails(fabric).node
     assert fabric.switch is not None, "the compiler gives every fabric of rails its switch"
@@ -73,7 +68,7 @@ TOPOLOGY = Topology(
     (SWITCH, LINK, TopologyArgument("node", ArgumentKind.COUNT), TopologyArgument("nic", ArgumentKind.LINK)),
     "rails(nvswitch, link=nvlink, node=8, nic=ib)",
     connect=_connect,
-    layout=_layout,
+    layout=Rails,
     reject=_reject,
     more_links=_more_links,
     node_size=_node_size,

@@ -3,10 +3,9 @@
 Routes go one dimension after the other, the last (fastest) first; halfway around, the way up is taken.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 from ...codes import Code
 from ..rejection import Rejection
@@ -49,10 +48,6 @@ def _connect(fabric: Fabric, n: int) -> Network:
     return Network.of_edges(prod(shape), edges(), step)
 
 
-def _layout(arguments: Mapping[str, Any]) -> Torus:
-    return Torus(arguments["shape"])
-
-
 def _reject(fabric: Fabric, n: int) -> Rejection | None:
     shape = _torus(fabric).shape
     if prod(shape) == n:
@@ -69,9 +64,9 @@ def _torus(fabric: Fabric) -> Torus:
 SHAPE = TopologyArgument(
     "shape",
     ArgumentKind.COUNTS,
-    most=3,
-    what="a side of the torus",
-    counted="a torus has up to {} sides",
+    max_items=3,
+    label="a side of the torus",
+    too_many="a torus has up to {} sides",
     example="[4, 4]",
 )
 
@@ -80,6 +75,6 @@ TOPOLOGY = Topology(
     (LINK, SHAPE),
     "torus(xgmi, shape=[4, 4])",
     connect=_connect,
-    layout=_layout,
+    layout=Torus,
     reject=_reject,
 )

@@ -13,7 +13,7 @@ from ...codes import Code
 from ...ir import Direction
 from .buffers import BufferSpace, Slot
 from .document import Buffer, Chunk, Op
-from .values import At, Event, SymbolicValue, all_made, made_by, runs, where
+from .values import Action, At, Event, SymbolicValue, all_made, made_by, runs, where
 
 MAX_EVENTS = 1 << 15
 
@@ -64,22 +64,15 @@ class BufferState:
         """Transfers from peers; the bits of them."""
         done = 0
         for source, target in self._pairs(at.op):
-            values = self._fetched(at, source)
-            for first, count in runs(values, self.space.per_block):
-                bit = self._note(at, values[first], count, Direction.GET, peer=source.rank)
-                values[first : first + count] = made_by(values[first : first + count], bit)
-                done |= bit
+            values, bits = self._note(at, self._fetched(at, source), Action(Direction.GET, source.rank))
+            done |= bits
             self._store(at.op, target, values)
         return done
 
     def sum(self, at: At) -> tuple[int, int]:
         """A sum of what lies at this GPU, and transfers of the result; the bits of both."""
         parts = [self._read(at, source) for source in at.op.sources]
-        values, done = self._added(at, parts), 0
-        for first, count in runs(values, self.space.per_block):
-            bit = self._note(at, values[first], count, None, num_parts=len(parts))
-            values[first : first + count] = made_by(values[first : first + count], bit)
-            done |= bit
+        values, done = self._note(at, self._added(at, parts), Action(num_parts=len(parts)))
         return done, self._deliver(at, values, done)
 
     def read_and_sum(self, at: At) -> tuple[int, int]:
@@ -93,9 +86,8 @@ class BufferState:
         fetched = [self._everywhere(at, source) if source.everywhere else self._fetched(at, source) for source in there]
         total, done = self._added(at, [*values, *fetched]), 0
         for source in there:
-            for first, count in runs(total, self.space.per_block):
-                peer = None if source.everywhere else source.rank
-                done |= self._note(at, total[first], count, Direction.GET, peer=peer, reduce=True)
+            peer = None if source.everywhere else source.rank
+            done |= self._note(at, total, Action(Direction.GET, peer, reduce=True))[1]
         total = made_by(total, done)
         return done, self._deliver(at, total, done)
 
@@ -162,12 +154,7 @@ class BufferState:
     def _send(self, at: At, values: list[SymbolicValue], target: Chunk) -> int:
         if target.rank == at.rank and not target.everywhere:
             raise at.op.beyond("it puts to its own GPU")
-        sent, landed = 0, list(values)
-        for first, count in runs(values, self.space.per_block):
-            peer = None if target.everywhere else target.rank
-            bit = self._note(at, values[first], count, Direction.PUT, peer=peer)
-            landed[first : first + count] = made_by(landed[first : first + count], bit)
-            sent |= bit
+        landed, sent = self._note(at, values, Action(Direction.PUT, None if target.everywhere else target.rank))
         for rank in range(self.space.num_ranks) if target.everywhere else (target.rank,):
             chunk = Chunk(rank, target.buffer, target.index, target.size)
             self._store(at.op, chunk, values if rank == at.rank else landed)
@@ -179,18 +166,17 @@ class BufferState:
             raise op.item.fail(f"{op.name} moves {len(values)} pieces to where {len(slots)} are")
         self.held.update(zip(slots, values, strict=True))
 
-    def _note(
-        self,
-        at: At,
-        first: SymbolicValue,
-        count: int,
-        direction: Direction | None,
-        *,
-        peer: int | None = None,
-        reduce: bool = False,
-        num_parts: int = 0,
-    ) -> int:
-        """Note an event, and return its bit."""
+    def _note(self, at: At, values: list[SymbolicValue], action: Action) -> tuple[list[SymbolicValue], int]:
+        """Record an event for each run of ``values``; return the values as the events leave them, and their bits."""
+        made, bits = list[SymbolicValue](), 0
+        for first, count in runs(values, self.space.per_block):
+            bit = self._event(at, values[first], count, action)
+            made += made_by(values[first : first + count], bit)
+            bits |= bit
+        return made, bits
+
+    def _event(self, at: At, first: SymbolicValue, count: int, action: Action) -> int:
+        """Record one event, and return its bit."""
         if len(self.events) == MAX_EVENTS:
             raise at.op.beyond(f"it is more than {MAX_EVENTS} steps")
         place = at.rank, at.block, at.number
@@ -198,11 +184,9 @@ class BufferState:
         name += f"_{self.named[place]}" if self.named[place] else ""
         self.named[place] += 1
         known = at.known | first.made
-        self.events.append(
-            Event(at.rank, at.block, at.op, name, first.piece, count, known, direction, peer, reduce, num_parts)
-        )
+        self.events.append(Event(at.rank, at.block, at.op, name, first.piece, count, known, action))
         self.seen[at.rank] |= bit
-        if direction is Direction.PUT:
-            for rank in range(self.space.num_ranks) if peer is None else (peer,):
+        if action.direction is Direction.PUT:
+            for rank in range(self.space.num_ranks) if action.peer is None else (action.peer,):
                 self.seen[rank] |= bit
         return bit

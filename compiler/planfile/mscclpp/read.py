@@ -56,7 +56,7 @@ def _warn(run: MscclppRun, document: Item) -> None:
 
 def _engine(scenario: Scenario, board: BufferState) -> EngineChoice:
     """As many SMs as threadblocks copy or sum, or a copy engine for each port channel in use."""
-    moves = [event for event in board.events if event.direction is not None]
+    moves = [event for event in board.events if event.action.direction is not None]
     by_port = [event for event in moves if event.op.kind is ChannelKind.PORT]
     if by_port and len(by_port) < len(moves):
         odd = next(event.op for event in moves if event.op.kind is not ChannelKind.PORT)
@@ -76,7 +76,7 @@ def _steps(board: BufferState, signal: Callable[[Event], str]) -> tuple[tuple[St
     before: list[int] = []
     for event in board.events:
         waits, covered = _waits(board, event, before)
-        lands = (each.rank != event.rank or each.direction is Direction.GET for each in waits)
+        lands = (each.rank != event.rank or each.action.direction is Direction.GET for each in waits)
         after = sorted(signal(each) if landed else each.name for each, landed in zip(waits, lands, strict=True))
         before.append(covered)
         found[event.rank].append(_step(board.space, event, tuple(after), signal(event)))
@@ -95,8 +95,10 @@ def _waits(board: BufferState, event: Event, before: list[int]) -> tuple[list[Ev
 
 
 def _step(space: BufferSpace, event: Event, after: tuple[str, ...], signal: str) -> Step:
-    region = space.region(event.op, event.piece, event.count, event.rank)
-    if event.direction is None:
-        return Reduction(event.name, region, event.num_parts, after)
-    peer, reach = (0, Reach.ALL) if event.peer is None else ((event.peer - event.rank) % space.num_ranks, Reach.PEER)
-    return Transfer(event.name, event.direction, region, peer, signal, after, reduce=event.reduce, reach=reach)
+    region, action = space.region(event.op, event.piece, event.count, event.rank), event.action
+    if action.direction is None:
+        return Reduction(event.name, region, action.num_parts, after)
+    everyone = action.peer is None
+    peer = 0 if action.peer is None else (action.peer - event.rank) % space.num_ranks
+    reach = Reach.ALL if everyone else Reach.PEER
+    return Transfer(event.name, action.direction, region, peer, signal, after, reduce=action.reduce, reach=reach)

@@ -17,12 +17,18 @@ class SymbolicValue:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
-    """One step of a plan: ``count`` pieces from ``piece`` on.
+class Action:
+    """A transfer in ``direction``, or (None) a sum of ``num_parts``; ``peer`` is None where a switch serves all."""
 
-    ``direction`` is None for a sum of ``num_parts``; ``peer`` is None where a switch serves all. ``known`` are the
-    bits of all events that came before.
-    """
+    direction: Direction | None = None
+    peer: int | None = None
+    reduce: bool = False
+    num_parts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One step of a plan, on ``count`` pieces from ``piece`` on; ``known`` are the bits of all events before it."""
 
     rank: int
     block: int
@@ -31,10 +37,7 @@ class Event:
     piece: int
     count: int
     known: int
-    direction: Direction | None = None
-    peer: int | None = None
-    reduce: bool = False
-    num_parts: int = 0
+    action: Action
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ def runs(values: Sequence[SymbolicValue], per_block: int) -> list[tuple[int, int
 
 
 def made_by(values: Sequence[SymbolicValue], bits: int) -> list[SymbolicValue]:
-    """The same, put here by the events of ``bits``."""
+    """Return the values as the events of ``bits`` put them here."""
     return [SymbolicValue(value.piece, value.parts, bits) for value in values]
 
 

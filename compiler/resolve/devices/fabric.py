@@ -51,7 +51,8 @@ class FabricResolver:
         if topology.takes_links:
             values[topologies.WIRES] = self._wires(topology, given, values, call)
         link = values["link"] if "link" in values else values[topologies.WIRES][0].link
-        layout = topology.layout(values)
+        others = {name: value for name, value in values.items() if name not in _OF_FABRIC}
+        layout = None if topology.layout is None else topology.layout(**others)
         fabric = Fabric(topology, link, values.get("switch"), values.get("both_ways", True), layout)
         rejection = None if self._num_ranks is None else topology.reject(fabric, self._num_ranks)
         if rejection is not None:
@@ -137,12 +138,12 @@ class FabricResolver:
         return first, second
 
     def _count(self, argument: TopologyArgument, expression: ast.Expression) -> int:
-        return self._whole(argument.what or argument.name, expression, argument.low)
+        return self._whole(argument.label or argument.name, expression, argument.minimum)
 
     def _counts(self, argument: TopologyArgument, expression: ast.Expression) -> tuple[int, ...]:
         items = self._list(expression, argument.name, argument.example)
-        if not 1 <= len(items) <= argument.most:
-            message = f"{argument.counted.format(argument.most)}, got {len(items)}"
+        if not 1 <= len(items) <= argument.max_items:
+            message = f"{argument.too_many.format(argument.max_items)}, got {len(items)}"
             raise self._report.fail(Code.MGS307, message, expression.span)
         return tuple(self._count(argument, item) for item in items)
 

@@ -7,13 +7,12 @@ Times have at most eight decimals, which is a tick of 10 fs. Mistakes are told w
 
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from ...codes import Code
 from ...ir import TICKS_PER_US, Replay, Write
 from ...text import syntax as ast
 from ...text.diagnostics import Report
-from ...text.load import read_source
+from ...text.load import path_beside, read_source
 from ...text.source import Source, Span
 from ...text.units import exact
 
@@ -28,12 +27,7 @@ MAX_BYTES = 1 << 40
 
 def read_replay(text: ast.Text, num_ranks: int, report: Report) -> Replay:
     """Read the profile that ``text`` names, which lies in the folder of the file that names it or below."""
-    folder = _real(Path(text.span.source.path)).parent
-    path = _real(folder / text.value) if "\0" not in text.value else folder
-    if not path.is_relative_to(folder) or path == folder:
-        hint = "a profile lies in the folder of the file that names it, or below"
-        raise report.fail(Code.MGS207, f"'{text.value}' is outside the folder of this file", text.span, hint)
-    source = read_source(path, report, text.span)
+    source = read_source(path_beside(text, "profile", report), report, text.span)
     failures_before = report.num_failures
     writes = tuple(_writes(source, num_ranks, report))
     if report.num_failures > failures_before:
@@ -100,10 +94,3 @@ def _write(row: str, span: Span, num_ranks: int, report: Report) -> Write:
     if not 1 <= int(size) <= MAX_BYTES:
         raise report.fail(Code.MGS307, f"bytes are from 1 to {MAX_BYTES}, got {size}", span)
     return Write(int(exact(time) * TICKS_PER_US), int(rank), signal, int(size))
-
-
-def _real(path: Path) -> Path:
-    try:
-        return path.resolve()
-    except (OSError, RuntimeError, ValueError):
-        return path.absolute()

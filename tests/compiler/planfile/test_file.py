@@ -7,10 +7,11 @@ import pytest
 
 from magus.compiler import CompileError, compile_file, format_text
 from magus.compiler.codes import Code
-from magus.compiler.planfile.to_json import document_text, plan_document, plan_hash
+from magus.compiler.planfile.to_json import document_text, plan_document
 from magus.compiler.planning.build import declared
 from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from tests.helpers.mscclpp import programs as mscclpp_programs
+from tests.helpers.plans.documents import schedule_hash
 from tests.helpers.plans.plans import all_schedules, scenario_of, text_of
 from tests.helpers.some import some
 
@@ -40,7 +41,7 @@ def test_an_imported_plan_is_the_schedule_it_was_made_from(tmp_path: Path, body:
         found = declared(scenario, scenario.schedules[0])
 
         assert found.expression == "mine"
-        assert plan_hash(scenario, found) == plan_hash(scenario, schedule)
+        assert schedule_hash(scenario, found) == schedule_hash(scenario, schedule)
         assert (found.compute_sms, found.staging_bytes) == (schedule.compute_sms, schedule.staging_bytes)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from magus.compiler.codes import Code
 from magus.compiler.ir import Plan, Scenario
-from magus.compiler.planfile.from_json import MAX_STEPS, plan_from_document, read_plan
+from magus.compiler.planfile.from_json import MAX_STEPS, read_plan
 from magus.compiler.planfile.json_schema import plan_schema
 from magus.compiler.planfile.to_json import document_text, plan_document
 from magus.compiler.planning.build import ScheduleError, build_schedule
@@ -20,6 +20,7 @@ from magus.compiler.text.json_items import JsonPlace, read_json
 from magus.compiler.text.source import Source, Span
 from magus.compiler.verify.check import check_plan
 from tests.helpers.marks import examples
+from tests.helpers.plans.documents import plan_from_document
 from tests.helpers.plans.json_schema import is_valid
 from tests.helpers.plans.plans import all_schedules, scenario_of
 

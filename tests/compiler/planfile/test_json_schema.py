@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from magus.compiler.planfile.from_json import plan_from_document
 from magus.compiler.planfile.json_schema import DIALECT, plan_schema
 from magus.compiler.planfile.to_json import document_text, plan_document
 from magus.compiler.text.diagnostics import CompileError
 from tests.helpers.paths import DOCS
+from tests.helpers.plans.documents import plan_from_document
 from tests.helpers.plans.json_schema import is_valid
 from tests.helpers.plans.plans import BODIES, all_schedules, scenario_of
 from tests.helpers.some import some

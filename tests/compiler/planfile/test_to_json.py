@@ -31,11 +31,11 @@ from magus.compiler.ir import (
     Wait,
     WaitPer,
 )
-from magus.compiler.planfile.from_json import plan_from_document
-from magus.compiler.planfile.to_json import SCHEMA, document_text, plan_document, plan_hash, plan_of
+from magus.compiler.planfile.to_json import SCHEMA, document_text, plan_document, plan_of
 from magus.compiler.planning.build import build_schedule, declared
 from magus.compiler.verify.check import check_plan
 from tests.helpers.marks import examples
+from tests.helpers.plans.documents import plan_from_document, schedule_hash
 from tests.helpers.plans.plans import BODIES, all_schedules, scenario_of, text_of
 from tests.helpers.some import some
 
@@ -85,7 +85,7 @@ def test_any_plan_is_read_back(schedule: Schedule) -> None:
     document = json.loads(document_text(plan_document(scenario, schedule)))
 
     assert plan_from_document(scenario, document) == plan_of(scenario, schedule)
-    assert document["hash"] == plan_hash(scenario, schedule)
+    assert document["hash"] == schedule_hash(scenario, schedule)
 
 
 @pytest.mark.parametrize("body", BODIES)
@@ -112,27 +112,28 @@ def test_a_hash_is_of_what_is_done_and_not_of_names() -> None:
     renamed = compile_text(text_of("AG+GEMM").replace("workload w", "workload v").replace("x =", "q =")
                            .replace("(x)", "(q)")).scenario()  # fmt: skip
 
-    same = plan_hash(scenario, schedule)
+    same = schedule_hash(scenario, schedule)
 
-    assert plan_hash(scenario, replace(schedule, expression="other")) == same
-    assert plan_hash(renamed, schedule) == same
-    assert plan_hash(scenario_of("A2A+GEMM"), schedule) != same
-    assert plan_hash(scenario, replace(schedule, engine=EngineChoice(EngineKind.DMA, 2))) != same
-    assert plan_hash(scenario, replace(schedule, steps=schedule.steps[::-1])) != same
+    assert schedule_hash(scenario, replace(schedule, expression="other")) == same
+    assert schedule_hash(renamed, schedule) == same
+    assert schedule_hash(scenario_of("A2A+GEMM"), schedule) != same
+    assert schedule_hash(scenario, replace(schedule, engine=EngineChoice(EngineKind.DMA, 2))) != same
+    assert schedule_hash(scenario, replace(schedule, steps=schedule.steps[::-1])) != same
 
 
 def test_schedules_that_differ_have_hashes_that_differ() -> None:
     for body in BODIES:
-        found = {plan_of(scenario_of(body), each): plan_hash(scenario_of(body), each) for each in all_schedules(body)}
+        scenario = scenario_of(body)
+        hashes = {plan_of(scenario, each): schedule_hash(scenario, each) for each in all_schedules(body)}
 
-        assert len(set(found.values())) == len(found)
+        assert len(set(hashes.values())) == len(hashes)
 
 
 def test_a_hash_is_the_same_in_every_process() -> None:
     code = (
         "from tests.helpers.plans.plans import all_schedules, scenario_of;"
-        "from magus.compiler.planfile.to_json import plan_hash;"
-        "print(plan_hash(scenario_of('send_recv'), all_schedules('send_recv')[0]))"
+        "from tests.helpers.plans.documents import schedule_hash;"
+        "print(schedule_hash(scenario_of('send_recv'), all_schedules('send_recv')[0]))"
     )
     hashes = {
         subprocess.run(
@@ -142,7 +143,7 @@ def test_a_hash_is_the_same_in_every_process() -> None:
         for seed in ("1", "2")
     }  # fmt: skip
 
-    assert hashes == {plan_hash(scenario_of("send_recv"), all_schedules("send_recv")[0])}
+    assert hashes == {schedule_hash(scenario_of("send_recv"), all_schedules("send_recv")[0])}
 
 
 def test_a_document_says_what_it_fits_and_a_step_a_line() -> None:

@@ -1,4 +1,3 @@
-import json
 import subprocess
 import sys
 
@@ -7,7 +6,7 @@ import pytest
 import magus.compiler
 from magus.compiler import CompileError, compile_text
 from magus.compiler.codes import Code
-from magus.compiler.text.diagnostics import Diagnostic, Report, did_you_mean, render_json, render_text
+from magus.compiler.text.diagnostics import Diagnostic, Report, as_json, did_you_mean, render_text
 from magus.compiler.text.source import Source, Span
 
 SOURCE = Source("a.mgs", "let a = 64 GBps\n\tlet b\n")
@@ -33,7 +32,7 @@ def test_tabs_and_control_characters_do_not_move_the_carets() -> None:
 
 def test_json() -> None:
     found = Diagnostic(Code.MGS302, "unknown unit", Span(SOURCE, 11, 15), "GB/s")
-    assert json.loads(render_json([found])) == [
+    assert [as_json(found)] == [
         {
             "code": "MGS302",
             "severity": "error",

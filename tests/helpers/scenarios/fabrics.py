@@ -36,7 +36,7 @@ def rails(node: int) -> Fabric:
 def graph(*ends: tuple[int, int], switches: int = 0, link: Link | None = None) -> Fabric:
     """Links one by one."""
     wires = tuple(Wire(pair, link or xgmi()) for pair in ends)
-    return Fabric(topologies.edges.TOPOLOGY, wires[0].link, layout=Graph(switches, wires))
+    return Fabric(topologies.edges.TOPOLOGY, wires[0].link, layout=Graph(wires, switches))
 
 
 UNEVEN: dict[str, tuple[int, Fabric]] = {
