@@ -1,7 +1,7 @@
 """Plans in files of their own: ``schedule mine for w = import "plan.json"``, and ``--schedule plan.json``.
 
-A file holds a plan of Magus (``plan_read.py``) or an execution plan of MSCCL++ (``mscclpp/read.py``), which its keys
-tell.
+A file holds a plan of Magus (``from_json.py``) or an execution plan of MSCCL++ (``mscclpp/read.py``); the key ``gpus``
+tells them apart.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ Warn = Callable[[Sequence[Diagnostic]], None]
 
 
 def imported(declaration: ast.Template | ast.Plan, report: Report) -> ast.Text | None:
-    """The path in ``schedule mine for w = import "plan.json"``, None where a schedule says anything else."""
+    """Return the path of ``schedule mine for w = import "plan.json"``, None for any other schedule."""
     match declaration:
         case ast.Template(values=(ast.Name(text=word), ast.Text() as path)) if word == IMPORT:
             return path
@@ -36,21 +36,21 @@ def imported(declaration: ast.Template | ast.Plan, report: Report) -> ast.Text |
 
 
 def import_plan(scenario: Scenario, text: ast.Text, report: Report) -> Plan:
-    """The plan that ``text`` names, which lies in the folder of the file that names it or below."""
+    """Read the plan at the path ``text``, in the folder of the file that names it or below."""
     return _read(scenario, path_beside(text, "plan", report), text.span, report)
 
 
-def nobody(warnings: Sequence[Diagnostic]) -> None:
-    """Warnings that nobody is told."""
+def ignore_warnings(warnings: Sequence[Diagnostic]) -> None:
+    """Drop warnings."""
 
 
-def plan_in_file(scenario: Scenario, path: Path, warn: Warn = nobody) -> Schedule:
-    """The schedule of a plan in a file anywhere; its name is the path, and ``warn`` is told what it leaves out.
+def plan_in_file(scenario: Scenario, path: Path, warn: Warn = ignore_warnings) -> Schedule:
+    """Read the schedule of a plan file at any path, which becomes its name; pass warnings to ``warn``.
 
     Raises
     ------
     CompileError
-        If the file cannot be read, is no plan, or holds one that cannot run here.
+        If the file cannot be read, is not a plan, or holds one that cannot run here.
     """
     report, text = Report(), str(path)
     span = Span(Source("--schedule", text), 0, len(text))

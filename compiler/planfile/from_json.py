@@ -1,11 +1,10 @@
-"""Plans as JSON, ``magus-plan/1``, read and checked by hand: a file may come from anybody.
+"""Read plans from JSON, ``magus-plan/1``; the input is not trusted.
 
-Here the form is checked, what the plan fits, and its hash. Whether it moves every byte and whether its waits can end is
-checked as for any plan, in ``verify/check.py``.
+This module checks the form, the scenario that the plan is for, and the hash. ``verify/check.py`` checks, as for any
+plan, that every byte moves and that waits end.
 """
 
 import json
-from collections.abc import Iterator
 
 from ..codes import Code
 from ..ir import (
@@ -33,14 +32,15 @@ from .fingerprint import fingerprint
 from .to_json import SCHEMA, plan_hash
 
 MAX_STEPS = 4096
-"""Of one rank."""
+"""Steps of one rank."""
 MAX_STEPS_OF_ALL = 1 << 15
+"""Steps of all ranks together."""
 MAX_ENGINES = 1 << 20
 MAX_KERNELS = 2
-"""Of a workload."""
+"""Kernels of a workload."""
 TRANSFER_KINDS = tuple(direction.value for direction in Direction)
 STEP_KINDS = (*TRANSFER_KINDS, "tiles", "reduction")
-FITS = ("ranks", "pattern", "moved", "gemm", "kernel", "then", "split", "loads", "experts")
+SCENARIO_KEYS = ("ranks", "pattern", "moved", "gemm", "kernel", "then", "split", "loads", "experts")
 
 
 def read_plan(scenario: Scenario, document: Item) -> Plan:
@@ -51,43 +51,43 @@ def read_plan(scenario: Scenario, document: Item) -> Plan:
     Stopped
         If the document has another form or is for another scenario; its report has a diagnostic for each wrong step.
     """
-    said = document.entries(
+    entries = document.entries(
         ("schema", "scenario", "engine"), ("expression", "hash", "tactics", "overlaps", "steps", "overrides", "ranks")
     )
-    if said["schema"].value != SCHEMA:
-        raise said["schema"].fail(f"this release reads {SCHEMA}", f'"schema": "{SCHEMA}"')
-    if "expression" in said:
-        said["expression"].any_text()
-    _check_fit(scenario, said["scenario"])
-    reader = _Reader(scenario, _engine(said["engine"]))
-    plan = reader.plan(document, said)
-    if "hash" in said and said["hash"].text() != plan_hash(scenario, plan):
+    if entries["schema"].value != SCHEMA:
+        raise entries["schema"].fail(f"this release reads {SCHEMA}", f'"schema": "{SCHEMA}"')
+    if "expression" in entries:
+        entries["expression"].any_text()
+    _check_fit(scenario, entries["scenario"])
+    reader = _Reader(scenario, _engine(entries["engine"]))
+    plan = reader.plan(document, entries)
+    if "hash" in entries and entries["hash"].text() != plan_hash(scenario, plan):
         hint = "leave the key 'hash' out, or write the plan anew: magus plan --format json"
-        raise said["hash"].fail("this is not the hash of this plan, which was changed", hint, Code.MGS525)
+        raise entries["hash"].fail("this is not the hash of this plan, which was changed", hint, Code.MGS525)
     return plan
 
 
 def _check_fit(scenario: Scenario, item: Item) -> None:
-    here, there = fingerprint(scenario), item.entries(("ranks", "pattern"), FITS[2:])
-    for key in FITS:
-        ours = json.dumps(here.get(key), sort_keys=True)
-        theirs = json.dumps(there[key].value if key in there else None, sort_keys=True)
+    ours_by_key, theirs_by_key = fingerprint(scenario), item.entries(("ranks", "pattern"), SCENARIO_KEYS[2:])
+    for key in SCENARIO_KEYS:
+        ours = json.dumps(ours_by_key.get(key), sort_keys=True)
+        theirs = json.dumps(theirs_by_key[key].value if key in theirs_by_key else None, sort_keys=True)
         if ours != theirs:
             message = f"{key}: the plan is for {theirs[:80]}, {scenario.workload.name} has {ours[:80]}"
             raise item.fail(message, "a plan fits the workload and the number of GPUs it was made for", Code.MGS524)
 
 
 def _engine(item: Item) -> EngineChoice:
-    said = item.entries(("kind", "count"), ("mode",))
+    entries = item.entries(("kind", "count"), ("mode",))
     modes = tuple(mode.name.lower() for mode in EngineMode)
-    kind = EngineKind(said["kind"].word(words_of(EngineKind)))
-    mode = EngineMode[said["mode"].word(modes).upper()] if "mode" in said else EngineMode.OWN
-    return EngineChoice(kind, said["count"].number(1, MAX_ENGINES), mode)
+    kind = EngineKind(entries["kind"].word(words_of(EngineKind)))
+    mode = EngineMode[entries["mode"].word(modes).upper()] if "mode" in entries else EngineMode.OWN
+    return EngineChoice(kind, entries["count"].number(1, MAX_ENGINES), mode)
 
 
 def _tactics(item: Item) -> ExecutionOptions:
-    said = item.entries((), tuple(OPTIONS))
-    return options_from({word: value.word(OPTIONS[word].words) for word, value in said.items()})
+    entries = item.entries((), tuple(OPTIONS))
+    return options_from({word: value.word(OPTIONS[word].words) for word, value in entries.items()})
 
 
 class _Reader:
@@ -96,23 +96,23 @@ class _Reader:
     def __init__(self, scenario: Scenario, engine: EngineChoice) -> None:
         self._n, self._kernels, self._engine = scenario.num_ranks, scenario.workload.num_kernels, engine
 
-    def plan(self, document: Item, said: dict[str, Item]) -> Plan:
-        if ("steps" in said) is ("ranks" in said):
+    def plan(self, document: Item, entries: dict[str, Item]) -> Plan:
+        if ("steps" in entries) is ("ranks" in entries):
             hint = "steps of rank r, the same for every rank, or a list of steps for each"
             raise document.fail("a plan has either 'steps' or 'ranks'", hint)
-        if "ranks" in said and "overrides" in said:
-            raise said["overrides"].fail("where each rank has its own steps nothing is overridden")
-        overlaps = said["overlaps"].flag() if "overlaps" in said else True
-        tactics = _tactics(said["tactics"]) if "tactics" in said else ExecutionOptions()
+        if "ranks" in entries and "overrides" in entries:
+            raise entries["overrides"].fail("where each rank has its own steps nothing is overridden")
+        overlaps = entries["overlaps"].flag() if "overlaps" in entries else True
+        tactics = _tactics(entries["tactics"]) if "tactics" in entries else ExecutionOptions()
         report, failures = document.origin.report, document.origin.report.num_failures
         overrides: tuple[Override, ...] = ()
         by_rank: tuple[tuple[Step, ...], ...] = ()
-        if "ranks" in said:
-            by_rank = self._ranks(said["ranks"])
+        if "ranks" in entries:
+            by_rank = self._ranks(entries["ranks"])
             steps = by_rank[0]
         else:
-            steps = self._steps(said["steps"])
-            overrides = self._overrides(said["overrides"]) if "overrides" in said else ()
+            steps = self._steps(entries["steps"])
+            overrides = self._overrides(entries["overrides"]) if "overrides" in entries else ()
         if report.num_failures > failures:
             raise report.stop()
         return Plan(self._engine, steps, overrides, tactics, by_rank, overlaps)
@@ -122,26 +122,26 @@ class _Reader:
         if len(ranks) != self._n:
             message = f"steps of {len(ranks)} ranks are here, there are {self._n}"
             raise item.fail(message, code=Code.MGS524)
-        total = sum(len(each.items(MAX_STEPS)) for each in ranks)
+        total = sum(len(steps.items(MAX_STEPS)) for steps in ranks)
         if total > MAX_STEPS_OF_ALL:
             raise item.fail(f"at most {MAX_STEPS_OF_ALL} steps are read, got {total}")
-        return tuple(self._steps(each) for each in ranks)
+        return tuple(self._steps(steps) for steps in ranks)
 
     def _steps(self, item: Item) -> tuple[Step, ...]:
-        """The steps of a rank; each that is wrong is told."""
-        found: list[Step] = []
-        for each in item.items(MAX_STEPS):
+        """Read the steps of a rank; report each one that is wrong."""
+        steps: list[Step] = []
+        for step in item.items(MAX_STEPS):
             with item.origin.report.attempt():
-                found.append(self._step(each))
-        return tuple(found)
+                steps.append(self._step(step))
+        return tuple(steps)
 
     def _overrides(self, item: Item) -> tuple[Override, ...]:
-        found: list[Override] = []
-        for each in item.items(MAX_STEPS):
+        overrides: list[Override] = []
+        for override in item.items(MAX_STEPS):
             with item.origin.report.attempt():
-                said = each.entries(("rank", "step"))
-                found.append(Override(said["rank"].number(0, self._n - 1), self._step(said["step"])))
-        return tuple(found)
+                entries = override.entries(("rank", "step"))
+                overrides.append(Override(entries["rank"].number(0, self._n - 1), self._step(entries["step"])))
+        return tuple(overrides)
 
     def _step(self, item: Item) -> Step:
         members = item.members()
@@ -156,38 +156,40 @@ class _Reader:
                 return self._transfer(item, Direction(word))
 
     def _transfer(self, item: Item, direction: Direction) -> Transfer:
-        said = item.entries(("kind", "name", "region", "peer", "signal"), ("after", "lane", "reduce"))
-        everyone = said["peer"].value == "all"
-        lane = said["lane"].number(0, self._engine.count - 1) if "lane" in said else None
+        entries = item.entries(("kind", "name", "region", "peer", "signal"), ("after", "lane", "reduce"))
+        everyone = entries["peer"].value == "all"
+        lane = entries["lane"].number(0, self._engine.count - 1) if "lane" in entries else None
         return Transfer(
-            said["name"].name(),
+            entries["name"].name(),
             direction,
-            self._region(said["region"]),
-            0 if everyone else said["peer"].number(1, self._n - 1),
-            said["signal"].name(),
-            _names(said),
+            self._region(entries["region"]),
+            0 if everyone else entries["peer"].number(1, self._n - 1),
+            entries["signal"].name(),
+            _names(entries),
             lane,
-            "reduce" in said and said["reduce"].flag(),
+            "reduce" in entries and entries["reduce"].flag(),
             Reach.ALL if everyone else Reach.PEER,
         )
 
     def _tiles(self, item: Item) -> TileGroup:
-        said = item.entries(("kind", "name", "regions", "k"), ("after", "stream", "accumulate", "kernel"))
-        regions = tuple(self._region(each) for each in said["regions"].items(MAX_STEPS, least=1))
-        accumulate = "accumulate" in said and said["accumulate"].flag()
-        kernel = said["kernel"].number(0, max(0, self._kernels - 1)) if "kernel" in said else 0
+        entries = item.entries(("kind", "name", "regions", "k"), ("after", "stream", "accumulate", "kernel"))
+        regions = tuple(self._region(region) for region in entries["regions"].items(MAX_STEPS, least=1))
+        accumulate = "accumulate" in entries and entries["accumulate"].flag()
+        kernel = entries["kernel"].number(0, max(0, self._kernels - 1)) if "kernel" in entries else 0
         return TileGroup(
-            said["name"].name(), regions, _span(said["k"]), _names(said), _stream(said), accumulate, kernel
+            entries["name"].name(), regions, _span(entries["k"]), _names(entries), _stream(entries), accumulate, kernel
         )
 
     def _reduction(self, item: Item) -> Reduction:
-        said = item.entries(("kind", "name", "region", "parts"), ("after", "stream"))
-        parts = said["parts"].number(2, self._n)
-        return Reduction(said["name"].name(), self._region(said["region"]), parts, _names(said), _stream(said))
+        entries = item.entries(("kind", "name", "region", "parts"), ("after", "stream"))
+        parts = entries["parts"].number(2, self._n)
+        return Reduction(
+            entries["name"].name(), self._region(entries["region"]), parts, _names(entries), _stream(entries)
+        )
 
     def _region(self, item: Item) -> Region:
-        said = item.entries(("owner", "rows", "cols"))
-        return Region(said["owner"].number(0, self._n - 1), _span(said["rows"]), _span(said["cols"]))
+        entries = item.entries(("owner", "rows", "cols"))
+        return Region(entries["owner"].number(0, self._n - 1), _span(entries["rows"]), _span(entries["cols"]))
 
 
 def _span(item: Item) -> IndexRange:
@@ -198,13 +200,9 @@ def _span(item: Item) -> IndexRange:
     return IndexRange(start, stop)
 
 
-def _names(said: dict[str, Item]) -> tuple[str, ...]:
-    return tuple(_each_name(said["after"])) if "after" in said else ()
+def _names(entries: dict[str, Item]) -> tuple[str, ...]:
+    return tuple(name.name() for name in entries["after"].items(MAX_STEPS)) if "after" in entries else ()
 
 
-def _each_name(item: Item) -> Iterator[str]:
-    return (each.name() for each in item.items(MAX_STEPS))
-
-
-def _stream(said: dict[str, Item]) -> int:
-    return said["stream"].number(0, MAX_STREAMS - 1) if "stream" in said else 0
+def _stream(entries: dict[str, Item]) -> int:
+    return entries["stream"].number(0, MAX_STREAMS - 1) if "stream" in entries else 0

@@ -1,7 +1,7 @@
 """The JSON Schema of ``magus-plan/1``, draft 2020-12.
 
-docs/plan.schema.json holds it, ``magus plan --schema`` prints it. It tells the form. That names are known, that regions
-lie in their shards and that every byte moves once depends on the scenario and is checked when a plan is read.
+docs/plan.schema.json holds it, ``magus plan --schema`` prints it. It describes the form alone. Known names, regions
+within their shards and complete transfers depend on the scenario; the reader checks them.
 """
 
 from ..ir import DType, EngineKind, EngineMode, Pattern
@@ -10,7 +10,7 @@ from ..planning.knobs import words_of
 from ..text.json_items import MAX_NAME
 from ..text.vocabulary import MAX_EXTENT, MAX_RANKS, MAX_STREAMS
 from .fingerprint import Json
-from .from_json import FITS, MAX_ENGINES, MAX_KERNELS, MAX_STEPS, TRANSFER_KINDS
+from .from_json import MAX_ENGINES, MAX_KERNELS, MAX_STEPS, SCENARIO_KEYS, TRANSFER_KINDS
 from .to_json import SCHEMA
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -64,7 +64,7 @@ def _definitions() -> dict[str, Json]:
 
 
 def _scenario() -> Json:
-    """What a plan fits; shapes of kernels have keys of their own."""
+    """Return the schema of the fingerprint; shapes of kernels are not described further."""
     counts = _list(_number(0, MAX_EXTENT), MAX_RANKS)
     shape: Json = {"type": "object"}
     tensor = _object(
@@ -84,14 +84,14 @@ def _scenario() -> Json:
         shape,
         *(counts, _list(counts, MAX_RANKS), _list(counts, MAX_RANKS)),
     )
-    return _object(dict(zip(FITS, fits, strict=True)), ("ranks", "pattern"))
+    return _object(dict(zip(SCENARIO_KEYS, fits, strict=True)), ("ranks", "pattern"))
 
 
 def _transfer() -> Json:
     peer: Json = {"oneOf": [{"const": "all"}, _number(1, MAX_RANKS - 1)]}
-    said: dict[str, Json] = {"region": {"$ref": "#/$defs/region"}, "peer": peer, "signal": {"$ref": "#/$defs/name"}}
-    more: dict[str, Json] = {"lane": _number(0, MAX_ENGINES - 1), "reduce": {"type": "boolean"}}
-    return _step(TRANSFER_KINDS, said, more)
+    required: dict[str, Json] = {"region": {"$ref": "#/$defs/region"}, "peer": peer, "signal": {"$ref": "#/$defs/name"}}
+    optional: dict[str, Json] = {"lane": _number(0, MAX_ENGINES - 1), "reduce": {"type": "boolean"}}
+    return _step(TRANSFER_KINDS, required, optional)
 
 
 def _tiles() -> Json:
@@ -101,19 +101,19 @@ def _tiles() -> Json:
         "minItems": 1,
         "maxItems": MAX_STEPS,
     }
-    more: dict[str, Json] = {"stream": _number(0, MAX_STREAMS - 1), "accumulate": {"type": "boolean"}}
-    more["kernel"] = _number(0, MAX_KERNELS - 1)
-    return _step(("tiles",), {"regions": regions, "k": {"$ref": "#/$defs/span"}}, more)
+    optional: dict[str, Json] = {"stream": _number(0, MAX_STREAMS - 1), "accumulate": {"type": "boolean"}}
+    optional["kernel"] = _number(0, MAX_KERNELS - 1)
+    return _step(("tiles",), {"regions": regions, "k": {"$ref": "#/$defs/span"}}, optional)
 
 
 def _reduction() -> Json:
-    said: dict[str, Json] = {"region": {"$ref": "#/$defs/region"}, "parts": _number(2, MAX_RANKS)}
-    return _step(("reduction",), said, {"stream": _number(0, MAX_STREAMS - 1)})
+    required: dict[str, Json] = {"region": {"$ref": "#/$defs/region"}, "parts": _number(2, MAX_RANKS)}
+    return _step(("reduction",), required, {"stream": _number(0, MAX_STREAMS - 1)})
 
 
-def _step(kinds: tuple[str, ...], said: dict[str, Json], more: dict[str, Json]) -> Json:
+def _step(kinds: tuple[str, ...], required: dict[str, Json], optional: dict[str, Json]) -> Json:
     head: dict[str, Json] = {"kind": _words(kinds), "name": {"$ref": "#/$defs/name"}}
-    return _object({**head, **said, "after": {"$ref": "#/$defs/names"}, **more}, (*head, *said))
+    return _object({**head, **required, "after": {"$ref": "#/$defs/names"}, **optional}, (*head, *required))
 
 
 def _object(properties: dict[str, Json], required: tuple[str, ...]) -> dict[str, Json]:

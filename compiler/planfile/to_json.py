@@ -1,7 +1,7 @@
-"""Chunk plans as JSON, ``magus-plan/1``: written from a Schedule, and its hash.
+"""Write chunk plans as JSON, ``magus-plan/1``, with their hash.
 
-``plan_read.py`` reads them back, ``json_schema.py`` publishes their form. What is usual is left out of a step, so that
-there is one form of each plan. The hash is that of the plan itself: not of its name, nor of the names of tensors.
+``from_json.py`` reads them back, ``json_schema.py`` publishes their form. Steps leave out default values, so that each
+plan has one form. The hash covers the plan, without its name and the names of tensors.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ SCHEMA = "magus-plan/1"
 
 
 def plan_document(scenario: Scenario, schedule: Schedule) -> dict[str, Json]:
-    """``schedule`` as a JSON object, with what it fits and its hash."""
+    """Return ``schedule`` as a JSON object, with its fingerprint and hash."""
     body = _body(scenario, plan_of(scenario, schedule))
     head: dict[str, Json] = {"schema": SCHEMA, "expression": schedule.expression, "hash": _hash(body)}
     return {**head, **{key: value for key, value in body.items() if key != "schema"}}
@@ -44,14 +44,14 @@ def plan_hash(scenario: Scenario, plan: Plan) -> str:
 
 
 def plan_of(scenario: Scenario, schedule: Schedule) -> Plan:
-    """``schedule`` before its pools are derived; ``build_schedule`` derives the same again."""
+    """Return the plan of ``schedule`` without the pools of SMs and buffers, which ``build_schedule`` derives again."""
     overlaps = schedule.compute_sms == compute_sms(scenario, schedule.engine, overlaps=True)
     rest = schedule.overrides, schedule.tactics, schedule.by_rank
     return Plan(schedule.engine, schedule.steps, *rest, overlaps)
 
 
 def document_text(document: dict[str, Json]) -> str:
-    """A document as people read it: a step a line."""
+    """Return a document as readable JSON, one step per line."""
     lines = [f"  {json.dumps(key)}: {_value_text(value, '  ')}" for key, value in document.items()]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
@@ -69,7 +69,7 @@ def _hash(body: dict[str, Json]) -> str:
 
 
 def _body(scenario: Scenario, plan: Plan) -> dict[str, Json]:
-    """Everything but names and hash; one list of steps for all ranks, or one for each."""
+    """Return everything but names and hash; one list of steps for all ranks, or one per rank."""
     body: dict[str, Json] = {
         "schema": SCHEMA,
         "scenario": fingerprint(scenario),
@@ -96,25 +96,25 @@ def _tactics(tactics: ExecutionOptions) -> Json:
 def _step(step: Step) -> Json:
     match step:
         case Transfer():
-            said = _transfer(step)
+            document = _transfer(step)
         case TileGroup():
-            said = {"kind": "tiles", "name": step.name, "regions": [_region(each) for each in step.regions]}
-            said |= {"k": _span(step.k)} | _queue(step.after, step.stream)
-            said |= {"accumulate": True} if step.accumulate else {}
-            said |= {"kernel": step.kernel} if step.kernel else {}
+            document = {"kind": "tiles", "name": step.name, "regions": [_region(region) for region in step.regions]}
+            document |= {"k": _span(step.k)} | _queue(step.after, step.stream)
+            document |= {"accumulate": True} if step.accumulate else {}
+            document |= {"kernel": step.kernel} if step.kernel else {}
         case Reduction():
-            said = {"kind": "reduction", "name": step.name, "region": _region(step.region), "parts": step.num_parts}
-            said |= _queue(step.after, step.stream)
-    return said
+            document = {"kind": "reduction", "name": step.name, "region": _region(step.region), "parts": step.num_parts}
+            document |= _queue(step.after, step.stream)
+    return document
 
 
 def _transfer(step: Transfer) -> dict[str, Json]:
-    said: dict[str, Json] = {"kind": step.direction.value, "name": step.name, "region": _region(step.region)}
-    said["peer"] = "all" if step.reach is Reach.ALL else step.peer
-    said["signal"] = step.signal
-    said |= {"after": list(step.after)} if step.after else {}
-    said |= {"lane": step.lane} if step.lane is not None else {}
-    return said | ({"reduce": True} if step.reduce else {})
+    document: dict[str, Json] = {"kind": step.direction.value, "name": step.name, "region": _region(step.region)}
+    document["peer"] = "all" if step.reach is Reach.ALL else step.peer
+    document["signal"] = step.signal
+    document |= {"after": list(step.after)} if step.after else {}
+    document |= {"lane": step.lane} if step.lane is not None else {}
+    return document | ({"reduce": True} if step.reduce else {})
 
 
 def _queue(after: tuple[str, ...], stream: int) -> dict[str, Json]:

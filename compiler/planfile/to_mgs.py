@@ -1,4 +1,4 @@
-"""A schedule written out as an explicit plan in the language, whatever its origin; compiled, it is the same plan."""
+"""Write any schedule as an explicit plan in the language; compiling the text gives the same plan."""
 
 from collections.abc import Iterable
 
@@ -8,9 +8,9 @@ from ..planning.execution import non_default_options
 
 
 def plan_text(scenario: Scenario, schedule: Schedule, name: str) -> str:
-    """``schedule NAME for WORKLOAD { plan ... }`` with every transfer, every group of tiles and what each waits for.
+    """``schedule NAME for WORKLOAD { plan ... }`` with every transfer, tile group and wait.
 
-    Where ranks have different parts there is a block ``rank r { ... }`` for each. What is read back has the same pools.
+    Ranks with different steps get a block ``rank r { ... }`` each. The text compiles to the same SM and buffer pools.
     """
     lines = [f"schedule {name} for {scenario.workload.name} {{", f"  plan by {_head(scenario, schedule)}"]
     for rank, steps in enumerate(schedule.by_rank):

@@ -1,6 +1,6 @@
-"""JSON from others: parsed within limits, and read value by value with the path of each: ``steps[3].region.rows``.
+"""Parse untrusted JSON within limits, and read it value by value with the path of each: ``steps[3].region.rows``.
 
-What is wrong is reported at the place that asks for the file, with the name of the file and the path in front.
+Errors are reported at the place that asks for the file; messages begin with the name of the file and the path.
 """
 
 import json
@@ -14,7 +14,7 @@ from .source import Span
 
 MAX_FILE_BYTES = 16 << 20
 MAX_INT_DIGITS = 20
-"""A size of 64 bits has as many."""
+"""Digits of a 64-bit integer."""
 MAX_NAME = 128
 _T = TypeVar("_T", dict[str, object], list[object], str, bool, int)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -29,7 +29,7 @@ _KINDS = {
 
 
 class _Refused(ValueError):
-    """JSON that says a thing it must not; the message says which."""
+    """JSON that a limit or rule forbids; the message says which."""
 
     def __init__(self, message: str, code: Code = Code.MGS137) -> None:
         super().__init__(message)
@@ -38,14 +38,14 @@ class _Refused(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class JsonPlace:
-    """Which file a value is from, and the place and report that are told what is wrong with it."""
+    """The file of a value, and the place and report for its errors."""
 
     file: str
     span: Span
     report: Report
 
     def fail(self, code: Code, message: str, hint: str = "") -> Stopped:
-        """Report an error of the file."""
+        """Report an error in the file."""
         return self.report.fail(code, f"{self.file}: {message}", self.span, hint)
 
 
@@ -58,11 +58,11 @@ class Item:
     origin: JsonPlace
 
     def fail(self, message: str, hint: str = "", code: Code = Code.MGS137) -> Stopped:
-        """Report what is wrong with this value."""
+        """Report an error in this value."""
         return self.origin.fail(code, f"{self.path}: {message}" if self.path else message, hint)
 
     def entries(self, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> "dict[str, Item]":
-        """The members of an object that has all the ``required`` keys and none beside the ``optional`` ones."""
+        """Return the members of an object that must have the ``required`` keys and may have the ``optional`` ones."""
         value = self._of(dict)
         known = (*required, *optional)
         for key in value:
@@ -75,65 +75,65 @@ class Item:
         return self.members()
 
     def members(self) -> "dict[str, Item]":
-        """All members of an object, whatever their keys."""
+        """Return all members of an object, with any keys."""
         value = self._of(dict)
         return {key: Item(each, f"{self.path}.{key}" if self.path else key, self.origin) for key, each in value.items()}
 
     def items(self, most: int, least: int = 0) -> "tuple[Item, ...]":
-        """The values of a list that is not too long."""
+        """Return the values of a list of ``least`` to ``most`` items."""
         value = self._of(list)
         if not least <= len(value) <= most:
             limit = str(most) if least == most else f"at most {most}" if len(value) > most else f"at least {least}"
             raise self.fail(f"a list of {limit} is expected here, got {len(value)}")
-        return tuple(Item(each, f"{self.path}[{at}]", self.origin) for at, each in enumerate(value))
+        return tuple(Item(item, f"{self.path}[{index}]", self.origin) for index, item in enumerate(value))
 
     def number(self, low: int, high: int) -> int:
-        """A whole number from ``low`` to ``high``."""
+        """Return a whole number from ``low`` to ``high``."""
         value = self._of(int)
         if not low <= value <= high:
             raise self.fail(f"a number from {low} to {high} is expected here, got {value}", code=Code.MGS307)
         return int(value)
 
     def flag(self) -> bool:
-        """True or false."""
+        """Return true or false."""
         return bool(self._of(bool))
 
     def text(self) -> str:
-        """A text of at most ``MAX_NAME`` characters."""
+        """Return a text of at most ``MAX_NAME`` characters."""
         value = self.any_text()
         if len(value) > MAX_NAME:
             raise self.fail(f"a text of at most {MAX_NAME} characters is expected here, got {len(value)}")
         return value
 
     def any_text(self) -> str:
-        """A text, however long."""
+        """Return a text of any length."""
         return str(self._of(str))
 
     def name(self) -> str:
-        """A name as the language has them."""
+        """Return a name of the language."""
         value = self.text()
         if not _NAME.fullmatch(value):
             raise self.fail(f"'{value[:64]}' is not a name", "letters, digits and _, not a digit first")
         return value
 
     def word(self, known: tuple[str, ...]) -> str:
-        """One of the ``known`` words."""
+        """Return one of the ``known`` words."""
         value = self.text()
         if value not in known:
             hint = did_you_mean(value, known) or f"it is one of {listing(known)}"
             raise self.fail(f"unknown word '{value[:64]}'", hint)
         return value
 
-    # The type of what is asked for is checked here; a bool is an int for Python and none for JSON.
+    # A bool is an int in Python, but not in JSON.
     def _of(self, kind: type[_T]) -> _T:
         if isinstance(self.value, kind) and isinstance(self.value, bool) is (kind is bool):
             return self.value
-        found = "nothing" if self.value is None else _KINDS[type(self.value)]
-        raise self.fail(f"{_KINDS[kind]} is expected here, got {found}")
+        kind_found = "nothing" if self.value is None else _KINDS[type(self.value)]
+        raise self.fail(f"{_KINDS[kind]} is expected here, got {kind_found}")
 
 
 def read_json(text: str, origin: JsonPlace) -> Item:
-    """Parse a text; keys that stand twice, numbers that are none or too long and deep nesting are refused."""
+    """Parse a text; refuse duplicate keys, NaN and infinities, numbers that are too long, and deep nesting."""
     try:
         value = json.loads(
             text, object_pairs_hook=_once, parse_constant=_no_constant, parse_int=_whole, parse_float=_fraction
@@ -148,12 +148,12 @@ def read_json(text: str, origin: JsonPlace) -> Item:
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found: dict[str, object] = {}
+    members: dict[str, object] = {}
     for key, value in pairs:
-        if key in found:
+        if key in members:
             raise _Refused(f"the key '{key[:64]}' stands twice in one object")
-        found[key] = value
-    return found
+        members[key] = value
+    return members
 
 
 def _no_constant(word: str) -> object:

@@ -1,7 +1,7 @@
-"""The chunks of an execution plan of MSCCL++ as pieces of the moved tensor, and who begins and ends with which.
+"""Chunks of an execution plan of MSCCL++ as pieces of the moved tensor: initial and final owners.
 
-All buffers are counted in pieces: chunks, cut further where threadblocks share one or where a chunk would lie in the
-row blocks of two ranks.
+All buffers are counted in pieces. A piece is a chunk, or a part of one where threadblocks share it or where it would
+lie in the row blocks of two ranks.
 """
 
 import math
@@ -13,9 +13,9 @@ from ...text.json_items import Item
 from .document import Buffer, Chunk, Execution, Op
 
 MAX_PIECES = 1 << 12
-"""Of the moved tensor."""
+"""Pieces of the moved tensor."""
 MAX_MOVED = 1 << 20
-"""Pieces that all operations together read and write."""
+"""Pieces read and written by all operations together."""
 _COLLECTIVES = {
     "allgather": Pattern.ALL_GATHER,
     "allreduce": Pattern.ALL_REDUCE,
@@ -43,13 +43,13 @@ class BufferSpace:
         return self.total // self.num_ranks
 
     def slots(self, op: Op, chunk: Chunk) -> list[Slot]:
-        """The pieces of a chunk that ``op`` works on, at the one rank or at its own."""
+        """Return the slots of a chunk that ``op`` works on."""
         size = chunk.size * self.scale // op.group
         start = chunk.index * self.scale + op.part * size
         return [self.slot(chunk.rank, chunk.buffer, index) for index in range(start, start + size)]
 
     def slot(self, rank: int, buffer: Buffer, index: int) -> Slot:
-        """Where a piece is; in place, input and output are one buffer."""
+        """Return the slot of a piece; in place, input and output are one buffer."""
         if not self.in_place or buffer is Buffer.SCRATCH:
             return rank, buffer, index
         own = rank * self.per_block
@@ -60,14 +60,14 @@ class BufferSpace:
         return (rank, buffer, index) if self.pattern is Pattern.REDUCE_SCATTER else (rank, Buffer.OUTPUT, index)
 
     def begins(self, rank: int) -> list[tuple[Slot, int]]:
-        """What ``rank`` has from the start: where, and which piece of the tensor."""
+        """Return what ``rank`` has at the start: slots and the pieces of the tensor in them."""
         if self.pattern is Pattern.ALL_GATHER:
             own = rank * self.per_block
             return [(self.slot(rank, Buffer.INPUT, index), own + index) for index in range(self.per_block)]
         return [(self.slot(rank, Buffer.INPUT, index), index) for index in range(self.total)]
 
     def ends(self, rank: int) -> list[tuple[Slot, int, frozenset[int]]]:
-        """What ``rank`` must have at the end: where, which piece, and whose parts of it."""
+        """Return what ``rank`` must have at the end: slots, pieces, and the ranks whose parts are summed."""
         everyone, size, own = frozenset(range(self.num_ranks)), self.per_block, rank * self.per_block
         match self.pattern:
             case Pattern.ALL_GATHER:
@@ -81,7 +81,7 @@ class BufferSpace:
         return [(self.slot(rank, Buffer.OUTPUT, index), piece, parts) for index, piece, parts in wanted]
 
     def region(self, op: Op, first: int, count: int, rank: int) -> Region:
-        """``count`` pieces of one row block from ``first`` on, seen from ``rank``.
+        """Return the region of ``count`` pieces of one row block from ``first`` on, relative to ``rank``.
 
         A block is stored row by row, so that pieces are whole rows or lie in one row.
         """
@@ -99,7 +99,7 @@ class BufferSpace:
 
 
 def space_of(scenario: Scenario, execution: Execution, document: Item) -> BufferSpace:
-    """The pieces of ``execution``, which must be a plan for the workload of ``scenario``."""
+    """Cut ``execution``, which must be a plan for the workload of ``scenario``, into pieces."""
     workload, n = scenario.workload, scenario.num_ranks
     pattern = _COLLECTIVES.get(execution.collective)
     if pattern is None:
@@ -131,7 +131,7 @@ def space_of(scenario: Scenario, execution: Execution, document: Item) -> Buffer
 
 
 def _chunks(execution: Execution, pattern: Pattern, document: Item) -> int:
-    """Chunks of the whole moved tensor, which all GPUs must cut alike."""
+    """Return the number of chunks of the whole moved tensor, which all GPUs must cut alike."""
     n, gpus = len(execution.gpus), execution.gpus
     by_input = 1 if pattern is not Pattern.ALL_GATHER else n
     by_output = 1 if pattern is not Pattern.REDUCE_SCATTER else n

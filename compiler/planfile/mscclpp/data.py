@@ -1,8 +1,8 @@
-"""What the operations of an execution plan of MSCCL++ move and sum.
+"""Effects of the operations of an execution plan of MSCCL++ on buffers.
 
-Each piece of a buffer carries what it holds. A transfer or a sum becomes an ``Event``, numbered in the order of the
-run, so that sets of events are bits of a number. MSCCL++ lets a get read whatever a signal said is there; in a plan it
-reads what the peer has from the start, for no step of one rank waits for a step of another.
+Each piece of a buffer has a symbolic value. A transfer or a sum becomes an ``Event``, numbered in the order of the run,
+so that a set of events is an integer with a bit for each. In MSCCL++ a get may read data that a signal announced; in a
+plan it reads only what the peer has from the start, because no step of one rank waits for a step of another.
 """
 
 from collections import Counter
@@ -13,17 +13,17 @@ from ...codes import Code
 from ...ir import Direction
 from .buffers import BufferSpace, Slot
 from .document import Buffer, Chunk, Op
-from .values import Action, At, Event, SymbolicValue, all_made, made_by, runs, where
+from .values import Action, Event, RunningOp, SymbolicValue, all_made, made_by, runs, where
 
 MAX_EVENTS = 1 << 15
 
 
 @dataclass(slots=True)
 class BufferState:
-    """What all buffers hold, and what has been done.
+    """Values of all buffers, and the events so far.
 
-    ``seen[rank]`` are the bits of events that begin or end at a rank, ``named`` counts those of each operation: the
-    second of operation 4 of threadblock 0 is the step ``t0_4_1``.
+    ``seen[rank]`` are the bits of events that begin or end at a rank. ``named`` counts the events of each operation:
+    the second one of operation 4 of threadblock 0 is the step ``t0_4_1``.
     """
 
     space: BufferSpace
@@ -39,7 +39,7 @@ class BufferState:
             self.held |= {slot: SymbolicValue(piece, own) for slot, piece in self.space.begins(rank)}
 
     def written(self, op: Op) -> int | None:
-        """The events that made what lies in the scratch buffer and ``op`` reads, None if it is not all there."""
+        """Return the bits of the events that wrote the scratch data ``op`` reads, None if some of it is missing."""
         made, slots = 0, [slot for chunk in op.sources for slot in self.space.slots(op, chunk)]
         for slot in slots:
             if slot[1] is Buffer.SCRATCH:
@@ -48,20 +48,20 @@ class BufferState:
                 made |= self.held[slot].made
         return made
 
-    def copy(self, at: At) -> None:
-        """A copy inside a GPU, which is no step of a plan."""
+    def copy(self, at: RunningOp) -> None:
+        """Copy inside a GPU; a plan has no such step."""
         for source, target in self._pairs(at.op):
             self._store(at.op, target, self._read(at, source))
 
-    def put(self, at: At) -> int:
-        """Transfers to peers; the bits of them."""
+    def put(self, at: RunningOp) -> int:
+        """Put to peers; return the bits of the transfers."""
         sent = 0
         for source, target in self._pairs(at.op):
             sent |= self._send(at, self._read(at, source), target)
         return sent
 
-    def get(self, at: At) -> int:
-        """Transfers from peers; the bits of them."""
+    def get(self, at: RunningOp) -> int:
+        """Get from peers; return the bits of the transfers."""
         done = 0
         for source, target in self._pairs(at.op):
             values, bits = self._note(at, self._fetched(at, source), Action(Direction.GET, source.rank))
@@ -69,14 +69,14 @@ class BufferState:
             self._store(at.op, target, values)
         return done
 
-    def sum(self, at: At) -> tuple[int, int]:
-        """A sum of what lies at this GPU, and transfers of the result; the bits of both."""
+    def sum(self, at: RunningOp) -> tuple[int, int]:
+        """Sum data of this GPU and send the result on; return the bits of the sums and of the transfers."""
         parts = [self._read(at, source) for source in at.op.sources]
         values, done = self._note(at, self._added(at, parts), Action(num_parts=len(parts)))
         return done, self._deliver(at, values, done)
 
-    def read_and_sum(self, at: At) -> tuple[int, int]:
-        """A sum that reads what peers hold, and transfers of the result; the bits of both."""
+    def read_and_sum(self, at: RunningOp) -> tuple[int, int]:
+        """Sum data of peers into data of this GPU and send the result on; return the bits of both."""
         here = [source for source in at.op.sources if source.rank == at.rank and not source.everywhere]
         there = [source for source in at.op.sources if source not in here]
         switched = [source for source in there if source.everywhere]
@@ -92,56 +92,56 @@ class BufferState:
         return done, self._deliver(at, total, done)
 
     def _pairs(self, op: Op) -> Iterator[tuple[Chunk, Chunk]]:
-        """Sources with targets; one source may have several."""
+        """Pair sources with targets; a single source goes to all targets."""
         sources = op.sources * len(op.targets) if len(op.sources) == 1 else op.sources
         if not op.targets or len(sources) != len(op.targets):
             raise op.item.fail(f"{op.name} has {len(op.sources)} sources for {len(op.targets)} targets")
         return zip(sources, op.targets, strict=True)
 
-    def _read(self, at: At, chunk: Chunk) -> list[SymbolicValue]:
+    def _read(self, at: RunningOp, chunk: Chunk) -> list[SymbolicValue]:
         if chunk.rank != at.rank or chunk.everywhere:
             raise at.op.beyond("it reads what a peer holds")
-        found = []
+        values = []
         for slot in self.space.slots(at.op, chunk):
             value = self.held.get(slot)
             if value is None or value.made & ~at.known:
-                what = "nobody has written" if value is None else "may not be there yet: nothing waited for it"
-                raise at.op.item.fail(f"{at.op.name} reads {where(chunk)}, which {what}", code=Code.MGS508)
-            found.append(value)
-        return found
+                reason = "nobody has written" if value is None else "may not be there yet: nothing waited for it"
+                raise at.op.item.fail(f"{at.op.name} reads {where(chunk)}, which {reason}", code=Code.MGS508)
+            values.append(value)
+        return values
 
-    def _fetched(self, at: At, chunk: Chunk) -> list[SymbolicValue]:
-        """What a peer has from the start."""
+    def _fetched(self, at: RunningOp, chunk: Chunk) -> list[SymbolicValue]:
+        """Return the values that a peer has from the start."""
         if chunk.rank == at.rank:
             raise at.op.beyond("it reads what this GPU holds")
         return self._raw(at, chunk, chunk.rank)
 
-    def _everywhere(self, at: At, chunk: Chunk) -> list[SymbolicValue]:
-        """What all GPUs have from the start, summed."""
+    def _everywhere(self, at: RunningOp, chunk: Chunk) -> list[SymbolicValue]:
+        """Return the sum of what all GPUs have from the start."""
         ranks = range(self.space.num_ranks)
         return self._added(at, [self._raw(at, Chunk(q, chunk.buffer, chunk.index, chunk.size), q) for q in ranks])
 
-    def _raw(self, at: At, chunk: Chunk, rank: int) -> list[SymbolicValue]:
+    def _raw(self, at: RunningOp, chunk: Chunk, rank: int) -> list[SymbolicValue]:
         values = [self.held.get(slot) for slot in self.space.slots(at.op, chunk)]
         if any(value is None or value.made or value.parts != {rank} for value in values):
             raise at.op.beyond(f"{where(chunk)} is not there from the start, and a get cannot know when it is")
         return [value for value in values if value is not None]
 
-    def _added(self, at: At, parts: Sequence[Sequence[SymbolicValue]]) -> list[SymbolicValue]:
-        """The sum of values side by side: of one piece, no part of it twice, the own among them."""
-        found = []
+    def _added(self, at: RunningOp, parts: Sequence[Sequence[SymbolicValue]]) -> list[SymbolicValue]:
+        """Return the sums of values at the same index: of one piece, each part once, that of this GPU included."""
+        sums = []
         for values in zip(*parts, strict=True) if len({len(each) for each in parts}) == 1 else ():
             union = frozenset[int]().union(*(value.parts for value in values))
             if len({value.piece for value in values}) > 1:
                 raise at.op.beyond("it sums different parts of the tensor")
             if len(union) < sum(len(value.parts) for value in values):
                 raise at.op.item.fail(f"{at.op.name} adds a part twice", code=Code.MGS507)
-            found.append(SymbolicValue(values[0].piece, union, all_made(values)))
-        if not found or any(at.rank not in value.parts for value in found):
+            sums.append(SymbolicValue(values[0].piece, union, all_made(values)))
+        if not sums or any(at.rank not in value.parts for value in sums):
             raise at.op.beyond("it sums chunks of different sizes, or leaves out the part of this GPU")
-        return found
+        return sums
 
-    def _deliver(self, at: At, values: list[SymbolicValue], done: int) -> int:
+    def _deliver(self, at: RunningOp, values: list[SymbolicValue], done: int) -> int:
         """Store a result here and send it on."""
         sent = 0
         for target in at.op.targets:
@@ -151,7 +151,7 @@ class BufferState:
                 sent |= self._send(replace(at, known=at.known | done), values, target)
         return sent
 
-    def _send(self, at: At, values: list[SymbolicValue], target: Chunk) -> int:
+    def _send(self, at: RunningOp, values: list[SymbolicValue], target: Chunk) -> int:
         if target.rank == at.rank and not target.everywhere:
             raise at.op.beyond("it puts to its own GPU")
         landed, sent = self._note(at, values, Action(Direction.PUT, None if target.everywhere else target.rank))
@@ -166,7 +166,7 @@ class BufferState:
             raise op.item.fail(f"{op.name} moves {len(values)} pieces to where {len(slots)} are")
         self.held.update(zip(slots, values, strict=True))
 
-    def _note(self, at: At, values: list[SymbolicValue], action: Action) -> tuple[list[SymbolicValue], int]:
+    def _note(self, at: RunningOp, values: list[SymbolicValue], action: Action) -> tuple[list[SymbolicValue], int]:
         """Record an event for each run of ``values``; return the values as the events leave them, and their bits."""
         made, bits = list[SymbolicValue](), 0
         for first, count in runs(values, self.space.per_block):
@@ -175,7 +175,7 @@ class BufferState:
             bits |= bit
         return made, bits
 
-    def _event(self, at: At, first: SymbolicValue, count: int, action: Action) -> int:
+    def _event(self, at: RunningOp, first: SymbolicValue, count: int, action: Action) -> int:
         """Record one event, and return its bit."""
         if len(self.events) == MAX_EVENTS:
             raise at.op.beyond(f"it is more than {MAX_EVENTS} steps")

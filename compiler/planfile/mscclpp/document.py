@@ -21,7 +21,7 @@ class Buffer(Enum):
 
 
 class ChannelKind(Enum):
-    """How peers are reached: by threads, by copy engines, or through a switch that copies and sums."""
+    """How a channel reaches a peer: by threads, by copy engines, or through a switch that copies and sums."""
 
     MEMORY = "memory"
     PORT = "port"
@@ -50,9 +50,9 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One operation of a threadblock; with ``group`` it does part ``part`` of as many equal ones.
+    """One operation of a threadblock, which does part ``part`` of ``group`` equal ones.
 
-    ``numbers`` are those of a barrier or of semaphores, ``count`` how many threadblocks a barrier waits for.
+    ``numbers`` identify a barrier or semaphores; a barrier waits for ``count`` threadblocks.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Op:
     group: int = 1
 
     def beyond(self, reason: str) -> Stopped:
-        """Report that a plan cannot say this."""
+        """Report an operation that a plan cannot express."""
         return self.item.fail(f"{self.name} is not in the reach of plans: {reason}", code=Code.MGS526)
 
 

@@ -1,7 +1,7 @@
-"""Runs an execution plan of MSCCL++: its threadblocks in any order that their waits allow.
+"""Run an execution plan of MSCCL++ symbolically: its threadblocks in any order that their waits allow.
 
-A threadblock knows what happened in it, and what it heard with the signals that it waited for: a signal tells all that
-the threadblock behind it knew and had put.
+A threadblock knows the events that happened in it, and those that came with the signals it waited for. A signal carries
+all events that its sender knew or had put.
 """
 
 from collections import Counter, defaultdict, deque
@@ -13,7 +13,7 @@ from ...text.json_items import Item
 from .buffers import BufferSpace
 from .data import BufferState
 from .document import Channel, Execution, Op
-from .values import At
+from .values import RunningOp
 
 PUTS = ("put", "pws", "pwsf", "ppkt", "rppkt", "gstore", "gstorepkt")
 COPIES = ("copy", "cpkt", "upkt")
@@ -21,12 +21,12 @@ SUMS = ("re", "res", "repkt", "recpkt", "respkt", "recspkt")
 READ_SUMS = ("rre", "rres", "glre", "glres")
 WITH_SIGNAL = ("pws", "pwsf")
 READ_PACKETS = ("upkt", "rppkt", "repkt", "recpkt", "respkt", "recspkt")
-"""Packets carry flags: what reads them waits until they are there."""
+"""Packets carry flags: operations that read them wait for their arrival."""
 
 
 @dataclass(slots=True, eq=False)
 class _Block:
-    """A threadblock under way. ``known`` is what surely happened, ``sent`` what it put besides."""
+    """A running threadblock. ``known`` are the bits of events that happened before, ``sent`` those of its own puts."""
 
     rank: int
     number: int
@@ -39,19 +39,19 @@ class _Block:
 
 @dataclass(slots=True)
 class MscclppRun:
-    """One run; ``idle`` counts what a plan does not say."""
+    """One run; ``idle`` counts operations that a plan cannot express and that take no time."""
 
     execution: Execution
-    board: BufferState
+    state: BufferState
     document: Item
     idle: Counter[str] = field(default_factory=Counter)
     _mail: dict[tuple[int, Channel], deque[int]] = field(default_factory=dict)
     _semaphores: dict[tuple[int, int], deque[int]] = field(default_factory=dict)
     _barriers: dict[tuple[int, int], list[_Block]] = field(default_factory=dict)
-    _stirred: set[int] = field(default_factory=set)
+    _changed: set[int] = field(default_factory=set)
 
     def run(self) -> None:
-        """Run everything, and check what is there at the end."""
+        """Run all threadblocks, and check what the output buffers hold at the end."""
         for rank, gpu in enumerate(self.execution.gpus):
             self._semaphores |= {(rank, at): deque([0] * first) for at, first in enumerate(gpu.semaphores)}
         gpus = enumerate(self.execution.gpus)
@@ -61,10 +61,10 @@ class MscclppRun:
         if stuck is not None:
             op = stuck.ops[stuck.next_op]
             raise op.item.fail(f"{op.name} waits for what never comes", code=Code.MGS502)
-        self._check_end(self.board.space)
+        self._check_end(self.state.space)
 
     def _run_all(self, blocks: list[_Block]) -> None:
-        """Run threadblocks until none can go on; those that wait are looked at again when their GPU was stirred."""
+        """Run threadblocks until none can go on; one that waits is tried again after a change at its GPU."""
         ready, parked = deque(blocks), defaultdict[int, list[_Block]](list)
         while ready:
             block = ready.popleft()
@@ -72,15 +72,15 @@ class MscclppRun:
                 block.next_op += 1
             if block.next_op < len(block.ops):
                 parked[block.rank].append(block)
-            for rank in self._stirred:
+            for rank in self._changed:
                 ready.extend(parked.pop(rank, ()))
-            self._stirred.clear()
+            self._changed.clear()
 
     def _check_end(self, space: BufferSpace) -> None:
         for rank in range(space.num_ranks):
             for slot, piece, parts in space.ends(rank):
-                found = self.board.held.get(slot)
-                if found is None or (found.piece, found.parts) != (piece, parts):
+                value = self.state.held.get(slot)
+                if value is None or (value.piece, value.parts) != (piece, parts):
                     message = f"output chunk {slot[2] // space.scale} of GPU {rank} does not end as it should"
                     raise self.document.fail(message, code=Code.MGS501)
 
@@ -89,34 +89,34 @@ class MscclppRun:
         if op.name in _SYNCS:
             return _SYNCS[op.name](self, block, op)
         if op.name in READ_PACKETS:
-            made = self.board.written(op)
+            made = self.state.written(op)
             if made is None:
                 return False
             block.known |= made
-        self._move(block, op, At(block.rank, block.number, block.next_op, op, block.known))
+        self._move(block, op, RunningOp(block.rank, block.number, block.next_op, op, block.known))
         if op.name in WITH_SIGNAL:
             self._signal(block, op)
         return True
 
-    def _move(self, block: _Block, op: Op, at: At) -> None:
+    def _move(self, block: _Block, op: Op, at: RunningOp) -> None:
         done, sent = 0, 0
         if op.name in COPIES:
-            self.board.copy(at)
+            self.state.copy(at)
             self.idle["copies inside a GPU"] += 1
         elif op.name in PUTS:
-            sent = self.board.put(at)
+            sent = self.state.put(at)
         elif op.name == "get":
-            done = self.board.get(at)
+            done = self.state.get(at)
         elif op.name in SUMS:
-            done, sent = self.board.sum(at)
+            done, sent = self.state.sum(at)
         elif op.name in READ_SUMS:
-            done, sent = self.board.read_and_sum(at)
+            done, sent = self.state.read_and_sum(at)
         else:
             raise op.beyond("a plan has no loops" if op.name == "pipeline" else "it is no operation that Magus knows")
         block.known |= done
         block.sent |= sent
         everyone = any(target.everywhere for target in op.targets)
-        self._stirred.update(range(self.board.space.num_ranks) if everyone else (target.rank for target in op.targets))
+        self._changed.update(range(self.state.space.num_ranks) if everyone else (target.rank for target in op.targets))
 
     def _nothing(self, block: _Block, op: Op) -> bool:
         return True
@@ -125,7 +125,7 @@ class MscclppRun:
         for channel in op.channels:
             back = Channel(channel.kind, block.rank, channel.number)
             self._mail.setdefault((channel.peer, back), deque()).append(block.known | block.sent)
-            self._stirred.add(channel.peer)
+            self._changed.add(channel.peer)
         return True
 
     def _wait(self, block: _Block, op: Op) -> bool:
@@ -140,24 +140,24 @@ class MscclppRun:
             if (block.rank, number) not in self._semaphores:
                 raise op.item.fail(f"there is no semaphore {number}")
             self._semaphores[block.rank, number].append(block.known | block.sent)
-        self._stirred.add(block.rank)
+        self._changed.add(block.rank)
         return True
 
     def _take(self, block: _Block, boxes: list[deque[int] | None], heard: str = "") -> bool:
-        """Take one message from each box, if there is one in each; of a box that stands there twice it takes two."""
-        asked = Counter(map(id, boxes))
-        ready = [box for box in boxes if box is not None and len(box) >= asked[id(box)]]
+        """Take one message per entry of ``boxes`` if all are there; a box that is listed twice gives two."""
+        wanted = Counter(map(id, boxes))
+        ready = [box for box in boxes if box is not None and len(box) >= wanted[id(box)]]
         if len(ready) < len(boxes):
             return False
         before = block.known
         for box in ready:
             block.known |= box.popleft()
-        if heard and not block.known & ~before & self.board.seen[block.rank]:
+        if heard and not block.known & ~before & self.state.seen[block.rank]:
             self.idle[heard] += 1
         return True
 
     def _barrier(self, block: _Block, op: Op) -> bool:
-        """The last threadblock to come releases all, and each knows what all knew."""
+        """The last threadblock to arrive releases all; each then knows what any of them knew."""
         if block.released:
             block.released = False
             return True
@@ -167,13 +167,13 @@ class MscclppRun:
         if len(waiting) < op.count:
             return False
         known = 0
-        for each in waiting:
-            known |= each.known | each.sent
-        for each in waiting:
-            each.known |= known
-            each.released = each is not block
+        for other in waiting:
+            known |= other.known | other.sent
+        for other in waiting:
+            other.known |= known
+            other.released = other is not block
         waiting.clear()
-        self._stirred.add(block.rank)
+        self._changed.add(block.rank)
         return True
 
 

@@ -1,6 +1,6 @@
-"""Execution plans of MSCCL++, read from JSON: every number is looked up in the lists of its threadblock and GPU.
+"""Read execution plans of MSCCL++ from JSON, and resolve numbers of channels and buffers.
 
-Keys that are not known are left alone, as the loader of MSCCL++ does.
+Unknown keys are ignored, as in the loader of MSCCL++.
 """
 
 from dataclasses import dataclass
@@ -14,24 +14,24 @@ MAX_GPUS = 64
 MAX_THREADBLOCKS = 64
 MAX_CHUNKS = 1 << 12
 MAX_OPS = 1 << 14
-"""Of all GPUs."""
+"""Operations of all GPUs."""
 MAX_GROUP = 64
 _PROTOCOLS = ("Simple", "LL")
 _ANY_SIZE = (1 << 64) - 1
 
 
 def read_execution(document: Item) -> Execution:
-    """Read the form of an execution plan; what it does is looked at in ``interpret.py``."""
+    """Read the form of an execution plan; ``interpret.py`` runs it."""
     gpus = _key(document, "gpus").items(MAX_GPUS, least=1)
-    found = tuple(_GpuReader(item, rank, len(gpus)).gpu() for rank, item in enumerate(gpus))
-    total = sum(len(block) for gpu in found for block in gpu.threadblocks)
+    documents = tuple(_GpuReader(item, rank, len(gpus)).gpu() for rank, item in enumerate(gpus))
+    total = sum(len(block) for gpu in documents for block in gpu.threadblocks)
     if total > MAX_OPS:
         raise document.fail(f"at most {MAX_OPS} operations are read, got {total}")
     return Execution(
         _key(document, "collective").text(),
         _key(document, "protocol").word(_PROTOCOLS) == "LL",
         _key(document, "inplace").flag(),
-        found,
+        documents,
         _number(document, "min_message_size", 0, _ANY_SIZE, 0),
         _number(document, "max_message_size", 0, _ANY_SIZE, _ANY_SIZE),
     )
@@ -51,7 +51,7 @@ class _GpuReader:
         self._remote = [self._remote_buffer(each) for each in _items(item, "remote_buffers", MAX_OPS)]
 
     def gpu(self) -> GpuDocument:
-        """All of it."""
+        """Return the whole GPU."""
         semaphores = (_number(each, "init_value", 0, MAX_OPS) for each in _items(self._item, "semaphores", MAX_OPS))
         return GpuDocument(
             _number(self._item, "input_chunks", 0, MAX_CHUNKS),
@@ -159,10 +159,10 @@ class _OpReader:
 _Picked = TypeVar("_Picked", Channel, tuple[int, Buffer])
 
 
-def _pick(item: Item, known: list[_Picked], what: str) -> _Picked:
-    """The entry of that number."""
+def _pick(item: Item, known: list[_Picked], kind: str) -> _Picked:
+    """Return the entry of ``known`` whose number ``item`` holds."""
     if not known:
-        raise item.fail(f"there is no {what}")
+        raise item.fail(f"there is no {kind}")
     return known[item.number(0, len(known) - 1)]
 
 

@@ -1,8 +1,8 @@
-"""Execution plans of MSCCL++ as chunk plans, as far as the language of plans reaches.
+"""Turn execution plans of MSCCL++ into chunk plans, as far as plans can express them.
 
-Puts and gets become transfers, sums become kernels that sum, and sums that read from peers become gets that add. A
-threadblock that copies is an SM; puts through port channels are commands of copy engines. What a plan does not say
-takes no time: copies inside a GPU, and waits for peers that have sent nothing.
+Puts and gets become transfers, sums become reductions, and sums that read from peers become gets that add. A
+threadblock that copies is an SM; puts through port channels are commands of copy engines. Copies inside a GPU and
+waits that bring no data have no counterpart in a plan and take no time.
 """
 
 from collections.abc import Callable
@@ -31,32 +31,32 @@ from .values import Event
 
 
 def read_mscclpp(scenario: Scenario, document: Item) -> Plan:
-    """The plan of an execution plan for ``scenario``, a collective alone; what is beyond plans is in the report."""
+    """Return the plan for ``scenario``, a collective alone; report operations that plans cannot express."""
     execution = read_execution(document)
     space = space_of(scenario, execution, document)
     run = MscclppRun(execution, BufferState(space), document)
     run.run()
     _warn(run, document)
-    engine = _engine(scenario, run.board)
+    engine = _engine(scenario, run.state)
     tactics = ExecutionOptions(protocol=CopyProtocol.LL if execution.packets else CopyProtocol.SIMPLE)
-    alike = _steps(run.board, lambda event: f"s_{event.name}")
+    alike = _steps(run.state, lambda event: f"s_{event.name}")
     if all(steps == alike[0] for steps in alike):
         return Plan(engine, alike[0], (), tactics)
-    # Signals of all ranks have names of their own, for several may land at one.
-    by_rank = _steps(run.board, lambda event: f"s{event.rank}_{event.name}")
+    # Ranks differ, so signals of several ranks may land at one: the rank is part of the name.
+    by_rank = _steps(run.state, lambda event: f"s{event.rank}_{event.name}")
     return Plan(engine, by_rank[0], (), tactics, by_rank)
 
 
 def _warn(run: MscclppRun, document: Item) -> None:
     if run.idle:
-        what = " and ".join(f"{count} {name}" for name, count in sorted(run.idle.items()))
+        parts = " and ".join(f"{count} {name}" for name, count in sorted(run.idle.items()))
         origin = document.origin
-        origin.report.warn(Code.MGS527, f"{origin.file}: {what} take no time here", origin.span)
+        origin.report.warn(Code.MGS527, f"{origin.file}: {parts} take no time here", origin.span)
 
 
-def _engine(scenario: Scenario, board: BufferState) -> EngineChoice:
-    """As many SMs as threadblocks copy or sum, or a copy engine for each port channel in use."""
-    moves = [event for event in board.events if event.action.direction is not None]
+def _engine(scenario: Scenario, state: BufferState) -> EngineChoice:
+    """One SM per threadblock that copies or sums, or one copy engine per port channel in use."""
+    moves = [event for event in state.events if event.action.direction is not None]
     by_port = [event for event in moves if event.op.kind is ChannelKind.PORT]
     if by_port and len(by_port) < len(moves):
         odd = next(event.op for event in moves if event.op.kind is not ChannelKind.PORT)
@@ -65,33 +65,33 @@ def _engine(scenario: Scenario, board: BufferState) -> EngineChoice:
         used = {(event.rank, channel) for event in by_port for channel in event.op.channels}
         most = max(sum(rank == each for each, _ in used) for rank in range(scenario.num_ranks))
         return EngineChoice(EngineKind.DMA, max(1, min(most, scenario.gpu.dma.engines)))
-    blocks = {(event.rank, event.block) for event in board.events}
+    blocks = {(event.rank, event.block) for event in state.events}
     most = max((sum(rank == each for each, _ in blocks) for rank in range(scenario.num_ranks)), default=1)
     return EngineChoice(EngineKind.SM, max(1, most))
 
 
-def _steps(board: BufferState, signal: Callable[[Event], str]) -> tuple[tuple[Step, ...], ...]:
-    """The steps of each rank, in the order of the run; ``signal`` names what a transfer sets."""
-    found: list[list[Step]] = [[] for _ in board.seen]
+def _steps(state: BufferState, signal: Callable[[Event], str]) -> tuple[tuple[Step, ...], ...]:
+    """Return the steps of each rank in the order of the run; ``signal`` names the signal of a transfer."""
+    steps_by_rank: list[list[Step]] = [[] for _ in state.seen]
     before: list[int] = []
-    for event in board.events:
-        waits, covered = _waits(board, event, before)
+    for event in state.events:
+        waits, covered = _waits(state, event, before)
         lands = (each.rank != event.rank or each.action.direction is Direction.GET for each in waits)
         after = sorted(signal(each) if landed else each.name for each, landed in zip(waits, lands, strict=True))
         before.append(covered)
-        found[event.rank].append(_step(board.space, event, tuple(after), signal(event)))
-    return tuple(tuple(steps) for steps in found)
+        steps_by_rank[event.rank].append(_step(state.space, event, tuple(after), signal(event)))
+    return tuple(tuple(steps) for steps in steps_by_rank)
 
 
-def _waits(board: BufferState, event: Event, before: list[int]) -> tuple[list[Event], int]:
-    """What a step waits for at its rank, without what that surely comes after; and the bits of all of it."""
-    left, covered, found = event.known & board.seen[event.rank], 0, list[Event]()
+def _waits(state: BufferState, event: Event, before: list[int]) -> tuple[list[Event], int]:
+    """Return the events that a step waits for at its rank, without those implied by others, and the bits of all."""
+    left, covered, waits = event.known & state.seen[event.rank], 0, list[Event]()
     while left:
         number = left.bit_length() - 1
-        found.append(board.events[number])
+        waits.append(state.events[number])
         covered |= before[number] | 1 << number
         left &= ~covered
-    return found, covered
+    return waits, covered
 
 
 def _step(space: BufferSpace, event: Event, after: tuple[str, ...], signal: str) -> Step:

@@ -1,4 +1,4 @@
-"""What pieces of buffers hold while an execution plan of MSCCL++ is run, and the events that make it so."""
+"""Symbolic contents of buffers while an execution plan of MSCCL++ runs, and the events that write them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from .document import Chunk, Op
 
 @dataclass(frozen=True, slots=True)
 class SymbolicValue:
-    """Which piece of the tensor, whose parts of it, and the bits of the events that put it here."""
+    """A piece of the tensor, the ranks whose parts are summed in it, and the bits of the events that wrote it here."""
 
     piece: int
     parts: frozenset[int]
@@ -41,8 +41,8 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class At:
-    """Operation ``number`` of a threadblock under way: at which GPU, and what surely happened before."""
+class RunningOp:
+    """Operation ``number`` of a threadblock as it runs; ``known`` are the bits of events that happened before."""
 
     rank: int
     block: int
@@ -52,29 +52,29 @@ class At:
 
 
 def runs(values: Sequence[SymbolicValue], per_block: int) -> list[tuple[int, int]]:
-    """(first, count) of values that follow each other in one row block and have the same history."""
-    found: list[tuple[int, int]] = []
-    for at, value in enumerate(values):
-        before = values[at - 1] if at else None
+    """Return (first, count) of runs: consecutive values in one row block, with the same parts and events."""
+    ranges: list[tuple[int, int]] = []
+    for index, value in enumerate(values):
+        before = values[index - 1] if index else None
         joins = before is not None and (before.piece + 1, before.parts, before.made) == (
             value.piece,
             value.parts,
             value.made,
         )
         if joins and value.piece % per_block:
-            found[-1] = (found[-1][0], found[-1][1] + 1)
+            ranges[-1] = (ranges[-1][0], ranges[-1][1] + 1)
         else:
-            found.append((at, 1))
-    return found
+            ranges.append((index, 1))
+    return ranges
 
 
 def made_by(values: Sequence[SymbolicValue], bits: int) -> list[SymbolicValue]:
-    """Return the values as the events of ``bits`` put them here."""
+    """Return the values as written by the events of ``bits``."""
     return [SymbolicValue(value.piece, value.parts, bits) for value in values]
 
 
 def all_made(values: Sequence[SymbolicValue]) -> int:
-    """The bits of all events that made any of them."""
+    """Return the bits of all events that wrote any of the values."""
     made = 0
     for value in values:
         made |= value.made
@@ -82,5 +82,5 @@ def all_made(values: Sequence[SymbolicValue]) -> int:
 
 
 def where(chunk: Chunk) -> str:
-    """A chunk, in words."""
+    """Describe a chunk for messages."""
     return f"chunk {chunk.index} of buffer {chunk.buffer.value} of GPU {chunk.rank}"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ...codes import Code
 from ...ir import Choice, Scenario, Schedule
-from ...planfile.file import PLAN_SUFFIX, Warn, nobody, plan_in_file
+from ...planfile.file import PLAN_SUFFIX, Warn, ignore_warnings, plan_in_file
 from ...planning.build import build_schedule, declared, default_engine
 from ...text import syntax as ast
 from ...text.diagnostics import CompileError, Diagnostic, Report
@@ -16,7 +16,7 @@ from ..values.evaluate import ExpressionEvaluator, Place
 from .template import ChoiceReader
 
 
-def resolve_schedule(scenario: Scenario, text: str | None, warn: Warn = nobody) -> Schedule:
+def resolve_schedule(scenario: Scenario, text: str | None, warn: Warn = ignore_warnings) -> Schedule:
     """The schedule that ``text`` means on ``scenario``; without a text the first declared one, else serial.
 
     ``warn`` is told what a file says that a plan does not.
