@@ -15,6 +15,7 @@ from .block_sizes import num_tile_blocks as num_tile_blocks
 from .block_sizes import tile_cols as tile_cols
 from .block_sizes import tile_rows as tile_rows
 from .exact_cover import Rect as Rect
+from .exact_cover import first_gap as first_gap
 from .exact_cover import uncovered as uncovered
 from .explore import Explore as Explore
 from .gpu_constants import Calibrated as Calibrated

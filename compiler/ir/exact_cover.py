@@ -1,6 +1,6 @@
-"""Exact cover of a rectangle by rectangles: what is missing, what is covered twice."""
+"""Exact cover of a rectangle by rectangles: gaps and overlaps."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -9,7 +9,7 @@ from .schedule import Region
 
 @dataclass(frozen=True, slots=True)
 class Rect:
-    """Rows ``top:bottom`` and columns ``left:right``, ends out."""
+    """Rows ``top:bottom`` and columns ``left:right``, ends excluded."""
 
     top: int
     bottom: int
@@ -18,7 +18,7 @@ class Rect:
 
     @classmethod
     def of(cls, region: Region) -> "Rect":
-        """The rectangle of ``region`` within its shard."""
+        """Return the rectangle of ``region`` within its shard."""
         return cls(region.rows.start, region.rows.stop, region.cols.start, region.cols.stop)
 
     @property
@@ -27,7 +27,7 @@ class Rect:
         return (self.bottom - self.top) * (self.right - self.left)
 
     def clip(self, other: "Rect") -> "Rect | None":
-        """What the two share, None if nothing."""
+        """Return the intersection, None if it is empty."""
         top, bottom = max(self.top, other.top), min(self.bottom, other.bottom)
         left, right = max(self.left, other.left), min(self.right, other.right)
         return Rect(top, bottom, left, right) if top < bottom and left < right else None
@@ -37,7 +37,9 @@ class Rect:
 
 
 def uncovered(whole: Rect, parts: Sequence[Rect]) -> tuple[Rect | None, Rect | None]:
-    """The first rectangle of ``whole`` that no part covers and the first that two cover; parts lie inside ``whole``.
+    """Return the first rectangle of ``whole`` that no part covers and the first that two cover.
+
+    Parts lie inside ``whole``.
 
     Sweeps over the row edges; inside a strip the column intervals are sorted, so the cost is about
     strips * parts in a strip, small for plans whose chunks are slices.
@@ -65,3 +67,9 @@ def uncovered(whole: Rect, parts: Sequence[Rect]) -> tuple[Rect | None, Rect | N
         if missing is not None and twice is not None:
             break
     return missing, twice
+
+
+def first_gap(whole: Rect, parts: Iterable[Rect]) -> Rect | None:
+    """Return the first rectangle of ``whole`` that no part covers; parts may reach beyond it."""
+    clipped = (part.clip(whole) for part in parts)
+    return uncovered(whole, [part for part in clipped if part is not None])[0]

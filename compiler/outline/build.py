@@ -1,4 +1,4 @@
-"""From an outline to the steps of a plan, for any workload that moves a tensor."""
+"""Write the steps of a plan from an outline, for any workload that moves a tensor."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -16,7 +16,7 @@ from .transfers import Moves, moves, num_different, token
 
 
 def plan_of(outline: Outline, problem: TemplateInput) -> Plan:
-    """The plan written out; ``problem`` is one that the outline fits (``declarative_check``)."""
+    """Write out the plan of an outline that ``check.py`` accepts for ``problem``."""
     count = num_different(outline, problem)
     ranks = tuple(_chained(outline, problem, rank) for rank in range(count))
     by_rank = ranks if count > 1 else ()
@@ -24,7 +24,7 @@ def plan_of(outline: Outline, problem: TemplateInput) -> Plan:
 
 
 def _overlaps(outline: Outline, problem: TemplateInput) -> bool:
-    """Whether kernels may run beside transfers; a single kernel is before or after all of them."""
+    """Whether kernels may run beside transfers; a single kernel runs before or after all of them."""
     if problem.then is not None and _overlaps(outline, problem.then):
         return True
     return problem.pattern.beside or (problem.pattern.overlaps and len(kernels(outline, problem)) > 1)
@@ -52,34 +52,34 @@ def _steps(outline: Outline, problem: TemplateInput, rank: int) -> tuple[Step, .
 
 
 def _names(outline: Outline, ordered: Iterable[Kernel]) -> dict[str, Kernel]:
-    """Kernels by name, in their order."""
-    found: dict[str, Kernel] = {}
+    """Name the kernels, in their order."""
+    named: dict[str, Kernel] = {}
     for kernel in ordered:
         own = outline.grouping.own_alone and kernel.owners == (0,)
-        found["own" if own else f"g{len(found) - ('own' in found)}"] = kernel
-    return found
+        named["own" if own else f"g{len(named) - ('own' in named)}"] = kernel
+    return named
 
 
 def _groups(outline: Outline, problem: TemplateInput, names: Mapping[str, Kernel], moving: Moves) -> list[TileGroup]:
-    """The kernels as steps, dealt to the streams in turn; those that add to what others wrote wait for them."""
-    found: list[TileGroup] = []
-    dealt, may_add = 0, outline.split.axis is Axis.COLS or problem.adds_ranks
+    """Return the kernels as steps, assigned to streams in turn; one that adds to output of others waits for them."""
+    groups: list[TileGroup] = []
+    index, may_add = 0, outline.split.axis is Axis.COLS or problem.adds_ranks
     for name, kernel in names.items():
-        stream, dealt = (0, dealt) if name == "own" else (dealt % outline.streams, dealt + 1)
+        stream, index = (0, index) if name == "own" else (index % outline.streams, index + 1)
         k, after = inner_slice(outline, problem, kernel), Names()
-        before = found if may_add else []
+        before = groups if may_add else []
         earlier = [group for group in before if _adds(problem, kernel, k, names[group.name], group.k)]
         if problem.pattern.consumes:
             cells = sorted(kernel.cells, key=lambda cell: moving.moved[cell])
             after = tuple(signal for cell in cells for signal in moving.landed[cell])
         after = (*after, *(group.name for group in earlier if group.stream != stream))
         tiles = regions(outline, problem, kernel, moving.moved)
-        found.append(TileGroup(name, tiles, k, _once(after), stream, bool(earlier)))
-    return found
+        groups.append(TileGroup(name, tiles, k, _once(after), stream, bool(earlier)))
+    return groups
 
 
 def _adds(problem: TemplateInput, kernel: Kernel, k: IndexRange, before: Kernel, k_before: IndexRange) -> bool:
-    """Whether a kernel adds to what the one ``before`` wrote: slices or blocks of one sum, or rows of the same keys."""
+    """Whether a kernel adds to output of ``before``: slices or blocks of one sum, or rows of the same keys."""
     match problem.cutting.adds:
         case Adds.COLUMNS:
             return not set(kernel.owners).isdisjoint(before.owners) and k != k_before
@@ -92,7 +92,7 @@ def _adds(problem: TemplateInput, kernel: Kernel, k: IndexRange, before: Kernel,
 
 
 def _waiting(moving: Moves, made: Mapping[Cell, Names]) -> list[Move]:
-    """Steps with kernels in place of the tokens that stand for them."""
+    """Return the steps with names of kernels in place of their tokens."""
     known = {token(cell): names for cell, names in made.items()}
     return [
         replace(step, after=_once(chain.from_iterable(known.get(name, (name,)) for name in step.after)))
@@ -105,7 +105,7 @@ def _once(names: Iterable[str]) -> Names:
 
 
 def _apart(groups: list[TileGroup], moving: list[Move]) -> list[Move]:
-    """A single kernel ends before anything moves; a transfer that waits for others alone is told so, at no cost."""
+    """Make transfers that wait only for other ranks wait for a single kernel too: it ends before anything moves."""
     if len(groups) > 1:
         return moving
     here = {groups[0].name, *(step.name for step in moving)}
@@ -118,7 +118,7 @@ def _apart(groups: list[TileGroup], moving: list[Move]) -> list[Move]:
 
 
 def _held(outline: Outline, moving: Moves, made: Mapping[Cell, Names]) -> list[Move]:
-    """Transfers that wait until the piece is read that was where theirs will land, ``depth`` pieces before."""
+    """Return the steps, where transfers wait until the piece ``depth`` before theirs has left its buffer."""
     order = outline.piece_order
     before = {piece: order[index - outline.depth] for index, piece in enumerate(order) if index >= outline.depth > 0}
     freed = {

@@ -1,4 +1,4 @@
-"""Whether an outline fits a workload. What is wrong is said of the statement that says it, with a hint."""
+"""Check that an outline fits a workload; each rejection names the statement at fault and has a hint."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -19,13 +19,13 @@ _ONE_AFTER_ANOTHER = "persistent kernels of several streams run one after the ot
 
 @dataclass(frozen=True, slots=True)
 class OutlineRejection(Rejection):
-    """Why an outline is no plan; ``statement`` is the word of the statement that says it, empty for the whole."""
+    """Why an outline is no plan; ``statement`` is the word of the statement at fault, empty for the whole outline."""
 
     statement: str = ""
 
 
 def outline_rejections(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejection]:
-    """Everything that keeps ``outline`` from being a plan for ``problem``; none: it is one."""
+    """Return every reason why ``outline`` is no plan for ``problem``."""
     if collective_in(problem.pattern) is None:
         yield OutlineRejection(Code.MGS511, "nothing moves here that could be split", "serial schedules this")
         return
@@ -36,37 +36,37 @@ def outline_rejections(outline: Outline, problem: TemplateInput) -> Iterator[Out
         )
         return
     if problem.then is not None:
-        # What is wrong for both is said once.
+        # A rejection that both kernels share is reported once.
         first, then = (
             outline_rejections(outline, replace(problem, then=None)),
             outline_rejections(outline, problem.then),
         )
         yield from dict.fromkeys((*first, *then))
         return
-    found = False
+    rejected = False
     for check in _CHECKS:
         for rejection in check(outline, problem):
-            found = True
+            rejected = True
             yield rejection
-        # What the pieces are decides what the rest may say.
-        if found and check in (_of_split, _of_own):
+        # The other checks need valid pieces.
+        if rejected and check in (_reject_split, _reject_own):
             return
 
 
-def _of_split(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejection]:
+def _reject_split(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejection]:
     split = outline.split
     if split.axis is Axis.ROWS:
-        yield from _rows_rejections(outline, problem)
+        yield from _reject_rows(outline, problem)
     elif split.axis is Axis.COLS:
         if problem.pattern.consumes and problem.inner != problem.cols:
             message = f"the {problem.cols} columns that move are not the inner dimension of what computes with them"
             yield OutlineRejection(Code.MGS512, message, "split rows", "split")
             return
-        yield from _size_rejections(outline, problem.cols, problem.cutting.column_step)
+        yield from _reject_sizes(outline, problem.cols, problem.cutting.column_step)
 
 
-def _of_own(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejection]:
-    """Rows of the own shard that do not go with the pieces of the others."""
+def _reject_own(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejection]:
+    """Reject rows of the own shard that do not match the pieces of other shards."""
     own, rows = outline.own, problem.gathered(0).rows.size if problem.pattern.overlaps else 0
     if not own:
         return
@@ -86,10 +86,10 @@ def _of_own(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejecti
         yield OutlineRejection(Code.MGS512, message, "together they are all rows", "split own")
 
 
-def _rows_rejections(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejection]:
+def _reject_rows(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejection]:
     split = outline.split
     if not problem.split:
-        yield from _size_rejections(outline, problem.shard_rows, 1)
+        yield from _reject_sizes(outline, problem.shard_rows, 1)
     elif split.cuts:
         message = "blocks of this all_to_all differ in size, and one cut does not suit all of them"
         yield OutlineRejection(Code.MGS512, message, f"split rows into {split.parts}", "split")
@@ -98,30 +98,30 @@ def _rows_rejections(outline: Outline, problem: TemplateInput) -> Iterator[Outli
         yield OutlineRejection(Code.MGS512, message, f"split rows into {least} or fewer", "split")
 
 
-def _size_rejections(outline: Outline, size: int, step: int) -> Iterator[OutlineRejection]:
-    """Pieces that are no whole cut of ``size`` rows or columns, each a multiple of ``step``."""
+def _reject_sizes(outline: Outline, size: int, step: int) -> Iterator[OutlineRejection]:
+    """Reject pieces that do not add up to ``size`` rows or columns, or are no multiples of ``step``."""
     split = outline.split
-    what = "rows of a shard" if split.axis is Axis.ROWS else "columns"
+    unit = "rows of a shard" if split.axis is Axis.ROWS else "columns"
     if split.total and split.total != size:
-        message = f"the pieces have {split.total} {what}, and there are {size}"
+        message = f"the pieces have {split.total} {unit}, and there are {size}"
         last = size - split.cuts[-1] if split.cuts else size
         hint = f"{', '.join(map(str, (*split.sizes[:-1], last)))} would do" if last > 0 else "sizes add up to all"
         yield OutlineRejection(Code.MGS512, message, hint, "split")
     elif split.cuts and split.cuts[-1] >= size:
         yield OutlineRejection(
-            Code.MGS512, f"a cut at {split.cuts[-1]} lies outside the {size} {what}", f"below {size}", "split"
+            Code.MGS512, f"a cut at {split.cuts[-1]} lies outside the {size} {unit}", f"below {size}", "split"
         )
     elif not split.cuts and size % (split.parts * step):
         grain = f" of a multiple of {step}" if step > 1 else ""
-        message = f"{size} {what} do not divide into {split.parts} equal pieces{grain}"
+        message = f"{size} {unit} do not divide into {split.parts} equal pieces{grain}"
         yield OutlineRejection(Code.MGS512, message, _near_equal(split.axis, size, split.parts, step), "split")
     elif off := [piece for piece in range(split.parts) if split.span(piece, size).size % step]:
-        message = f"piece {off[0]} has {split.span(off[0], size).size} {what}, no multiple of {step}"
+        message = f"piece {off[0]} has {split.span(off[0], size).size} {unit}, no multiple of {step}"
         yield OutlineRejection(Code.MGS512, message, f"columns are cut at multiples of {step}", "split")
 
 
 def _near_equal(axis: Axis, size: int, parts: int, step: int) -> str:
-    """Sizes that do add up, as near to equal as they can be."""
+    """Suggest sizes that add up, as equal as possible."""
     grains, rest = size // step, size % step
     if rest:
         return "split rows"
@@ -133,25 +133,25 @@ def _near_equal(axis: Axis, size: int, parts: int, step: int) -> str:
     return f"unequal ones would do: split {axis.value} at {', '.join(map(str, edges[1:-1]))}"
 
 
-def _of_move(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejection]:
-    asked = row_per_piece(outline, problem)
-    unfit = reject_algorithm(asked)
+def _reject_move(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejection]:
+    per_piece = row_per_piece(outline, problem)
+    unfit = reject_algorithm(per_piece)
     if unfit is not None:
         algorithm = ALGORITHM_BY_NAME[outline.algorithm or DEFAULT_ALGORITHM]
         adds = collective_in(problem.pattern) in algorithm.by_sms and problem.engine is EngineKind.DMA
-        fits = fitting_algorithms(asked)
+        fits = fitting_algorithms(per_piece)
         hint = "move by sm(16)" if adds else f"{', '.join(fits)} would do" if fits else "move put"
         yield OutlineRejection(Code.MGS403 if adds else Code.MGS511, unfit.message, hint, "move")
     transfers = outline.split.parts * (problem.num_ranks - 1) * num_different(outline, problem)
     if unfit is None and transfers > MAX_TRANSFERS:
         message = f"{outline.split.parts} pieces on {problem.num_ranks} ranks are {transfers:,} transfers to write out"
         yield OutlineRejection(Code.MGS406, message, f"fewer pieces: at most {MAX_TRANSFERS:,} transfers", "split")
-    yield from _lane_rejections(outline)
+    yield from _reject_lanes(outline)
     if outline.depth:
-        yield from _depth_rejections(outline, problem)
+        yield from _reject_depth(outline, problem)
 
 
-def _lane_rejections(outline: Outline) -> Iterator[OutlineRejection]:
+def _reject_lanes(outline: Outline) -> Iterator[OutlineRejection]:
     if (outline.one_at_a_time or outline.lanes) and outline.algorithm not in ANY_ORDER:
         message = f"{outline.algorithm} passes on what comes from others, whose transfers have an order of their own"
         yield OutlineRejection(Code.MGS513, message, "move direct, or leave the order to the engines", "move")
@@ -163,7 +163,7 @@ def _lane_rejections(outline: Outline) -> Iterator[OutlineRejection]:
         yield OutlineRejection(Code.MGS401, message, f"lanes {outline.engine.count}, a lane is an engine", "move")
 
 
-def _depth_rejections(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejection]:
+def _reject_depth(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejection]:
     if not problem.pattern.consumes:
         yield OutlineRejection(
             Code.MGS513, "nothing is held here that is gathered for a kernel", "leave depth out", "move"
@@ -182,7 +182,7 @@ def _depth_rejections(outline: Outline, problem: TemplateInput) -> Iterator[Outl
 
 
 def _most_at_once(outline: Outline, problem: TemplateInput) -> int:
-    """The most pieces that move from the first that a kernel takes to the last, both counted."""
+    """Return the longest run of moved pieces, from the first to the last that one kernel takes."""
     place = {piece: index for index, piece in enumerate(outline.piece_order)}
     taken = [
         [place.get(piece, 0) for piece in range(kernel.first, kernel.last + 1)]
@@ -192,20 +192,20 @@ def _most_at_once(outline: Outline, problem: TemplateInput) -> int:
     return max((max(places) - min(places) + 1 for places in taken), default=0)
 
 
-def _of_kernels(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejection]:
-    """Nothing to group where kernels and transfers have nothing to do with each other."""
+def _reject_kernels(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejection]:
+    """Reject statements about kernels where kernels and transfers do not depend on each other."""
     behind = outline.sums is Sums.BEHIND
     if not problem.pattern.overlaps:
-        said = {"group": outline.grouping != Grouping(), "streams": outline.streams > 1, "sums": behind}
-        for statement in (word for word, unusual in said.items() if unusual):
+        unusual_by_word = {"group": outline.grouping != Grouping(), "streams": outline.streams > 1, "sums": behind}
+        for statement in (word for word, unusual in unusual_by_word.items() if unusual):
             message = "no kernel waits for a transfer here, or the other way round"
             yield OutlineRejection(Code.MGS511, message, "split, move and order are all that this needs", statement)
     elif behind and not problem.pattern.sums:
         yield OutlineRejection(Code.MGS511, "nothing is summed here", "leave sums out", "sums")
 
 
-def _of_streams(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejection]:
-    """Slices of one sum run one after the other, whatever their stream."""
+def _reject_streams(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejection]:
+    """Reject streams for slices of one sum, which run one after the other."""
     if not _one_after_another(outline) or outline.split.axis is not Axis.COLS or not problem.pattern.consumes:
         return
     if any(kernel.last - kernel.first + 1 < outline.split.parts for kernel in kernels(outline, problem)):
@@ -217,7 +217,7 @@ def _one_after_another(outline: Outline) -> bool:
     return outline.streams > 1 and outline.tactics.kernel is Kernels.PERSISTENT
 
 
-def _of_groups(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejection]:
+def _reject_groups(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejection]:
     parts, batches = outline.split.parts, outline.grouping.batches
     for batch in batches:
         if batch.last >= parts:
@@ -225,11 +225,11 @@ def _of_groups(outline: Outline, problem: TemplateInput) -> Iterator[OutlineReje
             return
     counted = Counter(piece for batch in batches for piece in range(batch.first, batch.last + 1))
     if batches:
-        yield from _once(counted, range(parts), Code.MGS507, "group", "piece", "computed")
+        yield from _reject_unless_once(counted, range(parts), Code.MGS507, "group", "piece", "computed")
 
 
-def _of_whole_kernels(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejection]:
-    """A kernel whose rows all need each other is cut along columns alone."""
+def _reject_cut_kernels(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejection]:
+    """Reject cuts along rows for a kernel whose rows all need each other."""
     if problem.cutting.by_rows or not problem.pattern.overlaps:
         return
     pieces = range(outline.split.parts)
@@ -241,19 +241,19 @@ def _of_whole_kernels(outline: Outline, problem: TemplateInput) -> Iterator[Outl
             return
 
 
-def _of_pieces(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejection]:
+def _reject_pieces(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejection]:
     parts, listed = outline.split.parts, outline.ordering.pieces
     beyond = [piece for piece in listed if piece >= parts]
     if beyond:
         yield OutlineRejection(Code.MGS504, _no_piece(beyond[0], parts), _pieces_are(parts), "order")
     elif listed:
-        yield from _once(Counter(listed), range(parts), Code.MGS501, "order", "piece", "moved")
+        yield from _reject_unless_once(Counter(listed), range(parts), Code.MGS501, "order", "piece", "moved")
     if outline.ordering.own is not None and not (problem.pattern.overlaps and outline.grouping.own_alone):
         message = "the own shard is no kernel of its own that could come first or last"
         yield OutlineRejection(Code.MGS513, message, "group own alone, or leave own out of the order", "order")
 
 
-def _of_peers(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejection]:
+def _reject_peers(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejection]:
     ordering, n = outline.ordering, problem.num_ranks
     if ordering.of_peers and outline.algorithm not in ANY_ORDER:
         message = f"{outline.algorithm} has its own order of peers"
@@ -262,17 +262,17 @@ def _of_peers(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejec
         message = f"{ordering.order.value} goes by sizes, and all transfers are alike"
         yield OutlineRejection(Code.MGS513, message, "it is for an all_to_all with rows=[...]", "order")
     if ordering.peers:
-        yield from _once(Counter(ordering.peers), range(1, n), Code.MGS501, "order", "peer", "served")
+        yield from _reject_unless_once(Counter(ordering.peers), range(1, n), Code.MGS501, "order", "peer", "served")
 
 
-def _once(
+def _reject_unless_once(
     counted: Counter[int], wanted: range, code: Code, statement: str, what: str, done: str
 ) -> Iterator[OutlineRejection]:
-    """The first of ``wanted`` that is missing, and the first that is there twice."""
-    missing = next((each for each in wanted if not counted[each]), None)
+    """Reject the first of ``wanted`` that is missing, and the first that is listed twice."""
+    missing = next((item for item in wanted if not counted[item]), None)
     if missing is not None:
         yield OutlineRejection(code, f"{what} {missing} is never {done}", f"name every {what} once", statement)
-    twice = next((each for each in wanted if counted[each] > 1), None)
+    twice = next((item for item in wanted if counted[item] > 1), None)
     if twice is not None:
         yield OutlineRejection(code, f"{what} {twice} is {done} twice", f"name every {what} once", statement)
 
@@ -286,6 +286,6 @@ def _pieces_are(parts: int) -> str:
 
 
 _CHECKS = (
-    *(_of_split, _of_own, _of_move, _of_kernels, _of_streams),
-    *(_of_groups, _of_whole_kernels, _of_pieces, _of_peers),
+    *(_reject_split, _reject_own, _reject_move, _reject_kernels, _reject_streams),
+    *(_reject_groups, _reject_cut_kernels, _reject_pieces, _reject_peers),
 )

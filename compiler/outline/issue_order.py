@@ -1,4 +1,4 @@
-"""In which order the steps of an outline are issued: kernels in theirs, transfers and sums where they belong."""
+"""The issue order of the steps of an outline: kernels keep theirs, transfers and sums go where their waits allow."""
 
 from collections.abc import Sequence
 from heapq import heappop, heappush
@@ -9,60 +9,60 @@ Move = Transfer | Reduction
 
 
 def before_kernels(groups: Sequence[TileGroup], moving: Sequence[Move]) -> tuple[Step, ...]:
-    """Each kernel behind the transfers that bring what it reads."""
-    found: list[Step] = []
+    """Issue each kernel after the transfers that bring its input."""
+    issued: list[Step] = []
     rest = iter(moving)
     known, sent = {step.signal for step in moving if isinstance(step, Transfer)}, set[str]()
     for group in groups:
         while not known.intersection(group.after) <= sent:
             step = next(rest)
-            found.append(step)
+            issued.append(step)
             sent.update(_sets(step))
-        found.append(group)
-    return (*found, *rest)
+        issued.append(group)
+    return (*issued, *rest)
 
 
 def after_kernels(groups: Sequence[TileGroup], moving: Sequence[Move], *, sums_behind: bool) -> tuple[Step, ...]:
-    """Each transfer and each sum as soon as all that it waits for is issued; sums behind all kernels if asked."""
+    """Issue each transfer and sum as soon as all its waits are issued; with ``sums_behind`` sums follow all kernels."""
     queue = _Queue(moving, [group.name for group in groups], sums_behind)
-    found: list[Step] = []
+    issued: list[Step] = []
     for group in groups:
-        found.append(group)
-        found += queue.released((group.name,))
-    return (*found, *queue.rest())
+        issued.append(group)
+        issued += queue.released((group.name,))
+    return (*issued, *queue.rest())
 
 
 class _Queue:
-    """Transfers and sums that wait; those that may go do so in their order."""
+    """Transfers and sums that wait; those that are released keep their order."""
 
     def __init__(self, moving: Sequence[Move], kernels: Sequence[str], sums_behind: bool) -> None:
         self._moving = moving
         self._missing: list[int] = []
         self._waiting: dict[str, list[int]] = {}
-        # A signal stands for the own transfer of that name: all ranks issue alike.
+        # All ranks issue alike: a signal stands for the own transfer that sets it.
         known = {*kernels, *(name for step in moving for name in _sets(step))}
         for index, step in enumerate(moving):
             behind = {kernels[-1]} if sums_behind and isinstance(step, Reduction) else set[str]()
             names = known.intersection(step.after) | behind
-            if not names:  # waits for others alone, in the order of the algorithm
+            if not names:  # waits for other ranks only: keep the order of the algorithm
                 names = {moving[index - 1].name} if index else {kernels[0]}
             self._missing.append(len(names))
             for name in names:
                 self._waiting.setdefault(name, []).append(index)
 
     def released(self, names: Sequence[str]) -> list[Move]:
-        """What may go now that ``names`` are issued, and what may go then."""
-        found: list[Move] = []
+        """Return the steps that may be issued after ``names``, and those that these release in turn."""
+        released_steps: list[Move] = []
         ready: list[int] = []
         self._release(names, ready)
         while ready:
             step = self._moving[heappop(ready)]
-            found.append(step)
+            released_steps.append(step)
             self._release(_sets(step), ready)
-        return found
+        return released_steps
 
     def rest(self) -> list[Move]:
-        """What never could go, which is wrong and is said where the plan is checked."""
+        """Return the steps that were never released; the check of the plan reports them."""
         return [step for index, step in enumerate(self._moving) if self._missing[index]]
 
     def _release(self, names: Sequence[str], ready: list[int]) -> None:
@@ -74,5 +74,5 @@ class _Queue:
 
 
 def _sets(step: Move) -> tuple[str, ...]:
-    """What others may wait for once a step is issued."""
+    """Return the names that other steps may wait for: of the step, and of its signal."""
     return (step.name, step.signal) if isinstance(step, Transfer) else (step.name,)

@@ -23,21 +23,21 @@ class Kernel:
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """All blocks, pieces outermost."""
+        """Return all blocks, pieces in the outer loop."""
         return tuple((owner, piece) for piece in range(self.first, self.last + 1) for owner in self.owners)
 
 
 def kernels(outline: Outline, problem: TemplateInput, hops: Mapping[Cell, int] = MappingProxyType({})) -> list[Kernel]:
-    """All kernels of a rank, own tiles first; the own shard alone where the outline says so.
+    """Return all kernels of a rank, own tiles first; the own shard alone where the outline says so.
 
-    ``hops`` tells those apart that are grouped by hop; where it does not, each block is a kernel.
+    ``hops`` are the hops of each block, for kernels grouped by hop; without them each block is a kernel.
     """
     owners = [owner for owner in range(problem.num_ranks) if problem.gathered(owner).rows.size]
     alone = outline.grouping.own_alone
     own = [Kernel((0,), 0, outline.split.parts - 1)] if alone and 0 in owners else []
     rest = tuple(owner for owner in owners if owner or not alone)
-    found = [*own, *(kernel for batch in outline.batches if rest for kernel in _of_batch(batch, rest, hops))]
-    return [kernel for kernel in found if kernel.owners != (0,) or _own_rows(outline, kernel)]
+    all_kernels = [*own, *(kernel for batch in outline.batches if rest for kernel in _of_batch(batch, rest, hops))]
+    return [kernel for kernel in all_kernels if kernel.owners != (0,) or _own_rows(outline, kernel)]
 
 
 def _own_rows(outline: Outline, kernel: Kernel) -> bool:
@@ -57,31 +57,33 @@ def _of_batch(batch: KernelGroup, owners: tuple[int, ...], hops: Mapping[Cell, i
             yield from (Kernel((owner,), piece, piece) for piece in pieces for owner in owners)
         case By.HOP:
             for piece in pieces:
-                # Without hops every owner stands for itself.
+                # Without hops each owner counts as a distance of its own.
                 away = {owner: hops.get((owner, piece), owner) for owner in owners}
                 for distance in sorted(set(away.values())):
                     yield Kernel(tuple(owner for owner in owners if away[owner] == distance), piece, piece)
 
 
-def in_order(outline: Outline, found: Iterable[Kernel], moved: Mapping[Cell, int], *, produces: bool) -> list[Kernel]:
-    """Kernels in the order in which they run.
+def in_order(
+    outline: Outline, unordered: Iterable[Kernel], moved: Mapping[Cell, int], *, produces: bool
+) -> list[Kernel]:
+    """Sort kernels into the order in which they run.
 
-    ``moved`` says when the transfers of a block are issued. Where a kernel ``produces`` what moves, the first of its
-    blocks counts; where it needs what moves, the last does. The own shard, where alone, comes before what is gathered
-    and after what is sent, if the outline says nothing else.
+    ``moved`` is the index of the transfer of each block. A kernel that ``produces`` the moved blocks is ordered by the
+    first of them, one that consumes them by the last. By default the own shard, where it is a kernel of its own, runs
+    before gathered data and after sent data.
     """
     alone, usual = outline.grouping.own_alone, Turn.LAST if produces else Turn.FIRST
     turn = {Turn.FIRST: -1, Turn.LAST: 1}[outline.ordering.own or usual]
 
-    def when(kernel: Kernel) -> tuple[int, int]:
+    def sort_key(kernel: Kernel) -> tuple[int, int]:
         times = [moved[cell] for cell in kernel.cells]
         return turn if alone and kernel.owners == (0,) else 0, min(times) if produces else max(times)
 
-    return sorted(found, key=when)
+    return sorted(unordered, key=sort_key)
 
 
 def regions(outline: Outline, problem: TemplateInput, kernel: Kernel, moved: Mapping[Cell, int]) -> tuple[Region, ...]:
-    """Tiles of a kernel, in the order in which their data moves; with cut columns of what is gathered whole blocks."""
+    """Return the tiles of a kernel in the order in which their data moves; whole blocks if gathered columns are cut."""
     owners = sorted(kernel.owners, key=lambda owner: moved[owner, kernel.first])
     owners = [owner for owner in owners if owner or _own_rows(outline, kernel)]
     whole = [problem.gathered(owner) for owner in owners]
@@ -101,15 +103,15 @@ def _rows(outline: Outline, kernel: Kernel, block: Region) -> IndexRange:
 
 
 def makers(outline: Outline, problem: TemplateInput, names: Mapping[str, Kernel]) -> dict[Cell, Names]:
-    """The kernels that compute a block: one, but for the own shard where that is cut elsewhere."""
-    found: dict[Cell, Names] = {cell: (name,) for name, kernel in names.items() for cell in kernel.cells}
+    """Return the kernels that compute each block: one, or several for an own shard with cuts of its own."""
+    by_cell: dict[Cell, Names] = {cell: (name,) for name, kernel in names.items() for cell in kernel.cells}
     if not outline.own:
-        return found
+        return by_cell
     spans = {name: outline.own_span(each.first, each.last) for name, each in names.items() if 0 in each.owners}
     for piece in range(outline.split.parts):
         rows = outline.split.span(piece, problem.gathered(0).rows.size)
-        found[0, piece] = tuple(name for name, span in spans.items() if _overlap(span, rows))
-    return found
+        by_cell[0, piece] = tuple(name for name, span in spans.items() if _overlap(span, rows))
+    return by_cell
 
 
 def _overlap(one: IndexRange, other: IndexRange) -> bool:
@@ -117,7 +119,7 @@ def _overlap(one: IndexRange, other: IndexRange) -> bool:
 
 
 def inner_slice(outline: Outline, problem: TemplateInput, kernel: Kernel) -> IndexRange:
-    """The slice of the inner dimension that a kernel computes with."""
+    """Return the slice of the inner dimension that a kernel computes with."""
     if outline.split.axis is Axis.COLS and not problem.pattern.produces:
         return _joined(outline, kernel, problem.inner)
     return problem.all_inner

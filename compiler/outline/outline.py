@@ -1,8 +1,8 @@
-"""A schedule said in outline: how a user splits, moves, groups, orders and synchronizes; Magus writes the steps.
+"""Outlines of schedules: how to split, move, group, order and synchronize; Magus writes the steps.
 
-Pieces are those of a shard, numbered from 0 in the order of its rows or columns. A block is one piece of the shard of
-one rank. What is not said has a default: nothing is cut, everybody puts to everybody, and the own shard is a kernel of
-its own, first where data is gathered and last where it is sent.
+Pieces of a shard are numbered from 0 in the order of its rows or columns. A block is one piece of the shard of one
+rank. Defaults: nothing is cut, every rank puts to every other, and the own shard is a kernel of its own, first where
+data is gathered and last where it is sent.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from ..ir import EngineChoice, ExecutionOptions, IndexRange, PeerOrder
 
-# What a statement begins with, in the order of the canonical text.
+# First words of statements, in the order of the canonical text.
 WORDS = ("split", "move", "group", "order", "streams", "sums", "sync", "kernel", "launch")
 # Algorithms in which every rank reaches each peer by itself, so that peers may come in any order.
 ANY_ORDER = ("", "direct", "one_shot")
@@ -20,7 +20,7 @@ _USUAL = ExecutionOptions()
 
 
 class Axis(Enum):
-    """What is cut; the value is the word in the language. SHARDS: nothing is, a shard moves whole."""
+    """The axis that is cut; the value is the word in the language. SHARDS: none, a shard moves whole."""
 
     SHARDS = "shards"
     ROWS = "rows"
@@ -29,9 +29,9 @@ class Axis(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A shard in ``parts`` pieces along ``axis``: equal ones, or with ``cuts`` between them.
+    """A shard cut into ``parts`` pieces along ``axis``, at ``cuts`` or, if there are none, into equal ones.
 
-    ``total`` is what the sizes add up to that a file lists, 0 where it says cuts or a number of parts.
+    ``total`` is the sum of the sizes that a file lists, 0 where it gives cuts or a number of parts.
     """
 
     axis: Axis = Axis.SHARDS
@@ -40,7 +40,7 @@ class Split:
     total: int = 0
 
     def span(self, piece: int, size: int) -> IndexRange:
-        """Rows or columns of a piece of ``size`` of them."""
+        """Return the range of a piece, in rows or columns of a shard with ``size`` of them."""
         if self.cuts:
             return IndexRange(
                 self.cuts[piece - 1] if piece else 0, self.cuts[piece] if piece < len(self.cuts) else size
@@ -49,14 +49,14 @@ class Split:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The sizes that a file lists, none where it says cuts or a number of parts."""
+        """The sizes that a file lists, none where it gives cuts or a number of parts."""
         return tuple(stop - start for start, stop in pairwise((0, *self.cuts, self.total))) if self.total else ()
 
 
 class By(Enum):
-    """How blocks are shared out among kernels; the value is the text in the language.
+    """How blocks are grouped into kernels; the value is the text in the language.
 
-    HOP: blocks of a piece that are as many hops away are one kernel, however an algorithm moves them.
+    HOP: one kernel for all blocks of a piece at the same number of hops, counted along the algorithm's transfers.
     """
 
     TOGETHER = "together"
@@ -77,7 +77,7 @@ class KernelGroup:
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """Whether the own shard is a kernel of its own, and how the rest is grouped: ``by``, or as ``batches`` say."""
+    """Whether the own shard is a kernel of its own, and the groups of the rest: by ``by``, or as ``batches`` list."""
 
     own_alone: bool = True
     by: By = By.PIECE
@@ -93,7 +93,7 @@ class Turn(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Ordering:
-    """What comes first. ``pieces`` lists all of them, none: as they are numbered; ``peers`` too, none: by ``order``.
+    """Orders of pieces and peers; an empty tuple is the default: ``pieces`` by number, ``peers`` by ``order``.
 
     With ``peers_outermost`` all pieces go to one peer, then all to the next.
     """
@@ -106,12 +106,12 @@ class Ordering:
 
     @property
     def of_peers(self) -> bool:
-        """Whether it says more about transfers than the order of the pieces."""
+        """Whether it orders peers, and not pieces alone."""
         return bool(self.peers) or self.order is not PeerOrder.ROTATED or self.peers_outermost
 
 
 class Sums(Enum):
-    """Where what has arrived is summed: in a stream of its own, or behind the kernels of the first one."""
+    """Where arrived parts are summed: in a stream of their own, or after the kernels of the first stream."""
 
     APART = "apart"
     BEHIND = "behind"
@@ -119,12 +119,12 @@ class Sums(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """Everything that a schedule says about how; ``algorithm`` is empty for the direct one.
+    """A whole outline; ``algorithm`` is empty for the direct one.
 
-    ``one_at_a_time``: each transfer of a rank follows the one before, in one lane. Transfers are dealt to ``lanes`` in
-    turn, 0: the first free engine takes one. Of what is gathered at most ``depth`` pieces are held at a time, 0: all.
-    ``own`` are the rows of the own shard that go with each piece of the others, which need no transfer and may be cut
-    elsewhere; none: cut like the rest.
+    ``one_at_a_time``: each transfer of a rank follows the one before, in one lane. ``lanes`` get transfers in turn;
+    with 0 the first free engine takes the next one. At most ``depth`` gathered pieces are held at a time, 0: all.
+    ``own`` are the rows of the own shard that are computed with each piece of the other shards; they need no transfer
+    and may be cut differently. Empty: cut like the rest.
     """
 
     engine: EngineChoice
@@ -142,14 +142,14 @@ class Outline:
 
     @property
     def piece_order(self) -> tuple[int, ...]:
-        """Pieces in the order in which they move."""
+        """The pieces in the order in which they move."""
         return self.ordering.pieces or tuple(range(self.split.parts))
 
     def own_span(self, first: int, last: int) -> IndexRange:
-        """Rows of the own shard that go with pieces ``first`` to ``last``, where the outline says them."""
+        """Return the own rows that are computed with pieces ``first`` to ``last``, if the outline lists them."""
         return IndexRange(sum(self.own[:first]), sum(self.own[: last + 1]))
 
     @property
     def batches(self) -> tuple[KernelGroup, ...]:
-        """How the pieces are grouped into kernels."""
+        """The groups of pieces that become kernels."""
         return self.grouping.batches or (KernelGroup(0, self.split.parts - 1, self.grouping.by),)

@@ -1,7 +1,7 @@
 """The transfers and sums of an outline.
 
-A collective algorithm is given one row for each piece of a shard; its steps are then put on the pieces themselves,
-whatever their sizes.
+A collective algorithm runs on a tensor with one row per piece of a shard; its steps are then mapped to the pieces,
+which may differ in size.
 """
 
 from collections.abc import Mapping
@@ -22,11 +22,12 @@ from .outline import ANY_ORDER, Axis, By, Outline, Sums
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """Transfers and sums of one rank in the order of their issue, and when which block moves.
+    """Transfers and sums of one rank in the order of their issue, and when each block moves.
 
-    Where kernels come first a step waits for ``token(cell)`` in place of the kernel that makes the block. ``landed``
-    says what a kernel waits for that reads a block, ``moved`` the index of the step that brings it or takes it away.
-    ``hops`` counts the transfers that follow each other until then, or from then on; none where nobody asks.
+    Where kernels come first, a step waits for ``token(cell)`` in place of the kernel that computes the block.
+    ``landed`` are the names that a reader of a block waits for, ``moved`` is the index of the step that brings or sends
+    it. ``hops`` counts the transfers before its arrival, or from its first send on; empty where no kernel is grouped by
+    hop.
     """
 
     steps: tuple[Move, ...]
@@ -36,25 +37,25 @@ class Moves:
 
 
 def token(cell: Cell) -> str:
-    """Stands for the kernel that computes a block; no name of a step has a question mark."""
+    """Return a placeholder for the kernel that computes a block; no name of a step has a question mark."""
     return f"?{cell[0]}_{cell[1]}"
 
 
 def row_per_piece(outline: Outline, problem: TemplateInput) -> TemplateInput:
-    """The problem as an algorithm is given it."""
+    """Return the problem that an algorithm solves: one row per piece."""
     parts = outline.split.parts
     split = tuple(parts if rows else 0 for rows in problem.split)
     return replace(problem, shard_rows=parts, cols=1, pieces=parts, split=split)
 
 
 def num_different(outline: Outline, problem: TemplateInput) -> int:
-    """Ranks that have different parts: one of them where all are alike."""
+    """Return the number of ranks with different steps: 1 where all are alike."""
     absolute = outline.ordering.order is PeerOrder.ABSOLUTE
     return problem.num_ranks if absolute or varies(problem) else 1
 
 
 def moves(outline: Outline, problem: TemplateInput, rank: int) -> Moves:
-    """What one rank moves and sums."""
+    """Return the transfers and sums of one rank."""
     n, order, produces = problem.num_ranks, outline.piece_order, problem.pattern.produces
     fragment = _emitted(outline, problem, rank)
     steps = _in_order(outline, replace(problem, rank=rank), fragment)
@@ -66,7 +67,7 @@ def moves(outline: Outline, problem: TemplateInput, rank: int) -> Moves:
 
 
 def _emitted(outline: Outline, problem: TemplateInput, rank: int) -> Fragment:
-    """What the algorithm does at one rank, on one row for each piece in the order in which they move."""
+    """Run the algorithm for one rank, on one row per piece in the order in which they move."""
     order, produces = outline.piece_order, problem.pattern.produces
 
     def ready(block: int, piece: int) -> Names:
@@ -94,9 +95,9 @@ def _hops(outline: Outline, problem: TemplateInput) -> Hops:
 
 
 def _in_order(outline: Outline, problem: TemplateInput, fragment: Fragment) -> list[Move]:
-    """The steps of an algorithm as the outline orders peers; sums are in the way of nobody and keep their place.
+    """Return the steps of an algorithm with peers in the order of the outline; sums keep their place.
 
-    Where several hops follow a kernel, what travels furthest goes first: no queue holds up what is needed early.
+    Where several hops follow a kernel, blocks with the longest way go first, so that no queue delays them.
     """
     steps = [step for step in fragment.steps if not isinstance(step, TileGroup)]
     if problem.pattern.produces and outline.algorithm not in ANY_ORDER:
@@ -107,39 +108,39 @@ def _in_order(outline: Outline, problem: TemplateInput, fragment: Fragment) -> l
     place = {peer: index for index, peer in enumerate(outline.ordering.peers or problem.served)}
     summed = {step.name for step in steps if isinstance(step, Reduction)}
 
-    def turn(step: Transfer) -> tuple[bool, int, int]:
+    def sort_key(step: Transfer) -> tuple[bool, int, int]:
         piece, peer = step.region.rows.start, place[step.peer]
         inner = (peer, piece) if outline.ordering.peers_outermost else (piece, peer)
         return not summed.isdisjoint(step.after), *inner
 
-    transfers = iter(sorted((step for step in steps if isinstance(step, Transfer)), key=turn))
+    transfers = iter(sorted((step for step in steps if isinstance(step, Transfer)), key=sort_key))
     return [step if isinstance(step, Reduction) else next(transfers) for step in steps]
 
 
 def _in_lanes(outline: Outline, steps: list[Move]) -> list[Move]:
-    """Transfers dealt to lanes in turn, or each behind the one before in one; those of sums are in no such order."""
+    """Assign transfers to lanes in turn, or chain them in one lane; transfers of sums are not chained."""
     summed = {step.name for step in steps if isinstance(step, Reduction)}
-    dealt, found = list[str](), list[Move]()
+    in_turn, in_lanes = list[str](), list[Move]()
     for step in steps:
         if isinstance(step, Transfer) and summed.isdisjoint(step.after):
-            before = (*dealt[-1:],) if outline.one_at_a_time else ()
-            lane = len(dealt) % outline.lanes if outline.lanes else 0
-            dealt.append(step.name)
+            before = (*in_turn[-1:],) if outline.one_at_a_time else ()
+            lane = len(in_turn) % outline.lanes if outline.lanes else 0
+            in_turn.append(step.name)
             step = replace(step, lane=lane, after=(*step.after, *before))
         elif isinstance(step, Transfer) and outline.one_at_a_time:
             step = replace(step, lane=0)
-        found.append(step)
-    return found
+        in_lanes.append(step)
+    return in_lanes
 
 
 def _brought(landed: Mapping[Cell, Names], steps: list[Move]) -> dict[Cell, int]:
-    """When the transfer is issued that brings a block: all ranks are at the same one. The own blocks come first."""
+    """Return the index of the transfer that brings each block, the same at all ranks; own blocks have -1."""
     sent = {step.signal: index for index, step in enumerate(steps) if isinstance(step, Transfer)}
     return {cell: max((sent.get(name, 0) for name in names), default=-1) for cell, names in landed.items()}
 
 
 def _taken(outline: Outline, num_ranks: int, steps: list[Move]) -> dict[Cell, int]:
-    """When the first step is issued that takes a block."""
+    """Return the index of the first step that sends each block."""
     first: dict[str, int] = {}
     for index, step in enumerate(steps):
         for name in step.after:
@@ -149,7 +150,7 @@ def _taken(outline: Outline, num_ranks: int, steps: list[Move]) -> dict[Cell, in
 
 
 def _placed(outline: Outline, problem: TemplateInput, order: tuple[int, ...], step: Move) -> Move:
-    """A step on the pieces themselves, sums in their stream."""
+    """Map a step from rows to pieces, and put sums into their stream."""
     assert step.region.rows.size == 1, "algorithms move one piece at a time"
     piece = order[step.region.rows.start]
     source = step.peer if isinstance(step, Transfer) and step.direction is Direction.GET else 0

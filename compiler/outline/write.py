@@ -1,4 +1,4 @@
-"""From an outline on a scenario to the plan written out, or to what keeps it from being one."""
+"""Write an outline out as a plan for a scenario, or say why it is none."""
 
 from collections.abc import Iterator
 
@@ -10,17 +10,17 @@ from .build import plan_of
 from .check import OutlineRejection, outline_rejections
 from .outline import Outline
 
-# What is said of transfers; the rest of what a machine cannot do is said of kernels.
+# Rejections of the machine that concern transfers; the others concern kernels.
 _OF_MOVE = (Code.MGS401, Code.MGS407, Code.MGS408)
 
 
 def written_out(scenario: Scenario, outline: Outline) -> Plan:
-    """Every transfer, kernel and sum of ``outline``, which nothing rejects."""
+    """Write every transfer, kernel and sum of an ``outline`` without rejections."""
     return plan_of(outline, _problem(scenario, outline))
 
 
 def rejections_on(scenario: Scenario, outline: Outline) -> Iterator[OutlineRejection]:
-    """What the machine cannot do, then what does not fit the workload."""
+    """Return rejections by the machine, then those by the workload."""
     unfit = reject_execution(scenario, outline.engine, outline.tactics)
     if unfit is not None:
         of_kernels = "kernel" if outline.tactics.kernel is Kernels.PERSISTENT else "sync"
@@ -38,5 +38,5 @@ def _problem(scenario: Scenario, outline: Outline) -> TemplateInput:
 
 
 def _worded(hint: str) -> str:
-    """A hint in the words of statements: ``kernel persistent`` for ``kernel=persistent``."""
+    """Rewrite a hint in the words of statements: ``kernel persistent`` for ``kernel=persistent``."""
     return hint.replace("use engine ", "move by ").replace("wait=", "sync ").replace("=", " ")

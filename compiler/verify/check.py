@@ -11,41 +11,41 @@ from ..codes import Code
 from ..ir import Arrival, Pattern, PlanFault, RankPlan, Reach, Scenario, Schedule, Transfer, arrivals_at
 from .contributions import contribution_faults
 from .data import data_faults, passes_on
-from .overlap import apart_faults
-from .sm_deadlock import circle_faults
+from .overlap import overlap_faults
+from .sm_deadlock import deadlock_faults
 from .steps import shape_faults
 
 __all__ = ["Arrival", "PlanFault", "arrivals_at", "check_plan"]
 
-# Rank 0 has what others have not, so that no rank stands for the others; nor does one where loads differ.
+# Only rank 0 has the data at first, so no rank stands for the others; nor does one where loads differ.
 _FROM_FIRST = (Pattern.BROADCAST, Pattern.SEND_RECV)
 
 
 def check_plan(scenario: Scenario, schedule: Schedule) -> tuple[PlanFault, ...]:
-    """Everything wrong with ``schedule``, nothing if it can run."""
-    found = list(_name_faults(scenario, schedule))
-    if found:
-        return tuple(found)
+    """Return everything wrong with ``schedule``, nothing if it can run."""
+    found_faults = list(_name_faults(scenario, schedule))
+    if found_faults:
+        return tuple(found_faults)
     if (scenario.workload.pattern in _FROM_FIRST or scenario.workload.loads) and schedule.symmetric:
         schedule = replace(schedule, by_rank=(schedule.steps,) * scenario.num_ranks)
-    circle: tuple[PlanFault, ...] | None = None
+    cycle: tuple[PlanFault, ...] | None = None
     for rank in range(1) if schedule.symmetric else range(scenario.num_ranks):
         plan = RankPlan.of(scenario, schedule, rank)
         faults = list(shape_faults(plan))
         if not faults:
             faults = list(_wait_faults(plan))
-            circle = tuple(circle_faults(scenario, schedule)) if circle is None else circle
-            faults.extend(circle)
+            cycle = tuple(deadlock_faults(scenario, schedule)) if cycle is None else cycle
+            faults.extend(cycle)
         if not faults:
             faults = list(data_faults(plan))
-        found.extend(fault for fault in faults if fault not in found)
-    if not found and passes_on(scenario, schedule):
-        found = list(contribution_faults(scenario, schedule))
-    return tuple(found or apart_faults(scenario, schedule))
+        found_faults.extend(fault for fault in faults if fault not in found_faults)
+    if not found_faults and passes_on(scenario, schedule):
+        found_faults = list(contribution_faults(scenario, schedule))
+    return tuple(found_faults or overlap_faults(scenario, schedule))
 
 
 def _name_faults(scenario: Scenario, schedule: Schedule) -> Iterator[PlanFault]:
-    """Names that stand for two things, and overrides of what is not there."""
+    """Names used twice, and overrides of steps or ranks that do not exist."""
     names: set[str] = set()
     for steps in schedule.by_rank or (schedule.steps,):
         own: set[str] = set()
@@ -54,12 +54,12 @@ def _name_faults(scenario: Scenario, schedule: Schedule) -> Iterator[PlanFault]:
                 yield PlanFault(Code.MGS206, step.name, f"there are two steps {step.name}")
             own.add(step.name)
         names |= own
-    said: set[tuple[int, str]] = set()
+    overridden: set[tuple[int, str]] = set()
     for override in schedule.overrides:
         name = override.step.name
-        if (override.rank, name) in said:
+        if (override.rank, name) in overridden:
             yield PlanFault(Code.MGS206, name, f"{name} is overridden twice at rank {override.rank}")
-        said.add((override.rank, name))
+        overridden.add((override.rank, name))
         if name not in names:
             yield PlanFault(Code.MGS506, name, f"rank {override.rank} overrides {name}, which is no step of the plan")
         if not 0 <= override.rank < scenario.num_ranks:
@@ -72,12 +72,12 @@ def _name_faults(scenario: Scenario, schedule: Schedule) -> Iterator[PlanFault]:
 
 
 def _wait_faults(plan: RankPlan) -> Iterator[PlanFault]:
-    """Waits for what nobody does, signals set twice."""
+    """Waits for names that nothing sets, and signals set twice."""
     seen: dict[str, Transfer] = {}
     for arrival in plan.arrivals:
         moved = arrival.transfer
         before = seen.get(moved.signal)
-        # One signal of a put to all is there when the puts of all ranks are.
+        # Puts to all share a signal, which is set when those of all ranks have landed.
         alike = before is not None and before.name == moved.name and before.reach is moved.reach is Reach.ALL
         if before is not None and not alike:
             message = f"signal {moved.signal} is set at rank {plan.rank} by both {before.name} and {moved.name}"

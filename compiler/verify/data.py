@@ -1,4 +1,4 @@
-"""Faults in what a plan does with its data: every byte and every tile once, and nothing used before it is there."""
+"""Data faults of a plan: every byte must arrive once, every tile be computed once, and nothing be used too early."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -19,6 +19,7 @@ from ..ir import (
     Step,
     TileGroup,
     Transfer,
+    first_gap,
     moved_rows,
     uncovered,
 )
@@ -29,7 +30,7 @@ _GATHERS = (Pattern.ALL_GATHER, Pattern.AG_GEMM, Pattern.GEMM_BESIDE_AG)
 
 
 def passes_on(scenario: Scenario, schedule: Schedule) -> bool:
-    """Whether sums are made on the way or ranks pass on what came from others; an all_gather is not meant."""
+    """Whether ranks sum on the way or forward data of others; False for an all_gather, which is checked directly."""
     pattern = scenario.workload.pattern
     if not pattern.reduces:
         return pattern.sums or pattern in (Pattern.BROADCAST, Pattern.SEND_RECV)
@@ -43,13 +44,13 @@ def passes_on(scenario: Scenario, schedule: Schedule) -> bool:
 
 
 def _ends_astray(step: Transfer, num_ranks: int) -> bool:
-    """Whether a transfer ends at a rank that does not own what is moved."""
+    """Whether a transfer ends at a rank that does not own the block."""
     end = step.peer if step.direction is Direction.PUT else 0
     return (step.region.owner - end) % num_ranks != 0
 
 
 def data_faults(plan: RankPlan) -> Iterator[PlanFault]:
-    """Bytes that never come, come twice, or are used before they are here."""
+    """Return faults for bytes that never arrive, arrive twice, or are used before they arrive."""
     before, pattern = plan.before(), plan.scenario.workload.pattern
     flows = passes_on(plan.scenario, plan.schedule)
     if plan.scenario.workload.moved is not None and not flows:
@@ -75,14 +76,14 @@ def data_faults(plan: RankPlan) -> Iterator[PlanFault]:
 
 
 def _origin(plan: RankPlan, arrival: Arrival) -> int | None:
-    """Whose data arrive, relative to this rank; None if they are of no use here."""
+    """Return the rank whose data arrive, relative to this one; None if this rank does not need them."""
     if plan.scenario.workload.pattern in _GATHERS:
         return arrival.region.owner
     return arrival.source if arrival.region.owner == 0 else None
 
 
 def _arrival_faults(plan: RankPlan) -> Iterator[PlanFault]:
-    """Each remote block once for a gather; each peer's part of the own block once for a scatter or an exchange."""
+    """Check arrivals: each remote block once for a gather, each peer's part of the own block once otherwise."""
     workload, n = plan.scenario.workload, plan.scenario.num_ranks
     moved = workload.moved
     assert moved is not None, "data arrive only where a tensor moves"
@@ -100,7 +101,7 @@ def _arrival_faults(plan: RankPlan) -> Iterator[PlanFault]:
 
 
 def _exchange_faults(plan: RankPlan, step: Transfer) -> Iterator[PlanFault]:
-    """An all_to_all sends every rank its own block, from the rank that has it from the start."""
+    """Check that an all_to_all sends every rank its own block, from the rank that has it from the start."""
     puts, owner = step.direction is Direction.PUT, step.region.owner % plan.scenario.num_ranks
     if step.reach is Reach.ALL or owner != (step.peer if puts else 0):
         message = f"{step.name} moves block +{owner} to a rank that it is not for"
@@ -108,7 +109,7 @@ def _exchange_faults(plan: RankPlan, step: Transfer) -> Iterator[PlanFault]:
 
 
 def _output_faults(plan: RankPlan, step: Transfer, before: frozenset[str]) -> Iterator[PlanFault]:
-    """What a kernel makes for others leaves only after it is computed, put by the rank that knows when that is."""
+    """Check that output of a kernel is put by the rank that computes it, after it is computed."""
     if not plan.scenario.workload.pattern.produces:
         return
     if step.direction is Direction.GET:
@@ -118,7 +119,7 @@ def _output_faults(plan: RankPlan, step: Transfer, before: frozenset[str]) -> It
 
 
 def _own_faults(plan: RankPlan, step: TileGroup, before: frozenset[str]) -> Iterator[PlanFault]:
-    """What a second kernel needs of the own block is computed before it."""
+    """Check that the part of the own block that a second kernel needs is computed before it."""
     if plan.scenario.workload.pattern.produces:
         for region in step.regions:
             if region.owner % plan.scenario.num_ranks == 0:
@@ -126,7 +127,7 @@ def _own_faults(plan: RankPlan, step: TileGroup, before: frozenset[str]) -> Iter
 
 
 def _sum_faults(plan: RankPlan) -> Iterator[PlanFault]:
-    """The own block is reduced exactly once, unless every part is added as it lands."""
+    """Check that the own block is reduced exactly once, unless every part is added as it lands."""
     moved = plan.scenario.workload.moved
     assert moved is not None
     rects = [Rect.of(step.region) for step in plan.steps.values() if isinstance(step, Reduction)]
@@ -141,15 +142,15 @@ def _sum_faults(plan: RankPlan) -> Iterator[PlanFault]:
     missing, twice = uncovered(
         Rect(0, moved_rows(plan.scenario.workload, plan.scenario.num_ranks), 0, moved.cols), rects
     )
-    for rect, what in ((missing, "never summed"), (twice, "summed twice")):
+    for rect, fault in ((missing, "never summed"), (twice, "summed twice")):
         if rect is not None:
-            yield PlanFault(Code.MGS507, "", f"{rect} of the own block are {what}")
+            yield PlanFault(Code.MGS507, "", f"{rect} of the own block are {fault}")
 
 
 def _needs(
     plan: RankPlan, step: Step, regions: tuple[Region, ...], before: frozenset[str], cols: tuple[int, int] | None
 ) -> Iterator[PlanFault]:
-    """Remote rows that ``step`` reads and that no signal it waits for has brought."""
+    """Return faults for remote rows that ``step`` reads and that no signal it waits for brings."""
     n = plan.scenario.num_ranks
     for region in regions:
         if region.owner % n == 0:
@@ -157,8 +158,7 @@ def _needs(
         low, high = cols or (region.cols.start, region.cols.stop)
         wanted = Rect(region.rows.start, region.rows.stop, low, high)
         coming = [arrival for arrival in plan.arrivals if _origin(plan, arrival) == region.owner % n]
-        here = [Rect.of(each.region).clip(wanted) for each in coming if each.transfer.signal in before]
-        missing, _ = uncovered(wanted, [rect for rect in here if rect is not None])
+        missing = first_gap(wanted, [Rect.of(each.region) for each in coming if each.transfer.signal in before])
         if missing is not None:
             owner = (plan.rank + region.owner) % n
             message = f"{step.name} uses {missing} of rank {owner}'s shard without waiting for them"
@@ -167,7 +167,7 @@ def _needs(
 
 
 def _source_faults(plan: RankPlan, step: Transfer, before: Mapping[str, frozenset[str]]) -> Iterator[PlanFault]:
-    """A rank sends on only what it has: its own shard, or what arrived. A get reads the peer's own shard."""
+    """Check that a put sends the own shard or data that has arrived, and that a get reads the peer's own shard."""
     if step.direction is Direction.PUT:
         yield from _needs(plan, step, (step.region,), before[step.name], None)
     elif step.region.owner % plan.scenario.num_ranks != step.peer % plan.scenario.num_ranks:
@@ -175,7 +175,7 @@ def _source_faults(plan: RankPlan, step: Transfer, before: Mapping[str, frozense
 
 
 def _partial_faults(plan: RankPlan, step: Transfer, region: Region, before: frozenset[str]) -> Iterator[PlanFault]:
-    """Partial sums leave only after they are computed, and go to their owner."""
+    """Check that partial sums are sent after they are computed, and to their owner."""
     n, computes = plan.scenario.num_ranks, plan.scenario.workload.pattern is Pattern.GEMM_RS
     if step.direction is Direction.GET and not computes:
         if region.owner % n:
@@ -192,7 +192,7 @@ def _partial_faults(plan: RankPlan, step: Transfer, region: Region, before: froz
 
 
 def _reduction_faults(plan: RankPlan, step: Reduction, before: frozenset[str]) -> Iterator[PlanFault]:
-    """A reduction owns its block, waits for every part and counts them right."""
+    """Check that a reduction sums the own block, waits for every part and says their number."""
     n, pattern = plan.scenario.num_ranks, plan.scenario.workload.pattern
     if step.region.owner % n:
         yield PlanFault(Code.MGS509, step.name, f"{step.name} reduces a block that belongs to another rank")
@@ -201,8 +201,7 @@ def _reduction_faults(plan: RankPlan, step: Reduction, before: frozenset[str]) -
     wanted = Rect.of(step.region)
     for other in range(1, n):
         coming = [each for each in plan.arrivals if each.source == other and each.region.owner == 0]
-        here = [Rect.of(each.region).clip(wanted) for each in coming if each.transfer.signal in before]
-        missing, _ = uncovered(wanted, [rect for rect in here if rect is not None])
+        missing = first_gap(wanted, [Rect.of(each.region) for each in coming if each.transfer.signal in before])
         if missing is not None:
             sender = (plan.rank + other) % n
             message = f"{step.name} sums {missing} without waiting for the part of rank {sender}"

@@ -1,20 +1,30 @@
-"""What has surely happened before what, over all ranks: a step starts after all it waits for is done.
+"""The happens-before order of steps over all ranks: a step starts after all steps that it waits for are done.
 
-A plan that is the same for every rank is looked at from rank 0 alone; a step of another rank is then that step of
-rank 0, seen from the side.
+Of a plan that is the same for every rank only rank 0 is kept; steps of other ranks are those of rank 0, shifted.
 """
 
 from collections.abc import Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
+from typing import TypeVar
 
 from ..ir import Kernels, Scenario, Schedule, Step, arrivals_at, queued_behind
 
+_Node = TypeVar("_Node")
 Event = tuple[int, str]
-"""A step by the rank that issues it, and its name."""
+"""A step: the rank that issues it, and its name."""
+
+
+def cycle_in(graph: Mapping[_Node, Iterable[_Node]]) -> tuple[_Node, ...]:
+    """Return the nodes of a cycle of ``graph``, which maps nodes to those they wait for; empty if there is none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return tuple(error.args[1])
+    return ()
 
 
 class Waits:
-    """What each step waits for directly, at its own rank and at others."""
+    """Direct waits of each step, for steps of its own rank and of others."""
 
     def __init__(self, scenario: Scenario, schedule: Schedule) -> None:
         self.num_ranks = scenario.num_ranks
@@ -26,18 +36,18 @@ class Waits:
             self._add(rank, steps, _setters(scenario, schedule, rank))
 
     def _add(self, rank: int, steps: tuple[Step, ...], signals: Mapping[str, set[Event]]) -> None:
-        """Waits as events relative to ``rank``."""
+        """Add the waits of the steps of ``rank``, as events relative to it."""
         names = {step.name for step in steps}
         for step in steps:
-            mine = {(0, name) for name in step.after if name in names}
+            events = {(0, name) for name in step.after if name in names}
             for name in step.after:
-                mine |= signals.get(name, set())
-            self.direct[rank, step.name] = mine
+                events |= signals.get(name, set())
+            self.direct[rank, step.name] = events
         for name, earlier in queued_behind(steps, persistent=self._persistent):
             self.direct[rank, name].add((0, earlier))
 
     def in_order(self) -> list[Event]:
-        """All steps, each after what it waits for.
+        """Return all steps, each after those that it waits for.
 
         Raises
         ------
@@ -47,15 +57,11 @@ class Waits:
         return list(TopologicalSorter(self._absolute()).static_order())
 
     def cycle(self) -> tuple[str, ...]:
-        """A cycle of waits as names, empty if there is none."""
-        try:
-            TopologicalSorter(self._absolute()).prepare()
-        except CycleError as error:
-            return tuple(name for _, name in error.args[1])
-        return ()
+        """Return a cycle of waits as names of steps, empty if there is none."""
+        return tuple(name for _, name in cycle_in(self._absolute()))
 
     def of(self, event: Event) -> set[Event]:
-        """What ``event`` waits for directly, by the ranks that are looked at."""
+        """Return the steps that ``event`` waits for directly, at the ranks that are kept."""
         return {((event[0] + offset) % self.period, other) for offset, other in self.direct[event]}
 
     def _absolute(self) -> dict[Event, set[Event]]:
@@ -63,26 +69,26 @@ class Waits:
 
 
 class HappensBefore:
-    """Which of two steps surely is done before the other starts; for plans whose waits have no cycle."""
+    """Which of two steps is always done before the other starts; for plans without a cycle of waits."""
 
     def __init__(self, waits: Waits) -> None:
         self._num_ranks, self._period = waits.num_ranks, waits.period
         names = {name for _, name in waits.direct}
         self._index = {name: index for index, name in enumerate(sorted(names))}
         self.events = waits.in_order()
-        # For each step a bit for each step of each rank that is done before, ranks relative to its own.
+        # For each step, a bit for each step of each rank that is done before; ranks are relative to its own.
         self._before: dict[Event, int] = {}
         for rank, name in self.events:
             self._before[rank, name] = self._known(rank, waits.direct[rank, name])
 
     def happened(self, first: Event, then: Event) -> bool:
-        """Whether ``first`` is done before ``then`` starts; ranks may be given from any rank on."""
+        """Whether ``first`` is done before ``then`` starts; ranks count modulo their number."""
         offset = (first[0] - then[0]) % self._num_ranks
         bit = offset * len(self._index) + self._index[first[1]]
         return bool(self._before[then[0] % self._period, then[1]] >> bit & 1)
 
     def ordered(self, one: Event, other: Event) -> bool:
-        """Whether the two surely never run at the same time."""
+        """Whether the two never run at the same time."""
         return self.happened(one, other) or self.happened(other, one)
 
     def _known(self, rank: int, waited: Iterable[Event]) -> int:
@@ -97,9 +103,9 @@ class HappensBefore:
 
 
 def _setters(scenario: Scenario, schedule: Schedule, rank: int) -> dict[str, set[Event]]:
-    """The transfers that set each signal at ``rank``, relative to it."""
-    found: dict[str, set[Event]] = {}
+    """Return the transfers that set each signal at ``rank``, relative to it."""
+    setters: dict[str, set[Event]] = {}
     for arrival in arrivals_at(scenario, schedule, rank):
         event = ((arrival.issuer - rank) % scenario.num_ranks, arrival.transfer.name)
-        found.setdefault(arrival.transfer.signal, set()).add(event)
-    return found
+        setters.setdefault(arrival.transfer.signal, set()).add(event)
+    return setters

@@ -1,4 +1,4 @@
-"""Whether kernels and copies of a plan keep apart, which alone lets SMs that copy be lent to kernels."""
+"""Whether kernels and copies never overlap: only then may kernels use the SMs that copy."""
 
 from collections.abc import Iterator
 
@@ -8,10 +8,10 @@ from ..planning.build import compute_sms
 from .happens_before import HappensBefore, Waits
 
 
-def apart_faults(scenario: Scenario, schedule: Schedule) -> Iterator[PlanFault]:
-    """Kernels that neither come after all that lands at their rank nor before all that it sends.
+def overlap_faults(scenario: Scenario, schedule: Schedule) -> Iterator[PlanFault]:
+    """Return faults for kernels that may overlap with copies although the plan says ``apart``.
 
-    The plan has no cycle of waits.
+    A kernel must come after all arrivals at its rank or before all its transfers. The plan must have no cycle of waits.
     """
     if schedule.compute_sms == compute_sms(scenario, schedule.engine, overlaps=True):
         return
@@ -19,7 +19,7 @@ def apart_faults(scenario: Scenario, schedule: Schedule) -> Iterator[PlanFault]:
     beside = [(plan, kernels) for plan in plans if (kernels := _not_last(plan))]
     if not beside:
         return
-    # What comes back from a peer may have needed the own kernel there.
+    # The waits may lead through other ranks: data of a peer may depend on the own kernel.
     order = HappensBefore(Waits(scenario, schedule))
     for plan, kernels in beside:
         for kernel in kernels:
@@ -35,7 +35,7 @@ def _ranks(scenario: Scenario, schedule: Schedule) -> range:
 
 
 def _not_last(plan: RankPlan) -> list[str]:
-    """The kernels that do not come after all that lands here."""
+    """Return the kernels that do not come after all arrivals at the rank."""
     before, landed = plan.before(), plan.signals
     kernels = (step.name for step in plan.steps.values() if isinstance(step, TileGroup))
     return [kernel for kernel in kernels if not landed <= before[kernel]]

@@ -1,4 +1,4 @@
-"""Steps that do not fit their workload or their machine: regions outside, engines asked for what they cannot do."""
+"""Steps that do not fit the workload or the machine: regions outside the tensor, operations engines cannot do."""
 
 from collections.abc import Iterator
 
@@ -26,10 +26,11 @@ from ..ir import (
     tile_rows,
 )
 from ..planning.reach import reject_reach
+from .grid import regions_of
 
 
 def shape_faults(plan: RankPlan) -> Iterator[PlanFault]:
-    """Everything that is wrong with single steps of one rank."""
+    """Return the faults of single steps of one rank."""
     for step in plan.steps.values():
         if isinstance(step, TileGroup):
             yield from _tile_faults(plan, step)
@@ -58,7 +59,7 @@ def _tile_faults(plan: RankPlan, step: TileGroup) -> Iterator[PlanFault]:
 
 
 def _head_faults(workload: Workload, step: TileGroup, n: int) -> Iterator[PlanFault]:
-    """Kernels of attention have whole heads, and all rows where those of one rank need those of the others."""
+    """Check that kernels of attention take whole heads, and all rows where a query needs the keys of all rows."""
     cutting = cutting_of(workload)
     if cutting.head == 1:
         return
@@ -79,7 +80,7 @@ def _head_faults(workload: Workload, step: TileGroup, n: int) -> Iterator[PlanFa
 def _region_faults(plan: RankPlan, step: Step) -> Iterator[PlanFault]:
     if isinstance(step, TileGroup) and not plan.scenario.workload.num_kernels:
         return
-    for region in step.regions if isinstance(step, TileGroup) else (step.region,):
+    for region in regions_of(step):
         rows, cols = _block_of(plan, step, region)
         inside = 0 <= region.rows.start < region.rows.stop <= rows
         if not inside or not 0 <= region.cols.start < region.cols.stop <= cols:
@@ -89,7 +90,7 @@ def _region_faults(plan: RankPlan, step: Step) -> Iterator[PlanFault]:
 
 
 def _block_of(plan: RankPlan, step: Step, region: Region) -> tuple[int, int]:
-    """Rows and columns of the block that ``region`` lies in."""
+    """Return rows and columns of the block that ``region`` lies in."""
     workload, n = plan.scenario.workload, plan.scenario.num_ranks
     cols = workload.moved.cols if workload.moved is not None else 0
     if isinstance(step, TileGroup):
@@ -117,8 +118,8 @@ def _peer_faults(plan: RankPlan, step: Transfer) -> Iterator[PlanFault]:
     if unfit is not None:
         yield PlanFault(unfit.code, step.name, f"{step.name}: {unfit.message}")
     if gets is not step.reduce:
-        what = "gets from all without a sum" if gets else "puts a sum to all"
-        yield PlanFault(Code.MGS509, step.name, f"{step.name} {what}; a switch copies one or sums all")
+        action = "gets from all without a sum" if gets else "puts a sum to all"
+        yield PlanFault(Code.MGS509, step.name, f"{step.name} {action}; a switch copies one or sums all")
 
 
 def _sum_faults(plan: RankPlan, step: Step) -> Iterator[PlanFault]:

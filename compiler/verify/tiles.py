@@ -1,4 +1,4 @@
-"""Faults in what the kernels of a plan compute: every tile once, what adds up in order, nothing taken before."""
+"""Faults in the tiles that kernels compute: each exactly once, sums in order, nothing used before it is computed."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -15,6 +15,7 @@ from ..ir import (
     Workload,
     before_each,
     cutting_of,
+    first_gap,
     inner_size,
     num_tile_blocks,
     tile_cols,
@@ -25,26 +26,34 @@ from .hints import compute_hint
 
 
 def output_faults(plan: RankPlan) -> Iterator[PlanFault]:
-    """Every (row, column, k) of the output of each kernel is computed exactly once."""
+    """Check that every (row, column, k) of the output of each kernel is computed exactly once."""
     for kernel in range(plan.scenario.workload.num_kernels):
         yield from _kernel_faults(plan, kernel)
 
 
 def _kernel_faults(plan: RankPlan, kernel: int) -> Iterator[PlanFault]:
     workload, n, groups = plan.scenario.workload.stage(kernel), plan.scenario.num_ranks, _groups(plan, kernel)
-    cuts = sorted({0, inner_size(workload)} | {edge for group in groups for edge in (group.k.start, group.k.stop)})
+    slices = _inner_slices(workload, groups)
     for owner in range(num_tile_blocks(workload, n)):
         whole = Rect(0, tile_rows(workload, n, owner), 0, tile_cols(workload))
-        for low, high in pairwise(cuts):
-            slices = [group for group in groups if group.k.start <= low and high <= group.k.stop]
-            rects = [Rect.of(region) for group in slices for region in group.regions if region.owner % n == owner]
+        for low, high, parts in slices:
+            rects = [Rect.of(region) for group in parts for region in group.regions if region.owner % n == owner]
             missing, twice = uncovered(whole, rects) if whole.area else (None, None)
-            for rect, what in ((missing, "never computed"), (twice, "computed twice")):
+            for rect, fault in ((missing, "never computed"), (twice, "computed twice")):
                 if rect is not None:
                     of = f"{_tensor(plan, workload)}block {(plan.rank + owner) % n}"
-                    yield PlanFault(Code.MGS507, "", f"{rect} of {of}, k {low}:{high}, are {what}")
-    if len(cuts) > 2 or cutting_of(workload).adds_ranks or any(group.accumulate for group in groups):
+                    yield PlanFault(Code.MGS507, "", f"{rect} of {of}, k {low}:{high}, are {fault}")
+    if len(slices) > 1 or cutting_of(workload).adds_ranks or any(group.accumulate for group in groups):
         yield from _slice_faults(plan, workload, groups)
+
+
+def _inner_slices(workload: Workload, groups: list[TileGroup]) -> list[tuple[int, int, list[TileGroup]]]:
+    """Cut the inner dimension where a group begins or ends; return (start, stop, groups that cover it) of each."""
+    cuts = sorted({0, inner_size(workload)} | {edge for group in groups for edge in (group.k.start, group.k.stop)})
+    return [
+        (low, high, [group for group in groups if group.k.start <= low and high <= group.k.stop])
+        for low, high in pairwise(cuts)
+    ]
 
 
 def _groups(plan: RankPlan, kernel: int) -> list[TileGroup]:
@@ -52,19 +61,17 @@ def _groups(plan: RankPlan, kernel: int) -> list[TileGroup]:
 
 
 def _tensor(plan: RankPlan, stage: Workload) -> str:
-    """The output that blocks are of, where a workload has two."""
+    """Name the output for messages, where a workload has two."""
     return f"{stage.output}, " if plan.scenario.workload.then is not None else ""
 
 
 def computed_faults(plan: RankPlan, step: Step, region: Region, before: frozenset[str]) -> Iterator[PlanFault]:
-    """``region`` of what the first kernel makes is whole (all of k) in groups that come before ``step``."""
+    """Check that groups before ``step`` compute all of ``region`` (and all of k) of the first kernel's output."""
     workload, n, wanted = plan.scenario.workload.stage(0), plan.scenario.num_ranks, Rect.of(region)
     groups = [group for group in _groups(plan, 0) if group.name in before]
-    cuts = sorted({0, inner_size(workload)} | {edge for group in groups for edge in (group.k.start, group.k.stop)})
-    for low, high in pairwise(cuts):
-        slices = [group for group in groups if group.k.start <= low and high <= group.k.stop]
-        pieces = [Rect.of(r).clip(wanted) for g in slices for r in g.regions if r.owner % n == region.owner % n]
-        missing, _ = uncovered(wanted, [piece for piece in pieces if piece is not None])
+    for low, high, parts in _inner_slices(workload, groups):
+        rects = [Rect.of(r) for group in parts for r in group.regions if r.owner % n == region.owner % n]
+        missing = first_gap(wanted, rects)
         if missing is not None:
             of = f"{_tensor(plan, workload)}block +{region.owner}"
             message = f"{step.name} takes {missing} of {of} before they are computed"
@@ -75,8 +82,8 @@ def computed_faults(plan: RankPlan, step: Step, region: Region, before: frozense
 
 
 def _slice_faults(plan: RankPlan, workload: Workload, groups: list[TileGroup]) -> Iterator[PlanFault]:
-    """Parts of the same output run one after the other; the first stores and the others add."""
-    # A tile of a persistent kernel has one SM, which goes through its slices in order.
+    """Check that parts of the same output run one after the other; the first stores and the others add."""
+    # One SM computes a tile of a persistent kernel, slice after slice.
     before, n = before_each(plan.steps.values()), plan.scenario.num_ranks
     for group in groups:
         others = [other for other in groups if other is not group and _same_output(workload, group, other, n)]
@@ -96,14 +103,14 @@ def _slice_faults(plan: RankPlan, workload: Workload, groups: list[TileGroup]) -
 def _same_output(workload: Workload, one: TileGroup, other: TileGroup, num_ranks: int) -> bool:
     """Whether two groups add to the same output: slices of k of the same tiles, or rows of the same heads of keys.
 
-    Blocks side by side are slices too, at the same rows.
+    Blocks side by side are slices of k too: groups at the same rows add to the same output.
     """
     cutting = cutting_of(workload)
     if cutting.adds is Adds.ROWS:
         return one.k.start < other.k.stop and other.k.start < one.k.stop
     blocks = cutting.adds is Adds.BLOCKS
     if cutting.head > 1 or (one.k == other.k and not blocks):
-        return False  # other heads are another output
+        return False  # each head has an output of its own
     return any(
         (blocks or a.owner % num_ranks == b.owner % num_ranks) and Rect.of(a).clip(Rect.of(b)) is not None
         for a in one.regions
