@@ -1,13 +1,13 @@
 """The permanent codes of all diagnostics: 1xx syntax, 2xx names, 3xx units and ranges, 4xx resources, 5xx schedules.
 
-A code never changes its meaning and is never used again for another.
+A code never changes its meaning and is never reused.
 """
 
 from enum import Enum
 
 
 class Code(Enum):
-    """A code; the value is its meaning in one line."""
+    """The codes; each value is its meaning in one line."""
 
     MGS101 = "unknown declaration"
     MGS102 = "a bracket is missing, or closes nothing"
@@ -108,4 +108,4 @@ class Code(Enum):
 CONSEQUENCES = frozenset(
     {Code.MGS122, Code.MGS203, Code.MGS209, Code.MGS212, Code.MGS502, Code.MGS506, Code.MGS520},
 )
-"""What a statement that could not be read may cause elsewhere; ``consequences.py`` tells where it does."""
+"""Codes that may follow from a statement that could not be read; ``text/consequences.py`` decides where they do."""

@@ -4,9 +4,9 @@
             text/...                                       resolve/...
             tokens    parse        build          load     file         schedules/check_schedules
 
-Every stage is a function from one frozen form to the next. Mistakes are collected on the way in a Report; at the end
-there is either a result or a CompileError that holds all of them. A later stage goes on with what an earlier one left
-standing (``soundness.py``), and what follows from a mistake alone is not told.
+Every stage is a function from one frozen form to the next. A Report collects errors on the way; the result is either a
+value or a CompileError with all of them. A later stage goes on with the declarations that have no errors
+(``text/soundness.py``); consequences of an error are not reported (``text/consequences.py``).
 """
 
 from contextlib import suppress
@@ -30,7 +30,7 @@ MAX_CHECKED_BINDINGS = 32
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What a file says: a scenario per workload, and what it expects of them."""
+    """A compiled file: a scenario per workload, and the expectations about them."""
 
     path: str
     scenarios: tuple[Scenario, ...]
@@ -39,7 +39,7 @@ class Compiled:
     params: tuple[Param, ...]
 
     def scenario(self, workload: str | None = None) -> Scenario:
-        """Return the scenario of a workload, without a name that of the first one.
+        """Return the scenario of a workload, by default of the first one.
 
         Raises
         ------
@@ -64,7 +64,7 @@ def compile_file(path: str | Path, settings: Settings = ()) -> Compiled:
     Raises
     ------
     CompileError
-        If the file cannot be read, or anything in it is wrong; it holds all diagnostics.
+        If the file cannot be read or has errors; it holds all diagnostics.
     """
     report = Report()
     with suppress(GaveUp), report.attempt():
@@ -94,15 +94,16 @@ def _compile(source: Source, settings: Settings, report: Report) -> Compiled:
 
 
 def _check_questions(scope: Scope, resolved: Resolved, settings: Settings, report: Report) -> None:
-    """Resolve the hardware and workloads again for each ``expect ... with`` and each point of a sweep: what
-    cannot work is told now."""
-    all_bindings = dict.fromkeys(given for each in resolved.expectations for given in each.settings if given)
-    known = {(found.code, found.span) for found in report.diagnostics}
+    """Resolve the file again for each ``expect ... with`` and each point of a sweep, and report new errors."""
+    all_settings = (given for expectation in resolved.expectations for given in expectation.settings)
+    all_bindings = dict.fromkeys(filter(None, all_settings))
+    reported = {(diagnostic.code, diagnostic.span) for diagnostic in report.diagnostics}
     for bindings in islice(all_bindings, MAX_CHECKED_BINDINGS):
-        under = report.beside()
+        inner_report = report.beside()
         with suppress(GaveUp):
-            resolve(scope, bind(scope, (*settings, *bindings), under), under, with_questions=False)
-        said = ", ".join(f"{name} = {text}" for name, text in bindings)
-        for found in under.diagnostics:
-            if found.severity is Severity.ERROR and (found.code, found.span) not in known:
-                report.error(found.code, f"with {said}: {found.message}", found.span, found.hint)
+            resolve(scope, bind(scope, (*settings, *bindings), inner_report), inner_report, with_questions=False)
+        settings_text = ", ".join(f"{name} = {text}" for name, text in bindings)
+        for diagnostic in inner_report.diagnostics:
+            if diagnostic.severity is Severity.ERROR and (diagnostic.code, diagnostic.span) not in reported:
+                message = f"with {settings_text}: {diagnostic.message}"
+                report.error(diagnostic.code, message, diagnostic.span, diagnostic.hint)

@@ -1,7 +1,7 @@
-"""Resolved data: what a file means, as integers in base units, without its text; what every later stage starts from.
+"""Resolved data of a file: frozen dataclasses with integers in base units, without source text.
 
-The one door through which other rooms and layers see it. ``Scenario`` is a system and a workload, ``Schedule`` a chunk
-plan; the rest is what they are made of. All of it is frozen.
+Other rooms and layers import it from here. ``Scenario`` is a system and a workload, ``Schedule`` a chunk plan; the
+other names are their parts.
 """
 
 from .aliases import Counted as Counted

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 Progress = Callable[[str, int, int], None]
-"""Told the stage, how much of it is done, and how much there is."""
+"""Called with the stage, the steps done, and the number of steps."""
 
 Counted = Callable[[int, int], None]
-"""The same within one stage: told how much is done, and how much there is."""
+"""Progress within one stage: called with the steps done and their number."""
 
 Settings = Sequence[tuple[str, str]]
 """Names of parameters and the text of their values, as ``--set`` gives them."""

@@ -1,4 +1,4 @@
-"""The space that a file asks to search, as data."""
+"""The search space that a file asks for."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -8,10 +8,10 @@ from typing import Any
 class Explore:
     """The space to search; a limit of None means no limit.
 
-    ``asked`` holds (word of a knob, its values) for each knob that the file names, in the order of the words. What is
-    not named is left to the search: of templates, chunks, engines and streams it tries several, of the other knobs the
-    usual value. Depths are tried beside holding everything. With ``dominance`` schedules are left out that an
-    assumption says are not faster than others of the space.
+    ``asked`` holds (word of a knob, its values) for each knob that the file names, sorted by word. The search chooses
+    for the others: it tries several templates, chunks, engines and streams, and the default of each other knob. Depths
+    are tried besides holding everything. ``dominance`` leaves out schedules that are assumed to be no faster than
+    others of the space.
     """
 
     asked: tuple[tuple[str, tuple[Any, ...]], ...] = ()

@@ -1,4 +1,4 @@
-"""What a GPU's profile may hold beyond what the simulator needs: constants of closed forms, as integers in base units.
+"""Optional constants in the profile of a GPU, mostly of closed forms, as integers in base units.
 
 The formulas are in ``simcore/kernels/nccl.py`` and ``simcore/kernels/copy.py``. Times are ticks of 10 fs, rates
 bytes per second.
@@ -10,7 +10,7 @@ from fractions import Fraction
 from .tensors import DType
 
 Range = tuple[int, int]
-"""A smallest and a largest value; both belong to it."""
+"""A smallest and a largest value, both included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class ProtocolModel:
 
 @dataclass(frozen=True, slots=True)
 class NvlsModel:
-    """all_reduce that the switch sums: from ``from_bytes`` and ``ranks`` GPUs on. The rate counts the buffer once."""
+    """all_reduce summed by the switch, from ``from_bytes`` and ``ranks`` GPUs on. The rate counts the buffer once."""
 
     start_ticks: int
     bytes_per_s: int
@@ -34,7 +34,7 @@ class NvlsModel:
 
 @dataclass(frozen=True, slots=True)
 class ExchangeModel:
-    """all_to_all. From ``simple_from_bytes`` for each rank on the library switches to its SIMPLE protocol."""
+    """all_to_all; from ``simple_from_bytes`` per rank on the library uses its SIMPLE protocol."""
 
     start_ticks: int
     ll: ProtocolModel
@@ -46,10 +46,10 @@ class ExchangeModel:
 
 @dataclass(frozen=True, slots=True)
 class Collectives:
-    """A collective library on one node: rings, and what the profile knows of NVLS and all_to_all.
+    """A collective library on one node: rings, and NVLS and all_to_all if the profile has them.
 
-    ``simple_from_bytes`` (for each rank) and ``NvlsModel.from_bytes`` are choices of one build of the library, no
-    property of the hardware. ``reduce_factor`` multiplies the bytes where they are summed. ``error`` is the relative
+    ``simple_from_bytes`` (per rank) and ``NvlsModel.from_bytes`` are choices of one build of the library, not
+    properties of the hardware. ``reduce_factor`` multiplies the bytes where they are summed. ``error`` is the relative
     error of a predicted time.
     """
 
@@ -68,7 +68,7 @@ class Collectives:
 
 @dataclass(frozen=True, slots=True)
 class DmaPhases:
-    """The fixed parts of one copy that the host issues: writing the command, its scheduling, its start, the signal."""
+    """Fixed phases of one copy that the host issues: writing the command, scheduling, starting, and signalling."""
 
     control_ticks: int
     schedule_ticks: int
@@ -78,7 +78,7 @@ class DmaPhases:
 
 @dataclass(frozen=True, slots=True)
 class Saturation:
-    """How copies by more and more SMs fill a link: ``limit`` is what they reach together, see ``sm_copy_rate``."""
+    """Saturation of a link by copies of several SMs; ``limit`` is their highest total rate, see ``sm_copy_rate``."""
 
     limit_bytes_per_s: int
     exponent: Fraction
@@ -86,13 +86,13 @@ class Saturation:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """How kernels wait, and what launching costs in a graph; None where the profile does not say.
+    """Costs of waits of kernels and of launches in a graph; None where the profile does not say.
 
     A poll is repeated every ``poll_interval``. A monitor takes ``monitor_arm`` to arm and wakes its waiter
     ``monitor_wake`` after the flag is set (AMD, US patent 12,131,199, and Dutu et al., ISCA 2020: a waiter is recorded
     with the address it waits for, and a write there resumes it); ``monitor_entries`` of them fit in a GPU; without that
     number a file cannot ask for monitors, and a simulation has no limit.
-    ``graph_launch`` is a launch in a graph, in place of a launch from the host and of an event.
+    ``graph_launch`` replaces the costs of a launch from the host and of an event by that of a launch in a graph.
     """
 
     poll_interval_ticks: int | None = None
@@ -122,7 +122,7 @@ class CollectiveRegion:
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """Where the constants of a GPU were fitted; None where its profile does not say.
+    """The regions to which the constants of a GPU were fitted; None where its profile does not say.
 
     ``sm_copy`` is a range of SMs that copy. ``derived`` names those of ``gemm``, ``sm_copy`` and ``collectives`` whose
     constants were fitted on another GPU.

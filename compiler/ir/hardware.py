@@ -1,4 +1,4 @@
-"""One GPU, its links and switches, as integers in base units, and where each number comes from.
+"""One GPU, its links and switches, as integers in base units, with the origin of each number.
 
 Times are ticks of 10 fs, sizes are bytes, rates are bytes or operations per second. Fractions are exact.
 """
@@ -13,7 +13,7 @@ from .tensors import DType
 
 
 class Origin(Enum):
-    """Where a number comes from, strongest first; the value is its note in the language (``@measured "..."``)."""
+    """The origin of a number, most reliable first; the value is its note in the language (``@measured "..."``)."""
 
     MEASURED = "measured"
     FITTED = "fitted"
@@ -27,7 +27,7 @@ class Origin(Enum):
 class Provenance:
     """Origin and source of one number, named by its path, for instance ``MI300X.hbm.achieved``.
 
-    ``inherited`` is the device that it was said of, empty for the one that has it.
+    ``inherited`` is the device that states it, empty if that is the device itself.
     """
 
     path: str
@@ -48,10 +48,10 @@ class Cache:
 
 @dataclass(frozen=True, slots=True)
 class Hbm:
-    """Device memory: ``peak`` is the data sheet's rate, ``achieved`` what a stream reaches and the server serves.
+    """Device memory: ``peak`` is the rate of the data sheet, ``achieved`` that of a stream, at which the server serves.
 
-    Addresses are dealt to ``channels``, each with its part of the rate; 1 where that is not known. ``look_ahead_bytes``
-    is how much the running unit of one SM may have under way; None if that is not known, and then not limited.
+    Addresses are spread over ``channels``, each with its part of the rate; 1 if unknown. ``look_ahead_bytes`` is the
+    most that the running unit of one SM may have in flight; None if unknown, and then not limited.
     """
 
     capacity_bytes: int
@@ -68,8 +68,8 @@ class GemmModel:
 
     ``error`` is the relative error of a predicted time, ``resolution`` the relative difference between two
     schedules below which the profile cannot tell them apart. Two SMs together compute one of ``pair_tiles``.
-    ``cluster`` is how many SMs side by side read an operand that they share from L2 once. ``fitted_l2`` is the size of
-    an instance and the number of instances of the L2 that the constants contain, None where it is that of the GPU.
+    ``cluster`` is the number of neighbouring SMs that read a shared operand from L2 once. ``fitted_l2`` is (bytes per
+    instance, number of instances) of the L2 that the constants were fitted with, None where it is that of the GPU.
     """
 
     start_ticks: int
@@ -94,11 +94,11 @@ class GemmModel:
 class Dma:
     """Copy engines: each holds one command at a time, for ``setup`` and then the bytes at ``bytes_per_s``.
 
-    ``outstanding_bytes`` is how much one engine may have under way; None if that is not known, and then not limited.
-    ``issue_interval_ticks`` is the least time between two commands of one GPU; that part of ``setup`` is spent before
-    the engine. A copy is split into packets of ``packet_bytes``, or one for each row of a strided region, and each
+    ``outstanding_bytes`` is the most that one engine may have in flight; None if unknown, and then not limited.
+    ``issue_interval_ticks`` is the least time between two commands of one GPU; that part of ``setup`` passes before the
+    engine is held. A copy is split into packets of ``packet_bytes``, or one for each row of a strided region, and each
     beyond the first holds the engine for ``packet_ticks``. ``prelaunch_ticks`` is the setup of a command that was
-    written before and waits for a flag.
+    written in advance and waits for a flag.
     """
 
     engines: int
@@ -116,8 +116,8 @@ class Dma:
 class SmCopy:
     """Copies by SMs: each SM moves ``bytes_per_s`` at most and pays ``setup`` once per chunk.
 
-    ``outstanding_bytes`` is how much one SM may have under way: its rate is then at most that in a round trip. None if
-    that is not known, and then not limited.
+    ``outstanding_bytes`` is the most that one SM may have in flight, so its rate is at most that per round trip; None
+    if unknown, and then not limited.
     """
 
     bytes_per_s: int
@@ -138,7 +138,7 @@ class LaunchCost:
 class Gpu:
     """One GPU. ``peak_flops`` maps an element type to operations per second (multiply and add count as two).
 
-    ``calibrated`` says where the constants were fitted; it has no part in any time.
+    ``calibrated`` is the region in which the constants were fitted; no time depends on it.
     """
 
     name: str
@@ -160,23 +160,23 @@ class Gpu:
 
     @property
     def last_cache(self) -> Cache | None:
-        """The cache that holds what peers have written: the one in front of memory, else an L2 in one piece.
+        """The cache that holds writes of peers: the one in front of memory, else an L2 with a single instance.
 
-        Slices of L2 that each serve SMs of their own do not see the writes of peers, and have to miss.
+        Instances of L2 that each serve some of the SMs do not see the writes of peers, so reads of these miss.
         """
         return self.mall or (self.l2 if self.l2.instances == 1 else None)
 
     def peak(self, dtype: DType) -> int:
-        """Peak rate for ``dtype`` in operations per second, 0 if the GPU has no such unit."""
+        """Return the peak rate for ``dtype`` in operations per second, 0 if the GPU has no such unit."""
         return dict(self.peak_flops).get(dtype, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One direction of a link; ``achieved`` is what payload reaches and what the server serves at.
+    """One direction of a link; ``achieved`` is the payload rate, at which the server serves.
 
-    ``protocols`` are those that copies by SMs may use over it: LL128 needs writes of 128 bytes to arrive whole. Over an
-    ``ordered`` link what was sent first arrives first, so that a flag need not wait until the data has landed.
+    ``protocols`` are those that copies by SMs may use over it; LL128 needs writes of 128 bytes to arrive whole. An
+    ``ordered`` link delivers in the order of sending, so that a flag need not wait until the data has landed.
     """
 
     name: str
@@ -192,7 +192,7 @@ class Link:
 class Switch:
     """A crossbar with one port per GPU; each output port is a server of ``bytes_per_s``.
 
-    One that can ``multicast`` copies what comes in to all other ports, one that ``reduces`` sums what comes from all.
+    With ``multicast`` it can copy input to all other ports, with ``reduces`` sum the inputs of all ports.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""A plan as one rank sees it: its steps, what lands there, and what has surely happened before each step."""
+"""The plan of one rank: its steps, its arrivals, and what always happens before each step."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from .schedule import Direction, Kernels, Reach, Reduction, Region, Schedule, St
 
 @dataclass(frozen=True, slots=True)
 class PlanFault:
-    """One thing wrong with a plan: diagnostic code, the step to blame (empty if none), a sentence, and what helps."""
+    """One fault of a plan: diagnostic code, the step at fault (empty if none), a sentence, and a hint."""
 
     code: Code
     step: str
@@ -21,7 +21,7 @@ class PlanFault:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A transfer as its destination sees it: ``region`` relative to the destination, ``source`` too."""
+    """A transfer at its destination; ``region`` and ``source`` are relative to the destination."""
 
     transfer: Transfer
     issuer: int
@@ -30,29 +30,29 @@ class Arrival:
 
 
 def arrivals_at(scenario: Scenario, schedule: Schedule, rank: int) -> tuple[Arrival, ...]:
-    """Every transfer that lands at ``rank``, whoever issues it; a put to all lands at every rank, its own as well."""
-    n, found = scenario.num_ranks, []
+    """Return every transfer that lands at ``rank``, of any issuer; a put to all lands at every rank and at its own."""
+    n, arrivals = scenario.num_ranks, []
     for issuer in range(n):
         for step in schedule.steps_of(issuer):
             if isinstance(step, Transfer) and rank in _landing(step, issuer, n):
-                found.append(_arrival(step, issuer, rank, n))
-    return tuple(found)
+                arrivals.append(_arrival(step, issuer, rank, n))
+    return tuple(arrivals)
 
 
 def all_arrivals(scenario: Scenario, schedule: Schedule) -> tuple[tuple[Arrival, ...], ...]:
-    """``arrivals_at`` of every rank, in one pass over the plan."""
+    """Return ``arrivals_at`` of every rank, in one pass over the plan."""
     n = scenario.num_ranks
-    found: list[list[Arrival]] = [[] for _ in range(n)]
+    by_rank: list[list[Arrival]] = [[] for _ in range(n)]
     for issuer in range(n):
         for step in schedule.steps_of(issuer):
             if isinstance(step, Transfer):
                 for rank in _landing(step, issuer, n):
-                    found[rank].append(_arrival(step, issuer, rank, n))
-    return tuple(map(tuple, found))
+                    by_rank[rank].append(_arrival(step, issuer, rank, n))
+    return tuple(map(tuple, by_rank))
 
 
 def _landing(step: Transfer, issuer: int, num_ranks: int) -> Collection[int]:
-    """The absolute ranks at which a transfer lands."""
+    """Return the absolute ranks at which a transfer lands."""
     puts = step.direction is Direction.PUT
     if puts and step.reach is Reach.ALL:
         return range(num_ranks)
@@ -77,7 +77,7 @@ class RankPlan:
 
     @classmethod
     def of(cls, scenario: Scenario, schedule: Schedule, rank: int) -> "RankPlan":
-        """Look at ``schedule`` from ``rank``."""
+        """Return the plan of ``rank`` in ``schedule``."""
         steps = {step.name: step for step in schedule.steps_of(rank)}
         return cls(scenario.at(rank), schedule, rank, steps, arrivals_at(scenario, schedule, rank))
 
@@ -87,12 +87,12 @@ class RankPlan:
         return frozenset(arrival.transfer.signal for arrival in self.arrivals)
 
     def before(self) -> dict[str, frozenset[str]]:
-        """For each step everything that has surely happened at this rank before it: steps and signals."""
+        """Return for each step the steps and signals that always happen at this rank before it."""
         return before_each(self.steps.values(), persistent=self.schedule.tactics.kernel is Kernels.PERSISTENT)
 
 
 def before_each(steps: Collection[Step], *, persistent: bool = False) -> dict[str, frozenset[str]]:
-    """For each step of a rank, and each signal it waits for, what has surely happened there before.
+    """Return for each step of a rank, and each signal it waits for, what always happens there before.
 
     Raises
     ------
@@ -110,10 +110,10 @@ def before_each(steps: Collection[Step], *, persistent: bool = False) -> dict[st
 
 
 def queued_behind(steps: Collection[Step], *, persistent: bool = False) -> Iterator[tuple[str, str]]:
-    """(step, one before it in the same queue): kernels of a stream and transfers of a lane run in issue order.
+    """Yield (step, the one before it in its queue): kernels of a stream and transfers of a lane run in issue order.
 
-    SMs go through the groups of a ``persistent`` kernel in order, each by itself: a group may begin, and end, before an
-    earlier one is done. The kernel has every SM until its last group ends, and a sum is a kernel too.
+    Each SM goes through the groups of a ``persistent`` kernel in order, but a group may begin and end before an earlier
+    one is done. The kernel holds all SMs until its last group ends; a sum is a kernel too and comes after it.
     """
     groups = [step.name for step in steps if isinstance(step, TileGroup)] if persistent else []
     last: dict[tuple[bool, int], str] = {}
@@ -130,5 +130,5 @@ def queued_behind(steps: Collection[Step], *, persistent: bool = False) -> Itera
 
 
 def num_peers(steps: Iterable[Step]) -> int:
-    """How many peers the transfers of a rank address that are in no lane; 1 if there are none."""
+    """Return the number of peers that transfers without a lane address; 1 if there are none."""
     return max(1, len({step.peer for step in steps if isinstance(step, Transfer) and step.lane is None} - {0}))

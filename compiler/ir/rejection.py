@@ -1,4 +1,4 @@
-"""Why something that was asked for cannot be: what every rule on what is feasible returns, and None if all is well."""
+"""The result of every rule on feasibility: a ``Rejection``, or None where the rule holds."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from ..codes import Code
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A diagnostic's code, a sentence, and what helps (empty if nothing is known to)."""
+    """Why a request is infeasible: a diagnostic code, a sentence, and a hint, which may be empty."""
 
     code: Code
     message: str

@@ -1,4 +1,4 @@
-"""A profile of what the peers of rank 0 write into its memory, as data; ``replay_file.py`` reads one from a file."""
+"""A profile of the writes of peers into the memory of rank 0; ``resolve/devices/replay_file.py`` reads one."""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,7 @@
 """The resolved scenario: hardware, workload and what to explore, as integers in base units.
 
-Nothing here refers to source text. Times are ticks of 10 fs, sizes are bytes, rates are bytes or
-operations per second. Fractions are exact. A Scenario is what every later stage starts from.
+Nothing here refers to source text. Times are ticks of 10 fs, sizes are bytes, rates are bytes or operations per second.
+Fractions are exact. A Scenario is the input of every later stage.
 """
 
 from dataclasses import dataclass, field, replace
@@ -22,8 +22,8 @@ TICKS_PER_US = 10**8
 class System:
     """``num_ranks`` equal GPUs behind one fabric.
 
-    ``variability`` is what makes their times differ; with ``replay`` only rank 0 is simulated, and what the others
-    write into its memory is taken from a profile.
+    ``variability`` describes how their times differ; with ``replay`` only rank 0 is simulated, and the writes of the
+    others into its memory are taken from a profile.
     """
 
     name: str
@@ -56,14 +56,14 @@ class Scenario:
 
     @property
     def stages(self) -> tuple["Scenario", ...]:
-        """The scenario as each of its kernels sees it; none for a lone collective."""
+        """The scenario of each kernel; none for a lone collective."""
         return tuple(map(self.stage, range(self.workload.num_kernels)))
 
     def at(self, rank: int) -> "Scenario":
-        """The scenario as the absolute ``rank`` has it; see ``Workload.at``."""
+        """Return the scenario of the absolute ``rank``; see ``Workload.at``."""
         rank %= self.num_ranks
         return self if self.workload.at(rank) is self.workload else replace(self, workload=self.workload.at(rank))
 
     def stage(self, kernel: int) -> "Scenario":
-        """The scenario as the kernel of that number sees it; see ``Workload.stage``."""
+        """Return the scenario of the kernel with that number; see ``Workload.stage``."""
         return self if self.workload.then is None else replace(self, workload=self.workload.stage(kernel))

@@ -1,6 +1,6 @@
-"""A wish to stop, heard by whatever takes long: whoever begins a stage says how it is asked, loops in it ask.
+"""Cooperative cancellation: the caller of a stage sets a callback, long loops call ``checkpoint``, which asks it.
 
-It holds for one thread at a time, so that stages in several threads have wishes of their own.
+The callback is a context variable, so that stages in several threads have callbacks of their own.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,37 +11,37 @@ ShouldStop = Callable[[], bool]
 
 
 class Cancelled(Exception):
-    """The caller asked to stop; what was found before is lost with it."""
+    """The caller asked to stop; results so far are lost."""
 
 
 def never() -> bool:
-    """Nobody wants to stop."""
+    """Return False: nobody asks to stop."""
     return False
 
 
-_asked: ContextVar[ShouldStop] = ContextVar("should_stop", default=never)
+_should_stop: ContextVar[ShouldStop] = ContextVar("should_stop", default=never)
 
 
 @contextmanager
 def heeding(should_stop: ShouldStop | None) -> Iterator[None]:
-    """Within the block ``checkpoint`` asks ``should_stop``; None leaves whom it asks as it is."""
+    """Make ``checkpoint`` ask ``should_stop`` within the block; None keeps the current callback."""
     if should_stop is None:
         yield
         return
-    before = _asked.set(should_stop)
+    before = _should_stop.set(should_stop)
     try:
         yield
     finally:
-        _asked.reset(before)
+        _should_stop.reset(before)
 
 
 def checkpoint() -> None:
-    """Ask whether to stop; for loops that may go on for more than a fraction of a second.
+    """Stop if the caller asks to; for loops that may run for more than a fraction of a second.
 
     Raises
     ------
     Cancelled
-        If so.
+        If the caller asks to stop.
     """
-    if _asked.get()():
+    if _should_stop.get()():
         raise Cancelled

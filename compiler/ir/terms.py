@@ -1,30 +1,8 @@
-"""Terms of an expectation: figures of schedules and numbers, joined by arithmetic."""
+"""Terms of an expectation: arithmetic on figures of schedules and numbers."""
 
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
-
-
-class Metric(Enum):
-    """A figure of a simulated schedule; the value is its name in the language."""
-
-    MAKESPAN = "makespan"
-    COMPUTE_TIME = "compute_time"
-    COMM_TIME = "comm_time"
-    EXPOSED_TIME = "exposed_time"
-    EXPOSED = "exposed"
-    OVERLAP_EFFICIENCY = "overlap_efficiency"
-    DIL = "dil"
-    CIL = "cil"
-    STAGING = "staging"
-    HBM_BYTES = "hbm_bytes"
-    HBM_READ_BYTES = "hbm_read_bytes"
-    HBM_WRITE_BYTES = "hbm_write_bytes"
-    L2_BYTES = "l2_bytes"
-    LINK_BYTES = "link_bytes"
-    FLAG_BYTES = "flag_bytes"
-    FLAG_READS = "flag_reads"
-    LINE_HOPS = "line_hops"
 
 
 class FigureKind(Enum):
@@ -34,6 +12,36 @@ class FigureKind(Enum):
     BYTES = "bytes"
     RATIO = "ratio"
     RATE = "rate"
+
+
+class Metric(Enum):
+    """A figure of a simulated schedule; the value is its name in the language."""
+
+    kind: FigureKind
+
+    def __new__(cls, word: str, kind: FigureKind) -> "Metric":
+        """Make ``word`` the value, and ``kind`` an attribute."""
+        metric = object.__new__(cls)
+        metric._value_, metric.kind = word, kind
+        return metric
+
+    MAKESPAN = "makespan", FigureKind.TIME
+    COMPUTE_TIME = "compute_time", FigureKind.TIME
+    COMM_TIME = "comm_time", FigureKind.TIME
+    EXPOSED_TIME = "exposed_time", FigureKind.TIME
+    EXPOSED = "exposed", FigureKind.RATIO
+    OVERLAP_EFFICIENCY = "overlap_efficiency", FigureKind.RATIO
+    DIL = "dil", FigureKind.RATIO
+    CIL = "cil", FigureKind.RATIO
+    STAGING = "staging", FigureKind.BYTES
+    HBM_BYTES = "hbm_bytes", FigureKind.BYTES
+    HBM_READ_BYTES = "hbm_read_bytes", FigureKind.BYTES
+    HBM_WRITE_BYTES = "hbm_write_bytes", FigureKind.BYTES
+    L2_BYTES = "l2_bytes", FigureKind.BYTES
+    LINK_BYTES = "link_bytes", FigureKind.BYTES
+    FLAG_BYTES = "flag_bytes", FigureKind.BYTES
+    FLAG_READS = "flag_reads", FigureKind.RATIO
+    LINE_HOPS = "line_hops", FigureKind.RATIO
 
 
 class Operator(Enum):
@@ -102,7 +110,7 @@ class Extreme:
 
 @dataclass(frozen=True, slots=True)
 class OverSeeds:
-    """What a term is over all seeds: the nearest-rank percentile, or the mean where ``percent`` is None."""
+    """A term reduced over all seeds: the nearest-rank percentile, or the mean where ``percent`` is None."""
 
     term: "Term"
     percent: Fraction | None

@@ -1,4 +1,4 @@
-"""What makes equal GPUs take unequal times: a distribution for each cause, as data.
+"""Causes of unequal times of equal GPUs, as distributions.
 
 Shares are exact fractions, times are ticks. ``simcore/lower/variability.py`` draws from it.
 """
@@ -27,7 +27,7 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class Straggler:
-    """Each rank is slow with probability ``share``; the kernels of a slow one take ``factor`` times as long."""
+    """Each rank is slow with probability ``share``; kernels of a slow rank take ``factor`` times as long."""
 
     share: Fraction
     factor: Fraction
@@ -35,7 +35,7 @@ class Straggler:
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """``rank`` begins ``ticks`` later than it would."""
+    """``rank`` starts ``ticks`` late."""
 
     rank: int
     ticks: int
@@ -46,7 +46,7 @@ class Variability:
     """Causes of unequal times; None where a cause is absent.
 
     ``skew`` is in ticks and delays the start of a rank; ``jitter`` is relative and stretches each kernel of each rank.
-    Both, and the stragglers, need a seed to be drawn with; ``late`` holds without one.
+    Both, and the stragglers, are drawn with a seed; ``late`` needs none.
     """
 
     skew: Distribution | None = None
@@ -56,5 +56,5 @@ class Variability:
 
     @property
     def random(self) -> bool:
-        """Whether anything is drawn."""
+        """Whether anything is drawn at random."""
         return self.skew is not None or self.jitter is not None or self.straggler is not None

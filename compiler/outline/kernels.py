@@ -1,4 +1,4 @@
-"""Which tiles of an outline are one kernel: a rectangle of shards by pieces."""
+"""Group the tiles of an outline into kernels: rectangles of shards by pieces."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

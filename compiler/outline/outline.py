@@ -54,7 +54,7 @@ class Split:
 
 
 class By(Enum):
-    """How blocks are grouped into kernels; the value is the text in the language.
+    """Grouping of blocks into kernels; the value is the text in the language.
 
     HOP: one kernel for all blocks of a piece at the same number of hops, counted along the algorithm's transfers.
     """
@@ -111,7 +111,7 @@ class Ordering:
 
 
 class Sums(Enum):
-    """Where arrived parts are summed: in a stream of their own, or after the kernels of the first stream."""
+    """The place of sums of arrived parts: in a stream of their own, or after the kernels of the first stream."""
 
     APART = "apart"
     BEHIND = "behind"

@@ -1,10 +1,10 @@
-"""From names to scenarios: every workload with its hardware, its schedules, its space and what is expected of it."""
+"""Resolve names to scenarios: each workload with its hardware, schedules, search space and expectations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..codes import Code
-from ..ir import Explore, NamedSchedule, Scenario, System, Workload
+from ..ir import Choice, Explore, NamedSchedule, Plan, Scenario, System, Workload
 from ..outline.outline import Outline
 from ..outline.write import rejections_on, written_out
 from ..planfile.file import import_plan, imported
@@ -21,7 +21,7 @@ from .schedules.outline import OutlineReader
 from .schedules.outline_block import is_outline, place_of
 from .schedules.plan import PlanReader
 from .schedules.template import ChoiceReader
-from .values.evaluate import ExpressionEvaluator, Place
+from .values.evaluate import ExpressionEvaluator, Place, Reading
 from .values.params import Param, check_params
 from .values.sentences import single
 from .workloads.workload import resolve_workload
@@ -29,7 +29,7 @@ from .workloads.workload import resolve_workload
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """Everything that a file says, under one setting of its parameters."""
+    """The resolved content of a file, under one setting of its parameters."""
 
     scenarios: tuple[Scenario, ...]
     expectations: tuple[Expectation, ...]
@@ -37,7 +37,7 @@ class Resolved:
 
 
 def resolve(scope: Scope, settings: Mapping[str, Quantity], report: Report, with_questions: bool = True) -> Resolved:
-    """Resolve all declarations of a file, its expectations on request; what is wrong is reported, each cause once."""
+    """Resolve all declarations of a file, with its expectations if asked for; report each error once."""
     return _Resolver(scope, settings, report).run(with_questions)
 
 
@@ -60,14 +60,14 @@ class _Resolver:
         spaces = self._spaces()
         expectations = self._expectations() if with_questions else ()
         scenarios = tuple(
-            Scenario(entry.name, *found, tuple(schedules[entry]), spaces.get(entry, Explore()))
-            for entry, found in self._workloads.items()
-            if found is not None
+            Scenario(entry.name, *resolved, tuple(schedules[entry]), spaces.get(entry, Explore()))
+            for entry, resolved in self._workloads.items()
+            if resolved is not None
         )
         return Resolved(scenarios, expectations, params)
 
     def _check_unused(self) -> None:
-        """Resolve what no workload needs too, so that a mistake in it does not wait for its first use."""
+        """Resolve declarations that no workload uses too, so that their errors are reported."""
         for entry in self._scope.of_kind(Kind.LET):
             assert isinstance(entry.declaration, ast.Let)
             with self._report.attempt():
@@ -83,78 +83,78 @@ class _Resolver:
                     resolve_one(entry)
 
     def _system(self, path: ast.Path) -> tuple[Entry, System]:
-        """The workload that ``path`` names and its system, which is known even where the workload is wrong."""
+        """Return the workload at ``path`` and its system, which is known even if the workload has errors."""
         entry = self._scope.find(path, Kind.WORKLOAD, self._report)
         declaration = entry.declaration
         assert isinstance(declaration, ast.Workload)
         return entry, self._systems.system(entry.scope.find(declaration.system, Kind.SYSTEM, self._report))
 
     def _workload(self, entry: Entry) -> Workload:
-        found = self._workloads[entry]
-        if found is None:
+        resolved = self._workloads[entry]
+        if resolved is None:
             raise self._report.stop()
-        return found[1]
+        return resolved[1]
 
     def _schedules(self) -> dict[Entry, list[NamedSchedule]]:
-        found: dict[Entry, list[NamedSchedule]] = {entry: [] for entry in self._workloads}
+        by_workload: dict[Entry, list[NamedSchedule]] = {entry: [] for entry in self._workloads}
         for schedule in self._scope.of_kind(Kind.SCHEDULE):
             declaration = schedule.declaration
             assert isinstance(declaration, ast.Template | ast.Plan)
             with self._report.attempt():
                 entry, system = self._system(declaration.workload)
-                choices = self._choices(system)
-                path = imported(declaration, self._report)
-                if path is not None:
-                    scenario = Scenario(entry.name, system, self._workload(entry))
-                    found[entry].append(NamedSchedule(schedule.name, import_plan(scenario, path, self._report)))
-                elif isinstance(declaration, ast.Template):
-                    found[entry].append(NamedSchedule(schedule.name, choices.choice(declaration)))
-                elif is_outline(declaration, self._report):
-                    scenario = Scenario(entry.name, system, self._workload(entry))
-                    outline = self._outline(system, choices, declaration)
-                    if self._fits(scenario, outline, declaration):
-                        found[entry].append(NamedSchedule(schedule.name, written_out(scenario, outline)))
-                else:
-                    workload = self._workload(entry)
-                    reader = PlanReader(system, workload, choices, self._place, self._evaluator, self._report)
-                    found[entry].append(NamedSchedule(schedule.name, reader.read(declaration)))
-        return found
+                source = self._schedule(entry, system, declaration)
+                if source is not None:
+                    by_workload[entry].append(NamedSchedule(schedule.name, source))
+        return by_workload
 
-    def _outline(self, system: System, choices: ChoiceReader, declaration: ast.Plan) -> Outline:
-        return OutlineReader(system, choices, self._place, self._evaluator, self._report).read(declaration)
+    def _schedule(self, entry: Entry, system: System, declaration: ast.Template | ast.Plan) -> Choice | Plan | None:
+        """Return the choice or plan of a schedule, None for an outline that does not fit."""
+        choices = self._choices(system)
+        path = imported(declaration, self._report)
+        if path is None and isinstance(declaration, ast.Template):
+            return choices.choice(declaration)
+        scenario = Scenario(entry.name, system, self._workload(entry))
+        if path is not None:
+            return import_plan(scenario, path, self._report)
+        assert isinstance(declaration, ast.Plan), "a template is a choice or an import"
+        if is_outline(declaration, self._report):
+            outline = OutlineReader(system, choices, self._place, self._evaluator, self._report).read(declaration)
+            return written_out(scenario, outline) if self._fits(scenario, outline, declaration) else None
+        reader = PlanReader(system, scenario.workload, choices, self._place, self._evaluator, self._report)
+        return reader.read(declaration)
 
     def _fits(self, scenario: Scenario, outline: Outline, declaration: ast.Plan) -> bool:
-        """Report what keeps an outline from being a plan; with sizes set from outside it is only left out."""
-        found = tuple(rejections_on(scenario, outline))
-        for rejection in found:
+        """Return whether an outline is a plan here; report why not, as warnings if parameters are set from outside."""
+        rejections = tuple(rejections_on(scenario, outline))
+        for rejection in rejections:
             span = place_of(declaration, rejection.statement)
             if self._settings:
                 message = f"{declaration.name} is left out: {rejection.message}"
                 self._report.warn(rejection.code, message, span, rejection.hint)
             else:
                 self._report.error(rejection.code, rejection.message, span, rejection.hint)
-        return not found
+        return not rejections
 
     def _spaces(self) -> dict[Entry, Explore]:
-        found: dict[Entry, Explore] = {}
+        spaces: dict[Entry, Explore] = {}
         for question in self._scope.questions:
             if isinstance(question, ast.Explore):
                 with self._report.attempt():
                     entry, system = self._system(question.workload)
-                    if entry in found:
+                    if entry in spaces:
                         message = f"{entry.name} is explored twice"
                         raise self._report.fail(Code.MGS206, message, question.workload.span)
                     reader = ExploreReader(self._choices(system), self._place, self._evaluator, self._report)
-                    found[entry] = reader.read(question)
-        return found
+                    spaces[entry] = reader.read(question)
+        return spaces
 
     def _expectations(self) -> tuple[Expectation, ...]:
-        found: list[Expectation] = []
+        expectations: list[Expectation] = []
         for question in self._scope.questions:
             if isinstance(question, ast.Expect):
                 with self._report.attempt():
-                    found.append(self._expectation(question))
-        return tuple(found)
+                    expectations.append(self._expectation(question))
+        return tuple(expectations)
 
     def _expectation(self, question: ast.Expect) -> Expectation:
         entry, failures = self._subject(question), self._report.num_failures
@@ -162,10 +162,14 @@ class _Resolver:
             with self._report.attempt():
                 self._check_binding(binding)
         names = tuple(
-            each.name for each in self._scope.of_kind(Kind.SCHEDULE) if self._is_for(each.declaration, entry.name)
+            schedule.name
+            for schedule in self._scope.of_kind(Kind.SCHEDULE)
+            if self._is_for(schedule.declaration, entry.name)
         )
         settable = self._report.num_failures == failures
-        expectation = ExpectReader(names, self._place, self._evaluator, self._report).read(question, entry.name)
+        expectation = ExpectReader(names, Reading(self._place, self._evaluator, self._report)).read(
+            question, entry.name
+        )
         if not settable:
             raise self._report.stop()
         return expectation

@@ -1,4 +1,4 @@
-"""From lark's tree to the syntax tree."""
+"""Build the syntax tree from lark's tree."""
 
 from lark import Token, Tree
 
@@ -14,12 +14,12 @@ _Child = LarkTree | Token | None
 
 
 def build_file(source: Source, tree: LarkTree, tokens: Tokens, report: Report) -> ast.File:
-    """Build the tree of a whole text; nameless nodes stand for what did not parse and are dropped."""
+    """Build the tree of a whole text; drop nameless nodes, which stand for text that did not parse."""
     return _Builder(source, report).file(tree, tokens)
 
 
 def build_values(source: Source, tree: LarkTree, report: Report) -> tuple[ast.Expression, ...]:
-    """Build the values of a text that the rule ``value`` read."""
+    """Build the values of a text that was parsed by the rule ``value``."""
     return _Builder(source, report).values(tree.children[0])
 
 
@@ -162,7 +162,7 @@ class _Builder:
                 return ast.Compare(left, str(children[1]), right, span=span)
 
     def _postfix(self, tree: LarkTree) -> ast.Expression:
-        """Nest what follows an atom: calls, subscripts, members."""
+        """Nest the calls, subscripts and members that follow an atom."""
         atom, *trailers = (_tree(child) for child in tree.children)
         if len(trailers) > MAX_NESTING:
             raise self._report.fail(

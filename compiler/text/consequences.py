@@ -1,4 +1,4 @@
-"""What a statement that could not be read may cause elsewhere; such findings are not told beside their cause."""
+"""Suppress diagnostics that may only follow from statements that could not be read."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,11 +11,12 @@ from .source import Span
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
-    """What is missing after a text was read: words of statements that did not parse, and where such a statement was.
+class MissingText:
+    """Text that is missing after parsing.
 
-    ``damaged`` are the names of declarations, and ``places`` their spans. With ``everything`` any name may be missing:
-    a whole file or library was not read.
+    ``words`` are those of statements that did not parse; ``damaged`` and ``places`` are the names and spans of the
+    declarations with such statements. With ``everything`` any name may be missing: a whole file or library was not
+    read.
     """
 
     words: frozenset[str]
@@ -24,27 +25,28 @@ class Lost:
     everything: bool
 
     @classmethod
-    def of(cls, report: Report, entries: Iterable[Entry]) -> "Lost":
-        """What the errors that reading the text left in ``report`` have taken from it."""
-        errors = [found.span for found in report.diagnostics]
-        hurt = [each for each in entries if any(within(error, each.declaration.span) for error in errors)]
+    def of(cls, report: Report, entries: Iterable[Entry]) -> "MissingText":
+        """Collect the missing text from the errors of parsing in ``report``."""
+        errors = [diagnostic.span for diagnostic in report.diagnostics]
+        damaged = [entry for entry in entries if any(within(error, entry.declaration.span) for error in errors)]
         lines = [words_in(_line(error)) for error in errors]
         words = frozenset(report.lost_words).union(*lines)
-        spans = tuple(entry.declaration.span for entry in hurt)
-        return cls(words, frozenset(entry.name for entry in hurt), spans, report.lost_names or report.num_failures > 0)
+        spans = tuple(entry.declaration.span for entry in damaged)
+        everything = report.lost_names or report.num_failures > 0
+        return cls(words, frozenset(entry.name for entry in damaged), spans, everything)
 
-    def explains(self, found: Diagnostic) -> bool:
-        """Whether ``found`` may be there only because of what is missing."""
-        if found.code not in CONSEQUENCES:
+    def explains(self, diagnostic: Diagnostic) -> bool:
+        """Whether ``diagnostic`` may only follow from missing text."""
+        if diagnostic.code not in CONSEQUENCES:
             return False
-        if self.everything or any(within(found.span, place) for place in self.places):
+        if self.everything or any(within(diagnostic.span, place) for place in self.places):
             return True
-        missing = {Code.MGS203: self.words, Code.MGS209: self.damaged}.get(found.code, frozenset())
-        return not missing.isdisjoint(words_in(found.span))
+        missing = {Code.MGS203: self.words, Code.MGS209: self.damaged}.get(diagnostic.code, frozenset())
+        return not missing.isdisjoint(words_in(diagnostic.span))
 
 
 def _line(span: Span) -> Span:
-    """The line in which ``span`` begins."""
+    """Return the line in which ``span`` begins."""
     source, start = span.source, span.source.text.rfind("\n", 0, span.start) + 1
     stop = source.text.find("\n", span.start)
     return Span(source, start, stop if stop >= 0 else len(source.text))

@@ -1,4 +1,4 @@
-"""Diagnostics: what is wrong, where, and what to write instead; as text and as JSON."""
+"""Diagnostics: message, place and hint, rendered as text and as JSON; and the report that collects them."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from ..codes import Code
 from .printable import columns_of, printable
 from .source import Span
 
-SHOWN = 50
+MAX_SHOWN = 50
 CODE_COLUMNS = 160
 MAX_ERRORS = 200
 MAX_GUESSES = 400
@@ -19,7 +19,7 @@ _RED, _BLUE, _BOLD, _PLAIN = "\x1b[31m", "\x1b[36m", "\x1b[1m", "\x1b[0m"
 
 
 class Severity(Enum):
-    """Whether a file with this diagnostic can be used."""
+    """Whether a file with this diagnostic can be used: it can with warnings."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -27,7 +27,7 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One finding; ``hint`` says what to write instead and may be empty."""
+    """One error or warning; ``hint`` says what to write instead and may be empty."""
 
     code: Code
     message: str
@@ -37,7 +37,7 @@ class Diagnostic:
 
 
 class CompileError(Exception):
-    """The text is wrong; ``diagnostics`` holds everything that was found, in the order of the text."""
+    """The text has errors; ``diagnostics`` holds all errors and warnings, in the order of the text."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics = tuple(diagnostics)
@@ -49,30 +49,30 @@ class Stopped(Exception):
 
 
 class GaveUp(Exception):
-    """There are so many errors that looking for more is of no use; they are in the report."""
+    """There are too many errors to go on; they are in the report."""
 
 
 class Report:
-    """Collects diagnostics while a file is compiled; ``num_failures`` counts the attempts that were left.
+    """The diagnostics of a file while it is compiled; ``num_failures`` counts the attempts that failed.
 
-    ``lost_words`` are those of statements that could not be read; with ``lost_names`` one of them would have brought
-    names from elsewhere.
+    ``lost_words`` are the words of statements that could not be read; ``lost_names`` is True if one of them would have
+    brought names from other files.
     """
 
-    def __init__(self, explained: Callable[[Diagnostic], bool] | None = None) -> None:
+    def __init__(self, is_explained: Callable[[Diagnostic], bool] | None = None) -> None:
         self._found: dict[Diagnostic, None] = {}
-        self._explained = explained
+        self._is_explained = is_explained
         self.lost_words: set[str] = set()
         self.lost_names = False
         self.num_failures = 0
 
-    def silence(self, explained: Callable[[Diagnostic], bool]) -> None:
-        """Leave out further findings of which ``explained`` says that something told before is their cause."""
-        self._explained = explained
+    def silence(self, is_explained: Callable[[Diagnostic], bool]) -> None:
+        """Drop further diagnostics for which ``is_explained`` is true: an earlier one is their cause."""
+        self._is_explained = is_explained
 
     def beside(self) -> "Report":
-        """A new report that leaves out the same."""
-        return Report(self._explained)
+        """Return a new, empty report that drops the same diagnostics."""
+        return Report(self._is_explained)
 
     def error(self, code: Code, message: str, span: Span, hint: str = "") -> None:
         """Record an error and go on."""
@@ -82,9 +82,9 @@ class Report:
         """Record a warning and go on."""
         self._add(Diagnostic(code, message, span, hint, Severity.WARNING))
 
-    def _add(self, found: Diagnostic) -> None:
-        if self._explained is None or not self._explained(found):
-            self._found[found] = None
+    def _add(self, diagnostic: Diagnostic) -> None:
+        if self._is_explained is None or not self._is_explained(diagnostic):
+            self._found[diagnostic] = None
         if len(self._found) >= MAX_ERRORS:
             raise GaveUp
 
@@ -94,12 +94,12 @@ class Report:
         return Stopped()
 
     def stop(self) -> Stopped:
-        """Return what to raise where something is needed that was reported as wrong before."""
+        """Return what to raise where a value is needed whose error was reported before."""
         return Stopped()
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """Run a block that may ``fail``; what follows the block runs in any case."""
+        """Run a block that may ``fail``; code after the block runs in any case."""
         try:
             yield
         except Stopped:
@@ -107,13 +107,13 @@ class Report:
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """All findings, in the order of the text."""
-        return tuple(sorted(self._found, key=lambda found: (found.span.source.path, found.span.start)))
+        """All errors and warnings, in the order of the text."""
+        return tuple(sorted(self._found, key=lambda diagnostic: (diagnostic.span.source.path, diagnostic.span.start)))
 
     @property
     def has_errors(self) -> bool:
         """Whether an error was recorded."""
-        return any(found.severity is Severity.ERROR for found in self._found)
+        return any(diagnostic.severity is Severity.ERROR for diagnostic in self._found)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -129,37 +129,41 @@ def listing(words: Iterable[str]) -> str:
 
 
 def render_text(
-    diagnostics: Sequence[Diagnostic], limit: int = SHOWN, color: bool = False, room: int = CODE_COLUMNS
+    diagnostics: Sequence[Diagnostic], limit: int = MAX_SHOWN, color: bool = False, room: int = CODE_COLUMNS
 ) -> str:
     """Render ``file:line:col: CODE severity: message``, the source line, carets, and the hint, for each diagnostic.
 
-    Of a source line at most ``room`` columns are shown.
+    At most ``room`` columns of a source line are shown.
     """
-    parts = [_render_one(found, color, room) for found in diagnostics[:limit]]
+    parts = [_render_one(diagnostic, color, room) for diagnostic in diagnostics[:limit]]
     if len(diagnostics) > limit:
         parts.append(f"and {len(diagnostics) - limit} more")
     return "\n".join(parts)
 
 
-def _render_one(found: Diagnostic, color: bool, room: int) -> str:
+def _render_one(diagnostic: Diagnostic, color: bool, room: int) -> str:
     def paint(text: str, *styles: str) -> str:
         return "".join(styles) + text + _PLAIN if color else text
 
-    at = found.span.location
-    tint = _RED if found.severity is Severity.ERROR else _BLUE
-    head = f"{printable(found.span.source.path)}:{at.line}:{at.column}: "
-    lines = [head + paint(f"{found.code.name} {found.severity.value}: ", tint, _BOLD) + printable(found.message)]
-    text = found.span.source.line(at.line)
+    at = diagnostic.span.location
+    tint = _RED if diagnostic.severity is Severity.ERROR else _BLUE
+    head = f"{printable(diagnostic.span.source.path)}:{at.line}:{at.column}: "
+    lines = [
+        head
+        + paint(f"{diagnostic.code.name} {diagnostic.severity.value}: ", tint, _BOLD)
+        + printable(diagnostic.message)
+    ]
+    text = diagnostic.span.source.line(at.line)
     if text.strip():
-        shown, before, width = _window(text, at.column - 1, found.span.end - found.span.start, room)
+        shown, before, width = _window(text, at.column - 1, diagnostic.span.end - diagnostic.span.start, room)
         lines += [f"  {shown}", "  " + " " * before + paint("^" * width, tint)]
-    if found.hint:
-        lines.append(f"  help: {printable(found.hint)}")
+    if diagnostic.hint:
+        lines.append(f"  help: {printable(diagnostic.hint)}")
     return "\n".join(lines)
 
 
 def _window(text: str, column: int, width: int, room: int) -> tuple[str, int, int]:
-    """Cut a line that does not fit a terminal to the part around the place, and keep the carets inside it."""
+    """Cut a line to at most ``room`` columns around the place; return it with position and width of the carets."""
     before, marked, after = (
         printable(part.replace("\t", " "))
         for part in (
@@ -174,15 +178,15 @@ def _window(text: str, column: int, width: int, room: int) -> tuple[str, int, in
     return shown, columns_of(shown[:place]), max(1, columns_of(shown[place : place + len(marked)]))
 
 
-def as_json(found: Diagnostic) -> dict[str, str | int]:
+def as_json(diagnostic: Diagnostic) -> dict[str, str | int]:
     """Return one diagnostic as a JSON object; lines and columns count from 1, the end is after the last character."""
-    start, end = found.span.location, found.span.end_location
+    start, end = diagnostic.span.location, diagnostic.span.end_location
     return {
-        "code": found.code.name,
-        "severity": found.severity.value,
-        "message": found.message,
-        "hint": found.hint,
-        "file": found.span.source.path,
+        "code": diagnostic.code.name,
+        "severity": diagnostic.severity.value,
+        "message": diagnostic.message,
+        "hint": diagnostic.hint,
+        "file": diagnostic.span.source.path,
         "line": start.line,
         "column": start.column,
         "end_line": end.line,

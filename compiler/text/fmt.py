@@ -42,7 +42,7 @@ def print_file(file: ast.File) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """A statement or a comment on lines of its own; ``name`` is what stands before ``=`` in a definition."""
+    """A statement or a comment on lines of its own; ``name`` is the left side of a definition."""
 
     lines: tuple[str, ...]
     blank_before: bool
@@ -103,7 +103,7 @@ class _Printer:
         return lines
 
     def _comments_before(self, span: Span | None, indent: str, inside: int | None = None) -> list[_Item]:
-        """Take the comments that stand before a place, or with ``inside`` before that end of a broken statement."""
+        """Take the comments before a place, or with ``inside`` before that end of a statement on several lines."""
         items: list[_Item] = []
         until = inside if inside is not None else span.start if span is not None else None
         while self._comments and (until is None or self._comments[-1].span.start < until):
@@ -113,7 +113,7 @@ class _Printer:
         return items
 
     def _trailing(self, span: Span) -> str:
-        """Take the comment that ends the line on which a statement ends."""
+        """Take the comment on the line on which a statement ends."""
         if not self._comments or self._comments[-1].own_line:
             return ""
         start = self._comments[-1].span.start

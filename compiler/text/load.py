@@ -1,6 +1,6 @@
-"""Reading files: the main file, what it includes, and the shipped libraries it uses.
+"""Read files: the main file, the files it includes, and the shipped libraries it uses.
 
-Nothing outside the folder of the main file is read, except the library that ships with Magus.
+No file outside the folder of the main file is read, except the library that ships with Magus.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import BinaryIO
 from .. import library
 from ..codes import Code
 from . import syntax as ast
-from .consequences import Lost
+from .consequences import MissingText
 from .diagnostics import Report, did_you_mean
 from .names import Scope
 from .parse import MAX_BYTES, parse_file
@@ -26,7 +26,7 @@ _LIBRARY_NAME = re.compile(r"[a-z0-9_]+/[a-z0-9_]+")
 
 
 def read_source(path: Path, report: Report, span: Span | None = None, max_bytes: int = MAX_BYTES) -> Source:
-    """Read a file; ``span`` is the place that asks for it, without one the file itself is blamed."""
+    """Read a file; errors are reported at ``span``, or without one at the file itself."""
     blamed = span or Span(Source(str(path), ""), 0, 0)
     try:
         size = path.stat().st_size
@@ -43,7 +43,7 @@ def read_source(path: Path, report: Report, span: Span | None = None, max_bytes:
 
 
 def read_stream(stream: BinaryIO | None, name: str, report: Report, max_bytes: int = MAX_BYTES) -> Source:
-    """Read what a stream has to give, stdin for instance, which diagnostics call ``name``."""
+    """Read a stream such as stdin to its end; ``name`` stands for it in diagnostics."""
     blamed = Span(Source(name, ""), 0, 0)
     try:
         data = b"" if stream is None else stream.read(max_bytes + 1)
@@ -81,12 +81,12 @@ def path_inside(folder: Path, name: str, base: Path) -> Path | None:
     return path if path != folder and path.is_relative_to(folder) else None
 
 
-def path_beside(text: ast.Text, what: str, report: Report) -> Path:
-    """Resolve the path of ``what`` (for messages), which must lie in the folder of the file that names it or below."""
+def path_beside(text: ast.Text, kind: str, report: Report) -> Path:
+    """Resolve the path in ``text``, which must lie in the folder of the file that names it or below."""
     folder = real_path(Path(text.span.source.path)).parent
     path = path_inside(folder, text.value, folder)
     if path is None:
-        hint = f"a {what} lies in the folder of the file that names it, or below"
+        hint = f"a {kind} lies in the folder of the file that names it, or below"
         raise report.fail(Code.MGS207, f"'{text.value}' is outside the folder of this file", text.span, hint)
     return path
 
@@ -97,7 +97,7 @@ def load(source: Source, report: Report) -> Scope:
     with report.attempt():
         loader.read(source)
     if report.has_errors:
-        report.silence(Lost.of(report, loader.scope.own()).explains)
+        report.silence(MissingText.of(report, loader.scope.own()).explains)
     return loader.scope
 
 
@@ -111,7 +111,7 @@ class _Loader:
         self._room = MAX_TOKENS
 
     def read(self, source: Source) -> None:
-        """Parse a text and declare what it holds."""
+        """Parse a text and enter its declarations."""
         file = parse_file(source, self._report, self._room)
         self._room -= file.num_tokens
         _check_version(file, self._report)

@@ -1,4 +1,4 @@
-"""Names: what a file declares, and what it takes from libraries and included files."""
+"""Names that a file declares, or takes from libraries and included files."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from .source import Span
 
 
 class Kind(Enum):
-    """What a name stands for; the value is the word for it in messages."""
+    """The kind of thing that a name stands for; the value is its word in messages."""
 
     LET = "value"
     PARAM = "parameter"
@@ -32,7 +32,7 @@ _DEVICES = (Kind.GPU, Kind.LINK, Kind.SWITCH)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
-    """A declared name and the scope in which its own words are looked up; compared by identity."""
+    """A declared name, and the scope in which names in its declaration are looked up; compared by identity."""
 
     name: str
     kind: Kind
@@ -48,7 +48,7 @@ class Scope:
         self._libraries: dict[str, Scope] = {}
         self._shared: dict[str, str] = {}
         self.questions: list[ast.Explore | ast.Expect] = []
-        self.twice: set[str] = set()  # names that are declared more than once
+        self.declared_twice: set[str] = set()  # names that are declared more than once
 
     def declare(self, declaration: Named, report: Report) -> None:
         """Add a declaration under its own name."""
@@ -79,15 +79,15 @@ class Scope:
         return (entry for entry in self._entries.values() if entry.kind in _DEVICES)
 
     def of_kind(self, *kinds: Kind) -> list[Entry]:
-        """Return the names of some kinds that this scope declares itself, in the order of the text."""
+        """Return the entries of some kinds that this scope declares itself, in the order of the text."""
         return [entry for entry in self.own() if entry.kind in kinds]
 
     def own(self) -> list[Entry]:
-        """Return all names that this scope declares itself, in the order of the text."""
+        """Return all entries that this scope declares itself, in the order of the text."""
         return [entry for entry in self._entries.values() if entry.scope is self]
 
     def names(self, *kinds: Kind) -> list[str]:
-        """Return all visible names of some kinds, those of libraries behind their alias."""
+        """Return all visible names of some kinds; those of libraries follow their alias."""
         own = [name for name, entry in self._entries.items() if entry.kind in kinds]
         return own + [
             f"{alias}.{entry.name}"
@@ -129,7 +129,7 @@ class Scope:
             self._entries[entry.name] = entry
             return
         at = earlier.declaration.span
-        self.twice.add(entry.name)
+        self.declared_twice.add(entry.name)
         report.error(
             Code.MGS206,
             f"'{entry.name}' is defined twice",
@@ -139,7 +139,7 @@ class Scope:
 
 
 def kind_of(declaration: Named) -> Kind:
-    """Return what kind of name a declaration makes."""
+    """Return the kind of name that a declaration defines."""
     match declaration:
         case ast.Let():
             return Kind.LET

@@ -1,6 +1,6 @@
-"""From text to syntax tree, with all syntax errors of the text in one run.
+"""Parse a text into a syntax tree, and report all syntax errors in one run.
 
-When a statement does not parse it is explained and left out, and parsing goes on with the next one. A broken head of a
+A statement that does not parse is explained and left out, and parsing goes on with the next one. A broken head of a
 block is replaced by a nameless one, so that the statements inside are read too; the builder drops nameless nodes.
 """
 
@@ -20,7 +20,7 @@ MAX_BYTES = 1 << 20
 
 
 def parse_file(source: Source, report: Report, room: int = MAX_TOKENS) -> File:
-    """Parse a text of at most ``room`` words. What could not be read is in the report and missing from the tree."""
+    """Parse a text of at most ``room`` words. Statements with errors are reported and missing from the tree."""
     check_size(source, report)
     tokens = read_tokens(source, report, room)
     tree = _feed(list(tokens.tokens), "start")
@@ -44,7 +44,7 @@ def parse_value(source: Source, report: Report) -> tuple[Expression, ...]:
 
 
 def check_size(source: Source, report: Report) -> None:
-    """Refuse a text that is too large to look at."""
+    """Reject a text that is too large to parse."""
     if len(source.text) > MAX_BYTES:
         raise report.fail(Code.MGS130, "the file is larger than 1 MiB", Span(source, 0, 1))
 
@@ -69,16 +69,16 @@ def _repaired(source: Source, tokens: list[Token], report: Report) -> list[Token
     """Report every statement that does not parse, and return the tokens without them."""
     parser = _parser("start")
     marks: dict[int, Any] = {}
-    at = 0
-    while at < len(tokens):
-        if at == 0 or tokens[at - 1].type in ("_SEP", "LBRACE"):
-            marks[at] = parser.copy(deepcopy_values=False)
+    index = 0
+    while index < len(tokens):
+        if index == 0 or tokens[index - 1].type in ("_SEP", "LBRACE"):
+            marks[index] = parser.copy(deepcopy_values=False)
         try:
-            parser.feed_token(tokens[at])
-            at += 1
+            parser.feed_token(tokens[index])
+            index += 1
         except UnexpectedToken:
-            start, end = statement_around(tokens, at)
-            explain(source, tokens[start:end], at - start, depth_at(tokens, start), parser.accepts(), report)
+            start, end = statement_around(tokens, index)
+            explain(source, tokens[start:end], index - start, depth_at(tokens, start), parser.accepts(), report)
             if start == end:
                 raise report.stop() from None
             kept = _without_head(tokens[start:end], depth_at(tokens, start))
@@ -86,20 +86,20 @@ def _repaired(source: Source, tokens: list[Token], report: Report) -> list[Token
             report.lost_words |= _names(tokens[start:end], head_only=bool(kept))
             tokens[start:end] = kept
             parser = marks[start].copy(deepcopy_values=False)
-            at = start
+            index = start
     return tokens
 
 
-def statement_around(tokens: list[Token], at: int) -> tuple[int, int]:
-    """Return the half-open range of the statement that token ``at`` belongs to, its ``_SEP`` included."""
-    start, depth = at, 0
+def statement_around(tokens: list[Token], index: int) -> tuple[int, int]:
+    """Return the half-open range of the statement of token ``index``, its ``_SEP`` included."""
+    start, depth = index, 0
     while start > 0:
         before = tokens[start - 1].type
         if depth == 0 and (before in ("_SEP", "LBRACE")):
             break
         depth += (before == "RBRACE") - (before == "LBRACE")
         start -= 1
-    end, depth = at, 0
+    end, depth = index, 0
     while end < len(tokens):
         kind = tokens[end].type
         if depth == 0 and kind == "RBRACE":
@@ -111,9 +111,9 @@ def statement_around(tokens: list[Token], at: int) -> tuple[int, int]:
     return start, end
 
 
-def depth_at(tokens: list[Token], at: int) -> int:
-    """Return how many blocks are open before token ``at``."""
-    return sum((token.type == "LBRACE") - (token.type == "RBRACE") for token in tokens[:at])
+def depth_at(tokens: list[Token], index: int) -> int:
+    """Return how many blocks are open before token ``index``."""
+    return sum((token.type == "LBRACE") - (token.type == "RBRACE") for token in tokens[:index])
 
 
 def _without_head(statement: list[Token], depth: int) -> list[Token]:
@@ -128,7 +128,7 @@ def _without_head(statement: list[Token], depth: int) -> list[Token]:
 
 
 def _names(statement: list[Token], *, head_only: bool) -> set[str]:
-    """The words of a broken statement, any of which may be the name that it was to define."""
+    """Return the words of a broken statement; any of them may be the name that it defines."""
     opened = next((idx for idx, token in enumerate(statement) if token.type == "LBRACE"), len(statement))
     return {str(token) for token in (statement[:opened] if head_only else statement) if token.type == "NAME"}
 

@@ -1,29 +1,34 @@
-r"""Text from outside, made fit to be shown: what a terminal would obey, or show in another place, is shown as ``\x1b``.
+r"""Make untrusted text safe to show: control and format characters become escapes such as ``\x1b``.
 
-File names, settings, strings of a scenario and tables hold what anybody wrote. Escape sequences would colour, move and
-overwrite what is on the screen, marks of direction would reorder it, and characters without width would hide in it.
+File names, settings, strings of a scenario and tables come from outside. Escape sequences would colour, move and
+overwrite what is on the screen, marks of direction would reorder it, and characters without width would be invisible.
 """
 
 from unicodedata import category, east_asian_width
 
 
 def printable(text: str, *, block: bool = False) -> str:
-    """``text`` with controls, format characters, lone surrogates and unknown characters as escapes.
+    """Return ``text`` with control and format characters, lone surrogates and unknown characters as escapes.
 
-    A ``block`` keeps the ends of its lines and its tabs; anything else is one line.
+    With ``block`` line ends and tabs stay; otherwise the result is one line.
     """
-    if block and "\n" in text:  # line by line: most of them need no second look
+    if block and "\n" in text:  # line by line, because most lines are printable as they are
         return "\n".join(printable(line, block=True) for line in text.split("\n"))
     if text.isprintable():
         return text
-    return "".join(each if _is_shown(each) or (block and each == "\t") else _escaped(each) for each in text)
+    return "".join(
+        character if _is_shown(character) or (block and character == "\t") else _escaped(character)
+        for character in text
+    )
 
 
 def columns_of(text: str) -> int:
-    """How many columns of a terminal printable text takes: two for a wide letter, none for a mark on another one."""
+    """Return the columns that printable text takes: two for a wide character, none for a combining mark."""
     if text.isascii():
         return len(text)
-    return sum(2 if east_asian_width(each) in "WF" else category(each) not in ("Mn", "Me") for each in text)
+    return sum(
+        2 if east_asian_width(character) in "WF" else category(character) not in ("Mn", "Me") for character in text
+    )
 
 
 def _is_shown(character: str) -> bool:

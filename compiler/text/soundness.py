@@ -1,7 +1,7 @@
-"""What a mistake leaves standing: which declarations can still be asked about when others are wrong.
+"""Find the declarations that errors do not affect, so that later stages can still check them.
 
-A declaration is sound if no error lies in it and everything it names is sound. Names are taken from its text, whatever
-they stand for there: rather one mistake less is told than one that is only the consequence of another.
+A declaration is sound if no error lies in it and everything it names is sound. All words of its text count as names,
+whatever they stand for: it is better to miss an error than to report a consequence of another one.
 """
 
 import re
@@ -16,20 +16,22 @@ _WORD = re.compile(r"[^\W\d]\w*")
 
 
 class Soundness:
-    """Which of the names of ``scope`` are sound, as far as ``report`` knows now."""
+    """The sound declarations of ``scope``, given the errors in ``report`` so far."""
 
     def __init__(self, scope: Scope, report: Report) -> None:
-        found = report.diagnostics
-        self._errors = [each.span for each in found if each.severity is Severity.ERROR]
+        diagnostics = report.diagnostics
+        self._errors = [diagnostic.span for diagnostic in diagnostics if diagnostic.severity is Severity.ERROR]
         self._own = {entry.name: entry for entry in scope.own()}
         read = {entry.declaration.span.source.path for entry in self._own.values()}
-        # What is wrong in a library, or with a value from outside, may concern anything.
+        # An error in a library, or in a value from outside, may affect every declaration.
         self._nothing = any(error.source.path not in read for error in self._errors)
         wrong = {name for name, entry in self._own.items() if self._holds_error(entry.declaration.span)}
-        self._wrong = _spread(wrong | scope.twice, {name: self._named(entry) for name, entry in self._own.items()})
+        self._wrong = _spread(
+            wrong | scope.declared_twice, {name: self._named(entry) for name, entry in self._own.items()}
+        )
 
     def of_name(self, name: str) -> bool:
-        """Whether the declaration of that name is sound, and all it depends on."""
+        """Whether the declaration of that name, and all it depends on, is sound."""
         return not self._nothing and name not in self._wrong
 
     def _holds_error(self, span: Span) -> bool:
@@ -40,7 +42,7 @@ class Soundness:
 
 
 def words_in(span: Span) -> frozenset[str]:
-    """All words of a text, those of comments included."""
+    """Return all words of a text, including comments."""
     return frozenset(_WORD.findall(span.text))
 
 
@@ -50,7 +52,7 @@ def within(inner: Span, outer: Span) -> bool:
 
 
 def _spread(wrong: set[str], named: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    """``wrong`` and all that name one of them, directly or by way of others."""
+    """Return ``wrong`` and all names that depend on one of them, directly or through others."""
     named_by = defaultdict[str, list[str]](list)
     for name, words in named.items():
         for word in words:

@@ -46,12 +46,12 @@ class Span:
 
     @property
     def location(self) -> Location:
-        """Where the span begins."""
+        """Line and column of the first character."""
         return self.source.location(self.start)
 
     @property
     def end_location(self) -> Location:
-        """Where the span ends: the place after its last character."""
+        """Line and column of the place after the last character."""
         return self.source.location(self.end)
 
     @property

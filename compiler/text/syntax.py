@@ -1,7 +1,7 @@
-"""The syntax tree: what is written, before any name is looked up.
+"""The syntax tree: the text as written, before any name is looked up.
 
-Spans take no part in comparison, so that two texts that say the same are equal. Chains of operators are flat, which
-keeps the depth of a tree bounded by the nesting of its brackets.
+Spans are not compared, so that the trees of two texts with the same words are equal. Chains of operators are flat,
+which keeps the depth of a tree bounded by the nesting of its brackets.
 """
 
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ _NOWHERE = Span(Source("<none>", ""), 0, 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """Anything that stands in a text."""
+    """A part of a text."""
 
     span: Span = field(default=_NOWHERE, compare=False, repr=False)
 
@@ -67,7 +67,7 @@ class Chain(Node):
 
 @dataclass(frozen=True, slots=True)
 class Parens(Node):
-    """``(a)``; more than one item is read only to explain the mistake."""
+    """``(a)``; more than one item is an error that is reported later."""
 
     items: tuple["Expression", ...]
 
@@ -81,7 +81,7 @@ class Listed(Node):
 
 @dataclass(frozen=True, slots=True)
 class Argument(Node):
-    """``value`` or ``name=value`` of a call; more than one value is read only to explain the mistake."""
+    """``value`` or ``name=value`` of a call; more than one value is an error that is reported later."""
 
     name: str | None
     values: tuple["Expression", ...]
@@ -168,7 +168,7 @@ Expression = (
 
 @dataclass(frozen=True, slots=True)
 class Note(Node):
-    """Where a number comes from: ``@measured(n=50) "nccl-tests"``."""
+    """Origin and source of a number: ``@measured(n=50) "nccl-tests"``."""
 
     origin: str
     arguments: tuple[Argument, ...] = ()
@@ -196,7 +196,7 @@ class Define(Node):
 
 @dataclass(frozen=True, slots=True)
 class Say(Node):
-    """``word ...`` with a block or without: the word is one that Magus knows."""
+    """``word ...`` with a block or without: the word belongs to the language."""
 
     phrase: Phrase
     block: "Block | None" = None
@@ -263,7 +263,7 @@ class Param(Node):
 
 @dataclass(frozen=True, slots=True)
 class Device(Node):
-    """``gpu``, ``link`` or ``switch``, which ``kind`` tells."""
+    """``gpu``, ``link`` or ``switch``; ``kind`` is the word."""
 
     kind: str
     name: str

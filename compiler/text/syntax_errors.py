@@ -1,4 +1,4 @@
-"""Why a statement does not parse, said in the words of the language."""
+"""Explain why a statement does not parse, in the words of the language."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ class _Place:
 
     @property
     def ends(self) -> bool:
-        """Whether the statement stops where something is still missing."""
+        """Whether the statement ends too early."""
         return self.token.type in ("_SEP", "RBRACE", "LBRACE")
 
     def span(self, token: Token) -> Span:
@@ -63,7 +63,7 @@ class _Place:
 
     @property
     def here(self) -> Span:
-        """The token that fails; an empty one is shown by the character before it."""
+        """The span of the token that fails; for an empty one that of the character before it."""
         span = self.span(self.token)
         return span if span.end > span.start else Span(self.source, max(0, span.start - 1), max(1, span.start))
 

@@ -1,4 +1,4 @@
-"""From text to tokens: lark's lexer, then the filter that knows lines and the heads of declarations.
+"""Split a text into tokens: lark's lexer, then a filter for lines and heads of declarations.
 
 The filter ends every statement with exactly one ``_SEP``: at ``;``, at a newline that ends a statement, before ``}``.
 A newline goes on after an operator, a comma or an opening bracket, so that an error stays on its line. Words such as
@@ -89,7 +89,7 @@ class Tokens:
 
 
 def read_tokens(source: Source, report: Report, room: int = MAX_TOKENS) -> Tokens:
-    """Split a text into at most ``room`` tokens; what means nothing is reported and left out."""
+    """Split a text into at most ``room`` tokens; report and leave out stray characters."""
     raw = list(islice(language().lex(source.text), room + 1))
     if len(raw) > room:
         span = Span(source, raw[-1].start_pos or 0, raw[-1].end_pos or 0)
@@ -129,7 +129,7 @@ class _Filter:
                     new_line = False
         if self._blocks:
             self._close_all(self._raw[-1])
-        # Forced, for no line follows that the last statement could go on with.
+        # Forced: no line follows on which the last statement could go on.
         self._end_statement(forced=True)
         return Tokens(tuple(self._out), tuple(self._comments))
 
@@ -166,7 +166,7 @@ class _Filter:
         self._out.append(token)
 
     def _word(self, token: Token) -> Token:
-        """Turn a name into a word of the language where it stands as one."""
+        """Turn a name into a keyword in the places where it is one."""
         if token == "in":
             return token.update(type="_IN")
         if self._blocks:
@@ -178,7 +178,7 @@ class _Filter:
         return token.update(type=self._head_words.get(token, "NAME"))
 
     def _starts_declaration(self, idx: int) -> bool:
-        """Tell whether a declaration starts here, at the margin, though a block is open: its brace was forgotten."""
+        """Whether a declaration starts at the margin although a block is open: its brace is missing."""
         token, following = self._raw[idx], self._raw[idx + 1 : idx + 2]
         at_margin = self._source.text[(token.start_pos or 0) - 1] == "\n"
         return (
@@ -204,7 +204,7 @@ class _Filter:
             self._num_brackets = 0
 
     def _check(self, token: Token) -> None:
-        """Hold the limits that keep everything after the lexer small."""
+        """Check the limits on nesting and on digits."""
         if token.type in OPENING or token.type in CLOSING:
             self._num_brackets = max(0, self._num_brackets + (1 if token.type in OPENING else -1))
         if self._num_brackets + len(self._blocks) > MAX_NESTING:

@@ -35,7 +35,7 @@ class Dimension:
 
     @property
     def base_unit(self) -> str:
-        """The unit in which one is one; empty for plain numbers and for dimensions without a unit."""
+        """The unit with factor 1; empty for plain numbers and for dimensions without a unit."""
         return _BASE_UNITS.get(self, "")
 
 
@@ -70,7 +70,7 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What one of a unit is worth; ``cycles`` counts how often the clock's period enters."""
+    """The factor of a unit to base units; ``cycles`` is the power of the clock's period in it."""
 
     factor: Fraction
     dimension: Dimension
@@ -118,7 +118,7 @@ _WRONG_SPELLINGS = {
 
 
 def unit_hint(word: str) -> str:
-    """Return what to write instead of a unit that does not exist."""
+    """Suggest a replacement for an unknown unit."""
     lower = word.lower()
     if lower in _WRONG_SPELLINGS:
         return _WRONG_SPELLINGS[lower]
@@ -131,7 +131,7 @@ def unit_hint(word: str) -> str:
 
 
 def looks_like_unit(word: str) -> bool:
-    """Tell whether a word after a number was probably meant as a unit."""
+    """Whether a word after a number was probably meant as a unit."""
     lower = word.lower()
     return lower in _WRONG_SPELLINGS or any(name.lower() == lower for name in UNITS) or bool(_RATE_WORD.fullmatch(word))
 
@@ -140,12 +140,12 @@ _RATE_WORD = re.compile(r"[KMGTP]i?[Bb]?(ps)?|[KMGTP]?FLOPS?|[kKMG]?[Hh]z", re.I
 
 
 def exact(number: str) -> Fraction:
-    """Return the value of a number as it is written, for instance ``8_192`` or ``1.5e3``."""
+    """Return the exact value of a written number, for instance ``8_192`` or ``1.5e3``."""
     return Fraction(number.replace("_", ""))
 
 
 def num_digits(number: str) -> int:
-    """Return how many digits a written number stands for, its exponent counted."""
+    """Return the number of digits of a written number with its exponent written out."""
     mantissa, _, exponent = number.replace("_", "").lower().partition("e")
     digits = sum(character.isdigit() for character in mantissa)
     return digits + (abs(int(exponent)) if len(exponent) < 6 and exponent else MAX_DIGITS * len(exponent))
@@ -157,5 +157,5 @@ def round_half_up(value: Fraction) -> int:
 
 
 def fits(value: Fraction) -> bool:
-    """Tell whether a computed number is small enough to go on with."""
+    """Whether a computed number is within the limit on its size."""
     return max(value.numerator.bit_length(), value.denominator.bit_length()) <= MAX_BITS

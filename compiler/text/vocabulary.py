@@ -1,4 +1,4 @@
-"""The words of the language: which properties, operations, templates and clauses exist, and in what range.
+"""The words of the language: properties with their ranges, operations, template arguments and clauses.
 
 A new property of a GPU is one row here and one line where its dataclass is filled: ``resolve/devices/device.py``, and
 ``optional_blocks.py`` for what a profile may leave out.
@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ..ir import CopyProtocol, Metric
-from ..ir import FigureKind as Expected
+from ..ir import CopyProtocol
 from .units import BYTES, FLOP_RATE, FREQUENCY, NUMBER, RATE, TIME, Dimension
 
 CHUNKS_PER_RANK = 8
@@ -23,9 +22,10 @@ MAX_TILES = 64
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """A number that a block holds; both ends of the range are legal.
+    """A number in a block; both ends of the range are legal.
 
-    Of those that are not required all of a block belong together, but for those that stand ``alone``.
+    The numbers of a block that are not required are given all together or not at all, except those that stand
+    ``alone``.
     """
 
     name: str
@@ -46,7 +46,7 @@ def _size(name: str, high: int = 1 << 50) -> Property:
 
 
 def _alone(name: str, dimension: Dimension, high: Fraction | int, low: int = 1) -> Property:
-    """A number that a profile may leave out, whatever else the block says."""
+    """A number that a profile may leave out, independent of the others in its block."""
     return Property(name, dimension, Fraction(low), Fraction(high), whole=dimension != TIME, required=False, alone=True)
 
 
@@ -74,7 +74,7 @@ GPU_NUMBERS = (
     Property("line", BYTES, Fraction(32), Fraction(4096), whole=True),
 )
 CACHE_NUMBERS = (_size("size"), _rate("bandwidth"), _time("latency"))
-# The caches that `cache` describes, with the path of their numbers; all but l2 may be left out.
+# The caches that `cache` describes, with the path of their numbers; only l2 is required.
 CACHES: Mapping[str, str] = {"l2": "l2", "memory": "mall"}
 GPU_BLOCKS: Mapping[str, tuple[Property, ...]] = {
     "hbm": (
@@ -120,7 +120,7 @@ _PROTOCOLS = (
     *(_time("simple_start"), _time("simple_step"), _rate("simple_bandwidth"), _size("simple_from")),
     _rate("own_bandwidth"),
 )
-# Blocks inside `collectives`, and under the empty name what it says itself.
+# Blocks inside `collectives`; the empty name stands for its own numbers.
 COLLECTIVES: Mapping[str, tuple[Property, ...]] = {
     "": (*_PROTOCOLS, _time("ll128_step"), _share("reduce_factor", _PERCENT, high=2), _share("error", high=10)),
     "nvls": (_time("start"), _rate("bandwidth"), _size("from"), _count("ranks", MAX_RANKS)),
@@ -129,7 +129,7 @@ COLLECTIVES: Mapping[str, tuple[Property, ...]] = {
 GPU_WORDS = ("source", "sms", "clock", "line", "peak", "cache", *GPU_BLOCKS, "collectives")
 LINK_NUMBERS = (_rate("bandwidth"), _rate("achieved"), _time("latency"))
 SWITCH_NUMBERS = (_count("ports", MAX_RANKS), _rate("bandwidth"), _time("latency"))
-# What links and switches say in words: several of them, or one.
+# Words that links and switches take: a list of them, or one.
 LINK_LISTS: Mapping[str, tuple[str, ...]] = {"protocols": tuple(protocol.value for protocol in CopyProtocol)}
 LINK_CHOICES: Mapping[str, tuple[str, ...]] = {"ordered": ("yes", "no")}
 SWITCH_CHOICES: Mapping[str, tuple[str, ...]] = {"multicast": ("yes", "no"), "reduces": ("yes", "no")}
@@ -163,23 +163,4 @@ PLAN_CLAUSES: Mapping[str, tuple[str, ...]] = {
     "reduce": ("parts", "after", "stream"),
 }
 
-METRICS: Mapping[Metric, Expected] = {
-    Metric.MAKESPAN: Expected.TIME,
-    Metric.COMPUTE_TIME: Expected.TIME,
-    Metric.COMM_TIME: Expected.TIME,
-    Metric.EXPOSED_TIME: Expected.TIME,
-    Metric.EXPOSED: Expected.RATIO,
-    Metric.OVERLAP_EFFICIENCY: Expected.RATIO,
-    Metric.DIL: Expected.RATIO,
-    Metric.CIL: Expected.RATIO,
-    Metric.STAGING: Expected.BYTES,
-    Metric.HBM_BYTES: Expected.BYTES,
-    Metric.HBM_READ_BYTES: Expected.BYTES,
-    Metric.HBM_WRITE_BYTES: Expected.BYTES,
-    Metric.L2_BYTES: Expected.BYTES,
-    Metric.LINK_BYTES: Expected.BYTES,
-    Metric.FLAG_BYTES: Expected.BYTES,
-    Metric.FLAG_READS: Expected.RATIO,
-    Metric.LINE_HOPS: Expected.RATIO,
-}
 ALWAYS_THERE = ("best", "serial", "bound")

@@ -1,7 +1,7 @@
-"""Writing files: the one place that does. A file is written whole or not at all, and what was there survives a failure.
+"""Write files atomically: a file is written whole or not at all, and a failure leaves the old content.
 
-The text goes to a new file in the same folder, which takes the place of the old one once the disk has all of it: a
-reader, a kill and a full disk meet the old text or the new one, never a part.
+The text goes to a new file in the same folder, which replaces the old one once it is on disk: after a kill or with a
+full disk, readers see the old text or the new one, never a part. All writing of files is here.
 """
 
 import errno
@@ -16,13 +16,13 @@ from pathlib import Path
 def write_whole(path: Path, content: str | bytes) -> None:
     """Put ``content`` into the file at ``path``; text as UTF-8.
 
-    An existing file keeps its mode and, where that is allowed, its owner; a link stays one and the file that it names
-    is written. A device, a pipe and the file that stdout goes to are written to as they are.
+    An existing file keeps its mode and, where that is allowed, its owner; a link stays, and its target is written. A
+    device, a pipe and the file that stdout goes to are written in place.
 
     Raises
     ------
     OSError
-        If it cannot be written, with ``path`` as its file name; then what was there before is still there.
+        If it cannot be written, with ``path`` as its file name; the old content is then still there.
     """
     data = content.encode() if isinstance(content, str) else content
     with _named(path):
@@ -35,7 +35,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Raise what ``write_whole`` would, before the work is done whose outcome has to go there.
+    """Raise the error of ``write_whole`` early, before the work whose result it is to write.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def check_writable(path: Path) -> None:
 
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Errors name the file that was asked for, and not the one beside it."""
+    """Make errors name ``path``, and not the temporary file beside it."""
     try:
         yield
     except ValueError:
@@ -66,7 +66,7 @@ def _named(path: Path) -> Iterator[None]:
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """What the path leads to; None where nothing is there yet."""
+    """Return the status of the file at the path; None if there is none."""
     try:
         return os.stat(path)
     except FileNotFoundError:
@@ -74,7 +74,7 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def _is_written_in_place(before: os.stat_result) -> bool:
-    """Whether it is no file of its own, or one that this process prints to already, as with ``-o /dev/stdout > F``."""
+    """Whether it is no regular file, or one that this process already prints to, as with ``-o /dev/stdout > F``."""
     if not stat.S_ISREG(before.st_mode):
         return True
     for number in (1, 2):
@@ -100,7 +100,7 @@ def _replace(path: Path, data: bytes, before: os.stat_result | None) -> None:
 
 
 def _new_file(path: Path, before: os.stat_result | None) -> tuple[int, str]:
-    """A new empty file in the folder of the file that ``path`` names, open, and its name."""
+    """Open a new empty file in the folder of the file that ``path`` leads to; return its number and name."""
     if before is not None and not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))  # a rename would not ask
     name = os.path.join(os.path.dirname(os.path.realpath(path)), f".magus-{secrets.token_hex(8)}")
@@ -117,7 +117,7 @@ def _new_file(path: Path, before: os.stat_result | None) -> tuple[int, str]:
 
 
 def _sync_folder(folder: str) -> None:
-    """Make the new name last; not every file system can."""
+    """Flush the folder, so that the new name survives a crash; some file systems cannot."""
     with suppress(OSError):
         number = os.open(folder, os.O_RDONLY)
         try:

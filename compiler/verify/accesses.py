@@ -31,7 +31,7 @@ Place = tuple[int, int, Cell]
 
 
 class AccessKind(Enum):
-    """What a step does with a cell: PART stores a part for a later reduction, REDUCE sums the stored parts."""
+    """The effect of a step on a cell: PART stores a part for a later reduction, REDUCE sums the stored parts."""
 
     READ = auto()
     COMPUTE = auto()

@@ -1,21 +1,19 @@
-"""Whether a plan does what its workload asks: every byte once, no wait for what never comes, no cycle of waits.
+"""Check a plan of any origin: every byte arrives once, every wait is for something that happens, no cycle of waits.
 
-Written for any plan, whatever its origin. A plan without overrides is the same for every rank, so rank 0 stands for
-all; with overrides, or where ranks have different parts, every rank is looked at.
+A plan without overrides is the same for every rank, so that checking rank 0 is enough; with overrides, or where ranks
+have different parts, every rank is checked.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
 
 from ..codes import Code
-from ..ir import Arrival, Pattern, PlanFault, RankPlan, Reach, Scenario, Schedule, Transfer, arrivals_at
+from ..ir import Pattern, PlanFault, RankPlan, Reach, Scenario, Schedule, Transfer
 from .contributions import contribution_faults
 from .data import data_faults, passes_on
 from .overlap import overlap_faults
 from .sm_deadlock import deadlock_faults
 from .steps import shape_faults
-
-__all__ = ["Arrival", "PlanFault", "arrivals_at", "check_plan"]
 
 # Only rank 0 has the data at first, so no rank stands for the others; nor does one where loads differ.
 _FROM_FIRST = (Pattern.BROADCAST, Pattern.SEND_RECV)

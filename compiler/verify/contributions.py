@@ -1,4 +1,4 @@
-"""Which ranks' partial sums each cell of the moved tensor holds, at every rank and step of a plan.
+"""The ranks whose partial sums each cell of the moved tensor holds, at every rank and step of a plan.
 
 Used for plans that sum on the way or forward data of other ranks. A cell carries the set of ranks whose part it holds,
 as bits relative to the rank that has the cell. A transfer copies the set or adds it.

@@ -69,7 +69,7 @@ class Waits:
 
 
 class HappensBefore:
-    """Which of two steps is always done before the other starts; for plans without a cycle of waits."""
+    """The order of steps that always holds: one is done before the other starts. Plans must have no cycle of waits."""
 
     def __init__(self, waits: Waits) -> None:
         self._num_ranks, self._period = waits.num_ranks, waits.period
@@ -86,10 +86,6 @@ class HappensBefore:
         offset = (first[0] - then[0]) % self._num_ranks
         bit = offset * len(self._index) + self._index[first[1]]
         return bool(self._before[then[0] % self._period, then[1]] >> bit & 1)
-
-    def ordered(self, one: Event, other: Event) -> bool:
-        """Whether the two never run at the same time."""
-        return self.happened(one, other) or self.happened(other, one)
 
     def _known(self, rank: int, waited: Iterable[Event]) -> int:
         known, width = 0, len(self._index)

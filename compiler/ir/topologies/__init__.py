@@ -1,4 +1,4 @@
-"""Topologies: arguments in, the graph of links and routes out. A new one is a file, a line here, a row in a test."""
+"""Topologies. In: arguments. Out: the graph of links and routes. A new one is a file, a line here, a row in a test."""
 
 from . import edges, fat_tree, full_mesh, rails, ring, switch, torus
 from .base import WIRES, ArgumentKind, Fabric, Topology, TopologyArgument, Wire, network_of

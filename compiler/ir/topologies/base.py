@@ -1,9 +1,10 @@
-"""What a topology says of itself, and the fabric that one makes with its links and sizes."""
+"""The description of a topology, and a fabric: a topology with its links and sizes."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import lru_cache
+from typing import TypeVar
 
 from ...codes import Code
 from ..hardware import Link, Switch
@@ -12,7 +13,7 @@ from .network import Edge, Network
 
 
 class ArgumentKind(Enum):
-    """How an argument of a topology is written, and what is made of it."""
+    """The form of an argument of a topology, and the type of its value."""
 
     LINK = auto()  # the name of a link: a Link
     SWITCH = auto()  # the name of a switch: a Switch
@@ -39,10 +40,11 @@ class TopologyArgument:
     example: str = ""
 
 
+_Layout = TypeVar("_Layout")
 LINK = TopologyArgument("link", ArgumentKind.LINK)
 SWITCH = TopologyArgument("switch", ArgumentKind.SWITCH)
 WIRES = "wires"
-"""Where ``Topology.layout`` finds the wires of a topology whose arguments are names of links."""
+"""Name of the argument of ``Topology.layout`` that takes the wires, if the topology takes names of links."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,45 +73,45 @@ def _busiest(edge: Edge) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """One way to join GPUs: what it is called, how it is written, and what it makes of links.
+    """One way to join GPUs: its name, its arguments, and functions that build its graph.
 
-    Functions stand at the top level of their module, so that a fabric can be sent to other processes.
+    The functions are defined at the top level of a module, so that a fabric can be pickled.
     """
 
     name: str
     arguments: tuple[TopologyArgument, ...]
     example: str
-    # The graph of a fabric with so many ranks, checked before to fit them.
+    # Builds the graph of a fabric with a number of ranks that ``reject`` accepts.
     connect: Callable[["Fabric", int], Network] = field(repr=False)
     # A frozen dataclass of what is needed beside link, switch and both_ways; its fields have the names of arguments.
     layout: Callable[..., Hashable] | None = field(default=None, repr=False)
-    # Why the sizes do not go together, or a switch has too few ports; None if all fits.
+    # Rejects sizes that do not fit the number of ranks, and switches with too few ports.
     reject: Callable[["Fabric", int], Rejection | None] = field(default=_fits, repr=False)
     # Links other than ``Fabric.link``.
     more_links: Callable[["Fabric"], tuple[Link, ...]] = field(default=_no_more_links, repr=False)
-    # Consecutive ranks that are nearer to each other than to the rest; 0 where there are no such groups.
+    # Size of groups of consecutive ranks that are nearer to each other than to the rest; 0 without such groups.
     node_size: Callable[["Fabric"], int] = field(default=_no_nodes, repr=False)
-    # Which links an edge stands for, to be read after "the links".
+    # Describes the links that an edge stands for, in words that follow "the links".
     where: Callable[[Edge], str] = field(default=_busiest, repr=False)
-    # Whether any two ranks are joined by a link of their own or by one switch, so that nothing is passed on.
+    # Whether any two ranks are joined by a link of their own or by one switch, so that no rank forwards.
     direct: bool = False
-    # Whether the way from rank r to r + k is the same for every r, so that one rank may stand for all.
+    # Whether the route from rank r to r + k is the same for every r, so that one rank may stand for all.
     symmetric: bool = False
     # Whether further arguments are names of links, each with pairs of nodes that it joins.
     takes_links: bool = False
-    # Collective algorithms made for it, with which a search begins beside the usual one.
+    # Collective algorithms made for it; a search starts from these and the default.
     algorithms: tuple[str, ...] = ()
 
     def __hash__(self) -> int:
-        """Of the name: what is known of a fabric is looked up all the time."""
+        """Hash the name alone: fabrics are keys of caches that are used all the time."""
         return hash(self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Fabric:
-    """``link`` joins GPU to GPU or GPU to switch; ``both_ways`` concerns those that can be passed one way alone.
+    """A topology with its links: ``link`` joins GPU to GPU or GPU to switch.
 
-    ``layout`` is what else its topology needs.
+    ``both_ways`` is False for a ring that is used in one direction only. ``layout`` are the further arguments.
     """
 
     topology: Topology
@@ -120,17 +122,17 @@ class Fabric:
 
     @property
     def links(self) -> tuple[Link, ...]:
-        """Every kind of link there is, each once."""
+        """Every kind of link, each once."""
         return tuple(dict.fromkeys((self.link, *self.topology.more_links(self))))
 
     @property
     def symmetric(self) -> bool:
-        """Whether the way from rank r to r + k is the same for every r."""
+        """Whether the route from rank r to r + k is the same for every r."""
         return self.topology.symmetric
 
     @property
     def direct(self) -> bool:
-        """Whether nothing is passed on by ranks or from switch to switch."""
+        """Whether every route is one link, or leads through one switch."""
         return self.topology.direct
 
     @property
@@ -145,19 +147,25 @@ class Fabric:
 
     @property
     def node_size(self) -> int:
-        """Consecutive ranks that are nearer to each other than to the rest, 0 where there are no such groups."""
+        """Size of groups of consecutive ranks that are nearer to each other than to the rest, 0 without such groups."""
         return self.topology.node_size(self)
 
 
+def layout_of(fabric: Fabric, kind: type[_Layout]) -> _Layout:
+    """Return the layout of a fabric, which is of the ``kind`` that its topology makes."""
+    assert isinstance(fabric.layout, kind), "a topology makes its own layout"
+    return fabric.layout
+
+
 def reject_ports(switch: Switch, needed: int, at: str) -> Rejection | None:
-    """Why a switch has too few ports, None if it has enough; ``at`` says what needs them."""
+    """Reject a switch with too few ports; ``at`` names what needs them."""
     if switch.ports >= needed:
         return None
     return Rejection(Code.MGS404, f"{at} needs {needed} ports, but switch {switch.name} has {switch.ports}")
 
 
 def reject_division(num_ranks: int, part: int, name: str) -> Rejection | None:
-    """Why ranks do not divide into parts of a size, None if they do."""
+    """Reject a number of ranks that is no multiple of ``part``, the argument ``name``."""
     if num_ranks % part == 0:
         return None
     return Rejection(Code.MGS420, f"{num_ranks} gpus do not divide by {name}={part}")
@@ -165,5 +173,5 @@ def reject_division(num_ranks: int, part: int, name: str) -> Rejection | None:
 
 @lru_cache(maxsize=64)
 def network_of(fabric: Fabric, num_ranks: int) -> Network:
-    """The graph of ``fabric`` with ``num_ranks`` GPUs, checked before to fit them."""
+    """Return the graph of ``fabric`` with ``num_ranks`` GPUs, which its topology accepts."""
     return fabric.topology.connect(fabric, num_ranks)

@@ -1,6 +1,6 @@
 """Links one by one, both ways; nodes from the number of GPUs on are switches.
 
-Of the shortest paths the one is taken whose nodes have the lowest numbers, the first that differs deciding.
+Routes are shortest paths; of several the lexicographically first by node numbers.
 """
 
 from collections import deque
@@ -11,7 +11,7 @@ from ...codes import Code
 from ..hardware import Link
 from ..rejection import Rejection
 from ..stopping import checkpoint
-from .base import ArgumentKind, Fabric, Topology, TopologyArgument, Wire, network_of
+from .base import ArgumentKind, Fabric, Topology, TopologyArgument, Wire, layout_of, network_of
 from .network import Network, NoRoute, edge_over
 
 
@@ -23,13 +23,13 @@ class Graph:
     switches: int = 0
 
     def __hash__(self) -> int:
-        """Of a few of the links: there may be thousands, and what is known of a fabric is looked up all the time."""
+        """Hash a few of the links: there may be thousands, and fabrics are keys of caches in constant use."""
         return hash((self.switches, len(self.wires), self.wires[:4]))
 
 
 def _connect(fabric: Fabric, n: int) -> Network:
-    """The graph as it is given, with a breadth-first search from each destination that is asked for."""
-    graph = _graph(fabric)
+    """Build the given graph; a breadth-first search from each destination finds the routes to it."""
+    graph = layout_of(fabric, Graph)
     links = {end: wire.link for wire in graph.wires for end in (wire.ends, wire.ends[::-1])}
     neighbours: list[list[int]] = [[] for _ in range(n + graph.switches)]
     for source, target in sorted(links):
@@ -38,14 +38,14 @@ def _connect(fabric: Fabric, n: int) -> Network:
     @cache
     def distances(destination: int) -> dict[int, int]:
         checkpoint()
-        found, todo = {destination: 0}, deque([destination])
+        distance, todo = {destination: 0}, deque([destination])
         while todo:
             node = todo.popleft()
             for other in neighbours[node]:
-                if other not in found:
-                    found[other] = found[node] + 1
+                if other not in distance:
+                    distance[other] = distance[node] + 1
                     todo.append(other)
-        return found
+        return distance
 
     def step(node: int, destination: int) -> int:
         far = distances(destination)
@@ -66,12 +66,7 @@ def _reject(fabric: Fabric, n: int) -> Rejection | None:
 
 
 def _more_links(fabric: Fabric) -> tuple[Link, ...]:
-    return tuple(wire.link for wire in _graph(fabric).wires)
-
-
-def _graph(fabric: Fabric) -> Graph:
-    assert isinstance(fabric.layout, Graph), "edges are a graph"
-    return fabric.layout
+    return tuple(wire.link for wire in layout_of(fabric, Graph).wires)
 
 
 TOPOLOGY = Topology(

@@ -8,7 +8,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..rejection import Rejection
-from .base import LINK, SWITCH, ArgumentKind, Fabric, Topology, TopologyArgument, reject_division, reject_ports
+from .base import (
+    LINK,
+    SWITCH,
+    ArgumentKind,
+    Fabric,
+    Topology,
+    TopologyArgument,
+    layout_of,
+    reject_division,
+    reject_ports,
+)
 from .network import Edge, Network, edge_over
 
 
@@ -21,7 +31,7 @@ class FatTree:
 
 
 def _connect(fabric: Fabric, n: int) -> Network:
-    tree, link, switch = _tree(fabric), fabric.link, fabric.switch
+    tree, link, switch = layout_of(fabric, FatTree), fabric.link, fabric.switch
     leaves = n // tree.leaf
     first_spine = n + leaves
 
@@ -46,19 +56,14 @@ def _connect(fabric: Fabric, n: int) -> Network:
 
 
 def _reject(fabric: Fabric, n: int) -> Rejection | None:
-    tree = _tree(fabric)
+    tree = layout_of(fabric, FatTree)
     assert fabric.switch is not None, "the compiler gives every fat tree its switch"
     needed = max(tree.leaf + tree.spines, n // tree.leaf)
     return reject_division(n, tree.leaf, "leaf") or reject_ports(fabric.switch, needed, "a leaf or spine")
 
 
 def _node_size(fabric: Fabric) -> int:
-    return _tree(fabric).leaf
-
-
-def _tree(fabric: Fabric) -> FatTree:
-    assert isinstance(fabric.layout, FatTree), "a fat tree has leaves and spines"
-    return fabric.layout
+    return layout_of(fabric, FatTree).leaf
 
 
 TOPOLOGY = Topology(

@@ -1,8 +1,8 @@
 """The links of a fabric as a directed graph, and the one route between any two ranks.
 
-Nodes 0 to ``num_ranks - 1`` are GPUs, those after them switches. Routing is fixed, shortest by links, and the same in
-every run; the file of a topology says how it goes. Where a route goes on depends on the node and the destination alone,
-so all routes to one rank make a tree.
+Nodes 0 to ``num_ranks - 1`` are GPUs, those after them switches. Routing is fixed, with the fewest links, and the same
+in every run; the module of a topology defines it. The next node of a route depends on the node and the destination
+alone, so all routes to one rank form a tree.
 
 A switch is a crossbar whose output ports serve at its rate: an edge that leaves a switch goes at the lower rate of
 port and link, and has the latencies of both.
@@ -60,8 +60,8 @@ class NoRoute(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
-    """What is passed to a rank from some node."""
+class _Distance:
+    """Number of links and latency of the route from a node to a rank."""
 
     num_links: int
     latency_ticks: int
@@ -71,60 +71,62 @@ class _Way:
 class Network:
     """The graph of a fabric. ``step`` gives the next node on the way from a node to another rank.
 
-    ``own`` are all edges; of a ``symmetric`` network those that stand at rank 0, by which all others are known: of a
-    mesh of 1,024 ranks a thousand in place of a million.
+    ``own`` are all edges, or of a ``symmetric`` network only those of rank 0, from which the others follow: a mesh of
+    1,024 ranks has a thousand in place of a million.
     """
 
     num_ranks: int
     own: tuple[Edge, ...]
     step: StepFn
     symmetric: bool = False
-    _far: dict[int, dict[int, _Way]] = field(default_factory=dict)  # by destination, from each node known so far
+    _distances: dict[int, dict[int, _Distance]] = field(
+        default_factory=dict
+    )  # by destination, from each node known so distances
 
     @classmethod
     def of_edges(cls, num_ranks: int, edges: Iterable[Edge], step: StepFn) -> "Network":
-        """Make one of all its edges, each pair of nodes joined once."""
+        """Make a network of all its edges; each pair of nodes is joined once."""
         return cls(num_ranks, tuple(edges), step)
 
     @classmethod
     def of_rank_0(cls, num_ranks: int, edges: Iterable[Edge], step: StepFn) -> "Network":
-        """Make one that looks the same from every rank of the edges that stand at rank 0.
+        """Make a symmetric network of the edges of rank 0.
 
-        These are one of each name, leave rank 0 or come to it from a switch, and every rank has its own of each.
+        These have different names and leave rank 0 or come to it from a switch; every rank has its own of each.
         """
         return cls(num_ranks, tuple(edges), step, symmetric=True)
 
     @cached_property
     def edges(self) -> tuple[Edge, ...]:
-        """All edges; of a symmetric network rank by rank."""
+        """All edges, in a symmetric network rank by rank."""
         if not self.symmetric:
             return self.own
         return tuple(self._at(edge, rank) for rank in range(self.num_ranks) for edge in self.own)
 
     @cached_property
     def num_nodes(self) -> int:
-        """GPUs and switches."""
+        """Number of GPUs and switches."""
         return max([self.num_ranks, *(max(edge.ends) + 1 for edge in self.own)])
 
     @cached_property
     def ways(self) -> tuple[tuple[tuple[int, int], ...], ...]:
-        """Of a symmetric network, for each relative peer the hops there: number in ``own``, and relative rank."""
+        """Routes of a symmetric network to each relative peer, as hops: (index in ``own``, relative rank)."""
         assert self.symmetric, "routes from rank 0 are those from every rank only in a symmetric network"
         return tuple(
             tuple(self._own_at(*ends) for ends in pairwise(self.path(0, peer))) for peer in range(self.num_ranks)
         )
 
     def edge(self, source: int, target: int) -> Edge:
-        """The edge between two neighbours."""
+        """Return the edge between two neighbours."""
         number, rank = self._own_at(source, target)
         return self._at(self.own[number], rank) if self.symmetric else self.own[number]
 
     def home(self, edge: Edge) -> int:
-        """The rank where ``edge`` stands: an end that is a GPU, source before target; between switches any, but one."""
+        """Return the rank of ``edge``: its source, else its target, if that is a GPU; between switches a fixed rank."""
         return self._home(*edge.ends)
 
     def path(self, source: int, destination: int) -> Path:
-        """Nodes from rank ``source`` to rank ``destination``.
+        """Return the nodes from rank ``source`` to rank ``destination``.
 
         Raises
         ------
@@ -137,7 +139,7 @@ class Network:
         return tuple(nodes)
 
     def route(self, source: int, destination: int) -> tuple[Edge, ...]:
-        """Edges from rank ``source`` to rank ``destination``; none from a rank to itself.
+        """Return the edges from rank ``source`` to rank ``destination``; none from a rank to itself.
 
         Raises
         ------
@@ -147,27 +149,27 @@ class Network:
         return tuple(self.edge(*ends) for ends in pairwise(self.path(source, destination)))
 
     def num_links(self, source: int, destination: int) -> int:
-        """Links from rank ``source`` to rank ``destination``.
+        """Return the number of links from rank ``source`` to rank ``destination``.
 
         Raises
         ------
         NoRoute
             If there is no way.
         """
-        return self._way(source, destination).num_links
+        return self._distance(source, destination).num_links
 
     def latency_ticks(self, source: int, destination: int) -> int:
-        """Time on the way between two ranks with nothing else there.
+        """Return the latency between two ranks without contention.
 
         Raises
         ------
         NoRoute
             If there is no way.
         """
-        return self._way(source, destination).latency_ticks
+        return self._distance(source, destination).latency_ticks
 
     def check_reachable(self) -> None:
-        """Check that all ranks reach each other, where links go both ways: it is enough that they reach rank 0.
+        """Check that all ranks reach each other. Links go both ways, so it is enough that all reach rank 0.
 
         Raises
         ------
@@ -195,48 +197,48 @@ class Network:
         return {edge.ends: number for number, edge in enumerate(self.own)}
 
     def _port_rates(self, nodes: list[int]) -> tuple[int, ...]:
-        """Rates of ``own`` summed by ``nodes``; of a symmetric network every rank has one of each."""
+        """Sum the rates of ``own`` by ``nodes``; in a symmetric network all ranks have the same sum."""
         rates = Counter[int]()
         for node, edge in zip(nodes, self.own, strict=True):
             rates[0 if self.symmetric and node < self.num_ranks else node] += edge.bytes_per_s
         return tuple(rates[0 if self.symmetric else rank] for rank in range(self.num_ranks))
 
-    def _way(self, source: int, destination: int) -> _Way:
-        """What is passed from ``source``.
+    def _distance(self, source: int, destination: int) -> _Distance:
+        """Return links and latency from ``source``.
 
-        No link is walked twice to one destination, so that all pairs of ranks together take no longer than there are
-        pairs of nodes; of a symmetric network all destinations are one.
+        Each link is walked once per destination, so all pairs of ranks together take time in proportion to the pairs of
+        nodes; in a symmetric network all routes are shifted to destination 0.
         """
         if self.symmetric:
             source, destination = (source - destination) % self.num_ranks, 0
-        far = self._far.get(destination)
-        if far is None:
+        distances = self._distances.get(destination)
+        if distances is None:
             checkpoint()
-            far = self._far[destination] = {destination: _Way(0, 0)}
+            distances = self._distances[destination] = {destination: _Distance(0, 0)}
         trail, node = list[int](), source
-        while node not in far:
+        while node not in distances:
             trail.append(node)
             node = self.step(node, destination)
         for passed in reversed(trail):
-            beyond, number = far[node], self._own_at(passed, node)[0]
-            far[passed] = _Way(beyond.num_links + 1, beyond.latency_ticks + self.own[number].latency_ticks)
+            beyond, number = distances[node], self._own_at(passed, node)[0]
+            distances[passed] = _Distance(beyond.num_links + 1, beyond.latency_ticks + self.own[number].latency_ticks)
             node = passed
-        return far[source]
+        return distances[source]
 
     def _own_at(self, source: int, target: int) -> tuple[int, int]:
-        """Number in ``own`` of the edge between two neighbours, and the rank where it stands."""
+        """Return the index in ``own`` of the edge between two neighbours, and the rank that it belongs to."""
         rank = self._home(source, target)
         if not self.symmetric:
             return self._number[source, target], rank
         return self._number[self._turned(source, -rank), self._turned(target, -rank)], rank
 
     def _at(self, edge: Edge, rank: int) -> Edge:
-        """The edge of ``rank`` that ``edge`` is of rank 0."""
+        """Shift ``edge`` from rank 0 to ``rank``."""
         ends = self._turned(edge.source, rank), self._turned(edge.target, rank)
         return Edge(*ends, edge.name, edge.bytes_per_s, edge.latency_ticks)
 
     def _turned(self, node: int, ranks: int) -> int:
-        """The node so many ranks further; a switch is the same for all."""
+        """Shift a node by a number of ranks; switches stay."""
         return (node + ranks) % self.num_ranks if node < self.num_ranks else node
 
     def _home(self, source: int, target: int) -> int:

@@ -1,6 +1,6 @@
 """Nodes behind a switch each, joined rail by rail.
 
-A route goes to the GPU of the own node on the destination's rail, then over that rail.
+A route first goes to the GPU of the own node on the rail of the destination, then over that rail.
 """
 
 from collections.abc import Iterator
@@ -8,7 +8,17 @@ from dataclasses import dataclass
 
 from ..hardware import Link
 from ..rejection import Rejection
-from .base import LINK, SWITCH, ArgumentKind, Fabric, Topology, TopologyArgument, reject_division, reject_ports
+from .base import (
+    LINK,
+    SWITCH,
+    ArgumentKind,
+    Fabric,
+    Topology,
+    TopologyArgument,
+    layout_of,
+    reject_division,
+    reject_ports,
+)
 from .network import Edge, Network, edge_over
 
 
@@ -21,7 +31,7 @@ class Rails:
 
 
 def _connect(fabric: Fabric, n: int) -> Network:
-    link, node, nic = fabric.link, _rails(fabric).node, _rails(fabric).nic
+    link, node, nic = fabric.link, layout_of(fabric, Rails).node, layout_of(fabric, Rails).nic
     first_rail = n + n // node
 
     def edges() -> Iterator[Edge]:
@@ -45,22 +55,17 @@ def _connect(fabric: Fabric, n: int) -> Network:
 
 
 def _reject(fabric: Fabric, n: int) -> Rejection | None:
-    node = _rails(fabric).node
+    node = layout_of(fabric, Rails).node
     assert fabric.switch is not None, "the compiler gives every fabric of rails its switch"
     return reject_division(n, node, "node") or reject_ports(fabric.switch, node, "a node")
 
 
 def _more_links(fabric: Fabric) -> tuple[Link, ...]:
-    return (_rails(fabric).nic,)
+    return (layout_of(fabric, Rails).nic,)
 
 
 def _node_size(fabric: Fabric) -> int:
-    return _rails(fabric).node
-
-
-def _rails(fabric: Fabric) -> Rails:
-    assert isinstance(fabric.layout, Rails), "rails have nodes and NICs"
-    return fabric.layout
+    return layout_of(fabric, Rails).node
 
 
 TOPOLOGY = Topology(

@@ -1,4 +1,4 @@
-"""Links to the neighbours on a circle; a block takes the shorter way, halfway around the right one."""
+"""Links to the neighbours on a ring; routes take the shorter way, and to the right at half the ring."""
 
 from .base import LINK, ArgumentKind, Fabric, Topology, TopologyArgument
 from .network import Edge, Network, edge_over

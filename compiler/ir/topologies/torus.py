@@ -1,6 +1,6 @@
 """A grid that is closed in each direction.
 
-Routes go one dimension after the other, the last (fastest) first; halfway around, the way up is taken.
+Routes go one dimension after the other, the last (fastest) first; at half the side they go up.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from math import prod
 
 from ...codes import Code
 from ..rejection import Rejection
-from .base import LINK, ArgumentKind, Fabric, Topology, TopologyArgument
+from .base import LINK, ArgumentKind, Fabric, Topology, TopologyArgument, layout_of
 from .network import Edge, Network, edge_over
 
 
@@ -21,7 +21,7 @@ class Torus:
 
 
 def _connect(fabric: Fabric, n: int) -> Network:
-    shape = _torus(fabric).shape
+    shape = layout_of(fabric, Torus).shape
     strides = [prod(shape[dimension + 1 :]) for dimension in range(len(shape))]
 
     def moved(rank: int, dimension: int, step: int) -> int:
@@ -49,16 +49,11 @@ def _connect(fabric: Fabric, n: int) -> Network:
 
 
 def _reject(fabric: Fabric, n: int) -> Rejection | None:
-    shape = _torus(fabric).shape
+    shape = layout_of(fabric, Torus).shape
     if prod(shape) == n:
         return None
     sides = " x ".join(str(side) for side in shape)
     return Rejection(Code.MGS420, f"a torus of {sides} has {prod(shape)} gpus, the system {n}")
-
-
-def _torus(fabric: Fabric) -> Torus:
-    assert isinstance(fabric.layout, Torus), "a torus has sides"
-    return fabric.layout
 
 
 SHAPE = TopologyArgument(

@@ -21,7 +21,7 @@ class Buffer(Enum):
 
 
 class ChannelKind(Enum):
-    """How a channel reaches a peer: by threads, by copy engines, or through a switch that copies and sums."""
+    """The means to reach a peer: threads, copy engines, or a switch that copies and sums."""
 
     MEMORY = "memory"
     PORT = "port"

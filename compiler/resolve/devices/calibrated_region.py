@@ -1,12 +1,12 @@
-"""``calibrated ...``: the region of sizes to which the constants of a block were fitted, and where else it holds.
+"""``calibrated ...``: the region of sizes to which the constants of a block were fitted.
 
-Three blocks of a gpu may say it::
+Three blocks of a gpu may have it::
 
     gemm { calibrated bf16 m 1..32768, n 32..65536, k 32..65536 }
     sm_copy { calibrated 4..24 sms }
     collectives { calibrated 512 B..512 MiB on 2, 4, 8 gpus }
 
-Both ends of a range belong to it.
+Ranges include both ends.
 """
 
 from collections.abc import Mapping
@@ -27,16 +27,16 @@ EXAMPLES: Mapping[str, str] = {
     "sm_copy": "calibrated 4..24 sms",
     "collectives": "calibrated 512 B..512 MiB on 2, 4, 8 gpus",
 }
-"""The blocks that may say it, each with how."""
+"""The blocks that may have it, each with an example."""
 
-# An inherited region counts as derived if the child changes one of these blocks or numbers.
+# What the constants of a block depend on: an inherited region is derived if the child changes one of these.
 INPUTS: Mapping[str, frozenset[str]] = {
     "gemm": frozenset({"sms", "clock", "peak", "l2", "hbm", "gemm"}),
     "sm_copy": frozenset({"sms", "clock", "sm_copy"}),
     "collectives": frozenset({"sms", "clock", "l2", "hbm", "collectives"}),
 }
 
-Found = GemmRegion | CollectiveRegion | Range
+FittedRegion = GemmRegion | CollectiveRegion | Range
 _EXTENT = Property("an extent", NUMBER, Fraction(1), Fraction(MAX_EXTENT), whole=True)
 _SMS = Property("a number of SMs", NUMBER, Fraction(1), Fraction(4096), whole=True)
 _BYTES = Property("a size", BYTES, Fraction(1), Fraction(1 << 50), whole=True)
@@ -49,8 +49,8 @@ class CalibratedReader:
     def __init__(self, report: Report, reader: FigureReader, place: Place) -> None:
         self._report, self._reader, self._place = report, reader, place
 
-    def read(self, block: str, statement: ast.Say) -> Found:
-        """The region that ``block`` was fitted in; a statement of another form is reported."""
+    def read(self, block: str, statement: ast.Say) -> FittedRegion:
+        """Return the region to which ``block`` was fitted; report a statement of another form."""
         if statement.block is not None:
             raise self._wrong(block, statement)
         words = Words(statement.phrase, self._report)
@@ -59,11 +59,11 @@ class CalibratedReader:
             case "gemm":
                 return self._gemm(statement)
             case "sm_copy":
-                found = self._range(words.take("a range of SMs"), _SMS, block, statement)
+                sms = self._range(words.take("a range of SMs"), _SMS, block, statement)
                 if words.take_word("sms") is None:
                     raise self._wrong(block, statement)
                 words.end(("sms",))
-                return found
+                return sms
             case _:
                 return self._collectives(words, statement)
 
@@ -108,8 +108,8 @@ class CalibratedReader:
         return self._report.fail(Code.MGS116, message, statement.span, EXAMPLES[block])
 
 
-def calibrated_of(regions: Mapping[str, Found], derived: frozenset[str]) -> Calibrated:
-    """The regions of a gpu by block; ``derived`` are blocks whose region is that of another GPU."""
+def calibrated_of(regions: Mapping[str, FittedRegion], derived: frozenset[str]) -> Calibrated:
+    """Return the regions of a gpu by block; ``derived`` are blocks whose region is that of another GPU."""
     gemm, copies, collectives = (regions.get(block) for block in ("gemm", "sm_copy", "collectives"))
     assert gemm is None or isinstance(gemm, GemmRegion)
     assert copies is None or isinstance(copies, tuple)

@@ -1,4 +1,4 @@
-"""Devices: gpus, links and switches, with inheritance, defaults and the origin of every number."""
+"""Resolve gpus, links and switches, with inheritance, defaults and the origin of every number."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -10,32 +10,28 @@ from ...text.diagnostics import Report
 from ...text.names import Entry, Kind
 from ...text.source import Span
 from ...text.vocabulary import CACHE_NUMBERS, GPU_BLOCKS, GPU_NUMBERS, LINK_NUMBERS, SWITCH_CHOICES, SWITCH_NUMBERS
-from ..values.device_numbers import DeviceNumbers, Figure, FigureReader
+from ..values.device_numbers import DeviceNumbers, FigureReader, NumberWithOrigin
 from ..values.evaluate import ExpressionEvaluator, Place, clock_of
-from .calibrated_region import INPUTS, Found, calibrated_of
+from .calibrated_region import INPUTS, FittedRegion, calibrated_of
 from .device_blocks import BlockReader, Tiles
 from .optional_blocks import check_parts, collectives_of, dma_of, hbm_of, mall_of, missing_of, sm_copy_of, sync_of
 
 _SIMPLE = {Kind.LINK: LINK_NUMBERS, Kind.SWITCH: SWITCH_NUMBERS}
-# What an inherited statement of accuracy depends on; with another one it counts as derived.
-_INPUTS = {
-    "gemm.error": frozenset({"sms", "clock", "peak", "l2", "hbm", "gemm"}),
-    "gemm.resolution": frozenset({"sms", "clock", "peak", "l2", "hbm", "gemm"}),
-    "collectives.error": frozenset({"sms", "clock", "l2", "hbm", "collectives"}),
-}
-# A device that says all of these has a GEMM form of its own, fitted with its own L2.
+# Accuracy of fitted constants: an inherited number is derived if the child changes an input of its block.
+_ACCURACY = ("gemm.error", "gemm.resolution", "collectives.error")
+# A device with all of these numbers has a GEMM form of its own, fitted with its own L2.
 _GEMM_FORM = frozenset(f"gemm.{each.name}" for each in GPU_BLOCKS["gemm"] if each.required)
 _MAX_PARENTS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
-    """What the blocks of a device and of its parents say."""
+class _Blocks:
+    """The content of the blocks of a device and of its parents."""
 
-    figures: Mapping[str, Figure]
+    figures: Mapping[str, NumberWithOrigin]
     tiles: Mapping[str, Tiles] = field(default_factory=dict)
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    regions: Mapping[str, Found] = field(default_factory=dict)
+    regions: Mapping[str, FittedRegion] = field(default_factory=dict)
     derived: frozenset[str] = frozenset()
     fitted_l2: tuple[int, int] | None = None
 
@@ -46,11 +42,11 @@ class DeviceResolver:
     def __init__(self, report: Report, evaluator: ExpressionEvaluator) -> None:
         self._report, self._evaluator = report, evaluator
         self._reader = FigureReader(report, evaluator)
-        self._read: dict[Entry, _Read | None] = {}
+        self._read: dict[Entry, _Blocks | None] = {}
         self._open: list[Entry] = []
 
     def gpu(self, entry: Entry) -> Gpu:
-        """Return the resolved GPU; what is missing or wrong is reported."""
+        """Return the resolved GPU; report missing and wrong numbers."""
         read = self._device(entry)
         required = [wanted.name for wanted in GPU_NUMBERS]
         required += [f"l2.{wanted.name}" for wanted in CACHE_NUMBERS] + ["l2.per"]
@@ -85,7 +81,7 @@ class DeviceResolver:
 
     def _simple(self, entry: Entry) -> DeviceNumbers:
         read = self._device(entry)
-        self._require(entry, [each.name for each in _SIMPLE[entry.kind] if each.name not in read.figures])
+        self._require(entry, [number.name for number in _SIMPLE[entry.kind] if number.name not in read.figures])
         return DeviceNumbers(read.figures)
 
     def _require(self, entry: Entry, missing: list[str]) -> None:
@@ -97,8 +93,8 @@ class DeviceResolver:
             hint = f"to start from another one: {entry.kind.value} {entry.name} extends ... {{ ... }}" if alone else ""
             raise self._report.fail(Code.MGS209, message, _head_span(entry), hint)
 
-    def _device(self, entry: Entry) -> _Read:
-        """Read a device with its parents; a failure is remembered, so that it is reported once."""
+    def _device(self, entry: Entry) -> _Blocks:
+        """Read a device with its parents; remember a failure, so that it is reported once."""
         device = entry.declaration
         assert isinstance(device, ast.Device)
         if entry in self._open or len(self._open) > _MAX_PARENTS:
@@ -118,12 +114,12 @@ class DeviceResolver:
             raise self._report.stop()
         return read_before
 
-    def _parent(self, device: ast.Device, entry: Entry) -> _Read | None:
+    def _parent(self, device: ast.Device, entry: Entry) -> _Blocks | None:
         if device.parent is None:
             return None
         return self._device(entry.scope.find(device.parent, entry.kind, self._report))
 
-    def _blocks(self, entry: Entry, device: ast.Device, parent: _Read | None) -> _Read:
+    def _blocks(self, entry: Entry, device: ast.Device, parent: _Blocks | None) -> _Blocks:
         base = None if parent is None else {path: each.value for path, each in parent.figures.items()}
         plain = Place(entry.scope, clock=None if base is None else clock_of(base), base=base)
         reading = BlockReader(self._report, self._reader, plain)
@@ -136,8 +132,8 @@ class DeviceResolver:
         inherited = parent.figures if parent is not None else {}
         tiles = {**(parent.tiles if parent is not None else {}), **reading.tiles}
         changed = set(map(_block_of, reading.figures)) | ({"gemm"} if reading.tiles else set())
-        # What was measured on the parent says little about a GPU with other SMs or memory.
-        stale = [path for path, inputs in _INPUTS.items() if changed & inputs and path in inherited]
+        # An error measured on the parent does not hold for a GPU with other SMs or memory.
+        stale = [path for path in _ACCURACY if changed & INPUTS[_block_of(path)] and path in inherited]
         inherited = {**inherited, **{path: replace(inherited[path], origin=Origin.DERIVED) for path in stale}}
         words = {**(parent.words if parent is not None else {}), **reading.words}
         regions = {**(parent.regions if parent is not None else {}), **reading.regions}
@@ -147,9 +143,9 @@ class DeviceResolver:
         figures = {**inherited, **own}
         fitted_l2 = parent.fitted_l2 if parent is not None else None
         fitted_l2 = _l2_of(figures) if reading.figures.keys() >= _GEMM_FORM else fitted_l2
-        return _Read(figures, tiles, words, regions, frozenset(derived - reading.regions.keys()), fitted_l2)
+        return _Blocks(figures, tiles, words, regions, frozenset(derived - reading.regions.keys()), fitted_l2)
 
-    def _check_gpu(self, entry: Entry, read: _Read) -> None:
+    def _check_gpu(self, entry: Entry, read: _Blocks) -> None:
         figures = read.figures
         self._check_achieved(figures, "hbm.")
         check_parts(figures, entry.declaration.span.source, self._report)
@@ -159,7 +155,7 @@ class DeviceResolver:
             hint = f"say how many share one: cache l2 {{ per {sms.value.amount} sms; ... }}"
             raise self._report.fail(Code.MGS304, message, sms.span, hint)
 
-    def _check_achieved(self, figures: Mapping[str, Figure], prefix: str) -> None:
+    def _check_achieved(self, figures: Mapping[str, NumberWithOrigin], prefix: str) -> None:
         achieved, peak = figures[f"{prefix}achieved"], figures[f"{prefix}bandwidth"]
         if achieved.value.amount > peak.value.amount:
             raise self._report.fail(Code.MGS307, "achieved is more than bandwidth", achieved.span)
@@ -176,8 +172,8 @@ def _head_span(entry: Entry) -> Span:
     return Span(span.source, span.start, span.start + len(device.kind) + 1 + len(device.name))
 
 
-def _l2_of(figures: Mapping[str, Figure]) -> tuple[int, int] | None:
-    """Size of an instance of L2 and number of instances, as far as the device says them."""
+def _l2_of(figures: Mapping[str, NumberWithOrigin]) -> tuple[int, int] | None:
+    """Return the size of an instance of L2 and the number of instances, None if the device does not state them."""
     if not figures.keys() >= {"l2.size", "l2.per", "sms"}:
         return None
     whole = DeviceNumbers(figures).whole

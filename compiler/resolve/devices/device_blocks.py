@@ -1,4 +1,4 @@
-"""The block of a device, statement by statement: numbers, peaks, the cache, tiles, collectives."""
+"""Read the block of a device, statement by statement: numbers, peaks, caches, tiles, collectives."""
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
@@ -25,10 +25,10 @@ from ...text.vocabulary import (
     SWITCH_NUMBERS,
     Property,
 )
-from ..values.device_numbers import Default, Figure, FigureReader
+from ..values.device_numbers import Default, FigureReader, NumberWithOrigin
 from ..values.evaluate import Place
 from ..values.sentences import head_of, known_head
-from .calibrated_region import EXAMPLES, CalibratedReader, Found
+from .calibrated_region import EXAMPLES, CalibratedReader, FittedRegion
 
 Tiles = tuple[tuple[int, int], ...]
 _Extra = Mapping[str, Callable[[ast.Say, Default], None]]
@@ -37,14 +37,14 @@ _TILE = Property("a side of a tile", NUMBER, Fraction(1), Fraction(1 << 16), who
 
 
 class BlockReader:
-    """One pass over the block of one device."""
+    """Reads the block of one device."""
 
     def __init__(self, report: Report, reader: FigureReader, place: Place) -> None:
         self._report, self._reader, self._place = report, reader, place
-        self.figures: dict[str, Figure] = {}
+        self.figures: dict[str, NumberWithOrigin] = {}
         self.tiles: dict[str, Tiles] = {}
         self.words: dict[str, tuple[str, ...]] = {}
-        self.regions: dict[str, Found] = {}
+        self.regions: dict[str, FittedRegion] = {}
         self._spans: dict[str, Span] = {}
 
     def gpu(self, block: ast.Block, name: str) -> None:
@@ -172,7 +172,7 @@ class BlockReader:
             case (count, ast.Name(text="sms")):
                 value = self._reader.value(_PER, (count,), self._place)
                 origin = self._reader.origin(group.note, default)
-                self.figures["l2.per"] = Figure(value, origin.origin, origin.source, count.span)
+                self.figures["l2.per"] = NumberWithOrigin(value, origin.origin, origin.source, count.span)
             case _:
                 raise self._report.fail(
                     Code.MGS116, "per says how many sms share a cache", statement.span, "per 38 sms"
@@ -186,7 +186,7 @@ class BlockReader:
         self.numbers(block, COLLECTIVES[head.text], prefix, head.text, default)
 
     def _calibrated(self, block: str) -> _Extra:
-        """What reads ``calibrated`` in ``block``, if that block may say it."""
+        """Return the reader of ``calibrated`` in ``block``, if that block may have it."""
         if block not in EXAMPLES:
             return {}
 
@@ -201,12 +201,12 @@ class BlockReader:
         assert head is not None
         several, known = head.text in LINK_LISTS, {**LINK_LISTS, **LINK_CHOICES, **SWITCH_CHOICES}[head.text]
         groups = [group.parts[1 if idx == 0 else 0 :] for idx, group in enumerate(statement.phrase)]
-        said = [parts[0].text for parts in groups if len(parts) == 1 and isinstance(parts[0], ast.Name)]
-        whole = len(said) == len(groups) == len(set(said)) and (several or len(said) == 1)
-        if not whole or not set(said) <= set(known):
+        chosen = [parts[0].text for parts in groups if len(parts) == 1 and isinstance(parts[0], ast.Name)]
+        whole = len(chosen) == len(groups) == len(set(chosen)) and (several or len(chosen) == 1)
+        if not whole or not set(chosen) <= set(known):
             message = f"{head.text} is {'a list of' if several else 'one of'} {', '.join(known)}"
             raise self._report.fail(Code.MGS116, message, statement.span, f"{head.text} {known[0]}")
-        self.words[head.text] = tuple(said)
+        self.words[head.text] = tuple(chosen)
 
     def _tiles(self, statement: ast.Say, default: Default) -> None:
         """Read ``tiles [[128, 128], [256, 256]]``, or ``pair_tiles``."""

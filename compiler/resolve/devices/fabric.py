@@ -17,12 +17,12 @@ from ..values.sentences import Words, single
 from .device import DeviceResolver
 
 _MAX_WIRES = 1 << 16
-# What a fabric has of its own; other arguments are for the topology's layout.
+# Fields of a fabric; other arguments belong to the layout of the topology.
 _OF_FABRIC = ("link", "switch", "both_ways")
 
 
 class FabricResolver:
-    """Reads ``fabric topology(...)`` of one system with ``num_ranks`` GPUs; where they are not known, as it stands."""
+    """Reads ``fabric topology(...)`` of one system; sizes are checked if ``num_ranks`` is known."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class FabricResolver:
         }
 
     def fabric(self, statement: ast.Say) -> Fabric:
-        """Return the fabric; what does not fit the number of GPUs is reported."""
+        """Return the fabric; report sizes that do not fit the number of GPUs."""
         topology, call = self._call(statement)
         given = self._arguments(call, topology)
         self._check_complete(topology, given, call)
@@ -91,15 +91,17 @@ class FabricResolver:
         return given
 
     def _check_complete(self, topology: Topology, given: Mapping[str, ast.Expression], call: ast.Call) -> None:
-        missing = [each.name for each in topology.arguments if each.name not in given and not each.optional]
-        if topology.takes_links and not set(given) - {each.name for each in topology.arguments}:
+        missing = [
+            argument.name for argument in topology.arguments if argument.name not in given and not argument.optional
+        ]
+        if topology.takes_links and not set(given) - {argument.name for argument in topology.arguments}:
             missing.append("links")
         if missing:
             message = f"{topology.name} does not say its {missing[0]}"
             raise self._report.fail(Code.MGS209, message, call.span, topology.example)
 
     def _values(self, topology: Topology, given: Mapping[str, ast.Expression]) -> dict[str, Any]:
-        """What the named arguments say; those of every fabric first, so that they are first in messages."""
+        """Return the values of the named arguments; errors in those of every fabric are reported first."""
         by_name = {argument.name: argument for argument in topology.arguments if argument.name in given}
         names = [name for name in _OF_FABRIC if name in by_name]
         names += [name for name in by_name if name not in _OF_FABRIC]
@@ -108,7 +110,7 @@ class FabricResolver:
     def _wires(
         self, topology: Topology, given: Mapping[str, ast.Expression], values: Mapping[str, Any], call: ast.Call
     ) -> tuple[Wire, ...]:
-        """Links one by one: each argument that is not the topology's is the name of a link with pairs of nodes."""
+        """Read links one by one: each argument that the topology does not define is a link with pairs of nodes."""
         last = (MAX_RANKS if self._num_ranks is None else self._num_ranks) + values.get("switches", 0) - 1
         wires: list[Wire] = []
         joined: set[frozenset[int]] = set()

@@ -1,4 +1,4 @@
-"""What the profile of a GPU may leave out: whether each part is whole and makes sense, and its dataclass."""
+"""Optional parts of the profile of a GPU: check that each is complete and consistent, and build its dataclass."""
 
 from collections.abc import Iterator, Mapping
 
@@ -20,9 +20,9 @@ from ...ir import (
 from ...text.diagnostics import Report
 from ...text.source import Source
 from ...text.vocabulary import CACHE_NUMBERS, COLLECTIVES, GPU_BLOCKS
-from ..values.device_numbers import DeviceNumbers, Figure
+from ..values.device_numbers import DeviceNumbers, NumberWithOrigin
 
-# Of two protocols, the one with more flags is slower: LL sends one with every 4 bytes, LL128 with every 120.
+# Protocols with more flags are slower: LL sends a flag with every 4 bytes, LL128 with every 120.
 _PROTOCOLS = (("ll", "ll128"), ("ll", "simple"), ("ll128", "simple"))
 _SLOWER = (
     ("sm_copy.bandwidth", "sm_copy.limit"),
@@ -34,15 +34,15 @@ _SLOWER = (
 )
 
 
-def missing_of(figures: Mapping[str, Figure]) -> Iterator[str]:
-    """Paths of numbers that are missing from parts of which others are there."""
+def missing_of(figures: Mapping[str, NumberWithOrigin]) -> Iterator[str]:
+    """Return the paths of numbers that are missing from parts that are given incompletely."""
     for paths, opens in _groups():
         if any(path.startswith(opens) for path in figures):
             yield from (path for path in paths if path not in figures)
 
 
-def check_parts(figures: Mapping[str, Figure], source: Source, report: Report) -> None:
-    """Report constants that contradict each other, at the one that stands in ``source``, the device's own file."""
+def check_parts(figures: Mapping[str, NumberWithOrigin], source: Source, report: Report) -> None:
+    """Report constants that contradict each other, at the one in ``source``, the device's own file."""
     for slower, faster in _SLOWER:
         pair = [figures[path] for path in (slower, faster) if path in figures]
         if len(pair) == 2 and pair[0].value.amount > pair[1].value.amount:
@@ -52,7 +52,7 @@ def check_parts(figures: Mapping[str, Figure], source: Source, report: Report) -
 
 
 def collectives_of(figures: DeviceNumbers) -> Collectives | None:
-    """The collective library, if the profile describes one."""
+    """Return the collective library, None if the profile describes none."""
     exact, prefix = figures.by_path, "collectives."
     if f"{prefix}start" not in exact:
         return None
@@ -72,12 +72,12 @@ def collectives_of(figures: DeviceNumbers) -> Collectives | None:
 
 
 def dma_of(figures: DeviceNumbers) -> Dma:
-    """The copy engines, with what the profile knows of their commands."""
+    """Return the copy engines, with the constants of their commands that the profile has."""
     return Dma(
         engines=figures.whole("dma.engines"),
         setup_ticks=figures.ticks("dma.setup"),
         bytes_per_s=figures.whole("dma.bandwidth"),
-        phases=phases_of(figures),
+        phases=_phases(figures),
         outstanding_bytes=figures.whole_if("dma.outstanding"),
         issue_interval_ticks=figures.ticks_if("dma.issue_interval") or 0,
         packet_bytes=figures.whole_if("dma.packet"),
@@ -87,14 +87,14 @@ def dma_of(figures: DeviceNumbers) -> Dma:
 
 
 def sm_copy_of(figures: DeviceNumbers) -> SmCopy:
-    """Copies by SMs, with how they fill a link where the profile says."""
+    """Return copies by SMs, with their saturation of a link if the profile has it."""
     outstanding = figures.whole_if("sm_copy.outstanding")
     rate, setup = figures.whole("sm_copy.bandwidth"), figures.ticks("sm_copy.setup")
-    return SmCopy(rate, setup, saturation_of(figures), outstanding)
+    return SmCopy(rate, setup, _saturation(figures), outstanding)
 
 
 def hbm_of(figures: DeviceNumbers) -> Hbm:
-    """Device memory, with its channels and what SMs may ask of it ahead where the profile says."""
+    """Return device memory, with its channels and look-ahead if the profile has them."""
     rates = figures.whole("hbm.bandwidth"), figures.whole("hbm.achieved")
     channels = figures.whole_if("hbm.channels") or 1
     look_ahead = figures.whole_if("hbm.look_ahead")
@@ -102,14 +102,14 @@ def hbm_of(figures: DeviceNumbers) -> Hbm:
 
 
 def mall_of(figures: DeviceNumbers) -> Cache | None:
-    """The cache in front of memory, if the profile describes one."""
+    """Return the cache in front of memory, None if the profile describes none."""
     if "mall.size" not in figures.by_path:
         return None
     return Cache(figures.whole("mall.size"), 1, figures.whole("mall.bandwidth"), figures.ticks("mall.latency"))
 
 
 def sync_of(figures: DeviceNumbers) -> Sync:
-    """How kernels wait and are launched in graphs, as far as the profile says."""
+    """Return the costs of waits and of launches in graphs that the profile has."""
     return Sync(
         poll_interval_ticks=figures.ticks_if("sync.poll_interval"),
         monitor_arm_ticks=figures.ticks_if("sync.monitor_arm") or 0,
@@ -119,22 +119,22 @@ def sync_of(figures: DeviceNumbers) -> Sync:
     )
 
 
-def phases_of(figures: DeviceNumbers) -> DmaPhases | None:
-    """The fixed parts of a copy, if the profile tells them apart."""
+def _phases(figures: DeviceNumbers) -> DmaPhases | None:
+    """Return the fixed phases of a copy, None if the profile does not list them."""
     if "dma.control_phase" not in figures.by_path:
         return None
     return DmaPhases(*(figures.ticks(f"dma.{phase}_phase") for phase in ("control", "schedule", "copy", "sync")))
 
 
-def saturation_of(figures: DeviceNumbers) -> Saturation | None:
-    """How copies by SMs fill the link, if the profile says."""
+def _saturation(figures: DeviceNumbers) -> Saturation | None:
+    """Return how copies by SMs saturate the link, None if the profile does not say."""
     if "sm_copy.limit" not in figures.by_path:
         return None
     return Saturation(figures.whole("sm_copy.limit"), figures.by_path["sm_copy.exponent"].value.amount)
 
 
 def _groups() -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """The paths of each part, and how a path begins that says that the part is there."""
+    """Return the paths of each part, and the prefixes of paths that show that the part is given."""
     for block, numbers in GPU_BLOCKS.items():
         paths = tuple(f"{block}.{each.name}" for each in numbers if not each.required and not each.alone)
         yield paths, paths
@@ -145,7 +145,7 @@ def _groups() -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
 
 
 def _protocol(figures: DeviceNumbers, path: str) -> ProtocolModel:
-    """A protocol; LL starts with the common start alone, and LL128 of all_to_all has no steps."""
+    """Return a protocol; LL has only the common start, and LL128 of all_to_all has no steps."""
     start = figures.ticks(f"{path}_start") if f"{path}_start" in figures.by_path else 0
     step = figures.ticks(f"{path}_step") if f"{path}_step" in figures.by_path else 0
     return ProtocolModel(start, step, figures.whole(f"{path}_bandwidth"))

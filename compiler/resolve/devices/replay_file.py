@@ -1,8 +1,7 @@
-"""Profiles of writes: ``time_us,rank,signal,bytes``, one write a line, in the order of time; ``#`` starts a comment.
+"""Profiles of writes: lines ``time_us,rank,signal,bytes`` sorted by time; ``#`` starts a comment.
 
-A signal may have several writes of one rank; it is set when all of them have landed.
-
-Times have at most eight decimals, which is a tick of 10 fs. Mistakes are told with their line.
+A signal may have several writes of one rank; it is set when all of them have landed. Times have at most eight decimals,
+which is a tick of 10 fs. Errors are reported at their line.
 """
 
 import re
@@ -22,11 +21,11 @@ _TIME = re.compile(r"[0-9]{1,9}(\.[0-9]{1,8})?")
 _COUNT = re.compile(r"[0-9]{1,15}")
 _SIGNAL = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 MAX_BYTES = 1 << 40
-"""Of one write."""
+"""Bytes of one write."""
 
 
 def read_replay(text: ast.Text, num_ranks: int, report: Report) -> Replay:
-    """Read the profile that ``text`` names, which lies in the folder of the file that names it or below."""
+    """Read the profile at the path ``text``, in the folder of the file that names it or below."""
     source = read_source(path_beside(text, "profile", report), report, text.span)
     failures_before = report.num_failures
     writes = tuple(_writes(source, num_ranks, report))
@@ -36,7 +35,7 @@ def read_replay(text: ast.Text, num_ranks: int, report: Report) -> Replay:
 
 
 def write_profile(writes: Iterable[Write]) -> str:
-    """The text of a profile; times are exact."""
+    """Write a profile with exact times."""
     rows = [f"{_us(write.ticks)},{write.rank},{write.signal},{write.num_bytes}" for write in writes]
     return "\n".join([HEADER, *rows, ""])
 
@@ -67,7 +66,7 @@ def _writes(source: Source, num_ranks: int, report: Report) -> Iterator[Write]:
 
 
 def _rows(source: Source) -> Iterator[tuple[str, Span]]:
-    """Lines that are neither empty nor comments, each with its place."""
+    """Return the lines that are neither empty nor comments, each with its span."""
     at = 0
     for line in source.text.split("\n"):
         row = line.partition("#")[0].strip()

@@ -1,4 +1,4 @@
-"""Systems: how many of which GPU, behind which fabric."""
+"""Resolve systems: the GPU, the number of GPUs, and the fabric."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -34,58 +34,58 @@ class SystemResolver:
             self._systems[entry] = None
             with self._report.attempt():
                 self._systems[entry] = self._resolve(entry)
-        found = self._systems[entry]
-        if found is None:
+        resolved = self._systems[entry]
+        if resolved is None:
             raise self._report.stop()
-        return found
+        return resolved
 
     def _resolve(self, entry: Entry) -> System:
         declaration = entry.declaration
         assert isinstance(declaration, ast.System)
         failures_before = self._report.num_failures
-        said = self._statements(declaration)
+        statements = self._statements(declaration)
         gpus: tuple[int, Gpu] | None = None
         with self._report.attempt():
-            gpus = self._gpus(said["gpus"], entry.scope) if "gpus" in said else None
-        fabric, variability, replay = self._rest(said, gpus[0] if gpus is not None else None, entry.scope)
+            gpus = self._gpus(statements["gpus"], entry.scope) if "gpus" in statements else None
+        fabric, variability, replay = self._rest(statements, gpus[0] if gpus is not None else None, entry.scope)
         if self._report.num_failures == failures_before:
-            self._check_complete(declaration, said)
+            self._check_complete(declaration, statements)
         if gpus is None or fabric is None or self._report.num_failures > failures_before:
             raise self._report.stop()
         return System(declaration.name, *gpus, fabric, variability, replay)
 
     def _rest(
-        self, said: Mapping[str, ast.Say], num_ranks: int | None, scope: Scope
+        self, statements: Mapping[str, ast.Say], num_ranks: int | None, scope: Scope
     ) -> tuple[Fabric | None, Variability | None, Replay | None]:
-        """What is said beside the GPUs; without their number only the fabric is looked at."""
+        """Read the other statements; without the number of GPUs only the fabric."""
         fabric, variability, replay = None, None, None
         with self._report.attempt():
-            if "fabric" in said:
+            if "fabric" in statements:
                 reader = FabricResolver(self._report, self._evaluator, self._devices, scope, num_ranks)
-                fabric = reader.fabric(said["fabric"])
+                fabric = reader.fabric(statements["fabric"])
         with self._report.attempt():
-            if "variability" in said and num_ranks is not None:
+            if "variability" in statements and num_ranks is not None:
                 found = VariabilityReader(self._report, self._evaluator, scope, num_ranks)
-                variability = found.read(said["variability"])
+                variability = found.read(statements["variability"])
         with self._report.attempt():
-            if "replay" in said and num_ranks is not None:
-                replay = self._replay(said["replay"], num_ranks)
+            if "replay" in statements and num_ranks is not None:
+                replay = self._replay(statements["replay"], num_ranks)
         return fabric, variability, replay
 
     def _statements(self, declaration: ast.System) -> dict[str, ast.Say]:
-        said: dict[str, ast.Say] = {}
+        statements: dict[str, ast.Say] = {}
         for statement in declaration.block.statements:
             with self._report.attempt():
                 word = known_head(statement, SYSTEM_WORDS, f"system {declaration.name}", self._report)
                 assert isinstance(statement, ast.Say)
-                if word in said:
+                if word in statements:
                     raise self._report.fail(Code.MGS206, f"{word} is said twice", statement.span)
-                said[word] = statement
-        return said
+                statements[word] = statement
+        return statements
 
-    def _check_complete(self, declaration: ast.System, said: dict[str, ast.Say]) -> None:
+    def _check_complete(self, declaration: ast.System, statements: dict[str, ast.Say]) -> None:
         for word, example in (("gpus", "gpus 8 x MI300X"), ("fabric", "fabric full_mesh(xgmi)")):
-            if word not in said:
+            if word not in statements:
                 message = f"system {declaration.name} does not say its {word}"
                 self._report.error(Code.MGS209, message, declaration.span, f"for instance: {example}")
 

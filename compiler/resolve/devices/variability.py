@@ -1,4 +1,4 @@
-"""``variability { ... }`` of a system: distributions of what makes equal GPUs take unequal times."""
+"""Read ``variability { ... }`` of a system: the distributions of times that differ between equal GPUs."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -27,11 +27,11 @@ _EXAMPLES = {
     "straggler": "straggler 5 % x1.3",
     "late": "late rank 1 by 20 us",
 }
-_LONGEST = Fraction(1, 10)
-"""Seconds: no start is moved by more."""
-_LARGEST_SHARE = Fraction(20, 100)
-"""Of a standard deviation or a mean of jitter: four deviations below, a kernel still takes a fifth of its time."""
-_LARGEST_FACTOR = Fraction(100)
+_MAX_DELAY = Fraction(1, 10)
+"""Seconds that a start may be delayed by at most."""
+_MAX_JITTER = Fraction(20, 100)
+"""Largest standard deviation or mean of jitter: at four deviations below, a kernel still takes a fifth of its time."""
+_MAX_FACTOR = Fraction(100)
 _FACTOR = re.compile(r"x([0-9]+(\.[0-9]+)?)")
 
 
@@ -43,23 +43,25 @@ class VariabilityReader:
         self._reader = FigureReader(report, evaluator)
 
     def read(self, statement: ast.Say) -> Variability:
-        """Return what the block says; mistakes are reported statement by statement."""
+        """Read the block; errors are reported statement by statement."""
         if statement.block is None or len(statement.phrase[0].parts) > 1:
             hint = f"for instance: variability {{ {_EXAMPLES['skew']} }}"
             raise self._report.fail(Code.MGS116, "variability has a block and no values", statement.span, hint)
-        said: dict[str, Distribution | Straggler] = {}
+        distributions: dict[str, Distribution | Straggler] = {}
         late: list[Late] = []
-        for each in statement.block.statements:
+        for inner in statement.block.statements:
             with self._report.attempt():
-                word = known_head(each, VARIABILITY_WORDS, "variability", self._report)
-                assert isinstance(each, ast.Say)
-                if word in said:
-                    raise self._report.fail(Code.MGS206, f"{word} is said twice", each.span)
+                word = known_head(inner, VARIABILITY_WORDS, "variability", self._report)
+                assert isinstance(inner, ast.Say)
+                if word in distributions:
+                    raise self._report.fail(Code.MGS206, f"{word} is said twice", inner.span)
                 if word == "late":
-                    late.append(self._late(each, late))
+                    late.append(self._late(inner, late))
                 else:
-                    said[word] = self._straggler(each) if word == "straggler" else self._distribution(each, word)
-        skew, jitter, straggler = (said.get(word) for word in ("skew", "jitter", "straggler"))
+                    distributions[word] = (
+                        self._straggler(inner) if word == "straggler" else self._distribution(inner, word)
+                    )
+        skew, jitter, straggler = (distributions.get(word) for word in ("skew", "jitter", "straggler"))
         assert not isinstance(skew, Straggler) and not isinstance(jitter, Straggler)
         assert not isinstance(straggler, Distribution)
         return Variability(skew, jitter, straggler, tuple(late))
@@ -90,14 +92,14 @@ class VariabilityReader:
         return Distribution(shape, amounts)
 
     def _time(self, name: str, shape: Shape, value: ast.Expression) -> Fraction:
-        """A time from 0 up, in ticks."""
-        wanted = Property(name, TIME, Fraction(0), _LONGEST)
+        """Read a time from 0 up, in ticks."""
+        wanted = Property(name, TIME, Fraction(0), _MAX_DELAY)
         return self._reader.value(wanted, (value,), self._place).amount * TICKS_PER_SECOND
 
     def _share(self, name: str, shape: Shape, value: ast.Expression) -> Fraction:
-        """A relative deviation; where the ends are given it may shorten kernels too."""
+        """Read a relative deviation; a constant or uniform one may be negative and shorten kernels."""
         bounded = shape in (Shape.NORMAL, Shape.EXPONENTIAL)
-        low, high = (Fraction(0), _LARGEST_SHARE) if bounded else (Fraction(-9, 10), Fraction(10))
+        low, high = (Fraction(0), _MAX_JITTER) if bounded else (Fraction(-9, 10), Fraction(10))
         return self._reader.value(Property(name, NUMBER, low, high), (value,), self._place).amount
 
     def _straggler(self, statement: ast.Say) -> Straggler:
@@ -109,11 +111,9 @@ class VariabilityReader:
         wanted = Property("the share of stragglers", NUMBER, Fraction(0), Fraction(1))
         amount = self._reader.value(wanted, (share,), self._place).amount
         match = _FACTOR.fullmatch(factor.text) if isinstance(factor, ast.Name) else None
-        if match is None or not 1 <= exact(match[1]) <= _LARGEST_FACTOR:
+        if match is None or not 1 <= exact(match[1]) <= _MAX_FACTOR:
             hint = f"for instance: {_EXAMPLES['straggler']}"
-            raise self._report.fail(
-                Code.MGS116, f"a straggler is slower by x1 to x{_LARGEST_FACTOR}", factor.span, hint
-            )
+            raise self._report.fail(Code.MGS116, f"a straggler is slower by x1 to x{_MAX_FACTOR}", factor.span, hint)
         return Straggler(amount, exact(match[1]))
 
     def _late(self, statement: ast.Say, others: Sequence[Late]) -> Late:
@@ -126,10 +126,10 @@ class VariabilityReader:
             raise self._report.fail(Code.MGS116, "late says by how much", words.span, f"write: {_EXAMPLES['late']}")
         delay = words.take("a time")
         words.end()
-        number = Property("rank", NUMBER, Fraction(0), Fraction(self._num_ranks - 1), whole=True)
-        found = int(self._reader.value(number, (rank,), self._place).amount)
-        if any(found == other.rank for other in others):
-            raise self._report.fail(Code.MGS206, f"late is said twice of rank {found}", statement.span)
-        longest = Property("the delay", TIME, Fraction(0), _LONGEST)
-        ticks = self._reader.value(longest, (delay,), self._place).amount * TICKS_PER_SECOND
-        return Late(found, round_half_up(ticks))
+        rank_property = Property("rank", NUMBER, Fraction(0), Fraction(self._num_ranks - 1), whole=True)
+        late_rank = int(self._reader.value(rank_property, (rank,), self._place).amount)
+        if any(late_rank == other.rank for other in others):
+            raise self._report.fail(Code.MGS206, f"late is said twice of rank {late_rank}", statement.span)
+        delay_property = Property("the delay", TIME, Fraction(0), _MAX_DELAY)
+        ticks = self._reader.value(delay_property, (delay,), self._place).amount * TICKS_PER_SECOND
+        return Late(late_rank, round_half_up(ticks))

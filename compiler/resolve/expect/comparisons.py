@@ -3,12 +3,11 @@
 from ...codes import Code
 from ...ir import FigureKind, Metric, MetricOf, Term, Value
 from ...text import syntax as ast
-from ...text.diagnostics import Report, listing
+from ...text.diagnostics import listing
 from ...text.names import dotted
 from ...text.units import NUMBER
-from ...text.vocabulary import METRICS
 from ..values.device_numbers import check_dimension
-from ..values.evaluate import ExpressionEvaluator, Place
+from ..values.evaluate import Reading
 from .expectation import Comparison, Relation, Verdict, VerdictIs
 from .terms import TermReader
 from .units import UNITS, dimension_of, figures_of, metric_or_none
@@ -19,11 +18,11 @@ EXAMPLE = "mine.makespan < 900 us"
 class ComparisonReader:
     """Reads comparisons between the terms that ``terms`` reads."""
 
-    def __init__(self, terms: TermReader, place: Place, evaluator: ExpressionEvaluator, report: Report) -> None:
-        self._terms, self._place, self._evaluator, self._report = terms, place, evaluator, report
+    def __init__(self, terms: TermReader, reading: Reading) -> None:
+        self._terms, self._reading, self._report = terms, reading, reading.report
 
     def read(self, compare: ast.Compare) -> Comparison:
-        """Return a comparison; what is wrong with it is reported and leaves the attempt."""
+        """Return a comparison; an error is reported and leaves the attempt."""
         if compare.operator == "in":
             return self._within(compare)
         right_side, spread = without_tolerance(compare.right)
@@ -75,12 +74,12 @@ class ComparisonReader:
         metric = None if names is None or len(names) != 2 else metric_or_none(names[1])
         term = self._terms.read(expression)
         if isinstance(term, Value) and metric is not None:
-            value = self._evaluator(expression, self._place)
-            check_dimension(metric.value, UNITS[METRICS[metric]], value, expression, self._report)
+            value = self._reading.value(expression)
+            check_dimension(metric.value, UNITS[metric.kind], value, expression, self._report)
         return term
 
     def _tolerance(self, spread: ast.Expression, units: FigureKind) -> tuple[Value, bool]:
-        value = self._evaluator(spread, self._place)
+        value = self._reading.value(spread)
         if value.amount < 0:
             raise self._report.fail(Code.MGS307, "a tolerance is not negative", spread.span)
         if isinstance(spread, ast.Number) and units is not FigureKind.RATIO:
@@ -94,7 +93,7 @@ class ComparisonReader:
         return self._terms.amount(value, spread), False
 
     def _units_of(self, left: Term, right: Term, compare: ast.Compare) -> FigureKind:
-        """Return what both sides are measured in; they must agree, and one must be about a schedule."""
+        """Return the kind of both sides, which must agree; one side must be about a schedule."""
         if not any(True for side in (left, right) for _ in figures_of(side)):
             hint = f"for instance {EXAMPLE}"
             raise self._report.fail(Code.MGS324, "this says nothing about a schedule", compare.span, hint)
@@ -112,9 +111,8 @@ def without_tolerance(side: ast.Expression) -> tuple[ast.Expression, ast.Express
 
 def _is_exact(side: Term) -> bool:
     """Whether a side holds only values and counts, which may be equal without a tolerance."""
-    counts = [
-        metric
-        for metric in Metric
-        if METRICS[metric] is FigureKind.BYTES or metric in (Metric.FLAG_READS, Metric.LINE_HOPS)
-    ]
-    return all(isinstance(figure, MetricOf) and figure.metric in counts for figure in figures_of(side))
+    return all(isinstance(figure, MetricOf) and _is_count(figure.metric) for figure in figures_of(side))
+
+
+def _is_count(metric: Metric) -> bool:
+    return metric.kind is FigureKind.BYTES or metric in (Metric.FLAG_READS, Metric.LINE_HOPS)

@@ -1,12 +1,11 @@
 """Expectations: ``expect workload with M = 16 { mine.makespan < 900 us; verdict == serial }``."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...codes import Code
 from ...text import syntax as ast
-from ...text.diagnostics import Report
 from ...text.units import NUMBER
-from ..values.evaluate import ExpressionEvaluator, Place
+from ..values.evaluate import Reading
 from ..values.sentences import reject_note, side_by_side, single
 from .comparisons import EXAMPLE, ComparisonReader
 from .expectation import Bindings, Body, Check, Expectation, Shown, Somewhere, Sweep
@@ -22,21 +21,18 @@ _SWEEP_EXAMPLE = "for instance sweep M in 1024..65536 x2 { ... }"
 
 @dataclass(frozen=True, slots=True)
 class _Readers:
-    """What reads the statements of one block; ``shapes`` is None outside of a sweep."""
+    """The readers of the statements of one block; ``shapes`` is None outside of a sweep."""
 
     terms: TermReader
     comparisons: ComparisonReader
-    shapes: ShapeReader | None
+    shapes: ShapeReader | None = None
 
 
 class ExpectReader:
     """Reads the expectations about one workload, whose declared schedules are ``schedules``."""
 
-    def __init__(
-        self, schedules: tuple[str, ...], place: Place, evaluator: ExpressionEvaluator, report: Report
-    ) -> None:
-        self._schedules = schedules
-        self._place, self._evaluator, self._report = place, evaluator, report
+    def __init__(self, schedules: tuple[str, ...], reading: Reading) -> None:
+        self._schedules, self._reading, self._report = schedules, reading, reading.report
 
     def read(self, question: ast.Expect, workload: str) -> Expectation:
         """Return the expectations of one block."""
@@ -54,7 +50,7 @@ class ExpectReader:
         return Expectation(workload, bindings, tuple(statements), seeds, packets)
 
     def _bindings(self, question: ast.Expect) -> Bindings:
-        """Return what the head of a block sets."""
+        """Return the parameters that the head of a block sets."""
         bindings: dict[str, str] = {}
         for each in question.bindings:
             if each.name in bindings:
@@ -63,17 +59,15 @@ class ExpectReader:
         return tuple(bindings.items())
 
     def _sweep(self, statement: ast.Say, seeds: int, bound: list[str]) -> Sweep:
-        param, domain, values, points = read_domain(statement, self._place, self._evaluator, self._report)
+        param, domain, values, points = read_domain(statement, self._reading)
         if param.text in bound:
             message = f"{param.text} is set by 'with' and swept"
             raise self._report.fail(Code.MGS206, message, param.span, "leave out one of them")
         if statement.block is None:
             raise self._report.fail(Code.MGS116, "a sweep has a block", statement.span, _SWEEP_EXAMPLE)
         seeds = self._seeds(statement.block, seeds)
-        terms = TermReader(self._schedules, self._place, self._evaluator, self._report, seeds)
-        unit = values.low.dimension
-        shapes = ShapeReader(terms, unit, len(points), self._place, self._evaluator, self._report)
-        readers = _Readers(terms, ComparisonReader(terms, self._place, self._evaluator, self._report), shapes)
+        unit, readers = values.low.dimension, self._readers(seeds)
+        readers = replace(readers, shapes=ShapeReader(readers.terms, unit, len(points), self._reading))
         checks: list[Check] = []
         for each in _without(statement.block, SEEDS):
             with self._report.attempt():
@@ -84,29 +78,29 @@ class ExpectReader:
         return Sweep(param.text, domain, unit, points, tuple(checks), seeds)
 
     def _seeds(self, block: ast.Block, inherited: int) -> int:
-        """Return how many seeds a block asks for."""
-        said = [each for each in block.statements if _starts_with(each, SEEDS)]
-        if not said:
+        """Return the number of seeds that a block asks for."""
+        statements = [statement for statement in block.statements if _starts_with(statement, SEEDS)]
+        if not statements:
             return inherited
         with self._report.attempt():
-            if len(said) > 1:
-                raise self._report.fail(Code.MGS206, "seeds are said twice", said[1].span)
-            match said[0]:
+            if len(statements) > 1:
+                raise self._report.fail(Code.MGS206, "seeds are said twice", statements[1].span)
+            match statements[0]:
                 case ast.Define():
                     message = "'=' names a new thing, seeds is a word of Magus"
-                    raise self._report.fail(Code.MGS202, message, said[0].span, "drop the '=': seeds 64")
+                    raise self._report.fail(Code.MGS202, message, statements[0].span, "drop the '=': seeds 64")
                 case ast.Say(phrase=(ast.Group(parts=(_, expression), note=None),), block=None):
                     return self._count(expression)
                 case _:
-                    raise self._report.fail(Code.MGS116, "seeds says how many", said[0].span, "seeds 64")
+                    raise self._report.fail(Code.MGS116, "seeds says how many", statements[0].span, "seeds 64")
         return 1
 
     def _packets(self, block: ast.Block) -> bool:
-        """Return whether a block asks for packets in place of lines."""
-        said = [each for each in block.statements if _starts_with(each, GRANULARITY)]
-        if len(said) > 1:
-            self._report.error(Code.MGS206, "granularity is said twice", said[1].span)
-        for statement in said[:1]:
+        """Return whether a block asks for packets instead of lines."""
+        statements = [each for each in block.statements if _starts_with(each, GRANULARITY)]
+        if len(statements) > 1:
+            self._report.error(Code.MGS206, "granularity is said twice", statements[1].span)
+        for statement in statements[:1]:
             match statement:
                 case ast.Say(phrase=(ast.Group(parts=(_, ast.Name(text=word)), note=None),), block=None) if word in (
                     LINE,
@@ -119,15 +113,15 @@ class ExpectReader:
         return False
 
     def _count(self, expression: ast.Expression) -> int:
-        value = self._evaluator(expression, self._place)
+        value = self._reading.value(expression)
         if value.dimension != NUMBER or value.amount.denominator != 1 or not 1 <= value.amount <= MAX_SEEDS:
             message = f"seeds are a whole number from 1 to {MAX_SEEDS:,}"
             raise self._report.fail(Code.MGS307, message, expression.span)
         return int(value.amount)
 
     def _readers(self, seeds: int) -> _Readers:
-        terms = TermReader(self._schedules, self._place, self._evaluator, self._report, seeds)
-        return _Readers(terms, ComparisonReader(terms, self._place, self._evaluator, self._report), None)
+        terms = TermReader(self._schedules, self._reading, seeds)
+        return _Readers(terms, ComparisonReader(terms, self._reading))
 
     def _check(self, statement: ast.Define | ast.Say, readers: _Readers) -> Check:
         if isinstance(statement, ast.Define):
@@ -205,5 +199,5 @@ def _starts_with(statement: ast.Define | ast.Say, word: str) -> bool:
 
 
 def _without(block: ast.Block, *words: str) -> list[ast.Define | ast.Say]:
-    """The statements of a block that begin with none of ``words``."""
+    """Return the statements of a block that begin with none of ``words``."""
     return [each for each in block.statements if not any(_starts_with(each, word) for word in words)]

@@ -1,4 +1,4 @@
-"""What a file expects of its schedules: statements, resolved to exact numbers, checked by ``magus test``."""
+"""Expectations of a file about its schedules, resolved to exact numbers; ``magus test`` checks them."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -12,7 +12,7 @@ Bindings = tuple[tuple[str, str], ...]
 
 
 class Relation(Enum):
-    """How the two sides compare; the value is its spelling. WITHIN is ``left in low..high``."""
+    """Relation of two sides; the value is its spelling. WITHIN is ``left in low..high``."""
 
     LT = "<"
     LE = "<="
@@ -62,13 +62,13 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Somewhere:
-    """``somewhere left < right``: at one point of the sweep at least."""
+    """``somewhere left < right``: holds at one point of the sweep or more."""
 
     body: Comparison
 
 
 class TrendDirection(Enum):
-    """How a trend goes; the value is the word in the language."""
+    """Direction of a trend; the value is the word in the language."""
 
     RISING = "rising"
     FALLING = "falling"
@@ -123,7 +123,7 @@ Body = Comparison | VerdictIs | Shown | OfSweep
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One statement with its text and place, for reports; ``published`` is the figure it is to be held against."""
+    """One statement with its text and place, for reports; ``published`` is the published figure to compare with."""
 
     body: Body
     text: str
@@ -133,7 +133,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class SweepPoint:
-    """One value of a swept parameter: as ``--set`` takes it, and in base units."""
+    """One value of a swept parameter: the text for ``--set``, and the amount in base units."""
 
     text: str
     amount: Fraction

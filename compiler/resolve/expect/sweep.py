@@ -1,4 +1,4 @@
-"""Sweeps of an expectation: the domain of ``sweep M in 1024..65536 x2 { }``, and what only a sweep can say."""
+"""Sweeps of an expectation: the domain of ``sweep M in 1024..65536 x2 { }``, and statements about all its points."""
 
 from fractions import Fraction
 
@@ -11,7 +11,7 @@ from ...text.print_quantity import setting_text
 from ...text.units import NUMBER, Quantity
 from ...text.units import Dimension as Units
 from ..values.domains import Values, read_values
-from ..values.evaluate import ExpressionEvaluator, Place
+from ..values.evaluate import Reading
 from ..values.sentences import Words, single
 from .comparisons import without_tolerance
 from .expectation import Crossover, Inside, Linear, SweepPoint, Trend, TrendDirection, WinnerChanges
@@ -30,24 +30,22 @@ _ENDS = {"minimum": End.LEAST, "maximum": End.GREATEST}
 SHAPES = (*(direction.value for direction in TrendDirection), "linear", *_ENDS, "changes")
 
 
-def read_domain(
-    statement: ast.Say, place: Place, evaluator: ExpressionEvaluator, report: Report
-) -> tuple[ast.Name, str, Values, tuple[SweepPoint, ...]]:
-    """Return the name of the parameter, the domain as it is written, and its values in rising order."""
-    first = statement.phrase[0]
+def read_domain(statement: ast.Say, reading: Reading) -> tuple[ast.Name, str, Values, tuple[SweepPoint, ...]]:
+    """Return the parameter, the text of its domain, the values, and the points in rising order."""
+    first, report = statement.phrase[0], reading.report
     match first.parts:
         case (_, ast.Compare(left=ast.Name() as name, operator="in", right=domain), *rest):
             pass
         case _:
             raise report.fail(Code.MGS116, "sweep says a parameter and its values", first.span, _EXAMPLE)
-    entry = place.scope.value(name, report)
+    entry = reading.place.scope.value(name, report)
     if entry.kind is not Kind.PARAM:
         hint = f"make it one: param {name.text} = ..."
         raise report.fail(Code.MGS210, f"'{name.text}' is a let, a sweep sets a parameter", name.span, hint)
     group = ast.Group((domain, *rest), first.note, span=domain.span.to(first.span))
-    values = read_values(Words((group, *statement.phrase[1:]), report), place, evaluator, report)
+    values = read_values(Words((group, *statement.phrase[1:]), report), reading.place, reading.evaluator, report)
     points = _points(values, report)
-    now = evaluator(name, place)
+    now = reading.value(name)
     if now.dimension != values.low.dimension:
         message = f"{name.text} is {now.dimension}, the values are {values.low.dimension}"
         raise report.fail(Code.MGS303, message, values.span)
@@ -66,22 +64,14 @@ def _points(values: Values, report: Report) -> tuple[SweepPoint, ...]:
 
 
 class ShapeReader:
-    """Reads what a sweep says of all its points together."""
+    """Reads statements about all points of a sweep together."""
 
-    def __init__(
-        self,
-        terms: TermReader,
-        unit: Units,
-        num_points: int,
-        place: Place,
-        evaluator: ExpressionEvaluator,
-        report: Report,
-    ) -> None:
+    def __init__(self, terms: TermReader, unit: Units, num_points: int, reading: Reading) -> None:
         self._terms, self._unit, self._num_points = terms, unit, num_points
-        self._place, self._evaluator, self._report = place, evaluator, report
+        self._reading, self._report = reading, reading.report
 
     def shape(self, parts: tuple[ast.Expression, ...]) -> Trend | Linear | Inside | WinnerChanges | None:
-        """Return the shape that the parts of a statement tell, None if they look like something else."""
+        """Return the shape that a statement describes, None if it is another kind of statement."""
         match parts:
             case (ast.Call(function=ast.Name(text="winner")) as call, ast.Name(text="changes")):
                 return self._winner(call)
@@ -128,7 +118,7 @@ class ShapeReader:
         return Crossover(left, right, low, high)
 
     def _swept(self, end: ast.Expression) -> Fraction:
-        value = self._evaluator(end, self._place)
+        value = self._reading.value(end)
         if value.dimension != self._unit:
             message = f"the ends are values of the swept parameter, {self._unit}, got {value.dimension}"
             raise self._report.fail(Code.MGS303, message, end.span)
@@ -151,7 +141,7 @@ class ShapeReader:
     def _tolerance(self, spread: ast.Expression | None) -> Fraction:
         if spread is None:
             return TOLERANCE
-        value = self._evaluator(spread, self._place)
+        value = self._reading.value(spread)
         if value.dimension != NUMBER:
             hint = "for instance +- 1 %"
             raise self._report.fail(Code.MGS303, "the tolerance of a shape is relative", spread.span, hint)
@@ -164,7 +154,7 @@ class ShapeReader:
             case []:
                 return LEAST_R2
             case [ast.Compare(left=ast.Name(text="r2"), operator=">=", right=right)]:
-                value = self._evaluator(right, self._place)
+                value = self._reading.value(right)
             case [wrong, *_]:
                 raise self._report.fail(Code.MGS116, "linear says how straight the line is", wrong.span, _LINEAR)
         if value.dimension != NUMBER or not 0 <= value.amount <= 1:

@@ -19,15 +19,15 @@ from ...ir import (
     Value,
 )
 from ...text import syntax as ast
-from ...text.diagnostics import Report, did_you_mean, listing
+from ...text.diagnostics import did_you_mean, listing
 from ...text.source import Span
 from ...text.units import NUMBER, Quantity
 from ...text.vocabulary import ALWAYS_THERE
-from ..values.evaluate import ExpressionEvaluator, Place
+from ..values.evaluate import Reading
 from ..values.sentences import single
 from .units import DIMENSIONS, UNITS, dimension_of, figures_of, joined_units, metric_or_none
 
-# The extremes are percentiles too: nearest rank gives the first of the sorted values for 0 and the last for 100.
+# By nearest rank, percentile 0 is the smallest of the sorted values and 100 the largest.
 REDUCTIONS: Mapping[str, Fraction | None] = {
     "p5": Fraction(5),
     "p50": Fraction(50),
@@ -50,11 +50,9 @@ _VERBS = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide"}
 class TermReader:
     """Reads terms about the declared ``schedules``; ``seeds`` tells whether they are simulated under seeds."""
 
-    def __init__(
-        self, schedules: tuple[str, ...], place: Place, evaluator: ExpressionEvaluator, report: Report, seeds: int = 0
-    ) -> None:
+    def __init__(self, schedules: tuple[str, ...], reading: Reading, seeds: int = 0) -> None:
         self._schedules = (*schedules, *ALWAYS_THERE)
-        self._place, self._evaluator, self._report = place, evaluator, report
+        self._reading, self._report = reading, reading.report
         self._seeds, self._reducing = seeds, False
 
     @property
@@ -63,7 +61,7 @@ class TermReader:
         return self._seeds > 0
 
     def read(self, expression: ast.Expression) -> Term:
-        """Return a term; what is wrong with it is reported and leaves the attempt."""
+        """Return a term; an error is reported and leaves the attempt."""
         if not _is_about_schedules(expression):
             return self.value(expression)
         match expression:
@@ -107,7 +105,7 @@ class TermReader:
         if isinstance(expression, ast.Name) and expression.text in self._schedules[: -len(ALWAYS_THERE)]:
             hint = f"for instance {expression.text}.makespan"
             raise self._report.fail(Code.MGS116, f"which figure of {expression.text}?", expression.span, hint)
-        return self.amount(self._evaluator(expression, self._place), expression)
+        return self.amount(self._reading.value(expression), expression)
 
     def amount(self, value: Quantity, expression: ast.Expression) -> Value:
         """Return a quantity as a value: a time in ticks, a rate in bytes per tick."""
@@ -118,7 +116,7 @@ class TermReader:
         return Value(value.amount * ticks, DIMENSIONS[value.dimension])
 
     def schedule(self, name: ast.Name) -> str:
-        """Return the name of a schedule that there is."""
+        """Return the name of a schedule, which must exist."""
         if name.text not in self._schedules:
             hint = did_you_mean(name.text, self._schedules) or f"schedules are {listing(self._schedules)}"
             raise self._report.fail(Code.MGS203, f"unknown schedule '{name.text[:64]}'", name.span, hint)
@@ -194,7 +192,7 @@ class TermReader:
             self._reducing = False
 
     def _percent(self, expression: ast.Expression) -> Fraction:
-        value = self._evaluator(expression, self._place)
+        value = self._reading.value(expression)
         if isinstance(expression, ast.Measure) or value.dimension != NUMBER or not 0 <= value.amount <= 100:
             hint = "the 90th percentile is percentile(mine.makespan, 90)"
             raise self._report.fail(Code.MGS307, "a percentile is a number from 0 to 100", expression.span, hint)
@@ -211,7 +209,7 @@ class TermReader:
 
 
 def _is_about_schedules(expression: ast.Expression) -> bool:
-    """Whether an expression mentions what only a simulation tells, or means to."""
+    """Whether an expression refers to results of a simulation."""
     match expression:
         case ast.Name(text=word):
             return metric_or_none(word) is not None
@@ -231,7 +229,7 @@ def _is_about_schedules(expression: ast.Expression) -> bool:
 
 
 def _wrong_call(word: str, call: ast.Call) -> tuple[str, Span, str]:
-    """Message, place and hint for a function that cannot stand in a term, or not like this."""
+    """Return message, span and hint for a function that is unknown in a term or has wrong arguments."""
     if word == PERCENTILE:
         return "percentile takes a figure and a number", call.span, "percentile(mine.makespan, 90)"
     if word in REDUCTIONS:

@@ -1,11 +1,10 @@
-"""What the terms of an expectation are measured in, and which figures they hold."""
+"""Dimensions of the terms of an expectation, and the figures in them."""
 
 from collections.abc import Iterator, Mapping
 
 from ...ir import Chain, Extreme, FigureKind, Metric, MetricOf, Negation, Operator, OverSeeds, Speedup, Term, Value
 from ...text.units import BYTES, NUMBER, RATE, TIME
 from ...text.units import Dimension as Units
-from ...text.vocabulary import METRICS
 
 UNITS: Mapping[FigureKind, Units] = {
     FigureKind.TIME: TIME,
@@ -17,10 +16,10 @@ DIMENSIONS = {units: dimension for dimension, units in UNITS.items()}
 
 
 def dimension_of(term: Term) -> FigureKind:
-    """Return what a term is measured in."""
+    """Return the kind of a term."""
     match term:
         case MetricOf(metric=metric):
-            return METRICS[metric]
+            return metric.kind
         case Speedup():
             return FigureKind.RATIO
         case Value(dimension=dimension) | Chain(dimension=dimension):
@@ -32,7 +31,7 @@ def dimension_of(term: Term) -> FigureKind:
 
 
 def figures_of(term: Term) -> Iterator[MetricOf | Speedup]:
-    """Return every figure of a schedule that stands in a term."""
+    """Return every figure of a schedule in a term."""
     match term:
         case MetricOf() | Speedup():
             yield term
@@ -50,7 +49,7 @@ def figures_of(term: Term) -> Iterator[MetricOf | Speedup]:
 
 def metric_or_none(word: str) -> Metric | None:
     """Return the metric of that name, if there is one."""
-    return Metric(word) if word in [metric.value for metric in Metric] else None
+    return next((metric for metric in Metric if metric.value == word), None)
 
 
 def joined_units(operator: Operator, left: Units, right: Units) -> Units | None:

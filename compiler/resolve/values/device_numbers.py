@@ -1,4 +1,4 @@
-"""The numbers of a device block: read by a table of properties, each with where it comes from."""
+"""Numbers in device blocks, read by a table of properties, each with its origin and source."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,8 +17,8 @@ from .sentences import single
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
-    """One number of a device, where it comes from, and the device that says it, which others inherit it from."""
+class NumberWithOrigin:
+    """One number with its origin and source; ``owner`` is the device that states it, even if others inherit it."""
 
     value: Quantity
     origin: Origin
@@ -31,26 +31,26 @@ class Figure:
 class DeviceNumbers:
     """All numbers of a device by path, for instance ``hbm.achieved``."""
 
-    by_path: Mapping[str, Figure]
+    by_path: Mapping[str, NumberWithOrigin]
 
     def whole(self, path: str) -> int:
-        """A count, a size in bytes or a rate per second, rounded half up."""
+        """Return a count, a size in bytes or a rate per second, rounded half up."""
         return round_half_up(self.by_path[path].value.amount)
 
     def ticks(self, path: str) -> int:
-        """A time in ticks, rounded half up."""
+        """Return a time in ticks, rounded half up."""
         return round_half_up(self.by_path[path].value.amount * TICKS_PER_SECOND)
 
     def whole_if(self, path: str) -> int | None:
-        """The same of a number that may be missing."""
+        """Return a count, a size or a rate, None if it is missing."""
         return self.whole(path) if path in self.by_path else None
 
     def ticks_if(self, path: str) -> int | None:
-        """A time in ticks, None if it is missing."""
+        """Return a time in ticks, None if it is missing."""
         return self.ticks(path) if path in self.by_path else None
 
     def provenance(self, device: str) -> tuple[Provenance, ...]:
-        """Where each number comes from."""
+        """Return origin and source of each number."""
         return tuple(
             Provenance(f"{device}.{path}", each.origin, each.source, "" if each.owner == device else each.owner)
             for path, each in self.by_path.items()
@@ -59,7 +59,7 @@ class DeviceNumbers:
 
 @dataclass(frozen=True, slots=True)
 class Default:
-    """What a ``source`` statement says about the numbers of its block that have no note of their own."""
+    """Origin and source of a block's numbers without notes, as its ``source`` statement gives them."""
 
     origin: Origin = Origin.ASSUMED
     source: str = ""
@@ -71,13 +71,13 @@ class FigureReader:
     def __init__(self, report: Report, evaluator: ExpressionEvaluator) -> None:
         self._report, self._evaluator = report, evaluator
 
-    def figure(self, wanted: Property, group: ast.Group, skip: int, place: Place, default: Default) -> Figure:
+    def figure(self, wanted: Property, group: ast.Group, skip: int, place: Place, default: Default) -> NumberWithOrigin:
         """Read ``word value note``; ``skip`` words stand before the value."""
         if len(group.parts) <= skip:
             raise self._report.fail(Code.MGS116, f"{wanted.name} needs a value", group.span)
         value = self.value(wanted, group.parts[skip:], place)
         origin = self.origin(group.note, default)
-        return Figure(value, origin.origin, origin.source, group.span)
+        return NumberWithOrigin(value, origin.origin, origin.source, group.span)
 
     def value(self, wanted: Property, values: tuple[ast.Expression, ...], place: Place) -> Quantity:
         """Evaluate a number and check its unit and its range."""
@@ -85,7 +85,7 @@ class FigureReader:
         value = self._evaluator(expression, place)
         check_dimension(wanted.name, wanted.dimension, value, expression, self._report)
         if not wanted.low <= value.amount <= wanted.high:
-            message = f"{wanted.name} is {_range_words(wanted)}, got {_said(expression, value)}"
+            message = f"{wanted.name} is {_range_words(wanted)}, got {_text_and_value(expression, value)}"
             raise self._report.fail(Code.MGS307, message, expression.span)
         if wanted.whole and value.amount.denominator != 1:
             of = {BYTES: " of bytes", FREQUENCY: " of Hz"}.get(wanted.dimension, "")
@@ -118,7 +118,7 @@ class FigureReader:
 
 
 def check_dimension(name: str, wanted: Dimension, value: Quantity, expression: ast.Expression, report: Report) -> None:
-    """Check that a value is what ``name`` needs; a number without unit is reported as such."""
+    """Check the dimension of the value of ``name``; a number without unit has a message of its own."""
     if value.dimension == wanted:
         return
     text = expression.span.text
@@ -136,8 +136,8 @@ def check_dimension(name: str, wanted: Dimension, value: Quantity, expression: a
     raise report.fail(Code.MGS303, f"{name} is {_article(wanted)}, got {value.dimension}", expression.span, hint)
 
 
-def _said(expression: ast.Expression, value: Quantity) -> str:
-    """What stands there and, where it is worked out, the value it has: ``M = 0``."""
+def _text_and_value(expression: ast.Expression, value: Quantity) -> str:
+    """Return the text of an expression and, if that is no plain number, its value: ``M = 0``."""
     number = expression.operand if isinstance(expression, ast.Negate) else expression
     text = expression.span.text
     return text if isinstance(number, ast.Number | ast.Measure) else f"{text} = {setting_text(value)}"

@@ -15,7 +15,7 @@ from .sentences import Words
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """A set of values between two ends; ``listed`` is empty if everything between them belongs to it."""
+    """A set of values; ``listed`` is empty for a range without steps, which holds all values between its ends."""
 
     low: Quantity
     high: Quantity
@@ -24,14 +24,14 @@ class Values:
     span: Span
 
     def holds(self, value: Quantity) -> bool:
-        """Tell whether a value lies between the ends of a range, or is one of a list."""
+        """Whether a value lies between the ends of a range, or is one of a list."""
         if value.dimension != self.low.dimension:
             return False
         return self.low.amount <= value.amount <= self.high.amount if self.is_range else value in self.listed
 
 
 def read_values(words: Words, place: Place, evaluator: ExpressionEvaluator, report: Report) -> Values:
-    """Read the values that ``words`` stand at, to the end of the sentence."""
+    """Read the values from the next word of ``words`` to the end of the sentence."""
     expressions = words.take_list("a value")
     span = expressions[0].span.to(expressions[-1].span)
     if not any(isinstance(each, ast.Range) for each in expressions):
@@ -107,15 +107,15 @@ def _check_same(values: tuple[Quantity, ...], span: Span, report: Report) -> Non
         raise report.fail(Code.MGS305, f"{len(values):,} values, the limit is {MAX_DOMAIN_VALUES:,}", span)
 
 
-def whole_numbers(values: Values, what: str, high: int, report: Report) -> tuple[int, ...]:
-    """Return values that must be positive whole numbers without unit; a bare range counts in ones."""
+def whole_numbers(values: Values, name: str, high: int, report: Report) -> tuple[int, ...]:
+    """Return values that must be positive whole numbers without unit; a range without steps has step 1."""
     if values.low.dimension != NUMBER:
-        raise report.fail(Code.MGS303, f"{what} is a plain number", values.span)
+        raise report.fail(Code.MGS303, f"{name} is a plain number", values.span)
     if not 1 <= values.low.amount <= values.high.amount <= high:
-        raise report.fail(Code.MGS307, f"{what} is from 1 to {high:,}", values.span)
+        raise report.fail(Code.MGS307, f"{name} is from 1 to {high:,}", values.span)
     listed = values.listed or (values.low, values.high)
     if any(each.amount.denominator != 1 for each in listed):
-        raise report.fail(Code.MGS309, f"{what} is a whole number", values.span)
+        raise report.fail(Code.MGS309, f"{name} is a whole number", values.span)
     if values.listed:
         return tuple(int(each.amount) for each in listed)
     _check_count(int(values.high.amount - values.low.amount) + 1, values.span, report)

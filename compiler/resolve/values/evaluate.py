@@ -17,7 +17,7 @@ MAX_DEPTH = 200
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an expression stands: its scope, and inside a device its clock in Hz and its parent's figures."""
+    """The surroundings of an expression: its scope, and in a device the clock in Hz and the parent's numbers."""
 
     scope: Scope
     clock: Fraction | None = None
@@ -35,7 +35,7 @@ class ExpressionEvaluator:
         self._depth = 0
 
     def __call__(self, expression: ast.Expression, place: Place) -> Quantity:
-        """Return the value of an expression; what is wrong with it is reported and leaves the attempt."""
+        """Return the value of an expression; an error is reported and leaves the attempt."""
         self._depth += 1
         try:
             if self._depth > MAX_DEPTH:
@@ -168,8 +168,21 @@ class ExpressionEvaluator:
         return place.base[path]
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The shared context of readers of statements: place, evaluator and report."""
+
+    place: Place
+    evaluator: ExpressionEvaluator
+    report: Report
+
+    def value(self, expression: ast.Expression) -> Quantity:
+        """Return the value of an expression at the place."""
+        return self.evaluator(expression, self.place)
+
+
 def clock_of(figures: Mapping[str, Quantity]) -> Fraction | None:
-    """Return the clock among some figures, in Hz."""
+    """Return the clock in Hz, if it is among the numbers."""
     clock = figures.get("clock")
     return clock.amount if clock is not None and clock.dimension == FREQUENCY else None
 

@@ -19,10 +19,10 @@ from .sentences import Words, single
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """A parameter of a file: its value now, and the values its domain lists.
+    """A parameter of a file: its current value, and the values that its domain lists.
 
-    ``value`` and ``choices`` are texts that ``--set`` takes. ``choices`` is empty if the domain is a bare range or
-    there is none; ``domain`` is the domain as it is written, empty if there is none.
+    ``value`` and ``choices`` are texts that ``--set`` takes. ``choices`` is empty without a domain, or if that is
+    a range without steps; ``domain`` is the text of the domain, empty if there is none.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Param:
 
 
 def bind(scope: Scope, settings: Settings, report: Report) -> Mapping[str, Quantity]:
-    """Evaluate the values that parameters are set to; the last setting of a name counts."""
+    """Evaluate the settings of parameters; the last setting of a name counts."""
     bound: dict[str, Quantity] = {}
     evaluator = ExpressionEvaluator(report, {})
     for name, text in settings:
@@ -52,11 +52,11 @@ def check_params(
     scope: Scope, settings: Mapping[str, Quantity], evaluator: ExpressionEvaluator, report: Report
 ) -> tuple[Param, ...]:
     """Check every parameter against its domain and describe it."""
-    found: list[Param] = []
+    params: list[Param] = []
     for entry in scope.of_kind(Kind.PARAM):
         with report.attempt():
-            found.append(_param(entry, settings, evaluator, report))
-    return tuple(found)
+            params.append(_param(entry, settings, evaluator, report))
+    return tuple(params)
 
 
 def _param(entry: Entry, settings: Mapping[str, Quantity], evaluator: ExpressionEvaluator, report: Report) -> Param:
@@ -67,7 +67,7 @@ def _param(entry: Entry, settings: Mapping[str, Quantity], evaluator: Expression
     text = default.span.text if entry.name not in settings else setting_text(value)
     if param.domain is None:
         return Param(param.name, text)
-    # The domain itself must not move with the settings of other parameters.
+    # The domain does not depend on the settings of other parameters.
     domain = read_values(Words(param.domain, report), Place(entry.scope), ExpressionEvaluator(report, {}), report)
     written = param.domain[0].span.to(param.domain[-1].span).text
     if not domain.holds(value):

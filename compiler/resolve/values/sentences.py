@@ -1,4 +1,4 @@
-"""Reading sentences: the words and values of a statement, from left to right."""
+"""Read the words and values of a statement from left to right."""
 
 from collections.abc import Iterable, Sequence
 
@@ -11,7 +11,7 @@ from ...text.vocabulary import SYNONYMS
 
 
 def single(values: Sequence[ast.Expression], report: Report, in_call: bool = False) -> ast.Expression:
-    """Return the one value that stands here; several side by side are explained."""
+    """Return the only value; report several values side by side."""
     if len(values) == 1:
         return values[0]
     side_by_side(values[0], values[1], report, in_call)
@@ -19,7 +19,7 @@ def single(values: Sequence[ast.Expression], report: Report, in_call: bool = Fal
 
 
 def side_by_side(left: ast.Expression, right: ast.Expression, report: Report, in_call: bool = False) -> None:
-    """Report two values with nothing between them."""
+    """Report two values without an operator or comma between them."""
     first, second = left.span.text, right.span.text
     span = left.span.to(right.span)
     match left, right:
@@ -39,7 +39,7 @@ def side_by_side(left: ast.Expression, right: ast.Expression, report: Report, in
 
 
 def head_of(statement: ast.Say) -> ast.Name | None:
-    """Return the word a statement begins with, if it begins with one."""
+    """Return the first word of a statement, None if it begins with something else."""
     first = statement.phrase[0].parts[0]
     if isinstance(first, ast.Compare):
         first = first.left
@@ -47,7 +47,7 @@ def head_of(statement: ast.Say) -> ast.Name | None:
 
 
 def known_head(statement: ast.Define | ast.Say, known: Iterable[str], owner: str, report: Report) -> str:
-    """Return the word a statement begins with, which must be one that ``owner`` knows."""
+    """Return the first word of a statement, which must be one of the properties of ``owner``."""
     known = tuple(known)
     if isinstance(statement, ast.Define):
         if statement.name in known:
@@ -68,7 +68,7 @@ def known_head(statement: ast.Define | ast.Say, known: Iterable[str], owner: str
 
 
 class Words:
-    """A cursor over the words and values of a sentence; commas are kept as separators between groups."""
+    """A cursor over the words and values of a sentence; commas separate groups."""
 
     def __init__(self, phrase: ast.Phrase, report: Report) -> None:
         self._report = report
@@ -81,7 +81,7 @@ class Words:
 
     @property
     def span(self) -> Span:
-        """Where the next word stands; after the last one, the whole sentence."""
+        """The span of the next word; after the last one, that of the whole sentence."""
         return self._parts[self._at][1].span if self._at < len(self._parts) else self._span
 
     def peek(self) -> ast.Expression | None:
@@ -89,20 +89,20 @@ class Words:
         return self._parts[self._at][1] if self._at < len(self._parts) else None
 
     def after_comma(self) -> bool:
-        """Tell whether a comma stands before the next word."""
+        """Whether a comma stands before the next word."""
         if not self._past_comma < self._at < len(self._parts):
             return False
         return self._parts[self._at][0] != self._parts[self._at - 1][0]
 
     def skip_comma(self) -> bool:
-        """Pass the comma before the next word, and tell whether there is one."""
-        found = self.after_comma()
-        if found:
+        """Skip the comma before the next word; return whether there was one."""
+        skipped = self.after_comma()
+        if skipped:
             self._past_comma = self._at
-        return found
+        return skipped
 
     def take(self, what: str) -> ast.Expression:
-        """Return the next value; ``what`` says what is missing if there is none, or if a comma stands before it."""
+        """Return the next value; report that ``what`` is missing if there is none, or if a comma stands before it."""
         if self._at >= len(self._parts) or self.after_comma():
             raise self._report.fail(Code.MGS116, f"{what} is missing", self.span)
         self._at += 1
@@ -132,14 +132,14 @@ class Words:
         return part
 
     def end(self, known: Iterable[str] = ()) -> None:
-        """Check that nothing is left over; ``known`` are the clauses that could have stood here."""
+        """Check that the sentence ends; ``known`` are the clauses that could follow."""
         part = self.peek()
         if part is None:
             return
         known = tuple(known)
         if self.after_comma():
             message = f"a comma cannot stand before '{part.span.text[:40]}'"
-            raise self._report.fail(Code.MGS107, message, part.span, self._instead_of_a_comma(part, known))
+            raise self._report.fail(Code.MGS107, message, part.span, self._comma_hint(part, known))
         before = self._parts[self._at - 1][1] if self._at else part
         if isinstance(before, ast.Number) and isinstance(part, ast.Name) and looks_like_unit(part.text):
             side_by_side(before, part, self._report)
@@ -152,13 +152,13 @@ class Words:
         raise self._report.fail(code, message, part.span, hint)
 
     @staticmethod
-    def _instead_of_a_comma(part: ast.Expression, known: tuple[str, ...]) -> str:
-        """A clause needs no comma, and of other things there is one."""
+    def _comma_hint(part: ast.Expression, known: tuple[str, ...]) -> str:
+        """Return the hint for a comma that cannot stand here."""
         is_clause = isinstance(part, ast.Name) and part.text in known
         return "leave the comma out" if is_clause else "a single value is expected here"
 
 
 def reject_note(group: ast.Group, report: Report) -> None:
-    """Report a provenance note where no number of a device stands."""
+    """Report a provenance note on anything but a number of a device."""
     if group.note is not None:
         report.error(Code.MGS116, "a note belongs to a number of a gpu, link or switch", group.note.span)
