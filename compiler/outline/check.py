@@ -266,15 +266,15 @@ def _reject_peers(outline: Outline, problem: TemplateInput) -> Iterator[OutlineR
 
 
 def _reject_unless_once(
-    counted: Counter[int], wanted: range, code: Code, statement: str, what: str, done: str
+    counted: Counter[int], wanted: range, code: Code, statement: str, kind: str, done: str
 ) -> Iterator[OutlineRejection]:
     """Reject the first of ``wanted`` that is missing, and the first that is listed twice."""
     missing = next((item for item in wanted if not counted[item]), None)
     if missing is not None:
-        yield OutlineRejection(code, f"{what} {missing} is never {done}", f"name every {what} once", statement)
+        yield OutlineRejection(code, f"{kind} {missing} is never {done}", f"name every {kind} once", statement)
     twice = next((item for item in wanted if counted[item] > 1), None)
     if twice is not None:
-        yield OutlineRejection(code, f"{what} {twice} is {done} twice", f"name every {what} once", statement)
+        yield OutlineRejection(code, f"{kind} {twice} is {done} twice", f"name every {kind} once", statement)
 
 
 def _no_piece(piece: int, parts: int) -> str:

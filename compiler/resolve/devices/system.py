@@ -65,8 +65,8 @@ class SystemResolver:
                 fabric = reader.fabric(statements["fabric"])
         with self._report.attempt():
             if "variability" in statements and num_ranks is not None:
-                found = VariabilityReader(self._report, self._evaluator, scope, num_ranks)
-                variability = found.read(statements["variability"])
+                variability_reader = VariabilityReader(self._report, self._evaluator, scope, num_ranks)
+                variability = variability_reader.read(statements["variability"])
         with self._report.attempt():
             if "replay" in statements and num_ranks is not None:
                 replay = self._replay(statements["replay"], num_ranks)

@@ -101,16 +101,16 @@ class Words:
             self._past_comma = self._at
         return skipped
 
-    def take(self, what: str) -> ast.Expression:
-        """Return the next value; report that ``what`` is missing if there is none, or if a comma stands before it."""
+    def take(self, expected: str) -> ast.Expression:
+        """Return the next value; report ``expected`` as missing if there is none, or if a comma stands before it."""
         if self._at >= len(self._parts) or self.after_comma():
-            raise self._report.fail(Code.MGS116, f"{what} is missing", self.span)
+            raise self._report.fail(Code.MGS116, f"{expected} is missing", self.span)
         self._at += 1
         return self._parts[self._at - 1][1]
 
-    def take_list(self, what: str) -> list[ast.Expression]:
+    def take_list(self, expected: str) -> list[ast.Expression]:
         """Return values separated by commas."""
-        values = [self.take(what)]
+        values = [self.take(expected)]
         while self.after_comma():
             self._at += 1
             values.append(self._parts[self._at - 1][1])
@@ -124,11 +124,11 @@ class Words:
             return part.text
         return None
 
-    def take_name(self, what: str) -> ast.Name:
+    def take_name(self, expected: str) -> ast.Name:
         """Take a name."""
-        part = self.take(what)
+        part = self.take(expected)
         if not isinstance(part, ast.Name):
-            raise self._report.fail(Code.MGS116, f"{what} is expected here", part.span)
+            raise self._report.fail(Code.MGS116, f"{expected} is expected here", part.span)
         return part
 
     def end(self, known: Iterable[str] = ()) -> None:
