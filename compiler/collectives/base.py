@@ -10,7 +10,8 @@ and the data otherwise. A reduction sums this rank's own with the parts whose si
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from ..ir import Direction, EngineKind, IndexRange, Pattern, Region, Step, Transfer
+from ..codes import Code
+from ..ir import Direction, EngineKind, IndexRange, Pattern, Region, Rejection, Step, Transfer
 
 Names = tuple[str, ...]
 Ready = Callable[[int, int], Names]
@@ -105,7 +106,7 @@ class Fragment:
 
 
 @dataclass(frozen=True, slots=True)
-class Circle:
+class RankGroup:
     """Ranks that exchange among themselves, seen from one of them.
 
     ``offsets[k]`` leads to the k-th next, ``offsets[0]`` is 0. The member at ``offset`` owns the blocks ``offset`` +
@@ -134,9 +135,9 @@ class Circle:
         return position if len(self.shifts) > 1 else None
 
 
-def whole_circle(problem: CollectiveProblem) -> Circle:
+def all_ranks(problem: CollectiveProblem) -> RankGroup:
     """All ranks, each the owner of its block."""
-    return Circle(tuple(range(problem.num_ranks)))
+    return RankGroup(tuple(range(problem.num_ranks)))
 
 
 Phase = Callable[[CollectiveProblem, int], Fragment]
@@ -163,14 +164,23 @@ class Setting:
     reduces: bool = False
 
 
+def rejection(message: str) -> Rejection:
+    """A rejection by an algorithm; what would do instead is known to those who know all algorithms."""
+    return Rejection(Code.MGS511, message)
+
+
+def _no_more_rules(problem: CollectiveProblem, setting: Setting) -> Rejection | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Algorithm:
     """A collective algorithm for ``kinds``, the patterns of lone collectives.
 
-    ``build`` emits the steps of one absolute rank; they are the same for every rank but for the kinds ``per_rank``, and
-    where ranks are grouped in nodes for the kinds ``per_node``.
-    ``gets`` are the kinds whose sources have the data from the start, so that destinations can get it. ``by_sms`` are
-    the kinds that only SMs can do. ``refuses`` gives a reason why a problem in a setting is not for it, or None.
+    ``build`` emits the steps of one absolute rank. They are the same for every rank, except for the kinds ``per_rank``
+    and, where ranks are grouped in nodes, the kinds ``per_node``. ``gets`` are the kinds whose sources have the data
+    from the start, so that destinations can get it. ``by_sms`` are the kinds that only SMs can do. ``own_rule`` rejects
+    problems and settings for reasons of its own.
     """
 
     name: str
@@ -179,7 +189,7 @@ class Algorithm:
     per_rank: tuple[Pattern, ...] = ()
     gets: tuple[Pattern, ...] = ()
     by_sms: tuple[Pattern, ...] = ()
-    refuses: Callable[[CollectiveProblem, Setting], str | None] = lambda problem, setting: None
+    own_rule: Callable[[CollectiveProblem, Setting], Rejection | None] = _no_more_rules
     least_ranks: int = 2
     per_node: tuple[Pattern, ...] = ()
 
@@ -187,20 +197,20 @@ class Algorithm:
         """Whether ranks have different parts in ``problem``."""
         return bool(problem.loads) or problem.kind in (self.per_node if problem.has_nodes else ()) + self.per_rank
 
-    def why_not(self, problem: CollectiveProblem, setting: Setting) -> str | None:
+    def reject(self, problem: CollectiveProblem, setting: Setting) -> Rejection | None:
         """Why this algorithm cannot do ``problem``, None if it can."""
-        kind = problem.kind
+        kind, gets = problem.kind, problem.direction is Direction.GET
         if kind not in self.kinds:
-            return f"{self.name} does no {kind.value}"
+            return rejection(f"{self.name} does no {kind.value}")
         if problem.num_ranks < self.least_ranks:
-            return f"{self.name} needs {self.least_ranks} ranks or more"
-        if problem.direction is Direction.GET and problem.computed:
-            return "a get cannot know when its peer has computed what it asks for"
-        if problem.direction is Direction.GET and kind not in self.gets:
-            return f"{self.name} passes on what came from others, and a get cannot know when its peer has it"
+            return rejection(f"{self.name} needs {self.least_ranks} ranks or more")
+        if gets and problem.computed:
+            return rejection("a get cannot know when its peer has computed what it asks for")
+        if gets and kind not in self.gets:
+            return rejection(f"{self.name} passes on what came from others, and a get cannot know when its peer has it")
         if kind in self.by_sms and setting.engine is not EngineKind.SM:
-            return f"{self.name} needs SMs for {kind.value}: a copy engine cannot add"
-        return self.refuses(problem, setting)
+            return rejection(f"{self.name} needs SMs for {kind.value}: a copy engine cannot add")
+        return self.own_rule(problem, setting)
 
 
 def _once(names: Names) -> Names:

@@ -9,37 +9,37 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ..ir import Direction, Pattern, Reduction, Step
-from .base import Algorithm, Circle, CollectiveProblem, Fragment, Names, signal_of, whole_circle
+from .base import Algorithm, CollectiveProblem, Fragment, Names, RankGroup, all_ranks, signal_of
 
 
-def gather(problem: CollectiveProblem, circle: Circle, stem: str = "x") -> Fragment:
-    """Each member's blocks to all others of ``circle``."""
+def gather(problem: CollectiveProblem, group: RankGroup, stem: str = "x") -> Fragment:
+    """Each member's blocks to all others of ``group``."""
     puts, steps = problem.direction is Direction.PUT, list[Step]()
     done: dict[tuple[int, int], Names] = {}
-    for piece, (position, shift) in _chunks(problem, circle):
-        for distance in circle.others:
-            name = problem.label(stem, problem.index_of(piece), circle.index_of(position), distance)
-            peer = circle.offsets[distance]
+    for piece, (position, shift) in _chunks(problem, group):
+        for distance in group.others:
+            name = problem.label(stem, problem.index_of(piece), group.index_of(position), distance)
+            peer = group.offsets[distance]
             if puts:
                 steps.append(problem.put(name, problem.region(shift, piece), peer, problem.ready(shift, piece)))
             else:
                 steps.append(problem.get(name, problem.region(peer + shift, piece), peer, problem.ready(shift, piece)))
-            origin = circle.before(distance) if puts else peer
+            origin = group.before(distance) if puts else peer
             done[(origin + shift) % problem.num_ranks, piece] = (signal_of(name),)
         done[shift, piece] = problem.ready(shift, piece)
     return Fragment(tuple(steps), done)
 
 
-def scatter(problem: CollectiveProblem, circle: Circle, stem: str = "x") -> Fragment:
+def scatter(problem: CollectiveProblem, group: RankGroup, stem: str = "x") -> Fragment:
     """Parts of each member's blocks to that member, which sums them; parts that are got may add as they land."""
     puts, steps = problem.direction is Direction.PUT, list[Step]()
     adds = problem.adds and not puts
     done: dict[tuple[int, int], Names] = {}
-    for piece, (position, shift) in _chunks(problem, circle):
-        indices = problem.index_of(piece), circle.index_of(position)
-        names = [problem.label(stem, *indices, distance) for distance in circle.others]
-        for name, distance in zip(names, circle.others, strict=True):
-            peer = circle.offsets[distance]
+    for piece, (position, shift) in _chunks(problem, group):
+        indices = problem.index_of(piece), group.index_of(position)
+        names = [problem.label(stem, *indices, distance) for distance in group.others]
+        for name, distance in zip(names, group.others, strict=True):
+            peer = group.offsets[distance]
             block = (peer + shift if puts else shift) % problem.num_ranks
             ready, region = problem.ready(block, piece), problem.region(block, piece)
             steps.append(
@@ -48,16 +48,16 @@ def scatter(problem: CollectiveProblem, circle: Circle, stem: str = "x") -> Frag
         parts = (*problem.ready(shift, piece), *(signal_of(name) for name in names))
         done[shift, piece] = parts
         if not adds:
-            name = problem.label("r", piece, circle.index_of(position))
+            name = problem.label("r", piece, group.index_of(position))
             region = problem.region(shift, piece)
-            steps.append(Reduction(name, region, circle.size, parts, problem.stream))
+            steps.append(Reduction(name, region, group.size, parts, problem.stream))
             done[shift, piece] = (name,)
     return Fragment(tuple(steps), done)
 
 
-def _chunks(problem: CollectiveProblem, circle: Circle) -> Iterator[tuple[int, tuple[int, int]]]:
+def _chunks(problem: CollectiveProblem, group: RankGroup) -> Iterator[tuple[int, tuple[int, int]]]:
     """(piece, (position of the shift, shift)), pieces outermost."""
-    return ((piece, shifted) for piece in range(problem.pieces) for shifted in enumerate(circle.shifts))
+    return ((piece, shifted) for piece in range(problem.pieces) for shifted in enumerate(group.shifts))
 
 
 def _all_to_all(problem: CollectiveProblem, rank: int) -> Fragment:
@@ -111,19 +111,19 @@ def _from_root(problem: CollectiveProblem, rank: int, targets: range) -> Fragmen
 def _build(problem: CollectiveProblem, rank: int) -> Fragment:
     match problem.kind:
         case Pattern.ALL_GATHER:
-            return gather(problem, whole_circle(problem))
+            return gather(problem, all_ranks(problem))
         case Pattern.REDUCE_SCATTER:
-            return scatter(problem, whole_circle(problem))
+            return scatter(problem, all_ranks(problem))
         case Pattern.ALL_TO_ALL:
             return _all_to_all(problem, rank)
         case Pattern.BROADCAST:
             return _from_root(problem, rank, range(1, problem.num_ranks))
         case Pattern.SEND_RECV:
             return _from_root(problem, rank, range(1, min(2, problem.num_ranks)))
-    first = scatter(problem, whole_circle(problem))
+    first = scatter(problem, all_ranks(problem))
     # What was just summed is put: nobody else knows when it is there.
     then = replace(problem, ready=first.ready, direction=Direction.PUT)
-    second = gather(then, whole_circle(problem), "y")
+    second = gather(then, all_ranks(problem), "y")
     return Fragment((*first.steps, *second.steps), second.done)
 
 

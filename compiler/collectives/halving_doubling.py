@@ -6,8 +6,8 @@ Appl. 19, 2005). Per rank: p (n - 1) transfers of a chunk, as many bytes as a ri
 other; all_reduce twice that.
 """
 
-from ..ir import Pattern, Reduction, Region, Step
-from .base import Algorithm, CollectiveProblem, Fragment, Names, Setting, in_two_phases, signal_of
+from ..ir import Pattern, Reduction, Region, Rejection, Step
+from .base import Algorithm, CollectiveProblem, Fragment, Names, Setting, in_two_phases, rejection, signal_of
 
 
 def _scatter(problem: CollectiveProblem, rank: int) -> Fragment:
@@ -61,10 +61,12 @@ def _build(problem: CollectiveProblem, rank: int) -> Fragment:
     return in_two_phases(problem, rank, _scatter, _gather)
 
 
-def _refuses(problem: CollectiveProblem, setting: Setting) -> str | None:
+def _own_rule(problem: CollectiveProblem, setting: Setting) -> Rejection | None:
     n = problem.num_ranks
-    return f"halving_doubling pairs ranks, which needs a power of two of them, not {n}" if n & (n - 1) else None
+    if n & (n - 1):
+        return rejection(f"halving_doubling pairs ranks, which needs a power of two of them, not {n}")
+    return None
 
 
 _KINDS = (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE)
-ALGORITHM = Algorithm("halving_doubling", _KINDS, _build, per_rank=_KINDS, refuses=_refuses)
+ALGORITHM = Algorithm("halving_doubling", _KINDS, _build, per_rank=_KINDS, own_rule=_own_rule)

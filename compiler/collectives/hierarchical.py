@@ -7,21 +7,21 @@ across and p N (g - 1) within; all_reduce twice that.
 
 from dataclasses import replace
 
-from ..ir import Pattern
+from ..ir import Pattern, Rejection
 from . import direct, ring
-from .base import Algorithm, Circle, CollectiveProblem, Fragment, Setting, in_two_phases
+from .base import Algorithm, CollectiveProblem, Fragment, RankGroup, Setting, in_two_phases, rejection
 
 
-def within(problem: CollectiveProblem, rank: int) -> Circle:
+def within(problem: CollectiveProblem, rank: int) -> RankGroup:
     """The ranks of a node; each stands for all that have its place in theirs."""
     place, size = rank % problem.node, problem.node
     offsets = tuple(((place + step) % size - place) % problem.num_ranks for step in range(size))
-    return Circle(offsets, tuple(range(0, problem.num_ranks, size)))
+    return RankGroup(offsets, tuple(range(0, problem.num_ranks, size)))
 
 
-def across(problem: CollectiveProblem) -> Circle:
+def across(problem: CollectiveProblem) -> RankGroup:
     """The ranks with this place in their nodes."""
-    return Circle(tuple(range(0, problem.num_ranks, problem.node)))
+    return RankGroup(tuple(range(0, problem.num_ranks, problem.node)))
 
 
 def named(problem: CollectiveProblem, stem: str) -> CollectiveProblem:
@@ -46,13 +46,14 @@ def _build(problem: CollectiveProblem, rank: int) -> Fragment:
     return in_two_phases(problem, rank, _scatter, _gather)
 
 
-def _refuses(problem: CollectiveProblem, setting: Setting) -> str | None:
+def _own_rule(problem: CollectiveProblem, setting: Setting) -> Rejection | None:
     if problem.node < 2:
-        return "hierarchical needs ranks that are grouped into nodes of two or more"
+        return rejection("hierarchical needs ranks that are grouped into nodes of two or more")
     if problem.num_ranks % problem.node or problem.num_ranks <= problem.node:
-        return f"hierarchical needs several whole nodes of {problem.node} ranks, there are {problem.num_ranks} ranks"
+        what = f"several whole nodes of {problem.node} ranks, there are {problem.num_ranks} ranks"
+        return rejection(f"hierarchical needs {what}")
     return None
 
 
 _KINDS = (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE)
-ALGORITHM = Algorithm("hierarchical", _KINDS, _build, per_rank=_KINDS, refuses=_refuses)
+ALGORITHM = Algorithm("hierarchical", _KINDS, _build, per_rank=_KINDS, own_rule=_own_rule)

@@ -4,8 +4,8 @@ Per rank: reduce_scatter gets its block once, already summed; all_gather puts it
 copies; all_reduce is both. So each makes p transfers per rank, all_reduce 2 p, and a broadcast n p by the root.
 """
 
-from ..ir import Direction, Pattern, Reach, Step, Transfer
-from .base import Algorithm, CollectiveProblem, Fragment, Names, Setting, signal_of
+from ..ir import Direction, Pattern, Reach, Rejection, Step, Transfer
+from .base import Algorithm, CollectiveProblem, Fragment, Names, Setting, rejection, signal_of
 
 
 def _build(problem: CollectiveProblem, rank: int) -> Fragment:
@@ -46,18 +46,22 @@ def _to_all(problem: CollectiveProblem, name: str, owner: int, piece: int, after
     return Transfer(name, Direction.PUT, region, 0, signal_of(name), after, reach=Reach.ALL)
 
 
-def _refuses(problem: CollectiveProblem, setting: Setting) -> str | None:
+def _own_rule(problem: CollectiveProblem, setting: Setting) -> Rejection | None:
     sums = problem.kind in (Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE)
     if sums and problem.computed:
-        return "the sum in the switch reads all copies, and no rank knows when the others have computed theirs"
+        return rejection(
+            "the sum in the switch reads all copies, and no rank knows when the others have computed theirs"
+        )
     if sums and not setting.reduces:
-        return "nvls needs a switch that sums (reduces yes)"
+        return rejection("nvls needs a switch that sums (reduces yes)")
     if problem.kind is not Pattern.REDUCE_SCATTER and not setting.multicast:
-        return "nvls needs a switch that copies to all (multicast yes)"
+        return rejection("nvls needs a switch that copies to all (multicast yes)")
     return None
 
 
 _KINDS = (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE, Pattern.BROADCAST)
 _SUMS = (Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE)
 # Whatever sums reads by itself; a direction that is asked for changes nothing there.
-ALGORITHM = Algorithm("nvls", _KINDS, _build, per_rank=(Pattern.BROADCAST,), gets=_SUMS, by_sms=_SUMS, refuses=_refuses)
+ALGORITHM = Algorithm(
+    "nvls", _KINDS, _build, per_rank=(Pattern.BROADCAST,), gets=_SUMS, by_sms=_SUMS, own_rule=_own_rule
+)

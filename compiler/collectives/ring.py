@@ -9,42 +9,40 @@ broadcast makes n p (n - 1) in all: every rank but the last passes the tensor on
 from dataclasses import replace
 
 from ..ir import Pattern, Reduction, Step
-from .base import Algorithm, Circle, CollectiveProblem, Fragment, Names, signal_of, whole_circle
+from .base import Algorithm, CollectiveProblem, Fragment, Names, RankGroup, all_ranks, signal_of
 
 
-def gather(problem: CollectiveProblem, circle: Circle, stem: str = "x") -> Fragment:
+def gather(problem: CollectiveProblem, group: RankGroup, stem: str = "x") -> Fragment:
     """Step s passes on to the next the blocks of the member s places before."""
-    steps, next_member = list[Step](), circle.offsets[1]
-    chunks = [(piece, position) for piece in range(problem.pieces) for position in range(len(circle.shifts))]
-    done = {
-        (circle.shifts[position], piece): problem.ready(circle.shifts[position], piece) for piece, position in chunks
-    }
-    for step in range(circle.size - 1):
+    steps, next_member = list[Step](), group.offsets[1]
+    chunks = [(piece, position) for piece in range(problem.pieces) for position in range(len(group.shifts))]
+    done = {(group.shifts[position], piece): problem.ready(group.shifts[position], piece) for piece, position in chunks}
+    for step in range(group.size - 1):
         for piece, position in chunks:
-            shift = circle.shifts[position]
-            name = problem.label(stem, problem.index_of(piece), circle.index_of(position), step)
-            sent = (circle.before(step) + shift) % problem.num_ranks
-            landed = (circle.before(step + 1) + shift) % problem.num_ranks
+            shift = group.shifts[position]
+            name = problem.label(stem, problem.index_of(piece), group.index_of(position), step)
+            sent = (group.before(step) + shift) % problem.num_ranks
+            landed = (group.before(step + 1) + shift) % problem.num_ranks
             steps.append(problem.put(name, problem.region(sent, piece), next_member, done[sent, piece]))
             done[landed, piece] = (signal_of(name),)
     return Fragment(tuple(steps), done)
 
 
-def scatter(problem: CollectiveProblem, circle: Circle, stem: str = "x") -> Fragment:
+def scatter(problem: CollectiveProblem, group: RankGroup, stem: str = "x") -> Fragment:
     """Step s sends on the sum so far of the blocks of the member s + 1 places before.
 
     Where transfers cannot add, what lands is summed by a kernel at every step.
     """
-    steps, next_member = list[Step](), circle.offsets[1]
+    steps, next_member = list[Step](), group.offsets[1]
     # What the sum so far of a chunk waits for at this rank.
     summed: dict[tuple[int, int], Names] = {}
-    for step in range(circle.size - 1):
+    for step in range(group.size - 1):
         for piece in range(problem.pieces):
-            for position, shift in enumerate(circle.shifts):
-                indices = problem.index_of(piece), circle.index_of(position), step
+            for position, shift in enumerate(group.shifts):
+                indices = problem.index_of(piece), group.index_of(position), step
                 name = problem.label(stem, *indices)
-                sent = (circle.before(step + 1) + shift) % problem.num_ranks
-                landed = (circle.before(step + 2) + shift) % problem.num_ranks
+                sent = (group.before(step + 1) + shift) % problem.num_ranks
+                landed = (group.before(step + 2) + shift) % problem.num_ranks
                 after = summed.get((sent, piece), problem.ready(sent, piece))
                 region = problem.region(sent, piece)
                 steps.append(problem.put(name, region, next_member, after, reduce=problem.adds))
@@ -54,7 +52,7 @@ def scatter(problem: CollectiveProblem, circle: Circle, stem: str = "x") -> Frag
                     kernel = problem.label("r", *indices)
                     steps.append(Reduction(kernel, problem.region(landed, piece), 2, parts, problem.stream))
                     summed[landed, piece] = (kernel,)
-    own = {(shift, piece): summed[shift, piece] for shift in circle.shifts for piece in range(problem.pieces)}
+    own = {(shift, piece): summed[shift, piece] for shift in group.shifts for piece in range(problem.pieces)}
     return Fragment(tuple(steps), own)
 
 
@@ -74,13 +72,13 @@ def _broadcast(problem: CollectiveProblem, rank: int) -> Fragment:
 def _build(problem: CollectiveProblem, rank: int) -> Fragment:
     match problem.kind:
         case Pattern.ALL_GATHER:
-            return gather(problem, whole_circle(problem))
+            return gather(problem, all_ranks(problem))
         case Pattern.REDUCE_SCATTER:
-            return scatter(problem, whole_circle(problem))
+            return scatter(problem, all_ranks(problem))
         case Pattern.BROADCAST:
             return _broadcast(problem, rank)
-    first = scatter(problem, whole_circle(problem))
-    second = gather(replace(problem, ready=first.ready), whole_circle(problem), "y")
+    first = scatter(problem, all_ranks(problem))
+    second = gather(replace(problem, ready=first.ready), all_ranks(problem), "y")
     return Fragment((*first.steps, *second.steps), second.done)
 
 

@@ -7,7 +7,6 @@ ranks, no nodes, no switch, or a get of what came from others. Its transfers are
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..codes import Code
 from ..collectives import ALGORITHM_BY_NAME, ALGORITHMS, Algorithm, CollectiveProblem, Fragment, Setting
 from ..collectives.base import Ready, at_once
 from ..ir import EngineKind, Pattern, Rejection, Step
@@ -56,23 +55,23 @@ def varies(problem: TemplateInput, default: str = DEFAULT_ALGORITHM) -> bool:
 
 def reject_algorithm(problem: TemplateInput, default: str = DEFAULT_ALGORITHM) -> Rejection | None:
     """Why the algorithm cannot do the collective of ``problem``, None if it can or if there is none."""
-    reason = _why_not(problem, default)
-    if reason is None:
+    rejection = _reject(problem, default)
+    if rejection is None:
         return None
     fits = fitting_algorithms(problem)
-    return Rejection(Code.MGS511, reason, f"{', '.join(fits)} would do" if fits else "no algorithm does this")
+    return replace(rejection, hint=f"{', '.join(fits)} would do" if fits else "no algorithm does this")
 
 
 def fitting_algorithms(problem: TemplateInput) -> list[str]:
     """Names of the algorithms that can do the collective of ``problem`` as it is."""
-    return [name for name in ALGORITHM_BY_NAME if _why_not(replace(problem, algorithm=name), DEFAULT_ALGORITHM) is None]
+    return [name for name in ALGORITHM_BY_NAME if _reject(replace(problem, algorithm=name), DEFAULT_ALGORITHM) is None]
 
 
-def _why_not(problem: TemplateInput, default: str) -> str | None:
+def _reject(problem: TemplateInput, default: str) -> Rejection | None:
     if collective_in(problem.pattern) is None:
         return None
     setting = Setting(problem.engine, problem.multicast, problem.reduces)
-    return algorithm_of(problem, default).why_not(_collective(problem, at_once), setting)
+    return algorithm_of(problem, default).reject(_collective(problem, at_once), setting)
 
 
 def _collective(problem: TemplateInput, ready: Ready) -> CollectiveProblem:

@@ -36,7 +36,7 @@ def problems(kind: Pattern, num_ranks: int, pieces: int, node: int | None = None
 
 
 def fits(algorithm: Algorithm, problem: CollectiveProblem) -> bool:
-    return algorithm.why_not(problem, SM if problem.adds else DMA) is None
+    return algorithm.reject(problem, SM if problem.adds else DMA) is None
 
 
 def emitted(algorithm: Algorithm, problem: CollectiveProblem) -> list[tuple[Step, ...]]:
@@ -174,8 +174,10 @@ GET = Direction.GET
         ("nvls", CollectiveProblem(Pattern.ALL_REDUCE, 8, 4, 1, computed=True), SM, "when the others have computed"),
     ],
 )
-def test_says_why_not(name: str, problem: CollectiveProblem, setting: Setting, words: str) -> None:
-    assert words in (ALGORITHM_BY_NAME[name].why_not(problem, setting) or "")
+def test_says_why_it_cannot(name: str, problem: CollectiveProblem, setting: Setting, words: str) -> None:
+    rejection = ALGORITHM_BY_NAME[name].reject(problem, setting)
+
+    assert rejection is not None and words in rejection.message
 
 
 @pytest.mark.parametrize(
