@@ -11,6 +11,7 @@ from ..compiler.codes import Code
 from ..compiler.ir import Cancelled, Choice, Plan, Progress, Rejection, Scenario, Schedule, ShouldStop
 from ..compiler.planning.build import ScheduleError, build_schedule, declared, default_engine
 from ..compiler.planning.expression import expression_of
+from ..compiler.templates import BASELINE
 from ..simcore import affordable_unit
 from .answer import (
     BESPOKE,
@@ -29,7 +30,6 @@ from .bespoke.stage import DEFAULT_EVALUATIONS, bespoke_candidates, budget_of, i
 from .bounds.lower_bound import Bound, lower_bound
 from .candidates.advice import Advice, Candidate
 from .candidates.ranking import predicted_us
-from .candidates.shortlist import SERIAL as SERIAL
 from .candidates.shortlist import (
     by_time,
     shortlist_unit,
@@ -216,7 +216,7 @@ def ranked(scenario: Scenario, ranker: Ranker, space: Sequence[Choice]) -> list[
 
     Serial with the usual engines is always among them, whatever the space leaves out: it is what a user has today.
     """
-    usual = Choice(SERIAL, scenario.num_ranks, default_engine(scenario.system))
+    usual = Choice(BASELINE.name, scenario.num_ranks, default_engine(scenario.system))
     named = [named.body for named in scenario.schedules if isinstance(named.body, Choice)]
     choices = list({expression_of(choice): choice for choice in (*space, usual, *named)}.values())
     schedules = [build_schedule(scenario, choice) for choice in choices]
@@ -233,7 +233,7 @@ def ranked(scenario: Scenario, ranker: Ranker, space: Sequence[Choice]) -> list[
 
 def _unranked(scenario: Scenario) -> list[Candidate]:
     """The usual serial schedule and what the file declares, as far as they can be built."""
-    usual = Choice(SERIAL, scenario.num_ranks, default_engine(scenario.system))
+    usual = Choice(BASELINE.name, scenario.num_ranks, default_engine(scenario.system))
     found = [Candidate(expression_of(usual), usual, build_schedule(scenario, usual), True, None, None, None)]
     for named in scenario.schedules:
         with suppress(ScheduleError):
@@ -249,4 +249,4 @@ def is_baseline(scenario: Scenario, choice: Choice | None) -> bool:
     """
     if scenario.workload.moved is None:
         return True
-    return choice is not None and choice.template == SERIAL
+    return choice is not None and choice.template == BASELINE.name

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from ...compiler.ir import TICKS_PER_US, Choice, GemmShape, GemvShape, Gpu, Kernels, Scenario, TileGroup
 from ...compiler.planning.build import build_schedule, default_engine
+from ...compiler.templates import BASELINE
 from ...simcore.kernels.dispatch import compute_work
 from ...simcore.kernels.gemm import gemm_work, tile_time_us, tiles_of
 from ...simcore.kernels.gemv import gemv_work
@@ -124,6 +125,6 @@ def lone_kernel(scenario: Scenario) -> KernelWork | None:
     """The kernel of a workload that is one kernel and no GEMM."""
     if scenario.workload.kernel is None or scenario.workload.pattern.overlaps:
         return None
-    schedule = build_schedule(scenario, Choice("serial", scenario.num_ranks, default_engine(scenario.system)))
+    schedule = build_schedule(scenario, Choice(BASELINE.name, scenario.num_ranks, default_engine(scenario.system)))
     (group,) = (step for step in schedule.steps if isinstance(step, TileGroup))
     return compute_work(scenario, group, scenario.gpu.sms)

@@ -86,7 +86,7 @@ def predicted_us(
 
 def algorithm_of(choice: Choice) -> str:
     """The algorithm by which a lone collective is done."""
-    return choice.algorithm or (DEFAULT_ALGORITHM if choice.template == "serial" else choice.template)
+    return choice.algorithm or BY_NAME[choice.template].default_algorithm
 
 
 def algorithm_beside(scenario: Scenario, choice: Choice) -> str:

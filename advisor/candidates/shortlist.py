@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from ...compiler.ir import Progress, Scenario, Schedule
 from ...compiler.planning.build import build_schedule, declared
+from ...compiler.templates import BASELINE
 from ...simcore import PACKET_BYTES, affordable_unit
 from ...simcore.lower.plan import all_alike
 from ..workers import SimulationJob, Workers
@@ -17,8 +18,6 @@ FINE_LINE_HOPS = 5_000_000
 SHORTLIST_LINE_HOPS = 60_000_000
 # Of a lone collective some two dozen schedules are simulated, many of them rank by rank.
 ALGORITHMS_SHARE = 5
-
-SERIAL = "serial"
 
 
 def simulate_shortlist(
@@ -52,7 +51,7 @@ def simulate_variants(
     ways = variants(scenario, candidates) if alone else other_ways(scenario, candidates)
     found = [(choice, build_schedule(scenario, choice)) for choice in ways]
     tried = [
-        Candidate(schedule.expression, way, schedule, not alone and way.template == SERIAL, None, None, None)
+        Candidate(schedule.expression, way, schedule, not alone and way.template == BASELINE.name, None, None, None)
         for way, schedule in found
     ]
     return by_time([*candidates, *_simulated(pool, scenario, tried, report)])

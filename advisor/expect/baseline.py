@@ -4,8 +4,9 @@ from dataclasses import replace
 
 from ...compiler.ir import Choice, Scenario, Schedule
 from ...compiler.planning.build import build_schedule, declared, default_engine
+from ...compiler.templates import BASELINE
 from ...simcore import simulate
-from ..candidates.shortlist import SERIAL, shortlist_unit
+from ..candidates.shortlist import shortlist_unit
 from ..recommend import is_baseline
 from ..solver import NoFeasibleSchedule, enumerate_space
 
@@ -23,12 +24,12 @@ def serial_baseline(scenario: Scenario) -> Schedule:
 
 
 def _serial_schedules(scenario: Scenario) -> tuple[Schedule, ...]:
-    only_serial = replace(scenario, explore=scenario.explore.asking("schedules", (SERIAL,)))
+    only_serial = replace(scenario, explore=scenario.explore.asking("schedules", (BASELINE.name,)))
     try:
         choices = enumerate_space(only_serial).choices
     except NoFeasibleSchedule:
         choices = ()
-    usual = Choice(SERIAL, scenario.num_ranks, default_engine(scenario.system))
+    usual = Choice(BASELINE.name, scenario.num_ranks, default_engine(scenario.system))
     found = [build_schedule(scenario, choice) for choice in (*choices, usual)]
     for named in scenario.schedules:
         if is_baseline(scenario, named.body if isinstance(named.body, Choice) else None):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ...compiler.collectives import ALGORITHM_BY_NAME
+from ...compiler.collectives import ALGORITHM_BY_NAME, ALGORITHMS
 from ...compiler.ir import EngineChoice, EngineKind, EngineMode, Scenario
 from ...compiler.planning.knobs import Knob
 from ...compiler.planning.knobs.base import CountValues
@@ -11,7 +11,7 @@ from ...compiler.planning.knobs.engine import ENGINE, default_engine, max_copy_s
 from ...compiler.planning.knobs.execution import KERNEL, USUAL_WAIT, WAIT
 from ...compiler.planning.knobs.serving import DEPTH
 from ...compiler.planning.knobs.structure import ALGORITHM, CHUNKS, STREAMS, TEMPLATE
-from ...compiler.templates import ALL_TEMPLATES, BY_NAME, Template
+from ...compiler.templates import ALL_TEMPLATES, BASELINE, BY_NAME, Template
 from ...compiler.templates.collective import DEFAULT_ALGORITHM, usual_algorithm
 from .knobs import Knobs, searched
 
@@ -21,9 +21,8 @@ LONE_PIECES = (1, 4, 16)
 # A copy by few SMs costs little compute and by many is fast; the best of these three is near the best of all.
 DEFAULT_COPY_SMS = (8, 16, 32)
 # Algorithms that are tried unasked beside kernels, and up to how many ranks.
-PASSING_ON = ("ring", "double_ring", "hierarchical")
+PASSING_ON = tuple(algorithm.name for algorithm in ALGORITHMS if algorithm.passes_on)
 MOST_RANKS_PASSING_ON = 16
-BASELINE = ALL_TEMPLATES[0]
 
 Domains = Mapping[Knob, tuple[Any, ...]]
 """Candidate values of each knob, before any rule; of streams and algorithms none where each template tries its own."""
@@ -115,12 +114,8 @@ def algorithms_of(scenario: Scenario, template: Template, domains: Domains) -> t
     names = domains[ALGORITHM] or (named if around else beside)
     if template is BASELINE and usual not in names:  # the baseline stays, whatever is asked for
         names = (usual, *names)
-    # Pipelined and direct it is hetero_fused_1d, kernel by kernel.
-    twins = {DEFAULT_ALGORITHM} if around and usual != DEFAULT_ALGORITHM and _TWIN in domains[TEMPLATE] else set()
+    twins = {algorithm for algorithm, twin in template.twins if algorithm != usual and twin in domains[TEMPLATE]}
     return tuple("" if name == usual else name for name in names if name not in twins)
-
-
-_TWIN = "hetero_fused_1d"
 
 
 def _searched(scenario: Scenario) -> tuple[Template, ...]:

@@ -180,7 +180,8 @@ class Algorithm:
     ``build`` emits the steps of one absolute rank. They are the same for every rank, except for the kinds ``per_rank``
     and, where ranks are grouped in nodes, the kinds ``per_node``. ``gets`` are the kinds whose sources have the data
     from the start, so that destinations can get it. ``by_sms`` are the kinds that only SMs can do. ``own_rule`` rejects
-    problems and settings for reasons of its own.
+    problems and settings for reasons of its own. An algorithm that ``passes_on`` has ranks hand on what came from
+    others, so that long ways are not taken once for each pair of ranks: a search tries it beside kernels, unasked.
     """
 
     name: str
@@ -192,6 +193,7 @@ class Algorithm:
     own_rule: Callable[[CollectiveProblem, Setting], Rejection | None] = _no_more_rules
     least_ranks: int = 2
     per_node: tuple[Pattern, ...] = ()
+    passes_on: bool = False
 
     def varies(self, problem: CollectiveProblem) -> bool:
         """Whether ranks have different parts in ``problem``."""

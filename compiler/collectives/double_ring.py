@@ -109,4 +109,4 @@ def _build(problem: CollectiveProblem, rank: int) -> Fragment:
 
 
 _KINDS = (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE)
-ALGORITHM = Algorithm("double_ring", _KINDS, _build, per_node=_KINDS)
+ALGORITHM = Algorithm("double_ring", _KINDS, _build, per_node=_KINDS, passes_on=True)

@@ -83,4 +83,4 @@ def _build(problem: CollectiveProblem, rank: int) -> Fragment:
 
 
 _KINDS = (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE, Pattern.BROADCAST)
-ALGORITHM = Algorithm("ring", _KINDS, _build, per_rank=(Pattern.BROADCAST,))
+ALGORITHM = Algorithm("ring", _KINDS, _build, per_rank=(Pattern.BROADCAST,), passes_on=True)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from ..codes import Code
 from ..ir import Choice, Kernels, Plan, Scenario
 from ..planning.build import reject_execution, template_input
+from ..templates import BASELINE
 from ..templates.base import TemplateInput
 from .build import plan_of
 from .check import OutlineRejection, outline_rejections
@@ -30,11 +31,9 @@ def rejections_on(scenario: Scenario, outline: Outline) -> Iterator[OutlineRejec
 
 
 def _problem(scenario: Scenario, outline: Outline) -> TemplateInput:
-    tactics, order = outline.tactics, outline.ordering.order
-    return template_input(
-        scenario,
-        Choice("serial", scenario.num_ranks, outline.engine, outline.streams, tactics, outline.algorithm, order=order),
-    )
+    n, engine, streams, order = scenario.num_ranks, outline.engine, outline.streams, outline.ordering.order
+    choice = Choice(BASELINE.name, n, engine, streams, outline.tactics, outline.algorithm, order=order)
+    return template_input(scenario, choice)
 
 
 def _worded(hint: str) -> str:

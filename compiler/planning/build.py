@@ -18,7 +18,7 @@ from ..ir import (
     Schedule,
     TileGroup,
 )
-from ..templates import ALL_TEMPLATES, BY_NAME, Template
+from ..templates import BASELINE, BY_NAME, Template
 from . import knobs
 from .execution import OPTIONS
 from .expression import expression_of
@@ -30,7 +30,6 @@ from .staging import staging_bytes as staging_bytes
 from .staging import staging_of_steps
 from .template_input import template_input as template_input
 
-BASELINE = ALL_TEMPLATES[0]
 _EXECUTION = {ENGINE.word, *OPTIONS}
 
 

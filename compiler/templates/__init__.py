@@ -1,4 +1,4 @@
-"""Schedule templates: each writes the chunk plan of one family. A new one is a file, a line here, a test."""
+"""Schedule templates: each writes the chunk plan of one family. A new one is a file, a line here, a row in the docs."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -30,9 +30,12 @@ ALL_TEMPLATES: tuple[Template, ...] = (
     *LONE_TEMPLATES,
 )
 
+# Whole kernels and whole collectives one after the other: what every other schedule has to beat.
+BASELINE: Template = serial.TEMPLATE
+
 # Those that a search goes through; the order is that of the answers.
 TEMPLATES: tuple[Template, ...] = tuple(template for template in ALL_TEMPLATES if template.explored)
 
 BY_NAME: Mapping[str, Template] = MappingProxyType({template.name: template for template in ALL_TEMPLATES})
 
-__all__ = ["ALL_TEMPLATES", "BY_NAME", "TEMPLATES", "Cut", "Template"]
+__all__ = ["ALL_TEMPLATES", "BASELINE", "BY_NAME", "TEMPLATES", "Cut", "Template"]

@@ -52,6 +52,7 @@ class Template:
     choice, ``has_depth`` whether it is how many pieces of what is gathered are held. One that ``takes_streams`` may be
     told a number of streams although one is usual, one that ``has_waves`` how many steps of the algorithm one kernel
     takes, and to how many streams sums are dealt. Kernels of one that ``takes_all`` have the same rows of all ranks.
+    ``twins`` are pairs of an algorithm and the template whose plan it gives here, kernel by kernel.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Template:
     takes_streams: bool = False
     takes_all: bool = False
     has_waves: bool = False
+    twins: tuple[tuple[str, str], ...] = ()
 
     @property
     def cuts_shards(self) -> bool:

@@ -27,7 +27,9 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import chain, product
 
+from ..collectives import direct
 from ..ir import Reduction, Region, Step, TileGroup
+from . import hetero_fused_1d
 from .base import OVERLAPPED_PATTERNS, Cut, Template, TemplateInput
 from .collective import emit, varies
 from .waves import Hops
@@ -147,4 +149,5 @@ TEMPLATE = Template(
     explored=False,
     takes_streams=True,
     has_waves=True,
+    twins=((direct.ALGORITHM.name, hetero_fused_1d.TEMPLATE.name),),
 )

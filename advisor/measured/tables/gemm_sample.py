@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from ....compiler.ir import TICKS_PER_US, Choice, DType, GemmShape, Pattern, Scenario, Shard, Tensor, Workload
 from ....compiler.planning.build import build_schedule, default_engine
+from ....compiler.templates import BASELINE
 from ....simcore import PACKET_BYTES, RunTooLarge, affordable_unit, simulate
 from .gemm import GemmTable, Shape, label_of, lone_scenario, predicted_us
 from .sim_vs_form import Agreement, agreement_of
@@ -38,7 +39,7 @@ def simulated_sample(table: GemmTable, count: int, seed: int, advance: Callable[
 def _simulated_us(scenario: Scenario, shape: Shape) -> float:
     """Makespan of the lone GEMM, scheduled as one kernel."""
     lone = replace(scenario, workload=_workload(*shape))
-    schedule = build_schedule(lone, Choice("serial", 1, default_engine(lone.system)))
+    schedule = build_schedule(lone, Choice(BASELINE.name, 1, default_engine(lone.system)))
     unit_bytes = affordable_unit(lone, schedule, PACKET_BYTES, MAX_LINE_HOPS)
     return simulate(lone, schedule, unit_bytes=unit_bytes).makespan_ticks / TICKS_PER_US
 

@@ -7,6 +7,7 @@ from ...codes import Code
 from ...ir import Choice, Scenario, Schedule
 from ...planfile.file import PLAN_SUFFIX, Warn, ignore_warnings, plan_in_file
 from ...planning.build import build_schedule, declared, default_engine
+from ...templates import BASELINE
 from ...text import syntax as ast
 from ...text.diagnostics import CompileError, Diagnostic, Report
 from ...text.names import Scope
@@ -32,7 +33,7 @@ def resolve_schedule(scenario: Scenario, text: str | None, warn: Warn = ignore_w
         if text is None or named.name == text.strip():
             return declared(scenario, named)
     if text is None:
-        return build_schedule(scenario, Choice("serial", scenario.num_ranks, default_engine(scenario.system)))
+        return build_schedule(scenario, Choice(BASELINE.name, scenario.num_ranks, default_engine(scenario.system)))
     if text.endswith(PLAN_SUFFIX):
         return plan_in_file(scenario, Path(text), warn)
     return build_schedule(scenario, read_choice(scenario, text))

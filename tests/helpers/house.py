@@ -1,0 +1,67 @@
+"""The package with some files changed or added, as after a recipe of CONTRIBUTING, and commands run in it."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.helpers.paths import ROOT
+
+# Commands come in, and what they did goes out, as JSON: one process for all of them.
+_RUN = """
+import json, sys
+from typer.testing import CliRunner
+from magus.tui.cli import app
+runs = [CliRunner().invoke(app, words) for words in json.load(sys.stdin)]
+json.dump([[run.exit_code, run.output] for run in runs], sys.stdout)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Exit code and output of a command."""
+
+    exit_code: int
+    output: str
+
+    @property
+    def document(self) -> dict[str, object]:
+        """The JSON document that it wrote."""
+        assert self.exit_code == 0, self.output
+        found: dict[str, object] = json.loads(self.output)
+        return found
+
+
+def house_with(folder: Path, changes: Mapping[str, str]) -> Path:
+    """The package in ``folder``: ``changes`` are texts by path, all else are links to what is here."""
+    package = folder / ROOT.name
+    _link(ROOT, package, {Path(path): text for path, text in changes.items()})
+    return package
+
+
+def _link(source: Path, target: Path, changes: Mapping[Path, str]) -> None:
+    target.mkdir()
+    inside = {Path(path.parts[0]) for path in changes}
+    for entry in source.iterdir():
+        if Path(entry.name) not in inside and not entry.name.startswith((".", "__pycache__")):
+            (target / entry.name).symlink_to(entry)
+    for name in inside:
+        deeper = {path.relative_to(name): text for path, text in changes.items() if path.parts[0] == str(name)}
+        if set(deeper) == {Path()}:
+            (target / name).write_text(deeper[Path()], encoding="utf-8")
+        else:
+            _link(source / name, target / name, deeper)
+
+
+def run_in(package: Path, commands: Sequence[Sequence[str | Path]]) -> list[Done]:
+    """Run commands of ``magus`` one after the other with the code of ``package``."""
+    environment = {**os.environ, "PYTHONPATH": str(package.parent)}
+    words = json.dumps([[str(word) for word in command] for command in commands])
+    done = subprocess.run(
+        [sys.executable, "-c", _RUN], input=words, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return [Done(code, output) for code, output in json.loads(done.stdout)]
