@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -12,6 +13,8 @@ from magus.compiler.ir.rejection import Rejection
 from magus.compiler.ir.topologies.base import LINK
 from magus.compiler.ir.topologies.network import edge_over
 from magus.tui.cli import app
+from tests.helpers.house import house_with, run_in
+from tests.helpers.paths import ROOT
 
 TINY = """
 use "amd/mi300x"
@@ -27,6 +30,9 @@ explore up {{ chunks 4, 8; engine dma }}
 """
 
 
+QUICK = ("--top", "2", "--bespoke", "0", "--workers", "1", "--json")
+
+
 def magus(*words: str | Path) -> Result:
     return CliRunner().invoke(app, [str(word) for word in words])
 
@@ -39,7 +45,14 @@ def document(*words: str | Path) -> dict[str, object]:
 
 
 def advice_on(file: Path) -> dict[str, object]:
-    return document("advise", file, "--top", "2", "--bespoke", "0", "--workers", "1")
+    return document("advise", file, *QUICK[:-1])
+
+
+def items(found: dict[str, object], name: str) -> list[Any]:
+    """A list in a document."""
+    listed = found[name]
+    assert isinstance(listed, list) and listed
+    return listed
 
 
 # "Adding a topology": links between neighbours, both ways, and none from the last to the first.
@@ -93,3 +106,127 @@ def test_a_new_topology_is_simulated_and_advised_on_as_the_same_links_one_by_one
     found, expected = advice_on(chain), advice_on(edges)
     assert found["candidates"] == expected["candidates"] != []
     assert found["bound"] == expected["bound"]
+
+
+# "Adding a template": as uniform_fused_1d, but all transfers are issued before the first kernel.
+
+EARLY = '''"""early_1d: every transfer is issued at once, and a kernel follows for each slice of rows."""
+
+from collections.abc import Iterator
+
+from ..ir import Pattern, Step, TileGroup
+from .base import Cut, Template, TemplateInput
+
+
+def build(problem: TemplateInput) -> Iterator[Step]:
+    """Transfers of all slices, then their kernels."""
+    slices = [problem.fetches(f"x{index}_", index) for index in range(problem.pieces)]
+    for fetches in slices:
+        yield from (fetch.transfer for fetch in fetches)
+    for index, fetches in enumerate(slices):
+        landed = tuple(fetch.transfer.signal for fetch in fetches)
+        yield TileGroup(f"g{index}", problem.all_gathered(index), problem.all_inner, landed)
+
+
+TEMPLATE = Template("early_1d", Cut.ROWS, overlaps=True, min_pieces=2, patterns=(Pattern.AG_GEMM,), build=build)
+'''
+TEMPLATES_INIT, ALGORITHMS_INIT = "compiler/templates/__init__.py", "compiler/collectives/__init__.py"
+EARLY_8, UNIFORM_8 = (f"{name}(chunks=8, engine=dma(3))" for name in ("early_1d", "uniform_fused_1d"))
+
+
+def with_line(file: str, name: str, line: str, before: str) -> str:
+    """The text of a file with the import of a module, and a line for it in a tuple."""
+    text = (ROOT / file).read_text(encoding="utf-8")
+    assert text.count(before) == 1
+    return text.replace(before, f"    {line},\n{before}").replace(
+        "\nfrom . import", f"\nfrom . import {name}\nfrom . import"
+    )
+
+
+def test_a_new_template_is_checked_simulated_and_ranked_by_the_model(tmp_path: Path) -> None:
+    file = tmp_path / "early.mgs"
+    file.write_text(TINY.format(fabric="full_mesh(xgmi)").replace("shard_p2p(engine=dma(2))", EARLY_8))
+    init = with_line(TEMPLATES_INIT, "early_1d", "early_1d.TEMPLATE", "    bulk.TEMPLATE,\n")
+    house = house_with(tmp_path, {"compiler/templates/early_1d.py": EARLY, TEMPLATES_INIT: init})
+
+    checked, written, listed, mine, same, advised = run_in(
+        house,
+        [
+            ["check", file],
+            ["fmt", file],
+            ["schedules", file, "--json"],
+            ["simulate", file, "--schedule", "mine", "--json"],
+            ["simulate", file, "--schedule", UNIFORM_8, "--json"],
+            ["advise", file, *QUICK],
+        ],
+    )
+
+    assert checked.exit_code == written.exit_code == 0 and EARLY_8 in file.read_text()
+    assert {EARLY_8, UNIFORM_8} <= set(items(listed.document, "schedules"))
+    assert mine.document["makespan_ticks"] == same.document["makespan_ticks"]
+    # What a plan does is all that the ranker sees, so that equal plans are predicted alike, whatever they are called.
+    found = {each["schedule"]: each for each in items(advised.document, "candidates")}
+    assert found[EARLY_8]["predicted_us"] == found[UNIFORM_8]["predicted_us"]
+    assert found[EARLY_8]["simulated_us"] == found[UNIFORM_8]["simulated_us"] is not None
+
+
+# "Adding an algorithm": a ring the other way round.
+
+BACKWARDS = '''"""backwards: as ring, with blocks that travel to the rank before instead of the next."""
+
+from ..ir import Pattern
+from .base import Algorithm, CollectiveProblem, Fragment, RankGroup
+from .ring import gather
+
+
+def _build(problem: CollectiveProblem, rank: int) -> Fragment:
+    n = problem.num_ranks
+    return gather(problem, RankGroup((0, *range(n - 1, 0, -1))))
+
+
+ALGORITHM = Algorithm("backwards", (Pattern.ALL_GATHER,), _build, passes_on=True)
+'''
+GATHER = """
+use "amd/mi300x"
+system circle { gpus 4 x MI300X; fabric ring(xgmi, both_ways=true) }
+workload gather on circle {
+  x = tensor bf16[512, 512] shard rows
+  y = all_gather(x)
+}
+workload up on circle {
+  x = tensor bf16[512, 512] shard rows
+  w = tensor bf16[512, 512] shard cols
+  y = gemm(all_gather(x), w)
+}
+explore gather { chunks 8; engine dma }
+explore up { chunks 8; engine dma }
+"""
+
+
+def test_a_new_algorithm_is_a_template_and_an_algorithm_of_others(tmp_path: Path) -> None:
+    file = tmp_path / "backwards.mgs"
+    file.write_text(GATHER)
+    init = with_line(ALGORITHMS_INIT, "backwards", "backwards.ALGORITHM", "    nvls.ALGORITHM,\n")
+    house = house_with(tmp_path, {"compiler/collectives/backwards.py": BACKWARDS, ALGORITHMS_INIT: init})
+    runs = [
+        ["simulate", file, "--workload", workload, "--schedule", schedule.format(name), "--json"]
+        for workload, schedule in (("gather", "{}(chunks=8)"), ("up", "pipelined(chunks=8, algorithm={})"))
+        for name in ("backwards", "ring")
+    ]
+
+    checked, *simulated, alone, beside = run_in(
+        house,
+        [
+            ["check", file],
+            *runs,
+            ["advise", file, "--workload", "gather", *QUICK],
+            ["advise", file, "--workload", "up", *QUICK],
+        ],
+    )
+
+    assert checked.exit_code == 0, checked.output
+    mine, theirs, mine_beside, theirs_beside = (run.document["makespan_ticks"] for run in simulated)
+    assert mine == theirs and mine_beside == theirs_beside
+    for advised, name in ((alone, "backwards("), (beside, "algorithm=backwards")):
+        found = [each for each in items(advised.document, "candidates") if name in each["schedule"]]
+        assert any(each["simulated_us"] is not None for each in found)

@@ -16,22 +16,23 @@ import json, sys
 from typer.testing import CliRunner
 from magus.tui.cli import app
 runs = [CliRunner().invoke(app, words) for words in json.load(sys.stdin)]
-json.dump([[run.exit_code, run.output] for run in runs], sys.stdout)
+json.dump([[run.exit_code, run.output, run.stdout] for run in runs], sys.stdout)
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Exit code and output of a command."""
+    """Exit code of a command, all its output, and what of that went to stdout."""
 
     exit_code: int
     output: str
+    stdout: str
 
     @property
     def document(self) -> dict[str, object]:
         """The JSON document that it wrote."""
         assert self.exit_code == 0, self.output
-        found: dict[str, object] = json.loads(self.output)
+        found: dict[str, object] = json.loads(self.stdout)
         return found
 
 
@@ -64,4 +65,4 @@ def run_in(package: Path, commands: Sequence[Sequence[str | Path]]) -> list[Done
         [sys.executable, "-c", _RUN], input=words, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    return [Done(code, output) for code, output in json.loads(done.stdout)]
+    return [Done(*each) for each in json.loads(done.stdout)]
