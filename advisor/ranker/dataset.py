@@ -19,7 +19,7 @@ from ...compiler.planning.knobs.engine import ENGINE
 from ...compiler.planning.knobs.structure import CHUNKS, TEMPLATE
 from ...compiler.templates import BY_NAME
 from ...simcore import RunOutcome, simulate
-from ..solver.domains import BASELINE, domains_of, streams_of
+from ..solver.domains import domains_of, streams_of
 from ..workers import deaf_children, open_pool
 from .features import FloatArray, matrix
 from .randomised import random_scenario
@@ -34,11 +34,10 @@ class Dataset:
     features: FloatArray  # [N, F]
     simulated_ticks: npt.NDArray[np.int64]  # [N]
     scenario_idx: npt.NDArray[np.int64]  # [N]
-    is_serial: npt.NDArray[np.bool_]  # [N]
 
     def of(self, rows: npt.NDArray[np.bool_]) -> "Dataset":
         """The rows where ``rows`` [N] is true."""
-        return Dataset(self.features[rows], self.simulated_ticks[rows], self.scenario_idx[rows], self.is_serial[rows])
+        return Dataset(self.features[rows], self.simulated_ticks[rows], self.scenario_idx[rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,6 @@ class _Simulated:
     idx: int
     features: FloatArray
     ticks: tuple[int, ...]
-    is_serial: tuple[bool, ...]
 
 
 def build_dataset(seed: int, scenarios: int, *, workers: int = 1, progress: Counted | None = None) -> Dataset:
@@ -71,7 +69,6 @@ def build_dataset(seed: int, scenarios: int, *, workers: int = 1, progress: Coun
         features=np.concatenate([one.features for one in found]),
         simulated_ticks=np.array([ticks for one in found for ticks in one.ticks], np.int64),
         scenario_idx=np.array([one.idx for one in found for _ in one.ticks], np.int64),
-        is_serial=np.array([serial for one in found for serial in one.is_serial], np.bool_),
     )
 
 
@@ -96,8 +93,7 @@ def _simulate_one(seed: int, idx: int) -> _Simulated:
         if result.outcome is not RunOutcome.DONE:
             raise RuntimeError(f"{schedule.expression} of {scenario.name}: {result.outcome.value}")
         ticks.append(result.makespan_ticks)
-    serial = tuple(choice.template == BASELINE.name for choice in choices)
-    return _Simulated(idx, matrix(scenario, choices, schedules), tuple(ticks), serial)
+    return _Simulated(idx, matrix(scenario, choices, schedules), tuple(ticks))
 
 
 def sample_choices(scenario: Scenario, random: Random, count: int) -> tuple[Choice, ...]:

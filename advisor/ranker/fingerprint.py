@@ -1,7 +1,8 @@
 """What a model depends on beside its data, as one hash: the names of the features, and what the simulator does.
 
 A model is stale once either differs from what it was trained with. The simulator shows itself in the makespans, to the
-tick, of a few small schedules that reach every template, fabric, pattern and kind of engine.
+tick, of a few small schedules of different templates on different fabrics, of both patterns and kinds of engine. They
+are a sample of what the simulator does and no list of what the ranker knows: a new template adds none.
 """
 
 import hashlib
@@ -61,7 +62,7 @@ def _lines() -> list[str]:
     """One line for each schedule: its makespan in ticks, and its features to the digits that are safe to compare."""
     lines = []
     for (gpu, fabric), pattern, rows, template, chunks, kind, count, streams in CASES:
-        scenario = base_scenario(gpu, fabric, NUM_RANKS, pattern, rows, HIDDEN, INNER)
+        scenario = base_scenario(gpu, fabric, NUM_RANKS, pattern, (rows, HIDDEN, INNER))
         choice = Choice(template, chunks, EngineChoice(kind, count), streams)
         result = simulate(scenario, build_schedule(scenario, choice), unit_bytes=UNIT_BYTES)
         features = " ".join(f"{value:.6g}" for value in features_of(scenario, choice))

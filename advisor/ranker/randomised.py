@@ -23,15 +23,19 @@ from ...compiler.ir import (
 )
 from ...compiler.planning.build import build_schedule
 from ...compiler.planning.knobs.engine import ENGINE
+from ...compiler.templates import BASELINE
 from ...simcore import PACKET_BYTES
 from ...simcore.lower.plan import lower
-from ..solver.domains import BASELINE, domains_of
+from ..solver.domains import domains_of
 
 SPREAD = 0.3
 # Serial runs of up to this many line-hops; finer plans have up to ten times as many. Coarser units than the largest
 # would make what a unit does at the end of a transfer show in the times.
 MAX_SERIAL_LINE_HOPS = 100_000
 MAX_UNIT_BYTES = 64 * 1024
+
+Sizes = tuple[int, int, int]
+"""Rows, hidden size and inner size of a workload."""
 
 # Hidden and inner sizes of widely used models, from their published configurations.
 MODEL_SIZES = (
@@ -72,7 +76,7 @@ def random_scenario(seed: int, idx: int) -> tuple[Scenario, int]:
     moved = _vary_system(random, base_scenario(gpu, fabric, ranks).system)
     while True:
         scenario = replace(
-            base_scenario(gpu, fabric, ranks, pattern, rows, hidden, inner), name=f"{seed}/{idx}", system=moved
+            base_scenario(gpu, fabric, ranks, pattern, (rows, hidden, inner)), name=f"{seed}/{idx}", system=moved
         )
         scenario = replace(scenario, explore=Explore.of(engine=_engines(random, scenario)))
         unit = _unit_bytes(scenario)
@@ -116,11 +120,10 @@ def base_scenario(
     fabric: str,
     ranks: int,
     pattern: Pattern = Pattern.AG_GEMM,
-    rows: int = 1024,
-    hidden: int = 1024,
-    inner: int = 1024,
+    sizes: Sizes = (1024, 1024, 1024),
 ) -> Scenario:
     """A scenario on shipped hardware, compiled as a user's would be."""
+    rows, hidden, inner = sizes
     text = WORKLOADS[pattern].format(m=rows, hidden=hidden, inner=inner)
     return compile_text(
         f'use "amd/mi300x"\nuse "nvidia/h100"\nsystem node {{ gpus {ranks} x {gpu}; fabric {fabric} }}\n'

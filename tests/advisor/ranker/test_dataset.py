@@ -69,7 +69,6 @@ def test_rows_are_simulated_choices() -> None:
     assert found.features.shape == (len(found.simulated_ticks), len(NAMES))
     assert set(found.scenario_idx.tolist()) == {0, 1, 2}
     assert (found.simulated_ticks > 0).all()
-    assert found.is_serial.sum() >= 3
     assert told == [(1, 3), (2, 3), (3, 3)]
 
 
@@ -83,9 +82,9 @@ def test_the_number_of_workers_does_not_matter() -> None:
 
 
 def test_of_takes_rows() -> None:
-    whole = Dataset(np.eye(3), np.arange(3), np.array([0, 0, 1]), np.array([True, False, True]))
+    whole = Dataset(np.eye(3), np.arange(3), np.array([0, 0, 1]))
 
     part = whole.of(whole.scenario_idx == 0)
 
     assert part.features.shape == (2, 3)
-    assert part.is_serial.tolist() == [True, False]
+    assert part.simulated_ticks.tolist() == [0, 1]

