@@ -1,4 +1,4 @@
-"""The file that holds the trees: a skops archive, brought to a form that is the same for equal trees, and distrusted.
+"""The file that holds the trees: a skops archive, equal bytes for equal trees, checked before it is loaded.
 
 skops refuses types that are neither its own choice nor allowed by the caller. Its own choice is wide, so everything the
 archive's schema names is first held against the few types that a file of ours is made of.
@@ -18,7 +18,7 @@ NO_DATE = (1980, 1, 1, 0, 0, 0)
 _BOOSTING = "sklearn.ensemble._hist_gradient_boosting"
 # The one type that skops does not trust by itself.
 TREE_TYPE = f"{_BOOSTING}.predictor.TreePredictor"
-# What may appear in the schema: class, and how skops loads it.
+# Classes that may appear in the schema, each with the loader of skops.
 ALLOWED = frozenset(
     {
         (TREE_TYPE, "ObjectNode"),

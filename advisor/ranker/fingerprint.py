@@ -1,4 +1,4 @@
-"""What a model depends on beside its data, as one hash: the names of the features, and what the simulator does.
+"""Hash of the code that a model depends on: the names and values of the features, and the ticks of the simulator.
 
 A model is stale once either differs from what it was trained with. The simulator shows itself in the makespans, to the
 tick, of a few small schedules of different templates on different fabrics, of both patterns and kinds of engine. They

@@ -25,7 +25,7 @@ SHIPPED = Path(__file__).parent / "model"
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How good predictions are on scenarios not trained on.
+    """Quality of predictions on scenarios not trained on.
 
     ``error_*`` are quantiles of abs(log(simulated / predicted)). ``spearman`` is the rank correlation within a
     scenario, mean over scenarios. A regret is the time of the choice taken over that of the best one simulated, minus
@@ -43,7 +43,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class TrainReport:
-    """What a training run did, and the scores of the ranker and of the estimate that it corrects."""
+    """Summary of a training run, with the scores of the ranker and of the estimate that it corrects."""
 
     seed: int
     scenarios: int

@@ -47,7 +47,7 @@ __all__ = ["ModelCard", "ModelError", "Ranker"]
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """What is written beside the trees: what they were trained on, by which code, and how good they are."""
+    """Description of the trees in the file beside them: training data, fingerprint of the code, held-out scores."""
 
     fingerprint: str
     seed: int

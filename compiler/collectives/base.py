@@ -1,4 +1,4 @@
-"""What collective algorithms share: the problem they are given, the steps they emit, and how one declares itself.
+"""Parts that collective algorithms share: the problem, the emitted steps, and the declaration of an algorithm.
 
 An algorithm emits the steps of one rank in the words of ``schedule``: owners and peers are relative to it. The moved
 tensor has one row block per rank; a block is cut into ``pieces`` chunks that follow each other through the algorithm.
@@ -34,10 +34,10 @@ class CollectiveProblem:
 
     ``kind`` is the pattern of the lone collective. ``adds`` says that transfers can add at their destination, ``node``
     is the number of ranks in a node, 0 where ranks are not grouped. ``split`` holds the rows that an all_to_all sends
-    from r to r + k, for k = 0, 1, ..., empty where all are alike; ``loads`` those [from][to] of
-    absolute ranks, where these differ. Names begin with ``prefix``. ``ready`` tells what a
-    block waits for at the rank that has it, and ``computed`` that a kernel of each rank makes it: then no rank can know
-    when another's is there. Reductions run in ``stream``.
+    from r to r + k, for k = 0, 1, ..., empty where all are equal; ``loads`` holds those [from][to] of absolute ranks
+    where these differ. Names begin with ``prefix``. ``ready`` gives the names that a block waits for at the rank that
+    has it. Where blocks are ``computed`` a kernel of each rank makes them, and no rank knows when another's are there.
+    Reductions run in ``stream``.
     """
 
     kind: Pattern
@@ -96,12 +96,12 @@ class Fragment:
     done: Mapping[tuple[int, int], Names]
 
     def ready(self, block: int, piece: int) -> Names:
-        """What must have happened before this rank may use the chunk."""
+        """Return the names to wait for before this rank may use the chunk."""
         return self.done[block, piece]
 
     @property
     def all_done(self) -> Names:
-        """What must have happened before this rank may use everything."""
+        """Names to wait for before this rank may use everything."""
         return _once(tuple(name for names in self.done.values() for name in names))
 
 
@@ -127,7 +127,7 @@ class RankGroup:
         return range(1, self.size)
 
     def before(self, distance: int) -> int:
-        """Offset of the member that many places before this one."""
+        """Return the offset of the member ``distance`` places before this one."""
         return self.offsets[-distance % self.size]
 
     def index_of(self, position: int) -> int | None:
@@ -157,7 +157,7 @@ def in_two_phases(problem: CollectiveProblem, rank: int, scatter: Phase, gather:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What an algorithm may need of the system: who copies, and whether a switch copies and sums."""
+    """System facts that an algorithm may need: who copies, and whether a switch copies and sums."""
 
     engine: EngineKind
     multicast: bool = False

@@ -70,7 +70,7 @@ def _all_to_all(problem: CollectiveProblem, rank: int) -> Fragment:
             region = problem.region(block, piece, _sent(problem, rank if puts else rank + peer, distance))
             name = problem.label("x", problem.index_of(piece), peer)
             source = -distance % n
-            # What a put of that name brings here is another rank's.
+            # A put of that name that lands here was issued by another rank.
             arrives = problem.region(block, piece, _sent(problem, rank + source, distance))
             done[source, piece] = (signal_of(name),) if arrives.rows.size else ()
             if region.rows.size:
@@ -121,7 +121,7 @@ def _build(problem: CollectiveProblem, rank: int) -> Fragment:
         case Pattern.SEND_RECV:
             return _from_root(problem, rank, range(1, min(2, problem.num_ranks)))
     first = scatter(problem, all_ranks(problem))
-    # What was just summed is put: nobody else knows when it is there.
+    # New sums are put: only the rank that makes them knows when they are there.
     then = replace(problem, ready=first.ready, direction=Direction.PUT)
     second = gather(then, all_ranks(problem), "y")
     return Fragment((*first.steps, *second.steps), second.done)

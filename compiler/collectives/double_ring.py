@@ -52,7 +52,7 @@ def _gather_both_ways(problem: CollectiveProblem) -> Fragment:
 def _scatter_both_ways(problem: CollectiveProblem) -> Fragment:
     """Step s sends on the sum so far of the block whose owner is as far away as the ring still reaches."""
     n, steps = problem.num_ranks, list[Step]()
-    # What the sum so far of a chunk waits for at this rank, and the parts of the own block that both rings bring.
+    # Waits of the sum so far of each chunk at this rank, and of the parts of the own block that both rings bring.
     summed: dict[tuple[int, int], Names] = {}
     own = {(0, piece): problem.ready(0, piece) for piece in range(problem.pieces)}
     for step, piece, way, left in _hops(problem):

@@ -25,7 +25,7 @@ def across(problem: CollectiveProblem) -> RankGroup:
 
 
 def named(problem: CollectiveProblem, stem: str) -> CollectiveProblem:
-    """The same problem with names that begin with ``stem`` too."""
+    """Return ``problem`` with ``stem`` added to the prefix of its names."""
     return replace(problem, prefix=f"{problem.prefix}{stem}_")
 
 
@@ -37,7 +37,7 @@ def _gather(problem: CollectiveProblem, rank: int) -> Fragment:
 
 def _scatter(problem: CollectiveProblem, rank: int) -> Fragment:
     first = direct.scatter(named(problem, "within"), within(problem, rank))
-    # What a kernel of the destination still sums cannot be added to.
+    # Transfers cannot add to data that a kernel of the destination still sums.
     second = ring.scatter(replace(named(problem, "across"), ready=first.ready, adds=False), across(problem))
     return Fragment((*first.steps, *second.steps), second.done)
 

@@ -34,7 +34,7 @@ def scatter(problem: CollectiveProblem, group: RankGroup, stem: str = "x") -> Fr
     Where transfers cannot add, what lands is summed by a kernel at every step.
     """
     steps, next_member = list[Step](), group.offsets[1]
-    # What the sum so far of a chunk waits for at this rank.
+    # Waits of the sum so far of each chunk at this rank.
     summed: dict[tuple[int, int], Names] = {}
     for step in range(group.size - 1):
         for piece in range(problem.pieces):

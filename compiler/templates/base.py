@@ -1,4 +1,4 @@
-"""How a template declares itself, how its plan is written, and steps that several templates end with."""
+"""Declaration of a template, writing of its plan, and steps that several templates share."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ __all__ = ["OVERLAPPED_PATTERNS", "Cut", "Fetch", "TemplateInput", "Template", "
 
 
 class Cut(Enum):
-    """What a template divides into chunks."""
+    """The part of a tensor that a template divides into chunks."""
 
     SHARD = "whole shards"
     ROWS = "rows of each shard"
@@ -43,16 +43,16 @@ def _at_rank(
 class Template:
     """A named family of schedules.
 
-    ``overlaps`` says whether kernels run beside transfers, so that SMs used for copying are taken from them.
-    ``min_pieces`` is the least number of chunks per shard that makes sense. ``build`` writes the steps for rank r;
-    where ``varies`` ranks have different parts, and ``build_rank`` writes those of one absolute rank.
-    ``has_algorithm`` says whether the collective algorithm is a choice, ``default_algorithm`` which is usual.
-    Templates that are not ``explored`` are built where they are named, and left out of a search. One that
-    ``has_parts`` is told the rows of each of its batches. ``has_order`` says whether the order of the peers is a
-    choice, ``has_depth`` whether it is how many pieces of what is gathered are held. One that ``takes_streams`` may be
-    told a number of streams although one is usual, one that ``has_waves`` how many steps of the algorithm one kernel
-    takes, and to how many streams sums are dealt. Kernels of one that ``takes_all`` have the same rows of all ranks.
-    ``twins`` are pairs of an algorithm and the template whose plan it gives here, kernel by kernel.
+    ``overlaps``: kernels run beside transfers, so that SMs used for copying are taken from them. ``min_pieces`` is the
+    least number of chunks per shard that makes sense. ``build`` writes the steps for rank r; where ``varies``, ranks
+    have different parts, and ``build_rank`` writes those of one absolute rank. A template that is not ``explored`` is
+    built where a file names it, and left out of a search. ``default_algorithm`` is the usual collective algorithm.
+    ``twins`` are pairs (algorithm, template): with that algorithm the plan is that of the other template.
+
+    Knobs: ``has_algorithm``, the collective algorithm; ``has_parts``, the rows of each batch; ``has_order``, the order
+    of the peers; ``has_depth``, how many gathered pieces are held at a time; ``takes_streams``, the number of streams
+    where one is usual; ``has_waves``, how many waves one kernel takes, and the number of streams for sums. Kernels of a
+    template that ``takes_all`` have the same rows of all ranks.
     """
 
     name: str

@@ -73,7 +73,7 @@ def block_rows(problem: TemplateInput) -> Part:
 
 
 def reject_parts(problem: TemplateInput) -> Rejection | None:
-    """What is wrong with the parts of ``problem``, None if they cover every block once."""
+    """Why the parts of ``problem`` are no partition of the blocks, None if they cover every block once."""
     whole, n = block_rows(problem), problem.num_ranks
     if len(problem.parts) > MAX_PARTS:
         return _rejection(f"there are {len(problem.parts)} parts", f"at most {MAX_PARTS}")
@@ -93,12 +93,12 @@ def reject_parts(problem: TemplateInput) -> Rejection | None:
 
 
 def spelled(parts: Iterable[Part], num_ranks: int) -> Parts:
-    """The same parts with the rows of every peer written out."""
+    """Return ``parts`` with the rows of every peer written out."""
     return tuple(part if len(part) == num_ranks else (part[0], *part[1:] * (num_ranks - 1)) for part in parts)
 
 
 def shortened(parts: Iterable[Part]) -> Parts:
-    """The same parts, ``[own, each peer]`` where all peers have as many rows."""
+    """Return ``parts``, shortened to ``[own, each peer]`` where all peers have equal rows."""
     return tuple(part[:2] if len(set(part[1:])) == 1 else part for part in parts)
 
 
@@ -204,7 +204,7 @@ def _summed(problem: TemplateInput, batches: Sequence[_Batch], rows: IndexRange)
 
 
 def _made_by(batch: _Batch, owner: int, cols: IndexRange) -> Iterator[str]:
-    """What says that ``cols`` of the rows of a batch are here: its own kernels, or what peer ``owner`` puts here."""
+    """Names to wait for before ``cols`` of the rows of a batch are here: own kernels, or signals of peer ``owner``."""
     for band, made in enumerate(batch.bands):
         if _meet(made, cols):
             last = len(batch.slices) - 1

@@ -18,7 +18,7 @@ def build(problem: TemplateInput) -> Iterator[Step]:
 
 
 def build_rank(problem: TemplateInput, rank: int) -> Iterator[Step]:
-    """The same at one absolute rank."""
+    """Yield the steps of one absolute rank."""
     yield kernel(problem)
     yield from emit(problem, rank).steps
 

@@ -29,7 +29,7 @@ def chained(first: Sequence[Step], second: Sequence[Step]) -> tuple[Step, ...]:
 
 
 def _brought(first: Iterable[Step], second: Iterable[Step]) -> dict[str, tuple[str, ...]]:
-    """What stands in ``first`` for each signal and each transfer of ``second``: the transfers of the same data."""
+    """Names in ``first`` by signal and transfer name in ``second``: those of the transfers of the same data."""
     made = {(step.peer, step.region): step for step in first if isinstance(step, Transfer)}
     found: dict[str, tuple[str, ...]] = {}
     for step in second:

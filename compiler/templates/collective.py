@@ -32,7 +32,7 @@ def collective_in(pattern: Pattern) -> Pattern | None:
 
 
 def usual_algorithm(pattern: Pattern, default: str) -> str:
-    """What an empty algorithm means in a template with that default: direct where it does not do ``pattern``."""
+    """Return the algorithm that an empty one stands for: ``default``, or direct where that does not do ``pattern``."""
     return default if collective_in(pattern) in ALGORITHM_BY_NAME[default].kinds else DEFAULT_ALGORITHM
 
 
@@ -84,7 +84,7 @@ def _collective(problem: TemplateInput, ready: Ready) -> CollectiveProblem:
         problem.cols,
         problem.pieces,
         problem.tactics.direction,
-        # What a kernel still writes cannot be added to.
+        # Transfers cannot add to data that a kernel still writes.
         adds=problem.engine is EngineKind.SM and not computed,
         node=problem.node,
         split=problem.split,

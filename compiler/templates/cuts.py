@@ -1,4 +1,4 @@
-"""How ``bespoke`` cuts its parts further: slices of the inner dimension, and bands of the output's columns.
+"""Further cuts of the parts of ``bespoke``: slices of the inner dimension, and bands of the output's columns.
 
 Each is a list for every part, of the sizes in order; an empty one leaves the part whole. Of a GEMM after a collective
 the slices are columns of what arrives, so that a copy brings one slice; kernels of later slices add to the output of
@@ -12,7 +12,7 @@ from ..ir import IndexRange, Rejection
 from .base import TemplateInput
 
 MAX_KERNELS = 64
-"""Of all parts together."""
+"""The most kernels that all parts together may be cut into."""
 
 Cuts = tuple[tuple[int, ...], ...]
 """[part][piece] sizes, none where a part is whole; without any list all parts are."""
@@ -25,17 +25,17 @@ def pieces_of(cuts: Cuts, part: int, whole: int) -> tuple[IndexRange, ...]:
 
 
 def spelled_cuts(cuts: Cuts, num_parts: int) -> Cuts:
-    """The same with a list for every part."""
+    """Return ``cuts`` with a list for every part."""
     return cuts or ((),) * num_parts
 
 
 def shortened_cuts(cuts: Cuts) -> Cuts:
-    """The same, none at all where every part is whole."""
+    """Return ``cuts``, empty where every part is whole."""
     return cuts if any(cuts) else ()
 
 
 def reject_cuts(problem: TemplateInput) -> Rejection | None:
-    """What is wrong with the slices and columns of ``problem``, None if they divide what they are of."""
+    """Why the slices and columns of ``problem`` are illegal, None if they divide their dimensions."""
     heads = problem.cutting.head > 1
     if heads and problem.pattern.consumes and problem.columns:
         return _rejection("the heads of attention are columns of what arrives", "say slices and not columns")

@@ -46,7 +46,7 @@ def build(problem: TemplateInput) -> Iterator[Step]:
 
 
 def build_rank(problem: TemplateInput, rank: int) -> Iterator[Step]:
-    """The same at one absolute rank."""
+    """Yield the steps of one absolute rank."""
     yield from _produce(problem, rank) if problem.pattern.produces else _consume(problem, rank)
 
 

@@ -18,7 +18,7 @@ def build(problem: TemplateInput) -> Iterator[Step]:
 
 
 def build_rank(problem: TemplateInput, rank: int) -> Iterator[Step]:
-    """The same at one absolute rank."""
+    """Yield the steps of one absolute rank."""
     pattern = problem.pattern
     if collective_in(pattern) is pattern:
         yield from emit(problem, rank).steps
@@ -30,7 +30,7 @@ def build_rank(problem: TemplateInput, rank: int) -> Iterator[Step]:
         yield kernel(problem)
         if collective_in(pattern) is not None:
             steps = emit(problem, rank, lambda block, piece: ("g0",)).steps
-            # What is passed on may be here before the own kernel is done, which it needs nothing of.
+            # A block to pass on may land before the own kernel is done, and does not depend on it.
             yield from map(_after_kernel, steps) if pattern.beside else steps
 
 

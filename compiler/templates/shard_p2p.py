@@ -13,7 +13,7 @@ from .base import OVERLAPPED_PATTERNS, Cut, Template, TemplateInput, put, summed
 
 
 def build(problem: TemplateInput) -> Iterator[Step]:
-    """What is gathered: own shard first. What is sent: own shard last."""
+    """Own shard first where shards are gathered, last where they are sent."""
     yield from _scatter(problem) if problem.pattern.produces else _gather(problem)
 
 

@@ -1,4 +1,4 @@
-"""What a template is given: a workload as one of equal ranks sees it, with its pieces, blocks and transfers."""
+"""Input of a template: a workload as seen by one of its equal ranks, with its pieces, blocks and transfers."""
 
 from dataclasses import dataclass, replace
 
@@ -22,9 +22,9 @@ _ANY_WAY = Cutting()
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """A transfer of what kernels read, and ``tiles``, the rows of the output here that need what lands by its signal.
+    """A transfer of data that kernels read, and ``tiles``, the output rows here that need what lands by its signal.
 
-    What lands is what another rank put. Where loads differ from rank to rank one of the two may be without rows.
+    Of a put, the data that land are another rank's. Where loads differ from rank to rank either may have no rows.
     """
 
     transfer: Transfer
@@ -45,17 +45,20 @@ class Fetch:
 class TemplateInput:
     """A workload as a template sees it: one of ``num_ranks`` equal ranks.
 
-    The moved tensor has ``shard_rows`` rows per rank and ``cols`` columns; ``inner`` is the inner dimension of this
-    rank's GEMM, 0 where there is none. ``pieces`` is the number of chunks a shard is cut into. ``output_rows`` are the
-    rows of a kernel that runs beside a collective. ``algorithm`` is empty for the usual one. ``engine`` is who copies,
-    ``split`` the rows that an all_to_all sends from r to r + k (empty: all alike), ``loads`` those [from][to] of
-    absolute ranks where ranks differ, ``node`` the number of ranks in a node (0: no nodes); ``multicast`` and
-    ``reduces`` say what the switch can do. ``parts`` are the rows of each batch of ``bespoke``, ``slices`` and
-    ``columns`` the sizes into which each is cut further, ``lanes`` the engines its copies are dealt to (0: the first
-    free one). Of what is gathered at most ``depth`` pieces are held at a time (0: all). ``rank`` is the absolute rank,
-    for an order that goes by it and for loads. ``cutting`` says how the kernel may be cut. A kernel of ``pipelined``
-    takes ``waves`` steps of the algorithm, and its sums are dealt to ``sums`` streams. Of two kernels this is what the
-    first sees, ``then`` what the second does.
+    Tensors: the moved tensor has ``shard_rows`` rows per rank and ``cols`` columns; ``inner`` is the inner dimension of
+    this rank's GEMM, 0 without one; ``output_rows`` are the rows of a kernel that runs beside a collective. ``split``
+    holds the rows that an all_to_all sends from r to r + k (empty: equal), ``loads`` those [from][to] of absolute ranks
+    where ranks differ. ``cutting`` says how the kernel may be cut. With two kernels this is the input of the first and
+    ``then`` that of the second.
+
+    Knobs: ``pieces`` is the number of chunks per shard; ``algorithm`` is empty for the usual one; ``parts`` are the
+    rows of each batch of ``bespoke``, ``slices`` and ``columns`` the sizes into which each is cut further, ``lanes``
+    the engines its copies are dealt to (0: the first free one); at most ``depth`` gathered pieces are held at a time
+    (0: all); a kernel of ``pipelined`` takes ``waves`` waves of the algorithm, and its sums are dealt to ``sums``
+    streams.
+
+    System: ``engine`` copies; ``node`` is the number of ranks in a node (0: no nodes); the switch copies to all
+    (``multicast``) or sums (``reduces``). ``rank`` is the absolute rank, for an order that goes by it and for loads.
     """
 
     pattern: Pattern
@@ -119,7 +122,7 @@ class TemplateInput:
                 return tuple(self.peers)
 
     def of_rank(self, rank: int) -> "TemplateInput":
-        """The same as the absolute ``rank`` sees it."""
+        """Return the input of the absolute ``rank``."""
         return replace(self, rank=rank, then=self.then and self.then.of_rank(rank))
 
     def _rows_with(self, peer: int) -> int:
@@ -161,11 +164,11 @@ class TemplateInput:
         return IndexRange(index * size, (index + 1) * size)
 
     def block(self, owner: int, rows: IndexRange | None = None, cols: IndexRange | None = None) -> Region:
-        """A region of the moved tensor in the shard of rank r + ``owner``; all rows or columns where not said."""
+        """Return a region of the moved tensor in the shard of rank r + ``owner``; default: all rows, all columns."""
         return Region(owner % self.num_ranks, rows or IndexRange(0, self.shard_rows), cols or IndexRange(0, self.cols))
 
     def tiles(self, owner: int, rows: IndexRange | None = None, cols: IndexRange | None = None) -> Region:
-        """The same of the output that the tiles write."""
+        """Return a region of the output in the row block of rank r + ``owner``; default: all rows, all columns."""
         return Region(
             owner % self.num_ranks, rows or IndexRange(0, self.shard_rows), cols or IndexRange(0, self.output_cols)
         )
@@ -183,7 +186,7 @@ class TemplateInput:
     def sends(
         self, stem: str, after: tuple[str, ...], piece: int | None = None, cols: IndexRange | None = None
     ) -> tuple[Transfer, ...]:
-        """What a kernel made for others, put to each peer with any once ``after`` is done, named after the peer."""
+        """Puts of what a kernel made for each peer that gets any, after ``after``, named after the peer."""
         rows = {peer: self.gathered(peer, piece).rows for peer in self.served}
         return tuple(
             put(f"{stem}{peer}", self.block(peer, rows[peer], cols), peer, after) for peer in rows if rows[peer].size
@@ -192,12 +195,12 @@ class TemplateInput:
     def fetches(
         self, stem: str, piece: int | None = None, cols: IndexRange | None = None, after: tuple[str, ...] = ()
     ) -> tuple[Fetch, ...]:
-        """What brings remote rows for the kernels of this rank, one for each peer with any, named after it.
+        """Transfers that bring remote rows for the kernels of this rank: one for each peer with any, named after it.
 
         An all_gather puts the own block to each peer, an all_to_all the block that is the peer's; a get asks the peer
         for the same. All wait for ``after``.
         """
-        found = []
+        fetches = []
         for peer in self.served:
             # As seen by the rank that a transfer lands at.
             source = peer if self.gets else -peer
@@ -207,8 +210,8 @@ class TemplateInput:
             region, name = self.block(owner, rows, cols), f"{stem}{peer}"
             fetch = Fetch(Transfer(name, self.tactics.direction, region, peer, signal_of(name), after), tiles)
             if fetch.moves or fetch.lands:
-                found.append(fetch)
-        return tuple(found)
+                fetches.append(fetch)
+        return tuple(fetches)
 
     def _part(self, rows: int, piece: int | None) -> IndexRange:
         if piece is None:
