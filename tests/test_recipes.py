@@ -7,11 +7,17 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from magus.advisor.candidates.ranking import predicted_us
+from magus.advisor.estimate.makespan import estimate_ticks
+from magus.advisor.ranker.trees import Ranker
+from magus.compiler import compile_file
 from magus.compiler.codes import Code
-from magus.compiler.ir import Fabric, Network, Topology, topologies
+from magus.compiler.ir import TICKS_PER_US, Choice, Fabric, Network, Topology, topologies
 from magus.compiler.ir.rejection import Rejection
 from magus.compiler.ir.topologies.base import LINK
 from magus.compiler.ir.topologies.network import edge_over
+from magus.compiler.planning.build import build_schedule, default_engine
+from magus.compiler.templates import BASELINE
 from magus.tui.cli import app
 from tests.helpers.house import house_with, run_in
 from tests.helpers.paths import ROOT
@@ -106,6 +112,17 @@ def test_a_new_topology_is_simulated_and_advised_on_as_the_same_links_one_by_one
     found, expected = advice_on(chain), advice_on(edges)
     assert found["candidates"] == expected["candidates"] != []
     assert found["bound"] == expected["bound"]
+
+
+def test_the_ranker_predicts_on_a_new_topology(chain: Path) -> None:
+    scenario = compile_file(chain).scenario()
+    choice = Choice(BASELINE.name, scenario.num_ranks, default_engine(scenario))
+    schedule = build_schedule(scenario, choice)
+
+    (predicted,) = predicted_us(scenario, Ranker.load(), [choice], [schedule])
+
+    estimated = estimate_ticks(scenario, schedule).makespan_ticks / TICKS_PER_US
+    assert predicted != estimated and predicted == pytest.approx(estimated, rel=0.5)
 
 
 # "Adding a template": as uniform_fused_1d, but all transfers are issued before the first kernel.

@@ -1,9 +1,10 @@
 """Which candidates to simulate: predicted times, and the shortlist that they make.
 
-The ranker knows the patterns, fabrics and templates it was trained on. Elsewhere the estimate that it corrects stands
-alone, and how far that is off depends on the algorithm; so for a lone collective the best of each algorithm, by copy
-engines and by SMs, is simulated before the second best of any, and beside kernels the best of each as well. Whoever
-names values of a knob wants to know what they are worth: the best of each is simulated too.
+The ranker knows the patterns it was trained on, on one node, and templates that a search goes through with their usual
+algorithms. Elsewhere the estimate that it corrects stands alone, and how far that is off depends on the algorithm. So
+for a lone collective the best of each algorithm, by copy engines and by SMs, is simulated before the second best of
+any, and beside kernels the best of each as well. Whoever names values of a knob wants to know what they are worth: the
+best of each is simulated too.
 """
 
 from collections import Counter
@@ -32,7 +33,6 @@ from ...compiler.planning.knobs.structure import ALGORITHM, TEMPLATE
 from ...compiler.templates import BY_NAME
 from ...compiler.templates.collective import DEFAULT_ALGORITHM, usual_algorithm
 from ..estimate.makespan import estimate_ticks
-from ..ranker.features import FABRICS
 from ..ranker.trees import Ranker
 from .advice import Candidate, is_algorithm_choice
 
@@ -48,11 +48,9 @@ Family = tuple[str, EngineKind]
 
 
 def is_trained(scenario: Scenario) -> bool:
-    """Whether the ranker has seen scenarios of this kind: GEMMs in patterns of ``TRAINED_ON`` on its fabrics."""
-    workload = scenario.workload
-    return (
-        workload.gemm is not None and workload.pattern in TRAINED_ON and scenario.system.fabric.topology.name in FABRICS
-    )
+    """Whether the ranker has seen scenarios of this kind: GEMMs in patterns of ``TRAINED_ON`` on one node."""
+    workload, fabric = scenario.workload, scenario.system.fabric
+    return workload.gemm is not None and workload.pattern in TRAINED_ON and fabric.node_size == 0
 
 
 def predicted_us(
@@ -76,7 +74,7 @@ def predicted_us(
         if trained and BY_NAME[choice.template].explored and not choice.algorithm
     }
     with heeding(should_stop):
-        times = ranker.predict_us(scenario, list(built), list(built.values())) if built else ()
+        times = ranker.predict_us(scenario, list(built.values())) if built else ()
         ranked = dict(zip(built, times, strict=True))
         return tuple(
             ranked[choice] if choice in ranked else estimate_ticks(scenario, schedule).makespan_ticks / TICKS_PER_US

@@ -93,7 +93,7 @@ def _simulate_one(seed: int, idx: int) -> _Simulated:
         if result.outcome is not RunOutcome.DONE:
             raise RuntimeError(f"{schedule.expression} of {scenario.name}: {result.outcome.value}")
         ticks.append(result.makespan_ticks)
-    return _Simulated(idx, matrix(scenario, choices, schedules), tuple(ticks))
+    return _Simulated(idx, matrix(scenario, schedules), tuple(ticks))
 
 
 def sample_choices(scenario: Scenario, random: Random, count: int) -> tuple[Choice, ...]:

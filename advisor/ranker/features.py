@@ -1,78 +1,23 @@
-"""What the ranker sees of a scenario and a choice: ratios of physical times, sizes and rates, and what kind it is.
+"""Features of a schedule: ratios of physical times, sizes and rates, and counts of what its plan does.
 
 Most features have no scale, so that the model carries over to hardware it has not seen; sizes and times are logarithms.
-The names are part of a model's identity: a model trained on others is refused.
+None depends on the name of a template or of a topology. The names of the features are part of a model's identity: a
+model trained on others is refused.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from ...compiler.ir import (
-    TICKS_PER_SECOND,
-    TICKS_PER_US,
-    Choice,
-    EngineKind,
-    Scenario,
-    Schedule,
-    network_of,
-)
-from ...compiler.planning.build import build_schedule
-from ...compiler.templates import TEMPLATES
+from ...compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, Scenario, Schedule, TileGroup
 from ...simcore.kernels.gemm import gemm_work
 from ...simcore.kernels.work import hbm_bytes
-from ..estimate.makespan import Estimate, estimate_ticks
+from ..estimate.makespan import estimate_ticks
+from .view import View, mean
 
 FloatArray = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """A choice with what the features are computed from; ``whole_ticks`` is the undivided kernel alone on all SMs."""
-
-    scenario: Scenario
-    choice: Choice
-    schedule: Schedule
-    estimate: Estimate
-    whole_ticks: int
-
-    @property
-    def makespan(self) -> float:
-        """The estimate in ticks, at least one."""
-        return max(1.0, self.estimate.makespan_ticks)
-
-    @property
-    def by_sm(self) -> bool:
-        """Whether SMs copy."""
-        return self.choice.engine.kind is EngineKind.SM
-
-    @property
-    def engine_rate(self) -> float:
-        """Bytes per second of one engine of the pool."""
-        gpu = self.scenario.gpu
-        return float(gpu.sm_copy.bytes_per_s if self.by_sm else gpu.dma.bytes_per_s)
-
-    @property
-    def setup_ticks(self) -> int:
-        """Setup of one transfer."""
-        gpu = self.scenario.gpu
-        return gpu.sm_copy.setup_ticks if self.by_sm else gpu.dma.setup_ticks
-
-    @property
-    def transfer_bytes(self) -> float:
-        """Mean bytes of a transfer, 0 without any."""
-        moved, n = self.scenario.workload.moved, self.scenario.num_ranks
-        total = 0 if moved is None else moved.num_bytes // n * (n - 1)
-        return total / max(1, self.estimate.num_transfers)
-
-    def share(self, ticks: float) -> float:
-        """``ticks`` as a share of the estimate."""
-        return ticks / self.makespan
-
-
 Feature = Callable[[View], float]
 
 
@@ -89,12 +34,6 @@ def _intensity(view: View) -> float:
     """Operations per byte of compulsory traffic."""
     shape = view.scenario.workload.gemm
     return 0.0 if shape is None else _log(shape.flops / sum(hbm_bytes(shape, accumulate=False)))
-
-
-def _part_hbm(view: View) -> float:
-    """Share of the HBM that one part uses while it runs alone."""
-    part, rate = view.estimate.part, view.scenario.gpu.hbm.achieved_bytes_per_s / TICKS_PER_SECOND
-    return 0.0 if part is None else (part.hbm_read_bytes + part.hbm_write_bytes) / part.body_ticks / rate
 
 
 def _part_l2(view: View) -> float:
@@ -119,31 +58,40 @@ def _setup_share(view: View) -> float:
 
 
 def _feed(view: View) -> float:
-    """Rate at which all engines together feed the links a rank sends on, over what these take."""
-    fabric, n = view.scenario.system.fabric, view.scenario.num_ranks
-    out = network_of(fabric, n).bytes_per_s_out[0]
-    if fabric.topology.name == "ring" and fabric.both_ways and n <= 2:  # as the shipped model was trained
-        out = 2 * fabric.link.achieved_bytes_per_s
-    elif n == 1 and fabric.symmetric:
-        out = fabric.link.achieved_bytes_per_s
-    return _log(view.engine_rate * view.choice.engine.count / max(1, out))
+    """Rate at which all engines together feed the links a rank sends on, over what these take; 0 without transfers."""
+    if not view.transfers:
+        return 0.0
+    return _log(view.engine_rate * view.engines / max(1, view.network.bytes_per_s_out[0]))
 
 
 def _copy_burst(view: View) -> float:
     """Rate at which all engines together read the HBM, over what it serves."""
-    return _log(view.engine_rate * view.choice.engine.count / view.scenario.gpu.hbm.achieved_bytes_per_s)
+    return _log(view.engine_rate * view.engines / view.scenario.gpu.hbm.achieved_bytes_per_s)
 
 
-def _is_template(name: str) -> Feature:
-    return lambda view: float(view.choice.template == name)
+def _pieces_per_peer(view: View) -> float:
+    """Transfers with each peer, 0 without any."""
+    return _log(len(view.transfers) / len(view.peers)) if view.peers else 0.0
 
 
-def _is_fabric(name: str) -> Feature:
-    return lambda view: float(view.scenario.system.fabric.topology.name == name)
+def _awaited_share(view: View) -> float:
+    """Share of the transfers that a kernel waits for at once, if it waits for any: all of them, or one by one."""
+    awaited = [sum(name not in view.computed for name in kernel.after) for kernel in view.waiting]
+    return mean(awaited) / max(1, len(view.transfers))
 
 
-# The fabrics of the scenarios that the shipped model was trained on.
-FABRICS = ("full_mesh", "ring", "switch")
+def _free_share(view: View) -> float:
+    """Share of the operations in kernels that wait for no transfer, and for which none waits: they hide the others."""
+    sources = {name for transfer in view.transfers for name in transfer.after}
+    sizes = {kernel.name: _volume(kernel) for kernel in view.kernels}
+    waiting = {kernel.name for kernel in view.waiting}
+    free = sum(size for name, size in sizes.items() if name not in waiting | sources)
+    return free / max(1, sum(sizes.values()))
+
+
+def _volume(kernel: TileGroup) -> int:
+    return kernel.k.size * sum(region.rows.size * region.cols.size for region in kernel.regions)
+
 
 FEATURES: tuple[tuple[str, Feature], ...] = (
     ("log_estimate_us", lambda v: _log(v.makespan / TICKS_PER_US)),
@@ -156,29 +104,26 @@ FEATURES: tuple[tuple[str, Feature], ...] = (
     ("hbm_use", lambda v: v.share(v.estimate.hbm_bytes * TICKS_PER_SECOND / v.scenario.gpu.hbm.achieved_bytes_per_s)),
     ("dil", lambda v: v.estimate.gemm_ticks / max(1, v.whole_ticks)),
     ("log_whole_over_comm", lambda v: _log(max(1, v.whole_ticks) / max(1.0, v.estimate.comm_ticks))),
-    ("log_groups", lambda v: _log(max(1, v.estimate.num_groups))),
     ("log_transfers", lambda v: _log(max(1, v.estimate.num_transfers))),
     ("log_transfer_bytes", lambda v: _log(max(1.0, v.transfer_bytes))),
     ("setup_share", _setup_share),
-    ("setups_share", lambda v: v.share(v.setup_ticks * v.estimate.num_transfers / v.choice.engine.count)),
+    ("setups_share", lambda v: v.share(v.setup_ticks * v.estimate.num_transfers / v.engines)),
     ("launch_share", lambda v: v.share(v.scenario.gpu.launch.event_ticks * v.estimate.num_groups)),
     ("latency_share", lambda v: v.share(v.scenario.system.fabric.link.latency_ticks * v.estimate.num_transfers)),
-    ("part_waves", lambda v: 0.0 if v.estimate.part is None else float(v.estimate.part.waves)),
     ("part_fill", _part_fill),
-    ("part_share", lambda v: 0.0 if v.estimate.part is None else v.share(v.estimate.part.body_ticks)),
-    ("part_hbm", _part_hbm),
     ("part_l2", _part_l2),
-    ("streams_hbm", lambda v: _part_hbm(v) * v.choice.streams),
-    ("streams_fill", lambda v: _part_fill(v) * v.choice.streams),
-    ("streams", lambda v: float(v.choice.streams)),
-    ("by_sm", lambda v: float(v.by_sm)),
-    ("log_engines", lambda v: _log(v.choice.engine.count)),
-    ("engines_per_peer", lambda v: v.choice.engine.count / max(1, v.scenario.num_ranks - 1)),
-    ("copy_sm_share", lambda v: v.choice.engine.count / v.scenario.gpu.sms if v.by_sm else 0.0),
+    ("log_engines", lambda v: _log(v.engines)),
+    ("engines_per_peer", lambda v: v.engines / max(1, v.scenario.num_ranks - 1)),
+    ("copy_sm_share", lambda v: v.engines / v.scenario.gpu.sms if v.by_sm else 0.0),
     ("feed", _feed),
     ("copy_burst", _copy_burst),
-    *((template.name, _is_template(template.name)) for template in TEMPLATES),
-    *((name, _is_fabric(name)) for name in FABRICS),
+    ("log_pieces_per_peer", _pieces_per_peer),
+    ("waiting_kernels", lambda v: len(v.waiting) / max(1, len(v.kernels))),
+    ("awaited_share", _awaited_share),
+    ("free_share", _free_share),
+    ("blocks_share", lambda v: mean(len(kernel.regions) for kernel in v.kernels) / v.scenario.num_ranks),
+    ("hops", lambda v: mean(v.network.num_links(0, step.peer) for step in v.transfers)),
+    ("way_share", lambda v: v.share(mean(v.network.latency_ticks(0, step.peer) for step in v.transfers))),
     ("reduces", lambda v: float(v.scenario.workload.pattern.reduces)),
     ("ranks", lambda v: float(v.scenario.num_ranks)),
     ("log_m", lambda v: _gemm(v, lambda m, n, k: _log(m))),
@@ -191,26 +136,20 @@ NAMES: tuple[str, ...] = tuple(name for name, _ in FEATURES)
 LOG_ESTIMATE_US = NAMES.index("log_estimate_us")
 
 
-def features_of(scenario: Scenario, choice: Choice) -> tuple[float, ...]:
-    """Features of one choice, in the order of NAMES.
-
-    Raises
-    ------
-    ScheduleError
-        If the choice is illegal on the scenario.
-    """
-    return _row(scenario, choice, build_schedule(scenario, choice), _whole_ticks(scenario))
+def features_of(scenario: Scenario, schedule: Schedule) -> tuple[float, ...]:
+    """Features of one schedule of ``scenario``, in the order of NAMES."""
+    return _row(scenario, schedule, _whole_ticks(scenario))
 
 
-def matrix(scenario: Scenario, choices: Sequence[Choice], schedules: Sequence[Schedule]) -> FloatArray:
-    """Features of each choice, of which ``schedules`` are built: [N, F] float64."""
-    whole = _whole_ticks(scenario)
-    rows = [_row(scenario, *each, whole) for each in zip(choices, schedules, strict=True)]
+def matrix(scenario: Scenario, schedules: Sequence[Schedule]) -> FloatArray:
+    """Features of each schedule: [N, F] float64."""
+    whole_ticks = _whole_ticks(scenario)
+    rows = [_row(scenario, schedule, whole_ticks) for schedule in schedules]
     return np.array(rows, np.float64).reshape(len(rows), len(FEATURES))
 
 
-def _row(scenario: Scenario, choice: Choice, schedule: Schedule, whole_ticks: int) -> tuple[float, ...]:
-    view = View(scenario, choice, schedule, estimate_ticks(scenario, schedule), whole_ticks)
+def _row(scenario: Scenario, schedule: Schedule, whole_ticks: int) -> tuple[float, ...]:
+    view = View(scenario, schedule, estimate_ticks(scenario, schedule), whole_ticks)
     return tuple(feature(view) for _, feature in FEATURES)
 
 

@@ -64,7 +64,8 @@ def _lines() -> list[str]:
     for (gpu, fabric), pattern, rows, template, chunks, kind, count, streams in CASES:
         scenario = base_scenario(gpu, fabric, NUM_RANKS, pattern, (rows, HIDDEN, INNER))
         choice = Choice(template, chunks, EngineChoice(kind, count), streams)
-        result = simulate(scenario, build_schedule(scenario, choice), unit_bytes=UNIT_BYTES)
-        features = " ".join(f"{value:.6g}" for value in features_of(scenario, choice))
+        schedule = build_schedule(scenario, choice)
+        result = simulate(scenario, schedule, unit_bytes=UNIT_BYTES)
+        features = " ".join(f"{value:.6g}" for value in features_of(scenario, schedule))
         lines.append(f"{expression_of(choice)} {result.makespan_ticks} {features}")
     return lines

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ...compiler.ir import TICKS_PER_US, Choice, Scenario, Schedule
+from ...compiler.ir import TICKS_PER_US, Scenario, Schedule
 from ...compiler.text.writing import write_whole
 from .archive import TREE_TYPE, ModelError, check_archive, normalised
 from .features import LOG_ESTIMATE_US, NAMES, FloatArray, matrix
@@ -79,11 +79,9 @@ class Ranker:
         """Relative error that nine of ten predictions on unseen scenarios stay under; None without a card."""
         return None if self.card is None else dict(self.card.metrics).get("error_p90")
 
-    def predict_us(
-        self, scenario: Scenario, choices: Sequence[Choice], schedules: Sequence[Schedule]
-    ) -> tuple[float, ...]:
-        """Predicted makespan of each choice in us; ``schedules`` are built from them."""
-        return tuple(float(us) for us in self.predict_matrix(matrix(scenario, choices, schedules)))
+    def predict_us(self, scenario: Scenario, schedules: Sequence[Schedule]) -> tuple[float, ...]:
+        """Predicted makespan of each schedule in us."""
+        return tuple(float(us) for us in self.predict_matrix(matrix(scenario, schedules)))
 
     def predict_matrix(self, features: FloatArray) -> FloatArray:
         """Predicted makespans in us, [N], for [N, F] features."""

@@ -44,4 +44,4 @@ def test_an_estimate_is_within_a_factor_of_two(name: str) -> None:
         schedule = build_schedule(scenario, choice)
         found = simulate(scenario, schedule, unit_bytes=16384).makespan_ticks
         assert 0.5 * found <= estimate_ticks(scenario, schedule).makespan_ticks <= 2 * found, choice
-        assert len(features_of(scenario, choice)) == len(NAMES)
+        assert len(features_of(scenario, schedule)) == len(NAMES)

@@ -1,10 +1,14 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from magus.advisor.estimate.makespan import estimate_ticks
 from magus.advisor.ranker.features import FEATURES, LOG_ESTIMATE_US, NAMES, features_of, matrix
-from magus.compiler.ir import TICKS_PER_US, Choice, EngineChoice, EngineKind, Scenario
-from magus.compiler.planning.build import ScheduleError, build_schedule
+from magus.compiler.collectives import ALGORITHM_BY_NAME
+from magus.compiler.ir import TICKS_PER_US, TOPOLOGIES, Choice, EngineChoice, EngineKind, Scenario
+from magus.compiler.planning.build import build_schedule
+from magus.compiler.templates import BY_NAME
 from tests.helpers.scenarios import scenarios as make
 
 DMA7, SM16 = EngineChoice(EngineKind.DMA, 7), EngineChoice(EngineKind.SM, 16)
@@ -17,7 +21,7 @@ CHOICES = (
 
 
 def value(scenario: Scenario, choice: Choice, name: str) -> float:
-    return features_of(scenario, choice)[NAMES.index(name)]
+    return features_of(scenario, build_schedule(scenario, choice))[NAMES.index(name)]
 
 
 def test_names_are_distinct() -> None:
@@ -29,23 +33,25 @@ def test_names_are_distinct() -> None:
     [make.ag_gemm(2048, 8192, 4096), make.gemm_rs(2048, 4096, 8192), make.ag_gemm(512, 8192, 4096, gpu=make.h100())],
 )
 def test_matrix_has_a_finite_row_for_each_choice(scenario: Scenario) -> None:
-    found = matrix(scenario, CHOICES, [build_schedule(scenario, choice) for choice in CHOICES])
+    schedules = [build_schedule(scenario, choice) for choice in CHOICES]
+
+    found = matrix(scenario, schedules)
 
     assert found.shape == (len(CHOICES), len(NAMES))
     assert found.dtype == np.float64
     assert np.isfinite(found).all()
-    assert tuple(found[1]) == features_of(scenario, CHOICES[1])
+    assert tuple(found[1]) == features_of(scenario, schedules[1])
 
 
 def test_matrix_of_no_choices_has_no_rows() -> None:
-    assert matrix(make.ag_gemm(2048, 8192, 4096), [], []).shape == (0, len(NAMES))
+    assert matrix(make.ag_gemm(2048, 8192, 4096), []).shape == (0, len(NAMES))
 
 
 @pytest.mark.parametrize(
     "scenario", [make.lone_gather(1024, 4096), make.lone_scatter(1024, 4096), make.lone_gemm(512, 512, 512)]
 )
 def test_features_of_half_a_workload_are_finite(scenario: Scenario) -> None:
-    found = features_of(scenario, Choice("serial", scenario.num_ranks, DMA7))
+    found = features_of(scenario, build_schedule(scenario, Choice("serial", scenario.num_ranks, DMA7)))
 
     assert np.isfinite(found).all()
 
@@ -53,9 +59,11 @@ def test_features_of_half_a_workload_are_finite(scenario: Scenario) -> None:
 def test_the_estimate_is_a_feature() -> None:
     scenario = make.ag_gemm(2048, 8192, 4096)
 
-    found = features_of(scenario, CHOICES[0])[LOG_ESTIMATE_US]
+    schedule = build_schedule(scenario, CHOICES[0])
 
-    ticks = estimate_ticks(scenario, build_schedule(scenario, CHOICES[0])).makespan_ticks
+    found = features_of(scenario, schedule)[LOG_ESTIMATE_US]
+
+    ticks = estimate_ticks(scenario, schedule).makespan_ticks
     assert np.exp(found) == pytest.approx(ticks / TICKS_PER_US)
 
 
@@ -66,17 +74,18 @@ def test_decomposition_loss_is_one_for_serial_and_more_for_parts() -> None:
     assert value(scenario, CHOICES[2], "dil") > 1.0
 
 
-def test_kinds_are_one_hot() -> None:
-    scenario = make.gemm_rs(2048, 4096, 8192)
+def test_no_feature_names_a_template_or_a_topology() -> None:
+    words = {word for name in NAMES for word in (name, *name.split("_"))}
 
-    assert value(scenario, CHOICES[1], "uniform_fused_1d") == 1.0
-    assert value(scenario, CHOICES[1], "serial") == 0.0
-    assert value(scenario, CHOICES[1], "by_sm") == 1.0
-    assert value(scenario, CHOICES[1], "full_mesh") == 1.0
-    assert value(scenario, CHOICES[1], "reduces") == 1.0
-    assert value(scenario, CHOICES[1], "copy_sm_share") == pytest.approx(16 / 304)
+    assert words.isdisjoint({*BY_NAME, *ALGORITHM_BY_NAME, *(topology.name for topology in TOPOLOGIES)})
 
 
-def test_an_illegal_choice_is_refused() -> None:
-    with pytest.raises(ScheduleError):
-        features_of(make.ag_gemm(2048, 8192, 4096), Choice("uniform_fused_1d", 24, EngineChoice(EngineKind.DMA, 99)))
+def test_equal_plans_have_equal_features_whatever_they_are_called() -> None:
+    scenario = make.ag_gemm(2048, 8192, 4096)
+    schedule = build_schedule(scenario, CHOICES[1])
+    fabric = replace(scenario.system.fabric, topology=replace(scenario.system.fabric.topology, name="another"))
+    elsewhere = replace(scenario, system=replace(scenario.system, fabric=fabric))
+
+    found = features_of(elsewhere, replace(schedule, expression="another"))
+
+    assert found == features_of(scenario, schedule)

@@ -95,10 +95,12 @@ def schedules_of(scenario: Scenario) -> list[Schedule]:
 def test_without_trees_it_says_the_estimate() -> None:
     scenario = make.ag_gemm(2048, 8192, 4096)
 
-    predicted = Ranker(None).predict_us(scenario, CHOICES, schedules_of(scenario))
+    schedules = schedules_of(scenario)
 
-    assert predicted == pytest.approx([np.exp(features_of(scenario, choice)[LOG_ESTIMATE_US]) for choice in CHOICES])
-    assert Ranker(None).predict_us(scenario, (), ()) == ()
+    predicted = Ranker(None).predict_us(scenario, schedules)
+
+    assert predicted == pytest.approx([np.exp(features_of(scenario, each)[LOG_ESTIMATE_US]) for each in schedules])
+    assert Ranker(None).predict_us(scenario, ()) == ()
     assert Ranker(None).typical_error is None
 
 
@@ -128,7 +130,7 @@ def test_the_shipped_model_ranks() -> None:
     ranker = Ranker.load()
 
     schedules = schedules_of(scenario)
-    first, again = (each.predict_us(scenario, CHOICES, schedules) for each in (ranker, Ranker.load()))
+    first, again = (each.predict_us(scenario, schedules) for each in (ranker, Ranker.load()))
 
     assert first == pytest.approx(again, rel=1e-9)
     assert all(500 < us < 3000 for us in first)
