@@ -363,7 +363,7 @@ def test_a_folder_that_cannot_be_written_is_told_before_the_training(
 
 def test_scores_of_a_perfect_and_of_a_reversed_ranking() -> None:
     ticks = np.array([100, 200, 300, 100, 150, 400], np.int64) * TICKS_PER_US
-    data = Dataset(np.zeros((6, len(NAMES))), ticks, np.array([0, 0, 0, 1, 1, 1]), np.zeros(6, np.bool_))
+    data = Dataset(np.zeros((6, len(NAMES))), ticks, np.array([0, 0, 0, 1, 1, 1]))
 
     perfect, reversed_ = score_of(data, ticks / TICKS_PER_US), score_of(data, TICKS_PER_US / ticks)
 
