@@ -1,4 +1,4 @@
-"""From a scenario to the schedule to use, with the reasons and the proof."""
+"""Advice. In: a ``Scenario``. Out: an ``Advice``, the schedule to use with its reasons and its proof."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -6,13 +6,14 @@ if TYPE_CHECKING:
     from .bounds.lower_bound import lower_bound
     from .candidates.advice import Advice
     from .ranker.archive import ModelError
-    from .recommend import Advisor
+    from .recommend import AdviceOptions, Advisor
     from .solver import NoFeasibleSchedule, enumerate_space
 
-__all__ = ["Advice", "Advisor", "ModelError", "NoFeasibleSchedule", "enumerate_space", "lower_bound"]
+__all__ = ["Advice", "AdviceOptions", "Advisor", "ModelError", "NoFeasibleSchedule", "enumerate_space", "lower_bound"]
 
 _HOMES = {
     "Advice": "candidates.advice",
+    "AdviceOptions": "recommend",
     "Advisor": "recommend",
     "ModelError": "ranker.archive",
     "NoFeasibleSchedule": "solver",

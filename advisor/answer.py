@@ -1,4 +1,4 @@
-"""The answer from what the stages found: who wins, by how much, how sure that is, and why."""
+"""The answer from the findings of the stages: which schedule wins, by how much, with what confidence, and why."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,38 +13,38 @@ from .candidates.library import MIN_GAIN, speedup_of
 from .candidates.shortlist import by_time
 from .explain import confidence_of, marks_of, reasons_for
 from .extrapolation import outside_calibration
+from .failures import Failure, FailureKind
 from .stages import Stages
-from .workers import Failure, FailureKind
 
-# What is more complex than another schedule must be faster than that by this share, whatever the profile resolves.
+# Share of time by which a more complex schedule must be faster, however fine the profile resolves.
 MIN_LEAD = 0.01
 
 ENUMERATE, RANK, BOUND = "the enumeration", "the ranking", "the lower bound"
 SHORTLIST, BESPOKE, CONFIRM = "the shortlist", "the bespoke search", "the confirmation"
 
-Finalists = tuple[Candidate, Candidate]  # the one that overlaps and is to be compared, the best serial
+Finalists = tuple[Candidate, Candidate]  # the overlapping one to compare, the fastest serial one
 
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """Results of the two finalists in lines, None for one that has none."""
+    """Results of the two finalists in cache lines; None for one without a result."""
 
     best: Result | None = None
     serial: Result | None = None
 
 
 def finalists(scenario: Scenario, candidates: Sequence[Candidate]) -> Finalists:
-    """(the simplest of the fastest that overlap, the fastest serial); the same one twice where all are serial.
+    """Return (the simplest of the fastest that overlap, the fastest serial); one candidate twice if all are serial.
 
-    Only those that beat serial by more than the profile can tell apart compete by simplicity. Without any it is the
-    fastest, to be told why it is not worth it.
+    Only schedules that beat serial by more than the profile resolves compete by simplicity. If there are none, the
+    fastest overlapping one is returned, to explain why it is not worth it.
     """
     serial = next(candidate for candidate in candidates if candidate.is_serial)
     overlapping = [candidate for candidate in candidates if not candidate.is_serial]
-    # What was predicted and not simulated competes only where nothing was simulated.
-    known = [candidate for candidate in overlapping if candidate.simulated_ticks is not None] or overlapping
-    worth = [candidate for candidate in known if is_worth_it(scenario, serial, candidate)]
-    best = _simplest(worth, resolution_of(scenario)) if worth else next(iter(known), serial)
+    # Predictions compete only where nothing was simulated.
+    timed = [candidate for candidate in overlapping if candidate.simulated_ticks is not None] or overlapping
+    worth = [candidate for candidate in timed if is_worth_it(scenario, serial, candidate)]
+    best = _simplest(worth, resolution_of(scenario)) if worth else next(iter(timed), serial)
     return best, serial
 
 
@@ -56,34 +56,39 @@ def _simplest(candidates: Sequence[Candidate], resolution: float) -> Candidate:
 
 
 def _complexity(candidate: Candidate) -> int:
-    """0 for a template as it is usual, or what the file says; 1 with unusual options, 2 for what was searched for."""
+    """0 for a template with usual options, or a plan of the file; 1 with other options, 2 for a bespoke schedule."""
     if candidate.provenance is not None:
         return 2
     return int(candidate.choice is not None and candidate.choice.tactics != ExecutionOptions())
 
 
 def is_worth_it(scenario: Scenario, serial: Candidate, candidate: Candidate) -> bool:
-    """Whether ``candidate`` gains over ``serial`` what its complexity costs, and what the profile can tell apart."""
+    """Whether ``candidate`` gains over ``serial`` at least ``MIN_GAIN`` and what the profile resolves."""
     return serial.best_us >= candidate.best_us * (1 + max(MIN_GAIN, resolution_of(scenario)))
 
 
 def without_endless(candidates: list[Candidate], failures: Sequence[Failure]) -> list[Candidate]:
-    """The candidates but those of which a simulation found that they never finish: these are no schedules."""
-    endless = {failure.schedule for failure in failures if failure.kind is FailureKind.NEVER_FINISHES}
+    """Return the candidates without overlapping ones that a simulation found to never finish."""
+    endless = {failure.subject for failure in failures if failure.kind is FailureKind.NEVER_FINISHES}
     return [candidate for candidate in candidates if candidate.is_serial or candidate.expression not in endless]
 
 
-def advice_of(
-    scenario: Scenario,
-    candidates: list[Candidate],
-    bound: Bound | None,
-    confirmed: Confirmed,
-    num_feasible: int,
-    stages: Stages,
-    notes: tuple[str, ...],
-) -> Advice:
-    """Put the answer together; ``notes`` say what failed on the way, and ``stages`` what time they took."""
-    candidates, (best, serial) = _settled(candidates, finalists(scenario, candidates), confirmed)
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Findings of the stages about a scenario; ``notes`` name what failed, and ``stages`` holds their wall times."""
+
+    candidates: tuple[Candidate, ...]
+    num_feasible: int
+    bound: Bound | None
+    confirmed: Confirmed
+    stages: Stages
+    notes: tuple[str, ...]
+
+
+def advice_of(scenario: Scenario, found: Findings) -> Advice:
+    """Return the answer that the findings give."""
+    bound, confirmed = found.bound, found.confirmed
+    candidates, (best, serial) = _confirmed_times(found.candidates, finalists(scenario, found.candidates), confirmed)
     better = best is not serial and is_worth_it(scenario, serial, best)
     recommended = best if better else serial
     if better:  # a packet time may be a hair below the confirmed one
@@ -93,7 +98,7 @@ def advice_of(
     reasons = reasons_for(scenario, candidates, (recommended, serial, best), bound, (result, confirmed.serial))
     verified = recommended.simulated_ticks is not None and serial.simulated_ticks is not None
     gain = serial.best_us / best.best_us
-    confidence, why = confidence_of(scenario, better, gain, verified=verified, outside=bool(outside))
+    confidence, confidence_reason = confidence_of(scenario, better, gain, verified=verified, outside=bool(outside))
     return Advice(
         scenario=scenario,
         verdict=Verdict.OVERLAP if better and not is_algorithm_choice(scenario) else Verdict.SERIAL,
@@ -101,36 +106,38 @@ def advice_of(
         serial=serial,
         speedup=speedup_of(scenario, serial.best_us, recommended.best_us),
         candidates=tuple(candidates),
-        num_feasible=num_feasible,
+        num_feasible=found.num_feasible,
         bound=bound,
         result=result,
         serial_result=confirmed.serial,
         ties=_ties(scenario, candidates, recommended),
         confidence=confidence,
-        confidence_reason=why,
+        confidence_reason=confidence_reason,
         reasons=(*reasons, *filter(None, (sentence_of(recommended),))),
-        marks=(*notes, *outside, *marks_of(scenario)),
-        timing=_timing(stages),
+        marks=(*found.notes, *outside, *marks_of(scenario)),
+        timing=_timing(found.stages),
         outside_calibration=outside,
-        interrupted=stages.interrupted,
-        notes=notes,
+        interrupted=found.stages.interrupted,
+        notes=found.notes,
     )
 
 
-def _settled(candidates: list[Candidate], finals: Finalists, confirmed: Confirmed) -> tuple[list[Candidate], Finalists]:
-    """The finalists with their confirmed times, in the ranking too."""
-    settled = {
+def _confirmed_times(
+    candidates: Sequence[Candidate], finals: Finalists, confirmed: Confirmed
+) -> tuple[list[Candidate], Finalists]:
+    """Return the ranking and the finalists, both with the confirmed times of the finalists."""
+    timed = {
         candidate.expression: replace(candidate, simulated_ticks=result.makespan_ticks, unit_bytes=result.unit_bytes)
         for candidate, result in zip(finals, (confirmed.best, confirmed.serial), strict=True)
         if result is not None
     }
-    ranking = by_time([settled.get(candidate.expression, candidate) for candidate in candidates])
-    best, serial = (settled.get(candidate.expression, candidate) for candidate in finals)
+    ranking = by_time([timed.get(candidate.expression, candidate) for candidate in candidates])
+    best, serial = (timed.get(candidate.expression, candidate) for candidate in finals)
     return ranking, (best, serial)
 
 
-def _ties(scenario: Scenario, candidates: list[Candidate], recommended: Candidate) -> tuple[str, ...]:
-    """Simulated schedules that the hardware profile cannot tell from the recommended one."""
+def _ties(scenario: Scenario, candidates: Sequence[Candidate], recommended: Candidate) -> tuple[str, ...]:
+    """Return the simulated schedules that the hardware profile cannot tell from the recommended one."""
     resolution = resolution_of(scenario)
     return tuple(
         candidate.expression
@@ -142,7 +149,7 @@ def _ties(scenario: Scenario, candidates: list[Candidate], recommended: Candidat
 
 
 def _timing(stages: Stages) -> Timing:
-    def spent(*names: str) -> float:
+    def seconds(*names: str) -> float:
         return sum(stages.seconds.get(name, 0.0) for name in names)
 
-    return Timing(spent(ENUMERATE), spent(RANK), spent(BOUND, SHORTLIST, BESPOKE), spent(CONFIRM))
+    return Timing(seconds(ENUMERATE), seconds(RANK), seconds(BOUND, SHORTLIST, BESPOKE), seconds(CONFIRM))

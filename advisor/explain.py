@@ -1,4 +1,4 @@
-"""Reasons in words, each tied to a figure of the simulation, and how far to trust the answer."""
+"""The reasons of an answer in sentences, each with a figure of the simulation, and its confidence."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,27 +8,27 @@ from ..simcore import Result
 from .bounds.lower_bound import Bound
 from .candidates.advice import Candidate, Confidence, is_algorithm_choice
 from .candidates.library import library_time
-from .candidates.ranking import VARIED, algorithm_of, is_trained
+from .candidates.ranking import NUM_VARIED_ALGORITHMS, chosen_algorithm, is_trained
 from .solver.domains import MOST_RANKS_PASSING_ON, passing_on_pays
 
-# A loss below this share of the makespan is not worth a sentence.
-WORTH_SAYING = 0.01
+# Least share of the makespan that a loss must have to be reported.
+MIN_REPORTED_SHARE = 0.01
 
 
 def confidence_of(
     scenario: Scenario, overlap: bool, gain: float, *, verified: bool, outside: bool = False
 ) -> tuple[Confidence, str]:
-    """Confidence and its reason: is the profile validated, and is the gain larger than what it can tell apart?
+    """Return the confidence and its reason: is the profile validated, and is the gain above its resolution?
 
-    What lies ``outside`` the region in which the profile was fitted is never of high confidence.
+    Confidence is at most medium ``outside`` the region in which the profile was fitted.
     """
-    level, why = _confidence_inside(scenario, overlap, gain, verified)
+    level, reason = _confidence_inside(scenario, overlap, gain, verified)
     if outside and level is Confidence.HIGH:
-        level, why = Confidence.MEDIUM, f"{why}; but this lies outside what the profile was fitted to"
+        level, reason = Confidence.MEDIUM, f"{reason}; but this lies outside what the profile was fitted to"
     if verified and scenario.workload.moved is not None and not is_trained(scenario):
         level = Confidence.MEDIUM if level is Confidence.HIGH else level
-        why += "; the ranker knows no such scenarios, so that an estimate alone chose what to simulate"
-    return level, why
+        reason += "; the ranker knows no such scenarios, so that an estimate alone chose what to simulate"
+    return level, reason
 
 
 def _confidence_inside(scenario: Scenario, overlap: bool, gain: float, verified: bool) -> tuple[Confidence, str]:
@@ -53,10 +53,10 @@ def _confidence_inside(scenario: Scenario, overlap: bool, gain: float, verified:
     if gemm.validated:
         level = Confidence.HIGH if clear else Confidence.LOW
         return level, f"the GEMM profile of {gpu} is validated against measurements, and {size}"
-    stranger = _inherited(scenario.gpu, "gemm.error")
-    if stranger:
+    sibling = _inherited(scenario.gpu, "gemm.error")
+    if sibling:
         return Confidence.LOW, (
-            f"how far GEMM times of {gpu} are off is not known: +-{float(gemm.error):.0%} was found for {stranger}, "
+            f"how far GEMM times of {gpu} are off is not known: +-{float(gemm.error):.0%} was found for {sibling}, "
             f"whose numbers {gpu} changes; {size}"
         )
     level = Confidence.MEDIUM if clear else Confidence.LOW
@@ -64,12 +64,12 @@ def _confidence_inside(scenario: Scenario, overlap: bool, gain: float, verified:
 
 
 def marks_of(scenario: Scenario) -> tuple[str, ...]:
-    """What in the hardware profile is not validated, for the reader to see beside the numbers."""
+    """Return warnings about the hardware profile: what is not validated, capped or assumed."""
     gpu, fabric, marks = scenario.gpu, scenario.system.fabric, []
     if scenario.workload.gemm is not None and not gpu.gemm.validated:
         dtype = scenario.workload.gemm.dtype.value
-        stranger = _inherited(gpu, "gemm.error")
-        whose = f" is {stranger}'s" if stranger else ""
+        sibling = _inherited(gpu, "gemm.error")
+        whose = f" is {sibling}'s" if sibling else ""
         error = f"+-{float(gpu.gemm.error):.0%}{whose}"
         marks.append(f"{gpu.name} {dtype} GEMM is not validated against measurements: {error}")
     marks.extend(_capped(gpu, fabric.links))
@@ -88,12 +88,12 @@ def marks_of(scenario: Scenario) -> tuple[str, ...]:
 
 
 def _inherited(device: Gpu | Link, path: str) -> str:
-    """The other device that a number of this one was said of, empty where it is its own."""
+    """Return the device that a number of this one was copied from, empty if the number is its own."""
     return next((note.inherited for note in device.provenance if note.path == f"{device.name}.{path}"), "")
 
 
 def _capped(gpu: Gpu, links: Sequence[Link]) -> Iterator[str]:
-    """Rates that were said of another device and now stand in the way of a faster link."""
+    """Yield rates that were copied from another device and now limit a faster link."""
     for link in links:
         achieved, engine = link.achieved_bytes_per_s / 1e9, gpu.dma.bytes_per_s / 1e9
         sibling = _inherited(link, "achieved")
@@ -102,10 +102,10 @@ def _capped(gpu: Gpu, links: Sequence[Link]) -> Iterator[str]:
                 f"link {link.name} carries {achieved:.0f} GB/s of {link.peak_bytes_per_s / 1e9:.0f}: what {sibling} "
                 "achieves, since it does not say its own"
             )
-        stranger = _inherited(gpu, "dma.bandwidth")
-        if stranger and engine < achieved:
+        gpu_sibling = _inherited(gpu, "dma.bandwidth")
+        if gpu_sibling and engine < achieved:
             yield (
-                f"a copy engine of {gpu.name} copies {engine:.0f} GB/s, as that of {stranger}, and is slower than "
+                f"a copy engine of {gpu.name} copies {engine:.0f} GB/s, as that of {gpu_sibling}, and is slower than "
                 f"link {link.name} with {achieved:.0f} GB/s"
             )
 
@@ -117,10 +117,10 @@ def reasons_for(
     bound: Bound | None,
     results: tuple[Result | None, Result | None],
 ) -> tuple[str, ...]:
-    """Why the recommended schedule, in the order in which an engineer asks.
+    """Return why the recommended schedule was chosen, in the order in which an engineer asks.
 
-    ``finalists`` are the recommended one, the fastest serial one and the fastest of the others, ``results`` those of
-    the first two.
+    ``finalists`` are the recommended candidate, the fastest serial one and the best overlapping one, ``results`` the
+    simulations of the first two.
     """
     (recommended, serial, best), (result, serial_result) = finalists, results
     reasons: list[str] = []
@@ -136,27 +136,27 @@ def reasons_for(
     library = library_time(scenario)
     if library is not None:
         reasons.append(library.sentence)
-    over = "the direct exchange" if is_algorithm_choice(scenario) else "serial"
-    over, baseline_us = (over, serial.best_us) if library is None else ("the library", library.us)
+    baseline = "the direct exchange" if is_algorithm_choice(scenario) else "serial"
+    baseline, baseline_us = (baseline, serial.best_us) if library is None else ("the library", library.us)
     if bound is not None:
         limit = baseline_us * TICKS_PER_US / bound.ticks
         reasons.append(
             f"No schedule in the reach of Magus takes less than {bound.ticks / TICKS_PER_US:.1f} us ({bound.binding}): "
-            f"at most {limit:.2f}x over {over}."
+            f"at most {limit:.2f}x over {baseline}."
         )
     return tuple(reasons)
 
 
 def _algorithms(candidates: Sequence[Candidate], result: Result) -> Iterator[str]:
-    """How the algorithms compare, each at its best, and what else was tried."""
+    """Yield how the algorithms compare, each at its best, and the variants that were tried."""
     best: dict[str, float] = {}
-    for candidate in sorted(candidates, key=lambda one: one.best_us):
+    for candidate in sorted(candidates, key=lambda candidate: candidate.best_us):
         if candidate.simulated_us is not None and candidate.choice is not None:
-            best.setdefault(algorithm_of(candidate.choice), candidate.simulated_us)
+            best.setdefault(chosen_algorithm(candidate.choice), candidate.simulated_us)
     times = ", ".join(f"{name} {time_us:.1f} us" for name, time_us in best.items())
     yield "There is nothing to overlap in this workload: the question is which algorithm."
     yield f"The algorithms, each at its best: {times}."
-    which = f"the {VARIED} fastest" if len(best) > VARIED else "all"
+    which = f"the {NUM_VARIED_ALGORITHMS} fastest" if len(best) > NUM_VARIED_ALGORITHMS else "all"
     yield f"Of {which} the best plan was also tried by get and in other protocols, as far as engine and links allow."
     if result.comm_ticks and result.compute_ticks:
         yield f"Transfers are under way for {_us(result.comm_ticks)}, sums take {_us(result.compute_ticks)}."
@@ -201,7 +201,7 @@ def _why_serial(serial: Candidate, best: Candidate) -> Iterator[str]:
 
 
 def _losses(result: Result) -> Iterator[str]:
-    """The largest losses of the waterfall, as far as they matter."""
+    """Yield the largest losses of the waterfall."""
     waterfall = result.waterfall
     if waterfall is None:
         return
@@ -211,13 +211,13 @@ def _losses(result: Result) -> Iterator[str]:
         (waterfall.contention_ticks, "contention for shared memory"),
         (waterfall.launch_sync_ticks, "launches, engine setup and synchronization"),
     )
-    said = [f"{_us(ticks)} {what}" for ticks, what in sorted(named, reverse=True) if _matters(ticks, result)]
-    if said:
-        yield f"Above the bound: {', '.join(said)}."
+    losses = [f"{_us(ticks)} {name}" for ticks, name in sorted(named, reverse=True) if _is_reported(ticks, result)]
+    if losses:
+        yield f"Above the bound: {', '.join(losses)}."
 
 
-def _matters(ticks: int, result: Result) -> bool:
-    return abs(ticks) >= WORTH_SAYING * result.makespan_ticks
+def _is_reported(ticks: int, result: Result) -> bool:
+    return abs(ticks) >= MIN_REPORTED_SHARE * result.makespan_ticks
 
 
 def _us(ticks: int) -> str:

@@ -1,11 +1,11 @@
-"""JSON documents of results and advice: plain dicts with a ``schema`` field; what cannot be computed yet is null."""
+"""JSON documents of results and advice: plain dicts with a ``schema`` field; null stands for a missing value."""
 
 from dataclasses import asdict
 
 from ..compiler.ir import TICKS_PER_US, JsonObject, Scenario
 from ..compiler.planning.expression import expression_of
 from ..simcore import CriticalOp, Result, ServerLoad
-from ..simcore.figures.result import Traffic, Utilization, Waterfall
+from ..simcore.figures.result import Waterfall
 from .bounds.lower_bound import Bound
 from .candidates.advice import Advice, Candidate, SearchProvenance
 from .candidates.library import LibraryTime
@@ -17,7 +17,7 @@ SPACE_SCHEMA = "magus-schedules/1"
 
 
 def result_document(result: Result, workload: str) -> JsonObject:
-    """The document of ``magus simulate --json``."""
+    """Return the document of ``magus simulate --json``."""
     return {
         "schema": RESULT_SCHEMA,
         "scenario": result.scenario,
@@ -39,8 +39,8 @@ def result_document(result: Result, workload: str) -> JsonObject:
         "waterfall": _waterfall_document(result.waterfall),
         "line_hops": result.line_hops,
         "line_hops_represented": result.line_hops_represented,
-        "traffic": _traffic_document(result.traffic),
-        "utilization": _utilization_document(result.utilization),
+        "traffic": asdict(result.traffic),
+        "utilization": asdict(result.utilization),
         "staging_bytes": result.schedule.staging_bytes,
         "ranks": result.num_ranks,
         "ranks_represented": result.num_ranks,
@@ -65,21 +65,6 @@ def _waterfall_document(waterfall: Waterfall | None) -> JsonObject | None:
         "exposed_us": _us(waterfall.exposed_ticks),
         "bound_us": _us(waterfall.bound_ticks),
     }
-
-
-def _traffic_document(traffic: Traffic) -> JsonObject:
-    return {
-        "hbm_read_bytes": traffic.hbm_read_bytes,
-        "hbm_write_bytes": traffic.hbm_write_bytes,
-        "l2_bytes": traffic.l2_bytes,
-        "link_bytes": traffic.link_bytes,
-        "flag_reads": traffic.flag_reads,
-        "flag_bytes": traffic.flag_bytes,
-    }
-
-
-def _utilization_document(used: Utilization) -> JsonObject:
-    return {"sms": used.sms, "engines": used.engines, "hbm": used.hbm, "l2": used.l2, "links": used.links}
 
 
 def _server_document(server: ServerLoad) -> JsonObject:
@@ -112,7 +97,7 @@ def _critical_document(op: CriticalOp) -> JsonObject:
 
 
 def bound_document(bound: Bound) -> JsonObject:
-    """A lower bound with its terms and what it assumes."""
+    """Return a lower bound with its terms and assumptions."""
     return {
         "us": _us(bound.ticks),
         "binding": bound.binding,
@@ -122,7 +107,7 @@ def bound_document(bound: Bound) -> JsonObject:
 
 
 def space_document(scenario: Scenario, space: Space, bound: Bound) -> JsonObject:
-    """The document of ``magus schedules --json``."""
+    """Return the document of ``magus schedules --json``."""
     return {
         "schema": SPACE_SCHEMA,
         "scenario": scenario.name,
@@ -138,8 +123,7 @@ def space_document(scenario: Scenario, space: Space, bound: Bound) -> JsonObject
 
 
 def advice_document(advice: Advice) -> JsonObject:
-    """The document of ``magus advise --json``."""
-    timing = advice.timing
+    """Return the document of ``magus advise --json``."""
     workload = advice.scenario.workload.name
     return {
         "schema": ADVICE_SCHEMA,
@@ -168,12 +152,7 @@ def advice_document(advice: Advice) -> JsonObject:
         "candidates": [_candidate_document(advice, candidate) for candidate in advice.candidates],
         "result": None if advice.result is None else result_document(advice.result, workload),
         "serial_result": None if advice.serial_result is None else result_document(advice.serial_result, workload),
-        "timing": {
-            "enumerate_s": timing.enumerate_s,
-            "predict_s": timing.predict_s,
-            "shortlist_s": timing.shortlist_s,
-            "confirm_s": timing.confirm_s,
-        },
+        "timing": asdict(advice.timing),
     }
 
 

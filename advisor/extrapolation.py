@@ -1,7 +1,7 @@
-"""Results outside the region in which the constants of a profile were fitted, in sentences for the reader.
+"""Warnings about results outside the region in which the constants of a profile were fitted.
 
-A profile says where its constants were fitted (``calibrated``). Beyond that, and where nothing was ever fitted, a
-result is an extrapolation and is marked as such.
+A profile declares where its constants were fitted (``calibrated``). Outside that region, and where nothing was fitted,
+a result is an extrapolation and is marked as such.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,12 +25,12 @@ from ..compiler.ir import (
 )
 from ..simcore.kernels.gemm_parts import group_shape
 
-# Copies and sums among peers: what the tables of collectives hold.
+# The tables of measured collectives have no rows of these.
 _NOT_MEASURED = (Pattern.BROADCAST, Pattern.SEND_RECV)
 
 
 def outside_calibration(scenario: Scenario, schedules: Iterable[Schedule]) -> tuple[str, ...]:
-    """Why results of ``schedules`` lie outside what the profile was fitted to; each reason once."""
+    """Return why results of ``schedules`` lie outside the fitted region of the profile; each reason once."""
     sentences = chain(*(_of_schedule(scenario, schedule) for schedule in schedules), _of_system(scenario))
     return tuple(dict.fromkeys(sentences))
 
@@ -44,7 +44,7 @@ def _of_schedule(scenario: Scenario, schedule: Schedule) -> Iterator[str]:
 
 
 def _kernels(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> Iterator[str]:
-    """GEMMs of other sizes and types than fitted, other kernels, and what kernels do beside and within each other."""
+    """Yield warnings about kernels: GEMMs of other sizes or types than fitted; other, persistent, parallel kernels."""
     groups = [step for step in steps if isinstance(step, TileGroup)]
     region, gpu = scenario.gpu.calibrated.gemm, scenario.gpu
     stages = scenario.workload.stages
@@ -63,19 +63,19 @@ def _kernels(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> I
 def _gemms(gpu: Gpu, region: GemmRegion, shapes: Sequence[GemmShape]) -> Iterator[str]:
     fitted = f"the constants of {_named(gpu, 'gemm')} were fitted"
     dtype = shapes[0].dtype
-    if not _alike(gpu, dtype, region.dtype):
+    if not _same_rate(gpu, dtype, region.dtype):
         yield f"{dtype.value} GEMM: {fitted} to {region.dtype.value}"
-    beyond = [shape for shape in shapes if not _inside(region, shape)]
-    if beyond:
-        others = len(beyond) - 1
+    outside = [shape for shape in shapes if not _inside(region, shape)]
+    if outside:
+        others = len(outside) - 1
         more = f" and {others} other shape{'s' if others > 1 else ''}" if others else ""
-        ranges = ", ".join(f"{name} {_range(each)}" for name, each in zip("mnk", _sides(region), strict=True))
-        first = beyond[0]
+        ranges = ", ".join(f"{name} {_range(side)}" for name, side in zip("mnk", _sides(region), strict=True))
+        first = outside[0]
         yield f"GEMM of {first.m} x {first.n} x {first.k}{more}: {fitted} for {ranges}"
 
 
-def _alike(gpu: Gpu, dtype: DType, fitted: DType) -> bool:
-    """Whether two types take the same time: bf16 and fp16 have one size and one rate."""
+def _same_rate(gpu: Gpu, dtype: DType, fitted: DType) -> bool:
+    """Whether GEMMs of two types take the same time: bf16 and fp16 have one size and one rate."""
     return dtype is fitted or (dtype.num_bytes == fitted.num_bytes and gpu.peak(dtype) == gpu.peak(fitted))
 
 
@@ -89,7 +89,7 @@ def _inside(region: GemmRegion, shape: GemmShape) -> bool:
 
 
 def _copies(gpu: Gpu, schedule: Schedule, steps: Sequence[Step]) -> Iterator[str]:
-    """Copies by fewer or more SMs than fitted, and commands of which nobody says what they cost."""
+    """Yield warnings about copies: fewer or more SMs than fitted, and prelaunched commands of unknown cost."""
     if schedule.engine.mode is EngineMode.PRELAUNCHED and not gpu.dma.prelaunch_ticks:
         yield f"what commands cost that were written before is not known of {gpu.name} (dma {{ prelaunch }}): 0 here"
     fitted, count = gpu.calibrated.sm_copy, schedule.engine.count
@@ -100,7 +100,7 @@ def _copies(gpu: Gpu, schedule: Schedule, steps: Sequence[Step]) -> Iterator[str
 
 
 def _of_system(scenario: Scenario) -> Iterator[str]:
-    """Collectives of other sizes, or among other numbers of GPUs, than fitted; several nodes."""
+    """Yield warnings about collectives of other sizes or numbers of GPUs than fitted, and about several nodes."""
     gpu, moved, region = scenario.gpu, scenario.workload.moved, scenario.gpu.calibrated.collectives
     if moved is not None and region is not None and scenario.workload.pattern not in _NOT_MEASURED:
         low, high = region.num_bytes
@@ -115,16 +115,16 @@ def _of_system(scenario: Scenario) -> Iterator[str]:
 
 
 def _named(gpu: Gpu, part: str) -> str:
-    """The GPU, and that its constants are those of another where they are."""
+    """Return the name of the GPU, and whether the constants of ``part`` come from a sibling."""
     return f"{gpu.name} (from a sibling)" if part in gpu.calibrated.derived else gpu.name
 
 
-def _range(both: Range) -> str:
-    return f"{both[0]}..{both[1]}"
+def _range(limits: Range) -> str:
+    return f"{limits[0]}..{limits[1]}"
 
 
 def _bytes(count: int) -> str:
-    """For instance ``512 MiB``; what is no whole number of a unit in the next smaller one."""
+    """Return for instance ``512 MiB``, in the largest unit that gives a whole number."""
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if count >= size and count % size == 0:
             return f"{count // size:,} {unit}"

@@ -1,17 +1,14 @@
-"""From a scenario to advice: enumerate, rank, simulate the shortlist, confirm, explain."""
+"""From a scenario to advice: enumerate, rank, simulate the shortlist, search, confirm, explain."""
 
 import math
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from ..compiler.codes import Code
-from ..compiler.ir import Cancelled, Choice, Plan, Progress, Rejection, Scenario, Schedule, ShouldStop
-from ..compiler.planning.build import ScheduleError, build_schedule, declared, default_engine
-from ..compiler.planning.expression import expression_of
-from ..compiler.templates import BASELINE
+from ..compiler.ir import Cancelled, Progress, Rejection, Scenario, Schedule, ShouldStop
+from ..compiler.planning.build import ScheduleError
 from ..simcore import affordable_unit
 from .answer import (
     BESPOKE,
@@ -22,6 +19,7 @@ from .answer import (
     SHORTLIST,
     Confirmed,
     Finalists,
+    Findings,
     advice_of,
     finalists,
     without_endless,
@@ -29,25 +27,41 @@ from .answer import (
 from .bespoke.stage import DEFAULT_EVALUATIONS, bespoke_candidates, budget_of, is_searched
 from .bounds.lower_bound import Bound, lower_bound
 from .candidates.advice import Advice, Candidate
-from .candidates.ranking import predicted_us
-from .candidates.shortlist import (
-    by_time,
-    shortlist_unit,
-    simulate_shortlist,
-    simulate_variants,
-    simulated_ranks,
-)
-from .candidates.shortlist import packet_bytes as packet_bytes
+from .candidates.predicted import predicted_candidates, unpredicted_candidates
+from .candidates.shortlist import by_time, shortlist_unit, simulate_shortlist, simulate_variants, simulated_ranks
+from .failures import Failure, failure_sentences
 from .ranker.trees import Ranker
 from .solver import enumerate_space
-from .stages import Stages, told_failures
+from .stages import Stages
 from .workers import SimulationJob, Workers, open_workers
 
 DEFAULT_TOP = 8
-# Some seconds to a minute, on one core each.
+# Line-hops of a confirming run: some seconds to a minute on one core.
 CONFIRM_LINE_HOPS = 1_000_000_000
-# Of that where each rank has to be followed, and laid out, by itself.
-CONFIRM_SHARE = 4
+# Divides CONFIRM_LINE_HOPS where every rank is simulated: each of them is laid out and followed by itself.
+EACH_RANK_COST = 4
+
+
+@dataclass(frozen=True, slots=True)
+class AdviceOptions:
+    """How much work to spend on advice.
+
+    Parameters
+    ----------
+    top
+        How many of the ranker's favourites to simulate, beside the serial baseline and the declared schedules.
+    verify
+        Whether to simulate at all; without it times are predictions.
+    bespoke
+        How many plans with chunks of any size to estimate where templates overlap; 0 for none.
+    workers
+        Processes for the simulations. More than one needs a ``__main__`` that may be imported again.
+    """
+
+    top: int = DEFAULT_TOP
+    verify: bool = True
+    bespoke: int = DEFAULT_EVALUATIONS
+    workers: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +72,7 @@ class Advisor:
 
     @classmethod
     def load(cls, folder: Path | None = None) -> "Advisor":
-        """An advisor with the shipped model, or with the one in ``folder``.
+        """Return an advisor with the shipped model, or with the one in ``folder``.
 
         Raises
         ------
@@ -70,183 +84,142 @@ class Advisor:
     def recommend(
         self,
         scenario: Scenario,
+        options: AdviceOptions = AdviceOptions(),
         *,
-        top: int = DEFAULT_TOP,
-        verify: bool = True,
-        bespoke: int = DEFAULT_EVALUATIONS,
-        workers: int = 1,
         progress: Progress | None = None,
         should_stop: ShouldStop | None = None,
     ) -> Advice:
-        """Which schedule to use for ``scenario``.
+        """Return which schedule to use for ``scenario``.
 
-        What fails on the way, a stage or a simulation, is left out and named in ``Advice.notes``.
+        A stage or a simulation that fails is left out and named in ``Advice.notes``.
 
         Parameters
         ----------
-        top
-            How many of the ranker's favourites to simulate, beside the serial baseline and the declared schedules.
-        verify
-            Whether to simulate at all; without it times are predictions.
-        bespoke
-            How many plans with chunks of any size to try where templates overlap; 0 for none.
-        workers
-            Processes for the simulations. More than one needs a ``__main__`` that may be imported again.
+        options
+            How much to simulate and to search.
         progress
-            Told the stage, how much of it is done and how much there is.
+            Called with the stage, how much of it is done and how much there is.
         should_stop
-            Asked now and then; once it says yes, the advice is the best that was found until then.
+            Called now and then; once it returns true, the advice is the best that was found until then.
 
         Raises
         ------
         NoFeasibleSchedule
-            If the constraints leave nothing, with those that do it.
+            If the constraints leave nothing, with the constraints that conflict.
         ScheduleError
             If the system replays a profile.
         Cancelled
-            If ``should_stop`` said so before anything was ranked.
+            If ``should_stop`` returned true before anything was ranked.
         """
         if scenario.system.replay is not None:
             message = f"{scenario.system.name} replays the profile of one schedule, and advice compares several"
             hint = "simulate that schedule, or drop 'replay' from the system"
             raise ScheduleError(Rejection(Code.MGS523, message, hint))
         stop = should_stop or (lambda: False)
-        asked = _Question(scenario, stop, Stages(stop), progress or (lambda stage, done, total: None))
-        candidates, num_feasible = asked.ranked(self.ranker)
-        if asked.stages.interrupted or not candidates:
+        run = _AdviceRun(scenario, options, stop, Stages(stop), progress or (lambda stage, done, total: None))
+        candidates, num_feasible = run.predicted(self.ranker)
+        if run.stages.interrupted or not candidates:
             raise Cancelled
-        bound = asked.bound()
-        confirmed = Confirmed()
-        with open_workers(workers if verify else 1, should_stop) as pool:
-            if verify:
-                candidates = asked.simulated(pool, candidates, top)
-                if bespoke > 0 and is_searched(scenario):
-                    candidates = asked.with_bespoke(pool, candidates, bespoke, workers)
-                candidates = without_endless(candidates, pool.failures)
-                confirmed = asked.confirmed(pool, finalists(scenario, candidates), bound)
-        notes = (*asked.stages.notes, *told_failures(pool.failures))
-        if asked.stages.interrupted:
-            notes = ("stopped early: this is the best of what was found until then", *notes)
+        bound = run.bound()
+        with open_workers(options.workers if options.verify else 1, should_stop) as pool:
+            candidates, confirmed = (
+                run.verified(pool, candidates, bound) if options.verify else (candidates, Confirmed())
+            )
+        notes = run.notes(pool.failures)
         if all(math.isinf(candidate.best_us) for candidate in candidates):
-            raise Cancelled if asked.stages.interrupted else RuntimeError("; ".join(notes))
-        return advice_of(scenario, candidates, bound, confirmed, num_feasible, asked.stages, notes)
+            raise Cancelled if run.stages.interrupted else RuntimeError("; ".join(notes))
+        found = Findings(tuple(candidates), num_feasible, bound, confirmed, run.stages, notes)
+        return advice_of(scenario, found)
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class _AdviceRun:
     """One scenario on its way through the stages."""
 
     scenario: Scenario
+    options: AdviceOptions
     should_stop: ShouldStop
     stages: Stages
     report: Progress
 
-    def ranked(self, ranker: Ranker) -> tuple[list[Candidate], int]:
-        """Every feasible choice with its predicted time, best first, and how many there are.
+    def predicted(self, ranker: Ranker) -> tuple[list[Candidate], int]:
+        """Return all candidates, the best predicted first, and the number of feasible choices.
 
-        Without a space or a ranking it is the baseline and what the file declares, in no order.
+        If the enumeration or the ranking fails, the candidates are the baseline and what the file declares.
         """
         self.report("enumerate", 0, 1)
         space = self.stages.run(ENUMERATE, lambda: enumerate_space(self.scenario, should_stop=self.should_stop), None)
         structures = () if space is None else space.structures
         self.report("rank", 0, len(structures))
-        found = self.stages.run(RANK, lambda: ranked(self.scenario, ranker, structures), None)
-        if found is None:
-            found = self.stages.run(RANK, lambda: _unranked(self.scenario), [])
-        return found, 0 if space is None else len(space.choices)
+        candidates = self.stages.run(RANK, lambda: predicted_candidates(self.scenario, ranker, structures), None)
+        if candidates is None:
+            candidates = self.stages.run(RANK, lambda: unpredicted_candidates(self.scenario), [])
+        return candidates, 0 if space is None else len(space.choices)
 
     def bound(self) -> Bound | None:
-        """What no schedule can beat."""
+        """The lower bound on any schedule; None if it could not be computed."""
         return self.stages.run(BOUND, lambda: lower_bound(self.scenario), None)
 
-    def simulated(self, pool: Workers, candidates: list[Candidate], top: int) -> list[Candidate]:
-        """The candidates with times in packets of the likeliest, and these in other ways."""
-        for stage in (partial(simulate_shortlist, top=top), simulate_variants):
+    def verified(
+        self, pool: Workers, candidates: list[Candidate], bound: Bound | None
+    ) -> tuple[list[Candidate], Confirmed]:
+        """Return the candidates with simulated times and bespoke ones, and the finalists' results in lines."""
+        candidates = self._simulated(pool, candidates)
+        if self.options.bespoke > 0 and is_searched(self.scenario):
+            candidates = self._with_bespoke(pool, candidates, bound)
+        candidates = without_endless(candidates, pool.failures)
+        return candidates, self._confirmed(pool, finalists(self.scenario, candidates), bound)
+
+    def notes(self, simulations: Sequence[Failure]) -> tuple[str, ...]:
+        """What failed, and whether the run was stopped early, in sentences."""
+        told = tuple(failure_sentences((*self.stages.failures, *simulations)))
+        return (
+            ("stopped early: this is the best of what was found until then", *told) if self.stages.interrupted else told
+        )
+
+    def _simulated(self, pool: Workers, candidates: list[Candidate]) -> list[Candidate]:
+        """Simulate the shortlist in packets, then variants of the fastest."""
+        for stage in (partial(simulate_shortlist, top=self.options.top), simulate_variants):
             candidates = self.stages.run(
                 SHORTLIST, partial(stage, pool, self.scenario, candidates, report=self.report), candidates
             )
         return candidates
 
-    def with_bespoke(
-        self, pool: Workers, candidates: list[Candidate], evaluations: int, workers: int
-    ) -> list[Candidate]:
-        """The candidates, and the fastest with chunks of their own."""
+    def _with_bespoke(self, pool: Workers, candidates: list[Candidate], bound: Bound | None) -> list[Candidate]:
+        """Add the fastest bespoke schedules to the candidates."""
         self.report("bespoke", 0, 1)
-        nothing: tuple[list[Candidate], tuple[str, ...]] = ([], ())
-        found, faults = self.stages.run(
-            BESPOKE,
-            lambda: bespoke_candidates(
-                self.scenario,
-                candidates,
-                budget_of(evaluations),
-                pool=pool,
-                together=workers,
-                should_stop=self.should_stop,
-                progress=lambda done, total: self.report("bespoke", done, total),
-            ),
-            nothing,
+        search = partial(
+            bespoke_candidates,
+            self.scenario,
+            candidates,
+            budget_of(self.options.bespoke),
+            1 if bound is None else bound.ticks,
+            pool=pool,
+            progress=lambda done, total: self.report("bespoke", done, total),
         )
-        self.stages.notes.extend(f"a part of {BESPOKE} failed and was left out: {fault}" for fault in faults)
+        nothing: tuple[list[Candidate], tuple[Failure, ...]] = ([], ())
+        found, failures = self.stages.run(BESPOKE, search, nothing)
+        self.stages.failures.extend(failures)
         known = {candidate.expression for candidate in candidates}
-        return by_time([*candidates, *(each for each in found if each.expression not in known)])
+        return by_time([*candidates, *(candidate for candidate in found if candidate.expression not in known)])
 
-    def confirmed(self, pool: Workers, finals: Finalists, bound: Bound | None) -> Confirmed:
-        """Both finalists at line granularity, with their loss waterfalls."""
+    def _confirmed(self, pool: Workers, finals: Finalists, bound: Bound | None) -> Confirmed:
+        """Simulate both finalists at line granularity, with their loss waterfalls."""
         best, serial = finals
         different = [best] if best is serial else [best, serial]
         self.report("confirm", 0, len(different))
-        return self.stages.run(CONFIRM, lambda: self._confirmed(pool, different, bound), Confirmed())
 
-    def _confirmed(self, pool: Workers, different: Sequence[Candidate], bound: Bound | None) -> Confirmed:
-        jobs = [self._confirming(candidate.schedule, bound) for candidate in different]
-        results = pool.run(jobs, lambda done: self.report("confirm", done, len(jobs)))
-        return Confirmed(results[0], results[-1])
+        def confirm() -> Confirmed:
+            jobs = [self._confirming_job(candidate.schedule, bound) for candidate in different]
+            results = pool.run(jobs, lambda done: self.report("confirm", done, len(jobs)))
+            return Confirmed(results[0], results[-1])
 
-    def _confirming(self, schedule: Schedule, bound: Bound | None) -> SimulationJob:
-        """Lines for the answer; coarser for problems so large that it would take minutes."""
+        return self.stages.run(CONFIRM, confirm, Confirmed())
+
+    def _confirming_job(self, schedule: Schedule, bound: Bound | None) -> SimulationJob:
+        """Return a job in lines; in coarser units for problems so large that lines would take minutes."""
         ranks = simulated_ranks(self.scenario, schedule)
-        most = CONFIRM_LINE_HOPS // (CONFIRM_SHARE * ranks if ranks > 1 else 1)
-        unit = affordable_unit(self.scenario, schedule, self.scenario.gpu.line_bytes, most)
+        max_line_hops = CONFIRM_LINE_HOPS // (EACH_RANK_COST * ranks if ranks > 1 else 1)
+        unit = affordable_unit(self.scenario, schedule, self.scenario.gpu.line_bytes, max_line_hops)
         ticks = None if bound is None else bound.ticks
         return SimulationJob(self.scenario, schedule, unit, ticks, shortlist_unit(self.scenario, schedule))
-
-
-def ranked(scenario: Scenario, ranker: Ranker, space: Sequence[Choice]) -> list[Candidate]:
-    """Every feasible choice with its predicted time, best first; plans written out in the file come along unranked.
-
-    Serial with the usual engines is always among them, whatever the space leaves out: it is what a user has today.
-    """
-    usual = Choice(BASELINE.name, scenario.num_ranks, default_engine(scenario.system))
-    named = [named.body for named in scenario.schedules if isinstance(named.body, Choice)]
-    choices = list({expression_of(choice): choice for choice in (*space, usual, *named)}.values())
-    schedules = [build_schedule(scenario, choice) for choice in choices]
-    times = predicted_us(scenario, ranker, choices, schedules)
-    found = [
-        Candidate(schedule.expression, choice, schedule, is_baseline(scenario, choice), predicted, None, None)
-        for choice, schedule, predicted in zip(choices, schedules, times, strict=True)
-    ]
-    plans = [declared(scenario, named) for named in scenario.schedules if isinstance(named.body, Plan)]
-    serial = is_baseline(scenario, None)
-    found.extend(Candidate(plan.expression, None, plan, serial, None, None, None) for plan in plans)
-    return sorted(found, key=lambda candidate: (candidate.best_us, candidate.expression))
-
-
-def _unranked(scenario: Scenario) -> list[Candidate]:
-    """The usual serial schedule and what the file declares, as far as they can be built."""
-    usual = Choice(BASELINE.name, scenario.num_ranks, default_engine(scenario.system))
-    found = [Candidate(expression_of(usual), usual, build_schedule(scenario, usual), True, None, None, None)]
-    for named in scenario.schedules:
-        with suppress(ScheduleError):
-            choice, plan = named.body if isinstance(named.body, Choice) else None, declared(scenario, named)
-            found.append(Candidate(plan.expression, choice, plan, is_baseline(scenario, choice), None, None, None))
-    return list({candidate.expression: candidate for candidate in found}.values())
-
-
-def is_baseline(scenario: Scenario, choice: Choice | None) -> bool:
-    """Whether ``choice``, None for a plan written out, is one of those that others are compared with: the serial ones.
-
-    Of a lone kernel every schedule is serial; of a lone collective those are that exchange directly and in one piece.
-    """
-    if scenario.workload.moved is None:
-        return True
-    return choice is not None and choice.template == BASELINE.name

@@ -1,21 +1,19 @@
-"""Stages of advice: what one raises is remembered, and what was found before it stays the answer."""
+"""Stages of advice: run one after the other, timed; a stage that fails leaves the answer to what came before it."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import groupby
 from time import perf_counter
 from typing import TypeVar
 
 from ..compiler.ir import Cancelled, ShouldStop, heeding
-from ..compiler.planning.build import ScheduleError
-from ..simcore import EngineUnavailable, RunTooLarge
+from ..simcore import EngineUnavailable
+from .failures import Failure, failed_stage
 from .solver import NoFeasibleSchedule
-from .workers import Failure, FailureKind
 
-T = TypeVar("T")
-Other = TypeVar("Other")
+Found = TypeVar("Found")
+Default = TypeVar("Default")
 
 log = logging.getLogger(__name__)
 
@@ -24,27 +22,27 @@ log = logging.getLogger(__name__)
 class Stages:
     """Runs stages one after the other.
 
-    ``interrupted`` is whether the caller asked to stop, so that stages were left out; ``notes`` are what failed, and
-    ``seconds`` the wall time by the name of the stage.
+    ``interrupted`` is whether the caller asked to stop, so that stages were left out; ``failures`` are the stages that
+    failed, and ``seconds`` the wall time by the name of the stage.
     """
 
     should_stop: ShouldStop = lambda: False
     interrupted: bool = False
-    notes: list[str] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
 
-    def run(self, name: str, stage: Callable[[], T], otherwise: Other) -> T | Other:
-        """Return what ``stage`` finds; ``otherwise`` if it fails, or if the answer is wanted now.
+    def run(self, name: str, stage: Callable[[], Found], default: Default) -> Found | Default:
+        """Return the result of ``stage``, or ``default`` if the stage fails or the caller asked to stop.
 
         Raises
         ------
         NoFeasibleSchedule, EngineUnavailable
             If the stage does: those are answers, not failures.
         KeyboardInterrupt
-            Unless ``should_stop`` knows of it.
+            Unless ``should_stop`` returns true.
         """
         if self._stops():
-            return otherwise
+            return default
         with self._timed(name), heeding(self.should_stop):
             try:
                 found = stage()
@@ -53,11 +51,11 @@ class Stages:
             except (KeyboardInterrupt, Cancelled):
                 if not self._stops():
                     raise
-                return otherwise
+                return default
             except Exception as error:
                 log.debug("%s failed", name, exc_info=True)
-                self.notes.append(f"{name} failed and was left out: {told(error)}")
-                return otherwise
+                self.failures.append(failed_stage(name, error))
+                return default
         self._stops()
         return found
 
@@ -72,21 +70,3 @@ class Stages:
             yield
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + perf_counter() - since
-
-
-def told(error: Exception) -> str:
-    """What went wrong, with the code of a diagnostic, or whose fault it is."""
-    if isinstance(error, ScheduleError):
-        return f"{error.rejection.code.name}: {error}"
-    if isinstance(error, RunTooLarge):
-        return f"MGS406: {error}"
-    return f"{type(error).__name__}: {error} (a fault of Magus, not of your file)"
-
-
-def told_failures(failures: Sequence[Failure]) -> Iterator[str]:
-    """A sentence for each way in which simulations failed, with the first schedule as the example."""
-    kinds = list(FailureKind)
-    for kind, group in groupby(sorted(failures, key=lambda each: kinds.index(each.kind)), key=lambda each: each.kind):
-        first, *others = dict.fromkeys(group)
-        more = f", and {len(others)} more" if others else ""
-        yield f"{kind.value}: {first.schedule}{more}: {first.reason}"

@@ -1,6 +1,6 @@
-"""Simulations side by side in processes; the results do not depend on how many there are.
+"""Simulations in parallel processes; the results do not depend on the number of processes.
 
-A simulation that cannot be made takes no other with it: what failed is remembered, and the rest is simulated.
+A simulation that fails stops no other: its failure is recorded, and the rest is simulated.
 """
 
 import logging
@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial
 from multiprocessing import connection
 from multiprocessing.connection import Connection
@@ -20,36 +19,18 @@ from threading import Thread
 
 from ..compiler.codes import Code
 from ..compiler.ir import Cancelled, Scenario, Schedule, ShouldStop
-from ..compiler.planning.build import ScheduleError
-from ..simcore import EngineUnavailable, Result, RunOptions, RunOutcome, RunTooLarge, WhatIf, simulate
+from ..simcore import EngineUnavailable, Result, RunOptions, RunOutcome, WhatIf, simulate
+from .failures import Failure, FailureKind, failed_simulation
 
-# How often a waiting caller looks whether it should stop, and how long its processes have to do so by themselves.
+# Seconds between two checks whether to stop, and seconds that the processes have to end by themselves.
 POLL_S, GRACE_S = 0.2, 0.5
 
 log = logging.getLogger(__name__)
 
 
-class FailureKind(Enum):
-    """Why a schedule has no simulated time; the value says it in a few words."""
-
-    TOO_LARGE = "too large to simulate"
-    ILLEGAL = "not carried out"
-    NEVER_FINISHES = "never finishes"
-    FAULT = "a fault of Magus"
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A simulation that gave no time."""
-
-    schedule: str
-    kind: FailureKind
-    reason: str
-
-
 @dataclass(frozen=True, slots=True)
 class SimulationJob:
-    """One simulation; fields as the arguments of ``simulate``."""
+    """One simulation; the fields are arguments of ``simulate``."""
 
     scenario: Scenario
     schedule: Schedule
@@ -59,7 +40,7 @@ class SimulationJob:
 
 
 def run_job(job: SimulationJob, should_stop: ShouldStop | None = None) -> Result:
-    """Run one job here."""
+    """Run one job in this process."""
     return simulate(
         job.scenario,
         job.schedule,
@@ -70,72 +51,75 @@ def run_job(job: SimulationJob, should_stop: ShouldStop | None = None) -> Result
 
 
 class Workers:
-    """Runs jobs, in this process if there is no pool.
+    """Runs jobs in ``count`` processes, in this one if there is no pool.
 
-    ``failures`` are those of all jobs so far, in their order; ``stopped`` is whether the caller asked to stop, so that
-    some have no result.
+    ``failures`` are those of all jobs so far, in the order of the jobs; ``stopped`` is whether the caller asked to
+    stop, so that some jobs have no result.
     """
 
-    def __init__(self, pool: ProcessPoolExecutor | None, should_stop: ShouldStop | None) -> None:
+    def __init__(
+        self, pool: ProcessPoolExecutor | None = None, should_stop: ShouldStop | None = None, count: int = 1
+    ) -> None:
+        self.count = count
         self._pool = pool
-        self._should_stop = should_stop or (lambda: False)
+        self.should_stop = should_stop or (lambda: False)
         self.failures: list[Failure] = []
         self.stopped = False
 
     def run(self, jobs: Sequence[SimulationJob], progress: Callable[[int], None] | None = None) -> list[Result | None]:
-        """Results in the order of ``jobs``, None for those that failed or were not begun before a stop.
+        """Return results in the order of ``jobs``, None for those that failed or were not begun before a stop.
 
         Raises
         ------
         EngineUnavailable
-            If the core that was asked for is not installed.
+            If the core that the caller chose is not installed.
         KeyboardInterrupt
-            Unless ``should_stop`` knows of it.
+            Unless ``should_stop`` returns true.
         """
-        found: list[Result | Failure | None] = [None] * len(jobs)
+        outcomes: list[Result | Failure | None] = [None] * len(jobs)
         try:
-            self._fill(found, jobs, progress or (lambda _: None))
+            self._fill(outcomes, jobs, progress or (lambda _: None))
         except KeyboardInterrupt:
-            if not self._should_stop():
+            if not self.should_stop():
                 raise
-        self.stopped = self.stopped or self._should_stop()
-        self.failures.extend(each for each in found if isinstance(each, Failure))
-        return [each if isinstance(each, Result) else None for each in found]
+        self.stopped = self.stopped or self.should_stop()
+        self.failures.extend(outcome for outcome in outcomes if isinstance(outcome, Failure))
+        return [outcome if isinstance(outcome, Result) else None for outcome in outcomes]
 
     def _fill(
-        self, found: list[Result | Failure | None], jobs: Sequence[SimulationJob], report: Callable[[int], None]
+        self, outcomes: list[Result | Failure | None], jobs: Sequence[SimulationJob], report: Callable[[int], None]
     ) -> None:
         if self._pool is not None:
-            self._fill_by(self._pool, found, jobs, report)
+            self._fill_by(self._pool, outcomes, jobs, report)
         for idx, job in enumerate(jobs):
-            if found[idx] is None and not self._should_stop():
-                found[idx] = _settled(job, partial(run_job, job, self._should_stop))
-                report(sum(each is not None for each in found))
+            if outcomes[idx] is None and not self.should_stop():
+                outcomes[idx] = _outcome_of(job, partial(run_job, job, self.should_stop))
+                report(sum(outcome is not None for outcome in outcomes))
 
     def _fill_by(
         self,
         pool: ProcessPoolExecutor,
-        found: list[Result | Failure | None],
+        outcomes: list[Result | Failure | None],
         jobs: Sequence[SimulationJob],
         report: Callable[[int], None],
     ) -> None:
-        """Run ``jobs`` in the processes of ``pool``; if those die, what they leave is for this process."""
+        """Run ``jobs`` in the processes of ``pool``; if those die, this process runs what they leave."""
         try:
-            with deaf_children():
+            with interrupts_blocked_in_children():
                 running = {pool.submit(_run_in_process, job): idx for idx, job in enumerate(jobs)}
-            while running and not self._should_stop():
+            while running and not self.should_stop():
                 done, _ = wait(running, timeout=POLL_S, return_when=FIRST_COMPLETED)
                 for future in done:
                     idx = running.pop(future)
-                    found[idx] = _settled(jobs[idx], future.result)
+                    outcomes[idx] = _outcome_of(jobs[idx], future.result)
                 report(len(jobs) - len(running))
         except BrokenExecutor:
             log.debug("the worker processes died", exc_info=True)
             self._pool = None
 
 
-def _settled(job: SimulationJob, run: Callable[[], Result]) -> Result | Failure | None:
-    """The result of a job, or why it has none; None if it was stopped, since a run that stops early looks fast."""
+def _outcome_of(job: SimulationJob, run: Callable[[], Result]) -> Result | Failure | None:
+    """Return the result of a job, or why it has none; None if it was stopped: a run that stops early looks fast."""
     name = job.schedule.expression
     try:
         result = run()
@@ -145,7 +129,7 @@ def _settled(job: SimulationJob, run: Callable[[], Result]) -> Result | Failure 
         return None
     except Exception as error:
         log.debug("simulating %s failed", name, exc_info=True)
-        return _failure_of(name, error)
+        return failed_simulation(name, error)
     if result.outcome is RunOutcome.DEADLOCK:
         return Failure(name, FailureKind.NEVER_FINISHES, f"{Code.MGS503.name}: {'; '.join(result.deadlock[:2])}")
     if result.outcome is RunOutcome.CANCELLED:
@@ -153,22 +137,13 @@ def _settled(job: SimulationJob, run: Callable[[], Result]) -> Result | Failure 
     return result if result.outcome is RunOutcome.DONE else Failure(name, FailureKind.TOO_LARGE, result.outcome.value)
 
 
-def _failure_of(schedule: str, error: Exception) -> Failure:
-    """What an exception of a simulation means for the answer."""
-    if isinstance(error, RunTooLarge):
-        return Failure(schedule, FailureKind.TOO_LARGE, str(error))
-    if isinstance(error, ScheduleError):
-        return Failure(schedule, FailureKind.ILLEGAL, f"{error.rejection.code.name}: {error}")
-    return Failure(schedule, FailureKind.FAULT, f"{type(error).__name__}: {error}")
-
-
-# In a worker process: can be read once the caller wants no more of its jobs. It is a pipe and no event, whose lock a
-# worker that is killed might take along.
+# In a worker process: readable once the caller wants no more results. A pipe, not an event: a worker that is killed
+# might keep the lock of an event.
 _stop: Connection | None = None
 
 
-def _remember(stop: Connection) -> None:
-    """Prepare a worker: Ctrl-C is for the caller to handle, and a caller that dies takes its workers along."""
+def _start_worker(stop: Connection) -> None:
+    """Initialize a worker: the caller handles Ctrl-C, and the worker ends when the caller dies."""
     global _stop
     _stop = stop
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -183,8 +158,8 @@ def _end_with_parent() -> None:
 
 
 @contextmanager
-def deaf_children() -> Iterator[None]:
-    """Processes that are begun in the block do not hear of Ctrl-C, which a terminal sends to all, not even at first."""
+def interrupts_blocked_in_children() -> Iterator[None]:
+    """Block Ctrl-C, which a terminal sends to all processes, in the processes that are started in the block."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -201,40 +176,40 @@ def _run_in_process(job: SimulationJob) -> Result:
 
 @contextmanager
 def open_workers(count: int, should_stop: ShouldStop | None = None) -> Iterator[Workers]:
-    """``count`` processes, or this one alone for a count of one.
+    """Open ``count`` processes, or run jobs in this one for a count of one.
 
-    Processes are spawned, not forked: a fork copies the locks of a caller's threads. When the block is left early they
-    are told to stop and are waited for, so that none outlives its caller; those that do not hear of it are ended.
+    Processes are spawned, not forked: a fork copies the locks of a caller's threads. When the block is left early, the
+    processes are told to stop and are waited for, so that none outlives its caller; those that do not react are ended.
     """
     if count <= 1:
-        yield Workers(None, should_stop)
+        yield Workers(should_stop=should_stop)
         return
     with open_pool(count) as pool:
-        yield Workers(pool, should_stop)
+        yield Workers(pool, should_stop, count)
 
 
 @contextmanager
 def open_pool(count: int) -> Iterator[ProcessPoolExecutor]:
-    """``count`` processes for whatever is submitted, which should be among ``deaf_children``; they end with the block.
+    """Open ``count`` processes that end with the block; submit under ``interrupts_blocked_in_children``.
 
-    What they are in the middle of may not look up: making machine code, or one long call of numpy.
+    A process may not react to the stop at once: while it compiles machine code, or in one long call of numpy.
     """
     context = multiprocessing.get_context("spawn")
-    heard, stop = context.Pipe(duplex=False)
-    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_remember, initargs=(heard,))
+    stop_receiver, stop_sender = context.Pipe(duplex=False)
+    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_start_worker, initargs=(stop_receiver,))
     try:
         yield pool
     finally:
-        stop.send_bytes(b"stop")
-        # Its own, since nothing that is public ends what runs.
-        left = {process.sentinel: process for process in (pool._processes or {}).values()}
+        stop_sender.send_bytes(b"stop")
+        # A private attribute: the public interface cannot end a running process.
+        running = {process.sentinel: process for process in (pool._processes or {}).values()}
         pool.shutdown(wait=False, cancel_futures=True)
         deadline = time.monotonic() + GRACE_S
-        while left and (ended := connection.wait(list(left), max(0.0, deadline - time.monotonic()))):
+        while running and (ended := connection.wait(list(running), max(0.0, deadline - time.monotonic()))):
             for sentinel in ended:
-                del left[sentinel]  # type: ignore[arg-type]
-        for process in left.values():
+                del running[sentinel]  # type: ignore[arg-type]
+        for process in running.values():
             process.terminate()
         pool.shutdown(wait=True)
-        heard.close()
-        stop.close()
+        stop_receiver.close()
+        stop_sender.close()

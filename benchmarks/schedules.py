@@ -19,12 +19,14 @@ from dataclasses import dataclass
 from magus.advisor.bespoke import (
     Proposer,
     SearchBudget,
+    SearchOptions,
     SearchResult,
     SimulatedPlan,
     optimize,
     uniform_choices,
     why_bespoke,
 )
+from magus.advisor.bounds.lower_bound import lower_bound
 from magus.advisor.estimate.makespan import estimate_ticks
 from magus.compiler.ir import TICKS_PER_US, Choice, Scenario
 from magus.compiler.planning.build import build_schedule, default_engine
@@ -99,10 +101,12 @@ def measure(seed: int, budget: SearchBudget = BUDGET) -> Row:
     unit, fine = _unit(scenario, SEARCH_LINE_HOPS), _unit(scenario, CONFIRM_LINE_HOPS)
     template, swept = _sweep(scenario, unit)
     clock.append(time.process_time())
-    outcome = optimize(scenario, budget, lambda schedule: unit, seed=seed, prelaunched=True)
+    bound_ticks = lower_bound(scenario).ticks
+    options = SearchOptions(lambda schedule: unit, bound_ticks, seed, prelaunched=True)
+    outcome = optimize(scenario, budget, options)
     clock.append(time.process_time())
     best, best_ticks = _confirmed(scenario, outcome, fine)
-    equal = [found.choice for found in outcome.found if not found.choice.parts][:1]
+    equal = [found.choice for found in outcome.plans if not found.choice.parts][:1]
     uniform_ticks = [_ticks(scenario, choice, fine) for choice in (template, *equal)]
     return Row(
         seed=seed,
@@ -115,9 +119,9 @@ def measure(seed: int, budget: SearchBudget = BUDGET) -> Row:
         uniform_us=min(uniform_ticks) / TICKS_PER_US,
         bespoke=best.schedule.expression,
         bespoke_us=best_ticks / TICKS_PER_US,
-        bound_us=outcome.bound_ticks / TICKS_PER_US,
-        found_by=best.stage.value,
-        why=_why(scenario, best.choice, template) if best.stage is not Proposer.TEMPLATE else (),
+        bound_us=bound_ticks / TICKS_PER_US,
+        found_by=best.proposer.value,
+        why=_why(scenario, best.choice, template) if best.proposer is not Proposer.TEMPLATE else (),
         unit_bytes=fine,
         swept=swept,
         sweep_s=clock[1] - clock[0],

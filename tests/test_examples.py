@@ -3,7 +3,7 @@
 import pytest
 from typer.testing import CliRunner
 
-from magus.advisor import Advisor
+from magus.advisor import AdviceOptions, Advisor
 from magus.compiler import compile_file
 from magus.compiler.collectives import ALGORITHM_BY_NAME
 from magus.compiler.ir import Choice, NamedSchedule
@@ -48,7 +48,7 @@ def test_an_example_holds_what_it_expects(name: str) -> None:
 # The last is the quickest; the README shows the first.
 @pytest.mark.parametrize("name", thinned(reversed(ADVISED), len(ADVISED)))
 def test_the_answer_is_never_worse_than_serial(name: str) -> None:
-    advice = Advisor.load().recommend(compile_file(path(name)).scenario(), workers=2, bespoke=0)
+    advice = Advisor.load().recommend(compile_file(path(name)).scenario(), AdviceOptions(workers=2, bespoke=0))
 
     assert advice.recommended.best_us <= advice.serial.best_us
     assert advice.gap_to_bound is not None and advice.gap_to_bound >= 0

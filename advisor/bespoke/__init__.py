@@ -1,8 +1,17 @@
-"""Schedules of their own for one scenario: chunks of any size, found by a portfolio and decided by simulation."""
+"""Bespoke schedules. In: a ``Scenario``. Out: plans with chunks of any size, proposed by a portfolio and simulated."""
 
 from .explain import why_bespoke
 from .portfolio import optimize
-from .result import Proposer, SearchBudget, SearchResult, SimulatedPlan
+from .result import Proposer, SearchBudget, SearchOptions, SearchResult, SimulatedPlan
 from .uniform import uniform_choices
 
-__all__ = ["SearchBudget", "SimulatedPlan", "SearchResult", "Proposer", "optimize", "uniform_choices", "why_bespoke"]
+__all__ = [
+    "Proposer",
+    "SearchBudget",
+    "SearchOptions",
+    "SearchResult",
+    "SimulatedPlan",
+    "optimize",
+    "uniform_choices",
+    "why_bespoke",
+]

@@ -1,8 +1,8 @@
-"""What a batch costs, in integer ticks: the closed forms of the simulator's kernels, copies and links.
+"""Costs of batches in integer ticks, by the closed forms of the simulator's kernels, copies and links.
 
-What concerns the peers is cut on a grid of ``grid`` units; a unit is the same share of the block of every peer. So many
-units are one kernel over that share, and one copy for each peer. A share is one of the rows, or of the columns of the
-moved tensor, where all remote rows stay together: slices of the inner dimension, or bands of the output's columns.
+The blocks of the peers are cut on a grid of ``grid`` units; a unit is the same share of the block of every peer. A
+batch of d units is one kernel over their share, and one copy for each peer. The share is one of the rows, or of the
+columns of the moved tensor with all remote rows: slices of the inner dimension, or bands of the output's columns.
 """
 
 from dataclasses import dataclass
@@ -24,13 +24,13 @@ from ...compiler.planning.build import compute_sms, template_input
 from ...compiler.templates.bespoke import Part, block_rows
 from ...simcore.kernels.dispatch import compute_work
 from ..estimate.fluid import FluidFabric
-from ..estimate.run import copy_setup_ticks
+from ..estimate.step_costs import copy_setup_ticks
 from .batches import Batches, Lengths, lengths_of, only_own, whole_batches
 
-# Rows in the parts that are proposed are multiples of this, the smallest tile of any kernel.
+# Rows of proposed parts are multiples of this, the smallest tile of any kernel.
 GRAIN = 16
-MOST_UNITS = 64
-# Of the own block, what comes in a batch is counted in quarters.
+MAX_UNITS = 64
+# Units of the own block: a batch has a number of quarters of it.
 OWN_UNITS = 4
 
 
@@ -38,9 +38,9 @@ OWN_UNITS = 4
 class Costs:
     """Costs of the batches of one scenario, copied by one engine, with shares of rows or, not ``by_rows``, of columns.
 
-    ``whole`` are the rows of the own block and of that of each peer. ``moved[d]`` is when d units have passed their
-    links and engines once copies have begun; ``setup`` is what each copy after the first adds, ``lead`` what the first
-    takes before and after that; ``event`` is added to a kernel that waits.
+    ``whole`` are the rows of the own block and of the block of each peer. ``moved[d]`` is the time from the begin of
+    copies until d units have passed links and engines. ``setup`` is added for each copy after the first, ``lead`` is
+    the setup and latency of the first; ``event`` is added to a kernel that waits.
     """
 
     scenario: Scenario
@@ -55,7 +55,7 @@ class Costs:
     event: int
 
     def kernel(self, own: int, remote: int) -> int:
-        """Ticks of a kernel over ``own`` quarters of the own block and ``remote`` units of the others', if alone."""
+        """Ticks of a kernel over ``own`` quarters of the own block and ``remote`` units of the others, alone."""
         rows, others = self.whole[0] * own // OWN_UNITS, sum(self.whole[1:])
         if self.by_rows:
             return kernel_ticks(self.scenario, self.engine, rows + others * remote // self.grid)
@@ -66,13 +66,13 @@ class Costs:
         return kernel_ticks(self.scenario, self.engine, rows + others, inner, cols)
 
     def landed(self, remote: int, copies: int) -> int:
-        """When the first ``remote`` units are there, in so many copies for each peer that begin at once."""
+        """Time at which the first ``remote`` units have arrived, in ``copies`` copies for each peer begun at once."""
         return self.lead + (copies - 1) * self.setup + self.moved[remote]
 
     def batches(self, own: list[int], remote: list[int]) -> Batches:
-        """Batches with so many shares of the own block and of the others', the last ones first where a kernel is first.
+        """Return batches with these shares of the own block and of the others, in reverse if kernels precede copies.
 
-        Where columns are cut, what is of the own block behind the first share is together with all that is of others.
+        If columns are cut, one batch has all remote rows and the own rows after the first share.
         """
         produces = self.lengths.produces
         if self.by_rows:
@@ -81,18 +81,18 @@ class Costs:
         before = shares(self.whole[0], [own[0], sum(own[1:])])
         cut = tuple(size for size in shares(self.lengths.cut, remote, self.lengths.step) if size)
         cut = () if len(cut) == 1 else cut
-        found = (self.lengths.batch((before[1], *self.whole[1:]), cut[::-1] if produces else cut),)
+        batch = self.lengths.batch((before[1], *self.whole[1:]), cut[::-1] if produces else cut)
         alone = whole_batches([only_own(before[0], len(self.whole))])
-        return (*found, *alone) if produces else (*alone, *found)
+        return (batch, *alone) if produces else (*alone, batch)
 
 
 @lru_cache(maxsize=64)
 def costs_of(scenario: Scenario, engine: EngineChoice, *, by_rows: bool = True) -> Costs:
-    """The costs of ``scenario``, whose copies are put by ``engine``."""
+    """Return the costs of ``scenario`` with ``engine`` as the copy engine."""
     gpu, peers, by_dma = scenario.gpu, scenario.num_ranks - 1, engine.kind is EngineKind.DMA
     whole = whole_rows(scenario)
     lengths = lengths_of(scenario)
-    grid = max(1, min(MOST_UNITS, max(whole) // GRAIN if by_rows else lengths.cut // lengths.step))
+    grid = max(1, min(MAX_UNITS, max(whole) // GRAIN if by_rows else lengths.cut // lengths.step))
     moved, latency = _moved(scenario, engine, whole, grid)
     setup = copy_setup_ticks(gpu, engine)
     # A second engine for each peer sets up the next copy while the first is under way.
@@ -103,26 +103,26 @@ def costs_of(scenario: Scenario, engine: EngineChoice, *, by_rows: bool = True) 
 
 
 def whole_rows(scenario: Scenario) -> Part:
-    """Rows of the own block, and of those that concern peer 1, 2, ..."""
+    """Return the rows of the own block, and of the blocks of peers 1, 2, ..."""
     return block_rows(template_input(scenario, Choice("bespoke", scenario.num_ranks, EngineChoice(EngineKind.SM, 1))))
 
 
 def shares(rows: int, weights: list[int], grain: int = GRAIN) -> list[int]:
-    """``rows`` in proportion to ``weights``, in multiples of ``grain`` but for the last share."""
-    total, passed, before, found = max(1, sum(weights)), 0, 0, []
+    """Split ``rows`` in proportion to ``weights``, in multiples of ``grain`` except for the last share."""
+    total, passed, before, split = max(1, sum(weights)), 0, 0, []
     for weight in weights:
         passed += weight
         edge = rows if passed == total else min(rows, round(rows * passed / total / grain) * grain)
-        found.append(edge - before)
+        split.append(edge - before)
         before = edge
-    return found
+    return split
 
 
 @lru_cache(maxsize=8192)
 def kernel_ticks(scenario: Scenario, engine: EngineChoice, rows: int, inner: int = 0, cols: int = 0) -> int:
-    """A kernel of so many rows from its launch to its end, alone on the SMs that ``engine`` leaves; 0 without rows.
+    """Ticks from launch to end of a kernel of ``rows``, alone on the SMs that ``engine`` leaves; 0 without rows.
 
-    Its slice of the inner dimension and its columns are whole where they are 0.
+    An ``inner`` or ``cols`` of 0 stands for the whole dimension.
     """
     if not rows:
         return 0
@@ -132,7 +132,7 @@ def kernel_ticks(scenario: Scenario, engine: EngineChoice, rows: int, inner: int
 
 
 def _moved(scenario: Scenario, engine: EngineChoice, whole: Part, grid: int) -> tuple[tuple[int, ...], int]:
-    """([d] when d units of every block have passed their links and engines, the latency to the farthest peer)."""
+    """Return ([d] time in which d units of every block pass links and engines, the latency to the farthest peer)."""
     moved, gpu, by_dma = scenario.workload.moved, scenario.gpu, engine.kind is EngineKind.DMA
     assert moved is not None, "batches move something"
     fabric, row_bytes = FluidFabric(scenario, by_sm=not by_dma), moved.cols * moved.dtype.num_bytes
@@ -141,7 +141,7 @@ def _moved(scenario: Scenario, engine: EngineChoice, whole: Part, grid: int) -> 
     loads: dict[int, float] = {}
     latest = 0.0
     for peer in range(1, len(whole)):
-        link, ticks_per_byte, latency = fabric.path_to(peer)
+        link, ticks_per_byte, latency = fabric.queue_to(peer)
         loads[id(link)] = loads.get(id(link), 0.0) + whole[peer] * row_bytes * ticks_per_byte
         latest = max(latest, latency)
     one = max(whole[1:]) * row_bytes * TICKS_PER_SECOND / (workers * rate)

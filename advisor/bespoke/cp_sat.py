@@ -1,4 +1,4 @@
-"""CP-SAT's part of the portfolio: from the costs of a scenario to the model of the solver, and back to parts."""
+"""CP-SAT in the portfolio: the costs of a scenario as the solver's model, and its solutions as parts."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -8,29 +8,30 @@ from ...compiler.templates.bespoke import Part, Parts, spelled
 from ..estimate.fluid import FluidFabric
 from .costs import GRAIN, costs_of, kernel_ticks, whole_rows
 
-# A kernel's time is a table over the grains of it.
-MOST_GRAINS = 96
-# The model has a copy for each batch and peer; beyond some forty of them it finds nothing in a few seconds.
-MOST_BATCHES = 6
+# Most grains of rows: the time of a kernel is a table over its number of grains.
+MAX_GRAINS = 96
+# Most batches: the model has a copy for each batch and peer, and with more than some forty copies the solver finds
+# nothing in a few seconds.
+MAX_BATCHES = 6
 
 
 def solved_parts(
     scenario: Scenario, start: Choice, bound_ticks: int, seed: int, limit: float, should_stop: Callable[[], bool]
 ) -> tuple[Parts, ...]:
-    """Parts that the solver finds from ``start``, a bespoke choice, the best of its model first."""
+    """Return the parts that the solver finds from ``start``, a bespoke choice, the best in its model first."""
     from ..solver.batch_model import TICKS, BatchProblem, Grains, solve_batches
 
     whole, engine = whole_rows(scenario), start.engine
-    grain = GRAIN * -(-sum(whole) // (GRAIN * MOST_GRAINS))
+    grain = GRAIN * -(-sum(whole) // (GRAIN * MAX_GRAINS))
     blocks = tuple(-(-rows // grain) for rows in whole)
-    backwards = -1 if scenario.workload.pattern.produces else 1
-    batches = spelled(start.parts, scenario.num_ranks)[::backwards]
+    direction = -1 if scenario.workload.pattern.produces else 1
+    batches = spelled(start.parts, scenario.num_ranks)[::direction]
     begin: Grains = tuple(_in_grains(batches, whole, grain))
-    if len(begin) > MOST_BATCHES or not inner_size(scenario.workload):
+    if len(begin) > MAX_BATCHES or not inner_size(scenario.workload):
         return ()
     costs = costs_of(scenario, engine)
     fabric = FluidFabric(scenario, by_sm=engine.kind is EngineKind.SM)
-    paths = [fabric.path_to(peer) for peer in range(1, scenario.num_ranks)]
+    paths = [fabric.queue_to(peer) for peer in range(1, scenario.num_ranks)]
     links = {id(link): index for index, (link, _, _) in enumerate(paths)}
     moved = scenario.workload.moved
     assert moved is not None, "batches move something"
@@ -48,12 +49,12 @@ def solved_parts(
         start=begin,
         bound=bound_ticks // TICKS,
     )
-    found = solve_batches(problem, seed=seed, limit=limit, should_stop=should_stop)
-    return tuple(_in_rows(grains, whole, grain)[::backwards] for grains in found)
+    solutions = solve_batches(problem, seed=seed, limit=limit, should_stop=should_stop)
+    return tuple(_in_rows(grains, whole, grain)[::direction] for grains in solutions)
 
 
 def _in_grains(batches: Parts, whole: Part, grain: int) -> Parts:
-    """Batches of rows in grains, the last of each block with what is left over."""
+    """Convert batches of rows to grains; the last batch of each block has the remainder."""
     columns = []
     for block, rows in enumerate(whole):
         size, passed, before, column = -(-rows // grain), 0, 0, []
@@ -67,7 +68,7 @@ def _in_grains(batches: Parts, whole: Part, grain: int) -> Parts:
 
 
 def _in_rows(batches: Parts, whole: Part, grain: int) -> Parts:
-    """Batches of grains in rows."""
+    """Convert batches of grains to rows."""
     columns = []
     for block, rows in enumerate(whole):
         edges = [0]

@@ -1,11 +1,11 @@
 """Batches by dynamic programming: the sizes that end first if kernels run one after the other and copies at once.
 
-F(j, u) is the earliest end of j kernels over the first u units of what is gathered, own rows apart:
+F(j, u) is the earliest end of j kernels over the first u units of the gathered rows, without the own rows:
 
     F(j, u) = min over v < u of max(F(j - 1, v), landed(u, j) + event) + kernel(u - v)
 
-The same goes for columns of what is gathered, which all rows keep, so that kernels are slices of the inner dimension.
-Where kernels are first it is the same run backwards: kernels, and the copies of their results behind them.
+The same recurrence holds for columns of the gathered tensor, where each kernel has all rows and a slice of the inner
+dimension. If kernels precede the collective, it holds for time reversed: kernels, then the copies of their results.
 """
 
 from collections.abc import Iterator
@@ -14,52 +14,54 @@ from ...compiler.ir import EngineChoice, Scenario
 from .batches import Batches
 from .costs import OWN_UNITS, Costs, costs_of
 
-MOST_BATCHES = 10
-# Per share of the own block that runs first, so many of the best numbers of batches are worth a look.
-KEPT = 3
+MAX_BATCHES = 10
+# Numbers of batches that are kept, the best first, for each share of the own block that runs first.
+NUM_KEPT = 3
 
 
 def dp_batches(scenario: Scenario, engine: EngineChoice) -> tuple[Batches, ...]:
-    """Batches for each share of the own block that runs first (last, where kernels are), those that end first first."""
-    found = [
+    """Return batches by their end, for each share of the own block that runs first (last if kernels precede copies)."""
+    plans = [
         (end, costs.batches(own, remote))
         for costs in (costs_of(scenario, engine), costs_of(scenario, engine, by_rows=False))
         for first in range(OWN_UNITS, -1, -1)
         for end, own, remote in _plans(costs, first)
     ]
-    return tuple(dict.fromkeys(batches for _, batches in sorted(found, key=lambda plan: plan[0])))
+    return tuple(dict.fromkeys(batches for _, batches in sorted(plans, key=lambda plan: plan[0])))
 
 
 def _plans(costs: Costs, first: int) -> list[tuple[int, list[int], list[int]]]:
-    """(end, quarters of the own block in each batch, units of the others' in each) for the best numbers of batches."""
+    """Return (end, quarters of the own block by batch, remote units by batch) for the best numbers of batches."""
     ends, came_from = _ends(costs, first)
-    found = []
-    for batches in sorted(range(1, len(ends)), key=lambda j: ends[j][costs.grid])[:KEPT]:
+    plans = []
+    for batches in sorted(range(1, len(ends)), key=lambda j: ends[j][costs.grid])[:NUM_KEPT]:
         units = list(_units(came_from, batches, costs.grid))[::-1]
         own = [OWN_UNITS - first, *(0,) * (batches - 1)]
-        found.append((ends[batches][costs.grid], [first, *own], [0, *units]))
-    return found
+        plans.append((ends[batches][costs.grid], [first, *own], [0, *units]))
+    return plans
 
 
 def _ends(costs: Costs, first: int) -> tuple[list[list[int]], list[list[int]]]:
-    """F by number of batches and units, and the v behind each; the rest of the own block fills the first batch up."""
+    """Return F by batches and units, and the v of each minimum; the rest of the own block is in the first batch."""
     grid, filler = costs.grid, OWN_UNITS - first
     kernels = [[costs.kernel(own, d) + costs.event for d in range(grid + 1)] for own in (0, filler)]
     ends, came_from = [[costs.kernel(first, 0)] * (grid + 1)], [[0] * (grid + 1)]
-    for j in range(1, min(MOST_BATCHES, grid) + 1):
+    for j in range(1, min(MAX_BATCHES, grid) + 1):
         row, origin = [1 << 62] * (grid + 1), [0] * (grid + 1)
         for u in range(j, grid + 1):
             landed, kernel = costs.landed(u, j), kernels[j == 1 or not costs.by_rows]
-            tried = ((max(ends[j - 1][v], landed) + kernel[u - v], v) for v in ((0,) if j == 1 else range(j - 1, u)))
-            row[u], origin[u] = min(tried)
+            ends_and_origins = (
+                (max(ends[j - 1][v], landed) + kernel[u - v], v) for v in ((0,) if j == 1 else range(j - 1, u))
+            )
+            row[u], origin[u] = min(ends_and_origins)
         ends.append(row)
         came_from.append(origin)
     return ends, came_from
 
 
 def _units(came_from: list[list[int]], batches: int, grid: int) -> Iterator[int]:
-    """Units of each batch, the last first."""
-    at = grid
+    """Yield the units of each batch, the last batch first."""
+    end = grid
     for j in range(batches, 0, -1):
-        yield at - came_from[j][at]
-        at = came_from[j][at]
+        yield end - came_from[j][end]
+        end = came_from[j][end]

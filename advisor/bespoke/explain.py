@@ -1,4 +1,4 @@
-"""Why a bespoke plan wins: each of its freedoms is taken away in turn, and the estimate says what that costs."""
+"""Reasons why a bespoke plan wins: the estimated loss without each of its bespoke features."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -9,27 +9,28 @@ from ...compiler.templates.bespoke import Part
 from .batches import Batch, Batches, batches_of, only_own, with_batches
 from .costs import shares, whole_rows
 
-WORTH_SAYING = 0.005
-"""A freedom whose loss costs less than this share of the time is not a reason."""
+MIN_REPORTED_LOSS = 0.005
+"""Least share of the time that a feature must save to be reported."""
 
 
 def why_bespoke(
     scenario: Scenario, choice: Choice, template: Choice, ticks_of: Callable[[Choice], float]
 ) -> tuple[tuple[str, float], ...]:
-    """(what is bespoke about ``choice``, by how much it would be slower without) as shares, the largest first.
+    """Return (bespoke feature of ``choice``, loss without it as a share of the time), the largest loss first.
 
-    ``template`` is the best with equal chunks, ``ticks_of`` tells what a choice takes. Freedoms are left out that
-    cannot be taken away alone.
+    ``template`` is the best choice with equal chunks, ``ticks_of`` returns the time of a choice. Features that cannot
+    be removed alone are left out.
     """
-    now = ticks_of(choice)
-    tried = _without(scenario, choice, template)
-    legal = ((what, other) for what, other in tried if reject_choice(scenario, other) is None)
-    losses = ((what, ticks_of(other) / now - 1) for what, other in legal)
-    return tuple(sorted(((what, loss) for what, loss in losses if loss >= WORTH_SAYING), key=lambda one: -one[1]))
+    ticks = ticks_of(choice)
+    removed = _without_features(scenario, choice, template)
+    legal = ((feature, other) for feature, other in removed if reject_choice(scenario, other) is None)
+    losses = ((feature, ticks_of(other) / ticks - 1) for feature, other in legal)
+    reported = ((feature, loss) for feature, loss in losses if loss >= MIN_REPORTED_LOSS)
+    return tuple(sorted(reported, key=lambda feature_loss: -feature_loss[1]))
 
 
-def _without(scenario: Scenario, choice: Choice, template: Choice) -> Iterator[tuple[str, Choice]]:
-    """The choice without each of its freedoms, as far as it makes use of them."""
+def _without_features(scenario: Scenario, choice: Choice, template: Choice) -> Iterator[tuple[str, Choice]]:
+    """Yield (feature, ``choice`` without it) for each feature that ``choice`` uses."""
     if choice.parts:
         yield from _without_cuts(scenario, choice)
     if choice.streams > 1:
@@ -45,45 +46,45 @@ def _without(scenario: Scenario, choice: Choice, template: Choice) -> Iterator[t
         usual = replace(tactics, kernel=template.tactics.kernel, wait=template.tactics.wait, per=template.tactics.per)
         yield f"kernel {tactics.kernel.value}", replace(choice, tactics=usual)
     if choice.engine != template.engine:
-        # A protocol is for copies by SMs.
+        # Only copies by SMs have a protocol.
         simple = replace(tactics, protocol=CopyProtocol.SIMPLE)
         yield f"engine {choice.engine}", replace(choice, engine=template.engine, lanes=0, tactics=simple)
 
 
 def _without_cuts(scenario: Scenario, choice: Choice) -> Iterator[tuple[str, Choice]]:
-    """The choice without what is bespoke about its batches."""
+    """Yield (feature, ``choice`` without it) for the features of its batches."""
     whole, batches = whole_rows(scenario), batches_of(choice)
-    for what, other in (
-        ("own shard as filler", _own_apart(batches, whole, last=scenario.workload.pattern.produces)),
-        ("chunks of unequal size", _equal(batches, whole)),
-        ("unequal amounts per link", _alike(batches, whole)),
+    for feature, other in (
+        ("own shard as filler", _with_own_batch(batches, whole, last=scenario.workload.pattern.produces)),
+        ("chunks of unequal size", _with_equal_chunks(batches, whole)),
+        ("unequal amounts per link", _with_equal_shares(batches, whole)),
         ("slices of the inner dimension", tuple(replace(batch, slices=()) for batch in batches)),
         ("bands of columns", tuple(replace(batch, columns=()) for batch in batches)),
     ):
         if other != batches:
-            yield what, with_batches(choice, other)
+            yield feature, with_batches(choice, other)
 
 
-def _own_apart(batches: Batches, whole: Part, *, last: bool) -> Batches:
-    """The own block in a batch of its own, before or after all others."""
+def _with_own_batch(batches: Batches, whole: Part, *, last: bool) -> Batches:
+    """Put the own block into a batch of its own, before or after all others."""
     own = Batch(only_own(whole[0], len(whole)))
     others = tuple(replace(batch, rows=(0, *batch.rows[1:])) for batch in batches if any(batch.rows[1:]))
     return tuple(batch for batch in ((*others, own) if last else (own, *others)) if any(batch.rows))
 
 
-def _equal(batches: Batches, whole: Part) -> Batches:
-    """Every block in equal parts, over the batches that have any of the others' rows; own rows as they are."""
+def _with_equal_chunks(batches: Batches, whole: Part) -> Batches:
+    """Divide every remote block equally among the batches with remote rows; keep the own rows."""
     used = [int(any(batch.rows[1:])) for batch in batches]
     return _with_rows(batches, [shares(rows, used) for rows in whole[1:]])
 
 
-def _alike(batches: Batches, whole: Part) -> Batches:
-    """In each batch the same share of every block; own rows as they are."""
+def _with_equal_shares(batches: Batches, whole: Part) -> Batches:
+    """Give each batch the same share of every remote block; keep the own rows."""
     totals = [sum(batch.rows[1:]) for batch in batches]
     return _with_rows(batches, [shares(rows, totals) for rows in whole[1:]])
 
 
 def _with_rows(batches: Batches, columns: list[list[int]]) -> Batches:
-    """The batches with other rows of the peers."""
-    rows = zip(*columns, strict=True)
-    return tuple(replace(batch, rows=(batch.rows[0], *each)) for batch, each in zip(batches, rows, strict=True))
+    """Replace the rows of the peers."""
+    remote = zip(*columns, strict=True)
+    return tuple(replace(batch, rows=(batch.rows[0], *rows)) for batch, rows in zip(batches, remote, strict=True))

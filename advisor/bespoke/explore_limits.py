@@ -1,4 +1,4 @@
-"""What the file asks the search to keep to: of a knob that ``explore`` names only its values are tried."""
+"""The limits that the file sets to the search: of a knob that ``explore`` names, only the named values are tried."""
 
 from typing import TypeVar
 
@@ -12,10 +12,10 @@ from ...compiler.templates import BY_NAME
 Value = TypeVar("Value")
 
 
-def is_asked_for(explore: Explore, choice: Choice) -> bool:
-    """Whether ``choice`` has only values that ``explore`` leaves it.
+def is_explored(explore: Explore, choice: Choice) -> bool:
+    """Whether all knobs of ``choice`` have values that ``explore`` allows.
 
-    What a template does not have is not asked of it, nor is its usual algorithm.
+    A knob that its template does not have may have any value, and so may the usual algorithm.
     """
     template = BY_NAME[choice.template]
     for knob in KNOBS:
@@ -27,11 +27,11 @@ def is_asked_for(explore: Explore, choice: Choice) -> bool:
 
 
 def usual_options(explore: Explore) -> ExecutionOptions:
-    """The usual execution options, or of a knob that the file names the first of its values."""
+    """Return the usual execution options; a knob that ``explore`` names without its usual value has the first named."""
     asked = {knob: explore.values(word) for word, knob in OPTIONS.items()}
-    return options_of({knob: usual_of(values, knob.usual) for knob, values in asked.items() if values})
+    return options_of({knob: usual_or_first(values, knob.usual) for knob, values in asked.items() if values})
 
 
-def usual_of(asked: tuple[Value, ...], usual: Value) -> Value:
-    """``usual``, or the first of the values that are ``asked`` for where it is none of them."""
-    return usual if not asked or usual in asked else asked[0]
+def usual_or_first(explored: tuple[Value, ...], usual: Value) -> Value:
+    """Return ``usual`` if ``explored`` is empty or contains it, else the first of the explored values."""
+    return usual if not explored or usual in explored else explored[0]

@@ -1,4 +1,4 @@
-"""Shapes to begin a search from: batches that grow or shrink, with the own block first, last or in between."""
+"""Initial shapes of a search: batches that grow or shrink, with the own block first, last or spread over them."""
 
 from collections.abc import Iterator
 
@@ -13,16 +13,16 @@ _SCALE = 1000
 
 
 def shapes(scenario: Scenario) -> tuple[Batches, ...]:
-    """Every number of batches, slices or bands, and ratio of one to the next, with each place of the own block."""
+    """Return batches for every count, ratio of one batch to the next, kind of cut and place of the own block."""
     whole, lengths = whole_rows(scenario), lengths_of(scenario)
-    found = [
+    shaped = [
         batches
         for count in COUNTS
         for ratio in (RATIOS if count > 1 else RATIOS[:1])
         for weights in ([round(_SCALE * ratio**index) for index in range(count)],)
         for batches in (*_placed(whole, weights), *_cut(whole, weights, lengths))
     ]
-    return tuple(dict.fromkeys((*found, *_by_peer(whole))))
+    return tuple(dict.fromkeys((*shaped, *_by_peer(whole))))
 
 
 def _placed(whole: Part, weights: list[int]) -> Iterator[Batches]:
@@ -37,9 +37,9 @@ def _placed(whole: Part, weights: list[int]) -> Iterator[Batches]:
 
 
 def _cut(whole: Part, weights: list[int], lengths: Lengths) -> Iterator[Batches]:
-    """All rows in slices of the inner dimension, or in bands of columns where the kernel is first; or all but the own.
+    """Yield all rows, or all remote rows, in slices of the inner dimension, or in bands if kernels precede copies.
 
-    Where the own block is apart it fills the time in which nothing else can be done.
+    An own block in a batch of its own fills the time in which no remote rows can be computed.
     """
     sizes = tuple(filter(None, shares(lengths.cut, weights, lengths.step)))
     if len(sizes) < 2:
@@ -51,7 +51,7 @@ def _cut(whole: Part, weights: list[int], lengths: Lengths) -> Iterator[Batches]
 
 
 def _by_peer(whole: Part) -> Iterator[Batches]:
-    """One block after the other, in the order of the peers and in that of their sizes, the own one at either end."""
+    """Yield one batch for each block, ordered by peer or by size, with the own block at either end."""
     n = len(whole)
     for order in (range(1, n), range(n - 1, 0, -1), sorted(range(1, n), key=lambda peer: whole[peer])):
         for blocks in ((0, *order), (*order, 0)):

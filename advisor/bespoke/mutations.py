@@ -1,4 +1,4 @@
-"""Small changes of a plan, from which a local search is made. Every change keeps all rows, columns and slices."""
+"""Random mutations of a plan for local search. Every mutation keeps all rows, columns and slices covered once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,17 +11,17 @@ from .batches import Batch, Lengths, batches_of, with_batches
 from .costs import GRAIN
 
 STREAMS = (1, 2, 3)
-# Rows that are shifted at a time, in grains: a tile or some.
-_STEPS = (1, 2, 4, 8, 16, 32)
-_SHARES = (0.1, 0.25, 0.5, 1.0)
-_DIVIDED = (0.25, 0.5, 0.75)
-# Of all changes of batches, those of how one is cut; and of these, along the inner dimension where both are possible.
+# Rows to shift, in grains (one tile or a few), or as shares of a batch.
+_SHIFT_GRAINS = (1, 2, 4, 8, 16, 32)
+_SHIFT_SHARES = (0.1, 0.25, 0.5, 1.0)
+_SPLIT_SHARES = (0.25, 0.5, 0.75)
+# Share of mutations that change the cuts of a batch; of these, the share along the inner dimension if both can be cut.
 CUT_SHARE, SLICED_SHARE = 0.2, 0.7
 
 
 @dataclass(slots=True)
 class _Draft:
-    """A batch that is being changed."""
+    """A batch that is being mutated."""
 
     rows: list[int]
     slices: tuple[int, ...]
@@ -36,7 +36,7 @@ _Plan = list[_Draft]
 
 
 def neighbour(random: Random, choice: Choice, engines: Sequence[EngineChoice], lengths: Lengths) -> Choice:
-    """A plan that differs a little from ``choice``, or ``choice`` itself where the change drawn cannot be made."""
+    """Return a random neighbour of ``choice``, or ``choice`` itself if the mutation drawn is impossible."""
     kind = random.random()
     if kind < 0.03:
         return replace(choice, engine=random.choice(engines), lanes=0)
@@ -57,14 +57,14 @@ def neighbour(random: Random, choice: Choice, engines: Sequence[EngineChoice], l
 
 
 def lanes_of(engine: EngineChoice, peers: int) -> tuple[int, ...]:
-    """Numbers of lanes worth a look: none, and one or two for each peer (all engines where there are fewer)."""
+    """Return the numbers of lanes to try: none, and one or two for each peer (all engines if there are fewer)."""
     if engine.kind is EngineKind.SM or engine.mode not in (EngineMode.OWN, EngineMode.PRELAUNCHED):
         return (0,)
     return tuple(dict.fromkeys((0, min(engine.count, peers), min(engine.count, 2 * peers))))
 
 
 def _cut(random: Random, draft: _Draft, lengths: Lengths) -> None:
-    """One batch is cut in another way; along the inner dimension, or in bands that leave one by one."""
+    """Change the cuts of a batch: slices of the inner dimension, or bands of columns, which are sent one by one."""
     if not lengths.produces or random.random() < SLICED_SHARE:
         draft.slices = _recut(random, draft.slices or (lengths.inner,), lengths.step)
     else:
@@ -72,33 +72,33 @@ def _cut(random: Random, draft: _Draft, lengths: Lengths) -> None:
 
 
 def _recut(random: Random, sizes: tuple[int, ...], step: int) -> tuple[int, ...]:
-    """One piece more, one less, or an edge in another place; none where one piece is left."""
-    found, at = list(sizes), random.randrange(len(sizes))
+    """Return one piece more, one less, or a shifted edge; no sizes if one piece is left."""
+    pieces, index = list(sizes), random.randrange(len(sizes))
     kind = random.choices((_divide, _join, _lend), (4, 2, 4))[0]
-    kind(random, found, at, step)
-    return tuple(found) if len(found) > 1 else ()
+    kind(random, pieces, index, step)
+    return tuple(pieces) if len(pieces) > 1 else ()
 
 
-def _divide(random: Random, sizes: list[int], at: int, step: int) -> None:
-    first = int(sizes[at] * random.choice(_DIVIDED)) // step * step
+def _divide(random: Random, sizes: list[int], index: int, step: int) -> None:
+    first = int(sizes[index] * random.choice(_SPLIT_SHARES)) // step * step
     if first:
-        sizes[at : at + 1] = [first, sizes[at] - first]
+        sizes[index : index + 1] = [first, sizes[index] - first]
 
 
-def _join(random: Random, sizes: list[int], at: int, step: int) -> None:
-    sizes[at : at + 2] = [sum(sizes[at : at + 2])]
+def _join(random: Random, sizes: list[int], index: int, step: int) -> None:
+    sizes[index : index + 2] = [sum(sizes[index : index + 2])]
 
 
-def _lend(random: Random, sizes: list[int], at: int, step: int) -> None:
-    """A piece gives some to any other."""
-    count = min((sizes[at] - 1) // step, random.choice(_STEPS[:-1])) * step
+def _lend(random: Random, sizes: list[int], index: int, step: int) -> None:
+    """Move a part of one piece to any other."""
+    count = min((sizes[index] - 1) // step, random.choice(_SHIFT_GRAINS[:-1])) * step
     to = random.randrange(len(sizes))
-    sizes[at] -= count
+    sizes[index] -= count
     sizes[to] += count
 
 
-def _two(random: Random, plan: _Plan) -> tuple[list[int], list[int]]:
-    """Two batches, often side by side."""
+def _draw_two(random: Random, plan: _Plan) -> tuple[list[int], list[int]]:
+    """Draw two batches, often adjacent ones."""
     source = random.randrange(len(plan))
     near = [index for index in (source - 1, source + 1) if 0 <= index < len(plan)]
     target = random.choice([*near, random.randrange(len(plan))])
@@ -112,28 +112,28 @@ def _shift(source: list[int], target: list[int], block: int, rows: int) -> None:
 
 
 def _shift_all(random: Random, plan: _Plan) -> None:
-    """Rows of every peer from one batch to another."""
-    source, target = _two(random, plan)
-    step, share = random.choice(_STEPS) * GRAIN, random.choice(_SHARES) if random.random() < 0.3 else 0.0
+    """Shift rows of every peer from one batch to another."""
+    source, target = _draw_two(random, plan)
+    step, share = random.choice(_SHIFT_GRAINS) * GRAIN, random.choice(_SHIFT_SHARES) if random.random() < 0.3 else 0.0
     for block in range(1, len(source)):
         _shift(source, target, block, int(source[block] * share) // GRAIN * GRAIN if share else step)
 
 
 def _shift_own(random: Random, plan: _Plan) -> None:
-    """Own rows from one batch to any other, at times all of them."""
+    """Shift own rows from one batch to any other, at times all of them."""
     source, target = random.choice(plan).rows, random.choice(plan).rows
-    _shift(source, target, 0, random.choice(_STEPS) * GRAIN if random.random() < 0.7 else source[0])
+    _shift(source, target, 0, random.choice(_SHIFT_GRAINS) * GRAIN if random.random() < 0.7 else source[0])
 
 
 def _shift_one(random: Random, plan: _Plan) -> None:
-    """Rows of one peer from one batch to any other."""
+    """Shift rows of one peer from one batch to any other."""
     source, target = random.choice(plan).rows, random.choice(plan).rows
     block = random.randrange(1, len(source))
-    _shift(source, target, block, random.choice(_STEPS) * GRAIN if random.random() < 0.7 else source[block])
+    _shift(source, target, block, random.choice(_SHIFT_GRAINS) * GRAIN if random.random() < 0.7 else source[block])
 
 
 def _split(random: Random, plan: _Plan) -> None:
-    index, share = random.randrange(len(plan)), random.choice(_DIVIDED)
+    index, share = random.randrange(len(plan)), random.choice(_SPLIT_SHARES)
     whole = plan[index]
     first = [int(count * share) // GRAIN * GRAIN for count in whole.rows]
     rest = [count - taken for count, taken in zip(whole.rows, first, strict=True)]
@@ -141,7 +141,7 @@ def _split(random: Random, plan: _Plan) -> None:
 
 
 def _merge(random: Random, plan: _Plan) -> None:
-    """Two batches become one, cut as the larger was."""
+    """Merge two batches into one with the cuts of the larger."""
     index = random.randrange(len(plan))
     both = plan[index : index + 2]
     rows = [sum(counts) for counts in zip(*(draft.rows for draft in both), strict=True)]

@@ -1,20 +1,21 @@
-"""What a plan would take, by the step-level estimate: some hundred a second, so that thousands can be tried."""
+"""Estimated times of plans, some hundred a second, so that a search can try thousands."""
 
 from dataclasses import dataclass, field
 
 from ...compiler.ir import Choice, EngineMode, Kernels, Scenario, ShouldStop
 from ...compiler.planning.build import ScheduleError, build_schedule
 from ..estimate.makespan import estimate_ticks
-from .explore_limits import is_asked_for
+from .explore_limits import is_explored
 
-NEVER = float("inf")
+INFEASIBLE = float("inf")
+"""The time of a plan that cannot run."""
 
 
 @dataclass(slots=True)
 class PlanEstimator:
-    """Estimates choices, each once, and counts them: search ends after so many, whatever the machine.
+    """Estimates choices, each once; a search ends after ``limit`` of them, so that it does the same on any machine.
 
-    ``known`` are the times in ticks of all that were asked for; what cannot run takes forever.
+    ``known`` holds the times in ticks of all estimated choices, ``INFEASIBLE`` for those that cannot run.
     """
 
     scenario: Scenario
@@ -25,29 +26,28 @@ class PlanEstimator:
 
     @property
     def spent(self) -> bool:
-        """Whether the budget is used up, or somebody asked to stop."""
+        """Whether the budget is spent, or the caller asked to stop."""
         return self.count >= self.limit or self.should_stop()
 
-    def __call__(self, choice: Choice) -> float:
-        """Estimated makespan in ticks."""
-        found = self.known.get(choice)
-        if found is None:
+    def ticks(self, choice: Choice) -> float:
+        """Return the estimated makespan."""
+        if choice not in self.known:
             self.count += 1
-            found = self.known[choice] = self._estimate(choice)
-        return found
+            self.known[choice] = self._estimate(choice)
+        return self.known[choice]
 
     def _estimate(self, choice: Choice) -> float:
-        if may_hold(choice) or not is_asked_for(self.scenario.explore, choice):
-            return NEVER
+        if may_deadlock(choice) or not is_explored(self.scenario.explore, choice):
+            return INFEASIBLE
         try:
             return estimate_ticks(self.scenario, build_schedule(self.scenario, choice)).makespan_ticks
         except ScheduleError:
-            return NEVER
+            return INFEASIBLE
 
 
-def may_hold(choice: Choice) -> bool:
-    """Whether a persistent kernel that waits may hold the SMs that the copies it waits for queue for.
+def may_deadlock(choice: Choice) -> bool:
+    """Whether a persistent kernel may hold the SMs that the copies it waits for need.
 
-    Whether it does is known from a simulation alone, so that such plans are not searched.
+    Only a simulation shows whether it does, so that such plans are not searched.
     """
     return choice.engine.mode is EngineMode.SHARED and choice.tactics.kernel is Kernels.PERSISTENT

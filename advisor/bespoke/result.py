@@ -1,16 +1,18 @@
-"""What the search for a bespoke schedule may spend, and what it found."""
+"""The input and the outcome of a search for a bespoke schedule: budget, options, simulated plans."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
 from ...compiler.ir import Choice, Schedule
+from ..failures import Failure
 
 
 class Proposer(Enum):
-    """Which part of the portfolio proposed a plan."""
+    """The part of the portfolio that proposed a plan."""
 
     TEMPLATE = "template"
-    WAYS = "other ways to carry out a template"
+    OPTIONS = "other ways to carry out a template"
     SHAPE = "shapes"
     DP = "dynamic programming"
     LOCAL = "local search"
@@ -20,10 +22,10 @@ class Proposer(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SearchBudget:
-    """What a search may spend: estimates of bespoke plans, simulations, and CP-SAT's deterministic seconds.
+    """The budget of a search: estimates of bespoke plans, simulations, and CP-SAT's deterministic seconds.
 
-    These count work and not time, so that a run can be repeated on any machine. ``seconds`` is a limit by the clock
-    beside them; a search that was cut short by it is not reproducible.
+    These count work and not time, so that a run can be repeated on any machine. ``seconds`` is an additional limit of
+    wall time; a search that it cuts short is not reproducible.
     """
 
     evaluations: int = 3000
@@ -40,38 +42,62 @@ class SimulatedPlan:
     schedule: Schedule
     ticks: int
     unit_bytes: int
-    stage: Proposer
+    proposer: Proposer
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """Options of a search, beside its budget.
+
+    Parameters
+    ----------
+    unit_of
+        The granularity in bytes at which a schedule is simulated.
+    bound_ticks
+        A lower bound on any schedule; a plan close to it ends the search.
+    seed
+        Seed of the local search and of the solver.
+    known
+        Simulated templates to begin with; if there are none, all templates are tried, at every chunk count.
+    prelaunched
+        Whether to try copy engines with prelaunched commands though ``explore`` does not name them. They make every
+        schedule quicker, serial ones too; beside a baseline without them that would look like overlap.
+    """
+
+    unit_of: Callable[[Schedule], int]
+    bound_ticks: int = 1
+    seed: int = 0
+    known: tuple[SimulatedPlan, ...] = ()
+    prelaunched: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """All plans that were simulated, the fastest first; of equal ones templates first, then the one with fewer steps.
+    """All simulated plans, the fastest first; of equally fast ones templates first, then the one with fewer steps.
 
-    ``bound_ticks`` is what no schedule is faster than. ``reproducible`` says that the same seed and budget find the
-    same again; ``stopped`` why the search ended before its budget did, empty if it did not; ``faults`` are what went
-    wrong in stages that were left out.
+    ``reproducible`` says that the same seed and budget find the same plans again. ``stopped`` says why the search
+    ended before its budget was spent, empty if it did not; ``failures`` are the parts of the search that failed.
     """
 
-    found: tuple[SimulatedPlan, ...]
-    bound_ticks: int
+    plans: tuple[SimulatedPlan, ...]
     seed: int
     evaluations: int
     simulations: int
     reproducible: bool
     stopped: str = ""
-    faults: tuple[str, ...] = ()
+    failures: tuple[Failure, ...] = ()
 
     @property
     def best(self) -> SimulatedPlan | None:
-        """The fastest, None if nothing was simulated."""
-        return self.found[0] if self.found else None
+        """The fastest plan, None if nothing was simulated."""
+        return self.plans[0] if self.plans else None
 
     @property
     def best_template(self) -> SimulatedPlan | None:
-        """The fastest of the templates as a sweep has them."""
-        return next((each for each in self.found if each.stage is Proposer.TEMPLATE), None)
+        """The fastest of the templates with their usual options."""
+        return next((plan for plan in self.plans if plan.proposer is Proposer.TEMPLATE), None)
 
     @property
     def best_bespoke(self) -> SimulatedPlan | None:
-        """The fastest that a stage of the search proposed."""
-        return next((each for each in self.found if each.stage is not Proposer.TEMPLATE), None)
+        """The fastest plan that is no template with its usual options."""
+        return next((plan for plan in self.plans if plan.proposer is not Proposer.TEMPLATE), None)

@@ -1,4 +1,4 @@
-"""Simulated times of proposed plans: what decides, since a gain of the cost model alone is no gain."""
+"""Simulated times of proposed plans. They decide: a gain that only the cost model sees is no gain."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -11,12 +11,12 @@ from .result import Proposer, SimulatedPlan
 
 
 @dataclass(slots=True)
-class Replays:
-    """Simulates choices, each once, until ``limit`` of them are; what was found before a stop is kept.
+class PlanSimulator:
+    """Simulates choices, each once and at most ``limit`` of them; a stop keeps what was simulated before it.
 
-    ``unit_of`` says the granularity for a schedule, ``together`` how many are given to the pool at a time. ``count`` is
-    how many were simulated here, ``tried`` which, also in vain; ``found`` may hold others that were known before. One
-    that takes ``enough_ticks`` or less ends it.
+    ``unit_of`` returns the granularity for a schedule. ``count`` is the number of simulations that succeeded here;
+    ``tried`` also holds the choices whose simulation failed. ``plans`` may hold others that were simulated before. A
+    plan that takes ``enough_ticks`` or less ends the search.
     """
 
     scenario: Scenario
@@ -24,51 +24,51 @@ class Replays:
     limit: int
     unit_of: Callable[[Schedule], int]
     progress: Counted
-    together: int = 1
     enough_ticks: float = 0.0
     stopped: bool = False
     count: int = 0
-    found: dict[Choice, SimulatedPlan] = field(default_factory=dict)
+    plans: dict[Choice, SimulatedPlan] = field(default_factory=dict)
     tried: set[Choice] = field(default_factory=set)
 
     @property
     def left(self) -> int:
-        """How many more may be simulated."""
+        """How many more choices may be simulated."""
         return 0 if self.stopped or self.enough else self.limit - len(self.tried)
 
     @property
     def enough(self) -> bool:
-        """Whether what was found is as good as any."""
-        return min((found.ticks for found in self.found.values()), default=math.inf) <= self.enough_ticks
+        """Whether a plan takes ``enough_ticks`` or less."""
+        return min((plan.ticks for plan in self.plans.values()), default=math.inf) <= self.enough_ticks
 
     def is_new(self, choice: Choice) -> bool:
-        """Whether ``choice`` was not simulated yet, in vain or not."""
-        return choice not in self.found and choice not in self.tried
+        """Whether ``choice`` was not simulated yet, with or without success."""
+        return choice not in self.plans and choice not in self.tried
 
-    def __call__(self, choices: Sequence[tuple[Choice, Proposer]]) -> None:
-        """Simulate as many of ``choices`` as are left, the first first."""
-        new = list({choice: stage for choice, stage in choices if self.is_new(choice)}.items())[: self.left]
-        for start in range(0, len(new), self.together):
+    def simulate(self, choices: Sequence[tuple[Choice, Proposer]]) -> None:
+        """Simulate the first of the new ``choices``, as many as the limit allows."""
+        new = list({choice: proposer for choice, proposer in choices if self.is_new(choice)}.items())[: self.left]
+        for start in range(0, len(new), self.pool.count):
             if not self.stopped and not self.enough:
-                self._simulate(new[start : start + self.together])
+                self._simulate_together(new[start : start + self.pool.count])
 
-    def _simulate(self, choices: Sequence[tuple[Choice, Proposer]]) -> None:
+    def _simulate_together(self, choices: Sequence[tuple[Choice, Proposer]]) -> None:
         schedules = [build_schedule(self.scenario, choice) for choice, _ in choices]
         jobs = [SimulationJob(self.scenario, schedule, self.unit_of(schedule)) for schedule in schedules]
         results = self.pool.run(jobs)
         self.stopped = self.pool.stopped
-        for (choice, stage), schedule, result in zip(choices, schedules, results, strict=True):
+        for (choice, proposer), schedule, result in zip(choices, schedules, results, strict=True):
             if result is not None:
-                self.found[choice] = SimulatedPlan(choice, schedule, result.makespan_ticks, result.unit_bytes, stage)
+                ticks, unit_bytes = result.makespan_ticks, result.unit_bytes
+                self.plans[choice] = SimulatedPlan(choice, schedule, ticks, unit_bytes, proposer)
         self.tried.update(choice for choice, _ in choices)
         self.count += sum(result is not None for result in results)
         self.progress(self.count, self.limit)
 
     def ranked(self) -> list[SimulatedPlan]:
-        """All that was simulated, the fastest first; a tie goes to the simpler one."""
+        """Return all simulated plans, the fastest first; of equally fast ones the simpler."""
 
-        def rank(found: SimulatedPlan) -> tuple[int, bool, int, str]:
-            bespoke = found.stage is not Proposer.TEMPLATE
-            return found.ticks, bespoke, len(found.schedule.steps), found.schedule.expression
+        def rank(plan: SimulatedPlan) -> tuple[int, bool, int, str]:
+            bespoke = plan.proposer is not Proposer.TEMPLATE
+            return plan.ticks, bespoke, len(plan.schedule.steps), plan.schedule.expression
 
-        return sorted(self.found.values(), key=rank)
+        return sorted(self.plans.values(), key=rank)

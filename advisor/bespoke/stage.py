@@ -1,6 +1,6 @@
-"""The bespoke search as a stage of advice: from candidates simulated so far to some with chunks of their own."""
+"""The bespoke search as a stage of advice: from simulated candidates to bespoke ones."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from importlib.metadata import version
 
 from ...compiler.ir import (
@@ -9,8 +9,6 @@ from ...compiler.ir import (
     Choice,
     Counted,
     Scenario,
-    Schedule,
-    ShouldStop,
     cutting_of,
 )
 from ...compiler.planning.build import build_schedule
@@ -18,119 +16,112 @@ from ...compiler.templates.bespoke import PATTERNS
 from ..candidates.advice import Candidate, SearchProvenance
 from ..candidates.shortlist import shortlist_unit
 from ..estimate.makespan import estimate_ticks
+from ..failures import Failure
 from ..workers import Workers
 from .batches import Batches, batches_of
 from .explain import why_bespoke
 from .portfolio import optimize
-from .result import Proposer, SearchBudget, SearchResult, SimulatedPlan
+from .result import Proposer, SearchBudget, SearchOptions, SearchResult, SimulatedPlan
 
 # About three seconds on one core.
 DEFAULT_EVALUATIONS = 400
-# So many of the fastest are shown.
-OFFERED = 2
+# Bespoke schedules that are offered as candidates, the fastest first.
+NUM_OFFERED = 2
 SEED = 0
 
 
 def budget_of(evaluations: int) -> SearchBudget:
-    """A budget in the proportions of the stage."""
+    """Return the budget of the stage for ``evaluations`` estimated plans."""
     return SearchBudget(evaluations, simulations=max(4, evaluations // 25), solver_s=evaluations / 2000)
 
 
 def is_searched(scenario: Scenario) -> bool:
-    """Whether to search: where GEMMs overlap a collective, alike at all ranks, if the file names no templates.
+    """Whether to search: GEMMs overlap a collective, ranks are alike, and the file explores all templates or bespoke.
 
     Attention is left to templates: heads and keys are cut by other rules than rows and columns.
     """
-    asked, workload = scenario.explore.values("schedules"), scenario.workload
+    explored, workload = scenario.explore.values("schedules"), scenario.workload
     compute, cutting = workload.compute, cutting_of(workload)
     multiplies = compute is not None and compute.tiled and cutting.head == 1
-    # Batches of different rows do not lie side by side.
+    # Where results are blocks of rows that are added up, batches of different rows are not adjacent.
     cuts = workload.pattern in PATTERNS and cutting.adds is not Adds.BLOCKS
     fits = multiplies and cuts and not workload.loads and scenario.system.fabric.symmetric
-    return fits and (not asked or "bespoke" in asked)
+    return fits and (not explored or "bespoke" in explored)
 
 
 def bespoke_candidates(
     scenario: Scenario,
-    candidates: list[Candidate],
+    candidates: Sequence[Candidate],
     budget: SearchBudget,
+    bound_ticks: int,
     *,
     pool: Workers,
-    together: int,
-    should_stop: ShouldStop,
     progress: Counted,
-) -> tuple[list[Candidate], tuple[str, ...]]:
-    """(the fastest bespoke schedules that were simulated, if they beat every template; what failed in the search)."""
-    known = [_found(candidate) for candidate in candidates if not candidate.is_serial and candidate.choice is not None]
-    limit = scenario.explore.staging_limit_bytes
-    outcome = optimize(
-        scenario,
-        budget,
-        _units(scenario),
-        seed=SEED,
-        pool=pool,
-        together=together,
-        known=[found for found in known if found is not None],
-        should_stop=should_stop,
-        progress=progress,
-    )
-    template = outcome.best_template
+) -> tuple[list[Candidate], tuple[Failure, ...]]:
+    """Return (the fastest bespoke schedules if they beat every template, the parts of the search that failed)."""
+    plans = (_simulated_plan(candidate) for candidate in candidates if not candidate.is_serial)
+    known = tuple(plan for plan in plans if plan is not None)
+    options = SearchOptions(lambda schedule: shortlist_unit(scenario, schedule), bound_ticks, SEED, known)
+    result = optimize(scenario, budget, options, pool=pool, should_stop=pool.should_stop, progress=progress)
+    template, limit = result.best_template, scenario.explore.staging_limit_bytes
     better = [
-        found
-        for found in outcome.found
-        if found.stage is not Proposer.TEMPLATE
-        and (template is None or found.ticks < template.ticks)
-        and (limit is None or found.schedule.staging_bytes <= limit)
+        plan
+        for plan in result.plans
+        if plan.proposer is not Proposer.TEMPLATE
+        and (template is None or plan.ticks < template.ticks)
+        and (limit is None or plan.schedule.staging_bytes <= limit)
     ]
-    # Of plans that differ in streams or engines alone the fastest is enough.
-    fastest = {_kind(found.choice): found for found in reversed(better)}
-    offered = [found for found in better if fastest[_kind(found.choice)] is found][:OFFERED]
-    return [_candidate(scenario, outcome, found) for found in offered], outcome.faults
+    # Plans that differ only in streams or engines are one offer: the fastest of them.
+    fastest = {_structure(plan.choice): plan for plan in reversed(better)}
+    offered = [plan for plan in better if fastest[_structure(plan.choice)] is plan][:NUM_OFFERED]
+    return [_candidate(scenario, result, plan) for plan in offered], result.failures
 
 
-def _kind(choice: Choice) -> tuple[str, str, Batches]:
+def _structure(choice: Choice) -> tuple[str, str, Batches]:
     return choice.template, choice.algorithm, batches_of(choice)
 
 
 def sentence_of(candidate: Candidate) -> str | None:
-    """What is bespoke about ``candidate``, None if nothing is."""
+    """Return what is bespoke about ``candidate``, None if it is not bespoke."""
     if candidate.provenance is None:
         return None
-    said = [f"{what} ({loss:.1%} slower without)" for what, loss in candidate.provenance.why]
+    features = [f"{feature} ({loss:.1%} slower without)" for feature, loss in candidate.provenance.why]
     has_parts = candidate.choice is not None and bool(candidate.choice.parts)
-    what = "No template has these chunks" if has_parts else "The usual values of its knobs are slower"
-    freedoms = ", ".join(said) or "the sizes of its chunks together"
-    return f"{what}; found by {candidate.provenance.found_by}. What pays: {freedoms}."
+    claim = "No template has these chunks" if has_parts else "The usual values of its knobs are slower"
+    what_pays = ", ".join(features) or "the sizes of its chunks together"
+    return f"{claim}; found by {candidate.provenance.found_by}. What pays: {what_pays}."
 
 
-def _units(scenario: Scenario) -> Callable[[Schedule], int]:
-    return lambda schedule: shortlist_unit(scenario, schedule)
-
-
-def _found(candidate: Candidate) -> SimulatedPlan | None:
-    """A simulated candidate as what the search begins with."""
+def _simulated_plan(candidate: Candidate) -> SimulatedPlan | None:
+    """Return a simulated template as a plan to begin the search with."""
     if candidate.simulated_ticks is None or candidate.unit_bytes is None or candidate.choice is None:
         return None
-    stage = Proposer.TEMPLATE
-    return SimulatedPlan(candidate.choice, candidate.schedule, candidate.simulated_ticks, candidate.unit_bytes, stage)
+    ticks, unit_bytes = candidate.simulated_ticks, candidate.unit_bytes
+    return SimulatedPlan(candidate.choice, candidate.schedule, ticks, unit_bytes, Proposer.TEMPLATE)
 
 
-def _candidate(scenario: Scenario, outcome: SearchResult, found: SimulatedPlan) -> Candidate:
-    template = outcome.best_template
+def _candidate(scenario: Scenario, result: SearchResult, plan: SimulatedPlan) -> Candidate:
+    template = result.best_template
 
     def ticks_of(choice: Choice) -> float:
         return estimate_ticks(scenario, build_schedule(scenario, choice)).makespan_ticks
 
-    why = why_bespoke(scenario, found.choice, template.choice, ticks_of) if template is not None else ()
     provenance = SearchProvenance(
-        found.stage.value,
-        outcome.seed,
-        outcome.evaluations,
-        outcome.simulations,
-        outcome.reproducible,
-        version("ortools"),
-        why,
+        found_by=plan.proposer.value,
+        seed=result.seed,
+        evaluations=result.evaluations,
+        simulations=result.simulations,
+        reproducible=result.reproducible,
+        solver=version("ortools"),
+        why=() if template is None else why_bespoke(scenario, plan.choice, template.choice, ticks_of),
     )
-    predicted = ticks_of(found.choice) / TICKS_PER_US
-    name = found.schedule.expression
-    return Candidate(name, found.choice, found.schedule, False, predicted, found.ticks, found.unit_bytes, provenance)
+    return Candidate(
+        plan.schedule.expression,
+        plan.choice,
+        plan.schedule,
+        is_serial=False,
+        predicted_us=ticks_of(plan.choice) / TICKS_PER_US,
+        simulated_ticks=plan.ticks,
+        unit_bytes=plan.unit_bytes,
+        provenance=provenance,
+    )

@@ -1,4 +1,4 @@
-"""The templates with equal chunks, at every chunk count that divides: where a search begins, and what it must beat."""
+"""Templates with equal chunks, at every chunk count that divides: the start of a search, and the plans it must beat."""
 
 from collections.abc import Iterator
 
@@ -11,32 +11,33 @@ from ..solver.domains import domains_of, streams_of
 from .batches import Batches, lengths_of, only_own, whole_batches
 from .costs import shares, whole_rows
 
-# A shard in more pieces than this spends its time on the setups of copies and the starts of kernels.
-MOST_PIECES = 64
+# Most pieces of a shard; with more, setups of copies and starts of kernels dominate.
+MAX_PIECES = 64
 
 
-def uniform_choices(scenario: Scenario, most_pieces: int = MOST_PIECES) -> tuple[Choice, ...]:
-    """Every legal choice of the explored templates, by the engines to explore, with up to so many chunks a rank.
+def uniform_choices(scenario: Scenario, max_pieces: int = MAX_PIECES) -> tuple[Choice, ...]:
+    """Return every legal choice of the explored templates and engines, with up to ``max_pieces`` chunks a rank.
 
-    On a ring also ``pipelined``, whose algorithms pass blocks on instead of sending each over the links between.
+    On a ring ``pipelined`` is included: its algorithms forward blocks instead of sending each over several links.
     """
-    return tuple(choice for engine in domains_of(scenario)[ENGINE] for choice in _by(scenario, engine, most_pieces))
+    engines = domains_of(scenario)[ENGINE]
+    return tuple(choice for engine in engines for choice in _with_engine(scenario, engine, max_pieces))
 
 
-def _by(scenario: Scenario, engine: EngineChoice, most_pieces: int) -> Iterator[Choice]:
-    n, asked = scenario.num_ranks, scenario.explore.values("schedules")
-    for template, algorithm in _ways(scenario):
-        if asked and template.name not in asked:
+def _with_engine(scenario: Scenario, engine: EngineChoice, max_pieces: int) -> Iterator[Choice]:
+    n, explored = scenario.num_ranks, scenario.explore.values("schedules")
+    for template, algorithm in _templates_with_algorithms(scenario):
+        if explored and template.name not in explored:
             continue
-        for pieces in range(1, most_pieces + 1) if template.cuts_shards else (1,):
+        for pieces in range(1, max_pieces + 1) if template.cuts_shards else (1,):
             for streams in streams_of(template):
                 choice = Choice(template.name, n * pieces, engine, streams, algorithm=algorithm)
                 if reject_choice(scenario, choice) is None:
                     yield choice
 
 
-def _ways(scenario: Scenario) -> Iterator[tuple[Template, str]]:
-    """Templates with the algorithm of each, empty for the usual one."""
+def _templates_with_algorithms(scenario: Scenario) -> Iterator[tuple[Template, str]]:
+    """Yield (template, algorithm); the algorithm is empty for the usual one."""
     yield from ((template, "") for template in TEMPLATES)
     algorithms = scenario.system.fabric.topology.algorithms
     if algorithms:
@@ -44,24 +45,24 @@ def _ways(scenario: Scenario) -> Iterator[tuple[Template, str]]:
 
 
 def as_batches(scenario: Scenario, choice: Choice) -> Batches | None:
-    """What a template cuts, None where ``bespoke`` cannot say it."""
+    """Return the batches of a template, None if ``bespoke`` cannot express them."""
     whole, lengths = whole_rows(scenario), lengths_of(scenario)
     n, pieces = len(whole), choice.chunks // len(whole)
-    alike = list(zip(*(shares(rows, [1] * pieces) for rows in whole[1:]), strict=True))
+    remote = list(zip(*(shares(rows, [1] * pieces) for rows in whole[1:]), strict=True))
     own = only_own(whole[0], n)
     match choice.template:
         case "uniform_fused_1d":
-            parts = tuple(zip(shares(whole[0], [1] * pieces), *zip(*alike, strict=True), strict=True))
+            parts = tuple(zip(shares(whole[0], [1] * pieces), *zip(*remote, strict=True), strict=True))
         case "uniform_fused_2d":
             return (lengths.batch(whole, tuple(shares(lengths.cut, [1] * pieces, lengths.step))),)
         case "hetero_fused_1d":
-            parts = (own, *((0, *rows) for rows in alike))
+            parts = (own, *((0, *rows) for rows in remote))
         case "hetero_unfused_1d" | "shard_p2p":
-            each = [tuple(r * (k == peer) for k, r in enumerate(rows)) for rows in alike for peer in range(n - 1)]
-            parts = (own, *((0, *rows) for rows in each))
+            by_peer = [tuple(r * (k == peer) for k, r in enumerate(rows)) for rows in remote for peer in range(n - 1)]
+            parts = (own, *((0, *rows) for rows in by_peer))
         case _:
             return None
-    found = whole_batches(parts)
-    if len(found) > MAX_PARTS:
+    batches = whole_batches(parts)
+    if len(batches) > MAX_PARTS:
         return None
-    return (*found[1:], found[0]) if lengths.produces and found[0].rows == own else found
+    return (*batches[1:], batches[0]) if lengths.produces and batches[0].rows == own else batches

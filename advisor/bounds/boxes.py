@@ -1,9 +1,9 @@
 """Bounds on the time and the SM time of GEMM kernels for all shapes in a box, many boxes and many kernels at once.
 
-A box is a range of m, of n and of k. The time of one kernel grows with each of them, so that its ends are at corners of
-the box. Its SM time for each element of m, n and k is bounded term by term: that of tiles is least where they are full
-and the inner dimension is longest, memory traffic for each element falls with every dimension, and where a kernel has
-one wave at most, memory time relative to that of a tile is bounded by the least traffic over the longest tile.
+A box is a range of m, of n and of k. The time of a kernel grows with each of them, so that its extremes are at corners
+of the box. Its SM time for each element of m n k is bounded term by term: that of tiles is least for full tiles and the
+longest inner dimension; memory traffic for each element falls with every dimension; and for kernels of at most one wave
+memory time relative to the time of a tile is at least that of the least traffic over the longest tile.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class GemmForm:
-    """The fitted form of GEMMs on ``fewest`` to ``most`` SMs; where ``fixed`` each SM has its tiles from the start."""
+    """The fitted form of GEMMs on ``fewest`` to ``most`` SMs; if ``fixed``, each SM has its tiles from the start."""
 
     gpu: Gpu
     dtype: DType
@@ -34,13 +34,13 @@ class GemmForm:
         return 1.0 if self.fixed else float(self.gpu.gemm.quantisation)
 
     def memory_us(self, corner: Floats, *, adds: bool = False) -> Floats:
-        """Time of the compulsory traffic of shapes [3, B]; what is added to is read too."""
+        """Time of the compulsory traffic of shapes [3, B]; a kernel that ``adds`` to an output also reads it."""
         m, n, k = corner
         rate = float(self.gpu.gemm.hbm_fraction) * self.gpu.hbm.peak_bytes_per_s
         return np.asarray((m * k + k * n + (1 + adds) * m * n) * self.dtype.num_bytes / rate * 1e6)
 
     def together(self, one: Floats, other: Floats) -> Floats:
-        """Two times, not both 0, imperfectly overlapped: as ``p_norm`` of the kernels, some times as fast."""
+        """Two times, not both 0, imperfectly overlapped: ``p_norm`` of the kernels, several times as fast."""
         power, larger = float(self.gpu.gemm.exponent), np.maximum(one, other)
         with np.errstate(divide="ignore"):  # a time of 0 adds nothing
             ratio = np.exp(power * np.log(np.minimum(one, other) / larger))
@@ -49,9 +49,9 @@ class GemmForm:
 
 @dataclass(frozen=True, slots=True)
 class TiledKernels:
-    """Kernels by tile, SMs for each and split of the inner dimension, all [K, 1] against boxes [3, B]; or pair by pair.
+    """Kernels by tile, SMs for each tile and split of the inner dimension.
 
-    Results are [K, B], or as many as there are pairs.
+    Fields are [K, 1] and results [K, B] for all kernels against boxes [3, B]; both are [B] for pairs (see ``at``).
     """
 
     form: GemmForm
@@ -62,14 +62,14 @@ class TiledKernels:
 
     @classmethod
     def of(cls, form: GemmForm, kernels: Sequence[tuple[tuple[int, int], int, int]]) -> "TiledKernels":
-        """Of tiles, units and splits."""
-        each = [(*block, units, split) for block, units, split in kernels]
-        rows, cols, units, split = np.array(each, float).T[:, :, None]
+        """Return kernels of (tile, SMs for a tile, split)."""
+        fields = [(*block, units, split) for block, units, split in kernels]
+        rows, cols, units, split = np.array(fields, float).T[:, :, None]
         return cls(form, rows, cols, units, split)
 
     def at(self, chosen: NDArray[np.intp]) -> "TiledKernels":
-        """Some of the kernels, one for each pair."""
-        rows, cols, units, split = (each[chosen, 0] for each in (self.rows, self.cols, self.units, self.split))
+        """Return the kernels at the indices ``chosen``, one for each pair."""
+        rows, cols, units, split = (field[chosen, 0] for field in (self.rows, self.cols, self.units, self.split))
         return TiledKernels(self.form, rows, cols, units, split)
 
     def exists(self, corner: Floats) -> NDArray[np.bool_]:
@@ -77,7 +77,7 @@ class TiledKernels:
         return np.asarray((self.split == 1) | (self._part(corner[2]) >= MIN_SPLIT_K))
 
     def tile_us(self, part: Floats) -> Floats:
-        """As ``gemm.tile_time_us``."""
+        """Time of a tile, as ``gemm.tile_time_us``."""
         gpu, model = self.form.gpu, self.form.gpu.gemm
         rate = self.units * (gpu.peak(self.form.dtype) / gpu.sms * float(model.mma_fraction))
         math_us = 2 * self.rows * self.cols * part / rate * 1e6
@@ -85,13 +85,13 @@ class TiledKernels:
         return self.form.together(math_us, wait_us) + model.tile_ticks / TICKS_PER_US
 
     def unit_us(self, corner: Floats) -> Floats:
-        """No unit is shorter than a tile."""
+        """Least time of a unit: that of a tile."""
         return self.tile_us(self._part(corner[2]))
 
     def body_us(self, corner: Floats, sms: int) -> tuple[Floats, Floats]:
-        """Time without launch and without what L2 takes, alone and adding to what another kernel left.
+        """Times without launch and L2: of a kernel that writes its output, and of one that adds to it.
 
-        It grows with every dimension and falls with ``sms``.
+        They grow with every dimension and fall with ``sms``.
         """
         form, waves, split = self.form, self._slots(corner) / sms, self._split_us(corner[0] * corner[1])
         quantised = np.where(waves <= 1, 1.0, waves + form.quantisation * (np.ceil(waves) - waves))
@@ -100,9 +100,9 @@ class TiledKernels:
         return alone + split, adding + split
 
     def longest_us(self, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-        """The most it takes in boxes, what L2 takes included, alone and adding; infinite where it may not exist.
+        """Longest times in boxes, with L2, writing and adding; infinite for kernels that may not exist in a box.
 
-        A library picks what is fastest, so that no kernel takes longer that is picked.
+        A library picks the fastest kernel, so that no picked kernel takes longer.
         """
         gpu, (m, n, k) = self.form.gpu, high
         rows, cols = np.ceil(m / self.rows), np.ceil(n / self.cols)
@@ -123,19 +123,19 @@ class TiledKernels:
         ideal = ideal * _padding(low[0], high[0], self.rows) * _padding(low[1], high[1], self.cols)
         several = self._of_waves(ideal, fewest_slots / form.most, most_slots / form.fewest, high)
         one = ideal * (form.together(tile, form.memory_us(low)) / tile) + self._split_of_one(low, high)
-        # Near a point a kernel takes what it takes at the lower corner.
+        # In small boxes the time at the lower corner is the tighter bound.
         corner = self.body_us(low, form.most)[0] / high.prod(axis=0)
         one = np.maximum(one, corner * fewest_slots)
         several = np.where(most_slots > form.fewest, np.maximum(several, corner * form.fewest), np.inf)
         return np.asarray(np.minimum(several, np.where(fewest_slots <= form.most, one, np.inf)))
 
     def _split_of_one(self, low: Floats, high: Floats) -> Floats:
-        """What the split adds to the SM time for each element of a kernel of one wave: all its slots wait for it."""
+        """SM time of the split for each element of a kernel of one wave: all its slots wait for it."""
         slots_per_output = self.split * self.units / (self.rows * self.cols)
         return np.asarray(slots_per_output * self._split_us(low[0] * low[1]) / high[2])
 
     def _of_waves(self, ideal: Floats, low: Floats, high: Floats, corner: Floats) -> Floats:
-        """For kernels of more than one wave, ``low`` to ``high`` of them, in boxes that end at ``corner``."""
+        """SM time for each element of kernels of ``low`` to ``high`` waves, above 1, in boxes up to ``corner``."""
         form, size = self.form, corner[0] * corner[1] * corner[2]
         last = np.ceil(high)
         rounded = np.where(np.ceil(np.maximum(low, 1)) < last, high, last)
@@ -159,6 +159,6 @@ class TiledKernels:
 
 
 def _padding(low: Floats, high: Floats, block: Floats) -> Floats:
-    """What blocks of that many cover at least, relative to a size from ``low`` to ``high``."""
+    """Least size that whole blocks cover, relative to a size from ``low`` to ``high``."""
     first, last = np.ceil(low / block), np.ceil(high / block)
     return np.asarray(np.where(first == last, last * block / high, 1.0))

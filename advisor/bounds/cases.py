@@ -1,84 +1,85 @@
-"""What the terms of a bound are made of, for one way to copy and one class of kernels."""
+"""The quantities that the terms of a bound share, for one copy mode and one class of kernels."""
 
 from dataclasses import dataclass
 
 from ...compiler.ir import Pattern, Scenario, network_of
 from ...simcore.kernels.working_set import hit_share
 from .copy_modes import CopyMode, Division, served_ticks
-from .gemm_area import THOROUGH
+from .gemm_area import MAX_ROUNDS
 from .kernels import KernelLimits
-from .least_traffic import LeastTraffic, ports_of
+from .least_traffic import LeastTraffic
+from .link_loads import ports_of
 
-# A block that is to be summed may be cut into this many pieces of a line for each SM; smaller pieces hold fewer SMs.
-SUM_PIECES = 128
+# Lines for each SM that a block to sum must have to occupy all SMs; pieces of smaller blocks hold fewer SMs.
+MIN_SUM_LINES_PER_SM = 128
 
 
 @dataclass(frozen=True, slots=True)
 class BoundCase:
-    """Times in ticks, of one way to copy, one class of kernels and one division of the SMs between both.
+    """One copy mode, one class of kernels and one division of the SMs between both; times in ticks.
 
-    ``moved`` is what the way moves at least, ``rounds`` how closely kernels are looked at.
+    ``moved`` is the least traffic in this mode, ``rounds`` the number of refinements in the search over kernels.
     """
 
     scenario: Scenario
-    way: CopyMode
+    mode: CopyMode
     kernels: KernelLimits
     moved: LeastTraffic | None
     division: Division
-    rounds: int = THOROUGH
+    rounds: int = MAX_ROUNDS
 
     @property
-    def lead(self) -> int:
-        """From the start of a transfer to its first byte at the link: setup, and the way out of memory.
+    def first_byte_latency(self) -> int:
+        """From the start of a transfer to its first byte at the link: setup, and the latency of memory.
 
-        What a profile says to be on its way has left.
+        0 for the writes of a replayed profile: these are under way.
         """
         gpu = self.scenario.gpu
         if self.scenario.system.replay is not None:
             return 0
-        l2 = gpu.l2.latency_ticks if self.way.by_sms else 0
-        return self.way.setup_ticks + gpu.hbm.latency_ticks + l2
+        l2 = gpu.l2.latency_ticks if self.mode.by_sms else 0
+        return self.mode.setup_ticks + gpu.hbm.latency_ticks + l2
 
     @property
-    def landing(self) -> int:
-        """From a byte's end of service at the last link to the end of its transfer."""
+    def last_byte_latency(self) -> int:
+        """From the end of a byte's service at the last link to the end of its transfer."""
         fabric, n = self.scenario.system.fabric, self.scenario.num_ranks
         last_links = (edge.latency_ticks for edge in network_of(fabric, n).own if edge.target < n)
         return self.scenario.gpu.hbm.latency_ticks + min(last_links, default=0)
 
     @property
     def sums_by_kernels(self) -> bool:
-        """Whether only kernels can sum: not the switch, and not copies into what a kernel still writes."""
+        """Whether only kernels can sum: the switch cannot, nor can copies into data that a kernel still writes."""
         pattern = self.scenario.workload.pattern
-        if not pattern.sums or self.way.can_sum or self.moved is None:
+        if not pattern.sums or self.mode.can_sum or self.moved is None:
             return False
-        return not self.way.by_sms or pattern is Pattern.GEMM_RS
+        return not self.mode.by_sms or pattern is Pattern.GEMM_RS
 
     @property
     def before_sending(self) -> int:
-        """What must happen before the first transfer where a kernel makes what is sent."""
+        """Time before the first transfer if a kernel produces the data to send."""
         return self.kernels.first if self.scenario.workload.pattern.produces else 0
 
     @property
     def after_arrival(self) -> int:
-        """What must follow the last transfer: a kernel on what is gathered; partial sums are added to what is there.
+        """Time after the last transfer: a kernel on the gathered data, or the sum of arrived partial sums.
 
         The last transfer of an all_reduce may bring a result.
         """
         pattern = self.scenario.workload.pattern
         if pattern.consumes:
             return self.kernels.after
-        if not pattern.reduces or self.way.can_sum:
+        if not pattern.reduces or self.mode.can_sum:
             return 0
         return self.kernels.sum_after if self.sums_by_kernels else self.scenario.gpu.hbm.latency_ticks
 
     @property
     def after_kernels(self) -> int:
-        """What must follow the last unit of kernels whose results are summed: it is summed here, or sent first.
+        """Time after the last unit of kernels whose results are summed: the sum here, or a copy and the sum elsewhere.
 
         The sum of an all_reduce is then sent to others. Kernels that sum begin when a persistent one has ended.
         """
-        pattern, copy = self.scenario.workload.pattern, self.lead + self.landing
+        pattern, copy = self.scenario.workload.pattern, self.first_byte_latency + self.last_byte_latency
         if not (pattern.sums and pattern.produces) or self.moved is None:
             return 0
         everywhere = pattern is Pattern.GEMM_AR
@@ -91,37 +92,40 @@ class BoundCase:
 
     @property
     def _results_ticks(self) -> int:
-        """Time in which the links pass the sums of an all_reduce to all ranks."""
+        """Time in which the links bring the sums of an all_reduce to all ranks."""
         assert self.moved is not None, "asked only where something moves"
         n = self.scenario.num_ranks
-        num_bytes = int(n * self.moved.read * (n - 1) * self.way.sent)
+        num_bytes = int(n * self.moved.read * (n - 1) * self.mode.sent)
         return served_ticks(num_bytes, sum(ports_of(self.scenario).into), self.scenario.gpu.line_bytes)
 
     @property
     def sum_bytes(self) -> int:
-        """Memory traffic of the kernels that sum at some rank: each part that came, its own, and the result.
+        """Memory traffic of the kernels that sum at a rank: each part that arrived, its own part, and the result.
 
-        Parts that have come may still be in a cache.
+        Parts that arrived may still be in a cache.
         """
         workload, n, cache = self.scenario.workload, self.scenario.num_ranks, self.scenario.gpu.last_cache
         if not self.sums_by_kernels or workload.moved is None:
             return 0
         shard = workload.moved.num_bytes // n
         parts = (n - 1) * shard
-        hits = 0 if cache is None else hit_share(int(parts * self.way.sent), cache.instances * cache.size_bytes)
+        hits = 0 if cache is None else hit_share(int(parts * self.mode.sent), cache.instances * cache.size_bytes)
         return (n + 1) * shard - int(parts * hits)
 
     @property
     def sum_ticks(self) -> int:
-        """Time in which kernels that sum hold all SMs; not known for small blocks, whose pieces hold few."""
+        """Time in which kernels that sum hold all SMs; 0 for small blocks, whose pieces hold few."""
         gpu, moved = self.scenario.gpu, self.scenario.workload.moved
-        if moved is None or moved.num_bytes // self.scenario.num_ranks < SUM_PIECES * gpu.sms * gpu.line_bytes:
+        if (
+            moved is None
+            or moved.num_bytes // self.scenario.num_ranks < MIN_SUM_LINES_PER_SM * gpu.sms * gpu.line_bytes
+        ):
             return 0
         return served_ticks(self.sum_bytes, gpu.hbm.achieved_bytes_per_s, gpu.line_bytes)
 
     @property
     def copy_ticks(self) -> int:
-        """SM ticks of the copies of some rank where SMs copy."""
-        if self.moved is None or not self.way.by_sms:
+        """SM ticks of the copies of a rank if SMs copy."""
+        if self.moved is None or not self.mode.by_sms:
             return 0
-        return self.way.engine_ticks(self.moved.issued, self.scenario.gpu.line_bytes)
+        return self.mode.engine_ticks(self.moved.issued, self.scenario.gpu.line_bytes)

@@ -1,8 +1,8 @@
-"""What the kernels of a schedule take at least: launched for each group, or one persistent kernel for each stream.
+"""Least times of kernels: launched for each group, or one persistent kernel for each stream.
 
-Every schedule is of one of these classes, and a bound is the smaller one of both. A launched kernel begins when it has
-been launched, after what it waits for, and may have any rows, columns and slice of the inner dimension. A persistent
-one has been launched before; a unit of it is a tile of the whole inner dimension.
+Every schedule has one of these classes, and a bound is the smaller one of both. A launched kernel begins after its
+launch, which follows the data it waits for, and may have any rows, columns and slice of the inner dimension. A
+persistent kernel is launched before; its units are tiles of the whole inner dimension.
 """
 
 from dataclasses import dataclass, replace
@@ -20,12 +20,12 @@ from ...simcore.kernels.work import KernelWork
 
 @dataclass(frozen=True, slots=True)
 class KernelLimits:
-    """Times in ticks of the kernels of one class.
+    """Least times in ticks of the kernels of one class.
 
-    ``start`` is the earliest time at which a unit begins, ``first`` that at which results are there, ``after`` the
-    shortest time from an arrival to the end of a kernel that needs it, ``launched`` the part of it before the first
-    unit. ``sum_after`` is the shortest from an arrival to the end of a kernel that sums it, ``sum_launch`` its part
-    after a kernel of this rank.
+    ``start`` is the earliest begin of a unit, ``first`` the earliest result, ``after`` the time from an arrival to the
+    end of a kernel that needs it, ``launched`` the part of ``after`` before the first unit. ``sum_after`` is the time
+    from an arrival to the end of a kernel that sums it, ``sum_launch`` the time from the end of a kernel of the rank to
+    the end of a kernel that sums its results.
     """
 
     scenario: Scenario
@@ -39,12 +39,12 @@ class KernelLimits:
 
     @property
     def persistent(self) -> bool:
-        """Whether a kernel of a stream is launched once."""
+        """Whether there is one kernel for each stream."""
         return self.kernels is Kernels.PERSISTENT
 
 
 def kernel_limits(scenario: Scenario) -> tuple[KernelLimits, ...]:
-    """The limits of each class of kernels that the scenario allows."""
+    """Return the limits of each class of kernels that the scenario allows."""
     launched, persistent = _sums(scenario, Kernels.LAUNCHED), _sums(scenario, Kernels.PERSISTENT)
     workload, gpu = scenario.workload, scenario.gpu
     if workload.gemm is None or workload.gemm.n == 1:
@@ -55,7 +55,7 @@ def kernel_limits(scenario: Scenario) -> tuple[KernelLimits, ...]:
 
 
 def _sums(scenario: Scenario, kernels: Kernels) -> KernelLimits:
-    """Launches of kernels that sum. One that polls may be launched before what it sums has come."""
+    """Return the limits of kernels that sum. A kernel that polls may be launched before the data to sum arrive."""
     gpu, latency = scenario.gpu, scenario.gpu.hbm.latency_ticks
     graph = gpu.sync.graph_launch_ticks
     launch = gpu.launch.kernel_ticks if graph is None else min(graph, gpu.launch.kernel_ticks)
@@ -65,7 +65,7 @@ def _sums(scenario: Scenario, kernels: Kernels) -> KernelLimits:
 
 
 def _of_other_kernel(limits: KernelLimits) -> KernelLimits:
-    """A kernel that is no GEMM: a step of a tile, of which less than half may be left."""
+    """Return the limits of a kernel other than a GEMM: a step of a tile, of which at least half remains."""
     model = limits.scenario.gpu.gemm
     if not least_sm_ticks(limits.scenario):
         return limits
@@ -74,7 +74,7 @@ def _of_other_kernel(limits: KernelLimits) -> KernelLimits:
 
 
 def _of_launched(limits: KernelLimits, gpu: Gpu, gemm: GemmShape) -> KernelLimits:
-    """The smallest kernels are of one element, as a GEMM or, where one column is, as a matrix times a vector."""
+    """Return the limits of launched kernels, of one element at least: a GEMM, or a matrix times a vector."""
     graph, kernel, event = gpu.sync.graph_launch_ticks, gpu.launch.kernel_ticks, gpu.launch.event_ticks
     start = gemm_start_ticks(gpu)
     vector = kernel if graph is None else min(kernel, graph)
@@ -103,17 +103,17 @@ def _of_persistent(limits: KernelLimits, gpu: Gpu, gemm: GemmShape) -> KernelLim
 
 
 def gemm_start_ticks(gpu: Gpu) -> int:
-    """From the launch of a GEMM to its first unit at least.
+    """Return the least time from the launch of a GEMM to its first unit.
 
-    The simulator takes off what units last longer than their closed form (``fitted_start`` in
-    ``simcore/lower/kernels.py``): where nothing queues, a way through L2.
+    The simulator subtracts the time by which units last longer than their closed form (``fitted_start`` in
+    ``simcore/lower/kernels.py``): without queues, the latency of L2.
     """
     return max(0, gpu.gemm.start_ticks - gpu.l2.latency_ticks)
 
 
 @lru_cache(maxsize=1024)
 def _least_kernels(gpu: Gpu, gemm: GemmShape, inner: int) -> tuple[int, int]:
-    """Ticks of the shortest GEMM, and of the shortest matrix times a vector, of that inner dimension; no launch."""
+    """Return the ticks of the shortest GEMM and matrix times a vector with that inner dimension, without launch."""
     shape = GemmShape(1, 1, inner, gemm.dtype)
     return (
         gemm_work(gpu, shape, gpu.sms).unit_ticks,
@@ -122,7 +122,7 @@ def _least_kernels(gpu: Gpu, gemm: GemmShape, inner: int) -> tuple[int, int]:
 
 
 def lone_kernel(scenario: Scenario) -> KernelWork | None:
-    """The kernel of a workload that is one kernel and no GEMM."""
+    """Return the kernel of a workload that is one kernel other than a GEMM, else None."""
     if scenario.workload.kernel is None or scenario.workload.pattern.overlaps:
         return None
     schedule = build_schedule(scenario, Choice(BASELINE.name, scenario.num_ranks, default_engine(scenario.system)))

@@ -1,12 +1,12 @@
-"""A lower bound on the makespan of any schedule: of any template, algorithm, engine and tactics, or written out.
+"""A lower bound on the makespan of any schedule, of any template, algorithm, engine and options, or written out.
 
-Each term follows one resource that no schedule can do without: the SMs, the links, the engines, the memory, and the
-first (or last) chunk between the kernels and the fabric. The bound is the largest term, computed apart for each way to
-copy (by DMA, by SMs in each protocol) and each class of kernels (launched, persistent), the smallest of these. It holds
-at every granularity of the simulator: services there are rounded to the tick for each unit, and the terms take the
-lowest that this can make of a byte.
+Each term bounds one resource that every schedule needs: the SMs, the links, the engines, the memory, and the first (or
+last) chunk between kernels and fabric. A case is a copy mode (DMA, or SMs in one protocol), a class of kernels
+(launched, persistent) and a division of the SMs. The bound of a case is its largest term; the bound is the smallest of
+all cases. It holds at every granularity of the simulator: service times there are rounded to the tick for each unit,
+and the terms use the lowest time for a byte that this rounding can give.
 
-With other rules the terms would not hold; ``ASSUMPTIONS`` are part of the answer.
+The terms hold under ``ASSUMPTIONS``, which are part of the answer.
 """
 
 from collections.abc import Iterator
@@ -17,14 +17,13 @@ from itertools import product
 from ...compiler.ir import EngineKind, Scenario, ShouldStop, checkpoint, heeding
 from ...simcore.kernels.min_work import least_sm_ticks
 from .cases import BoundCase
-from .copy_modes import divisions_of, ways_of
-from .copy_modes import served_ticks as served_ticks
-from .gemm_area import LOOKS
+from .copy_modes import copy_modes_of, divisions_of
+from .gemm_area import REFINEMENT_ROUNDS
 from .kernels import kernel_limits
 from .least_traffic import least_traffic
 from .terms import CHEAP, TERMS, Term
 
-__all__ = ["ASSUMPTIONS", "TERMS", "Bound", "Term", "lower_bound", "served_ticks"]
+__all__ = ["ASSUMPTIONS", "TERMS", "Bound", "Term", "lower_bound"]
 
 ASSUMPTIONS = (
     "kernels are those of the fitted GEMM form, each group the fastest for its size, whatever rows, columns and slice",
@@ -38,7 +37,7 @@ ASSUMPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """No schedule takes less than ``ticks``; ``binding`` names the term that says so."""
+    """No schedule takes less than ``ticks``; ``binding`` is the name of the largest term."""
 
     ticks: int
     binding: str
@@ -49,14 +48,14 @@ class Bound:
 def lower_bound(
     scenario: Scenario, kinds: tuple[EngineKind, ...] = tuple(EngineKind), should_stop: ShouldStop | None = None
 ) -> Bound:
-    """The bound for schedules that copy by engines of ``kinds``; at least one tick.
+    """Return the bound for schedules that copy by engines of ``kinds``; at least one tick.
 
     Raises
     ------
     ValueError
         If ``kinds`` is empty.
     Cancelled
-        If ``should_stop`` said so.
+        If ``should_stop`` returned true.
     """
     if not kinds:
         raise ValueError("a bound needs at least one kind of engine")
@@ -66,23 +65,23 @@ def lower_bound(
 
 def _lower_bound(scenario: Scenario, kinds: tuple[EngineKind, ...]) -> Bound:
     if scenario.workload.then is not None:
-        return _of_two(scenario, kinds)
-    # The case with the lowest bound is looked at more closely, until that is the one that is known best.
-    cases, found = list(_cases(scenario, kinds)), dict[int, Bound]()
-    waiting = [(_floor(case), 0, number) for number, case in enumerate(cases)]
+        return _bound_of_two_kernels(scenario, kinds)
+    # Refine the case with the lowest bound, until it is one that is fully refined.
+    cases, bounds = list(_cases(scenario, kinds)), dict[int, Bound]()
+    waiting = [(_first_bound(case), 0, number) for number, case in enumerate(cases)]
     heapify(waiting)
     while True:
         checkpoint()
-        _, looks, number = heappop(waiting)
-        if -looks == len(LOOKS):
-            return found[number]
-        bound = _bound_of(cases[number], LOOKS[-looks])
-        found[number] = max(bound, found.get(number, bound), key=lambda each: each.ticks)
-        heappush(waiting, (found[number].ticks, looks - 1, number))
+        _, refinements, number = heappop(waiting)
+        if -refinements == len(REFINEMENT_ROUNDS):
+            return bounds[number]
+        bound = _bound_of(cases[number], REFINEMENT_ROUNDS[-refinements])
+        bounds[number] = max(bound, bounds.get(number, bound), key=lambda bound: bound.ticks)
+        heappush(waiting, (bounds[number].ticks, refinements - 1, number))
 
 
-def _of_two(scenario: Scenario, kinds: tuple[EngineKind, ...]) -> Bound:
-    """Of two kernels: what either of them takes with the collective, or both take of SM time."""
+def _bound_of_two_kernels(scenario: Scenario, kinds: tuple[EngineKind, ...]) -> Bound:
+    """Return the bound of two kernels: that of either with the collective, or the SM time of both."""
     sms, stages = scenario.gpu.sms, scenario.stages
     larger = max((lower_bound(stage, kinds) for stage in stages), key=lambda bound: bound.ticks)
     start = min(kernels.start for kernels in kernel_limits(stages[0]))
@@ -97,23 +96,23 @@ def _of_two(scenario: Scenario, kinds: tuple[EngineKind, ...]) -> Bound:
 
 
 def _cases(scenario: Scenario, kinds: tuple[EngineKind, ...]) -> Iterator[BoundCase]:
-    """All ways to copy, classes of kernels, and divisions of the SMs."""
+    """Yield all copy modes, classes of kernels, and divisions of the SMs."""
     for kind in kinds:
-        for way, kernels in product(ways_of(scenario, kind), kernel_limits(scenario)):
-            moved = least_traffic(scenario, can_sum=way.can_sum)
-            for division in divisions_of(scenario.gpu, way):
-                yield BoundCase(scenario, way, kernels, moved, division)
+        for mode, kernels in product(copy_modes_of(scenario, kind), kernel_limits(scenario)):
+            moved = least_traffic(scenario, can_sum=mode.can_sum)
+            for division in divisions_of(scenario.gpu, mode):
+                yield BoundCase(scenario, mode, kernels, moved, division)
 
 
-def _floor(limits: BoundCase) -> int:
-    """What is known without a look at single kernels."""
+def _first_bound(case: BoundCase) -> int:
+    """Return a bound in ticks that needs no search over kernels."""
     checkpoint()
-    ideal = limits.kernels.start + least_sm_ticks(limits.scenario) // limits.division.most
-    return max((ideal, *(term.ticks for term in (make(limits) for make in CHEAP) if term is not None)))
+    ideal = case.kernels.start + least_sm_ticks(case.scenario) // case.division.most
+    return max((ideal, *(term.ticks for term in (make(case) for make in CHEAP) if term is not None)))
 
 
-def _bound_of(limits: BoundCase, rounds: int) -> Bound:
-    limits = replace(limits, rounds=rounds)
-    terms = tuple(term for term in (make(limits) for make in TERMS) if term is not None)
+def _bound_of(case: BoundCase, rounds: int) -> Bound:
+    case = replace(case, rounds=rounds)
+    terms = tuple(term for term in (make(case) for make in TERMS) if term is not None)
     largest = max(terms, key=lambda term: term.ticks)
     return Bound(max(1, largest.ticks), largest.name, terms)

@@ -1,17 +1,18 @@
-"""The shortest time in which kernels of any sizes can keep up with links that bring what they need, or take it away.
+"""The least time of kernels of any sizes with links that bring their operands, or take their results away.
 
-Seen from one end of the schedule kernels and links run one after the other: what arrives is worked on after it has
-come, and what leaves is computed before; the second is the first with time reversed. So let kernels *begin*. Order them
-by when, and let F be the share of all operations of a kernel and those before it. What they need has come by then, and
-links bring no share earlier than they can, so that it begins at ``begins(F)`` at the earliest. Within a time T
+Kernels follow the arrival of their operands, and the departure of results follows kernels; the second case is the
+first with time reversed, so that only the first is treated. Order kernels by their begin, and let F be the share of the
+operations of a kernel and all kernels before it. Their operands have arrived by then, and links bring a share no
+earlier than their rate allows, so that the kernel begins at ``begins(F)`` at the earliest. Within a time T
 
-- it lasts T - begins(F) at most, and kernels that last so short a time cost more for each operation;
-- it and all after it have S (T - begins(F)) of SM time at most, for at least what all after the share before it cost;
-- so F is bounded by the share before it, and its size by the difference: small kernels cost more, too.
+- the kernel lasts T - begins(F) at most, and short kernels cost more SM time for each operation;
+- it and all kernels after it have at most S (T - begins(F)) of SM time, and need at least the cost of the rest of the
+  operations;
+- so F is bounded by the share before the kernel, and its size by the difference; small kernels cost more, too.
 
-The cost of each share from the end is therefore bounded from below, and if it is more than there is SM time for, then
-no schedule takes T. A share of an output is the share of all slices of its inner dimension, and one of what arrives is
-that of the slices that need it, so that it makes no difference which dimension is cut.
+This bounds the cost of each share from the end from below. If the cost exceeds the SM time, no schedule takes T. A
+share of an output counts all slices of its inner dimension, and a share of the arrived data the slices that need it, so
+that the bound holds for cuts of any dimension.
 """
 
 from dataclasses import dataclass
@@ -19,20 +20,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from .boxes import Floats
-from .gemm_area import SAFE, Ratios
+from .gemm_area import ROUNDING_MARGIN, Ratios
 
-# Cells of shares; how often costs are refined by what they forbid; halvings of the time.
-CELLS, REFINEMENTS, HALVINGS = 96, 3, 22
+# Cells of shares; refinements of the costs; bisections of the time.
+CELLS, REFINEMENTS, BISECTIONS = 96, 3, 22
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Kernels of ``size`` operations at a rank, and when shares of them can begin; times in us.
+    """Kernels of ``size`` operations at a rank, and the times at which shares of them can begin; times in us.
 
-    Cell j of shares ends at ``ends[j]`` and begins at ``begins[j]`` at the earliest; both never fall. Kernels have
-    ``sms`` SMs, or what copies leave of ``all_sms`` that take ``copies`` of SM time; after ``first`` they do ``others``
-    of SM time beside. ``ranks`` is over how many ranks shares are counted. Units of ``dealt`` kernels (persistent ones)
-    go to whatever shares they like, and do not last as long as the kernel.
+    Cell j of shares ends at ``ends[j]`` and begins at ``begins[j]`` at the earliest; both are non-decreasing. Kernels
+    have ``sms`` SMs, or those of ``all_sms`` that copies with ``copies`` of SM time leave; after ``first`` they share
+    them with ``others`` of SM time. Shares are counted over ``ranks`` ranks. Units of ``dealt`` (persistent) kernels
+    may work on any share, and do not last as long as the kernel.
     """
 
     ratios: Ratios
@@ -48,20 +49,20 @@ class Pipeline:
     dealt: bool = False
 
     def least_us(self) -> float:
-        """No schedule is shorter."""
+        """Return the least time."""
         low = float(self.begins[-1])
         high = 2 * (low + self.ratios.least * self.size / self.sms)
         if not high:
-            return 0.0  # where memory has no latency, some kernels have no bound
+            return 0.0  # if memory has no latency, some kernels have no bound
         while not self._fits(high):
             low, high = high, 2 * high
-        for _ in range(HALVINGS):
+        for _ in range(BISECTIONS):
             middle = (low + high) / 2
             low, high = (low, middle) if self._fits(middle) else (middle, high)
-        return low * SAFE
+        return low * ROUNDING_MARGIN
 
     def _fits(self, us: float) -> bool:
-        """Whether nothing forbids that all is done in ``us``."""
+        """Whether the necessary conditions allow ``us`` for all kernels."""
         left, sms = us - self.begins, min(self.sms, self.all_sms - self.copies / us)
         if left[-1] <= 0 or sms <= 0:
             return False
@@ -78,10 +79,10 @@ class Pipeline:
             reached = self._reached(us - np.append(costs[1:], 0.0) / sms)
             largest = np.where(reached >= firsts[:, None], reached - firsts, 0.0)
             sizes = np.tril(largest).max(axis=1) * self.size * self.ranks
-            ratios = np.maximum(ratios, self.ratios.up_to(sizes / SAFE))
+            ratios = np.maximum(ratios, self.ratios.up_to(sizes / ROUNDING_MARGIN))
         return True
 
     def _reached(self, us: Floats) -> Floats:
-        """The share that can have begun by then."""
+        """Return the share that can have begun by ``us``."""
         begun = np.searchsorted(self.begins, us, side="right")
         return np.asarray(np.append(0.0, self.ends)[begun])

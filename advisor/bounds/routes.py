@@ -1,4 +1,4 @@
-"""The routes of a fabric as arrays: which edges are passed where every rank sends to the rank so much further."""
+"""The routes of a fabric as arrays: the edges on the routes from every rank r to r + k."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Passes:
-    """Edges that are passed, as places in the table, and the rank that sends there; one entry for each hop."""
+    """The hops of several routes: indices of edges in the table, and the sending rank of each hop."""
 
     edge: Ints
     rank: Ints
@@ -22,7 +22,7 @@ class Passes:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class RouteTable:
-    """``onward`` [ranks, nodes] is the edge that leaves a node on the way to a rank, -1 where no route passes."""
+    """``onward`` [ranks, nodes] is the edge that leaves a node on the route to a rank, -1 without a route."""
 
     num_ranks: int
     edges: tuple[Edge, ...]
@@ -30,22 +30,22 @@ class RouteTable:
     target: Ints  # [E]
 
     def passes(self, peer: int) -> Passes:
-        """What is passed where every rank r sends to r + ``peer``."""
+        """Return the hops of the routes from every rank r to r + ``peer``."""
         checkpoint()
         ranks = np.arange(self.num_ranks)
         hops = list(self._hops(ranks, (ranks + peer) % self.num_ranks))
         return Passes(*(np.concatenate([hop[i] for hop in hops]) for i in (0, 1)))
 
     def times(self, passes: Passes) -> Ints:
-        """[E] how often each edge is passed."""
+        """Return [E] how often each edge is passed."""
         return np.bincount(passes.edge, minlength=len(self.edges))
 
     def _hops(self, rank: Ints, destination: Ints) -> Iterator[tuple[Ints, Ints]]:
-        """For each hop the edges that are passed, and who sends."""
+        """Yield for each hop number the edges, and the sending ranks."""
         node = rank
         while True:
-            going = node != destination
-            rank, node, destination = rank[going], node[going], destination[going]
+            moving = node != destination
+            rank, node, destination = rank[moving], node[moving], destination[moving]
             if not len(node):
                 return
             edge = self.onward[destination, node].astype(np.int64)
@@ -55,9 +55,9 @@ class RouteTable:
 
 @lru_cache(maxsize=4)
 def routes_of(fabric: Fabric, num_ranks: int) -> RouteTable:
-    """The table of a fabric whose ranks all reach each other."""
+    """Return the table of a fabric whose ranks all reach each other."""
     network = network_of(fabric, num_ranks)
-    place = {edge.ends: number for number, edge in enumerate(network.edges)}
+    index = {edge.ends: number for number, edge in enumerate(network.edges)}
     onward = np.full((num_ranks, network.num_nodes), -1, np.int32)
     for destination in range(num_ranks):
         checkpoint()
@@ -67,7 +67,7 @@ def routes_of(fabric: Fabric, num_ranks: int) -> RouteTable:
             while node not in known:
                 known.add(node)
                 following = network.step(node, destination)
-                row[node] = place[node, following]
+                row[node] = index[node, following]
                 node = following
     target = np.array([edge.target for edge in network.edges], np.int64)
     return RouteTable(num_ranks, network.edges, onward, target)

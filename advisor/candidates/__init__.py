@@ -1,1 +1,1 @@
-"""What is compared. In: a scenario and its space. Out: ``Candidate`` objects with predicted and simulated times."""
+"""Candidates to compare. In: a scenario and its space. Out: ``Candidate``s with predicted and simulated times."""

@@ -1,7 +1,7 @@
-"""The library's own time of a lone collective: a closed form fitted to measured times, beside what is simulated.
+"""The time of a lone collective by the library: a closed form fitted to measured times, not a simulation.
 
-It is what users have today, and so what schedules of a lone collective are compared with, where the profile knows it;
-elsewhere that is the direct exchange in one piece.
+The library is what users have today. Schedules of a lone collective are compared with it if the profile has its
+constants, else with the direct exchange in one piece.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from ...compiler.ir import TICKS_PER_US, Pattern, Scenario
 from ...simcore.kernels.nccl import CollectiveTime, NcclCollective, collective_time
 
 MIN_GAIN = 0.02
-"""Below this gain over what users have the answer is what they have: a schedule must earn its complexity."""
+"""Least gain over the baseline that is worth the complexity of a schedule."""
 
 _OPERATIONS = {
     Pattern.ALL_GATHER: NcclCollective.ALL_GATHER,
@@ -23,24 +23,24 @@ _OPERATIONS = {
 
 @dataclass(frozen=True, slots=True)
 class LibraryTime:
-    """How long a library like NCCL takes by the profile; nothing of it is simulated. ``error`` is that of the form."""
+    """The time of a library like NCCL by the closed form of the profile; ``error`` is the mean error of the form."""
 
     time: CollectiveTime
     error: float
 
     @property
     def name(self) -> str:
-        """What its row is called; the protocol is the one that the library picks."""
+        """The name of its row, with the protocol that the library picks."""
         return f"library (NCCL form, {self.time.protocol.value})"
 
     @property
     def us(self) -> float:
-        """Its time in us."""
+        """The time in us."""
         return self.time.us
 
     @property
     def sentence(self) -> str:
-        """What the time is made of and how sure it is."""
+        """The parts of the time and its error."""
         start, steps, rest = (
             ticks / TICKS_PER_US
             for ticks in (self.time.start_ticks, self.time.step_ticks, self.time.transfer_ticks + self.time.own_ticks)
@@ -52,12 +52,12 @@ class LibraryTime:
         )
 
     def is_as_fast_as(self, time_us: float) -> bool:
-        """Whether what takes so long gains less over the library than its form can tell and than is worth it."""
+        """Whether a schedule of ``time_us`` gains less than the error of the form, or less than ``MIN_GAIN``."""
         return self.us < time_us * (1 + max(MIN_GAIN, self.error))
 
 
 def speedup_of(scenario: Scenario, serial_us: float, best_us: float) -> float:
-    """What the answer gains over what users have: over the library, where it is known, else over ``serial_us``."""
+    """Return the gain of the answer over the library, if its time is known, else over ``serial_us``."""
     library = library_time(scenario)
     if library is None:
         return serial_us / best_us
@@ -66,9 +66,9 @@ def speedup_of(scenario: Scenario, serial_us: float, best_us: float) -> float:
 
 @lru_cache(maxsize=64)
 def library_time(scenario: Scenario) -> LibraryTime | None:
-    """The library's time of the collective of ``scenario``; None if there is more, or the profile does not know it.
+    """Return the library's time of the lone collective of ``scenario``; None for others, or without constants.
 
-    The form is of one node behind a switch, of equal blocks and of ranks that begin together.
+    The form holds for one node behind a switch, equal blocks, and ranks that begin together.
     """
     workload, system, model = scenario.workload, scenario.system, scenario.gpu.collectives
     operation, moved = _OPERATIONS.get(workload.pattern), workload.moved
@@ -80,5 +80,5 @@ def library_time(scenario: Scenario) -> LibraryTime | None:
         return None
     if operation is NcclCollective.ALL_TO_ALL and model.all_to_all is None:
         return None
-    found = collective_time(scenario.gpu, operation, moved.num_bytes, system.num_ranks)
-    return LibraryTime(found, float(model.error))
+    time = collective_time(scenario.gpu, operation, moved.num_bytes, system.num_ranks)
+    return LibraryTime(time, float(model.error))

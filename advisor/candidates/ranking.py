@@ -1,10 +1,10 @@
-"""Which candidates to simulate: predicted times, and the shortlist that they make.
+"""Predicted times of choices, and the selection of candidates to simulate.
 
-The ranker knows the patterns it was trained on, on one node, and templates that a search goes through with their usual
-algorithms. Elsewhere the estimate that it corrects stands alone, and how far that is off depends on the algorithm. So
-for a lone collective the best of each algorithm, by copy engines and by SMs, is simulated before the second best of
-any, and beside kernels the best of each as well. Whoever names values of a knob wants to know what they are worth: the
-best of each is simulated too.
+The ranker knows the patterns it was trained on, on one node, and the templates that a search goes through. Elsewhere
+the step-level estimate, which the ranker corrects, is used alone, and its error depends on the algorithm. So for a lone
+collective the best of each algorithm, by copy engines and by SMs, is simulated before the second best of any; beside
+kernels the best of each algorithm is simulated as well. If the file names values of a knob, the best candidate of each
+value is simulated too.
 """
 
 from collections import Counter
@@ -37,14 +37,12 @@ from ..ranker.trees import Ranker
 from .advice import Candidate, is_algorithm_choice
 
 TRAINED_ON = (Pattern.AG_GEMM, Pattern.GEMM_RS)
-# Of how many algorithms the fastest schedule is tried with other protocols and directions.
-VARIED = 3
+# Algorithms whose fastest schedule is tried with other protocols and directions.
+NUM_VARIED_ALGORITHMS = 3
+# Most values of a knob of which the best candidate each is simulated; more are a range to search.
+MAX_NAMED_VALUES = 8
 
-# Values of one knob beyond that are a range to search, and not what a file asks about.
-MOST_NAMED = 8
-
-Family = tuple[str, EngineKind]
-"""An algorithm and who copies."""
+AlgorithmAndEngine = tuple[str, EngineKind]
 
 
 def is_trained(scenario: Scenario) -> bool:
@@ -60,12 +58,12 @@ def predicted_us(
     schedules: Sequence[Schedule],
     should_stop: ShouldStop | None = None,
 ) -> tuple[float, ...]:
-    """Times of ``choices`` in us, and of ``schedules``, which are built from them: the ranker's, or estimates.
+    """Return the times of ``choices``, whose ``schedules`` are given: predictions of the ranker, or estimates.
 
     Raises
     ------
     Cancelled
-        If ``should_stop`` said so.
+        If ``should_stop`` returned true.
     """
     trained = is_trained(scenario)
     built = {
@@ -82,61 +80,57 @@ def predicted_us(
         )
 
 
-def algorithm_of(choice: Choice) -> str:
-    """The algorithm by which a lone collective is done."""
+def chosen_algorithm(choice: Choice) -> str:
+    """Return the algorithm of a lone collective."""
     return choice.algorithm or BY_NAME[choice.template].default_algorithm
 
 
 def algorithm_beside(scenario: Scenario, choice: Choice) -> str:
-    """The algorithm by which a collective is done that kernels run beside."""
+    """Return the algorithm of a collective beside kernels."""
     default = BY_NAME[choice.template].default_algorithm
     return choice.algorithm or (usual_algorithm(scenario.workload.pattern, default) if default else DEFAULT_ALGORITHM)
 
 
 def shortlisted(candidates: Sequence[Candidate], top: int, *, by_algorithm: bool) -> list[Candidate]:
-    """The ``top`` first of candidates in the order of their predictions; ``by_algorithm`` the best of each first."""
+    """Return the first ``top`` of candidates ordered by prediction; ``by_algorithm`` with the best of each first."""
     if not by_algorithm:
         return list(candidates[:top])
-    seen, turns = Counter[Family](), list[tuple[int, int]]()
-    for place, candidate in enumerate(candidates):
-        family = _family(candidate)
-        turns.append((seen[family], place))
-        seen[family] += 1
-    return [candidates[place] for _, place in sorted(turns)[: max(top, len(seen))]]
+    seen, ranks = Counter[AlgorithmAndEngine](), list[tuple[int, int]]()
+    for index, candidate in enumerate(candidates):
+        key = _algorithm_and_engine(candidate)
+        ranks.append((seen[key], index))
+        seen[key] += 1
+    return [candidates[index] for _, index in sorted(ranks)[: max(top, len(seen))]]
 
 
-# What moves and computes, in what pieces and in which order; how that is carried out is varied one option at a time.
+# What moves and computes, in what pieces and in which order; execution options are varied one at a time.
 _NAMED = tuple(knob for knob in KNOBS if knob.explored and not knob.option and knob not in (TEMPLATE, ALGORITHM))
 
 
-def asked(scenario: Scenario, candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The best of each algorithm, and of each value that the file names: templates with algorithms, engines, counts.
+def best_of_explored(scenario: Scenario, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return the best candidate of each algorithm, and of each template and value of a knob that the file names.
 
-    ``candidates`` are in the order of their predictions. Of knobs with more than ``MOST_NAMED`` values none counts.
+    ``candidates`` are in the order of their predictions. Knobs with more than ``MAX_NAMED_VALUES`` values do not count.
     """
-    explore, alone, found = scenario.explore, is_algorithm_choice(scenario), dict[Asked, Candidate]()
-    few = [knob for knob in _NAMED if 0 < len(explore.values(knob.word)) <= MOST_NAMED]
+    explore, alone, best = scenario.explore, is_algorithm_choice(scenario), dict[tuple[str, object], Candidate]()
+    few = [knob for knob in _NAMED if 0 < len(explore.values(knob.word)) <= MAX_NAMED_VALUES]
     for candidate in candidates:
         choice = candidate.choice
         if choice is None:
             continue
         named = choice.template if choice.template in explore.values("schedules") else ""
-        algorithm = algorithm_of(choice) if alone else algorithm_beside(scenario, choice)
-        found.setdefault((named, algorithm), candidate)
+        algorithm = chosen_algorithm(choice) if alone else algorithm_beside(scenario, choice)
+        best.setdefault((named, algorithm), candidate)
         for knob in few:
             if knob.of(choice) in explore.values(knob.word):
-                found.setdefault((knob.word, knob.of(choice)), candidate)
-    return list({candidate.expression: candidate for candidate in found.values()}.values())
-
-
-Asked = tuple[str, object]
-"""A knob and its value, or a template and its algorithm."""
+                best.setdefault((knob.word, knob.of(choice)), candidate)
+    return list({candidate.expression: candidate for candidate in best.values()}.values())
 
 
 def baselines(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Of the serial ones, which come best first, all with the usual algorithm, and the best of each other.
+    """Return of the serial candidates, the best first, all with the usual algorithm and the best of each other one.
 
-    What a user has today must not depend on what is predicted, or bad predictions would make overlap look good.
+    The baseline must not depend on predictions: bad predictions would make overlap look good.
     """
     best = dict[str, Candidate]()
     for candidate in candidates:
@@ -146,28 +140,31 @@ def baselines(candidates: Sequence[Candidate]) -> list[Candidate]:
     return list(best.values())
 
 
-def variants(scenario: Scenario, candidates: Sequence[Candidate]) -> list[Choice]:
-    """The fastest algorithms, by copy engines and by SMs, by get instead of put and in other protocols.
+def protocol_variants(scenario: Scenario, candidates: Sequence[Candidate]) -> list[Choice]:
+    """Return the fastest algorithms, by copy engines and by SMs, with get instead of put and in other protocols.
 
-    ``candidates`` are in the order of their times; of those that were simulated ``VARIED`` algorithms are varied. What
-    cannot be is left out, and what is among the candidates. What a switch copies or sums has no other way to go.
+    ``candidates`` are in the order of their times; ``NUM_VARIED_ALGORITHMS`` of the simulated algorithms are varied.
+    Illegal choices and those among the candidates are left out. Copies and sums by a switch have no variants.
     """
-    best: dict[Family, Choice] = {}
+    best: dict[AlgorithmAndEngine, Choice] = {}
     for candidate in candidates:
         if candidate.choice is not None and candidate.simulated_ticks is not None and not _in_switch(candidate):
-            best.setdefault(_family(candidate), candidate.choice)
-    fastest = list(dict.fromkeys(name for name, _ in best))[:VARIED]
-    tactics = [ExecutionOptions(direction, protocol) for direction in Direction for protocol in CopyProtocol]
-    found = [replace(best[key], tactics=each) for key in best if key[0] in fastest for each in tactics]
+            best.setdefault(_algorithm_and_engine(candidate), candidate.choice)
+    fastest = list(dict.fromkeys(name for name, _ in best))[:NUM_VARIED_ALGORITHMS]
+    options = [ExecutionOptions(direction, protocol) for direction in Direction for protocol in CopyProtocol]
+    varied = [replace(best[key], tactics=each) for key in best if key[0] in fastest for each in options]
     known = {candidate.expression for candidate in candidates}
-    return [each for each in found if expression_of(each) not in known and reject_choice(scenario, each) is None]
+    return [
+        choice for choice in varied if expression_of(choice) not in known and reject_choice(scenario, choice) is None
+    ]
 
 
-def _family(candidate: Candidate) -> Family:
-    name = candidate.expression if candidate.choice is None else algorithm_of(candidate.choice)
+def _algorithm_and_engine(candidate: Candidate) -> AlgorithmAndEngine:
+    name = candidate.expression if candidate.choice is None else chosen_algorithm(candidate.choice)
     return name, candidate.schedule.engine.kind
 
 
 def _in_switch(candidate: Candidate) -> bool:
+    """Whether a switch copies or sums."""
     steps = candidate.schedule.steps
     return any(isinstance(step, Transfer) and step.reach is Reach.ALL for step in steps)

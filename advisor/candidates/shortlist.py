@@ -1,4 +1,4 @@
-"""The simulations that rank: of the favourites, every serial schedule and what the file declares, in packets."""
+"""The simulations that rank, in packets: the favourites, baselines, and what the file declares or explores."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,20 +10,20 @@ from ...simcore import PACKET_BYTES, affordable_unit
 from ...simcore.lower.plan import all_alike
 from ..workers import SimulationJob, Workers
 from .advice import Candidate, is_algorithm_choice
-from .ranking import asked, baselines, shortlisted, variants
-from .variations import other_ways
+from .ranking import baselines, best_of_explored, protocol_variants, shortlisted
+from .variations import single_change_variants
 
-# A blink, and some seconds, on one core each.
+# Line-hops of one simulation in lines, a fraction of a second, and in packets, some seconds, on one core each.
 FINE_LINE_HOPS = 5_000_000
 SHORTLIST_LINE_HOPS = 60_000_000
-# Of a lone collective some two dozen schedules are simulated, many of them rank by rank.
-ALGORITHMS_SHARE = 5
+# Divides both for a lone collective: some two dozen schedules are simulated, many of them rank by rank.
+COLLECTIVE_DIVISOR = 5
 
 
 def simulate_shortlist(
     pool: Workers, scenario: Scenario, candidates: list[Candidate], top: int, report: Progress
 ) -> list[Candidate]:
-    """Simulate in packets the favourites, the baselines, and whatever the file declares or asks about."""
+    """Simulate the favourites, the baselines, and what the file declares or explores by name."""
     wanted = {declared(scenario, named).expression for named in scenario.schedules}
     alone = is_algorithm_choice(scenario)
     wanted |= {
@@ -31,34 +31,35 @@ def simulate_shortlist(
     }
     others = [candidate for candidate in candidates if not candidate.is_serial]
     favourites = shortlisted(others, top, by_algorithm=alone)
-    wanted |= {candidate.expression for candidate in (*favourites, *asked(scenario, others))}
-    # The baseline first: an answer that is cut short is to have it.
-    chosen = sorted((each for each in candidates if each.expression in wanted), key=lambda each: not each.is_serial)
-    simulated = {done.expression: done for done in _simulated(pool, scenario, chosen, report)}
+    wanted |= {candidate.expression for candidate in (*favourites, *best_of_explored(scenario, others))}
+    # The baseline first: an interrupted answer needs it.
+    chosen = [candidate for candidate in candidates if candidate.expression in wanted]
+    chosen.sort(key=lambda candidate: not candidate.is_serial)
+    simulated = {candidate.expression: candidate for candidate in _simulated(pool, scenario, chosen, report)}
     return by_time([simulated.get(candidate.expression, candidate) for candidate in candidates])
 
 
 def simulate_variants(
     pool: Workers, scenario: Scenario, candidates: list[Candidate], report: Progress
 ) -> list[Candidate]:
-    """The fastest schedules also in other ways, which the ranker does not know.
+    """Add variants of the fastest schedules that the ranker does not model, simulated in packets.
 
-    For a lone collective that is the fastest algorithms with other protocols, and by get instead of put.
+    For a lone collective these are the fastest algorithms with other protocols, and by get instead of put.
     """
     if scenario.workload.moved is None:
         return candidates
     alone = is_algorithm_choice(scenario)
-    ways = variants(scenario, candidates) if alone else other_ways(scenario, candidates)
-    found = [(choice, build_schedule(scenario, choice)) for choice in ways]
-    tried = [
-        Candidate(schedule.expression, way, schedule, not alone and way.template == BASELINE.name, None, None, None)
-        for way, schedule in found
+    variants_of = protocol_variants if alone else single_change_variants
+    built = [(choice, build_schedule(scenario, choice)) for choice in variants_of(scenario, candidates)]
+    variants = [
+        Candidate(schedule.expression, choice, schedule, is_serial=not alone and choice.template == BASELINE.name)
+        for choice, schedule in built
     ]
-    return by_time([*candidates, *_simulated(pool, scenario, tried, report)])
+    return by_time([*candidates, *_simulated(pool, scenario, variants, report)])
 
 
 def _simulated(pool: Workers, scenario: Scenario, chosen: Sequence[Candidate], report: Progress) -> list[Candidate]:
-    """Those of ``chosen`` that could be simulated, with their times in packets."""
+    """Return the candidates of ``chosen`` whose simulation succeeded, with their times in packets."""
     jobs = [
         SimulationJob(scenario, candidate.schedule, shortlist_unit(scenario, candidate.schedule))
         for candidate in chosen
@@ -73,21 +74,21 @@ def _simulated(pool: Workers, scenario: Scenario, chosen: Sequence[Candidate], r
 
 
 def by_time(candidates: list[Candidate]) -> list[Candidate]:
-    """Simulated ones first, by time; then the rest by prediction."""
+    """Sort candidates: simulated ones first, by time; then the rest by prediction."""
     return sorted(candidates, key=lambda c: (c.simulated_ticks is None, c.best_us, c.expression))
 
 
 def shortlist_unit(scenario: Scenario, schedule: Schedule) -> int:
-    """Packets for the shortlist, coarser for large problems; lines where pieces are small: packets are rough there."""
-    line, share = scenario.gpu.line_bytes, ALGORITHMS_SHARE if is_algorithm_choice(scenario) else 1
-    share *= simulated_ranks(scenario, schedule)
-    if affordable_unit(scenario, schedule, line, FINE_LINE_HOPS // share) == line:
+    """Return the granularity: packets, coarser for large problems; lines for small ones, where packets are inexact."""
+    line, divisor = scenario.gpu.line_bytes, COLLECTIVE_DIVISOR if is_algorithm_choice(scenario) else 1
+    divisor *= simulated_ranks(scenario, schedule)
+    if affordable_unit(scenario, schedule, line, FINE_LINE_HOPS // divisor) == line:
         return line
-    return affordable_unit(scenario, schedule, packet_bytes(scenario), SHORTLIST_LINE_HOPS // share)
+    return affordable_unit(scenario, schedule, packet_bytes(scenario), SHORTLIST_LINE_HOPS // divisor)
 
 
 def simulated_ranks(scenario: Scenario, schedule: Schedule) -> int:
-    """How many ranks a run may have to follow; that some of them do the same is found out only then."""
+    """Return the most ranks that a run may have to simulate; which of them are alike is only known in the run."""
     return 1 if all_alike(scenario, schedule) else scenario.num_ranks
 
 

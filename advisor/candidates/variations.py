@@ -1,4 +1,4 @@
-"""Other ways to carry out the schedules that won: what the ranker does not know, and a few simulations show."""
+"""Variants of the fastest schedules with knobs that the ranker does not model; a few simulations rate them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -11,35 +11,35 @@ from ...compiler.planning.build import reject_choice
 from ...compiler.planning.expression import expression_of
 from .advice import Candidate
 
-# Of how many schedules that overlap other ways are tried, and how many ways in all.
-VARIED, MOST_WAYS = 2, 4
+# Overlapping schedules that are varied, and variants that are tried in all.
+NUM_VARIED, MAX_VARIANTS = 2, 4
 
 Word = TypeVar("Word")
 
 
-def other_ways(scenario: Scenario, candidates: Sequence[Candidate]) -> list[Choice]:
-    """The fastest schedules with one knob changed each, what promises most first; at most ``MOST_WAYS``.
+def single_change_variants(scenario: Scenario, candidates: Sequence[Candidate]) -> list[Choice]:
+    """Return the fastest schedules with one knob changed, the most promising first; at most ``MAX_VARIANTS``.
 
-    ``candidates`` are in the order of their times. Of a knob that the file names in its ``explore`` block only those
-    values are tried. The baseline stays what a user has today, but for graphs, where the file asks for them: they make
-    every schedule quicker, and would look like overlap.
+    ``candidates`` are in the order of their times. Of a knob that the ``explore`` block names, only the named values
+    are tried. The baseline is not varied, except by graphs if the file explores them: they make every schedule
+    quicker, and beside a baseline without them that would look like overlap.
     """
-    known, found = {candidate.expression for candidate in candidates}, dict[str, Choice]()
-    for way in _ways(scenario, candidates):
-        expression = expression_of(way)
-        if expression not in known and reject_choice(scenario, way) is None:
-            found.setdefault(expression, way)
-    return list(islice(found.values(), MOST_WAYS))
+    known, new = {candidate.expression for candidate in candidates}, dict[str, Choice]()
+    for choice in _changed(scenario, candidates):
+        expression = expression_of(choice)
+        if expression not in known and reject_choice(scenario, choice) is None:
+            new.setdefault(expression, choice)
+    return list(islice(new.values(), MAX_VARIANTS))
 
 
-def _ways(scenario: Scenario, candidates: Sequence[Candidate]) -> Iterator[Choice]:
-    """Each change of all schedules before the next change."""
-    simulated = [each for each in candidates if each.simulated_ticks is not None]
-    overlapping = [each.choice for each in simulated if not each.is_serial and each.choice is not None][:VARIED]
-    serial = [each.choice for each in simulated if each.is_serial and each.choice is not None][:1]
+def _changed(scenario: Scenario, candidates: Sequence[Candidate]) -> Iterator[Choice]:
+    """Yield each change for all schedules before the next change."""
+    simulated = [candidate for candidate in candidates if candidate.simulated_ticks is not None]
+    overlapping = [one.choice for one in simulated if not one.is_serial and one.choice is not None][:NUM_VARIED]
+    serial = [one.choice for one in simulated if one.is_serial and one.choice is not None][:1]
     for change in CHANGES:
         changed = (change(scenario, base) for base in (*overlapping, *(serial if change is _graph else ())))
-        yield from (way for way in changed if way is not None)
+        yield from (choice for choice in changed if choice is not None)
 
 
 def _graph(scenario: Scenario, base: Choice) -> Choice | None:
@@ -51,34 +51,35 @@ def _graph(scenario: Scenario, base: Choice) -> Choice | None:
 def _persistent(scenario: Scenario, base: Choice) -> Choice | None:
     explore = scenario.explore
     wait = next((wait for wait in (Wait.POLL, Wait.MONITOR) if wait in (explore.values("wait") or (Wait.POLL,))), None)
-    if wait is None or not scenario.workload.may_persist or not _may(explore.values("kernel"), Kernels.PERSISTENT):
+    if wait is None or not scenario.workload.may_persist or not _explores(explore.values("kernel"), Kernels.PERSISTENT):
         return None
     return replace(base, tactics=replace(base.tactics, kernel=Kernels.PERSISTENT, wait=wait))
 
 
 def _protocol(protocol: CopyProtocol, scenario: Scenario, base: Choice) -> Choice | None:
-    if base.engine.kind is not EngineKind.SM or not _may(scenario.explore.values("protocol"), protocol):
+    if base.engine.kind is not EngineKind.SM or not _explores(scenario.explore.values("protocol"), protocol):
         return None
     return replace(base, tactics=replace(base.tactics, protocol=protocol))
 
 
 def _get(scenario: Scenario, base: Choice) -> Choice | None:
-    """By SMs: that a get by a copy engine gains nothing is a dominance rule."""
-    worth = base.engine.kind is EngineKind.SM or not scenario.explore.dominance
-    if not worth or not _may(scenario.explore.values("transfer"), Direction.GET):
+    """Get instead of put, by SMs alone: that a get by a copy engine gains nothing is a dominance rule."""
+    may_gain = base.engine.kind is EngineKind.SM or not scenario.explore.dominance
+    if not may_gain or not _explores(scenario.explore.values("transfer"), Direction.GET):
         return None
     return replace(base, tactics=replace(base.tactics, direction=Direction.GET))
 
 
 def _order(order: PeerOrder, scenario: Scenario, base: Choice) -> Choice | None:
-    return replace(base, order=order) if _may(scenario.explore.values("order"), order) else None
+    return replace(base, order=order) if _explores(scenario.explore.values("order"), order) else None
 
 
-def _may(asked: tuple[Word, ...], value: Word) -> bool:
-    """Whether a file that asks for these values of a knob, or for none, leaves this one to be tried."""
-    return not asked or value in asked
+def _explores(explored: tuple[Word, ...], value: Word) -> bool:
+    """Whether ``value`` may be tried: the file names it, or no value of the knob."""
+    return not explored or value in explored
 
 
+# In the order of what they promise; each returns None if it does not apply.
 CHANGES: tuple[Callable[[Scenario, Choice], Choice | None], ...] = (
     _graph,
     _persistent,

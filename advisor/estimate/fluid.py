@@ -18,21 +18,20 @@ from ...compiler.ir import (
     Network,
     Reach,
     Scenario,
-    Step,
     Transfer,
     network_of,
 )
 from ...simcore.lower.switch import MAX_SLICES
 
 Ends = tuple[int, int]
-"""Nodes that an edge joins."""
+"""Source and target of an edge."""
 
 
 @dataclass(slots=True)
 class FluidLink:
-    """A FIFO server: ``backlog`` in ticks of work, ``inflow`` in ticks of work per tick, both as of ``now``.
+    """A FIFO server: ``backlog`` in ticks of work, ``inflow`` in ticks of work per tick, both at time ``now``.
 
-    ``served`` and ``landing`` are for its user: the work done so far, and the bytes per tick that leave it.
+    ``served`` and ``landing`` are kept by the caller: the work done so far, and the bytes per tick that leave it.
     """
 
     now: float = 0.0
@@ -47,26 +46,26 @@ class FluidLink:
         return 1.0 if self.backlog > 1.0 else min(1.0, max(0.0, self.inflow))
 
     def feed(self, now: float, change: float) -> None:
-        """From ``now`` on the inflow is larger by ``change``."""
+        """Increase the inflow by ``change`` from ``now`` on."""
         self.backlog = max(0.0, self.backlog + (self.inflow - 1.0) * (now - self.now))
         self.inflow += change
         self.now = now
 
 
 Leg = tuple[FluidLink, float]
-"""A link, and the ticks of service that it has for a byte."""
+"""A link, and its ticks of service for a byte."""
 Times = tuple[tuple[int, int], ...]
-"""Ranks, and how often each."""
+"""(rank, number of accesses)."""
 
 
 @dataclass(frozen=True, slots=True)
 class FluidPath:
-    """What a transfer passes: ``legs`` with the ticks of service per byte of each, and the latency at its end.
+    """The path of a transfer: ``legs``, and the latency at its end.
 
-    It feeds its legs together, no faster than ``bytes_per_tick``. ``reads`` and ``writes`` are the ranks whose memory
-    it uses, and how often; without ``writes`` its bytes land at its own rank as its leg passes them on. ``slice_share``
-    is the part of its time on the quickest leg after which what a switch has made follows. ``frees`` says that its
-    engines are free when it has fed its legs, not when all has landed.
+    A transfer feeds its legs together, no faster than ``bytes_per_tick``. ``reads`` and ``writes`` are the ranks whose
+    memory it uses, and how often; without ``writes`` its bytes land at its own rank as its leg forwards them. A switch
+    sends its result after the share ``slice_share`` of the time on the quickest leg. ``frees`` says that the engines
+    are free when the legs are fed, not when all data has landed.
     """
 
     legs: tuple[Leg, ...]
@@ -78,35 +77,35 @@ class FluidPath:
     frees: bool = False
 
     def slice_ticks(self, num_bytes: float) -> float:
-        """How long the last slice follows what it is made of."""
+        """Return the delay of the last slice after its operands."""
         return self.slice_share * num_bytes * min(ticks for _, ticks in self.legs) if self.slice_share else 0.0
 
 
 @dataclass(slots=True)
 class FluidFabric:
-    """The links that a rank sends on, made as they are used; relative peers make the rank its own neighbour.
+    """The links that a rank sends on, created on use; with relative peers the rank is its own neighbour.
 
-    For plans that are the same at every rank, and nearly so for fabrics that are not.
+    Exact for plans and fabrics in which ranks are alike, an approximation for other fabrics.
     """
 
     scenario: Scenario
     by_sm: bool
     links: dict[int | Ends, FluidLink] = field(default_factory=dict)
-    paths: dict[int, tuple[FluidLink, float, float]] = field(default_factory=dict)
-    ways: dict[int, FluidPath] = field(default_factory=dict)
+    queues: dict[int, tuple[FluidLink, float, float]] = field(default_factory=dict)
+    paths: dict[int, FluidPath] = field(default_factory=dict)
 
-    def way(self, rank: int, step: Transfer) -> FluidPath:
-        """What a transfer of any ``rank`` passes."""
+    def path(self, rank: int, step: Transfer) -> FluidPath:
+        """Return the path of a transfer of any ``rank``."""
         if step.reach is Reach.ALL:
             return self._through_switch(step)
-        link, ticks_per_byte, latency = self.path(step)
+        link, ticks_per_byte, latency = self._queue(step)
         key = id(link) if step.peer == 0 else step.peer if step.direction is Direction.PUT else -step.peer
-        if key not in self.ways:
-            self.ways[key] = FluidPath(((link, ticks_per_byte),), latency)
-        return self.ways[key]
+        if key not in self.paths:
+            self.paths[key] = FluidPath(((link, ticks_per_byte),), latency)
+        return self.paths[key]
 
     def _through_switch(self, step: Transfer) -> FluidPath:
-        """A copy to all, or a sum of all, by a switch: the ports of each rank have its part in those of the others."""
+        """Return the path of a copy to all, or a sum of all, by a switch; ports also carry those of other ranks."""
         n, fabric, gpu = self.scenario.num_ranks, self.scenario.system.fabric, self.scenario.gpu
         assert fabric.switch is not None, "a checked plan copies to all and sums only where there is a switch"
         up, down = fabric.link.achieved_bytes_per_s, min(fabric.switch.bytes_per_s, fabric.link.achieved_bytes_per_s)
@@ -121,16 +120,18 @@ class FluidFabric:
             legs, latency, reads=((0, reads),), writes=((0, writes),), slice_share=1 / MAX_SLICES, frees=True
         )
 
-    def path(self, step: Step) -> tuple[FluidLink, float, float]:
-        """For a transfer the link it queues for, ticks of service per byte, and the latency from memory to memory."""
-        assert isinstance(step, Transfer), "only transfers use links"
+    def _queue(self, step: Transfer) -> tuple[FluidLink, float, float]:
+        """Return ``queue_to`` of the peer that receives the data of a transfer."""
         peer = (step.peer if step.direction is Direction.PUT else -step.peer) % self.scenario.num_ranks
-        if peer not in self.paths:
-            self.paths[peer] = self.path_to(peer)
-        return self.paths[peer]
+        if peer not in self.queues:
+            self.queues[peer] = self.queue_to(peer)
+        return self.queues[peer]
 
-    def path_to(self, peer: int) -> tuple[FluidLink, float, float]:
-        """``path`` of a transfer from rank 0, queued for the edge that is busiest while every rank sends like this."""
+    def queue_to(self, peer: int) -> tuple[FluidLink, float, float]:
+        """Return (link to queue for, its ticks of service per byte, latency between memories) from rank 0 to ``peer``.
+
+        The link is the edge that is busiest while every rank sends to the same relative peer.
+        """
         n, fabric, gpu = self.scenario.num_ranks, self.scenario.system.fabric, self.scenario.gpu
         latency = 2 * gpu.hbm.latency_ticks + (gpu.l2.latency_ticks if self.by_sm else 0)
         key, ticks_per_byte = _busiest_edges(fabric, n)[peer]
@@ -140,10 +141,10 @@ class FluidFabric:
 
 @lru_cache(maxsize=16)
 def _busiest_edges(fabric: Fabric, num_ranks: int) -> dict[int, tuple[Ends, float]]:
-    """For each relative peer an edge that all queue for, and the ticks in which it passes a byte of every rank.
+    """Return for each relative peer the edge to queue for, and its ticks to pass a byte of every rank.
 
-    That is the edge which most bytes pass if every rank sends to every other; where a peer is reached without it, the
-    one that is busiest then.
+    The edge is the busiest one if every rank sends to every other; for a peer whose route does not pass it, the busiest
+    on that route.
     """
     network = network_of(fabric, num_ranks)
     load: dict[int, dict[Ends, float]] = {}
@@ -156,17 +157,17 @@ def _busiest_edges(fabric: Fabric, num_ranks: int) -> dict[int, tuple[Ends, floa
         for ends, ticks in load[peer].items():
             total[ends] += ticks
     busiest = max(total, key=lambda ends: total[ends])
-    found = {}
-    for peer, of_peer in load.items():
-        ends = busiest if busiest in of_peer else max(of_peer, key=lambda each: of_peer[each])
-        found[peer] = (ends, of_peer[ends])
-    return found
+    edges = {}
+    for peer, ticks_of in load.items():
+        ends = busiest if busiest in ticks_of else max(ticks_of, key=lambda ends: ticks_of[ends])
+        edges[peer] = (ends, ticks_of[ends])
+    return edges
 
 
 def _passes(network: Network, peer: int) -> Counter[Ends]:
-    """How often each edge is passed where every rank sends to the one so much further.
+    """Return how often each edge is passed if every rank r sends to r + ``peer``.
 
-    Of a symmetric network those of rank 0, each of which is passed as often as all others of its name.
+    In a symmetric network only the edges of rank 0 are returned: each stands for those that are alike.
     """
     if network.symmetric:
         return Counter(network.own[number].ends for number, _ in network.ways[peer])
@@ -181,33 +182,33 @@ class WholeFabric:
     scenario: Scenario
     by_sm: bool
     links: dict[Ends, FluidLink] = field(default_factory=dict)
-    ways: dict[tuple[int, int] | tuple[int, bool, str], FluidPath] = field(default_factory=dict)
+    paths: dict[tuple[int, int] | tuple[int, bool, str], FluidPath] = field(default_factory=dict)
 
     @property
     def network(self) -> Network:
         """The graph whose edges the links are."""
         return network_of(self.scenario.system.fabric, self.scenario.num_ranks)
 
-    def way(self, rank: int, step: Transfer) -> FluidPath:
-        """What a transfer of ``rank`` passes."""
+    def path(self, rank: int, step: Transfer) -> FluidPath:
+        """Return the path of a transfer of ``rank``."""
         n = self.scenario.num_ranks
         if step.reach is Reach.ALL:
             key: tuple[int, bool, str] = rank, step.reduce, "all"
-            if key not in self.ways:
-                self.ways[key] = self._through_switch(rank, step)
-            return self.ways[key]
+            if key not in self.paths:
+                self.paths[key] = self._through_switch(rank, step)
+            return self.paths[key]
         peer = (rank + step.peer) % n
         ends = (rank, peer) if step.direction is Direction.PUT else (peer, rank)
-        if ends not in self.ways:
-            self.ways[ends] = self._between(*ends)
-        return self.ways[ends]
+        if ends not in self.paths:
+            self.paths[ends] = self._between(*ends)
+        return self.paths[ends]
 
     def _between(self, source: int, target: int) -> FluidPath:
         legs = tuple(map(self._leg, self.network.route(source, target)))
         latency = self._memory_ticks + self.network.latency_ticks(source, target)
         slowest = max((ticks for _, ticks in legs), default=0.0)
-        most = 1 / slowest if slowest else float("inf")
-        return FluidPath(legs, latency, most, ((source, 1),), ((target, 1),))
+        bytes_per_tick = 1 / slowest if slowest else float("inf")
+        return FluidPath(legs, latency, bytes_per_tick, ((source, 1),), ((target, 1),))
 
     def _through_switch(self, rank: int, step: Transfer) -> FluidPath:
         n = self.scenario.num_ranks
@@ -236,7 +237,7 @@ class WholeFabric:
 
 @dataclass(slots=True)
 class SlotPool:
-    """SM slots, as runs of slots that come free at the same time: (time, how many)."""
+    """SM slots as (time at which they come free, number of slots)."""
 
     slots: int
     free: list[tuple[float, int]] = field(default_factory=list)
@@ -245,9 +246,9 @@ class SlotPool:
         self.free = [(0.0, self.slots)]
 
     def deal(self, ready: float, units: int, ticks: float) -> tuple[float, float]:
-        """Run ``units`` of ``ticks`` each from ``ready`` on; returns when the first begins and when the last ends.
+        """Run ``units`` of ``ticks`` each from ``ready`` on; return when the first begins and when the last ends.
 
-        Kernels must be dealt in the order in which they are ready: what comes later queues behind.
+        Kernels must be dealt in the order in which they are ready: later kernels queue behind earlier ones.
         """
         first, end = -1.0, ready
         while units > 0:
@@ -270,6 +271,6 @@ class SlotPool:
         return first, end
 
     def delay(self, time: float, by: float) -> None:
-        """The slots that would come free at ``time`` do so later."""
+        """Delay the slots that come free at ``time``."""
         self.free = [(free + by if free == time else free, count) for free, count in self.free]
         heapify(self.free)

@@ -1,4 +1,4 @@
-"""What a step-level estimate follows: kernels and transfers of one rank, or of all, and what each of them waits for."""
+"""The graph of a step-level estimate: kernels and transfers of one rank, or of all, and their dependences."""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -31,13 +31,13 @@ Works = dict[tuple[KernelShape, bool] | tuple[int, int], KernelWork]
 
 @dataclass(frozen=True, slots=True)
 class StepGraph:
-    """Steps by their index ``i``, those of each of ``num_ranks`` ranks in the order of its plan.
+    """Steps by their index ``i``, the steps of each of ``num_ranks`` ranks in the order of its plan.
 
-    ``rank[i]`` is the rank that has step i, ``num_peers[r]`` how many peers share the SMs that copy there. ``waits[i]``
-    is how many others step i waits for, ``next[i]`` are those that wait for it. ``work`` are kernels and sums with what
-    is added to their launch in ticks, ``num_bytes[i]`` is what a transfer sends, 0 for others. Where launches are out
-    of the way ``kernels_before`` are those before it in the plan that a kernel waits for; else it is empty. ``flagged``
-    are the copies that send a flag after their data.
+    ``rank[i]`` is the rank of step i, ``num_peers[r]`` the number of peers that share the SMs that copy at rank r.
+    ``waits[i]`` is the number of steps that step i waits for, ``next[i]`` are the steps that wait for it. ``work`` are
+    kernels and sums with the ticks added to their launch, ``num_bytes[i]`` the bytes that a transfer sends, 0 for other
+    steps. For persistent kernels ``kernels_before`` are the earlier kernels that a kernel waits for; else it is empty.
+    ``flagged`` are the copies that send a flag after their data.
     """
 
     steps: tuple[Step, ...]
@@ -53,7 +53,7 @@ class StepGraph:
 
 
 def graph_of(scenario: Scenario, schedule: Schedule, *, alike: bool) -> StepGraph:
-    """The graph of a plan: of rank 0, which is its own neighbour, where ranks are ``alike``, else of all of them."""
+    """Return the graph of a plan: of rank 0, its own neighbour, if ranks are ``alike``, else of all ranks."""
     ranks = range(1 if alike else scenario.num_ranks)
     plans = [schedule.steps_of(rank) for rank in ranks]
     firsts = [0, *accumulate(map(len, plans))]
@@ -65,10 +65,10 @@ def graph_of(scenario: Scenario, schedule: Schedule, *, alike: bool) -> StepGrap
         names = {**landing, **{step.name: (first + i,) for i, step in enumerate(steps)}}
         persistent = persistent_parts(here, schedule, steps)
         before += _before(first, steps, names, {names[name][0] for name in persistent})
-        mine = _work(here, schedule, steps, persistent, works)
-        work |= {first + i: each for i, each in mine.items()}
+        own_work = _work(here, schedule, steps, persistent, works)
+        work |= {first + i: each for i, each in own_work.items()}
         if persistent:
-            at = {first + i: before[first + i] for i in mine}
+            at = {first + i: before[first + i] for i in own_work}
             kernels_before |= {i: tuple(j for j in earlier if j in work and j < i) for i, earlier in at.items()}
     following: list[list[int]] = [[] for _ in before]
     for i, others in enumerate(before):
@@ -89,7 +89,7 @@ def graph_of(scenario: Scenario, schedule: Schedule, *, alike: bool) -> StepGrap
 
 
 def _flagged(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> Set[int]:
-    """Puts by SMs of a lone collective that send their flag after their data: all of them, in the protocol SIMPLE."""
+    """Return the puts by SMs of a lone collective that send a flag after their data: all, in the protocol SIMPLE."""
     if not is_one_kernel(scenario, schedule) or schedule.tactics.protocol is not CopyProtocol.SIMPLE:
         return frozenset()
     copies = ((i, step) for i, step in enumerate(steps) if isinstance(step, Transfer))
@@ -97,36 +97,36 @@ def _flagged(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> S
 
 
 Senders = dict[str, tuple[int, ...]]
-"""Who sets a signal, or who is a step."""
+"""Indices of the transfers that set a signal, or of a step, by name."""
 
 
 def _own_signals(steps: Sequence[Step]) -> tuple[Senders, ...]:
-    """What lands at a rank comes from one that is alike."""
+    """Return the transfers that set the signals of a rank whose peers are alike: its own."""
     return ({step.signal: (i,) for i, step in enumerate(steps) if isinstance(step, Transfer)},)
 
 
 def _signals(scenario: Scenario, schedule: Schedule, firsts: Sequence[int]) -> list[Senders]:
-    """For each rank the transfers that set its signals; several put to all with one signal."""
-    place = [
+    """Return for each rank the transfers that set its signals; several may set one signal by puts to all."""
+    index = [
         {step.name: first + i for i, step in enumerate(schedule.steps_of(rank))}
         for rank, first in enumerate(firsts[:-1])
     ]
-    found: list[Senders] = []
+    senders_by_rank: list[Senders] = []
     for arrivals in all_arrivals(scenario, schedule):
         here: dict[str, list[int]] = {}
         for arrival in arrivals:
-            here.setdefault(arrival.transfer.signal, []).append(place[arrival.issuer][arrival.transfer.name])
-        found.append({signal: tuple(senders) for signal, senders in here.items()})
-    return found
+            here.setdefault(arrival.transfer.signal, []).append(index[arrival.issuer][arrival.transfer.name])
+        senders_by_rank.append({signal: tuple(senders) for signal, senders in here.items()})
+    return senders_by_rank
 
 
 def _before(first: int, steps: Sequence[Step], names: Senders, groups: Set[int]) -> list[Set[int]]:
-    """What each step of a rank waits for: what it names, and the step before it in its stream or lane.
+    """Return the steps that each step of a rank waits for: by name, and the step before it in its stream or lane.
 
-    ``first`` is the index of the rank's first step. ``groups`` of persistent kernels wait for none of each other, and
-    sums for all of them.
+    ``first`` is the index of the rank's first step. The ``groups`` of persistent kernels do not wait for each other;
+    sums wait for all of them.
     """
-    found: list[Set[int]] = []
+    waits: list[Set[int]] = []
     last: dict[tuple[bool, int], int] = {}
     for i, step in enumerate(steps, first):
         before: Set[int] = {j for name in step.after for j in names.get(name, ())}
@@ -139,8 +139,8 @@ def _before(first: int, steps: Sequence[Step], names: Senders, groups: Set[int])
             if queue in last:
                 before = before | {last[queue]}
             last[queue] = i
-        found.append(before)
-    return found
+        waits.append(before)
+    return waits
 
 
 def _num_bytes(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> tuple[int, ...]:
@@ -158,7 +158,7 @@ def _work(
     persistent: Mapping[str, KernelWork],
     works: Works,
 ) -> dict[int, tuple[KernelWork, float]]:
-    """The kernels and sums of a rank, from ``works`` or put there; one that waits for a transfer is launched later."""
+    """Return the kernels and sums of a rank, shared by ``works``; kernels that wait for a transfer launch later."""
     width, sms, event = _width(scenario), schedule.compute_sms, float(scenario.gpu.launch.event_ticks)
     alone = is_one_kernel(scenario, schedule)  # its sums are no kernels of their own
 
@@ -173,16 +173,16 @@ def _work(
             works[size] = sum_work(scenario, schedule, *size) if alone else reduce_work(scenario.gpu, *size, sms)
         return works[size]
 
-    found: dict[int, tuple[KernelWork, float]] = {}
+    work: dict[int, tuple[KernelWork, float]] = {}
     kernels = {step.name for step in steps if not isinstance(step, Transfer)}
     for i, step in enumerate(steps):
         if not isinstance(step, Transfer):
             waits = any(name not in kernels for name in step.after)
-            found[i] = persistent.get(step.name) or work_of(step), event if waits and not alone else 0.0
-    return found
+            work[i] = persistent.get(step.name) or work_of(step), event if waits and not alone else 0.0
+    return work
 
 
 def _width(scenario: Scenario) -> int:
-    """Bytes of an element of what moves."""
+    """Return the bytes of an element of the moved tensor."""
     moved = scenario.workload.moved
     return moved.dtype.num_bytes if moved is not None else 0

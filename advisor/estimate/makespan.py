@@ -1,9 +1,9 @@
 """Step-level estimate of a schedule: the simulator's machine without its cache lines.
 
 Events are steps, not lines. Transfers queue for engines, feed a link at the rate of their engine and end when the link
-has drained them; kernels queue for their stream, then are dealt to SMs as units. Both feed the HBM at even rates, and
-end late by what is queued there. What only lines show (bursts, L2, the order on a ring) is left out: the ranker learns
-the ratio of the simulator to this.
+has drained them; kernels queue for their stream, then are dealt to SMs as units. Both feed the HBM at constant rates,
+and end later by the queue there. Effects of single lines (bursts, L2, the order on a ring) are left out: the ranker
+learns the ratio of simulated to estimated times.
 """
 
 from dataclasses import dataclass
@@ -14,21 +14,21 @@ from ...simcore.lower.plan import all_alike
 from .fluid import FluidFabric, WholeFabric
 from .graph import graph_of
 from .run import EstimateRun
-from .run import copy_setup_ticks as copy_setup_ticks
+from .step_costs import StepCosts
 
-# Some seconds.
-MOST_STEPS = 100_000
+# Most steps of all ranks that are followed one by one: some seconds.
+MAX_STEPS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What the estimate found, in ticks; the makespan of all ranks and the rest of rank 0.
+    """Estimated figures in ticks: the makespan of all ranks, the others of rank 0.
 
-    ``gemm_ticks`` and ``reduce_ticks`` are sums of kernels, each alone, ``comm_ticks`` is the service time of the
-    busiest link. ``part`` is one of the equal kernels that the plan repeats.
+    ``gemm_ticks`` and ``reduce_ticks`` are sums over kernels, each running alone; ``comm_ticks`` is the service time of
+    the busiest link. ``part`` is one of the equal kernels that the plan repeats.
     ``first_ticks`` is when the first transfer has landed (AG+GEMM) or the first group is computed (GEMM+RS).
-    ``tail_ticks`` is what follows the end of the other kind of work: kernels after the last transfer, or transfers
-    and sums after the last group. ``exposed_ticks`` is the time in which no kernel runs. ``hbm_bytes`` is all traffic.
+    ``tail_ticks`` is the time after the end of the other kind of work: kernels after the last transfer, or transfers
+    and sums after the last group. ``exposed_ticks`` is the time without a running kernel. ``hbm_bytes`` is all traffic.
     """
 
     makespan_ticks: float
@@ -47,28 +47,29 @@ class Estimate:
 def estimate_ticks(scenario: Scenario, schedule: Schedule) -> Estimate:
     """Estimate ``schedule`` on ``scenario``; under 3 ms for plans of some hundred steps.
 
-    Where every rank does the same and sees the same fabric one stands for all, else all are followed; in plans of more
-    than ``MOST_STEPS`` one stands for all that do the same, behind the busiest links, which is quick and rough.
+    If ranks are alike in plan and fabric, one rank stands for all, else all are followed. In symmetric plans of more
+    than ``MAX_STEPS`` one rank stands for all with the busiest links, which is quick and inexact.
     """
     alike, by_sm = all_alike(scenario, schedule), schedule.engine.kind is EngineKind.SM
-    alike = alike or (schedule.symmetric and scenario.num_ranks * len(schedule.steps) > MOST_STEPS)
+    alike = alike or (schedule.symmetric and scenario.num_ranks * len(schedule.steps) > MAX_STEPS)
     fabric = FluidFabric(scenario, by_sm) if alike else WholeFabric(scenario, by_sm)
-    run = EstimateRun(scenario, schedule, graph_of(scenario, schedule, alike=alike), fabric)
+    graph = graph_of(scenario, schedule, alike=alike)
+    run = EstimateRun(scenario, schedule, graph, StepCosts.of(scenario, schedule, graph), fabric)
     run.prepare()
     run.loop()
-    return _found(run)
+    return _estimate_of(run)
 
 
 def _part_of(scenario: Scenario, groups: list[KernelWork]) -> KernelWork | None:
-    """The kernel that the plan repeats; the own shard comes first for a gather and last for a scatter."""
+    """Return the kernel that the plan repeats; the own shard is first for a gather, last for a scatter."""
     return None if not groups else groups[0] if scenario.workload.pattern.reduces else groups[-1]
 
 
-def _found(run: EstimateRun) -> Estimate:
-    """Read the figures off the finished run: the makespan of all ranks, the rest of rank 0."""
-    steps, mine = run.graph.steps, [i for i, rank in enumerate(run.graph.rank) if rank == 0]
-    computing = {i: run.graph.work[i][0] for i in mine if i in run.graph.work}
-    copied = [run.done[i] for i in mine if i not in computing]
+def _estimate_of(run: EstimateRun) -> Estimate:
+    """Return the figures of the finished run."""
+    steps, own = run.graph.steps, [i for i, rank in enumerate(run.graph.rank) if rank == 0]
+    computing = {i: run.graph.work[i][0] for i in own if i in run.graph.work}
+    copied = [run.done[i] for i in own if i not in computing]
     computed = [run.done[i] for i in computing if isinstance(steps[i], TileGroup)]
     first, last = (copied, computed) if not run.scenario.workload.pattern.reduces else (computed, copied)
     makespan = max(map(run.seen, range(len(steps))), default=0.0)
@@ -87,8 +88,8 @@ def _found(run: EstimateRun) -> Estimate:
         first_ticks=min(first, default=0.0),
         tail_ticks=makespan - max(first or last, default=0.0),
         exposed_ticks=idle + makespan - reached,
-        hbm_bytes=sum(w.hbm_read_bytes + w.hbm_write_bytes for w in kernels)
-        + 2 * sum(run.graph.num_bytes[i] for i in mine),
+        hbm_bytes=sum(work.hbm_read_bytes + work.hbm_write_bytes for work in kernels)
+        + 2 * sum(run.graph.num_bytes[i] for i in own),
         num_groups=len(computed),
         num_transfers=len(copied),
         part=_part_of(run.scenario, groups),

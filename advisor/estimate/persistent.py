@@ -1,8 +1,8 @@
-"""What the step-level estimate takes for persistent kernels: the simulator's shares, and launches out of the way.
+"""Persistent kernels in the step-level estimate: the simulator's shares, launched in advance.
 
-All groups of a stream are one launch; the whole GEMM picks its tile, and its units are dealt to the groups by their
-operations (``simcore/lower/kernels.py``). A group waits for its signals and for no other; sums are launched when all
-groups are done and look for their signals. That SMs hold on to units whose data is late is left out.
+All groups of a stream are one launch. The tile is that of the whole GEMM, whose units are dealt to the groups by their
+operations (``simcore/lower/kernels.py``). A group waits for its signals and for no other group; sums are launched when
+all groups are done, and poll their signals. SMs that hold units whose data is late are not modelled.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from ...simcore.lower.kernels import split_by_weight, split_units
 
 
 def persistent_parts(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> Mapping[str, KernelWork]:
-    """The part that each group of a rank's ``steps`` has in its stream's kernel, by name; none if they are launched."""
+    """Return the part of each group of a rank in its stream's kernel, by name; empty for launched kernels."""
     if schedule.tactics.kernel is not Kernels.PERSISTENT or scenario.workload.gemm is None:
         return {}
     streams: dict[int, list[TileGroup]] = {}

@@ -1,45 +1,23 @@
-"""The run of a step-level estimate: what happens when to the steps of a graph, on links, memories, engines and SMs."""
+"""The run of a step-level estimate: events of the steps of a graph, on links, memories, engines and SMs."""
 
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
 
-from ...compiler.ir import (
-    TICKS_PER_SECOND,
-    CopyProtocol,
-    Direction,
-    EngineChoice,
-    EngineKind,
-    EngineMode,
-    Gpu,
-    Reach,
-    Scenario,
-    Schedule,
-    Transfer,
-    checkpoint,
-)
-from ...simcore.lower.machine import distance_ticks
-from ...simcore.lower.one_kernel import is_one_kernel, launch_ticks, peers_to_be_ready
-from ...simcore.lower.waits import poll_ticks
+from ...compiler.ir import TICKS_PER_SECOND, EngineKind, Scenario, Schedule, Transfer, checkpoint
 from .fluid import FluidFabric, FluidLink, FluidPath, Leg, SlotPool, WholeFabric
 from .graph import StepGraph
+from .step_costs import StepCosts
 
-# Between two looks whether to stop, so many events are handled: some milliseconds.
-EVENTS_A_LOOK = 2048
-# Kinds of events, in the order in which those of one time are handled: what ends frees what begins.
+# Events between two checks whether to stop: some milliseconds.
+EVENTS_PER_CHECKPOINT = 2048
+# Kinds of events, in the order in which events of one time are handled: ends free resources for begins.
 _FLAGGED, _COPIED, _SUMMED, _FINISHED, _DRAINED, _SPENT, _BEGUN, _FED, _LAUNCHED, _READY = range(10)
-
-
-def copy_setup_ticks(gpu: Gpu, engine: EngineChoice, protocol: CopyProtocol = CopyProtocol.SIMPLE) -> int:
-    """What a copy costs before its first byte, as the simulator has it."""
-    if engine.kind is EngineKind.DMA:
-        return gpu.dma.prelaunch_ticks if engine.mode is EngineMode.PRELAUNCHED else gpu.dma.setup_ticks
-    return gpu.sm_copy.setup_ticks if protocol is CopyProtocol.SIMPLE else 0
 
 
 @dataclass(slots=True)
 class _Copies:
-    """The pool of engines: who is free, who waits, and what one engine does."""
+    """The pool of engines of a rank: free engines, waiting transfers, and the rate of one engine."""
 
     free: int
     bytes_per_tick: float
@@ -48,9 +26,9 @@ class _Copies:
 
 @dataclass(slots=True)
 class _Part:
-    """A share of a transfer, on some engines of the pool, and the legs that it feeds at one time.
+    """A share of a transfer on some engines of the pool, and the legs that it feeds at the same time.
 
-    Legs behind one that queues are fed by the part ``following``, which lands no sooner than ``late``.
+    Legs after one that queues are fed by the part ``following``, which lands no earlier than ``late``.
     """
 
     transfer: int
@@ -65,50 +43,42 @@ class _Part:
 
 @dataclass(slots=True)
 class EstimateRun:
-    """State of one estimate. Steps go by their index ``i`` in the graph, ranks by ``r``."""
+    """State of one estimate. ``i`` is the index of a step in the graph, ``r`` a rank."""
 
     scenario: Scenario
     schedule: Schedule
     graph: StepGraph
+    costs: StepCosts
     fabric: FluidFabric | WholeFabric
     events: list[tuple[float, int, int]] = field(default_factory=list)
-    waits: list[int] = field(default_factory=list)  # [i] what it still waits for
+    waits: list[int] = field(default_factory=list)  # [i] steps it still waits for
     begin: list[float] = field(default_factory=list)  # [i] first work
     done: list[float] = field(default_factory=list)  # [i] end
-    one_kernel: bool = False
-    look_ticks: float = 0.0  # until a kernel has seen the flag of what was put to it
     earliest: list[float] = field(default_factory=list)  # [i] when its kernel, and that of its peer, have begun
-    awaited: list[set[int]] = field(default_factory=list)  # [r] offsets of the ranks for which its kernel waits
     in_turn: bool = False
     hbm: list[FluidLink] = field(default_factory=list)  # [r]
     copies: list[_Copies] = field(default_factory=list)  # [r]
     pools: list[SlotPool] = field(default_factory=list)  # [r]
-    ways: dict[int, FluidPath] = field(default_factory=dict)  # [i] of transfers
+    paths: dict[int, FluidPath] = field(default_factory=dict)  # [i] of transfers
     parts: list[_Part] = field(default_factory=list)
     left: list[int] = field(default_factory=list)  # [i] engines a transfer still wants
     missing: list[int] = field(default_factory=list)  # [i] parts that run
 
     def prepare(self) -> None:
-        """Nothing has begun, and what waits for nothing is ready."""
+        """Reset all state; steps that wait for no other are ready."""
         gpu, graph, engine = self.scenario.gpu, self.graph, self.schedule.engine
         count, ranks = len(graph.steps), range(graph.num_ranks)
         self.waits, self.begin, self.done = list(graph.waits), [0.0] * count, [0.0] * count
         self.left, self.missing = [0] * count, [0] * count
-        self.one_kernel = is_one_kernel(self.scenario, self.schedule)
-        self.look_ticks = float(poll_ticks(gpu)) if self.one_kernel else 0.0
-        self.awaited = [set() for _ in ranks]
-        for rank, step in zip(graph.rank, graph.steps, strict=True) if self.one_kernel else ():
-            if isinstance(step, Transfer):
-                self.awaited[rank] |= set(peers_to_be_ready(self.scenario, self.schedule, step))
-        self.earliest = [self._earliest(i) for i in range(count)]
+        self.earliest = [self.costs.earliest(i) for i in range(count)]
         self.events = [(self.earliest[i], _READY, i) for i, waits in enumerate(self.waits) if not waits]
         self.in_turn = graph.num_ranks > 1 or self.scenario.workload.compute is None
         rate = (gpu.dma if engine.kind is EngineKind.DMA else gpu.sm_copy).bytes_per_s / TICKS_PER_SECOND
         self.hbm = [FluidLink() for _ in ranks]
         self.copies = [_Copies(engine.count, rate) for _ in ranks]
         self.pools = [SlotPool(self.schedule.compute_sms) for _ in ranks]
-        self.ways = {
-            i: self.fabric.way(rank, step)
+        self.paths = {
+            i: self.fabric.path(rank, step)
             for i, (rank, step) in enumerate(zip(graph.rank, graph.steps, strict=True))
             if isinstance(step, Transfer)
         }
@@ -119,12 +89,12 @@ class EstimateRun:
         for handled in count():
             if not events:
                 return
-            if handled % EVENTS_A_LOOK == 0:
+            if handled % EVENTS_PER_CHECKPOINT == 0:
                 checkpoint()
             now, kind, i = heappop(events)
-            if kind == _READY and (i not in self.graph.work or self.one_kernel):
+            if kind == _READY and (i not in self.graph.work or self.costs.one_kernel):
                 copies = self.copies[rank[i]]
-                self.left[i] = self._workers(i)
+                self.left[i] = self.costs.workers(i)
                 heappush(copies.queue, (now, i))
                 self._grant(copies, now)
             elif kind == _READY:
@@ -138,69 +108,19 @@ class EstimateRun:
             else:
                 self._compute(now, kind, i)
 
-    def _earliest(self, i: int) -> float:
-        """When step i may begin at the earliest: see ``simcore/lower/one_kernel.py``."""
-        scenario, step, gpu = self.scenario, self.graph.steps[i], self.scenario.gpu
-        launched = float(launch_ticks(gpu, self.schedule)) if self.one_kernel else 0.0
-        if not scenario.workload.is_collective or not isinstance(step, Transfer):
-            return launched
-        rank, offsets = self.graph.rank[i], set(peers_to_be_ready(scenario, self.schedule, step))
-        if not offsets:
-            return launched
-        if self.one_kernel:
-            offsets = self.awaited[rank]
-        way = max(distance_ticks(scenario, -offset, rank + offset) for offset in offsets)
-        return launched + way + gpu.hbm.latency_ticks + poll_ticks(gpu)
-
     def seen(self, i: int) -> float:
-        """When what waits for step i knows that it is done."""
-        step = self.graph.steps[i]
-        put = isinstance(step, Transfer) and step.direction is Direction.PUT
-        return self.done[i] + (self.look_ticks if put else 0.0)
+        """Return when the successors of step i know that it is done."""
+        return self.done[i] + self.costs.notice_ticks(i)
 
     def _launched(self, now: float, i: int) -> float:
-        """When a kernel can begin that has nothing to wait for; those that poll were launched before."""
+        """Return when a kernel whose data is there can begin; kernels that poll were launched before."""
         work, gap = self.graph.work[i]
         if i not in self.graph.kernels_before:
             return now + work.start_ticks + gap
         return max(now, work.start_ticks + max((self.done[j] for j in self.graph.kernels_before[i]), default=0.0))
 
-    def _workers(self, i: int) -> int:
-        """Engines that share a copy: one for DMA, all SMs in a lane or to all, else an even part for each peer."""
-        step, count = self.graph.steps[i], self.schedule.engine.count
-        if self.schedule.engine.kind is EngineKind.DMA:
-            return 1
-        if i in self.graph.work:  # a sum by the SMs that copy
-            return min(count, self.graph.work[i][0].num_units)
-        alone = isinstance(step, Transfer) and (step.lane is not None or step.reach is Reach.ALL)
-        return count if alone else max(1, count // self.graph.num_peers[self.graph.rank[i]])
-
-    def _setup_ticks(self, i: int) -> float:
-        """What a copy costs before its first byte; the request of a get travels first."""
-        step, protocol = self.graph.steps[i], self.schedule.tactics.protocol
-        assert isinstance(step, Transfer), "only transfers are copies"
-        if step.reach is Reach.ALL:  # a switch passes on no flags between the data
-            request = distance_ticks(self.scenario, 1) if step.reduce else 0
-            return float(copy_setup_ticks(self.scenario.gpu, self.schedule.engine) + request)
-        gets = step.direction is Direction.GET
-        if gets and self.one_kernel:
-            protocol = CopyProtocol.SIMPLE  # there are no flags in what is read
-        request = distance_ticks(self.scenario, step.peer, self.graph.rank[i]) if gets else 0
-        return float(copy_setup_ticks(self.scenario.gpu, self.schedule.engine, protocol)) + request
-
-    def _flag_ticks(self, i: int) -> float:
-        """How long the flag of a copy by SMs takes that others wait for: to and fro, or none where links keep order."""
-        step = self.graph.steps[i]
-        if i not in self.graph.flagged or not isinstance(step, Transfer):
-            return 0.0
-        if all(link.ordered for link in self.scenario.system.fabric.links):
-            return 0.0
-        rank, gpu = self.graph.rank[i], self.scenario.gpu
-        back = distance_ticks(self.scenario, -step.peer, rank + step.peer)
-        return float(back + distance_ticks(self.scenario, step.peer, rank) + gpu.hbm.latency_ticks)
-
     def _grant(self, copies: _Copies, now: float) -> None:
-        """Free engines go to the transfer that has waited longest; one that gets a part of what it wants starts."""
+        """Give free engines to the transfer that has waited longest; it starts with a part of those it wants."""
         while copies.free and copies.queue:
             i = copies.queue[0][1]
             taken = min(copies.free, self.left[i])
@@ -214,22 +134,22 @@ class EstimateRun:
             if i in self.graph.work:
                 self._sum(now, i, taken)
                 continue
-            rate = min(taken * copies.bytes_per_tick, self.ways[i].bytes_per_tick)
-            self.parts.append(_Part(i, taken, self.graph.num_bytes[i] * taken / self._workers(i), rate))
-            begin = now + self._setup_ticks(i) + self._turn_ticks(i, taken)
+            rate = min(taken * copies.bytes_per_tick, self.paths[i].bytes_per_tick)
+            self.parts.append(_Part(i, taken, self.graph.num_bytes[i] * taken / self.costs.workers(i), rate))
+            begin = now + self.costs.setup_ticks(i) + self._turn_ticks(i, taken)
             heappush(self.events, (begin, _FED, len(self.parts) - 1))
 
     def _sum(self, now: float, i: int, taken: int) -> None:
-        """So many of the SMs that copy begin with their units of a sum."""
+        """Begin a sum's units on ``taken`` of the SMs that copy."""
         work, rank = self.graph.work[i][0], self.graph.rank[i]
         traffic = (work.hbm_read_bytes + work.hbm_write_bytes) * taken / work.num_units
-        ticks = work.unit_ticks * (work.num_units / self._workers(i))
+        ticks = work.unit_ticks * (work.num_units / self.costs.workers(i))
         self.parts.append(_Part(i, taken, 0.0, traffic / ticks))
         self._use_hbm(rank, now, traffic / ticks)
         heappush(self.events, (now + ticks, _SUMMED, len(self.parts) - 1))
 
     def _summed(self, now: float, part: _Part) -> None:
-        """A part of a sum is done."""
+        """Handle the end of a part of a sum."""
         i, rank = part.transfer, self.graph.rank[part.transfer]
         self._use_hbm(rank, now, -part.bytes_per_tick)
         self.copies[rank].free += part.engines
@@ -239,93 +159,93 @@ class EstimateRun:
         self._grant(self.copies[rank], now)
 
     def _turn_ticks(self, i: int, taken: int) -> float:
-        """Those that begin at once send their first lines in turn; who is first is soon ahead, and all out of step.
+        """Return the delay of a copy that begins beside others: they send their first lines in turn, then drift apart.
 
-        The ranker learned the patterns it is trained on without that.
+        0 for the patterns of the ranker, which was trained without this delay.
         """
         busy = self.schedule.engine.count - self.copies[self.graph.rank[i]].free - taken
         if not self.in_turn or not busy:
             return 0.0
-        return busy * self.scenario.gpu.line_bytes * self.ways[i].legs[0][1]
+        return busy * self.scenario.gpu.line_bytes * self.paths[i].legs[0][1]
 
     def _copy(self, now: float, kind: int, part: _Part, idx: int) -> None:
-        """One part of a transfer begins to feed its links, has fed them all, or has landed."""
+        """Handle a part of a transfer that begins to feed its links, has fed them, or has landed."""
         i, rate = part.transfer, part.bytes_per_tick
-        way, copies = self.ways[i], self.copies[self.graph.rank[i]]
+        path, copies = self.paths[i], self.copies[self.graph.rank[i]]
         if kind == _FED:
-            self._begin(now, part, way)
+            self._begin(now, part, path)
             heappush(self.events, (now + part.num_bytes / rate, _DRAINED, idx))
         elif kind == _DRAINED:
-            self._feed(now, part, way, -rate)
+            self._feed(now, part, path, -rate)
             queued = max(
-                [link.backlog for link, _ in part.legs] + [self.hbm[r].backlog for r in self._memories(part, way)]
+                [link.backlog for link, _ in part.legs] + [self.hbm[r].backlog for r in self._memories(part, path)]
             )
             for link, ticks_per_byte in part.legs:
                 link.served += part.num_bytes * ticks_per_byte
-            copies.free += part.engines if way.frees else 0
+            copies.free += part.engines if path.frees else 0
             if part.following is not None:
                 self.parts[part.following].late = max(part.late, now + queued)
             else:
-                landed = max(now + queued, part.late) + way.latency
-                heappush(self.events, (landed + way.slice_ticks(part.num_bytes), _COPIED, idx))
-        elif kind == _COPIED and self._flag_ticks(i):
-            # The flag follows the data, and queues behind what others have sent meanwhile.
-            for link, _ in way.legs:
+                landed = max(now + queued, part.late) + path.latency
+                heappush(self.events, (landed + path.slice_ticks(part.num_bytes), _COPIED, idx))
+        elif kind == _COPIED and self.costs.flag_ticks(i):
+            # The flag follows the data, and queues behind data that others have sent meanwhile.
+            for link, _ in path.legs:
                 link.feed(now, 0.0)
-            queued = sum(link.backlog for link, _ in way.legs)
-            heappush(self.events, (now + queued + self._flag_ticks(i), _FLAGGED, idx))
+            queued = sum(link.backlog for link, _ in path.legs)
+            heappush(self.events, (now + queued + self.costs.flag_ticks(i), _FLAGGED, idx))
         else:
             for link, _ in part.legs:
                 link.feed(now, 0.0)
-            copies.free += 0 if way.frees else part.engines
+            copies.free += 0 if path.frees else part.engines
             self.missing[i] -= 1
             if not self.missing[i] and not self.left[i]:
                 self._finish(now, i)
         if kind != _FED:
             self._grant(copies, now)
-        if not way.writes:
-            (link, ticks_per_byte), (rank, _) = way.legs[0], way.reads[0]
+        if not path.writes:
+            (link, ticks_per_byte), (rank, _) = path.legs[0], path.reads[0]
             landing = link.outflow / ticks_per_byte
             self._use_hbm(rank, now, landing - link.landing)
             link.landing = landing
 
-    def _begin(self, now: float, part: _Part, way: FluidPath) -> None:
-        """Feed the legs up to one that queues; those behind it are fed when it passes on what comes now."""
+    def _begin(self, now: float, part: _Part, path: FluidPath) -> None:
+        """Feed the legs up to one that queues; the legs after it are fed once it forwards this data."""
         rate, stop = part.bytes_per_tick, part.first_leg
-        while stop < len(way.legs):
-            link = way.legs[stop][0]
+        while stop < len(path.legs):
+            link = path.legs[stop][0]
             link.feed(now, 0.0)
             stop += 1
             if link.backlog > 1.0:
                 break
-        part.legs = way.legs[part.first_leg : stop]
-        if stop < len(way.legs):
+        part.legs = path.legs[part.first_leg : stop]
+        if stop < len(path.legs):
             part.following = len(self.parts)
-            engines, part.engines = (0, part.engines) if way.frees else (part.engines, 0)
+            engines, part.engines = (0, part.engines) if path.frees else (part.engines, 0)
             self.parts.append(_Part(part.transfer, engines, part.num_bytes, rate, stop))
             heappush(self.events, (now + part.legs[-1][0].backlog, _FED, part.following))
-        self._feed(now, part, way, rate)
+        self._feed(now, part, path, rate)
 
-    def _feed(self, now: float, part: _Part, way: FluidPath, rate: float) -> None:
-        """From ``now`` on the legs of a part are fed by so many bytes per tick more."""
+    def _feed(self, now: float, part: _Part, path: FluidPath, rate: float) -> None:
+        """Increase the inflow of a part's legs and memories by ``rate`` bytes per tick from ``now`` on."""
         for link, ticks_per_byte in part.legs:
             link.feed(now, rate * ticks_per_byte)
-        for rank, times in way.reads if not part.first_leg else ():
+        for rank, times in path.reads if not part.first_leg else ():
             self._use_hbm(rank, now, rate * times)
-        for rank, times in way.writes if part.following is None else ():
+        for rank, times in path.writes if part.following is None else ():
             self._use_hbm(rank, now, rate * times)
 
-    def _memories(self, part: _Part, way: FluidPath) -> list[int]:
-        """The ranks whose memories a part uses."""
-        reads = way.reads if not part.first_leg else ()
-        return [rank for rank, _ in (*reads, *(way.writes if part.following is None else ()))]
+    def _memories(self, part: _Part, path: FluidPath) -> list[int]:
+        """Return the ranks whose memories a part uses."""
+        reads = path.reads if not part.first_leg else ()
+        return [rank for rank, _ in (*reads, *(path.writes if part.following is None else ()))]
 
     def _use_hbm(self, rank: int, now: float, bytes_per_tick: float) -> None:
-        """From ``now`` on the traffic of a rank's memory is larger by so much."""
+        """Increase the traffic of a rank's memory by ``bytes_per_tick`` from ``now`` on."""
         self.hbm[rank].feed(now, bytes_per_tick * TICKS_PER_SECOND / self.scenario.gpu.hbm.achieved_bytes_per_s)
 
     def _compute(self, now: float, kind: int, i: int) -> None:
-        """A kernel is launched, gets its first SM, or has spent the time it needs on SMs."""
+        """Handle a kernel that is launched, gets its first SM, or has spent its time on SMs."""
         work, rank = self.graph.work[i][0], self.graph.rank[i]
         pool, hbm = self.pools[rank], self.hbm[rank]
         if kind == _LAUNCHED:

@@ -3,18 +3,18 @@
 from dataclasses import replace
 
 from ...compiler.ir import Choice, Scenario, Schedule
-from ...compiler.planning.build import build_schedule, declared, default_engine
+from ...compiler.planning.build import build_schedule, declared
 from ...compiler.templates import BASELINE
 from ...simcore import simulate
+from ..candidates.predicted import is_baseline, usual_serial
 from ..candidates.shortlist import shortlist_unit
-from ..recommend import is_baseline
 from ..solver import NoFeasibleSchedule, enumerate_space
 
 
 def serial_baseline(scenario: Scenario) -> Schedule:
-    """The serial schedule that advice calls the baseline: the fastest of them, simulated as a shortlist is.
+    """Return the baseline of advice: the fastest serial schedule, simulated at the granularity of the shortlist.
 
-    Of a lone kernel every schedule is serial.
+    Every schedule of a lone kernel is serial.
     """
     schedules = _serial_schedules(scenario)
     if len(schedules) == 1:
@@ -29,14 +29,13 @@ def _serial_schedules(scenario: Scenario) -> tuple[Schedule, ...]:
         choices = enumerate_space(only_serial).choices
     except NoFeasibleSchedule:
         choices = ()
-    usual = Choice(BASELINE.name, scenario.num_ranks, default_engine(scenario.system))
-    found = [build_schedule(scenario, choice) for choice in (*choices, usual)]
+    schedules = [build_schedule(scenario, choice) for choice in (*choices, usual_serial(scenario))]
     for named in scenario.schedules:
         if is_baseline(scenario, named.body if isinstance(named.body, Choice) else None):
-            found.append(declared(scenario, named))
-    return tuple({schedule.expression: schedule for schedule in found}.values())
+            schedules.append(declared(scenario, named))
+    return tuple({schedule.expression: schedule for schedule in schedules}.values())
 
 
 def _shortlist_ticks(scenario: Scenario, schedule: Schedule) -> int:
-    """Makespan at the granularity of a shortlist."""
+    """Return the makespan at the granularity of the shortlist."""
     return simulate(scenario, schedule, unit_bytes=shortlist_unit(scenario, schedule)).makespan_ticks

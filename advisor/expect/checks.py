@@ -1,4 +1,4 @@
-"""Judges statements of an expectation: alone, or over the points of a sweep."""
+"""Evaluation of the statements of an expectation: alone, or over the points of a sweep."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,12 +23,12 @@ from ...compiler.resolve.expect.expectation import (
 )
 from .simulations import ExpectationError
 from .sweeps import Judgement, judge_crossover, judge_inside, judge_linear, judge_trend, judge_winner
-from .values import FigureValue, RunFigures, found
+from .values import FigureValue, RunFigures, figure_value
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A statement at one point of a sweep: the value of the parameter, and what the statement says there."""
+    """A statement at one point of a sweep: the value of the parameter, the statement there, and its figures."""
 
     setting: str
     check: Check
@@ -36,8 +36,8 @@ class Scene:
 
 
 @dataclass(frozen=True, slots=True)
-class PointFound:
-    """What was found at one point of a sweep; ``setting`` is the value of the parameter."""
+class PointFigures:
+    """The figures at one point of a sweep; ``setting`` is the value of the parameter."""
 
     setting: str
     values: tuple[FigureValue, ...]
@@ -45,7 +45,7 @@ class PointFound:
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    """One point: whether the statement holds there and what was found, with the exact values behind it."""
+    """One point: the judgement of the statement there, and the exact values behind it."""
 
     judgement: Judgement
     values: tuple[Value, ...] = ()
@@ -53,38 +53,40 @@ class _Point:
 
 
 def judge(check: Check, figures: RunFigures) -> Judgement:
-    """A statement that stands alone.
+    """Judge a statement that stands alone.
 
     Raises
     ------
     ExpectationError
-        If it asks for a figure there is not, or divides by zero.
+        If it refers to a figure that does not exist, or divides by zero.
     """
-    with _division_told(check):
+    with _division_reported(check):
         return _judge(check.body, figures)
 
 
-def judge_sweep(check: Check, sweep: Sweep, scenes: Iterable[Scene]) -> tuple[Judgement, tuple[PointFound, ...]]:
-    """A statement over all points of a sweep, with what was found at each.
+def judge_sweep(check: Check, sweep: Sweep, scenes: Iterable[Scene]) -> tuple[Judgement, tuple[PointFigures, ...]]:
+    """Judge a statement over all points of a sweep; return the judgement and the figures at each point.
 
     Raises
     ------
     ExpectationError
-        If it asks for a figure there is not, or divides by zero; the message names the point.
+        If it refers to a figure that does not exist, or divides by zero; the message names the point.
     """
     points: list[_Point] = []
     for scene in scenes:
         try:
-            with _division_told(scene.check):
+            with _division_reported(scene.check):
                 points.append(_point(scene.check.body, scene.figures))
         except ExpectationError as error:
             raise ExpectationError(f"at {sweep.param} = {scene.setting}: {error}") from error
-    shown = [PointFound(point.text, each.judgement.values) for point, each in zip(sweep.points, points, strict=True)]
+    shown = [
+        PointFigures(point.text, outcome.judgement.values) for point, outcome in zip(sweep.points, points, strict=True)
+    ]
     return _joined(check.body, sweep, points), tuple(shown)
 
 
 @contextmanager
-def _division_told(check: Check) -> Iterator[None]:
+def _division_reported(check: Check) -> Iterator[None]:
     try:
         yield
     except ZeroDivisionError as error:
@@ -99,7 +101,7 @@ def _judge(body: Body, figures: RunFigures) -> Judgement:
         case Comparison():
             return _compare(body, figures)
         case Shown(term=term):
-            value = found("value", figures.value(term))
+            value = figure_value("value", figures.value(term))
             return Judgement(True, value.text, (value,))
         case _:
             raise AssertionError("the compiler lets no other statement stand outside of a sweep")
@@ -109,10 +111,10 @@ def _compare(body: Comparison, figures: RunFigures) -> Judgement:
     left, right = figures.value(body.left), figures.value(body.right)
     high = body.high.amount if body.high is not None else right.amount
     passed = _holds(left.amount, body.relation, right.amount, high, _slack(body, right))
-    values = [found("left", left)]
+    values = [figure_value("left", left)]
     if not isinstance(body.right, Value):
-        values.append(found("right", right))
-    return Judgement(passed, ", ".join(f"{each.name} is {each.text}" for each in values), tuple(values))
+        values.append(figure_value("right", right))
+    return Judgement(passed, ", ".join(f"{value.name} is {value.text}" for value in values), tuple(values))
 
 
 def _point(body: Body, figures: RunFigures) -> _Point:
@@ -121,10 +123,12 @@ def _point(body: Body, figures: RunFigures) -> _Point:
             return _Point(_judge(inner, figures))
         case Trend(term=term) | Linear(term=term) | Inside(term=term):
             value = figures.value(term)
-            return _Point(Judgement(True, "", (found("value", value),)), (value,))
+            return _Point(Judgement(True, "", (figure_value("value", value),)), (value,))
         case Crossover(left=left, right=right):
             values = figures.value(left), figures.value(right)
-            return _Point(Judgement(True, "", (found("left", values[0]), found("right", values[1]))), values)
+            return _Point(
+                Judgement(True, "", (figure_value("left", values[0]), figure_value("right", values[1]))), values
+            )
         case WinnerChanges(schedules=schedules):
             makespans = {name: figures.value(MetricOf(name, Metric.MAKESPAN)).amount for name in schedules}
             winner = min(schedules, key=lambda name: makespans[name])
@@ -134,7 +138,7 @@ def _point(body: Body, figures: RunFigures) -> _Point:
 
 
 def _joined(body: Body, sweep: Sweep, points: Sequence[_Point]) -> Judgement:
-    """What the points say together."""
+    """Judge the statement over all points."""
     first = [value for point in points for value in point.values[:1]]
     match body:
         case Trend():
@@ -156,25 +160,25 @@ def _joined(body: Body, sweep: Sweep, points: Sequence[_Point]) -> Judgement:
 
 
 def _counted(sweep: Sweep, points: Sequence[_Point], *, wanted: bool) -> Judgement:
-    """Holds where, or fails first where: ``wanted`` asks for one point that holds, else all must."""
+    """Judge a statement that must hold at one point if ``wanted``, else at all."""
     named = list(zip(sweep.points, points, strict=True))
-    held = [point for point, each in named if each.judgement.passed]
+    held = [point for point, outcome in named if outcome.judgement.passed]
     if wanted and not held:
         return Judgement(False, f"holds at none of {len(points)} points")
     if wanted:
         return Judgement(True, f"holds at {len(held)} of {len(points)} points, first at {sweep.param} = {held[0].text}")
-    failed = next(((point, each) for point, each in named if not each.judgement.passed), None)
+    failed = next(((point, outcome) for point, outcome in named if not outcome.judgement.passed), None)
     if failed is None:
         return Judgement(True, f"holds at all {len(points)} points")
-    point, each = failed
+    point, outcome = failed
     count = len(points) - len(held)
     return Judgement(
-        False, f"fails at {count} of {len(points)}, first at {sweep.param} = {point.text}: {each.judgement.text}"
+        False, f"fails at {count} of {len(points)}, first at {sweep.param} = {point.text}: {outcome.judgement.text}"
     )
 
 
 def _slack(body: Comparison, right: Value) -> Fraction:
-    """How far apart two equal values may be."""
+    """Return the largest difference of two equal values."""
     if body.tolerance is None:
         return Fraction(0)
     return abs(right.amount) * body.tolerance.amount if body.relative else body.tolerance.amount

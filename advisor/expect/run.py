@@ -1,4 +1,4 @@
-"""Runs what a file expects: simulates the schedules it names, at every point of its sweeps, and compares."""
+"""Runs the expectations of a file: simulates its schedules at every point of its sweeps, and compares."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -8,14 +8,14 @@ from ...compiler.pipeline import Compiled
 from ...compiler.resolve.expect.expectation import Bindings, Check, Expectation, Shown, Sweep
 from ...compiler.text.diagnostics import CompileError
 from ..recommend import Advisor
-from .checks import PointFound, Scene, judge, judge_sweep
+from .checks import PointFigures, Scene, judge, judge_sweep
 from .simulations import ExpectationError, Runs
 from .sweeps import Judgement
 from .values import FigureValue, RunFigures
 
 
 class Standing(Enum):
-    """What became of a statement; the value is the word in reports."""
+    """The outcome of a statement; the value is the word in reports."""
 
     PASSED = "ok"
     FAILED = "FAILED"
@@ -24,22 +24,22 @@ class Standing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One statement with what was found: ``found`` is a sentence, ``values`` and ``points`` are the numbers.
+    """One statement with its outcome: ``found`` is a sentence, ``values`` and ``points`` are the numbers.
 
-    ``bindings`` are the settings of its block; ``sweep`` is the sweep it stands in, if it does.
+    ``bindings`` are the settings of its block; ``sweep`` is the sweep that contains it, if any.
     """
 
     check: Check
     standing: Standing
     found: str
     values: tuple[FigureValue, ...]
-    points: tuple[PointFound, ...]
+    points: tuple[PointFigures, ...]
     bindings: Bindings
     sweep: Sweep | None
 
     @property
     def passed(self) -> bool:
-        """Whether nothing is wrong; what is only shown cannot be."""
+        """Whether the statement did not fail; one that only shows a value cannot fail."""
         return self.standing is not Standing.FAILED
 
 
@@ -47,8 +47,8 @@ class CheckResult:
 class ExpectationRunner:
     """Runs every ``expect`` block of one file.
 
-    ``compile`` compiles the file under further settings of its parameters. It is called once for each setting, as the
-    sizes and the numbers of statements follow the parameters; each schedule is simulated once for each setting.
+    ``compile`` compiles the file under further settings of its parameters, since sizes and the numbers in statements
+    depend on them. The file is compiled, and each schedule simulated, once for each setting.
     """
 
     compile: Callable[[Bindings], Compiled]
@@ -58,12 +58,12 @@ class ExpectationRunner:
     _runs: dict[tuple[str, Bindings, bool], Runs] = field(default_factory=dict)
 
     def run(self) -> Iterator[CheckResult]:
-        """Every statement of the file, in order.
+        """Yield the result of every statement of the file, in order.
 
         Raises
         ------
         CompileError
-            If the file is wrong as it stands, or under the bindings of a block.
+            If the file is wrong, by itself or under the bindings of a block.
         """
         for number, block in enumerate(self._file(()).expectations):
             bound = self._expectation(number, block.bindings)
@@ -82,7 +82,7 @@ class ExpectationRunner:
 
     def _swept(self, number: int, place: int, sweep: Sweep, bindings: Bindings) -> Iterator[CheckResult]:
         for idx, check in enumerate(sweep.checks):
-            points: tuple[PointFound, ...] = ()
+            points: tuple[PointFigures, ...] = ()
             try:
                 judgement, points = judge_sweep(check, sweep, self._scenes(number, place, idx, sweep, bindings))
             except ExpectationError as error:
@@ -90,7 +90,7 @@ class ExpectationRunner:
             yield _result(check, judgement, points, bindings, sweep)
 
     def _scenes(self, number: int, place: int, idx: int, sweep: Sweep, bindings: Bindings) -> Iterator[Scene]:
-        """The statement ``idx`` of a sweep at every point, as the file reads there."""
+        """Yield the statement ``idx`` of a sweep at every point, with the numbers it has there."""
         for point in sweep.points:
             settings = (*bindings, (sweep.param, point.text))
             try:
@@ -120,7 +120,7 @@ class ExpectationRunner:
 
 
 def _result(
-    check: Check, judgement: Judgement, points: tuple[PointFound, ...], bindings: Bindings, sweep: Sweep | None
+    check: Check, judgement: Judgement, points: tuple[PointFigures, ...], bindings: Bindings, sweep: Sweep | None
 ) -> CheckResult:
     standing = Standing.PASSED if judgement.passed else Standing.FAILED
     if judgement.passed and isinstance(check.body, Shown):

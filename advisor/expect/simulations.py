@@ -1,4 +1,4 @@
-"""The simulations that expectations need of one scenario, each run once."""
+"""The simulations that the expectations of one scenario need, each run once."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from ...simcore import Result, RunOutcome, RunTooLarge, WhatIf, affordable_unit,
 from ..bounds.lower_bound import lower_bound
 from ..candidates.advice import Advice
 from ..candidates.shortlist import packet_bytes
-from ..recommend import CONFIRM_LINE_HOPS, Advisor
+from ..recommend import CONFIRM_LINE_HOPS, AdviceOptions, Advisor
 from ..solver import NoFeasibleSchedule
 from .baseline import serial_baseline
 
@@ -17,7 +17,7 @@ BEST, SERIAL, BOUND = "best", "serial", "bound"
 
 
 class ExpectationError(ValueError):
-    """An expectation that asks for a figure there is not, for instance the DIL of a lone collective."""
+    """An expectation refers to a figure that does not exist, for instance the DIL of a lone collective."""
 
 
 @dataclass(slots=True)
@@ -36,28 +36,28 @@ class Runs:
     _seeded: dict[tuple[str, int], tuple[Result, ...]] = field(default_factory=dict)
 
     def advice(self) -> Advice:
-        """The advice for the scenario, asked for once.
+        """Return the advice for the scenario, computed once.
 
         Raises
         ------
         ExpectationError
-            If there is none: no schedule is feasible, or the system is one that advice is not about.
+            If no schedule is feasible, or advice does not support the system.
         """
         if self._advice is None:
             try:
-                self._advice = self.advisor().recommend(self.scenario, workers=self.workers)
+                self._advice = self.advisor().recommend(self.scenario, AdviceOptions(workers=self.workers))
             except (NoFeasibleSchedule, ScheduleError) as error:
                 raise ExpectationError(str(error)) from error
         return self._advice
 
     def bound_ticks(self) -> int:
-        """The lower bound on any schedule."""
+        """Return the lower bound on any schedule."""
         if self._bound_ticks is None:
             self._bound_ticks = lower_bound(self.scenario).ticks
         return self._bound_ticks
 
     def result(self, name: str, *, explained: bool = False) -> Result:
-        """A schedule at line granularity; ``explained`` adds the what-if runs behind ``cil``.
+        """Return the result of a schedule in lines; ``explained`` adds the runs behind ``cil``.
 
         Raises
         ------
@@ -74,7 +74,7 @@ class Runs:
         return self._results[name, explained]
 
     def seeded(self, name: str, count: int) -> tuple[Result, ...]:
-        """A declared schedule or ``serial`` under the seeds 0 to ``count`` - 1 of the system's variability.
+        """Return results of a declared schedule or ``serial`` under the seeds 0 to ``count`` - 1 of the variability.
 
         Raises
         ------
@@ -120,7 +120,7 @@ class Runs:
             raise ExpectationError(f"{name}: {error}") from error
 
     def _unit(self, name: str, schedule: Schedule) -> int:
-        """Lines, or packets; the baseline of a vast problem is coarser, as it is in advice."""
+        """Return the granularity: lines or packets; coarser for the baseline of a large problem, as in advice."""
         line = packet_bytes(self.scenario) if self.packets else self.scenario.gpu.line_bytes
         return affordable_unit(self.scenario, schedule, line, CONFIRM_LINE_HOPS) if name == SERIAL else line
 

@@ -1,4 +1,4 @@
-"""What the points of a sweep say together: trends, straight lines, extremes, crossovers and changes of the winner."""
+"""Judgements over the points of a sweep: trends, straight lines, extremes, crossovers and changes of the winner."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from .values import FigureValue, show
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Whether a statement holds and why, with what was computed on the way."""
+    """Whether a statement holds and why, with the computed values."""
 
     passed: bool
     text: str
@@ -22,7 +22,7 @@ class Judgement:
 
 
 def judge_trend(body: Trend, sweep: Sweep, values: Sequence[Value]) -> Judgement:
-    """A rising term never lies more than the tolerance below an earlier value, and ends above its start."""
+    """Judge a trend: a rising term never falls by more than the tolerance, and ends above its start."""
     amounts = [value.amount for value in values]
     if body.direction is TrendDirection.FLAT:
         return _flat(body.tolerance, values)
@@ -43,7 +43,7 @@ def judge_trend(body: Trend, sweep: Sweep, values: Sequence[Value]) -> Judgement
 
 
 def _flat(tolerance: Fraction, values: Sequence[Value]) -> Judgement:
-    """The greatest is within the tolerance of the least."""
+    """Judge a flat term: the greatest value is within the tolerance of the least."""
     amounts = [value.amount for value in values]
     low, high = min(amounts), max(amounts)
     passed = high - low <= tolerance * min(map(abs, amounts))
@@ -51,7 +51,7 @@ def _flat(tolerance: Fraction, values: Sequence[Value]) -> Judgement:
 
 
 def judge_linear(body: Linear, sweep: Sweep, values: Sequence[Value]) -> Judgement:
-    """The line of least squares rises, and its coefficient of determination reaches the threshold."""
+    """Judge a line: the least-squares fit rises, and its coefficient of determination reaches the threshold."""
     fit = fit_line([point.amount for point in sweep.points], [value.amount for value in values])
     if fit is None:
         return Judgement(False, f"the same everywhere: {show(values[0])}")
@@ -61,7 +61,7 @@ def judge_linear(body: Linear, sweep: Sweep, values: Sequence[Value]) -> Judgeme
 
 
 def fit_line(xs: Sequence[Fraction], ys: Sequence[Fraction]) -> tuple[bool, Fraction] | None:
-    """Whether the line of least squares rises, and r2 = Sxy^2 / (Sxx Syy), exactly; None if all ``ys`` are equal.
+    """Return whether the least-squares line rises, and r2 = Sxy^2 / (Sxx Syy), exactly; None if all ``ys`` are equal.
 
     The coefficient of determination of simple linear regression, Draper and Smith, Applied Regression Analysis,
     section 1.3.
@@ -74,7 +74,7 @@ def fit_line(xs: Sequence[Fraction], ys: Sequence[Fraction]) -> tuple[bool, Frac
 
 
 def judge_inside(body: Inside, sweep: Sweep, values: Sequence[Value]) -> Judgement:
-    """The extreme beats both ends."""
+    """Judge an inner extreme, which must beat both ends."""
     sign, word = (1, "least") if body.end is End.LEAST else (-1, "greatest")
     amounts = [sign * value.amount for value in values]
     at = amounts.index(min(amounts))
@@ -84,27 +84,27 @@ def judge_inside(body: Inside, sweep: Sweep, values: Sequence[Value]) -> Judgeme
 
 
 def judge_crossover(body: Crossover, sweep: Sweep, left: Sequence[Value], right: Sequence[Value]) -> Judgement:
-    """``left <= right`` changes exactly once, at a value of the parameter that lies in the range."""
+    """Judge a crossover: ``left <= right`` changes exactly once, at a value of the parameter in the range."""
     gaps = [a.amount - b.amount for a, b in zip(left, right, strict=True)]
-    places = [at for at, (before, after) in enumerate(pairwise(gaps)) if (before <= 0) != (after <= 0)]
-    if not places:
+    indices = [at for at, (before, after) in enumerate(pairwise(gaps)) if (before <= 0) != (after <= 0)]
+    if not indices:
         return Judgement(False, f"no crossover: left is {'below' if gaps[0] <= 0 else 'above'} right everywhere")
-    if len(places) > 1:
-        between = [f"{sweep.points[at].text} and {sweep.points[at + 1].text}" for at in places]
-        return Judgement(False, f"{len(places)} crossovers: between {sweep.param} = {', '.join(between)}")
-    at = places[0]
+    if len(indices) > 1:
+        between = [f"{sweep.points[at].text} and {sweep.points[at + 1].text}" for at in indices]
+        return Judgement(False, f"{len(indices)} crossovers: between {sweep.param} = {', '.join(between)}")
+    at = indices[0]
     crossing = crossing_of(sweep.points[at].amount, sweep.points[at + 1].amount, gaps[at], gaps[at + 1])
-    found = _parameter("crossover", crossing, sweep)
-    return Judgement(body.low <= crossing <= body.high, f"at {sweep.param} = {found.text}", (found,))
+    value = _parameter("crossover", crossing, sweep)
+    return Judgement(body.low <= crossing <= body.high, f"at {sweep.param} = {value.text}", (value,))
 
 
 def crossing_of(x0: Fraction, x1: Fraction, gap0: Fraction, gap1: Fraction) -> Fraction:
-    """Where the straight line from (x0, gap0) to (x1, gap1) passes zero; the gaps differ in sign."""
+    """Return the zero of the straight line from (x0, gap0) to (x1, gap1); the gaps differ in sign."""
     return x0 + (x1 - x0) * gap0 / (gap0 - gap1)
 
 
 def judge_winner(sweep: Sweep, winners: Sequence[str]) -> Judgement:
-    """Not the same schedule wins at every point."""
+    """Judge a change of the winner: not the same schedule wins at every point."""
     stretches: list[str] = []
     named = zip(sweep.points, winners, strict=True)
     for winner, group in groupby(named, key=lambda each: each[1]):
@@ -114,7 +114,7 @@ def judge_winner(sweep: Sweep, winners: Sequence[str]) -> Judgement:
 
 
 def _parameter(name: str, amount: Fraction, sweep: Sweep) -> FigureValue:
-    """A value of the swept parameter, rounded to read if it is not a neat one."""
+    """Return a value of the swept parameter, rounded if its exact text is a fraction."""
     text = setting_text(Quantity(amount, sweep.unit))
     if "/ " in text:
         text = f"{float(amount):.6g} {sweep.unit.base_unit}".rstrip()

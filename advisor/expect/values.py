@@ -1,4 +1,4 @@
-"""The values of terms: figures of simulated schedules joined as a file says, in exact arithmetic."""
+"""Values of terms: figures of simulated schedules, combined in exact arithmetic."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,14 +26,14 @@ from ...simcore import Result
 from .simulations import BOUND, ExpectationError, Runs
 
 _LARGEST = Fraction(10) ** 300
-"""What a report can show: floating-point numbers end a little above."""
+"""Limit of values in reports, a little below the largest floating-point number."""
 
 
 @dataclass(frozen=True, slots=True)
 class FigureValue:
-    """A value for reports: as people read it, and as a number with its unit, which is empty for plain numbers.
+    """A value for reports: as text, and as a number with its unit, which is empty for plain numbers.
 
-    What is no number, as a verdict, has its word for both.
+    A value that is a word, such as a verdict, has the word for both.
     """
 
     name: str
@@ -44,20 +44,20 @@ class FigureValue:
 
 @dataclass(frozen=True, slots=True)
 class RunFigures:
-    """Evaluates terms about one scenario; ``num_seeds`` is how many seeds reductions run over."""
+    """Evaluates terms about one scenario; reductions run over ``num_seeds`` seeds."""
 
     runs: Runs
     num_seeds: int = 0
 
     def value(self, term: Term) -> Value:
-        """The value of ``term``.
+        """Return the value of ``term``.
 
         Raises
         ------
         ExpectationError
-            If a figure in it does not exist, or a number in it is too large to go on with.
+            If a figure in it does not exist, or a number in it is too large.
         ZeroDivisionError
-            If something in it is divided by zero.
+            If it divides by zero.
         """
         amount = self._amount(term, None)
         if abs(amount) >= _LARGEST:
@@ -83,10 +83,10 @@ class RunFigures:
                         raise ExpectationError("a computed number is too large")
                 return total
             case Extreme(end=end, terms=terms):
-                amounts = [self._amount(each, seed) for each in terms]
+                amounts = [self._amount(operand, seed) for operand in terms]
                 return min(amounts) if end is End.LEAST else max(amounts)
             case OverSeeds(term=inner, percent=percent):
-                amounts = [self._amount(inner, each) for each in range(self.num_seeds)]
+                amounts = [self._amount(inner, seed) for seed in range(self.num_seeds)]
                 return mean(amounts) if percent is None else percentile(amounts, percent)
 
     def _metric(self, schedule: str, metric: Metric, seed: int | None) -> Fraction:
@@ -100,7 +100,7 @@ class RunFigures:
 
 
 def metric_of(result: Result, metric: Metric) -> Fraction:
-    """A figure of ``result``: times in ticks, traffic in bytes of the busiest rank.
+    """Return a figure of ``result``: times in ticks, traffic in bytes of the busiest rank.
 
     Raises
     ------
@@ -108,7 +108,7 @@ def metric_of(result: Result, metric: Metric) -> Fraction:
         If the schedule has no such figure.
     """
     traffic = result.traffic
-    whole = {
+    integers = {
         Metric.MAKESPAN: result.makespan_ticks,
         Metric.COMPUTE_TIME: result.compute_ticks,
         Metric.COMM_TIME: result.comm_ticks,
@@ -123,8 +123,8 @@ def metric_of(result: Result, metric: Metric) -> Fraction:
         Metric.FLAG_READS: traffic.flag_reads,
         Metric.LINE_HOPS: result.line_hops,
     }
-    if metric in whole:
-        return Fraction(whole[metric])
+    if metric in integers:
+        return Fraction(integers[metric])
     ratio = _ratio(result, metric)
     if ratio is None:
         raise ExpectationError(f"{result.schedule.expression} has no {metric.value}")
@@ -145,13 +145,13 @@ def _ratio(result: Result, metric: Metric) -> Fraction | float | None:
 
 
 def percentile(values: Sequence[Fraction], percent: Fraction) -> Fraction:
-    """The nearest-rank percentile: the least value such that ``percent`` % of all are not above it."""
+    """Return the nearest-rank percentile: the least value such that ``percent`` % of all are not above it."""
     rank = -(-percent * len(values) // 100)
     return sorted(values)[max(1, int(rank)) - 1]
 
 
 def mean(values: Sequence[Fraction]) -> Fraction:
-    """The arithmetic mean."""
+    """Return the arithmetic mean."""
     return sum(values, Fraction(0)) / len(values)
 
 
@@ -167,8 +167,8 @@ def _applied(operator: Operator, left: Fraction, right: Fraction) -> Fraction:
             return left / right
 
 
-def found(name: str, value: Value) -> FigureValue:
-    """A value for reports: times in us, rates in GB/s, sizes in bytes."""
+def figure_value(name: str, value: Value) -> FigureValue:
+    """Return a value for reports: times in us, rates in GB/s, sizes in bytes."""
     match value.dimension:
         case FigureKind.TIME:
             number = float(value.amount / TICKS_PER_US)
@@ -184,8 +184,8 @@ def found(name: str, value: Value) -> FigureValue:
 
 
 def show(value: Value) -> str:
-    """A value as people read it."""
-    return found("", value).text
+    """Return a value as text."""
+    return figure_value("", value).text
 
 
 def _number(amount: Fraction) -> int | float:

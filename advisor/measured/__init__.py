@@ -1,1 +1,1 @@
-"""How far the models are from measurements on real GPUs."""
+"""Comparison with measurements. In: tables of measured times. Out: errors of the models, and refitted profiles."""

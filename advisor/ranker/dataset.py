@@ -20,7 +20,7 @@ from ...compiler.planning.knobs.structure import CHUNKS, TEMPLATE
 from ...compiler.templates import BY_NAME
 from ...simcore import RunOutcome, simulate
 from ..solver.domains import domains_of, streams_of
-from ..workers import deaf_children, open_pool
+from ..workers import interrupts_blocked_in_children, open_pool
 from .features import FloatArray, matrix
 from .randomised import random_scenario
 
@@ -78,7 +78,7 @@ def _simulate_all(seed: int, scenarios: int, workers: int) -> Iterator[_Simulate
         yield from (_simulate_one(seed, idx) for idx in range(scenarios))
         return
     with open_pool(workers) as pool:
-        with deaf_children():
+        with interrupts_blocked_in_children():
             futures = [pool.submit(_simulate_one, seed, idx) for idx in range(scenarios)]
         yield from (future.result() for future in as_completed(futures))
 

@@ -1,6 +1,6 @@
 """How far to trust an answer about a GPU that takes its numbers from another one."""
 
-from magus.advisor import Advisor
+from magus.advisor import AdviceOptions, Advisor
 from magus.advisor.candidates.advice import Advice, Confidence
 from magus.advisor.explain import confidence_of, marks_of
 from magus.compiler import Scenario, compile_text
@@ -55,6 +55,6 @@ def test_a_link_with_the_rate_that_another_achieves_is_marked() -> None:
 
 
 def test_the_answer_says_so() -> None:
-    advice: Advice = Advisor.load().recommend(scenario(GUESSED), top=1, bespoke=0)
+    advice: Advice = Advisor.load().recommend(scenario(GUESSED), AdviceOptions(top=1, bespoke=0))
 
     assert advice.confidence is Confidence.LOW and "H100" in advice.confidence_reason

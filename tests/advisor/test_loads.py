@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from magus.advisor import Advisor, lower_bound
+from magus.advisor import AdviceOptions, Advisor, lower_bound
 from magus.advisor.bounds.least_traffic import least_traffic
 from magus.advisor.estimate.makespan import estimate_ticks
 from magus.compiler import compile_text
@@ -57,7 +57,7 @@ def test_traffic_is_counted_by_rank() -> None:
 def test_a_hot_rank_is_advised_on() -> None:
     scenario = scenario_of("GEMM", ((128, 128, 128, 640),) * 4)
 
-    advice = Advisor.load().recommend(scenario, top=3, workers=1)
+    advice = Advisor.load().recommend(scenario, AdviceOptions(top=3, workers=1))
 
     assert advice.recommended.simulated_ticks is not None
     assert advice.bound is not None and advice.bound.ticks <= advice.recommended.simulated_ticks

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor import Advisor, NoFeasibleSchedule
+from magus.advisor import AdviceOptions, Advisor, NoFeasibleSchedule
 from magus.advisor.candidates.advice import Advice, Confidence
-from magus.advisor.candidates.ranking import algorithm_of
-from magus.advisor.recommend import ranked
+from magus.advisor.candidates.predicted import predicted_candidates
+from magus.advisor.candidates.ranking import chosen_algorithm
 from magus.advisor.solver import enumerate_space
 from magus.compiler.ir import (
     TICKS_PER_US,
@@ -53,7 +53,7 @@ def advisor() -> Advisor:
 @pytest.fixture(scope="module")
 def advice(advisor: Advisor) -> Advice:
     scenario = exploring(ag_gemm(4096, 8192, 16384), Explore.of(chunks=(8, 16, 32), engine=(DMA,)))
-    return advisor.recommend(scenario, bespoke=50)
+    return advisor.recommend(scenario, AdviceOptions(bespoke=50))
 
 
 def test_each_schedule_is_looked_at_and_built_once(advisor: Advisor, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +67,7 @@ def test_each_schedule_is_looked_at_and_built_once(advisor: Advisor, monkeypatch
         return template_input(scenario, choice)
 
     monkeypatch.setattr(base, "template_input", counting)
-    candidates = ranked(scenario, advisor.ranker, structures)
+    candidates = predicted_candidates(scenario, advisor.ranker, structures)
 
     assert len(candidates) >= len(structures) > 3
     assert Counter(asked) == Counter(candidate.choice for candidate in candidates)
@@ -137,8 +137,8 @@ def test_serial_is_said_where_overlap_does_not_pay(advisor: Advisor) -> None:
 def test_a_bad_ranker_costs_speed_but_never_truth(advisor: Advisor) -> None:
     scenario = exploring(gemm_rs(2048, 8192, 4096), Explore.of(chunks=(8, 16)))
 
-    bad = Advisor(Backwards()).recommend(scenario, top=2, bespoke=0)  # type: ignore[arg-type]
-    good = advisor.recommend(scenario, top=2, bespoke=0)
+    bad = Advisor(Backwards()).recommend(scenario, AdviceOptions(top=2, bespoke=0))  # type: ignore[arg-type]
+    good = advisor.recommend(scenario, AdviceOptions(top=2, bespoke=0))
 
     assert (bad.serial.expression, bad.serial.simulated_ticks) == (good.serial.expression, good.serial.simulated_ticks)
     assert bad.recommended.best_us <= bad.serial.best_us
@@ -147,7 +147,7 @@ def test_a_bad_ranker_costs_speed_but_never_truth(advisor: Advisor) -> None:
 def test_the_baseline_does_not_follow_the_engines_explored(advisor: Advisor) -> None:
     scenario = exploring(ag_gemm(2048, 8192, 4096), Explore.of(chunks=(16,), engine=(EngineChoice(EngineKind.SM, 8),)))
 
-    assert advisor.recommend(scenario, bespoke=0).serial.expression == "serial(engine=dma(7))"
+    assert advisor.recommend(scenario, AdviceOptions(bespoke=0)).serial.expression == "serial(engine=dma(7))"
 
 
 def test_a_space_without_overlap_is_not_a_workload_without_it(advisor: Advisor) -> None:
@@ -174,7 +174,7 @@ def test_declared_schedules_are_always_simulated(advisor: Advisor) -> None:
         schedules=(NamedSchedule("mine", choice),),
     )
 
-    advice = advisor.recommend(scenario, top=1)
+    advice = advisor.recommend(scenario, AdviceOptions(top=1))
 
     (mine,) = [c for c in advice.candidates if c.expression == "shard_p2p(engine=dma(7))"]
     assert mine.simulated_ticks is not None
@@ -185,7 +185,7 @@ def test_plans_written_out_take_part(advisor: Advisor) -> None:
     steps = build_schedule(scenario, Choice("hetero_fused_1d", 16, DMA)).steps
     scenario = replace(scenario, schedules=(NamedSchedule("by_hand", Plan(DMA, steps)),))
 
-    advice = advisor.recommend(scenario, top=1)
+    advice = advisor.recommend(scenario, AdviceOptions(top=1))
 
     (by_hand,) = [c for c in advice.candidates if c.expression == "by_hand"]
     assert by_hand.predicted_us is None
@@ -211,8 +211,8 @@ def test_of_a_lone_collective_the_algorithms_are_compared(advisor: Advisor, patt
     advice = advisor.recommend(scenario)
 
     simulated = [c for c in advice.candidates if c.simulated_ticks is not None]
-    tried = {algorithm_of(c.choice) for c in simulated if c.choice is not None}
-    possible = {algorithm_of(choice) for choice in enumerate_space(scenario).choices}
+    tried = {chosen_algorithm(c.choice) for c in simulated if c.choice is not None}
+    possible = {chosen_algorithm(choice) for choice in enumerate_space(scenario).choices}
     assert advice.verdict is Verdict.SERIAL
     assert tried == possible
     assert any(c.choice is not None and c.choice.tactics.protocol is CopyProtocol.LL for c in simulated)
@@ -236,14 +236,14 @@ def test_what_runs_beside_is_an_overlap(advisor: Advisor, pattern: Pattern) -> N
 
 @pytest.mark.parametrize("pattern", [Pattern.GEMM_AR, Pattern.A2A_GEMM, Pattern.ALL_GATHER])
 def test_what_the_ranker_was_not_trained_on_is_said(advisor: Advisor, pattern: Pattern) -> None:
-    advice = advisor.recommend(scenario_of(pattern, SYSTEMS[0], 2, 128, 128, 128), top=2)
+    advice = advisor.recommend(scenario_of(pattern, SYSTEMS[0], 2, 128, 128, 128), AdviceOptions(top=2))
 
     assert "an estimate alone" in advice.confidence_reason
     assert advice.confidence is not Confidence.HIGH
 
 
 def test_without_verification_nothing_is_simulated(advisor: Advisor) -> None:
-    advice = advisor.recommend(ag_gemm(4096, 8192, 16384), verify=False)
+    advice = advisor.recommend(ag_gemm(4096, 8192, 16384), AdviceOptions(verify=False))
 
     assert advice.result is None
     assert all(c.simulated_ticks is None for c in advice.candidates)
@@ -253,7 +253,7 @@ def test_without_verification_nothing_is_simulated(advisor: Advisor) -> None:
 def test_the_number_of_processes_changes_nothing(advisor: Advisor) -> None:
     scenario = exploring(ag_gemm(512, 1024, 4096), Explore.of(chunks=(8, 16), engine=(DMA,)))
 
-    alone, together = (advisor.recommend(scenario, workers=workers) for workers in (1, 2))
+    alone, together = (advisor.recommend(scenario, AdviceOptions(workers=workers)) for workers in (1, 2))
 
     assert replace(alone, timing=together.timing) == together
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from magus.advisor import Advisor
+from magus.advisor import AdviceOptions, Advisor
 from magus.advisor.candidates.advice import Confidence, is_algorithm_choice
 from magus.advisor.candidates.ranking import is_trained
 from magus.advisor.export import advice_document
@@ -39,7 +39,7 @@ def test_an_answer(name: str) -> None:
     scenario = workload_of(name)
     assert not is_trained(scenario) and not is_algorithm_choice(scenario)
 
-    advice = Advisor.load().recommend(scenario, top=3)
+    advice = Advisor.load().recommend(scenario, AdviceOptions(top=3))
 
     assert advice.recommended.best_us <= advice.serial.best_us and advice.serial.choice is not None
     assert advice.gap_to_bound is not None and advice.gap_to_bound >= 0 and advice.confidence is not Confidence.HIGH

@@ -2,10 +2,10 @@
 
 import pytest
 
-from magus.advisor import Advisor, recommend
+from magus.advisor import AdviceOptions, Advisor, recommend
 from magus.advisor.candidates.advice import Advice
-from magus.advisor.stages import Stages, told_failures
-from magus.advisor.workers import Failure, FailureKind
+from magus.advisor.failures import Failure, FailureKind, failure_sentences
+from magus.advisor.stages import Stages
 from magus.compiler.codes import Code
 from magus.compiler.ir import Cancelled, EngineChoice, EngineKind, Explore, Rejection
 from magus.compiler.planning.build import ScheduleError
@@ -17,7 +17,7 @@ SCENARIO = exploring(ag_gemm(4096, 4096, 8192), Explore.of(chunks=(8, 16), engin
 ERRORS = (ValueError("on purpose"), RunTooLarge("too large"), ScheduleError(Rejection(Code.MGS514, "no such parts")))
 
 
-@pytest.mark.parametrize("stage", ["enumerate_space", "predicted_us", "lower_bound"])
+@pytest.mark.parametrize("stage", ["enumerate_space", "predicted_candidates", "lower_bound"])
 def test_without_a_stage_before_simulation_there_is_an_answer(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     advice = advised_without(stage, monkeypatch, bespoke=0)
 
@@ -50,7 +50,7 @@ def advised_without(stage: str, monkeypatch: pytest.MonkeyPatch, bespoke: int) -
         raise ValueError("on purpose")
 
     monkeypatch.setattr(recommend, stage, fail)
-    advice = Advisor.load().recommend(SCENARIO, bespoke=bespoke)
+    advice = Advisor.load().recommend(SCENARIO, AdviceOptions(bespoke=bespoke))
 
     assert any("on purpose" in note and "a fault of Magus" in note for note in advice.notes)
     assert set(advice.notes) <= set(advice.marks)
@@ -63,7 +63,7 @@ def test_what_failed_is_told(error: Exception) -> None:
     stages = Stages()
 
     assert stages.run("a stage", lambda: fail_with(error), "before") == "before"
-    (note,) = stages.notes
+    (note,) = failure_sentences(stages.failures)
     assert note.startswith("a stage failed and was left out: ") and str(error) in note
     assert ("a fault of Magus" in note) is (type(error) is ValueError)
 
@@ -99,7 +99,7 @@ def test_ctrl_c_keeps_what_was_found(stage: str) -> None:
             pressed = True
             raise KeyboardInterrupt
 
-    advice = Advisor.load().recommend(SCENARIO, bespoke=40, progress=press, should_stop=lambda: pressed)
+    advice = Advisor.load().recommend(SCENARIO, AdviceOptions(bespoke=40), progress=press, should_stop=lambda: pressed)
 
     assert advice.interrupted and advice.notes[0].startswith("stopped early")
     assert advice.serial.simulated_ticks is not None
@@ -123,7 +123,7 @@ def test_failed_simulations_are_told_once_for_each_kind() -> None:
         Failure("c", FailureKind.TOO_LARGE, "2e10 line-hops"),
     ]
 
-    assert list(told_failures(failures)) == [
+    assert list(failure_sentences(failures)) == [
         "too large to simulate: a, and 1 more: 1e10 line-hops",
         "a fault of Magus: b: ValueError: odd",
     ]

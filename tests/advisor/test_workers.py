@@ -11,7 +11,8 @@ from dataclasses import replace
 import pytest
 
 from magus.advisor import enumerate_space
-from magus.advisor.workers import FailureKind, SimulationJob, open_workers, run_job
+from magus.advisor.failures import FailureKind
+from magus.advisor.workers import SimulationJob, open_workers, run_job
 from magus.compiler.codes import Code
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, EngineMode, ExecutionOptions, Kernels, Wait
 from magus.compiler.planning.build import build_schedule
@@ -90,7 +91,7 @@ def test_one_that_fails_takes_no_other_with_it(count: int) -> None:
 
     assert results == [run_job(JOBS[0]), None, run_job(JOBS[1])]
     (failure,) = workers.failures
-    assert failure.kind is FailureKind.FAULT and failure.schedule == wrong.schedule.expression
+    assert failure.kind is FailureKind.FAULT and failure.subject == wrong.schedule.expression
     assert "ValueError" in failure.reason
 
 

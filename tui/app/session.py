@@ -205,10 +205,10 @@ def default_backend(workers: int) -> Backend:
     """The real stages; simulations behind the advice run in ``workers`` processes, those on demand in this one."""
 
     def recommend(scenario: Scenario, progress: Progress, should_stop: ShouldStop) -> Advice:
-        from ...advisor.recommend import Advisor
+        from ...advisor.recommend import AdviceOptions, Advisor
 
         advisor = Advisor.load()
-        return advisor.recommend(scenario, workers=workers, progress=progress, should_stop=should_stop)
+        return advisor.recommend(scenario, AdviceOptions(workers=workers), progress=progress, should_stop=should_stop)
 
     def simulate_packets(
         scenario: Scenario, schedule: Schedule, bound_ticks: int | None, should_stop: ShouldStop

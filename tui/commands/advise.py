@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ...advisor import Advisor, ModelError, NoFeasibleSchedule, enumerate_space, lower_bound
+from ...advisor import AdviceOptions, Advisor, ModelError, NoFeasibleSchedule, enumerate_space, lower_bound
 from ...advisor.export import advice_document, space_document
 from ...compiler import Scenario
 from ...compiler.ir import Cancelled, Settings
@@ -79,15 +79,8 @@ def advise_file(
         scenario = scenario_of(file, bindings, workload)
         advisor = Advisor.load()
         with progress_line() as progress, interruptible() as stopped:
-            advice = advisor.recommend(
-                scenario,
-                top=top,
-                verify=verify,
-                bespoke=bespoke,
-                workers=workers,
-                progress=progress,
-                should_stop=stopped,
-            )
+            options = AdviceOptions(top=top, verify=verify, bespoke=bespoke, workers=workers)
+            advice = advisor.recommend(scenario, options, progress=progress, should_stop=stopped)
         if as_json_text:
             print_json(advice_document(advice))
         else:

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from ...advisor import Advisor
-from ...advisor.expect.checks import PointFound
+from ...advisor.expect.checks import PointFigures
 from ...advisor.expect.run import CheckResult, ExpectationRunner, Standing
 from ...advisor.expect.values import FigureValue
 from ...compiler import compile_text
@@ -85,7 +85,7 @@ def _given(result: CheckResult) -> str:
     return (f" with {bound}" if bound else "") + swept
 
 
-def _point_text(point: PointFound) -> str:
+def _point_text(point: PointFigures) -> str:
     return f"{point.setting}: {' vs '.join(each.text for each in point.values) or '-'}"
 
 
@@ -121,7 +121,7 @@ def _statement(result: CheckResult) -> JsonObject:
     }
 
 
-def _point(point: PointFound) -> JsonObject:
+def _point(point: PointFigures) -> JsonObject:
     return {"setting": point.setting, "values": _values(point.values)}
 
 

@@ -1,1 +1,1 @@
-"""``magus calibrate``. In: rows. Out: constants of a profile, and their held-out errors. Begin with ``run.py``."""
+"""``magus calibrate``. In: rows. Out: constants of a profile, and their errors on held-out rows. See ``run.py``."""

@@ -1,6 +1,6 @@
 """The constants of a collective library fitted to nccl-tests: rings, all_to_all, and sums in the switch.
 
-The sizes at which a library switches protocols belong to its build and stay as they are, unless they are asked for.
+The sizes at which a library switches protocols belong to its build and are kept, unless a fit of them is requested.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from ....compiler.ir import Gpu
 from ....simcore.kernels.nccl import NcclCollective, NcclProtocol, collective_time
 from ..tables.collectives import MeasuredPoint
 from .constants import Constant, ConstantUnit
-from .fitting import Fitted, Floats
+from .fitting import Fitted, Floats, put_all
 from .parts import FittedRow, ProfilePart, fit_rows
 
 PROTOCOL_RATES = ("ll_bandwidth", "ll128_bandwidth", "simple_bandwidth")
@@ -64,12 +64,12 @@ EXCHANGE_SWITCH = Constant(
 
 
 def collective_parts(gpu: Gpu, points: Sequence[MeasuredPoint], fit_switch: bool) -> list[ProfilePart]:
-    """The rings, all_to_all and NVLS, as far as ``points`` has rows of them.
+    """Return the parts rings, all_to_all and NVLS that ``points`` has rows of.
 
-    ``gpu`` is the profile whose sizes say which points are sums in the switch. With ``fit_switch`` the size from which
-    SIMPLE is taken is searched for.
+    The sizes in the profile ``gpu`` decide which points are sums in the switch. With ``fit_switch`` the size from which
+    SIMPLE is used is fitted too.
     """
-    found: list[ProfilePart] = []
+    parts: list[ProfilePart] = []
     for name, constants, switch in (
         ("rings", RING, RING_SWITCH),
         ("all_to_all", EXCHANGE, EXCHANGE_SWITCH),
@@ -79,12 +79,12 @@ def collective_parts(gpu: Gpu, points: Sequence[MeasuredPoint], fit_switch: bool
         if rows:
             searched = switch if fit_switch else None
             fit = partial(_fit, constants, searched)
-            found.append(ProfilePart(name, rows, collective_times_us, fit, len(constants) + (searched is not None)))
-    return found
+            parts.append(ProfilePart(name, rows, collective_times_us, fit, len(constants) + (searched is not None)))
+    return parts
 
 
 def collective_times_us(gpu: Gpu, rows: Sequence[FittedRow]) -> Floats:
-    """What the profile says of each row, in us."""
+    """Return the time of each row by the profile, in us."""
     return np.array(
         [collective_time(gpu, NcclCollective(row.key[0]), int(row.key[2]), int(row.key[1])).us for row in rows]
     )
@@ -107,29 +107,28 @@ def _fit(
     constants: tuple[Constant, ...], switch: Constant | None, gpu: Gpu, start: Gpu, rows: Sequence[FittedRow]
 ) -> tuple[Fitted, ...]:
     if switch is None:
-        return _with_sizes_as_they_are(constants, gpu, start, rows)
+        return _fit_with_fixed_sizes(constants, gpu, start, rows)
     before = switch.of(gpu)
-    # The size of the profile comes first: of two that fit alike it stays.
+    # The size of the profile comes first, so that it is kept in a tie.
     sizes = sorted({int(before), *SWITCH_SIZES}, key=lambda size: (size != before, size))
     ends = []
     for size in sizes:
         at = Fitted(switch, before, switch.rounded(size), 0.0, at_bound=False)
         trial = switch.put(gpu, at.value)
-        ends.append((*_with_sizes_as_they_are(constants, trial, start, rows), at))
+        ends.append((*_fit_with_fixed_sizes(constants, trial, start, rows), at))
     return min(ends, key=lambda end: _mean_error(gpu, end, rows))
 
 
-def _with_sizes_as_they_are(
+def _fit_with_fixed_sizes(
     constants: tuple[Constant, ...], gpu: Gpu, start: Gpu, rows: Sequence[FittedRow]
 ) -> tuple[Fitted, ...]:
-    """A protocol with more flags is slower: LL than LL128, and LL128 than SIMPLE."""
+    """Fit all but the switch sizes; a protocol with more flags is slower: LL than LL128, LL128 than SIMPLE."""
     rates = [index for index, constant in enumerate(constants) if constant.name in PROTOCOL_RATES]
     order = list(pairwise(rates))
     return fit_rows(constants, gpu, start, rows, collective_times_us, order)
 
 
-def _mean_error(gpu: Gpu, found: Sequence[Fitted], rows: Sequence[FittedRow]) -> float:
-    for each in found:
-        gpu = each.constant.put(gpu, each.value)
+def _mean_error(gpu: Gpu, fitted: Sequence[Fitted], rows: Sequence[FittedRow]) -> float:
+    gpu = put_all(gpu, fitted)
     measured = np.array([row.measured for row in rows])
     return float(np.mean(np.abs(collective_times_us(gpu, rows) / measured - 1)))

@@ -1,6 +1,6 @@
-"""Constants that are fitted: where a profile holds them, their bounds, and how people write them.
+"""Constants that are fitted: their place in a profile, their bounds, and their text.
 
-While they are fitted times are in us, rates in GB/s, shares and exponents plain numbers, sizes in bytes.
+During a fit times are in us, rates in GB/s, shares and exponents plain numbers, sizes in bytes.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _FACTORS = {"ns": Fraction(1, 1000), "TB/s": Fraction(1000), "%": Fraction(1, 10
 
 
 class ConstantUnit(Enum):
-    """What kind of number a constant is."""
+    """The unit of a constant during a fit."""
 
     TIME = "us"
     RATE = "GB/s"
@@ -28,21 +28,21 @@ class ConstantUnit(Enum):
 
     @property
     def of_profile(self) -> int:
-        """How much of what a profile holds, ticks or bytes per second, one is."""
+        """The unit in those of the profile, ticks or bytes per second."""
         return {ConstantUnit.TIME: TICKS_PER_US, ConstantUnit.RATE: 10**9}.get(self, 1)
 
     @property
     def digits(self) -> int:
-        """How many digits are written."""
+        """Number of significant digits that are written."""
         return 4 if self in (ConstantUnit.TIME, ConstantUnit.RATE) else 3
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """One constant: its name in the language, where a ``Gpu`` holds it, and its bounds in us, GB/s or shares.
+    """One constant: its path in the language, its attributes in a ``Gpu``, and its bounds in us, GB/s or shares.
 
-    ``plain`` constants are fitted as they are, because they may be near zero, others as their logarithm. ``width`` is
-    how far from its start a constant is taken to lie before any row is seen, in ln or in plain numbers.
+    ``plain`` constants may be near zero and are fitted directly, others as logarithms. ``width`` is the width of the
+    prior around the start, in ln or in plain numbers.
     """
 
     path: str
@@ -55,24 +55,24 @@ class Constant:
 
     @property
     def name(self) -> str:
-        """What the block of the language calls it."""
+        """The name within its block of the language."""
         return self.path.rpartition(".")[2]
 
     def of(self, gpu: Gpu) -> float:
-        """The constant in a profile."""
+        """Return the constant of a profile."""
         held: Any = gpu
         for name in self.attributes:
             held = getattr(held, name)
         return float(Fraction(held) / self.unit.of_profile)
 
     def put(self, gpu: Gpu, value: Fraction) -> Gpu:
-        """The profile with another value."""
+        """Return the profile with another value of the constant."""
         whole = self.unit in (ConstantUnit.TIME, ConstantUnit.RATE, ConstantUnit.SIZE)
         profile: Gpu = _put(gpu, self.attributes, round_half_up(value * self.unit.of_profile) if whole else value)
         return profile
 
     def written(self, value: float) -> str:
-        """``value`` in the digits and the unit in which a person would write it; never more than are printed."""
+        """Return ``value`` with its unit as a person would write it, with at most ``digits`` digits."""
         if self.unit is ConstantUnit.SIZE:
             return _size(round(value))
         amount, unit = Decimal(value), ""
@@ -86,7 +86,7 @@ class Constant:
         return f"{rounded:f} {unit}".strip()
 
     def rounded(self, value: float) -> Fraction:
-        """``value`` as it is written, in the units of the fit, exactly."""
+        """Return the exact value of the written text, in the units of the fit."""
         if self.unit is ConstantUnit.SIZE:
             return Fraction(round(value))
         number, _, unit = self.written(value).partition(" ")
@@ -94,7 +94,7 @@ class Constant:
 
 
 def _size(num_bytes: int) -> str:
-    """For instance ``2 MiB``; plain bytes where no binary unit divides."""
+    """Return for instance ``2 MiB``; plain bytes if no binary unit divides."""
     for unit, worth in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if num_bytes % worth == 0:
             return f"{num_bytes // worth} {unit}"
@@ -102,12 +102,12 @@ def _size(num_bytes: int) -> str:
 
 
 def _rounded(amount: Decimal, digits: int) -> Decimal:
-    """``amount`` in so many significant digits, fewer where the last are zeros."""
+    """Return ``amount`` with ``digits`` significant digits, without trailing zeros."""
     exact = amount.quantize(Decimal(1).scaleb(amount.adjusted() - digits + 1), ROUND_HALF_EVEN)
     return Decimal(f"{exact.normalize():f}")
 
 
 def _put(thing: Any, attributes: Sequence[str], value: object) -> Any:
-    """A frozen dataclass with one field, maybe deep inside, replaced."""
+    """Return a frozen dataclass with one nested field replaced."""
     name, *deeper = attributes
     return replace(thing, **{name: _put(getattr(thing, name), deeper, value) if deeper else value})

@@ -1,8 +1,8 @@
 """Constants of a profile fitted to measured times by bounded robust least squares.
 
 Residuals are logarithms of predicted over measured time, so that a large and a small kernel count alike. The loss is
-soft L1 (``scipy.optimize.least_squares``), which a few wild rows do not bend, and every constant is held to where it
-started by a weak prior, so that what the rows do not determine stays where it was.
+soft L1 (``scipy.optimize.least_squares``), which is robust to outliers. A weak prior holds every constant to its start,
+so that constants that the rows do not determine keep their values.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,21 +25,21 @@ Jacobian = Callable[[Floats], Floats]
 """Their derivatives [R, C] by the constants."""
 
 NOISE = 0.05
-"""Residuals above this count linearly: about the scatter between two measurements of one GEMM."""
+"""Residuals above this count linearly; about the scatter between two measurements of one GEMM."""
 
-FENCE = 0.002
-"""How softly constants that must not pass each other are kept apart, in ln."""
+ORDER_WIDTH = 0.002
+"""Width of the penalty on constants that violate their order, in ln."""
 
-BOUND = 0.005
-"""What is this near to a bound is at it."""
+BOUND_TOLERANCE = 0.005
+"""Relative distance from a bound below which a constant counts as at the bound."""
 
-WEAK = 0.5
-"""A relative standard error above this says that the rows hardly determine a constant."""
+MAX_RELATIVE_ERROR = 0.5
+"""Relative standard error above which the rows hardly determine a constant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A constant after a fit, rounded to what is printed; ``relative_error`` is its standard error, maybe infinite."""
+    """A constant after a fit, rounded as it is printed; ``relative_error`` is its standard error, possibly infinite."""
 
     constant: Constant
     before: float
@@ -49,12 +49,12 @@ class Fitted:
 
     @property
     def undetermined(self) -> bool:
-        """Whether the rows hardly determine it, so that it stays near where it was."""
-        return not self.relative_error <= WEAK
+        """Whether the rows hardly determine the constant, so that it stays near its start."""
+        return not self.relative_error <= MAX_RELATIVE_ERROR
 
     @property
     def weak(self) -> bool:
-        """Whether it is undetermined or at a bound."""
+        """Whether the constant is undetermined or at a bound."""
         return self.at_bound or self.undetermined
 
     @property
@@ -63,14 +63,14 @@ class Fitted:
         return self.constant.written(float(self.value))
 
 
-def put_all(gpu: Gpu, found: Sequence[Fitted]) -> Gpu:
-    """The profile with all these constants."""
-    return reduce(lambda profile, each: each.constant.put(profile, each.value), found, gpu)
+def put_all(gpu: Gpu, fitted: Sequence[Fitted]) -> Gpu:
+    """Return the profile with the fitted constants."""
+    return reduce(lambda profile, one: one.constant.put(profile, one.value), fitted, gpu)
 
 
-def put_back(gpu: Gpu, found: Sequence[Fitted]) -> Gpu:
-    """The profile with the constants from which the fit started."""
-    return reduce(lambda profile, each: each.constant.put(profile, Fraction(each.before)), found, gpu)
+def put_back(gpu: Gpu, fitted: Sequence[Fitted]) -> Gpu:
+    """Return the profile with the constants from which the fit started."""
+    return reduce(lambda profile, one: one.constant.put(profile, Fraction(one.before)), fitted, gpu)
 
 
 def fit(
@@ -81,14 +81,14 @@ def fit(
     jacobian: Jacobian | None = None,
     order: Sequence[tuple[int, int]] = (),
 ) -> tuple[Fitted, ...]:
-    """Constants that fit ``measured_us`` [R] best.
+    """Return the constants that fit ``measured_us`` [R] best.
 
     Parameters
     ----------
     starts
-        One or more sets of constants to start from; the first is what the prior holds to. The best end counts.
+        One or more sets of constants to start from; the prior is around the first. The best result is returned.
     predict, jacobian
-        The model. Without a Jacobian differences are taken.
+        The model. Without a Jacobian finite differences are used.
     order
         Pairs of indices of constants; the first of a pair is at most the second.
     """
@@ -96,16 +96,17 @@ def fit(
     fence = np.zeros((len(order), len(constants)))
     for row, (smaller, larger) in enumerate(order):
         fence[row, smaller], fence[row, larger] = 1, -1
-    widths = np.array([each.width for each in constants])
+    widths = np.array([constant.width for constant in constants])
     logs, prior = np.log(measured_us), scale.inward(np.array(starts[0], dtype=np.float64))
 
     def residuals(inner: Floats) -> Floats:
         off = (predict(scale.outward(inner)) - logs) / NOISE
-        return np.concatenate([off, (inner - prior) / widths, np.maximum(0, fence @ inner) / FENCE])
+        return np.concatenate([off, (inner - prior) / widths, np.maximum(0, fence @ inner) / ORDER_WIDTH])
 
     def derivatives(inner: Floats) -> Floats:
-        beyond = fence * (fence @ inner > 0)[:, None]
-        return np.vstack([_slopes(scale, inner, predict, jacobian) / NOISE, np.diag(1 / widths), beyond / FENCE])
+        violated = fence * (fence @ inner > 0)[:, None]
+        slopes = _slopes(scale, inner, predict, jacobian)
+        return np.vstack([slopes / NOISE, np.diag(1 / widths), violated / ORDER_WIDTH])
 
     ends = [
         least_squares(
@@ -116,7 +117,7 @@ def fit(
     best = min(ends, key=lambda end: float(end.cost))
     errors = _standard_errors(_slopes(scale, best.x, predict, jacobian), residuals(best.x)[: len(logs)] * NOISE)
     values = scale.outward(best.x)
-    held = {index for pair in order if values[pair[0]] >= values[pair[1]] * (1 - BOUND) for index in pair}
+    held = {index for pair in order if values[pair[0]] >= values[pair[1]] * (1 - BOUND_TOLERANCE) for index in pair}
     for smaller, larger in order:
         values[smaller] = min(values[smaller], values[larger])
     return tuple(
@@ -132,26 +133,26 @@ def fit(
 
 
 class _Scale:
-    """Constants as the fit sees them: logarithms, but for those that may be near zero."""
+    """Conversion between constants and fitted variables: logarithms, except for plain constants."""
 
     def __init__(self, constants: Sequence[Constant]) -> None:
-        self._plain = np.array([each.plain for each in constants])
-        self._low, self._high = (np.array([getattr(each, end) for each in constants]) for end in ("low", "high"))
+        self._plain = np.array([constant.plain for constant in constants])
+        self._low, self._high = (np.array([getattr(one, end) for one in constants]) for end in ("low", "high"))
         self.bounds = self._raw(self._low), self._raw(self._high)
 
     def inward(self, values: Floats) -> Floats:
-        """Constants to what is fitted, a little inside the bounds, as the solver wants its start."""
+        """Convert constants to variables, slightly inside the bounds, as the solver requires of a start."""
         low, high = self.bounds
         margin = 1e-6 * (high - low)
         inner: Floats = np.clip(self._raw(np.clip(values, self._low, self._high)), low + margin, high - margin)
         return inner
 
     def outward(self, inner: Floats) -> Floats:
-        """What is fitted to constants."""
+        """Convert variables to constants."""
         return np.where(self._plain, inner, np.exp(np.where(self._plain, 0.0, inner)))
 
     def stretch(self, values: Floats) -> Floats:
-        """Derivatives of constants by what is fitted."""
+        """Return the derivatives of constants by variables."""
         return np.where(self._plain, 1.0, values)
 
     def _raw(self, values: Floats) -> Floats:
@@ -159,7 +160,7 @@ class _Scale:
 
 
 def _slopes(scale: _Scale, inner: Floats, predict: LogTimes, jacobian: Jacobian | None) -> Floats:
-    """Derivatives of the logarithms of all times [R, C] by what is fitted."""
+    """Return the derivatives [R, C] of the logarithms of all times by variables."""
     if jacobian is not None:
         values = scale.outward(inner)
         return jacobian(values) * scale.stretch(values)
@@ -167,14 +168,14 @@ def _slopes(scale: _Scale, inner: Floats, predict: LogTimes, jacobian: Jacobian 
 
 
 def differences(function: LogTimes, at: Floats, step: float = 1e-5) -> Floats:
-    """Central differences [R, C] of ``function``."""
+    """Return the central differences [R, C] of ``function``."""
     moves = np.eye(len(at)) * step
     columns = [(function(at + move) - function(at - move)) / (2 * step) for move in moves]
     return np.stack(columns, axis=1)
 
 
 def _standard_errors(slopes: Floats, residuals: Floats) -> Floats:
-    """Standard errors from the rows alone, without the prior; infinite in directions that no row determines."""
+    """Return standard errors by the rows without the prior; infinite in directions that no row determines."""
     freedom = max(1, len(residuals) - slopes.shape[1])
     _, singular, axes = np.linalg.svd(slopes, full_matrices=False)
     if len(singular) < slopes.shape[1]:
@@ -189,4 +190,4 @@ def _standard_errors(slopes: Floats, residuals: Floats) -> Floats:
 
 
 def _at_bound(constant: Constant, value: float) -> bool:
-    return value <= constant.low * (1 + BOUND) or value >= constant.high * (1 - BOUND)
+    return value <= constant.low * (1 + BOUND_TOLERANCE) or value >= constant.high * (1 - BOUND_TOLERANCE)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from ....compiler.ir import TICKS_PER_US, Gpu
-from ..tables.gemm import SMALLEST_WHOLE, GemmTable
+from ..tables.gemm import MIN_WHOLE, GemmTable
 from ..tables.gemm_times import GemmConstants, GemmTerms, Ints, body_times_us, fastest, gemm_terms, gemm_ticks
 from .constants import Constant, ConstantUnit
 from .fitting import Fitted, Floats, differences, fit
@@ -25,18 +25,16 @@ CONSTANTS = (
     Constant("gemm.exponent", ("gemm", "exponent"), ConstantUnit.NUMBER, 1.1, 12),
     Constant("gemm.quantisation", ("gemm", "quantisation"), ConstantUnit.SHARE, 0, 1, plain=True),
 )
-"""Bounds are wide: a constant that ends at one is told."""
+"""Bounds are wide: a constant that ends at one is reported."""
 
 QUANTISATIONS = (0.05, 0.5, 1.0)
-"""Libraries balance their last wave or do not; the loss has a dip for each, so the fit starts from all."""
+"""Starts for the quantisation: the loss has a local minimum for balanced and for unbalanced last waves."""
 
 
 def gemm_part(tables: Sequence[GemmTable]) -> ProfilePart:
-    """The GEMMs of one GPU. Those with m, n, k >= 512, where schedules compete, count first."""
+    """Return the part of the GEMMs of one GPU; those with m, n, k >= 512, where schedules compete, count first."""
     rows = [
-        FittedRow(
-            LARGE if min(shape) >= SMALLEST_WHOLE else ALL, shape, us, table.file, first=min(shape) >= SMALLEST_WHOLE
-        )
+        FittedRow(LARGE if min(shape) >= MIN_WHOLE else ALL, shape, us, table.file, first=min(shape) >= MIN_WHOLE)
         for table in tables
         for shape, us in table.times_us.items()
     ]
@@ -44,9 +42,9 @@ def gemm_part(tables: Sequence[GemmTable]) -> ProfilePart:
 
 
 def fit_gemm(gpu: Gpu, start: Gpu, rows: Sequence[FittedRow]) -> tuple[Fitted, ...]:
-    """The constants that fit ``rows`` best, with the data sheet and the tiles of ``gpu``.
+    """Return the constants that fit ``rows`` best, with the data sheet and the tiles of ``gpu``.
 
-    The constants of ``start`` are where the fit begins and what it holds to; shares of a rate mean those of ``gpu``.
+    The fit starts from the constants of ``start``, and its prior is around them; shares of a rate refer to ``gpu``.
     """
     terms = gemm_terms(gpu, _shapes(rows))
     first = [constant.of(start) for constant in CONSTANTS]
@@ -61,7 +59,7 @@ def fit_gemm(gpu: Gpu, start: Gpu, rows: Sequence[FittedRow]) -> tuple[Fitted, .
 
 
 def gemm_times_us(gpu: Gpu, rows: Sequence[FittedRow]) -> Floats:
-    """What the profile says of each row, in us."""
+    """Return the time of each row by the profile, in us."""
     times: Floats = gemm_ticks(gpu, _shapes(rows)) / TICKS_PER_US
     return times
 
@@ -71,13 +69,13 @@ def _shapes(rows: Sequence[FittedRow]) -> Ints:
 
 
 def _times_us(terms: GemmTerms, values: Floats) -> Floats:
-    """Times of all rows, without the rounding of the simulator, which would hide small steps."""
+    """Return the times of all rows without the rounding of the simulator, which would hide small steps."""
     constants = _named(values)
     return fastest(body_times_us(terms, constants))[0] + constants.start
 
 
 def _slopes(terms: GemmTerms, values: Floats) -> Floats:
-    """Derivatives of the logarithms. Near a minimum over kernels only the fastest one counts (envelope theorem)."""
+    """Return derivatives of the logarithms; only the fastest kernel of each row counts (envelope theorem)."""
     alone = terms.chosen(fastest(body_times_us(terms, _named(values)))[1])
     return differences(lambda at: np.log(_times_us(alone, at)), values)
 

@@ -1,4 +1,4 @@
-"""What ``magus calibrate`` fits as a whole: measured rows of one kind, the constants behind them, and the model."""
+"""The parts of a profile that are fitted one by one: measured rows of one kind, their constants, and the model."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -12,18 +12,18 @@ from ....compiler.ir import Gpu
 from .constants import Constant
 from .fitting import Fitted, Floats, fit
 
-HELD_OUT = 5
-"""One of so many rows is never seen by a fit."""
+HELD_OUT_DIVISOR = 5
+"""One of this number of rows is held out of the fit."""
 
-ANY_ROWS = 5
-"""One of so many rows of a sample is any row where others count first."""
+ANY_ROWS_DIVISOR = 5
+"""One of this number of sampled rows is any row, if some rows count first."""
 
 
 @dataclass(frozen=True, slots=True)
 class FittedRow:
-    """One measured value: ``group`` is what its error is summed up under, ``key`` what was measured.
+    """One measured value: its error is summed up under ``group``, and ``key`` identifies what was measured.
 
-    Rows that are ``first`` are what the model is used for; a fit takes more of them than of others.
+    The model is mainly used for rows that are ``first``; a fit takes more of them than of others.
     """
 
     group: str
@@ -41,8 +41,8 @@ Fit = Callable[[Gpu, Gpu, Sequence[FittedRow]], tuple[Fitted, ...]]
 class ProfilePart:
     """Rows of one kind with their model.
 
-    ``predict`` says what a profile makes of rows, ``fit`` takes a profile, the profile whose constants are the start,
-    and rows. ``num_constants`` is how many are fitted.
+    ``predict`` returns the values of rows by a profile; ``fit`` takes a profile, the profile whose constants are the
+    start, and rows. ``num_constants`` is the number of fitted constants.
     """
 
     name: str
@@ -53,15 +53,15 @@ class ProfilePart:
 
 
 def parted(rows: Sequence[FittedRow], sample: int, seed: int) -> tuple[tuple[FittedRow, ...], tuple[FittedRow, ...]]:
-    """Rows to fit, at most ``sample``, and the held-out fifth; the order of ``rows`` does not count.
+    """Return at most ``sample`` rows to fit, and the held-out fifth; the order of ``rows`` does not matter.
 
-    Four fifths of the sample are rows that count ``first``, as far as there are so many, the rest any rows.
+    Up to four fifths of the sample are rows that count ``first``, the rest any rows.
     """
     shuffled = sorted(rows, key=lambda row: (row.group, row.key))
     random.Random(seed).shuffle(shuffled)
-    num_held = len(shuffled) // HELD_OUT
+    num_held = len(shuffled) // HELD_OUT_DIVISOR
     held, rest = shuffled[:num_held], shuffled[num_held:]
-    any_rows = sample // ANY_ROWS if any(row.first for row in rest) else sample
+    any_rows = sample // ANY_ROWS_DIVISOR if any(row.first for row in rest) else sample
     taken, left = rest[:any_rows], rest[any_rows:]
     left.sort(key=lambda row: not row.first)
     return (*taken, *left[: sample - len(taken)]), tuple(held)
@@ -75,11 +75,11 @@ def fit_rows(
     predict: Predict,
     order: Sequence[tuple[int, int]] = (),
 ) -> tuple[Fitted, ...]:
-    """Fit by the closed form itself: every trial is a profile, and ``predict`` asks the models what it makes of it."""
+    """Fit by the closed form: every trial is a profile, whose values ``predict`` returns."""
 
     def logs(values: Floats) -> Floats:
         trial = reduce(
-            lambda profile, each: each[0].put(profile, Fraction(each[1])),
+            lambda profile, trial: trial[0].put(profile, Fraction(trial[1])),
             zip(constants, values.tolist(), strict=True),
             gpu,
         )

@@ -1,4 +1,4 @@
-"""Refits what a profile says of GEMMs, collectives and copies to tables of measured times: ``magus calibrate``."""
+"""``magus calibrate``: fits the constants of GEMMs, collectives and copies of a profile to measured times."""
 
 import re
 from collections import defaultdict
@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from ....compiler.ir import Gpu, Progress
-from ..tables.collectives import MeasuredPoint, collective_points, tables_of
-from ..tables.copies import DMA_GPU, DMA_PATTERNS, SM_PATTERNS, PhaseShare, SmCopies, phase_shares, sm_copies
+from ..tables.collectives import collective_points, tables_of
+from ..tables.copies import DMA_GPU, DMA_PATTERNS, SM_PATTERNS, phase_shares, sm_copies
 from ..tables.csv_rows import MeasuredError
-from ..tables.gemm import GemmTable, gemm_tables, lone_scenario
+from ..tables.gemm import gemm_tables, lone_scenario
 from ..validate.report import MAX_RATIO
 from ..validate.run import kept_rows
 from .collective_fit import collective_parts
@@ -27,7 +27,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """Mean errors (MAPE, percent) on held-out rows of one group, with the constants at the start and as fitted."""
+    """Mean errors (MAPE, percent) on held-out rows of one group, with the initial and the fitted constants."""
 
     group: str
     rows: int
@@ -37,7 +37,7 @@ class Errors:
 
 @dataclass(frozen=True, slots=True)
 class FittedPart:
-    """One part after its fit: its constants, on how many rows of which files, and its errors on held-out rows."""
+    """One part after its fit: constants, number of rows, files, and errors on held-out rows."""
 
     name: str
     constants: tuple[Fitted, ...]
@@ -49,7 +49,7 @@ class FittedPart:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to fit: the GPU of the tables, and whose constants to start from if not its own."""
+    """A fit: the GPU of the tables, and the GPU whose constants are the start if not its own."""
 
     gpu: str
     start: str = ""
@@ -60,10 +60,10 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """All that ``magus calibrate`` has found.
+    """The result of ``magus calibrate``.
 
-    ``base`` is the shipped GPU that the result extends, ``kept`` says of each part that was not fitted why, and
-    ``left_out`` of every row that was not used.
+    ``base`` is the shipped GPU that the result extends. ``kept`` says why a part was not fitted, ``left_out`` why a row
+    was not used.
     """
 
     request: Request
@@ -74,12 +74,12 @@ class Calibration:
     left_out: tuple[str, ...]
 
     def part(self, name: str) -> FittedPart | None:
-        """The part of that name, if it was fitted."""
+        """Return the part of that name, None if it was not fitted."""
         return next((part for part in self.parts if part.name == name), None)
 
 
 def calibrate(folder: Path, request: Request, progress: Progress = lambda *_: None) -> Calibration:
-    """Fit all that the tables of ``folder`` have rows for.
+    """Fit all parts for which the tables of ``folder`` have rows.
 
     Raises
     ------
@@ -92,14 +92,14 @@ def calibrate(folder: Path, request: Request, progress: Progress = lambda *_: No
     progress("compare", 0, 0)
     left_out: list[str] = []
     parts = [_plausible(part, gpu, left_out) for part in _parts(folder, request, gpu, left_out)]
-    found = {part.name: part for part in parts if part.rows}
-    if not found:
+    with_rows = {part.name: part for part in parts if part.rows}
+    if not with_rows:
         raise MeasuredError("; ".join([f"{folder}: no rows of {request.gpu}", *left_out[:3]]))
     fitted: list[FittedPart] = []
     kept: list[str] = []
     for index, name in enumerate(PARTS):
         progress("calibrate", index, len(PARTS))
-        part = _fitted(found[name], gpu, start, request) if name in found else f"kept: {name}, no rows"
+        part = _fitted(with_rows[name], gpu, start, request) if name in with_rows else f"kept: {name}, no rows"
         if isinstance(part, str):
             kept.append(part)
         else:
@@ -111,7 +111,7 @@ def calibrate(folder: Path, request: Request, progress: Progress = lambda *_: No
 
 
 def _profiles(request: Request) -> tuple[str, Gpu, Gpu]:
-    """The name of the shipped GPU to extend, its profile, and the profile whose constants are the start."""
+    """Return the name of the shipped GPU to extend, its profile, and the profile whose constants are the start."""
     for name in (request.gpu, request.start):
         if name and not _NAME.fullmatch(name):
             raise MeasuredError(f"{name[:40]!r} is no name of a GPU")
@@ -125,22 +125,20 @@ def _profiles(request: Request) -> tuple[str, Gpu, Gpu]:
 
 
 def _parts(folder: Path, request: Request, gpu: Gpu, left_out: list[str]) -> Iterator[ProfilePart]:
-    """What ``folder`` has rows for; ``left_out`` takes what it says of others."""
+    """Yield the parts for which ``folder`` has rows; append to ``left_out`` why other rows are not used."""
     name = request.gpu
-    yield gemm_part([each for each in kept_rows(gemm_tables(folder, name), left_out) if isinstance(each, GemmTable)])
-    points = kept_rows(collective_points(folder, lambda _: gpu, name), left_out)
-    yield from collective_parts(gpu, [each for each in points if isinstance(each, MeasuredPoint)], request.fit_switch)
+    yield gemm_part(list(kept_rows(gemm_tables(folder, name), left_out)))
+    points = list(kept_rows(collective_points(folder, lambda _: gpu, name), left_out))
+    yield from collective_parts(gpu, points, request.fit_switch)
     for path in tables_of(folder, SM_PATTERNS):
-        copies = kept_rows(sm_copies(path, lambda _: gpu, name), left_out)
-        yield sm_copy_part([each for each in copies if isinstance(each, SmCopies)])
+        yield sm_copy_part(list(kept_rows(sm_copies(path, lambda _: gpu, name), left_out)))
     if name == DMA_GPU:
         for path in tables_of(folder, DMA_PATTERNS):
-            shares = kept_rows(phase_shares(path, gpu), left_out)
-            yield dma_part([each for each in shares if isinstance(each, PhaseShare)], path.name)
+            yield dma_part(list(kept_rows(phase_shares(path, gpu), left_out)), path.name)
 
 
 def _plausible(part: ProfilePart, gpu: Gpu, left_out: list[str]) -> ProfilePart:
-    """The part without rows that are no times: off by more than ``MAX_RATIO`` whatever the constants."""
+    """Return the part without implausible rows, which differ from the prediction by more than ``MAX_RATIO``."""
     if not part.rows:
         return part
     ratios = part.predict(gpu, part.rows) / np.array([row.measured for row in part.rows])
@@ -151,7 +149,7 @@ def _plausible(part: ProfilePart, gpu: Gpu, left_out: list[str]) -> ProfilePart:
 
 
 def _fitted(part: ProfilePart, gpu: Gpu, start: Gpu, request: Request) -> FittedPart | str:
-    """The part fitted, or why it is kept."""
+    """Return the fitted part, or why it is kept."""
     rows, held = parted(part.rows, request.sample, request.seed)
     if len(rows) < part.num_constants:
         return f"kept: {part.name}, {len(rows)} rows to fit {part.num_constants} constants"
@@ -181,7 +179,7 @@ def _can_start(part: str, start: Gpu) -> bool:
 
 
 def _errors(part: ProfilePart, before: Gpu, after: Gpu, held: tuple[FittedRow, ...]) -> Iterator[Errors]:
-    """Errors by group, and if there are several first of all together."""
+    """Yield errors by group; of several groups first those of all together."""
     groups: dict[str, list[FittedRow]] = defaultdict(list)
     for row in held:
         groups[row.group].append(row)

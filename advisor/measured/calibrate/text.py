@@ -1,4 +1,4 @@
-"""What ``magus calibrate`` found, as text for a terminal of 80 columns and as a document."""
+"""The result of ``magus calibrate`` as text for a terminal of 80 columns and as a document."""
 
 import math
 import textwrap
@@ -16,12 +16,12 @@ MAX_LEFT_OUT_LINES = 12
 
 
 def calibration_text(calibration: Calibration) -> str:
-    """The whole report for a terminal."""
+    """Return the report for a terminal."""
     return "\n".join(_lines(calibration))
 
 
 def calibration_document(calibration: Calibration) -> JsonObject:
-    """The document of ``magus calibrate --json``."""
+    """Return the document of ``magus calibrate --json``."""
     return {
         "schema": SCHEMA,
         "command": command(calibration),
@@ -41,12 +41,12 @@ def _lines(calibration: Calibration) -> Iterator[str]:
         yield from ("", f"{part.name}: {part.rows:,} of {part.of_rows:,} rows, a fifth of all held out")
         yield from _wrapped(f"in {', '.join(part.files)}")
         yield f"  {'MAPE on held-out rows, percent':<36}{'rows':>8}{'before':>10}{'after':>10}"
-        for each in part.errors:
-            yield f"  {each.group:<36}{each.rows:>8,}{each.before:>10.1f}{each.after:>10.1f}"
+        for errors in part.errors:
+            yield f"  {errors.group:<36}{errors.rows:>8,}{errors.before:>10.1f}{errors.after:>10.1f}"
         yield f"  {'constant':<36}{'before':>14}{'after':>14}"
-        for found in part.constants:
-            before, after = found.constant.written(found.before), found.text
-            yield f"  {found.constant.path:<36}{before:>14}{after:>14}{_mark(found)}"
+        for fitted in part.constants:
+            before, after = fitted.constant.written(fitted.before), fitted.text
+            yield f"  {fitted.constant.path:<36}{before:>14}{after:>14}{_mark(fitted)}"
     notes = [*calibration.kept, *_weak_lines(calibration)]
     if notes:
         yield ""
@@ -61,17 +61,17 @@ def _lines(calibration: Calibration) -> Iterator[str]:
             yield f"  and {more:,} more, see --json"
 
 
-def _mark(found: Fitted) -> str:
-    return " !" if found.weak else ""
+def _mark(fitted: Fitted) -> str:
+    return " !" if fitted.weak else ""
 
 
 def _weak_lines(calibration: Calibration) -> Iterator[str]:
     for part in calibration.parts:
-        for found in part.constants:
-            if found.at_bound:
-                yield f"! {found.constant.path} is at a bound: {found.text}"
-            elif found.weak:
-                yield f"! {found.constant.path} is hardly determined: standard error {_percent(found.relative_error)}"
+        for fitted in part.constants:
+            if fitted.at_bound:
+                yield f"! {fitted.constant.path} is at a bound: {fitted.text}"
+            elif fitted.weak:
+                yield f"! {fitted.constant.path} is hardly determined: standard error {_percent(fitted.relative_error)}"
 
 
 def _percent(share: float) -> str:
@@ -90,23 +90,23 @@ def _part_document(part: FittedPart) -> JsonObject:
         "rows_to_fit": part.of_rows,
         "held_out": [
             {
-                "group": each.group,
-                "rows": each.rows,
-                "mape_before_percent": each.before,
-                "mape_after_percent": each.after,
+                "group": errors.group,
+                "rows": errors.rows,
+                "mape_before_percent": errors.before,
+                "mape_after_percent": errors.after,
             }
-            for each in part.errors
+            for errors in part.errors
         ],
-        "constants": [_constant_document(found) for found in part.constants],
+        "constants": [_constant_document(fitted) for fitted in part.constants],
     }
 
 
-def _constant_document(found: Fitted) -> JsonObject:
+def _constant_document(fitted: Fitted) -> JsonObject:
     return {
-        "path": found.constant.path,
-        "before": found.constant.written(found.before),
-        "after": found.text,
-        "relative_standard_error": found.relative_error if math.isfinite(found.relative_error) else None,
-        "at_bound": found.at_bound,
-        "weak": found.weak,
+        "path": fitted.constant.path,
+        "before": fitted.constant.written(fitted.before),
+        "after": fitted.text,
+        "relative_standard_error": fitted.relative_error if math.isfinite(fitted.relative_error) else None,
+        "at_bound": fitted.at_bound,
+        "weak": fitted.weak,
     }

@@ -10,16 +10,16 @@ from .run import Calibration, Errors, FittedPart
 
 COLLECTIVES = ("rings", "all_to_all", "NVLS")
 MIN_HELD_OUT = 5
-"""Fewer held-out rows than this say nothing about the error."""
+"""Least number of held-out rows for which an error is written."""
 
 
 def profile_text(calibration: Calibration) -> str:
-    """The file, in the canonical form of ``magus fmt``."""
+    """Return the file in the canonical form of ``magus fmt``."""
     return format_text("\n".join(_lines(calibration)) + "\n")
 
 
 def command(calibration: Calibration) -> str:
-    """The command that writes the file again, but for its paths."""
+    """Return the command that writes the file again, without paths."""
     request = calibration.request
     start = f" --from {request.start}" if request.start else ""
     switch = " --fit-switch" if request.fit_switch else ""
@@ -58,7 +58,7 @@ def _blocks(calibration: Calibration) -> Iterator[str]:
 def _gemm(calibration: Calibration) -> Iterator[str]:
     part = calibration.part("gemm")
     if part is not None:
-        large = [each for each in part.errors if each.group == LARGE and each.rows >= MIN_HELD_OUT]
+        large = [errors for errors in part.errors if errors.group == LARGE and errors.rows >= MIN_HELD_OUT]
         yield "gemm {"
         yield from _numbers(calibration, part)
         yield from _error(calibration, large or part.errors[:1], " with m, n, k >= 512" if large else "")
@@ -74,17 +74,17 @@ def _plain(calibration: Calibration, name: str, block: str) -> Iterator[str]:
 
 
 def _collectives(calibration: Calibration) -> Iterator[str]:
-    found = {name: part for name in COLLECTIVES if (part := calibration.part(name)) is not None}
-    if not found:
+    parts = {name: part for name in COLLECTIVES if (part := calibration.part(name)) is not None}
+    if not parts:
         return
     yield "collectives {"
-    if "rings" in found:
-        yield from _numbers(calibration, found["rings"])
-    yield from _error(calibration, [part.errors[0] for part in found.values() if part.errors], "")
+    if "rings" in parts:
+        yield from _numbers(calibration, parts["rings"])
+    yield from _error(calibration, [part.errors[0] for part in parts.values() if part.errors], "")
     for name in ("NVLS", "all_to_all"):
-        if name in found:
+        if name in parts:
             yield from ("", f"{name.lower()} {{")
-            yield from _numbers(calibration, found[name])
+            yield from _numbers(calibration, parts[name])
             yield "}"
     yield "}"
 
@@ -92,22 +92,22 @@ def _collectives(calibration: Calibration) -> Iterator[str]:
 def _numbers(calibration: Calibration, part: FittedPart) -> Iterator[str]:
     source = f"{', '.join(part.files)}: {part.rows:,} of {part.of_rows:,} rows, seed {calibration.request.seed}"
     yield f'source fitted "{source}"'
-    yield from (_number(each, source) for each in part.constants)
+    yield from (_number(fitted, source) for fitted in part.constants)
 
 
-def _number(found: Fitted, source: str) -> str:
-    """The line of a constant; one that the rows do not determine rests on where the fit began, which is no fit."""
+def _number(fitted: Fitted, source: str) -> str:
+    """Return the line of a constant; one that the rows do not determine is marked as assumed."""
     note = ""
-    if found.undetermined:
+    if fitted.undetermined:
         note = f' @assumed "hardly determined by {source}"'
-    elif found.at_bound:
+    elif fitted.at_bound:
         note = f' @fitted "{source}; at a bound"'
-    return f"{found.constant.name} {found.text}{note}"
+    return f"{fitted.constant.name} {fitted.text}{note}"
 
 
 def _error(calibration: Calibration, errors: Sequence[Errors], which: str) -> Iterator[str]:
-    """The mean error on held-out rows; nothing if they are too few to say."""
-    rows = sum(each.rows for each in errors)
+    """Yield the mean error on held-out rows, nothing if there are too few."""
+    rows = sum(one.rows for one in errors)
     if rows >= MIN_HELD_OUT:
-        percent = sum(each.after * each.rows for each in errors) / rows
+        percent = sum(one.after * one.rows for one in errors) / rows
         yield f'error {percent:.1f} % @measured "{rows:,} held-out rows{which}, seed {calibration.request.seed}"'

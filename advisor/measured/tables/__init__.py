@@ -1,1 +1,1 @@
-"""Tables of measured times. In: CSV. Out: rows beside what the models say of them."""
+"""Tables of measured times. In: CSV. Out: rows with the predictions of the models."""

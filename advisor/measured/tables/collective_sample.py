@@ -1,4 +1,4 @@
-"""Measured points of collectives, a random sample of them, simulated: does the simulator say what the form says?"""
+"""Simulations of a random sample of measured collectives, compared with the closed form."""
 
 import random
 from collections import defaultdict
@@ -15,10 +15,10 @@ from .collectives import MeasuredPoint, point_label
 from .sim_vs_form import Agreement, agreement_of
 
 CHANNELS = 16
-"""SMs that the library takes on each GPU. The time alone does not depend on it: the channels share what is moved."""
+"""SMs of the library on each GPU. The time of a lone collective does not depend on it: channels share the data."""
 
 MAX_UNITS = 8192
-"""Units that one rank moves; larger collectives are simulated in coarser units."""
+"""Most units that one rank moves; larger collectives are simulated in coarser units."""
 
 NODE = """
 use "{library}"
@@ -32,13 +32,13 @@ workload none on node {{
 
 @cache
 def scenario_of(gpu: str, ranks: int) -> Scenario:
-    """GPUs of the shipped library behind the switch that it describes beside them, with a workload that is a filler."""
+    """Return GPUs of the shipped library with its switch, and a placeholder workload."""
     library = next(name for name in shipped_libraries() if name.partition("/")[2] == gpu.lower())
     return compile_text(NODE.format(library=library, gpu=gpu, ranks=ranks)).scenario()
 
 
 def sampled(points: Sequence[MeasuredPoint], count: int, seed: int) -> Iterator[list[MeasuredPoint]]:
-    """For each GPU and operation ``count`` of its points, or all if there are fewer."""
+    """Yield for each GPU and operation ``count`` random points, or all if there are fewer."""
     groups: dict[tuple[str, NcclCollective], list[MeasuredPoint]] = defaultdict(list)
     for point in points:
         groups[point.gpu, point.operation].append(point)

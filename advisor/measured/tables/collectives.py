@@ -13,14 +13,14 @@ from statistics import median
 
 from ....compiler.ir import Gpu
 from ....simcore.kernels.nccl import NcclCollective, collective_time
-from .csv_rows import MissingTable, TableComparison, read_rows
+from .csv_rows import MissingTable, TableComparison, left_out_lines, read_rows
 from .gemm import gpu_name, lone_scenario
 
 PATTERNS = ("nccl_collectives_*.csv", "nccl_collectives_*.csv.gz")
 WITHOUT_MODEL = ("mi300x_allreduce_rccl_*.csv", "mi300x_allreduce_rccl_*.csv.gz")
 COLUMNS = ("gpu", "op", "dtype")
 NUMBERS = ("n_gpus", "bytes", "time_us")
-OPERATIONS = {each.value: each for each in NcclCollective} | {"alltoall": NcclCollective.ALL_TO_ALL}
+OPERATIONS = {operation.value: operation for operation in NcclCollective} | {"alltoall": NcclCollective.ALL_TO_ALL}
 HALF = "half"
 MIB = 1 << 20
 MAX_RANKS, MAX_BYTES = 1024, 1 << 40
@@ -31,7 +31,7 @@ Profiles = Callable[[str], Gpu | None]
 
 @dataclass(frozen=True, slots=True)
 class MeasuredPoint:
-    """One collective of a table ``file``: the median time of its repeats."""
+    """One collective of a table ``file`` with the median time of its repeats."""
 
     gpu: str
     operation: NcclCollective
@@ -42,7 +42,7 @@ class MeasuredPoint:
 
 
 def collective_comparisons(folder: Path) -> Iterator[TableComparison | str]:
-    """Every point of every table of ``folder``; a text says why rows were left out.
+    """Yield every point of every table of ``folder``, or a text that says why rows were left out.
 
     Raises
     ------
@@ -53,19 +53,19 @@ def collective_comparisons(folder: Path) -> Iterator[TableComparison | str]:
     """
     for path in tables_of(folder, WITHOUT_MODEL):
         yield f"{path.name}: not compared: the profile of MI300X has no collectives, its source covers all_reduce alone"
-    for found in shipped_points(folder):
-        yield found if isinstance(found, str) else _comparison(found)
+    for point in shipped_points(folder):
+        yield point if isinstance(point, str) else _comparison(point)
 
 
 def shipped_points(folder: Path) -> Iterator[MeasuredPoint | str]:
-    """``collective_points`` with the shipped profiles."""
+    """Yield ``collective_points`` of the shipped profiles."""
     yield from collective_points(folder, lambda name: gpu_named(name)[1])
 
 
 def collective_points(folder: Path, profile: Profiles, only: str = "") -> Iterator[MeasuredPoint | str]:
-    """Every point of every table of ``folder`` that ``profile`` has a model of; a text says why rows were left out.
+    """Yield every point of the tables of ``folder`` with a model, or a text that says why rows were left out.
 
-    ``profile`` gives the profile of a GPU by its name. ``only`` names a GPU; rows of others are passed over in silence.
+    ``profile`` returns the profile of a GPU by name. If ``only`` names a GPU, rows of others are ignored.
 
     Raises
     ------
@@ -82,29 +82,29 @@ def collective_points(folder: Path, profile: Profiles, only: str = "") -> Iterat
 
 
 def tables_of(folder: Path, patterns: Sequence[str]) -> list[Path]:
-    """The files of ``folder`` with such names, sorted."""
+    """Return the files of ``folder`` that match the patterns, sorted."""
     return sorted(path for pattern in patterns for path in folder.glob(pattern))
 
 
 def gpu_named(text: str) -> tuple[str, Gpu | None]:
-    """The GPU of a table, for instance A100 of ``A100-SXM4-80GB``, and its profile if one is shipped."""
+    """Return the GPU of a table, for instance A100 for ``A100-SXM4-80GB``, and its profile if one is shipped."""
     name = gpu_name(text)
     scenario = lone_scenario(name)
     return name, scenario.gpu if scenario is not None else None
 
 
-def whole(row: Mapping[str, str], name: str, high: int) -> int | None:
-    """The number in a column of ``row`` if it is whole, at least 1 and at most ``high``."""
+def whole_number(row: Mapping[str, str], name: str, high: int) -> int | None:
+    """Return the number in a column of ``row``; None if it is not whole or not from 1 to ``high``."""
     value = float(row[name])
     return int(value) if 1 <= value <= high and value % 1 == 0 else None
 
 
 def _points_of(path: Path, profile: Profiles, only: str) -> Iterator[MeasuredPoint | str]:
-    found = read_rows(path, COLUMNS, NUMBERS)
-    yield from found.skipped
+    table = read_rows(path, COLUMNS, NUMBERS)
+    yield from table.skipped
     times_us: dict[Point, list[float]] = defaultdict(list)
     left_out: Counter[str] = Counter()
-    for row in found.rows:
+    for row in table.rows:
         if only and gpu_name(row["gpu"]) != only:
             continue
         point = _point(row, profile)
@@ -114,16 +114,15 @@ def _points_of(path: Path, profile: Profiles, only: str) -> Iterator[MeasuredPoi
             times_us[point].append(float(row["time_us"]))
     for point, repeats in times_us.items():
         yield MeasuredPoint(*point, median(repeats), path.name)
-    for reason, count in left_out.items():
-        yield f"{path.name}: {count:,} rows: {reason}"
+    yield from left_out_lines(path, left_out)
 
 
 def _point(row: Mapping[str, str], profile: Profiles) -> Point | str:
-    """What was measured, or why it is not compared."""
+    """Return the point that a row measures, or why it is not compared."""
     name = gpu_name(row["gpu"])
     gpu = profile(name)
     operation = OPERATIONS.get(row["op"])
-    ranks, num_bytes = whole(row, "n_gpus", MAX_RANKS), whole(row, "bytes", MAX_BYTES)
+    ranks, num_bytes = whole_number(row, "n_gpus", MAX_RANKS), whole_number(row, "bytes", MAX_BYTES)
     if row["dtype"] != HALF:
         return f"{row['dtype'][:40]}: the constants are of half precision; all_reduce of others may not use NVLS"
     if operation is None:
@@ -152,5 +151,5 @@ def _comparison(point: MeasuredPoint) -> TableComparison:
 
 
 def point_label(point: MeasuredPoint) -> str:
-    """For instance ``8 GPUs, 1,048,576 B``."""
+    """Return for instance ``8 GPUs, 1,048,576 B``."""
     return f"{point.ranks} GPUs, {point.num_bytes:,} B"

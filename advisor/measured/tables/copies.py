@@ -15,8 +15,8 @@ from pathlib import Path
 
 from ....compiler.ir import Gpu
 from ....simcore.kernels.copy import CopyPhase, dma_copy_time, sm_copy_rate
-from .collectives import Profiles, gpu_named, tables_of, whole
-from .csv_rows import MissingTable, TableComparison, read_rows
+from .collectives import Profiles, gpu_named, tables_of, whole_number
+from .csv_rows import MissingTable, TableComparison, left_out_lines, read_rows
 from .gemm import gpu_name
 
 SM_PATTERNS = ("deepep_*.csv", "deepep_*.csv.gz")
@@ -24,7 +24,7 @@ SM_NUMBERS = ("n_gpus", "n_nodes", "hidden", "tokens_per_rank", "topk", "num_exp
 DMA_PATTERNS = ("mi300x_dma_copy_*.csv", "mi300x_dma_copy_*.csv.gz")
 DMA_GPU = "MI300X"
 PHASES = (CopyPhase.CONTROL, CopyPhase.SCHEDULE, CopyPhase.COPY, CopyPhase.SYNC)
-# Smaller ones show the cost of each token, which has nothing to do with copies.
+# In smaller combines the cost of each token dominates, not copying.
 MIN_TOKENS, MIN_HIDDEN, MIN_TOPK = 32_768, 4096, 6
 MIN_SHARE = 10  # percent; below that the table's rounding to whole percents is most of a relative error
 BF16_BYTES = 2
@@ -33,7 +33,7 @@ MAX_SIZE, MAX_EXPERTS = 1 << 40, 4096
 
 @dataclass(frozen=True, slots=True)
 class PhaseShare:
-    """The share of one phase of a DMA copy of ``num_bytes``, in percent."""
+    """The share of one phase of a DMA copy of ``num_bytes``, measured and predicted in percent."""
 
     num_bytes: int
     phase: CopyPhase
@@ -55,38 +55,39 @@ class SmCopies:
 
 
 def copy_comparisons(folder: Path) -> Iterator[TableComparison | str]:
-    """Every row of the tables of ``folder``; a text says why rows were left out.
+    """Yield every row of the tables of ``folder``, or a text that says why rows were left out.
 
-    Operations are ``SM copy``, by number of SMs, and ``DMA phase share``, by phase, whose "times" are percents.
+    Operations are ``SM copy``, grouped by number of SMs, and ``DMA phase share``, grouped by phase, with percents as
+    "times".
 
     Raises
     ------
     MissingTable
-        If there is neither kind of table.
+        If there are tables of neither kind.
     MeasuredError
         If one cannot be read.
     """
     dma_tables = tables_of(folder, DMA_PATTERNS)
     if not dma_tables and not tables_of(folder, SM_PATTERNS):
         raise MissingTable(f"{folder}: no table {' or '.join((*SM_PATTERNS, *DMA_PATTERNS))}")
-    for found in shipped_copies(folder):
-        yield found if isinstance(found, str) else _sm_comparison(found)
+    for copies in shipped_copies(folder):
+        yield copies if isinstance(copies, str) else _sm_comparison(copies)
     for path in dma_tables:
         yield from _dma_comparisons(path)
 
 
 def phase_shares(path: Path, gpu: Gpu | None = None) -> Iterator[PhaseShare | str]:
-    """The shares of all phases in one table of DMA copies; a text says why rows were left out.
+    """Yield the shares of all phases in one table of DMA copies, or a text that says why rows were left out.
 
-    ``gpu`` is the profile that predicts them, without one that of MI300X as it is shipped.
+    ``gpu`` is the profile that predicts them, by default the shipped MI300X.
     """
     gpu = gpu or gpu_named(DMA_GPU)[1]
     assert gpu is not None and gpu.dma.phases is not None, "shipped with its phases"
     columns = tuple(f"{phase.value}_pct" for phase in PHASES)
-    found = read_rows(path, columns, ("size_bytes",))
-    yield from found.skipped
-    for row in found.rows:
-        num_bytes = whole(row, "size_bytes", MAX_SIZE)
+    table = read_rows(path, columns, ("size_bytes",))
+    yield from table.skipped
+    for row in table.rows:
+        num_bytes = whole_number(row, "size_bytes", MAX_SIZE)
         shares = [_percent(row[column]) for column in columns]
         if num_bytes is None or None in shares:
             yield f"{path.name}: a row that does not say a size and shares from 0 to 100: {row['size_bytes'][:40]}"
@@ -112,7 +113,7 @@ def _dma_comparisons(path: Path) -> Iterator[TableComparison | str]:
 
 
 def _percent(text: str) -> float | None:
-    """A share of 0 to 100, or None."""
+    """Return a share from 0 to 100, None for other text."""
     try:
         value = float(text)
     except ValueError:
@@ -121,37 +122,36 @@ def _percent(text: str) -> float | None:
 
 
 def sm_copies(path: Path, profile: Profiles, only: str = "") -> Iterator[SmCopies | str]:
-    """The combines of one table that show how SMs copy; a text says why rows were left out.
+    """Yield the combines of one table that show copies by SMs, or a text that says why rows were left out.
 
-    ``profile`` gives the profile of a GPU by its name. ``only`` names a GPU; rows of others are passed over in silence.
+    ``profile`` returns the profile of a GPU by name. If ``only`` names a GPU, rows of others are ignored.
     """
-    found = read_rows(path, ("gpu",), SM_NUMBERS)
-    yield from found.skipped
+    table = read_rows(path, ("gpu",), SM_NUMBERS)
+    yield from table.skipped
     left_out: Counter[str] = Counter()
-    rows = [row for row in found.rows if not only or gpu_name(row["gpu"]) == only]
+    rows = [row for row in table.rows if not only or gpu_name(row["gpu"]) == only]
     for row in rows:
         copies = _sm_copies(row, profile, path.name)
         if isinstance(copies, str):
             left_out[copies] += 1
         else:
             yield copies
-    for reason, count in left_out.items():
-        yield f"{path.name}: {count:,} rows: {reason}"
+    yield from left_out_lines(path, left_out)
     if rows or not only:
         yield f"{path.name}: all times of dispatch: it converts to fp8 and scans tokens beside copying"
 
 
 def _sm_copies(row: Mapping[str, str], profile: Profiles, file: str) -> SmCopies | str:
-    """The combine of one row, or why it is not compared."""
+    """Return the combine of one row, or why it is not compared."""
     name = gpu_name(row["gpu"])
     gpu = profile(name)
     if gpu is None or gpu.sm_copy.saturation is None:
         return f"no profile of {name[:40]} that says at which rate copies by SMs fill the link"
     if float(row["n_nodes"]) != 1:
         return "more than one node"
-    sms, ranks = whole(row, "combine_sms", gpu.sms), whole(row, "n_gpus", MAX_EXPERTS)
-    hidden, tokens = whole(row, "hidden", MAX_SIZE), whole(row, "tokens_per_rank", MAX_SIZE)
-    topk, experts = whole(row, "topk", MAX_EXPERTS), whole(row, "num_experts", MAX_EXPERTS)
+    sms, ranks = whole_number(row, "combine_sms", gpu.sms), whole_number(row, "n_gpus", MAX_EXPERTS)
+    hidden, tokens = whole_number(row, "hidden", MAX_SIZE), whole_number(row, "tokens_per_rank", MAX_SIZE)
+    topk, experts = whole_number(row, "topk", MAX_EXPERTS), whole_number(row, "num_experts", MAX_EXPERTS)
     if sms is None or ranks is None or hidden is None or tokens is None or topk is None or experts is None:
         return "a size is not a whole number in the range of the model"
     if tokens < MIN_TOKENS or hidden < MIN_HIDDEN or topk < MIN_TOPK:
@@ -164,7 +164,7 @@ def _sm_copies(row: Mapping[str, str], profile: Profiles, file: str) -> SmCopies
 
 
 def shipped_copies(folder: Path) -> Iterator[SmCopies | str]:
-    """The combines of every table of ``folder`` on GPUs of the shipped library.
+    """Yield the combines of every table of ``folder`` on GPUs of the shipped library.
 
     Raises
     ------
@@ -183,5 +183,5 @@ def _sm_comparison(copies: SmCopies) -> TableComparison:
 
 
 def _destinations(topk: int, experts: int, ranks: int) -> float:
-    """How many GPUs a token goes to on average if its experts are drawn evenly, all different."""
+    """Return the mean number of GPUs that a token is sent to, with different experts drawn uniformly."""
     return ranks * (1 - comb(experts - experts // ranks, topk) / comb(experts, topk))

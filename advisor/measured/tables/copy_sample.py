@@ -1,7 +1,7 @@
-"""Measured copies by SMs, a random sample of them, simulated: does the simulator say what the form says?
+"""Simulations of a random sample of measured copies by SMs, compared with the closed form.
 
-Each GPU puts to its peers in turn, by all SMs that copy. Copies by DMA engines have no such sample: their table tells
-the phases of a copy that the host issues and waits for, and the engines of a schedule take commands from a queue.
+Each GPU puts to its peers in turn, by all SMs that copy. There is no such sample of copies by DMA engines: their table
+has the phases of a copy that the host issues and waits for, but the engines of a schedule take commands from a queue.
 """
 
 import random
@@ -35,14 +35,14 @@ from .sim_vs_form import Agreement, agreement_of
 COLUMNS = 64
 
 MAX_UNITS = 32_768
-"""Units that one rank moves; larger copies are simulated in coarser units. Each SM has several hundred of a copy."""
+"""Most units that one rank moves, several hundred for each SM; larger copies are simulated in coarser units."""
 
 
 def sampled_copies(copies: Sequence[SmCopies], count: int, seed: int) -> Iterator[list[SmCopies]]:
-    """For each GPU ``count`` of its copies, or all if there are fewer."""
+    """Yield for each GPU ``count`` random copies, or all if there are fewer."""
     groups: dict[str, list[SmCopies]] = defaultdict(list)
-    for each in copies:
-        groups[each.gpu].append(each)
+    for copy in copies:
+        groups[copy.gpu].append(copy)
     for group in groups.values():
         yield random.Random(seed).sample(group, min(count, len(group)))
 
@@ -50,8 +50,8 @@ def sampled_copies(copies: Sequence[SmCopies], count: int, seed: int) -> Iterato
 def simulated_copies(copies: Sequence[SmCopies], advance: Callable[[], None]) -> Agreement | None:
     """Simulate ``copies``, all of one GPU; ``advance`` is called after each. None if there are none."""
     differences = []
-    for each in copies:
-        differences.append((_difference(each), f"{each.label}, {each.sms} SMs"))
+    for copy in copies:
+        differences.append((_difference(copy), f"{copy.label}, {copy.sms} SMs"))
         advance()
     return agreement_of(copies[0].gpu, "SM copy", differences) if copies else None
 
@@ -69,13 +69,13 @@ def _difference(copies: SmCopies) -> float:
 
 
 def _exchange(scenario: Scenario, rows: int) -> Scenario:
-    """An all_to_all of ``rows`` rows from each rank to each other."""
+    """Return an all_to_all of ``rows`` rows from each rank to each other."""
     moved = Tensor("x", DType.BF16, rows * scenario.num_ranks, COLUMNS, Shard.NONE)
     return replace(scenario, workload=Workload("combine", "", Pattern.ALL_TO_ALL, (moved,), moved, None, "y"))
 
 
 def _by_all_sms(rows: int, peers: range, sms: int) -> Schedule:
-    """To one peer after the other, the nearest first; no two ranks send to the same one."""
+    """Return puts to one peer after the other, the nearest first; no two ranks send to the same peer at once."""
     puts = tuple(
         Transfer(f"x{peer}", Direction.PUT, _block(peer, rows), peer, signal_of(f"x{peer}"), lane=0) for peer in peers
     )

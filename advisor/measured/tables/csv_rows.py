@@ -1,13 +1,14 @@
-"""Tables of measured times, as CSV, plain or gzipped, and a pair of times to compare.
+"""Tables of measured times as CSV, plain or gzipped, and a measured time with its prediction.
 
-The files come from outside, so nothing in them is trusted: sizes are limited, text is never evaluated, and a row that
-does not parse is skipped and named. Lines that are blank or begin with ``#`` are comments; a field never spans lines.
+Files are not trusted: sizes are limited, text is never evaluated, and a row that does not parse is skipped and named.
+Lines that are blank or begin with ``#`` are comments; a field never spans lines.
 """
 
 import csv
 import gzip
 import math
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,19 +20,19 @@ READ_BYTES = 1 << 16
 
 
 class MeasuredError(ValueError):
-    """A table cannot be read at all; the text says which and why, for a person."""
+    """A table cannot be read at all; the message says which and why."""
 
 
 class MissingTable(MeasuredError):
-    """There is no such file."""
+    """The file does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableComparison:
-    """One measured time and what the models say of it.
+    """One measured time and its prediction by the models.
 
-    ``operation`` and ``group`` say with which others it is summed up, ``label`` which point it is. Of an operation that
-    is a ratio of two times the "times" are the plain ratios.
+    Errors are summed up by ``operation`` and ``group``; ``label`` names the point. For an operation that is a ratio of
+    two times, both "times" are plain ratios.
     """
 
     gpu: str
@@ -44,7 +45,7 @@ class TableComparison:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows of one table by column name, and for each row left out ``file:line: reason``."""
+    """The rows of one table by column name, and ``file:line: reason`` for each skipped row."""
 
     rows: tuple[Mapping[str, str], ...]
     skipped: tuple[str, ...]
@@ -58,14 +59,14 @@ def read_rows(path: Path, required: Sequence[str], numeric: Sequence[str] = ()) 
     path
         A file named ``.csv`` or ``.csv.gz``.
     required
-        Columns that must be there, filled in every row.
+        Columns that must be present and filled in every row.
     numeric
-        Those of the columns that hold a finite number above zero; rows where one does not are skipped.
+        Columns that hold a finite number above zero; rows with other values are skipped.
 
     Raises
     ------
     MissingTable
-        If there is no such file.
+        If the file does not exist.
     MeasuredError
         If it is not a file, too large, not CSV, or lacks a column.
     """
@@ -93,7 +94,7 @@ def read_rows(path: Path, required: Sequence[str], numeric: Sequence[str] = ()) 
 
 
 def _text_of(path: Path) -> tuple[str, str]:
-    """The text of the file and, if its compressed data break off, why."""
+    """Return the text of the file, and why its compressed data end early, empty if they do not."""
     if not path.exists():
         raise MissingTable(f"{path}: no such file")
     if not path.is_file():
@@ -119,7 +120,7 @@ def _text_of(path: Path) -> tuple[str, str]:
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines that are not comments, with their numbers from 1."""
+    """Yield (number from 1, line) for lines that are not comments."""
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip() and not line.startswith("#"):
             yield number, line.removesuffix("\r")
@@ -135,7 +136,7 @@ def _header(path: Path, lines: Iterator[tuple[int, str]]) -> list[str]:
 
 
 def _row(line: str, header: Sequence[str], required: Sequence[str], numeric: Sequence[str]) -> Mapping[str, str] | str:
-    """The fields by column, or why they are none."""
+    """Return the fields by column, or why the row is invalid."""
     fields = _fields(line)
     if isinstance(fields, str):
         return fields
@@ -152,7 +153,7 @@ def _row(line: str, header: Sequence[str], required: Sequence[str], numeric: Seq
 
 
 def _fields(line: str) -> list[str] | str:
-    """The fields of one line, or what is wrong with it."""
+    """Return the fields of one line, or why it is invalid."""
     if len(line) > MAX_LINE_CHARS:
         return f"more than {MAX_LINE_CHARS} characters"
     if "\ufffd" in line:
@@ -165,6 +166,13 @@ def _fields(line: str) -> list[str] | str:
         return next(csv.reader([line], strict=True))
     except csv.Error:
         return "a quote that does not fit"
+
+
+def left_out_lines(path: Path, left_out: Counter[str]) -> Iterator[str]:
+    """Yield a line for each reason for which rows of a table are left out, with their number."""
+    for reason, count in left_out.items():
+        if count:
+            yield f"{path.name}: {count:,} row{'s' if count > 1 else ''}: {reason}"
 
 
 def _is_positive(text: str) -> bool:

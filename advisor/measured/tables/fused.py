@@ -1,7 +1,7 @@
-"""Fused kernels against their serial partners: speedups as measured, and as the simulator predicts them.
+"""Measured and simulated speedups of fused kernels over their serial partners.
 
-Serial is the closed form of the library GEMM plus that of the library collective. Fused is the schedule that the kernel
-is (``fused_plans.py``), simulated. No constant is fitted to these rows.
+The serial time is the closed form of the library GEMM plus that of the library collective. The fused time is simulated,
+with the schedule of the kernel (``fused_plans.py``). No constant is fitted to these rows.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +22,7 @@ from .fused_rows import PATTERNS, FusedPart, FusedRow, fused_rows
 from .gemm_times import gemm_ticks
 
 TARGET = 10.0
-"""Median error of the predicted speedup that is good enough, in percent."""
+"""Target for the median error of the predicted speedup, in percent."""
 
 MAX_LINE_HOPS = 2_000_000
 _COLLECTIVES = {
@@ -53,7 +53,7 @@ _SUMMED = """
 
 @dataclass(frozen=True, slots=True)
 class FusedComparison:
-    """One fused kernel: its row, and the predicted times of it and of its partner."""
+    """One fused kernel: its row, and the predicted times of the kernel and of its partner."""
 
     row: FusedRow
     serial_us: float
@@ -71,22 +71,22 @@ class FusedComparison:
 
     @property
     def error(self) -> float:
-        """How far the predicted speedup is from the measured one, in percent, with its sign."""
+        """Signed relative error of the predicted speedup, in percent."""
         return 100 * (self.predicted / self.measured - 1)
 
     @property
     def serial_error(self) -> float:
-        """The same of the time of the serial partner."""
+        """Signed relative error of the predicted serial time, in percent."""
         return 100 * (self.serial_us / self.row.serial_us - 1)
 
     @property
     def fused_error(self) -> float:
-        """The same of the time of the fused kernel."""
+        """Signed relative error of the predicted fused time, in percent."""
         return 100 * (self.fused_us / self.row.fused_us - 1)
 
 
-def fused_found(folder: Path) -> Iterator[FusedRow | str]:
-    """Every row of every table of ``folder`` that can be compared; a text says why others are left out.
+def comparable_rows(folder: Path) -> Iterator[FusedRow | str]:
+    """Yield every comparable row of the tables of ``folder``, or a text that says why rows were left out.
 
     Raises
     ------
@@ -98,11 +98,11 @@ def fused_found(folder: Path) -> Iterator[FusedRow | str]:
 
 
 def fused_comparisons(rows: Sequence[FusedRow], advance: Callable[[], None]) -> Iterator[FusedComparison | str]:
-    """Predict every row, those of one implementation together; a text says why one cannot be.
+    """Yield the prediction of every row, ordered by implementation, or a text that says why it failed.
 
     ``advance`` is called after each.
     """
-    order = {each.name: index for index, each in enumerate(IMPLEMENTATIONS)}
+    order = {implementation.name: index for index, implementation in enumerate(IMPLEMENTATIONS)}
     for row in sorted(rows, key=lambda row: order[row.implementation.name]):
         try:
             yield FusedComparison(row, serial_us(row), fused_us(row))
@@ -112,12 +112,12 @@ def fused_comparisons(rows: Sequence[FusedRow], advance: Callable[[], None]) -> 
 
 
 def serial_us(row: FusedRow) -> float:
-    """The library's GEMMs and collectives one after the other, by their closed forms."""
+    """Return the time of the library's GEMMs and collectives one after the other, by their closed forms."""
     return sum(_serial_us(row, part) for part in row.parts)
 
 
 def fused_us(row: FusedRow) -> float:
-    """The schedules of the fused kernels one after the other, simulated."""
+    """Return the simulated time of the schedules of the fused kernels one after the other."""
     return sum(_simulated_us(row, part) for part in row.parts)
 
 
@@ -126,7 +126,7 @@ def _serial_us(row: FusedRow, part: FusedPart) -> float:
     us = float(gemm_ticks(gpu, np.array([[part.m, part.n, part.k]], dtype=np.int64), row.dtype)[0]) / TICKS_PER_US
     if part.pattern is Pattern.GEMM:
         return us
-    # As nccl-tests counts them: all that is gathered, or what a rank has of the sum.
+    # Bytes as in nccl-tests: the gathered tensor, or the partial sums of a rank.
     num_bytes = part.m * (part.k if part.pattern is Pattern.AG_GEMM else part.n) * row.dtype.num_bytes
     return us + collective_time(gpu, _COLLECTIVES[part.pattern], num_bytes, row.ranks).us
 
@@ -141,7 +141,7 @@ def _simulated_us(row: FusedRow, part: FusedPart) -> float:
 
 
 def scenario_of(row: FusedRow, part: FusedPart) -> Scenario:
-    """The scenario of one part of a row, on the GPUs and the switch of the shipped library.
+    """Return the scenario of one part of a row, on the GPUs and the switch of the shipped library.
 
     Raises
     ------

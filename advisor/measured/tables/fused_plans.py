@@ -1,4 +1,4 @@
-"""Which schedule each fused kernel of the tables is: what its source does, in the words of a schedule.
+"""The schedules of the fused kernels in the tables, written after their source code.
 
 Nothing here is fitted to the measured times.
 """
@@ -26,42 +26,42 @@ from ....compiler.ir import (
     WaitPer,
 )
 
-Write = Callable[[Scenario], Choice | Plan]
+MakePlan = Callable[[Scenario], Choice | Plan]
 PIECES = 4
-"""Pieces of a shard that flux signals one by one: it lets tiles of 128 rows go on, and shards here have 512."""
+"""Pieces of a shard with a signal each in flux: it releases tiles of 128 rows, and shards here have 512."""
 MULTIMEM_BLOCKS = 8
-"""Blocks of PyTorch's multimem_all_gather_out, unless it is told otherwise."""
+"""Default number of blocks of PyTorch's multimem_all_gather_out."""
 COPY_SMS = 16
-"""SMs that send what a kernel sums. Assumed: from 7 to 52 of them, predicted speedups of flux differ by 8 % at most."""
+"""SMs that send partial sums. Assumed: from 7 to 52 SMs, predicted speedups of flux differ by 8 % at most."""
 _PERSISTENT = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL, per=WaitPer.TILE)
 _PULLING = ExecutionOptions(Direction.GET, kernel=Kernels.PERSISTENT, wait=Wait.POLL, per=WaitPer.TILE)
 
 
 @dataclass(frozen=True, slots=True)
 class Implementation:
-    """A fused kernel: ``name`` as it is shown, ``known_as`` a part of its names in tables, and its schedules."""
+    """A fused kernel: its ``name`` in reports, parts of its names in tables (``known_as``), and its schedules."""
 
     name: str
     known_as: tuple[str, ...]
-    plans: Mapping[Pattern, Write]
+    plans: Mapping[Pattern, MakePlan]
 
-    def does(self, pattern: Pattern) -> bool:
-        """Whether it is known how; a lone GEMM is a library's everywhere."""
+    def has_schedule(self, pattern: Pattern) -> bool:
+        """Whether its schedule for ``pattern`` is known; a lone GEMM is always one of a library."""
         return pattern is Pattern.GEMM or pattern in self.plans
 
 
 def implementation_named(text: str) -> Implementation | None:
-    """The implementation that a table calls ``text``."""
+    """Return the implementation that a table calls ``text``, None if it is unknown."""
     return next((each for each in IMPLEMENTATIONS if any(known in text for known in each.known_as)), None)
 
 
 def _pull_shards(scenario: Scenario) -> Choice:
-    """One copy stream gets whole shards, the next rank's first, under one kernel whose tiles wait for theirs."""
+    """One copy stream gets whole shards, the next rank's first; tiles of one kernel wait for their shard."""
     return Choice("shard_p2p", scenario.num_ranks, EngineChoice(EngineKind.DMA, 1), 1, _PULLING)
 
 
 def _push_shards(scenario: Scenario) -> Choice:
-    """One kernel over all tiles; a copy stream sends the block of a peer when its tiles are done, then it is summed."""
+    """One kernel over all tiles; a copy stream sends a peer's block once its tiles are done, to be summed there."""
     return Choice("shard_p2p", scenario.num_ranks, EngineChoice(EngineKind.DMA, 1), 1, _PERSISTENT)
 
 
@@ -87,7 +87,7 @@ def _multimem(scenario: Scenario) -> Choice:
 
 
 def _two_streams(scenario: Scenario) -> Plan:
-    """Shard by shard on two streams in turn: a stream gets a shard, computes with it, and goes on to the next."""
+    """Two streams take shards in turn: a stream gets a shard, computes with it, and continues with its next."""
     workload, ranks = scenario.workload, scenario.num_ranks
     assert workload.moved is not None and workload.gemm is not None, "an AG+GEMM has both"
     rows, inner = IndexRange(0, workload.moved.rows // ranks), IndexRange(0, workload.gemm.k)

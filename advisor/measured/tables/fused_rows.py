@@ -1,8 +1,8 @@
-"""Tables of fused kernels and their serial partners: what was measured, and of which shape on one GPU.
+"""Tables of fused kernels and their serial partners: measured times and the shapes on one GPU.
 
 A table is a file ``overlap_NAME.csv`` or ``.csv.gz`` with the columns gpu, n_gpus, op, m, n, k, shape_semantics, dtype,
-impl, time_us and source. A row of a collective library with a library GEMM is the partner of the rows that say the same
-but for ``impl`` and times. What ``m, n, k`` count differs from source to source and is read from ``shape_semantics``.
+impl, time_us and source. A row of a collective library with a library GEMM is the partner of the rows that differ only
+in ``impl`` and times. The meaning of ``m, n, k`` differs between sources and is read from ``shape_semantics``.
 """
 
 import re
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ....compiler.ir import DType, Pattern
-from .collectives import gpu_named, whole
-from .csv_rows import read_rows
+from .collectives import gpu_named, whole_number
+from .csv_rows import left_out_lines, read_rows
 from .fused_plans import Implementation, implementation_named
 
 PATTERNS = ("overlap_*.csv", "overlap_*.csv.gz")
@@ -39,7 +39,7 @@ _LAYER = re.compile(r"hidden (\d{1,7}), ffn \d{1,7} local (\d{1,7})")
 
 @dataclass(frozen=True, slots=True)
 class FusedPart:
-    """A GEMM of one GPU, m x n x k, with the collective that ``pattern`` says, or without one (GEMM)."""
+    """A GEMM of one GPU, m x n x k, with the collective of ``pattern``, or without one (GEMM)."""
 
     pattern: Pattern
     m: int
@@ -52,7 +52,7 @@ class FusedPart:
 
 @dataclass(frozen=True, slots=True)
 class FusedRow:
-    """A fused kernel and its serial partner; a layer has several ``parts`` that follow each other."""
+    """A fused kernel and its serial partner; a layer has several ``parts``, one after the other."""
 
     gpu: str
     ranks: int
@@ -69,19 +69,19 @@ class FusedRow:
 
 
 def fused_rows(path: Path) -> Iterator[FusedRow | str]:
-    """Every fused kernel of a table that has a partner and a known schedule; a text says why rows were left out.
+    """Yield every fused kernel of a table with a partner and a known schedule, or why rows were left out.
 
     Raises
     ------
     MissingTable, MeasuredError
         As ``read_rows``.
     """
-    found = read_rows(path, COLUMNS, NUMBERS)
-    yield from found.skipped
+    table = read_rows(path, COLUMNS, NUMBERS)
+    yield from table.skipped
     left_out: Counter[str] = Counter()
-    partners = {_key(row): float(row["time_us"]) for row in found.rows if row["impl"] in SERIAL}
+    partners = {_key(row): float(row["time_us"]) for row in table.rows if row["impl"] in SERIAL}
     paired: set[tuple[str, ...]] = set()
-    for row in found.rows:
+    for row in table.rows:
         if row["impl"] in SERIAL:
             continue
         fused = _fused(row, partners.get(_key(row)))
@@ -90,11 +90,9 @@ def fused_rows(path: Path) -> Iterator[FusedRow | str]:
         else:
             paired.add(_key(row))
             yield fused
-    alone = sum(row["impl"] in SERIAL and _key(row) not in paired for row in found.rows)
+    alone = sum(row["impl"] in SERIAL and _key(row) not in paired for row in table.rows)
     left_out["serial, and nothing fused beside it is compared"] += alone
-    for reason, count in left_out.items():
-        if count:
-            yield f"{path.name}: {count:,} row{'s' if count > 1 else ''}: {reason}"
+    yield from left_out_lines(path, left_out)
 
 
 def _key(row: Mapping[str, str]) -> tuple[str, ...]:
@@ -103,35 +101,35 @@ def _key(row: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _fused(row: Mapping[str, str], serial_us: float | None) -> FusedRow | str:
-    """What was measured, or why it is not compared."""
-    unfit = [why for word, why in WITHOUT_PARTNER.items() if word in row["op"]]
-    unfit += [why for word, why in UNFIT.items() if word in row["impl"]]
-    if unfit:
-        return unfit[0]
+    """Return the fused kernel of a row, or why it is not compared."""
+    reasons = [reason for word, reason in WITHOUT_PARTNER.items() if word in row["op"]]
+    reasons += [reason for word, reason in UNFIT.items() if word in row["impl"]]
+    if reasons:
+        return reasons[0]
     name, gpu = gpu_named(row["gpu"])
     if gpu is None:
         return f"there is no profile of {row['gpu'][:60]}"
     if gpu.collectives is None:
         return f"the profile of {name} has no collectives"
-    ranks, dtype = whole(row, "n_gpus", MAX_RANKS), row.get("dtype", "").partition(" ")[0]
+    ranks, dtype = whole_number(row, "n_gpus", MAX_RANKS), row.get("dtype", "").partition(" ")[0]
     parts = _parts(row, ranks) if ranks is not None and ranks > 1 else ()
     if ranks is None or not parts:
         return "the shape or the number of GPUs is not stated, or does not divide"
-    if dtype not in [each.value for each in DType]:
+    if dtype not in [known.value for known in DType]:
         return "the type is not stated"
     if serial_us is None:
         return "no serial partner"
     implementation = implementation_named(row["impl"])
     if implementation is None:
         return f"no schedule is known for {row['impl'][:40]}"
-    missing = [part.pattern.value for part in parts if not implementation.does(part.pattern)]
+    missing = [part.pattern.value for part in parts if not implementation.has_schedule(part.pattern)]
     if missing:
         return f"no schedule is known for {missing[0]} by {implementation.name}"
     return FusedRow(name, ranks, DType(dtype), parts, implementation, float(row["time_us"]), serial_us)
 
 
 def _parts(row: Mapping[str, str], ranks: int) -> tuple[FusedPart, ...]:
-    """The GEMMs of one GPU and their collectives, none if the row does not say."""
+    """Return the GEMMs of one GPU and their collectives; none if the row does not state them."""
     if row["op"].startswith("TP MLP"):
         return _layer(row)
     pattern, semantics = OPERATIONS.get(row["op"]), row.get("shape_semantics", "")
@@ -142,7 +140,7 @@ def _parts(row: Mapping[str, str], ranks: int) -> tuple[FusedPart, ...]:
     if not semantics.startswith("global"):
         of_one_gpu = "per GPU" in semantics or "local" in semantics
         return (FusedPart(pattern, m, n, k),) if of_one_gpu else ()
-    # Tensor parallel: the columns are shared out before a GEMM, the inner dimension after it.
+    # Tensor parallel: ranks share the columns after a gather, the inner dimension before a sum.
     shared = n if pattern is Pattern.AG_GEMM else k
     if shared % ranks:
         return ()
@@ -151,11 +149,11 @@ def _parts(row: Mapping[str, str], ranks: int) -> tuple[FusedPart, ...]:
 
 
 def _layer(row: Mapping[str, str]) -> tuple[FusedPart, ...]:
-    """A feed-forward layer with a gate, as in Qwen3: up and gate in one GEMM, then down."""
-    m, said = _size(row.get("m", "")), _LAYER.search(row.get("shape_semantics", ""))
-    if m is None or said is None:
+    """Return a feed-forward layer with a gate, as in Qwen3: up and gate in one GEMM, then down."""
+    m, sizes = _size(row.get("m", "")), _LAYER.search(row.get("shape_semantics", ""))
+    if m is None or sizes is None:
         return ()
-    hidden, inner = map(int, said.groups())
+    hidden, inner = map(int, sizes.groups())
     before, after = (Pattern.GEMM, Pattern.GEMM_AR) if "GEMM+AR" in row["op"] else (Pattern.AG_GEMM, Pattern.GEMM_RS)
     return FusedPart(before, m, 2 * inner, hidden), FusedPart(after, m, hidden, inner)
 

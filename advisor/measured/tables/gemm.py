@@ -1,7 +1,7 @@
 """GEMM tables of aiconfigurator's collector against the fitted form.
 
 A table is a file ``gemm_NAME.csv`` or ``.csv.gz`` with the columns gpu, m, n, k, dtype and time_us. Only bf16 has
-fitted constants. They come from a random part of the very same tables, so what is said here includes rows of that fit.
+fitted constants. They were fitted to a random part of the same tables, so that comparisons include rows of the fit.
 """
 
 from collections import Counter, defaultdict
@@ -16,18 +16,18 @@ import numpy as np
 from ....compiler import compile_text
 from ....compiler.ir import TICKS_PER_US, Scenario
 from ....compiler.text.load import shipped_libraries
-from .csv_rows import MissingTable, TableComparison, read_rows
+from .csv_rows import MissingTable, TableComparison, left_out_lines, read_rows
 from .gemm_times import gemm_ticks
 
 PATTERNS = ("gemm_*.csv", "gemm_*.csv.gz")
 COLUMNS = ("gpu", "dtype")
 NUMBERS = ("m", "n", "k", "time_us")
 FOREIGN = "gemm_mi"
-"""How names of tables of other collectors begin: warm caches, tuned kernels; nothing is fitted to them."""
+"""Prefix of tables of other collectors, with warm caches or tuned kernels; nothing is fitted to them."""
 
 MAX_DIMENSION = 1 << 20
 ALL, LARGE = "gemm bf16", "gemm bf16, n,k >= 512"
-PARTS, SMALLEST_WHOLE, LARGE_WHOLE = 8, 512, 2048
+PARTS, MIN_WHOLE, LARGE_WHOLE = 8, 512, 2048
 
 Shape = tuple[int, int, int]  # m, n, k
 SCENARIO = """
@@ -44,7 +44,7 @@ workload lone on one {{
 
 @dataclass(frozen=True, slots=True)
 class GemmTable:
-    """The bf16 GEMMs of one GPU in one file: time in us by shape, the median where a shape is there more than once."""
+    """The bf16 GEMMs of one GPU in one file: time in us by shape, the median of repeats."""
 
     gpu: str
     times_us: Mapping[Shape, float]
@@ -53,7 +53,7 @@ class GemmTable:
 
 @cache
 def lone_scenario(gpu: str) -> Scenario | None:
-    """A GEMM on one GPU of the shipped library, for instance ``H100``; None if there is no profile of that name."""
+    """Return a GEMM on one GPU of the shipped library, for instance ``H100``; None without a profile of that name."""
     libraries = {name.partition("/")[2]: name for name in shipped_libraries()}
     if gpu.lower() not in libraries:
         return None
@@ -61,14 +61,14 @@ def lone_scenario(gpu: str) -> Scenario | None:
 
 
 def gpu_name(text: str) -> str:
-    """The GPU of a table by its short name, for instance A100 of ``A100-SXM4-80GB``."""
+    """Return the short name of the GPU of a table, for instance A100 for ``A100-SXM4-80GB``."""
     return text.replace(" ", "-").partition("-")[0].upper()
 
 
 def gemm_tables(folder: Path, only: str = "") -> Iterator[GemmTable | str]:
-    """Every table of ``folder``, one GPU at a time; a text says why rows were left out.
+    """Yield every table of ``folder``, one GPU at a time, or a text that says why rows were left out.
 
-    ``only`` names a GPU, which need not have a profile; rows of others are then passed over in silence.
+    If ``only`` names a GPU, with or without a profile, rows of others are ignored.
 
     Raises
     ------
@@ -89,11 +89,11 @@ def gemm_tables(folder: Path, only: str = "") -> Iterator[GemmTable | str]:
 
 
 def _tables_of(path: Path, only: str) -> Iterator[GemmTable | str]:
-    found = read_rows(path, COLUMNS, NUMBERS)
-    yield from found.skipped
+    table = read_rows(path, COLUMNS, NUMBERS)
+    yield from table.skipped
     times: dict[str, dict[Shape, list[float]]] = defaultdict(lambda: defaultdict(list))
     left_out: Counter[str] = Counter()
-    for row in found.rows:
+    for row in table.rows:
         gpu, shape = gpu_name(row["gpu"]), _shape(row)
         if only and gpu != only:
             continue
@@ -106,13 +106,12 @@ def _tables_of(path: Path, only: str) -> Iterator[GemmTable | str]:
         else:
             times[gpu][shape].append(float(row["time_us"]))
     for gpu, by_shape in times.items():
-        yield GemmTable(gpu, {shape: median(each) for shape, each in by_shape.items()}, path.name)
-    for reason, count in left_out.items():
-        yield f"{path.name}: {count:,} rows: {reason}"
+        yield GemmTable(gpu, {shape: median(repeats) for shape, repeats in by_shape.items()}, path.name)
+    yield from left_out_lines(path, left_out)
 
 
 def _shape(row: Mapping[str, str]) -> Shape | None:
-    """The shape of a row; a dimension may be written as 64 or 64.0."""
+    """Return the shape of a row; a dimension may be written as 64 or 64.0. None if it is invalid."""
     m, n, k = (float(row[name]) for name in NUMBERS[:3])
     if max(m, n, k) > MAX_DIMENSION or any(size % 1 for size in (m, n, k)):
         return None
@@ -120,7 +119,7 @@ def _shape(row: Mapping[str, str]) -> Shape | None:
 
 
 def gemm_comparisons(table: GemmTable) -> Iterator[TableComparison]:
-    """Every row twice, among all shapes and if it is large in n and k among those; then the decomposition ratios."""
+    """Yield every row among all shapes, and again among large n and k; then the decomposition ratios."""
     predicted = predicted_us(table.gpu, list(table.times_us))
     for shape, measured in table.times_us.items():
         for operation in (ALL, LARGE) if min(shape[1:]) >= 512 else (ALL,):
@@ -130,7 +129,7 @@ def gemm_comparisons(table: GemmTable) -> Iterator[TableComparison]:
 
 
 def predicted_us(gpu: str, shapes: Sequence[Shape]) -> dict[Shape, float]:
-    """What the profile of ``gpu`` says of each shape, in us."""
+    """Return the time of each shape by the profile of ``gpu``, in us."""
     scenario = lone_scenario(gpu)
     assert scenario is not None, "tables hold GPUs with a profile"
     ticks = gemm_ticks(scenario.gpu, np.array(shapes, dtype=np.int64).reshape(-1, 3))
@@ -138,10 +137,10 @@ def predicted_us(gpu: str, shapes: Sequence[Shape]) -> dict[Shape, float]:
 
 
 def _ratios(table: GemmTable, predicted: Mapping[Shape, float], axis: int, operation: str) -> Iterator[TableComparison]:
-    """A GEMM cut into equal parts along one dimension against the whole: time of all parts over that of the whole."""
+    """Yield ratios of the time of all equal parts along one dimension to the time of the whole GEMM."""
     for whole, whole_us in table.times_us.items():
         part = _part_of(whole, axis)
-        if part is None or min(whole) < SMALLEST_WHOLE or part not in table.times_us:
+        if part is None or min(whole) < MIN_WHOLE or part not in table.times_us:
             continue
         group = f"m,n,k >= {LARGE_WHOLE}" if min(whole) >= LARGE_WHOLE else f"one of m,n,k < {LARGE_WHOLE}"
         measured = PARTS * table.times_us[part] / whole_us
@@ -150,7 +149,7 @@ def _ratios(table: GemmTable, predicted: Mapping[Shape, float], axis: int, opera
 
 
 def _part_of(whole: Shape, axis: int) -> Shape | None:
-    """One of ``PARTS`` equal parts along m, n or k; None if there are none."""
+    """Return one of ``PARTS`` equal parts along m, n or k; None if the size does not divide."""
     if whole[axis] % PARTS:
         return None
     m, n, k = (size // PARTS if axis == each else size for each, size in enumerate(whole))
@@ -158,11 +157,11 @@ def _part_of(whole: Shape, axis: int) -> Shape | None:
 
 
 def size_class(shape: Shape) -> str:
-    """The class of a GEMM by its rows."""
+    """Return the class of a GEMM by its rows."""
     m = shape[0]
     return "m < 64" if m < 64 else "64 <= m < 512" if m < 512 else "m >= 512"
 
 
 def label_of(shape: Shape) -> str:
-    """For instance ``1025 x 10240 x 10240``."""
+    """Return for instance ``1025 x 10240 x 10240``."""
     return " x ".join(str(size) for size in shape)

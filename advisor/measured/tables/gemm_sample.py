@@ -1,4 +1,4 @@
-"""Measured GEMM shapes, a random sample of them, simulated: does the simulator say what the closed form says?"""
+"""Simulations of a random sample of measured GEMM shapes, compared with the closed form."""
 
 import random
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from .gemm import GemmTable, Shape, label_of, lone_scenario, predicted_us
 from .sim_vs_form import Agreement, agreement_of
 
 MAX_LINE_HOPS = 200_000
-"""Each GEMM is simulated in units coarse enough for this many."""
+"""Most line-hops of a simulation; units are coarse enough for that."""
 
 
 def simulated_sample(table: GemmTable, count: int, seed: int, advance: Callable[[], None]) -> Agreement | None:
@@ -37,7 +37,7 @@ def simulated_sample(table: GemmTable, count: int, seed: int, advance: Callable[
 
 
 def _simulated_us(scenario: Scenario, shape: Shape) -> float:
-    """Makespan of the lone GEMM, scheduled as one kernel."""
+    """Return the makespan of the lone GEMM, scheduled as one kernel."""
     lone = replace(scenario, workload=_workload(*shape))
     schedule = build_schedule(lone, Choice(BASELINE.name, 1, default_engine(lone.system)))
     unit_bytes = affordable_unit(lone, schedule, PACKET_BYTES, MAX_LINE_HOPS)

@@ -1,8 +1,8 @@
-"""Times of many GEMMs at once: what ``simcore.kernels.gemm.gemm_work`` says of each, over arrays.
+"""Times of many GEMMs at once: ``simcore.kernels.gemm.gemm_work`` over arrays.
 
 A hundred thousand shapes one by one take minutes. The form, its constants and its rounding are those of ``gemm_work``;
-a test holds the two together, and ``magus validate`` simulates a sample with the scalar one. What does not depend on
-the fitted constants is computed once, as ``GemmTerms``, so that a fit can try many constants.
+a test compares both, and ``magus validate`` simulates a sample with the scalar one. ``GemmTerms`` holds the terms that
+do not depend on the fitted constants, so that a fit can try many constants.
 """
 
 from dataclasses import dataclass
@@ -37,11 +37,11 @@ class GemmConstants:
 
 @dataclass(frozen=True, slots=True)
 class GemmTerms:
-    """What the form needs of rows (shapes), tiles and splits [R, T, S]; axes on which a term does not depend are 1.
+    """Terms of the form by rows (shapes), tiles and splits [R, T, S]; axes on which a term does not depend are 1.
 
     ``ideal_math_us`` is the math of a tile at the full peak, ``ideal_memory_us`` the traffic at the full rate of HBM,
-    ``partial_bytes`` what split-K writes and reads beside it, ``floor_us`` what L2 needs for all bytes, or the latency
-    of memory in every wave, whichever is longer.
+    ``partial_bytes`` the additional traffic of split-K, ``floor_us`` the time of all bytes in L2, or the latency of
+    memory in every wave, whichever is longer.
     """
 
     waves: Floats
@@ -54,7 +54,7 @@ class GemmTerms:
     legal: Bools
 
     def chosen(self, index: Ints) -> "GemmTerms":
-        """The terms of one candidate for each row, all [R, 1, 1]; ``index`` [R] counts through tiles and splits."""
+        """Return the terms of one kernel for each row, all [R, 1, 1]; ``index`` [R] counts through tiles and splits."""
         tile, split = np.divmod(index, self.waves.shape[2])
 
         def pick(term: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
@@ -66,7 +66,7 @@ class GemmTerms:
 
 
 def constants_of(model: GemmModel) -> GemmConstants:
-    """The nine constants of a profile."""
+    """Return the nine constants of a profile."""
     return GemmConstants(
         start=model.start_ticks / TICKS_PER_US,
         mma=float(model.mma_fraction),
@@ -81,7 +81,7 @@ def constants_of(model: GemmModel) -> GemmConstants:
 
 
 def gemm_ticks(gpu: Gpu, shapes: Ints, dtype: DType = DType.BF16) -> Ints:
-    """Ticks of each GEMM alone on all SMs, launch included; ``shapes`` [R, 3] holds m, n and k, each below 2^20."""
+    """Return the ticks of each GEMM alone on all SMs, with launch; ``shapes`` [R, 3] holds m, n and k below 2^20."""
     constants, parts = constants_of(gpu.gemm), [np.zeros(0, dtype=np.int64)]
     for begin in range(0, len(shapes), MAX_ROWS_AT_ONCE):
         terms = gemm_terms(gpu, shapes[begin : begin + MAX_ROWS_AT_ONCE], dtype)
@@ -93,13 +93,13 @@ def gemm_ticks(gpu: Gpu, shapes: Ints, dtype: DType = DType.BF16) -> Ints:
 
 
 def gemm_terms(gpu: Gpu, shapes: Ints, dtype: DType = DType.BF16) -> GemmTerms:
-    """The terms of each shape with every tile and split, in the order of ``gemm_work``."""
+    """Return the terms of each shape with every tile and split, in the order of ``gemm_work``."""
     tiles = [(*block, 2) for block in gpu.gemm.pair_tiles] + [(*block, 1) for block in gpu.gemm.tiles]
     rows, cols, sms_per_tile = (np.array(each)[None, :, None] for each in zip(*tiles, strict=True))
     split = np.array(SPLITS)[None, None, :]
     m, n, k = (each[:, None, None] for each in shapes.T)
-    k_part = _up(_up(k, split), 64) * 64
-    tile_rows, tile_cols = _up(m, rows), _up(n, cols)
+    k_part = _ceil_div(_ceil_div(k, split), 64) * 64
+    tile_rows, tile_cols = _ceil_div(m, rows), _ceil_div(n, cols)
     num_bytes = (m * k + k * n + m * n) * dtype.num_bytes
     l2_rows = _operand_rows(m, n, tile_rows, tile_cols, np.maximum(1, gpu.gemm.cluster // sms_per_tile))
     l2_bytes = (l2_rows - m - n) * k * dtype.num_bytes + num_bytes
@@ -119,7 +119,7 @@ def gemm_terms(gpu: Gpu, shapes: Ints, dtype: DType = DType.BF16) -> GemmTerms:
 
 
 def body_times_us(terms: GemmTerms, constants: GemmConstants) -> Floats:
-    """Time without the start of every row with every tile and split [R, T, S]; infinite if there is none."""
+    """Return times without start [R, T, S] of rows with every tile and split; infinite for illegal kernels."""
     power, waves = constants.exponent, terms.waves
     quantised = np.where(waves <= 1, 1.0, waves + constants.quantisation * (np.ceil(waves) - waves))
     math_us, latency_us = terms.ideal_math_us / constants.mma, terms.steps * constants.k_step
@@ -132,14 +132,14 @@ def body_times_us(terms: GemmTerms, constants: GemmConstants) -> Floats:
 
 
 def _p_norm(one: Floats, other: Floats, power: float) -> Floats:
-    """Two times, imperfectly overlapped, as ``p_norm`` of the kernels; the first is positive."""
+    """Return two times imperfectly overlapped, as ``p_norm`` of the kernels; the first is positive."""
     larger = np.maximum(one, other)
     norms: Floats = larger * (1 + (np.minimum(one, other) / larger) ** power) ** (1 / power)
     return norms
 
 
 def fastest(body_us: Floats) -> tuple[Floats, Ints]:
-    """The smallest time of each row [R], and which candidate has it, counted through tiles and splits."""
+    """Return the smallest time of each row [R], and the index of its kernel through tiles and splits."""
     flat = body_us.reshape(len(body_us), -1)
     index = flat.argmin(axis=1)
     return flat[np.arange(len(flat)), index], index
@@ -147,10 +147,10 @@ def fastest(body_us: Floats) -> tuple[Floats, Ints]:
 
 def _operand_rows(m: Ints, n: Ints, tile_rows: Ints, tile_cols: Ints, share: Ints) -> Ints:
     """See ``simcore.kernels.gemm.operand_rows``."""
-    along_n, along_m = m * _up(tile_cols, share) + n * tile_rows, m * tile_cols + n * _up(tile_rows, share)
+    along_n, along_m = m * _ceil_div(tile_cols, share) + n * tile_rows, m * tile_cols + n * _ceil_div(tile_rows, share)
     return np.minimum(along_n, along_m)
 
 
-def _up(value: Ints, divisor: Ints | int) -> Ints:
-    """``value / divisor`` rounded up."""
+def _ceil_div(value: Ints, divisor: Ints | int) -> Ints:
+    """Return ``value / divisor`` rounded up."""
     return -(-value // divisor)

@@ -1,18 +1,18 @@
-"""What a simulated sample says beside the closed form that it is a sample of."""
+"""Agreement of a simulated sample with the closed form."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
 LIMIT = 0.02
-"""How far a simulated time may be from the closed form."""
+"""Largest allowed difference of a simulated time from the closed form, as a share."""
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How far simulated times are from the closed form, as shares of it.
+    """Differences of simulated times from the closed form, as shares of it.
 
-    ``beyond`` are further off than ``limit``, ``too_large`` were not simulated.
+    ``beyond`` is the number of rows above ``limit``, ``too_large`` the number that were not simulated.
     """
 
     gpu: str
@@ -26,12 +26,12 @@ class Agreement:
 
     @property
     def agrees(self) -> bool:
-        """Whether none is further off than ``limit``."""
+        """Whether no difference is above ``limit``."""
         return not self.beyond
 
     @property
     def limit(self) -> float:
-        """The difference that is allowed."""
+        """The largest allowed difference."""
         return LIMIT
 
     @property
@@ -43,7 +43,7 @@ class Agreement:
 def agreement_of(
     gpu: str, operation: str, differences: Sequence[tuple[float, str]], too_large: int = 0
 ) -> Agreement | None:
-    """The agreement of (difference, label of the row); None if nothing was simulated."""
+    """Return the agreement of (difference, label of the row); None if nothing was simulated."""
     if not differences:
         return None
     largest, worst = max(differences)

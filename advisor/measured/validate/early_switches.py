@@ -1,4 +1,4 @@
-"""Where the libraries behind the measured tables switch protocols too early, which a user can change."""
+"""Sizes at which the measured libraries switch protocols too early, a setting that users can change."""
 
 from collections.abc import Iterable, Iterator
 
@@ -12,7 +12,7 @@ MIB = 1 << 20
 
 
 def early_switches(gpus: Iterable[str]) -> Iterator[str]:
-    """A sentence for each GPU and operation, on the largest number of GPUs for which the switch comes too early."""
+    """Yield a sentence for each GPU and operation with an early switch, for the largest number of GPUs."""
     for name in gpus:
         scenario = lone_scenario(name)
         if scenario is not None and scenario.gpu.collectives is not None:
@@ -23,15 +23,16 @@ def early_switches(gpus: Iterable[str]) -> Iterator[str]:
 def _sentence(gpu: Gpu, operation: NcclCollective) -> Iterator[str]:
     for ranks in MEASURED_RANKS:
         try:
-            found = early_switch(gpu, operation, ranks)
+            switch = early_switch(gpu, operation, ranks)
         except ValueError:
             return  # the profile has no such operation
-        if found is not None:
-            pays = f"pays from {_size(found.pays_from_bytes)} on"
+        if switch is not None:
+            gain = f"pays from {_size(switch.pays_from_bytes)} on"
+            gain = gain if switch.pays_from_bytes < NEVER_BYTES else "never pays"
             yield (
-                f"{gpu.name} {operation.value} on {ranks} GPUs: {found.taken.protocol.value} from "
-                f"{_size(found.from_bytes)} on takes {found.taken.us:.0f} us there, {found.better.protocol.value} "
-                f"would take {found.better.us:.0f}; it {pays if found.pays_from_bytes < NEVER_BYTES else 'never pays'}"
+                f"{gpu.name} {operation.value} on {ranks} GPUs: {switch.taken.protocol.value} from "
+                f"{_size(switch.from_bytes)} on takes {switch.taken.us:.0f} us there, {switch.better.protocol.value} "
+                f"would take {switch.better.us:.0f}; it {gain}"
             )
             return
 

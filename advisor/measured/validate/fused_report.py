@@ -1,4 +1,4 @@
-"""Fused kernels in the report of ``magus validate``: each row, the errors by GPU and implementation, a document."""
+"""Fused kernels in the report of ``magus validate``: rows, errors by GPU and implementation, and a document."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +28,7 @@ NOTES = (
 
 
 def median_error(rows: Sequence[FusedComparison]) -> float:
-    """Median over rows of how far the predicted speedup is from the measured one, in percent."""
+    """Return the median error of the predicted speedup, in percent."""
     return median(abs(row.error) for row in rows)
 
 
@@ -38,28 +38,28 @@ def missed(rows: Sequence[FusedComparison]) -> bool:
 
 
 def label_of(row: FusedComparison) -> str:
-    """For instance ``H100 AG+GEMM 1024 x 6656 x 4096``."""
+    """Return for instance ``H100 AG+GEMM 1024 x 6656 x 4096``."""
     return f"{row.row.gpu} {' then '.join(map(str, row.row.parts))}"
 
 
 def implementation_of(row: FusedComparison) -> str:
-    """Its name."""
+    """Return the name of the implementation."""
     return row.row.implementation.name
 
 
 def cells_of(row: FusedComparison) -> tuple[str, ...]:
-    """The columns of ``HEADER``."""
+    """Return the columns of ``HEADER``."""
     errors = (row.error, row.serial_error, row.fused_error)
     return f"{row.measured:.2f}", f"{row.predicted:.2f}", *(f"{error:+.1f}" for error in errors)
 
 
 def summary_lines(rows: Sequence[FusedComparison]) -> Iterator[str]:
-    """Medians of all rows, by GPU and by implementation, and of the times themselves."""
+    """Yield median errors of all rows, by GPU and implementation, and of the two times."""
     if not rows:
         return
-    found = "missed" if missed(rows) else "met"
+    verdict = "missed" if missed(rows) else "met"
     counted = f"{len(rows)} row{'s' if len(rows) > 1 else ''}"
-    yield f"speedup, {counted}: median error {median_error(rows):.1f}%, the target of {TARGET:g}% is {found}"
+    yield f"speedup, {counted}: median error {median_error(rows):.1f}%, the target of {TARGET:g}% is {verdict}"
     yield f"speedup by GPU: {_grouped(rows, _gpu)}"
     yield f"speedup by implementation: {_grouped(rows, implementation_of)}"
     serial = median(abs(row.serial_error) for row in rows)
@@ -68,23 +68,23 @@ def summary_lines(rows: Sequence[FusedComparison]) -> Iterator[str]:
 
 
 def weak_spots(rows: Sequence[FusedComparison]) -> Iterator[str]:
-    """The target if it is missed, and the implementations that are above it."""
+    """Yield the target if it is missed, with the implementations above it."""
     if not missed(rows):
         return
-    above = [name for name, each in _groups(rows, implementation_of).items() if median_error(each) > TARGET]
+    above = [name for name, group in _groups(rows, implementation_of).items() if median_error(group) > TARGET]
     yield f"fused kernels: {median_error(rows):.1f}%, the target is {TARGET:g}%; above it: {', '.join(above)}"
 
 
 def fused_document(rows: Sequence[FusedComparison]) -> JsonObject | None:
-    """The rows and their medians as a document; None if there are none."""
+    """Return the rows and their median errors as a document; None without rows."""
     if not rows:
         return None
     return {
         "median_error_percent": median_error(rows),
         "target_percent": TARGET,
         "target_met": not missed(rows),
-        "by_gpu": {name: median_error(each) for name, each in _groups(rows, _gpu).items()},
-        "by_implementation": {name: median_error(each) for name, each in _groups(rows, implementation_of).items()},
+        "by_gpu": {name: median_error(group) for name, group in _groups(rows, _gpu).items()},
+        "by_implementation": {name: median_error(group) for name, group in _groups(rows, implementation_of).items()},
         "rows": [_row_document(row) for row in rows],
         "notes": list(NOTES),
     }
@@ -116,5 +116,5 @@ def _groups(rows: Sequence[FusedComparison], key: Callable[[FusedComparison], st
 
 
 def _grouped(rows: Sequence[FusedComparison], key: Callable[[FusedComparison], str]) -> str:
-    each = (f"{name} {median_error(group):.1f}% ({len(group)})" for name, group in _groups(rows, key).items())
-    return ", ".join(each)
+    errors = (f"{name} {median_error(group):.1f}% ({len(group)})" for name, group in _groups(rows, key).items())
+    return ", ".join(errors)

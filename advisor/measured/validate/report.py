@@ -1,4 +1,4 @@
-"""Comparisons summed up: errors by GPU, operation and group, and the document of ``magus validate --json``."""
+"""Errors by GPU, operation and group, and the document of ``magus validate --json``."""
 
 import math
 from collections import defaultdict
@@ -24,7 +24,7 @@ MAX_RATIO = 1e6
 
 @dataclass(frozen=True, slots=True)
 class ErrorStats:
-    """Errors of one group in percent, see ``NOTES`` for what each is; ``worst`` begins with the worst row."""
+    """Errors of one group in percent, defined in ``NOTES``; ``worst`` are the worst rows, the worst first."""
 
     gpu: str
     operation: str
@@ -38,7 +38,7 @@ class ErrorStats:
 
     @property
     def target(self) -> float | None:
-        """The largest MAPE that is good enough, if one was set."""
+        """The target for the MAPE, None without a target."""
         return TARGETS.get((self.operation, self.group))
 
     @property
@@ -48,15 +48,15 @@ class ErrorStats:
 
     @property
     def floor(self) -> str | None:
-        """How far two measurements are apart, if that is known."""
+        """The difference between two measurements, None if it is unknown."""
         return next((percent for _, percent in references_of(self, FLOORS)), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """All that ``magus validate`` has found; ``left_out`` says of every row that was not compared why.
+    """The result of ``magus validate``; ``left_out`` says why rows were not compared.
 
-    ``agreements`` are of simulated samples with the closed forms, ``fused`` kernels with their serial partners.
+    ``agreements`` compare simulated samples with the closed forms, ``fused`` compares fused kernels with serial ones.
     """
 
     figures: tuple[ErrorStats, ...]
@@ -72,20 +72,20 @@ class Validation:
 
 
 def summed_up(comparisons: Iterable[TableComparison]) -> tuple[ErrorStats, ...]:
-    """Figures of every group, in order of appearance within a GPU and operation; several groups also as one, first."""
+    """Return the errors of every group by GPU and operation; those of several groups together come first."""
     by_operation: dict[tuple[str, str], dict[str, list[TableComparison]]] = defaultdict(lambda: defaultdict(list))
     for comparison in comparisons:
         by_operation[comparison.gpu, comparison.operation][comparison.group].append(comparison)
     gpus = dict.fromkeys(gpu for gpu, _ in by_operation)
-    found = []
+    stats = []
     for gpu in gpus:
         for (of_gpu, _), groups in by_operation.items():
             if of_gpu != gpu:
                 continue
             if set(groups) != {EVERY}:
-                found.append(_figures(EVERY, [each for group in groups.values() for each in group]))
-            found += [_figures(group, groups[group]) for group in groups]
-    return tuple(found)
+                stats.append(_figures(EVERY, [row for group in groups.values() for row in group]))
+            stats += [_figures(group, groups[group]) for group in groups]
+    return tuple(stats)
 
 
 def _figures(group: str, rows: list[TableComparison]) -> ErrorStats:
@@ -106,7 +106,7 @@ def _figures(group: str, rows: list[TableComparison]) -> ErrorStats:
 
 
 def comparable(comparison: TableComparison) -> bool:
-    """Whether both times are finite numbers above zero and within a factor of ``MAX_RATIO``: else one is no time."""
+    """Whether both times are plausible: finite, above zero and within a factor of ``MAX_RATIO``."""
     measured, predicted = comparison.measured_us, comparison.predicted_us
     if not all(math.isfinite(us) and us > 0 for us in (measured, predicted)):
         return False
@@ -114,7 +114,7 @@ def comparable(comparison: TableComparison) -> bool:
 
 
 def references_of(figures: ErrorStats, references: Iterable[Reference]) -> Iterator[tuple[str, str]]:
-    """(what it is, percent) of each reference that speaks of this operation and group on this GPU."""
+    """Yield (name, percent) of each reference for this operation and group on this GPU."""
     for reference in references:
         percent = reference.on(figures.gpu)
         if percent and figures.operation in reference.operations and figures.group == reference.group:
@@ -122,7 +122,7 @@ def references_of(figures: ErrorStats, references: Iterable[Reference]) -> Itera
 
 
 def weak_spots(validation: Validation) -> Iterator[str]:
-    """Targets missed, groups above the target of the whole operation, simulations away from the closed form."""
+    """Yield missed targets, groups above the target of their operation, and simulations that disagree."""
     for figures in validation.figures:
         if figures.missed:
             target = f"the target is {figures.target:g}%"
@@ -134,17 +134,17 @@ def weak_spots(validation: Validation) -> Iterator[str]:
                 f"{figures.gpu} {figures.operation}, {figures.group}: {figures.mape:.1f}%, above the {whole:g}% "
                 f"set for all of {figures.operation}"
             )
-    for found in validation.agreements:
-        if not found.agrees:
+    for agreement in validation.agreements:
+        if not agreement.agrees:
             yield (
-                f"{found.gpu}: {found.beyond} of {found.counted} take more than {found.limit:.0%} longer or shorter "
-                f"simulated than by the closed form, {found.worst} {found.largest:.1%}"
+                f"{agreement.gpu}: {agreement.beyond} of {agreement.counted} take more than {agreement.limit:.0%} "
+                f"longer or shorter simulated than by the closed form, {agreement.worst} {agreement.largest:.1%}"
             )
     yield from fused_weak_spots(validation.fused)
 
 
 def validation_document(validation: Validation) -> JsonObject:
-    """The document of ``magus validate --json``."""
+    """Return the document of ``magus validate --json``."""
     return {
         "schema": SCHEMA,
         "seed": validation.seed,

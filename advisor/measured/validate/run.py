@@ -1,4 +1,4 @@
-"""All tables of a folder against the models: what ``magus validate`` runs."""
+"""``magus validate``: compares all tables of a folder with the models."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, count
@@ -7,24 +7,22 @@ from typing import TypeVar
 
 from ....compiler.ir import Progress
 from ..tables.collective_sample import sampled, simulated_collectives
-from ..tables.collectives import MeasuredPoint, collective_comparisons, shipped_points
-from ..tables.copies import SmCopies, copy_comparisons, shipped_copies
+from ..tables.collectives import collective_comparisons, shipped_points
+from ..tables.copies import copy_comparisons, shipped_copies
 from ..tables.copy_sample import sampled_copies, simulated_copies
 from ..tables.csv_rows import MeasuredError, MissingTable
-from ..tables.fused import FusedComparison, fused_comparisons, fused_found
-from ..tables.fused_rows import FusedRow
+from ..tables.fused import comparable_rows, fused_comparisons
 from ..tables.gemm import gemm_comparisons, gemm_tables
 from ..tables.gemm_sample import simulated_sample
 from .report import Validation, comparable, summed_up
 
-Found = TypeVar("Found")
+Row = TypeVar("Row")
 
 
 def validate(folder: Path, *, sample: int, seed: int, progress: Progress = lambda *_: None) -> Validation:
-    """Compare every table in ``folder`` that Magus knows.
+    """Compare every known table in ``folder`` with the models.
 
-    Of each GPU ``sample`` GEMMs, as many collectives of each kind and copies by SMs are simulated, and every fused
-    kernel.
+    For each GPU ``sample`` GEMMs, collectives of each kind and copies by SMs are simulated, and every fused kernel.
 
     Raises
     ------
@@ -40,41 +38,39 @@ def validate(folder: Path, *, sample: int, seed: int, progress: Progress = lambd
     rows += chain(kept_rows(collective_comparisons(folder), left_out), kept_rows(copy_comparisons(folder), left_out))
     left_out += [f"{row.gpu} {row.operation}: {row.label}: that is no time" for row in rows if not comparable(row)]
     rows = [row for row in rows if comparable(row)]
-    fused = [each for each in kept_rows(fused_found(folder), left_out) if isinstance(each, FusedRow)]
+    fused = list(kept_rows(comparable_rows(folder), left_out))
     if not rows and not fused:
         raise MeasuredError("; ".join([f"{folder}: nothing to compare", *left_out[:3]]))
-    points = [each for each in kept_rows(shipped_points(folder), []) if isinstance(each, MeasuredPoint)]
-    samples = list(sampled(points, sample, seed))
-    copies = [each for each in kept_rows(shipped_copies(folder), []) if isinstance(each, SmCopies)]
-    copied = list(sampled_copies(copies, sample, seed))
+    collectives = list(sampled(list(kept_rows(shipped_points(folder), [])), sample, seed))
+    copies = list(sampled_copies(list(kept_rows(shipped_copies(folder), [])), sample, seed))
     gemms = [min(sample, len(table.times_us)) for table in tables]
-    advance = _counted([*gemms, *map(len, samples), *map(len, copied), len(fused)], progress)
+    advance = _counted([*gemms, *map(len, collectives), *map(len, copies), len(fused)], progress)
     agreements = [simulated_sample(table, sample, seed, advance) for table in tables]
-    agreements += [simulated_collectives(each, advance) for each in samples]
-    agreements += [simulated_copies(each, advance) for each in copied]
-    compared = kept_rows(fused_comparisons(fused, advance), left_out)
+    agreements += [simulated_collectives(points, advance) for points in collectives]
+    agreements += [simulated_copies(group, advance) for group in copies]
+    compared = tuple(kept_rows(fused_comparisons(fused, advance), left_out))
     return Validation(
         figures=summed_up(rows),
-        agreements=tuple(each for each in agreements if each is not None),
-        fused=tuple(each for each in compared if isinstance(each, FusedComparison)),
+        agreements=tuple(agreement for agreement in agreements if agreement is not None),
+        fused=compared,
         left_out=tuple(left_out),
         seed=seed,
     )
 
 
-def kept_rows(found: Iterable[Found | str], left_out: list[str]) -> Iterator[Found]:
-    """What was found without the texts, which go to ``left_out``, as does that the table is not there."""
+def kept_rows(rows: Iterable[Row | str], left_out: list[str]) -> Iterator[Row]:
+    """Yield the rows; append texts, and the message of a missing table, to ``left_out``."""
     try:
-        for each in found:
-            if isinstance(each, str):
-                left_out.append(each)
+        for row in rows:
+            if isinstance(row, str):
+                left_out.append(row)
             else:
-                yield each
+                yield row
     except MissingTable as error:
         left_out.append(str(error))
 
 
 def _counted(counts: Sequence[int], progress: Progress) -> Callable[[], None]:
-    """What is to be called after each simulation, to tell ``progress`` how many there were and are."""
+    """Return a function to call after each simulation, which reports the number done and the total."""
     total, done = sum(counts), count(1)
     return lambda: progress("sample", next(done), total)

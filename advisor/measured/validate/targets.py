@@ -1,6 +1,6 @@
-"""What the figures of ``magus validate`` stand beside: targets, the noise of the measurements, and other models.
+"""References for the errors of ``magus validate``: targets, the noise of measurements, and other models.
 
-All in percent of the measured time.
+All are in percent of the measured time.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ..tables.gemm import ALL, LARGE
 
 EVERY = "all"
-"""The group that holds all groups of an operation."""
+"""The group of all rows of an operation."""
 
 TARGETS: Mapping[tuple[str, str], float] = {
     (ALL, EVERY): 9.0,
@@ -22,7 +22,7 @@ TARGETS: Mapping[tuple[str, str], float] = {
     ("all_to_all", EVERY): 6.0,
     ("SM copy", EVERY): 10.0,
 }
-"""Largest mean error (MAPE) that is good enough, by operation and group."""
+"""Targets for the mean error (MAPE), by operation and group."""
 
 _TWO_FRAMEWORKS = "the same GPU and shape under TensorRT-LLM and under vLLM (aiconfigurator)"
 _RINGS = ("all_gather", "reduce_scatter", "all_reduce")
@@ -31,7 +31,7 @@ _TWO_SOURCES = "two sources, 8 GPUs, 256 MiB (aiconfigurator; node acceptance lo
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Errors known from elsewhere, for one group of some operations: by GPU, an empty name stands for any GPU."""
+    """Errors from other sources for one group of some operations, by GPU; an empty name stands for any GPU."""
 
     operations: tuple[str, ...]
     group: str
@@ -39,7 +39,7 @@ class Reference:
     percent: Mapping[str, str]
 
     def on(self, gpu: str) -> str | None:
-        """The error on a GPU, if it is known."""
+        """Return the error on a GPU, None if it is unknown."""
         return self.percent.get(gpu, self.percent.get(""))
 
 
@@ -53,7 +53,7 @@ FLOORS = (
     Reference(("all_reduce",), EVERY, f"{_TWO_SOURCES}; algorithms differ", {"H100": "16"}),
     Reference(("all_to_all",), EVERY, _TWO_SOURCES, {"H100": "1"}),
 )
-"""The noise floor: how far two measurements of the same thing are apart. No model can be told to be better."""
+"""The noise floor: the difference between two measurements of the same. No smaller error can be verified."""
 
 BASELINES = (
     Reference(
@@ -72,7 +72,7 @@ BASELINES = (
     Reference(_RINGS, EVERY, "alpha-beta models (as reported, other sets)", {"": "10-22"}),
     Reference(_RINGS, EVERY, "Meta's model of NCCL (as reported, another set)", {"": "34-67"}),
 )
-"""Other models, for scale: not always on the same rows, as each says."""
+"""Other models for comparison; some were evaluated on other rows, as stated."""
 
 NOTES = (
     "MAPE is the mean of |predicted/measured - 1|. Median and p90 are of |ln(predicted/measured)|, bias is the median "

@@ -1,4 +1,4 @@
-"""What ``magus validate`` found, as text for a terminal of 80 columns and as the page docs/accuracy.md."""
+"""The result of ``magus validate`` as text for a terminal of 80 columns and as the page docs/accuracy.md."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -25,12 +25,12 @@ misses its target.
 
 
 def validation_text(validation: Validation) -> str:
-    """The whole report for a terminal."""
+    """Return the report for a terminal."""
     return "\n".join(_text_lines(validation))
 
 
 def validation_page(validation: Validation) -> str:
-    """The whole report in Markdown."""
+    """Return the report in Markdown."""
     return "\n".join(line.rstrip() for line in _page_lines(validation)) + "\n"
 
 
@@ -66,7 +66,7 @@ def _row(name: str, cells: Sequence[str], mark: str = "") -> str:
 
 
 def _cut(text: str, width: int) -> str:
-    """``text`` with its end left out where it is too long."""
+    """Return ``text``, truncated to ``width``."""
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
@@ -90,12 +90,16 @@ def _worst_lines(rows: Sequence[TableComparison]) -> Iterator[str]:
 
 def _agreement_lines(validation: Validation) -> list[str]:
     lines = []
-    for found in validation.agreements:
-        beyond = f"{found.beyond} of them beyond {found.limit:.0%}" if found.beyond else f"all within {found.limit:.0%}"
-        skipped = f"; {found.too_large} more are too large to simulate" if found.too_large else ""
+    for agreement in validation.agreements:
+        beyond = (
+            f"{agreement.beyond} of them beyond {agreement.limit:.0%}"
+            if agreement.beyond
+            else f"all within {agreement.limit:.0%}"
+        )
+        skipped = f"; {agreement.too_large} more are too large to simulate" if agreement.too_large else ""
         lines.append(
-            f"{found.gpu}: {found.counted}, {beyond}: median difference {found.median:.2%}, "
-            f"largest {found.largest:.2%} ({found.worst}){skipped}"
+            f"{agreement.gpu}: {agreement.counted}, {beyond}: median difference {agreement.median:.2%}, "
+            f"largest {agreement.largest:.2%} ({agreement.worst}){skipped}"
         )
     return lines
 
@@ -117,18 +121,18 @@ def _fused_row(name: str, cells: Sequence[str]) -> str:
 
 
 def _baseline_lines(validation: Validation) -> list[str]:
-    """One line for each other model: its errors, and those of Magus in the same groups."""
+    """Return a line for each other model: its errors, and those of Magus in the same groups."""
     lines = []
     for reference in BASELINES:
-        here = [each for each in validation.figures if list(references_of(each, [reference]))]
+        here = [figures for figures in validation.figures if list(references_of(figures, [reference]))]
         if not here:
             continue
         what = f"{', '.join(reference.operations)}: {reference.what}"
         if "" in reference.percent:
-            low, high = min(each.mape for each in here), max(each.mape for each in here)
+            low, high = min(figures.mape for figures in here), max(figures.mape for figures in here)
             lines.append(f"{what}: {reference.percent['']}; here {low:.1f}-{high:.1f}")
         else:
-            by_gpu = [f"{each.gpu} {reference.on(each.gpu)}, here {each.mape:.1f}" for each in here]
+            by_gpu = [f"{figures.gpu} {reference.on(figures.gpu)}, here {figures.mape:.1f}" for figures in here]
             lines.append(f"{what}: {'; '.join(by_gpu)}")
     return lines
 
@@ -195,7 +199,7 @@ def _page_worst(of_gpu: Sequence[ErrorStats]) -> list[tuple[str, ...]]:
 
 
 def _page_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """A table whose columns but for the first two hold numbers."""
+    """Yield a table; all columns but the first two hold numbers."""
     yield _page_line(header)
     yield "|" + "|".join("---" if column < 2 else "---:" for column in range(len(header))) + "|"
     yield from (_page_line(row) for row in rows)

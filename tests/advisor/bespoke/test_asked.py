@@ -3,8 +3,8 @@
 import pytest
 
 from magus.advisor.bespoke import optimize
-from magus.advisor.bespoke.explore_limits import is_asked_for, usual_options
-from magus.advisor.bespoke.result import SearchBudget
+from magus.advisor.bespoke.explore_limits import is_explored, usual_options
+from magus.advisor.bespoke.result import SearchBudget, SearchOptions
 from magus.compiler.ir import (
     Choice,
     CopyProtocol,
@@ -48,7 +48,7 @@ BASE = Choice("bespoke", 4, DMA3, 2)
     ],
 )
 def test_what_is_named_binds(explore: Explore, asked: bool) -> None:
-    assert is_asked_for(explore, BASE) is asked
+    assert is_explored(explore, BASE) is asked
 
 
 def test_chunks_and_algorithms_bind_templates_that_have_them() -> None:
@@ -56,11 +56,11 @@ def test_chunks_and_algorithms_bind_templates_that_have_them() -> None:
     legal = [Choice("pipelined", 16, DMA3), Choice("pipelined", 16, DMA3, algorithm="ring")]
     others = [Choice("pipelined", 8, DMA3), Choice("pipelined", 16, DMA3, algorithm="direct")]
 
-    assert all(is_asked_for(explore, choice) for choice in some(legal))
-    assert not any(is_asked_for(explore, choice) for choice in some(others))
+    assert all(is_explored(explore, choice) for choice in some(legal))
+    assert not any(is_explored(explore, choice) for choice in some(others))
 
 
-def test_usual_options_are_among_those_that_are_named() -> None:
+def test_usual_tactics_are_among_those_that_are_named() -> None:
     assert usual_options(Explore()) == ExecutionOptions()
     assert usual_options(Explore.of(kernel=(Kernels.PERSISTENT,))) == PERSISTENT
     assert usual_options(Explore.of(kernel=(Kernels.PERSISTENT, Kernels.LAUNCHED))) == ExecutionOptions()
@@ -71,7 +71,7 @@ def test_usual_options_are_among_those_that_are_named() -> None:
 def test_a_search_keeps_to_it(explore: Explore) -> None:
     scenario = exploring(scenario_of(Pattern.GEMM_RS, SYSTEMS[1], 4, 1024, 2048, 4096), explore)
 
-    found = optimize(scenario, SearchBudget(80, 10, 0.0), lambda schedule: 65536).found
+    found = optimize(scenario, SearchBudget(80, 10, 0.0), SearchOptions(lambda schedule: 65536)).plans
 
     proposed = [each.choice for each in found if each.choice.parts]
-    assert proposed and all(is_asked_for(explore, choice) for choice in proposed)
+    assert proposed and all(is_explored(explore, choice) for choice in proposed)

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from magus.advisor.bespoke.annealing import anneal
 from magus.advisor.bespoke.batches import Batch, Batches, batches_of, lengths_of, whole_batches, with_batches
 from magus.advisor.bespoke.costs import GRAIN, OWN_UNITS, Costs, costs_of, kernel_ticks, shares, whole_rows
-from magus.advisor.bespoke.cp_sat import MOST_BATCHES, solved_parts
+from magus.advisor.bespoke.cp_sat import MAX_BATCHES, solved_parts
 from magus.advisor.bespoke.dp import dp_batches
 from magus.advisor.bespoke.initial_shapes import shapes
 from magus.advisor.bespoke.mutations import neighbour
-from magus.advisor.bespoke.plan_estimator import NEVER, PlanEstimator
+from magus.advisor.bespoke.plan_estimator import INFEASIBLE, PlanEstimator
 from magus.advisor.bespoke.uniform import as_batches, uniform_choices
 from magus.advisor.solver.batch_model import BatchProblem, solve_batches
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Pattern, Scenario
@@ -100,7 +100,7 @@ def test_moves_cut_what_lets_copies_be_finer(pattern: Pattern) -> None:
 def test_parts_of_a_template_take_as_long_as_the_template(pattern: Pattern) -> None:
     scenario = scenario_of(pattern, SYSTEMS[1], RANKS, 1024, 1024, 1024)
     compared = 0
-    for choice in uniform_choices(scenario, most_pieces=2):
+    for choice in uniform_choices(scenario, max_pieces=2):
         batches = as_batches(scenario, choice)
         if batches is None or choice.engine != DMA3 or choice.template == "hetero_unfused_1d":
             continue
@@ -166,9 +166,9 @@ def test_the_evaluator_is_near_the_simulator_and_counts_what_it_tries() -> None:
 
     simulated = simulate(scenario, build_schedule(scenario, choice)).makespan_ticks
 
-    assert evaluate(choice) == pytest.approx(simulated, rel=0.02)
-    assert evaluate(choice) == evaluate(choice)
-    assert evaluate(bespoke(((1, 1),))) == NEVER
+    assert evaluate.ticks(choice) == pytest.approx(simulated, rel=0.02)
+    assert evaluate.ticks(choice) == evaluate.ticks(choice)
+    assert evaluate.ticks(bespoke(((1, 1),))) == INFEASIBLE
     assert evaluate.count == 2 and not evaluate.spent
 
 
@@ -181,7 +181,7 @@ def test_annealing_keeps_to_its_budget_and_gives_the_same_again() -> None:
         evaluate = PlanEstimator(scenario, limit=10**6)
         found.append(anneal(evaluate, start, 40, random.Random(7), (DMA3,)))
         assert evaluate.count <= 41
-        assert evaluate(found[-1]) <= evaluate(start)
+        assert evaluate.ticks(found[-1]) <= evaluate.ticks(start)
 
     assert found[0] == found[1]
 
@@ -227,7 +227,7 @@ def test_the_solver_finds_the_best_of_all_batchings() -> None:
 def test_the_solver_gives_the_same_again_and_keeps_all_rows() -> None:
     scenario = scenario_with(Pattern.A2A_GEMM)
     start = whole_batches(batch.rows for batch in dp_batches(scenario, DMA3)[0])
-    assert len(start) <= MOST_BATCHES
+    assert len(start) <= MAX_BATCHES
 
     once, twice = (solved_parts(scenario, of_batches(start), 1, 3, 0.05, lambda: False) for _ in range(2))
 

@@ -4,7 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor.bespoke import Proposer, SearchBudget, SearchResult, SimulatedPlan, optimize, portfolio, why_bespoke
+from magus.advisor.bespoke import (
+    Proposer,
+    SearchBudget,
+    SearchOptions,
+    SearchResult,
+    SimulatedPlan,
+    optimize,
+    why_bespoke,
+)
+from magus.advisor.bespoke.search import Search
+from magus.advisor.bounds.lower_bound import lower_bound
 from magus.advisor.estimate.makespan import estimate_ticks
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, EngineMode, Pattern, Scenario, Schedule
 from magus.compiler.planning.build import build_schedule
@@ -21,46 +31,50 @@ def unit_of(schedule: Schedule) -> int:
     return UNIT
 
 
+OPTIONS = SearchOptions(unit_of)
+
+
 def small(pattern: Pattern, system: int = 1) -> Scenario:
     return scenario_of(pattern, SYSTEMS[system], 4, 1024, 1024, 1024)
 
 
 @pytest.fixture(scope="module")
 def outcome() -> SearchResult:
-    return optimize(small(Pattern.AG_GEMM), SMALL, unit_of)
+    return optimize(small(Pattern.AG_GEMM), SMALL, OPTIONS)
 
 
 @pytest.mark.parametrize("pattern", [each for each in PATTERNS if each is not Pattern.AG_GEMM])
 def test_it_is_never_worse_than_its_best_template(pattern: Pattern) -> None:
-    outcome = optimize(small(pattern), SMALL, unit_of)
+    bound_ticks = lower_bound(small(pattern)).ticks
+    outcome = optimize(small(pattern), SMALL, replace(OPTIONS, bound_ticks=bound_ticks))
 
     assert outcome.best is not None and outcome.best_template is not None
     assert outcome.best.ticks <= outcome.best_template.ticks
-    assert outcome.bound_ticks <= outcome.best.ticks
+    assert bound_ticks <= outcome.best.ticks
 
 
 def test_times_are_the_simulators(outcome: SearchResult) -> None:
     scenario = small(Pattern.AG_GEMM)
 
-    for found in (outcome.found[0], outcome.found[-1]):
+    for found in (outcome.plans[0], outcome.plans[-1]):
         schedule = build_schedule(scenario, found.choice)
         assert simulate(scenario, schedule, unit_bytes=UNIT).makespan_ticks == found.ticks
         assert schedule == found.schedule
-    assert [found.ticks for found in outcome.found] == sorted(found.ticks for found in outcome.found)
+    assert [found.ticks for found in outcome.plans] == sorted(found.ticks for found in outcome.plans)
 
 
 def test_the_budget_is_kept(outcome: SearchResult) -> None:
     assert outcome.evaluations <= SMALL.evaluations + 6  # a round of refinement that has begun is finished
-    assert outcome.simulations == len(outcome.found) <= SMALL.simulations
+    assert outcome.simulations == len(outcome.plans) <= SMALL.simulations
     assert outcome.reproducible and not outcome.stopped
 
 
 def test_the_same_seed_finds_the_same(outcome: SearchResult) -> None:
-    assert optimize(small(Pattern.AG_GEMM), SMALL, unit_of) == outcome
+    assert optimize(small(Pattern.AG_GEMM), SMALL, OPTIONS) == outcome
 
 
 def test_several_stages_have_their_turn(outcome: SearchResult) -> None:
-    assert {Proposer.TEMPLATE, Proposer.DP} <= {found.stage for found in outcome.found}
+    assert {Proposer.TEMPLATE, Proposer.DP} <= {found.proposer for found in outcome.plans}
     assert outcome.best_bespoke is not None
 
 
@@ -71,12 +85,12 @@ def test_what_was_found_before_a_stop_is_kept() -> None:
         nonlocal done
         done = simulated
 
-    outcome = optimize(small(Pattern.AG_GEMM), SMALL, unit_of, should_stop=lambda: done >= 3, progress=count)
+    outcome = optimize(small(Pattern.AG_GEMM), SMALL, OPTIONS, should_stop=lambda: done >= 3, progress=count)
 
-    assert outcome.simulations == 3 == len(outcome.found)
+    assert outcome.simulations == 3 == len(outcome.plans)
     assert not outcome.reproducible
     assert outcome.stopped == "it was asked to stop"
-    assert outcome.best == min(outcome.found, key=lambda found: found.ticks)
+    assert outcome.best == min(outcome.plans, key=lambda found: found.ticks)
 
 
 def test_an_interrupt_that_the_caller_knows_of_keeps_what_was_found() -> None:
@@ -88,15 +102,24 @@ def test_an_interrupt_that_the_caller_knows_of_keeps_what_was_found() -> None:
             pressed = True
             raise KeyboardInterrupt
 
-    outcome = optimize(small(Pattern.AG_GEMM), SMALL, unit_of, progress=interrupt, should_stop=lambda: pressed)
+    outcome = optimize(small(Pattern.AG_GEMM), SMALL, OPTIONS, progress=interrupt, should_stop=lambda: pressed)
 
-    assert len(outcome.found) == 3
+    assert len(outcome.plans) == 3
     assert not outcome.reproducible and outcome.stopped
     with pytest.raises(KeyboardInterrupt):
-        optimize(small(Pattern.AG_GEMM), SMALL, unit_of, progress=interrupt)
+        optimize(small(Pattern.AG_GEMM), SMALL, OPTIONS, progress=interrupt)
 
 
-STAGES = ("_other_ways", "_batches", "_vary", "_solve", "_anneal", "_likely", "_carry_out", "_refine")
+STAGES = (
+    "_propose_options",
+    "_propose_batches",
+    "_propose_variants",
+    "_solve",
+    "_anneal",
+    "_simulate_proposals",
+    "_simulate_unestimated",
+    "_refine",
+)
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -104,17 +127,18 @@ def test_a_stage_that_fails_is_left_out(stage: str, monkeypatch: pytest.MonkeyPa
     def fail(search: object) -> None:
         raise ValueError("on purpose")
 
-    monkeypatch.setattr(portfolio._Search, stage, fail)
-    outcome = optimize(small(Pattern.AG_GEMM), SMALL, unit_of)
+    monkeypatch.setattr(Search, stage, fail)
+    outcome = optimize(small(Pattern.AG_GEMM), SMALL, OPTIONS)
 
-    assert outcome.faults == ("ValueError: on purpose",)
+    (failure,) = outcome.failures
+    assert failure.reason.startswith("ValueError: on purpose")
     assert outcome.best_template is not None and outcome.best is not None
 
 
 def test_a_limit_by_the_clock_is_not_reproducible() -> None:
-    outcome = optimize(small(Pattern.AG_GEMM), replace(SMALL, seconds=0.0), unit_of)
+    outcome = optimize(small(Pattern.AG_GEMM), replace(SMALL, seconds=0.0), OPTIONS)
 
-    assert not outcome.found and outcome.best is None
+    assert not outcome.plans and outcome.best is None
     assert not outcome.reproducible
     assert outcome.stopped == "its time was over"
 
@@ -125,10 +149,10 @@ def test_known_templates_are_not_simulated_again() -> None:
     ticks = simulate(scenario, schedule, unit_bytes=UNIT).makespan_ticks
     known = SimulatedPlan(choice, schedule, ticks, UNIT, Proposer.TEMPLATE)
 
-    outcome = optimize(scenario, SMALL, unit_of, known=[known])
+    outcome = optimize(scenario, SMALL, replace(OPTIONS, known=(known,)))
 
-    assert [found for found in outcome.found if found.stage is Proposer.TEMPLATE] == [known]
-    assert outcome.simulations == len(outcome.found) - 1
+    assert [found for found in outcome.plans if found.proposer is Proposer.TEMPLATE] == [known]
+    assert outcome.simulations == len(outcome.plans) - 1
 
 
 def test_commands_written_before_are_tried_where_asked_for() -> None:
@@ -137,7 +161,7 @@ def test_commands_written_before_are_tried_where_asked_for() -> None:
     prelaunched = EngineChoice(EngineKind.DMA, 4, EngineMode.PRELAUNCHED)
 
     def modes(scenario: Scenario, asked: bool) -> set[EngineMode]:
-        found = optimize(scenario, SMALL, unit_of, prelaunched=asked).found
+        found = optimize(scenario, SMALL, replace(OPTIONS, prelaunched=asked)).plans
         return {each.choice.engine.mode for each in found}
 
     assert modes(scenario, asked=False) == {EngineMode.OWN}
@@ -150,9 +174,10 @@ def test_a_template_at_the_bound_ends_the_search() -> None:
     scenario, choice = small(Pattern.AG_GEMM), Choice("hetero_fused_1d", 8, DMA3)
     bound = SimulatedPlan(choice, build_schedule(scenario, choice), 1, UNIT, Proposer.TEMPLATE)
 
-    outcome = optimize(scenario, SMALL, unit_of, known=[bound])
+    options = replace(OPTIONS, known=(bound,), bound_ticks=lower_bound(scenario).ticks)
+    outcome = optimize(scenario, SMALL, options)
 
-    assert outcome.found == (bound,)
+    assert outcome.plans == (bound,)
     assert outcome.stopped == "a template is within 1 % of the lower bound"
 
 

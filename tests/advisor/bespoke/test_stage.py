@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor import Advisor
+from magus.advisor import AdviceOptions, Advisor
 from magus.advisor.answer import finalists, is_worth_it
-from magus.advisor.bespoke import SearchBudget, optimize
+from magus.advisor.bespoke import SearchBudget, SearchOptions, optimize
 from magus.advisor.bespoke.stage import is_searched, sentence_of
+from magus.advisor.bounds.lower_bound import lower_bound
 from magus.advisor.candidates.advice import Advice, Candidate, SearchProvenance, resolution_of
 from magus.advisor.export import advice_document
 from magus.compiler import compile_text
@@ -37,7 +38,7 @@ PROVENANCE = SearchProvenance("local search", 0, 10, 2, True, "9.15", (("own sha
 
 @pytest.fixture(scope="module")
 def advice() -> Advice:
-    return Advisor.load().recommend(SCENARIO, top=3, bespoke=EVALUATIONS)
+    return Advisor.load().recommend(SCENARIO, AdviceOptions(top=3, bespoke=EVALUATIONS))
 
 
 def candidate(us: float, provenance: SearchProvenance | None) -> Candidate:
@@ -67,7 +68,7 @@ def test_the_document_says_where_it_comes_from(advice: Advice) -> None:
 
 
 def test_none_are_searched_where_none_are_wanted() -> None:
-    advice = Advisor.load().recommend(SCENARIO, bespoke=0)
+    advice = Advisor.load().recommend(SCENARIO, AdviceOptions(bespoke=0))
 
     assert all(each.provenance is None for each in some(advice.candidates))
 
@@ -128,10 +129,10 @@ workload some on node {{ x = tensor bf16[512, 512]; {workload} }}
 
     assert is_searched(scenario) is searched
     if searched:
-        outcome = optimize(scenario, SearchBudget(80, 12, 0.02), lambda schedule: 8192)
+        outcome = optimize(scenario, SearchBudget(80, 12, 0.02), SearchOptions(lambda schedule: 8192))
         assert outcome.best_bespoke is not None
-        assert all(check_plan(scenario, found.schedule) == () for found in outcome.found)
-        assert outcome.bound_ticks <= outcome.found[0].ticks
+        assert all(check_plan(scenario, found.schedule) == () for found in outcome.plans)
+        assert lower_bound(scenario).ticks <= outcome.plans[0].ticks
 
 
 def test_ranks_that_are_not_alike_are_left_alone() -> None:

@@ -6,8 +6,8 @@ from itertools import product
 import pytest
 
 from magus.advisor.bespoke.explain import why_bespoke
-from magus.advisor.bespoke.neighbours import other_ways, search_ways, starts_of
-from magus.advisor.bespoke.plan_estimator import NEVER, PlanEstimator
+from magus.advisor.bespoke.neighbours import best_first_search, single_knob_changes, start_points
+from magus.advisor.bespoke.plan_estimator import INFEASIBLE, PlanEstimator
 from magus.advisor.bespoke.uniform import uniform_choices
 from magus.advisor.bounds.lower_bound import lower_bound
 from magus.compiler.ir import (
@@ -39,7 +39,7 @@ def test_every_way_changes_one_knob_or_two_that_belong_together() -> None:
     """Chunks with their waves, and a persistent kernel with the one stream that sums have behind it."""
     base = Choice("pipelined", 16, DMA3, 2, algorithm="double_ring", waves=4, sums=2)
 
-    ways = [way for way in other_ways(ring(Pattern.GEMM_RS), base, ENGINES) if way != base]
+    ways = [way for way in single_knob_changes(ring(Pattern.GEMM_RS), base, ENGINES) if way != base]
 
     changed = [
         {each.name for each in fields(Choice) if getattr(way, each.name) != getattr(base, each.name)} for way in ways
@@ -54,7 +54,7 @@ def test_sums_in_several_streams_are_reached_from_a_persistent_kernel() -> None:
     tactics = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
     base = Choice("pipelined", 16, DMA3, 2, tactics, algorithm="double_ring", waves=4)
 
-    ways = [way for way in other_ways(ring(Pattern.GEMM_RS), base, ENGINES) if way.sums > 1]
+    ways = [way for way in single_knob_changes(ring(Pattern.GEMM_RS), base, ENGINES) if way.sums > 1]
 
     assert ways and {way.tactics for way in ways} == {ExecutionOptions()}
 
@@ -63,7 +63,7 @@ def test_parts_keep_their_sizes_and_copies_by_engines_lose_their_protocol() -> N
     parts, ll = ((1024, 0), (0, 1024)), ExecutionOptions(protocol=CopyProtocol.LL)
     base = Choice("bespoke", 4, ENGINES[2], 2, ll, parts=parts)
 
-    ways = list(other_ways(ring(Pattern.AG_GEMM), base, ENGINES))
+    ways = list(single_knob_changes(ring(Pattern.AG_GEMM), base, ENGINES))
 
     assert {way.parts for way in ways} == {parts} and {way.chunks for way in ways} == {4}
     assert {way.tactics.protocol for way in ways if way.engine.kind is EngineKind.DMA} == {CopyProtocol.SIMPLE}
@@ -73,7 +73,7 @@ def test_what_a_file_asks_for_is_kept_to() -> None:
     one = ring(Pattern.AG_GEMM)
     asked = replace(one, explore=replace(one.explore, kernels=(Kernels.LAUNCHED,), streams=(2,), algorithms=("ring",)))
 
-    ways = list(other_ways(asked, Choice("pipelined", 16, DMA3, 2, algorithm="ring"), ENGINES))
+    ways = list(single_knob_changes(asked, Choice("pipelined", 16, DMA3, 2, algorithm="ring"), ENGINES))
 
     assert {way.tactics.kernel for way in ways} == {Kernels.LAUNCHED}
     assert {way.streams for way in ways} == {2} and {way.algorithm for way in ways} == {"ring"}
@@ -84,7 +84,7 @@ def test_a_search_starts_from_each_template_and_algorithm() -> None:
     choices += [Choice("pipelined", 16, DMA3, algorithm="double_ring"), Choice("bespoke", 4, DMA3, parts=((1, 1),))]
     choices += [Choice("shard_p2p", 4, DMA3), Choice("shard_p2p", 4, ENGINES[2])]
 
-    assert starts_of(choices) == [choices[2], choices[3], choices[5]], "serial is what the others are compared with"
+    assert start_points(choices) == [choices[2], choices[3], choices[5]], "serial is what the others are compared with"
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
@@ -93,14 +93,14 @@ def test_on_a_ring_joined_waves_win_and_stay_above_the_bound(pattern: Pattern) -
     one = ring(pattern)
     evaluate, bound = PlanEstimator(one, 10_000), lower_bound(one).ticks
     choices = [choice for choice in uniform_choices(one, 8) if choice.algorithm == "double_ring"]
-    start = min(choices, key=evaluate)
+    start = min(choices, key=evaluate.ticks)
 
-    ways = search_ways(evaluate, start, 200, ENGINES)
+    ways = best_first_search(evaluate, start, 200, ENGINES)
 
     def ticks(choice: Choice) -> int:
         return simulate(one, build_schedule(one, choice), unit_bytes=16384).makespan_ticks
 
-    best = sorted(ways, key=evaluate)[:5]
+    best = sorted(ways, key=evaluate.ticks)[:5]
     assert all(reject_choice(one, way) is None for way in ways)
     assert min(map(ticks, best)) < 0.97 * ticks(start)
     assert all(bound <= ticks(way) for way in best)
@@ -110,7 +110,7 @@ def test_on_a_ring_joined_waves_win_and_stay_above_the_bound(pattern: Pattern) -
 def test_a_search_without_a_budget_finds_where_it_began() -> None:
     one, start = ring(Pattern.AG_GEMM), Choice("pipelined", 8, DMA3)
 
-    assert search_ways(PlanEstimator(one, 100), start, 0, ENGINES) == [start]
+    assert best_first_search(PlanEstimator(one, 100), start, 0, ENGINES) == [start]
 
 
 def test_why_names_the_knobs() -> None:
@@ -135,4 +135,4 @@ def test_persistent_kernels_that_may_hold_the_sms_of_copies_are_not_searched() -
         engine = EngineChoice(EngineKind.SM, 16, mode)
         choice = Choice("bespoke", 2, engine, 2, tactics, parts=parts, slices=cuts)
         assert reject_choice(one, choice) is None
-        assert (evaluate(choice) == NEVER) is (mode is shared and tactics is persistent)
+        assert (evaluate.ticks(choice) == INFEASIBLE) is (mode is shared and tactics is persistent)

@@ -6,14 +6,14 @@ import pytest
 
 from magus.advisor.candidates.advice import Candidate
 from magus.advisor.candidates.ranking import (
-    MOST_NAMED,
+    MAX_NAMED_VALUES,
     TRAINED_ON,
-    algorithm_of,
-    asked,
     baselines,
+    best_of_explored,
+    chosen_algorithm,
     is_trained,
+    protocol_variants,
     shortlisted,
-    variants,
 )
 from magus.advisor.ranker.randomised import SYSTEMS as TRAINED_SYSTEMS
 from magus.advisor.ranker.randomised import WORKLOADS, base_scenario
@@ -75,14 +75,16 @@ def test_variants_are_legal_new_and_of_the_fastest() -> None:
     fast = [Choice("serial", 4, SM), Choice("nvls", 4, SM), Choice("ring", 4, SM)]
     known = [*fast, replace(fast[0], tactics=ExecutionOptions(protocol=CopyProtocol.LL)), *slow[:1]]
 
-    found = variants(scenario, candidates(scenario, known))
+    found = protocol_variants(scenario, candidates(scenario, known))
 
     names = {expression_of(choice) for choice in found}
     assert len(names) == len(found)
     assert not names & {expression_of(choice) for choice in known}
     assert all(reject_choice(scenario, choice) is None for choice in found)
     assert replace(fast[0], tactics=ExecutionOptions(Direction.GET)) in found
-    assert {algorithm_of(choice) for choice in found} == {"direct", "ring", "halving_doubling"}, "nvls has no other way"
+    assert {chosen_algorithm(choice) for choice in found} == {"direct", "ring", "halving_doubling"}, (
+        "nvls has no other way"
+    )
 
 
 def beside(choices: list[Choice], explore: Explore | None = None) -> tuple[Scenario, list[Candidate]]:
@@ -95,17 +97,17 @@ def test_the_best_of_each_algorithm_beside_kernels_is_tried() -> None:
     few = [Choice("hetero_fused_1d", 8, SM), *(Choice("pipelined", 8, SM, algorithm=name) for name in ("ring", "ring"))]
     scenario, found = beside([*few, Choice("pipelined", 16, SM, algorithm="double_ring"), Choice("shard_p2p", 4, SM)])
 
-    assert asked(scenario, found) == [found[0], found[1], found[3]]
+    assert best_of_explored(scenario, found) == [found[0], found[1], found[3]]
 
 
 def test_what_a_file_names_is_tried() -> None:
     choices = [Choice("hetero_fused_1d", 8, SM), Choice("hetero_fused_1d", 16, DMA), Choice("shard_p2p", 4, SM)]
     choices += [Choice("pipelined", 8, SM, algorithm="ring"), Choice("pipelined", 16, SM, algorithm="ring")]
     named = Explore.of(schedules=("shard_p2p", "pipelined"), engine=(SM, DMA), chunks=(8, 16))
-    many = Explore.of(chunks=tuple(range(4, 4 * MOST_NAMED + 8, 4)))
+    many = Explore.of(chunks=tuple(range(4, 4 * MAX_NAMED_VALUES + 8, 4)))
 
-    assert asked(*beside(choices, named)) == [beside(choices)[1][place] for place in (0, 1, 2, 3)]
-    assert asked(*beside(choices, many)) == [beside(choices)[1][place] for place in (0, 3)]
+    assert best_of_explored(*beside(choices, named)) == [beside(choices)[1][place] for place in (0, 1, 2, 3)]
+    assert best_of_explored(*beside(choices, many)) == [beside(choices)[1][place] for place in (0, 3)]
 
 
 def test_of_serial_schedules_by_other_algorithms_the_best_of_each_is_a_baseline() -> None:

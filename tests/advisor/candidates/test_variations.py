@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from magus.advisor.candidates.advice import Candidate
-from magus.advisor.candidates.variations import MOST_WAYS, other_ways
+from magus.advisor.candidates.variations import MAX_VARIANTS, single_change_variants
 from magus.compiler.ir import (
     Choice,
     CopyProtocol,
@@ -41,7 +41,7 @@ def candidates(scenario: Scenario, choices: list[Choice]) -> list[Candidate]:
 
 def ways(explore: Explore) -> list[Choice]:
     scenario = exploring(GEMM, explore)
-    return other_ways(scenario, candidates(scenario, [*CHOICES, SERIAL]))
+    return single_change_variants(scenario, candidates(scenario, [*CHOICES, SERIAL]))
 
 
 def differs(way: Choice, name: str) -> bool:
@@ -50,15 +50,15 @@ def differs(way: Choice, name: str) -> bool:
 
 def test_the_fastest_are_varied_and_nothing_is_tried_twice() -> None:
     known = candidates(GEMM, [*CHOICES, SERIAL])
-    found = other_ways(GEMM, known)
+    found = single_change_variants(GEMM, known)
 
-    assert 0 < len(found) <= MOST_WAYS
+    assert 0 < len(found) <= MAX_VARIANTS
     assert {way.template for way in found} == {"hetero_fused_1d", "shard_p2p"}, "neither the third nor the baseline"
     assert not {expression_of(way) for way in found} & {each.expression for each in known}
     assert len(set(found)) == len(found)
     assert all(reject_choice(GEMM, way) is None for way in found)
     again = candidates(GEMM, found)
-    assert not set(found) & set(other_ways(GEMM, [*known, *again]))
+    assert not set(found) & set(single_change_variants(GEMM, [*known, *again]))
 
 
 def test_each_changes_one_knob() -> None:
@@ -88,14 +88,16 @@ def test_graphs_are_tried_where_they_are_asked_for_and_then_of_the_baseline_too(
     explore = Explore.of(launch=tuple(LaunchMode), kernel=(Kernels.LAUNCHED,))
     scenario = replace(GEMM, system=system, explore=explore)
 
-    found = other_ways(scenario, candidates(scenario, [*CHOICES, SERIAL]))
+    found = single_change_variants(scenario, candidates(scenario, [*CHOICES, SERIAL]))
 
     assert {way.template for way in found if differs(way, "launch")} == {"hetero_fused_1d", "shard_p2p", "serial"}
     unasked = replace(scenario, explore=Explore())
-    assert not any(differs(way, "launch") for way in other_ways(unasked, candidates(unasked, [*CHOICES, SERIAL])))
+    assert not any(
+        differs(way, "launch") for way in single_change_variants(unasked, candidates(unasked, [*CHOICES, SERIAL]))
+    )
 
 
 def test_without_simulations_there_is_nothing_to_vary() -> None:
     predicted = [replace(each, simulated_ticks=None) for each in candidates(GEMM, CHOICES)]
 
-    assert other_ways(GEMM, predicted) == []
+    assert single_change_variants(GEMM, predicted) == []

@@ -6,7 +6,7 @@ import pytest
 
 from magus.advisor.estimate.makespan import estimate_ticks
 from magus.advisor.estimate.persistent import persistent_parts
-from magus.advisor.estimate.run import copy_setup_ticks
+from magus.advisor.estimate.step_costs import copy_setup_ticks
 from magus.compiler.ir import (
     Choice,
     CopyProtocol,

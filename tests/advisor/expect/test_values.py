@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.advisor.expect.values import found, mean, percentile
+from magus.advisor.expect.values import figure_value, mean, percentile
 from magus.compiler.ir import FigureKind, Value
 
 numbers = st.lists(st.fractions(max_denominator=1000), min_size=1, max_size=70)
@@ -43,7 +43,7 @@ def test_the_mean_lies_between_the_extremes(values: list[Fraction]) -> None:
     ],
 )
 def test_how_values_are_shown(value: Value, text: str, number: float, unit: str) -> None:
-    shown = found("left", value)
+    shown = figure_value("left", value)
 
     assert (shown.text, shown.unit) == (text, unit)
     assert shown.number == pytest.approx(number)

@@ -229,7 +229,7 @@ def test_malformed_rows_are_named_and_other_gpus_passed_over(tmp_path: Path) -> 
     found = calibrate(tmp_path, Request("H100"))
 
     assert "gemm_h100.csv:62: 3 fields where there are 6 columns" in found.left_out
-    assert "gemm_h100.csv: 1 rows: fp8 is another kernel, and its constants are not fitted" in found.left_out
+    assert "gemm_h100.csv: 1 row: fp8 is another kernel, and its constants are not fitted" in found.left_out
     assert "gemm: 1 rows: that is no time" in found.left_out
     assert not any("A100" in reason for reason in found.left_out)
     assert max(map(len, calibration_text(found).splitlines())) <= 80

@@ -12,8 +12,8 @@ import pytest
 from magus.advisor.measured.tables.fused import (
     TARGET,
     FusedComparison,
+    comparable_rows,
     fused_comparisons,
-    fused_found,
     scenario_of,
     serial_us,
 )
@@ -42,7 +42,7 @@ def row(impl: str, us: float, op: str = "AG+GEMM", n: int = 256, k: int = 512, s
 
 def read(folder: Path, *rows: str) -> tuple[list[FusedRow], list[str]]:
     (folder / "overlap_here.csv").write_text("\n".join((HEAD, *rows)) + "\n")
-    found = list(fused_found(folder))
+    found = list(comparable_rows(folder))
     return [each for each in found if isinstance(each, FusedRow)], [each for each in found if isinstance(each, str)]
 
 
@@ -206,7 +206,7 @@ def test_without_tables_the_report_has_no_part_for_them() -> None:
 
 @measured
 def test_flux_is_as_accurate_as_promised() -> None:
-    rows = [each for each in fused_found(Path(DATA)) if isinstance(each, FusedRow)]
+    rows = [each for each in comparable_rows(Path(DATA)) if isinstance(each, FusedRow)]
     flux = predicted([each for each in rows if each.implementation.name == "flux"])
 
     assert len(rows) == 27 and len(flux) == 4

@@ -103,7 +103,7 @@ def test_rows_left_out_are_counted_by_reason(tmp_path: Path) -> None:
     assert left_out == [
         "gemm_h100_sxm.csv:10: time_us is '?', not a number above zero",
         "gemm_h100_sxm.csv: 2 rows: fp8 is another kernel, and its constants are not fitted",
-        "gemm_h100_sxm.csv: 1 rows: there is no profile of Z9000",
+        "gemm_h100_sxm.csv: 1 row: there is no profile of Z9000",
         "gemm_h100_sxm.csv: 2 rows: a dimension is not a whole number up to 1048576",
     ]
 

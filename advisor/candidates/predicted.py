@@ -1,0 +1,60 @@
+"""Candidates before any simulation: the feasible choices with predicted times, and what the file declares."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from ...compiler.ir import Choice, Plan, Scenario, Schedule
+from ...compiler.planning.build import ScheduleError, build_schedule, declared, default_engine
+from ...compiler.planning.expression import expression_of
+from ...compiler.templates import BASELINE
+from ..ranker.trees import Ranker
+from .advice import Candidate
+from .ranking import predicted_us
+
+
+def predicted_candidates(scenario: Scenario, ranker: Ranker, space: Sequence[Choice]) -> list[Candidate]:
+    """Return a candidate for each choice of ``space`` and of the file, by predicted time; plans have no prediction.
+
+    Serial with the usual engines is always among them, even where the space leaves it out: users have it today.
+    """
+    in_file = [named.body for named in scenario.schedules if isinstance(named.body, Choice)]
+    choices = list({expression_of(choice): choice for choice in (*space, usual_serial(scenario), *in_file)}.values())
+    schedules = [build_schedule(scenario, choice) for choice in choices]
+    times_us = predicted_us(scenario, ranker, choices, schedules)
+    candidates = [
+        Candidate(schedule.expression, choice, schedule, is_baseline(scenario, choice), time_us)
+        for choice, schedule, time_us in zip(choices, schedules, times_us, strict=True)
+    ]
+    plans = [declared(scenario, named) for named in scenario.schedules if isinstance(named.body, Plan)]
+    candidates.extend(_candidate(scenario, None, plan) for plan in plans)
+    return sorted(candidates, key=lambda candidate: (candidate.best_us, candidate.expression))
+
+
+def unpredicted_candidates(scenario: Scenario) -> list[Candidate]:
+    """Return the usual serial schedule, and what the file declares as far as it can be built."""
+    usual = usual_serial(scenario)
+    candidates = [_candidate(scenario, usual, build_schedule(scenario, usual))]
+    for named in scenario.schedules:
+        with suppress(ScheduleError):
+            choice = named.body if isinstance(named.body, Choice) else None
+            candidates.append(_candidate(scenario, choice, declared(scenario, named)))
+    return list({candidate.expression: candidate for candidate in candidates}.values())
+
+
+def _candidate(scenario: Scenario, choice: Choice | None, schedule: Schedule) -> Candidate:
+    return Candidate(schedule.expression, choice, schedule, is_baseline(scenario, choice))
+
+
+def usual_serial(scenario: Scenario) -> Choice:
+    """The serial schedule with the engines that are usual for ``scenario``."""
+    return Choice(BASELINE.name, scenario.num_ranks, default_engine(scenario.system))
+
+
+def is_baseline(scenario: Scenario, choice: Choice | None) -> bool:
+    """Whether others are compared with ``choice``, None for a plan written out: true of serial schedules.
+
+    Every schedule of a lone kernel is serial. Serial schedules of a lone collective exchange directly, in one piece.
+    """
+    if scenario.workload.moved is None:
+        return True
+    return choice is not None and choice.template == BASELINE.name
