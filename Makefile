@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 SOURCES := $(shell find grammar compiler simcore advisor tui examples -name '*.py' -o -name '*.lark' -o -name '*.mgs' -o -name '*.tcss' -o -name '*.skops' -o -name '*.json' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check format lint types layers test test-all nightly slowest coverage bench train dist clean
+.PHONY: help demo check format lint types layers test test-all nightly slowest coverage bench train picture dist clean
 
 help:
 	@echo "make demo    advice for Llama-3.1-70B on 8 x MI300X"
@@ -20,6 +20,7 @@ help:
 	@echo "make coverage  branches that the tests take, by room"
 	@echo "make bench   benchmarks, as text"
 	@echo "make train   train the ranker anew (after a change of simulator or features)"
+	@echo "make picture   docs/tui.svg drawn anew from the terminal UI"
 	@echo "make dist    sdist and wheel in dist/, and whether PyPI would take them"
 
 # The package is installed, not linked: types, data files and import contracts are checked as users get them.
@@ -75,6 +76,9 @@ bench: $(STAMP)
 
 train: $(STAMP)
 	$(BIN)/magus train --out advisor/ranker/model
+
+picture: $(STAMP)
+	$(BIN)/python -m tests.helpers.tui.picture
 
 dist: $(STAMP)
 	@rm -rf build dist *.egg-info

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from ..compiler.ir import TICKS_PER_US, Gpu, Link, Origin, Pattern, Scenario
 from ..compiler.templates.base import OVERLAPPED_PATTERNS
+from ..compiler.text.quantities import rate_text, ticks_text, us_text
 from ..simcore import Result
 from .bounds.lower_bound import Bound
 from .candidates.advice import Candidate, Confidence, is_algorithm_choice
@@ -95,18 +96,18 @@ def _inherited(device: Gpu | Link, path: str) -> str:
 def _capped(gpu: Gpu, links: Sequence[Link]) -> Iterator[str]:
     """Yield rates that were copied from another device and now limit a faster link."""
     for link in links:
-        achieved, engine = link.achieved_bytes_per_s / 1e9, gpu.dma.bytes_per_s / 1e9
+        achieved, engine = link.achieved_bytes_per_s, gpu.dma.bytes_per_s
         sibling = _inherited(link, "achieved")
         if sibling and not _inherited(link, "bandwidth"):
             yield (
-                f"link {link.name} carries {achieved:.0f} GB/s of {link.peak_bytes_per_s / 1e9:.0f}: what {sibling} "
-                "achieves, since it does not say its own"
+                f"link {link.name} carries {rate_text(achieved)} of {rate_text(link.peak_bytes_per_s)}: what "
+                f"{sibling} achieves, since it does not say its own"
             )
         gpu_sibling = _inherited(gpu, "dma.bandwidth")
         if gpu_sibling and engine < achieved:
             yield (
-                f"a copy engine of {gpu.name} copies {engine:.0f} GB/s, as that of {gpu_sibling}, and is slower than "
-                f"link {link.name} with {achieved:.0f} GB/s"
+                f"a copy engine of {gpu.name} copies {rate_text(engine)}, as that of {gpu_sibling}, and is slower than "
+                f"link {link.name} with {rate_text(achieved)}"
             )
 
 
@@ -141,7 +142,7 @@ def reasons_for(
     if bound is not None:
         limit = baseline_us * TICKS_PER_US / bound.ticks
         reasons.append(
-            f"No schedule in the reach of Magus takes less than {bound.ticks / TICKS_PER_US:.1f} us ({bound.binding}): "
+            f"No schedule in the reach of Magus takes less than {ticks_text(bound.ticks)} ({bound.binding}): "
             f"at most {limit:.2f}x over {baseline}."
         )
     return tuple(reasons)
@@ -153,21 +154,23 @@ def _algorithms(candidates: Sequence[Candidate], result: Result) -> Iterator[str
     for candidate in sorted(candidates, key=lambda candidate: candidate.best_us):
         if candidate.simulated_us is not None and candidate.choice is not None:
             best.setdefault(chosen_algorithm(candidate.choice), candidate.simulated_us)
-    times = ", ".join(f"{name} {time_us:.1f} us" for name, time_us in best.items())
+    times = ", ".join(f"{name} {us_text(time_us)}" for name, time_us in best.items())
     yield "There is nothing to overlap in this workload: the question is which algorithm."
     yield f"The algorithms, each at its best: {times}."
     which = f"the {NUM_VARIED_ALGORITHMS} fastest" if len(best) > NUM_VARIED_ALGORITHMS else "all"
     yield f"Of {which} the best plan was also tried by get and in other protocols, as far as engine and links allow."
     if result.comm_ticks and result.compute_ticks:
-        yield f"Transfers are under way for {_us(result.comm_ticks)}, sums take {_us(result.compute_ticks)}."
+        moving, summing = ticks_text(result.comm_ticks), ticks_text(result.compute_ticks)
+        yield f"Transfers are under way for {moving}, sums take {summing}."
 
 
 def _exposure(serial: Result) -> Iterator[str]:
     if serial.comm_ticks and serial.compute_ticks:
         share = serial.exposed_ticks / serial.makespan_ticks
+        communication, compute = ticks_text(serial.comm_ticks), ticks_text(serial.compute_ticks)
         yield (
-            f"Run one after the other, {_us(serial.comm_ticks)} of communication and {_us(serial.compute_ticks)} of "
-            f"compute leave {share:.0%} of the time without compute."
+            f"Run one after the other, {communication} of communication and {compute} of compute leave {share:.0%} of "
+            "the time without compute."
         )
 
 
@@ -177,7 +180,7 @@ def _why_overlap(scenario: Scenario, result: Result) -> Iterator[str]:
         how = " beside the GEMM, which needs nothing of it" if beside else ""
         yield (
             f"{result.schedule.expression} hides {hidden:.0%} of its communication{how}; "
-            f"{_us(result.exposed_ticks)} stay exposed."
+            f"{ticks_text(result.exposed_ticks)} stay exposed."
         )
     if result.dil is None:
         return
@@ -197,7 +200,7 @@ def _why_serial(serial: Candidate, best: Candidate) -> Iterator[str]:
         return
     change = best.best_us / serial.best_us - 1
     how = f"{change:.1%} slower than" if change > 0 else f"only {-change:.1%} faster than"
-    yield f"The best overlap schedule simulated, {best.expression}, is {how} serial ({best.best_us:.1f} us)."
+    yield f"The best overlap schedule simulated, {best.expression}, is {how} serial ({us_text(best.best_us)})."
 
 
 def _losses(result: Result) -> Iterator[str]:
@@ -211,14 +214,12 @@ def _losses(result: Result) -> Iterator[str]:
         (waterfall.contention_ticks, "contention for shared memory"),
         (waterfall.launch_sync_ticks, "launches, engine setup and synchronization"),
     )
-    losses = [f"{_us(ticks)} {name}" for ticks, name in sorted(named, reverse=True) if _is_reported(ticks, result)]
+    losses = [
+        f"{ticks_text(ticks)} {name}" for ticks, name in sorted(named, reverse=True) if _is_reported(ticks, result)
+    ]
     if losses:
         yield f"Above the bound: {', '.join(losses)}."
 
 
 def _is_reported(ticks: int, result: Result) -> bool:
     return abs(ticks) >= MIN_REPORTED_SHARE * result.makespan_ticks
-
-
-def _us(ticks: int) -> str:
-    return f"{ticks / TICKS_PER_US:.1f} us"

@@ -23,6 +23,7 @@ from ..compiler.ir import (
     TileGroup,
     Transfer,
 )
+from ..compiler.text.quantities import exact_bytes_text
 from ..simcore.kernels.gemm_parts import group_shape
 
 # The tables of measured collectives have no rows of these.
@@ -106,7 +107,8 @@ def _of_system(scenario: Scenario) -> Iterator[str]:
         low, high = region.num_bytes
         fitted = f"collectives of {_named(gpu, 'collectives')} were fitted"
         if not low <= moved.num_bytes <= high:
-            yield f"{_bytes(moved.num_bytes)} moved: {fitted} from {_bytes(low)} to {_bytes(high)}"
+            sizes = f"{exact_bytes_text(low)} to {exact_bytes_text(high)}"
+            yield f"{exact_bytes_text(moved.num_bytes)} moved: {fitted} from {sizes}"
         if scenario.num_ranks not in region.ranks:
             counts = ", ".join(map(str, region.ranks))
             yield f"{scenario.num_ranks} GPUs: {fitted} on {counts}"
@@ -121,11 +123,3 @@ def _named(gpu: Gpu, part: str) -> str:
 
 def _range(limits: Range) -> str:
     return f"{limits[0]}..{limits[1]}"
-
-
-def _bytes(count: int) -> str:
-    """Return for instance ``512 MiB``, in the largest unit that gives a whole number."""
-    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if count >= size and count % size == 0:
-            return f"{count // size:,} {unit}"
-    return f"{count:,} B"

@@ -1,7 +1,8 @@
 """How large the code is, and whether it keeps to its own limits: lines, files, functions, parameters, names, folders.
 
 A code line has a token of code: blank lines, comments and docstrings do not count, wherever they stand. A function has
-the code lines from its ``def`` to its end; ``self`` and ``cls`` are no parameters. Class names are compared without
+the code lines from its ``def`` to its end; ``self`` and ``cls`` are no parameters. Commands of the command line are
+counted apart: typer makes an option of each parameter and has no way to group them. Class names are compared without
 those that begin with an underscore, and a class of the syntax tree may be called as what it resolves to.
 """
 
@@ -25,6 +26,8 @@ BESIDE = ("benchmarks", "tests")
 MOST_LINES, MOST_FILE_LINES, MOST_FUNCTION_LINES, MOST_PARAMETERS, MOST_MODULES = 25_000, 300, 50, 6, 22
 # Machine code is cached by file and made from one.
 ONE_FILE = "simcore/cores/compiled_loop.py"
+# The decorator of a command, as typer wants it.
+COMMAND = "app.command"
 # Where a name of compiler/ir may stand once more.
 SYNTAX_TREE = "compiler/text/syntax.py"
 _NO_CODE = frozenset(
@@ -44,6 +47,7 @@ class FunctionSize:
     place: str
     lines: int
     parameters: int
+    is_command: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,9 @@ def _function_size(node: Function, path: str, code: frozenset[int]) -> FunctionS
     plain = [each.arg for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
     starred = sum(each is not None for each in (arguments.vararg, arguments.kwarg))
     parameters = len(plain) - (plain[:1] in (["self"], ["cls"])) + starred
-    return FunctionSize(f"{path}:{node.lineno} {node.name}", lines, parameters)
+    called = [each.func for each in node.decorator_list if isinstance(each, ast.Call)]
+    is_command = any(ast.unparse(each) == COMMAND for each in called)
+    return FunctionSize(f"{path}:{node.lineno} {node.name}", lines, parameters, is_command)
 
 
 def read_folder(name: str, root: Path = ROOT) -> tuple[Module, ...]:
@@ -105,9 +111,10 @@ def long_functions(modules: Sequence[Module]) -> tuple[str, ...]:
     return tuple(f"{each.place} {each.lines}" for each in sorted(long, key=lambda each: -each.lines))
 
 
-def wide_functions(modules: Sequence[Module]) -> tuple[str, ...]:
-    """Functions with more than ``MOST_PARAMETERS``, those with most first."""
-    wide = (each for module in modules for each in module.functions if each.parameters > MOST_PARAMETERS)
+def wide_functions(modules: Sequence[Module], *, commands: bool = False) -> tuple[str, ...]:
+    """Functions with more than ``MOST_PARAMETERS``, those with most first: the commands, or all others."""
+    functions = (each for module in modules for each in module.functions if each.is_command is commands)
+    wide = (each for each in functions if each.parameters > MOST_PARAMETERS)
     return tuple(f"{each.place} {each.parameters}" for each in sorted(wide, key=lambda each: -each.parameters))
 
 
@@ -170,7 +177,8 @@ def table(packages: dict[str, tuple[Module, ...]]) -> Iterator[str]:
         largest = max(modules, key=lambda each: each.lines)
         lines = sum(each.lines for each in modules)
         yield f"{name:<12}{lines:>12,}{len(modules):>8}  {largest.path} {largest.lines}"
-    for limit, places in beyond_limits(installed).items():
+    commands = {f"commands with more than {MOST_PARAMETERS} options": wide_functions(installed, commands=True)}
+    for limit, places in {**beyond_limits(installed), **commands}.items():
         yield f"\n{limit}: {len(places)}"
         yield from (f"  {place}" for place in places)
 

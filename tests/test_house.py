@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from benchmarks.house import beyond_limits, read_folder
+from benchmarks.house import beyond_limits, read_folder, wide_functions
 
 PLAIN = '''"""What the module is for,
 
@@ -63,3 +63,14 @@ def test_full_folders_and_long_files_are_listed(tmp_path: Path) -> None:
 
     assert beyond["files above 300 code lines"] == ("p/m7.py 301",)
     assert beyond["folders with more than 22 modules"] == ("p 23",)
+
+
+def test_commands_of_the_command_line_are_counted_apart(tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    wide = "def {}(a, b, c, d, e, f, g):\n    pass\n"
+    (tmp_path / "t" / "cli.py").write_text(f"@app.command()\n{wide.format('run')}\n\n{wide.format('helper')}")
+
+    modules = read_folder("t", tmp_path)
+
+    assert wide_functions(modules, commands=True) == ("t/cli.py:2 run 7",)
+    assert wide_functions(modules) == ("t/cli.py:6 helper 7",)

@@ -4,9 +4,10 @@ from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """0 done, 1 the input is wrong, 2 usage, 3 no feasible schedule or, with ``--strict``, a profile not validated.
+    """Exit code.
 
-    130 is what shells say of Ctrl-C: the answer, if there is one, is the best found until then.
+    0: done. 1: the input is wrong or an expectation failed. 2: usage. 3: no schedule is feasible or, with ``--strict``,
+    the profile is not validated. 130: stopped by Ctrl-C; an answer that was printed is the best found until then.
     """
 
     DONE = 0

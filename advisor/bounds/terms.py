@@ -5,6 +5,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from ...compiler.ir import TICKS_PER_US, GemmShape, Pattern, Scenario, cutting_of, tile_rows
+from ...compiler.text.quantities import bytes_text
 from ...simcore.kernels.min_work import least_bytes, least_sm_ticks
 from .cases import BoundCase
 from .copy_modes import served_ticks
@@ -71,7 +72,7 @@ def links(case: BoundCase) -> Term | None:
     times = [served_ticks(int(load.num_bytes * sent), load.bytes_per_s, line) for load in loads]
     busy, load = max(zip(times, loads, strict=True), key=lambda timed: timed[0])
     ticks = case.before_sending + case.first_byte_latency + busy + case.last_byte_latency + case.after_arrival
-    what = f"{float(load.num_bytes * sent) / 2**20:.1f} MiB must pass the links {load.where}"
+    what = f"{bytes_text(float(load.num_bytes * sent))} must pass the links {load.where}"
     return Term("links", ticks, f"{what}, and be used after the last byte of it")
 
 

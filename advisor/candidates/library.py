@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ...compiler.ir import TICKS_PER_US, Pattern, Scenario
+from ...compiler.text.quantities import us_text
 from ...simcore.kernels.nccl import CollectiveTime, NcclCollective, collective_time
 
 MIN_GAIN = 0.02
@@ -45,7 +46,7 @@ class LibraryTime:
             ticks / TICKS_PER_US
             for ticks in (self.time.start_ticks, self.time.step_ticks, self.time.transfer_ticks + self.time.own_ticks)
         )
-        parts = f"{start:.1f} us start, {steps:.1f} us steps, {rest:.1f} us bytes"
+        parts = f"{us_text(start)} start, {us_text(steps)} steps, {us_text(rest)} bytes"
         return (
             f"The library's time is a closed form fitted to measured times (+-{self.error:.0%}), not a simulation: "
             f"{parts}."

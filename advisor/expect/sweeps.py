@@ -7,7 +7,7 @@ from itertools import groupby, pairwise
 
 from ...compiler.ir import End, Value
 from ...compiler.resolve.expect.expectation import Crossover, Inside, Linear, Sweep, Trend, TrendDirection
-from ...compiler.text.print_quantity import setting_text
+from ...compiler.text.quantities import exact_text
 from ...compiler.text.units import Quantity
 from .values import FigureValue, show
 
@@ -115,7 +115,7 @@ def judge_winner(sweep: Sweep, winners: Sequence[str]) -> Judgement:
 
 def _parameter(name: str, amount: Fraction, sweep: Sweep) -> FigureValue:
     """Return a value of the swept parameter, rounded if its exact text is a fraction."""
-    text = setting_text(Quantity(amount, sweep.unit))
+    text = exact_text(Quantity(amount, sweep.unit))
     if "/ " in text:
         text = f"{float(amount):.6g} {sweep.unit.base_unit}".rstrip()
     return FigureValue(name, text, float(amount), sweep.unit.base_unit)

@@ -21,6 +21,7 @@ from ...compiler.ir import (
     Value,
 )
 from ...compiler.resolve.expect.units import dimension_of
+from ...compiler.text.quantities import bytes_text, rate_text, us_text
 from ...compiler.text.units import fits
 from ...simcore import Result
 from .simulations import BOUND, ExpectationError, Runs
@@ -172,12 +173,12 @@ def figure_value(name: str, value: Value) -> FigureValue:
     match value.dimension:
         case FigureKind.TIME:
             number = float(value.amount / TICKS_PER_US)
-            return FigureValue(name, f"{number:.2f} us", number, "us")
+            return FigureValue(name, us_text(number, 2), number, "us")
         case FigureKind.BYTES:
-            return FigureValue(name, _size(float(value.amount)), _number(value.amount), "B")
+            return FigureValue(name, bytes_text(float(value.amount)), _number(value.amount), "B")
         case FigureKind.RATE:
-            number = float(value.amount * TICKS_PER_SECOND / 10**9)
-            return FigureValue(name, f"{number:.4g} GB/s", number, "GB/s")
+            rate = value.amount * TICKS_PER_SECOND
+            return FigureValue(name, rate_text(float(rate)), float(rate / 10**9), "GB/s")
         case FigureKind.RATIO:
             exact = _number(value.amount)
             return FigureValue(name, f"{exact:,}" if isinstance(exact, int) else f"{exact:.4g}", exact)
@@ -190,10 +191,3 @@ def show(value: Value) -> str:
 
 def _number(amount: Fraction) -> int | float:
     return int(amount) if amount.denominator == 1 else float(amount)
-
-
-def _size(num_bytes: float) -> str:
-    for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if abs(num_bytes) >= factor:
-            return f"{num_bytes / factor:.2f} {unit}"
-    return f"{num_bytes:.4g} B"

@@ -16,8 +16,8 @@ from ...compiler.planning.knobs.structure import ALGORITHM, CHUNKS, TEMPLATE
 from ...compiler.planning.staging import slices_inner, staging_bytes
 from ...compiler.planning.template_input import pieces_of
 from ...compiler.templates import BY_NAME, Template
+from ...compiler.text.quantities import bytes_text
 from .domains import Domains, candidates_of
-from .text import size_text
 
 
 def resident_bytes(scenario: Scenario) -> int:
@@ -50,8 +50,8 @@ def check_memory(scenario: Scenario, schedule: Schedule) -> None:
     """Raise ScheduleError if the tensors of a rank and the staging of ``schedule`` do not fit its GPU."""
     needed, has = resident_bytes(scenario) + schedule.staging_bytes, scenario.gpu.hbm.capacity_bytes
     if needed > has:
-        sizes = f"{needed / 2**30:.2f} GiB a rank, {scenario.gpu.name} has {has / 2**30:.2f} GiB"
-        message = f"{schedule.expression} needs {sizes}"
+        excess = f"{bytes_text(needed - has)} more than {scenario.gpu.name} has"
+        message = f"{schedule.expression} needs {bytes_text(needed)} a rank, {excess}"
         hint = "smaller tensors, more ranks, or a schedule with less staging"
         raise ScheduleError(Rejection(Code.MGS402, message, hint))
 
@@ -93,10 +93,10 @@ class StagingRules:
         for knobs in {self._deciding(BY_NAME[name]): None for name in self._domains[TEMPLATE]}:
             words = tuple(knob.word for knob in (TEMPLATE, *knobs))
             if limit is not None:
-                said = partial(self._within, f"staging <= {size_text(limit)}: ")
+                said = partial(self._within, f"staging <= {bytes_text(limit)}: ")
                 yield Rule(words, partial(self._reject_above, limit, knobs), said)
             resident, has = resident_bytes(self._scenario), gpu.hbm.capacity_bytes
-            sentence = f"{gpu.name} has {size_text(has)} of memory: tensors take {size_text(resident)} a rank"
+            sentence = f"{gpu.name} has {bytes_text(has)} of memory: tensors take {bytes_text(resident)} a rank"
             said = partial(self._within, f"{sentence}, and for staging ")
             yield Rule(words, partial(self._reject_above, has - resident, knobs), said)
 
@@ -112,7 +112,7 @@ class StagingRules:
     def _reject_above(self, limit: int, knobs: tuple[Knob, ...], request: ScheduleRequest) -> Rejection | None:
         if self._deciding(request.template) != knobs or self._needed(_by_one(request.choice)) <= limit:
             return None
-        return Rejection(Code.MGS402, f"staging is above {size_text(limit)}")
+        return Rejection(Code.MGS402, f"staging is above {bytes_text(limit)}")
 
     def _within(self, start: str, scenario: Scenario) -> str:
         return f"{start}{self._least()}"
@@ -120,7 +120,7 @@ class StagingRules:
     def _needs(self) -> str:
         """How much is staged, in words."""
         needed = list(self._staged())
-        least, most = size_text(min(needed)), size_text(max(needed))
+        least, most = bytes_text(min(needed)), bytes_text(max(needed))
         names = self._domains[TEMPLATE]
         if len(names) > 1:
             return f"every schedule needs at least {least}"

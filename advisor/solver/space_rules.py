@@ -23,10 +23,11 @@ from ...compiler.planning.knobs.structure import ALGORITHM, CHUNKS, TEMPLATE
 from ...compiler.planning.template_input import template_input
 from ...compiler.templates import BY_NAME
 from ...compiler.templates.collective import DEFAULT_ALGORITHM
+from ...compiler.text.quantities import bytes_text
 from .domains import Domains, candidates_of, has_knob
 from .knobs import searched, shown
 from .memory import StagingRules
-from .text import listed, size_text
+from .text import listed
 
 _TWIN = Rejection(Code.MGS511, "the same schedule has another name")
 
@@ -146,5 +147,5 @@ def _reject_below_line(request: ScheduleRequest) -> Rejection | None:
 
 
 def _line(scenario: Scenario) -> str:
-    shard = size_text(_shard_bytes(scenario))
+    shard = bytes_text(_shard_bytes(scenario))
     return f"a transfer moves a line of {scenario.gpu.line_bytes} B or more, a shard has {shard}"

@@ -16,6 +16,7 @@ from .consequences import MissingText
 from .diagnostics import Report, did_you_mean
 from .names import Scope
 from .parse import MAX_BYTES, parse_file
+from .quantities import bytes_text
 from .source import Source, Span
 from .tokens import MAX_TOKENS
 
@@ -31,7 +32,7 @@ def read_source(path: Path, report: Report, span: Span | None = None, max_bytes:
     try:
         size = path.stat().st_size
         if path.is_file() and size > max_bytes:
-            raise report.fail(Code.MGS130, f"'{path.name}' is larger than {max_bytes >> 20} MiB", blamed)
+            raise report.fail(Code.MGS130, f"'{path.name}' is larger than {bytes_text(max_bytes)}", blamed)
         if path.exists() and not path.is_file():
             raise report.fail(Code.MGS120, f"'{path}' is not a file", blamed)
         with path.open("rb") as stream:
@@ -50,7 +51,7 @@ def read_stream(stream: BinaryIO | None, name: str, report: Report, max_bytes: i
     except OSError as error:
         raise report.fail(Code.MGS120, f"cannot read '{name}': {error.strerror or error}", blamed) from None
     if len(data) > max_bytes:
-        raise report.fail(Code.MGS130, f"'{name}' is larger than {max_bytes >> 20} MiB", blamed)
+        raise report.fail(Code.MGS130, f"'{name}' is larger than {bytes_text(max_bytes)}", blamed)
     return _decoded(data, name, name, report, blamed)
 
 

@@ -11,6 +11,7 @@ from lark import Token, Tree, UnexpectedToken
 from ..codes import Code
 from .build import NAMELESS, build_file, build_values
 from .diagnostics import Report
+from .quantities import bytes_text
 from .source import Source, Span
 from .syntax import Expression, File
 from .syntax_errors import explain
@@ -46,7 +47,7 @@ def parse_value(source: Source, report: Report) -> tuple[Expression, ...]:
 def check_size(source: Source, report: Report) -> None:
     """Reject a text that is too large to parse."""
     if len(source.text) > MAX_BYTES:
-        raise report.fail(Code.MGS130, "the file is larger than 1 MiB", Span(source, 0, 1))
+        raise report.fail(Code.MGS130, f"the file is larger than {bytes_text(MAX_BYTES)}", Span(source, 0, 1))
 
 
 def _parser(start: str) -> Any:

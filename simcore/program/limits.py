@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from ...compiler.text.quantities import bytes_text
 from .arrays import NONE
 from .program import Program
 
@@ -81,6 +82,6 @@ def check_budget(program: Program, core: str, budget: RunBudget) -> None:
         )
     if num_bytes > budget.memory_bytes:
         raise RunTooLarge(
-            f"the run needs about {num_bytes / GIB:.3g} GiB, the limit is {budget.memory_bytes / GIB:.3g} GiB: "
+            f"the run needs about {bytes_text(num_bytes)}, the limit is {bytes_text(budget.memory_bytes)}: "
             "simulate in packets, fold symmetric ranks, or allow more memory"
         )

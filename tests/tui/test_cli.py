@@ -44,7 +44,7 @@ def test_check_says_nothing_on_stdout_and_counts_on_stderr(small: Path) -> None:
     done = magus("check", small)
 
     assert (done.exit_code, done.stdout) == (0, "")
-    assert "1 of 1 files" in done.stderr
+    assert "1 file checked, no errors" in done.stderr
 
 
 def test_check_shows_every_error_as_json(tmp_path: Path) -> None:

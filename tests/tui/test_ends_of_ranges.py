@@ -18,9 +18,11 @@ from magus.compiler.text.vocabulary import (
     SWITCH_NUMBERS,
     Property,
 )
-from magus.tui.commands.advise import advise_file, list_schedules
+from magus.tui.commands.advise import AdviseOptions, advise_file
 from magus.tui.commands.check import check_files
-from magus.tui.commands.simulate import simulate_file
+from magus.tui.commands.inputs import ScenarioInput
+from magus.tui.commands.schedules import list_schedules
+from magus.tui.commands.simulate import SimulateOptions, simulate_file
 from magus.tui.exit_codes import Exit
 
 FILE = """
@@ -126,26 +128,13 @@ def named(end: End) -> str:
 
 def run_all(file: Path) -> list[Exit]:
     """The exits of check, schedules, simulate and advise; what they raise is a fault of theirs."""
-    checked = check_files([file], (), as_json_text=False)
+    source = ScenarioInput(file)
+    checked = check_files([file], (), as_json=False)
     if checked is not Exit.DONE:
         return [checked]
-    listed = list_schedules(file, (), workload=None, limit=None, as_json_text=False)
-    simulated = simulate_file(
-        file,
-        (),
-        workload=None,
-        schedule=None,
-        at_line=False,
-        fold=True,
-        seed=None,
-        num_seeds=0,
-        record=None,
-        strict=False,
-        as_json_text=False,
-    )
-    advised = advise_file(
-        file, (), workload=None, top=3, bespoke=0, verify=False, strict=False, as_json_text=True, workers=1
-    )
+    listed = list_schedules(source, limit=None, as_json=False)
+    simulated = simulate_file(source, SimulateOptions(at_line=False))
+    advised = advise_file(source, AdviseOptions(top=3, bespoke=0, workers=1, verify=False, as_json=True))
     return [checked, listed, simulated, advised]
 
 

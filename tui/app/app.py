@@ -1,4 +1,4 @@
-"""The terminal UI: shows a Session, runs its blocking work beside the screen, turns keys into actions."""
+"""The terminal UI: shows a Session, runs its blocking work in threads, turns keys into actions."""
 
 import asyncio
 import signal
@@ -22,11 +22,11 @@ from .widgets import HelpScreen, Workbench
 from .widgets.workbench import TIMELINE_IDX, TITLES
 
 DEFAULT_WORKERS = 2
-# Keys that need an answer on screen.
+# Actions that need an answer on screen.
 ANSWER_ACTIONS = ("pane", "next_pane", "sort", "zoom", "pan", "ranks", "step")
-# What asks the program to end; a shell gives it 128 and the number as exit code.
+# Signals that end the program, with the exit code of shells: 128 plus the number.
 END_SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGINT") if hasattr(signal, name))
-# A cursor on its way through the table starts nothing.
+# The cursor rests this long on a candidate before it is simulated.
 SETTLE_S = 0.12
 
 
@@ -83,30 +83,30 @@ class MagusApp(App[None]):
         yield footer
 
     def on_load(self) -> None:
-        """Before the terminal is taken over: be ready to give it back."""
+        """Install handlers of signals, so that the terminal is restored at the end."""
         for number in END_SIGNALS:
-            with suppress(NotImplementedError, RuntimeError, ValueError):  # no such thing on Windows, or in a thread
+            with suppress(NotImplementedError, RuntimeError, ValueError):  # not on Windows, nor in a thread
                 asyncio.get_running_loop().add_signal_handler(number, self._end_by, number)
 
     def _end_by(self, number: int) -> None:
-        """End as after ``q``, with the terminal as it was; a second signal ends the program there and then."""
+        """End as after ``q`` and restore the terminal; a second signal ends the program at once."""
         asyncio.get_running_loop().remove_signal_handler(number)
         self.workers.cancel_all()
         self.exit(return_code=128 + number)
 
     def on_mount(self) -> None:
-        """Start on the file."""
+        """Read the file."""
         self.bench.show_pane(0)
         self.action_reload()
 
     def on_unmount(self) -> None:
-        """Tell what runs to stop, so that nothing keeps the program from ending."""
+        """Tell all work to stop, so that the program can end."""
         self.workers.cancel_all()
         for number in END_SIGNALS:
             with suppress(NotImplementedError, RuntimeError, ValueError):
                 asyncio.get_running_loop().remove_signal_handler(number)
 
-    # Work beside the screen. A group holds one run; a new one tells the one before it to stop.
+    # Work in threads. A group has one run; a new run tells the previous one to stop.
 
     @work(exclusive=True, group="file")
     async def _read(self) -> None:
@@ -126,7 +126,7 @@ class MagusApp(App[None]):
 
     @work(exclusive=True, group="candidate")
     async def _simulate(self, job: WorkloadSession, expression: str) -> None:
-        """The timeline first, then the what-if runs of its waterfall."""
+        """Simulate the timeline first, then the what-if runs of its waterfall."""
         await asyncio.sleep(SETTLE_S)
         for explain in (False, True):
             self.bench.say(f"{'what-if runs of' if explain else 'simulating'} {expression} ...")
@@ -146,20 +146,20 @@ class MagusApp(App[None]):
         return self.session.simulate(job, expression, should_stop, explain=explain)
 
     def on_progressed(self, message: Progressed) -> None:
-        """Show how far the advice is, unless it is about something that is no longer on screen."""
+        """Show the progress of the advice, unless its workload is no longer on screen."""
         job = self.session.job
         if self.bench.is_attached and job is not None and id(job) == message.job_id and job.answer is None:
             self.bench.say(progress_text(message.stage, message.done, message.total))
 
     def on_candidate_picked(self, message: CandidatePicked) -> None:
-        """Show the candidate under the cursor and find out what is not known about it."""
+        """Show the candidate under the cursor and simulate what is missing."""
         job = self.session.job
         if not self.bench.is_attached or job is None:
             return
         if job.candidate(message.expression) is None and not job.is_library(message.expression):
             return
         if message.expression == job.picked:
-            return  # the table was only filled anew
+            return  # the table was only refilled
         job.picked = message.expression
         self._simulate_picked(job)
 
@@ -173,7 +173,7 @@ class MagusApp(App[None]):
             self.bench.say("")
 
     def _show_job(self) -> None:
-        """Show the workload on screen as far as it is known, and start on what is missing."""
+        """Show the current workload as far as it is known, and start the missing work."""
         session, job = self.session, self.session.job
         if job is None:
             self.bench.show_problem(session.problem, str(session.path))
@@ -187,19 +187,19 @@ class MagusApp(App[None]):
         self.refresh_bindings()
 
     def _stop_all(self) -> None:
-        """Tell what runs to stop; processes that simulate hear it too."""
+        """Tell all work to stop, simulating processes included."""
         for group in ("advice", "candidate"):
             self.workers.cancel_group(self, group)
 
     # Keys.
 
     async def action_quit(self) -> None:
-        """End now; what runs is told to stop, and not waited for."""
+        """End now; work is told to stop, and not waited for."""
         self.workers.cancel_all()
         self.exit()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys that could do nothing are not offered."""
+        """Whether a key has an effect now; others are not offered."""
         job = self.session.job
         if action == "workload":
             return len(self.session.jobs) > 1
@@ -210,18 +210,18 @@ class MagusApp(App[None]):
         return True
 
     def action_reload(self) -> None:
-        """Read the file again; everything is computed anew."""
+        """Read the file again and compute everything again."""
         self._stop_all()
         self._read()
 
     def action_workload(self) -> None:
-        """Turn to the next workload of the file."""
+        """Show the next workload of the file."""
         self._stop_all()
         self.session.next_workload()
         self._show_job()
 
     def action_stop(self) -> None:
-        """Stop the advice that is being worked out."""
+        """Stop the running advice."""
         job = self.session.job
         if job is not None and job.answer is None:
             self._stop_all()
@@ -229,7 +229,7 @@ class MagusApp(App[None]):
             self._show_job()
 
     def action_help(self) -> None:
-        """Show keys and signs."""
+        """Show the help screen."""
         self.push_screen(HelpScreen())
 
     def action_pane(self, pane_idx: int) -> None:
@@ -241,40 +241,40 @@ class MagusApp(App[None]):
         self.bench.show_pane(self.bench.pane_idx + 1)
 
     def action_step(self, rows: int) -> None:
-        """Pick the candidate some rows down."""
+        """Move the cursor down by ``rows``."""
         table = self.bench.table
         table.move_cursor(row=max(0, min(table.row_count - 1, table.cursor_row + rows)))
 
     def action_sort(self) -> None:
-        """Order the candidates by the next column."""
+        """Sort the candidates by the next column."""
         if self.session.job is not None:
             self.bench.sort(self.session.job)
 
     def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
-        """Order the candidates by the column clicked."""
+        """Sort the candidates by the clicked column."""
         if self.session.job is not None and event.column_key.value is not None:
             self.bench.sort(self.session.job, SortKey[event.column_key.value])
 
     def on_data_table_row_selected(self, _: DataTable.RowSelected) -> None:
-        """Enter goes to the timeline of the candidate."""
+        """Show the timeline of the candidate."""
         self.bench.show_pane(TIMELINE_IDX)
 
     def action_zoom(self, steps: int) -> None:
-        """Closer, further away, or everything."""
+        """Zoom the timeline in (1) or out (-1), or show all of it (0)."""
         self._see_timeline()
         self.bench.timeline.zoom(steps)
 
     def action_pan(self, steps: int) -> None:
-        """Later or earlier."""
+        """Move the timeline later (1) or earlier (-1)."""
         self._see_timeline()
         self.bench.timeline.pan(steps)
 
     def action_ranks(self) -> None:
-        """One rank or all of them."""
+        """Switch between one rank and all ranks."""
         self._see_timeline()
         self.bench.timeline.toggle_ranks()
 
     def _see_timeline(self) -> None:
-        """A key of the timeline brings it to the front where it is hidden."""
+        """Bring the timeline to the front if it is hidden."""
         if not self.bench.is_shown(TIMELINE_IDX):
             self.bench.show_pane(TIMELINE_IDX)

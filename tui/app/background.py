@@ -1,4 +1,4 @@
-"""Blocking work beside a screen that stays alive."""
+"""Blocking work in threads, so that the screen stays responsive."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ async def in_thread(function: Callable[[ShouldStop], T]) -> T:
     """Await ``function`` in a thread of its own; when the awaiting task is cancelled, the function is told to stop.
 
     The thread is a daemon and nothing waits for it. A thread of the event loop's pool would hold up the end of the
-    program until it returns, and a solver or an import does not look at ``should_stop`` all the time.
+    program until it returns, and a solver or an import seldom looks at ``should_stop``.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
@@ -36,7 +36,7 @@ async def in_thread(function: Callable[[ShouldStop], T]) -> T:
             value, error = function(stop.is_set), None
         except BaseException as raised:
             value, error = None, raised
-        with suppress(RuntimeError):  # the loop is closed: the program has ended, nobody waits
+        with suppress(RuntimeError):  # the loop is closed: the program has ended
             loop.call_soon_threadsafe(settle, value, error)
 
     Thread(target=body, daemon=True, name=f"magus {getattr(function, '__name__', 'work')}").start()
@@ -47,6 +47,6 @@ async def in_thread(function: Callable[[ShouldStop], T]) -> T:
 
 
 def start_resource_tracker() -> None:
-    """Start what watches over shared resources of processes; it inherits stderr, which Textual soon replaces."""
+    """Start the resource tracker of multiprocessing while stderr, which it inherits, is still the real one."""
     if os.name == "posix":
         resource_tracker.ensure_running()

@@ -1,4 +1,4 @@
-"""The vocabulary between the widgets, the background and the app."""
+"""Messages between the widgets, the threads and the app."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from textual.message import Message
 
 @dataclass
 class Progressed(Message):
-    """A stage of the advice for the job ``job_id`` moved on; sent from a thread."""
+    """Progress of a stage of the advice for the job ``job_id``; sent from a thread."""
 
     job_id: int
     stage: str
@@ -17,6 +17,6 @@ class Progressed(Message):
 
 @dataclass
 class CandidatePicked(Message):
-    """The cursor stands on this candidate."""
+    """The cursor has moved to this candidate."""
 
     expression: str

@@ -1,8 +1,7 @@
-"""One open file: compiles it, asks for advice, simulates candidates on demand and keeps what was found. No Textual.
+"""One open file: compiles it, asks for advice, simulates candidates on demand and keeps the results. No Textual.
 
-The calls block and never raise: what goes wrong comes back as a ``SessionProblem`` to show. They may run in threads;
-reading the file again makes new ``WorkloadSession`` objects, so a run that is still under way can only write to the old
-ones.
+The calls block and never raise: errors are returned as a ``SessionProblem`` to show. They may run in threads. Reading
+the file again makes new ``WorkloadSession`` objects, so a run in progress can only write to the old ones.
 """
 
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from ...simcore.program.outcome import RunOutcome
 
 
 class ProblemKind(Enum):
-    """What stands in the way; the value is the headline."""
+    """Kind of a problem; the value is the headline."""
 
     FILE = "The file cannot be used"
     NOTHING_FEASIBLE = "No schedule is feasible"
@@ -31,7 +30,7 @@ class ProblemKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SessionProblem:
-    """Something to show instead of an answer; ``text`` may have many lines."""
+    """A problem to show in place of an answer; ``text`` may have many lines."""
 
     kind: ProblemKind
     text: str
@@ -42,7 +41,7 @@ CANCELLED = SessionProblem(ProblemKind.CANCELLED, "The run was stopped before it
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """The stages behind the screen, as functions.
+    """The stages that the application calls.
 
     ``simulate`` takes the bound in ticks for the loss waterfall, None to leave the waterfall out.
     """
@@ -54,7 +53,7 @@ class Backend:
 
 @dataclass(slots=True)
 class WorkloadSession:
-    """What is known about one workload; ``results`` are by expression, ``picked`` is the one on screen."""
+    """The state of one workload; ``results`` are by expression, ``picked`` is the candidate on screen."""
 
     scenario: Scenario
     answer: Advice | SessionProblem | None = None
@@ -68,18 +67,18 @@ class WorkloadSession:
         return self.answer if isinstance(self.answer, Advice) else None
 
     def is_library(self, expression: str | None) -> bool:
-        """Whether that is the row of the library, of which there is nothing to simulate."""
+        """Whether ``expression`` is the row of the library, which cannot be simulated."""
         library = self.advice.library if self.advice is not None else None
         return library is not None and expression == library.name
 
     def candidate(self, expression: str) -> Candidate | None:
-        """The candidate of that name."""
-        found = self.advice.candidates if self.advice is not None else ()
-        return next((one for one in found if one.expression == expression), None)
+        """The candidate with this expression."""
+        candidates = self.advice.candidates if self.advice is not None else ()
+        return next((candidate for candidate in candidates if candidate.expression == expression), None)
 
 
 class Session:
-    """A file with its settings, and the jobs of its workloads."""
+    """A file with its settings, and a job for each of its workloads."""
 
     def __init__(self, path: Path, settings: Settings, workload: str | None, backend: Backend) -> None:
         self.path = path
@@ -96,7 +95,7 @@ class Session:
         return self.jobs[self.job_idx] if self.jobs else None
 
     def read(self) -> tuple[WorkloadSession, ...] | SessionProblem:
-        """Compile the file as it is on disk now."""
+        """Compile the file from disk."""
         try:
             compiled = self._backend.compile(self.path, self.settings)
         except Exception as error:
@@ -108,12 +107,12 @@ class Session:
         return tuple(WorkloadSession(scenario, warnings=compiled.warnings) for scenario in compiled.scenarios)
 
     def show(self, outcome: tuple[WorkloadSession, ...] | SessionProblem) -> None:
-        """Take what ``read`` found; the workload on screen stays if the file still has it."""
+        """Take the outcome of ``read``; the workload on screen stays if the file still has it."""
         before = self.job.scenario.workload.name if self.job is not None else self._workload
         self.jobs, self.problem, self.job_idx = (), None, 0
         if isinstance(outcome, SessionProblem):
             self.problem = outcome
-            # A file that is broken for a moment must not lose the place.
+            # The place is kept while the file has an error.
             self._workload = before
             return
         names = [job.scenario.workload.name for job in outcome]
@@ -127,23 +126,23 @@ class Session:
 
     @property
     def summary(self) -> str:
-        """The file, its settings and how many warnings there are, in a line."""
-        said = ", ".join(f"{name} = {value}" for name, value in self.settings)
+        """The file, its settings and the number of warnings, in one line."""
+        settings = ", ".join(f"{name} = {value}" for name, value in self.settings)
         count = len(self.job.warnings) if self.job is not None else 0
         warned = f"; {count} warning{'s' if count > 1 else ''}, see Why" if count else ""
-        return f"{self.path}{f' with {said}' if said else ''}{warned}"
+        return f"{self.path}{f' with {settings}' if settings else ''}{warned}"
 
     def next_workload(self) -> None:
-        """Turn to the next workload of the file."""
+        """Make the next workload of the file the current one."""
         if self.jobs:
             self.job_idx = (self.job_idx + 1) % len(self.jobs)
 
     def advise(self, job: WorkloadSession, progress: Progress, should_stop: ShouldStop) -> Advice | SessionProblem:
-        """Ask for advice and keep it, with the results that come along; a run told to stop leaves the job as it is."""
+        """Ask for advice and keep it with its results; a run told to stop leaves the job as it is."""
         try:
             advice = self._backend.recommend(job.scenario, progress, should_stop)
         except Exception as error:
-            # What a run that is being stopped says of it is no answer: its processes may be gone already.
+            # An error of a run that is being stopped is no answer: its processes may have ended already.
             if should_stop():
                 return CANCELLED
             job.answer = _as_problem(error)
@@ -159,7 +158,7 @@ class Session:
     def simulate(
         self, job: WorkloadSession, expression: str, should_stop: ShouldStop, *, explain: bool
     ) -> Result | SessionProblem:
-        """The Result of a candidate, simulated in packets unless it is known; ``explain`` adds its loss waterfall."""
+        """Return the Result of a candidate, simulated in packets unless known; ``explain`` adds its loss waterfall."""
         known, candidate, advice = job.results.get(expression), job.candidate(expression), job.advice
         if known is not None and (known.waterfall is not None or not explain):
             return known
@@ -180,16 +179,16 @@ class Session:
 
 
 def _as_problem(error: Exception) -> SessionProblem:
-    """What to show for an exception of a stage."""
+    """Return the problem to show for an exception of a stage."""
     if isinstance(error, CompileError):
         return SessionProblem(ProblemKind.FILE, render_text(error.diagnostics))
     if isinstance(error, OSError):
         return SessionProblem(ProblemKind.FILE, f"{error.filename or 'the file'}: {error.strerror or error}")
     if isinstance(error, ScheduleError):
         unfit = error.rejection
-        said = filter(None, (f"{unfit.code.name} error: {unfit.message}", unfit.hint))
-        return SessionProblem(ProblemKind.FILE, "\n".join(said))
-    # Imported here: they pull in the solver, which nobody with a broken file should wait for.
+        lines = filter(None, (f"{unfit.code.name} error: {unfit.message}", unfit.hint))
+        return SessionProblem(ProblemKind.FILE, "\n".join(lines))
+    # Imported here, since they import the solver: a file with an error is shown without it.
     from ...advisor.solver import NoFeasibleSchedule
     from ...compiler.ir import Cancelled
 
@@ -202,7 +201,7 @@ def _as_problem(error: Exception) -> SessionProblem:
 
 
 def default_backend(workers: int) -> Backend:
-    """The real stages; simulations behind the advice run in ``workers`` processes, those on demand in this one."""
+    """Return the real stages; simulations of the advice run in ``workers`` processes, those on demand in this one."""
 
     def recommend(scenario: Scenario, progress: Progress, should_stop: ShouldStop) -> Advice:
         from ...advisor.recommend import AdviceOptions, Advisor

@@ -1,4 +1,4 @@
-"""What the screen says, as text and rows: pure functions of the session's data. No Textual."""
+"""Texts and rows of the screen: pure functions of the session's data. No Textual."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -8,16 +8,17 @@ from ...advisor.candidates.advice import Advice, Candidate, is_algorithm_choice
 from ...advisor.candidates.library import LibraryTime
 from ...compiler.ir import TICKS_PER_US, Fabric, Scenario
 from ...compiler.resolve.expect.expectation import Verdict
+from ...compiler.text.quantities import ticks_text, us_text
 from ...simcore.figures.result import Result
 from ..text.progress import WORDS
 from ..text.render import shape_text
 
-# Shown of the front of an expression that does not fit; the parameters at its end tell candidates apart.
+# Characters kept of the front of an expression that does not fit; the parameters at its end tell candidates apart.
 KEPT_FRONT = 9
 
 
 class SortKey(Enum):
-    """Order of the candidates; the value is the column's heading, RANK is the order of the advice."""
+    """Sort key of the candidates; the value is the column's heading, RANK is the order of the advice."""
 
     RANK = "#"
     SCHEDULE = "schedule"
@@ -27,7 +28,7 @@ class SortKey(Enum):
 
 
 class Mark(Enum):
-    """What stands in front of a candidate."""
+    """Sign in front of a candidate."""
 
     RECOMMENDED = "★"
     TIE = "≈"
@@ -36,7 +37,7 @@ class Mark(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CandidateRow:
-    """One line of the candidates table; ``best_us`` is the time that ``speedup`` is made of."""
+    """One line of the table of candidates; ``speedup`` is that of ``best_us``."""
 
     rank: int
     mark: Mark
@@ -50,7 +51,7 @@ class CandidateRow:
 
     @property
     def speedup_text(self) -> str:
-        """Speedup over the baseline; ``~`` where it rests on a prediction."""
+        """Speedup over the baseline; ``~`` marks a predicted one."""
         return f"{'~' if self.simulated_us is None else ''}{self.speedup:.2f}x"
 
 
@@ -84,7 +85,7 @@ def fabric_text(fabric: Fabric) -> str:
 
 
 def verdict_of(advice: Advice, width: int) -> str:
-    """Yes or no, said plainly, with what to use; on two lines where it does not fit into one."""
+    """Return the verdict with the schedule to use, on two lines if one is too short."""
     expression = advice.answer
     sentence = f"SERIAL: {advice.why_serial}; use"
     if is_algorithm_choice(advice.scenario):
@@ -97,13 +98,13 @@ def verdict_of(advice: Advice, width: int) -> str:
 
 
 def figures_of(advice: Advice) -> str:
-    """The times behind the verdict."""
+    """Return the times behind the verdict."""
     best, serial = advice.recommended, advice.serial
-    against = "" if best.expression == serial.expression else f" against {serial.best_us:.1f} us serial"
+    against = "" if best.expression == serial.expression else f" against {us_text(serial.best_us)} serial"
     if advice.library is not None:
-        against = f" against {advice.library.us:.1f} us of the library"
+        against = f" against {us_text(advice.library.us)} of the library"
     how = "" if best.simulated_us is not None else " (predicted)"
-    return f"{best.best_us:.1f} us{how}{against} · {bound_of(advice)}"
+    return f"{us_text(best.best_us)}{how}{against} · {bound_of(advice)}"
 
 
 def bound_of(advice: Advice) -> str:
@@ -111,7 +112,7 @@ def bound_of(advice: Advice) -> str:
     bound, gap = advice.bound, advice.gap_to_bound
     if bound is None or gap is None:
         return "no lower bound"
-    return f"lower bound {us(bound.ticks)} us ({bound.binding}), gap {gap:.1%}"
+    return f"lower bound {ticks_text(bound.ticks)} ({bound.binding}), gap {gap:.1%}"
 
 
 def confidence_of(advice: Advice) -> str:
@@ -120,7 +121,7 @@ def confidence_of(advice: Advice) -> str:
 
 
 def rows_of(advice: Advice, results: Mapping[str, Result], key: SortKey) -> tuple[CandidateRow, ...]:
-    """All candidates in the order of ``key``; results simulated on demand fill gaps of the advice."""
+    """Return all candidates sorted by ``key``; results simulated on demand fill gaps of the advice."""
     rows = [_row(rank, one, advice, results.get(one.expression)) for rank, one in enumerate(advice.candidates, 1)]
     if advice.library is not None:
         slower = (place for place, row in enumerate(rows) if row.best_us > advice.baseline_us)
@@ -130,7 +131,7 @@ def rows_of(advice: Advice, results: Mapping[str, Result], key: SortKey) -> tupl
 
 
 def _library_row(advice: Advice, library: LibraryTime) -> CandidateRow:
-    """The library's own time, which is a closed form: there is nothing to show of how it comes about."""
+    """Return the row of the library, whose time is a closed form and has no timeline."""
     return CandidateRow(
         rank=0,
         mark=Mark.RECOMMENDED if advice.uses_library else Mark.NONE,
@@ -145,7 +146,7 @@ def _library_row(advice: Advice, library: LibraryTime) -> CandidateRow:
 
 
 def _order(row: CandidateRow, key: SortKey) -> float | str:
-    """What ``key`` sorts by; what is not known goes to the end."""
+    """Return the value that ``key`` sorts by; unknown values go to the end."""
     never = float("inf")
     match key:
         case SortKey.RANK:
@@ -183,7 +184,7 @@ def _row(rank: int, candidate: Candidate, advice: Advice, result: Result | None)
 
 
 def shortened(expression: str, width: int) -> str:
-    """``expression`` in ``width`` columns; what gives way is the middle of the name, not the parameters."""
+    """Return ``expression`` in ``width`` columns; the middle of the name is cut, not the parameters."""
     if len(expression) <= width:
         return expression
     if width <= KEPT_FRONT + 1:
@@ -192,15 +193,15 @@ def shortened(expression: str, width: int) -> str:
 
 
 def selected_text(row: CandidateRow) -> str:
-    """The full identity of a candidate, and its times."""
-    time = f"{row.predicted_us:.1f} us predicted" if row.predicted_us is not None else "not simulated"
+    """Return the full expression of a candidate, and its times."""
+    time = f"{us_text(row.predicted_us)} predicted" if row.predicted_us is not None else "not simulated"
     if row.simulated_us is not None:
-        time = f"{row.simulated_us:.1f} us {row.granularity}"
+        time = f"{us_text(row.simulated_us)} {row.granularity}"
     return f"{row.expression}  {time} {row.speedup_text}"
 
 
 def progress_text(stage: str, done: int, total: int, width: int = 20) -> str:
-    """A stage of the advice in words, with a bar if it counts."""
+    """Return a stage of the advice in words, with a bar if it counts."""
     text = WORDS.get(stage, stage).format(done=done, total=total)
     if total <= 1 or not 0 <= done <= total or stage == "rank":
         return f"{text} ..."
@@ -209,7 +210,7 @@ def progress_text(stage: str, done: int, total: int, width: int = 20) -> str:
 
 
 def fitted_code(code: str, carets: str, width: int) -> tuple[str, str]:
-    """A source line and the carets under it, both cut to ``width`` columns around the carets."""
+    """Return a source line and the carets under it, both cut to ``width`` columns around the carets."""
     place = len(carets) - len(carets.lstrip())
     if len(code) <= width:
         return code, carets[:width]

@@ -8,7 +8,7 @@ from ...simcore.figures.result import Waterfall
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A step of the waterfall from ``start_ticks`` on; a negative ``ticks`` is time won back."""
+    """A step of the waterfall from ``start_ticks`` on; negative ``ticks`` are time won back."""
 
     label: str
     start_ticks: int
@@ -17,7 +17,7 @@ class Bar:
 
 
 def bars_of(waterfall: Waterfall) -> tuple[Bar, ...]:
-    """From the lower bound up to the makespan, loss by loss."""
+    """Return the bars from the lower bound up to the makespan, one per loss."""
     losses = (
         ("exposed, slack", waterfall.exposed_ticks),
         ("decomposition", waterfall.decomposition_ticks),
@@ -32,7 +32,7 @@ def bars_of(waterfall: Waterfall) -> tuple[Bar, ...]:
 
 
 def drawn_bars(bars: Sequence[Bar], width: int) -> tuple[str, ...]:
-    """Each bar as ``width`` columns of text, all to one scale; any loss that is not zero shows at least a sliver."""
+    """Draw each bar in ``width`` columns, all to one scale; a loss other than zero shows at least a sliver."""
     scale = width / max(1, max(max(bar.start_ticks, bar.start_ticks + bar.ticks) for bar in bars))
     return tuple(_drawn(bar, scale, width) for bar in bars)
 

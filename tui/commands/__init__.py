@@ -1,1 +1,1 @@
-"""The commands, one file each. In: arguments. Out: an exit code; results pass ``text/door.py``."""
+"""The commands, one file each. In: arguments. Out: an exit code, and text through ``text/door.py``."""

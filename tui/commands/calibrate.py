@@ -1,4 +1,4 @@
-"""The command that refits a profile's constants to measurements: ``calibrate``."""
+"""``magus calibrate``: the constants of a GPU refitted to measured times."""
 
 from pathlib import Path
 
@@ -10,12 +10,12 @@ from ...compiler.text.writing import check_writable
 from ..exit_codes import Exit
 from ..text.door import print_json, put, say
 from ..text.progress import progress_line
-from .advise import answered
-from .console import saved
+from .console import save
+from .running import run_command
 
 
-def calibrate_folder(data: Path, request: Request, *, write: Path | None, as_json_text: bool) -> Exit:
-    """``magus calibrate``: constants with their errors on rows that no fit has seen, and the profile as a file."""
+def calibrate_folder(data: Path, request: Request, *, write: Path | None, as_json: bool) -> Exit:
+    """Print the constants with their errors on held-out rows, and the profile; write it to ``write``."""
 
     def action() -> Exit:
         if write is not None and not write.parent.is_dir():
@@ -25,18 +25,18 @@ def calibrate_folder(data: Path, request: Request, *, write: Path | None, as_jso
             check_writable(write)
         try:
             with progress_line() as progress:
-                found = calibrate(data, request, progress)
+                calibration = calibrate(data, request, progress)
         except MeasuredError as error:
             say(f"magus calibrate: {error}")
             return Exit.INPUT
-        text = profile_text(found)
-        written = Exit.DONE if write is None else saved(write, text, f"written to {write}")
-        if as_json_text:
-            print_json(calibration_document(found))
+        text = profile_text(calibration)
+        written = Exit.DONE if write is None else save(write, text, f"written to {write}")
+        if as_json:
+            print_json(calibration_document(calibration))
         else:
-            put(calibration_text(found))
+            put(calibration_text(calibration))
             if write is None:
                 put("\n" + text.removesuffix("\n"))
         return written
 
-    return answered(action)
+    return run_command(action)

@@ -1,52 +1,38 @@
-"""The commands about the text alone: ``check`` and ``fmt``."""
+"""``magus check``: every error and warning of files."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...compiler import CompileError, format_text
+from ...compiler import CompileError
 from ...compiler.ir import Settings
-from ...compiler.text.diagnostics import Diagnostic, as_json
-from ...compiler.text.writing import write_whole
+from ...compiler.text.diagnostics import Diagnostic
+from ...compiler.text.diagnostics import as_json as json_object
 from ..exit_codes import Exit
-from ..text.door import print_json, put_text, say
-from .console import guarded, show
-from .inputs import compiled, is_stdin, name_of, source_of
+from ..text.door import print_json, say
+from .console import show
+from .inputs import compiled
 
 
-def check_files(files: Sequence[Path], bindings: Settings, *, as_json_text: bool) -> Exit:
-    """``magus check``: every error and warning of every file."""
-    found: list[Diagnostic] = []
-    wrong = 0
+def check_files(files: Sequence[Path], settings: Settings, *, as_json: bool) -> Exit:
+    """Compile each file and show what is wrong with it; exit 1 if a file has an error."""
+    diagnostics: list[Diagnostic] = []
+    num_wrong = 0
     for file in files:
         try:
-            found.extend(compiled(file, bindings).warnings)
+            diagnostics.extend(compiled(file, settings).warnings)
         except CompileError as error:
-            found.extend(error.diagnostics)
-            wrong += 1
-    if as_json_text:
-        print_json({"schema": "magus-diagnostics/1", "diagnostics": [as_json(one) for one in found]})
+            diagnostics.extend(error.diagnostics)
+            num_wrong += 1
+    if as_json:
+        print_json({"schema": "magus-diagnostics/1", "diagnostics": list(map(json_object, diagnostics))})
     else:
-        show(found)
-        say(f"{len(files) - wrong} of {len(files)} files are right")
-    return Exit.INPUT if wrong else Exit.DONE
+        show(diagnostics)
+        say(_summary(len(files), num_wrong))
+    return Exit.INPUT if num_wrong else Exit.DONE
 
 
-def format_files(files: Sequence[Path], *, check_only: bool) -> Exit:
-    """``magus fmt``: rewrite in the canonical form, stdin to stdout, or say which files are not in it."""
-
-    def one(file: Path) -> Exit:
-        source = source_of(file)
-        text = format_text(source.text, source.path)
-        if is_stdin(file) and not check_only:
-            put_text(text)
-            return Exit.DONE
-        if text == source.text:
-            return Exit.DONE
-        if check_only:
-            say(f"{name_of(file)} is not in the canonical form")
-            return Exit.INPUT
-        write_whole(file, text)
-        say(f"{file} rewritten")
-        return Exit.DONE
-
-    return max([guarded(lambda file=file: one(file)) for file in files])  # type: ignore[misc]
+def _summary(num_files: int, num_wrong: int) -> str:
+    checked = f"{num_files} file{'s' if num_files > 1 else ''} checked"
+    if not num_wrong:
+        return f"{checked}, no errors"
+    return f"{checked}, {num_wrong} with errors"

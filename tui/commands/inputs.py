@@ -1,14 +1,16 @@
-"""Scenarios as the command line names them: files, and ``-`` for what comes on stdin."""
+"""What commands read: files, ``-`` for stdin, and the scenario of one workload."""
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
-from ...compiler import CompileError
+from ...compiler import CompileError, Scenario
 from ...compiler.ir import Settings
 from ...compiler.pipeline import Compiled, compile_text
 from ...compiler.text.diagnostics import Report
 from ...compiler.text.load import read_source, read_stream
 from ...compiler.text.source import Source
+from .console import show
 
 STDIN = "<stdin>"
 
@@ -19,7 +21,7 @@ def is_stdin(file: Path) -> bool:
 
 
 def name_of(file: Path) -> str:
-    """What messages call the file."""
+    """The name of the file in messages."""
     return STDIN if is_stdin(file) else str(file)
 
 
@@ -39,7 +41,28 @@ def source_of(file: Path) -> Source:
     raise CompileError(report.diagnostics)
 
 
-def compiled(file: Path, bindings: Settings) -> Compiled:
-    """``compile_file``, for a file or for stdin; files that stdin includes lie in the working folder."""
+def compiled(file: Path, settings: Settings) -> Compiled:
+    """``compile_file`` for a file or for stdin; stdin's includes are looked up in the working folder."""
     source = source_of(file)
-    return compile_text(source.text, source.path, bindings)
+    return compile_text(source.text, source.path, settings)
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioInput:
+    """The scenario that a command is about: ``workload`` of ``file`` under ``settings``; None is the first workload."""
+
+    file: Path
+    settings: Settings = ()
+    workload: str | None = None
+
+    def scenario(self) -> Scenario:
+        """Compile the file and return the scenario; warnings are shown.
+
+        Raises
+        ------
+        CompileError
+            If the file has an error, or no such workload.
+        """
+        found = compiled(self.file, self.settings)
+        show(found.warnings)
+        return found.scenario(self.workload)

@@ -1,4 +1,4 @@
-"""Ctrl-C as a wish to stop, so that what was found so far can be shown."""
+"""Ctrl-C as a request to stop, so that a command can show what it has found so far."""
 
 import _thread
 import signal
@@ -8,10 +8,14 @@ from threading import Timer, main_thread
 from types import FrameType
 
 PATIENCE_S = 0.8
+"""Time after Ctrl-C within which a stage has to ask whether to stop; else it is interrupted."""
 
 
-def remembered() -> Callable[[], bool]:
-    """Whether Ctrl-C was pressed from now on, which interrupts as ever; unless somebody else looks after it."""
+def watch_interrupts() -> Callable[[], bool]:
+    """Return a function that says whether Ctrl-C was pressed since; the keys interrupt as usual.
+
+    If another handler of SIGINT is installed, it stays and the function returns False.
+    """
     pressed = False
 
     def press(_signal: int, _frame: FrameType | None) -> None:
@@ -26,10 +30,10 @@ def remembered() -> Callable[[], bool]:
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """A callback that says whether Ctrl-C was pressed; pressed again, it interrupts as ever.
+    """Yield a callback that says whether Ctrl-C was pressed; pressed a second time, it interrupts as usual.
 
-    If nobody asks for a while after it was pressed, that counts as pressed again: what does not look up is interrupted.
-    Only the main thread may use it.
+    If nobody calls it within ``PATIENCE_S`` after the first press, that counts as the second press: code that does not
+    ask is interrupted. For the main thread only.
     """
     pressed = heard = False
     timer: Timer | None = None
@@ -46,7 +50,7 @@ def interruptible() -> Iterator[Callable[[], bool]]:
     def press_again() -> None:
         if heard:
             return
-        if hasattr(signal, "pthread_kill"):  # which ends a wait too
+        if hasattr(signal, "pthread_kill"):  # also ends a blocking wait
             signal.pthread_kill(main_thread().ident or 0, signal.SIGINT)
         else:
             _thread.interrupt_main()

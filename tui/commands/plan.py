@@ -1,10 +1,10 @@
-"""``magus plan``: a schedule written out as a plan, in the language or as JSON, and the schema of the latter."""
+"""``magus plan``: a schedule as a plan, in the language or as JSON, and the JSON Schema of plans."""
 
 import json
 from itertools import count
 from pathlib import Path
 
-from ...compiler.ir import Scenario, Schedule, Settings
+from ...compiler.ir import Scenario, Schedule
 from ...compiler.planfile.json_schema import plan_schema
 from ...compiler.planfile.to_json import document_text, plan_document
 from ...compiler.planfile.to_mgs import plan_text
@@ -16,40 +16,33 @@ from ...compiler.text.source import Source
 from ...compiler.text.tokens import read_tokens
 from ..exit_codes import Exit
 from ..text.door import put_text, say
-from .advise import answered, scenario_of
-from .console import saved, show
+from .console import save, show
+from .inputs import ScenarioInput
+from .running import run_command
 
 
-def print_plan(
-    file: Path,
-    bindings: Settings,
-    *,
-    workload: str | None,
-    schedule: str | None,
-    as_json_text: bool,
-    out: Path | None,
-) -> Exit:
-    """The plan of ``schedule``, by default the first that the file declares, else serial; to stdout or to ``out``."""
+def print_plan(source: ScenarioInput, *, schedule: str | None, as_json: bool, out: Path | None) -> Exit:
+    """Write the plan of ``schedule`` to ``out`` or stdout; None is the first that the file declares, else serial."""
 
     def action() -> Exit:
-        scenario = scenario_of(file, bindings, workload)
+        scenario = source.scenario()
         chosen = resolve_schedule(scenario, schedule, show)
-        text = document_text(plan_document(scenario, chosen)) if as_json_text else _block(scenario, chosen)
-        if not as_json_text and _is_too_long(text):
-            say("magus: this plan has more words than a file of the language may have; --format json has room for it")
+        text = document_text(plan_document(scenario, chosen)) if as_json else _block(scenario, chosen)
+        if not as_json and _is_too_long(text):
+            say("magus: the plan has more words than a file of the language may have; use --format json")
         return _deliver(text, out, chosen.expression)
 
-    return answered(action)
+    return run_command(action)
 
 
 def print_schema(out: Path | None) -> Exit:
-    """The JSON Schema of plans."""
-    return answered(lambda: _deliver(json.dumps(plan_schema(), indent=2) + "\n", out, "the schema of plans"))
+    """Write the JSON Schema of plans to ``out`` or stdout."""
+    return run_command(lambda: _deliver(json.dumps(plan_schema(), indent=2) + "\n", out, "the schema of plans"))
 
 
-def _deliver(text: str, out: Path | None, what: str) -> Exit:
+def _deliver(text: str, out: Path | None, content: str) -> Exit:
     if out is not None:
-        return saved(out, text, f"{out}: {what}")
+        return save(out, text, f"{out}: {content}")
     put_text(text)
     return Exit.DONE
 

@@ -1,8 +1,8 @@
-"""``magus test``: runs the ``expect`` blocks of files, as text or as one JSON document."""
+"""``magus test``: the ``expect`` blocks of files, checked."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from ...advisor import Advisor
@@ -15,59 +15,59 @@ from ...compiler.pipeline import Compiled
 from ..exit_codes import Exit
 from ..text.door import print_json, put, say
 from ..text.wrap import hanging
-from .advise import answered
 from .inputs import name_of, source_of
+from .running import run_command
 
 SCHEMA = "magus-test/1"
 _INDENT = " " * 7
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
-def test_files(files: Sequence[Path], bindings: Settings, workers: int, *, as_json_text: bool) -> Exit:
-    """Every ``expect`` block, each with its own bindings."""
+def test_files(files: Sequence[Path], settings: Settings, workers: int, *, as_json: bool) -> Exit:
+    """Check every ``expect`` block, each with its own settings; print text, or one JSON document."""
     advisor = cache(Advisor.load)
     documents: list[JsonObject] = []
 
-    def one(file: Path) -> Exit:
-        results = _results(file, bindings, advisor, workers)
-        if as_json_text:
-            found = list(results)
-            documents.append(file_document(file, found))
+    def check(file: Path) -> Exit:
+        results = _results(file, settings, advisor, workers)
+        if as_json:
+            checked = list(results)
+            documents.append(file_document(file, checked))
         else:
-            found = _printed(file, results)
-        if not found:
-            say(f"{name_of(file)}: no expect block holds a statement to check")
-        return Exit.DONE if all(result.passed for result in found) else Exit.INPUT
+            checked = _printed(file, results)
+        if not checked:
+            say(f"{name_of(file)}: no expect block has a statement to check")
+        return Exit.DONE if all(result.passed for result in checked) else Exit.INPUT
 
-    exits = [answered(lambda file=file: one(file)) for file in files]  # type: ignore[misc]
-    if as_json_text:
+    exits = [run_command(partial(check, file)) for file in files]
+    if as_json:
         print_json({"schema": SCHEMA, "files": documents})
     return max(exits)
 
 
-def _results(file: Path, bindings: Settings, advisor: Callable[[], Advisor], workers: int) -> Iterator[CheckResult]:
+def _results(file: Path, settings: Settings, advisor: Callable[[], Advisor], workers: int) -> Iterator[CheckResult]:
     source = source_of(file)
 
-    def compiled(settings: Settings) -> Compiled:
-        return compile_text(source.text, source.path, [*bindings, *settings])
+    def compiled(bindings: Settings) -> Compiled:
+        return compile_text(source.text, source.path, [*settings, *bindings])
 
     return ExpectationRunner(compiled, advisor, workers).run()
 
 
 def _printed(file: Path, results: Iterator[CheckResult]) -> list[CheckResult]:
     """Print each result as it comes, then how many there were of each kind."""
-    found: list[CheckResult] = []
+    printed: list[CheckResult] = []
     for result in results:
-        found.append(result)
+        printed.append(result)
         put("\n".join(result_lines(file, result)))
-    count = _counts(found)
+    count = _counts(printed)
     shown = f", {count['shown']} shown" if count["shown"] else ""
     put(f"{name_of(file)}: {count['passed']} passed, {count['failed']} failed{shown}")
-    return found
+    return printed
 
 
 def result_lines(file: Path, result: CheckResult) -> Iterator[str]:
-    """One statement: what became of it, the text, what was found, what was published, and the points of a sweep."""
+    """One statement: its standing, its text, the values found, the published value, and the points of a sweep."""
     where = f"{name_of(file)}:{result.check.span.location.line}"
     yield from _wrapped(f"{where}: {result.check.text}{_given(result)}", f"{result.standing.value:<{len(_INDENT)}}")
     if result.found:
@@ -86,7 +86,7 @@ def _given(result: CheckResult) -> str:
 
 
 def _point_text(point: PointFigures) -> str:
-    return f"{point.setting}: {' vs '.join(each.text for each in point.values) or '-'}"
+    return f"{point.setting}: {' vs '.join(value.text for value in point.values) or '-'}"
 
 
 def _wrapped(text: str, first: str = _INDENT) -> list[str]:
@@ -126,4 +126,4 @@ def _point(point: PointFigures) -> JsonObject:
 
 
 def _values(values: Sequence[FigureValue]) -> JsonObject:
-    return {each.name: {"value": each.number, "unit": each.unit} for each in values}
+    return {value.name: {"value": value.number, "unit": value.unit} for value in values}

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from ...advisor import lower_bound
@@ -9,7 +10,7 @@ from ...advisor.candidates.shortlist import packet_bytes
 from ...advisor.export import result_document
 from ...advisor.extrapolation import outside_calibration
 from ...advisor.solver.memory import check_memory
-from ...compiler.ir import Cancelled, Scenario, Schedule, Settings
+from ...compiler.ir import Cancelled, Scenario, Schedule
 from ...compiler.resolve.devices.replay_file import write_profile
 from ...compiler.resolve.schedules.from_text import resolve_schedule
 from ...compiler.text.writing import check_writable
@@ -19,84 +20,89 @@ from ..text.door import print_json, put, say
 from ..text.progress import progress_line
 from ..text.render import result_text
 from ..text.seeds import seeds_document, seeds_text
-from .advise import answered, scenario_of, strictly
-from .console import saved, show
+from .console import save, show
+from .inputs import ScenarioInput
 from .interrupts import interruptible
+from .running import exit_code_if_strict, run_command
 
 SEEDED_LINE_HOPS = 1_000_000_000
 """Over all seeds and ranks; above it the seeds are simulated in larger packets."""
 
 
-def simulate_file(
-    file: Path,
-    bindings: Settings,
-    *,
-    workload: str | None,
-    schedule: str | None,
-    at_line: bool,
-    fold: bool,
-    seed: int | None,
-    num_seeds: int,
-    record: Path | None,
-    strict: bool,
-    as_json_text: bool,
-) -> Exit:
-    """One schedule, by default the first that the file declares, else serial.
+@dataclass(frozen=True, slots=True)
+class SimulateOptions:
+    """Options of ``magus simulate``.
 
-    With ``num_seeds`` also the percentiles over so many seeds, in packets; ``record`` is where a profile goes.
+    ``schedule`` None is the first that the file declares, else serial. ``at_line`` simulates cache lines, else packets;
+    ``fold`` simulates one rank for all that are alike. ``num_seeds`` adds percentiles over so many seeds from ``seed``
+    on, in packets. ``record`` is the file for the writes to rank 0.
     """
 
+    schedule: str | None = None
+    at_line: bool = True
+    fold: bool = True
+    seed: int | None = None
+    num_seeds: int = 0
+    record: Path | None = None
+    strict: bool = False
+    as_json: bool = False
+
+    @property
+    def seeds(self) -> range:
+        """The seeds to take percentiles over."""
+        first = self.seed or 0
+        return range(first, first + self.num_seeds)
+
+
+def simulate_file(source: ScenarioInput, options: SimulateOptions) -> Exit:
+    """Simulate a schedule and print its times, traffic and losses."""
+
     def action() -> Exit:
-        if record is not None:
-            check_writable(record)
-        scenario = scenario_of(file, bindings, workload)
-        chosen = resolve_schedule(scenario, schedule, show)
-        check_memory(scenario, chosen)
-        bound, unit = lower_bound(scenario), scenario.gpu.line_bytes if at_line else packet_bytes(scenario)
-        outside = outside_calibration(scenario, (chosen,))
-        result = _simulated(scenario, chosen, unit, fold, bound.ticks, None if num_seeds else seed)
-        seeds = range(seed or 0, (seed or 0) + num_seeds)
-        varied = _varied(scenario, chosen, seeds) if seeds and result.outcome is RunOutcome.DONE else ()
-        recorded = Exit.DONE
-        if record is not None and result.outcome is RunOutcome.DONE:
-            writes = record_writes(scenario, chosen, unit_bytes=unit, seed=seed)
-            recorded = saved(record, write_profile(writes), f"{record}: {len(writes)} writes to rank 0")
-        if as_json_text:
+        if options.record is not None:
+            check_writable(options.record)
+        scenario = source.scenario()
+        schedule = resolve_schedule(scenario, options.schedule, show)
+        check_memory(scenario, schedule)
+        bound, outside = lower_bound(scenario), outside_calibration(scenario, (schedule,))
+        result = _simulated(scenario, schedule, options, bound.ticks)
+        done = result.outcome is RunOutcome.DONE
+        by_seed = _by_seed(scenario, schedule, options.seeds) if options.seeds and done else ()
+        recorded = _record(scenario, schedule, result.unit_bytes, options) if done else Exit.DONE
+        if options.as_json:
             document = result_document(result, scenario.workload.name) | {"outside_calibration": list(outside)}
-            print_json(document | {"seeds": seeds_document(seeds, varied)} if varied else document)
+            print_json(document | {"seeds": seeds_document(options.seeds, by_seed)} if by_seed else document)
         else:
             put(result_text(result, scenario, bound, outside))
-            if varied:
-                put(seeds_text(seeds, varied))
-        if result.outcome is not RunOutcome.DONE:
-            return _explained(result)
-        return max(recorded, strictly(scenario, strict, outside))
+            if by_seed:
+                put(seeds_text(options.seeds, by_seed))
+        if not done:
+            return _explain_outcome(result)
+        return max(recorded, exit_code_if_strict(scenario, options.strict, outside))
 
-    return answered(action)
+    return run_command(action)
 
 
-def _simulated(
-    scenario: Scenario, schedule: Schedule, unit_bytes: int, fold: bool, bound_ticks: int, seed: int | None
-) -> Result:
-    # The bound is of all ranks, a replay of one.
-    what_if = WhatIf(packet_bytes(scenario), bound_ticks) if scenario.system.replay is None else None
+def _simulated(scenario: Scenario, schedule: Schedule, options: SimulateOptions, bound_ticks: int) -> Result:
+    packet = packet_bytes(scenario)
+    # The bound is of all ranks, a replay simulates one.
+    what_if = WhatIf(packet, bound_ticks) if scenario.system.replay is None else None
     with _stoppable() as pressed, progress_line() as progress:
         result = simulate(
             scenario,
             schedule,
-            unit_bytes=unit_bytes,
-            seed=seed,
+            unit_bytes=scenario.gpu.line_bytes if options.at_line else packet,
+            seed=None if options.num_seeds else options.seed,
             what_if=what_if,
-            options=RunOptions(fold, True, pressed, lambda line_hops: progress("run", line_hops, 0)),
+            options=RunOptions(options.fold, True, pressed, lambda line_hops: progress("run", line_hops, 0)),
         )
-        if pressed() and result.outcome is RunOutcome.DONE:  # what explains the run was cut off
+        if pressed() and result.outcome is RunOutcome.DONE:  # the what-if runs that explain it were cut off
             raise KeyboardInterrupt
         return result
 
 
 @contextmanager
 def _stoppable() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C as a wish to stop; before there is anything to show it interrupts as ever."""
+    """Ctrl-C asks the run to stop; before there is anything to show it interrupts as usual."""
     try:
         with interruptible() as pressed:
             yield pressed
@@ -104,17 +110,26 @@ def _stoppable() -> Iterator[Callable[[], bool]]:
         raise KeyboardInterrupt from None
 
 
-def _varied(scenario: Scenario, schedule: Schedule, seeds: range) -> tuple[Result, ...]:
-    each = max(1, SEEDED_LINE_HOPS // (scenario.num_ranks * len(seeds)))
-    unit = affordable_unit(scenario, schedule, packet_bytes(scenario), each)
+def _by_seed(scenario: Scenario, schedule: Schedule, seeds: range) -> tuple[Result, ...]:
+    """One result for each seed, in packets that are as small as the budget of line-hops allows."""
+    budget = max(1, SEEDED_LINE_HOPS // (scenario.num_ranks * len(seeds)))
+    unit = affordable_unit(scenario, schedule, packet_bytes(scenario), budget)
     with progress_line() as progress:
         return simulate_seeds(
             scenario, schedule, seeds, unit_bytes=unit, progress=lambda line_hops: progress("run", line_hops, 0)
         )
 
 
-def _explained(result: Result) -> Exit:
-    """Why a run did not end."""
+def _record(scenario: Scenario, schedule: Schedule, unit_bytes: int, options: SimulateOptions) -> Exit:
+    """Write the profile of the writes to rank 0, if the options name a file for it."""
+    if options.record is None:
+        return Exit.DONE
+    writes = record_writes(scenario, schedule, unit_bytes=unit_bytes, seed=options.seed)
+    return save(options.record, write_profile(writes), f"{options.record}: {len(writes)} writes to rank 0")
+
+
+def _explain_outcome(result: Result) -> Exit:
+    """Say why a run did not end."""
     say(f"magus: {result.outcome.value}")
     for sentence in result.deadlock:
         say(f"  {sentence}")

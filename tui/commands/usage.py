@@ -1,4 +1,4 @@
-"""Mistakes on the command line itself, told like any other: on stderr, as text that a terminal can be shown."""
+"""Usage errors: printed on stderr as printable text, like all other errors."""
 
 import io
 import sys
@@ -14,7 +14,7 @@ from ..text.door import say, turn_off
 
 
 class Commands(TyperGroup):
-    """The commands of Magus; the words of a mistake pass through the console, for they repeat what was typed."""
+    """The commands of Magus; usage errors are escaped before printing, since they repeat what was typed."""
 
     def main(
         self,
@@ -33,7 +33,7 @@ class Commands(TyperGroup):
             sys.exit(run() or Exit.DONE)
         except typer.Abort:
             sys.exit(Exit.INTERRUPTED)
-        except OSError as error:  # most have been told by now: what is left could not be printed
+        except OSError as error:  # commands report their own: here the output could not be printed
             turn_off(sys.stdout)
             say(f"magus: {error.filename or 'stdout'}: {error.strerror or error}")
             sys.exit(Exit.INPUT)

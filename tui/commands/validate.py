@@ -1,4 +1,4 @@
-"""The command that compares the models with measurements: ``validate``."""
+"""``magus validate``: the models compared with measured times."""
 
 from pathlib import Path
 
@@ -10,27 +10,27 @@ from ...compiler.text.writing import check_writable
 from ..exit_codes import Exit
 from ..text.door import print_json, put, say
 from ..text.progress import progress_line
-from .advise import answered
-from .console import saved
+from .console import save
+from .running import run_command
 
 
-def validate_folder(data: Path, *, sample: int, seed: int, write: Path | None, as_json_text: bool) -> Exit:
-    """``magus validate``: errors beside targets, noise and baselines; a missed target is a finding, not a failure."""
+def validate_folder(data: Path, *, sample: int, seed: int, write: Path | None, as_json: bool) -> Exit:
+    """Print errors beside targets, noise and baselines; a missed target is a finding, not a failure."""
 
     def action() -> Exit:
         if write is not None:
             check_writable(write)
         try:
             with progress_line() as progress:
-                found = validate(data, sample=sample, seed=seed, progress=progress)
+                validation = validate(data, sample=sample, seed=seed, progress=progress)
         except MeasuredError as error:
             say(f"magus validate: {error}")
             return Exit.INPUT
-        written = Exit.DONE if write is None else saved(write, validation_page(found), f"written to {write}")
-        if as_json_text:
-            print_json(validation_document(found))
+        written = Exit.DONE if write is None else save(write, validation_page(validation), f"written to {write}")
+        if as_json:
+            print_json(validation_document(validation))
         else:
-            put(validation_text(found))
+            put(validation_text(validation))
         return written
 
-    return answered(action)
+    return run_command(action)

@@ -1,4 +1,4 @@
-"""The one door to the terminal of the command line: text from outside passes it only as ``printable`` text."""
+"""Output of the command line to stdout and stderr; text from outside is escaped by ``printable``."""
 
 import json
 import os
@@ -11,18 +11,18 @@ from ..exit_codes import Exit
 
 
 def put(text: str) -> None:
-    """A result, on stdout. Where its reader went away, as with ``| head``, the command ends.
+    """Print a result on stdout. If its reader has gone, as with ``| head``, the command ends.
 
     Raises
     ------
     OSError
-        If stdout takes no more, on a full disk for instance.
+        If stdout cannot be written, for instance on a full disk.
     """
     _put(printable(text, block=True) + "\n")
 
 
 def put_text(text: str) -> None:
-    """A result that is a file: another program, or a file, gets it to the letter."""
+    """Print a result that is a file: unchanged to a file or a program, escaped to a terminal."""
     _put(printable(text, block=True) if is_terminal(sys.stdout) else text)
 
 
@@ -39,14 +39,14 @@ def _put(text: str) -> None:
 
 
 def say(text: str) -> None:
-    """Progress and diagnostics go to stderr, so that stdout stays the result."""
+    """Print progress or diagnostics on stderr, so that stdout is the result alone."""
     say_raw(printable(text, block=True) + "\n")
 
 
 def say_raw(text: str) -> None:
-    """The same with the colours and the moves of the cursor that Magus makes; not for text from outside.
+    """Print text with Magus's own colours and cursor moves on stderr; not for text from outside.
 
-    That nobody can read it is no reason to stop.
+    A stderr that cannot be written does not stop the command.
     """
     try:
         _write(sys.stderr, text)
@@ -55,30 +55,30 @@ def say_raw(text: str) -> None:
 
 
 def _write(stream: TextIO | None, text: str) -> None:
-    if stream is None:  # it was closed before Magus began
+    if stream is None:  # closed before Magus began
         return
     try:
         stream.write(text)
-    except UnicodeEncodeError:  # not every terminal knows every letter
+    except UnicodeEncodeError:  # the terminal's encoding lacks a character
         encoding = stream.encoding or "ascii"
         stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
     stream.flush()
 
 
 def turn_off(stream: TextIO | None) -> None:
-    """Let what is still buffered go nowhere, so that the end of the program does not fail on it."""
+    """Discard what is still buffered, so that the flush at the end of the program does not fail."""
     if stream is None:
         return
     with suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)
 
 
 def print_json(document: dict[str, Any]) -> None:
-    """One document on stdout, in ASCII."""
+    """Print one JSON document on stdout, in ASCII."""
     text = json.dumps(document, indent=2, allow_nan=False)
-    put(text.replace("\x7f", "\\u007f"))  # the one control character that JSON leaves as it is
+    put(text.replace("\x7f", "\\u007f"))  # the one control character that json.dumps does not escape
 
 
 def is_terminal(stream: TextIO | None) -> bool:
@@ -87,15 +87,15 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 
 def is_rich(stream: TextIO | None) -> bool:
-    """Whether it is one that obeys moves of the cursor."""
+    """Whether a terminal that can move its cursor reads the stream."""
     return is_terminal(stream) and os.environ.get("TERM") != "dumb"
 
 
 def in_colour(stream: TextIO | None) -> bool:
-    """Whether to paint what goes to the stream: NO_COLOR, if it is not empty, says no (see no-color.org)."""
+    """Whether to write colours to the stream; not if NO_COLOR is set and not empty (no-color.org)."""
     return is_rich(stream) and not os.environ.get("NO_COLOR")
 
 
 def has_screen() -> bool:
-    """Whether a person sits at a terminal that can be drawn on; the screen is drawn through stderr."""
+    """Whether stdin is a terminal and stderr one that can be drawn on, as the screen of ``magus tui`` needs."""
     return is_terminal(sys.stdin) and is_rich(sys.stderr)

@@ -1,6 +1,6 @@
-"""Progress on stderr: one line that is rewritten where a person watches, else a line every few seconds.
+"""Progress on stderr: one line that is rewritten on a terminal, else a new line every few seconds.
 
-A log, a pipe and a dumb terminal cannot take a line back, but whoever reads them wants to know that something goes on.
+A log, a pipe and a dumb terminal cannot rewrite a line.
 """
 
 import sys
@@ -28,12 +28,12 @@ WORDS = {
 }
 CLEAR = "\r\x1b[K"
 EVERY_S = 5.0
-"""Seconds from line to line where lines stay."""
+"""Seconds between lines where a line cannot be rewritten."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressState:
-    """How far a stage is: ``done`` of ``total``, since it began with ``first`` done at ``since_s``."""
+    """Progress of a stage: ``done`` of ``total``; it began with ``first`` done at ``since_s``."""
 
     stage: str
     done: int
@@ -42,27 +42,27 @@ class ProgressState:
     since_s: float
 
     def moved(self, stage: str, done: int, total: int, now_s: float) -> "ProgressState":
-        """The standing after a report; another stage begins anew."""
+        """Return the state after a report; another stage starts a new state."""
         if (stage, total) != (self.stage, self.total):
             return ProgressState(stage, done, total, done, now_s)
         return ProgressState(stage, done, total, self.first, self.since_s)
 
     def left_s(self, now_s: float) -> float | None:
-        """Seconds to the end of the stage at the pace so far; None where it cannot be told yet."""
-        made, took = self.done - self.first, now_s - self.since_s
-        if made <= 0 or took <= 0 or self.total <= 1 or self.done > self.total:
+        """Seconds to the end of the stage at the pace so far; None as long as the pace is unknown."""
+        num_done, seconds = self.done - self.first, now_s - self.since_s
+        if num_done <= 0 or seconds <= 0 or self.total <= 1 or self.done > self.total:
             return None
-        return took * (self.total - self.done) / made
+        return seconds * (self.total - self.done) / num_done
 
     def text(self, now_s: float) -> str:
-        """In words, with the time left."""
+        """The progress in words, with the time left."""
         left = self.left_s(now_s)
         words = WORDS.get(self.stage, self.stage).format(done=self.done, total=self.total)
-        return f"{words} ..." + (f" about {spelled(left)} left" if left is not None and left >= 1 else "")
+        return f"{words} ..." + (f" about {duration_text(left)} left" if left is not None and left >= 1 else "")
 
 
-def spelled(seconds: float) -> str:
-    """A time as people say it, rounded to its unit."""
+def duration_text(seconds: float) -> str:
+    """Return a time of waiting, rounded to hours, minutes or seconds."""
     for unit, length in (("h", 3600), ("min", 60)):
         if seconds >= 1.5 * length:
             return f"{seconds / length:.0f} {unit}"
@@ -71,29 +71,29 @@ def spelled(seconds: float) -> str:
 
 @contextmanager
 def progress_line(clock: Callable[[], float] = monotonic) -> Iterator[Callable[[str, int, int], None]]:
-    """A callback that takes a stage, what is done of it and the total; the rewritten line is gone at the end."""
+    """Yield a callback that takes a stage, the number done and the total; at the end the rewritten line is cleared."""
     rewrites, begun_s = is_rich(sys.stderr), clock()
-    standing, ended = ProgressState("", 0, 0, 0, begun_s), Event()
+    state, ended = ProgressState("", 0, 0, 0, begun_s), Event()
 
     def report(stage: str, done: int, total: int) -> None:
-        nonlocal standing
-        standing = standing.moved(stage, done, total, clock())
+        nonlocal state
+        state = state.moved(stage, done, total, clock())
         if rewrites:
-            say_raw(CLEAR + standing.text(clock())[: columns() - 1])
+            say_raw(CLEAR + state.text(clock())[: columns() - 1])
 
-    def speak() -> None:
+    def repeat() -> None:
         while not ended.wait(EVERY_S):
-            if standing.stage:
-                say(f"{standing.text(clock())} ({spelled(clock() - begun_s)} so far)")
+            if state.stage:
+                say(f"{state.text(clock())} ({duration_text(clock() - begun_s)} so far)")
 
-    speaker = None if rewrites else Thread(target=speak, daemon=True, name="magus progress")
-    if speaker is not None:
-        speaker.start()
+    printer = None if rewrites else Thread(target=repeat, daemon=True, name="magus progress")
+    if printer is not None:
+        printer.start()
     try:
         yield report
     finally:
         ended.set()
-        if speaker is not None:
-            speaker.join()
+        if printer is not None:
+            printer.join()
         else:
             say_raw(CLEAR)

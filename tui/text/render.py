@@ -1,4 +1,4 @@
-"""Advice and results as plain text for a terminal of 40 columns or more."""
+"""Advice and results as plain text for terminals of 40 columns or more."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -9,6 +9,7 @@ from ...advisor.candidates.library import LibraryTime
 from ...compiler.ir import TICKS_PER_US, Scenario, Workload
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.text.printable import printable
+from ...compiler.text.quantities import bytes_text, ticks_text, us_text
 from ...simcore import Cause, CriticalOp, Result, RunOutcome
 from ...simcore.figures.result import Waterfall
 from .wrap import bullet, columns, hanging, wrapped
@@ -16,14 +17,14 @@ from .wrap import bullet, columns, hanging, wrapped
 BAR_COLUMNS = 24
 
 PATH_ENDS = 4
-"""Steps of a long critical path that are shown at either end."""
+"""Number of steps shown at each end of a long critical path."""
 
 _WAITED_COLUMN = 30
-"""Where a line of the critical path says what it waited for."""
+"""Column of the cause of waiting in a line of the critical path."""
 
 
 def scenario_line(scenario: Scenario) -> str:
-    """One line that says what is asked: workload, pattern, shape, system."""
+    """Return the question in one line: workload, pattern, shape, system."""
     workload, system, shape = scenario.workload, scenario.system, shape_text(scenario.workload)
     fabric = system.fabric.topology.name.replace("_", " ")
     if workload.loads and workload.pattern.consumes:
@@ -33,7 +34,7 @@ def scenario_line(scenario: Scenario) -> str:
 
 
 def shape_text(workload: Workload) -> str:
-    """What one rank computes, empty where it is a kernel alone that is no GEMM, or nothing."""
+    """Return the shape of a rank's computation; empty for a kernel alone other than a GEMM, and without a kernel."""
     if workload.then is not None:
         first, then = (shape_text(workload.stage(kernel)).removesuffix(" per rank") for kernel in range(2))
         return f"{first}, then {then.partition(' ')[2]} per rank"
@@ -42,7 +43,7 @@ def shape_text(workload: Workload) -> str:
 
 
 def advice_text(advice: Advice, top: int) -> str:
-    """The answer: verdict, ranked table, ties, bound, reasons, marks."""
+    """Return the whole answer: verdict, marks, ranked table, bound, ties, reasons, waterfall."""
     return "\n".join(_advice_lines(advice, top))
 
 
@@ -74,47 +75,47 @@ def _advice_lines(advice: Advice, top: int) -> Iterator[str]:
 
 
 def verdict_sentence(advice: Advice) -> str:
-    """Yes or no, said plainly; for a collective alone, by what."""
-    serial_us, best_us = f"{advice.serial.best_us:.1f} us", f"{advice.recommended.best_us:.1f} us"
+    """Return the verdict, overlap or serial; for a collective alone, the algorithm to use."""
     if is_algorithm_choice(advice.scenario):
         return _which_algorithm(advice)
+    serial, best = us_text(advice.serial.best_us), us_text(advice.recommended.best_us)
     if advice.verdict is Verdict.OVERLAP:
         return (
-            f"OVERLAP: use {advice.recommended.expression}. {best_us} against "
-            f"{serial_us} serial, {advice.speedup:.2f}x faster."
+            f"OVERLAP: use {advice.recommended.expression}. {best} against {serial} serial, "
+            f"{advice.speedup:.2f}x faster."
         )
-    return f"SERIAL: {advice.why_serial}. Use {advice.recommended.expression}, {serial_us}."
+    return f"SERIAL: {advice.why_serial}. Use {advice.recommended.expression}, {serial}."
 
 
 def bound_sentence(advice: Advice) -> str:
-    """How far the answer is from what no schedule can beat."""
+    """Return the lower bound and the gap of the answer to it."""
     bound, gap = advice.bound, advice.gap_to_bound
     if bound is None or gap is None:
         return "There is no lower bound: it was not computed."
     return (
-        f"Lower bound {bound.ticks / TICKS_PER_US:.1f} us, bound by {bound.binding}; "
+        f"Lower bound {ticks_text(bound.ticks)}, bound by {bound.binding}; "
         f"the {'fastest' if advice.uses_library else 'recommended'} schedule is {gap:.1%} above it."
     )
 
 
 def _which_algorithm(advice: Advice) -> str:
-    """By what to do a collective alone, against the library where its time is known."""
-    best, library = f"{advice.recommended.best_us:.1f} us", advice.library
+    """Return the algorithm to use for a collective alone, compared with the library if its time is known."""
+    best, library = us_text(advice.recommended.best_us), advice.library
     how = "" if advice.recommended.simulated_us is not None else " (predicted)"
     if library is not None and advice.uses_library:
         others = f"nothing simulated is clearly faster, {advice.recommended.expression} the fastest with {best}{how}"
-        return f"Use the {library.name}: {library.us:.1f} us; {others}."
+        return f"Use the {library.name}: {us_text(library.us)}; {others}."
     if library is not None:
-        against = f", {advice.speedup:.2f}x faster than the {library.name}, {library.us:.1f} us"
+        against = f", {advice.speedup:.2f}x faster than the {library.name}, {us_text(library.us)}"
     elif advice.recommended.is_serial:
         against = "; no other algorithm is clearly faster"
     else:
-        against = f", {advice.speedup:.2f}x faster than the direct exchange, {advice.serial.best_us:.1f} us"
+        against = f", {advice.speedup:.2f}x faster than the direct exchange, {us_text(advice.serial.best_us)}"
     return f"Use {advice.recommended.expression}: {best}{how}{against}."
 
 
 def candidate_table(advice: Advice, top: int) -> Iterator[str]:
-    """Ranked schedules: those simulated, or without simulation the ``top`` best predicted."""
+    """Yield the table of ranked schedules: the simulated ones, or without simulation the ``top`` best predicted."""
     line_bytes = advice.scenario.gpu.line_bytes
     rows = [("", "schedule", "pred us", "sim us", "gain")]
     shown = [candidate for candidate in advice.candidates if candidate.simulated_ticks is not None]
@@ -158,9 +159,9 @@ def _mark(advice: Advice, candidate: Candidate) -> str:
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns aligned, the first two to the left, numbers to the right.
+    """Align columns, the first two to the left, numbers to the right.
 
-    A name that leaves no room for the numbers beside it stands on a line of its own above them.
+    A name that leaves no room for its numbers gets a line of its own above them.
     """
     rows = [tuple(map(printable, row)) for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
@@ -181,7 +182,7 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def waterfall_lines(waterfall: Waterfall) -> Iterator[str]:
-    """Where the time goes, from the lower bound up to the makespan, as bars."""
+    """Yield the losses from the lower bound up to the makespan, as bars."""
     rows = (
         ("lower bound", waterfall.bound_ticks),
         ("exposed communication, slack", waterfall.exposed_ticks),
@@ -199,25 +200,25 @@ def waterfall_lines(waterfall: Waterfall) -> Iterator[str]:
 
 
 def result_text(result: Result, scenario: Scenario, bound: Bound, outside: Sequence[str] = ()) -> str:
-    """One simulated schedule in words and numbers; ``outside`` says why it lies outside what the profile knows."""
+    """Return one simulated schedule in words and numbers; ``outside`` names what the profile is not fitted to."""
     hidden, traffic, used = result.overlap_efficiency, result.traffic, result.utilization
     binding = f"binding: {bound.binding}" if scenario.system.replay is None else "with all ranks simulated"
     rows = [
-        ("makespan", f"{result.makespan_us:.1f} us", f"{result.makespan_cycles:,} cycles"),
-        ("compute", f"{result.compute_ticks / TICKS_PER_US:.1f} us", "busy time of kernels"),
-        ("communication", f"{result.comm_ticks / TICKS_PER_US:.1f} us", "busy time of transfers"),
-        ("exposed", f"{result.exposed_ticks / TICKS_PER_US:.1f} us", "makespan without compute"),
+        ("makespan", us_text(result.makespan_us), f"{result.makespan_cycles:,} cycles"),
+        ("compute", ticks_text(result.compute_ticks), "busy time of kernels"),
+        ("communication", ticks_text(result.comm_ticks), "busy time of transfers"),
+        ("exposed", ticks_text(result.exposed_ticks), "makespan without compute"),
         ("overlap efficiency", "-" if hidden is None else f"{hidden:.1%}", "share of communication hidden"),
         ("DIL", _ratio(result.dil), "parts alone over the whole kernel"),
         ("CIL", _ratio(result.cil), "kernels overlapped over alone"),
-        ("lower bound", f"{bound.ticks / TICKS_PER_US:.1f} us", binding),
+        ("lower bound", ticks_text(bound.ticks), binding),
         (
             "HBM read, written",
-            f"{_size(traffic.hbm_read_bytes)}, {_size(traffic.hbm_write_bytes)}",
+            f"{bytes_text(traffic.hbm_read_bytes)}, {bytes_text(traffic.hbm_write_bytes)}",
             f"{used.hbm:.0%} busy",
         ),
-        ("L2", _size(traffic.l2_bytes), f"{used.l2:.0%} busy"),
-        ("links", _size(traffic.link_bytes), f"{used.links:.0%} busy"),
+        ("L2", bytes_text(traffic.l2_bytes), f"{used.l2:.0%} busy"),
+        ("links", bytes_text(traffic.link_bytes), f"{used.links:.0%} busy"),
         ("SMs, engines", f"{used.sms:.0%}, {used.engines:.0%}", "busy"),
     ]
     name_width, value_width = max(len(row[0]) for row in rows), max(len(row[1]) for row in rows)
@@ -239,7 +240,7 @@ def result_text(result: Result, scenario: Scenario, bound: Bound, outside: Seque
 
 
 def _folding_sentence(result: Result) -> str:
-    """How much was simulated, for how much that stands, and why it was not less."""
+    """Return how much was simulated, how much it represents, and why not less was simulated."""
     simulated, ranks = f"{result.line_hops:,} line-hops", result.num_ranks
     if result.line_hops < result.line_hops_represented:
         simulated += f", which stand for {result.line_hops_represented:,}"
@@ -250,7 +251,7 @@ def _folding_sentence(result: Result) -> str:
 
 
 def critical_lines(path: Sequence[CriticalOp]) -> Iterator[str]:
-    """The critical path, a line for each step of the plan on it; of a long one the first and the last."""
+    """Yield the critical path, a line for each step of the plan; of a long path the first and the last steps."""
     steps = [list(ops) for _, ops in groupby(path, key=lambda op: (op.label, op.rank))]
     before = ["", *(ops[-1].label for ops in steps)]
     shown = [critical_line(ops, label) for ops, label in zip(steps, before, strict=False)]
@@ -263,7 +264,7 @@ def critical_lines(path: Sequence[CriticalOp]) -> Iterator[str]:
 
 
 def critical_line(ops: Sequence[CriticalOp], before: str) -> str:
-    """One step: its time on the path, what it waited for, and where its units queued if they did."""
+    """Return one step: its time on the path, what it waited for, and the server at which its units queued."""
     first, last = ops[0], ops[-1]
     waited = first.resource or (before if first.cause is Cause.OP else first.cause.value)
     waves = sum(op.cause is Cause.SLOT for op in ops[1:])
@@ -271,15 +272,10 @@ def critical_line(ops: Sequence[CriticalOp], before: str) -> str:
         waited += f", then {ops[-1].resource} {waves}x"
     worst = max(ops, key=lambda op: op.queued_ticks)
     if worst.queued_ticks >= TICKS_PER_US // 10:
-        waited += f"; units queued {worst.queued_ticks / TICKS_PER_US:.1f} us at {worst.queued_at}"
+        waited += f"; units queued {ticks_text(worst.queued_ticks)} at {worst.queued_at}"
     since, done = first.since_ticks / TICKS_PER_US, last.done_ticks / TICKS_PER_US
     return f"  {since:>8.1f} {done:>8.1f}  {first.label:<8} {waited}"
 
 
 def _ratio(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
-
-
-def _size(num_bytes: int) -> str:
-    large = num_bytes >= 100 << 30
-    return f"{num_bytes / 2 ** (30 if large else 20):,.1f} {'GiB' if large else 'MiB'}"

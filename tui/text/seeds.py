@@ -1,4 +1,4 @@
-"""Results under many seeds as percentiles, by nearest rank: the least value that so many percent do not exceed."""
+"""Results under many seeds as percentiles, by nearest rank: the least value that p percent do not exceed."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ _WIDTH = 10
 
 
 def percentile(values: Sequence[int], percent: int) -> int:
-    """The value at the nearest rank, ceil(percent / 100 * N), of N values.
+    """Return the value at the nearest rank, ceil(percent / 100 * N), of N values.
 
     Raises
     ------
@@ -30,7 +30,7 @@ def percentile(values: Sequence[int], percent: int) -> int:
 
 
 def seeds_document(seeds: range, results: Sequence[Result]) -> dict[str, Any]:
-    """What ``magus simulate --seeds --json`` adds to its document, times in us."""
+    """Return the part of ``magus simulate --json`` that ``--seeds`` adds, times in us."""
     return {
         "first": seeds.start,
         "count": len(seeds),
@@ -40,10 +40,10 @@ def seeds_document(seeds: range, results: Sequence[Result]) -> dict[str, Any]:
 
 
 def seeds_text(seeds: range, results: Sequence[Result]) -> str:
-    """The same as a table."""
+    """Return the percentiles as a table."""
     spreads = _spreads(results)
     lines = ["", *wrapped(f"Seeds {seeds.start} to {seeds[-1]}, us (simulated at {results[0].unit_bytes} B):")]
-    if columns() < 11 + _WIDTH * len(next(iter(spreads.values()))):  # lying, the table is less wide
+    if columns() < 11 + _WIDTH * len(next(iter(spreads.values()))):  # too wide: swap rows and columns
         spreads = {of: {name: each[of] for name, each in spreads.items()} for of in next(iter(spreads.values()))}
     name_width = max(map(len, spreads)) + 1
     lines.append(f"  {'':<{name_width}}" + "".join(f"{name:>{_WIDTH}}" for name in next(iter(spreads.values()))))
@@ -53,7 +53,7 @@ def seeds_text(seeds: range, results: Sequence[Result]) -> str:
 
 
 def _spreads(results: Sequence[Result]) -> dict[str, dict[str, float]]:
-    """For each figure its least and largest value and its percentiles, in us."""
+    """Return the least and largest value and the percentiles of each figure, in us."""
     found = {}
     for name, figure in _FIGURES.items():
         values = [figure(result) for result in results]

@@ -1,17 +1,18 @@
-"""The space of a scenario as plain text: its schedules, or a sample of very many, and what shaped it."""
+"""The space of a scenario as plain text: its schedules, or a sample of them, and the rules that shaped it."""
 
 from collections.abc import Iterator
 
 from ...advisor.bounds.lower_bound import Bound
 from ...advisor.solver import Space
-from ...compiler.ir import TICKS_PER_US, Scenario
+from ...compiler.ir import Scenario
 from ...compiler.planning.expression import expression_of
+from ...compiler.text.quantities import ticks_text
 from .render import scenario_line
 from .wrap import bullet, hanging, wrapped
 
 
 def space_text(scenario: Scenario, space: Space, bound: Bound) -> str:
-    """The feasible schedules, one a line, what there is of them, and the lower bound with its terms."""
+    """Return the feasible schedules, one per line, their number, and the lower bound with its terms."""
     return "\n".join(_lines(scenario, space, bound))
 
 
@@ -26,16 +27,16 @@ def _lines(scenario: Scenario, space: Space, bound: Bound) -> Iterator[str]:
     for word, values in space.knobs.items():
         yield from bullet("-", f"{word} {', '.join(map(str, values))}")
     yield from _shaped(space)
-    yield from wrapped(f"Lower bound {bound.ticks / TICKS_PER_US:.1f} us, bound by {bound.binding}:")
+    yield from wrapped(f"Lower bound {ticks_text(bound.ticks)}, bound by {bound.binding}:")
     for name, ticks, text in bound.terms:
-        yield from bullet("*" if name == bound.binding else "-", f"{name} {ticks / TICKS_PER_US:.1f} us: {text}")
-    yield "Assumed by the bound:"
+        yield from bullet("*" if name == bound.binding else "-", f"{name} {ticks_text(ticks)}: {text}")
+    yield "Assumptions of the bound:"
     for text in bound.assumptions:
         yield from bullet("-", text)
 
 
 def _count(space: Space, num_shown: int) -> str:
-    """How many there are, and how many of them are shown."""
+    """Return the number of schedules, and how many of them are shown."""
     found = len(space.choices)
     if space.size is None and num_shown == found:
         return f"{found:,} feasible schedules (there are more)"
@@ -45,12 +46,12 @@ def _count(space: Space, num_shown: int) -> str:
 
 
 def _shaped(space: Space) -> Iterator[str]:
-    """What dominance rules left out, and why templates that were asked for are not there."""
+    """Yield what dominance rules left out, and why requested templates are not feasible."""
     if space.assumed:
-        yield from wrapped("Left out, by assumptions that 'dominance off' in explore takes back:")
+        yield from wrapped("Left out by dominance rules; 'dominance off' in explore keeps them:")
     for each in space.assumed:
         yield from bullet("-", f"{each.removed:,} by {each.name}: {each.sentence}")
     if space.absent:
-        yield "Asked for, and not feasible:"
+        yield "Requested, but not feasible:"
     for absence in space.absent:
         yield from bullet("-", f"{absence.template}: {'; '.join(absence.reasons)}")

@@ -1,4 +1,4 @@
-"""Lines that fit a terminal, of text that is fit to be shown."""
+"""Printable text in lines that fit the terminal."""
 
 import shutil
 import textwrap
@@ -11,23 +11,23 @@ MAX_COLUMNS = 200
 
 
 def columns() -> int:
-    """Width to wrap at: the terminal's, or what COLUMNS says, within what can be read."""
+    """Return the width to wrap at: that of the terminal or of COLUMNS, from ``MIN_COLUMNS`` to ``MAX_COLUMNS``."""
     return max(MIN_COLUMNS, min(MAX_COLUMNS, shutil.get_terminal_size((80, 24)).columns))
 
 
 def wrapped(text: str) -> list[str]:
-    """``text`` in lines; words, not schedule expressions, are broken."""
+    """Wrap ``text``; long words, as schedule expressions are, stay whole."""
     return hanging(text, 0)
 
 
 def bullet(sign: str, text: str) -> Iterator[str]:
-    """``text`` after a sign, following lines indented."""
+    """Wrap ``text`` behind a sign; following lines are indented."""
     for index, line in enumerate(_lines(text, columns() - 4)):
         yield f"  {sign if index == 0 else ' '} {line}"
 
 
 def hanging(text: str, indent: int, first: str = "") -> list[str]:
-    """``text`` in lines, the first one behind ``first``, the others indented by ``indent`` columns."""
+    """Wrap ``text``, the first line behind ``first``, the others indented by ``indent`` columns."""
     return _lines(text, columns(), first, " " * indent)
 
 

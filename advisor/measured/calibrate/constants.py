@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from ....compiler.ir import TICKS_PER_US, Gpu
+from ....compiler.text.quantities import exact_bytes_text
 from ....compiler.text.units import round_half_up
 
 _TENTH = Decimal("0.1")
@@ -74,7 +75,7 @@ class Constant:
     def written(self, value: float) -> str:
         """Return ``value`` with its unit as a person would write it, with at most ``digits`` digits."""
         if self.unit is ConstantUnit.SIZE:
-            return _size(round(value))
+            return exact_bytes_text(round(value))
         amount, unit = Decimal(value), ""
         if self.unit is ConstantUnit.TIME:
             amount, unit = (amount * 1000, "ns") if value < 0.1 else (amount, "us")
@@ -91,14 +92,6 @@ class Constant:
             return Fraction(round(value))
         number, _, unit = self.written(value).partition(" ")
         return Fraction(number) * _FACTORS.get(unit, 1)
-
-
-def _size(num_bytes: int) -> str:
-    """Return for instance ``2 MiB``; plain bytes if no binary unit divides."""
-    for unit, worth in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if num_bytes % worth == 0:
-            return f"{num_bytes // worth} {unit}"
-    return f"{num_bytes} B"
 
 
 def _rounded(amount: Decimal, digits: int) -> Decimal:

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ....compiler.text.quantities import bytes_text
+
 MAX_FILE_BYTES = 64 << 20  # of text, after decompression
 MAX_LINE_CHARS = 4096
 MAX_ROWS = 1_000_000
@@ -106,7 +108,7 @@ def _text_of(path: Path) -> tuple[str, str]:
                 parts.append(part)
                 size += len(part)
                 if size > MAX_FILE_BYTES:
-                    raise MeasuredError(f"{path}: more than {MAX_FILE_BYTES >> 20} MiB of text")
+                    raise MeasuredError(f"{path}: more than {bytes_text(MAX_FILE_BYTES)} of text")
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         if not parts:
             raise MeasuredError(f"{path}: not a gzip file") from error

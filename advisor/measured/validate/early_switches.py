@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Iterator
 
 from ....compiler.ir import Gpu
+from ....compiler.text.quantities import bytes_text
 from ....simcore.kernels.early_switch import NEVER_BYTES, early_switch
 from ....simcore.kernels.nccl import NcclCollective
 from ..tables.gemm import lone_scenario
 
 MEASURED_RANKS = (8, 4, 2)
-MIB = 1 << 20
 
 
 def early_switches(gpus: Iterable[str]) -> Iterator[str]:
@@ -27,15 +27,11 @@ def _sentence(gpu: Gpu, operation: NcclCollective) -> Iterator[str]:
         except ValueError:
             return  # the profile has no such operation
         if switch is not None:
-            gain = f"pays from {_size(switch.pays_from_bytes)} on"
+            gain = f"pays from {bytes_text(switch.pays_from_bytes)} on"
             gain = gain if switch.pays_from_bytes < NEVER_BYTES else "never pays"
             yield (
                 f"{gpu.name} {operation.value} on {ranks} GPUs: {switch.taken.protocol.value} from "
-                f"{_size(switch.from_bytes)} on takes {switch.taken.us:.0f} us there, {switch.better.protocol.value} "
-                f"would take {switch.better.us:.0f}; it {gain}"
+                f"{bytes_text(switch.from_bytes)} on takes {switch.taken.us:.0f} us there, "
+                f"{switch.better.protocol.value} would take {switch.better.us:.0f}; it {gain}"
             )
             return
-
-
-def _size(num_bytes: int) -> str:
-    return f"{num_bytes / MIB:g} MiB"

@@ -7,7 +7,7 @@ from ...ir import End, Term
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean, listing
 from ...text.names import Kind
-from ...text.print_quantity import setting_text
+from ...text.quantities import exact_text
 from ...text.units import NUMBER, Quantity
 from ...text.units import Dimension as Units
 from ..values.domains import Values, read_values
@@ -60,7 +60,7 @@ def _points(values: Values, report: Report) -> tuple[SweepPoint, ...]:
     if len(ordered) > MAX_POINTS:
         message = f"{len(ordered)} points, a sweep has {MAX_POINTS} at most"
         raise report.fail(Code.MGS305, message, values.span, "take larger steps")
-    return tuple(SweepPoint(setting_text(Quantity(each, values.low.dimension)), each) for each in ordered)
+    return tuple(SweepPoint(exact_text(Quantity(each, values.low.dimension)), each) for each in ordered)
 
 
 class ShapeReader:

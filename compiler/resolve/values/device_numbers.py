@@ -8,7 +8,7 @@ from ...codes import Code
 from ...ir import TICKS_PER_SECOND, Origin, Provenance
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean
-from ...text.print_quantity import setting_text
+from ...text.quantities import exact_text
 from ...text.source import Span
 from ...text.units import BYTES, FREQUENCY, NUMBER, RATE, TIME, Dimension, Quantity, round_half_up
 from ...text.vocabulary import Property
@@ -140,7 +140,7 @@ def _text_and_value(expression: ast.Expression, value: Quantity) -> str:
     """Return the text of an expression and, if that is no plain number, its value: ``M = 0``."""
     number = expression.operand if isinstance(expression, ast.Negate) else expression
     text = expression.span.text
-    return text if isinstance(number, ast.Number | ast.Measure) else f"{text} = {setting_text(value)}"
+    return text if isinstance(number, ast.Number | ast.Measure) else f"{text} = {exact_text(value)}"
 
 
 def _article(dimension: Dimension) -> str:

@@ -9,7 +9,7 @@ from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean
 from ...text.names import Entry, Kind, Scope
 from ...text.parse import parse_value
-from ...text.print_quantity import setting_text
+from ...text.quantities import exact_text
 from ...text.source import Source, Span
 from ...text.units import Quantity
 from .domains import read_values
@@ -64,7 +64,7 @@ def _param(entry: Entry, settings: Mapping[str, Quantity], evaluator: Expression
     assert isinstance(param, ast.Param)
     default = single(param.values, report)
     value = evaluator(ast.Name(param.name, span=default.span), Place(entry.scope))
-    text = default.span.text if entry.name not in settings else setting_text(value)
+    text = default.span.text if entry.name not in settings else exact_text(value)
     if param.domain is None:
         return Param(param.name, text)
     # The domain does not depend on the settings of other parameters.
@@ -72,6 +72,6 @@ def _param(entry: Entry, settings: Mapping[str, Quantity], evaluator: Expression
     written = param.domain[0].span.to(param.domain[-1].span).text
     if not domain.holds(value):
         verb = "is set to" if entry.name in settings else "is"
-        message = f"{param.name} {verb} {setting_text(value)}, its domain is {written}"
+        message = f"{param.name} {verb} {exact_text(value)}, its domain is {written}"
         raise report.fail(Code.MGS311, message, default.span)
-    return Param(param.name, text, written, tuple(setting_text(each) for each in domain.listed))
+    return Param(param.name, text, written, tuple(exact_text(each) for each in domain.listed))

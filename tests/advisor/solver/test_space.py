@@ -300,5 +300,5 @@ def test_memory_of_every_pattern_that_a_file_can_ask_for(workload: str, resident
         if fits:
             check_memory(small, schedule)
             continue
-        with pytest.raises(ScheduleError, match="GiB a rank"):
+        with pytest.raises(ScheduleError, match=r"iB a rank, 1 B more than \w+ has"):
             check_memory(small, schedule)

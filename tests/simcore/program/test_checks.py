@@ -95,7 +95,7 @@ def test_a_burst_past_the_memory_is_refused(b: ProgramBuilder) -> None:
     server = b.server("s", 1, 1)
     b.op(0, OpSpec(OpKind.TRANSFER, "t", [Stage(0, (Flow(((server, 0),), 1_000_000_000),))]))
 
-    with pytest.raises(RunTooLarge, match=r"needs about \d+\.\d GiB, the limit is 4 GiB"):
+    with pytest.raises(RunTooLarge, match=r"needs about \d+\.\d+ GiB, the limit is 4 GiB"):
         run(b.build())
 
 

@@ -189,5 +189,5 @@ def test_a_plan_that_no_file_can_hold_is_told(tmp_path: Path) -> None:
     )
     schedule = ("--schedule", "double_tree(chunks=64, engine=sm(16))")
 
-    assert "--format json has room for it" in magus("plan", file, *schedule).stderr
+    assert "use --format json" in magus("plan", file, *schedule).stderr
     assert magus("plan", file, *schedule, "--format", "json").stderr == ""

@@ -103,4 +103,4 @@ def test_a_file_without_expectations_says_so(file: Path) -> None:
     done = run(file)
 
     assert done.exit_code == 0
-    assert "no expect block holds a statement" in done.stderr
+    assert "no expect block has a statement" in done.stderr

@@ -7,7 +7,7 @@ from threading import Event
 import pytest
 
 from magus.tui.text import progress
-from magus.tui.text.progress import CLEAR, ProgressState, progress_line, spelled
+from magus.tui.text.progress import CLEAR, ProgressState, duration_text, progress_line
 from tests.helpers.some import some
 
 
@@ -97,4 +97,4 @@ def test_the_time_left_follows_the_pace_of_the_stage() -> None:
     ("seconds", "text"), [(0.2, "0 s"), (89, "89 s"), (90, "2 min"), (5399, "90 min"), (9000, "2 h")]
 )
 def test_times_are_spelled_in_their_unit(seconds: float, text: str) -> None:
-    assert spelled(seconds) == text
+    assert duration_text(seconds) == text

@@ -58,6 +58,6 @@ def test_what_was_asked_for_and_cannot_be_is_explained(tmp_path: Path) -> None:
     explore = "schedules uniform_fused_2d; chunks 24"
     text, document = schedules(tmp_path, explore), json.loads(schedules(tmp_path, explore, "--json"))
 
-    assert "Asked for, and not feasible:" in text
+    assert "Requested, but not feasible:" in text
     assert [absent["schedule"] for absent in document["absent"]] == ["uniform_fused_2d"]
     assert document["absent"][0]["reasons"]

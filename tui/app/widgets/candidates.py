@@ -10,7 +10,7 @@ from ....compiler.text.printable import printable
 from ..messages import CandidatePicked
 from ..view import CandidateRow, Mark, SortKey, shortened
 
-# Heading and width of each column; the schedule takes what is left. Times are in us.
+# Heading and width of each column; the schedule takes the rest. Times are in us.
 COLUMNS = (
     (SortKey.RANK, " ", 3),
     (SortKey.SCHEDULE, "schedule (times in us)", 0),
@@ -43,12 +43,12 @@ class CandidateTable(DataTable[Text]):
         return self._rows[self.cursor_row] if 0 <= self.cursor_row < len(self._rows) else None
 
     def on_resize(self, event: events.Resize) -> None:
-        """Names get what the numbers leave."""
+        """Fill again: the column of schedules gets the rest of the width."""
         if self._rows:
             self._fill(self.picked.expression if self.picked is not None else None)
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
-        """Tell who is picked; a row of an earlier filling is nobody."""
+        """Post the picked candidate; ignore events of rows from before a refill."""
         event.stop()
         row = self.picked
         if row is not None and event.row_key.value == row.expression:

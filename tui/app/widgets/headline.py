@@ -1,4 +1,4 @@
-"""What is asked and what the answer is, on top of everything else."""
+"""The question and the answer, at the top of the screen."""
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -11,19 +11,19 @@ from .. import view
 
 
 class Headline(Vertical):
-    """Title, verdict, figures, confidence and what is not validated; one line each where the screen is small."""
+    """Title, verdict, figures, confidence and marks; on a small screen one line each."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self._advice: Advice | None = None
 
     def compose(self) -> ComposeResult:
-        """One line of text each."""
+        """Lay out one text for each."""
         for name in ("title", "verdict", "figures", "confidence", "marks"):
             yield Static(id=name, markup=False)
 
     def ask(self, title: str, waiting: str = "") -> None:
-        """Show what is asked; ``waiting`` stands where the verdict will be."""
+        """Show the question; ``waiting`` stands in the place of the verdict."""
         self._advice = None
         self._say("title", title)
         self._say("verdict", waiting)
@@ -42,7 +42,7 @@ class Headline(Vertical):
         self._say("marks", "\n".join(f"! {mark}" for mark in advice.marks))
 
     def on_resize(self) -> None:
-        """A schedule's name is not broken if it can be helped."""
+        """Show the verdict again: its line break depends on the width."""
         if self._advice is not None:
             self._say_verdict(self._advice)
 

@@ -1,4 +1,4 @@
-"""Keys and signs, on a screen of its own."""
+"""The help screen: keys and signs."""
 
 from typing import ClassVar
 
@@ -16,7 +16,7 @@ Candidates   Up Down  j k      pick; the other panes follow
 Timeline     + -               zoom in and out; 0 shows everything
              h l  Left Right   earlier, later
              r                 one rank, or all of them
-             Up Down           scroll the lanes
+             Up Down           scroll the rows
 File         e  Ctrl+R         read the file again
              w                 next workload of the file
              x                 stop the run
@@ -29,7 +29,7 @@ compute blue, comm orange, reduce violet   ░ time won back"""
 
 
 class HelpScreen(ModalScreen[None]):
-    """Closed by Escape or ?."""
+    """The help screen; Escape or ? closes it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,question_mark", "dismiss", "Close"),
@@ -37,7 +37,7 @@ class HelpScreen(ModalScreen[None]):
     ]
 
     def compose(self) -> ComposeResult:
-        """One text in a box."""
+        """Lay out one text in a box."""
         with VerticalScroll(id="help") as box:
             box.border_title = "Keys and signs"
             box.border_subtitle = "Esc closes"

@@ -1,4 +1,4 @@
-"""What is wrong, readable: diagnostics with their carets, constraints that leave nothing, a stopped run."""
+"""The pane of a problem: diagnostics with carets, constraints without a solution, a stopped run."""
 
 from rich.console import Group
 from rich.text import Text
@@ -21,14 +21,14 @@ REMEDIES = {
 
 
 class ProblemPane(VerticalScroll):
-    """Takes the place of the answer."""
+    """Show a problem in place of the answer."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self._problem: SessionProblem | None = None
 
     def compose(self) -> ComposeResult:
-        """One text."""
+        """Lay out one text."""
         yield Static(id="problem-text")
 
     def show(self, problem: SessionProblem) -> None:
@@ -37,7 +37,7 @@ class ProblemPane(VerticalScroll):
         self._draw()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Code is cut to the width, around its carets."""
+        """Draw again: code is cut to the width, around its carets."""
         self._draw()
 
     def _draw(self) -> None:
@@ -52,7 +52,7 @@ class ProblemPane(VerticalScroll):
 
 
 def _lines(text: str, width: int) -> list[Text]:
-    """Messages wrap, code does not: its carets must stay under what they mean."""
+    """Return the lines: messages wrap, code does not, since its carets must stay in place."""
     lines, drawn = printable(text, block=True).split("\n"), []
     for index, line in enumerate(lines):
         below = lines[index + 1] if index + 1 < len(lines) else ""

@@ -1,4 +1,4 @@
-"""Why: the reasons of the advice, the loss waterfall of the picked candidate, the bound, ties and marks."""
+"""The pane Why: reasons of the advice, the loss waterfall of the picked candidate, bound, ties and marks."""
 
 import textwrap
 from collections.abc import Iterator
@@ -12,8 +12,9 @@ from textual.widgets import Static
 from ....advisor.candidates.advice import Advice, resolution_of
 from ....compiler.text.diagnostics import Diagnostic
 from ....compiler.text.printable import printable
+from ....compiler.text.quantities import ticks_text
 from ....simcore.figures.result import Result
-from ..view import confidence_of, us
+from ..view import confidence_of, shortened, us
 from ..waterfall import Bar, bars_of, drawn_bars
 
 LABEL_COLUMNS = 15
@@ -23,7 +24,7 @@ BULLET = "• "
 
 
 class ReasonsPane(VerticalScroll):
-    """Everything that backs the verdict, in words and bars."""
+    """Show the proof of the verdict, in words and bars."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
@@ -33,7 +34,7 @@ class ReasonsPane(VerticalScroll):
         self._warnings: tuple[Diagnostic, ...] = ()
 
     def compose(self) -> ComposeResult:
-        """Words, the waterfall, more words."""
+        """Lay out reasons, waterfall, and bound with ties and marks."""
         yield Static(id="why", classes="words")
         yield Static(id="waterfall")
         yield Static(id="backing", classes="words")
@@ -41,12 +42,12 @@ class ReasonsPane(VerticalScroll):
     def show(
         self, advice: Advice | None, result: Result | None, note: str = "", warnings: tuple[Diagnostic, ...] = ()
     ) -> None:
-        """Show the reasons, the losses of ``result`` where they are known, with ``note`` where not, and warnings."""
+        """Show the reasons, the losses of ``result`` or else ``note``, and warnings."""
         self._advice, self._shown, self._note, self._warnings = advice, result, note, warnings
         self._draw()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Bars take the width there is."""
+        """Draw again: bars depend on the width."""
         self._draw()
 
     def _draw(self) -> None:
@@ -65,7 +66,8 @@ class ReasonsPane(VerticalScroll):
         bars = bars_of(self._shown.waterfall)
         lines = [_line(bar, drawn) for bar, drawn in zip(bars, drawn_bars(bars, columns), strict=True)]
         grain = Content.styled(f" in us, simulated in units of {self._shown.waterfall.unit_bytes} B", "dim")
-        return Content("\n").join([head + grain, Content(printable(self._shown.schedule.expression)), *lines])
+        name = shortened(printable(self._shown.schedule.expression), width)
+        return Content("\n").join([head + grain, Content(name), *lines])
 
 
 def _line(bar: Bar, drawn: str) -> Content:
@@ -88,7 +90,7 @@ def _backing(advice: Advice, warnings: tuple[Diagnostic, ...]) -> Iterator[tuple
         yield BULLET, "it was not computed", ""
     else:
         above = f"the {'fastest' if advice.uses_library else 'recommended'} schedule is {gap:.1%} above it"
-        yield BULLET, f"{us(bound.ticks)} us, binding: {bound.binding}; {above}", ""
+        yield BULLET, f"{ticks_text(bound.ticks)}, binding: {bound.binding}; {above}", ""
     if advice.ties:
         resolution = resolution_of(advice.scenario)
         yield "", f"Ties: within {resolution:.0%}, more than the profile can tell apart", "bold"
@@ -103,7 +105,7 @@ def _backing(advice: Advice, warnings: tuple[Diagnostic, ...]) -> Iterator[tuple
 
 
 def _hanging(paragraphs: Iterator[tuple[str, str, str]], width: int) -> Content:
-    """Paragraphs wrapped to ``width``, further lines in line with the first one's text."""
+    """Wrap paragraphs to ``width``; further lines are aligned with the text of the first."""
     lines = []
     for lead, text, style in paragraphs:
         wrapped = textwrap.wrap(

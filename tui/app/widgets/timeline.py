@@ -11,9 +11,9 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from ....compiler.text.printable import printable
+from ....compiler.text.quantities import ticks_text, us_text
 from ....simcore.figures.result import IntervalKind, Result
-from ..timeline_rows import Cell, Lane, Paint, Window, axis_lines, axis_of, cells_of, lanes_of
-from ..view import us
+from ..timeline_rows import Cell, Paint, TimelineRow, Viewport, axis_lines, axis_of, cells_of, timeline_rows
 
 HEAD_ROWS = 3
 LEGEND_ROWS = 1
@@ -26,7 +26,7 @@ TEXTURES = {IntervalKind.COMPUTE: "█", IntervalKind.COMM: "▒", IntervalKind.
 
 
 class TimelineView(ScrollView, can_focus=True):
-    """Shows a Result; zooms and pans in time, scrolls through lanes."""
+    """Show a Result; zoom and pan in time, scroll through rows."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         *(f"timeline--{kind.value}-{shade}" for kind in IntervalKind for shade in (0, 1)),
@@ -38,49 +38,51 @@ class TimelineView(ScrollView, can_focus=True):
         self._result: Result | None = None
         self._message = ""
         self._all_ranks = False
-        self._lanes: tuple[Lane, ...] = ()
-        self._window = Window.whole(1)
+        self._rows: tuple[TimelineRow, ...] = ()
+        self._viewport = Viewport.whole(1)
 
     def show(self, result: Result) -> None:
-        """Show a Result as a whole; the same schedule again keeps its zoom."""
+        """Show a whole Result; the same schedule again keeps its zoom."""
         before = self._result
         self._result, self._message = result, ""
         if before is None or before.schedule.expression != result.schedule.expression:
-            self._window = Window.whole(result.makespan_ticks)
+            self._viewport = Viewport.whole(result.makespan_ticks)
         self._lay_out()
 
     def say(self, message: str) -> None:
-        """Show a sentence instead."""
+        """Show a sentence in place of the timeline."""
         self._result, self._message = None, message
         self._lay_out()
 
     def toggle_ranks(self) -> None:
-        """One rank, or all of them."""
+        """Switch between one rank and all ranks."""
         self._all_ranks = not self._all_ranks
         self._lay_out()
 
     def zoom(self, steps: int) -> None:
-        """Closer (positive) or further away; zero shows everything."""
-        self._window = Window.whole(self._window.total_ticks) if steps == 0 else self._window.zoomed(ZOOM**steps)
+        """Zoom in (positive) or out; zero shows everything."""
+        self._viewport = (
+            Viewport.whole(self._viewport.total_ticks) if steps == 0 else self._viewport.zoomed(ZOOM**steps)
+        )
         self.refresh()
 
     def pan(self, steps: int) -> None:
-        """Later (positive) or earlier."""
-        self._window = self._window.moved(steps * STEP)
+        """Move the viewport later (positive) or earlier."""
+        self._viewport = self._viewport.moved(steps * STEP)
         self.refresh()
 
     def _lay_out(self) -> None:
         timeline = self._result.timeline if self._result is not None else None
-        self._lanes = () if timeline is None else lanes_of(timeline, all_ranks=self._all_ranks)
-        self.virtual_size = Size(0, len(self._lanes) + HEAD_ROWS + LEGEND_ROWS)
+        self._rows = () if timeline is None else timeline_rows(timeline, all_ranks=self._all_ranks)
+        self.virtual_size = Size(0, len(self._rows) + HEAD_ROWS + LEGEND_ROWS)
         self.refresh()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Cells are computed from the width."""
+        """Draw again: cells depend on the width."""
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """Head and legend stay, the lanes between them scroll."""
+        """Return line ``y``: head and legend stay, the rows between them scroll."""
         width, height = self.size
         if self._result is None:
             lines = ["", *textwrap.wrap(printable(self._message, block=True), max(20, width - 2))]
@@ -89,10 +91,10 @@ class TimelineView(ScrollView, can_focus=True):
             return self._strip(self._legend(self._result), width)
         if y < HEAD_ROWS:
             return self._strip(self._head(y, width, self._result), width)
-        lane_idx = y - HEAD_ROWS + round(self.scroll_offset.y)
-        if lane_idx >= len(self._lanes):
+        row_idx = y - HEAD_ROWS + round(self.scroll_offset.y)
+        if row_idx >= len(self._rows):
             return Strip.blank(width, self.rich_style)
-        return self._strip(self._lane(lane_idx, width), width)
+        return self._strip(self._row(row_idx, width), width)
 
     def _strip(self, segments: list[Segment], width: int) -> Strip:
         return Strip(segments).simplify().adjust_cell_length(width).apply_style(self.rich_style)
@@ -102,31 +104,31 @@ class TimelineView(ScrollView, can_focus=True):
 
     @property
     def _name_columns(self) -> int:
-        return max((len(self._label(lane)) for lane in self._lanes), default=0)
+        return max((len(self._label(row)) for row in self._rows), default=0)
 
-    def _label(self, lane: Lane) -> str:
-        name = printable(lane.name)
-        return f" r{lane.rank} {name} " if self._all_ranks else f" {name} "
+    def _label(self, row: TimelineRow) -> str:
+        name = printable(row.name)
+        return f" r{row.rank} {name} " if self._all_ranks else f" {name} "
 
     def _head(self, y: int, width: int, result: Result) -> list[Segment]:
         if y == 0:
             ranks = "all ranks" if self._all_ranks else "rank 0"
             folded = f", one stands for all {result.num_ranks}" if result.ranks_simulated < result.num_ranks else ""
-            text = f" {result.makespan_us:.1f} us  {result.granularity}  {ranks}{folded}"
-            zoom = self._window.total_ticks / self._window.span_ticks
+            text = f" {us_text(result.makespan_us)}  {result.granularity}  {ranks}{folded}"
+            zoom = self._viewport.total_ticks / self._viewport.span_ticks
             text += f"  zoom {zoom:.1f}x" if zoom > 1 else ""
             return [Segment(text, self._style("head"))]
         plot = width - self._name_columns
-        labels, ruler = axis_lines(axis_of(self._window, plot), plot)
+        labels, ruler = axis_lines(axis_of(self._viewport, plot), plot)
         name = "us" if y == 1 else ""
         return [Segment(f" {name}".ljust(self._name_columns) + (labels, ruler)[y - 1], self._style("axis"))]
 
-    def _lane(self, lane_idx: int, width: int) -> list[Segment]:
-        lane, columns = self._lanes[lane_idx], self._name_columns
-        cells = cells_of(lane, self._window, max(1, width - columns), shade=lane_idx % 2)
-        marks = {tick.column for tick in axis_of(self._window, width - columns)}
+    def _row(self, row_idx: int, width: int) -> list[Segment]:
+        row, columns = self._rows[row_idx], self._name_columns
+        cells = cells_of(row, self._viewport, max(1, width - columns), shade=row_idx % 2)
+        marks = {tick.column for tick in axis_of(self._viewport, width - columns)}
         drawn = [self._cell(cell, column in marks) for column, cell in enumerate(cells)]
-        return [Segment(self._label(lane).ljust(columns), self._style("name")), *drawn]
+        return [Segment(self._label(row).ljust(columns), self._style("name")), *drawn]
 
     def _cell(self, cell: Cell, on_mark: bool) -> Segment:
         left, right = cell.left, cell.right
@@ -151,12 +153,12 @@ class TimelineView(ScrollView, can_focus=True):
 
     def _legend(self, result: Result) -> list[Segment]:
         times = {IntervalKind.COMPUTE: result.compute_ticks, IntervalKind.COMM: result.comm_ticks}
-        used = {interval.kind for lane in self._lanes for interval in lane.intervals}
+        used = {interval.kind for row in self._rows for interval in row.intervals}
         segments = []
         for kind in (kind for kind in IntervalKind if kind in used):
             segments.append(Segment(f" {self._fill(kind) * 2}", self._style(f"{kind.value}-0")))
-            busy = f" {us(times[kind])} us" if kind in times else ""
+            busy = f" {ticks_text(times[kind])}" if kind in times else ""
             segments.append(Segment(f" {kind.value}{busy} ", self._style("head")))
         share = result.exposed_ticks / max(1, result.makespan_ticks)
-        segments.append(Segment(f"  exposed {us(result.exposed_ticks)} us ({share:.0%})", self._style("head")))
+        segments.append(Segment(f"  exposed {ticks_text(result.exposed_ticks)} ({share:.0%})", self._style("head")))
         return segments

@@ -1,4 +1,4 @@
-"""Everything between the title and the keys: headline, panes, problems, and the two lines that say what is going on."""
+"""Everything between the title and the keys: headline, panes, problems, and two status lines."""
 
 from textual.app import ComposeResult
 from textual.containers import Container
@@ -25,7 +25,7 @@ TIMELINE_IDX = PANES.index("timeline")
 
 
 class Workbench(Container):
-    """Shows one job. Small screens show one pane at a time, large ones all of them."""
+    """Show one job. Small screens show one pane at a time, large ones all of them."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
@@ -34,7 +34,7 @@ class Workbench(Container):
         self._idle = ""
 
     def compose(self) -> ComposeResult:
-        """The panes stand side by side or behind each other, see ``magus.tcss``."""
+        """Lay out the panes, side by side or behind each other, see ``magus.tcss``."""
         yield Headline(id="headline")
         yield Static(id="tabs")
         with Container(id="panes"):
@@ -46,7 +46,7 @@ class Workbench(Container):
         yield Static(id="activity", markup=False)
 
     def on_mount(self) -> None:
-        """The titles that do not change."""
+        """Set the titles that do not change."""
         for name, title in zip(PANES, TITLES, strict=True):
             self.query_one(f"#{name}").border_title = title
 
@@ -66,13 +66,13 @@ class Workbench(Container):
         return self._pane_idx
 
     def say(self, text: str, *, idle: str | None = None) -> None:
-        """What is going on; where nothing is, ``idle`` from the last time it was given."""
+        """Show the current activity; without one the last ``idle`` text that was given."""
         self._idle = self._idle if idle is None else idle
-        for activity in self.query("#activity").results(Static):  # none once the screen is being left
+        for activity in self.query("#activity").results(Static):  # none while the screen closes
             activity.update(printable(text or self._idle))
 
     def show_pane(self, pane_idx: int) -> None:
-        """Bring a pane to the front and into focus."""
+        """Bring a pane to the front and focus it."""
         self._pane_idx = pane_idx % len(PANES)
         for index, name in enumerate(PANES):
             self.query_one(f"#{name}").set_class(index == self._pane_idx, "current")
@@ -84,14 +84,14 @@ class Workbench(Container):
             self._pane(self._pane_idx).focus()
 
     def is_shown(self, pane_idx: int) -> bool:
-        """Whether a pane can be seen."""
+        """Whether a pane is visible."""
         return self._pane(pane_idx).region.area > 0
 
     def _pane(self, pane_idx: int) -> Widget:
         return self.query_one(f"#{PANES[pane_idx]}")
 
     def show_problem(self, problem: SessionProblem | None, title: str = "") -> None:
-        """A problem takes the place of the panes; None brings them back."""
+        """Show a problem in place of the panes; None brings the panes back."""
         self.set_class(problem is not None, "problem")
         if problem is None:
             self.show_pane(self._pane_idx)
@@ -104,7 +104,7 @@ class Workbench(Container):
         self.query_one(ProblemPane).focus()
 
     def show_job(self, job: WorkloadSession, job_idx: int, num_jobs: int) -> None:
-        """Headline, table and reasons, as far as they are known."""
+        """Show headline, table and reasons as far as they are known."""
         headline = self.query_one(Headline)
         headline.ask(title_of(job.scenario, job_idx, num_jobs), WAITING if job.answer is None else "")
         if isinstance(job.answer, SessionProblem):
@@ -122,7 +122,7 @@ class Workbench(Container):
         self.query_one(ReasonsPane).show(None, None)
 
     def fill_table(self, job: WorkloadSession) -> None:
-        """The candidates with all times known by now."""
+        """Fill the table of candidates with the times known so far."""
         rows = rows_of(job.advice, job.results, self._sort_key) if job.advice is not None else ()
         if job.picked is None and job.advice is not None:
             job.picked = job.advice.answer
@@ -131,13 +131,13 @@ class Workbench(Container):
         self.table.border_title = f"{TITLES[0]}: {simulated} of {len(rows)} simulated" if rows else TITLES[0]
 
     def sort(self, job: WorkloadSession, key: SortKey | None = None) -> None:
-        """Order by ``key``, or by the column after the present one."""
+        """Sort by ``key``, or by the column after the current one."""
         keys = tuple(SortKey)
         self._sort_key = key or keys[(keys.index(self._sort_key) + 1) % len(keys)]
         self.fill_table(job)
 
     def show_candidate(self, job: WorkloadSession, *, waiting: bool = True) -> None:
-        """Identity, timeline and waterfall of the picked candidate, as far as known; ``waiting`` if more will come."""
+        """Show name, timeline and waterfall of the picked candidate; ``waiting``: a simulation is still running."""
         row = self.table.picked
         self.query_one("#selected", Static).update(printable(selected_text(row)) if row is not None else "")
         result = job.results.get(job.picked or "")

@@ -1,4 +1,4 @@
-"""Quantities, written so that they are read back."""
+"""Quantities as text: exact ones are read back, rounded ones are for reading."""
 
 from fractions import Fraction
 
@@ -11,7 +11,7 @@ from magus.compiler.resolve.values.sentences import single
 from magus.compiler.text.diagnostics import Report
 from magus.compiler.text.names import Scope
 from magus.compiler.text.parse import parse_value
-from magus.compiler.text.print_quantity import setting_text
+from magus.compiler.text.quantities import bytes_text, exact_bytes_text, exact_text, rate_text, ticks_text, us_text
 from magus.compiler.text.source import Source
 from magus.compiler.text.units import BYTES, FLOP_RATE, FREQUENCY, NUMBER, RATE, TIME, UNITS, Dimension, Quantity, exact
 
@@ -27,7 +27,7 @@ def read(text: str) -> Quantity:
 def test_a_written_value_is_read_back(dimension: Dimension, amount: Fraction) -> None:
     value = Quantity(amount, dimension)
 
-    assert read(setting_text(value)) == value
+    assert read(exact_text(value)) == value
 
 
 @pytest.mark.parametrize(
@@ -46,4 +46,31 @@ def test_a_written_value_is_read_back(dimension: Dimension, amount: Fraction) ->
 def test_how_values_are_written(number: str, unit: str, text: str) -> None:
     factor, dimension = (UNITS[unit].factor, UNITS[unit].dimension) if unit else (Fraction(1), NUMBER)
 
-    assert setting_text(Quantity(exact(number) * factor, dimension)) == text
+    assert exact_text(Quantity(exact(number) * factor, dimension)) == text
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "text"),
+    [
+        (0, "0 B"),
+        (100, "100 B"),
+        (1500, "1.46 KiB"),
+        (1536, "1.5 KiB"),
+        (117_440_512, "112 MiB"),
+        (-(3 << 40), "-3 TiB"),
+    ],
+)
+def test_sizes_for_reading(num_bytes: int, text: str) -> None:
+    assert bytes_text(num_bytes) == text
+
+
+@pytest.mark.parametrize(("num_bytes", "text"), [(1500, "1500 B"), (1536 << 10, "1536 KiB"), (512 << 20, "512 MiB")])
+def test_exact_sizes(num_bytes: int, text: str) -> None:
+    assert exact_bytes_text(num_bytes) == text
+
+
+def test_times_and_rates_for_reading() -> None:
+    assert (us_text(886.54), us_text(3.256, 2), ticks_text(88_654_000_000)) == ("886.5 us", "3.26 us", "886.5 us")
+    assert [rate_text(rate) for rate in (312.46e9, 48e9, 5.3e12, 2e13)] == [
+        *("312.5 GB/s", "48 GB/s", "5,300 GB/s", "20,000 GB/s")
+    ]

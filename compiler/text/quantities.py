@@ -1,0 +1,61 @@
+"""Sizes, times and rates as text: exact ones that the language reads back, rounded ones for reading."""
+
+from fractions import Fraction
+
+from ..ir import TICKS_PER_US
+from .units import BYTES, NUMBER, RATE, TIME, UNITS, Quantity
+
+# Units to write a value in, the largest first; one is taken if the value is whole in it.
+_EXACT_UNITS = {TIME: ("s", "ms", "us", "ns"), BYTES: ("GiB", "MiB", "KiB", "B"), RATE: ("GB/s", "MB/s", "B/s")}
+_MAX_DECIMAL = Fraction(10) ** 12
+
+
+def exact_text(value: Quantity) -> str:
+    """Return the exact value in the largest unit in which it is whole; ``--set`` reads it back."""
+    for unit in _EXACT_UNITS.get(value.dimension, ()):
+        amount = value.amount / UNITS[unit].factor
+        if amount.denominator == 1 and (amount or unit == value.dimension.example):
+            return f"{amount} {unit}"
+    if value.dimension == NUMBER and abs(value.amount) < _MAX_DECIMAL:
+        decimal = f"{float(value.amount):.12g}"
+        if Fraction(decimal) == value.amount:
+            return decimal
+    number = f"{value.amount.numerator} {value.dimension.base_unit}".rstrip()
+    return number if value.amount.denominator == 1 else f"{number} / {value.amount.denominator}"
+
+
+def exact_bytes_text(num_bytes: int) -> str:
+    """Return the exact size, for instance ``512 MiB`` or ``1536 KiB``."""
+    return exact_text(Quantity(Fraction(num_bytes), BYTES))
+
+
+def bytes_text(num_bytes: float) -> str:
+    """Return a size to two decimals, in the largest binary unit of which there is one or more.
+
+    >>> bytes_text(117_440_512), bytes_text(1500), bytes_text(100)
+    ('112 MiB', '1.46 KiB', '100 B')
+    """
+    for power, unit in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
+        if abs(num_bytes) >= 1024**power:
+            return f"{_two_decimals(num_bytes / 1024**power)} {unit}"
+    return f"{_two_decimals(num_bytes)} B"
+
+
+def _two_decimals(number: float) -> str:
+    return f"{number:.2f}".rstrip("0").rstrip(".")
+
+
+def us_text(us: float, decimals: int = 1) -> str:
+    """Return a time in microseconds, for instance ``886.5 us``."""
+    return f"{us:.{decimals}f} us"
+
+
+def ticks_text(ticks: int) -> str:
+    """Return a time in ticks as text in microseconds, for instance ``886.5 us``."""
+    return us_text(ticks / TICKS_PER_US)
+
+
+def rate_text(bytes_per_s: float) -> str:
+    """Return a rate to four digits, for instance ``312.5 GB/s``."""
+    rate = bytes_per_s / 1e9
+    return f"{rate:,.0f} GB/s" if rate >= 1000 else f"{rate:.4g} GB/s"
