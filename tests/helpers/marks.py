@@ -18,7 +18,10 @@ def first(values: Sequence[Any], count: int) -> list[Any]:
     return [*values[:count], *(pytest.param(value, marks=pytest.mark.slow) for value in values[count:])]
 
 
-def examples(count: int) -> settings:
-    """Settings of a test that draws ``count`` examples in the quick profile, and as many times more as others draw."""
-    quick = settings.get_profile("quick").max_examples
-    return settings(max_examples=count * settings().max_examples // quick)
+def examples(count: int, deep: int | None = None) -> settings:
+    """Settings of a test that draws ``count`` examples in the quick profile.
+
+    In another it draws as many times more as others do, or ``deep`` where that is said.
+    """
+    quick, now = settings.get_profile("quick").max_examples, settings().max_examples
+    return settings(max_examples=count * now // quick if deep is None or now == quick else deep)

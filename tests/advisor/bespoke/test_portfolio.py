@@ -34,8 +34,8 @@ def unit_of(schedule: Schedule) -> int:
 OPTIONS = SearchOptions(unit_of)
 
 
-def small(pattern: Pattern, system: int = 1) -> Scenario:
-    return scenario_of(pattern, SYSTEMS[system], 4, 1024, 1024, 1024)
+def small(pattern: Pattern, size: int = 1024) -> Scenario:
+    return scenario_of(pattern, SYSTEMS[1], 4, size, size, size)
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +43,16 @@ def outcome() -> SearchResult:
     return optimize(small(Pattern.AG_GEMM), SMALL, OPTIONS)
 
 
+@pytest.fixture(scope="module")
+def templates(outcome: SearchResult) -> tuple[SimulatedPlan, ...]:
+    """What a search knows after its first stage, which takes longer than all others."""
+    return tuple(plan for plan in outcome.plans if plan.proposer is Proposer.TEMPLATE)
+
+
 @pytest.mark.parametrize("pattern", [each for each in PATTERNS if each is not Pattern.AG_GEMM])
 def test_it_is_never_worse_than_its_best_template(pattern: Pattern) -> None:
-    bound_ticks = lower_bound(small(pattern)).ticks
-    outcome = optimize(small(pattern), SMALL, replace(OPTIONS, bound_ticks=bound_ticks))
+    bound_ticks = lower_bound(small(pattern, 256)).ticks
+    outcome = optimize(small(pattern, 256), SMALL, replace(OPTIONS, bound_ticks=bound_ticks))
 
     assert outcome.best is not None and outcome.best_template is not None
     assert outcome.best.ticks <= outcome.best_template.ticks
@@ -93,8 +99,8 @@ def test_what_was_found_before_a_stop_is_kept() -> None:
     assert outcome.best == min(outcome.plans, key=lambda found: found.ticks)
 
 
-def test_an_interrupt_that_the_caller_knows_of_keeps_what_was_found() -> None:
-    pressed = False
+def test_an_interrupt_that_the_caller_knows_of_keeps_what_was_found(templates: tuple[SimulatedPlan, ...]) -> None:
+    scenario, pressed = small(Pattern.AG_GEMM), False
 
     def interrupt(done: int, total: int) -> None:
         nonlocal pressed
@@ -102,12 +108,13 @@ def test_an_interrupt_that_the_caller_knows_of_keeps_what_was_found() -> None:
             pressed = True
             raise KeyboardInterrupt
 
-    outcome = optimize(small(Pattern.AG_GEMM), SMALL, OPTIONS, progress=interrupt, should_stop=lambda: pressed)
+    options = replace(OPTIONS, known=templates)
+    outcome = optimize(scenario, SMALL, options, progress=interrupt, should_stop=lambda: pressed)
 
-    assert len(outcome.plans) == 3
+    assert len(outcome.plans) == len(templates) + 3
     assert not outcome.reproducible and outcome.stopped
     with pytest.raises(KeyboardInterrupt):
-        optimize(small(Pattern.AG_GEMM), SMALL, OPTIONS, progress=interrupt)
+        optimize(scenario, SMALL, options, progress=interrupt)
 
 
 STAGES = (
@@ -123,12 +130,14 @@ STAGES = (
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_stage_that_fails_is_left_out(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stage_that_fails_is_left_out(
+    stage: str, templates: tuple[SimulatedPlan, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(search: object) -> None:
         raise ValueError("on purpose")
 
     monkeypatch.setattr(Search, stage, fail)
-    outcome = optimize(small(Pattern.AG_GEMM), SMALL, OPTIONS)
+    outcome = optimize(small(Pattern.AG_GEMM), SMALL, replace(OPTIONS, known=templates))
 
     (failure,) = outcome.failures
     assert failure.reason.startswith("ValueError: on purpose")
@@ -155,19 +164,21 @@ def test_known_templates_are_not_simulated_again() -> None:
     assert outcome.simulations == len(outcome.plans) - 1
 
 
-def test_commands_written_before_are_tried_where_asked_for() -> None:
+def test_commands_written_before_are_tried_where_asked_for(
+    outcome: SearchResult, templates: tuple[SimulatedPlan, ...]
+) -> None:
     """They would make a plan that does not overlap quicker too."""
     scenario = small(Pattern.AG_GEMM)
     prelaunched = EngineChoice(EngineKind.DMA, 4, EngineMode.PRELAUNCHED)
 
-    def modes(scenario: Scenario, asked: bool) -> set[EngineMode]:
-        found = optimize(scenario, SMALL, replace(OPTIONS, prelaunched=asked)).plans
-        return {each.choice.engine.mode for each in found}
+    def modes(outcome: SearchResult) -> set[EngineMode]:
+        return {plan.choice.engine.mode for plan in outcome.plans}
 
-    assert modes(scenario, asked=False) == {EngineMode.OWN}
-    assert EngineMode.PRELAUNCHED in modes(scenario, asked=True)
+    assert modes(outcome) == {EngineMode.OWN}
+    prelaunching = replace(OPTIONS, known=templates, prelaunched=True)
+    assert EngineMode.PRELAUNCHED in modes(optimize(scenario, SMALL, prelaunching))
     named = replace(scenario, explore=scenario.explore.asking("engine", (prelaunched,)))
-    assert modes(named, asked=False) == {EngineMode.PRELAUNCHED}
+    assert modes(optimize(named, SMALL, OPTIONS)) == {EngineMode.PRELAUNCHED}
 
 
 def test_a_template_at_the_bound_ends_the_search() -> None:

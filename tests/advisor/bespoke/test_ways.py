@@ -1,6 +1,7 @@
 """Other ways to carry out a schedule: each a change of its own, and a search over them that the simulator confirms."""
 
 from dataclasses import fields, replace
+from functools import cache
 from itertools import product
 
 import pytest
@@ -97,6 +98,7 @@ def test_on_a_ring_joined_waves_win_and_stay_above_the_bound(pattern: Pattern) -
 
     ways = best_first_search(evaluate, start, 200, ENGINES)
 
+    @cache
     def ticks(choice: Choice) -> int:
         return simulate(one, build_schedule(one, choice), unit_bytes=16384).makespan_ticks
 

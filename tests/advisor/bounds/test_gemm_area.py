@@ -11,6 +11,7 @@ from magus.advisor.bounds.gemm_area import KernelClass, least_ratios
 from magus.compiler import compile_text
 from magus.compiler.ir import TICKS_PER_US, DType, GemmShape, Gpu
 from magus.simcore.kernels.gemm import gemm_work, min_sm_ticks
+from tests.helpers.marks import thinned
 from tests.helpers.scenarios.scenarios import h100, mi300x
 from tests.helpers.some import some
 
@@ -113,12 +114,16 @@ def test_is_near_the_best_shape_of_a_large_problem() -> None:
     assert 1 <= min(ratios) < 1.03
 
 
-@pytest.mark.parametrize("gpu", GPUS.values(), ids=GPUS)
-def test_is_no_less_than_full_tiles_without_loss(gpu: Gpu) -> None:
-    for m, n, k in ((8192, 8192, 8192), (1024, 4096, 512), (640, 2304, 1280)):
-        shape = GemmShape(m, n, k, DT)
-        least = least_us(gpu, shape, KernelClass(gpu.sms, gpu.sms))
-        assert min_sm_ticks(gpu, shape) / TICKS_PER_US * (1 - 1e-5) <= least <= area_us(gpu, shape, gpu.sms)
+SIZES = ((8192, 8192, 8192), (1024, 4096, 512), (640, 2304, 1280))
+
+
+@pytest.mark.parametrize("case", thinned(product(GPUS, SIZES), 2))
+def test_is_no_less_than_full_tiles_without_loss(case: tuple[str, tuple[int, int, int]]) -> None:
+    name, (m, n, k) = case
+    gpu, shape = GPUS[name], GemmShape(m, n, k, DT)
+    least = least_us(gpu, shape, KernelClass(gpu.sms, gpu.sms))
+
+    assert min_sm_ticks(gpu, shape) / TICKS_PER_US * (1 - 1e-5) <= least <= area_us(gpu, shape, gpu.sms)
 
 
 def test_losses_that_no_cut_avoids_are_found() -> None:

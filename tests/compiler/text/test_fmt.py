@@ -41,7 +41,7 @@ def test_golden(path: Path) -> None:
     assert parse(formatted) == parse(text)
 
 
-@pytest.mark.parametrize("seed", thinned(range(30), 6))
+@pytest.mark.parametrize("seed", thinned(range(30), 10))
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_no_comment_is_lost_wherever_it_stands(path: Path, seed: int) -> None:
     chance = random.Random(seed)
@@ -57,9 +57,9 @@ def test_no_comment_is_lost_wherever_it_stands(path: Path, seed: int) -> None:
     text = "\n".join(lines)
     formatted = format_text(text)
     assert format_text(formatted) == formatted
-    assert parse(formatted) == parse(text)
-    written = [comment.text for comment in parse(text).comments]
-    assert sorted(written) == sorted(comment.text for comment in parse(formatted).comments)
+    before, after = parse(text), parse(formatted)
+    assert after == before
+    assert sorted(comment.text for comment in after.comments) == sorted(comment.text for comment in before.comments)
 
 
 def test_a_text_that_does_not_parse_is_not_formatted() -> None:

@@ -1,6 +1,7 @@
 """Scenarios of every pattern on shipped hardware, and schedules for them of every template, algorithm and tactics."""
 
 import random
+from functools import cache
 from itertools import product
 
 from magus.compiler import compile_text
@@ -78,6 +79,7 @@ ENGINES = (
 )
 
 
+@cache
 def scenario_of(pattern: Pattern, system: str, ranks: int, m: int, n: int, k: int) -> Scenario:
     """A scenario as a user's file would give it."""
     where = system.format(ranks=ranks, half=ranks // 2)

@@ -96,7 +96,7 @@ def sleeper(naps: int, nap_ticks: int, latency: int = 3) -> Program:
     return builder.build()
 
 
-@examples(40)
+@examples(20, deep=400)
 @given(seed=st.integers(0, 2**32))
 def test_equals_single_runs(seed: int) -> None:
     programs = batch(seed)
@@ -106,7 +106,7 @@ def test_equals_single_runs(seed: int) -> None:
     assert_as_one_by_one(programs, runs)
 
 
-@examples(25)
+@examples(12, deep=250)
 @given(seed=st.integers(0, 2**32))
 def test_any_programs_may_be_put_side_by_side(seed: int) -> None:
     programs = batch(seed)
@@ -119,7 +119,7 @@ def test_any_programs_may_be_put_side_by_side(seed: int) -> None:
     assert_as_one_by_one(programs, runs)
 
 
-@examples(15)
+@examples(8, deep=150)
 @given(seed=st.integers(0, 2**32))
 def test_programs_with_windows_buffers_and_polls(seed: int) -> None:
     programs = batch(seed, ALL)
@@ -149,7 +149,7 @@ def test_lanes_that_do_not_fit_into_a_key_are_split(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(lanes, "WINDOWS_IN_FIELD", 4)
     tried = sizes_of_blocks(monkeypatch)
     laned = 0
-    for seed in range(15):
+    for seed in range(8):
         programs = batch(seed)
 
         runs = run_lanes(programs, core=Core.WINDOWS)

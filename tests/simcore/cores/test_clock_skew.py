@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from itertools import count, islice
 
 import numpy as np
@@ -32,10 +33,11 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock_skew, "_STEPS", 1 << 20)
 
 
-def retimed(num: int, features: Feature = ALL) -> list[Program]:
-    """The first random programs that offsets are found for."""
+@cache
+def retimed(num: int, features: Feature = ALL) -> tuple[Program, ...]:
+    """The first random programs that offsets are found for, once looked for ``always``."""
     drawn = (random_program(seed, num_ranks=1 + seed % 3, features=features) for seed in count())
-    return list(islice((program for program in drawn if set_clocks(program).gained_ticks), num))
+    return tuple(islice((program for program in drawn if set_clocks(program).gained_ticks), num))
 
 
 def ways(program: Program, clocks: Clocks) -> Iterator[tuple[str, int]]:

@@ -39,7 +39,7 @@ def disturbed_by_polls(program: Program, result: Run) -> set[str]:
 
 
 @pytest.mark.usefixtures("slices")
-@examples(200)
+@examples(80, deep=2000)
 @given(program=programs(max_ranks=4))
 def test_slices_of_any_size_are_exact(program: Program) -> None:
     for compiled._LINE_HOPS_PER_SLICE in (1, 37):
@@ -47,7 +47,7 @@ def test_slices_of_any_size_are_exact(program: Program) -> None:
 
 
 @pytest.mark.usefixtures("slices")
-@examples(200)
+@examples(80, deep=2000)
 @given(program=programs(max_ranks=4, features=ALL))
 def test_slices_of_any_size_are_exact_when_units_are_held_back(program: Program) -> None:
     expected = Oracle(program).run()

@@ -99,7 +99,7 @@ def test_the_model_is_near_a_fully_associative_cache_at_every_capacity(case: Cas
     assert model == pytest.approx(cache_reads, rel=0.05)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", thinned(CASES, 2))
 def test_away_from_a_cliff_it_is_near_a_cache_of_sixteen_ways(case: Case) -> None:
     model, cache_reads = curves(case)
     flat = [index for index in range(1, len(model) - 1) if model[index - 1] < 1.05 * model[index + 1]]
@@ -109,7 +109,7 @@ def test_away_from_a_cliff_it_is_near_a_cache_of_sixteen_ways(case: Case) -> Non
         assert model[index] == pytest.approx(cache_reads[index], rel=0.12)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", thinned(CASES, 2))
 def test_the_cliff_is_where_the_cache_has_it(case: Case) -> None:
     def halfway(reads: list[int]) -> int:
         return next(c for c, read in zip(CAPACITIES, reads, strict=True) if 2 * read <= max(reads) + min(reads))
@@ -120,7 +120,7 @@ def test_the_cliff_is_where_the_cache_has_it(case: Case) -> None:
     assert 1 / 1.5 <= halfway(model) / halfway(cache_reads) <= 1.5
 
 
-@examples(40)
+@examples(20, deep=400)
 @given(
     rows=st.integers(1, 14),
     cols=st.integers(1, 14),

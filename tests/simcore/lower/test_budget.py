@@ -9,6 +9,7 @@ from magus.compiler.ir.topologies.fat_tree import FatTree
 from magus.compiler.planning.build import build_schedule
 from magus.simcore import RunOptions, RunTooLarge, affordable_unit, simulate
 from magus.simcore.lower.budget import check_budget, cost_of
+from tests.helpers.marks import thinned
 from tests.helpers.scenarios.fabrics import UNEVEN, crossbar, graph, rails, torus
 from tests.helpers.scenarios.scenarios import ag_gemm, lone_gather
 
@@ -25,7 +26,7 @@ LARGE: dict[str, Fabric] = {
 DMA = EngineChoice(EngineKind.DMA, 4)
 
 
-@pytest.mark.parametrize("name", LARGE)
+@pytest.mark.parametrize("name", thinned(LARGE, 2))
 def test_a_run_of_many_ranks_is_refused(name: str) -> None:
     scenario = ag_gemm(1 << 20, 4096, 1 << 17, ranks=RANKS, fabric=LARGE[name])
     schedule = build_schedule(scenario, Choice("serial", RANKS, DMA))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.marks import thinned
 from tests.tui.test_hostile_text import FILE
 
 ENTERS, LEAVES = b"\x1b[?1049h", b"\x1b[?1049l"
@@ -99,7 +100,7 @@ def is_given_back(seen: bytes) -> bool:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc here")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize("number", thinned((signal.SIGTERM, signal.SIGHUP, signal.SIGINT), 2))
 def test_a_signal_ends_the_screen_as_q_does(file: Path, number: int) -> None:
     with terminal("-m", "magus.tui.cli", "tui", file) as screen:
         # While its simulations run in other processes.
