@@ -28,7 +28,7 @@ def single_knob_changes(scenario: Scenario, choice: Choice, engines: Sequence[En
     for engine in engines:
         yield _with_engine(engine, scenario, choice)
     template, explore = BY_NAME[choice.template], scenario.explore
-    if template.has_streams:
+    if template.has("streams"):
         yield from (replace(choice, streams=streams) for streams in explore.values("streams") or STREAMS)
     if choice.engine.kind is EngineKind.SM:
         protocols = explore.values("protocol") or scenario.system.fabric.link.protocols
@@ -41,7 +41,7 @@ def single_knob_changes(scenario: Scenario, choice: Choice, engines: Sequence[En
     yield from kernels.values()
     if not choice.parts and template.cuts_shards:
         yield from _chunk_changes(choice, scenario.num_ranks)
-    if template.has_waves:
+    if template.has("waves"):
         yield from _wave_changes(choice)
         launched = kernels.get(Kernels.LAUNCHED)
         if launched is not None:
@@ -69,7 +69,7 @@ def _chunk_changes(choice: Choice, num_ranks: int) -> Iterator[Choice]:
         if 0 < other <= MAX_PIECES:
             finer = replace(choice, chunks=other * num_ranks)
             yield finer
-            if BY_NAME[choice.template].has_waves:
+            if BY_NAME[choice.template].has("waves"):
                 yield replace(finer, waves=max(1, round(choice.waves * other / pieces)))
 
 
@@ -89,7 +89,7 @@ def start_points(choices: Iterable[Choice]) -> list[Choice]:
     for choice in choices:
         if not choice.parts and BY_NAME[choice.template].overlaps:
             first.setdefault((choice.template, choice.algorithm), choice)
-    return sorted(first.values(), key=lambda choice: not BY_NAME[choice.template].has_waves)
+    return sorted(first.values(), key=lambda choice: not BY_NAME[choice.template].has("waves"))
 
 
 def best_first_search(

@@ -105,7 +105,7 @@ def algorithms_of(scenario: Scenario, template: Template, domains: Domains) -> t
     usual one, and with those where they pay.
     """
     workload = scenario.workload
-    if not template.has_algorithm or workload.moved is None or workload.compute is None:
+    if not template.has("algorithm") or workload.moved is None or workload.compute is None:
         return ("",)
     around = template.default_algorithm != DEFAULT_ALGORITHM
     usual = usual_algorithm(workload.pattern, template.default_algorithm)
@@ -123,7 +123,7 @@ def _searched(scenario: Scenario) -> tuple[Template, ...]:
     pattern = scenario.workload.pattern
     unasked = pattern if passing_on_pays(scenario) or not pattern.overlaps else None
     fitting = (each for each in ALL_TEMPLATES if each.explored or unasked in each.patterns)
-    return tuple(each for each in fitting if not each.has_parts)
+    return tuple(each for each in fitting if not each.has("parts"))
 
 
 def passing_on_pays(scenario: Scenario) -> bool:

@@ -105,7 +105,7 @@ class StagingRules:
         pattern = self._scenario.workload.pattern
         if pattern.sums and template.default_algorithm:
             return ENGINE, ALGORITHM, TRANSFER
-        if pattern in GATHERS and template.has_depth and len(self._domains[DEPTH]) > 1:
+        if pattern in GATHERS and template.has("depth") and len(self._domains[DEPTH]) > 1:
             return CHUNKS, DEPTH
         return ()
 

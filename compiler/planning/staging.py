@@ -85,6 +85,6 @@ def slices_inner(scenario: Scenario, template: Template) -> bool:
         case Adds.ROWS:
             return template.overlaps and template.cut is not Cut.COLUMNS
         case Adds.BLOCKS:
-            return template.overlaps and not template.takes_all
+            return template.overlaps and not template.rows_from_all_ranks
         case Adds.NONE:
             return False

@@ -49,10 +49,8 @@ class Template:
     built where a file names it, and left out of a search. ``default_algorithm`` is the usual collective algorithm.
     ``twins`` are pairs (algorithm, template): with that algorithm the plan is that of the other template.
 
-    Knobs: ``has_algorithm``, the collective algorithm; ``has_parts``, the rows of each batch; ``has_order``, the order
-    of the peers; ``has_depth``, how many gathered pieces are held at a time; ``takes_streams``, the number of streams
-    where one is usual; ``has_waves``, how many waves one kernel takes, and the number of streams for sums. Kernels of a
-    template that ``takes_all`` have the same rows of all ranks.
+    ``knobs`` are the words of the knobs that not every template has (``planning/knobs``). Where
+    ``rows_from_all_ranks``, each kernel has the same rows of all ranks.
     """
 
     name: str
@@ -64,16 +62,11 @@ class Template:
     default_streams: int = 1
     build_rank: Callable[[TemplateInput, int], Iterator[Step]] | None = None
     varies: Callable[[TemplateInput], bool] = _never
-    has_algorithm: bool = False
     default_algorithm: str = ""
     default_pieces: int = CHUNKS_PER_RANK
     explored: bool = True
-    has_parts: bool = False
-    has_order: bool = False
-    has_depth: bool = False
-    takes_streams: bool = False
-    takes_all: bool = False
-    has_waves: bool = False
+    knobs: tuple[str, ...] = ()
+    rows_from_all_ranks: bool = False
     twins: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -81,10 +74,9 @@ class Template:
         """Whether the number of chunks is a choice."""
         return self.cut is not Cut.SHARD
 
-    @property
-    def has_streams(self) -> bool:
-        """Whether the number of streams is a choice."""
-        return self.takes_streams or self.default_streams > 1
+    def has(self, knob: str) -> bool:
+        """Whether the knob of this word is a choice, if it is one that not every template has."""
+        return knob in self.knobs or (knob == "chunks" and self.cuts_shards)
 
     def write(self, problem: TemplateInput) -> tuple[tuple[Step, ...], tuple[tuple[Step, ...], ...]]:
         """``steps`` and ``by_rank`` of a Schedule."""

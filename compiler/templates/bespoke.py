@@ -225,5 +225,5 @@ TEMPLATE = Template(
     build=build,
     default_streams=2,
     explored=False,
-    has_parts=True,
+    knobs=("parts", "slices", "columns", "streams", "lanes"),
 )

@@ -47,4 +47,4 @@ def _scatter(problem: TemplateInput) -> Iterator[Step]:
         yield from summed(problem, f"{step}", mine, ("own", *landed), stream=1)
 
 
-TEMPLATE = Template("hetero_fused_1d", Cut.ROWS, True, 1, OVERLAPPED_PATTERNS, build, has_order=True, has_depth=True)
+TEMPLATE = Template("hetero_fused_1d", Cut.ROWS, True, 1, OVERLAPPED_PATTERNS, build, knobs=("order", "depth"))

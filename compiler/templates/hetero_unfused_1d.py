@@ -61,6 +61,5 @@ TEMPLATE = Template(
     patterns=OVERLAPPED_PATTERNS,
     build=build,
     default_streams=4,
-    has_order=True,
-    has_depth=True,
+    knobs=("streams", "order", "depth"),
 )

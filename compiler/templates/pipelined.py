@@ -143,11 +143,9 @@ TEMPLATE = Template(
     build=build,
     build_rank=build_rank,
     varies=lambda problem: varies(problem, DEFAULT_ALGORITHM),
-    has_algorithm=True,
+    knobs=("streams", "algorithm", "waves", "sums"),
     default_algorithm=DEFAULT_ALGORITHM,
     default_pieces=1,
     explored=False,
-    takes_streams=True,
-    has_waves=True,
     twins=((direct.ALGORITHM.name, hetero_fused_1d.TEMPLATE.name),),
 )

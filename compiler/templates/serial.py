@@ -63,6 +63,6 @@ TEMPLATE = Template(
     build=build,
     build_rank=build_rank,
     varies=_varies,
-    has_algorithm=True,
+    knobs=("algorithm",),
     default_algorithm=DEFAULT_ALGORITHM,
 )

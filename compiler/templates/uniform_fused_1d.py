@@ -46,7 +46,6 @@ TEMPLATE = Template(
     min_pieces=2,
     patterns=OVERLAPPED_PATTERNS,
     build=build,
-    has_order=True,
-    has_depth=True,
-    takes_all=True,
+    knobs=("order", "depth"),
+    rows_from_all_ranks=True,
 )

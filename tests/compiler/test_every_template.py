@@ -70,7 +70,7 @@ def node_of(scenario: Scenario) -> int:
 
 def choices(template: Template, scenario: Scenario) -> Iterator[tuple[Choice, int]]:
     """Everything that is legal, with its pieces per shard."""
-    algorithms = ("", *ALGORITHM_BY_NAME) if template.has_algorithm else ("",)
+    algorithms = ("", *ALGORITHM_BY_NAME) if template.has("algorithm") else ("",)
     # Checking sums on the way of many ranks in many chunks takes long.
     counts = (1,) if not template.cuts_shards else PIECES[:2] if scenario.num_ranks == max(RANKS) else PIECES
     for pieces, algorithm, engine in product(counts, algorithms, ENGINES):

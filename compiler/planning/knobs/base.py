@@ -112,18 +112,14 @@ class EngineValues:
 Values = WordValues | NameValues | CountValues | SizeValues | EngineValues
 
 
-def _every(template: Template) -> bool:
-    return True
-
-
 @dataclass(frozen=True, eq=False)
 class Knob:
     """One thing that a choice decides.
 
     ``word`` is what the language, ``explore`` and JSON call it, ``field`` the field of ``Choice``, or of
-    ``ExecutionOptions`` if it is an ``option``. ``usual`` is the value of a choice that does not say it. ``has`` tells
-    whether a template has the knob. ``explored`` knobs are words of ``explore``. A knob ``of_transfers`` makes no
-    difference where nothing moves.
+    ``ExecutionOptions`` if it is an ``option``. ``usual`` is the value of a choice that does not say it. Only templates
+    that name an ``optional`` knob have it. ``explored`` knobs are words of ``explore``. A knob ``of_transfers`` is idle
+    where nothing moves.
     """
 
     word: str
@@ -131,10 +127,14 @@ class Knob:
     values: Values
     usual: Any
     rules: tuple[Rule, ...] = ()
-    has: Callable[[Template], bool] = _every
+    optional: bool = False
     option: bool = False
     explored: bool = True
     of_transfers: bool = False
+
+    def has(self, template: Template) -> bool:
+        """Whether it is a choice in ``template``."""
+        return not self.optional or template.has(self.word)
 
     def of(self, choice: Choice) -> Any:
         """Its value in a choice."""

@@ -2,7 +2,6 @@
 
 from ...codes import Code
 from ...ir import Rejection
-from ...templates import Template
 from ...templates.bespoke import reject_parts, shortened
 from ...templates.cuts import reject_cuts, shortened_cuts
 from .base import CountValues, Knob, Rule, ScheduleRequest, SizeValues
@@ -10,12 +9,8 @@ from .base import CountValues, Knob, Rule, ScheduleRequest, SizeValues
 _LISTS = ("parts", "slices", "columns")
 
 
-def _has_parts(template: Template) -> bool:
-    return template.has_parts
-
-
 def _reject_loads(request: ScheduleRequest) -> Rejection | None:
-    if not (request.template.has_parts and request.scenario.workload.loads):
+    if not (request.template.has("parts") and request.scenario.workload.loads):
         return None
     name = request.template.name
     message = f"{name} counts the rows of each peer, the same for every rank, and here loads differ"
@@ -24,7 +19,7 @@ def _reject_loads(request: ScheduleRequest) -> Rejection | None:
 
 def _reject_untold(request: ScheduleRequest) -> Rejection | None:
     choice = request.choice
-    if request.template.has_parts or not (choice.parts or choice.slices or choice.columns or choice.lanes):
+    if request.template.has("parts") or not (choice.parts or choice.slices or choice.columns or choice.lanes):
         return None
     message = f"{choice.template} is not told its parts, slices, columns or lanes"
     return Rejection(Code.MGS511, message, "bespoke takes them")
@@ -49,7 +44,7 @@ PARTS = Knob(
         Rule(("schedules", *_LISTS, "lanes"), _reject_untold),
         Rule(("schedules", "chunks", "parts"), _reject_parts),
     ),
-    has=_has_parts,
+    optional=True,
     explored=False,
 )
 SLICES = Knob(
@@ -58,7 +53,7 @@ SLICES = Knob(
     SizeValues("a slice", "slices=[[], [1024, 3072], []]", shortened_cuts),
     (),
     rules=(Rule(("schedules", *_LISTS), lambda request: reject_cuts(request.problem)),),
-    has=_has_parts,
+    optional=True,
     explored=False,
 )
 COLUMNS = Knob(
@@ -66,7 +61,7 @@ COLUMNS = Knob(
     "columns",
     SizeValues("a band of columns", "columns=[[], [1024, 3072], []]", shortened_cuts),
     (),
-    has=_has_parts,
+    optional=True,
     explored=False,
 )
 LANES = Knob(
@@ -75,6 +70,6 @@ LANES = Knob(
     CountValues(),
     0,
     rules=(Rule(("engine", "lanes"), _reject_lanes),),
-    has=_has_parts,
+    optional=True,
     explored=False,
 )

@@ -10,7 +10,7 @@ GATHERS = (Pattern.AG_GEMM, Pattern.A2A_GEMM)
 
 def _reject_order(request: ScheduleRequest) -> Rejection | None:
     order = request.choice.order
-    if order is PeerOrder.ROTATED or request.template.has_order:
+    if order is PeerOrder.ROTATED or request.template.has("order"):
         return None
     return _rejection(f"{request.template.name} serves its peers in one order", "leave order out")
 
@@ -29,7 +29,7 @@ ORDER = Knob(
     WordValues(PeerOrder),
     PeerOrder.ROTATED,
     rules=(Rule(("schedules", "order"), _reject_order), Rule(("order",), _reject_sizes)),
-    has=lambda template: template.has_order,
+    optional=True,
     of_transfers=True,
 )
 
@@ -44,7 +44,7 @@ def _reject_depth(request: ScheduleRequest) -> Rejection | None:
         return None
     if problem.pattern not in GATHERS:
         return _rejection(f"{problem.pattern.value} holds nothing that is gathered for a kernel", "leave depth out")
-    if not request.template.has_depth:
+    if not request.template.has("depth"):
         return _rejection(f"{choice.template} holds all that it gathers", "leave depth out")
     if not problem.gets:
         return _rejection("a put cannot wait until the buffer at its destination is free", "say transfer=get")
@@ -63,7 +63,7 @@ DEPTH = Knob(
     CountValues(opened=(1, 2, 4)),
     0,
     rules=(Rule(("schedules", "streams", "transfer", "kernel", "depth"), _reject_depth),),
-    has=lambda template: template.has_depth,
+    optional=True,
     of_transfers=True,
 )
 

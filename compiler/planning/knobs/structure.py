@@ -38,13 +38,13 @@ def _uncut(template: Template, problem: TemplateInput) -> Rejection | None:
         return _uncut(template, replace(problem, then=None)) or _uncut(template, problem.then)
     if not template.overlaps or template.cut is Cut.COLUMNS:
         return None
-    if template.has_parts and problem.cutting.adds is Adds.BLOCKS:
+    if template.has("parts") and problem.cutting.adds is Adds.BLOCKS:
         hint = "hetero_fused_1d takes the same rows of all blocks"
         return _rejection("parts of different sizes do not lie side by side", hint)
     if not problem.cutting.by_rows:
         why = f"{template.name} cuts rows, and a query that comes by all_to_all needs the keys of all rows"
         return _rejection(why, "uniform_fused_2d cuts heads")
-    if problem.adds_ranks and not template.takes_all and problem.streams > 1:
+    if problem.adds_ranks and not template.rows_from_all_ranks and problem.streams > 1:
         what = "parts of the keys" if problem.adds_rows else "blocks side by side"
         return _rejection(f"kernels over {what} add to one output, one after the other", "streams=1")
     return None
@@ -149,12 +149,10 @@ CHUNKS = Knob(
         Rule(_CUT, _reject_rows, lambda s: f"the {_shard_rows(s)} rows of a shard divide into equal chunks"),
         Rule(_CUT, _reject_columns, _columns_divide),
     ),
-    has=lambda template: template.cuts_shards,
+    optional=True,
 )
 
-STREAMS = Knob(
-    "streams", "streams", CountValues(MAX_STREAMS, opened=(1, 2, 4)), 1, has=lambda template: template.has_streams
-)
+STREAMS = Knob("streams", "streams", CountValues(MAX_STREAMS, opened=(1, 2, 4)), 1, optional=True)
 
 
 def _reject_unknown(request: ScheduleRequest) -> Rejection | None:
@@ -170,7 +168,7 @@ def _reject_own(request: ScheduleRequest) -> Rejection | None:
         return None
     if workload.moved is None:
         return _rejection(f"{workload.pattern.value} moves nothing, by no algorithm", "leave algorithm out")
-    if not template.has_algorithm:
+    if not template.has("algorithm"):
         return _rejection(f"{template.name} has its own transfers and takes no algorithm", "serial takes one")
     return None
 
@@ -191,7 +189,7 @@ ALGORITHM = Knob(
         Rule(("schedules", "algorithm"), _reject_own),
         Rule(("schedules", "engine", "algorithm", "transfer"), _reject_algorithm),
     ),
-    has=lambda template: template.has_algorithm,
+    optional=True,
 )
 
 

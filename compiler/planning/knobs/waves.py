@@ -2,18 +2,13 @@
 
 from ...codes import Code
 from ...ir import Adds, Kernels, Rejection
-from ...templates import Template
 from ...text.vocabulary import MAX_STREAMS
 from .base import CountValues, Knob, Rule, ScheduleRequest
 
 
-def _has_waves(template: Template) -> bool:
-    return template.has_waves
-
-
 def _reject_untold(request: ScheduleRequest) -> Rejection | None:
     choice = request.choice
-    if request.template.has_waves or choice.waves == choice.sums == 1:
+    if request.template.has("waves") or choice.waves == choice.sums == 1:
         return None
     return _rejection(f"{choice.template} is not told its waves, nor streams for sums", "pipelined takes them")
 
@@ -44,7 +39,7 @@ WAVES = Knob(
     CountValues(),
     1,
     rules=(Rule(("schedules", "waves", "sums"), _reject_untold), Rule(("schedules", "waves"), _reject_waves)),
-    has=_has_waves,
+    optional=True,
 )
 SUMS = Knob(
     "sums",
@@ -52,7 +47,7 @@ SUMS = Knob(
     CountValues(MAX_STREAMS),
     1,
     rules=(Rule(("kernel", "sums"), _reject_sums),),
-    has=_has_waves,
+    optional=True,
 )
 
 

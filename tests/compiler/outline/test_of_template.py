@@ -21,10 +21,10 @@ ELSEWHERE = ("bulk", "hierarchical", "nvls")
 def choices(template: Template, scenario: Scenario) -> list[Choice]:
     n = scenario.num_ranks
     chunks = [n] if template.cut is Cut.SHARD else [n, 2 * n, 4 * n]
-    algorithms = ["", "ring", "double_tree"] if template.has_algorithm else [""]
-    orders = [PeerOrder.ROTATED, PeerOrder.REVERSED] if template.has_order else [PeerOrder.ROTATED]
-    lanes = [0, 3] if template.has_parts else [0]
-    parts = [((0, 32), (96, 32), (0, 32)), ((96, 95), (0, 1))] if template.has_parts else [()]
+    algorithms = ["", "ring", "double_tree"] if template.has("algorithm") else [""]
+    orders = [PeerOrder.ROTATED, PeerOrder.REVERSED] if template.has("order") else [PeerOrder.ROTATED]
+    lanes = [0, 3] if template.has("parts") else [0]
+    parts = [((0, 32), (96, 32), (0, 32)), ((96, 95), (0, 1))] if template.has("parts") else [()]
     return [
         Choice(
             template.name,

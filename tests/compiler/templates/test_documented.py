@@ -40,7 +40,7 @@ def test_what_a_template_says_of_itself_is_in_its_row(template: Template) -> Non
 
     assert cut == ("columns" if template.cut is Cut.COLUMNS else template.cut.value)
     assert pieces == (f"p >= {template.min_pieces}" if template.cuts_shards else "1")
-    assert ("`algorithm`" in knobs) is template.has_algorithm
-    assert not template.has_algorithm or f"`algorithm`, default `{template.default_algorithm}`" in knobs
-    assert ("`streams`" in knobs) is template.has_streams
+    assert ("`algorithm`" in knobs) is template.has("algorithm")
+    assert not template.has("algorithm") or f"`algorithm`, default `{template.default_algorithm}`" in knobs
+    assert ("`streams`" in knobs) is template.has("streams")
     assert template.default_streams == 1 or f"`streams`, default {template.default_streams}" in knobs

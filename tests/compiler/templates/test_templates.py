@@ -304,7 +304,7 @@ def test_staging_in_figures() -> None:
         (template, pattern)
         for template in ALL_TEMPLATES
         for pattern in (Pattern.GEMM_RS, Pattern.GEMM_AR, Pattern.GEMM_A2A_GEMM)
-        if template.has_streams and pattern in template.patterns
+        if template.has("streams") and pattern in template.patterns
     ],
     ids=lambda each: str(each.value if isinstance(each, Pattern) else each.name),
 )

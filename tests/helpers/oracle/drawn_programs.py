@@ -57,7 +57,7 @@ def draw_plan(rng: random.Random, pattern: Pattern) -> tuple[Scenario, Schedule]
             rng.choice(ENGINES),
             rng.choice((1, template.default_streams)),
             _draw_tactics(rng),
-            rng.choice(("", *ALGORITHM_BY_NAME)) if template.has_algorithm else "",
+            rng.choice(("", *ALGORITHM_BY_NAME)) if template.has("algorithm") else "",
         )
         if reject_choice(scenario, choice) is None:
             return scenario, build_schedule(scenario, choice)

@@ -105,10 +105,10 @@ def draw_choices(rng: random.Random, scenario: Scenario, count: int) -> list[Cho
         template = rng.choice(fitting)
         direction, protocol, kernel, engine = rng.choice(ways)
         tactics = ExecutionOptions(direction, protocol, kernel.kernel, kernel.wait, kernel.per, kernel.launch)
-        algorithm = rng.choice(("", *ALGORITHM_BY_NAME)) if template.has_algorithm else ""
+        algorithm = rng.choice(("", *ALGORITHM_BY_NAME)) if template.has("algorithm") else ""
         pieces = rng.choice((1, 2, 4)) if template.cuts_shards else 1
         streams = rng.choice((1, template.default_streams))
-        waves, sums = (rng.choice((1, 2, 3)), rng.choice((1, 2))) if template.has_waves else (1, 1)
+        waves, sums = (rng.choice((1, 2, 3)), rng.choice((1, 2))) if template.has("waves") else (1, 1)
         choice = Choice(template.name, n * pieces, engine, streams, tactics, algorithm, waves=waves, sums=sums)
         if choice not in found and reject_choice(scenario, choice) is None:
             found.append(choice)
