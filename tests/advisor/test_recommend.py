@@ -30,6 +30,7 @@ from magus.compiler.planning.knobs import base
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.compiler.templates.base import TemplateInput
 from magus.simcore import RunOutcome
+from magus.simcore.cores.engine import Core
 from tests.helpers.scenarios.drawn import LONE, SYSTEMS, scenario_of
 from tests.helpers.scenarios.scenarios import ag_gemm, exploring, gemm_rs, lone_gather
 
@@ -250,7 +251,8 @@ def test_without_verification_nothing_is_simulated(advisor: Advisor) -> None:
     assert advice.confidence is Confidence.LOW
 
 
-def test_the_number_of_processes_changes_nothing(advisor: Advisor) -> None:
+def test_the_number_of_processes_changes_nothing(advisor: Advisor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MAGUS_ENGINE", Core.COMPILED.value)  # in all of them
     scenario = exploring(ag_gemm(512, 1024, 4096), Explore.of(chunks=(8, 16), engine=(DMA,)))
 
     alone, together = (advisor.recommend(scenario, AdviceOptions(workers=workers)) for workers in (1, 2))
