@@ -6,7 +6,8 @@ from magus.advisor.bounds.lower_bound import lower_bound
 from magus.advisor.bounds.routes import routes_of
 from magus.advisor.candidates.ranking import predicted_us
 from magus.advisor.ranker.trees import Ranker
-from magus.advisor.solver import enumerate_space, explain_infeasible
+from magus.advisor.solver import enumerate_space
+from magus.advisor.solver.enumerate import explain
 from magus.compiler.ir import Cancelled, Choice, EngineChoice, EngineKind, heeding
 from magus.compiler.planning.build import build_schedule
 from tests.helpers.scenarios.fabrics import torus
@@ -30,7 +31,7 @@ def test_the_estimate() -> None:
 
 def test_the_solver_in_its_thread() -> None:
     with pytest.raises(Cancelled), heeding(lambda: True):
-        explain_infeasible(SCENARIO)
+        explain(SCENARIO)
 
 
 @pytest.mark.parametrize("generated", [False, True])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.advisor.solver import NoFeasibleSchedule, Space, enumerate_space, iterate_space
+from magus.advisor.solver import NoFeasibleSchedule, Space, enumerate_space
 from magus.advisor.solver.domains import domains_of, knobs_of
 from magus.advisor.solver.vectorised import generate
 from magus.compiler import compile_text
@@ -172,17 +172,6 @@ def test_codes_are_sorted_and_each_is_there_once() -> None:
     codes = generate(scenario, domains_of(scenario)).tolist()
 
     assert codes == sorted(set(codes))
-
-
-def test_an_iterator_yields_the_same_choices_and_can_be_left() -> None:
-    scenario = SCENARIOS["waker", "AG+GEMM"]
-
-    assert set(iterate_space(scenario)) == set(enumerate_space(scenario).choices)
-    found = iterate_space(scenario)
-    assert next(found) in enumerate_space(scenario).choices
-    found.close()  # type: ignore[attr-defined]
-    with pytest.raises(NoFeasibleSchedule):
-        next(iterate_space(exploring(scenario, Explore.of(staging_limit_bytes=1))))
 
 
 def test_what_was_found_is_kept_when_it_is_stopped() -> None:

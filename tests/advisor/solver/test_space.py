@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor.solver import NoFeasibleSchedule, enumerate_space, explain_infeasible
+from magus.advisor.solver import NoFeasibleSchedule, enumerate_space
 from magus.advisor.solver.domains import domains_of, streams_of
+from magus.advisor.solver.enumerate import explain
 from magus.advisor.solver.memory import check_memory, resident_bytes
 from magus.compiler import compile_text
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Explore, Scenario
@@ -190,7 +191,7 @@ def test_says_why_nothing_is_feasible(explore: Explore, reasons: tuple[str, ...]
         enumerate_space(scenario)
 
     assert caught.value.reasons == reasons
-    assert explain_infeasible(scenario) == reasons
+    assert explain(scenario) == reasons
 
 
 def test_says_when_memory_is_too_small() -> None:
@@ -250,14 +251,14 @@ def test_a_template_of_another_pattern_and_chunks_below_a_line_are_explained() -
     shard_p2p, hetero = template_named("shard_p2p"), template_named("hetero_fused_1d")
     tiny = exploring(ag_gemm(1024, 128, 32), Explore.of(chunks=(1024,)))
 
-    assert explain_infeasible(lone_gather(512, 512), shard_p2p) == (
+    assert explain(lone_gather(512, 512), shard_p2p) == (
         "all_gather is scheduled by serial, direct, ring, double_ring, halving_doubling, hierarchical and nvls alone",
     )
-    assert explain_infeasible(tiny, hetero) == (
+    assert explain(tiny, hetero) == (
         "chunks are 1024",
         "a transfer moves a line of 128 B or more, a shard has 8 KiB",
     )
-    assert explain_infeasible(ag_gemm(1024, 128, 64), hetero) == ()
+    assert explain(ag_gemm(1024, 128, 64), hetero) == ()
 
 
 def test_the_solver_is_loaded_at_the_first_call() -> None:
