@@ -5,7 +5,7 @@ from typing import TypeVar
 from ...compiler.ir import Choice, ExecutionOptions, Explore
 from ...compiler.planning.execution import OPTIONS, options_of
 from ...compiler.planning.knobs import KNOBS
-from ...compiler.planning.knobs.serving import DEPTH
+from ...compiler.planning.knobs.serving import DEPTH, ORDER
 from ...compiler.planning.knobs.structure import ALGORITHM, TEMPLATE
 from ...compiler.templates import BY_NAME
 
@@ -15,12 +15,14 @@ Value = TypeVar("Value")
 def is_explored(explore: Explore, choice: Choice) -> bool:
     """Whether all knobs of ``choice`` have values that ``explore`` allows.
 
-    A knob that its template does not have may have any value, and so may the usual algorithm.
+    A knob that its template does not have may have any value, except the order: without that knob it is the usual one.
+    So may the usual algorithm.
     """
     template = BY_NAME[choice.template]
     for knob in KNOBS:
         asked, value = explore.values(knob.word), knob.of(choice)
-        free = knob in (TEMPLATE, DEPTH) or not knob.has(template) or (knob is ALGORITHM and not value)
+        lacking = not knob.has(template) and knob is not ORDER
+        free = lacking or knob in (TEMPLATE, DEPTH) or (knob is ALGORITHM and not value)
         if asked and not free and value not in asked:
             return False
     return True

@@ -40,10 +40,8 @@ DMA = EngineChoice(EngineKind.DMA, 7)
 class Backwards:
     """A ranker that likes the worst best: what it says must change what is simulated, never what is true."""
 
-    def predict_us(
-        self, scenario: Scenario, choices: Sequence[Choice], schedules: Sequence[Schedule]
-    ) -> tuple[float, ...]:
-        return tuple(1e6 / choice.chunks for choice in choices)
+    def predict_us(self, scenario: Scenario, schedules: Sequence[Schedule]) -> tuple[float, ...]:
+        return tuple(1e6 / len(schedule.steps) for schedule in schedules)
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ RANKS, SLICES = 4, 2
 def rows() -> list[tuple[str, str]]:
     """(workload, expression) of every row."""
     text = DOCUMENT.read_text(encoding="utf-8")
-    table = text[text.index("## Plans of others") : text.index("\nSources: ")]
+    table = text[text.index("## Published plans") : text.index("\nSources: ")]
     cells = [re.split(r"(?<!\\)\|", line)[1:-1] for line in table.splitlines() if line.startswith("|")]
     found = []
     for _, _, workloads, expressions in cells[2:]:

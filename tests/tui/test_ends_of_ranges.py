@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from magus.advisor import AdviceOptions
 from magus.compiler.text.units import BYTES, FLOP_RATE, FREQUENCY, NUMBER, RATE, TIME, Dimension
 from magus.compiler.text.vocabulary import (
     CACHE_NUMBERS,
@@ -62,7 +63,7 @@ PHASES = ("control", "schedule", "copy", "sync")
 # Half of a block alone is refused, as it should be, and so are protocols of which a slower one is faster.
 REFUSED = {
     ("hbm.capacity", 0): "no schedule is feasible",
-    ("sms", 0): "of the 1 of X may copy",
+    ("sms", 0): "at most 0 of X's 1 may copy",
     ("switch.ports", 0): "the switch needs 2 ports",
     **{(f"dma.{phase}_phase", end): "is incomplete" for phase in PHASES for end in (0, 1)},
     **{
@@ -134,7 +135,7 @@ def run_all(file: Path) -> list[Exit]:
         return [checked]
     listed = list_schedules(source, limit=None, as_json=False)
     simulated = simulate_file(source, SimulateOptions(at_line=False))
-    advised = advise_file(source, AdviseOptions(top=3, bespoke=0, workers=1, verify=False, as_json=True))
+    advised = advise_file(source, AdviseOptions(AdviceOptions(3, verify=False, bespoke=0, workers=1), as_json=True))
     return [checked, listed, simulated, advised]
 
 

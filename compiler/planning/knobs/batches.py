@@ -26,7 +26,11 @@ def _reject_untold(request: ScheduleRequest) -> Rejection | None:
 
 
 def _reject_parts(request: ScheduleRequest) -> Rejection | None:
-    return reject_parts(request.problem) if request.choice.parts else None
+    return reject_parts(request.problem) if request.template.has("parts") and request.choice.parts else None
+
+
+def _reject_cuts(request: ScheduleRequest) -> Rejection | None:
+    return reject_cuts(request.problem) if request.template.has("slices") else None
 
 
 def _reject_lanes(request: ScheduleRequest) -> Rejection | None:
@@ -52,7 +56,7 @@ SLICES = Knob(
     "slices",
     SizeValues("a slice", "slices=[[], [1024, 3072], []]", shortened_cuts),
     (),
-    rules=(Rule(("schedules", *_LISTS), lambda request: reject_cuts(request.problem)),),
+    rules=(Rule(("schedules", *_LISTS), _reject_cuts),),
     optional=True,
     explored=False,
 )

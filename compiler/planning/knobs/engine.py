@@ -41,7 +41,7 @@ def _reject_sms(gpu: Gpu, engine: EngineChoice) -> Rejection | None:
     if engine.kind is not EngineKind.SM or 1 <= engine.count <= most:
         return None
     message = f"{engine.count} SMs asked for copies, at most {most} of {gpu.name}'s {gpu.sms} may copy"
-    return Rejection(Code.MGS401, message, f"use sm({most}) or fewer")
+    return Rejection(Code.MGS401, message, f"use sm({most}) or fewer" if most else "copy by dma")
 
 
 def _reject_mode(gpu: Gpu, engine: EngineChoice) -> Rejection | None:

@@ -18,6 +18,7 @@ from magus.compiler.ir import (
     EngineKind,
     EngineMode,
     ExecutionOptions,
+    Explore,
     Kernels,
     Pattern,
     Scenario,
@@ -72,7 +73,7 @@ def test_parts_keep_their_sizes_and_copies_by_engines_lose_their_protocol() -> N
 
 def test_what_a_file_asks_for_is_kept_to() -> None:
     one = ring(Pattern.AG_GEMM)
-    asked = replace(one, explore=replace(one.explore, kernels=(Kernels.LAUNCHED,), streams=(2,), algorithms=("ring",)))
+    asked = replace(one, explore=Explore.of(kernel=(Kernels.LAUNCHED,), streams=(2,), algorithm=("ring",)))
 
     ways = list(single_knob_changes(asked, Choice("pipelined", 16, DMA3, 2, algorithm="ring"), ENGINES))
 

@@ -29,7 +29,7 @@ def test_no_link_is_walked_twice_to_one_rank() -> None:
         steps[node, destination] += 1
         return plain.step(node, destination)
 
-    network = replace(plain, step=counted, _far={})
+    network = replace(plain, step=counted, _distances={})
     for source, destination in product(range(num_ranks), repeat=2):
         network.num_links(source, destination)
 

@@ -76,8 +76,8 @@ def test_only_what_the_file_leaves_to_be_tried() -> None:
     nothing = Explore.of(kernel=(Kernels.LAUNCHED,), transfer=(Direction.PUT,), protocol=(CopyProtocol.SIMPLE,))
 
     assert ways(nothing) == []
-    assert all(differs(way, "kernel") for way in ways(replace(nothing, kernels=tuple(Kernels))))
-    both = ways(replace(nothing, directions=tuple(Direction), dominance=False))
+    assert all(differs(way, "kernel") for way in ways(nothing.asking("kernel", tuple(Kernels))))
+    both = ways(replace(nothing.asking("transfer", tuple(Direction)), dominance=False))
     assert replace(CHOICES[1], tactics=ExecutionOptions(Direction.GET)) in both
     assert not any(differs(way, "kernel") for way in ways(Explore.of(wait=(Wait.EVENT,))))
 
