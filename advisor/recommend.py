@@ -171,7 +171,7 @@ class _AdviceRun:
         return candidates, self._confirmed(pool, finalists(self.scenario, candidates), bound)
 
     def notes(self, simulations: Sequence[Failure]) -> tuple[str, ...]:
-        """What failed, and whether the run was stopped early, in sentences."""
+        """Sentences on stages that failed, and on an early stop."""
         told = tuple(failure_sentences((*self.stages.failures, *simulations)))
         return (
             ("stopped early: this is the best of what was found until then", *told) if self.stages.interrupted else told

@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 from threading import Thread
 
 from ..compiler.codes import Code
-from ..compiler.ir import Cancelled, Scenario, Schedule, ShouldStop
+from ..compiler.ir import Cancelled, Scenario, Schedule, ShouldStop, StepsDone
 from ..simcore import EngineUnavailable, Result, RunOptions, RunOutcome, WhatIf, simulate
 from .failures import Failure, FailureKind, failed_simulation
 
@@ -66,7 +66,7 @@ class Workers:
         self.failures: list[Failure] = []
         self.stopped = False
 
-    def run(self, jobs: Sequence[SimulationJob], progress: Callable[[int], None] | None = None) -> list[Result | None]:
+    def run(self, jobs: Sequence[SimulationJob], progress: StepsDone | None = None) -> list[Result | None]:
         """Return results in the order of ``jobs``, None for those that failed or were not begun before a stop.
 
         Raises
@@ -86,9 +86,7 @@ class Workers:
         self.failures.extend(outcome for outcome in outcomes if isinstance(outcome, Failure))
         return [outcome if isinstance(outcome, Result) else None for outcome in outcomes]
 
-    def _fill(
-        self, outcomes: list[Result | Failure | None], jobs: Sequence[SimulationJob], report: Callable[[int], None]
-    ) -> None:
+    def _fill(self, outcomes: list[Result | Failure | None], jobs: Sequence[SimulationJob], report: StepsDone) -> None:
         if self._pool is not None:
             self._fill_by(self._pool, outcomes, jobs, report)
         for idx, job in enumerate(jobs):
@@ -101,7 +99,7 @@ class Workers:
         pool: ProcessPoolExecutor,
         outcomes: list[Result | Failure | None],
         jobs: Sequence[SimulationJob],
-        report: Callable[[int], None],
+        report: StepsDone,
     ) -> None:
         """Run ``jobs`` in the processes of ``pool``; if those die, this process runs what they leave."""
         try:

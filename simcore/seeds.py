@@ -1,9 +1,9 @@
 """The same schedule under many seeds: the program is lowered once, and the seeds run side by side where that pays."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from ..compiler.ir import Scenario, Schedule, ShouldStop, heeding
+from ..compiler.ir import Scenario, Schedule, ShouldStop, StepsDone, heeding
 from .cores.batch import run_lanes
 from .figures.result import PACKET_BYTES, Result
 from .fold.run import Finished, RunOptions
@@ -22,7 +22,7 @@ def simulate_seeds(
     *,
     unit_bytes: int = PACKET_BYTES,
     should_stop: ShouldStop | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: StepsDone | None = None,
 ) -> tuple[Result, ...]:
     """Simulate ``schedule`` once for each of ``seeds``; every Result is the one of ``simulate`` with that seed.
 

@@ -1,1 +1,1 @@
-"""What people see: the command line and the terminal UI. Importing this imports neither typer nor Textual."""
+"""The command line and the terminal UI. Importing this imports neither typer nor Textual."""

@@ -1,9 +1,8 @@
 """CP-SAT in the portfolio: the costs of a scenario as the solver's model, and its solutions as parts."""
 
-from collections.abc import Callable
 from itertools import pairwise
 
-from ...compiler.ir import Choice, EngineKind, Scenario, inner_size
+from ...compiler.ir import Choice, EngineKind, Scenario, ShouldStop, inner_size
 from ...compiler.templates.bespoke import Part, Parts, spelled
 from ..estimate.fluid import FluidFabric
 from .costs import GRAIN, costs_of, kernel_ticks, whole_rows
@@ -16,7 +15,7 @@ MAX_BATCHES = 6
 
 
 def solved_parts(
-    scenario: Scenario, start: Choice, bound_ticks: int, seed: int, limit: float, should_stop: Callable[[], bool]
+    scenario: Scenario, start: Choice, bound_ticks: int, seed: int, limit: float, should_stop: ShouldStop
 ) -> tuple[Parts, ...]:
     """Return the parts that the solver finds from ``start``, a bespoke choice, the best in its model first."""
     from ..solver.batch_model import TICKS, BatchProblem, Grains, solve_batches

@@ -8,13 +8,14 @@ A kernel takes what a table says for its grains, whose stairs leave the solver w
 them, through the origin, gives it one (its slope is the least time of a grain in the table).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
-from ...compiler.ir import Cancelled, heeding
+from ...compiler.ir import Cancelled, ShouldStop, heeding
+from ...compiler.ir.stopping import never
 from .model import make_solver
 from .solving import solve
 
@@ -27,7 +28,7 @@ Grains = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class BatchProblem:
-    """What the model is made of; times in its units.
+    """Input of the model; times are in its units.
 
     ``blocks`` are the grains of the own block and of that of each peer, ``kernel[d]`` is a kernel over d grains.
     ``link[k]`` names the link of peer k + 1 and ``copy[k]`` is the time of a grain on it. ``start`` is a batching to
@@ -47,7 +48,7 @@ class BatchProblem:
 
 
 def solve_batches(
-    problem: BatchProblem, *, seed: int, limit: float, should_stop: Callable[[], bool] = lambda: False
+    problem: BatchProblem, *, seed: int, limit: float, should_stop: ShouldStop = never
 ) -> tuple[Grains, ...]:
     """The batchings found, the best first, with one worker and ``limit`` deterministic seconds; maybe none.
 
@@ -146,7 +147,7 @@ class _Model:
 class _Collector(cp_model.CpSolverSolutionCallback):
     """Takes down every better batching, and stops the search on request."""
 
-    def __init__(self, grains: Sequence[Sequence[cp_model.IntVar]], should_stop: Callable[[], bool]) -> None:
+    def __init__(self, grains: Sequence[Sequence[cp_model.IntVar]], should_stop: ShouldStop) -> None:
         super().__init__()
         self._grains, self._should_stop = grains, should_stop
         self.values: list[Grains] = []

@@ -1,4 +1,4 @@
-"""What the search chooses from: plain data, without the solver."""
+"""Candidate values of each knob: plain data, without the solver."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -61,7 +61,7 @@ RULES: tuple[Dominance, ...] = (
 
 
 def left_out(rule: Dominance, scenario: Scenario, domains: Domains, knobs: Knobs) -> list[At]:
-    """What ``rule`` leaves out, as digits; nothing where a value that it is about is not in the space."""
+    """Digits that ``rule`` leaves out; none if a value that it names is not in the space."""
     found: list[At] = []
     for values in rule.left_out(scenario, domains):
         at = {

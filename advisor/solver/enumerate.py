@@ -67,7 +67,7 @@ class Enumeration:
         return self._space(Choices(self.knobs, codes), size, assumed, varied)
 
     def _solved(self) -> Space:
-        """What the solver finds until it has all, reaches the limit, or is stopped."""
+        """The solutions of the solver, until it has all, reaches the limit, or is stopped."""
         codes, complete = self._solutions()
         if not len(codes) and complete:
             raise NoFeasibleSchedule(_conflict(self.scenario, self.domains))
@@ -101,7 +101,7 @@ class Enumeration:
 
     @cached_property
     def _dominated(self) -> dict[str, list[At]]:
-        """What each dominance rule leaves out, by its name; nothing where they are switched off."""
+        """Digits that each dominance rule leaves out, by its name; none if they are switched off."""
         if not self.scenario.explore.dominance:
             return {}
         found = {rule.name: left_out(rule, self.scenario, self.domains, self.knobs) for rule in RULES}

@@ -40,7 +40,7 @@ class Knobs:
 
     @cached_property
     def weights(self) -> Mapping[Knob, int]:
-        """What one step of a knob adds to the code."""
+        """The amount that one step of a knob adds to the code."""
         weights, weight = {}, 1
         for knob in reversed(list(self.values)):
             weights[knob] = weight
@@ -120,7 +120,7 @@ class Choices(Sequence[Choice]):
 
 
 def shown(knob: Knob, value: object) -> int | str:
-    """A value in the words of the language; what is usual where no word is said is called so."""
+    """A value in the words of the language; ``usual`` for the empty name, ``all`` for no depth."""
     if isinstance(value, Enum):
         return str(value.value)
     if not isinstance(value, int):

@@ -31,7 +31,7 @@ def resident_bytes(scenario: Scenario) -> int:
 
 
 def _result_bytes(scenario: Scenario) -> int:
-    """What a rank keeps of what is computed last, and of a collective beside it."""
+    """Bytes that a rank keeps of the last result, and of a collective beside it."""
     workload = scenario.workload.last_stage
     gemm, moved = workload.gemm, workload.moved
     if gemm is None:

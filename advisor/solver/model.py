@@ -24,7 +24,7 @@ class Family:
 
 
 class SpaceModel:
-    """What is feasible for ``scenario``: every family of rules, each of which the caller may switch.
+    """The feasible choices of ``scenario``: every family of rules, each of which the caller may switch.
 
     With ``switchable`` each rule is guarded by a literal, and the caller says which are in force; nobody reads the code
     of a solution then. Without it all are, for good, which makes the smaller and faster model.

@@ -1,4 +1,4 @@
-"""What an enumeration finds: plain data, without the solver."""
+"""The result of an enumeration: plain data, without the solver."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -57,7 +57,7 @@ class Space:
 
     @property
     def structures(self) -> Sequence[Choice]:
-        """Of the choices that move and compute the same, the one that is carried out in the most usual way."""
+        """One choice for each structure: the one whose execution options are closest to the defaults."""
         if not isinstance(self.choices, Choices):
             return self.choices
         knobs, codes = self.choices.knobs, self.choices.codes

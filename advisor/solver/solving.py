@@ -12,7 +12,7 @@ POLL_S = 0.1
 def solve(
     solver: cp_model.CpSolver, model: cp_model.CpModel, callback: cp_model.CpSolverSolutionCallback | None = None
 ) -> cp_model.CpSolverStatus:
-    """What ``solver.solve`` gives.
+    """Return the status of ``solver.solve``.
 
     Raises
     ------

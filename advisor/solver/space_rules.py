@@ -139,7 +139,7 @@ def _shard_bytes(scenario: Scenario) -> int:
 
 
 def _reject_below_line(request: ScheduleRequest) -> Rejection | None:
-    """What is smaller than a line is moved as a line: more chunks then only cost more."""
+    """A transfer below a line moves a line: more chunks would only cost more."""
     scenario, pieces = request.scenario, max(1, request.choice.chunks // request.scenario.num_ranks)
     if not request.template.cuts_shards or scenario.gpu.line_bytes * pieces <= _shard_bytes(scenario):
         return None

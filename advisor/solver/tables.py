@@ -30,7 +30,7 @@ _LOOK_EVERY = 1024
 
 @dataclass(frozen=True)
 class Table:
-    """What one rule forbids: the message for each place that it rejects.
+    """The places that one rule forbids, with the message for each.
 
     ``knobs`` are those it reads but the template. ``sentence`` says what the rule is, None where each message is a
     rule of its own. Rules that are not ``explained`` only keep two solutions from being one schedule. Tables that are

@@ -55,7 +55,7 @@ class _Join:
             self._masks[last].append((table, table.mask(axes)))
 
     def blocks(self, codes: Codes, position: int) -> Iterator[Codes]:
-        """What the first ``position`` knobs are in ``codes``, with all values of the others."""
+        """Extend ``codes``, which hold the first ``position`` knobs, by all allowed values of the others."""
         if self._masks[TEMPLATE] or self._is_over():
             return
         if position == len(self._order):

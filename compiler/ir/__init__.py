@@ -8,6 +8,7 @@ from .aliases import Counted as Counted
 from .aliases import JsonObject as JsonObject
 from .aliases import Progress as Progress
 from .aliases import Settings as Settings
+from .aliases import StepsDone as StepsDone
 from .block_sizes import cutting_of as cutting_of
 from .block_sizes import inner_size as inner_size
 from .block_sizes import moved_rows as moved_rows

@@ -9,6 +9,9 @@ Progress = Callable[[str, int, int], None]
 Counted = Callable[[int, int], None]
 """Progress within one stage: called with the steps done and their number."""
 
+StepsDone = Callable[[int], None]
+"""Called with the steps done, where their number is not known."""
+
 Settings = Sequence[tuple[str, str]]
 """Names of parameters and the text of their values, as ``--set`` gives them."""
 

@@ -1,4 +1,4 @@
-"""What the ranks compute and communicate: tensors, the pattern of the workload, and the kernels of one rank."""
+"""The computation and communication of the ranks: tensors, the pattern of the workload, and the kernels of one rank."""
 
 from dataclasses import dataclass, replace
 
@@ -124,7 +124,7 @@ class Workload:
 
     @property
     def compute(self) -> KernelShape | None:
-        """What one rank computes, first where there are two kernels; None for a lone collective."""
+        """The kernel of one rank, the first of two; None for a lone collective."""
         return self.gemm if self.gemm is not None else self.kernel
 
     @property

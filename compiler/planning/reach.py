@@ -1,4 +1,4 @@
-"""What the switch of a system can do for a schedule."""
+"""Copies and sums that the switch of a system can make."""
 
 from ..codes import Code
 from ..ir import Rejection, System

@@ -45,7 +45,7 @@ def _accumulator_bytes(workload: Workload) -> int:
 
 
 def _remote_bytes(workload: Workload, num_ranks: int) -> int:
-    """What a rank gets of the moved tensor: all but its own block, or what an uneven all_to_all brings."""
+    """Bytes of the moved tensor that a rank gets: all but its own block, or the uneven blocks of an all_to_all."""
     moved = workload.moved
     assert moved is not None, "this workload moves a tensor"
     rows = sum(moved_rows(workload, num_ranks, 0, holder) for holder in range(1, num_ranks))

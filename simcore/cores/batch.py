@@ -5,9 +5,10 @@ their cost, so it pays where the programs' windows are thin and yet a flow has m
 flows and ops cost is the same in every core. Windows that are fat pay already, and very fat ones leave the cache.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from ...compiler.ir import ShouldStop, StepsDone
 from ..program.cost import least_ticks
 from ..program.limits import DEFAULT_BUDGET, RunBudget, check_budget
 from ..program.outcome import Run, RunOutcome
@@ -45,8 +46,8 @@ WINDOWS_IN_FIELD = 512
 def run_lanes(
     programs: Sequence[Program],
     *,
-    should_stop: Callable[[], bool] | None = None,
-    progress: Callable[[int], None] | None = None,
+    should_stop: ShouldStop | None = None,
+    progress: StepsDone | None = None,
     core: Core | None = None,
     budget: RunBudget = DEFAULT_BUDGET,
 ) -> tuple[Run, ...]:
@@ -90,9 +91,7 @@ def run_lanes(
 class _Batch:
     """State shared by the runs: line-hops are added up over all of them, and a stop ends all of them."""
 
-    def __init__(
-        self, budget: RunBudget, should_stop: Callable[[], bool] | None, progress: Callable[[int], None] | None
-    ) -> None:
+    def __init__(self, budget: RunBudget, should_stop: ShouldStop | None, progress: StepsDone | None) -> None:
         self._budget, self._should_stop, self._progress = budget, should_stop, progress
         self._line_hops = 0  # of the runs that are over
         self._stopped = False

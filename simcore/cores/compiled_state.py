@@ -27,7 +27,7 @@ _BLOCKS_AT_FIRST = 1 << 17
 """Blocks to begin with, 64 MiB, or those all units could need if that is less: what is not touched costs nothing."""
 
 BYTES_PER_BLOCK = BLOCK * ENTRY.itemsize + np.dtype(np.int64).itemsize
-"""Of units and of its link to the next."""
+"""Bytes of a block: its units, and its link to the next block."""
 
 
 def initial_state(program: Program) -> State:

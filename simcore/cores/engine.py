@@ -16,6 +16,7 @@ from typing import Protocol
 
 import numpy as np
 
+from ...compiler.ir import ShouldStop, StepsDone
 from ..program.arrays import NONE, Int64Array
 from ..program.cost import least_ticks
 from ..program.limits import DEFAULT_BUDGET, RunBudget, check_budget
@@ -81,8 +82,8 @@ def run(
     *,
     core: Core | None = None,
     observe: bool = False,
-    should_stop: Callable[[], bool] | None = None,
-    progress: Callable[[int], None] | None = None,
+    should_stop: ShouldStop | None = None,
+    progress: StepsDone | None = None,
     budget: RunBudget = DEFAULT_BUDGET,
 ) -> Run:
     """Simulate ``program`` to the end.
@@ -152,9 +153,7 @@ def _core_of(program: Program, core: Core) -> SimulateFn:
 class Watch:
     """Progress and limits of a run under way; ``verdict`` is the reason why it was stopped."""
 
-    def __init__(
-        self, budget: RunBudget, should_stop: Callable[[], bool] | None, progress: Callable[[int], None] | None
-    ) -> None:
+    def __init__(self, budget: RunBudget, should_stop: ShouldStop | None, progress: StepsDone | None) -> None:
         self._budget, self._should_stop, self._progress = budget, should_stop, progress
         self._begin = time.monotonic()
         self.verdict = RunOutcome.DONE

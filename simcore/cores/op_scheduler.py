@@ -13,6 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
+from ...compiler.ir import ShouldStop
 from ..program.arrays import NONE, Int64Array
 from ..program.outcome import NEVER
 from ..program.program import Program
@@ -98,7 +99,7 @@ class Control:
         self.polls = [0] * program.num_ops  # [O] times the polling stage began
         self.hopeless = False  # all that goes on are polls for flags that nobody will set
         self.stopped = False  # in the middle of ``advance``, since ``look`` said so
-        self.look: Callable[[], bool] = _never  # asked now and then within ``advance``, which may take long over polls
+        self.look: ShouldStop = _never  # asked now and then within ``advance``, which may take long over polls
         self._settled = 0
         self.stuck_ops: Callable[[], set[int]] = set  # asked for ops whose units are held up for ever
         self._polls_alone = 0  # times settled since anything but a poll in vain happened

@@ -1,9 +1,8 @@
 """Run a program, folded as far as its ranks are alike, and report how far that was."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...compiler.ir import ShouldStop
+from ...compiler.ir import ShouldStop, StepsDone
 from ..cores.engine import run
 from ..program.outcome import Run
 from ..program.program import Program
@@ -38,7 +37,7 @@ class RunOptions:
     fold: bool = True
     observe: bool = False
     should_stop: ShouldStop | None = None
-    progress: Callable[[int], None] | None = None
+    progress: StepsDone | None = None
 
 
 DEFAULT_OPTIONS = RunOptions()

@@ -31,7 +31,7 @@ def model_of(shape: KernelShape) -> WorkModel[Any]:
 
 
 def compute_shape(scenario: Scenario, group: TileGroup) -> KernelShape:
-    """What ``group`` computes: its part of the kernel, or all of one that stands alone and is no GEMM."""
+    """Return the shape of ``group``: its part of the kernel, or all of a lone kernel that is no GEMM."""
     scenario = scenario.stage(group.kernel)
     compute = scenario.workload.compute
     assert compute is not None, "a checked plan computes only where the workload has a kernel"

@@ -1,4 +1,4 @@
-"""What groups of tiles compute of a GEMM: smaller GEMMs, and of one column a matrix times a vector."""
+"""Parts of a GEMM that groups of tiles compute: smaller GEMMs, or for one column a matrix-vector product."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What a work model says of a kernel, and what it hands to lowering: equal units, with SM time and memory traffic."""
+"""Work models of kernels, and the work that lowering takes: equal units with SM time and memory traffic."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What commands read: files, ``-`` for stdin, and the scenario of one workload."""
+"""Inputs of commands: files, ``-`` for stdin, and the scenario of one workload."""
 
 import sys
 from dataclasses import dataclass

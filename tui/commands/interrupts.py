@@ -2,16 +2,18 @@
 
 import _thread
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Timer, main_thread
 from types import FrameType
+
+from ...compiler.ir import ShouldStop
 
 PATIENCE_S = 0.8
 """Time after Ctrl-C within which a stage has to ask whether to stop; else it is interrupted."""
 
 
-def watch_interrupts() -> Callable[[], bool]:
+def watch_interrupts() -> ShouldStop:
     """Return a function that says whether Ctrl-C was pressed since; the keys interrupt as usual.
 
     If another handler of SIGINT is installed, it stays and the function returns False.
@@ -29,7 +31,7 @@ def watch_interrupts() -> Callable[[], bool]:
 
 
 @contextmanager
-def interruptible() -> Iterator[Callable[[], bool]]:
+def interruptible() -> Iterator[ShouldStop]:
     """Yield a callback that says whether Ctrl-C was pressed; pressed a second time, it interrupts as usual.
 
     If nobody calls it within ``PATIENCE_S`` after the first press, that counts as the second press: code that does not

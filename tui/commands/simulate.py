@@ -1,6 +1,6 @@
 """``magus simulate``: one schedule, once or under many seeds, and the profile of its writes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,7 @@ from ...advisor.candidates.shortlist import packet_bytes
 from ...advisor.export import result_document
 from ...advisor.extrapolation import outside_calibration
 from ...advisor.solver.memory import check_memory
-from ...compiler.ir import Cancelled, Scenario, Schedule
+from ...compiler.ir import Cancelled, Scenario, Schedule, ShouldStop
 from ...compiler.resolve.devices.replay_file import write_profile
 from ...compiler.resolve.schedules.from_text import resolve_schedule
 from ...compiler.text.writing import check_writable
@@ -101,7 +101,7 @@ def _simulated(scenario: Scenario, schedule: Schedule, options: SimulateOptions,
 
 
 @contextmanager
-def _stoppable() -> Iterator[Callable[[], bool]]:
+def _stoppable() -> Iterator[ShouldStop]:
     """Ctrl-C asks the run to stop; before there is anything to show it interrupts as usual."""
     try:
         with interruptible() as pressed:

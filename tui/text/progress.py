@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from threading import Event, Thread
 from time import monotonic
 
+from ...compiler.ir import Progress
 from .door import is_rich, say, say_raw
 from .wrap import columns
 
@@ -70,7 +71,7 @@ def duration_text(seconds: float) -> str:
 
 
 @contextmanager
-def progress_line(clock: Callable[[], float] = monotonic) -> Iterator[Callable[[str, int, int], None]]:
+def progress_line(clock: Callable[[], float] = monotonic) -> Iterator[Progress]:
     """Yield a callback that takes a stage, the number done and the total; at the end the rewritten line is cleared."""
     rewrites, begun_s = is_rich(sys.stderr), clock()
     state, ended = ProgressState("", 0, 0, 0, begun_s), Event()

@@ -92,7 +92,7 @@ def _check_table(call: OperationCall, table: _Table) -> None:
 
 
 def _of_a_rank(call: OperationCall) -> Tensor:
-    """What a rank has to send: all rows, and its own columns where they are sharded."""
+    """The tensor that a rank sends: all rows, and its own columns where they are sharded."""
     (operand,), (tensor,) = call.operands, call.tensors
     if operand.partial:
         hint = "an all_to_all does not add: reduce_scatter(gemm(x, w))"

@@ -1,4 +1,4 @@
-"""What an operation says of itself, how a call of it reaches it, and what the call makes."""
+"""An operation of a workload, the call that it is given, and the result of the call."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -122,7 +122,7 @@ class OperationCall:
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """What a call makes: a tensor, and the kernel of one rank that computes it or the tensor that moves for it.
+    """The result of a call: a tensor, and the kernel of one rank that computes it or the tensor that moves for it.
 
     ``exchange`` is None where the call leaves it as it was.
     """

@@ -51,7 +51,7 @@ class Cutting:
 
 
 class KernelShape(ABC):
-    """What one rank computes in one kernel. Shapes are frozen dataclasses; their fields are part of a plan's scenario.
+    """The work of one kernel of one rank. Shapes are frozen dataclasses; their fields are part of a plan's scenario.
 
     A kernel that only stands alone needs ``flops``, ``operand_bytes`` and ``output_bytes``; the rest concerns kernels
     before or after a collective, whose moved tensor and pattern the methods are given.

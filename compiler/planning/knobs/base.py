@@ -1,4 +1,4 @@
-"""What a knob of a schedule is: its word, its values, and the rules on where they are legal.
+"""A knob of a schedule: its word, its values, and the rules on where they are legal.
 
 A rule is stated once. ``reject_choice`` asks the rules one choice; the solver tabulates each over the values of the
 knobs it reads, which gives the clauses of CP-SAT, the generator's mask and the explanation of an empty space.
@@ -62,7 +62,7 @@ class WordValues:
         return words_of(self.kind)
 
     def value_of(self, word: str) -> Enum:
-        """What a word means."""
+        """The member that a word stands for."""
         return self.kind(word)
 
 

@@ -1,4 +1,4 @@
-"""What moves and computes: the template, the number of chunks, streams, and the collective algorithm."""
+"""The structure of a schedule: the template, the number of chunks, streams, and the collective algorithm."""
 
 from dataclasses import replace
 

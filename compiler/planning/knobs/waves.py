@@ -1,4 +1,4 @@
-"""What one kernel of ``pipelined`` takes, and in how many streams its sums run."""
+"""Waves that one kernel of ``pipelined`` takes, and streams in which its sums run."""
 
 from ...codes import Code
 from ...ir import Adds, Kernels, Rejection

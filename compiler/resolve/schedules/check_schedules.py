@@ -62,7 +62,7 @@ def _head(declaration: Declaration) -> Span:
 
 
 def _first(declaration: Declaration) -> Span:
-    """What says how a schedule is carried out: the engines and tactics of a plan, or the template."""
+    """The node that says how a schedule is carried out: engines and options of a plan, or the template."""
     return declaration.block.statements[0].span if isinstance(declaration, ast.Plan) else _head(declaration)
 
 

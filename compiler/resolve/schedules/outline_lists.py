@@ -15,7 +15,7 @@ _BY = {by.value.removeprefix("by "): by for by in By if by is not By.TOGETHER}
 
 
 class _Clauses:
-    """What both have in common: clauses between commas, and lists of numbers and ranges in them."""
+    """Base of both readers: clauses between commas, and lists of numbers and ranges in them."""
 
     def __init__(self, words: Words, numbers: RegionReader, report: Report) -> None:
         self._words, self._numbers, self._report = words, numbers, report

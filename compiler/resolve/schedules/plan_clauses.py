@@ -1,4 +1,4 @@
-"""What follows the action of a plan's step: whom it concerns, what it waits for, which queue it is in."""
+"""Clauses of a step in a plan: its peer, the steps and signals it waits for, its queue."""
 
 from dataclasses import dataclass, field
 
@@ -39,7 +39,7 @@ class ClauseReader:
         self._by_rank = False
 
     def begin_rank(self) -> None:
-        """What follows are steps of another rank: names begin anew, but signals that one rank sets land at another."""
+        """Begin the steps of another rank: names start anew, but a signal that one rank sets lands at another."""
         self._names, self._by_rank = {}, True
 
     def read(self, action: str, words: Words, statement: ast.Define, override: bool, inner: int = 0) -> Clauses:
