@@ -3,14 +3,13 @@
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from magus.compiler.codes import Code
 from magus.compiler.ir import Rejection
 from magus.compiler.planning import knobs
 from magus.compiler.planning.knobs import Knob, Rule, ScheduleRequest
 from magus.compiler.planning.knobs.base import CountValues
-from magus.tui.cli import app
+from tests.helpers.commands import magus
 
 FILE = """
 use "amd/mi300x"
@@ -48,10 +47,6 @@ def file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     path = tmp_path / "turns.mgs"
     path.write_text(FILE)
     return path
-
-
-def magus(*words: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 def test_a_new_knob_is_read_and_its_rule_is_heard(file: Path) -> None:

@@ -1,13 +1,11 @@
 """The recipe "Adding an operation" of CONTRIBUTING, performed with toy operations: every command takes them at once."""
 
-import json
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from magus.compiler import compile_file
 from magus.compiler.ir import (
@@ -29,7 +27,7 @@ from magus.compiler.planning.build import build_schedule
 from magus.simcore.kernels import dispatch
 from magus.simcore.kernels.elementwise import elementwise_work
 from magus.simcore.kernels.work import KernelWork, WorkModel
-from magus.tui.cli import app
+from tests.helpers.commands import document, magus
 from tests.helpers.scenarios.workloads import choices_of
 from tests.helpers.some import some
 
@@ -44,17 +42,6 @@ workload up on node {{
 {body}
 }}
 """
-
-
-def magus(*words: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words])
-
-
-def document(*words: str | Path) -> dict[str, object]:
-    done = magus(*words, "--json")
-    assert done.exit_code == 0, done.output
-    found: dict[str, object] = json.loads(done.stdout)
-    return found
 
 
 def file_with(folder: Path, *lines: str) -> Path:

@@ -1,11 +1,9 @@
 """The recipes of CONTRIBUTING, performed with toy things: what a test registers, every command takes at once."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from magus.advisor.candidates.ranking import predicted_us
 from magus.advisor.estimate.makespan import estimate_ticks
@@ -18,7 +16,7 @@ from magus.compiler.ir.topologies.base import LINK
 from magus.compiler.ir.topologies.network import edge_over
 from magus.compiler.planning.build import build_schedule, default_engine
 from magus.compiler.templates import BASELINE
-from magus.tui.cli import app
+from tests.helpers.commands import document, magus
 from tests.helpers.house import house_with, run_in
 from tests.helpers.paths import ROOT
 
@@ -37,17 +35,6 @@ explore up {{ chunks 4, 8; engine dma }}
 
 
 QUICK = ("--top", "2", "--bespoke", "0", "--workers", "1", "--json")
-
-
-def magus(*words: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words])
-
-
-def document(*words: str | Path) -> dict[str, object]:
-    done = magus(*words, "--json")
-    assert done.exit_code == 0, done.output
-    found: dict[str, object] = json.loads(done.stdout)
-    return found
 
 
 def advice_on(file: Path) -> dict[str, object]:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from magus.advisor import Advisor, ModelError
 from magus.advisor.ranker import train
@@ -15,8 +14,8 @@ from magus.advisor.ranker.train import Score, TrainReport
 from magus.advisor.ranker.trees import Ranker
 from magus.compiler.ir import Cancelled
 from magus.simcore import RunOutcome, RunTooLarge, simulate
-from magus.tui.cli import app
 from magus.tui.exit_codes import Exit
+from tests.helpers.commands import magus
 
 FILE = """
 use "amd/mi300x"
@@ -32,10 +31,6 @@ expect up { verdict == serial }
 """
 SIMULATE = "magus.tui.commands.simulate.simulate"
 FAST = ("--no-verify", "--bespoke", "0", "--workers", "1")
-
-
-def magus(*words: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 @pytest.fixture
