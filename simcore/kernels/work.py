@@ -49,7 +49,7 @@ class KernelWork:
 ShapeT = TypeVar("ShapeT", bound=KernelShape)
 
 
-def _whole(scenario: Scenario, shape: Any, group: TileGroup) -> KernelShape:
+def _whole(scenario: Scenario, shape: KernelShape, group: TileGroup) -> KernelShape:
     return shape
 
 

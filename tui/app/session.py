@@ -213,7 +213,7 @@ def default_backend(workers: int) -> Backend:
         scenario: Scenario, schedule: Schedule, bound_ticks: int | None, should_stop: ShouldStop
     ) -> Result:
         from ...advisor.candidates.shortlist import packet_bytes
-        from ...simcore.simulate import RunOptions, WhatIf, simulate
+        from ...simcore import RunOptions, WhatIf, simulate
 
         unit = packet_bytes(scenario)
         what_if = None if bound_ticks is None else WhatIf(unit, bound_ticks)
