@@ -103,7 +103,7 @@ def test_a_new_topology_is_simulated_and_advised_on_as_the_same_links_one_by_one
 
 def test_the_ranker_predicts_on_a_new_topology(chain: Path) -> None:
     scenario = compile_file(chain).scenario()
-    choice = Choice(BASELINE.name, scenario.num_ranks, default_engine(scenario))
+    choice = Choice(BASELINE.name, scenario.num_ranks, default_engine(scenario.system))
     schedule = build_schedule(scenario, choice)
 
     (predicted,) = predicted_us(scenario, Ranker.load(), [choice], [schedule])
@@ -212,7 +212,7 @@ def test_a_new_algorithm_is_a_template_and_an_algorithm_of_others(tmp_path: Path
     file.write_text(GATHER)
     init = with_line(ALGORITHMS_INIT, "backwards", "backwards.ALGORITHM", "    nvls.ALGORITHM,\n")
     house = house_with(tmp_path, {"compiler/collectives/backwards.py": BACKWARDS, ALGORITHMS_INIT: init})
-    runs = [
+    runs: list[list[str | Path]] = [
         ["simulate", file, "--workload", workload, "--schedule", schedule.format(name), "--json"]
         for workload, schedule in (("gather", "{}(chunks=8)"), ("up", "pipelined(chunks=8, algorithm={})"))
         for name in ("backwards", "ring")

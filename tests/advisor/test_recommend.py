@@ -27,6 +27,7 @@ from magus.compiler.ir import (
 )
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.planning.knobs import base
+from magus.compiler.planning.template_input import template_input
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.compiler.templates.base import TemplateInput
 from magus.simcore import RunOutcome
@@ -59,7 +60,6 @@ def test_each_schedule_is_looked_at_and_built_once(advisor: Advisor, monkeypatch
     scenario = exploring(ag_gemm(4096, 8192, 16384), Explore.of(chunks=(8, 16, 32), engine=(DMA,)))
     structures = enumerate_space(scenario).structures
     asked: list[Choice] = []
-    template_input = base.template_input
 
     def counting(scenario: Scenario, choice: Choice) -> TemplateInput:
         asked.append(choice)
