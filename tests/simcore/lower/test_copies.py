@@ -5,11 +5,15 @@ from fractions import Fraction
 
 import pytest
 
+from magus.compiler import compile_text
 from magus.compiler.ir import (
     TICKS_PER_SECOND,
     TICKS_PER_US,
+    Choice,
     CopyProtocol,
     Direction,
+    EngineChoice,
+    EngineKind,
     EngineMode,
     ExecutionOptions,
     Fabric,
@@ -24,6 +28,7 @@ from magus.compiler.ir import (
     Transfer,
     Wait,
 )
+from magus.compiler.planning.build import build_schedule
 from magus.simcore import simulate
 from magus.simcore.figures.traffic import traffic_of
 from magus.simcore.kernels.gemm import ticks_for
@@ -284,3 +289,31 @@ def test_copies_equal_the_oracle(fold: bool) -> None:
         plan(*steps, dma=1, mode=EngineMode.BROADCAST),
     ):
         assert differs_from_oracle(scenario, schedule, 256, fold=fold) == []
+
+
+BESIDE = """
+use "nvidia/{library}"
+system s {{ gpus 8 x {gpu}; fabric switch(nvswitch, link=nvlink) }}
+workload w on s {{
+  x = tensor bf16[128, 4096]; w = tensor bf16[4096, 16384]; y = gemm(x, w)
+  v = tensor bf16[16384, 4096] shard rows; g = all_gather(v)
+}}
+"""
+
+
+@pytest.mark.parametrize("library", ["a100", "b200"])
+def test_copies_that_wait_at_their_source_leave_memory_to_a_gemm(library: str) -> None:
+    scenario = compile_text(BESIDE.format(library=library, gpu=library.upper())).scenario()
+    without_limit = with_dma(scenario, replace(scenario.gpu.dma, outstanding_bytes=None))
+
+    def times(one: Scenario, template: str = "bulk") -> tuple[int, int]:
+        schedule = build_schedule(one, Choice(template, 8, EngineChoice(EngineKind.DMA, 7)))
+        result = simulate(one, schedule, unit_bytes=1 << 15)
+        return result.compute_ticks, result.comm_ticks
+
+    alone, alone_copies = times(scenario, "serial")
+    beside, copies = times(scenario)
+    slowed, _ = times(without_limit)
+
+    assert beside < 1.15 * alone < 1.25 * alone < slowed
+    assert copies == pytest.approx(alone_copies, rel=0.01)
