@@ -103,6 +103,7 @@ class Code(Enum):
     MGS525 = "a plan file whose hash is not that of its plan"
     MGS526 = "an MSCCL++ plan beyond the reach of plans"
     MGS527 = "a part of an MSCCL++ plan that takes no time here"
+    MGS530 = "an implementation that does not do what is asked of it"
 
 
 CONSEQUENCES = frozenset(

@@ -41,6 +41,9 @@ from .hardware import Origin as Origin
 from .hardware import Provenance as Provenance
 from .hardware import SmCopy as SmCopy
 from .hardware import Switch as Switch
+from .implementation import Implementation as Implementation
+from .implementation import Method as Method
+from .implementation import TransferPath as TransferPath
 from .operations.add import ElementwiseShape as ElementwiseShape
 from .operations.attention import AttentionShape as AttentionShape
 from .operations.gemm import GemmShape as GemmShape

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+from .implementation import Implementation
+
 
 @dataclass(frozen=True, slots=True)
 class Explore:
@@ -11,12 +13,13 @@ class Explore:
     ``asked`` holds (word of a knob, its values) for each knob that the file names, sorted by word. The search chooses
     for the others: it tries several templates, chunks, engines and streams, and the default of each other knob. Depths
     are tried besides holding everything. ``dominance`` leaves out schedules that are assumed to be no faster than
-    others of the space.
+    others of the space. ``implementations`` are those that the file asks about by name.
     """
 
     asked: tuple[tuple[str, tuple[Any, ...]], ...] = ()
     staging_limit_bytes: int | None = None
     dominance: bool = True
+    implementations: tuple[Implementation, ...] = ()
 
     @classmethod
     def of(

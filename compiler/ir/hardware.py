@@ -70,6 +70,7 @@ class GemmModel:
     schedules below which the profile cannot tell them apart. Two SMs together compute one of ``pair_tiles``.
     ``cluster`` is the number of neighbouring SMs that read a shared operand from L2 once. ``fitted_l2`` is (bytes per
     instance, number of instances) of the L2 that the constants were fitted with, None where it is that of the GPU.
+    Without ``splits_k`` the inner dimension of a tile stays whole.
     """
 
     start_ticks: int
@@ -88,6 +89,7 @@ class GemmModel:
     pair_tiles: tuple[tuple[int, int], ...] = ()
     cluster: int = 1
     fitted_l2: tuple[int, int] | None = None
+    splits_k: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +130,15 @@ class SmCopy:
 
 @dataclass(frozen=True, slots=True)
 class LaunchCost:
-    """``kernel`` starts a kernel without a fitted start of its own; ``event`` is added if one waits for a transfer."""
+    """``kernel`` starts a kernel without a fitted start of its own; ``event`` is added if one waits for a transfer.
+
+    The host issues the kernels and copies of a rank one after the other, each in ``host``, and runs ahead of the GPU:
+    none starts before it is issued. 0 where issuing is not what anything waits for.
+    """
 
     kernel_ticks: int
     event_ticks: int
+    host_ticks: int = 0
 
 
 @dataclass(frozen=True, slots=True)

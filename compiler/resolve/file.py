@@ -17,6 +17,7 @@ from .devices.system import SystemResolver
 from .expect.expect import ExpectReader
 from .expect.expectation import Expectation
 from .schedules.explore import ExploreReader
+from .schedules.implementation import ImplementationReader, reject_implementation
 from .schedules.outline import OutlineReader
 from .schedules.outline_block import is_outline, place_of
 from .schedules.plan import PlanReader
@@ -81,6 +82,15 @@ class _Resolver:
             for entry in self._scope.of_kind(kind):
                 with self._report.attempt():
                     resolve_one(entry)
+        self._check_implementations()
+
+    def _check_implementations(self) -> None:
+        """Read the implementations of the file for its first system; without a system there is nothing to read for."""
+        systems = self._scope.of_kind(Kind.SYSTEM)
+        for entry in self._scope.of_kind(Kind.IMPLEMENTATION) if systems else ():
+            with self._report.attempt():
+                system = self._systems.system(systems[0])
+                ImplementationReader(system, self._evaluator, self._report).read(entry)
 
     def _system(self, path: ast.Path) -> tuple[Entry, System]:
         """Return the workload at ``path`` and its system, which is known even if the workload has errors."""
@@ -144,9 +154,21 @@ class _Resolver:
                     if entry in spaces:
                         message = f"{entry.name} is explored twice"
                         raise self._report.fail(Code.MGS206, message, question.workload.span)
-                    reader = ExploreReader(self._choices(system), self._place, self._evaluator, self._report)
+                    implementations = ImplementationReader(system, self._evaluator, self._report)
+                    choices = self._choices(system)
+                    reader = ExploreReader(choices, implementations, self._place, self._evaluator, self._report)
                     spaces[entry] = reader.read(question)
+                    self._check_asked(spaces[entry], self._workload(entry), question)
         return spaces
+
+    def _check_asked(self, explore: Explore, workload: Workload, question: ast.Explore) -> None:
+        """Report implementations that the file asks about and that cannot be predicted for its workload."""
+        asks = (each for each in question.block.statements if isinstance(each, ast.Say))
+        place = next((each.span for each in asks if each.span.text.startswith("implementations")), question.span)
+        for implementation in explore.implementations:
+            rejection = reject_implementation(implementation, workload)
+            if rejection is not None:
+                self._report.error(rejection.code, rejection.message, place, rejection.hint)
 
     def _expectations(self) -> tuple[Expectation, ...]:
         expectations: list[Expectation] = []

@@ -18,6 +18,7 @@ class Kind(Enum):
     GPU = "gpu"
     LINK = "link"
     SWITCH = "switch"
+    IMPLEMENTATION = "implementation"
     SYSTEM = "system"
     WORKLOAD = "workload"
     SCHEDULE = "schedule"
@@ -27,7 +28,7 @@ class Kind(Enum):
 Named = ast.Let | ast.Param | ast.Device | ast.System | ast.Workload | ast.Template | ast.Plan
 RESERVED = ("best", "serial", "bound", "base")
 _VALUES = (Kind.LET, Kind.PARAM)
-_DEVICES = (Kind.GPU, Kind.LINK, Kind.SWITCH)
+_DEVICES = (Kind.GPU, Kind.LINK, Kind.SWITCH, Kind.IMPLEMENTATION)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,7 +76,7 @@ class Scope:
         return not self._entries and not self.questions
 
     def devices(self) -> Iterator[Entry]:
-        """Iterate over the gpus, links and switches of this scope."""
+        """Iterate over the gpus, links, switches and implementations of this scope."""
         return (entry for entry in self._entries.values() if entry.kind in _DEVICES)
 
     def of_kind(self, *kinds: Kind) -> list[Entry]:
@@ -116,7 +117,8 @@ class Scope:
         if entry is None:
             hint = did_you_mean(written, self.names(*kinds))
             if not hint and kinds[0] in _DEVICES:
-                hint = 'declare it, or add a library, for instance: use "amd/mi300x"'
+                library = "implementations/flux" if kinds[0] is Kind.IMPLEMENTATION else "amd/mi300x"
+                hint = f'declare it, or add a library, for instance: use "{library}"'
             word = "name" if kinds == _VALUES else wanted
             raise report.fail(Code.MGS203, f"unknown {word} '{written[:64]}'", span, hint)
         if entry.kind not in kinds:

@@ -33,13 +33,14 @@ DECLARATIONS: Mapping[str, str] = {
     "gpu": "DEVICE",
     "link": "DEVICE",
     "switch": "DEVICE",
+    "implementation": "DEVICE",
     "system": "_SYSTEM",
     "workload": "_WORKLOAD",
     "schedule": "_SCHEDULE",
     "explore": "_EXPLORE",
     "expect": "_EXPECT",
 }
-_HAVE_BLOCKS = ("gpu", "link", "switch", "system", "workload", "schedule", "explore", "expect")
+_HAVE_BLOCKS = ("gpu", "link", "switch", "implementation", "system", "workload", "schedule", "explore", "expect")
 _HEAD_WORDS: Mapping[str, Mapping[str, str]] = {
     "use": {"as": "_AS"},
     "gpu": {"extends": "_EXTENDS"},

@@ -129,6 +129,17 @@ COLLECTIVES: Mapping[str, tuple[Property, ...]] = {
 GPU_WORDS = ("source", "sms", "clock", "line", "peak", "cache", *GPU_BLOCKS, "collectives")
 LINK_NUMBERS = (_rate("bandwidth"), _rate("achieved"), _time("latency"))
 SWITCH_NUMBERS = (_count("ports", MAX_RANKS), _rate("bandwidth"), _time("latency"))
+# Numbers of a block of an implementation. Without those of METHOD_REQUIRED there is no prediction.
+METHOD_NUMBERS = (
+    _alone("pieces", NUMBER, 1 << 10),
+    Property("rate", NUMBER, _PERCENT, Fraction(1), required=False, alone=True),
+    Property("limit", RATE, Fraction(10**6), Fraction(10**15), required=False, alone=True),
+    *(_alone(name, TIME, _PERCENT, low=0) for name in ("call", "barrier", "step")),
+    _alone("rereads_below", NUMBER, 1 << 20),
+    Property("rows_per_read", NUMBER, Fraction(1), Fraction(64), required=False, alone=True),
+    Property("error", NUMBER, Fraction(0), Fraction(10), required=False, alone=True),
+)
+METHOD_REQUIRED = ("rate", "call", "step")
 # Words that links and switches take: a list of them, or one.
 LINK_LISTS: Mapping[str, tuple[str, ...]] = {"protocols": tuple(protocol.value for protocol in CopyProtocol)}
 LINK_CHOICES: Mapping[str, tuple[str, ...]] = {"ordered": ("yes", "no")}

@@ -82,7 +82,7 @@ class _Launch:
             self._tiling(tile, split)
             for tile in tiles_of(gpu)
             if tile[1] <= self.sms  # a pair needs two SMs
-            for split in (SPLITS[:1] if self.static_order else SPLITS)
+            for split in (SPLITS[:1] if self.static_order or not gpu.gemm.splits_k else SPLITS)
             if split == 1 or split_k(shape, split) >= MIN_SPLIT_K
         ]
         return fastest(gpu, self.sms, tilings)

@@ -43,13 +43,20 @@ def lower_transfer(state: Lowering, rank: int, step: Transfer) -> None:
     gpu, num_bytes = state.scenario.gpu, moved_bytes(state.scenario, step.region)
     other = state.pairs.get((rank, step.name))
     ops: list[int] = []
+    issued = 0 if state.by_sms else state.issued(rank)
     # Dealt in lines, so that as many SMs take part at any granularity.
     for count, lines in split_evenly(-(-num_bytes // gpu.line_bytes), copy_workers(state, rank, step)):
         stages = _stages(state, rank, step, other, lines * gpu.line_bytes)
         setup = copy_setup(state, rank, step)
-        ops += state.builder.op(
-            rank, OpSpec(OpKind.TRANSFER, step.name, stages, pool=state.machine.engines, setup_ticks=setup), count=count
+        spec = OpSpec(
+            OpKind.TRANSFER,
+            step.name,
+            stages,
+            pool=state.machine.engines,
+            setup_ticks=setup,
+            release_ticks=issued,
         )
+        ops += state.builder.op(rank, spec, count=count)
     work, waiting = range(ops[0], ops[-1] + 1), begun_by(state, rank, step, ops)
     done = state.register(rank, step, work, Waiters(waiting, waiting))
     if other is not None:

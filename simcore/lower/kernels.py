@@ -89,7 +89,9 @@ def _launched(
     awaited = _awaited(step, steps)
     looks = bool(awaited) and state.schedule.tactics.wait is not Wait.EVENT
     start = _launch_ticks(state, work, fitted=fitted, waits=bool(awaited) and not looks)
-    launch = state.builder.op(rank, OpSpec(OpKind.LAUNCH, step.name, setup_ticks=state.setup(start)))
+    launch = state.builder.op(
+        rank, OpSpec(OpKind.LAUNCH, step.name, setup_ticks=state.setup(start), release_ticks=state.issued(rank))
+    )
     waiting = num_waiting(state, work) if looks else 0
     runs = unit_stages(state, rank, work, work.num_units)
     units = add_units(state, rank, step, runs, waiting, _flag(awaited))
@@ -133,7 +135,10 @@ def _begin_stream(state: Lowering, rank: int, stream: int, steps: Sequence[Step]
     shape, sms = stream_shape(state.scenario, groups), state.schedule.compute_sms
     whole = _as_whole(state, shape, gemm_work(state.scenario.gpu, shape, sms, static_order=True))
     start = _launch_ticks(state, whole, fitted=True, waits=False)
-    launch = state.builder.op(rank, OpSpec(OpKind.LAUNCH, f"stream {stream}", setup_ticks=state.setup(start)))
+    issued = state.issued(rank)
+    launch = state.builder.op(
+        rank, OpSpec(OpKind.LAUNCH, f"stream {stream}", setup_ticks=state.setup(start), release_ticks=issued)
+    )
     parts = _parts(state, whole, groups, flops)
     state.streams[rank, stream] = kernel = Persistent(whole, launch, parts, [])
     return kernel

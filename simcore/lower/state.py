@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from zlib import crc32
 
-from ...compiler.ir import EngineKind, Region, Scenario, Schedule, Step, Transfer, Write
+from ...compiler.ir import EngineKind, LaunchMode, Region, Scenario, Schedule, Step, Transfer, Write
 from ..kernels.work import KernelWork
 from ..program.builder import ProgramBuilder
 from ..program.program import Flow, OpKind, OpSpec
@@ -93,6 +93,7 @@ class Lowering:
     num_peers: dict[int, int] = field(default_factory=dict)  # that transfers outside of lanes address, by rank
     issues: dict[tuple[int, frozenset[str]], list[range]] = field(default_factory=dict)  # by rank and waits
     kernels: OneKernel = field(default_factory=OneKernel)
+    num_issued: dict[int, int] = field(default_factory=dict)  # kernels and copies that the host issued, by rank
 
     @property
     def alone(self) -> bool:
@@ -117,6 +118,16 @@ class Lowering:
     def setup(self, ticks: int) -> int:
         """A fixed cost, unless it is idealised away."""
         return 0 if Idealization.FREE_LAUNCH in self.ideal else ticks
+
+    def issued(self, rank: int) -> int:
+        """Count one more kernel or copy that the host of ``rank`` issues; return when it has.
+
+        A graph is issued once.
+        """
+        if self.schedule.tactics.launch is LaunchMode.GRAPH:
+            return 0
+        self.num_issued[rank] = self.num_issued.get(rank, 0) + 1
+        return self.setup(self.num_issued[rank] * self.scenario.gpu.launch.host_ticks)
 
     def units(self, num_bytes: int) -> int:
         """Units of the simulation in ``num_bytes``."""

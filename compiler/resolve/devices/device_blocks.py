@@ -82,7 +82,7 @@ class BlockReader:
             self.numbers(self._block_of(statement, word), COLLECTIVES[""], "collectives.", word, default, parts)
         elif word in GPU_BLOCKS:
             block = self._block_of(statement, word)
-            extra: _Extra = {"tiles": self._tiles, "pair_tiles": self._tiles} if word == "gemm" else {}
+            extra: _Extra = {"tiles": self.read_tiles, "pair_tiles": self.read_tiles} if word == "gemm" else {}
             self.numbers(block, GPU_BLOCKS[word], f"{word}.", word, default, {**extra, **self._calibrated(word)})
         else:
             wanted = next(each for each in GPU_NUMBERS if each.name == word)
@@ -208,7 +208,7 @@ class BlockReader:
             raise self._report.fail(Code.MGS116, message, statement.span, f"{head.text} {known[0]}")
         self.words[head.text] = tuple(chosen)
 
-    def _tiles(self, statement: ast.Say, default: Default) -> None:
+    def read_tiles(self, statement: ast.Say, default: Default) -> None:
         """Read ``tiles [[128, 128], [256, 256]]``, or ``pair_tiles``."""
         head = head_of(statement)
         assert head is not None

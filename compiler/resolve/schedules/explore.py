@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import Any
 
 from ...codes import Code
-from ...ir import Explore
+from ...ir import Explore, Implementation
 from ...planning import knobs
 from ...planning.knobs import Knob
 from ...planning.knobs.base import CountValues
@@ -13,6 +13,7 @@ from ...planning.knobs.engine import ENGINE
 from ...planning.knobs.structure import TEMPLATE
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean, listing
+from ...text.names import Kind
 from ...text.source import Span
 from ...text.units import BYTES
 from ...text.vocabulary import OBJECTIVES, Property
@@ -20,9 +21,10 @@ from ..values.device_numbers import FigureReader
 from ..values.domains import read_values, whole_numbers
 from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.sentences import Words, known_head
+from .implementation import ImplementationReader
 from .template import ChoiceReader
 
-_OTHER_WORDS = ("staging", "minimize", "everything", "dominance")
+_OTHER_WORDS = ("staging", "minimize", "everything", "dominance", "implementations")
 _STAGING = Property("staging", BYTES, Fraction(0), Fraction(1 << 50), whole=True)
 
 
@@ -34,8 +36,16 @@ def explored_knobs() -> dict[str, Knob]:
 class ExploreReader:
     """Reads the explore block of one workload."""
 
-    def __init__(self, choices: ChoiceReader, place: Place, evaluator: ExpressionEvaluator, report: Report) -> None:
+    def __init__(
+        self,
+        choices: ChoiceReader,
+        implementations: ImplementationReader,
+        place: Place,
+        evaluator: ExpressionEvaluator,
+        report: Report,
+    ) -> None:
         self._choices, self._place, self._evaluator, self._report = choices, place, evaluator, report
+        self._implementations = implementations
 
     def read(self, question: ast.Explore) -> Explore:
         """Return the space a block describes; what it does not say is left open."""
@@ -64,6 +74,8 @@ class ExploreReader:
                 return explore
             case "dominance":
                 return replace(explore, dominance=self._switch(words))
+            case "implementations":
+                return replace(explore, implementations=self._asked(words))
             case _:
                 objective = words.take_name("what to minimize")
                 words.end()
@@ -85,6 +97,15 @@ class ExploreReader:
         values = [self._choices.value(knob, each) for each in words.take_list(what)]
         self._end_of_list(words)
         return tuple(dict.fromkeys(values))
+
+    def _asked(self, words: Words) -> tuple[Implementation, ...]:
+        """The implementations of a list of names; each number that a prediction needs must be known."""
+        asked: dict[str, Implementation] = {}
+        for each in words.take_list("an implementation"):
+            entry = self._place.scope.find(each, Kind.IMPLEMENTATION, self._report)
+            asked[entry.name] = self._implementations.read(entry)
+        self._end_of_list(words)
+        return tuple(asked.values())
 
     def _switch(self, words: Words) -> bool:
         said = words.take_name("on or off")

@@ -28,6 +28,11 @@ class ChoiceReader:
         self._system, self._place, self._report = system, place, report
         self._numbers = FigureReader(report, evaluator)
 
+    @property
+    def num_ranks(self) -> int:
+        """The number of GPUs of the system."""
+        return self._system.num_ranks
+
     def choice(self, template: ast.Template) -> Choice:
         """Read ``uniform_fused_1d(chunks=64, engine=dma(7))`` and fill in what is not said."""
         expression = single(template.values, self._report)

@@ -90,6 +90,17 @@ def test_shipped_libraries() -> None:
     assert shipped_libraries() == (
         *("amd/mi300x", "amd/mi325x", "amd/mi355x"),
         *(
+            "implementations/flux",
+            "implementations/kraken",
+            "implementations/mkernel",
+            "implementations/thunderkittens",
+            "implementations/torch_async_tp",
+            "implementations/torch_multimem",
+            "implementations/torch_nccl",
+            "implementations/transformer_engine",
+            "implementations/triton_distributed",
+        ),
+        *(
             "nvidia/a100",
             "nvidia/a800",
             "nvidia/b200",

@@ -1,0 +1,29 @@
+"""The implementations that ship with Magus, read for a system."""
+
+from contextlib import suppress
+
+from ...codes import Code
+from ...ir import Implementation, System
+from ...text.diagnostics import GaveUp, Report
+from ...text.load import load, shipped_libraries
+from ...text.names import Kind
+from ...text.source import Source
+from ..values.evaluate import ExpressionEvaluator
+from .implementation import ImplementationReader
+
+FOLDER = "implementations/"
+
+
+def shipped_implementations(system: System) -> tuple[Implementation, ...]:
+    """Return every shipped implementation whose schedules the engines and ranks of ``system`` can carry out."""
+    found: list[Implementation] = []
+    text = "\n".join(f'use "{name}"' for name in shipped_libraries() if name.startswith(FOLDER))
+    scope = load(Source("<shipped>", text), Report())
+    for entry in scope.devices():
+        report = Report()
+        with suppress(GaveUp), report.attempt():
+            if entry.kind is Kind.IMPLEMENTATION:
+                found.append(ImplementationReader(system, ExpressionEvaluator(report, {}), report).read(entry))
+        unexpected = [each for each in report.diagnostics if each.code is not Code.MGS401]
+        assert not unexpected, f"the shipped implementation {entry.name}: {unexpected[0].message}"
+    return tuple(found)

@@ -1,0 +1,174 @@
+"""Implementations: what a block says, which are shipped, and what is asked of them."""
+
+from fractions import Fraction
+
+import pytest
+
+from magus.compiler import CompileError, compile_text, format_text
+from magus.compiler.ir import TICKS_PER_US, DType, EngineKind, Implementation, Origin, Pattern, System, TransferPath
+from magus.compiler.resolve.schedules.implementation import PATTERN_WORDS
+from magus.compiler.resolve.schedules.shipped_implementations import shipped_implementations
+from tests.helpers.some import some
+
+HEAD = """use "nvidia/h100"
+
+system s { gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }
+
+workload w on s {
+  x = tensor bf16[512, 1024] shard rows
+  w = tensor bf16[1024, 2048] shard cols
+  y = gemm(all_gather(x), w)
+}
+"""
+BLOCK = """
+implementation mine {
+  source reported "its source code"
+  gpus H100, H800
+  dtypes bf16
+
+  ag_gemm {
+    schedule hetero_unfused_1d(streams=2, engine=dma(2), transfer=get)
+    pieces 2
+    path copy_engine
+    rate 90 %
+    limit 300 GB/s @fitted "a table"
+    call 40 us
+    barrier 3 us
+    step 10 us
+    tiles [[128, 256]]
+    rereads_below 4096
+    rows_per_read 1.5
+    error 8 % @measured "the other half of the table"
+  }
+}
+
+explore w { implementations mine }
+"""
+
+
+def asked(block: str = BLOCK) -> Implementation:
+    (found,) = compile_text(HEAD + block).scenario("w").explore.implementations
+    return found
+
+
+def system(ranks: int = 8, gpu: str = "H100") -> System:
+    text = HEAD.replace("4 x H100", f"{ranks} x {gpu}").replace("nvidia/h100", f"nvidia/{gpu.lower()}")
+    return compile_text(text).scenario("w").system
+
+
+def test_a_block_says_schedule_path_and_costs() -> None:
+    found = asked()
+    (method,) = found.methods
+
+    assert (found.name, found.gpus, found.dtypes) == ("mine", ("H100", "H800"), (DType.BF16,))
+    assert (method.pattern, method.path, method.rate) == (Pattern.AG_GEMM, TransferPath.COPY_ENGINE, Fraction(9, 10))
+    assert (method.choice.template, method.choice.chunks, method.choice.streams) == ("hetero_unfused_1d", 8, 2)
+    assert method.limit_bytes_per_s == 300 * 10**9
+    assert (method.call_ticks, method.barrier_ticks, method.step_ticks) == tuple(
+        us * TICKS_PER_US for us in (40, 3, 10)
+    )
+    assert (method.tiles, method.rereads_below, method.rows_per_read) == (((128, 256),), 4096, Fraction(3, 2))
+    assert method.error == Fraction(8, 100) and not method.missing
+
+
+def test_every_number_has_its_origin() -> None:
+    origins = {each.path: (each.origin, each.source) for each in asked().provenance}
+
+    assert origins["mine.ag_gemm.limit"] == (Origin.FITTED, "a table")
+    assert origins["mine.ag_gemm.call"] == (Origin.REPORTED, "its source code")
+
+
+def test_it_is_printed_as_it_is_read() -> None:
+    text = HEAD + BLOCK
+
+    assert format_text(text) == text
+    assert format_text(format_text(text.replace("  ", " "))) == format_text(text.replace("  ", " "))
+
+
+def test_what_is_not_said_is_missing() -> None:
+    block = "implementation mine { ag_gemm { schedule shard_p2p(engine=dma); path copy_engine; rate 90 % } }"
+
+    with pytest.raises(CompileError) as caught:
+        asked(f"{block}\nexplore w {{ implementations mine }}")
+
+    assert "mine cannot be predicted: call, step not known" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("path copy_engine", "path library"),
+        ("path copy_engine", "path in_switch"),
+        ("path copy_engine", "path tile_stores"),
+        ("schedule hetero_unfused_1d(streams=2, engine=dma(2), transfer=get)", "schedule serial(engine=dma)"),
+        ("streams=2", "streams=2, chunks=8"),
+        ("tiles [[128, 256]]", ""),
+        ("rereads_below 4096", ""),
+    ],
+)
+def test_statements_that_contradict_each_other(old: str, new: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        asked(BLOCK.replace(old, new))
+
+    assert {each.code.name for each in caught.value.diagnostics} == {"MGS314"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        ("gpus H100, H800", "gpus 8", "MGS204"),
+        ("dtypes bf16", "dtypes bf17", "MGS204"),
+        ("dtypes bf16", "dtypes fp16", "MGS530"),
+        ("rate 90 %", "rate 101 %", "MGS307"),
+        ("rate 90 %", "rate 90 GB/s", "MGS303"),
+        ("call 40 us", "call 40", "MGS301"),
+        ("call 40 us", "call 40 us; call 40 us", "MGS206"),
+        ("rows_per_read 1.5", "rows_per_read 0", "MGS307"),
+        ("tiles [[128, 256]]", "tiles [128, 256]", "MGS116"),
+        ("path copy_engine", "path copy_engine sm_copy", "MGS113"),
+        ("engine=dma(2)", "engine=dma(200)", "MGS401"),
+        ("schedule hetero_unfused_1d(streams=2, engine=dma(2), transfer=get)", "schedule", "MGS116"),
+    ],
+)
+def test_bad_input_is_told_at_its_place(old: str, new: str, code: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        asked(BLOCK.replace(old, new))
+
+    assert code in {each.code.name for each in caught.value.diagnostics}
+
+
+def test_an_unused_implementation_is_checked_too() -> None:
+    with pytest.raises(CompileError) as caught:
+        compile_text(HEAD + BLOCK.replace("rate 90 %", "rate 900 %").partition("explore")[0])
+
+    assert [each.code.name for each in caught.value.diagnostics] == ["MGS307"]
+
+
+def test_patterns_are_those_that_overlap() -> None:
+    assert {"ag_gemm", "gemm_rs", "gemm_ar", "a2a_gemm", "gemm_a2a"} <= PATTERN_WORDS.keys()
+
+
+def test_shipped_implementations_say_where_their_numbers_come_from() -> None:
+    for found in some(shipped_implementations(system())):
+        assert found.gpus and found.methods
+        assert all(each.source or each.origin is Origin.ASSUMED for each in found.provenance)
+
+
+def test_shipped_implementations_without_numbers_are_not_predicted() -> None:
+    incomplete = {each.name for each in shipped_implementations(system()) if all(m.missing for m in each.methods)}
+
+    assert incomplete == {"torch_multimem", "triton_distributed", "transformer_engine"}
+
+
+def test_the_schedule_of_an_implementation_is_that_of_the_system() -> None:
+    for ranks in (2, 4, 8):
+        (flux,) = [each for each in shipped_implementations(system(ranks)) if each.name == "flux"]
+        gather = flux.method(Pattern.AG_GEMM)
+        assert gather is not None and gather.choice.chunks == 4 * ranks
+        assert (gather.choice.engine.kind, gather.choice.engine.count) == (EngineKind.DMA, ranks - 1)
+
+
+def test_an_alias_leads_to_an_implementation() -> None:
+    block = 'use "implementations/flux" as them\nexplore w { implementations them.flux }'
+
+    assert asked(block).name == "flux"
