@@ -41,8 +41,8 @@ class Method:
     which nothing else happens. The host issues each kernel and copy in ``step_ticks`` and runs ahead of the GPU. With
     ``tiles`` its GEMM has these alone, and does not split the inner dimension. Below ``rereads_below`` rows it goes
     through its tiles row by row, and reads the second operand again for every ``rows_per_read`` rows of tiles.
-    ``missing`` are numbers that are not known: without them there is no prediction. ``error`` is the relative error of
-    a predicted speedup over the library, None if it was not measured.
+    ``missing`` are numbers that are not known: without them there is no prediction. ``error`` is the mean
+    relative error of predicted speedups over the library on rows it was not fitted to, None if there were none.
     """
 
     pattern: Pattern

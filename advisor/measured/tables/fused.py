@@ -141,25 +141,30 @@ def _simulated_us(row: FusedRow, part: FusedPart) -> float:
 
 
 def scenario_of(row: FusedRow, part: FusedPart) -> Scenario:
-    """Return the scenario of one part of a row, on the GPUs and the switch of the shipped library.
+    """Return the scenario of one part of a row; see ``scenario_on``."""
+    return scenario_on(row.gpu, row.ranks, row.dtype, part)
+
+
+def scenario_on(gpu: str, ranks: int, dtype: DType, part: FusedPart) -> Scenario:
+    """Return the scenario of ``part`` on the GPUs and the switch of the shipped library.
 
     Raises
     ------
     CompileError
         If the shape does not divide among the ranks, or the switch has fewer ports.
     """
-    library = next(name for name in shipped_libraries() if name.partition("/")[2] == row.gpu.lower())
+    library = next(name for name in shipped_libraries() if name.partition("/")[2] == gpu.lower())
     gathers = part.pattern in (Pattern.AG_GEMM, Pattern.GEMM)
     text = (_HEAD + (_GATHERED if gathers else _SUMMED)).format(
         library=library,
-        ranks=row.ranks,
-        gpu=row.gpu,
-        dtype=DType(row.dtype).value,
+        ranks=ranks,
+        gpu=gpu,
+        dtype=dtype.value,
         m=part.m,
         n=part.n,
         k=part.k,
-        all_n=part.n * row.ranks,
-        all_k=part.k * row.ranks,
+        all_n=part.n * ranks,
+        all_k=part.k * ranks,
         collective=_COLLECTIVES.get(part.pattern, NcclCollective.ALL_GATHER).value,
     )
     return compile_text(text).scenario()

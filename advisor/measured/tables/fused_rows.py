@@ -79,23 +79,24 @@ def fused_rows(path: Path) -> Iterator[FusedRow | str]:
     table = read_rows(path, COLUMNS, NUMBERS)
     yield from table.skipped
     left_out: Counter[str] = Counter()
-    partners = {_key(row): float(row["time_us"]) for row in table.rows if row["impl"] in SERIAL}
+    partners = {partner_key(row): float(row["time_us"]) for row in table.rows if row["impl"] in SERIAL}
     paired: set[tuple[str, ...]] = set()
     for row in table.rows:
         if row["impl"] in SERIAL:
             continue
-        fused = _fused(row, partners.get(_key(row)))
+        fused = _fused(row, partners.get(partner_key(row)))
         if isinstance(fused, str):
             left_out[fused] += 1
         else:
-            paired.add(_key(row))
+            paired.add(partner_key(row))
             yield fused
-    alone = sum(row["impl"] in SERIAL and _key(row) not in paired for row in table.rows)
+    alone = sum(row["impl"] in SERIAL and partner_key(row) not in paired for row in table.rows)
     left_out["serial, and nothing fused beside it is compared"] += alone
     yield from left_out_lines(path, left_out)
 
 
-def _key(row: Mapping[str, str]) -> tuple[str, ...]:
+def partner_key(row: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what a fused kernel and its serial partner have in common."""
     columns = ("gpu", "n_gpus", "op", "m", "n", "k", "shape_semantics", "dtype", "source")
     return tuple(row.get(column, "") for column in columns)
 
@@ -112,7 +113,7 @@ def _fused(row: Mapping[str, str], serial_us: float | None) -> FusedRow | str:
     if gpu.collectives is None:
         return f"the profile of {name} has no collectives"
     ranks, dtype = whole_number(row, "n_gpus", MAX_RANKS), row.get("dtype", "").partition(" ")[0]
-    parts = _parts(row, ranks) if ranks is not None and ranks > 1 else ()
+    parts = parts_of(row, ranks) if ranks is not None and ranks > 1 else ()
     if ranks is None or not parts:
         return "the shape or the number of GPUs is not stated, or does not divide"
     if dtype not in [known.value for known in DType]:
@@ -128,7 +129,7 @@ def _fused(row: Mapping[str, str], serial_us: float | None) -> FusedRow | str:
     return FusedRow(name, ranks, DType(dtype), parts, implementation, float(row["time_us"]), serial_us)
 
 
-def _parts(row: Mapping[str, str], ranks: int) -> tuple[FusedPart, ...]:
+def parts_of(row: Mapping[str, str], ranks: int) -> tuple[FusedPart, ...]:
     """Return the GEMMs of one GPU and their collectives; none if the row does not state them."""
     if row["op"].startswith("TP MLP"):
         return _layer(row)

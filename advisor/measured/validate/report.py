@@ -10,7 +10,9 @@ import numpy as np
 from ....compiler.ir import JsonObject
 from ..tables.csv_rows import TableComparison
 from ..tables.fused import FusedComparison
+from ..tables.implementations import ImplementationComparison
 from ..tables.sim_vs_form import Agreement
+from . import implementation_report
 from .early_switches import early_switches
 from .fused_report import fused_document, missed
 from .fused_report import weak_spots as fused_weak_spots
@@ -56,7 +58,8 @@ class ErrorStats:
 class Validation:
     """The result of ``magus validate``; ``left_out`` says why rows were not compared.
 
-    ``agreements`` compare simulated samples with the closed forms, ``fused`` compares fused kernels with serial ones.
+    ``agreements`` compare simulated samples with the closed forms, ``fused`` compares fused kernels with serial ones,
+    and ``implementations`` what is shipped of them with the library.
     """
 
     figures: tuple[ErrorStats, ...]
@@ -64,6 +67,7 @@ class Validation:
     left_out: tuple[str, ...]
     seed: int
     fused: tuple[FusedComparison, ...] = ()
+    implementations: tuple[ImplementationComparison, ...] = ()
 
     @property
     def gpus(self) -> tuple[str, ...]:
@@ -141,6 +145,7 @@ def weak_spots(validation: Validation) -> Iterator[str]:
                 f"longer or shorter simulated than by the closed form, {agreement.worst} {agreement.largest:.1%}"
             )
     yield from fused_weak_spots(validation.fused)
+    yield from implementation_report.weak_spots(validation.implementations)
 
 
 def validation_document(validation: Validation) -> JsonObject:
@@ -148,7 +153,7 @@ def validation_document(validation: Validation) -> JsonObject:
     return {
         "schema": SCHEMA,
         "seed": validation.seed,
-        "targets_met": not any(figures.missed for figures in validation.figures) and not missed(validation.fused),
+        "targets_met": _targets_met(validation),
         "early_switches": list(early_switches(validation.gpus)),
         "groups": [_group_document(figures) for figures in validation.figures],
         "simulated": [
@@ -167,11 +172,17 @@ def validation_document(validation: Validation) -> JsonObject:
             for agreement in validation.agreements
         ],
         "fused": fused_document(validation.fused),
+        "implementations": implementation_report.implementations_document(validation.implementations),
         "weak_spots": list(weak_spots(validation)),
         "left_out": list(validation.left_out[:MAX_LEFT_OUT]),
         "left_out_count": len(validation.left_out),
         "notes": list(NOTES),
     }
+
+
+def _targets_met(validation: Validation) -> bool:
+    fused = missed(validation.fused) or implementation_report.missed(validation.implementations)
+    return not fused and not any(figures.missed for figures in validation.figures)
 
 
 def _group_document(figures: ErrorStats) -> JsonObject:

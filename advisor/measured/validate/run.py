@@ -14,6 +14,8 @@ from ..tables.csv_rows import MeasuredError, MissingTable
 from ..tables.fused import comparable_rows, fused_comparisons
 from ..tables.gemm import gemm_comparisons, gemm_tables
 from ..tables.gemm_sample import simulated_sample
+from ..tables.implementation_rows import implementation_rows
+from ..tables.implementations import implementation_comparisons
 from .report import Validation, comparable, summed_up
 
 Row = TypeVar("Row")
@@ -22,7 +24,8 @@ Row = TypeVar("Row")
 def validate(folder: Path, *, sample: int, seed: int, progress: Progress = lambda *_: None) -> Validation:
     """Compare every known table in ``folder`` with the models.
 
-    For each GPU ``sample`` GEMMs, collectives of each kind and copies by SMs are simulated, and every fused kernel.
+    For each GPU ``sample`` GEMMs, collectives of each kind and copies by SMs are simulated, and every fused kernel: its
+    schedule alone, and the implementation that is shipped.
 
     Raises
     ------
@@ -39,20 +42,23 @@ def validate(folder: Path, *, sample: int, seed: int, progress: Progress = lambd
     left_out += [f"{row.gpu} {row.operation}: {row.label}: that is no time" for row in rows if not comparable(row)]
     rows = [row for row in rows if comparable(row)]
     fused = list(kept_rows(comparable_rows(folder), left_out))
-    if not rows and not fused:
+    implementations = implementation_rows(folder)
+    if not rows and not fused and not implementations:
         raise MeasuredError("; ".join([f"{folder}: nothing to compare", *left_out[:3]]))
     collectives = list(sampled(list(kept_rows(shipped_points(folder), [])), sample, seed))
     copies = list(sampled_copies(list(kept_rows(shipped_copies(folder), [])), sample, seed))
     gemms = [min(sample, len(table.times_us)) for table in tables]
-    advance = _counted([*gemms, *map(len, collectives), *map(len, copies), len(fused)], progress)
+    advance = _counted([*gemms, *map(len, collectives), *map(len, copies), len(fused), len(implementations)], progress)
     agreements = [simulated_sample(table, sample, seed, advance) for table in tables]
     agreements += [simulated_collectives(points, advance) for points in collectives]
     agreements += [simulated_copies(group, advance) for group in copies]
     compared = tuple(kept_rows(fused_comparisons(fused, advance), left_out))
+    shipped = tuple(kept_rows(implementation_comparisons(implementations, advance), left_out))
     return Validation(
         figures=summed_up(rows),
         agreements=tuple(agreement for agreement in agreements if agreement is not None),
         fused=compared,
+        implementations=shipped,
         left_out=tuple(left_out),
         seed=seed,
     )

@@ -6,7 +6,8 @@ from itertools import groupby
 
 from ..tables.csv_rows import TableComparison
 from ..tables.fused import FusedComparison
-from . import fused_report
+from ..tables.implementations import ImplementationComparison
+from . import fused_report, implementation_report
 from .early_switches import early_switches
 from .report import ErrorStats, Validation, references_of, weak_spots
 from .targets import BASELINES, EVERY, NOTES
@@ -15,7 +16,7 @@ COLUMNS = 80
 MAX_LEFT_OUT_LINES = 32
 HEADER = ("rows", "MAPE", "median", "p90", "bias", "target", "noise")
 WIDTHS = (7, 6, 7, 6, 6, 7, 6)
-FUSED_WIDTHS = (9, 10, 7, 7, 7)
+FUSED_WIDTHS = (9, 10, 7, 7, 9)
 NAME_WIDTH = COLUMNS - sum(WIDTHS) - 2
 PAGE_HEAD = """# How far the models are from measurements
 
@@ -52,6 +53,8 @@ def _text_lines(validation: Validation) -> Iterator[str]:
     yield from _bullets("Simulated against the closed form:", _agreement_lines(validation))
     if validation.fused:
         yield from _fused_lines(validation.fused)
+    if validation.implementations:
+        yield from _implementation_lines(validation.implementations)
     yield from _bullets("Others, for scale (MAPE):", _baseline_lines(validation))
     switches = list(early_switches(validation.gpus))
     yield from _bullets("The library switches protocols too early, a choice of its build:", switches)
@@ -120,6 +123,17 @@ def _fused_row(name: str, cells: Sequence[str]) -> str:
     return f"  {_cut(name, width):<{width}}{numbers}".rstrip()
 
 
+def _implementation_lines(rows: Sequence[ImplementationComparison]) -> Iterator[str]:
+    yield f"{implementation_report.TITLE}, speedups, and errors in percent:"
+    for name, group in groupby(rows, key=lambda row: row.row.name):
+        yield _fused_row(name, implementation_report.HEADER)
+        for row in group:
+            yield _fused_row(f"  {row.row.label}", implementation_report.cells_of(row))
+    yield ""
+    lines = [*implementation_report.summary_lines(rows), *implementation_report.NOTES]
+    yield from _bullets("Implementations, held-out half:", lines)
+
+
 def _baseline_lines(validation: Validation) -> list[str]:
     """Return a line for each other model: its errors, and those of Magus in the same groups."""
     lines = []
@@ -164,6 +178,8 @@ def _page_lines(validation: Validation) -> Iterator[str]:
     yield from _section("The simulator against the closed form", _agreement_lines(validation))
     if validation.fused:
         yield from _fused_section(validation.fused)
+    if validation.implementations:
+        yield from _implementation_section(validation.implementations)
     yield from _section("Others, for scale", _baseline_lines(validation))
     if switches := list(early_switches(validation.gpus)):
         yield from _section("Where the library switches protocols too early, a choice of its build", switches)
@@ -177,6 +193,16 @@ def _fused_section(rows: Sequence[FusedComparison]) -> Iterator[str]:
     header = ("implementation", "GPU and shape of one GPU", *fused_report.HEADER)
     yield from _page_table(header, [_fused_cells(row) for row in rows])
     yield from (f"- {line}" for line in (*fused_report.summary_lines(rows), *fused_report.NOTES))
+    yield ""
+
+
+def _implementation_section(rows: Sequence[ImplementationComparison]) -> Iterator[str]:
+    yield from (f"## {implementation_report.TITLE}", "")
+    header = ("implementation", "GPU and shape of one GPU", *implementation_report.HEADER)
+    cells = [(row.row.name, row.row.label, *implementation_report.cells_of(row)) for row in rows]
+    yield from _page_table(header, cells)
+    lines = (*implementation_report.summary_lines(rows), *implementation_report.NOTES)
+    yield from (f"- {line}" for line in lines)
     yield ""
 
 

@@ -1,0 +1,88 @@
+"""Measured and predicted times of implementations, and their speedups over the library."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ....compiler import CompileError
+from ....compiler.ir import Rejection
+from ....compiler.resolve.schedules.shipped_implementations import shipped_implementations
+from ...implementations.predict import predict_us
+from .fused import scenario_on
+from .implementation_rows import ImplementationRow
+
+LIBRARY = "torch_nccl"
+MARGIN = 0.02
+"""An implementation is slower if it takes more than this share longer than the library."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImplementationComparison:
+    """One row, with the predicted times of the implementation and of the library.
+
+    ``resolution`` is the error of predicted speedups that the implementation states, 0 without one.
+    """
+
+    row: ImplementationRow
+    serial_us: float
+    fused_us: float
+    resolution: float
+
+    @property
+    def measured(self) -> float:
+        """The measured speedup; without a serial partner that over the predicted time of the library."""
+        return (self.row.serial_us or self.serial_us) / self.row.fused_us
+
+    @property
+    def predicted(self) -> float:
+        """The predicted speedup."""
+        return self.serial_us / self.fused_us
+
+    @property
+    def error(self) -> float:
+        """Signed relative error of the predicted speedup, in percent."""
+        return 100 * (self.predicted / self.measured - 1)
+
+    @property
+    def fused_error(self) -> float:
+        """Signed relative error of the predicted time, in percent."""
+        return 100 * (self.fused_us / self.row.fused_us - 1)
+
+    @property
+    def sign_is_right(self) -> bool:
+        """Whether it is predicted to be faster than the library where it is, and slower where it is."""
+        return (self.predicted > 1) == (self.measured > 1)
+
+    @property
+    def promised(self) -> bool:
+        """Whether the predicted gain is beyond the error that the implementation states."""
+        return self.predicted > 1 + max(MARGIN, self.resolution)
+
+    @property
+    def slower(self) -> bool:
+        """Whether it is measured to be slower than the library."""
+        return self.measured < 1 - MARGIN
+
+
+def implementation_comparisons(
+    rows: Sequence[ImplementationRow], advance: Callable[[], None]
+) -> Iterator[ImplementationComparison | str]:
+    """Yield the prediction of every row, or a text that says why there is none; ``advance`` is called after each."""
+    for row in rows:
+        yield _compared(row)
+        advance()
+
+
+def _compared(row: ImplementationRow) -> ImplementationComparison | str:
+    try:
+        scenario = scenario_on(row.gpu, row.ranks, row.dtype, row.part)
+    except CompileError as error:
+        return f"{row.name}, {row.label}: {str(error).splitlines()[0]}"
+    shipped = {each.name: each for each in shipped_implementations(scenario.system)}
+    times = [predict_us(scenario, shipped[name]) for name in (LIBRARY, row.name)]
+    for us in times:
+        if isinstance(us, Rejection):
+            return f"{row.label}: {us.message}"
+    serial_us, fused_us = (us for us in times if not isinstance(us, Rejection))
+    method = shipped[row.name].method(row.part.pattern)
+    resolution = float(method.error) if method is not None and method.error is not None else 0.0
+    return ImplementationComparison(row, serial_us, fused_us, resolution)

@@ -1,0 +1,137 @@
+"""Implementations in the report of ``magus validate``: rows, errors of the held-out half, and a document."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from ....compiler.ir import JsonObject
+from ..tables.implementations import ImplementationComparison
+
+TITLE = "Implementations"
+HEADER = ("measured", "predicted", "error", "time", "half")
+NOTES = (
+    "Measured and predicted are speedups over torch_nccl, the library's GEMM and collective one after the other. Error "
+    "is predicted over measured less one, time the error of the predicted time of the implementation, both in percent. "
+    "Where the table has no serial partner (~) the predicted time of the library stands for the measured one, and the "
+    "error is that of the time of the implementation alone; the sign is then not counted.",
+    "The constants of an implementation were fitted to every second row of each thread; the others, and threads of one "
+    "row, are held out. Rows of a thread are alike: where all of a thread is held out (flux#79, flux#99, "
+    "pytorch#143160) errors say more about a machine that nobody measured. What is no constant, such as tiles, the SMs "
+    "that store and the order of tiles, was chosen with all rows in sight.",
+    "Promised is a predicted gain beyond the error that the implementation states, slower one measured to take more "
+    "than 2% longer than the library.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A figure of the held-out rows in percent, and the bound that was set for it."""
+
+    name: str
+    value: float
+    bound: float
+    at_least: bool = False
+
+    @property
+    def met(self) -> bool:
+        """Whether the figure is within its bound."""
+        return self.value >= self.bound if self.at_least else self.value <= self.bound
+
+    def __str__(self) -> str:
+        way = "at least" if self.at_least else "at most"
+        return f"{self.name} {self.value:.1f}%, {way} {self.bound:g}% wanted: {'met' if self.met else 'missed'}"
+
+
+def targets_of(rows: Sequence[ImplementationComparison]) -> tuple[Target, ...]:
+    """Return the figures of the held-out rows; none without such rows."""
+    held = [row for row in rows if row.row.held_out]
+    if not held:
+        return ()
+    paired = [row for row in held if row.row.serial_us is not None]
+    errors = sorted(abs(row.error) for row in held)
+    figures = [
+        Target("median error of the speedup", median(errors), 10),
+        Target("p90", errors[math.ceil(0.9 * len(errors)) - 1], 30),
+    ]
+    if paired:
+        right, wrong = sum(row.sign_is_right for row in paired), sum(row.promised and row.slower for row in paired)
+        figures.append(Target("right sign", 100 * right / len(paired), 90, at_least=True))
+        figures.append(Target("promised and slower", 100 * wrong / len(paired), 5))
+    return tuple(figures)
+
+
+def cells_of(row: ImplementationComparison) -> tuple[str, ...]:
+    """Return the columns of ``HEADER``."""
+    mark = "" if row.row.serial_us is not None else "~"
+    half = "held out" if row.row.held_out else "fit"
+    return f"{mark}{row.measured:.2f}", f"{row.predicted:.2f}", f"{row.error:+.1f}", f"{row.fused_error:+.1f}", half
+
+
+def summary_lines(rows: Sequence[ImplementationComparison]) -> Iterator[str]:
+    """Yield the figures of the held-out half, and the median errors of both halves by implementation."""
+    held = sum(row.row.held_out for row in rows)
+    if held:
+        yield f"held out, {held} of {len(rows)} rows: {'; '.join(map(str, targets_of(rows)))}"
+    unseen = [row for row in rows if row.row.whole_thread]
+    if unseen:
+        labels = ", ".join(f"{row.row.name} {row.error:+.1f}%" for row in unseen)
+        yield f"threads of which no row was fitted to: median error {_median(unseen):.1f}% ({labels})"
+    for half, wanted in (("held out", True), ("fit", False)):
+        groups = _by_name([row for row in rows if row.row.held_out is wanted])
+        errors = (f"{name} {_median(group):.1f}% ({len(group)})" for name, group in groups.items())
+        if groups:
+            yield f"median error, {half}: {', '.join(errors)}"
+
+
+def weak_spots(rows: Sequence[ImplementationComparison]) -> Iterator[str]:
+    """Yield each target that is missed."""
+    yield from (f"implementations, held out: {target}" for target in targets_of(rows) if not target.met)
+
+
+def missed(rows: Sequence[ImplementationComparison]) -> bool:
+    """Whether a target is missed."""
+    return any(not target.met for target in targets_of(rows))
+
+
+def implementations_document(rows: Sequence[ImplementationComparison]) -> JsonObject | None:
+    """Return rows, figures and targets as a document; None without rows."""
+    if not rows:
+        return None
+    return {
+        "held_out": [
+            {"figure": target.name, "percent": target.value, "target_percent": target.bound, "target_met": target.met}
+            for target in targets_of(rows)
+        ],
+        "rows": [_row_document(row) for row in rows],
+        "notes": list(NOTES),
+    }
+
+
+def _row_document(row: ImplementationComparison) -> JsonObject:
+    return {
+        "implementation": row.row.name,
+        "gpu": row.row.gpu,
+        "ranks": row.row.ranks,
+        "dtype": row.row.dtype.value,
+        "part": str(row.row.part),
+        "source": row.row.source,
+        "held_out": row.row.held_out,
+        "measured_speedup": row.measured if row.row.serial_us is not None else None,
+        "predicted_speedup": row.predicted,
+        "error_percent": row.error,
+        "serial_us": {"measured": row.row.serial_us, "predicted": row.serial_us},
+        "fused_us": {"measured": row.row.fused_us, "predicted": row.fused_us},
+    }
+
+
+def _by_name(rows: Sequence[ImplementationComparison]) -> Mapping[str, list[ImplementationComparison]]:
+    groups: dict[str, list[ImplementationComparison]] = defaultdict(list)
+    for row in rows:
+        groups[row.row.name].append(row)
+    return groups
+
+
+def _median(rows: Sequence[ImplementationComparison]) -> float:
+    return median(abs(row.error) for row in rows)

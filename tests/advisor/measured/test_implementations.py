@@ -1,0 +1,168 @@
+"""Rows of implementations: which are read, which half they are in, and what is said of them.
+
+The accuracy itself needs measured tables: MAGUS_MEASURED_DATA names their folder.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+
+from magus.advisor.measured.tables.fused_rows import FusedPart
+from magus.advisor.measured.tables.implementation_rows import KNOWN_AS, ImplementationRow, implementation_rows
+from magus.advisor.measured.tables.implementations import (
+    LIBRARY,
+    ImplementationComparison,
+    implementation_comparisons,
+)
+from magus.advisor.measured.validate import implementation_report
+from magus.advisor.measured.validate.report import Validation, validation_document, weak_spots
+from magus.advisor.measured.validate.text import validation_page, validation_text
+from magus.compiler import compile_text
+from magus.compiler.ir import DType, Method, Pattern
+from magus.compiler.resolve.schedules.shipped_implementations import shipped_implementations
+from tests.helpers.some import some
+
+DATA = os.environ.get("MAGUS_MEASURED_DATA", "")
+measured = pytest.mark.skipif(not DATA, reason="MAGUS_MEASURED_DATA names no folder")
+
+HEAD = "gpu,n_gpus,op,m,n,k,shape_semantics,dtype,impl,time_us,source"
+
+
+def line(
+    impl: str, us: float, m: int = 512, source: str = "here", semantics: str = "N local", gpu: str = "H100"
+) -> str:
+    return f"{gpu},4,AG+GEMM,{m},256,512,{semantics},bf16,{impl},{us},{source}"
+
+
+def read(folder: Path, *lines: str) -> tuple[ImplementationRow, ...]:
+    (folder / "overlap_here.csv").write_text("\n".join((HEAD, *lines)) + "\n")
+    return implementation_rows(folder)
+
+
+def compared(
+    speedup: float, predicted: float, *, held_out: bool = True, paired: bool = True
+) -> ImplementationComparison:
+    part = FusedPart(Pattern.AG_GEMM, 512, 256, 512)
+    partner = 100 * speedup if paired else None
+    row = ImplementationRow("flux", "H100", 4, DType.BF16, part, 100.0, partner, "here", held_out)
+    return ImplementationComparison(row, 50 * predicted, 50.0, 0.05)
+
+
+def shipped_methods() -> list[tuple[str, Method]]:
+    text = 'use "nvidia/h100"\nsystem s { gpus 8 x H100; fabric switch(nvswitch, link=nvlink) }\n'
+    text += "workload w on s { a = tensor bf16[8, 8]; y = gemm(a, a) }"
+    shipped = shipped_implementations(compile_text(text).scenario("w").system)
+    return [(each.name, method) for each in shipped for method in each.methods]
+
+
+def test_names_in_tables_are_those_of_shipped_implementations() -> None:
+    assert {*KNOWN_AS.values(), LIBRARY} <= {name for name, _ in shipped_methods()}
+
+
+def test_a_row_needs_no_partner(tmp_path: Path) -> None:
+    alone, paired = read(
+        tmp_path, line("flux", 100), line("torch+nccl", 120, source="there"), line("flux", 90, source="there")
+    )
+
+    assert (alone.serial_us, paired.serial_us) == (None, 120)
+    assert alone.held_out and alone.whole_thread and paired.whole_thread
+    assert alone.label == "H100 AG+GEMM 512 x 256 x 512"
+
+
+def test_every_second_row_of_a_thread_is_held_out(tmp_path: Path) -> None:
+    rows = read(tmp_path, *(line("kraken triton", 100 + m, m) for m in (2048, 512, 1024)))
+
+    assert [(row.part.m, row.held_out, row.whole_thread) for row in rows] == [
+        (512, False, False),
+        (1024, True, False),
+        (2048, False, False),
+    ]
+
+
+def test_what_is_not_known_is_left_to_the_table_of_fused_kernels(tmp_path: Path) -> None:
+    assert not read(
+        tmp_path,
+        line("another kernel", 100),
+        line("flux", 100, gpu="H20"),
+        line("flux", 100, semantics="whose is not said"),
+    )
+
+
+def test_a_thread_without_a_gpu_that_is_known_to_be_one(tmp_path: Path) -> None:
+    (row,) = read(tmp_path, line("flux", 100, gpu="SM90", source="github.com/bytedance/flux/issues/79"))
+
+    assert row.gpu == "H800"
+
+
+def test_a_row_is_predicted_or_it_is_said_why_not(tmp_path: Path) -> None:
+    rows = read(tmp_path, line("flux", 100), line("multimem_all_gather matmul", 90))
+    counted: list[int] = []
+
+    found = list(implementation_comparisons(rows, lambda: counted.append(1)))
+
+    assert isinstance(found[0], ImplementationComparison) and found[0].serial_us > 30 and len(counted) == 2
+    assert found[1] == "H100 AG+GEMM 512 x 256 x 512: torch_multimem: rate, call, step not known"
+
+
+def test_without_a_partner_the_error_is_that_of_the_time() -> None:
+    row = compared(1.2, 1.5, paired=False)
+    row = replace(row, row=replace(row.row, fused_us=40.0))
+
+    assert row.error == pytest.approx(100 * (40 / 50 - 1))
+    assert implementation_report.cells_of(row)[0].startswith("~")
+
+
+def test_figures_are_those_of_the_held_out_half() -> None:
+    rows = [compared(1.0, 2.0, held_out=False), compared(1.2, 1.2), compared(0.9, 1.1), compared(0.8, 0.74)]
+
+    targets = {target.name: (target.value, target.met) for target in implementation_report.targets_of(rows)}
+
+    assert targets["median error of the speedup"] == (pytest.approx(7.5), True)
+    assert targets["p90"][0] == pytest.approx(100 * (1.1 / 0.9 - 1)) and targets["p90"][1]
+    assert targets["right sign"] == (pytest.approx(200 / 3), False)
+    assert targets["promised and slower"] == (pytest.approx(100 / 3), False)
+
+
+def test_a_gain_within_the_stated_error_is_no_promise() -> None:
+    assert not compared(0.9, 1.04).promised and compared(0.9, 1.06).promised
+
+
+def test_without_held_out_rows_there_are_no_figures() -> None:
+    assert not implementation_report.targets_of([compared(1.0, 2.0, held_out=False)])
+    assert not implementation_report.missed([]) and implementation_report.implementations_document([]) is None
+
+
+def report(rows: Sequence[ImplementationComparison]) -> Validation:
+    return Validation((), (), (), 0, implementations=tuple(rows))
+
+
+def test_report_text_page_and_document_have_every_row() -> None:
+    validation = report([compared(1.2, 1.3, held_out=False), compared(0.8, 1.2)])
+    text, page, document = validation_text(validation), validation_page(validation), validation_document(validation)
+
+    assert "0.80      1.20  +50.0" in text and all(len(each) <= 80 for each in text.splitlines())
+    assert "| flux | H100 AG+GEMM 512 x 256 x 512 | 0.80 | 1.20 | +50.0 | -50.0 | held out |" in page
+    assert [row["held_out"] for row in document["implementations"]["rows"]] == [False, True]
+    assert not document["targets_met"] and any("right sign 0.0%" in each for each in weak_spots(validation))
+
+
+@measured
+def test_stated_errors_are_those_of_the_held_out_rows(compiled_core: None) -> None:
+    found = implementation_comparisons(implementation_rows(Path(DATA)), lambda: None)
+    rows = [row for row in found if isinstance(row, ImplementationComparison) and row.row.held_out]
+
+    for name, method in some([each for each in shipped_methods() if each[1].error is not None]):
+        own = [abs(row.error) for row in rows if row.row.name == name and row.row.part.pattern is method.pattern]
+        assert method.error is not None and fmean(own) == pytest.approx(100 * float(method.error), abs=1)
+
+
+@measured
+def test_held_out_rows_meet_the_targets(compiled_core: None) -> None:
+    found = implementation_comparisons(implementation_rows(Path(DATA)), lambda: None)
+    rows = [row for row in found if isinstance(row, ImplementationComparison)]
+
+    assert len(rows) == 41 and all(target.met for target in implementation_report.targets_of(rows))
