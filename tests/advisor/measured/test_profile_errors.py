@@ -24,7 +24,10 @@ from magus.simcore.kernels.nccl import NcclCollective, collective_time
 
 M, N_AND_K = (16, 512, 1024, 4096, 16384), (512, 1536, 4096, 8192, 28672)
 RANKS, SIZES = (2, 4, 8), tuple(1 << power for power in range(10, 30))
-GPUS = tuple(library.partition("/")[2].upper() for library in shipped_libraries())
+VENDORS = ("amd", "nvidia")
+GPUS = tuple(
+    name.upper() for vendor, _, name in (each.partition("/") for each in shipped_libraries()) if vendor in VENDORS
+)
 
 STATED = {
     ("MI355X", "gemm"): (Fraction("8.5"), "b63e09d55bc2"),
