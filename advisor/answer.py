@@ -14,12 +14,14 @@ from .candidates.shortlist import by_time
 from .explain import confidence_of, marks_of, reasons_for
 from .extrapolation import outside_calibration
 from .failures import Failure, FailureKind
+from .implementations.offers import Offers
 from .stages import Stages
 
 # Share of time by which a more complex schedule must be faster, however fine the profile resolves.
 MIN_LEAD = 0.01
 
 ENUMERATE, RANK, BOUND = "the enumeration", "the ranking", "the lower bound"
+IMPLEMENTATIONS = "the implementations"
 SHORTLIST, BESPOKE, CONFIRM = "the shortlist", "the bespoke search", "the confirmation"
 
 Finalists = tuple[Candidate, Candidate]  # the overlapping one to compare, the fastest serial one
@@ -83,6 +85,7 @@ class Findings:
     confirmed: Confirmed
     stages: Stages
     notes: tuple[str, ...]
+    implementations: Offers | None = None
 
 
 def advice_of(scenario: Scenario, found: Findings) -> Advice:
@@ -119,6 +122,7 @@ def advice_of(scenario: Scenario, found: Findings) -> Advice:
         outside_calibration=outside,
         interrupted=found.stages.interrupted,
         notes=found.notes,
+        implementations=found.implementations,
     )
 
 

@@ -9,6 +9,7 @@ from ..simcore.figures.result import Waterfall
 from .bounds.lower_bound import Bound
 from .candidates.advice import Advice, Candidate, SearchProvenance
 from .candidates.library import LibraryTime
+from .implementations.offers import Offers
 from .solver import Space
 
 RESULT_SCHEMA = "magus-result/1"
@@ -136,6 +137,7 @@ def advice_document(advice: Advice) -> JsonObject:
         "serial": advice.serial.expression,
         "baseline": {"name": advice.baseline, "us": advice.baseline_us},
         "library": None if advice.library is None else _library_document(advice, advice.library),
+        "implementations": None if advice.implementations is None else _offers_document(advice.implementations),
         "lower_bound_us": None if advice.bound is None else _us(advice.bound.ticks),
         "bound": None if advice.bound is None else bound_document(advice.bound),
         "gap_to_bound": advice.gap_to_bound,
@@ -153,6 +155,27 @@ def advice_document(advice: Advice) -> JsonObject:
         "result": None if advice.result is None else result_document(advice.result, workload),
         "serial_result": None if advice.serial_result is None else result_document(advice.serial_result, workload),
         "timing": asdict(advice.timing),
+    }
+
+
+def _offers_document(found: Offers) -> JsonObject:
+    return {
+        "library": found.library,
+        "library_us": found.library_us,
+        "offers": [
+            {
+                "name": offer.name,
+                "us": offer.us,
+                "speedup_vs_library": offer.speedup,
+                "error": offer.error,
+                "interval": offer.interval,
+                "verdict": offer.verdict.value,
+                "asked": offer.asked,
+                "outside": offer.outside or None,
+            }
+            for offer in found.offers
+        ],
+        "unknown": [asdict(unknown) for unknown in found.unknown],
     }
 
 

@@ -15,6 +15,7 @@ from .answer import (
     BOUND,
     CONFIRM,
     ENUMERATE,
+    IMPLEMENTATIONS,
     RANK,
     SHORTLIST,
     Confirmed,
@@ -30,6 +31,7 @@ from .candidates.advice import Advice, Candidate
 from .candidates.predicted import predicted_candidates, unpredicted_candidates
 from .candidates.shortlist import by_time, shortlist_unit, simulate_shortlist, simulate_variants, simulated_ranks
 from .failures import Failure, failure_sentences
+from .implementations.offers import Offers, offers_of
 from .ranker.trees import Ranker
 from .solver import enumerate_space
 from .stages import Stages
@@ -125,10 +127,11 @@ class Advisor:
             candidates, confirmed = (
                 run.verified(pool, candidates, bound) if options.verify else (candidates, Confirmed())
             )
+        implementations = run.implementations() if options.verify else None
         notes = run.notes(pool.failures)
         if all(math.isinf(candidate.best_us) for candidate in candidates):
             raise Cancelled if run.stages.interrupted else RuntimeError("; ".join(notes))
-        found = Findings(tuple(candidates), num_feasible, bound, confirmed, run.stages, notes)
+        found = Findings(tuple(candidates), num_feasible, bound, confirmed, run.stages, notes, implementations)
         return advice_of(scenario, found)
 
 
@@ -159,6 +162,10 @@ class _AdviceRun:
     def bound(self) -> Bound | None:
         """The lower bound on any schedule; None if it could not be computed."""
         return self.stages.run(BOUND, lambda: lower_bound(self.scenario), None)
+
+    def implementations(self) -> Offers | None:
+        """What can be switched on today; None if nothing is known of it."""
+        return self.stages.run(IMPLEMENTATIONS, lambda: offers_of(self.scenario), None)
 
     def verified(
         self, pool: Workers, candidates: list[Candidate], bound: Bound | None

@@ -7,6 +7,7 @@ from ...compiler.ir import TICKS_PER_US, Choice, Scenario, Schedule
 from ...compiler.resolve.expect.expectation import Verdict
 from ...simcore.figures.result import Result
 from ..bounds.lower_bound import Bound
+from ..implementations.offers import Offers
 from .library import LibraryTime, library_time
 
 
@@ -103,6 +104,7 @@ class Advice:
     that the profile cannot tell from the recommended one. ``marks`` are warnings for the reader: ``notes`` (failures,
     and whether the advice was ``interrupted``), ``outside_calibration`` (sizes outside those that the profile was
     fitted to), and what is not validated. ``bound`` is None if it could not be computed.
+    ``implementations`` are what can be switched on today, None if nothing is known of them here.
     """
 
     scenario: Scenario
@@ -124,6 +126,7 @@ class Advice:
     outside_calibration: tuple[str, ...] = ()
     interrupted: bool = False
     notes: tuple[str, ...] = ()
+    implementations: Offers | None = None
 
     @property
     def why_serial(self) -> str:

@@ -42,7 +42,8 @@ class Method:
     ``tiles`` its GEMM has these alone, and does not split the inner dimension. Below ``rereads_below`` rows it goes
     through its tiles row by row, and reads the second operand again for every ``rows_per_read`` rows of tiles.
     ``missing`` are numbers that are not known: without them there is no prediction. ``error`` is the mean
-    relative error of predicted speedups over the library on rows it was not fitted to, None if there were none.
+    relative error of predicted speedups over the library on rows it was not fitted to, None if there were none;
+    ``shortest_ticks`` is the shortest time among those rows and the rows of the fit.
     """
 
     pattern: Pattern
@@ -58,6 +59,7 @@ class Method:
     rows_per_read: Fraction = Fraction(1)
     missing: tuple[str, ...] = ()
     error: Fraction | None = None
+    shortest_ticks: int = 0
 
 
 @dataclass(frozen=True, slots=True)

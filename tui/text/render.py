@@ -6,6 +6,7 @@ from itertools import groupby
 from ...advisor.bounds.lower_bound import Bound
 from ...advisor.candidates.advice import Advice, Candidate, is_algorithm_choice, resolution_of
 from ...advisor.candidates.library import LibraryTime
+from ...advisor.implementations.offers import Offers, OfferVerdict
 from ...compiler.ir import TICKS_PER_US, Scenario, Workload
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.text.printable import printable
@@ -18,6 +19,13 @@ BAR_COLUMNS = 24
 
 PATH_ENDS = 4
 """Number of steps shown at each end of a long critical path."""
+
+_OFFER_VERDICTS = {
+    OfferVerdict.OVERLAP: ("+", "yes"),
+    OfferVerdict.WORTH_TRYING: ("?", "worth trying"),
+    OfferVerdict.SERIAL: ("-", "no"),
+}
+"""The mark and the words for each verdict on an implementation."""
 
 _WAITED_COLUMN = 30
 """Column of the cause of waiting in a line of the critical path."""
@@ -59,6 +67,9 @@ def _advice_lines(advice: Advice, top: int) -> Iterator[str]:
     yield ""
     yield from candidate_table(advice, top)
     yield ""
+    if advice.implementations is not None:
+        yield from implementation_lines(advice, advice.implementations)
+        yield ""
     yield from wrapped(bound_sentence(advice))
     if advice.ties:
         resolution = resolution_of(advice.scenario)
@@ -85,6 +96,24 @@ def verdict_sentence(advice: Advice) -> str:
             f"{advice.speedup:.2f}x faster."
         )
     return f"SERIAL: {advice.why_serial}. Use {advice.recommended.expression}, {serial}."
+
+
+def implementation_lines(advice: Advice, found: Offers) -> Iterator[str]:
+    """Yield what can be switched on today, what a kernel for the fastest schedule reaches, and what none can beat."""
+    yield from wrapped(f"What you can switch on today, over {found.library}, {us_text(found.library_us)}:")
+    for offer in found.offers:
+        mark, word = _OFFER_VERDICTS[offer.verdict]
+        error = "error not measured" if offer.error is None else f"+-{offer.error:.0%}"
+        outside = f", {offer.outside}" if offer.outside else ""
+        text = f"{offer.name} {offer.speedup:.2f}x ({error}{outside}), {us_text(offer.us)}: {word}"
+        yield from bullet(mark, text)
+    for unknown in found.unknown:
+        yield from bullet("!", f"{unknown.name}: {unknown.reason}")
+    gain = found.library_us / advice.recommended.best_us
+    reached = f"A kernel for {advice.answer}, before what calling it costs: up to {gain:.2f}x"
+    bound = advice.bound
+    beyond = "" if bound is None else f"; no schedule beats {found.library_us * TICKS_PER_US / bound.ticks:.2f}x"
+    yield from wrapped(f"{reached}{beyond}.")
 
 
 def bound_sentence(advice: Advice) -> str:

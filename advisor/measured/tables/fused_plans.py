@@ -38,7 +38,7 @@ _PULLING = ExecutionOptions(Direction.GET, kernel=Kernels.PERSISTENT, wait=Wait.
 
 
 @dataclass(frozen=True, slots=True)
-class Implementation:
+class FusedKernel:
     """A fused kernel: its ``name`` in reports, parts of its names in tables (``known_as``), and its schedules."""
 
     name: str
@@ -50,7 +50,7 @@ class Implementation:
         return pattern is Pattern.GEMM or pattern in self.plans
 
 
-def implementation_named(text: str) -> Implementation | None:
+def implementation_named(text: str) -> FusedKernel | None:
     """Return the implementation that a table calls ``text``, None if it is unknown."""
     return next((each for each in IMPLEMENTATIONS if any(known in text for known in each.known_as)), None)
 
@@ -106,19 +106,19 @@ def _two_streams(scenario: Scenario) -> Plan:
 IMPLEMENTATIONS = (
     # bytedance/flux: copy engines bring pieces of shards and set a flag for each, which the tiles of one GEMM kernel
     # wait for; the epilogue of a GEMM writes its tiles to the ranks that own them, which sum them afterwards.
-    Implementation("flux", ("flux",), {Pattern.AG_GEMM: _flux_gather, Pattern.GEMM_RS: _flux_scatter}),
+    FusedKernel("flux", ("flux",), {Pattern.AG_GEMM: _flux_gather, Pattern.GEMM_RS: _flux_scatter}),
     # PyTorch, torch/distributed/_symmetric_memory: shard by shard, each copied and consumed on one of two streams.
-    Implementation("PyTorch async-TP", ("fused_all_gather_matmul", "decomp async-TP"), {Pattern.AG_GEMM: _two_streams}),
+    FusedKernel("PyTorch async-TP", ("fused_all_gather_matmul", "decomp async-TP"), {Pattern.AG_GEMM: _two_streams}),
     # PyTorch, the same file: one CUTLASS kernel, ordered by rank, and a stream of copies that reports its progress.
-    Implementation("PyTorch, progress-aware CUTLASS", ("progress-aware",), {Pattern.AG_GEMM: _pull_shards}),
+    FusedKernel("PyTorch, progress-aware CUTLASS", ("progress-aware",), {Pattern.AG_GEMM: _pull_shards}),
     # PyTorch: the switch copies each shard to all, then the library's GEMM. Nothing overlaps.
-    Implementation("PyTorch multimem all_gather", ("multimem_all_gather",), {Pattern.AG_GEMM: _multimem}),
+    FusedKernel("PyTorch multimem all_gather", ("multimem_all_gather",), {Pattern.AG_GEMM: _multimem}),
     # meta-pytorch/kraken: as progress-aware, with a persistent Triton kernel of tiles 128 x 256.
-    Implementation("kraken", ("kraken triton",), {Pattern.AG_GEMM: _pull_shards}),
+    FusedKernel("kraken", ("kraken triton",), {Pattern.AG_GEMM: _pull_shards}),
     # ByteDance-Seed/Triton-distributed: copies pull shards on one stream under a persistent Triton kernel; after a GEMM
     # a stream sends each rank's block when its tiles are done. Its all_reduce sums in the switch, which a schedule here
     # cannot do with what a kernel makes: parts go to their owner and sums from there to all.
-    Implementation(
+    FusedKernel(
         "Triton-distributed",
         ("triton-distributed",),
         {Pattern.AG_GEMM: _pull_shards, Pattern.GEMM_RS: _push_shards, Pattern.GEMM_AR: _sums_to_all},

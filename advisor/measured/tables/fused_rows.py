@@ -14,7 +14,7 @@ from pathlib import Path
 from ....compiler.ir import DType, Pattern
 from .collectives import gpu_named, whole_number
 from .csv_rows import left_out_lines, read_rows
-from .fused_plans import Implementation, implementation_named
+from .fused_plans import FusedKernel, implementation_named
 
 PATTERNS = ("overlap_*.csv", "overlap_*.csv.gz")
 COLUMNS = ("gpu", "op", "impl")
@@ -58,7 +58,7 @@ class FusedRow:
     ranks: int
     dtype: DType
     parts: tuple[FusedPart, ...]
-    implementation: Implementation
+    implementation: FusedKernel
     fused_us: float
     serial_us: float
 

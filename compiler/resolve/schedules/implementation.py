@@ -220,4 +220,5 @@ class _MethodReader:
             rows_per_read=exact.get("rows_per_read", Fraction(1)),
             missing=tuple(name for name in needed if name not in exact),
             error=exact.get("error"),
+            shortest_ticks=numbers.ticks_if("shortest") or 0,
         )

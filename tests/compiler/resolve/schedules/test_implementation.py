@@ -39,6 +39,7 @@ implementation mine {
     rereads_below 4096
     rows_per_read 1.5
     error 8 % @measured "the other half of the table"
+    shortest 200 us
   }
 }
 
@@ -68,7 +69,7 @@ def test_a_block_says_schedule_path_and_costs() -> None:
         us * TICKS_PER_US for us in (40, 3, 10)
     )
     assert (method.tiles, method.rereads_below, method.rows_per_read) == (((128, 256),), 4096, Fraction(3, 2))
-    assert method.error == Fraction(8, 100) and not method.missing
+    assert (method.error, method.shortest_ticks) == (Fraction(8, 100), 200 * TICKS_PER_US) and not method.missing
 
 
 def test_every_number_has_its_origin() -> None:

@@ -1,0 +1,122 @@
+"""What a user can switch on today: the implementations known for a scenario, each with its gain over the library."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from ...compiler.ir import TICKS_PER_US, Implementation, Rejection, Scenario, TransferPath
+from ...compiler.resolve.schedules.shipped_implementations import shipped_implementations
+from ...compiler.text.quantities import us_text
+from .predict import predict_us
+
+MIN_GAIN = 0.02
+"""Smallest gain that is worth a change, as for schedules."""
+
+
+class OfferVerdict(Enum):
+    """The verdict on one implementation; the value is its word in text and JSON."""
+
+    OVERLAP = "overlap"
+    WORTH_TRYING = "worth trying"
+    SERIAL = "serial"
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One implementation on a scenario: its predicted time and gain over the library.
+
+    ``error`` is the relative error of such gains, None if it was not measured. ``asked`` is whether the file names it,
+    ``outside`` says why its numbers were not measured for the like of this, empty if they were.
+    """
+
+    name: str
+    us: float
+    speedup: float
+    error: float | None
+    asked: bool = False
+    outside: str = ""
+
+    @property
+    def verdict(self) -> OfferVerdict:
+        """OVERLAP if the gain is beyond the error, WORTH_TRYING if it is not but is a gain, else SERIAL."""
+        if self.speedup <= 1 + MIN_GAIN:
+            return OfferVerdict.SERIAL
+        if self.error is None or self.outside or self.speedup <= 1 + self.error:
+            return OfferVerdict.WORTH_TRYING
+        return OfferVerdict.OVERLAP
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The speedup with its error, as (low, high); None if the error was not measured."""
+        return None if self.error is None else (self.speedup * (1 - self.error), self.speedup * (1 + self.error))
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """An implementation that the file names and that has no prediction here, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """The time of the library in us, and the implementations, the fastest first."""
+
+    library: str
+    library_us: float
+    offers: tuple[Offer, ...]
+    unknown: tuple[Unknown, ...] = ()
+
+
+def offers_of(scenario: Scenario) -> Offers | None:
+    """Return what is known of implementations here; None without a library's time, or if there are none.
+
+    The file's are taken where it names some, else those that ship for this GPU, this type and this pattern.
+    """
+    shipped = shipped_implementations(scenario.system)
+    library = next(each for each in shipped if _is_library(each))
+    library_us = predict_us(scenario, library)
+    if isinstance(library_us, Rejection):
+        return None
+    asked = scenario.explore.implementations
+    offers: list[Offer] = []
+    unknown: list[Unknown] = []
+    for implementation in asked or (each for each in shipped if _is_offered(each, scenario)):
+        us = predict_us(scenario, implementation)
+        if not isinstance(us, Rejection):
+            offers.append(_offer(scenario, implementation, us, library_us))
+        elif asked:
+            unknown.append(Unknown(implementation.name, us.message))
+    if not offers and not unknown:
+        return None
+    return Offers(library.name, library_us, tuple(sorted(offers, key=lambda each: each.us)), tuple(unknown))
+
+
+def _offer(scenario: Scenario, implementation: Implementation, us: float, library_us: float) -> Offer:
+    method = implementation.method(scenario.workload.pattern)
+    error = None if method is None or method.error is None else float(method.error)
+    outside = _outside(scenario, implementation, us)
+    return Offer(implementation.name, us, library_us / us, error, bool(scenario.explore.implementations), outside)
+
+
+def _outside(scenario: Scenario, implementation: Implementation, us: float) -> str:
+    """Why the numbers of an implementation were not measured for the like of this; empty if they were."""
+    method = implementation.method(scenario.workload.pattern)
+    if scenario.gpu.name not in implementation.gpus:
+        return f"known for {', '.join(implementation.gpus) or 'no GPU'}"
+    if method is not None and us * TICKS_PER_US < method.shortest_ticks:
+        return f"measured from {us_text(method.shortest_ticks / TICKS_PER_US)} on"
+    return ""
+
+
+def _is_library(implementation: Implementation) -> bool:
+    return any(method.path is TransferPath.LIBRARY for method in implementation.methods)
+
+
+def _is_offered(implementation: Implementation, scenario: Scenario) -> bool:
+    """Whether it is offered unasked: it is known for this GPU, type and pattern, and is not the library."""
+    method, workload = implementation.method(scenario.workload.pattern), scenario.workload
+    if method is None or method.missing or method.path is TransferPath.LIBRARY:
+        return False
+    dtype = None if workload.gemm is None else workload.gemm.dtype
+    return scenario.gpu.name in implementation.gpus and dtype in implementation.dtypes

@@ -1,0 +1,132 @@
+"""What can be switched on today: which implementations are offered, with which verdict, and how advice tells it."""
+
+from dataclasses import replace
+
+import pytest
+
+from magus.advisor import AdviceOptions, Advisor
+from magus.advisor.export import advice_document
+from magus.advisor.implementations.offers import Offer, Offers, OfferVerdict, Unknown, offers_of
+from magus.compiler import compile_text
+from magus.compiler.ir import Scenario
+from magus.tui.text.render import advice_text, implementation_lines
+from tests.helpers.some import some
+
+TEXT = """use "nvidia/{library}"
+use "implementations/mkernel"
+use "implementations/flux"
+system s {{ gpus 8 x {gpu}; fabric switch(nvswitch, link=nvlink) }}
+workload w on s {{
+  x = tensor {dtype}[{m}, 4096] shard rows
+  w = tensor {dtype}[4096, 16384] shard cols
+  y = gemm(all_gather(x), w)
+}}
+{explore}
+"""
+LITTLE = AdviceOptions(top=1, bespoke=0)
+
+
+def gather(gpu: str = "H100", m: int = 4096, dtype: str = "bf16", explore: str = "") -> Scenario:
+    return compile_text(TEXT.format(library=gpu.lower(), gpu=gpu, m=m, dtype=dtype, explore=explore)).scenario("w")
+
+
+def found_for(scenario: Scenario) -> Offers:
+    found = offers_of(scenario)
+    assert found is not None
+    return found
+
+
+def test_implementations_known_here_are_offered_the_fastest_first() -> None:
+    found = found_for(gather())
+
+    assert {offer.name for offer in found.offers} == {"flux", "kraken", "torch_async_tp"}
+    times = [offer.us for offer in found.offers]
+    assert times == sorted(times) and not found.unknown
+    for offer in some(found.offers):
+        assert offer.speedup == pytest.approx(found.library_us / offer.us) and not offer.asked
+
+
+def test_a_type_or_a_gpu_that_is_not_known_offers_less() -> None:
+    assert {offer.name for offer in found_for(gather(dtype="fp8")).offers} == {"torch_async_tp"}
+    assert {offer.name for offer in found_for(gather("A100")).offers} == {"flux"}
+
+
+def test_what_the_file_asks_about_is_all_there_is() -> None:
+    (offer,) = found_for(gather("B200", explore="explore w { implementations flux }")).offers
+
+    assert (offer.name, offer.asked, offer.outside) == ("flux", True, "known for A100, A800, H100, H800")
+    assert offer.verdict is not OfferVerdict.OVERLAP
+
+
+def test_what_is_shorter_than_anything_measured_is_no_promise() -> None:
+    (flux,) = [offer for offer in found_for(gather(m=1024)).offers if offer.name == "flux"]
+
+    assert flux.outside == "measured from 673.0 us on" and flux.verdict is not OfferVerdict.OVERLAP
+
+
+def test_what_does_not_fit_the_sizes_is_told_if_it_was_asked_for() -> None:
+    asked = found_for(gather(m=8, explore="explore w { implementations flux }"))
+
+    assert not asked.offers and asked.unknown[0].name == "flux" and asked.unknown[0].reason
+    assert "flux" not in {offer.name for offer in found_for(gather(m=8)).offers}
+
+
+def test_no_library_no_offers() -> None:
+    scenario = gather()
+    gpu = replace(scenario.gpu, collectives=None)
+
+    assert offers_of(replace(scenario, system=replace(scenario.system, gpu=gpu))) is None
+
+
+@pytest.mark.parametrize(
+    ("speedup", "error", "outside", "verdict"),
+    [
+        (0.7, 0.1, "", OfferVerdict.SERIAL),
+        (1.01, 0.0, "", OfferVerdict.SERIAL),
+        (1.08, 0.1, "", OfferVerdict.WORTH_TRYING),
+        (1.12, 0.1, "", OfferVerdict.OVERLAP),
+        (1.5, None, "", OfferVerdict.WORTH_TRYING),
+        (1.5, 0.1, "elsewhere", OfferVerdict.WORTH_TRYING),
+    ],
+)
+def test_overlap_is_only_what_lies_beyond_the_error(
+    speedup: float, error: float | None, outside: str, verdict: OfferVerdict
+) -> None:
+    offer = Offer("one", 100.0, speedup, error, outside=outside)
+
+    assert offer.verdict is verdict
+    assert offer.interval == (None if error is None else (speedup * (1 - error), speedup * (1 + error)))
+
+
+def test_advice_has_three_levels_in_text_and_json() -> None:
+    advice = Advisor.load().recommend(gather(), LITTLE)
+    text, document = advice_text(advice, 1), advice_document(advice)
+
+    assert "What you can switch on today, over torch_nccl" in text
+    assert "no schedule beats" in text.replace("\n", " ")
+    listed = document["implementations"]
+    assert listed["library"] == "torch_nccl" and {each["name"] for each in listed["offers"]} >= {"flux", "kraken"}
+    assert {each["verdict"] for each in listed["offers"]} <= {verdict.value for verdict in OfferVerdict}
+
+
+def test_each_verdict_and_what_is_unknown_has_a_line() -> None:
+    advice = Advisor.load().recommend(gather(), LITTLE)
+    offers = (
+        Offer("fast", 50.0, 2.0, 0.1),
+        Offer("even", 95.0, 1.05, None),
+        Offer("slow", 200.0, 0.5, 0.1, asked=True, outside="known for H20"),
+    )
+
+    lines = list(implementation_lines(advice, Offers("torch_nccl", 100.0, offers, (Unknown("other", "no rate"),))))
+
+    assert lines[0] == "What you can switch on today, over torch_nccl, 100.0 us:"
+    assert lines[1] == "  + fast 2.00x (+-10%), 50.0 us: yes"
+    assert lines[2].startswith("  ? even 1.05x (error not measured), 95.0 us: worth trying")
+    assert "  - slow 0.50x (+-10%, known for H20), 200.0 us: no" in lines
+    assert "  ! other: no rate" in lines
+
+
+def test_without_simulations_nothing_is_offered() -> None:
+    advice = Advisor.load().recommend(gather(), AdviceOptions(top=1, bespoke=0, verify=False))
+
+    assert advice.implementations is None and advice_document(advice)["implementations"] is None
