@@ -60,25 +60,27 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """The time of the library in us, and the implementations, the fastest first."""
+    """The time of the library in us, None if it is not known, and the implementations, the fastest first."""
 
     library: str
-    library_us: float
+    library_us: float | None
     offers: tuple[Offer, ...]
     unknown: tuple[Unknown, ...] = ()
 
 
 def offers_of(scenario: Scenario) -> Offers | None:
-    """Return what is known of implementations here; None without a library's time, or if there are none.
+    """Return what is known of implementations here, None if that is nothing.
 
-    The file's are taken where it names some, else those that ship for this GPU, this type and this pattern.
+    The file's are taken where it names some, else those that ship for this GPU, this type and this pattern. Without a
+    time of the library there is nothing to compare them with.
     """
     shipped = shipped_implementations(scenario.system)
     library = next(each for each in shipped if _is_library(each))
     library_us = predict_us(scenario, library)
-    if isinstance(library_us, Rejection):
-        return None
     asked = scenario.explore.implementations
+    if isinstance(library_us, Rejection):
+        why = tuple(Unknown(each.name, library_us.message) for each in asked)
+        return Offers(library.name, None, (), why) if asked else None
     offers: list[Offer] = []
     unknown: list[Unknown] = []
     for implementation in asked or (each for each in shipped if _is_offered(each, scenario)):

@@ -100,7 +100,8 @@ def verdict_sentence(advice: Advice) -> str:
 
 def implementation_lines(advice: Advice, found: Offers) -> Iterator[str]:
     """Yield what can be switched on today, what a kernel for the fastest schedule reaches, and what none can beat."""
-    yield from wrapped(f"What you can switch on today, over {found.library}, {us_text(found.library_us)}:")
+    library = "" if found.library_us is None else f", over {found.library}, {us_text(found.library_us)}"
+    yield from wrapped(f"What you can switch on today{library}:")
     for offer in found.offers:
         mark, word = _OFFER_VERDICTS[offer.verdict]
         error = "error not measured" if offer.error is None else f"+-{offer.error:.0%}"
@@ -109,6 +110,8 @@ def implementation_lines(advice: Advice, found: Offers) -> Iterator[str]:
         yield from bullet(mark, text)
     for unknown in found.unknown:
         yield from bullet("!", f"{unknown.name}: {unknown.reason}")
+    if found.library_us is None:
+        return
     gain = found.library_us / advice.recommended.best_us
     reached = f"A kernel for {advice.answer}, before what calling it costs: up to {gain:.2f}x"
     bound = advice.bound

@@ -42,6 +42,7 @@ def test_implementations_known_here_are_offered_the_fastest_first() -> None:
     assert {offer.name for offer in found.offers} == {"flux", "kraken", "torch_async_tp"}
     times = [offer.us for offer in found.offers]
     assert times == sorted(times) and not found.unknown
+    assert found.library_us is not None
     for offer in some(found.offers):
         assert offer.speedup == pytest.approx(found.library_us / offer.us) and not offer.asked
 
@@ -71,11 +72,17 @@ def test_what_does_not_fit_the_sizes_is_told_if_it_was_asked_for() -> None:
     assert "flux" not in {offer.name for offer in found_for(gather(m=8)).offers}
 
 
-def test_no_library_no_offers() -> None:
-    scenario = gather()
-    gpu = replace(scenario.gpu, collectives=None)
+def test_without_a_library_there_is_nothing_to_compare_with() -> None:
+    scenario, asked = (
+        replace(each, system=replace(each.system, gpu=replace(each.gpu, collectives=None)))
+        for each in (gather(), gather(explore="explore w { implementations flux }"))
+    )
+    found, why = found_for(asked), "the profile of H100 has no collectives"
 
-    assert offers_of(replace(scenario, system=replace(scenario.system, gpu=gpu))) is None
+    assert offers_of(scenario) is None
+    assert (found.library_us, found.offers, found.unknown) == (None, (), (Unknown("flux", why),))
+    lines = list(implementation_lines(Advisor.load().recommend(gather(), LITTLE), found))
+    assert lines == ["What you can switch on today:", f"  ! flux: {why}"]
 
 
 @pytest.mark.parametrize(
