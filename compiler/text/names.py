@@ -24,6 +24,11 @@ class Kind(Enum):
     SCHEDULE = "schedule"
     LIBRARY = "library"
 
+    @property
+    def one(self) -> str:
+        """The word with its article."""
+        return f"{'an' if self is Kind.IMPLEMENTATION else 'a'} {self.value}"
+
 
 Named = ast.Let | ast.Param | ast.Device | ast.System | ast.Workload | ast.Template | ast.Plan
 RESERVED = ("best", "serial", "bound", "base")
@@ -105,7 +110,7 @@ class Scope:
         """Look up a declaration of one kind by ``name`` or ``library.name``."""
         names = path.names if isinstance(path, ast.Path) else dotted(path)
         if names is None:
-            raise report.fail(Code.MGS210, f"the name of a {kind.value} is expected here", path.span)
+            raise report.fail(Code.MGS210, f"the name of {kind.one} is expected here", path.span)
         return self._find(names, path.span, (kind,), report)
 
     def _find(self, names: tuple[str, ...], span: Span, kinds: tuple[Kind, ...], report: Report) -> Entry:
@@ -122,7 +127,8 @@ class Scope:
             word = "name" if kinds == _VALUES else wanted
             raise report.fail(Code.MGS203, f"unknown {word} '{written[:64]}'", span, hint)
         if entry.kind not in kinds:
-            raise report.fail(Code.MGS210, f"'{written}' is a {entry.kind.value}, a {wanted} is expected here", span)
+            message = f"'{written}' is {entry.kind.one}, {kinds[0].one} is expected here"
+            raise report.fail(Code.MGS210, message, span)
         return entry
 
     def _add(self, entry: Entry, span: Span, report: Report) -> None:

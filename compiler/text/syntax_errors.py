@@ -20,6 +20,7 @@ _HEADS = {
     "gpu": "gpu NAME { ... }",
     "link": "link NAME { ... }",
     "switch": "switch NAME { ... }",
+    "implementation": "implementation NAME { ... }",
     "system": "system NAME { ... }",
     "workload": "workload NAME on SYSTEM { ... }",
     "schedule": "schedule NAME for WORKLOAD = template(chunks=64, engine=dma(7))",
