@@ -21,6 +21,7 @@ from .schedules.implementation import ImplementationReader, reject_implementatio
 from .schedules.outline import OutlineReader
 from .schedules.outline_block import is_outline, place_of
 from .schedules.plan import PlanReader
+from .schedules.shipped_implementations import usual_systems
 from .schedules.template import ChoiceReader
 from .values.evaluate import ExpressionEvaluator, Place, Reading
 from .values.params import Param, check_params
@@ -85,12 +86,11 @@ class _Resolver:
         self._check_implementations()
 
     def _check_implementations(self) -> None:
-        """Read the implementations of the file for its first system; without a system there is nothing to read for."""
-        systems = self._scope.of_kind(Kind.SYSTEM)
-        for entry in self._scope.of_kind(Kind.IMPLEMENTATION) if systems else ():
+        """Read the implementations of the file for its first system, or for a usual one if it has none."""
+        for entry in self._scope.of_kind(Kind.IMPLEMENTATION):
             with self._report.attempt():
-                system = self._systems.system(systems[0])
-                ImplementationReader(system, self._evaluator, self._report).read(entry)
+                system, *_ = (*self._scope.of_kind(Kind.SYSTEM), *usual_systems())
+                ImplementationReader(self._systems.system(system), self._evaluator, self._report).read(entry)
 
     def _system(self, path: ast.Path) -> tuple[Entry, System]:
         """Return the workload at ``path`` and its system, which is known even if the workload has errors."""

@@ -6,12 +6,18 @@ from ...codes import Code
 from ...ir import Implementation, System
 from ...text.diagnostics import GaveUp, Report
 from ...text.load import load, shipped_libraries
-from ...text.names import Kind
+from ...text.names import Entry, Kind
 from ...text.source import Source
 from ..values.evaluate import ExpressionEvaluator
 from .implementation import ImplementationReader
 
 FOLDER = "implementations/"
+_USUAL = 'use "nvidia/h100"\nsystem usual { gpus 8 x H100; fabric switch(nvswitch, link=nvlink) }'
+
+
+def usual_systems() -> list[Entry]:
+    """Return the system for which the implementations of a file without one are read: 8 H100 behind a switch."""
+    return load(Source("<usual>", _USUAL), Report()).of_kind(Kind.SYSTEM)
 
 
 def shipped_implementations(system: System) -> tuple[Implementation, ...]:
