@@ -111,7 +111,7 @@ class Workers:
                     idx = running.pop(future)
                     outcomes[idx] = _outcome_of(jobs[idx], future.result)
                 report(len(jobs) - len(running))
-        except BrokenExecutor:
+        except (BrokenExecutor, OSError):  # a pool that breaks while it starts a process closes its pipes under itself
             log.debug("the worker processes died", exc_info=True)
             self._pool = None
 

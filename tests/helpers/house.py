@@ -38,7 +38,7 @@ class Done:
 
 def house_with(folder: Path, changes: Mapping[str, str]) -> Path:
     """The package in ``folder``: ``changes`` are texts by path, all else are links to what is here."""
-    package = folder / ROOT.name
+    package = folder / "magus"
     _link(ROOT, package, {Path(path): text for path, text in changes.items()})
     return package
 
