@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...compiler.ir import Cancelled, Choice, Scenario, ShouldStop
+from ...compiler.ir.stopping import never
 from ...compiler.planning.build import all_rules
 from ...compiler.planning.knobs import Knob, Rule, ScheduleRequest, with_values
 from ...compiler.planning.knobs.engine import default_engine
@@ -74,7 +75,7 @@ class RuleTables:
     """
 
     def __init__(
-        self, scenario: Scenario, domains: Domains, *, guarded: bool = False, is_over: ShouldStop = lambda: False
+        self, scenario: Scenario, domains: Domains, *, guarded: bool = False, is_over: ShouldStop = never
     ) -> None:
         self.axes = knobs_of(scenario, domains)
         self._scenario, self._guarded, self._is_over = scenario, guarded, is_over

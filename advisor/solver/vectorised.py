@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...compiler.ir import Cancelled, Scenario, ShouldStop
+from ...compiler.ir.stopping import never
 from ...compiler.planning.knobs import Knob
 from ...compiler.planning.knobs.structure import TEMPLATE
 from ...compiler.templates import BY_NAME
@@ -23,7 +24,7 @@ MOST_CODES = 10_000_000
 _BLOCK = 1 << 16
 
 
-def generate(scenario: Scenario, domains: Domains, is_over: ShouldStop = lambda: False) -> Codes:
+def generate(scenario: Scenario, domains: Domains, is_over: ShouldStop = never) -> Codes:
     """Codes of every feasible choice, in ascending order; no more than some ``MOST_CODES``.
 
     ``is_over`` is asked now and then; what was found until it says so is returned.

@@ -1,6 +1,7 @@
 """From a template and its parameters, or a plan written out, to the Schedule that lowering takes."""
 
 from collections.abc import Iterable
+from functools import cache
 from itertools import chain
 
 from ..codes import Code
@@ -22,7 +23,7 @@ from ..templates import BASELINE, BY_NAME, Template
 from . import knobs
 from .execution import OPTIONS
 from .expression import expression_of
-from .knobs import Rule, ScheduleRequest
+from .knobs import Knob, Rule, ScheduleRequest
 from .knobs.engine import ENGINE
 from .knobs.engine import default_engine as default_engine
 from .staging import slices_inner as slices_inner
@@ -89,9 +90,14 @@ def build_schedule(scenario: Scenario, body: Choice | Plan, name: str = "") -> S
     )
 
 
-def all_rules() -> list[Rule]:
+def all_rules() -> tuple[Rule, ...]:
     """Every rule of what is feasible, in the order in which they are asked: those that read the fewest knobs first."""
-    return sorted((rule for knob in knobs.KNOBS for rule in knob.rules), key=lambda rule: len(rule.knobs))
+    return _rules_of(knobs.KNOBS)
+
+
+@cache  # a search asks the rules of thousands of choices
+def _rules_of(known: tuple[Knob, ...]) -> tuple[Rule, ...]:
+    return tuple(sorted((rule for knob in known for rule in knob.rules), key=lambda rule: len(rule.knobs)))
 
 
 def reject_choice(scenario: Scenario, choice: Choice) -> Rejection | None:
