@@ -29,7 +29,8 @@ from magus.advisor.bespoke import (
 from magus.advisor.bounds.lower_bound import lower_bound
 from magus.advisor.estimate.makespan import estimate_ticks
 from magus.compiler.ir import TICKS_PER_US, Choice, Scenario
-from magus.compiler.planning.build import build_schedule, default_engine
+from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.knobs.engine import default_engine
 from magus.simcore import affordable_unit, simulate
 
 from .drawn import draw

@@ -14,7 +14,8 @@ from magus.compiler.ir import TICKS_PER_US, Choice, Fabric, Network, Topology, t
 from magus.compiler.ir.rejection import Rejection
 from magus.compiler.ir.topologies.base import LINK
 from magus.compiler.ir.topologies.network import edge_over
-from magus.compiler.planning.build import build_schedule, default_engine
+from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.knobs.engine import default_engine
 from magus.compiler.templates import BASELINE
 from tests.helpers.commands import document, magus
 from tests.helpers.house import house_with, run_in

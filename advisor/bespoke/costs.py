@@ -20,7 +20,8 @@ from ...compiler.ir import (
     inner_size,
     tile_cols,
 )
-from ...compiler.planning.build import compute_sms, template_input
+from ...compiler.planning.build import compute_sms
+from ...compiler.planning.template_input import template_input
 from ...compiler.templates.bespoke import Part, block_rows
 from ...simcore.kernels.dispatch import compute_work
 from ..estimate.fluid import FluidFabric

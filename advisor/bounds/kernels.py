@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ...compiler.ir import TICKS_PER_US, Choice, GemmShape, GemvShape, Gpu, Kernels, Scenario, TileGroup
-from ...compiler.planning.build import build_schedule, default_engine
+from ...compiler.planning.build import build_schedule
+from ...compiler.planning.knobs.engine import default_engine
 from ...compiler.templates import BASELINE
 from ...simcore.kernels.dispatch import compute_work
 from ...simcore.kernels.gemm import gemm_work, tile_time_us, tiles_of

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from ...compiler.ir import Choice, Plan, Scenario, Schedule
-from ...compiler.planning.build import ScheduleError, build_schedule, declared, default_engine
+from ...compiler.planning.build import ScheduleError, build_schedule, declared
 from ...compiler.planning.expression import expression_of
+from ...compiler.planning.knobs.engine import default_engine
 from ...compiler.templates import BASELINE
 from ..ranker.trees import Ranker
 from .advice import Candidate

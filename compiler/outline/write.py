@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from ..codes import Code
 from ..ir import Choice, Kernels, Plan, Scenario
-from ..planning.build import reject_execution, template_input
+from ..planning.build import reject_execution
+from ..planning.template_input import template_input
 from ..templates import BASELINE
 from ..templates.base import TemplateInput
 from .build import plan_of

@@ -25,11 +25,9 @@ from .execution import OPTIONS
 from .expression import expression_of
 from .knobs import Knob, Rule, ScheduleRequest
 from .knobs.engine import ENGINE
-from .knobs.engine import default_engine as default_engine
 from .staging import slices_inner as slices_inner
 from .staging import staging_bytes as staging_bytes
 from .staging import staging_of_steps
-from .template_input import template_input as template_input
 
 _EXECUTION = {ENGINE.word, *OPTIONS}
 

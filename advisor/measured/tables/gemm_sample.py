@@ -5,7 +5,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ....compiler.ir import TICKS_PER_US, Choice, DType, GemmShape, Pattern, Scenario, Shard, Tensor, Workload
-from ....compiler.planning.build import build_schedule, default_engine
+from ....compiler.planning.build import build_schedule
+from ....compiler.planning.knobs.engine import default_engine
 from ....compiler.templates import BASELINE
 from ....simcore import PACKET_BYTES, RunTooLarge, affordable_unit, simulate
 from .gemm import GemmTable, Shape, label_of, lone_scenario, predicted_us

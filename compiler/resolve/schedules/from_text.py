@@ -6,7 +6,8 @@ from pathlib import Path
 from ...codes import Code
 from ...ir import Choice, Scenario, Schedule
 from ...planfile.file import PLAN_SUFFIX, Warn, ignore_warnings, plan_in_file
-from ...planning.build import build_schedule, declared, default_engine
+from ...planning.build import build_schedule, declared
+from ...planning.knobs.engine import default_engine
 from ...templates import BASELINE
 from ...text import syntax as ast
 from ...text.diagnostics import CompileError, Diagnostic, Report

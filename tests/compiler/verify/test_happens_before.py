@@ -6,7 +6,8 @@ import pytest
 
 from magus.compiler import compile_text
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Schedule
-from magus.compiler.planning.build import build_schedule, default_engine
+from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.knobs.engine import default_engine
 from magus.compiler.verify.check import check_plan
 from magus.compiler.verify.happens_before import HappensBefore, Waits
 
