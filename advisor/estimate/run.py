@@ -57,6 +57,7 @@ class EstimateRun:
     earliest: list[float] = field(default_factory=list)  # [i] when its kernel, and that of its peer, have begun
     in_turn: bool = False
     hbm: list[FluidLink] = field(default_factory=list)  # [r]
+    noc: list[FluidLink] = field(default_factory=list)  # [r]; unused where the profile has none
     copies: list[_Copies] = field(default_factory=list)  # [r]
     pools: list[SlotPool] = field(default_factory=list)  # [r]
     paths: dict[int, FluidPath] = field(default_factory=dict)  # [i] of transfers
@@ -74,7 +75,7 @@ class EstimateRun:
         self.events = [(self.earliest[i], _READY, i) for i, waits in enumerate(self.waits) if not waits]
         self.in_turn = graph.num_ranks > 1 or self.scenario.workload.compute is None
         rate = (gpu.dma if engine.kind is EngineKind.DMA else gpu.sm_copy).bytes_per_s / TICKS_PER_SECOND
-        self.hbm = [FluidLink() for _ in ranks]
+        self.hbm, self.noc = [FluidLink() for _ in ranks], [FluidLink() for _ in ranks]
         self.copies = [_Copies(engine.count, rate) for _ in ranks]
         self.pools = [SlotPool(self.schedule.compute_sms) for _ in ranks]
         self.paths = {
@@ -177,9 +178,8 @@ class EstimateRun:
             heappush(self.events, (now + part.num_bytes / rate, _DRAINED, idx))
         elif kind == _DRAINED:
             self._feed(now, part, path, -rate)
-            queued = max(
-                [link.backlog for link, _ in part.legs] + [self.hbm[r].backlog for r in self._memories(part, path)]
-            )
+            shared = [link[r].backlog for r in self._memories(part, path) for link in (self.hbm, self.noc)]
+            queued = max([link.backlog for link, _ in part.legs] + shared)
             for link, ticks_per_byte in part.legs:
                 link.served += part.num_bytes * ticks_per_byte
             copies.free += part.engines if path.frees else 0
@@ -206,7 +206,7 @@ class EstimateRun:
         if not path.writes:
             (link, ticks_per_byte), (rank, _) = path.legs[0], path.reads[0]
             landing = link.outflow / ticks_per_byte
-            self._use_hbm(rank, now, landing - link.landing)
+            self._move(rank, now, landing - link.landing)
             link.landing = landing
 
     def _begin(self, now: float, part: _Part, path: FluidPath) -> None:
@@ -231,14 +231,21 @@ class EstimateRun:
         for link, ticks_per_byte in part.legs:
             link.feed(now, rate * ticks_per_byte)
         for rank, times in path.reads if not part.first_leg else ():
-            self._use_hbm(rank, now, rate * times)
+            self._move(rank, now, rate * times)
         for rank, times in path.writes if part.following is None else ():
-            self._use_hbm(rank, now, rate * times)
+            self._move(rank, now, rate * times)
 
     def _memories(self, part: _Part, path: FluidPath) -> list[int]:
         """Return the ranks whose memories a part uses."""
         reads = path.reads if not part.first_leg else ()
         return [rank for rank, _ in (*reads, *(path.writes if part.following is None else ()))]
+
+    def _move(self, rank: int, now: float, bytes_per_tick: float) -> None:
+        """Increase the traffic of copies in a rank's memory and network on chip from ``now`` on."""
+        self._use_hbm(rank, now, bytes_per_tick)
+        noc = self.scenario.gpu.noc
+        if noc is not None:
+            self.noc[rank].feed(now, bytes_per_tick * TICKS_PER_SECOND / noc.copy_bytes_per_s)
 
     def _use_hbm(self, rank: int, now: float, bytes_per_tick: float) -> None:
         """Increase the traffic of a rank's memory by ``bytes_per_tick`` from ``now`` on."""
@@ -247,17 +254,19 @@ class EstimateRun:
     def _compute(self, now: float, kind: int, i: int) -> None:
         """Handle a kernel that is launched, gets its first SM, or has spent its time on SMs."""
         work, rank = self.graph.work[i][0], self.graph.rank[i]
-        pool, hbm = self.pools[rank], self.hbm[rank]
+        pool, hbm, noc = self.pools[rank], self.hbm[rank], self.noc[rank]
         if kind == _LAUNCHED:
             self.begin[i], self.done[i] = pool.deal(now, work.num_units, work.unit_ticks)
             heappush(self.events, (self.begin[i], _BEGUN, i))
             heappush(self.events, (self.done[i], _SPENT, i))
             return
-        rate = (work.hbm_read_bytes + work.hbm_write_bytes) / (self.done[i] - self.begin[i])
-        self._use_hbm(rank, now, rate if kind == _BEGUN else -rate)
-        if kind == _SPENT and hbm.backlog > 1:
-            pool.delay(now, hbm.backlog)
-            heappush(self.events, (now + hbm.backlog, _FINISHED, i))
+        per_tick = (1 if kind == _BEGUN else -1) / (self.done[i] - self.begin[i])
+        self._use_hbm(rank, now, (work.hbm_read_bytes + work.hbm_write_bytes) * per_tick)
+        noc.feed(now, work.num_units * work.noc_ticks * per_tick)
+        behind = max(hbm.backlog, noc.backlog)
+        if kind == _SPENT and behind > 1:
+            pool.delay(now, behind)
+            heappush(self.events, (now + behind, _FINISHED, i))
         elif kind == _SPENT:
             self._finish(now, i)
 

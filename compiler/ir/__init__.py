@@ -37,6 +37,7 @@ from .hardware import Gpu as Gpu
 from .hardware import Hbm as Hbm
 from .hardware import LaunchCost as LaunchCost
 from .hardware import Link as Link
+from .hardware import Noc as Noc
 from .hardware import Origin as Origin
 from .hardware import Provenance as Provenance
 from .hardware import SmCopy as SmCopy

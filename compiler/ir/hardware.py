@@ -129,6 +129,18 @@ class SmCopy:
 
 
 @dataclass(frozen=True, slots=True)
+class Noc:
+    """The network on chip between SMs, copy engines, L2 and links: a server that GEMMs and copies share.
+
+    A tile of a GEMM takes ``gemm_share`` of the part of the network that its SM has, a copy the time of each byte at
+    ``copy_bytes_per_s`` where it is read and where it is written. Once they ask for more than there is, both wait.
+    """
+
+    gemm_share: Fraction
+    copy_bytes_per_s: int
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchCost:
     """``kernel`` starts a kernel without a fitted start of its own; ``event`` is added if one waits for a transfer.
 
@@ -163,6 +175,7 @@ class Gpu:
     collectives: Collectives | None = None
     sync: Sync = field(default_factory=Sync)
     mall: Cache | None = None
+    noc: Noc | None = None
     calibrated: Calibrated = field(default_factory=Calibrated, hash=False)
 
     @property

@@ -107,6 +107,10 @@ GPU_BLOCKS: Mapping[str, tuple[Property, ...]] = {
         *(_rate("bandwidth"), _time("setup"), _rate("limit", required=False), _exponent(required=False)),
         _alone("outstanding", BYTES, 1 << 40),
     ),
+    "noc": (
+        Property("gemm_share", NUMBER, _PERCENT, Fraction(1), required=False),
+        _rate("copy_bandwidth", required=False),
+    ),
     "launch": (_time("kernel"), _time("event")),
     "sync": (
         *(_alone(f"monitor_{name}", TIME, _PERCENT, low=0) for name in ("arm", "wake")),

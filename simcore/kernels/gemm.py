@@ -159,17 +159,19 @@ def fastest(gpu: Gpu, sms: int, tilings: Sequence[Tiling]) -> Tiling:
 def tiled_work(gpu: Gpu, tiling: Tiling, sms: int, read: int, written: int) -> KernelWork:
     """The kernel with ``tiling``, which reads and writes so many bytes of memory."""
     waves = max(1, math.ceil(tiling.num_slots / sms))
+    unit_ticks = max(ROUNDING_TICKS, rounded_ticks(tiling.body_us / waves))
     rows, cols = tiling.block
     split = f" split {tiling.split}" if tiling.split > 1 else ""
     return KernelWork(
         num_units=tiling.num_slots if waves == 1 else waves * sms,
-        unit_ticks=max(ROUNDING_TICKS, rounded_ticks(tiling.body_us / waves)),
+        unit_ticks=unit_ticks,
         start_ticks=gpu.gemm.start_ticks,
         waves=waves,
         l2_hit_bytes=max(0, tiling.l2_read_bytes - read),
         hbm_read_bytes=read,
         hbm_write_bytes=written,
         label=f"{rows}x{cols}{' pair' if tiling.pair else ''}{split}",
+        noc_ticks=0 if gpu.noc is None else math.floor(unit_ticks * gpu.noc.gemm_share / gpu.sms),
     )
 
 

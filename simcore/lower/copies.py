@@ -18,6 +18,7 @@ from itertools import pairwise
 from ...compiler.ir import CopyProtocol, Direction, EngineMode, Gpu, Reach, Transfer, Wait, Write
 from ..kernels.gemm import ticks_for
 from ..program.program import Flow, OpKind, OpSpec, Stage, TrafficClass
+from . import noc
 from .commands import begun_by, issue_ticks
 from .machine import Hop, distance_ticks
 from .protocols import sent_per_byte
@@ -147,10 +148,10 @@ def _flows(state: Lowering, rank: int, step: Transfer, num_bytes: int, share: in
     for route, part in _parts(state, rank, step, units):
         # Parts share the pace and the window of the whole, so that they flow side by side.
         apart, room = pace * units // max(1, part), -(-payload * part // max(1, units))
-        flows += state.spread(Flow(route, part, apart, apart, TrafficClass.COMM, room))
+        flows += noc.copied(state, Flow(route, part, apart, apart, TrafficClass.COMM, room))
     if extra:
         pace, room = gap * sent // extra, -(-window * extra // sent)
-        flows += state.spread(Flow((*way, *write), extra, pace, pace, TrafficClass.COMM, room))
+        flows += noc.copied(state, Flow((*way, *write), extra, pace, pace, TrafficClass.COMM, room))
     return flows
 
 

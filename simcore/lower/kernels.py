@@ -26,6 +26,7 @@ from ..kernels.gemm_parts import group_shape, stream_shape
 from ..kernels.reduce import reduce_work
 from ..kernels.work import KernelWork
 from ..program.program import Flow, OpKind, OpSpec, Stage, TrafficClass
+from . import noc
 from .machine import Hop
 from .state import Lowering, Persistent, Waiters, moved_bytes, split_evenly_together
 from .waits import add_units, num_waiting
@@ -241,7 +242,7 @@ def unit_stages(state: Lowering, rank: int, work: KernelWork, together: int) -> 
                 Flow(route, units, window // units, 0, TrafficClass.COMPUTE, -(-ahead * units // sum(shares)))
             )
         )
-        yield count, Stage(work.unit_ticks, flows)
+        yield count, Stage(work.unit_ticks, (*flows, *noc.tiled(state, rank, work, window)))
 
 
 def _look_ahead(state: Lowering, units: int) -> int:

@@ -6,12 +6,15 @@ from dataclasses import dataclass, field
 from enum import Flag, auto
 from itertools import pairwise
 
-from ...compiler.ir import EngineKind, EngineMode, Network, Scenario, Schedule, network_of
+from ...compiler.ir import EngineKind, EngineMode, Network, Noc, Scenario, Schedule, network_of
 from ..kernels.gemm import ticks_for
 from ..program.builder import ProgramBuilder
 from ..program.program import TrafficClass
 
 Hop = tuple[int, int]  # server id, absolute rank
+
+NOC_PACKET_BYTES = 2048
+"""A choice, not a measurement: so many bytes of a copy pass the network on chip as one, which costs few units."""
 
 
 class Idealization(Flag):
@@ -27,13 +30,14 @@ class Idealization(Flag):
 class Memory:
     """L2 and HBM as one class of traffic sees them; ``hbm`` is the first of ``channels`` servers, numbered in a row.
 
-    ``mall`` is the cache in front of memory, None without one.
+    ``mall`` is the cache in front of memory, ``noc`` the network on chip; None without one.
     """
 
     l2: int
     hbm: int
     channels: int = 1
     mall: int | None = None
+    noc: int | None = None
 
     @property
     def last_cache(self) -> int:
@@ -70,6 +74,15 @@ class Machine:
         """Links between two absolute ranks."""
         return len(self.route(source, destination))
 
+    @property
+    def memory_servers(self) -> frozenset[int]:
+        """Memories and caches of all classes of traffic."""
+        servers = (
+            {each.l2, *range(each.hbm, each.hbm + each.channels)} | ({each.mall} if each.mall is not None else set())
+            for each in self.memory
+        )
+        return frozenset().union(*servers)
+
     def memory_for(self, traffic: TrafficClass) -> Memory:
         """L2 and HBM for that class."""
         return self.memory[0 if traffic is TrafficClass.COMPUTE else 1]
@@ -79,9 +92,9 @@ def build_machine(
     builder: ProgramBuilder, scenario: Scenario, schedule: Schedule, unit_bytes: int, ideal: Idealization
 ) -> Machine:
     """Declare the servers and pools of ``scenario`` as ``schedule`` divides them, serving units of ``unit_bytes``."""
-    shared = _memory(builder, scenario, unit_bytes, "")
     private = Idealization.PRIVATE_SERVERS in ideal
-    copies = _memory(builder, scenario, unit_bytes, "_comm") if private else shared
+    shared = _memory(builder, scenario, unit_bytes, "", noc=not private)
+    copies = _memory(builder, scenario, unit_bytes, "_comm", noc=False) if private else shared
     network = network_of(scenario.system.fabric, scenario.num_ranks)
     sms = builder.pool("sms", schedule.compute_sms)
     issues = schedule.engine.kind is EngineKind.DMA and scenario.gpu.dma.issue_interval_ticks > 0
@@ -110,7 +123,17 @@ def _engines(builder: ProgramBuilder, schedule: Schedule) -> int:
     return builder.pool("dma" if schedule.engine.kind is EngineKind.DMA else "copy_sms", schedule.engine.count)
 
 
-def _memory(builder: ProgramBuilder, scenario: Scenario, unit: int, suffix: str) -> Memory:
+def noc_packet_bytes(unit_bytes: int) -> int:
+    """Bytes of a copy for which one unit passes the network on chip."""
+    return max(NOC_PACKET_BYTES, unit_bytes)
+
+
+def noc_packet_ticks(noc: Noc, unit_bytes: int) -> int:
+    """Time for which such a unit holds the network on chip."""
+    return max(1, ticks_for(noc_packet_bytes(unit_bytes), noc.copy_bytes_per_s))
+
+
+def _memory(builder: ProgramBuilder, scenario: Scenario, unit: int, suffix: str, *, noc: bool) -> Memory:
     gpu, channels = scenario.gpu, scenario.gpu.hbm.channels
     l2_rate = gpu.l2.instances * gpu.l2.bytes_per_s
     l2 = builder.server(f"l2{suffix}", max(1, ticks_for(unit, l2_rate)), gpu.l2.latency_ticks)
@@ -120,7 +143,9 @@ def _memory(builder: ProgramBuilder, scenario: Scenario, unit: int, suffix: str)
     mall = None
     if gpu.mall is not None:
         mall = builder.server(f"mall{suffix}", max(1, ticks_for(unit, gpu.mall.bytes_per_s)), gpu.mall.latency_ticks)
-    return Memory(l2, hbm[0], channels, mall)
+    if not noc or gpu.noc is None or scenario.workload.is_collective:
+        return Memory(l2, hbm[0], channels, mall)
+    return Memory(l2, hbm[0], channels, mall, builder.server("noc", noc_packet_ticks(gpu.noc, unit), 0))
 
 
 def _links(builder: ProgramBuilder, network: Network, unit: int) -> tuple[tuple[Hop, ...], ...]:

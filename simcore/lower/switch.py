@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from ...compiler.ir import Direction, Transfer
 from ..program.program import Flow, OpKind, OpSpec, Stage, TrafficClass
+from . import noc
 from .commands import begun_by
 from .machine import Hop, distance_ticks
 from .state import Lowering, Waiters, moved_bytes, split_evenly
@@ -122,4 +123,6 @@ def _worker(state: Lowering, rank: int, step: Transfer, ways: _Ways, pace: Pace,
 
 
 def _flows(state: Lowering, routes: _Routes, units: int, gap: int) -> tuple[Flow, ...]:
-    return tuple(flow for route in routes for flow in state.spread(Flow(route, units, gap, gap, TrafficClass.COMM)))
+    return tuple(
+        flow for route in routes for flow in noc.copied(state, Flow(route, units, gap, gap, TrafficClass.COMM))
+    )

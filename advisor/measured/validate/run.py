@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ....compiler.ir import Progress
+from ..tables.beside import beside_comparisons
 from ..tables.collective_sample import sampled, simulated_collectives
 from ..tables.collectives import collective_comparisons, shipped_points
 from ..tables.copies import copy_comparisons, shipped_copies
@@ -45,6 +46,7 @@ def validate(folder: Path, *, sample: int, seed: int, progress: Progress = lambd
     implementations = implementation_rows(folder)
     if not rows and not fused and not implementations:
         raise MeasuredError("; ".join([f"{folder}: nothing to compare", *left_out[:3]]))
+    rows += kept_rows(beside_comparisons(), left_out)
     collectives = list(sampled(list(kept_rows(shipped_points(folder), [])), sample, seed))
     copies = list(sampled_copies(list(kept_rows(shipped_copies(folder), [])), sample, seed))
     gemms = [min(sample, len(table.times_us)) for table in tables]

@@ -83,6 +83,9 @@ NOTES = (
     "A ratio is the time of a GEMM cut into 8 equal parts along one dimension over its time in one piece, for m, n, k "
     ">= 512. Schedules closer than its error cannot be told apart.",
     "The constants of collectives and copies are fitted to the points shown here.",
+    "A GEMM beside copies was measured on one H100, its constants fitted to the group that says so. Held-out rows are "
+    "of three other shapes. A GEMM that memory limits is too fast beside copies: its fitted form leaves a tenth of "
+    "memory free, and real ones do not.",
     "No row was dropped as an outlier. All figures are of one harness per operation: another harness on the same GPU "
     "differs by 10-17% for GEMMs, and by 40-60% for collectives below 1 MiB.",
     "Simulated copies by SMs are limited by their SMs and by the link. On H100 the closed form ends before that, at "

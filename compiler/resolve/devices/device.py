@@ -14,7 +14,17 @@ from ..values.device_numbers import DeviceNumbers, FigureReader, NumberWithOrigi
 from ..values.evaluate import ExpressionEvaluator, Place, clock_of
 from .calibrated_region import INPUTS, FittedRegion, calibrated_of
 from .device_blocks import BlockReader, Tiles
-from .optional_blocks import check_parts, collectives_of, dma_of, hbm_of, mall_of, missing_of, sm_copy_of, sync_of
+from .optional_blocks import (
+    check_parts,
+    collectives_of,
+    dma_of,
+    hbm_of,
+    mall_of,
+    missing_of,
+    noc_of,
+    sm_copy_of,
+    sync_of,
+)
 
 _SIMPLE = {Kind.LINK: LINK_NUMBERS, Kind.SWITCH: SWITCH_NUMBERS}
 # Accuracy of fitted constants: an inherited number is derived if the child changes an input of its block.
@@ -215,4 +225,5 @@ def _gpu(name: str, figures: DeviceNumbers, tiles: Mapping[str, Tiles], fitted_l
         collectives=collectives_of(figures),
         sync=sync_of(figures),
         mall=mall_of(figures),
+        noc=noc_of(figures),
     )

@@ -10,6 +10,7 @@ from ...ir import (
     DmaPhases,
     ExchangeModel,
     Hbm,
+    Noc,
     NvlsModel,
     Origin,
     ProtocolModel,
@@ -106,6 +107,13 @@ def mall_of(figures: DeviceNumbers) -> Cache | None:
     if "mall.size" not in figures.by_path:
         return None
     return Cache(figures.whole("mall.size"), 1, figures.whole("mall.bandwidth"), figures.ticks("mall.latency"))
+
+
+def noc_of(figures: DeviceNumbers) -> Noc | None:
+    """Return the network on chip, None if the profile describes none."""
+    if "noc.gemm_share" not in figures.by_path:
+        return None
+    return Noc(figures.by_path["noc.gemm_share"].value.amount, figures.whole("noc.copy_bandwidth"))
 
 
 def sync_of(figures: DeviceNumbers) -> Sync:

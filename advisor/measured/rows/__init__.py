@@ -1,0 +1,1 @@
+"""Measurements made for Magus, as tables: how each was made stands at its top."""
