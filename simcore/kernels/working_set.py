@@ -18,7 +18,9 @@ Left out: tiles out of step, which read panels again within a wave; capacities b
 within sets and replacement other than LRU, which blur the cliff; and what other kernels leave in the cache. Against
 simulated caches the bytes read are within 4 % of fully associative LRU, and within 12 % of 16 hashed ways where the
 capacity is a factor of 1.4 from a cliff; the cliff is where that cache has it, to a factor of 1.4, and can be wrong by
-more than half next to it.
+more than half next to it. Against the bytes that an H100 reads (Nsight Compute, a Triton GEMM in 42 shapes and orders,
+``advisor/measured/rows/tile_order_h100.csv``) the median error is below 0.5 %, and the largest 11 %, but for one order
+whose working set is between 40 and 50 MiB, which reads twice what is said here.
 """
 
 from dataclasses import dataclass

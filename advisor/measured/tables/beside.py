@@ -5,7 +5,6 @@ The table ships with Magus (``advisor/measured/rows``), and says at its top how 
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from importlib.resources import as_file, files
 from pathlib import Path
 
 from ....compiler.ir import DType, GemmShape, Gpu
@@ -21,15 +20,8 @@ MAX_SATURATED = 0.6
 """Copies alone that take more of memory than this are left out: the rest of it is too little to be told apart."""
 
 
-def beside_comparisons() -> Iterator[TableComparison | str]:
-    """Yield the rows of the shipped table, grouped by what copies and by half, or why rows were left out."""
-    with as_file(files(__package__.replace(".tables", ".rows"))) as folder:
-        for path in sorted(folder.glob("beside_*.csv")):
-            yield from comparisons_in(path)
-
-
-def comparisons_in(path: Path) -> Iterator[TableComparison | str]:
-    """Yield the rows of one table, or why rows were left out.
+def beside_comparisons(path: Path) -> Iterator[TableComparison | str]:
+    """Yield the rows of one table, grouped by what copies and by half, or why rows were left out.
 
     Raises
     ------

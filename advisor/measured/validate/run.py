@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from ....compiler.ir import Progress
-from ..tables.beside import beside_comparisons
 from ..tables.collective_sample import sampled, simulated_collectives
 from ..tables.collectives import collective_comparisons, shipped_points
 from ..tables.copies import copy_comparisons, shipped_copies
@@ -17,6 +16,7 @@ from ..tables.gemm import gemm_comparisons, gemm_tables
 from ..tables.gemm_sample import simulated_sample
 from ..tables.implementation_rows import implementation_rows
 from ..tables.implementations import implementation_comparisons
+from ..tables.shipped import shipped_comparisons
 from .report import Validation, comparable, summed_up
 
 Row = TypeVar("Row")
@@ -46,7 +46,7 @@ def validate(folder: Path, *, sample: int, seed: int, progress: Progress = lambd
     implementations = implementation_rows(folder)
     if not rows and not fused and not implementations:
         raise MeasuredError("; ".join([f"{folder}: nothing to compare", *left_out[:3]]))
-    rows += kept_rows(beside_comparisons(), left_out)
+    rows += kept_rows(shipped_comparisons(), left_out)
     collectives = list(sampled(list(kept_rows(shipped_points(folder), [])), sample, seed))
     copies = list(sampled_copies(list(kept_rows(shipped_copies(folder), [])), sample, seed))
     gemms = [min(sample, len(table.times_us)) for table in tables]
