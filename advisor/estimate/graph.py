@@ -23,6 +23,7 @@ from ...simcore.kernels.reduce import reduce_work
 from ...simcore.kernels.work import KernelWork
 from ...simcore.lower.one_kernel import is_one_kernel, sum_work
 from ...simcore.lower.protocols import sent_per_byte
+from ...simcore.lower.whole_tiles import in_whole_tiles
 from .persistent import persistent_parts
 
 Works = dict[tuple[KernelShape, bool] | tuple[int, int], KernelWork]
@@ -54,6 +55,7 @@ class StepGraph:
 
 def graph_of(scenario: Scenario, schedule: Schedule, *, alike: bool) -> StepGraph:
     """Return the graph of a plan: of rank 0, its own neighbour, if ranks are ``alike``, else of all ranks."""
+    schedule = in_whole_tiles(scenario, schedule)
     ranks = range(1 if alike else scenario.num_ranks)
     plans = [schedule.steps_of(rank) for rank in ranks]
     firsts = [0, *accumulate(map(len, plans))]

@@ -16,7 +16,8 @@ class KernelWork:
     is launch and drain. Byte counts are of the whole kernel: ``l2_hit_bytes`` are operand reads that L2 serves,
     ``hbm_read_bytes`` come from memory through L2, ``hbm_write_bytes`` leave through L2, ``mall_read_bytes`` come
     through L2 from the cache in front of memory. ``missed_bytes`` are reads below L2 that would hit the L2 of the GPU
-    with which the form was fitted. ``noc_ticks`` is the time of the network on chip that a unit takes.
+    with which the form was fitted. ``noc_ticks`` is the time of the network on chip that a unit takes, ``block_rows``
+    the rows of a tile, 0 where units are no tiles.
     """
 
     num_units: int
@@ -30,6 +31,7 @@ class KernelWork:
     mall_read_bytes: int = 0
     missed_bytes: int = 0
     noc_ticks: int = 0
+    block_rows: int = 0
 
     @property
     def body_ticks(self) -> int:

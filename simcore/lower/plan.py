@@ -30,6 +30,7 @@ from .kernels import lower_group, lower_reduction, order_units
 from .machine import Idealization, Machine, build_machine
 from .one_kernel import awaited, begin_kernels, end_kernel, lower_sum, wait_for_peers
 from .state import Lowering, StepOps, moved_bytes
+from .whole_tiles import in_whole_tiles
 
 __all__ = ["Lowered", "StepOps", "group_shape", "lower", "moved_bytes"]
 
@@ -76,6 +77,7 @@ def lower(
     """
     if unit_bytes < 1 or unit_bytes % scenario.gpu.line_bytes:
         raise ValueError(f"granularity must be a multiple of {scenario.gpu.line_bytes} B, got {unit_bytes} B")
+    schedule = in_whole_tiles(scenario, schedule)
     folded = fold and all_alike(scenario, schedule)
     builder = ProgramBuilder(scenario.num_ranks, folded=folded, unit_bytes=unit_bytes)
     machine = build_machine(builder, scenario, schedule, unit_bytes, ideal)
