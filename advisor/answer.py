@@ -8,8 +8,7 @@ from ..compiler.resolve.expect.expectation import Verdict
 from ..simcore import Result
 from .bespoke.stage import sentence_of
 from .bounds.lower_bound import Bound
-from .candidates.advice import Advice, Candidate, Timing, is_algorithm_choice, resolution_of
-from .candidates.library import MIN_GAIN, speedup_of
+from .candidates.advice import Advice, Candidate, Timing, baseline_of, is_algorithm_choice, resolution_of
 from .candidates.shortlist import by_time
 from .explain import confidence_of, marks_of, reasons_for
 from .extrapolation import outside_calibration
@@ -19,12 +18,14 @@ from .stages import Stages
 
 # Share of time by which a more complex schedule must be faster, however fine the profile resolves.
 MIN_LEAD = 0.01
+# Least gain over the baseline that is worth the complexity of another schedule.
+MIN_GAIN = 0.02
 
 ENUMERATE, RANK, BOUND = "the enumeration", "the ranking", "the lower bound"
 IMPLEMENTATIONS = "the implementations"
 SHORTLIST, BESPOKE, CONFIRM = "the shortlist", "the bespoke search", "the confirmation"
 
-Finalists = tuple[Candidate, Candidate]  # the overlapping one to compare, the fastest serial one
+Finalists = tuple[Candidate, Candidate]  # the best other one, the baseline
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +37,20 @@ class Confirmed:
 
 
 def finalists(scenario: Scenario, candidates: Sequence[Candidate]) -> Finalists:
-    """Return (the simplest of the fastest that overlap, the fastest serial); one candidate twice if all are serial.
+    """Return (the simplest of the fastest others, the baseline); the baseline twice if there is nothing else.
 
-    Only schedules that beat serial by more than the profile resolves compete by simplicity. If there are none, the
-    fastest overlapping one is returned, to explain why it is not worth it.
+    Only schedules that beat the baseline by more than the profile resolves compete by simplicity. If there are none,
+    the fastest that overlaps is returned, to explain why it is not worth it.
     """
-    serial = next(candidate for candidate in candidates if candidate.is_serial)
-    overlapping = [candidate for candidate in candidates if not candidate.is_serial]
+    serial = baseline_of(candidates)
+    others = [candidate for candidate in candidates if candidate.expression != serial.expression]
     # Predictions compete only where nothing was simulated.
-    timed = [candidate for candidate in overlapping if candidate.simulated_ticks is not None] or overlapping
+    timed = [candidate for candidate in others if candidate.simulated_ticks is not None] or others
     worth = [candidate for candidate in timed if is_worth_it(scenario, serial, candidate)]
-    best = _simplest(worth, resolution_of(scenario)) if worth else next(iter(timed), serial)
-    return best, serial
+    if worth:
+        return _simplest(worth, resolution_of(scenario)), serial
+    alone = is_algorithm_choice(scenario)
+    return next((candidate for candidate in timed if alone or not candidate.is_serial), serial), serial
 
 
 def _simplest(candidates: Sequence[Candidate], resolution: float) -> Candidate:
@@ -58,15 +61,22 @@ def _simplest(candidates: Sequence[Candidate], resolution: float) -> Candidate:
 
 
 def _complexity(candidate: Candidate) -> int:
-    """0 for a template with usual options, or a plan of the file; 1 with other options, 2 for a bespoke schedule."""
+    """0 for a serial schedule, 1 for a template with usual options or a plan, 2 with other options, 3 if bespoke."""
+    if candidate.is_serial:
+        return 0
     if candidate.provenance is not None:
-        return 2
-    return int(candidate.choice is not None and candidate.choice.tactics != ExecutionOptions())
+        return 3
+    return 1 + int(candidate.choice is not None and candidate.choice.tactics != ExecutionOptions())
 
 
 def is_worth_it(scenario: Scenario, serial: Candidate, candidate: Candidate) -> bool:
-    """Whether ``candidate`` gains over ``serial`` at least ``MIN_GAIN`` and what the profile resolves."""
-    return serial.best_us >= candidate.best_us * (1 + max(MIN_GAIN, resolution_of(scenario)))
+    """Whether ``candidate`` gains over ``serial`` at least ``MIN_GAIN`` and what the profile resolves.
+
+    Of the library it resolves no less than the error of its collectives.
+    """
+    library = scenario.gpu.collectives if serial.is_library else None
+    error = 0.0 if library is None else float(library.error)
+    return serial.best_us >= candidate.best_us * (1 + max(MIN_GAIN, resolution_of(scenario), error))
 
 
 def without_endless(candidates: list[Candidate], failures: Sequence[Failure]) -> list[Candidate]:
@@ -94,6 +104,7 @@ def advice_of(scenario: Scenario, found: Findings) -> Advice:
     candidates, (best, serial) = _confirmed_times(found.candidates, finalists(scenario, found.candidates), confirmed)
     better = best is not serial and is_worth_it(scenario, serial, best)
     recommended = best if better else serial
+    overlaps = better and not best.is_serial and not is_algorithm_choice(scenario)
     if better:  # a packet time may be a hair below the confirmed one
         candidates = sorted(candidates, key=lambda candidate: candidate.expression != recommended.expression)
     result = confirmed.best if better else confirmed.serial
@@ -104,10 +115,10 @@ def advice_of(scenario: Scenario, found: Findings) -> Advice:
     confidence, confidence_reason = confidence_of(scenario, better, gain, verified=verified, outside=bool(outside))
     return Advice(
         scenario=scenario,
-        verdict=Verdict.OVERLAP if better and not is_algorithm_choice(scenario) else Verdict.SERIAL,
+        verdict=Verdict.OVERLAP if overlaps else Verdict.SERIAL,
         recommended=recommended,
         serial=serial,
-        speedup=speedup_of(scenario, serial.best_us, recommended.best_us),
+        speedup=serial.best_us / recommended.best_us,
         candidates=tuple(candidates),
         num_feasible=found.num_feasible,
         bound=bound,

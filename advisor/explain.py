@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Sequence
 
 from ..compiler.ir import TICKS_PER_US, Gpu, Link, Origin, Pattern, Scenario
+from ..compiler.planning.knobs.library import library_rejection
 from ..compiler.templates.base import OVERLAPPED_PATTERNS
 from ..compiler.text.quantities import rate_text, ticks_text, us_text
 from ..simcore import Result
 from .bounds.lower_bound import Bound
-from .candidates.advice import Candidate, Confidence, is_algorithm_choice
+from .candidates.advice import Candidate, Confidence, baseline_name, is_algorithm_choice
 from .candidates.library import library_time
 from .candidates.ranking import NUM_VARIED_ALGORITHMS, chosen_algorithm, is_trained
 from .solver.domains import MOST_RANKS_PASSING_ON, passing_on_pays
@@ -134,18 +135,23 @@ def reasons_for(
             reasons.extend(_exposure(serial_result))
             reasons.extend(_why_serial(serial, best) if recommended.is_serial else _why_overlap(scenario, result))
         reasons.extend(_losses(result))
-    library = library_time(scenario)
-    if library is not None:
-        reasons.append(library.sentence)
-    baseline = "the direct exchange" if is_algorithm_choice(scenario) else "serial"
-    baseline, baseline_us = (baseline, serial.best_us) if library is None else ("the library", library.us)
+    reasons.extend(_about_the_baseline(scenario, serial))
     if bound is not None:
-        limit = baseline_us * TICKS_PER_US / bound.ticks
+        limit = serial.best_us * TICKS_PER_US / bound.ticks
         reasons.append(
             f"No schedule in the reach of Magus takes less than {ticks_text(bound.ticks)} ({bound.binding}): "
-            f"at most {limit:.2f}x over {baseline}."
+            f"at most {limit:.2f}x over {baseline_name(scenario, serial)}."
         )
     return tuple(reasons)
+
+
+def _about_the_baseline(scenario: Scenario, serial: Candidate) -> Iterator[str]:
+    """Yield how the library's time is known, or why it is not the baseline."""
+    library, unfit = library_time(scenario), library_rejection(scenario)
+    if library is not None:
+        yield library.sentence
+    elif unfit is not None and scenario.workload.moved is not None:
+        yield f"The baseline is {baseline_name(scenario, serial)}, not the library: {unfit.message}."
 
 
 def _algorithms(candidates: Sequence[Candidate], result: Result) -> Iterator[str]:

@@ -8,7 +8,7 @@ from ..simcore import CriticalOp, Result, ServerLoad
 from ..simcore.figures.result import Waterfall
 from .bounds.lower_bound import Bound
 from .candidates.advice import Advice, Candidate, SearchProvenance
-from .candidates.library import LibraryTime
+from .candidates.library import LibraryTime, library_time
 from .implementations.offers import Offers
 from .solver import Space
 
@@ -131,12 +131,12 @@ def advice_document(advice: Advice) -> JsonObject:
         "scenario": advice.scenario.name,
         "workload": workload,
         "pattern": advice.scenario.workload.label,
-        "recommended": advice.answer,
+        "recommended": advice.recommended.expression,
         "verdict": advice.verdict.value,
         "speedup_vs_serial": advice.speedup,
         "serial": advice.serial.expression,
-        "baseline": {"name": advice.baseline, "us": advice.baseline_us},
-        "library": None if advice.library is None else _library_document(advice, advice.library),
+        "baseline": {"name": advice.baseline, "us": advice.serial.best_us},
+        "library": _library_document(library_time(advice.scenario)),
         "implementations": None if advice.implementations is None else _offers_document(advice.implementations),
         "lower_bound_us": None if advice.bound is None else _us(advice.bound.ticks),
         "bound": None if advice.bound is None else bound_document(advice.bound),
@@ -190,17 +190,20 @@ def _candidate_document(advice: Advice, candidate: Candidate) -> JsonObject:
         "interval_us": None,
         "simulated_us": simulated,
         "granularity": granularity,
-        "speedup_vs_serial": None if simulated is None else advice.baseline_us / simulated,
+        "speedup_vs_serial": None if simulated is None else advice.serial.best_us / simulated,
         "staging_bytes": candidate.schedule.staging_bytes,
         "is_serial": candidate.is_serial,
         "provenance": None if candidate.provenance is None else _provenance_document(candidate.provenance),
     }
 
 
-def _library_document(advice: Advice, library: LibraryTime) -> JsonObject:
+def _library_document(library: LibraryTime | None) -> JsonObject | None:
+    """The library's collective, alone."""
+    if library is None:
+        return None
     time = library.time
     return {
-        "name": library.name,
+        "collective": library.operation.value,
         "us": library.us,
         "from": "closed form",
         "error": library.error,
@@ -209,8 +212,6 @@ def _library_document(advice: Advice, library: LibraryTime) -> JsonObject:
         "steps_us": _us(time.step_ticks),
         "transfer_us": _us(time.transfer_ticks),
         "own_us": _us(time.own_ticks),
-        "recommended": advice.uses_library,
-        "fastest_schedule": advice.recommended.expression,
     }
 
 

@@ -94,7 +94,8 @@ def _copies(gpu: Gpu, schedule: Schedule, steps: Sequence[Step]) -> Iterator[str
     if schedule.engine.mode is EngineMode.PRELAUNCHED and not gpu.dma.prelaunch_ticks:
         yield f"what commands cost that were written before is not known of {gpu.name} (dma {{ prelaunch }}): 0 here"
     fitted, count = gpu.calibrated.sm_copy, schedule.engine.count
-    by_sms = schedule.engine.kind is EngineKind.SM and any(isinstance(step, Transfer) for step in steps)
+    own = schedule.engine.kind is EngineKind.SM and not schedule.engine.by_library
+    by_sms = own and any(isinstance(step, Transfer) for step in steps)
     if by_sms and fitted is not None and not fitted[0] <= count <= fitted[1]:
         copying = f"copies by {count} SM{'s' if count > 1 else ''}"
         yield f"{copying}: the rate of {_named(gpu, 'sm_copy')} was fitted for {_range(fitted)} SMs"

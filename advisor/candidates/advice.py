@@ -1,5 +1,6 @@
 """Advice: the answer as data. The command line, the terminal UI and the API all show this one object."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -8,7 +9,9 @@ from ...compiler.resolve.expect.expectation import Verdict
 from ...simcore.figures.result import Result
 from ..bounds.lower_bound import Bound
 from ..implementations.offers import Offers
-from .library import LibraryTime, library_time
+
+SERIAL = "serial"
+"""What the baseline is called where it is not the library's."""
 
 
 def is_algorithm_choice(scenario: Scenario) -> bool:
@@ -53,7 +56,7 @@ class SearchProvenance:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One schedule in the ranking. ``is_serial`` marks the baselines, with which others are compared.
+    """One schedule in the ranking. In one that ``is_serial`` nothing overlaps.
 
     ``choice`` and ``predicted_us`` are None for a plan written out in the file. ``simulated_ticks`` is the simulated
     makespan, ``unit_bytes`` the granularity of the simulation; None without a simulation. ``provenance`` is None
@@ -70,6 +73,11 @@ class Candidate:
     provenance: SearchProvenance | None = None
 
     @property
+    def is_library(self) -> bool:
+        """Whether the library's kernels and its collective run one after the other."""
+        return self.schedule.engine.by_library
+
+    @property
     def simulated_us(self) -> float | None:
         """Simulated makespan in us, None without a simulation."""
         return None if self.simulated_ticks is None else self.simulated_ticks / TICKS_PER_US
@@ -80,6 +88,22 @@ class Candidate:
         if self.simulated_us is not None:
             return self.simulated_us
         return self.predicted_us if self.predicted_us is not None else float("inf")
+
+
+def baseline_of(candidates: Sequence[Candidate]) -> Candidate:
+    """Return the schedule with which others are compared: the library's if there is one, else the fastest serial one.
+
+    ``candidates`` are in the order of their times.
+    """
+    serial = [candidate for candidate in candidates if candidate.is_serial]
+    return next((candidate for candidate in serial if candidate.is_library), serial[0])
+
+
+def baseline_name(scenario: Scenario, baseline: Candidate) -> str:
+    """Return what ``baseline`` is called."""
+    if baseline.is_library:
+        return "the library"
+    return "the direct exchange" if is_algorithm_choice(scenario) else SERIAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +120,8 @@ class Timing:
 class Advice:
     """Which schedule to use, its gain, and the evidence.
 
-    For a lone collective the verdict is serial, and ``recommended`` uses the best algorithm: ``speedup`` is its gain
-    over the library or, if the library's time is not known, over ``serial``, the direct exchange in one piece. If the
-    library is as fast, ``uses_library`` is true, and ``recommended`` is the best simulated schedule.
+    ``serial`` is the baseline, see ``baseline_of``, and ``speedup`` the gain of ``recommended`` over it. For a lone
+    collective the verdict is serial, and ``recommended`` uses the best algorithm, or is the baseline if nothing gains.
     ``candidates`` are ranked, best first: simulated ones by simulated time, then the rest by predicted time.
     ``result`` and ``serial_result`` are the confirming simulations (None without verification). ``ties`` are schedules
     that the profile cannot tell from the recommended one. ``marks`` are warnings for the reader: ``notes`` (failures,
@@ -139,38 +162,21 @@ class Advice:
             return "no overlap schedule was in the space"
         overlapping = (candidate for candidate in self.candidates if not candidate.is_serial)
         times_us = (one.best_us for one in overlapping if one.simulated_ticks is not None)
-        gain = self.serial.best_us / min(times_us, default=float("inf"))
+        gain = self.recommended.best_us / min(times_us, default=float("inf"))
         resolution = resolution_of(self.scenario)
         if 1 < gain < 1 + resolution:
             return f"{gain:.2f}x by overlap is less than the profile can tell apart ({resolution:.0%})"
         return "overlap does not pay here"
 
     @property
-    def library(self) -> LibraryTime | None:
-        """The library's time of a lone collective, None if the profile does not have it."""
-        return library_time(self.scenario)
-
-    @property
-    def baseline_us(self) -> float:
-        """The time of the baseline: of the library, or of the serial schedule."""
-        return self.serial.best_us if self.library is None else self.library.us
-
-    @property
     def baseline(self) -> str:
         """The baseline in words."""
-        if self.library is not None:
-            return "the library"
-        return "the direct exchange" if is_algorithm_choice(self.scenario) else "serial"
+        return baseline_name(self.scenario, self.serial)
 
     @property
-    def uses_library(self) -> bool:
-        """Whether no schedule gains enough over the library; see ``LibraryTime.is_as_fast_as``."""
-        return self.library is not None and self.library.is_as_fast_as(self.recommended.best_us)
-
-    @property
-    def answer(self) -> str:
-        """The schedule or the library to use, by name."""
-        return self.library.name if self.library is not None and self.uses_library else self.recommended.expression
+    def against(self) -> str:
+        """The baseline behind its time: ``serial``, ``by the library``."""
+        return self.baseline if self.baseline == SERIAL else f"by {self.baseline}"
 
     @property
     def gap_to_bound(self) -> float | None:

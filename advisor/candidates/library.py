@@ -1,38 +1,30 @@
-"""The time of a lone collective by the library: a closed form fitted to measured times, not a simulation.
+"""The library's collective: the terms of its closed form, fitted to measured times, for people.
 
-The library is what users have today. Schedules of a lone collective are compared with it if the profile has its
-constants, else with the direct exchange in one piece.
+The library is what users have today. Where the profile has its constants, schedules are compared with its kernels and
+its collective, one after the other, else with the direct exchange.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 
-from ...compiler.ir import TICKS_PER_US, Pattern, Scenario
+from ...compiler.ir import TICKS_PER_US, Scenario
+from ...compiler.planning.knobs.library import library_rejection
 from ...compiler.text.quantities import us_text
-from ...simcore.kernels.nccl import CollectiveTime, NcclCollective, collective_time
-
-MIN_GAIN = 0.02
-"""Least gain over the baseline that is worth the complexity of a schedule."""
-
-_OPERATIONS = {
-    Pattern.ALL_GATHER: NcclCollective.ALL_GATHER,
-    Pattern.REDUCE_SCATTER: NcclCollective.REDUCE_SCATTER,
-    Pattern.ALL_REDUCE: NcclCollective.ALL_REDUCE,
-    Pattern.ALL_TO_ALL: NcclCollective.ALL_TO_ALL,
-}
+from ...simcore.kernels.nccl import CollectiveTime, NcclCollective
+from ...simcore.lower.collective import library_collective_time, library_operation
 
 
 @dataclass(frozen=True, slots=True)
 class LibraryTime:
-    """The time of a library like NCCL by the closed form of the profile; ``error`` is the mean error of the form."""
+    """The time of a collective of a library like NCCL, alone; ``error`` is the mean error of the form."""
 
+    operation: NcclCollective
     time: CollectiveTime
     error: float
 
     @property
     def name(self) -> str:
-        """The name of its row, with the protocol that the library picks."""
-        return f"library (NCCL form, {self.time.protocol.value})"
+        """The form, with the protocol that the library picks."""
+        return f"NCCL form, {self.time.protocol.value}"
 
     @property
     def us(self) -> float:
@@ -48,38 +40,14 @@ class LibraryTime:
         )
         parts = f"{us_text(start)} start, {us_text(steps)} steps, {us_text(rest)} bytes"
         return (
-            f"The library's time is a closed form fitted to measured times (+-{self.error:.0%}), not a simulation: "
-            f"{parts}."
+            f"The library's {self.operation.value} is a closed form of measured times (+-{self.error:.0%}, "
+            f"{self.time.protocol.value}): {parts}."
         )
 
-    def is_as_fast_as(self, time_us: float) -> bool:
-        """Whether a schedule of ``time_us`` gains less than the error of the form, or less than ``MIN_GAIN``."""
-        return self.us < time_us * (1 + max(MIN_GAIN, self.error))
 
-
-def speedup_of(scenario: Scenario, serial_us: float, best_us: float) -> float:
-    """Return the gain of the answer over the library, if its time is known, else over ``serial_us``."""
-    library = library_time(scenario)
-    if library is None:
-        return serial_us / best_us
-    return 1.0 if library.is_as_fast_as(best_us) else library.us / best_us
-
-
-@lru_cache(maxsize=64)
 def library_time(scenario: Scenario) -> LibraryTime | None:
-    """Return the library's time of the lone collective of ``scenario``; None for others, or without constants.
-
-    The form holds for one node behind a switch, equal blocks, and ranks that begin together.
-    """
-    workload, system, model = scenario.workload, scenario.system, scenario.gpu.collectives
-    operation, moved = _OPERATIONS.get(workload.pattern), workload.moved
-    if model is None or operation is None or moved is None or not workload.is_collective:
+    """Return the library's time of the collective of ``scenario``, None where it is not known."""
+    model = scenario.gpu.collectives
+    if model is None or library_rejection(scenario) is not None:
         return None
-    if system.fabric.one_switch is None or workload.split or system.num_ranks < 2:
-        return None
-    if system.variability is not None and system.variability.late:
-        return None
-    if operation is NcclCollective.ALL_TO_ALL and model.all_to_all is None:
-        return None
-    time = collective_time(scenario.gpu, operation, moved.num_bytes, system.num_ranks)
-    return LibraryTime(time, float(model.error))
+    return LibraryTime(library_operation(scenario), library_collective_time(scenario), float(model.error))

@@ -7,6 +7,7 @@ from ...compiler.ir import Choice, Plan, Scenario, Schedule
 from ...compiler.planning.build import ScheduleError, build_schedule, declared
 from ...compiler.planning.expression import expression_of
 from ...compiler.planning.knobs.engine import default_engine
+from ...compiler.planning.knobs.library import library_rejection, library_serial
 from ...compiler.templates import BASELINE
 from ..ranker.trees import Ranker
 from .advice import Candidate
@@ -16,14 +17,14 @@ from .ranking import predicted_us
 def predicted_candidates(scenario: Scenario, ranker: Ranker, space: Sequence[Choice]) -> list[Candidate]:
     """Return a candidate for each choice of ``space`` and of the file, by predicted time; plans have no prediction.
 
-    Serial with the usual engines is always among them, even where the space leaves it out: users have it today.
+    What users have today is always among them, even where the space leaves it out: see ``usual_serials``.
     """
     in_file = [named.body for named in scenario.schedules if isinstance(named.body, Choice)]
-    choices = list({expression_of(choice): choice for choice in (*space, usual_serial(scenario), *in_file)}.values())
+    choices = list({expression_of(choice): choice for choice in (*space, *usual_serials(scenario), *in_file)}.values())
     schedules = [build_schedule(scenario, choice) for choice in choices]
     times_us = predicted_us(scenario, ranker, choices, schedules)
     candidates = [
-        Candidate(schedule.expression, choice, schedule, is_baseline(scenario, choice), time_us)
+        Candidate(schedule.expression, choice, schedule, is_serial(scenario, choice), time_us)
         for choice, schedule, time_us in zip(choices, schedules, times_us, strict=True)
     ]
     plans = [declared(scenario, named) for named in scenario.schedules if isinstance(named.body, Plan)]
@@ -32,9 +33,9 @@ def predicted_candidates(scenario: Scenario, ranker: Ranker, space: Sequence[Cho
 
 
 def unpredicted_candidates(scenario: Scenario) -> list[Candidate]:
-    """Return the usual serial schedule, and what the file declares as far as it can be built."""
-    usual = usual_serial(scenario)
-    candidates = [_candidate(scenario, usual, build_schedule(scenario, usual))]
+    """Return the usual serial schedules, and what the file declares as far as it can be built."""
+    usual = usual_serials(scenario)
+    candidates = [_candidate(scenario, choice, build_schedule(scenario, choice)) for choice in usual]
     for named in scenario.schedules:
         with suppress(ScheduleError):
             choice = named.body if isinstance(named.body, Choice) else None
@@ -43,18 +44,20 @@ def unpredicted_candidates(scenario: Scenario) -> list[Candidate]:
 
 
 def _candidate(scenario: Scenario, choice: Choice | None, schedule: Schedule) -> Candidate:
-    return Candidate(schedule.expression, choice, schedule, is_baseline(scenario, choice))
+    return Candidate(schedule.expression, choice, schedule, is_serial(scenario, choice))
 
 
-def usual_serial(scenario: Scenario) -> Choice:
-    """The serial schedule with the engines that are usual for ``scenario``."""
-    return Choice(BASELINE.name, scenario.num_ranks, default_engine(scenario.system))
+def usual_serials(scenario: Scenario) -> tuple[Choice, ...]:
+    """The usual serial schedules: by copy engines, and by the library where its time is known."""
+    direct = Choice(BASELINE.name, scenario.num_ranks, default_engine(scenario.system))
+    return (direct, library_serial(scenario)) if library_rejection(scenario) is None else (direct,)
 
 
-def is_baseline(scenario: Scenario, choice: Choice | None) -> bool:
-    """Whether others are compared with ``choice``, None for a plan written out: true of serial schedules.
+def is_serial(scenario: Scenario, choice: Choice | None) -> bool:
+    """Whether nothing overlaps in ``choice``, None for a plan written out.
 
-    Every schedule of a lone kernel is serial. Serial schedules of a lone collective exchange directly, in one piece.
+    Every schedule of a lone kernel is serial. Serial schedules of a lone collective exchange directly, in one piece, or
+    are the library's.
     """
     if scenario.workload.moved is None:
         return True

@@ -32,6 +32,8 @@ from ...compiler.planning.knobs import KNOBS
 from ...compiler.planning.knobs.structure import ALGORITHM, TEMPLATE
 from ...compiler.templates import BY_NAME
 from ...compiler.templates.collective import DEFAULT_ALGORITHM, usual_algorithm
+from ...simcore.kernels.dispatch import whole_works
+from ...simcore.lower.collective import library_collective_time
 from ..estimate.makespan import estimate_ticks
 from ..ranker.trees import Ranker
 from .advice import Candidate, is_algorithm_choice
@@ -41,6 +43,9 @@ TRAINED_ON = (Pattern.AG_GEMM, Pattern.GEMM_RS)
 NUM_VARIED_ALGORITHMS = 3
 # Most values of a knob of which the best candidate each is simulated; more are a range to search.
 MAX_NAMED_VALUES = 8
+
+LIBRARY = "library"
+"""What stands for the algorithm that the library picks."""
 
 AlgorithmAndEngine = tuple[str, EngineKind]
 
@@ -69,19 +74,29 @@ def predicted_us(
     built = {
         choice: schedule
         for choice, schedule in zip(choices, schedules, strict=True)
-        if trained and BY_NAME[choice.template].explored and not choice.algorithm
+        if trained and BY_NAME[choice.template].explored and not choice.algorithm and not choice.engine.by_library
     }
     with heeding(should_stop):
         times = ranker.predict_us(scenario, list(built.values())) if built else ()
         ranked = dict(zip(built, times, strict=True))
         return tuple(
-            ranked[choice] if choice in ranked else estimate_ticks(scenario, schedule).makespan_ticks / TICKS_PER_US
+            ranked[choice] if choice in ranked else estimated_us(scenario, schedule)
             for choice, schedule in zip(choices, schedules, strict=True)
         )
 
 
+def estimated_us(scenario: Scenario, schedule: Schedule) -> float:
+    """Return the step-level estimate; of the library its kernels and the closed form of its collective."""
+    if not schedule.engine.by_library:
+        return estimate_ticks(scenario, schedule).makespan_ticks / TICKS_PER_US
+    kernels = sum(work.alone_ticks for work in whole_works(scenario))
+    return (kernels + library_collective_time(scenario).ticks) / TICKS_PER_US
+
+
 def chosen_algorithm(choice: Choice) -> str:
-    """Return the algorithm of a lone collective."""
+    """Return the algorithm of a lone collective; the library picks its own."""
+    if choice.engine.by_library:
+        return LIBRARY
     return choice.algorithm or BY_NAME[choice.template].default_algorithm
 
 
@@ -130,6 +145,8 @@ def best_of_explored(scenario: Scenario, candidates: Sequence[Candidate]) -> lis
 def baselines(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Return of the serial candidates, the best first, all with the usual algorithm and the best of each other one.
 
+    The library's is among them.
+
     The baseline must not depend on predictions: bad predictions would make overlap look good.
     """
     best = dict[str, Candidate]()
@@ -150,6 +167,7 @@ def protocol_variants(scenario: Scenario, candidates: Sequence[Candidate]) -> li
     for candidate in candidates:
         if candidate.choice is not None and candidate.simulated_ticks is not None and not _in_switch(candidate):
             best.setdefault(_algorithm_and_engine(candidate), candidate.choice)
+    best = {key: choice for key, choice in best.items() if not choice.engine.by_library}
     fastest = list(dict.fromkeys(name for name, _ in best))[:NUM_VARIED_ALGORITHMS]
     options = [ExecutionOptions(direction, protocol) for direction in Direction for protocol in CopyProtocol]
     varied = [replace(best[key], tactics=each) for key in best if key[0] in fastest for each in options]

@@ -36,7 +36,8 @@ def _changed(scenario: Scenario, candidates: Sequence[Candidate]) -> Iterator[Ch
     """Yield each change for all schedules before the next change."""
     simulated = [candidate for candidate in candidates if candidate.simulated_ticks is not None]
     overlapping = [one.choice for one in simulated if not one.is_serial and one.choice is not None][:NUM_VARIED]
-    serial = [one.choice for one in simulated if one.is_serial and one.choice is not None][:1]
+    serial = [one.choice for one in simulated if one.is_serial and one.choice is not None]
+    serial = [*serial[:1], *(choice for choice in serial[1:] if choice.engine.by_library)]
     for change in CHANGES:
         changed = (change(scenario, base) for base in (*overlapping, *(serial if change is _graph else ())))
         yield from (choice for choice in changed if choice is not None)

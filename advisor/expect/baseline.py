@@ -1,21 +1,24 @@
-"""The serial baseline of a scenario, without the ranker: the fastest of its serial schedules."""
+"""The baseline of a scenario, without the ranker: the library's schedule, or the fastest of the serial ones."""
 
 from dataclasses import replace
 
 from ...compiler.ir import Choice, Scenario, Schedule
 from ...compiler.planning.build import build_schedule, declared
+from ...compiler.planning.knobs.library import library_rejection, library_serial
 from ...compiler.templates import BASELINE
 from ...simcore import simulate
-from ..candidates.predicted import is_baseline, usual_serial
+from ..candidates.predicted import is_serial, usual_serials
 from ..candidates.shortlist import shortlist_unit
 from ..solver import NoFeasibleSchedule, enumerate_space
 
 
 def serial_baseline(scenario: Scenario) -> Schedule:
-    """Return the baseline of advice: the fastest serial schedule, simulated at the granularity of the shortlist.
+    """Return the baseline of advice: the library's schedule where its time is known, else the fastest serial one.
 
-    Every schedule of a lone kernel is serial.
+    They are simulated at the granularity of the shortlist. Every schedule of a lone kernel is serial.
     """
+    if library_rejection(scenario) is None:
+        return build_schedule(scenario, library_serial(scenario))
     schedules = _serial_schedules(scenario)
     if len(schedules) == 1:
         return schedules[0]
@@ -29,9 +32,9 @@ def _serial_schedules(scenario: Scenario) -> tuple[Schedule, ...]:
         choices = enumerate_space(only_serial).choices
     except NoFeasibleSchedule:
         choices = ()
-    schedules = [build_schedule(scenario, choice) for choice in (*choices, usual_serial(scenario))]
+    schedules = [build_schedule(scenario, choice) for choice in (*choices, *usual_serials(scenario))]
     for named in scenario.schedules:
-        if is_baseline(scenario, named.body if isinstance(named.body, Choice) else None):
+        if is_serial(scenario, named.body if isinstance(named.body, Choice) else None):
             schedules.append(declared(scenario, named))
     return tuple({schedule.expression: schedule for schedule in schedules}.values())
 

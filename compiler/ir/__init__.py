@@ -70,6 +70,7 @@ from .scenario import TICKS_PER_SECOND as TICKS_PER_SECOND
 from .scenario import TICKS_PER_US as TICKS_PER_US
 from .scenario import Scenario as Scenario
 from .scenario import System as System
+from .schedule import PLAN_MODES as PLAN_MODES
 from .schedule import Choice as Choice
 from .schedule import CopyProtocol as CopyProtocol
 from .schedule import Direction as Direction

@@ -21,13 +21,19 @@ class EngineMode(Enum):
 
     OWN: engines take commands as they come, copying SMs are taken from the kernels. SHARED: copies by SMs queue for the
     same SMs as the kernels. PRELAUNCHED: the commands of a DMA engine were written before and wait there for a flag.
-    BROADCAST: one command of a DMA engine serves two destinations.
+    BROADCAST: one command of a DMA engine serves two destinations. LIBRARY: the SMs run the library's collective, which
+    moves everything in one call by the algorithm and the protocol that it picks; the steps say what is moved.
     """
 
     OWN = ""
     SHARED = "shared"
     PRELAUNCHED = "prelaunched"
     BROADCAST = "broadcast"
+    LIBRARY = "library"
+
+
+PLAN_MODES = tuple(mode for mode in EngineMode if mode is not EngineMode.LIBRARY)
+"""Modes of plans written out: they say what is moved when, where the library moves everything in one call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,11 @@ class EngineChoice:
     kind: EngineKind
     count: int
     mode: EngineMode = EngineMode.OWN
+
+    @property
+    def by_library(self) -> bool:
+        """Whether the library moves the data, all of it in one call."""
+        return self.mode is EngineMode.LIBRARY
 
     def __str__(self) -> str:
         mode = f", {self.mode.value}" if self.mode.value else ""

@@ -8,6 +8,7 @@ import json
 
 from ..codes import Code
 from ..ir import (
+    PLAN_MODES,
     Direction,
     EngineChoice,
     EngineKind,
@@ -79,7 +80,7 @@ def _check_fit(scenario: Scenario, item: Item) -> None:
 
 def _engine(item: Item) -> EngineChoice:
     entries = item.entries(("kind", "count"), ("mode",))
-    modes = tuple(mode.name.lower() for mode in EngineMode)
+    modes = tuple(mode.name.lower() for mode in PLAN_MODES)
     kind = EngineKind(entries["kind"].word(words_of(EngineKind)))
     mode = EngineMode[entries["mode"].word(modes).upper()] if "mode" in entries else EngineMode.OWN
     return EngineChoice(kind, entries["count"].number(1, MAX_ENGINES), mode)

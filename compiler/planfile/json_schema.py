@@ -4,7 +4,7 @@ docs/plan.schema.json holds it, ``magus plan --schema`` prints it. It describes 
 within their shards and complete transfers depend on the scenario; the reader checks them.
 """
 
-from ..ir import DType, EngineKind, EngineMode, Pattern
+from ..ir import PLAN_MODES, DType, EngineKind, Pattern
 from ..planning.execution import OPTIONS
 from ..planning.knobs import words_of
 from ..text.json_items import MAX_NAME
@@ -48,7 +48,7 @@ def _definitions() -> dict[str, Json]:
             {
                 "kind": _words(words_of(EngineKind)),
                 "count": _number(1, MAX_ENGINES),
-                "mode": _words(tuple(mode.name.lower() for mode in EngineMode)),
+                "mode": _words(tuple(mode.name.lower() for mode in PLAN_MODES)),
             },
             ("kind", "count"),
         ),

@@ -25,6 +25,7 @@ from .execution import OPTIONS
 from .expression import expression_of
 from .knobs import Knob, Rule, ScheduleRequest
 from .knobs.engine import ENGINE
+from .knobs.library import reject_library_plan
 from .staging import slices_inner as slices_inner
 from .staging import staging_bytes as staging_bytes
 from .staging import staging_of_steps
@@ -111,7 +112,9 @@ def reject_choice(scenario: Scenario, choice: Choice) -> Rejection | None:
 
 
 def reject_execution(scenario: Scenario, engine: EngineChoice, tactics: ExecutionOptions) -> Rejection | None:
-    """Why the system cannot carry out ``tactics`` with ``engine``, None if it can."""
+    """Why the system cannot carry out a plan with ``tactics`` and ``engine``, None if it can."""
+    if engine.by_library:
+        return reject_library_plan(engine)
     choice = Choice(BASELINE.name, scenario.num_ranks, engine, tactics=tactics)
     of_machine = (rule for rule in all_rules() if _EXECUTION.issuperset(rule.knobs))
     return _first_rejection(ScheduleRequest(scenario, choice), of_machine)

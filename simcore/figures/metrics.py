@@ -1,6 +1,7 @@
 """From a finished run to figures: intervals, busy times, loads, utilization; traffic is in ``traffic.py``."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
@@ -8,6 +9,7 @@ import numpy as np
 from ...compiler.ir import EngineKind, EngineMode, Reduction, TileGroup, Transfer
 from ..cores.accounting import units_delivered
 from ..kernels.dispatch import whole_works
+from ..lower.collective import library_operation
 from ..lower.plan import Lowered
 from ..lower.state import StepOps
 from ..program.arrays import NONE, Int64Array
@@ -19,13 +21,26 @@ from .result import Interval, IntervalKind, ServerLoad, Timeline, Utilization
 def timeline_of(lowered: Lowered, run: Run) -> Timeline:
     """Every step that ran as an interval, transfers dealt to engines in the order in which they started."""
     starts = _work_starts(lowered.program, run)
-    intervals = [interval for ops in lowered.steps if (interval := _interval(lowered, ops, run, starts)) is not None]
+    shown = _shown(lowered)
+    intervals = [interval for ops in shown if (interval := _interval(lowered, ops, run, starts)) is not None]
     kernels = [interval for interval in intervals if interval.kind is not IntervalKind.COMM]
     copies = sorted(
         (i for i in intervals if i.kind is IntervalKind.COMM), key=lambda i: (i.rank, i.start_ticks, i.end_ticks)
     )
     dealt = [lane for _, group in groupby(copies, key=lambda i: i.rank) for lane in _dealt(list(group))]
     return Timeline(lowered.scenario.num_ranks, run.makespan_ticks, (*kernels, *dealt))
+
+
+def _shown(lowered: Lowered) -> Iterable[StepOps]:
+    """The steps; of those that one call of a library carries out the first, a transfer, stands for all."""
+    if not lowered.schedule.engine.by_library:
+        return lowered.steps
+    name = library_operation(lowered.scenario).value
+    first = {ops.done: ops for ops in reversed(lowered.steps)}
+    return [
+        replace(ops, step=replace(ops.step, name=name)) if isinstance(ops.step, Transfer) else ops
+        for ops in first.values()
+    ]
 
 
 def _work_starts(program: Program, run: Run) -> Int64Array:

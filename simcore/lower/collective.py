@@ -1,86 +1,105 @@
-"""A library collective as a program: its closed form, simulated, so that it can meet other traffic.
+"""The collective of a library as ops: its closed form, simulated, so that it can meet other traffic.
 
-Terms that the closed form (``kernels/nccl.py``) does not split further stay fixed: start and steps are the setup of the
-ops that hold the library's SMs. The bytes that pass a port go from memory over the links to memory, at the rate of the
-protocol and with its flags, and then the own part through memory. The latencies of both are in the fitted start, and
-are taken out of it.
+The steps of the plan say what is moved and what waits for it; one call at each rank carries them all out, and begins
+when every rank has called. Terms that the closed form (``kernels/nccl.py``) does not split further stay fixed: start
+and steps are the setup of the ops that hold the library's SMs. The bytes that pass a port go from memory over the links
+to memory, at the rate of the protocol and with its flags, and then the own part through memory. The latencies of both
+are in the fitted start, and are taken out of it.
 """
 
 from dataclasses import replace
 from fractions import Fraction
 
-from ...compiler.ir import (
-    TICKS_PER_SECOND,
-    EngineChoice,
-    EngineKind,
-    EngineMode,
-    Pattern,
-    Scenario,
-    Schedule,
-    System,
-    Workload,
-)
+from ...compiler.ir import TICKS_PER_SECOND, Pattern, Reduction, Scenario, Schedule, Transfer
+from ...compiler.templates.collective import collective_in
 from ..kernels.gemm import ticks_for
 from ..kernels.nccl import CollectiveTime, NcclCollective, NcclProtocol, collective_time
-from ..program.builder import ProgramBuilder
-from ..program.program import Flow, OpKind, OpSpec, Program, Stage, TrafficClass
+from ..program.program import Flow, OpKind, OpSpec, Stage, TrafficClass
 from .kernels import split_by_weight
-from .machine import Idealization, Machine, build_machine, distance_ticks
+from .machine import distance_ticks
 from .protocols import LL128_BYTES, LL128_PAYLOAD
+from .state import LibraryCall, Lowering, StepOps, Waiters
 
 _SENT_PER_BYTE = {NcclProtocol.LL: Fraction(2), NcclProtocol.LL128: Fraction(LL128_BYTES, LL128_PAYLOAD)}
 
 
-def collective_program(
-    system: System, operation: NcclCollective, num_bytes: int, *, channels: int, unit_bytes: int
-) -> Program:
-    """The collective on all ranks of ``system``, of which one is simulated.
-
-    Parameters
-    ----------
-    num_bytes
-        As nccl-tests counts them, see ``NcclCollective``.
-    channels
-        SMs that the library takes on each GPU, one for each of its channels.
+def library_operation(scenario: Scenario) -> NcclCollective:
+    """The collective of the library that ``scenario`` is or has as a part.
 
     Raises
     ------
     ValueError
-        As ``collective_time``, or if the fabric is not the same from every rank, or there are fewer SMs than channels.
+        If the library has none.
     """
-    if not 1 <= channels <= system.gpu.sms:
-        raise ValueError(f"a collective takes 1 to {system.gpu.sms} SMs of {system.gpu.name}, got {channels}")
-    if not system.fabric.symmetric:
-        raise ValueError(f"in {system.name} no rank stands for all: the fabric is not the same from each of them")
-    time = collective_time(system.gpu, operation, num_bytes, system.num_ranks)
-    sent = int(time.moved_bytes * _SENT_PER_BYTE.get(time.protocol, Fraction(1)))
-    scenario = _alone(_fast_enough(system, sent, time.transfer_ticks))
-    engine = EngineChoice(EngineKind.SM, channels, EngineMode.SHARED)
-    schedule = Schedule(operation.value, (), engine, system.gpu.sms, 0)
-    builder = ProgramBuilder(system.num_ranks, folded=True, unit_bytes=unit_bytes)
-    machine = build_machine(builder, scenario, schedule, unit_bytes, Idealization.NONE)
-    peers = range(1, system.num_ranks) if operation is NcclCollective.ALL_TO_ALL else range(1, 2)
-    units = split_by_weight(-(-sent // (unit_bytes * len(peers))), [1] * channels)
-    own = -(-time.own_bytes // (unit_bytes * channels)) if time.own_ticks else 0
-    setup = max(0, time.start_ticks + time.step_ticks - _latency(scenario, time, peers))
-    for channel, share in enumerate(units):
-        stages = (
-            _transfer(machine, time, peers, share, (channel, channels)),
-            _own(scenario, machine, time, own, channels, unit_bytes),
-        )
-        builder.op(0, OpSpec(OpKind.TRANSFER, operation.value, stages, pool=machine.engines, setup_ticks=setup))
-    return builder.build()
+    collective = collective_in(scenario.workload.pattern) or Pattern.KERNEL
+    return NcclCollective(collective.value)
 
 
-def _alone(system: System) -> Scenario:
-    return Scenario("collective", system, Workload("collective", "", Pattern.KERNEL, (), None, None, ""))
+def library_collective_time(scenario: Scenario) -> CollectiveTime:
+    """The time of the library's collective by its closed form, alone.
+
+    Raises
+    ------
+    ValueError
+        As ``collective_time``, or if the library has no such collective.
+    """
+    moved, operation = scenario.workload.moved, library_operation(scenario)
+    assert moved is not None, "a collective moves a tensor"
+    return collective_time(scenario.gpu, operation, moved.num_bytes, scenario.num_ranks)
 
 
-def _fast_enough(system: System, sent: int, transfer_ticks: int) -> System:
-    """``system`` with links as fast as the library was measured to send: ``achieved`` may be that of a single copy."""
+def with_library_links(scenario: Scenario, schedule: Schedule) -> Scenario:
+    """``scenario`` with links as fast as the library was measured to send: a single copy may achieve less."""
+    if not schedule.engine.by_library:
+        return scenario
+    system, time = scenario.system, library_collective_time(scenario)
     link = system.fabric.link
-    rate = max(link.achieved_bytes_per_s, -(-sent * TICKS_PER_SECOND // max(1, transfer_ticks)))
-    return replace(system, fabric=replace(system.fabric, link=replace(link, achieved_bytes_per_s=rate)))
+    rate = max(link.achieved_bytes_per_s, -(-_sent_bytes(time) * TICKS_PER_SECOND // max(1, time.transfer_ticks)))
+    fabric = replace(system.fabric, link=replace(link, achieved_bytes_per_s=rate))
+    return replace(scenario, system=replace(system, fabric=fabric))
+
+
+def begin_calls(state: Lowering, ranks: range) -> None:
+    """Add the call of the library at each of ``ranks``; its channels begin when all ranks have called."""
+    if not state.by_library:
+        return
+    label, time = library_operation(state.scenario).value, library_collective_time(state.scenario)
+    called = {rank: state.builder.op(rank, OpSpec(OpKind.LAUNCH, label)) for rank in ranks}
+    for rank in ranks:
+        work = _channels(state, rank, time, label)
+        everybody = state.join(rank, label, [op for begins in called.values() for op in begins])
+        state.builder.after(work, (everybody,))
+        state.calls[rank] = LibraryCall(called[rank], work, state.join(rank, label, work))
+
+
+def lower_called(state: Lowering, rank: int, step: Transfer | Reduction) -> None:
+    """Register a step of the collective as done by the call, which waits for what its first step waits for."""
+    call = state.calls[rank]
+    first = not any(ops.done == call.done for (at, _), ops in state.step_ops.items() if at == rank)
+    state.step_ops[rank, step.name] = StepOps(rank, step, call.work, call.done)
+    state.waiters[rank, step.name] = Waiters(call.begin if first else ())
+
+
+def _channels(state: Lowering, rank: int, time: CollectiveTime, label: str) -> range:
+    """The ops of the library's SMs at ``rank``, one for each channel."""
+    scenario, unit_bytes, channels = state.scenario, state.unit_bytes, state.schedule.engine.count
+    everybody = range(1, scenario.num_ranks)
+    peers = everybody if library_operation(scenario) is NcclCollective.ALL_TO_ALL else everybody[:1]
+    units = split_by_weight(-(-_sent_bytes(time) // (unit_bytes * len(peers))), [1] * channels)
+    own = -(-time.own_bytes // (unit_bytes * channels)) if time.own_ticks else 0
+    setup = state.setup(max(0, time.start_ticks + time.step_ticks - _latency(scenario, time, peers)))
+    ops: list[int] = []
+    for channel, share in enumerate(units):
+        stages = (_transfer(state, rank, time, peers, share, channel), _own(state, rank, time, own))
+        ops += state.builder.op(
+            rank, OpSpec(OpKind.TRANSFER, label, stages, pool=state.machine.engines, setup_ticks=setup)
+        )
+    return range(ops[0], ops[-1] + 1)
+
+
+def _sent_bytes(time: CollectiveTime) -> int:
+    """Bytes that pass a port, flags included."""
+    return int(time.moved_bytes * _SENT_PER_BYTE.get(time.protocol, Fraction(1)))
 
 
 def _latency(scenario: Scenario, time: CollectiveTime, peers: range) -> int:
@@ -91,30 +110,27 @@ def _latency(scenario: Scenario, time: CollectiveTime, peers: range) -> int:
     return way + (max(0, trip - time.own_ticks) if time.own_ticks else 0)
 
 
-def _transfer(machine: Machine, time: CollectiveTime, peers: range, units: int, turn: tuple[int, int]) -> Stage:
+def _transfer(state: Lowering, rank: int, time: CollectiveTime, peers: range, units: int, channel: int) -> Stage:
     """``units`` to each of ``peers``, spread over the time of the transfer.
 
-    Flows take turns: by channel, of which this is ``turn[0]`` of ``turn[1]``, and by peer. Together they feed a link
-    evenly.
+    Flows take turns: by ``channel``, and by peer. Together they feed a link evenly.
     """
-    memory, gap = machine.memory_for(TrafficClass.COMM), time.transfer_ticks // max(1, units)
-    flows = []
+    memory, gap = state.machine.memory_for(TrafficClass.COMM), time.transfer_ticks // max(1, units)
+    turns, flows = state.schedule.engine.count * len(peers), list[Flow]()
     for peer in peers:
-        route = ((memory.hbm, 0), (memory.l2, 0), *machine.route(0, peer), (memory.hbm, peer))
-        place = turn[0] * len(peers) + peer - peers.start
-        offset = gap * (place + 1) // (turn[1] * len(peers))
-        flows.append(Flow(route, units, gap, offset, TrafficClass.COMM))
+        way = state.machine.route(rank, rank + peer)
+        route = ((memory.hbm, rank), (memory.l2, rank), *way, (memory.hbm, rank + peer))
+        place = channel * len(peers) + peer - peers.start
+        flows.append(Flow(route, units, gap, gap * (place + 1) // turns, TrafficClass.COMM))
     return Stage(time.transfer_ticks, tuple(flows))
 
 
-def _own(
-    scenario: Scenario, machine: Machine, time: CollectiveTime, units: int, workers: int, unit_bytes: int
-) -> Stage:
-    """``units`` read and written by each of ``workers``, as long as the own part takes."""
+def _own(state: Lowering, rank: int, time: CollectiveTime, units: int) -> Stage:
+    """``units`` read and written by each channel, as long as the own part takes."""
     if not units:
         return Stage(0)
-    gpu, memory = scenario.gpu, machine.memory_for(TrafficClass.COMM)
-    burst = 2 * workers * ticks_for(unit_bytes, gpu.hbm.achieved_bytes_per_s)
+    gpu, memory = state.scenario.gpu, state.machine.memory_for(TrafficClass.COMM)
+    burst = 2 * state.schedule.engine.count * ticks_for(state.unit_bytes, gpu.hbm.achieved_bytes_per_s)
     gap = max(0, time.own_ticks - gpu.l2.latency_ticks - gpu.hbm.latency_ticks - burst) // units
-    routes = (((memory.hbm, 0), (memory.l2, 0)), ((memory.l2, 0), (memory.hbm, 0)))
-    return Stage(time.own_ticks, tuple(Flow(route, units, gap, 0, TrafficClass.COMM) for route in routes))
+    hbm, l2 = (memory.hbm, rank), (memory.l2, rank)
+    return Stage(time.own_ticks, tuple(Flow(way, units, gap, 0, TrafficClass.COMM) for way in ((hbm, l2), (l2, hbm))))

@@ -44,7 +44,8 @@ READY = "ready"
 
 def is_one_kernel(scenario: Scenario, schedule: Schedule) -> bool:
     """Whether the plan is one kernel at each rank: a collective alone, by SMs."""
-    return schedule.engine.kind is EngineKind.SM and scenario.workload.is_collective
+    engine = schedule.engine
+    return engine.kind is EngineKind.SM and not engine.by_library and scenario.workload.is_collective
 
 
 def begin_kernels(state: Lowering, ranks: range) -> None:

@@ -24,6 +24,7 @@ from ..kernels.gemm_parts import group_shape
 from ..program.builder import ProgramBuilder
 from ..program.program import Program
 from .cache_hits import Hits
+from .collective import begin_calls, lower_called, with_library_links
 from .commands import pairs_of
 from .copies import lower_transfer
 from .kernels import lower_group, lower_reduction, order_units
@@ -80,11 +81,12 @@ def lower(
     schedule = in_whole_tiles(scenario, schedule)
     folded = fold and all_alike(scenario, schedule)
     builder = ProgramBuilder(scenario.num_ranks, folded=folded, unit_bytes=unit_bytes)
-    machine = build_machine(builder, scenario, schedule, unit_bytes, ideal)
+    machine = build_machine(builder, with_library_links(scenario, schedule), schedule, unit_bytes, ideal)
     ranks = range(1) if folded else range(scenario.num_ranks)
     state = Lowering(scenario, schedule, unit_bytes, builder, machine, ideal, folded, Hits(scenario, schedule))
     state.writes = writes or {}
     begin_kernels(state, ranks)
+    begin_calls(state, ranks)
     for rank in ranks:
         steps = schedule.steps_of(rank)
         transfers = [step for step in steps if isinstance(step, Transfer) and (rank, step.name) not in state.writes]
@@ -109,6 +111,8 @@ def all_alike(scenario: Scenario, schedule: Schedule) -> bool:
 def _add(state: Lowering, rank: int, step: Step, steps: Sequence[Step]) -> None:
     """Emit the ops of ``step``, one of ``steps`` of the rank."""
     match step:
+        case Transfer() | Reduction() if state.by_library:
+            lower_called(state, rank, step)
         case Transfer():
             lower_transfer(state, rank, step)
         case TileGroup():

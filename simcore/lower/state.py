@@ -72,6 +72,15 @@ class OneKernel:
     wanted: dict[int, list[int]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class LibraryCall:
+    """The call of a library at one rank: ``begin`` calls it, ``work`` are its channels, and ``done`` is its end."""
+
+    begin: range
+    work: range
+    done: int
+
+
 @dataclass(slots=True)
 class Lowering:
     """State while a plan is lowered: the ops of each step, and the streams of each rank."""
@@ -93,6 +102,7 @@ class Lowering:
     num_peers: dict[int, int] = field(default_factory=dict)  # that transfers outside of lanes address, by rank
     issues: dict[tuple[int, frozenset[str]], list[range]] = field(default_factory=dict)  # by rank and waits
     kernels: OneKernel = field(default_factory=OneKernel)
+    calls: dict[int, LibraryCall] = field(default_factory=dict)  # of the library that moves the data, by rank
     num_issued: dict[int, int] = field(default_factory=dict)  # kernels and copies that the host issued, by rank
 
     @property
@@ -103,7 +113,12 @@ class Lowering:
     @property
     def one_kernel(self) -> bool:
         """Whether the whole plan is one kernel at each rank: a collective alone, by SMs."""
-        return self.alone and self.by_sms
+        return self.alone and self.by_sms and not self.by_library
+
+    @property
+    def by_library(self) -> bool:
+        """Whether a call of the library moves the data."""
+        return self.schedule.engine.by_library
 
     @property
     def by_sms(self) -> bool:

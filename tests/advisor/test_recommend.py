@@ -9,7 +9,7 @@ import pytest
 from magus.advisor import AdviceOptions, Advisor, NoFeasibleSchedule
 from magus.advisor.candidates.advice import Advice, Confidence
 from magus.advisor.candidates.predicted import predicted_candidates
-from magus.advisor.candidates.ranking import chosen_algorithm
+from magus.advisor.candidates.ranking import LIBRARY, chosen_algorithm
 from magus.advisor.solver import enumerate_space
 from magus.compiler.ir import (
     TICKS_PER_US,
@@ -27,6 +27,7 @@ from magus.compiler.ir import (
 )
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.planning.knobs import base
+from magus.compiler.planning.knobs.library import library_rejection
 from magus.compiler.planning.template_input import template_input
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.compiler.templates.base import TemplateInput
@@ -212,12 +213,13 @@ def test_of_a_lone_collective_the_algorithms_are_compared(advisor: Advisor, patt
     simulated = [c for c in advice.candidates if c.simulated_ticks is not None]
     tried = {chosen_algorithm(c.choice) for c in simulated if c.choice is not None}
     possible = {chosen_algorithm(choice) for choice in enumerate_space(scenario).choices}
+    possible |= {LIBRARY} if library_rejection(scenario) is None else set()
     assert advice.verdict is Verdict.SERIAL
     assert tried == possible
     assert any(c.choice is not None and c.choice.tactics.protocol is CopyProtocol.LL for c in simulated)
     assert advice.serial.expression.startswith("serial(")
-    assert advice.speedup == (1 if advice.uses_library else advice.baseline_us / advice.recommended.best_us)
-    assert advice.recommended.is_serial or advice.uses_library or advice.speedup >= 1.02
+    assert advice.speedup == advice.serial.best_us / advice.recommended.best_us
+    assert advice.recommended == advice.serial or advice.speedup >= 1.02
     assert advice.bound is not None
     assert all(c.best_us >= advice.bound.ticks / TICKS_PER_US for c in simulated)
     assert any(reason.startswith("The algorithms, each at its best") for reason in advice.reasons)

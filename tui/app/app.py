@@ -156,7 +156,7 @@ class MagusApp(App[None]):
         job = self.session.job
         if not self.bench.is_attached or job is None:
             return
-        if job.candidate(message.expression) is None and not job.is_library(message.expression):
+        if job.candidate(message.expression) is None:
             return
         if message.expression == job.picked:
             return  # the table was only refilled
@@ -166,7 +166,7 @@ class MagusApp(App[None]):
     def _simulate_picked(self, job: WorkloadSession) -> None:
         self.bench.show_candidate(job)
         known = job.results.get(job.picked or "")
-        if job.picked is not None and not job.is_library(job.picked) and (known is None or known.waterfall is None):
+        if job.picked is not None and (known is None or known.waterfall is None):
             self._simulate(job, job.picked)
         else:
             self.workers.cancel_group(self, "candidate")

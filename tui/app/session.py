@@ -66,11 +66,6 @@ class WorkloadSession:
         """The advice, once there is one."""
         return self.answer if isinstance(self.answer, Advice) else None
 
-    def is_library(self, expression: str | None) -> bool:
-        """Whether ``expression`` is the row of the library, which cannot be simulated."""
-        library = self.advice.library if self.advice is not None else None
-        return library is not None and expression == library.name
-
     def candidate(self, expression: str) -> Candidate | None:
         """The candidate with this expression."""
         candidates = self.advice.candidates if self.advice is not None else ()

@@ -1,11 +1,10 @@
 """Texts and rows of the screen: pure functions of the session's data. No Textual."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 from ...advisor.candidates.advice import Advice, Candidate, is_algorithm_choice
-from ...advisor.candidates.library import LibraryTime
 from ...compiler.ir import TICKS_PER_US, Fabric, Scenario
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.text.quantities import ticks_text, us_text
@@ -86,23 +85,23 @@ def fabric_text(fabric: Fabric) -> str:
 
 def verdict_of(advice: Advice, width: int) -> str:
     """Return the verdict with the schedule to use, on two lines if one is too short."""
-    expression = advice.answer
+    expression, same = advice.recommended.expression, advice.recommended.expression == advice.serial.expression
     sentence = f"SERIAL: {advice.why_serial}; use"
     if is_algorithm_choice(advice.scenario):
-        alike = advice.uses_library or (advice.library is None and advice.recommended.is_serial)
         faster = f"{advice.speedup:.2f}x faster than {advice.baseline}:"
-        sentence = f"No {'schedule' if advice.library else 'other algorithm'} is clearly faster:" if alike else faster
-    if advice.verdict is Verdict.OVERLAP:
-        sentence = f"OVERLAP pays: {advice.speedup:.2f}x over serial with"
+        sentence = "No other schedule is clearly faster:" if same else faster
+    elif advice.verdict is Verdict.OVERLAP:
+        sentence = f"OVERLAP pays: {advice.speedup:.2f}x over {advice.baseline} with"
+    elif not same:
+        sentence = f"SERIAL: {advice.why_serial}; {advice.speedup:.2f}x over {advice.baseline} with"
     return sentence + (" " if len(sentence) + len(expression) < width else "\n") + expression
 
 
 def figures_of(advice: Advice) -> str:
     """Return the times behind the verdict."""
     best, serial = advice.recommended, advice.serial
-    against = "" if best.expression == serial.expression else f" against {us_text(serial.best_us)} serial"
-    if advice.library is not None:
-        against = f" against {us_text(advice.library.us)} of the library"
+    same = best.expression == serial.expression
+    against = "" if same else f" against {us_text(serial.best_us)} {advice.against}"
     how = "" if best.simulated_us is not None else " (predicted)"
     return f"{us_text(best.best_us)}{how}{against} · {bound_of(advice)}"
 
@@ -123,26 +122,7 @@ def confidence_of(advice: Advice) -> str:
 def rows_of(advice: Advice, results: Mapping[str, Result], key: SortKey) -> tuple[CandidateRow, ...]:
     """Return all candidates sorted by ``key``; results simulated on demand fill gaps of the advice."""
     rows = [_row(rank, one, advice, results.get(one.expression)) for rank, one in enumerate(advice.candidates, 1)]
-    if advice.library is not None:
-        slower = (place for place, row in enumerate(rows) if row.best_us > advice.baseline_us)
-        rows.insert(next(slower, len(rows)), _library_row(advice, advice.library))
-        rows = [replace(row, rank=rank) for rank, row in enumerate(rows, 1)]
     return tuple(sorted(rows, key=lambda row: (_order(row, key), row.rank)))
-
-
-def _library_row(advice: Advice, library: LibraryTime) -> CandidateRow:
-    """Return the row of the library, whose time is a closed form and has no timeline."""
-    return CandidateRow(
-        rank=0,
-        mark=Mark.RECOMMENDED if advice.uses_library else Mark.NONE,
-        expression=library.name,
-        is_serial=False,
-        predicted_us=library.us,
-        simulated_us=None,
-        granularity="",
-        best_us=library.us,
-        speedup=1.0,
-    )
 
 
 def _order(row: CandidateRow, key: SortKey) -> float | str:
@@ -168,7 +148,7 @@ def _row(rank: int, candidate: Candidate, advice: Advice, result: Result | None)
     elif result is not None:
         simulated, best, grain = result.makespan_us, result.makespan_us, result.granularity
     mark = Mark.TIE if candidate.expression in advice.ties else Mark.NONE
-    if candidate.expression == advice.answer:
+    if candidate.expression == advice.recommended.expression:
         mark = Mark.RECOMMENDED
     return CandidateRow(
         rank=rank,
@@ -179,7 +159,7 @@ def _row(rank: int, candidate: Candidate, advice: Advice, result: Result | None)
         simulated_us=simulated,
         granularity=grain,
         best_us=best,
-        speedup=advice.baseline_us / best,
+        speedup=advice.serial.best_us / best,
     )
 
 

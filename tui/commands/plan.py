@@ -8,6 +8,8 @@ from ...compiler.ir import Scenario, Schedule
 from ...compiler.planfile.json_schema import plan_schema
 from ...compiler.planfile.to_json import document_text, plan_document
 from ...compiler.planfile.to_mgs import plan_text
+from ...compiler.planning.build import ScheduleError
+from ...compiler.planning.knobs.library import reject_library_plan
 from ...compiler.resolve.schedules.from_text import resolve_schedule
 from ...compiler.text.diagnostics import Report
 from ...compiler.text.parse import check_size
@@ -27,6 +29,8 @@ def print_plan(source: ScenarioInput, *, schedule: str | None, as_json: bool, ou
     def action() -> Exit:
         scenario = source.scenario()
         chosen = resolve_schedule(scenario, schedule, show)
+        if chosen.engine.by_library:
+            raise ScheduleError(reject_library_plan(chosen.engine))
         text = document_text(plan_document(scenario, chosen)) if as_json else _block(scenario, chosen)
         if not as_json and _is_too_long(text):
             say("magus: the plan has more words than a file of the language may have; use --format json")

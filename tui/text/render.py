@@ -5,7 +5,6 @@ from itertools import groupby
 
 from ...advisor.bounds.lower_bound import Bound
 from ...advisor.candidates.advice import Advice, Candidate, is_algorithm_choice, resolution_of
-from ...advisor.candidates.library import LibraryTime
 from ...advisor.implementations.offers import Offers, OfferVerdict
 from ...compiler.ir import TICKS_PER_US, Scenario, Workload
 from ...compiler.resolve.expect.expectation import Verdict
@@ -90,11 +89,11 @@ def verdict_sentence(advice: Advice) -> str:
     if is_algorithm_choice(advice.scenario):
         return _which_algorithm(advice)
     serial, best = us_text(advice.serial.best_us), us_text(advice.recommended.best_us)
+    against = f"{best} against {serial} {advice.against}, {advice.speedup:.2f}x faster."
     if advice.verdict is Verdict.OVERLAP:
-        return (
-            f"OVERLAP: use {advice.recommended.expression}. {best} against {serial} serial, "
-            f"{advice.speedup:.2f}x faster."
-        )
+        return f"OVERLAP: use {advice.recommended.expression}. {against}"
+    if advice.recommended.expression != advice.serial.expression:
+        return f"SERIAL: {advice.why_serial}. Use {advice.recommended.expression}: {against}"
     return f"SERIAL: {advice.why_serial}. Use {advice.recommended.expression}, {serial}."
 
 
@@ -113,7 +112,7 @@ def implementation_lines(advice: Advice, found: Offers) -> Iterator[str]:
     if found.library_us is None:
         return
     gain = found.library_us / advice.recommended.best_us
-    reached = f"A kernel for {advice.answer}, before what calling it costs: up to {gain:.2f}x"
+    reached = f"A kernel for {advice.recommended.expression}, before what calling it costs: up to {gain:.2f}x"
     bound = advice.bound
     beyond = "" if bound is None else f"; no schedule beats {found.library_us * TICKS_PER_US / bound.ticks:.2f}x"
     yield from wrapped(f"{reached}{beyond}.")
@@ -126,24 +125,18 @@ def bound_sentence(advice: Advice) -> str:
         return "There is no lower bound: it was not computed."
     return (
         f"Lower bound {ticks_text(bound.ticks)}, bound by {bound.binding}; "
-        f"the {'fastest' if advice.uses_library else 'recommended'} schedule is {gap:.1%} above it."
+        f"the recommended schedule is {gap:.1%} above it."
     )
 
 
 def _which_algorithm(advice: Advice) -> str:
     """Return the algorithm to use for a collective alone, compared with the library if its time is known."""
-    best, library = us_text(advice.recommended.best_us), advice.library
     how = "" if advice.recommended.simulated_us is not None else " (predicted)"
-    if library is not None and advice.uses_library:
-        others = f"nothing simulated is clearly faster, {advice.recommended.expression} the fastest with {best}{how}"
-        return f"Use the {library.name}: {us_text(library.us)}; {others}."
-    if library is not None:
-        against = f", {advice.speedup:.2f}x faster than the {library.name}, {us_text(library.us)}"
-    elif advice.recommended.is_serial:
-        against = "; no other algorithm is clearly faster"
+    if advice.recommended.expression == advice.serial.expression:
+        against = "; no other schedule is clearly faster"
     else:
-        against = f", {advice.speedup:.2f}x faster than the direct exchange, {us_text(advice.serial.best_us)}"
-    return f"Use {advice.recommended.expression}: {best}{how}{against}."
+        against = f", {advice.speedup:.2f}x faster than {advice.baseline}, {us_text(advice.serial.best_us)}"
+    return f"Use {advice.recommended.expression}: {us_text(advice.recommended.best_us)}{how}{against}."
 
 
 def candidate_table(advice: Advice, top: int) -> Iterator[str]:
@@ -154,10 +147,7 @@ def candidate_table(advice: Advice, top: int) -> Iterator[str]:
     if not shown:
         favourites = advice.candidates[:top]
         shown = [*favourites, *([] if advice.serial in favourites else [advice.serial])]
-    library, listed = advice.library, False
     for candidate in shown:
-        if library is not None and not listed and library.us < candidate.best_us:
-            listed, rows = True, [*rows, _library_row(advice, library)]
         simulated = candidate.simulated_us
         coarse = "" if candidate.unit_bytes == line_bytes else "~"
         rows.append(
@@ -166,26 +156,19 @@ def candidate_table(advice: Advice, top: int) -> Iterator[str]:
                 candidate.expression,
                 "-" if candidate.predicted_us is None else f"{candidate.predicted_us:.1f}",
                 "-" if simulated is None else f"{coarse}{simulated:.1f}",
-                f"{advice.baseline_us / candidate.best_us:.2f}x",
+                f"{advice.serial.best_us / candidate.best_us:.2f}x",
             )
         )
-    if library is not None and not listed:
-        rows.append(_library_row(advice, library))
     yield from table(rows)
     rest = len(advice.candidates) - len(shown)
     yield from wrapped(
         f"* recommended, = tie, ~ simulated in packets, else in cache lines; gain over {advice.baseline}. "
         f"{rest} more feasible schedules were not simulated."
-        + ("" if library is None else " The library's time is a closed form fitted to measured times.")
     )
 
 
-def _library_row(advice: Advice, library: LibraryTime) -> tuple[str, str, str, str, str]:
-    return ("*" if advice.uses_library else " ", library.name, f"{library.us:.1f}", "-", "1.00x")
-
-
 def _mark(advice: Advice, candidate: Candidate) -> str:
-    if candidate.expression == advice.answer:
+    if candidate.expression == advice.recommended.expression:
         return "*"
     return "=" if candidate.expression in advice.ties else " "
 

@@ -6,16 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
 from ....compiler import compile_text
-from ....compiler.ir import Scenario
+from ....compiler.ir import DType, Scenario
+from ....compiler.planning.build import build_schedule
+from ....compiler.planning.knobs.library import library_serial
 from ....compiler.text.load import shipped_libraries
-from ....simcore.cores.engine import run
-from ....simcore.kernels.nccl import NcclCollective, collective_time
-from ....simcore.lower.collective import collective_program
+from ....simcore import simulate
+from ....simcore.kernels.nccl import NcclCollective
+from ....simcore.lower.collective import library_collective_time
 from .collectives import MeasuredPoint, point_label
 from .sim_vs_form import Agreement, agreement_of
-
-CHANNELS = 16
-"""SMs of the library on each GPU. The time of a lone collective does not depend on it: channels share the data."""
 
 MAX_UNITS = 8192
 """Most units that one rank moves; larger collectives are simulated in coarser units."""
@@ -23,18 +22,23 @@ MAX_UNITS = 8192
 NODE = """
 use "{library}"
 system node {{ gpus {ranks} x {gpu}; fabric switch(nvswitch, link=nvlink) }}
-workload none on node {{
-  x = tensor bf16[{ranks}, 64] shard rows
-  y = all_gather(x)
+workload alone on node {{
+  x = tensor bf16[{ranks}, {cols}]{shard}
+  y = {operation}(x)
 }}
 """
 
 
 @cache
-def scenario_of(gpu: str, ranks: int) -> Scenario:
-    """Return GPUs of the shipped library with its switch, and a placeholder workload."""
+def scenario_of(
+    gpu: str, ranks: int, operation: NcclCollective = NcclCollective.ALL_GATHER, num_bytes: int = 1024
+) -> Scenario:
+    """Return a collective alone on GPUs of the shipped library with its switch; its bytes as nccl-tests counts them."""
     library = next(name for name in shipped_libraries() if name.partition("/")[2] == gpu.lower())
-    return compile_text(NODE.format(library=library, gpu=gpu, ranks=ranks)).scenario()
+    cols = num_bytes // (ranks * DType.BF16.num_bytes)
+    shard = " shard rows" if operation is NcclCollective.ALL_GATHER else ""
+    text = NODE.format(library=library, gpu=gpu, ranks=ranks, cols=cols, shard=shard, operation=operation.value)
+    return compile_text(text).scenario()
 
 
 def sampled(points: Sequence[MeasuredPoint], count: int, seed: int) -> Iterator[list[MeasuredPoint]]:
@@ -57,10 +61,9 @@ def simulated_collectives(points: Sequence[MeasuredPoint], advance: Callable[[],
 
 
 def _difference(point: MeasuredPoint) -> float:
-    system = scenario_of(point.gpu, point.ranks).system
-    expected = collective_time(system.gpu, point.operation, point.num_bytes, point.ranks)
-    unit = system.gpu.line_bytes
+    scenario = scenario_of(point.gpu, point.ranks, point.operation, point.num_bytes)
+    expected, unit = library_collective_time(scenario), scenario.gpu.line_bytes
     while expected.moved_bytes > unit * MAX_UNITS:
         unit *= 2
-    program = collective_program(system, point.operation, point.num_bytes, channels=CHANNELS, unit_bytes=unit)
-    return abs(run(program).makespan_ticks / expected.ticks - 1)
+    schedule = build_schedule(scenario, library_serial(scenario))
+    return abs(simulate(scenario, schedule, unit_bytes=unit).makespan_ticks / expected.ticks - 1)

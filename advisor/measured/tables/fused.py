@@ -1,35 +1,28 @@
 """Measured and simulated speedups of fused kernels over their serial partners.
 
-The serial time is the closed form of the library GEMM plus that of the library collective. The fused time is simulated,
-with the schedule of the kernel (``fused_plans.py``). No constant is fitted to these rows.
+The serial time is that of the library's GEMM and its collective, the fused time that of the schedule of the kernel
+(``fused_plans.py``), both simulated. No constant is fitted to these rows.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
 
 from ....compiler import CompileError, compile_text
 from ....compiler.ir import TICKS_PER_US, DType, Pattern, Scenario
-from ....compiler.planning.build import ScheduleError, build_schedule
+from ....compiler.planning.build import ScheduleError
+from ....compiler.templates.collective import collective_in
 from ....compiler.text.load import shipped_libraries
-from ....simcore import PACKET_BYTES, RunTooLarge, affordable_unit, simulate
-from ....simcore.kernels.nccl import NcclCollective, collective_time
+from ....simcore import RunTooLarge
+from ....simcore.kernels.dispatch import whole_works
+from ...implementations.predict import library_us, simulated_us
 from .collectives import tables_of
+from .comparison import Comparison
 from .fused_plans import IMPLEMENTATIONS
 from .fused_rows import PATTERNS, FusedPart, FusedRow, fused_rows
-from .gemm_times import gemm_ticks
 
 TARGET = 10.0
 """Target for the median error of the predicted speedup, in percent."""
 
-MAX_LINE_HOPS = 2_000_000
-_COLLECTIVES = {
-    Pattern.AG_GEMM: NcclCollective.ALL_GATHER,
-    Pattern.GEMM_RS: NcclCollective.REDUCE_SCATTER,
-    Pattern.GEMM_AR: NcclCollective.ALL_REDUCE,
-}
 _HEAD = """
 use "{library}"
 system node {{ gpus {ranks} x {gpu}; fabric switch(nvswitch, link=nvlink) }}
@@ -51,38 +44,10 @@ _SUMMED = """
 """
 
 
-@dataclass(frozen=True, slots=True)
-class FusedComparison:
+class FusedComparison(Comparison[FusedRow]):
     """One fused kernel: its row, and the predicted times of the kernel and of its partner."""
 
-    row: FusedRow
-    serial_us: float
-    fused_us: float
-
-    @property
-    def measured(self) -> float:
-        """The measured speedup of fused over serial."""
-        return self.row.serial_us / self.row.fused_us
-
-    @property
-    def predicted(self) -> float:
-        """The predicted speedup."""
-        return self.serial_us / self.fused_us
-
-    @property
-    def error(self) -> float:
-        """Signed relative error of the predicted speedup, in percent."""
-        return 100 * (self.predicted / self.measured - 1)
-
-    @property
-    def serial_error(self) -> float:
-        """Signed relative error of the predicted serial time, in percent."""
-        return 100 * (self.serial_us / self.row.serial_us - 1)
-
-    @property
-    def fused_error(self) -> float:
-        """Signed relative error of the predicted fused time, in percent."""
-        return 100 * (self.fused_us / self.row.fused_us - 1)
+    __slots__ = ()
 
 
 def comparable_rows(folder: Path) -> Iterator[FusedRow | str]:
@@ -112,32 +77,25 @@ def fused_comparisons(rows: Sequence[FusedRow], advance: Callable[[], None]) -> 
 
 
 def serial_us(row: FusedRow) -> float:
-    """Return the time of the library's GEMMs and collectives one after the other, by their closed forms."""
-    return sum(_serial_us(row, part) for part in row.parts)
+    """Return the time of the library's GEMMs and collectives one after the other."""
+    return sum(_lone_us(row, part) or library_us(scenario_of(row, part)) for part in row.parts)
 
 
 def fused_us(row: FusedRow) -> float:
     """Return the simulated time of the schedules of the fused kernels one after the other."""
-    return sum(_simulated_us(row, part) for part in row.parts)
+    return sum(_lone_us(row, part) or _scheduled_us(row, part) for part in row.parts)
 
 
-def _serial_us(row: FusedRow, part: FusedPart) -> float:
-    gpu = scenario_of(row, part).gpu
-    us = float(gemm_ticks(gpu, np.array([[part.m, part.n, part.k]], dtype=np.int64), row.dtype)[0]) / TICKS_PER_US
-    if part.pattern is Pattern.GEMM:
-        return us
-    # Bytes as in nccl-tests: the gathered tensor, or the partial sums of a rank.
-    num_bytes = part.m * (part.k if part.pattern is Pattern.AG_GEMM else part.n) * row.dtype.num_bytes
-    return us + collective_time(gpu, _COLLECTIVES[part.pattern], num_bytes, row.ranks).us
+def _lone_us(row: FusedRow, part: FusedPart) -> float:
+    """The time of a GEMM that nothing is fused with, 0 for other parts."""
+    if part.pattern is not Pattern.GEMM:
+        return 0.0
+    return sum(work.alone_ticks for work in whole_works(scenario_of(row, part))) / TICKS_PER_US
 
 
-def _simulated_us(row: FusedRow, part: FusedPart) -> float:
-    if part.pattern is Pattern.GEMM:
-        return _serial_us(row, part)
+def _scheduled_us(row: FusedRow, part: FusedPart) -> float:
     scenario = scenario_of(row, part)
-    schedule = build_schedule(scenario, row.implementation.plans[part.pattern](scenario), row.implementation.name)
-    unit_bytes = affordable_unit(scenario, schedule, PACKET_BYTES, MAX_LINE_HOPS)
-    return simulate(scenario, schedule, unit_bytes=unit_bytes).makespan_ticks / TICKS_PER_US
+    return simulated_us(scenario, row.implementation.plans[part.pattern](scenario), row.implementation.name)
 
 
 def scenario_of(row: FusedRow, part: FusedPart) -> Scenario:
@@ -165,6 +123,6 @@ def scenario_on(gpu: str, ranks: int, dtype: DType, part: FusedPart) -> Scenario
         k=part.k,
         all_n=part.n * ranks,
         all_k=part.k * ranks,
-        collective=_COLLECTIVES.get(part.pattern, NcclCollective.ALL_GATHER).value,
+        collective=(collective_in(part.pattern) or Pattern.ALL_GATHER).value,
     )
     return compile_text(text).scenario()

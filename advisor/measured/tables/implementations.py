@@ -7,6 +7,7 @@ from ....compiler import CompileError
 from ....compiler.ir import Rejection
 from ....compiler.resolve.schedules.shipped_implementations import shipped_implementations
 from ...implementations.predict import predict_us
+from .comparison import Comparison
 from .fused import scenario_on
 from .implementation_rows import ImplementationRow
 
@@ -16,36 +17,13 @@ MARGIN = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class ImplementationComparison:
+class ImplementationComparison(Comparison[ImplementationRow]):
     """One row, with the predicted times of the implementation and of the library.
 
     ``resolution`` is the error of predicted speedups that the implementation states, 0 without one.
     """
 
-    row: ImplementationRow
-    serial_us: float
-    fused_us: float
-    resolution: float
-
-    @property
-    def measured(self) -> float:
-        """The measured speedup; without a serial partner that over the predicted time of the library."""
-        return (self.row.serial_us or self.serial_us) / self.row.fused_us
-
-    @property
-    def predicted(self) -> float:
-        """The predicted speedup."""
-        return self.serial_us / self.fused_us
-
-    @property
-    def error(self) -> float:
-        """Signed relative error of the predicted speedup, in percent."""
-        return 100 * (self.predicted / self.measured - 1)
-
-    @property
-    def fused_error(self) -> float:
-        """Signed relative error of the predicted time, in percent."""
-        return 100 * (self.fused_us / self.row.fused_us - 1)
+    resolution: float = 0.0
 
     @property
     def sign_is_right(self) -> bool:

@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from ...codes import Code
 from ...ir import EngineChoice, EngineKind, EngineMode, Gpu, Rejection, Scenario, System
 from .base import EngineValues, Knob, Rule
+from .library import LIBRARY_RULES
 
 MODES: Mapping[EngineKind, tuple[EngineMode, ...]] = {
     EngineKind.DMA: (EngineMode.PRELAUNCHED, EngineMode.BROADCAST),
-    EngineKind.SM: (EngineMode.SHARED,),
+    EngineKind.SM: (EngineMode.SHARED, EngineMode.LIBRARY),
 }
 # SMs that copy are taken from the kernels; more than half of them is no overlap schedule any more.
 MAX_COPY_SHARE = 2
@@ -78,5 +79,6 @@ ENGINE = Knob(
         Rule(("engine",), lambda request: _reject_dma(request.scenario.gpu, request.choice.engine), _engines),
         Rule(("engine",), lambda request: _reject_sms(request.scenario.gpu, request.choice.engine), _share),
         Rule(("engine",), lambda request: _reject_mode(request.scenario.gpu, request.choice.engine)),
+        *LIBRARY_RULES,
     ),
 )

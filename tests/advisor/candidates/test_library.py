@@ -1,16 +1,21 @@
-"""The library's own time as a row and as the baseline of a lone collective, where the profile knows it."""
+"""The library's kernels and its collective as the baseline, where the profile knows the time of the collective."""
 
 from dataclasses import replace
-from fractions import Fraction
 
 import pytest
 
-from magus.advisor import Advisor
-from magus.advisor.candidates.advice import Advice
-from magus.advisor.candidates.library import library_time, speedup_of
+from magus.advisor import AdviceOptions, Advisor
+from magus.advisor.candidates.advice import Advice, baseline_of
+from magus.advisor.candidates.library import library_time
+from magus.advisor.candidates.predicted import predicted_candidates
+from magus.advisor.expect.baseline import serial_baseline
 from magus.advisor.export import advice_document
 from magus.compiler import compile_text
-from magus.compiler.ir import Late, Scenario, Variability
+from magus.compiler.ir import Scenario
+from magus.compiler.planning.expression import expression_of
+from magus.compiler.planning.knobs.library import library_serial
+from magus.compiler.resolve.expect.expectation import Verdict
+from magus.simcore.kernels.dispatch import whole_works
 from magus.simcore.kernels.nccl import NcclCollective, collective_time
 from magus.tui.app.view import Mark, SortKey, figures_of, rows_of, verdict_of
 from magus.tui.text.render import advice_text, verdict_sentence
@@ -18,6 +23,7 @@ from tests.helpers.scenarios.scenarios import ag_gemm, h100, lone_gather
 
 SWITCH = 'use "nvidia/{use}"\nsystem node {{ gpus {gpus} x {gpu}; fabric switch(nvswitch, link=nvlink) }}\n'
 SPACE = "explore w {{\n schedules direct, ring, serial\n engine sm(32)\n chunks 8\n}}\n"
+LIBRARY = "serial(engine=sm(16, library))"
 
 
 def lone(operation: str, rows: int, gpu: str = "H100", gpus: int = 8) -> Scenario:
@@ -34,6 +40,15 @@ def lone(operation: str, rows: int, gpu: str = "H100", gpus: int = 8) -> Scenari
     ).scenario()
 
 
+def gathered(rows: int) -> Scenario:
+    """AG+GEMM on 8 H100."""
+    body = (
+        f"workload w on node {{\n x = tensor bf16[{rows}, 4096] shard rows\n w = tensor bf16[4096, 8192] shard cols\n"
+        " xg = all_gather(x)\n y = gemm(xg, w)\n}\nexplore w { schedules serial, shard_p2p; engine dma(7) }\n"
+    )
+    return compile_text(SWITCH.format(use="nvidia/h100".removeprefix("nvidia/"), gpu="H100", gpus=8) + body).scenario()
+
+
 @pytest.mark.parametrize("operation", NcclCollective)
 def test_its_bytes_are_those_of_nccl_tests(operation: NcclCollective) -> None:
     scenario = lone(operation.value, 4096)
@@ -41,30 +56,52 @@ def test_its_bytes_are_those_of_nccl_tests(operation: NcclCollective) -> None:
 
     assert found is not None
     assert found.time == collective_time(scenario.gpu, operation, 4096 * 1024 * 2, 8)
+    assert f"{operation.value} is a closed form" in found.sentence
 
 
 def test_where_the_profile_or_the_form_says_nothing_there_is_none() -> None:
     known = lone("all_gather", 4096)
-    late = replace(known, system=replace(known.system, variability=Variability(late=(Late(1, 1000),))))
     without = replace(known.gpu, collectives=None)
 
     assert library_time(known) is not None
-    assert library_time(late) is None
     assert library_time(replace(known, system=replace(known.system, gpu=without))) is None
     assert library_time(lone_gather(512, 512)) is None
     assert library_time(ag_gemm(512, 512, 512, gpu=h100())) is None
     assert library_time(lone("broadcast", 4096)) is None
 
 
-def test_a_gain_is_over_the_library_and_none_within_what_its_form_can_tell() -> None:
-    scenario = lone("all_reduce", 16)
-    library = library_time(scenario)
-    assert library is not None
+def test_it_is_always_among_the_candidates_with_its_closed_form() -> None:
+    scenario = gathered(4096)
+    assert expression_of(library_serial(scenario)) == LIBRARY
+    candidates = predicted_candidates(scenario, Advisor.load().ranker, ())
+    library = baseline_of(candidates)
+    gemm = sum(work.alone_ticks for work in whole_works(scenario)) / 1e8
+    found = library_time(scenario)
 
-    assert speedup_of(scenario, 1e6, library.us / 2) == pytest.approx(2)
-    assert speedup_of(scenario, 1e6, library.us / (1 + library.error / 2)) == 1
-    assert speedup_of(scenario, 1e6, 2 * library.us) == 1
-    assert speedup_of(lone_gather(512, 512), 30.0, 10.0) == 3
+    assert library.expression == LIBRARY and library.is_library and library.is_serial and len(candidates) == 2
+    assert found is not None and library.predicted_us == pytest.approx(gemm + found.us)
+    assert serial_baseline(scenario).expression == LIBRARY
+
+
+def test_without_it_the_fastest_serial_schedule_is_the_baseline() -> None:
+    scenario = ag_gemm(1024, 512, 512)
+    candidates = predicted_candidates(scenario, Advisor.load().ranker, ())
+
+    assert not baseline_of(candidates).is_library
+    assert not serial_baseline(scenario).engine.by_library
+
+
+def test_the_direct_exchange_is_a_schedule_of_its_own() -> None:
+    advice = Advisor.load().recommend(gathered(512), AdviceOptions(bespoke=0))
+    rows = {candidate.expression: candidate for candidate in advice.candidates}
+    direct = rows["serial(engine=dma(7))"]
+
+    assert advice.serial.expression == LIBRARY and advice.baseline == "the library"
+    assert direct.is_serial and not direct.is_library and direct.best_us < advice.serial.best_us
+    assert advice.verdict is Verdict.SERIAL and advice.recommended == direct
+    assert advice.speedup == advice.serial.best_us / direct.best_us
+    assert "by the library" in verdict_sentence(advice) and "over the library" in verdict_of(advice, 200)
+    assert advice_document(advice)["library"]["collective"] == "all_gather"
 
 
 @pytest.fixture(scope="module")
@@ -74,62 +111,52 @@ def small() -> Advice:
 
 
 def test_a_small_all_reduce_is_compared_with_the_library(small: Advice) -> None:
-    library = small.library
-    assert library is not None and not small.uses_library
+    assert small.serial.expression == LIBRARY != small.recommended.expression
 
-    assert 20 < library.us < 30  # nccl-tests: 26 to 29 us
+    assert 20 < small.serial.best_us < 30  # nccl-tests: 26 to 29 us
     assert 5 < small.recommended.best_us < 12  # packets in one kernel; 3.8 us where nothing waited for anything
-    assert small.speedup == library.us / small.recommended.best_us
+    assert small.speedup == small.serial.best_us / small.recommended.best_us
     sentence = verdict_sentence(small)
-    assert "faster than the library (NCCL form" in sentence
+    assert "faster than the library" in sentence
     assert "serial" not in sentence.partition("faster than")[2]
     assert "over the library" in small.reasons[-1]
     assert any("closed form" in reason for reason in small.reasons)
 
 
-def test_the_library_is_a_row_that_is_not_simulated(small: Advice) -> None:
-    library = small.library
-    assert library is not None
-    (line,) = (line for line in advice_text(small, 8).splitlines() if line.lstrip("* ").startswith(f"{library.name} "))
-    assert line.split()[-3:] == [f"{library.us:.1f}", "-", "1.00x"]
+def test_the_library_is_a_row_like_others(small: Advice) -> None:
+    (line,) = (line for line in advice_text(small, 8).splitlines() if line.lstrip("* ").startswith(LIBRARY))
+    assert line.split()[-1] == "1.00x"
 
     document = advice_document(small)
-    assert document["recommended"] == small.recommended.expression
-    assert document["baseline"] == {"name": "the library", "us": library.us}
-    assert document["library"]["us"] == library.us and document["library"]["from"] == "closed form"
+    assert document["recommended"] == small.recommended.expression and document["serial"] == LIBRARY
+    assert document["baseline"] == {"name": "the library", "us": small.serial.best_us}
+    assert document["library"]["from"] == "closed form" and document["library"]["protocol"] == "LL128"
+    assert document["library"]["us"] == pytest.approx(small.serial.best_us, rel=0.02)
     fastest = document["candidates"][0]
-    assert fastest["speedup_vs_serial"] == library.us / fastest["simulated_us"]
+    assert fastest["speedup_vs_serial"] == small.serial.best_us / fastest["simulated_us"]
 
 
 def test_the_screen_has_the_row_in_its_place(small: Advice) -> None:
-    library = small.library
-    assert library is not None
     rows = rows_of(small, {}, SortKey.RANK)
-    (row,) = (row for row in rows if row.expression == library.name)
+    (row,) = (row for row in rows if row.expression == LIBRARY)
     simulated = [each for each in rows if each.simulated_us is not None]
 
-    assert len(rows) == len(small.candidates) + 1
-    assert [each.rank for each in rows] == list(range(1, len(rows) + 1))
-    assert row.mark is Mark.NONE and row.simulated_us is None
-    assert all((each.best_us < library.us) == (each.rank < row.rank) for each in simulated)
+    assert row.mark is Mark.NONE and row.simulated_us == small.serial.simulated_us
+    assert all((each.best_us < row.best_us) == (each.rank < row.rank) for each in simulated if each is not row)
     assert "faster than the library" in verdict_of(small, 200)
-    assert f"{library.us:.1f} us of the library" in figures_of(small)
+    assert "us by the library" in figures_of(small)
 
 
-def test_a_library_that_is_as_fast_is_the_answer(small: Advice) -> None:
-    """The same advice on a profile whose library starts at once."""
-    gpu = small.scenario.gpu
+def test_a_library_that_is_as_fast_is_the_answer() -> None:
+    """A profile whose library starts at once."""
+    scenario = lone("all_gather", 16, gpu="B200")
+    gpu = scenario.gpu
     assert gpu.collectives is not None
     step = replace(gpu.collectives.ll128, start_ticks=0, step_ticks=1)
-    quick = replace(gpu, collectives=replace(gpu.collectives, start_ticks=1, ll128=step, error=Fraction(1, 20)))
-    scenario = replace(small.scenario, system=replace(small.scenario.system, gpu=quick))
-    advice = replace(small, scenario=scenario)
-    library = advice.library
+    quick = replace(gpu, collectives=replace(gpu.collectives, start_ticks=1, ll128=step))
+    scenario = replace(scenario, system=replace(scenario.system, gpu=quick))
+    advice = Advisor.load().recommend(scenario)
 
-    assert library is not None and advice.uses_library and advice.answer == library.name
-    assert verdict_sentence(advice).startswith("Use the library (NCCL form, LL128)")
-    assert verdict_of(advice, 200) == f"No schedule is clearly faster: {library.name}"
-    assert advice_document(advice)["recommended"] == library.name
-    assert [row.expression for row in rows_of(advice, {}, SortKey.RANK) if row.mark is Mark.RECOMMENDED] == [
-        library.name
-    ]
+    assert advice.recommended.expression == LIBRARY and advice.speedup == 1
+    assert verdict_sentence(advice).startswith(f"Use {LIBRARY}") and "no other schedule" in verdict_sentence(advice)
+    assert verdict_of(advice, 200) == f"No other schedule is clearly faster: {LIBRARY}"

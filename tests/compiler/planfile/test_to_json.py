@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from magus.compiler import compile_text
 from magus.compiler.ir import (
+    PLAN_MODES,
     CopyProtocol,
     Direction,
     EngineChoice,
     EngineKind,
-    EngineMode,
     ExecutionOptions,
     IndexRange,
     Kernels,
@@ -63,7 +63,7 @@ tactics = st.builds(
     ExecutionOptions, st.sampled_from(Direction), st.sampled_from(CopyProtocol), st.just(Kernels.PERSISTENT),
     st.sampled_from((Wait.POLL, Wait.MONITOR)), st.sampled_from(WaitPer), st.sampled_from(LaunchMode),
 )  # fmt: skip
-engines = st.builds(EngineChoice, st.sampled_from(EngineKind), st.integers(3, 200), st.sampled_from(EngineMode))
+engines = st.builds(EngineChoice, st.sampled_from(EngineKind), st.integers(3, 200), st.sampled_from(PLAN_MODES))
 overrides = st.lists(st.builds(Override, st.integers(0, RANKS - 1), steps), max_size=3).map(tuple)
 by_ranks = st.lists(plans_of_a_rank, min_size=RANKS, max_size=RANKS).map(tuple)
 

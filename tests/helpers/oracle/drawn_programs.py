@@ -5,8 +5,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 from magus.compiler.collectives import ALGORITHM_BY_NAME
-from magus.compiler.ir import TICKS_PER_US as US
 from magus.compiler.ir import (
+    PLAN_MODES,
     Cache,
     Choice,
     CopyProtocol,
@@ -31,6 +31,7 @@ from magus.compiler.ir import (
     Wait,
     WaitPer,
 )
+from magus.compiler.ir import TICKS_PER_US as US
 from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.templates import ALL_TEMPLATES
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
@@ -39,7 +40,7 @@ from tests.helpers.scenarios.scenarios import KIB, MIB, TICKS_PER_NS, T
 ONE_RANK = (Pattern.GEMM, Pattern.KERNEL)
 FAT_TREE = "gpus {ranks} x H100; fabric fat_tree(nvswitch, link=nvlink, leaf=2, spines=2)"
 ENGINES = (
-    *(EngineChoice(EngineKind.DMA, 3, mode) for mode in EngineMode if mode is not EngineMode.SHARED),
+    *(EngineChoice(EngineKind.DMA, 3, mode) for mode in PLAN_MODES if mode is not EngineMode.SHARED),
     EngineChoice(EngineKind.DMA, 1),
     *(EngineChoice(EngineKind.SM, count, mode) for count in (1, 4, 8) for mode in (EngineMode.OWN, EngineMode.SHARED)),
 )

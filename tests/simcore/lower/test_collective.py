@@ -1,76 +1,137 @@
-"""A library collective as a program takes its closed form when it is alone, and longer when it is not."""
+"""A library's collective as a schedule takes its closed form when it is alone, and stands before or after a GEMM."""
 
 from dataclasses import replace
 
 import pytest
 
-from magus.advisor.measured.tables.gemm import lone_scenario
-from magus.compiler.ir import Fabric, Link, Switch, System, topologies
+from magus.advisor.measured.tables.collective_sample import scenario_of
+from magus.compiler import compile_text
+from magus.compiler.ir import Late, Scenario, Schedule, System, Variability
+from magus.compiler.planning.build import ScheduleError, build_schedule
+from magus.compiler.planning.knobs.library import library_serial
+from magus.compiler.verify.check import check_plan
+from magus.simcore import simulate
 from magus.simcore.cores.engine import run
-from magus.simcore.kernels.nccl import NcclCollective, NcclProtocol, collective_time
-from magus.simcore.lower.collective import collective_program
+from magus.simcore.figures.result import IntervalKind
+from magus.simcore.kernels.dispatch import whole_works
+from magus.simcore.kernels.nccl import NcclCollective, NcclProtocol
+from magus.simcore.lower.collective import library_collective_time
+from magus.simcore.lower.plan import lower
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.oracle import Oracle
-from tests.helpers.scenarios.scenarios import TICKS_PER_NS, G, full_mesh, mi300x
+from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs, mi300x
 
-CHANNELS = 16
-RATES = {"H100": (450, 375), "A100": (300, 230), "B200": (900, 726)}
+GPUS = ("H100", "A100", "B200")
 SIZES = (512, 64 << 10, 1 << 20, 8 << 20, 64 << 20)
 
 
-def system(gpu: str, ranks: int) -> System:
-    """GPUs with a shipped profile behind a switch with the figures of the same libraries."""
-    scenario = lone_scenario(gpu)
-    assert scenario is not None
-    peak, achieved = RATES[gpu]
-    latency = 250 * TICKS_PER_NS
-    fabric = Fabric(
-        topologies.switch.TOPOLOGY,
-        Link("nvlink", peak * G, achieved * G, latency),
-        Switch("nvswitch", 8, peak * G, latency),
-    )
-    return System("node", ranks, scenario.gpu, fabric)
+def library(scenario: Scenario) -> Schedule:
+    return build_schedule(scenario, library_serial(scenario))
 
 
-@pytest.mark.parametrize("gpu", RATES)
+def with_gemm(collective: str, rows: int = 4096) -> Scenario:
+    """A GEMM on 8 H100 behind an all_gather, or before a sum."""
+    gathers = collective == "all_gather"
+    x, w = ("rows", "cols") if gathers else ("cols", "rows")
+    steps = "xg = all_gather(x)\n y = gemm(xg, w)" if gathers else f"p = gemm(x, w)\n y = {collective}(p)"
+    return compile_text(
+        'use "nvidia/h100"\nsystem node { gpus 8 x H100; fabric switch(nvswitch, link=nvlink) }\n'
+        f"workload w on node {{\n x = tensor bf16[{rows}, 8192] shard {x}\n w = tensor bf16[8192, 8192] shard {w}\n"
+        f" {steps}\n}}"
+    ).scenario()
+
+
+@pytest.mark.parametrize("gpu", GPUS)
 @pytest.mark.parametrize("operation", NcclCollective)
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 def test_alone_it_takes_its_closed_form(gpu: str, operation: NcclCollective, ranks: int) -> None:
-    node = system(gpu, ranks)
     for size in SIZES:
-        expected = collective_time(node.gpu, operation, size, ranks)
+        scenario = scenario_of(gpu, ranks, operation, size)
+        expected = library_collective_time(scenario)
         unit = 128 if size < 1 << 20 else 1024 if size < 64 << 20 else 8192
-        program = collective_program(node, operation, size, channels=CHANNELS, unit_bytes=unit)
+        result = simulate(scenario, library(scenario), unit_bytes=unit)
 
-        assert run(program).makespan_ticks == pytest.approx(expected.ticks, rel=0.02), (size, expected)
+        assert result.makespan_ticks == pytest.approx(expected.ticks, rel=0.02), (size, expected)
+
+
+@pytest.mark.parametrize("collective", ["all_gather", "reduce_scatter", "all_reduce"])
+def test_with_a_gemm_it_takes_both_times(collective: str) -> None:
+    scenario = with_gemm(collective)
+    schedule = library(scenario)
+    gemm, call = sum(work.alone_ticks for work in whole_works(scenario)), library_collective_time(scenario).ticks
+    result = simulate(scenario, schedule, unit_bytes=8192)
+    intervals = {interval.name: interval.kind for interval in result.timeline.intervals}
+
+    assert check_plan(scenario, schedule) == ()
+    assert result.makespan_ticks == pytest.approx(gemm + call, rel=0.01)
+    assert intervals == {collective: IntervalKind.COMM, "g0": IntervalKind.COMPUTE}
+    assert result.comm_ticks == pytest.approx(call, rel=0.01)
+    assert result.overlap_efficiency == pytest.approx(0, abs=0.01)
 
 
 def test_it_holds_an_sm_for_each_channel_and_puts_its_bytes_on_the_links() -> None:
-    node, size = system("H100", 8), 64 << 20
-    time = collective_time(node.gpu, NcclCollective.ALL_GATHER, size, 8)
-    program = collective_program(node, NcclCollective.ALL_GATHER, size, channels=CHANNELS, unit_bytes=8192)
+    size = 64 << 20
+    scenario = scenario_of("H100", 8, NcclCollective.ALL_GATHER, size)
+    schedule = library(scenario)
+    program = lower(scenario, schedule, unit_bytes=8192).program
     up = program.server_names.index("up")
     passed = int(program.flow_units[program.hop_flow[program.hop_server == up]].sum()) * 8192
+    held = program.op_pool == program.pool_names.index("copy_sms")
 
-    assert time.protocol is NcclProtocol.SIMPLE and passed == pytest.approx(size * 7 / 8, rel=0.001)
-    assert program.num_ops == CHANNELS and set(program.op_pool.tolist()) == {program.pool_names.index("sms")}
-
-
-def test_what_cannot_be_simulated_so_is_refused() -> None:
-    node = system("H100", 8)
-    with pytest.raises(ValueError, match="1 to 132 SMs"):
-        collective_program(node, NcclCollective.ALL_GATHER, 1024, channels=133, unit_bytes=1024)
-    with pytest.raises(ValueError, match="no collectives"):
-        collective_program(
-            System("amd", 8, mi300x(), full_mesh()), NcclCollective.ALL_GATHER, 1024, channels=8, unit_bytes=1024
-        )
-    torus = replace(node.fabric, topology=topologies.torus.TOPOLOGY)
-    with pytest.raises(ValueError, match="not the same"):
-        collective_program(replace(node, fabric=torus), NcclCollective.ALL_GATHER, 1024, channels=8, unit_bytes=1024)
+    assert library_collective_time(scenario).protocol is NcclProtocol.SIMPLE
+    assert passed == pytest.approx(size * 7 / 8, rel=0.001) and held.sum() == schedule.engine.count == 16
 
 
-@pytest.mark.parametrize("operation", [NcclCollective.ALL_REDUCE, NcclCollective.ALL_TO_ALL])
-def test_it_equals_the_oracle(operation: NcclCollective) -> None:
-    program = collective_program(system("A100", 4), operation, 256 << 10, channels=4, unit_bytes=1024)
+def test_one_rank_stands_for_all() -> None:
+    for scenario in (scenario_of("H100", 4, NcclCollective.ALL_TO_ALL, 1 << 20), with_gemm("all_reduce", 256)):
+        folded, whole = (lower(scenario, library(scenario), unit_bytes=16384, fold=fold) for fold in (True, False))
+
+        assert folded.program.ranks_simulated == 1 and whole.program.ranks_simulated == scenario.num_ranks
+        assert run(folded.program).makespan_ticks == run(whole.program).makespan_ticks
+
+
+def test_nothing_is_moved_before_every_rank_has_called() -> None:
+    scenario = scenario_of("H100", 4, NcclCollective.ALL_GATHER, 1 << 20)
+    late = 10**8
+    system = replace(scenario.system, variability=Variability(late=(Late(2, late),)))
+    held_up = replace(scenario, system=system)
+
+    assert (
+        simulate(held_up, library(scenario)).makespan_ticks
+        == simulate(scenario, library(scenario)).makespan_ticks + late
+    )
+
+
+@pytest.mark.parametrize("collective", ["all_gather", "all_reduce"])
+def test_it_equals_the_oracle(collective: str) -> None:
+    scenario = with_gemm(collective, 256)
+    program = lower(scenario, library(scenario), unit_bytes=8192).program
 
     assert differences(program, run(program), Oracle(program).run()) == []
+
+
+def refused(scenario: Scenario, **changes: object) -> str:
+    with pytest.raises(ScheduleError) as caught:
+        build_schedule(scenario, replace(library_serial(scenario), **changes))
+    return caught.value.rejection.message
+
+
+def test_where_its_time_is_not_known_it_is_refused() -> None:
+    known = with_gemm("all_gather", 256)
+    system = known.system
+    model = system.gpu.collectives
+    assert model is not None
+
+    def on(other: System) -> str:
+        return refused(replace(known, system=other))
+
+    assert "no collectives" in on(replace(system, gpu=replace(system.gpu, collectives=None)))
+    assert "behind a switch" in on(replace(system, fabric=ag_gemm(512, 512, 512).system.fabric))
+    assert "no collectives" in refused(gemm_rs(512, 512, 512, gpu=mi300x()))
+
+
+def test_only_serial_has_it_and_it_picks_its_algorithm() -> None:
+    scenario = with_gemm("all_gather", 256)
+
+    assert "shard_p2p does not" in refused(scenario, template="shard_p2p")
+    assert "picks its algorithm" in refused(scenario, algorithm="ring")

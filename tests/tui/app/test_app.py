@@ -9,7 +9,6 @@ from threading import Event
 import pytest
 
 from magus.advisor.solver import NoFeasibleSchedule
-from magus.compiler import compile_text
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.simcore.program.outcome import RunOutcome
 from magus.tui.app.app import MagusApp
@@ -50,26 +49,6 @@ async def test_serial_is_an_answer() -> None:
         await settled(pilot)
 
         assert "SERIAL: overlap does not pay here" in screen_text(app)
-
-
-async def test_the_row_of_the_library_has_nothing_to_simulate() -> None:
-    """A lone collective of 64 MiB: the library's 210 us stand behind all that was simulated."""
-    text = (
-        'mgs 1\nuse "nvidia/h100"\nsystem hgx { gpus 8 x H100; fabric switch(nvswitch, link=nvlink) }\n'
-        "workload w on hgx {\n x = tensor bf16[8192, 4096] shard rows\n y = all_gather(x)\n}\n"
-    )
-    fake = FakeStages((compile_text(text).scenario(),))
-    app = app_of(fake)
-    async with app.run_test(size=LARGE) as pilot:
-        await settled(pilot)
-        await press(pilot, *("j",) * 5)
-        shown = screen_text(app)
-
-        assert "library (NCCL form, SIMPLE)" in shown
-        assert "a closed form fitted to measured times" in shown
-        assert not any("library" in name for name in fake.simulated)
-        await press(pilot, "k")
-        assert "a closed form" not in screen_text(app)
 
 
 async def test_the_picked_candidate_is_simulated_once_and_shown() -> None:

@@ -150,8 +150,8 @@ def test_code_is_cut_around_its_carets() -> None:
         (
             scenarios.lone_gather(512, 512),
             Verdict.SERIAL,
-            f"Use {fakes.SERIAL}: 117.0 us; no other algorithm is clearly faster.",
-            f"No other algorithm is clearly faster: {fakes.SERIAL}",
+            f"Use {fakes.SERIAL}: 117.0 us; no other schedule is clearly faster.",
+            f"No other schedule is clearly faster: {fakes.SERIAL}",
         ),
         (
             scenarios.lone_gemm(512, 512, 512),

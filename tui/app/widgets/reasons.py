@@ -89,7 +89,7 @@ def _backing(advice: Advice, warnings: tuple[Diagnostic, ...]) -> Iterator[tuple
     if bound is None or gap is None:
         yield BULLET, "it was not computed", ""
     else:
-        above = f"the {'fastest' if advice.uses_library else 'recommended'} schedule is {gap:.1%} above it"
+        above = f"the recommended schedule is {gap:.1%} above it"
         yield BULLET, f"{ticks_text(bound.ticks)}, binding: {bound.binding}; {above}", ""
     if advice.ties:
         resolution = resolution_of(advice.scenario)

@@ -19,7 +19,6 @@ PANES = ("candidates", "timeline", "reasons")
 TITLES = ("Candidates", "Timeline", "Why")
 WAITING = "Does overlap pay? Schedules are being enumerated, ranked and simulated."
 RUNNING = "being simulated ..."
-CLOSED_FORM = "a closed form fitted to measured times: nothing is simulated, so there is nothing to show"
 NO_WATERFALL = "no waterfall: its what-if runs did not finish"
 TIMELINE_IDX = PANES.index("timeline")
 
@@ -125,7 +124,7 @@ class Workbench(Container):
         """Fill the table of candidates with the times known so far."""
         rows = rows_of(job.advice, job.results, self._sort_key) if job.advice is not None else ()
         if job.picked is None and job.advice is not None:
-            job.picked = job.advice.answer
+            job.picked = job.advice.recommended.expression
         self.table.show(rows, self._sort_key, job.picked)
         simulated = sum(row.simulated_us is not None for row in rows)
         self.table.border_title = f"{TITLES[0]}: {simulated} of {len(rows)} simulated" if rows else TITLES[0]
@@ -145,6 +144,6 @@ class Workbench(Container):
         if result is not None:
             self.timeline.show(result)
         else:
-            self.timeline.say(CLOSED_FORM if job.is_library(job.picked) else RUNNING)
-        note = CLOSED_FORM if job.is_library(job.picked) else RUNNING if waiting else NO_WATERFALL
+            self.timeline.say(RUNNING)
+        note = RUNNING if waiting else NO_WATERFALL
         self.query_one(ReasonsPane).show(job.advice, result, note, job.warnings)
