@@ -46,6 +46,7 @@ _HEAD_WORDS: Mapping[str, Mapping[str, str]] = {
     "gpu": {"extends": "_EXTENDS"},
     "link": {"extends": "_EXTENDS"},
     "switch": {"extends": "_EXTENDS"},
+    "implementation": {"extends": "_EXTENDS"},
     "workload": {"on": "_ON"},
     "schedule": {"for": "_FOR"},
     "expect": {"with": "_WITH"},

@@ -173,3 +173,77 @@ def test_an_alias_leads_to_an_implementation() -> None:
     block = 'use "implementations/flux" as them\nexplore w { implementations them.flux }'
 
     assert asked(block).name == "flux"
+
+
+CHILD = """
+implementation ours extends mine {
+  gpus H800
+
+  ag_gemm {
+    call base.call + 5 us @measured "ours"
+    step 4 us @fitted "ours"
+  }
+
+  gemm_rs {
+    schedule shard_p2p(engine=dma)
+    path copy_engine
+  }
+}
+
+explore w { implementations ours }
+"""
+
+
+def child(block: str = CHILD) -> Implementation:
+    return asked(BLOCK.partition("explore")[0] + block)
+
+
+def test_a_child_restates_numbers_and_inherits_the_rest() -> None:
+    ours, mine = child(), asked()
+    method, before = ours.methods[0], mine.methods[0]
+
+    assert (ours.name, ours.gpus, ours.dtypes) == ("ours", ("H800",), (DType.BF16,))
+    assert [each.pattern for each in ours.methods] == [Pattern.AG_GEMM, Pattern.GEMM_RS]
+    assert (method.call_ticks, method.step_ticks) == (45 * TICKS_PER_US, 4 * TICKS_PER_US)
+    assert (method.choice, method.tiles, method.rate) == (before.choice, before.tiles, before.rate)
+
+
+def test_an_error_is_not_inherited_with_other_numbers() -> None:
+    method = child().methods[0]
+    same = child(CHILD.replace('call base.call + 5 us @measured "ours"', "error 5 %").replace("step 4 us", "# "))
+
+    assert (method.error, method.shortest_ticks) == (None, 0)
+    assert (same.methods[0].error, same.methods[0].shortest_ticks) == (Fraction(5, 100), 200 * TICKS_PER_US)
+
+
+def test_inherited_numbers_say_whose_they_are() -> None:
+    owners = {each.path: (each.origin, each.inherited) for each in child().provenance}
+
+    assert owners["ours.ag_gemm.rate"] == (Origin.REPORTED, "mine.ag_gemm")
+    assert owners["ours.ag_gemm.call"] == (Origin.MEASURED, "")
+
+
+def test_a_child_of_a_shipped_implementation() -> None:
+    block = 'use "implementations/flux" as them\nimplementation f extends them.flux { ag_gemm { call 99 us } }\n'
+    (gather, scatter) = asked(f"{block}explore w {{ implementations f }}").methods
+
+    assert gather.call_ticks == 99 * TICKS_PER_US and gather.error is None and scatter.error is not None
+    assert format_text(block) != "" and "extends them.flux" in format_text(block)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        ("extends mine", "extends ours", "MGS205"),
+        ("extends mine", "extends main", "MGS203"),
+        ("extends mine", "extends H100", "MGS210"),
+        ("base.call", "base.limits", "MGS201"),
+        ("extends mine", "", "MGS203"),
+        ("call base.call + 5 us", "path tile_stores; call 5 us", "MGS314"),
+    ],
+)
+def test_a_wrong_child(old: str, new: str, code: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        child(CHILD.replace(old, new))
+
+    assert code in {each.code.name for each in caught.value.diagnostics}
