@@ -104,6 +104,8 @@ class Code(Enum):
     MGS526 = "an MSCCL++ plan beyond the reach of plans"
     MGS527 = "a part of an MSCCL++ plan that takes no time here"
     MGS530 = "an implementation that does not do what is asked of it"
+    MGS531 = "too few measured rows to fit to"
+    MGS532 = "measured rows to which constants fit no better than those that ship"
 
 
 CONSEQUENCES = frozenset(

@@ -3,7 +3,7 @@
 from .cores.engine import EngineUnavailable
 from .figures.critical_path import Cause, CriticalOp
 from .figures.result import PACKET_BYTES, Result, ServerLoad, Timeline
-from .fold.run import RunOptions
+from .fold.run import DEFAULT_OPTIONS, RunOptions
 from .lower.budget import affordable_unit
 from .program.limits import RunTooLarge
 from .program.outcome import RunOutcome
@@ -11,6 +11,7 @@ from .seeds import simulate_seeds
 from .simulate import WhatIf, record_writes, simulate
 
 __all__ = [
+    "DEFAULT_OPTIONS",
     "PACKET_BYTES",
     "Cause",
     "CriticalOp",

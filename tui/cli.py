@@ -277,27 +277,41 @@ def validate(
 
 @app.command()
 def calibrate(
-    data: DataOption,
-    gpu: Annotated[str, typer.Option("--gpu", metavar="NAME", help="Fit the rows of this GPU.")],
+    data: Annotated[
+        Path, typer.Option("--data", metavar="PATH", help="A folder of measured times; for an implementation one file.")
+    ],
+    gpu: Annotated[str, typer.Option("--gpu", metavar="NAME", help="Fit the rows of this GPU.")] = "",
+    implementation: Annotated[
+        str, typer.Option("--implementation", metavar="NAME", help="Fit the rows of this implementation, as flux.")
+    ] = "",
     start: Annotated[str, typer.Option("--from", metavar="GPU", help="Start from the constants of this GPU.")] = "",
-    sample: Annotated[int, typer.Option("--sample", min=1, metavar="N", help="Fit at most N rows of each kind.")] = 300,
+    sample: Annotated[
+        int | None, typer.Option("--sample", min=1, metavar="N", help="Fit at most N rows of each kind; default: 300.")
+    ] = None,
     seed: Annotated[
-        int, typer.Option("--seed", min=0, metavar="N", help="Seed of the sample and of the held-out rows.")
-    ] = 0,
+        int | None,
+        typer.Option("--seed", min=0, metavar="N", help="Seed of the sample and of the held-out rows; default: 0."),
+    ] = None,
     fit_switch: Annotated[
         bool, typer.Option("--fit-switch", help="Also fit the sizes at which collectives switch to SIMPLE.")
     ] = False,
     write: Annotated[
-        Path | None, typer.Option("--write", metavar="FILE", help="Write the profile to this file, FILE.mgs.")
+        Path | None, typer.Option("--write", metavar="FILE", help="Write what was fitted to this file, FILE.mgs.")
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Fit the constants of a GPU to measured times; write a profile."""
+    """Fit the constants of a GPU or of an implementation to measured times; write them as .mgs."""
     from ..advisor.measured.calibrate.run import Request
-    from .commands.calibrate import calibrate_folder
+    from .commands.calibrate import calibrate_folder, calibrate_rows
 
-    request = Request(gpu.upper(), start.upper(), sample, seed, fit_switch)
-    raise typer.Exit(calibrate_folder(data, request, write=write, as_json=json))
+    if bool(gpu) == bool(implementation):
+        raise typer.BadParameter("name one: --gpu NAME or --implementation NAME")
+    if gpu:
+        request = Request(gpu.upper(), start.upper(), 300 if sample is None else sample, seed or 0, fit_switch)
+        raise typer.Exit(calibrate_folder(data, request, write=write, as_json=json))
+    if start or fit_switch or (sample, seed) != (None, None):
+        raise typer.BadParameter("--from, --sample, --seed and --fit-switch belong to --gpu")
+    raise typer.Exit(calibrate_rows(data, implementation, write=write, as_json=json))
 
 
 @app.command()

@@ -4,13 +4,15 @@ from ...compiler.codes import Code
 from ...compiler.ir import TICKS_PER_US, Choice, Implementation, Plan, Rejection, Scenario, TransferPath
 from ...compiler.planning.build import ScheduleError, build_schedule
 from ...compiler.planning.knobs.library import library_rejection, library_serial
-from ...simcore import PACKET_BYTES, RunTooLarge, affordable_unit, simulate
+from ...simcore import DEFAULT_OPTIONS, PACKET_BYTES, RunOptions, RunTooLarge, affordable_unit, simulate
 from .machine import machine_of
 
 MAX_LINE_HOPS = 2_000_000
 
 
-def predict_us(scenario: Scenario, implementation: Implementation) -> float | Rejection:
+def predict_us(
+    scenario: Scenario, implementation: Implementation, options: RunOptions = DEFAULT_OPTIONS
+) -> float | Rejection:
     """Return the predicted time of ``implementation`` in us, or why there is none."""
     method = implementation.method(scenario.workload.pattern)
     if method is None:
@@ -19,9 +21,9 @@ def predict_us(scenario: Scenario, implementation: Implementation) -> float | Re
         return Rejection(Code.MGS209, f"{implementation.name}: {', '.join(method.missing)} not known")
     try:
         if method.path is TransferPath.LIBRARY:
-            us = library_us(scenario)
+            us = library_us(scenario, options)
         else:
-            us = simulated_us(machine_of(scenario, method), method.choice)
+            us = simulated_us(machine_of(scenario, method), method.choice, options=options)
     except ScheduleError as error:
         return error.rejection
     except RunTooLarge as error:
@@ -29,7 +31,7 @@ def predict_us(scenario: Scenario, implementation: Implementation) -> float | Re
     return us + (method.call_ticks + method.barrier_ticks) / TICKS_PER_US
 
 
-def library_us(scenario: Scenario) -> float:
+def library_us(scenario: Scenario, options: RunOptions = DEFAULT_OPTIONS) -> float:
     """Return the simulated time of the library's kernels and its collective one after the other.
 
     Raises
@@ -42,10 +44,12 @@ def library_us(scenario: Scenario) -> float:
     unfit = library_rejection(scenario)
     if unfit is not None:
         raise ScheduleError(unfit)
-    return simulated_us(scenario, library_serial(scenario))
+    return simulated_us(scenario, library_serial(scenario), options=options)
 
 
-def simulated_us(scenario: Scenario, body: Choice | Plan, name: str = "") -> float:
+def simulated_us(
+    scenario: Scenario, body: Choice | Plan, name: str = "", options: RunOptions = DEFAULT_OPTIONS
+) -> float:
     """Return the simulated time of a schedule, in packets or as coarse as a run of a second needs.
 
     Raises
@@ -57,4 +61,4 @@ def simulated_us(scenario: Scenario, body: Choice | Plan, name: str = "") -> flo
     """
     schedule = build_schedule(scenario, body, name)
     unit_bytes = affordable_unit(scenario, schedule, PACKET_BYTES, MAX_LINE_HOPS)
-    return simulate(scenario, schedule, unit_bytes=unit_bytes).makespan_ticks / TICKS_PER_US
+    return simulate(scenario, schedule, unit_bytes=unit_bytes, options=options).makespan_ticks / TICKS_PER_US

@@ -29,9 +29,13 @@ class Source:
         line = bisect_right(self._line_starts, offset)
         return Location(line, offset - self._line_starts[line - 1] + 1)
 
+    def start_of(self, number: int) -> int:
+        """Return the offset of the first character of a line, counted from 1."""
+        return self._line_starts[number - 1]
+
     def line(self, number: int) -> str:
         """Return the text of a line, counted from 1, without its end."""
-        start = self._line_starts[number - 1]
+        start = self.start_of(number)
         end = self._line_starts[number] - 1 if number < len(self._line_starts) else len(self.text)
         return self.text[start:end].rstrip("\r")
 

@@ -175,9 +175,9 @@ def _rated(program: Program, core: Core) -> str:
     return "throttled" if core is Core.HEAP and program.throttled else core.value
 
 
-def suitable_core(program: Program) -> Core:
-    """The core that should simulate ``program`` fastest, of those that are installed."""
-    if program.num_line_hops >= MIN_LINE_HOPS_COMPILED and has_numba():
+def suitable_core(program: Program, *, many: bool = False) -> Core:
+    """The core that should simulate ``program`` fastest, of those that are installed; one of ``many`` loads none."""
+    if program.num_line_hops >= (MIN_LINE_HOPS if many else MIN_LINE_HOPS_COMPILED) and has_numba():
         return Core.COMPILED
     return pure_core(program)
 

@@ -1,9 +1,11 @@
 """Run a program, folded as far as its ranks are alike, and report how far that was."""
 
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from ...compiler.ir import ShouldStop, StepsDone
-from ..cores.engine import run
+from ..cores.engine import EngineUnavailable, core_from_environment, run, suitable_core
 from ..program.outcome import Run
 from ..program.program import Program
 from .asymmetry import asymmetry
@@ -31,13 +33,15 @@ class RunOptions:
 
     ``fold``: simulate one rank for all that are alike. ``observe``: record where units queued, for ``servers`` and
     ``critical_path``, which takes some more time. ``should_stop`` is called at least once a second. ``progress`` is
-    called now and then with the line-hops simulated, those of what-if runs left out.
+    called now and then with the line-hops simulated, those of what-if runs left out. ``many``: others like it follow,
+    so that loading the compiled core pays for a small one too.
     """
 
     fold: bool = True
     observe: bool = False
     should_stop: ShouldStop | None = None
     progress: StepsDone | None = None
+    many: bool = False
 
 
 DEFAULT_OPTIONS = RunOptions()
@@ -55,7 +59,11 @@ def run_folded(program: Program, options: RunOptions = DEFAULT_OPTIONS) -> Finis
     """
 
     def finish(part: Program) -> Run:
-        return run(part, observe=options.observe, should_stop=options.should_stop, progress=options.progress)
+        how = partial(run, part, observe=options.observe, should_stop=options.should_stop, progress=options.progress)
+        if options.many and core_from_environment() is None:
+            with suppress(EngineUnavailable):
+                return how(core=suitable_core(part, many=True))
+        return how()
 
     if options.fold and not program.folded and program.num_ranks > 1:
         classes = detect(program)

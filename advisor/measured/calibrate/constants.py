@@ -8,11 +8,14 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_EVEN, Decimal
 from enum import Enum
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
-from ....compiler.ir import TICKS_PER_US, Gpu
+from ....compiler.ir import TICKS_PER_US
 from ....compiler.text.quantities import exact_bytes_text
 from ....compiler.text.units import round_half_up
+
+Profile = TypeVar("Profile")
+"""What constants are of: a GPU, or a method of an implementation."""
 
 _TENTH = Decimal("0.1")
 _FACTORS = {"ns": Fraction(1, 1000), "TB/s": Fraction(1000), "%": Fraction(1, 100)}
@@ -40,7 +43,7 @@ class ConstantUnit(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """One constant: its path in the language, its attributes in a ``Gpu``, and its bounds in us, GB/s or shares.
+    """One constant: its path in the language, its attributes in a profile, and its bounds in us, GB/s or shares.
 
     ``plain`` constants may be near zero and are fitted directly, others as logarithms. ``width`` is the width of the
     prior around the start, in ln or in plain numbers.
@@ -59,18 +62,19 @@ class Constant:
         """The name within its block of the language."""
         return self.path.rpartition(".")[2]
 
-    def of(self, gpu: Gpu) -> float:
+    def of(self, profile: object) -> float:
         """Return the constant of a profile."""
-        held: Any = gpu
+        held: Any = profile
         for name in self.attributes:
             held = getattr(held, name)
         return float(Fraction(held) / self.unit.of_profile)
 
-    def put(self, gpu: Gpu, value: Fraction) -> Gpu:
+    def put(self, profile: Profile, value: Fraction) -> Profile:
         """Return the profile with another value of the constant."""
         whole = self.unit in (ConstantUnit.TIME, ConstantUnit.RATE, ConstantUnit.SIZE)
-        profile: Gpu = _put(gpu, self.attributes, round_half_up(value * self.unit.of_profile) if whole else value)
-        return profile
+        number = round_half_up(value * self.unit.of_profile) if whole else value
+        changed: Profile = _put(profile, self.attributes, number)
+        return changed
 
     def written(self, value: float) -> str:
         """Return ``value`` with its unit as a person would write it, with at most ``digits`` digits."""
@@ -78,7 +82,7 @@ class Constant:
             return exact_bytes_text(round(value))
         amount, unit = Decimal(value), ""
         if self.unit is ConstantUnit.TIME:
-            amount, unit = (amount * 1000, "ns") if value < 0.1 else (amount, "us")
+            amount, unit = (amount * 1000, "ns") if 0 < value < 0.1 else (amount, "us")
         elif self.unit is ConstantUnit.RATE:
             amount, unit = (amount / 1000, "TB/s") if value >= 1000 else (amount, "GB/s")
         elif self.unit is ConstantUnit.SHARE:

@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import least_squares
 
-from ....compiler.ir import Gpu
-from .constants import Constant
+from .constants import Constant, Profile
 
 Floats = npt.NDArray[np.float64]
 LogTimes = Callable[[Floats], Floats]
@@ -63,14 +62,14 @@ class Fitted:
         return self.constant.written(float(self.value))
 
 
-def put_all(gpu: Gpu, fitted: Sequence[Fitted]) -> Gpu:
+def put_all(profile: Profile, fitted: Sequence[Fitted]) -> Profile:
     """Return the profile with the fitted constants."""
-    return reduce(lambda profile, one: one.constant.put(profile, one.value), fitted, gpu)
+    return reduce(lambda held, one: one.constant.put(held, one.value), fitted, profile)
 
 
-def put_back(gpu: Gpu, fitted: Sequence[Fitted]) -> Gpu:
+def put_back(profile: Profile, fitted: Sequence[Fitted]) -> Profile:
     """Return the profile with the constants from which the fit started."""
-    return reduce(lambda profile, one: one.constant.put(profile, Fraction(one.before)), fitted, gpu)
+    return reduce(lambda held, one: one.constant.put(held, Fraction(one.before)), fitted, profile)
 
 
 def fit(

@@ -27,11 +27,14 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """Mean errors (MAPE, percent) on held-out rows of one group, with the initial and the fitted constants."""
+    """Mean errors (MAPE, percent) on held-out rows of one group, with the initial and the fitted constants.
+
+    ``before`` is None if there were no initial ones.
+    """
 
     group: str
     rows: int
-    before: float
+    before: float | None
     after: float
 
 
@@ -72,6 +75,11 @@ class Calibration:
     parts: tuple[FittedPart, ...]
     kept: tuple[str, ...]
     left_out: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        """The first line of the report."""
+        return f"{self.request.gpu}, constants fitted to measured times"
 
     def part(self, name: str) -> FittedPart | None:
         """Return the part of that name, None if it was not fitted."""

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from ....compiler.ir import JsonObject
 from .fitting import Fitted
+from .implementation_run import ImplementationCalibration
+from .implementation_to_mgs import implementation_command, implementation_text
 from .run import Calibration, FittedPart
 from .to_mgs import command, profile_text
 
@@ -15,38 +17,60 @@ MAX_LEFT_OUT = 1000
 MAX_LEFT_OUT_LINES = 12
 
 
-def calibration_text(calibration: Calibration) -> str:
+def calibration_text(calibration: Calibration | ImplementationCalibration) -> str:
     """Return the report for a terminal."""
     return "\n".join(_lines(calibration))
 
 
-def calibration_document(calibration: Calibration) -> JsonObject:
+def calibration_document(calibration: Calibration | ImplementationCalibration) -> JsonObject:
     """Return the document of ``magus calibrate --json``."""
     return {
         "schema": SCHEMA,
-        "command": command(calibration),
-        "gpu": calibration.request.gpu,
-        "extends": calibration.base,
+        **_subject(calibration),
         "parts": [_part_document(part) for part in calibration.parts],
         "kept": list(calibration.kept),
         "left_out": list(calibration.left_out[:MAX_LEFT_OUT]),
         "left_out_count": len(calibration.left_out),
-        "profile": profile_text(calibration),
+        "profile": calibrated_text(calibration),
     }
 
 
-def _lines(calibration: Calibration) -> Iterator[str]:
-    yield f"{calibration.request.gpu}, constants fitted to measured times"
+def calibrated_text(calibration: Calibration | ImplementationCalibration) -> str:
+    """Return the file in the language: a GPU or an implementation that extends the one that ships."""
+    if isinstance(calibration, Calibration):
+        return profile_text(calibration)
+    return implementation_text(calibration)
+
+
+def _subject(calibration: Calibration | ImplementationCalibration) -> JsonObject:
+    if isinstance(calibration, Calibration):
+        return {
+            "command": command(calibration),
+            "gpu": calibration.request.gpu,
+            "extends": calibration.base,
+        }
+    return {
+        "command": implementation_command(calibration),
+        "implementation": calibration.name,
+        "gpus": list(calibration.gpus),
+        "extends": calibration.name,
+    }
+
+
+def _lines(calibration: Calibration | ImplementationCalibration) -> Iterator[str]:
+    held_out = "a fifth of all held out" if isinstance(calibration, Calibration) else "the others held out"
+    yield calibration.title
     for part in calibration.parts:
-        yield from ("", f"{part.name}: {part.rows:,} of {part.of_rows:,} rows, a fifth of all held out")
+        yield from ("", f"{part.name}: {part.rows:,} of {part.of_rows:,} rows, {held_out}")
         yield from _wrapped(f"in {', '.join(part.files)}")
         yield f"  {'MAPE on held-out rows, percent':<36}{'rows':>8}{'before':>10}{'after':>10}"
         for errors in part.errors:
-            yield f"  {errors.group:<36}{errors.rows:>8,}{errors.before:>10.1f}{errors.after:>10.1f}"
+            before = "-" if errors.before is None else f"{errors.before:.1f}"
+            yield f"  {errors.group:<36}{errors.rows:>8,}{before:>10}{errors.after:>10.1f}"
         yield f"  {'constant':<36}{'before':>14}{'after':>14}"
         for fitted in part.constants:
-            before, after = fitted.constant.written(fitted.before), fitted.text
-            yield f"  {fitted.constant.path:<36}{before:>14}{after:>14}{_mark(fitted)}"
+            start, end = fitted.constant.written(fitted.before), fitted.text
+            yield f"  {fitted.constant.path:<36}{start:>14}{end:>14}{_mark(fitted)}"
     notes = [*calibration.kept, *_weak_lines(calibration)]
     if notes:
         yield ""
@@ -65,7 +89,7 @@ def _mark(fitted: Fitted) -> str:
     return " !" if fitted.weak else ""
 
 
-def _weak_lines(calibration: Calibration) -> Iterator[str]:
+def _weak_lines(calibration: Calibration | ImplementationCalibration) -> Iterator[str]:
     for part in calibration.parts:
         for fitted in part.constants:
             if fitted.at_bound:

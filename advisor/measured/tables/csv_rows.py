@@ -25,6 +25,10 @@ class MeasuredError(ValueError):
     """A table cannot be read at all; the message says which and why."""
 
 
+class TableTooLarge(MeasuredError):
+    """The file has more text than is read."""
+
+
 class MissingTable(MeasuredError):
     """The file does not exist."""
 
@@ -72,8 +76,8 @@ def read_rows(path: Path, required: Sequence[str], numeric: Sequence[str] = ()) 
     MeasuredError
         If it is not a file, too large, not CSV, or lacks a column.
     """
-    text, cut = _text_of(path)
-    lines = _lines(text)
+    text, cut = text_of(path)
+    lines = text_lines(text)
     header = [name.strip() for name in _header(path, lines)]
     missing = [name for name in (*required, *numeric) if name not in header]
     if missing:
@@ -95,7 +99,7 @@ def read_rows(path: Path, required: Sequence[str], numeric: Sequence[str] = ()) 
     return Rows(tuple(rows), tuple(skipped))
 
 
-def _text_of(path: Path) -> tuple[str, str]:
+def text_of(path: Path) -> tuple[str, str]:
     """Return the text of the file, and why its compressed data end early, empty if they do not."""
     if not path.exists():
         raise MissingTable(f"{path}: no such file")
@@ -108,7 +112,7 @@ def _text_of(path: Path) -> tuple[str, str]:
                 parts.append(part)
                 size += len(part)
                 if size > MAX_FILE_BYTES:
-                    raise MeasuredError(f"{path}: more than {bytes_text(MAX_FILE_BYTES)} of text")
+                    raise TableTooLarge(f"{path}: more than {bytes_text(MAX_FILE_BYTES)} of text")
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         if not parts:
             raise MeasuredError(f"{path}: not a gzip file") from error
@@ -121,7 +125,7 @@ def _text_of(path: Path) -> tuple[str, str]:
     return text, cut
 
 
-def _lines(text: str) -> Iterator[tuple[int, str]]:
+def text_lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield (number from 1, line) for lines that are not comments."""
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip() and not line.startswith("#"):
@@ -130,7 +134,7 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 def _header(path: Path, lines: Iterator[tuple[int, str]]) -> list[str]:
     for _, line in lines:
-        fields = _fields(line)
+        fields = fields_of(line)
         if isinstance(fields, str):
             raise MeasuredError(f"{path}: the line of column names has {fields}")
         return fields
@@ -139,7 +143,7 @@ def _header(path: Path, lines: Iterator[tuple[int, str]]) -> list[str]:
 
 def _row(line: str, header: Sequence[str], required: Sequence[str], numeric: Sequence[str]) -> Mapping[str, str] | str:
     """Return the fields by column, or why the row is invalid."""
-    fields = _fields(line)
+    fields = fields_of(line)
     if isinstance(fields, str):
         return fields
     if len(fields) != len(header):
@@ -149,12 +153,12 @@ def _row(line: str, header: Sequence[str], required: Sequence[str], numeric: Seq
         if not row[name]:
             return f"no {name}"
     for name in numeric:
-        if not _is_positive(row[name]):
+        if not is_positive(row[name]):
             return f"{name} is {row[name][:40]!r}, not a number above zero"
     return row
 
 
-def _fields(line: str) -> list[str] | str:
+def fields_of(line: str) -> list[str] | str:
     """Return the fields of one line, or why it is invalid."""
     if len(line) > MAX_LINE_CHARS:
         return f"more than {MAX_LINE_CHARS} characters"
@@ -177,7 +181,7 @@ def left_out_lines(path: Path, left_out: Counter[str]) -> Iterator[str]:
             yield f"{path.name}: {count:,} row{'s' if count > 1 else ''}: {reason}"
 
 
-def _is_positive(text: str) -> bool:
+def is_positive(text: str) -> bool:
     """Whether ``text`` is a finite number above zero, in the digits of ASCII without underscores."""
     if not text.isascii() or "_" in text:
         return False

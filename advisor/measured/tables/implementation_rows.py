@@ -96,13 +96,13 @@ def _row(row: Mapping[str, str], serial_us: float | None) -> ImplementationRow |
     ranks, dtype = whole_number(row, "n_gpus", MAX_RANKS), row.get("dtype", "").partition(" ")[0]
     if name is None or gpu is None or ranks is None or ranks < 2 or dtype not in [known.value for known in DType]:
         return None
-    parts = parts_of({**row, "shape_semantics": _semantics(row)}, ranks)
+    parts = parts_of({**row, "shape_semantics": semantics_of(row)}, ranks)
     if len(parts) != 1:
         return None
     return ImplementationRow(name, gpu_text, ranks, DType(dtype), parts[0], float(row["time_us"]), serial_us, source)
 
 
-def _semantics(row: Mapping[str, str]) -> str:
+def semantics_of(row: Mapping[str, str]) -> str:
     """Return whose shape is stated; a script that takes sizes as arguments is run by each GPU with them."""
     stated = row.get("shape_semantics", "")
     return "per GPU" if stated.startswith(OF_ONE_GPU) else stated

@@ -102,3 +102,58 @@ def test_a_file_that_cannot_be_written_is_told(measured: Path, tmp_path: Path) -
 
     assert done.exit_code == 1
     assert "directory" in done.stderr.lower() and "internal error" not in done.stderr
+
+
+ROWS = """gpu,n_gpus,op,m,n,k,dtype,serial_us
+H100,8,AG+GEMM,1024,1024,1024,bf16,120
+H100,8,AG+GEMM,2048,1024,1024,bf16,130
+H100,8,AG+GEMM,4096,1024,1024,bf16,150
+H100,8,AG+GEMM,8192,1024,1024,bf16,190
+"""
+
+
+def test_an_implementation_is_fitted_to_rows_and_written(tmp_path: Path) -> None:
+    rows, file = tmp_path / "rows.csv", tmp_path / "library.mgs"
+    rows.write_text(ROWS)
+
+    done = magus("calibrate", "--data", rows, "--implementation", "torch_nccl", "--write", file)
+
+    assert done.exit_code == 0 and f"written to {file}" in done.stderr
+    assert "torch_nccl on H100, constants fitted to measured times" in done.stdout
+    assert "AG+GEMM: 2 of 4 rows, the others held out" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert magus("check", file).exit_code == 0 and magus("fmt", "--check", file).exit_code == 0
+    assert "implementation torch_nccl_calibrated extends shipped.torch_nccl {" in file.read_text()
+    document = json.loads(magus("calibrate", "--data", rows, "--implementation", "torch_nccl", "--json").stdout)
+    assert document["profile"] == file.read_text() and document["schema"] == "magus-calibrate/1"
+
+
+def test_wrong_rows_are_told_and_nothing_is_written(tmp_path: Path) -> None:
+    rows, file = tmp_path / "rows.csv", tmp_path / "library.mgs"
+    rows.write_text(ROWS.replace(",130", ",-130").replace("1024,bf16,190", "1024,bf16,0"))
+
+    done = magus("calibrate", "--data", rows, "--implementation", "torch_nccl", "--write", file)
+
+    assert (done.exit_code, done.stdout, file.exists()) == (1, "", False)
+    assert "rows.csv:3:36: MGS307 error: '-130' is no time" in done.stderr and "rows.csv:5" in done.stderr
+
+
+def test_an_unknown_implementation_is_told_with_the_closest(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text(ROWS)
+
+    done = magus("calibrate", "--data", tmp_path / "rows.csv", "--implementation", "fluxx")
+
+    assert done.exit_code == 1 and "MGS203" in done.stderr and "did you mean 'flux'?" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("--gpu", "H100", "--implementation", "flux"),
+        ("--implementation", "flux", "--seed", "1"),
+        ("--implementation", "flux", "--from", "B200"),
+    ],
+)
+def test_a_gpu_or_an_implementation_is_named_and_not_both(measured: Path, words: tuple[str, ...]) -> None:
+    assert magus("calibrate", "--data", measured, *words).exit_code == 2

@@ -1,0 +1,156 @@
+"""The constants of an implementation fitted to measured times of one pattern: the path, a call and a step.
+
+What a row says is the speedup over the library, if it has a serial time. Then the time to reach is the fused time on
+the machine of the profile: measured over serial, times the predicted serial one. So an error of the GEMM that both
+times share is not taken for one of the implementation.
+
+Simulated times jump where the order of events changes, so that they have no useful slopes. They are simulated on a
+grid of the path's rate and the cost of a step, and the fit takes what lies between from logarithms on straight lines.
+A finer grid around the first result follows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+
+from ....compiler.ir import TICKS_PER_US, Choice, Implementation, Method, Rejection, Scenario, TransferPath
+from ....simcore import RunOptions
+from ...implementations.predict import predict_us
+from ..tables.own_rows import OwnRow
+from .constants import Constant, ConstantUnit
+from .fitting import Fitted, Floats, fit, put_all
+
+CALL = Constant("call", ("call_ticks",), ConstantUnit.TIME, 0.1, 10_000, width=2)
+STEP = Constant("step", ("step_ticks",), ConstantUnit.TIME, 0.05, 80, width=2)
+RATE = Constant("rate", ("rate",), ConstantUnit.SHARE, 0.1, 1, width=2)
+LIMIT = Constant("limit", ("limit_bytes_per_s",), ConstantUnit.RATE, 1, 10_000, width=2)
+STEP_NODES = (0.05, 5.0, 12.0, 30.0, 80.0)
+RATE_NODES = (0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0)
+LIMIT_FACTORS = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0)
+FINER = 1.25
+"""Ratio of the nodes of the finer grid."""
+USUAL_US = ((CALL, 30), (STEP, 5))
+"""Where the fit of a cost starts that is not known: a call of torch_nccl, and about a launch."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPoint:
+    """A row on its machine, where the schedule is ``choice``; ``target_us`` is the time to reach."""
+
+    row: OwnRow
+    scenario: Scenario
+    choice: Choice
+    target_us: float
+
+    def us(self, method: Method) -> float:
+        """Return the time of an implementation with this method."""
+        own = replace(method, choice=self.choice)
+        us = predict_us(self.scenario, Implementation("one", (), (), (own,)), RunOptions(many=True))
+        assert not isinstance(us, Rejection), us
+        return us
+
+
+class _Times:
+    """Times of a method without its call, by the constants of its path and step; simulated on the nodes of a grid."""
+
+    def __init__(self, start: Method, axes: dict[Constant, Sequence[float]], points: Sequence[OwnPoint]) -> None:
+        self.axes = axes
+        self.targets_us = np.array([point.target_us for point in points])
+        nodes = product(*axes.values())
+        times = np.array([[point.us(_with(start, tuple(axes), node)) for point in points] for node in nodes])
+        self._logs: Floats = np.log(times).reshape(*map(len, axes.values()), len(points))
+
+    def us(self, method: Method) -> Floats:
+        """Return the time of each point."""
+        logs = self._logs
+        for axis, nodes in self.axes.items():
+            places = np.log(nodes)
+            at = np.clip(np.log(max(axis.of(method), nodes[0])), places[0], places[-1])
+            right = int(np.clip(np.searchsorted(places, at), 1, len(nodes) - 1))
+            share = (at - places[right - 1]) / (places[right] - places[right - 1])
+            logs = (1 - share) * logs[right - 1] + share * logs[right]
+        return np.exp(logs)
+
+
+def constants_of(method: Method) -> tuple[Constant, ...]:
+    """Return the constants that rows may determine, those first that most rows do."""
+    if method.path is TransferPath.LIBRARY:
+        return (CALL,)
+    if method.limit_bytes_per_s is None:
+        return CALL, RATE, STEP
+    shipped = LIMIT.of(method)
+    return CALL, replace(LIMIT, low=shipped * LIMIT_FACTORS[0], high=shipped * LIMIT_FACTORS[-1]), STEP
+
+
+def start_of(method: Method) -> Method:
+    """Return the method with usual costs in place of those that are not known."""
+    known = replace(method, missing=())
+    for constant, us in USUAL_US:
+        if constant.name in method.missing:
+            known = constant.put(known, Fraction(us))
+    return known
+
+
+def fit_method(start: Method, points: Sequence[OwnPoint]) -> tuple[Fitted, ...]:
+    """Return the constants that the points determine: fewer than points, each with a small standard error.
+
+    The one that is determined least is kept at its start, until the others are determined.
+    """
+    constants = constants_of(start)[: len(points) - 1]
+    axes = {constant: _nodes(constant, start) for constant in constants if constant is not CALL}
+    coarse = _fit_on(start, start, constants, _Times(replace(start, call_ticks=0), axes, points))
+    finer = {one.constant: _finer(one, start) for one in coarse if one.constant is not CALL}
+    times = _Times(replace(start, call_ticks=0), finer, points)
+    found = put_all(start, coarse)
+    left = list(constants)
+    while left:
+        fitted = _fit_on(start, found, left, times)
+        weak = [one for one in fitted if one.undetermined]
+        if not weak:
+            return fitted
+        left.remove(max(weak, key=lambda one: (one.relative_error, left.index(one.constant))).constant)
+    return ()
+
+
+def mean_error(method: Method, points: Sequence[OwnPoint]) -> float:
+    """Return the mean error of predicted speedups, or times, in percent."""
+    return float(100 * np.mean([abs(point.target_us / point.us(method) - 1) for point in points]))
+
+
+def _fit_on(start: Method, found: Method, constants: Sequence[Constant], times: _Times) -> tuple[Fitted, ...]:
+    """Fit by the times of a grid, from ``start``, from ``found`` and from the nodes; the prior is around ``start``."""
+
+    def logs(values: Floats) -> Floats:
+        trial = _with(start, constants, values.tolist())
+        return np.log(times.us(trial) + trial.call_ticks / TICKS_PER_US)
+
+    starts = [[constant.of(method) for constant in constants] for method in (start, found)]
+    for axis, nodes in times.axes.items():
+        if axis in constants:
+            starts += [[node if one is axis else one.of(found) for one in constants] for node in nodes]
+    return fit(constants, starts, logs, times.targets_us)
+
+
+def _nodes(constant: Constant, start: Method) -> Sequence[float]:
+    if constant is STEP:
+        return STEP_NODES
+    if constant is RATE:
+        return RATE_NODES
+    return [LIMIT.of(start) * factor for factor in LIMIT_FACTORS]
+
+
+def _finer(one: Fitted, start: Method) -> Sequence[float]:
+    """Return nodes around a fitted value, within the bounds, and the start, to which it may go back."""
+    value, constant = float(one.value), one.constant
+    nodes = (min(max(value * FINER**power, constant.low), constant.high) for power in (-1, 0, 1))
+    back = min(max(constant.of(start), constant.low), constant.high)
+    return sorted({*nodes, back})
+
+
+def _with(method: Method, constants: Sequence[Constant], values: Sequence[float]) -> Method:
+    for constant, value in zip(constants, values, strict=True):
+        method = constant.put(method, Fraction(value))
+    return method

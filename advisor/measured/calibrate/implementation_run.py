@@ -1,0 +1,140 @@
+"""``magus calibrate --implementation``: fits the costs of a shipped implementation to a user's rows."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ....compiler import CompileError
+from ....compiler.codes import Code
+from ....compiler.ir import Implementation, Method, Pattern, Progress, TransferPath
+from ....compiler.text.diagnostics import Diagnostic
+from ..tables.own_rows import OwnRows, own_rows
+from .constants import Constant
+from .fitting import put_all
+from .implementation_fit import OwnPoint, constants_of, fit_method, mean_error, start_of
+from .implementation_points import MIN_HALF, halves, implementation_named, point_of
+from .run import Errors, FittedPart
+
+
+@dataclass(frozen=True, slots=True)
+class FittedMethod:
+    """One pattern after its fit; ``assumed`` are constants that are neither shipped nor determined by the rows."""
+
+    part: FittedPart
+    pattern: Pattern
+    method: Method
+    assumed: tuple[Constant, ...]
+    by_group: bool
+    shortest_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class ImplementationCalibration:
+    """The result of ``magus calibrate --implementation``; ``kept`` says what was not fitted or not determined."""
+
+    name: str
+    file: str
+    gpus: tuple[str, ...]
+    methods: tuple[FittedMethod, ...]
+    kept: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        """The first line of the report."""
+        return f"{self.name} on {', '.join(self.gpus)}, constants fitted to measured times"
+
+    @property
+    def parts(self) -> tuple[FittedPart, ...]:
+        """The fitted parts, one for each pattern."""
+        return tuple(each.part for each in self.methods)
+
+
+def calibrate_implementation(path: Path, name: str, progress: Progress = lambda *_: None) -> ImplementationCalibration:
+    """Fit the constants of the shipped implementation ``name`` to the rows of a file.
+
+    Half of the rows of a pattern are held out. Where the fitted constants are no better there than those that ship,
+    these are kept.
+
+    Raises
+    ------
+    CompileError
+        If no such implementation ships, rows are wrong or too few, or no fitted constants are better.
+    """
+    implementation = implementation_named(name)
+    of_library = all(method.path is TransferPath.LIBRARY for method in implementation.methods)
+    progress("compare", 0, 0)
+    rows = own_rows(path, name, of_library)
+    points = [point for row in rows.rows if (point := point_of(row, name, rows.report)) is not None]
+    methods: list[FittedMethod] = []
+    kept: list[str] = []
+    patterns = [method.pattern for method in implementation.methods]
+    for index, pattern in enumerate(patterns):
+        progress("calibrate", index, len(patterns))
+        own = [point for point in points if point.row.row.part.pattern is pattern]
+        if not own:
+            continue
+        found = _fitted(implementation, pattern, own, path.name)
+        if isinstance(found, str):
+            kept.append(found)
+        else:
+            methods.append(found)
+            kept += _undetermined(implementation, found)
+    if not methods:
+        _refuse(rows, kept)
+    gpus = tuple(dict.fromkeys(point.row.row.gpu for point in points))
+    left_out = tuple(f"{path.name}:{each.span.location.line}: {each.message}" for each in rows.report.diagnostics)
+    return ImplementationCalibration(name, path.name, gpus, tuple(methods), tuple(kept), left_out)
+
+
+def _fitted(
+    implementation: Implementation, pattern: Pattern, points: Sequence[OwnPoint], file: str
+) -> FittedMethod | str:
+    """Return the fitted constants of a pattern, or why those that ship are kept."""
+    method = implementation.method(pattern)
+    assert method is not None, "a pattern that it does"
+    label = f"{implementation.name}, {pattern.value}"
+    if len(points) < 2 * MIN_HALF:
+        return f"kept: {label}, {_rows(len(points))} where {2 * MIN_HALF} are needed, half of them to fit"
+    rows, held, by_group = halves(points)
+    start = start_of(method)
+    fitted = fit_method(start, rows)
+    if not fitted:
+        return f"kept: {label}, the rows determine no constant"
+    found = put_all(start, fitted)
+    before, after = None if method.missing else mean_error(method, held), mean_error(found, held)
+    if before is not None and after >= before:
+        return f"kept: {label}, {before:.1f}% off the {len(held)} held-out rows, the fitted constants {after:.1f}%"
+    group = "speedup" if any(point.row.row.serial_us for point in held) else "time"
+    part = FittedPart(
+        pattern.value, fitted, len(rows), len(points), (file,), (Errors(group, len(held), before, after),)
+    )
+    determined = {one.constant.name for one in fitted}
+    assumed = tuple(each for each in constants_of(method) if each.name in {*method.missing} - determined)
+    shortest_us = min(point.row.row.fused_us for point in points)
+    return FittedMethod(part, pattern, found, assumed, by_group, shortest_us)
+
+
+def _rows(count: int) -> str:
+    return f"{count} row{'s' if count > 1 else ''}"
+
+
+def _undetermined(implementation: Implementation, found: FittedMethod) -> Iterator[str]:
+    """Yield a text for each constant that the rows do not determine."""
+    shipped = implementation.method(found.pattern)
+    assert shipped is not None
+    determined = {one.constant.name for one in found.part.constants}
+    for constant in constants_of(shipped):
+        if constant.name not in determined:
+            value = constant.written(constant.of(found.method))
+            how = "assumed" if constant in found.assumed else "kept"
+            yield f"{how}: {found.pattern.value} {constant.name} {value}, the rows do not determine it"
+
+
+def _refuse(rows: OwnRows, kept: Sequence[str]) -> None:
+    """Report that nothing was fitted, after the warnings of rows that were left out."""
+    worse = any("held-out" in each for each in kept)
+    message = "; ".join(each.removeprefix("kept: ") for each in kept) or "no row of it can be compared"
+    code = Code.MGS532 if worse else Code.MGS531
+    hint = "the constants that ship are kept" if worse else "half of the rows are held out, to measure the error"
+    raise CompileError([*rows.report.diagnostics, Diagnostic(code, message, rows.whole, hint)])
