@@ -6,12 +6,18 @@ Draws of hypothesis have two profiles: ``quick``, the same draws each time, and 
 No test fails because the machine is busy: how long an example takes to draw says nothing about Magus.
 """
 
+import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from magus.advisor.ranker.trees import Ranker
 
 WHATEVER_IT_TAKES = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", WHATEVER_IT_TAKES, max_examples=100, derandomize=True)
@@ -21,6 +27,12 @@ settings.load_profile("quick")
 ROOT = str(Path(__file__).parent.parent)
 if ROOT not in sys.path:
     sys.path.append(ROOT)
+
+
+def pytest_collection_finish() -> None:
+    """What all tests share stays: the collector of garbage need not look at it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="module")
@@ -33,4 +45,23 @@ def compiled_core() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "MIN_LINE_HOPS_COMPILED", engine.MIN_LINE_HOPS)
+        yield
+
+
+@pytest.fixture(scope="session")
+def loaded_once() -> Callable[[], "Ranker"]:
+    """The shipped ranker, read from its files when it is first asked for."""
+    from magus.advisor.ranker.trees import Ranker
+
+    return cache(Ranker.load)
+
+
+@pytest.fixture(scope="module")
+def one_ranker(loaded_once: Callable[[], "Ranker"]) -> Iterator[None]:
+    """All tests of a process that ask for the shipped ranker get the same."""
+    from magus.advisor.ranker.trees import Ranker
+
+    load = Ranker.load
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Ranker, "load", staticmethod(lambda folder=None: load(folder) if folder else loaded_once()))
         yield

@@ -3,7 +3,6 @@
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,10 +11,12 @@ from magus.compiler import compile_text
 from magus.compiler.codes import Code
 from magus.compiler.ir import TOPOLOGIES
 from magus.compiler.planning.build import declared
+from tests.helpers.commands import magus
 from tests.helpers.paths import ROOT
 from tests.helpers.plans.documents import schedule_hash
 from tests.helpers.some import some
 
+pytestmark = pytest.mark.usefixtures("compiled_core", "one_ranker")
 README = (ROOT / "README.md").read_text()
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
@@ -34,15 +35,21 @@ LONG = ("magus test examples/papers/gemm_ar_mi355x.mgs", "magus advise examples/
 COMMANDS = [command for command in shell_commands() if command.startswith("magus")]
 
 
+def words_of(command: str) -> list[str]:
+    """What follows ``magus``; simulations in this process, which changes nothing but the time."""
+    words = shlex.split(command)[1:]
+    return [*words, "--workers", "1"] if words[0] in ("advise", "test") else words
+
+
 @pytest.mark.parametrize(
     "command", [pytest.param(each, marks=pytest.mark.slow) if each in LONG else each for each in COMMANDS]
 )
-def test_a_command_of_the_readme_runs(command: str) -> None:
-    words = [sys.executable, "-m", "magus.tui.cli", *shlex.split(command)[1:]]
+def test_a_command_of_the_readme_runs(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
 
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    done = magus(*words_of(command))
 
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.output
     assert "internal error" not in done.stderr
 
 
@@ -73,14 +80,14 @@ def test_the_scenarios_of_the_documents_compile(name: str) -> None:
         compile_text(text, path=str(ROOT / "docs" / name))
 
 
-def test_the_commands_on_plans_run(tmp_path: Path) -> None:
+def test_the_commands_on_plans_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
     (body,) = [body for language, body in BLOCK.findall((ROOT / "docs" / "plans.md").read_text()) if language == "sh"]
 
     for command in some(body.splitlines()):
-        words = [sys.executable, "-m", "magus.tui.cli", *shlex.split(command)[1:]]
-        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+        done = magus(*words_of(command))
+        assert done.exit_code == 0, done.output
 
 
 def test_the_plans_of_the_document_are_what_it_says() -> None:
@@ -94,13 +101,12 @@ def test_the_plans_of_the_document_are_what_it_says() -> None:
     assert theirs.by_rank and not saved.by_rank
 
 
-def test_the_snippet_of_the_readme_runs() -> None:
+def test_the_snippet_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
     (code,) = blocks("python")
 
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT.parent, capture_output=True, text=True)
+    exec(compile(code, "README.md", "exec"), {})
 
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("serial")
+    assert capsys.readouterr().out.startswith("serial")
 
 
 def test_the_worked_example_of_the_simulator_is_right() -> None:
@@ -110,11 +116,11 @@ def test_the_worked_example_of_the_simulator_is_right() -> None:
     exec(compile(code, "docs/simulator.md", "exec"), {})
 
 
-def test_the_output_shown_is_the_output() -> None:
+def test_the_output_shown_is_the_output(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = next(body for body in blocks("text") if "Lower bound" in body)
-    command = [sys.executable, "-m", "magus.tui.cli", "advise", "examples/llama70b_tp8_mi300x.mgs"]
+    monkeypatch.chdir(ROOT)
 
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    done = magus(*words_of("magus advise examples/llama70b_tp8_mi300x.mgs"))
 
     assert done.stdout.splitlines() == shown.splitlines()
 

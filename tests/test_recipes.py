@@ -21,6 +21,7 @@ from tests.helpers.commands import document, magus
 from tests.helpers.house import house_with, run_in
 from tests.helpers.paths import ROOT
 
+pytestmark = pytest.mark.usefixtures("compiled_core", "one_ranker")
 TINY = """
 use "amd/mi300x"
 param GPUS = 4 in 1..4

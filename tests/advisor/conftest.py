@@ -1,8 +1,8 @@
-"""Tests of the adviser simulate much and test no core of the simulator."""
+"""Tests of the advisor simulate much and ask the shipped ranker often; they test no core of the simulator."""
 
 import pytest
 
 
 @pytest.fixture(scope="module", autouse=True)
-def simulates_compiled(compiled_core: None) -> None:
-    """Each test of this folder."""
+def shared(compiled_core: None, one_ranker: None) -> None:
+    """What advisors in this process share."""

@@ -21,13 +21,13 @@ FABRICS = ("full_mesh(xgmi)", "ring(xgmi, both_ways=true)", "torus(xgmi, shape=[
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("fabric", FABRICS)
 def test_no_schedule_beats_the_bound(kind: str, fabric: str) -> None:
-    for seed in range(3):
+    for seed in range(2):
         table = drawn(random.Random(seed), ranks=4, rows=1024)
         text = text_of(kind, table).replace(FABRICS[0], fabric)
         scenario = compile_text(text).scenario()
         bound = lower_bound(scenario).ticks
         for choice in some(legal_choices(scenario)):
-            found = simulate(scenario, build_schedule(scenario, choice), unit_bytes=128).makespan_ticks
+            found = simulate(scenario, build_schedule(scenario, choice), unit_bytes=1024).makespan_ticks
             assert bound <= found, (seed, choice)
 
 

@@ -12,6 +12,7 @@ from tests.helpers.oracle.lowering import differs_from_oracle, makespan
 from tests.helpers.scenarios.fabrics import rails
 from tests.helpers.scenarios.scenarios import h100, lone_gather, lone_scatter, ring
 
+pytestmark = pytest.mark.usefixtures("compiled_core")
 DMA, SM = EngineChoice(EngineKind.DMA, 4), EngineChoice(EngineKind.SM, 4)
 KINDS = (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE)
 

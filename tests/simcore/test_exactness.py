@@ -36,7 +36,7 @@ def num_wrong(programs: list[Program], oracle: list[OracleRun], core: Core = Cor
 
 
 @pytest.mark.parametrize("features", FEATURES, ids=str)
-@examples(60, deep=1200)
+@examples(40, deep=1200)
 @given(seed=st.integers(0, 2**32), num_ranks=st.integers(1, 3))
 def test_every_core_equals_the_oracle(features: Feature, seed: int, num_ranks: int) -> None:
     program = random_program(seed, num_ranks=num_ranks, features=features)
@@ -50,7 +50,7 @@ def test_every_core_equals_the_oracle(features: Feature, seed: int, num_ranks: i
 
 
 @pytest.mark.parametrize("features", [Feature.BUFFERS, Feature.BUFFERS | Feature.POLLING, ALL], ids=str)
-@examples(60, deep=1200)
+@examples(30, deep=1200)
 @given(seed=st.integers(0, 2**32), num_ranks=st.integers(1, 3))
 def test_room_that_is_left_out_would_never_be_taken(features: Feature, seed: int, num_ranks: int) -> None:
     """Buffers are laid out no larger than what could come: the oracle has them as they were declared."""

@@ -13,6 +13,7 @@ from tests.helpers.oracle.oracle import Oracle
 from tests.helpers.scenarios.workloads import TEXTS, choices_of, workload_of
 from tests.helpers.some import some
 
+pytestmark = pytest.mark.usefixtures("compiled_core")
 LINE = 4096
 # Any will do: the waterfall ends there.
 BOUND = 100_000_000
@@ -20,16 +21,15 @@ BOUND = 100_000_000
 
 @pytest.mark.parametrize("name", thinned(TEXTS, 2))
 def test_every_core_equals_the_oracle(name: str) -> None:
-    """Every template, small: all ranks at once, and one rank for all."""
+    """Every template, small: all ranks at once and one rank for all in turn."""
     scenario = workload_of(name, ranks=2, m=512, d=64)
-    for choice in some(choices_of(scenario, pieces=(1, 2))):
+    for number, choice in some(enumerate(choices_of(scenario, pieces=(1, 2)))):
         schedule = build_schedule(scenario, choice)
-        for fold in (True, False):
-            program = lower(scenario, schedule, unit_bytes=LINE, fold=fold).program
-            expected = Oracle(program).run()
-            assert not expected.deadlock
-            for core in Core:
-                assert differences(program, run(program, core=core), expected) == [], (choice, core)
+        program = lower(scenario, schedule, unit_bytes=LINE, fold=number % 3 == 0).program
+        expected = Oracle(program).run()
+        assert not expected.deadlock
+        for core in Core:
+            assert differences(program, run(program, core=core), expected) == [], (choice, core)
 
 
 @pytest.mark.parametrize("system", thinned(range(3), 3))

@@ -105,7 +105,7 @@ def test_what_stands_in_a_file_that_is_wrong(tmp_path: Path, text: str) -> None:
         file = scenario(tmp_path, FILE + text.format(evil=evil) + "\n")
 
         assert magus("check", file).exit_code in (0, 1)
-        json.loads(magus("check", file, "--format", "json").stdout)
+    json.loads(magus("check", file, "--format", "json").stdout)  # with everything at once
 
 
 def test_what_stands_in_an_included_file_and_in_its_path(tmp_path: Path) -> None:

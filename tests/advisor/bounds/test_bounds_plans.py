@@ -54,7 +54,7 @@ def test_no_uneven_plan_beats_the_bound(seed: int) -> None:
     assert ratios and min(ratios) >= 1
 
 
-@pytest.mark.parametrize("seed", first(range(8), 2))
+@pytest.mark.parametrize("seed", first(range(8), 1))
 @pytest.mark.parametrize("gpu", [h100(), mi300x()], ids=["H100", "MI300X"])
 def test_no_kernels_side_by_side_beat_the_bound(gpu: Gpu, seed: int) -> None:
     rng = random.Random(seed)

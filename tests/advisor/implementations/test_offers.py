@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from magus.advisor import AdviceOptions, Advisor
+from magus.advisor.candidates.advice import Advice
 from magus.advisor.export import advice_document
 from magus.advisor.implementations.offers import Offer, Offers, OfferVerdict, Unknown, offers_of
 from magus.compiler import compile_text
@@ -23,11 +24,15 @@ workload w on s {{
 }}
 {explore}
 """
-LITTLE = AdviceOptions(top=1, bespoke=0)
 
 
 def gather(gpu: str = "H100", m: int = 4096, dtype: str = "bf16", explore: str = "") -> Scenario:
     return compile_text(TEXT.format(library=gpu.lower(), gpu=gpu, m=m, dtype=dtype, explore=explore)).scenario("w")
+
+
+@pytest.fixture(scope="module")
+def advice() -> Advice:
+    return Advisor.load().recommend(gather(), AdviceOptions(top=1, bespoke=0))
 
 
 def found_for(scenario: Scenario) -> Offers:
@@ -72,7 +77,7 @@ def test_what_does_not_fit_the_sizes_is_told_if_it_was_asked_for() -> None:
     assert "flux" not in {offer.name for offer in found_for(gather(m=8)).offers}
 
 
-def test_without_a_library_there_is_nothing_to_compare_with() -> None:
+def test_without_a_library_there_is_nothing_to_compare_with(advice: Advice) -> None:
     scenario, asked = (
         replace(each, system=replace(each.system, gpu=replace(each.gpu, collectives=None)))
         for each in (gather(), gather(explore="explore w { implementations flux }"))
@@ -81,8 +86,7 @@ def test_without_a_library_there_is_nothing_to_compare_with() -> None:
 
     assert offers_of(scenario) is None
     assert (found.library_us, found.offers, found.unknown) == (None, (), (Unknown("flux", why),))
-    lines = list(implementation_lines(Advisor.load().recommend(gather(), LITTLE), found))
-    assert lines == ["What you can switch on today:", f"  ! flux: {why}"]
+    assert list(implementation_lines(advice, found)) == ["What you can switch on today:", f"  ! flux: {why}"]
 
 
 @pytest.mark.parametrize(
@@ -105,8 +109,7 @@ def test_overlap_is_only_what_lies_beyond_the_error(
     assert offer.interval == (None if error is None else (speedup * (1 - error), speedup * (1 + error)))
 
 
-def test_advice_has_three_levels_in_text_and_json() -> None:
-    advice = Advisor.load().recommend(gather(), LITTLE)
+def test_advice_has_three_levels_in_text_and_json(advice: Advice) -> None:
     text, document = advice_text(advice, 1), advice_document(advice)
 
     assert "What you can switch on today, over torch_nccl" in text
@@ -116,8 +119,7 @@ def test_advice_has_three_levels_in_text_and_json() -> None:
     assert {each["verdict"] for each in listed["offers"]} <= {verdict.value for verdict in OfferVerdict}
 
 
-def test_each_verdict_and_what_is_unknown_has_a_line() -> None:
-    advice = Advisor.load().recommend(gather(), LITTLE)
+def test_each_verdict_and_what_is_unknown_has_a_line(advice: Advice) -> None:
     offers = (
         Offer("fast", 50.0, 2.0, 0.1),
         Offer("even", 95.0, 1.05, None),

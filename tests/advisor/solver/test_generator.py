@@ -19,7 +19,7 @@ from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.compiler.templates import TEMPLATES
 from magus.compiler.verify.check import check_plan
 from magus.simcore import simulate
-from tests.helpers.marks import examples
+from tests.helpers.marks import examples, thinned
 from tests.helpers.scenarios.scenarios import MIB, ag_gemm, exploring
 from tests.helpers.some import some
 
@@ -106,7 +106,7 @@ def test_the_same_set_as_the_solver(scenario: Scenario, explore: Explore) -> Non
         assert (solved.size, solved.assumed, solved.absent) == (generated.size, generated.assumed, generated.absent)
 
 
-@pytest.mark.parametrize("key", SCENARIOS, ids="-".join)
+@pytest.mark.parametrize("key", thinned(SCENARIOS, 2), ids="-".join)
 def test_with_all_knobs_open(key: tuple[str, str]) -> None:
     scenario = exploring(SCENARIOS[key], replace(ALL.asking("engine", ENGINES[1:4]), dominance=False))
 
@@ -144,7 +144,7 @@ def test_nothing_that_is_legal_is_missing(key: tuple[str, str]) -> None:
         schedule = build_schedule(scenario, choice)
         plans.add((choice.template, schedule.steps, schedule.by_rank, schedule.tactics))
 
-    for code in some(Random(0).sample(range(knobs.num_codes), 4000)):
+    for code in some(Random(0).sample(range(knobs.num_codes), 2000)):
         choice = knobs.choice_of(code)
         asked = choice.chunks in (8, 16) and (choice.template != "serial" or choice.chunks == scenario.num_ranks)
         if asked and reject_choice(scenario, choice) is None:

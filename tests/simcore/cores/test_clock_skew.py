@@ -68,7 +68,7 @@ def test_long_latency_makes_up_for_a_short_one() -> None:
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("features", FEATURES, ids=str)
 def test_nothing_has_an_effect_within_a_window(features: Feature) -> None:
-    for program in some(retimed(40, features)):
+    for program in some(retimed(25, features)):
         clocks = set_clocks(program)
 
         window = window_ticks(program) + clocks.gained_ticks
@@ -79,7 +79,7 @@ def test_nothing_has_an_effect_within_a_window(features: Feature) -> None:
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("features", FEATURES, ids=str)
 def test_retimed_programs_equal_the_oracle(features: Feature) -> None:
-    programs = retimed(40, features)
+    programs = retimed(25, features)
 
     for number, program in some(enumerate(programs)):
         result = run(program, core=Core.WINDOWS, observe=number % 2 == 0)
@@ -89,7 +89,7 @@ def test_retimed_programs_equal_the_oracle(features: Feature) -> None:
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("key_bits", first([20, 24, 28], 1))
 def test_offsets_fit_narrow_keys(monkeypatch: pytest.MonkeyPatch, key_bits: int) -> None:
-    programs = retimed(60)
+    programs = retimed(40)
     monkeypatch.setattr(sort_keys, "KEY_BITS", key_bits)
     results = [run(program, core=Core.WINDOWS) for program in programs]
 

@@ -1,6 +1,7 @@
 """Fabrics as servers: those that are the same network give the same ticks, however they are described."""
 
-from itertools import combinations
+from collections.abc import Callable
+from itertools import combinations, product
 
 import pytest
 
@@ -56,10 +57,9 @@ def test_the_same_network_has_the_same_times(make, num_ranks: int, one: Fabric, 
     assert len(found[0]) >= 3
 
 
-@pytest.mark.parametrize("name", thinned(UNEVEN, 2))
-@pytest.mark.parametrize("make", [ag_gemm, gemm_rs])
-def test_folded_equals_every_rank(make, name: str) -> None:  # type: ignore[no-untyped-def]
-    num_ranks, fabric = UNEVEN[name]
+@pytest.mark.parametrize("case", thinned(product(UNEVEN, (ag_gemm, gemm_rs)), 3))
+def test_folded_equals_every_rank(case: tuple[str, Callable[..., Scenario]]) -> None:
+    (num_ranks, fabric), make = UNEVEN[case[0]], case[1]
     scenario = make(64 * num_ranks, 64 * num_ranks, 512, ranks=num_ranks, fabric=fabric)
     for schedule in some(schedules(scenario)):
         folded, every = (

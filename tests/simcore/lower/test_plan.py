@@ -1,6 +1,8 @@
 """Lowering: what a plan becomes, alone and on every rank."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -32,6 +34,7 @@ from magus.simcore.lower.machine import Idealization
 from magus.simcore.lower.plan import lower
 from magus.simcore.program.outcome import RunOutcome
 from magus.simcore.program.program import OpKind, TrafficClass
+from tests.helpers.marks import thinned
 from tests.helpers.scenarios.scenarios import (
     ag_gemm,
     full_mesh,
@@ -63,16 +66,13 @@ def choices(scenario: Scenario) -> list[Choice]:
     return [choice for choice in found if reject_choice(scenario, choice) is None]
 
 
-SYSTEMS = [(ranks, fabric) for ranks in (2, 4, 8) for fabric in (full_mesh(), ring(), switch())]
-QUICK_FIRST = [
-    pytest.param(ranks, fabric, marks=pytest.mark.slow if ranks == 8 and fabric != ring() else ())
-    for ranks, fabric in SYSTEMS
-]
+# Each fifth has every number of ranks, every fabric and both patterns.
+SYSTEMS = thinned(product((2, 4, 8), (full_mesh(), ring(), switch()), (ag_gemm, gemm_rs)), 5)
 
 
-@pytest.mark.parametrize(("ranks", "fabric"), QUICK_FIRST)
-@pytest.mark.parametrize("make", [ag_gemm, gemm_rs])
-def test_one_rank_gives_the_times_of_all(make, ranks: int, fabric: Fabric) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_one_rank_gives_the_times_of_all(system: tuple[int, Fabric, Callable[..., Scenario]]) -> None:
+    ranks, fabric, make = system
     scenario = make(256, 512, 512, ranks=ranks, fabric=fabric)
     for choice in some(choices(scenario)):
         schedule = build_schedule(scenario, choice)

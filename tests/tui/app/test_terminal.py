@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from magus.tui.app.app import END_SIGNALS
 from tests.helpers.marks import thinned
 from tests.tui.test_hostile_text import FILE
 
@@ -100,7 +101,7 @@ def is_given_back(seen: bytes) -> bool:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc here")
-@pytest.mark.parametrize("number", thinned((signal.SIGTERM, signal.SIGHUP, signal.SIGINT), 2))
+@pytest.mark.parametrize("number", thinned(END_SIGNALS, len(END_SIGNALS)))
 def test_a_signal_ends_the_screen_as_q_does(file: Path, number: int) -> None:
     with terminal("-m", "magus.tui.cli", "tui", file) as screen:
         # While its simulations run in other processes.

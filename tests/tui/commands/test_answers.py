@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from magus.advisor import Advisor, ModelError
-from magus.advisor.ranker import train
 from magus.advisor.ranker.train import Score, TrainReport
 from magus.advisor.ranker.trees import Ranker
 from magus.compiler.ir import Cancelled
@@ -136,7 +135,7 @@ def test_one_file_whose_advice_fails_does_not_stop_the_next(file: Path, monkeypa
 def test_training_reports_both_rankings_and_where_the_model_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     score = Score(**dict.fromkeys(Score.__slots__, 0.25))
     report = TrainReport(7, 40, 10, 600, 1.5, score, score, tmp_path)
-    monkeypatch.setattr(train, "train", lambda **_: report)
+    monkeypatch.setattr("magus.tui.commands.train.train", lambda **_: report)
 
     text, document = magus("train", "--out", tmp_path), magus("train", "--out", tmp_path, "--json")
 
