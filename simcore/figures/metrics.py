@@ -152,6 +152,7 @@ def utilization_of(lowered: Lowered, run: Run) -> Utilization:
         hbm=worst(("hbm",)),
         l2=worst(("l2",)),
         links=worst(("link", "up", "down", "left", "right")),
+        noc=worst(("noc",)),
     )
 
 

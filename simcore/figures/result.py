@@ -82,13 +82,14 @@ class Waterfall:
 
 @dataclass(frozen=True, slots=True)
 class Utilization:
-    """Share of the makespan that each resource is busy, worst rank."""
+    """Share of the makespan that each resource is busy, worst rank; ``noc`` is 0 where the profile has none."""
 
     sms: float
     engines: float
     hbm: float
     l2: float
     links: float
+    noc: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

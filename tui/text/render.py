@@ -233,6 +233,7 @@ def result_text(result: Result, scenario: Scenario, bound: Bound, outside: Seque
             f"{used.hbm:.0%} busy",
         ),
         ("L2", bytes_text(traffic.l2_bytes), f"{used.l2:.0%} busy"),
+        *([("network on chip", f"{used.noc:.0%}", "busy with GEMMs and copies")] if used.noc else []),
         ("links", bytes_text(traffic.link_bytes), f"{used.links:.0%} busy"),
         ("SMs, engines", f"{used.sms:.0%}, {used.engines:.0%}", "busy"),
     ]
