@@ -14,12 +14,11 @@ from .explain import confidence_of, marks_of, reasons_for
 from .extrapolation import outside_calibration
 from .failures import Failure, FailureKind
 from .implementations.offers import Offers
+from .implementations.promise import MIN_GAIN, Promise, kernel_promise
 from .stages import Stages
 
 # Share of time by which a more complex schedule must be faster, however fine the profile resolves.
 MIN_LEAD = 0.01
-# Least gain over the baseline that is worth the complexity of another schedule.
-MIN_GAIN = 0.02
 
 ENUMERATE, RANK, BOUND = "the enumeration", "the ranking", "the lower bound"
 IMPLEMENTATIONS = "the implementations"
@@ -104,7 +103,7 @@ def advice_of(scenario: Scenario, found: Findings) -> Advice:
     candidates, (best, serial) = _confirmed_times(found.candidates, finalists(scenario, found.candidates), confirmed)
     better = best is not serial and is_worth_it(scenario, serial, best)
     recommended = best if better else serial
-    overlaps = better and not best.is_serial and not is_algorithm_choice(scenario)
+    promise = _promise(scenario, serial, recommended)
     if better:  # a packet time may be a hair below the confirmed one
         candidates = sorted(candidates, key=lambda candidate: candidate.expression != recommended.expression)
     result = confirmed.best if better else confirmed.serial
@@ -112,10 +111,14 @@ def advice_of(scenario: Scenario, found: Findings) -> Advice:
     reasons = reasons_for(scenario, candidates, (recommended, serial, best), bound, (result, confirmed.serial))
     verified = recommended.simulated_ticks is not None and serial.simulated_ticks is not None
     gain = serial.best_us / best.best_us
-    confidence, confidence_reason = confidence_of(scenario, better, gain, verified=verified, outside=bool(outside))
+    verdict = _verdict(recommended, promise)
+    promised = verdict is not Verdict.WORTH_TRYING
+    confidence, confidence_reason = confidence_of(
+        scenario, better, gain, verified=verified, outside=bool(outside), promised=promised
+    )
     return Advice(
         scenario=scenario,
-        verdict=Verdict.OVERLAP if overlaps else Verdict.SERIAL,
+        verdict=verdict,
         recommended=recommended,
         serial=serial,
         speedup=serial.best_us / recommended.best_us,
@@ -134,7 +137,23 @@ def advice_of(scenario: Scenario, found: Findings) -> Advice:
         interrupted=found.stages.interrupted,
         notes=found.notes,
         implementations=found.implementations,
+        promise=promise,
     )
+
+
+def _promise(scenario: Scenario, serial: Candidate, recommended: Candidate) -> Promise | None:
+    """Return what the gain of ``recommended`` promises; None for the baseline and for a lone collective."""
+    if recommended.expression == serial.expression or is_algorithm_choice(scenario):
+        return None
+    speedup = serial.best_us / recommended.best_us
+    return kernel_promise(speedup, recommended.best_us, resolution_of(scenario))
+
+
+def _verdict(recommended: Candidate, promise: Promise | None) -> Verdict:
+    """Return the verdict: a gain beyond the error pays by overlap, or by another schedule in which nothing overlaps."""
+    if promise is None or promise.verdict is Verdict.OVERLAP:
+        return Verdict.SERIAL if promise is None or recommended.is_serial else Verdict.OVERLAP
+    return promise.verdict
 
 
 def _confirmed_times(

@@ -18,13 +18,16 @@ MIN_REPORTED_SHARE = 0.01
 
 
 def confidence_of(
-    scenario: Scenario, overlap: bool, gain: float, *, verified: bool, outside: bool = False
+    scenario: Scenario, overlap: bool, gain: float, *, verified: bool, outside: bool = False, promised: bool = True
 ) -> tuple[Confidence, str]:
     """Return the confidence and its reason: is the profile validated, and is the gain above its resolution?
 
-    Confidence is at most medium ``outside`` the region in which the profile was fitted.
+    Confidence is at most medium ``outside`` the region in which the profile was fitted, and where a gain is not
+    ``promised``: it is within the error of such predictions, or that was not measured.
     """
     level, reason = _confidence_inside(scenario, overlap, gain, verified)
+    if not promised and level is Confidence.HIGH:
+        level, reason = Confidence.MEDIUM, f"{reason}; but measured kernels do not promise it"
     if outside and level is Confidence.HIGH:
         level, reason = Confidence.MEDIUM, f"{reason}; but this lies outside what the profile was fitted to"
     if verified and scenario.workload.moved is not None and not is_trained(scenario):

@@ -9,7 +9,9 @@ from ..simcore.figures.result import Waterfall
 from .bounds.lower_bound import Bound
 from .candidates.advice import Advice, Candidate, SearchProvenance
 from .candidates.library import LibraryTime, library_time
+from .headline import headline_of
 from .implementations.offers import Offers
+from .implementations.promise import Promise
 from .solver import Space
 
 RESULT_SCHEMA = "magus-result/1"
@@ -133,7 +135,9 @@ def advice_document(advice: Advice) -> JsonObject:
         "pattern": advice.scenario.workload.label,
         "recommended": advice.recommended.expression,
         "verdict": advice.verdict.value,
+        "headline": headline_of(advice) or None,
         "speedup_vs_serial": advice.speedup,
+        **_promise_document(advice.promise),
         "serial": advice.serial.expression,
         "baseline": {"name": advice.baseline, "us": advice.serial.best_us},
         "library": _library_document(library_time(advice.scenario)),
@@ -158,6 +162,13 @@ def advice_document(advice: Advice) -> JsonObject:
     }
 
 
+def _promise_document(promise: Promise | None) -> JsonObject:
+    """The interval of a predicted speedup; all None without one."""
+    if promise is None:
+        return {"error": None, "interval": None, "outside": None}
+    return {"error": promise.error, "interval": promise.interval, "outside": promise.outside or None}
+
+
 def _offers_document(found: Offers) -> JsonObject:
     return {
         "library": found.library,
@@ -166,12 +177,10 @@ def _offers_document(found: Offers) -> JsonObject:
             {
                 "name": offer.name,
                 "us": offer.us,
-                "speedup_vs_library": offer.speedup,
-                "error": offer.error,
-                "interval": offer.interval,
-                "verdict": offer.verdict.value,
+                "speedup_vs_library": offer.promise.speedup,
+                **_promise_document(offer.promise),
+                "verdict": offer.promise.verdict.value,
                 "asked": offer.asked,
-                "outside": offer.outside or None,
             }
             for offer in found.offers
         ],

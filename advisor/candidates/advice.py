@@ -9,6 +9,7 @@ from ...compiler.resolve.expect.expectation import Verdict
 from ...simcore.figures.result import Result
 from ..bounds.lower_bound import Bound
 from ..implementations.offers import Offers
+from ..implementations.promise import Promise
 
 SERIAL = "serial"
 """What the baseline is called where it is not the library's."""
@@ -127,7 +128,8 @@ class Advice:
     that the profile cannot tell from the recommended one. ``marks`` are warnings for the reader: ``notes`` (failures,
     and whether the advice was ``interrupted``), ``outside_calibration`` (sizes outside those that the profile was
     fitted to), and what is not validated. ``bound`` is None if it could not be computed.
-    ``implementations`` are what can be switched on today, None if nothing is known of them here.
+    ``implementations`` are what can be switched on today, None if nothing is known of them here. ``promise`` is the
+    interval of ``speedup``, None for the baseline and for a lone collective.
     """
 
     scenario: Scenario
@@ -150,6 +152,7 @@ class Advice:
     interrupted: bool = False
     notes: tuple[str, ...] = ()
     implementations: Offers | None = None
+    promise: Promise | None = None
 
     @property
     def why_serial(self) -> str:

@@ -1,53 +1,25 @@
 """What a user can switch on today: the implementations known for a scenario, each with its gain over the library."""
 
 from dataclasses import dataclass
-from enum import Enum
 
 from ...compiler.ir import TICKS_PER_US, Implementation, Rejection, Scenario, TransferPath
 from ...compiler.resolve.schedules.shipped_implementations import shipped_implementations
 from ...compiler.text.quantities import us_text
 from .predict import predict_us
-
-MIN_GAIN = 0.02
-"""Smallest gain that is worth a change, as for schedules."""
-
-
-class OfferVerdict(Enum):
-    """The verdict on one implementation; the value is its word in text and JSON."""
-
-    OVERLAP = "overlap"
-    WORTH_TRYING = "worth trying"
-    SERIAL = "serial"
+from .promise import Promise
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One implementation on a scenario: its predicted time and gain over the library.
+    """One implementation on a scenario: its predicted time, and what its gain over the library promises.
 
-    ``error`` is the relative error of such gains, None if it was not measured. ``asked`` is whether the file names it,
-    ``outside`` says why its numbers were not measured for the like of this, empty if they were.
+    ``asked`` is whether the file names it.
     """
 
     name: str
     us: float
-    speedup: float
-    error: float | None
+    promise: Promise
     asked: bool = False
-    outside: str = ""
-
-    @property
-    def verdict(self) -> OfferVerdict:
-        """OVERLAP if the gain is beyond the error, WORTH_TRYING if it is not but is a gain, else SERIAL."""
-        if self.speedup <= 1 + MIN_GAIN:
-            return OfferVerdict.SERIAL
-        if self.error is None or self.outside or self.speedup <= 1 + self.error:
-            return OfferVerdict.WORTH_TRYING
-        return OfferVerdict.OVERLAP
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        """The speedup with its error, as (low, high); None if the error was not measured."""
-        return None if self.error is None else (self.speedup * (1 - self.error), self.speedup * (1 + self.error))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +69,8 @@ def offers_of(scenario: Scenario) -> Offers | None:
 def _offer(scenario: Scenario, implementation: Implementation, us: float, library_us: float) -> Offer:
     method = implementation.method(scenario.workload.pattern)
     error = None if method is None or method.error is None else float(method.error)
-    outside = _outside(scenario, implementation, us)
-    return Offer(implementation.name, us, library_us / us, error, bool(scenario.explore.implementations), outside)
+    promise = Promise(library_us / us, error, _outside(scenario, implementation, us))
+    return Offer(implementation.name, us, promise, bool(scenario.explore.implementations))
 
 
 def _outside(scenario: Scenario, implementation: Implementation, us: float) -> str:

@@ -92,6 +92,8 @@ def verdict_of(advice: Advice, width: int) -> str:
         sentence = "No other schedule is clearly faster:" if same else faster
     elif advice.verdict is Verdict.OVERLAP:
         sentence = f"OVERLAP pays: {advice.speedup:.2f}x over {advice.baseline} with"
+    elif advice.verdict is Verdict.WORTH_TRYING:
+        sentence = f"WORTH TRYING: {advice.speedup:.2f}x over {advice.baseline}, if it is as fast as simulated, with"
     elif not same:
         sentence = f"SERIAL: {advice.why_serial}; {advice.speedup:.2f}x over {advice.baseline} with"
     return sentence + (" " if len(sentence) + len(expression) < width else "\n") + expression

@@ -5,7 +5,9 @@ from itertools import groupby
 
 from ...advisor.bounds.lower_bound import Bound
 from ...advisor.candidates.advice import Advice, Candidate, is_algorithm_choice, resolution_of
-from ...advisor.implementations.offers import Offers, OfferVerdict
+from ...advisor.headline import headline_of
+from ...advisor.implementations.offers import Offers
+from ...advisor.implementations.promise import Promise
 from ...compiler.ir import TICKS_PER_US, Scenario, Workload
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.text.printable import printable
@@ -20,9 +22,9 @@ PATH_ENDS = 4
 """Number of steps shown at each end of a long critical path."""
 
 _OFFER_VERDICTS = {
-    OfferVerdict.OVERLAP: ("+", "yes"),
-    OfferVerdict.WORTH_TRYING: ("?", "worth trying"),
-    OfferVerdict.SERIAL: ("-", "no"),
+    Verdict.OVERLAP: ("+", "yes"),
+    Verdict.WORTH_TRYING: ("?", "worth trying"),
+    Verdict.SERIAL: ("-", "no"),
 }
 """The mark and the words for each verdict on an implementation."""
 
@@ -60,6 +62,8 @@ def _advice_lines(advice: Advice, top: int) -> Iterator[str]:
         yield from wrapped(advice.scenario.workload.about)
     yield ""
     yield from wrapped(verdict_sentence(advice))
+    if headline_of(advice):
+        yield from wrapped(f"Over {advice.baseline}: {headline_of(advice)}.")
     yield from wrapped(f"Confidence {advice.confidence.value}: {advice.confidence_reason}.")
     for mark in advice.marks:
         yield from bullet("!", mark)
@@ -67,7 +71,7 @@ def _advice_lines(advice: Advice, top: int) -> Iterator[str]:
     yield from candidate_table(advice, top)
     yield ""
     if advice.implementations is not None:
-        yield from implementation_lines(advice, advice.implementations)
+        yield from implementation_lines(advice.implementations)
         yield ""
     yield from wrapped(bound_sentence(advice))
     if advice.ties:
@@ -85,37 +89,46 @@ def _advice_lines(advice: Advice, top: int) -> Iterator[str]:
 
 
 def verdict_sentence(advice: Advice) -> str:
-    """Return the verdict, overlap or serial; for a collective alone, the algorithm to use."""
+    """Return the verdict; for a collective alone, the algorithm to use."""
     if is_algorithm_choice(advice.scenario):
         return _which_algorithm(advice)
     serial, best = us_text(advice.serial.best_us), us_text(advice.recommended.best_us)
-    against = f"{best} against {serial} {advice.against}, {advice.speedup:.2f}x faster."
+    interval = "" if advice.promise is None else interval_text(advice.promise)
+    against = f"{best} against {serial} {advice.against}, {advice.speedup:.2f}x faster{interval}."
     if advice.verdict is Verdict.OVERLAP:
         return f"OVERLAP: use {advice.recommended.expression}. {against}"
+    if advice.promise is not None and advice.verdict is Verdict.WORTH_TRYING:
+        return f"WORTH TRYING: {advice.recommended.expression}. {against[:-1]}; {why_tried(advice.promise)}."
     if advice.recommended.expression != advice.serial.expression:
         return f"SERIAL: {advice.why_serial}. Use {advice.recommended.expression}: {against}"
     return f"SERIAL: {advice.why_serial}. Use {advice.recommended.expression}, {serial}."
 
 
-def implementation_lines(advice: Advice, found: Offers) -> Iterator[str]:
-    """Yield what can be switched on today, what a kernel for the fastest schedule reaches, and what none can beat."""
+def interval_text(promise: Promise) -> str:
+    """Return the speedups that the error leaves possible, in brackets."""
+    return "" if promise.interval is None else " ({:.2f}x to {:.2f}x)".format(*promise.interval)
+
+
+def why_tried(promise: Promise) -> str:
+    """Return why a gain is no promise."""
+    if promise.outside or promise.error is None:
+        return promise.outside or "the error of such predictions was not measured"
+    return f"that is within the error of kernels written to the limit (+-{promise.error:.0%})"
+
+
+def implementation_lines(found: Offers) -> Iterator[str]:
+    """Yield what can be switched on today."""
     library = "" if found.library_us is None else f", over {found.library}, {us_text(found.library_us)}"
     yield from wrapped(f"What you can switch on today{library}:")
     for offer in found.offers:
-        mark, word = _OFFER_VERDICTS[offer.verdict]
-        error = "error not measured" if offer.error is None else f"+-{offer.error:.0%}"
-        outside = f", {offer.outside}" if offer.outside else ""
-        text = f"{offer.name} {offer.speedup:.2f}x ({error}{outside}), {us_text(offer.us)}: {word}"
+        promise = offer.promise
+        mark, word = _OFFER_VERDICTS[promise.verdict]
+        error = "error not measured" if promise.error is None else f"+-{promise.error:.0%}"
+        outside = f", {promise.outside}" if promise.outside else ""
+        text = f"{offer.name} {promise.speedup:.2f}x ({error}{outside}), {us_text(offer.us)}: {word}"
         yield from bullet(mark, text)
     for unknown in found.unknown:
         yield from bullet("!", f"{unknown.name}: {unknown.reason}")
-    if found.library_us is None:
-        return
-    gain = found.library_us / advice.recommended.best_us
-    reached = f"A kernel for {advice.recommended.expression}, before what calling it costs: up to {gain:.2f}x"
-    bound = advice.bound
-    beyond = "" if bound is None else f"; no schedule beats {found.library_us * TICKS_PER_US / bound.ticks:.2f}x"
-    yield from wrapped(f"{reached}{beyond}.")
 
 
 def bound_sentence(advice: Advice) -> str:

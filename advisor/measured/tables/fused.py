@@ -16,9 +16,9 @@ from ....simcore import RunTooLarge
 from ....simcore.kernels.dispatch import whole_works
 from ...implementations.predict import library_us, simulated_us
 from .collectives import tables_of
-from .comparison import Comparison
 from .fused_plans import IMPLEMENTATIONS
 from .fused_rows import PATTERNS, FusedPart, FusedRow, fused_rows
+from .time_comparison import TimeComparison
 
 TARGET = 10.0
 """Target for the median error of the predicted speedup, in percent."""
@@ -44,7 +44,7 @@ _SUMMED = """
 """
 
 
-class FusedComparison(Comparison[FusedRow]):
+class FusedComparison(TimeComparison[FusedRow]):
     """One fused kernel: its row, and the predicted times of the kernel and of its partner."""
 
     __slots__ = ()

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 
 from ....compiler import CompileError
 from ....compiler.ir import Rejection
+from ....compiler.resolve.expect.expectation import Verdict
 from ....compiler.resolve.schedules.shipped_implementations import shipped_implementations
 from ...implementations.predict import predict_us
-from .comparison import Comparison
+from ...implementations.promise import Promise
 from .fused import scenario_on
 from .implementation_rows import ImplementationRow
+from .time_comparison import TimeComparison
 
 LIBRARY = "torch_nccl"
 MARGIN = 0.02
@@ -17,7 +19,7 @@ MARGIN = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class ImplementationComparison(Comparison[ImplementationRow]):
+class ImplementationComparison(TimeComparison[ImplementationRow]):
     """One row, with the predicted times of the implementation and of the library.
 
     ``resolution`` is the error of predicted speedups that the implementation states, 0 without one.
@@ -33,7 +35,7 @@ class ImplementationComparison(Comparison[ImplementationRow]):
     @property
     def promised(self) -> bool:
         """Whether the predicted gain is beyond the error that the implementation states."""
-        return self.predicted > 1 + max(MARGIN, self.resolution)
+        return Promise(self.predicted, self.resolution).verdict is Verdict.OVERLAP
 
     @property
     def slower(self) -> bool:

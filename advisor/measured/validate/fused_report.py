@@ -12,8 +12,8 @@ HEADER = ("measured", "predicted", "error", "serial", "fused")
 NOTES = (
     "Measured and predicted are speedups of the fused kernel over its serial partner, error is predicted over measured "
     "less one. Serial and fused are the errors of the two predicted times. All in percent but the speedups.",
-    "Serial is the library's GEMM and its collective, as the baseline of advice. Fused is the schedule that the kernel "
-    "is, simulated. No constant is fitted to these rows, which come from READMEs and threads, each of its own harness.",
+    "Serial is the library's GEMM and its collective, the baseline of advice. Fused is the schedule of the kernel, "
+    "simulated. No constant is fitted to these rows, which come from READMEs and threads, each of its own harness.",
     "A persistent kernel is simulated with the best of the library's tiles in a static order, so that its last wave is "
     "a whole one, and reads its weights once. kraken has one tile of 128 x 256, and below 4,096 rows goes through all "
     "columns of one row of tiles before the next. If rows side by side shared nothing, 2,048 rows would read the "

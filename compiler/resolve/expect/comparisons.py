@@ -48,7 +48,7 @@ class ComparisonReader:
             case "==", ast.Name(text=word) if word in words:
                 return VerdictIs(Verdict(word))
             case _:
-                hint = f"verdict == serial, or verdict == overlap; verdicts are {listing(words)}"
+                hint = f"for instance verdict == serial; verdicts are {listing(words)}"
                 raise self._report.fail(Code.MGS116, "a verdict is compared with ==", compare.span, hint)
 
     def _within(self, compare: ast.Compare) -> Comparison:

@@ -24,9 +24,13 @@ class Relation(Enum):
 
 
 class Verdict(Enum):
-    """The answer to "does overlap pay?"; the value is the word in the language and in JSON."""
+    """The answer to "does overlap pay?"; the value is the word in the language and in JSON.
+
+    WORTH_TRYING: a gain is predicted, but not beyond the error of such predictions.
+    """
 
     OVERLAP = "overlap"
+    WORTH_TRYING = "worth_trying"
     SERIAL = "serial"
 
 

@@ -7,9 +7,19 @@ import pytest
 from magus.advisor import AdviceOptions, Advisor
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.export import advice_document
-from magus.advisor.implementations.offers import Offer, Offers, OfferVerdict, Unknown, offers_of
+from magus.advisor.headline import headline_of
+from magus.advisor.implementations.offers import Offer, Offers, Unknown, offers_of
+from magus.advisor.implementations.promise import (
+    KERNEL_ERROR,
+    KERNEL_NAMES,
+    KERNEL_SHORTEST_US,
+    Promise,
+    kernel_promise,
+)
 from magus.compiler import compile_text
-from magus.compiler.ir import Scenario
+from magus.compiler.ir import TICKS_PER_US, Scenario
+from magus.compiler.resolve.expect.expectation import Verdict
+from magus.compiler.resolve.schedules.shipped_implementations import shipped_implementations
 from magus.tui.text.render import advice_text, implementation_lines
 from tests.helpers.some import some
 
@@ -49,7 +59,7 @@ def test_implementations_known_here_are_offered_the_fastest_first() -> None:
     assert times == sorted(times) and not found.unknown
     assert found.library_us is not None
     for offer in some(found.offers):
-        assert offer.speedup == pytest.approx(found.library_us / offer.us) and not offer.asked
+        assert offer.promise.speedup == pytest.approx(found.library_us / offer.us) and not offer.asked
 
 
 def test_a_type_or_a_gpu_that_is_not_known_offers_less() -> None:
@@ -60,14 +70,14 @@ def test_a_type_or_a_gpu_that_is_not_known_offers_less() -> None:
 def test_what_the_file_asks_about_is_all_there_is() -> None:
     (offer,) = found_for(gather("B200", explore="explore w { implementations flux }")).offers
 
-    assert (offer.name, offer.asked, offer.outside) == ("flux", True, "known for A100, A800, H100, H800")
-    assert offer.verdict is not OfferVerdict.OVERLAP
+    assert (offer.name, offer.asked, offer.promise.outside) == ("flux", True, "known for A100, A800, H100, H800")
+    assert offer.promise.verdict is not Verdict.OVERLAP
 
 
 def test_what_is_shorter_than_anything_measured_is_no_promise() -> None:
     (flux,) = [offer for offer in found_for(gather(m=1024)).offers if offer.name == "flux"]
 
-    assert flux.outside == "measured from 673.0 us on" and flux.verdict is not OfferVerdict.OVERLAP
+    assert flux.promise.outside == "measured from 673.0 us on" and flux.promise.verdict is not Verdict.OVERLAP
 
 
 def test_what_does_not_fit_the_sizes_is_told_if_it_was_asked_for() -> None:
@@ -77,7 +87,7 @@ def test_what_does_not_fit_the_sizes_is_told_if_it_was_asked_for() -> None:
     assert "flux" not in {offer.name for offer in found_for(gather(m=8)).offers}
 
 
-def test_without_a_library_there_is_nothing_to_compare_with(advice: Advice) -> None:
+def test_without_a_library_there_is_nothing_to_compare_with() -> None:
     scenario, asked = (
         replace(each, system=replace(each.system, gpu=replace(each.gpu, collectives=None)))
         for each in (gather(), gather(explore="explore w { implementations flux }"))
@@ -86,53 +96,82 @@ def test_without_a_library_there_is_nothing_to_compare_with(advice: Advice) -> N
 
     assert offers_of(scenario) is None
     assert (found.library_us, found.offers, found.unknown) == (None, (), (Unknown("flux", why),))
-    assert list(implementation_lines(advice, found)) == ["What you can switch on today:", f"  ! flux: {why}"]
+    lines = list(implementation_lines(found))
+    assert lines == ["What you can switch on today:", f"  ! flux: {why}"]
 
 
 @pytest.mark.parametrize(
     ("speedup", "error", "outside", "verdict"),
     [
-        (0.7, 0.1, "", OfferVerdict.SERIAL),
-        (1.01, 0.0, "", OfferVerdict.SERIAL),
-        (1.08, 0.1, "", OfferVerdict.WORTH_TRYING),
-        (1.12, 0.1, "", OfferVerdict.OVERLAP),
-        (1.5, None, "", OfferVerdict.WORTH_TRYING),
-        (1.5, 0.1, "elsewhere", OfferVerdict.WORTH_TRYING),
+        (0.7, 0.1, "", Verdict.SERIAL),
+        (1.01, 0.0, "", Verdict.SERIAL),
+        (1.08, 0.1, "", Verdict.WORTH_TRYING),
+        (1.12, 0.1, "", Verdict.OVERLAP),
+        (1.5, None, "", Verdict.WORTH_TRYING),
+        (1.5, 0.1, "elsewhere", Verdict.WORTH_TRYING),
     ],
 )
 def test_overlap_is_only_what_lies_beyond_the_error(
-    speedup: float, error: float | None, outside: str, verdict: OfferVerdict
+    speedup: float, error: float | None, outside: str, verdict: Verdict
 ) -> None:
-    offer = Offer("one", 100.0, speedup, error, outside=outside)
+    promise = Promise(speedup, error, outside)
 
-    assert offer.verdict is verdict
-    assert offer.interval == (None if error is None else (speedup * (1 - error), speedup * (1 + error)))
+    assert promise.verdict is verdict
+    assert promise.interval == (None if error is None else (speedup / (1 + error), speedup / (1 - error)))
+    if verdict is Verdict.OVERLAP:
+        assert promise.interval is not None and promise.interval[0] > 1
 
 
 def test_advice_has_three_levels_in_text_and_json(advice: Advice) -> None:
     text, document = advice_text(advice, 1), advice_document(advice)
 
     assert "What you can switch on today, over torch_nccl" in text
-    assert "no schedule beats" in text.replace("\n", " ")
+    assert f"Over the library: {headline_of(advice)}." in text.replace("\n", " ")
+    assert document["headline"] == headline_of(advice)
+    assert document["interval"] == (None if advice.promise is None else advice.promise.interval)
+    levels = headline_of(advice).split("; ")
+    assert levels[-1].startswith("bound ") and levels[-2].startswith("a kernel for ") and len(levels) == 5
     listed = document["implementations"]
     assert listed["library"] == "torch_nccl" and {each["name"] for each in listed["offers"]} >= {"flux", "kraken"}
-    assert {each["verdict"] for each in listed["offers"]} <= {verdict.value for verdict in OfferVerdict}
+    assert {each["verdict"] for each in listed["offers"]} <= {verdict.value for verdict in Verdict}
 
 
-def test_each_verdict_and_what_is_unknown_has_a_line(advice: Advice) -> None:
+def test_each_verdict_and_what_is_unknown_has_a_line() -> None:
     offers = (
-        Offer("fast", 50.0, 2.0, 0.1),
-        Offer("even", 95.0, 1.05, None),
-        Offer("slow", 200.0, 0.5, 0.1, asked=True, outside="known for H20"),
+        Offer("fast", 50.0, Promise(2.0, 0.1)),
+        Offer("even", 95.0, Promise(1.05, None)),
+        Offer("slow", 200.0, Promise(0.5, 0.1, "known for H20"), asked=True),
     )
 
-    lines = list(implementation_lines(advice, Offers("torch_nccl", 100.0, offers, (Unknown("other", "no rate"),))))
+    lines = list(implementation_lines(Offers("torch_nccl", 100.0, offers, (Unknown("other", "no rate"),))))
 
     assert lines[0] == "What you can switch on today, over torch_nccl, 100.0 us:"
     assert lines[1] == "  + fast 2.00x (+-10%), 50.0 us: yes"
     assert lines[2].startswith("  ? even 1.05x (error not measured), 95.0 us: worth trying")
     assert "  - slow 0.50x (+-10%, known for H20), 200.0 us: no" in lines
     assert "  ! other: no rate" in lines
+
+
+def test_a_kernel_to_be_written_has_the_error_of_those_that_were() -> None:
+    shipped = {each.name: each for each in shipped_implementations(gather().system)}
+    methods = [method for name in KERNEL_NAMES for method in shipped[name].methods]
+
+    assert max(float(method.error or 0) for method in some(methods)) == KERNEL_ERROR
+    assert min(method.shortest_ticks for method in methods) / TICKS_PER_US == KERNEL_SHORTEST_US
+
+
+@pytest.mark.parametrize(
+    ("speedup", "us", "resolution", "verdict"),
+    [
+        (1.2, 100.0, 0.08, Verdict.OVERLAP),
+        (1.1, 100.0, 0.08, Verdict.WORTH_TRYING),
+        (1.2, 100.0, 0.25, Verdict.WORTH_TRYING),
+        (1.9, 50.0, 0.08, Verdict.WORTH_TRYING),
+        (0.9, 50.0, 0.08, Verdict.SERIAL),
+    ],
+)
+def test_what_a_kernel_promises(speedup: float, us: float, resolution: float, verdict: Verdict) -> None:
+    assert kernel_promise(speedup, us, resolution).verdict is verdict
 
 
 def test_without_simulations_nothing_is_offered() -> None:

@@ -10,6 +10,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from ....advisor.candidates.advice import Advice, resolution_of
+from ....advisor.headline import headline_of
 from ....compiler.text.diagnostics import Diagnostic
 from ....compiler.text.printable import printable
 from ....compiler.text.quantities import ticks_text
@@ -79,6 +80,8 @@ def _line(bar: Bar, drawn: str) -> Content:
 
 def _why(advice: Advice) -> Iterator[tuple[str, str, str]]:
     """(lead, text, style) of each paragraph above the waterfall."""
+    if headline_of(advice):
+        yield BULLET, f"Over {advice.baseline}: {headline_of(advice)}.", ""
     for reason in advice.reasons:
         yield BULLET, reason, ""
 

@@ -20,7 +20,7 @@ Row = TypeVar("Row", bound=MeasuredPair)
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison(Generic[Row]):
+class TimeComparison(Generic[Row]):
     """One row, with the predicted times of its partner and of the fused kernel."""
 
     row: Row
