@@ -1,11 +1,16 @@
 """Text for a terminal: nothing is wider than it is, nothing is lost."""
 
+from dataclasses import replace
+
 import pytest
 
-from magus.simcore import Cause, CriticalOp
+from magus.advisor.bounds.lower_bound import Bound
+from magus.compiler.ir import TICKS_PER_US
+from magus.simcore import Cause, CriticalOp, RunOutcome
 from magus.simcore.program.program import OpKind
-from magus.tui.text.render import critical_lines, table
+from magus.tui.text.render import PATH_ENDS, bound_sentence, critical_line, critical_lines, result_text, table
 from magus.tui.text.wrap import columns
+from tests.helpers.tui import fakes
 
 HEAD = ("", "schedule", "pred us", "sim us", "gain")
 
@@ -43,3 +48,42 @@ def test_what_a_step_waited_for_goes_on_below() -> None:
     assert "Critical path" in head and all(len(line) <= columns() for line in (head, first, *rest))
     assert rest and {len(line) - len(line.lstrip()) for line in rest} == {30}
     assert where in " ".join(line.strip() for line in (first, *rest))
+
+
+def op(step: int, cause: Cause, resource: str = "") -> CriticalOp:
+    """The op of a step that takes a microsecond."""
+    since = step * TICKS_PER_US
+    return CriticalOp(step, f"x{step}", 0, OpKind.TRANSFER, cause, resource, since, since, since + TICKS_PER_US, "", 0)
+
+
+def test_of_a_long_path_the_ends_are_shown() -> None:
+    num_steps = 2 * PATH_ENDS + 5
+    _, *lines = critical_lines([op(step, Cause.OP) for step in range(num_steps)])
+
+    assert len(lines) == 2 * PATH_ENDS + 1 and lines[PATH_ENDS].split() == ["...", "5", "more", "steps"]
+    shown = [line.split()[2] for line in (*lines[:PATH_ENDS], *lines[-PATH_ENDS:])]
+    assert shown == [f"x{step}" for step in (*range(PATH_ENDS), *range(num_steps - PATH_ENDS, num_steps))]
+    assert lines[-1].split()[-1] == f"x{num_steps - 2}", "it waited for the step before"
+
+
+def test_waves_that_wait_for_a_slot_are_counted() -> None:
+    line = critical_line([op(0, Cause.START), op(1, Cause.SLOT, "sms"), op(2, Cause.SLOT, "sms")], "")
+
+    assert line.endswith("then sms 2x")
+
+
+def test_a_bound_that_is_missing_is_said() -> None:
+    advice = fakes.advice(fakes.two_workloads()[0])
+
+    assert bound_sentence(advice).startswith("Lower bound 80.0 us, bound by links")
+    assert bound_sentence(replace(advice, bound=None)) == "There is no lower bound: it was not computed."
+
+
+def test_the_result_of_a_run_that_did_not_end_says_so() -> None:
+    scenario = fakes.two_workloads()[0]
+    done = fakes.result(scenario, fakes.BEST, 100.0, line=False)
+
+    stopped = result_text(fakes.with_outcome(done, RunOutcome.TIME), scenario, Bound(TICKS_PER_US, "links", ()))
+
+    assert f"PARTIAL: {RunOutcome.TIME.value}" in " ".join(stopped.splitlines())
+    assert "PARTIAL" not in result_text(done, scenario, Bound(TICKS_PER_US, "links", ()))
