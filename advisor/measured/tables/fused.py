@@ -17,7 +17,7 @@ from ....simcore.kernels.dispatch import whole_works
 from ...implementations.predict import library_us, simulated_us
 from .collectives import tables_of
 from .fused_plans import IMPLEMENTATIONS
-from .fused_rows import PATTERNS, FusedPart, FusedRow, fused_rows
+from .fused_rows import PATTERNS, Elsewhere, FusedPart, FusedRow, fused_rows
 from .time_comparison import TimeComparison
 
 TARGET = 10.0
@@ -25,7 +25,7 @@ TARGET = 10.0
 
 _HEAD = """
 use "{library}"
-system node {{ gpus {ranks} x {gpu}; fabric switch(nvswitch, link=nvlink) }}
+system node {{ gpus {ranks} x {gpu}; fabric {fabric} }}
 workload fused on node {{
 """
 _GATHERED = """
@@ -50,8 +50,10 @@ class FusedComparison(TimeComparison[FusedRow]):
     __slots__ = ()
 
 
-def comparable_rows(folder: Path) -> Iterator[FusedRow | str]:
+def comparable_rows(folder: Path, elsewhere: Elsewhere = lambda rows: frozenset()) -> Iterator[FusedRow | str]:
     """Yield every comparable row of the tables of ``folder``, or a text that says why rows were left out.
+
+    ``elsewhere`` returns the indices of the rows of a table that are compared in another way.
 
     Raises
     ------
@@ -59,7 +61,7 @@ def comparable_rows(folder: Path) -> Iterator[FusedRow | str]:
         If a table cannot be read.
     """
     for path in tables_of(folder, PATTERNS):
-        yield from fused_rows(path)
+        yield from fused_rows(path, elsewhere)
 
 
 def fused_comparisons(rows: Sequence[FusedRow], advance: Callable[[], None]) -> Iterator[FusedComparison | str]:
@@ -104,7 +106,7 @@ def scenario_of(row: FusedRow, part: FusedPart) -> Scenario:
 
 
 def scenario_on(gpu: str, ranks: int, dtype: DType, part: FusedPart) -> Scenario:
-    """Return the scenario of ``part`` on the GPUs and the switch of the shipped library.
+    """Return the scenario of ``part`` on the GPUs of the shipped library, behind its switch or in a full mesh.
 
     Raises
     ------
@@ -115,6 +117,7 @@ def scenario_on(gpu: str, ranks: int, dtype: DType, part: FusedPart) -> Scenario
     gathers = part.pattern in (Pattern.AG_GEMM, Pattern.GEMM)
     text = (_HEAD + (_GATHERED if gathers else _SUMMED)).format(
         library=library,
+        fabric="full_mesh(xgmi)" if library.startswith("amd/") else "switch(nvswitch, link=nvlink)",
         ranks=ranks,
         gpu=gpu,
         dtype=dtype.value,

@@ -7,7 +7,7 @@ in ``impl`` and times. The meaning of ``m, n, k`` differs between sources and is
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,9 @@ WITHOUT_PARTNER: Mapping[str, str] = {
     "MoE": "a layer of experts, whose partner is a loop in torch, no collective and a GEMM",
     "ZeRO-3": "a whole training step",
 }
+BESIDE = "||"
+"""What stands between a GEMM and a collective that do not wait for each other."""
+
 UNFIT: Mapping[str, str] = {
     "FlashOverlap": "made for another generation, on a number of GPUs that is not stated",
     "nvFuser": "one row of many, without a partner",
@@ -33,6 +36,9 @@ OPERATIONS: Mapping[str, Pattern] = {
     "GEMM+RS": Pattern.GEMM_RS,
     "GEMM+AR": Pattern.GEMM_AR,
 }
+Elsewhere = Callable[[Sequence[Mapping[str, str]]], Container[int]]
+"""The indices of the rows of a table that are compared in another way, which need no reason."""
+
 MAX_RANKS, MAX_SIZE = 64, 1 << 20
 _LAYER = re.compile(r"hidden (\d{1,7}), ffn \d{1,7} local (\d{1,7})")
 
@@ -68,7 +74,7 @@ class FusedRow:
         return f"{self.ranks} GPUs, {', '.join(map(str, self.parts))}"
 
 
-def fused_rows(path: Path) -> Iterator[FusedRow | str]:
+def fused_rows(path: Path, elsewhere: Elsewhere = lambda rows: frozenset()) -> Iterator[FusedRow | str]:
     """Yield every fused kernel of a table with a partner and a known schedule, or why rows were left out.
 
     Raises
@@ -81,17 +87,20 @@ def fused_rows(path: Path) -> Iterator[FusedRow | str]:
     left_out: Counter[str] = Counter()
     partners = {partner_key(row): float(row["time_us"]) for row in table.rows if row["impl"] in SERIAL}
     paired: set[tuple[str, ...]] = set()
-    for row in table.rows:
+    compared = elsewhere(table.rows)
+    for index, row in enumerate(table.rows):
         if row["impl"] in SERIAL:
             continue
         fused = _fused(row, partners.get(partner_key(row)))
         if isinstance(fused, str):
-            left_out[fused] += 1
+            left_out[fused] += index not in compared
         else:
             paired.add(partner_key(row))
             yield fused
-    alone = sum(row["impl"] in SERIAL and partner_key(row) not in paired for row in table.rows)
-    left_out["serial, and nothing fused beside it is compared"] += alone
+    left_out["serial, and nothing fused beside it is compared"] += sum(
+        row["impl"] in SERIAL and partner_key(row) not in paired and index not in compared
+        for index, row in enumerate(table.rows)
+    )
     yield from left_out_lines(path, left_out)
 
 
@@ -105,6 +114,8 @@ def _fused(row: Mapping[str, str], serial_us: float | None) -> FusedRow | str:
     """Return the fused kernel of a row, or why it is not compared."""
     reasons = [reason for word, reason in WITHOUT_PARTNER.items() if word in row["op"]]
     reasons += [reason for word, reason in UNFIT.items() if word in row["impl"]]
+    if BESIDE in row["op"]:
+        reasons.append("a GEMM beside a collective that does not wait for it: no implementation of both")
     if reasons:
         return reasons[0]
     name, gpu = gpu_named(row["gpu"])

@@ -5,7 +5,7 @@ others, and all threads of one row, are held out.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from .collectives import gpu_named, tables_of, whole_number
 from .csv_rows import read_rows
 from .fused_rows import COLUMNS, MAX_RANKS, NUMBERS, PATTERNS, SERIAL, FusedPart, partner_key, parts_of
 
-SERIAL_NAMES = (*SERIAL, "unfused baseline")
+SERIAL_NAMES = (*SERIAL, "unfused baseline", "torch GEMM + NCCL RS RING_LL")
 # Parts of the names that tables use, and the shipped implementation.
 KNOWN_AS: Mapping[str, str] = {
     "flux": "flux",
@@ -26,9 +26,15 @@ KNOWN_AS: Mapping[str, str] = {
     "triton-distributed": "triton_distributed",
     "mKernel": "mkernel",
     "ThunderKittens": "thunderkittens",
+    "fused GEMM-RS (multimem": "vllm_fused",
+    "existing fused GEMM-AR": "vllm_fused",
 }
-# A thread that names no GPU: its serial time is that of an H800, and half as long again as that of an H100.
-GPU_OF_SOURCE: Mapping[str, str] = {"github.com/bytedance/flux/issues/79": "H800"}
+# Threads that name no GPU. The serial time of the first is that of an H800, and half as long again as that of an H100.
+# The second has a Blackwell, B200 or GB300, whose profiles differ by 3 % on its rows.
+GPU_OF_SOURCE: Mapping[str, str] = {
+    "github.com/bytedance/flux/issues/79": "H800",
+    "github.com/vllm-project/vllm/pull/52079": "B200",
+}
 OF_ONE_GPU = "script args --m"
 
 
@@ -77,6 +83,14 @@ def implementation_rows(folder: Path) -> tuple[ImplementationRow, ...]:
             replace(row, held_out=alone or index % 2 == 1, whole_thread=alone) for index, row in enumerate(ordered)
         )
     return tuple(rows)
+
+
+def compared_indices(rows: Sequence[Mapping[str, str]]) -> frozenset[int]:
+    """Return the indices of the rows of a table that are of shipped implementations, or their serial partners."""
+    fused = [index for index, row in enumerate(rows) if _row(row, None) is not None]
+    keys = {partner_key(rows[index]) for index in fused}
+    serial = (index for index, row in enumerate(rows) if row["impl"] in SERIAL_NAMES and partner_key(row) in keys)
+    return frozenset((*fused, *serial))
 
 
 def _rows_of(path: Path) -> Iterator[ImplementationRow]:

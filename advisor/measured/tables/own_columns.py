@@ -96,5 +96,7 @@ def _check_complete(header: Sequence[Field], at: Mapping[str, int], of_library: 
         close = did_you_mean(missing[0], names).replace("did you mean", f"is {missing[0]} what is called").rstrip("?")
         times = "serial_us" if of_library else "fused_us and, for a speedup, serial_us"
         hint = f"{close}?" if close else f"columns are {', '.join(PLAIN)}, {times}; or impl and time_us"
+        if {"bytes", "size", "size_bytes"} & {name.lower() for name in names}:
+            hint = "a table of collectives alone: magus calibrate --gpu fits the collectives of a profile to it"
         span = header[0].span.to(header[-1].span)
         report.error(Code.MGS209, f"no column {', '.join(missing)}", span, hint)

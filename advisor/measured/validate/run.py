@@ -6,20 +6,30 @@ from pathlib import Path
 from typing import TypeVar
 
 from ....compiler.ir import Progress
+from ..tables import collectives, copies, fused_rows, gemm
 from ..tables.collective_sample import sampled, simulated_collectives
-from ..tables.collectives import collective_comparisons, shipped_points
+from ..tables.collectives import collective_comparisons, shipped_points, tables_of
 from ..tables.copies import copy_comparisons, shipped_copies
 from ..tables.copy_sample import sampled_copies, simulated_copies
 from ..tables.csv_rows import MeasuredError, MissingTable
 from ..tables.fused import comparable_rows, fused_comparisons
 from ..tables.gemm import gemm_comparisons, gemm_tables
 from ..tables.gemm_sample import simulated_sample
-from ..tables.implementation_rows import implementation_rows
+from ..tables.implementation_rows import compared_indices, implementation_rows
 from ..tables.implementations import implementation_comparisons
 from ..tables.shipped import shipped_comparisons
 from .report import Validation, comparable, summed_up
 
 Row = TypeVar("Row")
+READ = (
+    gemm.PATTERNS,
+    collectives.PATTERNS,
+    collectives.WITHOUT_MODEL,
+    copies.SM_PATTERNS,
+    copies.DMA_PATTERNS,
+    fused_rows.PATTERNS,
+)
+"""The names of the tables that are read."""
 
 
 def validate(folder: Path, *, sample: int, seed: int, progress: Progress = lambda *_: None) -> Validation:
@@ -42,18 +52,19 @@ def validate(folder: Path, *, sample: int, seed: int, progress: Progress = lambd
     rows += chain(kept_rows(collective_comparisons(folder), left_out), kept_rows(copy_comparisons(folder), left_out))
     left_out += [f"{row.gpu} {row.operation}: {row.label}: that is no time" for row in rows if not comparable(row)]
     rows = [row for row in rows if comparable(row)]
-    fused = list(kept_rows(comparable_rows(folder), left_out))
+    fused = list(kept_rows(comparable_rows(folder, compared_indices), left_out))
+    left_out += _unread(folder)
     implementations = implementation_rows(folder)
     if not rows and not fused and not implementations:
         raise MeasuredError("; ".join([f"{folder}: nothing to compare", *left_out[:3]]))
     rows += kept_rows(shipped_comparisons(), left_out)
-    collectives = list(sampled(list(kept_rows(shipped_points(folder), [])), sample, seed))
-    copies = list(sampled_copies(list(kept_rows(shipped_copies(folder), [])), sample, seed))
+    operations = list(sampled(list(kept_rows(shipped_points(folder), [])), sample, seed))
+    moved = list(sampled_copies(list(kept_rows(shipped_copies(folder), [])), sample, seed))
     gemms = [min(sample, len(table.times_us)) for table in tables]
-    advance = _counted([*gemms, *map(len, collectives), *map(len, copies), len(fused), len(implementations)], progress)
+    advance = _counted([*gemms, *map(len, operations), *map(len, moved), len(fused), len(implementations)], progress)
     agreements = [simulated_sample(table, sample, seed, advance) for table in tables]
-    agreements += [simulated_collectives(points, advance) for points in collectives]
-    agreements += [simulated_copies(group, advance) for group in copies]
+    agreements += [simulated_collectives(points, advance) for points in operations]
+    agreements += [simulated_copies(group, advance) for group in moved]
     compared = tuple(kept_rows(fused_comparisons(fused, advance), left_out))
     shipped = tuple(kept_rows(implementation_comparisons(implementations, advance), left_out))
     return Validation(
@@ -64,6 +75,14 @@ def validate(folder: Path, *, sample: int, seed: int, progress: Progress = lambd
         left_out=tuple(left_out),
         seed=seed,
     )
+
+
+def _unread(folder: Path) -> Iterator[str]:
+    """Yield a text that names the tables that no comparison reads, if there are such."""
+    read = {path.name for patterns in READ for path in tables_of(folder, patterns)}
+    names = [path.name for path in tables_of(folder, ("*.csv", "*.csv.gz")) if path.name not in read]
+    if names:
+        yield f"no comparison reads tables of these names: {', '.join(names)}"
 
 
 def kept_rows(rows: Iterable[Row | str], left_out: list[str]) -> Iterator[Row]:

@@ -263,3 +263,22 @@ def test_costs_that_do_not_ship_are_assumed_if_the_rows_do_not_determine_them(tm
     assert found.parts[0].errors[0].before is None and found.methods[0].assumed
     text = implementation_text(found)
     assert 'step 5 us @assumed "the rows of rows.csv do not determine it"' in text and "not known before" in text
+
+
+def test_a_table_of_nccl_tests_is_told_where_it_belongs(tmp_path: Path) -> None:
+    with pytest.raises(CompileError) as caught:
+        calibrate_implementation(
+            table(tmp_path, ["H100,8,all_reduce,half,1024,9"], "gpu,n_gpus,op,dtype,bytes,time_us"), "mori"
+        )
+
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.code.name == "MGS209" and "--gpu" in diagnostic.hint
+
+
+def test_amd_has_a_full_mesh_and_no_library_to_compare_with(tmp_path: Path) -> None:
+    lines = [
+        f"MI355X,8,GEMM+AR,{m},1024,1024,bf16,,{us}" for m, us in ((1024, 190), (2048, 230), (4096, 330), (8192, 560))
+    ]
+    found = calibrate_implementation(table(tmp_path, lines), "mori")
+
+    assert found.gpus == ("MI355X",) and found.parts[0].errors[0].group == "time"

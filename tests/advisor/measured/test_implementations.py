@@ -20,6 +20,7 @@ from magus.advisor.measured.tables.implementations import (
 )
 from magus.advisor.measured.validate import implementation_report
 from magus.advisor.measured.validate.report import Validation, validation_document, weak_spots
+from magus.advisor.measured.validate.run import validate
 from magus.advisor.measured.validate.text import validation_page, validation_text
 from magus.compiler import compile_text
 from magus.compiler.ir import DType, Method, Pattern
@@ -169,4 +170,18 @@ def test_stated_errors_are_those_of_the_held_out_rows(of_all_rows: list[Implemen
 
 @measured
 def test_held_out_rows_meet_the_targets(of_all_rows: list[ImplementationComparison]) -> None:
-    assert len(of_all_rows) == 41 and all(target.met for target in implementation_report.targets_of(of_all_rows))
+    assert len(of_all_rows) == 50 and all(target.met for target in implementation_report.targets_of(of_all_rows))
+
+
+def test_rows_of_implementations_and_their_partners_need_no_reason(tmp_path: Path) -> None:
+    read(tmp_path, line("mKernel", 100), line("unfused baseline", 90), line("another", 80))
+    (tmp_path / "unknown.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "overlap_beside.csv").write_text(
+        "\n".join((HEAD, line("both", 100).replace("AG+GEMM", "independent GEMM || all-gather"))) + "\n"
+    )
+
+    left_out = validate(tmp_path, sample=0, seed=0).left_out
+
+    assert "overlap_here.csv: 1 row: no serial partner" in left_out
+    assert any("beside a collective" in each for each in left_out)
+    assert "no comparison reads tables of these names: unknown.csv" in left_out

@@ -90,15 +90,19 @@ def test_shipped_libraries() -> None:
     assert shipped_libraries() == (
         *("amd/mi300x", "amd/mi325x", "amd/mi355x"),
         *(
+            "implementations/flashinfer",
             "implementations/flux",
             "implementations/kraken",
             "implementations/mkernel",
+            "implementations/mori",
+            "implementations/mscclpp",
             "implementations/thunderkittens",
             "implementations/torch_async_tp",
             "implementations/torch_multimem",
             "implementations/torch_nccl",
             "implementations/transformer_engine",
             "implementations/triton_distributed",
+            "implementations/vllm_fused",
         ),
         *(
             "nvidia/a100",
