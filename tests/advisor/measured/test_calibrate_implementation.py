@@ -106,7 +106,7 @@ def test_the_file_is_an_implementation_to_ask_about(slower: ImplementationCalibr
     assert found is not None
     us = {offer.name: offer.us for offer in found.offers}
     assert us["kraken_calibrated"] > us["kraken"] + 20
-    assert found.offers[-1].error == pytest.approx(slower.parts[0].errors[0].after / 100, abs=1e-3)
+    assert found.offers[-1].promise.error == pytest.approx(slower.parts[0].errors[0].after / 100, abs=1e-3)
 
 
 def test_the_same_rows_give_the_same_file(tmp_path: Path) -> None:
