@@ -91,6 +91,9 @@ def recorded_writes(lowered: Lowered, run: Run) -> tuple[Write, ...]:
 
 def _arrivals(scenario: Scenario, schedule: Schedule) -> dict[str, Arrival]:
     """Transfers of peers to rank 0, by signal."""
+    if schedule.engine.by_library:
+        message = "the library moves everything in one call, which a profile cannot say"
+        raise ScheduleError(Rejection(Code.MGS523, message))
     arrivals = arrivals_at(scenario, schedule, TARGET)
     return {arrival.transfer.signal: arrival for arrival in arrivals if arrival.issuer != TARGET}
 

@@ -56,7 +56,7 @@ def library_rejection(scenario: Scenario) -> Rejection | None:
 def reject_library_plan(engine: EngineChoice) -> Rejection:
     """Why no plan is written out for the library."""
     message = "the library moves everything in one call, and a plan says what is moved when"
-    return Rejection(Code.MGS407, message, f"simulate it as serial(engine={engine})")
+    return Rejection(Code.MGS407, message, f"the template serial has engine {engine}")
 
 
 def _reject_unknown(request: ScheduleRequest) -> Rejection | None:

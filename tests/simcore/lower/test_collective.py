@@ -6,11 +6,11 @@ import pytest
 
 from magus.advisor.measured.tables.collective_sample import scenario_of
 from magus.compiler import compile_text
-from magus.compiler.ir import Late, Scenario, Schedule, System, Variability
+from magus.compiler.ir import Late, Plan, Scenario, Schedule, System, Variability
 from magus.compiler.planning.build import ScheduleError, build_schedule
 from magus.compiler.planning.knobs.library import library_serial
 from magus.compiler.verify.check import check_plan
-from magus.simcore import simulate
+from magus.simcore import record_writes, simulate
 from magus.simcore.cores.engine import run
 from magus.simcore.figures.result import IntervalKind
 from magus.simcore.kernels.dispatch import whole_works
@@ -130,8 +130,23 @@ def test_where_its_time_is_not_known_it_is_refused() -> None:
     assert "no collectives" in refused(gemm_rs(512, 512, 512, gpu=mi300x()))
 
 
+def test_no_profile_of_writes_is_recorded_of_it() -> None:
+    scenario = with_gemm("all_gather", 256)
+
+    with pytest.raises(ScheduleError, match="in one call"):
+        record_writes(scenario, library(scenario))
+
+
 def test_only_serial_has_it_and_it_picks_its_algorithm() -> None:
     scenario = with_gemm("all_gather", 256)
 
     assert "shard_p2p does not" in refused(scenario, template="shard_p2p")
     assert "picks its algorithm" in refused(scenario, algorithm="ring")
+
+
+def test_no_plan_is_written_out_for_it() -> None:
+    scenario = with_gemm("all_gather", 256)
+    written = library(scenario)
+
+    with pytest.raises(ScheduleError, match="a plan says what is moved when"):
+        build_schedule(scenario, Plan(written.engine, written.steps))
