@@ -22,11 +22,6 @@ class LibraryTime:
     error: float
 
     @property
-    def name(self) -> str:
-        """The form, with the protocol that the library picks."""
-        return f"NCCL form, {self.time.protocol.value}"
-
-    @property
     def us(self) -> float:
         """The time in us."""
         return self.time.us
