@@ -3,14 +3,13 @@
 The table ships with Magus (``advisor/measured/rows``), and says at its top how it was measured.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ....compiler.ir import DType, GemmShape, Gpu
 from ....simcore.kernels.beside import slowdown_beside_copies
 from .collectives import gpu_named, whole_number
-from .csv_rows import TableComparison, left_out_lines, read_rows
+from .csv_rows import TableComparison, comparisons_in
 
 OPERATION = "GEMM beside copies"
 ENGINES = {"ce": "copy engines", "sm": "SMs"}
@@ -28,16 +27,7 @@ def beside_comparisons(path: Path) -> Iterator[TableComparison | str]:
     MeasuredError
         If it cannot be read.
     """
-    table = read_rows(path, ("gpu", "dtype", "beside", "copy_sms", "half"), NUMBERS)
-    yield from table.skipped
-    left_out: Counter[str] = Counter()
-    for row in table.rows:
-        comparison = _comparison(row)
-        if isinstance(comparison, str):
-            left_out[comparison] += 1
-        else:
-            yield comparison
-    yield from left_out_lines(path, left_out)
+    yield from comparisons_in(path, ("gpu", "dtype", "beside", "copy_sms", "half"), NUMBERS, _comparison)
 
 
 def _comparison(row: Mapping[str, str]) -> TableComparison | str:

@@ -9,7 +9,7 @@ import gzip
 import math
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -179,6 +179,31 @@ def left_out_lines(path: Path, left_out: Counter[str]) -> Iterator[str]:
     for reason, count in left_out.items():
         if count:
             yield f"{path.name}: {count:,} row{'s' if count > 1 else ''}: {reason}"
+
+
+def comparisons_in(
+    path: Path,
+    required: Sequence[str],
+    numeric: Sequence[str],
+    compare: Callable[[Mapping[str, str]], TableComparison | str],
+) -> Iterator[TableComparison | str]:
+    """Yield what ``compare`` makes of each row of a table, and a line for each reason it gives for leaving rows out.
+
+    Raises
+    ------
+    MeasuredError
+        As ``read_rows``.
+    """
+    table = read_rows(path, required, numeric)
+    yield from table.skipped
+    left_out: Counter[str] = Counter()
+    for row in table.rows:
+        comparison = compare(row)
+        if isinstance(comparison, str):
+            left_out[comparison] += 1
+        else:
+            yield comparison
+    yield from left_out_lines(path, left_out)
 
 
 def is_positive(text: str) -> bool:

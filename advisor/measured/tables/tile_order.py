@@ -3,14 +3,13 @@
 The table ships with Magus (``advisor/measured/rows``), and says at its top how it was measured.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ....compiler.ir import DType, GemmShape
 from ....simcore.kernels.working_set import extra_hbm_bytes
 from .collectives import gpu_named, whole_number
-from .csv_rows import TableComparison, left_out_lines, read_rows
+from .csv_rows import TableComparison, comparisons_in
 
 OPERATION = "GEMM reads by tile order"
 NUMBERS = ("m", "n", "k", "tile_m", "tile_n", "order", "read_bytes")
@@ -25,16 +24,7 @@ def order_comparisons(path: Path) -> Iterator[TableComparison | str]:
     MeasuredError
         If it cannot be read.
     """
-    table = read_rows(path, ("gpu", "dtype"), NUMBERS)
-    yield from table.skipped
-    left_out: Counter[str] = Counter()
-    for row in table.rows:
-        comparison = _comparison(row)
-        if isinstance(comparison, str):
-            left_out[comparison] += 1
-        else:
-            yield comparison
-    yield from left_out_lines(path, left_out)
+    yield from comparisons_in(path, ("gpu", "dtype"), NUMBERS, _comparison)
 
 
 def _comparison(row: Mapping[str, str]) -> TableComparison | str:
