@@ -28,6 +28,7 @@ from ..kernels.reduce import reduce_work
 from ..kernels.work import KernelWork
 from ..program.limits import RunTooLarge
 from .copies import ends_of
+from .machine import NOC_PACKET_BYTES, noc_packet_bytes, noc_packet_ticks
 from .protocols import sent_per_byte
 from .state import moved_bytes
 from .switch import MAX_SLICES
@@ -44,15 +45,23 @@ MAX_ROUTED = 25_000_000
 
 
 class Cost(NamedTuple):
-    """Bytes times the servers they pass, ops, and links on the routes of transfers; polls are left out."""
+    """Bytes times the servers they pass, ops, and links on the routes of transfers; polls are left out.
+
+    ``packets`` are the units of ``NOC_PACKET_BYTES`` that pass networks on chip.
+    """
 
     byte_hops: int
     ops: int
     routed: int
+    packets: int = 0
 
     def plus(self, other: "Cost") -> "Cost":
         """Both together."""
-        return Cost(self.byte_hops + other.byte_hops, self.ops + other.ops, self.routed + other.routed)
+        return Cost(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+
+    def line_hops(self, unit_bytes: int) -> int:
+        """Units times the servers they pass, in units of ``unit_bytes``."""
+        return self.byte_hops // unit_bytes + self.packets * NOC_PACKET_BYTES // noc_packet_bytes(unit_bytes)
 
 
 def check_budget(scenario: Scenario, schedule: Schedule, unit_bytes: int, ranks: int) -> None:
@@ -71,7 +80,7 @@ def check_budget(scenario: Scenario, schedule: Schedule, unit_bytes: int, ranks:
     for counted, cost in enumerate(_costs(scenario, schedule, range(ranks)), 1):
         total = total.plus(cost)
         for number, limit, unit, hint in (
-            (total.byte_hops // unit_bytes, MAX_LINE_HOPS, "line-hops", lower),
+            (total.line_hops(unit_bytes), MAX_LINE_HOPS, "line-hops", lower),
             (total.ops, MAX_OPS, "tiles and transfers", "ask about smaller sizes or fewer chunks"),
             (total.routed, MAX_ROUTED, "links on the ways of its transfers", "ask about fewer ranks or chunks"),
         ):
@@ -97,8 +106,8 @@ def affordable_unit(
     """
     busiest = max(range(scenario.num_ranks if schedule.by_rank else 1), key=lambda rank: len(schedule.steps_of(rank)))
     with heeding(should_stop):
-        byte_hops = cost_of(scenario, schedule, (busiest,)).byte_hops
-    while byte_hops // unit_bytes > max_line_hops:
+        cost = cost_of(scenario, schedule, (busiest,))
+    while cost.line_hops(unit_bytes) > max_line_hops:
         unit_bytes *= 2
     return unit_bytes
 
@@ -139,15 +148,19 @@ def _costs(scenario: Scenario, schedule: Schedule, ranks: Iterable[int]) -> Iter
 
 def _at_the_ends(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> Cost:
     """Cost of ``steps`` at a rank, without the links between two ranks."""
-    byte_hops, ops, peers = 0, 0, num_peers(steps)
+    byte_hops, ops, packets, peers = 0, 0, 0, num_peers(steps)
+    noc = None if scenario.workload.is_collective else scenario.gpu.noc
     for step in steps:
         if isinstance(step, Transfer):
             byte_hops += _copied(scenario, schedule, step)
             ops += _copying(scenario, schedule, step, peers)
+            packets += 2 * moved_bytes(scenario, step.region) // NOC_PACKET_BYTES if noc is not None else 0
     for work in _kernels(scenario, schedule, steps):
         byte_hops += work.l2_hit_bytes + 2 * (work.below_l2_bytes + work.hbm_write_bytes)
         ops += work.num_units
-    return Cost(byte_hops, ops, 0)
+        if noc is not None:
+            packets += work.num_units * (work.noc_ticks // noc_packet_ticks(noc, NOC_PACKET_BYTES))
+    return Cost(byte_hops, ops, 0, packets)
 
 
 def _copied(scenario: Scenario, schedule: Schedule, step: Transfer) -> int:

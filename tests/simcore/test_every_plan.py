@@ -113,6 +113,6 @@ def test_the_cost_of_a_run_is_known_before(pattern: Pattern) -> None:
     for _, scenario, schedule in some(drawn(pattern, 12)):
         line = scenario.gpu.line_bytes
         program = lower(scenario, schedule, unit_bytes=line, fold=False).program
-        byte_hops = cost_of(scenario, schedule, range(scenario.num_ranks)).byte_hops
+        cost = cost_of(scenario, schedule, range(scenario.num_ranks))
         if line_hops(program) > 10 * program.num_flows:
-            assert 0.5 < byte_hops / line / line_hops(program) < 2, schedule.expression
+            assert 0.5 < cost.line_hops(line) / line_hops(program) < 2, schedule.expression

@@ -91,7 +91,7 @@ def test_launched_kernels_wait_for_nothing_but_what_they_need() -> None:
 
 @pytest.mark.parametrize("tactics", [POLLS, ExecutionOptions()], ids=["persistent", "launched"])
 def test_a_group_of_a_persistent_kernel_may_begin_before_an_earlier_one_is_done(tactics: ExecutionOptions) -> None:
-    rows = (IndexRange(0, 16), IndexRange(16, ROWS))
+    rows = (IndexRange(0, 256), IndexRange(256, ROWS))  # whole tiles, and fewer of them than SMs
     first, rest = (
         replace(group(name, 1, stream=0), regions=(Region(1, span, IndexRange(0, COLS)),))
         for name, span in zip(("first", "rest"), rows, strict=True)

@@ -50,7 +50,7 @@ def test_what_is_said_of_all_is_what_all_cost() -> None:
     schedule = build_schedule(scenario, Choice("serial", 8, DMA))
     one, all_of_them = (cost_of(scenario, schedule, range(count)) for count in (1, 8))
 
-    assert all_of_them == (8 * one.byte_hops, 8 * one.ops, 8 * one.routed)
+    assert all_of_them == (8 * one.byte_hops, 8 * one.ops, 8 * one.routed, 8 * one.packets)
     assert one.routed == 1 + 2 + 3 + 4 + 3 + 2 + 1
 
 
