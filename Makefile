@@ -35,11 +35,7 @@ $(STAMP): pyproject.toml __init__.py $(SOURCES)
 demo: $(STAMP)
 	$(BIN)/magus advise examples/llama70b_tp8_mi300x.mgs
 
-# mypy works beside the tests; what it found is shown after what they found.
-check: lint layers
-	@$(MAKE) --no-print-directory types > $(VENV)/types.log 2>&1 & types=$$!; trap "kill $$types" INT TERM; \
-	$(MAKE) --no-print-directory test; tests=$$?; \
-	wait $$types; types=$$?; cat $(VENV)/types.log; exit $$((tests + types))
+check: lint types layers test
 
 format: $(STAMP)
 	$(BIN)/ruff format .

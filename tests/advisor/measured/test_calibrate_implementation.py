@@ -1,9 +1,10 @@
 """``calibrate --implementation`` recovers the costs that made synthetic rows, and says what is wrong with others."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ HEADER = "gpu,n_gpus,op,m,n,k,dtype,serial_us,fused_us"
 SIZES = ((512, 512, 512), (512, 2048, 512), (1024, 512, 1024), (1024, 1024, 512), (2048, 512, 512), (2048, 256, 1024))
 
 
-def made(name: str, pattern: Pattern, change: dict[str, object], gpu: str = "H100") -> list[str]:
+def made(name: str, pattern: Pattern, change: Mapping[str, Any], gpu: str = "H100") -> list[str]:
     """The rows of an implementation with other numbers, and a little noise."""
     lines = []
     for index, (m, n, k) in enumerate(SIZES):

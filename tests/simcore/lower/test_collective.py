@@ -1,6 +1,7 @@
 """A library's collective as a schedule takes its closed form when it is alone, and stands before or after a GEMM."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -110,7 +111,7 @@ def test_it_equals_the_oracle(collective: str) -> None:
     assert differences(program, run(program), Oracle(program).run()) == []
 
 
-def refused(scenario: Scenario, **changes: object) -> str:
+def refused(scenario: Scenario, **changes: Any) -> str:
     with pytest.raises(ScheduleError) as caught:
         build_schedule(scenario, replace(library_serial(scenario), **changes))
     return caught.value.rejection.message

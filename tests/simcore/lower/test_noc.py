@@ -89,6 +89,7 @@ def test_a_gemm_beside_long_copies_is_as_slow_as_the_closed_form_says(m: int) ->
     assert beside.comm_ticks > beside.compute_ticks  # copies all the while
     bytes_per_s = 7 * 65536 // 8 * 8192 * 2 * 1e14 / beside.comm_ticks
 
+    assert scenario.workload.gemm is not None
     slower = slowdown_beside_copies(scenario.gpu, scenario.workload.gemm, scenario.gpu.sms, bytes_per_s)
     assert slower > 1.05
     assert beside.compute_ticks / alone.compute_ticks == pytest.approx(slower, rel=0.02)
@@ -110,7 +111,8 @@ def test_copies_that_leave_nothing_are_refused() -> None:
 )
 def test_every_core_agrees_with_the_oracle(make, template, engine, percent, rate) -> None:  # type: ignore[no-untyped-def]
     scenario = with_noc(make(128, 128, 256, ranks=4, fabric=switch()), Noc(Fraction(percent, 100), rate))
-    schedule = build_schedule(scenario, Choice(*template, engine))
+    name, chunks = template
+    schedule = build_schedule(scenario, Choice(name, chunks, engine))
     program = lower(scenario, schedule, unit_bytes=1024).program
 
     assert differences(program, run(program), Oracle(program).run()) == []
