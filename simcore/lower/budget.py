@@ -28,7 +28,7 @@ from ..kernels.reduce import reduce_work
 from ..kernels.work import KernelWork
 from ..program.limits import RunTooLarge
 from .copies import ends_of
-from .machine import NOC_PACKET_BYTES, noc_packet_bytes, noc_packet_ticks
+from .machine import NOC_PACKET_BYTES, noc_of, noc_packet_bytes, noc_packet_ticks
 from .protocols import sent_per_byte
 from .state import moved_bytes
 from .switch import MAX_SLICES
@@ -149,7 +149,7 @@ def _costs(scenario: Scenario, schedule: Schedule, ranks: Iterable[int]) -> Iter
 def _at_the_ends(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> Cost:
     """Cost of ``steps`` at a rank, without the links between two ranks."""
     byte_hops, ops, packets, peers = 0, 0, 0, num_peers(steps)
-    noc = None if scenario.workload.is_collective else scenario.gpu.noc
+    noc = noc_of(scenario)
     for step in steps:
         if isinstance(step, Transfer):
             byte_hops += _copied(scenario, schedule, step)

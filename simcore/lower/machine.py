@@ -123,6 +123,11 @@ def _engines(builder: ProgramBuilder, schedule: Schedule) -> int:
     return builder.pool("dma" if schedule.engine.kind is EngineKind.DMA else "copy_sms", schedule.engine.count)
 
 
+def noc_of(scenario: Scenario) -> Noc | None:
+    """The network on chip as a server of ``scenario``; None without one in the profile, or a kernel that shares it."""
+    return None if scenario.workload.is_collective else scenario.gpu.noc
+
+
 def noc_packet_bytes(unit_bytes: int) -> int:
     """Bytes of a copy for which one unit passes the network on chip."""
     return max(NOC_PACKET_BYTES, unit_bytes)
@@ -143,9 +148,10 @@ def _memory(builder: ProgramBuilder, scenario: Scenario, unit: int, suffix: str,
     mall = None
     if gpu.mall is not None:
         mall = builder.server(f"mall{suffix}", max(1, ticks_for(unit, gpu.mall.bytes_per_s)), gpu.mall.latency_ticks)
-    if not noc or gpu.noc is None or scenario.workload.is_collective:
+    network = noc_of(scenario) if noc else None
+    if network is None:
         return Memory(l2, hbm[0], channels, mall)
-    return Memory(l2, hbm[0], channels, mall, builder.server("noc", noc_packet_ticks(gpu.noc, unit), 0))
+    return Memory(l2, hbm[0], channels, mall, builder.server("noc", noc_packet_ticks(network, unit), 0))
 
 
 def _links(builder: ProgramBuilder, network: Network, unit: int) -> tuple[tuple[Hop, ...], ...]:

@@ -54,8 +54,8 @@ def _waiting(scenario: Scenario, schedule: Schedule, steps: tuple[Step, ...]) ->
 def _extended(step: Step, mates: Mates) -> Step:
     """``step`` with the waits of the groups that share its tiles, or those that share the tiles it waits for."""
     if isinstance(step, TileGroup):
-        groups = {mate.name for each in mates.values() for mate in each}
-        more = [name for mate in mates.get(step.name, ()) for name in mate.after if name not in groups]
+        # Whoever shares a tile is a mate itself: only signals and transfers are added, no kernels of the tile.
+        more = [name for mate in mates.get(step.name, ()) for name in mate.after if name not in mates]
     else:
         more = [mate.name for name in step.after for mate in mates.get(name, ())]
     return replace(step, after=tuple(dict.fromkeys((*step.after, *more))))
