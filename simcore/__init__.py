@@ -2,11 +2,12 @@
 
 from .cores.engine import EngineUnavailable
 from .figures.critical_path import Cause, CriticalOp
-from .figures.result import PACKET_BYTES, Result, ServerLoad, Timeline
+from .figures.result import Result, ServerLoad, Timeline
 from .fold.run import DEFAULT_OPTIONS, RunOptions
 from .lower.budget import affordable_unit
 from .program.limits import RunTooLarge
 from .program.outcome import RunOutcome
+from .program.program import PACKET_BYTES
 from .seeds import simulate_seeds
 from .simulate import WhatIf, record_writes, simulate
 

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 from ..compiler.ir import Scenario, Schedule, ShouldStop, StepsDone, heeding
 from .cores.batch import run_lanes
-from .figures.result import PACKET_BYTES, Result
+from .figures.result import Result
 from .fold.run import Finished, RunOptions
 from .lower.variability import perturbation_of
+from .program.program import PACKET_BYTES
 from .simulate import result_of
 from .simulation_case import Case
 

@@ -9,7 +9,7 @@ from ..compiler.planning.build import ScheduleError
 from .figures.critical_path import critical_path
 from .figures.deadlock import circle_of_waits
 from .figures.metrics import busy_ticks, dil_of, kernel_ticks, server_loads, timeline_of, utilization_of
-from .figures.result import PACKET_BYTES, Result, Waterfall
+from .figures.result import Result, Waterfall
 from .figures.traffic import traffic_of
 from .fold.run import DEFAULT_OPTIONS, Finished, RunOptions
 from .lower.machine import Idealization
@@ -17,6 +17,7 @@ from .lower.plan import Lowered
 from .lower.replay import recorded_writes
 from .lower.variability import perturbation_of
 from .program.outcome import Run, RunOutcome
+from .program.program import PACKET_BYTES
 from .simulation_case import Case
 
 

@@ -32,10 +32,10 @@ class BoundCase:
     def first_byte_latency(self) -> int:
         """From the start of a transfer to its first byte at the link: setup, and the latency of memory.
 
-        0 for the writes of a replayed profile: these are under way.
+        0 for the writes of a replayed profile, which are under way, and for what tiles store.
         """
         gpu = self.scenario.gpu
-        if self.scenario.system.replay is not None:
+        if self.scenario.system.replay is not None or self.mode.from_tiles:
             return 0
         l2 = gpu.l2.latency_ticks if self.mode.by_sms else 0
         return self.mode.setup_ticks + gpu.hbm.latency_ticks + l2
@@ -51,7 +51,7 @@ class BoundCase:
     def sums_by_kernels(self) -> bool:
         """Whether only kernels can sum: the switch cannot, nor can copies into data that a kernel still writes."""
         pattern = self.scenario.workload.pattern
-        if not pattern.sums or self.mode.can_sum or self.moved is None:
+        if not pattern.sums or self.mode.can_sum or self.mode.from_tiles or self.moved is None:
             return False
         return not self.mode.by_sms or pattern is Pattern.GEMM_RS
 
@@ -69,7 +69,7 @@ class BoundCase:
         pattern = self.scenario.workload.pattern
         if pattern.consumes:
             return self.kernels.after
-        if not pattern.reduces or self.mode.can_sum:
+        if not pattern.reduces or self.mode.can_sum or self.mode.from_tiles:
             return 0
         return self.kernels.sum_after if self.sums_by_kernels else self.scenario.gpu.hbm.latency_ticks
 
@@ -83,12 +83,20 @@ class BoundCase:
         if not (pattern.sums and pattern.produces) or self.moved is None:
             return 0
         everywhere = pattern is Pattern.GEMM_AR
+        if self.mode.from_tiles:  # the last tile may be one that its own rank wants
+            return copy if everywhere else 0
         here, there = self.kernels.sum_launch, copy + self.kernels.sum_after
         if not self.sums_by_kernels:
             return copy if everywhere else min(here, copy)
         if self.kernels.persistent:
             return here + max(self.sum_ticks, copy + self._results_ticks if everywhere else 0)
         return min(here + copy if everywhere else here, there)
+
+    @property
+    def stored_away_bytes(self) -> int:
+        """What kernels compute for other ranks, which tiles that store it there do not write at home."""
+        moved, n = self.scenario.workload.moved, self.scenario.num_ranks
+        return 0 if moved is None else moved.num_bytes * (n - 1) // n
 
     @property
     def _results_ticks(self) -> int:

@@ -1,4 +1,4 @@
-"""Copy modes that the bounds distinguish: by DMA engines, or by SMs in each protocol.
+"""Copy modes that the bounds distinguish: by DMA engines, by SMs in each protocol, or stores from tiles.
 
 SMs that copy are either shared with the kernels or reserved for copies; a schedule says how many there are.
 """
@@ -35,7 +35,8 @@ class Division:
 class CopyMode:
     """How a schedule copies: the setup of a copy, and the bytes sent for each byte of payload.
 
-    A rank has at most ``engines`` of ``bytes_per_s`` each. ``can_sum`` is whether they can ask a switch for sums.
+    A rank has at most ``engines`` of ``bytes_per_s`` each. ``can_sum`` is whether they can ask a switch for sums. Tiles
+    that store what they have computed (``from_tiles``) read nothing for it, take no SM time, and may add what lands.
     """
 
     kind: EngineKind
@@ -44,11 +45,17 @@ class CopyMode:
     bytes_per_s: int
     sent: Fraction = Fraction(1)
     can_sum: bool = False
+    from_tiles: bool = False
 
     @property
     def by_sms(self) -> bool:
-        """Whether SMs copy; an SM that copies does not compute."""
-        return self.kind is EngineKind.SM
+        """Whether SMs copy from memory; an SM that copies does not compute."""
+        return self.kind is EngineKind.SM and not self.from_tiles
+
+    @property
+    def engines_text(self) -> str:
+        """What the engines are."""
+        return f"{self.engines} {'SMs' if self.kind is EngineKind.SM else 'engines'}"
 
     def engine_ticks(self, num_bytes: int, line_bytes: int) -> int:
         """Least time in which one engine copies ``num_bytes`` of payload."""
@@ -62,13 +69,17 @@ def copy_modes_of(scenario: Scenario, kind: EngineKind) -> tuple[CopyMode, ...]:
         dma = gpu.dma
         return (CopyMode(kind, min(dma.setup_ticks, dma.prelaunch_ticks), max(1, dma.engines), dma.bytes_per_s),)
     most, rate = max(1, max_copy_sms(gpu)), gpu.sm_copy.bytes_per_s
-    sums = reject_reach(system, sums=True) is None
+    sums, workload = reject_reach(system, sums=True) is None, scenario.workload
+    tiles: tuple[CopyMode, ...] = ()
+    if workload.pattern.produces and workload.may_persist:
+        tiles = (CopyMode(kind, 0, gpu.sms, rate, from_tiles=True),)
     flagged = [protocol for protocol in system.fabric.link.protocols if protocol is not CopyProtocol.SIMPLE]
     if flagged and (sums or reject_reach(system, sums=False) is None):
-        return (CopyMode(kind, 0, most, rate, can_sum=sums),)
+        return (CopyMode(kind, 0, most, rate, can_sum=sums), *tiles)
     return (
         CopyMode(kind, gpu.sm_copy.setup_ticks, most, rate, can_sum=sums),
         *(CopyMode(kind, 0, most, rate, _SENT[protocol]) for protocol in flagged),
+        *tiles,
     )
 
 

@@ -99,6 +99,8 @@ def _cases(scenario: Scenario, kinds: tuple[EngineKind, ...]) -> Iterator[BoundC
     """Yield all copy modes, classes of kernels, and divisions of the SMs."""
     for kind in kinds:
         for mode, kernels in product(copy_modes_of(scenario, kind), kernel_limits(scenario)):
+            if mode.from_tiles and not kernels.persistent:
+                continue
             moved = least_traffic(scenario, can_sum=mode.can_sum)
             for division in divisions_of(scenario.gpu, mode):
                 yield BoundCase(scenario, mode, kernels, moved, division)

@@ -83,8 +83,7 @@ def engines(case: BoundCase) -> Term | None:
         return None
     busy = mode.engine_ticks(moved.issued, gpu.line_bytes) // mode.engines
     ticks = case.before_sending + mode.setup_ticks + busy + case.after_arrival
-    engines = f"{mode.engines} SMs" if mode.by_sms else f"{mode.engines} engines"
-    return Term("engines", ticks, f"at most {engines} of a rank copy what it has to move")
+    return Term("engines", ticks, f"at most {mode.engines_text} of a rank copy what it has to move")
 
 
 def hbm(case: BoundCase) -> Term:
@@ -96,7 +95,8 @@ def hbm(case: BoundCase) -> Term:
     kernel = lone_kernel(scenario)
     num_bytes = least_bytes(scenario) if kernel is None else kernel.hbm_read_bytes + kernel.hbm_write_bytes
     if moved is not None:
-        num_bytes += moved.busiest_bytes + moved.read + case.sum_bytes
+        num_bytes += moved.busiest_bytes + case.sum_bytes
+        num_bytes += -case.stored_away_bytes if case.mode.from_tiles else moved.read
     starts = [case.kernels.start] if case.kernels.first else []
     if moved is not None and not case.before_sending:
         starts.append(case.mode.setup_ticks)

@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ...compiler.ir import Kernels, Scenario, Schedule, Step, TileGroup
-from ...simcore.kernels.gemm import gemm_work
-from ...simcore.kernels.gemm_parts import group_shape, stream_shape
+from ...simcore.kernels.gemm_parts import group_shape
+from ...simcore.kernels.persistent import dealt_units, split_by_weight, stream_work
 from ...simcore.kernels.work import KernelWork
-from ...simcore.lower.kernels import split_by_weight, split_units
 
 
 def persistent_parts(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> Mapping[str, KernelWork]:
@@ -28,19 +27,18 @@ def persistent_parts(scenario: Scenario, schedule: Schedule, steps: Sequence[Ste
 
 
 def _parts(scenario: Scenario, groups: Sequence[TileGroup], sms: int) -> dict[str, KernelWork]:
-    whole = gemm_work(scenario.gpu, stream_shape(scenario, groups), sms, static_order=True)
+    whole = stream_work(scenario, groups, sms)
     shapes = [group_shape(scenario, group) for group in groups]
     flops = [shape.flops for shape in shapes]
-    dealt = zip(
-        groups, shapes, split_units(whole.num_units, flops), split_by_weight(whole.hbm_read_bytes, flops), strict=True
-    )
+    dealt = zip(groups, shapes, dealt_units(whole, flops), split_by_weight(whole.hbm_read_bytes, flops), strict=True)
     return {
         group.name: replace(
             whole,
             num_units=units,
+            unit_ticks=ticks,
             waves=-(-units // sms),
             hbm_read_bytes=read,
             hbm_write_bytes=shape.m * shape.n * shape.dtype.num_bytes,
         )
-        for group, shape, units, read in dealt
+        for group, shape, (units, ticks), read in dealt
     }

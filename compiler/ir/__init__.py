@@ -113,6 +113,8 @@ from .terms import OverSeeds as OverSeeds
 from .terms import Speedup as Speedup
 from .terms import Term as Term
 from .terms import Value as Value
+from .tile_stores import kernel_that_stores as kernel_that_stores
+from .tile_stores import span_of as span_of
 from .topologies import TOPOLOGIES as TOPOLOGIES
 from .topologies import ArgumentKind as ArgumentKind
 from .topologies import Edge as Edge

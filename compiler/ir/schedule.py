@@ -22,7 +22,8 @@ class EngineMode(Enum):
     OWN: engines take commands as they come, copying SMs are taken from the kernels. SHARED: copies by SMs queue for the
     same SMs as the kernels. PRELAUNCHED: the commands of a DMA engine were written before and wait there for a flag.
     BROADCAST: one command of a DMA engine serves two destinations. LIBRARY: the SMs run the library's collective, which
-    moves everything in one call by the algorithm and the protocol that it picks; the steps say what is moved.
+    moves everything in one call by the algorithm and the protocol that it picks; the steps say what is moved. TILES:
+    each tile stores what it has computed at the ranks that want it, from inside its kernel; all SMs do.
     """
 
     OWN = ""
@@ -30,6 +31,7 @@ class EngineMode(Enum):
     PRELAUNCHED = "prelaunched"
     BROADCAST = "broadcast"
     LIBRARY = "library"
+    TILES = "tiles"
 
 
 PLAN_MODES = tuple(mode for mode in EngineMode if mode is not EngineMode.LIBRARY)
@@ -38,7 +40,7 @@ PLAN_MODES = tuple(mode for mode in EngineMode if mode is not EngineMode.LIBRARY
 
 @dataclass(frozen=True, slots=True)
 class EngineChoice:
-    """``dma(count)`` copy engines or ``sm(count)`` SMs, had in the way of ``mode``."""
+    """``dma(count)`` copy engines or ``sm(count)`` SMs, had in the way of ``mode``; all SMs where tiles store."""
 
     kind: EngineKind
     count: int
@@ -49,7 +51,19 @@ class EngineChoice:
         """Whether the library moves the data, all of it in one call."""
         return self.mode is EngineMode.LIBRARY
 
+    @property
+    def by_tiles(self) -> bool:
+        """Whether tiles store what they have computed, from inside their kernel."""
+        return self.mode is EngineMode.TILES
+
+    @property
+    def leaves_all_sms(self) -> bool:
+        """Whether no SM is taken from the kernels."""
+        return self.kind is EngineKind.DMA or self.mode in (EngineMode.SHARED, EngineMode.TILES)
+
     def __str__(self) -> str:
+        if self.by_tiles:
+            return f"{self.kind.value}({self.mode.value})"
         mode = f", {self.mode.value}" if self.mode.value else ""
         return f"{self.kind.value}({self.count}{mode})"
 

@@ -9,8 +9,6 @@ from ..ir import COLUMN_STEP as COLUMN_STEP
 from ..ir import (
     Choice,
     EngineChoice,
-    EngineKind,
-    EngineMode,
     ExecutionOptions,
     NamedSchedule,
     Plan,
@@ -126,8 +124,7 @@ def _first_rejection(request: ScheduleRequest, rules: Iterable[Rule]) -> Rejecti
 
 def compute_sms(scenario: Scenario, engine: EngineChoice, overlaps: bool) -> int:
     """SMs left to kernels; those that copies share are left to them."""
-    own = engine.kind is EngineKind.SM and engine.mode is not EngineMode.SHARED
-    taken = engine.count if overlaps and own else 0
+    taken = engine.count if overlaps and not engine.leaves_all_sms else 0
     return scenario.gpu.sms - taken
 
 

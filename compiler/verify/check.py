@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from ..codes import Code
 from ..ir import Pattern, PlanFault, RankPlan, Reach, Scenario, Schedule, Transfer
+from ..planning.knobs.tile_stores import reject_not_stored
 from .contributions import contribution_faults
 from .data import data_faults, passes_on
 from .overlap import overlap_faults
@@ -31,7 +32,7 @@ def check_plan(scenario: Scenario, schedule: Schedule) -> tuple[PlanFault, ...]:
         plan = RankPlan.of(scenario, schedule, rank)
         faults = list(shape_faults(plan))
         if not faults:
-            faults = list(_wait_faults(plan))
+            faults = [*_store_faults(plan), *_wait_faults(plan)]
             cycle = tuple(deadlock_faults(scenario, schedule)) if cycle is None else cycle
             faults.extend(cycle)
         if not faults:
@@ -40,6 +41,14 @@ def check_plan(scenario: Scenario, schedule: Schedule) -> tuple[PlanFault, ...]:
     if not found_faults and passes_on(scenario, schedule):
         found_faults = list(contribution_faults(scenario, schedule))
     return tuple(found_faults or overlap_faults(scenario, schedule))
+
+
+def _store_faults(plan: RankPlan) -> Iterator[PlanFault]:
+    """The first transfer that no tile can store, where tiles store."""
+    unfit = reject_not_stored(plan.steps.values()) if plan.schedule.engine.by_tiles else None
+    if unfit is not None:
+        name, rejection = unfit
+        yield PlanFault(rejection.code, name, rejection.message, rejection.hint)
 
 
 def _name_faults(scenario: Scenario, schedule: Schedule) -> Iterator[PlanFault]:

@@ -7,8 +7,6 @@ from ...compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, Schedule
 from ..program.outcome import RunOutcome
 from .critical_path import CriticalOp
 
-PACKET_BYTES = 1024
-
 
 class IntervalKind(Enum):
     """Kind of work in an interval of the timeline."""

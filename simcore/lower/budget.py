@@ -22,8 +22,7 @@ from ...compiler.ir import (
     num_peers,
 )
 from ..kernels.dispatch import compute_work
-from ..kernels.gemm import gemm_work
-from ..kernels.gemm_parts import stream_shape
+from ..kernels.persistent import stream_work
 from ..kernels.reduce import reduce_work
 from ..kernels.work import KernelWork
 from ..program.limits import RunTooLarge
@@ -211,4 +210,4 @@ def _kernels(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> I
         elif isinstance(step, TileGroup):
             yield compute_work(scenario, step, sms)
     for groups in streams.values():
-        yield gemm_work(gpu, stream_shape(scenario, groups), sms, static_order=True)
+        yield stream_work(scenario, groups, sms)

@@ -14,8 +14,8 @@ from ...compiler.ir import TICKS_PER_SECOND, Pattern, Reduction, Scenario, Sched
 from ...compiler.templates.collective import collective_in
 from ..kernels.gemm import ticks_for
 from ..kernels.nccl import CollectiveTime, NcclCollective, NcclProtocol, collective_time
+from ..kernels.persistent import split_by_weight
 from ..program.program import Flow, OpKind, OpSpec, Stage, TrafficClass
-from .kernels import split_by_weight
 from .machine import distance_ticks
 from .protocols import LL128_BYTES, LL128_PAYLOAD
 from .state import LibraryCall, Lowering, StepOps, Waiters

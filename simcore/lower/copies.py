@@ -17,7 +17,7 @@ from itertools import pairwise
 
 from ...compiler.ir import CopyProtocol, Direction, EngineMode, Gpu, Reach, Transfer, Wait, Write
 from ..kernels.gemm import ticks_for
-from ..program.program import Flow, OpKind, OpSpec, Stage, TrafficClass
+from ..program.program import PACKET_BYTES, Flow, OpKind, OpSpec, Stage, TrafficClass
 from . import noc
 from .commands import begun_by, issue_ticks
 from .machine import Hop, distance_ticks
@@ -47,7 +47,7 @@ def lower_transfer(state: Lowering, rank: int, step: Transfer) -> None:
     issued = 0 if state.by_sms else state.issued(rank)
     # Dealt in lines, so that as many SMs take part at any granularity.
     for count, lines in split_evenly(-(-num_bytes // gpu.line_bytes), copy_workers(state, rank, step)):
-        stages = _stages(state, rank, step, other, lines * gpu.line_bytes)
+        stages = copy_stages(state, rank, step, other, lines * gpu.line_bytes)
         setup = copy_setup(state, rank, step)
         spec = OpSpec(
             OpKind.TRANSFER,
@@ -74,7 +74,7 @@ def _replayed(state: Lowering, rank: int, step: Transfer, writes: Sequence[Write
     ops: list[int] = []
     for write in writes:
         for count, lines in split_evenly(-(-write.num_bytes // line), workers):
-            stages = _stages(state, rank, step, None, lines * line)
+            stages = copy_stages(state, rank, step, None, lines * line)
             ops += state.builder.op(
                 rank, OpSpec(OpKind.TRANSFER, step.name, stages, release_ticks=write.ticks), count=count
             )
@@ -118,8 +118,10 @@ def num_packets(gpu: Gpu, state_cols: int, step: Transfer, num_bytes: int) -> in
     return rows * max(1, -(-(num_bytes // rows) // (gpu.dma.packet_bytes or num_bytes)))
 
 
-def _stages(state: Lowering, rank: int, step: Transfer, other: Transfer | None, num_bytes: int) -> tuple[Stage, ...]:
-    """Stages of one worker: its part of the bytes, and then the flag where one is sent."""
+def copy_stages(
+    state: Lowering, rank: int, step: Transfer, other: Transfer | None, num_bytes: int
+) -> tuple[Stage, ...]:
+    """Stages of one worker, an engine, an SM or a unit: its part of the bytes, and then the flag where one is sent."""
     if other is not None:
         steps = (step, other)
         flows = tuple(flow for half in steps for flow in _flows(state, rank, half, num_bytes, PEERS_PER_BROADCAST))
@@ -127,11 +129,18 @@ def _stages(state: Lowering, rank: int, step: Transfer, other: Transfer | None, 
     flows, flag = _flows(state, rank, step, num_bytes, 1), _flag(state, rank, step)
     if flag is None:
         return (Stage(0, flows),)
+    if state.unit_bytes > (state.scenario.gpu.line_bytes if state.by_tiles else PACKET_BYTES):
+        return Stage(0, flows), Stage(_flag_ticks(state, rank, step))
     if all(link.ordered for link in state.scenario.system.fabric.links):
         last = max(flow.offset_ticks + (flow.units - 1) * flow.gap_ticks for flow in flows)
         return (Stage(0, (*flows, replace(flag, offset_ticks=last))),)
     back = distance_ticks(state.scenario, -step.peer, rank + step.peer)
     return Stage(0, flows), Stage(back), Stage(0, (flag,))
+
+
+def data_stage(state: Lowering, rank: int, step: Transfer, num_bytes: int) -> Stage:
+    """The bytes alone."""
+    return Stage(0, _flows(state, rank, step, num_bytes, 1))
 
 
 def _flows(state: Lowering, rank: int, step: Transfer, num_bytes: int, share: int) -> tuple[Flow, ...]:
@@ -194,7 +203,7 @@ def copy_route(
     """From memory, over links, to memory; SMs read through L2, a copy that adds reads the destination too.
 
     What is read at the source or at the destination may be ``cached`` there. What a profile says to be on its way has
-    been read before.
+    been read before, and tiles store what they hold.
     """
     source, target = ends_of(rank, step)
     memory = state.machine.memory_for(TrafficClass.COMM)
@@ -202,7 +211,7 @@ def copy_route(
     read: tuple[Hop, ...] = ((first, source),)
     if state.by_sms and first != memory.l2:
         read += ((memory.l2, source),)
-    if (rank, step.name) in state.writes:
+    if (rank, step.name) in state.writes or state.by_tiles:
         read = ()
     return read, state.machine.route(source, target), (*(((added, target),) * step.reduce), (memory.hbm, target))
 
@@ -211,6 +220,16 @@ def ends_of(rank: int, step: Transfer) -> tuple[int, int]:
     """Source and destination, as absolute ranks that may be past the last."""
     peer = rank + step.peer
     return (rank, peer) if step.direction is Direction.PUT else (peer, rank)
+
+
+def _flag_ticks(state: Lowering, rank: int, step: Transfer) -> int:
+    """The time of a flag that meets nothing on its way, in units that are much larger than its line.
+
+    Tiles set so many that units of a packet are too large for them.
+    """
+    scenario, links = state.scenario, state.scenario.system.fabric.links
+    there, back = (distance_ticks(scenario, *way) for way in ((step.peer, rank), (-step.peer, rank + step.peer)))
+    return scenario.gpu.hbm.latency_ticks + (0 if all(link.ordered for link in links) else there + back)
 
 
 def _flag(state: Lowering, rank: int, step: Transfer) -> Flow | None:

@@ -8,7 +8,6 @@ a count of completed tiles for each chunk).
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import accumulate, pairwise
 
 from ...compiler.ir import (
     Kernels,
@@ -21,14 +20,16 @@ from ...compiler.ir import (
     Wait,
 )
 from ..kernels.dispatch import compute_shape, compute_work, whole_shape, work_of
-from ..kernels.gemm import gemm_work, ticks_for
+from ..kernels.gemm import ticks_for
 from ..kernels.gemm_parts import group_shape, stream_shape
+from ..kernels.persistent import dealt_units, split_by_weight, stream_work
 from ..kernels.reduce import reduce_work
 from ..kernels.work import KernelWork
 from ..program.program import Flow, OpKind, OpSpec, Stage, TrafficClass
 from . import noc
 from .machine import Hop
 from .state import Lowering, Persistent, Waiters, moved_bytes, split_evenly_together
+from .tile_stores import order_stores, stored_away_bytes
 from .waits import add_units, num_waiting
 
 
@@ -46,10 +47,13 @@ def lower_group(state: Lowering, rank: int, step: TileGroup, steps: Sequence[Ste
 
 
 def lower_reduction(state: Lowering, rank: int, step: Reduction, steps: Sequence[Step]) -> None:
-    """A kernel that sums parts."""
+    """A kernel that sums parts, or the last units of a persistent one whose tiles store at other ranks."""
     num_bytes = moved_bytes(state.scenario, step.region)
     hits = int(num_bytes * (step.num_parts - 1) * state.hits.of_sum(rank, step))
     work = reduce_work(state.scenario.gpu, num_bytes, step.num_parts, state.schedule.compute_sms, hits)
+    if state.by_tiles:
+        _summed_inside(state, rank, step, steps, work)
+        return
     _launched(state, rank, step, steps, work, fitted=False)
 
 
@@ -116,6 +120,16 @@ def _persistent_group(state: Lowering, rank: int, step: TileGroup, steps: Sequen
     state.register_kernel(rank, step, units.ops, waiters, work, share)
 
 
+def _summed_inside(state: Lowering, rank: int, step: Reduction, steps: Sequence[Step], work: KernelWork) -> None:
+    """The units of a sum, which the SMs of the persistent kernel come to after all tiles."""
+    awaited = _awaited(step, steps)
+    waiting = work.num_units if awaited else 0
+    units = add_units(state, rank, step, unit_stages(state, rank, work, work.num_units), waiting, _flag(awaited))
+    state.sums.setdefault(rank, []).extend(zip(units.starts, units.ops, strict=True))
+    waiters = Waiters(units.starts, units.on_transfers, units.polling, queued=False)
+    state.register_kernel(rank, step, units.ops, waiters, replace(work, start_ticks=0), work.body_ticks)
+
+
 def order_units(state: Lowering, rank: int) -> None:
     """Make each unit of the persistent kernels of ``rank`` wait for the unit that its SM ran before.
 
@@ -125,60 +139,55 @@ def order_units(state: Lowering, rank: int) -> None:
     for kernel in kernels:
         state.builder.after([start for start, _ in kernel.units[:sms]], kernel.launch)
     units = [unit for kernel in kernels for unit in kernel.units]
+    sums = state.sums.get(rank, [])
+    if kernels:
+        state.builder.after([start for start, _ in sums[: max(0, sms - len(units))]], kernels[0].launch)
+    units += sums
     for (_, before), (start, _) in zip(units, units[sms:], strict=False):
         state.builder.after((start,), (before,))
+    order_stores(state, units)
 
 
 def _begin_stream(state: Lowering, rank: int, stream: int, steps: Sequence[Step]) -> Persistent:
     """Launch the persistent kernel of a stream and deal its units to the groups."""
     groups = [step for step in steps if isinstance(step, TileGroup) and step.stream == stream]
-    flops = [group_shape(state.scenario, group).flops for group in groups]
-    shape, sms = stream_shape(state.scenario, groups), state.schedule.compute_sms
-    whole = _as_whole(state, shape, gemm_work(state.scenario.gpu, shape, sms, static_order=True))
-    start = _launch_ticks(state, whole, fitted=True, waits=False)
+    work = stream_work(state.scenario, groups, state.schedule.compute_sms)
+    whole = _as_whole(state, stream_shape(state.scenario, groups), work) if work.block_rows else work
+    start = _launch_ticks(state, whole, fitted=whole.block_rows > 0, waits=False)
     issued = state.issued(rank)
     launch = state.builder.op(
         rank, OpSpec(OpKind.LAUNCH, f"stream {stream}", setup_ticks=state.setup(start), release_ticks=issued)
     )
-    parts = _parts(state, whole, groups, flops)
+    parts = _parts(state, whole, groups, steps)
     state.streams[rank, stream] = kernel = Persistent(whole, launch, parts, [])
     return kernel
 
 
 def _parts(
-    state: Lowering, whole: KernelWork, groups: Sequence[TileGroup], flops: Sequence[int]
+    state: Lowering, whole: KernelWork, groups: Sequence[TileGroup], steps: Sequence[Step]
 ) -> dict[str, KernelWork]:
     """Each group's share of the kernel; one that accumulates reads its part of the output, and all write theirs."""
+    flops = [group_shape(state.scenario, group).flops for group in groups]
     totals = (whole.l2_hit_bytes, whole.hbm_read_bytes, whole.mall_read_bytes, whole.missed_bytes)
     shares = zip(*(split_by_weight(total, flops) for total in totals), strict=True)
     parts = {}
-    for group, units, share in zip(groups, split_units(whole.num_units, flops), shares, strict=True):
+    for group, (units, ticks), share in zip(groups, dealt_units(whole, flops), shares, strict=True):
         hit, read, from_mall, missed = share
         shape = group_shape(state.scenario, group)
-        written = shape.m * shape.n * shape.dtype.num_bytes
+        output = shape.m * shape.n * shape.dtype.num_bytes
+        written = output - stored_away_bytes(state.scenario, state.schedule, group, steps)
         parts[group.name] = replace(
             whole,
             num_units=units,
+            unit_ticks=ticks,
             waves=-(-units // state.schedule.compute_sms),
             l2_hit_bytes=hit,
-            hbm_read_bytes=read + (written if group.accumulate else 0),
+            hbm_read_bytes=read + (output if group.accumulate else 0),
             hbm_write_bytes=written,
             mall_read_bytes=from_mall,
             missed_bytes=missed,
         )
     return parts
-
-
-def split_units(num_units: int, weights: Sequence[int]) -> list[int]:
-    """Units in proportion to ``weights``, at least one for each; together ``num_units``, or as many as weights."""
-    spare = split_by_weight(max(0, num_units - len(weights)), weights)
-    return [1 + units for units in spare]
-
-
-def split_by_weight(total: int, weights: Sequence[int]) -> list[int]:
-    """``total`` in proportion to ``weights``, in whole numbers that sum to it."""
-    edges = [0, *accumulate(weights)]
-    return [total * high // edges[-1] - total * low // edges[-1] for low, high in pairwise(edges)]
 
 
 def _awaited(step: TileGroup | Reduction, steps: Sequence[Step]) -> tuple[str, ...]:

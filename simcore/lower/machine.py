@@ -103,7 +103,7 @@ def build_machine(
         memory=(shared, copies),
         links=_links(builder, network, unit_bytes) if network.symmetric else (),
         sms=sms,
-        engines=sms if schedule.engine.mode is EngineMode.SHARED else _engines(builder, schedule),
+        engines=sms if schedule.engine.mode in (EngineMode.SHARED, EngineMode.TILES) else _engines(builder, schedule),
         issue=builder.pool("dma_issue", 1) if issues else None,
         network=None if network.symmetric else network,
         servers={} if network.symmetric else _edge_servers(builder, network, unit_bytes),

@@ -31,6 +31,7 @@ from .kernels import lower_group, lower_reduction, order_units
 from .machine import Idealization, Machine, build_machine
 from .one_kernel import awaited, begin_kernels, end_kernel, lower_sum, wait_for_peers
 from .state import Lowering, StepOps, moved_bytes
+from .tile_stores import lower_stores, sums_tile_by_tile, wait_tile_by_tile
 from .whole_tiles import in_whole_tiles
 
 __all__ = ["Lowered", "StepOps", "group_shape", "lower", "moved_bytes"]
@@ -113,6 +114,8 @@ def _add(state: Lowering, rank: int, step: Step, steps: Sequence[Step]) -> None:
     match step:
         case Transfer() | Reduction() if state.by_library:
             lower_called(state, rank, step)
+        case Transfer() if state.by_tiles and (rank, step.name) not in state.writes:
+            lower_stores(state, rank, step, steps)
         case Transfer():
             lower_transfer(state, rank, step)
         case TileGroup():
@@ -139,9 +142,19 @@ def _connect(state: Lowering, rank: int) -> None:
             state.step_ops[rank, other.name].done
             for other in kernels
             if waiters.queued or isinstance(other, Reduction) or _queue_of(state, other) != queue
+            if other.name != waiters.stored_by
         ]
         copies = [name for name in step.after if not isinstance(steps.get(name), TileGroup | Reduction)]
         senders = [sender for name in copies for sender in signals.get(name, ((rank, name),))]
+        if isinstance(step, Reduction) and sums_tile_by_tile(state):
+            wait_tile_by_tile(
+                state,
+                step,
+                waiters,
+                [state.step_ops[rank, each.name] for each in kernels],
+                [state.step_ops[sender] for sender in senders],
+            )
+            continue
         landed = awaited(state, rank, step, [state.step_ops[sender] for sender in senders])
         if queue is not None and waiters.queued:
             before += last.get(queue, [] if isinstance(step, Transfer) else persistent)

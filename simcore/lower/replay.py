@@ -124,16 +124,27 @@ def _put(transfer: Transfer, write: Write, num_ranks: int) -> Transfer:
 
 
 def _parts(lowered: Lowered, run: Run, ops: StepOps, transfer: Transfer) -> Iterator[Write]:
-    """The write of each worker of a copy; its lines were split among them."""
-    program, line = lowered.program, lowered.scenario.gpu.line_bytes
+    """The write of each worker of a copy, or of each store of a tile."""
+    program = lowered.program
     lead, left = _lead_ticks(lowered, ops, transfer), moved_bytes(lowered.scenario, transfer.region)
-    shares = split_evenly(-(-left // line), len(ops.work))
-    lines = [share for count, share in shares for _ in range(count)]
-    for op, share in zip(ops.work, lines, strict=True):
-        num_bytes = min(left, share * line)
+    for op, share in zip(ops.work, _bytes_of(lowered, ops, left), strict=True):
+        num_bytes = min(left, share)
         left -= num_bytes
         begin = int(run.op_start[op] + program.op_setup_ticks[op])
+        if lowered.schedule.engine.by_tiles:  # its second half is behind the first
+            begin += int(program.flow_offset_ticks[program.stage_flow_ptr[program.op_stage_ptr[op]]])
         yield Write(begin + lead, ops.rank, transfer.signal, max(1, num_bytes))
+
+
+def _bytes_of(lowered: Lowered, ops: StepOps, num_bytes: int) -> list[int]:
+    """What each op of a copy sends of ``num_bytes``: lines were split among workers, units were dealt to tiles."""
+    program, line = lowered.program, lowered.scenario.gpu.line_bytes
+    if not lowered.schedule.engine.by_tiles:
+        shares = split_evenly(-(-num_bytes // line), len(ops.work))
+        return [share * line for count, share in shares for _ in range(count)]
+    first = program.op_stage_ptr[ops.work.start : ops.work.stop]
+    flows = [range(program.stage_flow_ptr[stage], program.stage_flow_ptr[stage + 1]) for stage in first]
+    return [int(program.flow_units[list(each)].sum()) * program.unit_bytes for each in flows]
 
 
 def _lead_ticks(lowered: Lowered, ops: StepOps, transfer: Transfer) -> int:

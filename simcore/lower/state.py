@@ -35,13 +35,14 @@ class Waiters:
 
     ``on_kernels`` wait for kernels and for earlier steps of the same queue, ``on_transfers`` for transfers, and
     ``polling`` look for the flags of those. Groups of a persistent kernel are not ``queued``: its SMs go through them
-    in order.
+    in order. Tile by tile a store waits for the kernel ``stored_by``, and not for the end of it.
     """
 
     on_kernels: Sequence[int]
     on_transfers: Sequence[int] = ()
     polling: Sequence[int] = ()
     queued: bool = True
+    stored_by: str = ""
 
 
 @dataclass(slots=True)
@@ -103,6 +104,8 @@ class Lowering:
     issues: dict[tuple[int, frozenset[str]], list[range]] = field(default_factory=dict)  # by rank and waits
     kernels: OneKernel = field(default_factory=OneKernel)
     calls: dict[int, LibraryCall] = field(default_factory=dict)  # of the library that moves the data, by rank
+    sums: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # units of sums inside kernels, by rank
+    stores: dict[int, list[int]] = field(default_factory=dict)  # from inside a unit, by the op of the unit
     num_issued: dict[int, int] = field(default_factory=dict)  # kernels and copies that the host issued, by rank
 
     @property
@@ -119,6 +122,11 @@ class Lowering:
     def by_library(self) -> bool:
         """Whether a call of the library moves the data."""
         return self.schedule.engine.by_library
+
+    @property
+    def by_tiles(self) -> bool:
+        """Whether units of kernels store what they have computed."""
+        return self.schedule.engine.by_tiles
 
     @property
     def by_sms(self) -> bool:

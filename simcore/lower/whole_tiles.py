@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ...compiler.ir import Kernels, Scenario, Schedule, Step, TileGroup, Transfer, num_tile_blocks, tile_rows
-from ..kernels.gemm import gemm_work
-from ..kernels.gemm_parts import stream_shape
+from ..kernels.persistent import stream_work
 
 Mates = Mapping[str, tuple[TileGroup, ...]]
 """The groups that share a tile with each group, itself included, in the order of the plan."""
@@ -69,8 +68,9 @@ def _mates(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> Mat
             streams.setdefault(step.stream, []).append(step)
     found: dict[str, tuple[TileGroup, ...]] = {}
     for groups in streams.values():
-        work = gemm_work(scenario.gpu, stream_shape(scenario, groups), schedule.compute_sms, static_order=True)
-        found |= _sharing(groups, [_tiles(scenario, group, work.block_rows) for group in groups])
+        rows = stream_work(scenario, groups, schedule.compute_sms).block_rows
+        if rows:
+            found |= _sharing(groups, [_tiles(scenario, group, rows) for group in groups])
     return found
 
 

@@ -26,6 +26,9 @@ from enum import IntEnum
 
 from .arrays import BoolArray, Int64Array
 
+PACKET_BYTES = 1024
+"""The unit of a simulation in packets."""
+
 MAX_HORIZON_TICKS = 1 << 61
 """No program may be able to run for longer: every sum of times then fits an int64."""
 

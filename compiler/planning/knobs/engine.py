@@ -6,10 +6,11 @@ from ...codes import Code
 from ...ir import EngineChoice, EngineKind, EngineMode, Gpu, Rejection, Scenario, System
 from .base import EngineValues, Knob, Rule
 from .library import LIBRARY_RULES
+from .tile_stores import TILE_STORE_RULES
 
 MODES: Mapping[EngineKind, tuple[EngineMode, ...]] = {
     EngineKind.DMA: (EngineMode.PRELAUNCHED, EngineMode.BROADCAST),
-    EngineKind.SM: (EngineMode.SHARED, EngineMode.LIBRARY),
+    EngineKind.SM: (EngineMode.SHARED, EngineMode.LIBRARY, EngineMode.TILES),
 }
 # SMs that copy are taken from the kernels; more than half of them is no overlap schedule any more.
 MAX_COPY_SHARE = 2
@@ -38,11 +39,20 @@ def _reject_dma(gpu: Gpu, engine: EngineChoice) -> Rejection | None:
 
 
 def _reject_sms(gpu: Gpu, engine: EngineChoice) -> Rejection | None:
+    if engine.kind is EngineKind.SM and engine.by_tiles:
+        return _reject_tiles(gpu, engine)
     most = max_copy_sms(gpu)
     if engine.kind is not EngineKind.SM or 1 <= engine.count <= most:
         return None
     message = f"{engine.count} SMs asked for copies, at most {most} of {gpu.name}'s {gpu.sms} may copy"
     return Rejection(Code.MGS401, message, f"use sm({most}) or fewer" if most else "copy by dma")
+
+
+def _reject_tiles(gpu: Gpu, engine: EngineChoice) -> Rejection | None:
+    if engine.count == gpu.sms:
+        return None
+    message = f"tiles run on {engine.count} SMs, {gpu.name} has {gpu.sms}"
+    return Rejection(Code.MGS401, message, "sm(tiles) is all SMs of the GPU")
 
 
 def _reject_mode(gpu: Gpu, engine: EngineChoice) -> Rejection | None:
@@ -80,5 +90,6 @@ ENGINE = Knob(
         Rule(("engine",), lambda request: _reject_sms(request.scenario.gpu, request.choice.engine), _share),
         Rule(("engine",), lambda request: _reject_mode(request.scenario.gpu, request.choice.engine)),
         *LIBRARY_RULES,
+        *TILE_STORE_RULES,
     ),
 )

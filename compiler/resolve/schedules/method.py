@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from ...codes import Code
-from ...ir import Choice, EngineMode, Method, Pattern, System, TransferPath
+from ...ir import Choice, Method, Pattern, System, TransferPath
 from ...planning.knobs.structure import CHUNKS
 from ...templates import BY_NAME
 from ...text import syntax as ast
@@ -116,8 +116,8 @@ class MethodReader:
         elif path is not TransferPath.LIBRARY and path.engine is not choice.engine.kind:
             hint = f"the schedule has engine={choice.engine}"
             found = f"{path.value} is no path of {choice.engine.kind.value}", at, hint
-        elif path is TransferPath.TILE_STORES and choice.engine.mode is not EngineMode.SHARED:
-            found = "stores from tiles share the SMs of the GEMM", at, "engine=sm(64, shared)"
+        elif (path is TransferPath.TILE_STORES) is not choice.engine.by_tiles:
+            found = "path tile_stores and engine=sm(tiles) say the same", at, "say both, or neither"
         elif path is TransferPath.IN_SWITCH and choice.algorithm != "nvls":
             found = (
                 "copies and sums of the switch need algorithm=nvls",

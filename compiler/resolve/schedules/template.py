@@ -11,6 +11,7 @@ from ...planning.knobs import Knob
 from ...planning.knobs.base import MAX_COUNT, CountValues, EngineValues, Lists, NameValues, SizeValues, WordValues
 from ...planning.knobs.engine import ENGINE, MODES, default_engine, reject_engine
 from ...planning.knobs.structure import CHUNKS, STREAMS, TEMPLATE
+from ...planning.knobs.tile_stores import tiles_engine
 from ...templates import BY_NAME, Template
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean, listing
@@ -115,10 +116,15 @@ class ChoiceReader:
         return default_engine(self._system)
 
     def engine(self, expression: ast.Expression) -> EngineChoice:
-        """Read ``dma``, ``dma(7)``, ``sm(8)`` or ``sm(8, shared)``."""
+        """Read ``dma``, ``dma(7)``, ``sm(8)``, ``sm(8, shared)`` or ``sm(tiles)``."""
         match expression:
             case ast.Name(text="dma"):
                 return self.default_engine()
+            case ast.Call(
+                function=ast.Name(text="sm"),
+                arguments=(ast.Argument(name=None, values=(ast.Name(text=EngineMode.TILES.value),)),),
+            ):
+                return tiles_engine(self._system.gpu)
             case ast.Call(
                 function=ast.Name(text="dma" | "sm" as word),
                 arguments=(ast.Argument(name=None) as argument, *more),
@@ -135,7 +141,7 @@ class ChoiceReader:
             case ast.Name(text="sm"):
                 raise self._report.fail(Code.MGS116, "sm says how many SMs copy", expression.span, "for instance sm(8)")
             case _:
-                hint = "engines are dma, dma(7), sm(8), and with a mode dma(7, prelaunched) or sm(8, shared)"
+                hint = "engines are dma, dma(7), sm(8), sm(tiles), and with a mode dma(7, prelaunched) or sm(8, shared)"
                 raise self._report.fail(
                     Code.MGS204, f"unknown engine '{expression.span.text[:40]}'", expression.span, hint
                 )

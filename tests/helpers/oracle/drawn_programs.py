@@ -5,8 +5,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 from magus.compiler.collectives import ALGORITHM_BY_NAME
+from magus.compiler.ir import TICKS_PER_US as US
 from magus.compiler.ir import (
-    PLAN_MODES,
     Cache,
     Choice,
     CopyProtocol,
@@ -31,8 +31,9 @@ from magus.compiler.ir import (
     Wait,
     WaitPer,
 )
-from magus.compiler.ir import TICKS_PER_US as US
 from magus.compiler.planning.build import build_schedule, reject_choice
+from magus.compiler.planning.knobs.engine import MODES
+from magus.compiler.planning.knobs.tile_stores import tiles_engine
 from magus.compiler.templates import ALL_TEMPLATES
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 from tests.helpers.scenarios.scenarios import KIB, MIB, TICKS_PER_NS, T
@@ -40,7 +41,7 @@ from tests.helpers.scenarios.scenarios import KIB, MIB, TICKS_PER_NS, T
 ONE_RANK = (Pattern.GEMM, Pattern.KERNEL)
 FAT_TREE = "gpus {ranks} x H100; fabric fat_tree(nvswitch, link=nvlink, leaf=2, spines=2)"
 ENGINES = (
-    *(EngineChoice(EngineKind.DMA, 3, mode) for mode in PLAN_MODES if mode is not EngineMode.SHARED),
+    *(EngineChoice(EngineKind.DMA, 3, mode) for mode in (EngineMode.OWN, *MODES[EngineKind.DMA])),
     EngineChoice(EngineKind.DMA, 1),
     *(EngineChoice(EngineKind.SM, count, mode) for count in (1, 4, 8) for mode in (EngineMode.OWN, EngineMode.SHARED)),
 )
@@ -55,7 +56,7 @@ def draw_plan(rng: random.Random, pattern: Pattern) -> tuple[Scenario, Schedule]
         choice = Choice(
             template.name,
             scenario.num_ranks * (rng.choice((1, 2, 4)) if template.cuts_shards else 1),
-            rng.choice(ENGINES),
+            rng.choice((*ENGINES, tiles_engine(scenario.gpu))),
             rng.choice((1, template.default_streams)),
             _draw_tactics(rng),
             rng.choice(("", *ALGORITHM_BY_NAME)) if template.has("algorithm") else "",

@@ -1,0 +1,52 @@
+"""Stores from tiles: which kernel of a rank stores the bytes of a transfer, and which part of its tiles."""
+
+from collections.abc import Collection
+from fractions import Fraction
+
+from .schedule import Direction, Reach, Reduction, Region, Step, TileGroup, Transfer
+
+Span = tuple[Fraction, Fraction]
+"""A part of the units of a kernel, in their order, from 0 to 1."""
+
+
+def kernel_that_stores(step: Transfer, steps: Collection[Step]) -> TileGroup | Reduction | None:
+    """Return the last of ``steps`` that ``step`` waits for and that computes all it moves, None if there is none.
+
+    Of several kernels that add to one output the last one has the result. A step that waits for a transfer as well
+    passes something on, and has not all of it from a kernel.
+    """
+    if step.direction is not Direction.PUT or step.reach is not Reach.PEER:
+        return None
+    kernels = [other for other in steps if not isinstance(other, Transfer) and other.name in step.after]
+    if len(kernels) < len(step.after):
+        return None
+    holding = [other for other in kernels if any(_holds(region, step.region) for region in _regions(other))]
+    return holding[-1] if holding else None
+
+
+def span_of(part: Region, kernel: TileGroup | Reduction) -> Span:
+    """Return the share of the tiles of ``kernel`` that hold ``part``; all of them if it computes only some of it.
+
+    Tiles go through the regions in order, and through the rows of each; a band of columns is in all tiles of its rows.
+    """
+    regions = _regions(kernel)
+    rows, before = sum(region.rows.size for region in regions), 0
+    for region in regions:
+        if _holds(region, part):
+            first = before + part.rows.start - region.rows.start
+            return Fraction(first, rows), Fraction(first + part.rows.size, rows)
+        before += region.rows.size
+    return Fraction(0), Fraction(1)
+
+
+def _regions(kernel: TileGroup | Reduction) -> tuple[Region, ...]:
+    return kernel.regions if isinstance(kernel, TileGroup) else (kernel.region,)
+
+
+def _holds(region: Region, part: Region) -> bool:
+    """Whether ``part`` lies in ``region``, and is not empty."""
+    return (
+        region.owner == part.owner
+        and region.rows.start <= part.rows.start < part.rows.stop <= region.rows.stop
+        and region.cols.start <= part.cols.start < part.cols.stop <= region.cols.stop
+    )

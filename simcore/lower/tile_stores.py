@@ -1,0 +1,129 @@
+"""Stores from inside kernels: each unit puts what it has computed where that is wanted, when it has computed it.
+
+- A transfer is stored by the units of the kernel that computed it, each its part, and takes no SM: an SM issues stores
+  and goes on with its next unit. It holds before the one after that until they have landed, since what it stores from
+  has room for one tile beside the one it works on (NVIDIA CUTLASS: epilogues of Hopper's persistent kernels store
+  from shared memory while the next tile is computed).
+- Nothing is read from memory for it, and a tile that only its owner wants is not written at home.
+- Each unit sets a flag at each destination after its bytes: as many flags as units times destinations (Punniyamurthy et
+  al., arXiv 2305.06942: one ready flag for each work-group and peer). Sums of the plan are units of the same kernel,
+  after all tiles. With ``per=tile`` one waits for the flags of the tiles that it sums, else for all of its piece.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
+
+from ...compiler.ir import (
+    Reduction,
+    Scenario,
+    Schedule,
+    Step,
+    TileGroup,
+    Transfer,
+    WaitPer,
+    kernel_that_stores,
+    span_of,
+)
+from ..kernels.gemm import ticks_for
+from ..program.program import OpKind, OpSpec, Stage
+from .copies import copy_stages, data_stage
+from .state import Lowering, StepOps, Waiters, moved_bytes
+
+
+def lower_stores(state: Lowering, rank: int, step: Transfer, steps: Sequence[Step]) -> None:
+    """One op for each unit that computes a part of what ``step`` moves, with that part of the bytes."""
+    kernel = kernel_that_stores(step, steps)
+    assert kernel is not None, "a checked plan stores only what a kernel has computed"
+    tiles = state.step_ops[rank, kernel.name].work
+    # Dealt in units of the simulation: a tile's part may be less than one, where these are large.
+    units = state.units(moved_bytes(state.scenario, step.region))
+    whole = {other.name for other in steps if not isinstance(other, Transfer)}.isdisjoint({*step.after} - {kernel.name})
+    ops: list[int] = []
+    for tile, part in _shares(span_of(step.region, kernel), len(tiles), units):
+        stores = _stored(state, rank, step, part)
+        state.builder.after(stores, (tiles[tile],))
+        if whole:  # else other kernels hold the rest of the tile, and no SM waits for them
+            state.stores.setdefault(tiles[tile], []).extend(stores)
+        ops += stores
+    state.register(rank, step, range(ops[0], ops[-1] + 1), Waiters(ops, ops, stored_by=kernel.name))
+
+
+def _stored(state: Lowering, rank: int, step: Transfer, units: int) -> range:
+    """The stores of one tile, in two halves, one behind the other; the flag follows the second."""
+    first = units // 2
+    begun, *flag = copy_stages(state, rank, step, None, (units - first) * state.unit_bytes)
+    lead = first * ticks_for(state.unit_bytes, state.scenario.gpu.sm_copy.bytes_per_s)
+    last = Stage(0, tuple(replace(flow, offset_ticks=flow.offset_ticks + lead) for flow in begun.flows))
+    halves = [(data_stage(state, rank, step, first * state.unit_bytes),)] if first else []
+    stores = [state.builder.op(rank, OpSpec(OpKind.TRANSFER, step.name, stages)) for stages in (*halves, (last, *flag))]
+    return range(stores[0].start, stores[-1].stop)
+
+
+def _shares(span: tuple[Fraction, Fraction], num_tiles: int, units: int) -> Iterator[tuple[int, int]]:
+    """The tiles that lie in ``span``, each with its part of ``units``, 0 where a part is less than one."""
+    low, high = span
+    first, last = math.floor(low * num_tiles), math.ceil(high * num_tiles)
+    edges = [max(low, Fraction(tile, num_tiles)) for tile in range(first, last)] + [high]
+    cuts = [int(units * (edge - low) / (high - low)) for edge in edges]
+    return ((tile, after - before) for tile, (before, after) in zip(range(first, last), pairwise(cuts), strict=True))
+
+
+def order_stores(state: Lowering, units: Sequence[tuple[int, int]]) -> None:
+    """Make stores wait for those of the tile that their SM ran before, and tiles for those of the last but one.
+
+    ``units`` are those of the persistent kernels of a rank in order, each as the op that begins it and its own.
+    """
+    sms = state.schedule.compute_sms
+    for (_, before), (_, after) in zip(units, units[sms:], strict=False):
+        for earlier, later in zip(state.stores.get(before, ()), state.stores.get(after, ()), strict=False):
+            state.builder.after((later,), (earlier,))
+    for (_, before), (start, _) in zip(units, units[2 * sms :], strict=False):
+        state.builder.after((start,), state.stores.get(before, ()))
+
+
+def stored_away_bytes(scenario: Scenario, schedule: Schedule, group: TileGroup, steps: Iterable[Step]) -> int:
+    """Bytes of ``group`` that its tiles store at their owner alone, another rank: these are not written at home."""
+    if not schedule.engine.by_tiles:
+        return 0
+    steps, n = tuple(steps), scenario.num_ranks
+    return sum(
+        moved_bytes(scenario, step.region)
+        for step in steps
+        if isinstance(step, Transfer)
+        and step.region.owner % n == step.peer % n
+        and kernel_that_stores(step, steps) is group
+    )
+
+
+def wait_tile_by_tile(
+    state: Lowering, step: Reduction, waiters: Waiters, kernels: Sequence[StepOps], landed: Sequence[StepOps]
+) -> None:
+    """Make each unit of a sum wait for the tiles that it sums: the own ones, and the flags of those of others."""
+    count = len(waiters.on_kernels)
+    for number in range(count):
+        own = [op for ops in kernels for op in _part(ops, step, number, count)]
+        others = [op for ops in landed for op in _part(ops, step, number, count)]
+        state.builder.after(waiters.on_kernels[number : number + 1], own)
+        state.builder.after(waiters.on_transfers[number : number + 1], others)
+        state.builder.flags(waiters.polling[number : number + 1], others)
+
+
+def sums_tile_by_tile(state: Lowering) -> bool:
+    """Whether the units of sums wait for tiles one by one."""
+    return state.by_tiles and state.schedule.tactics.per is WaitPer.TILE
+
+
+def _part(ops: StepOps, step: Reduction, number: int, count: int) -> Sequence[int]:
+    """The ops that the unit ``number`` of the ``count`` units of a sum waits for."""
+    if isinstance(ops.step, Transfer):
+        if ops.step.region.rows != step.region.rows:
+            return ops.work
+        low, high = Fraction(0), Fraction(1)
+    else:
+        low, high = span_of(step.region, ops.step)
+    width = (high - low) / count
+    first, last = (low + number * width) * len(ops.work), (low + (number + 1) * width) * len(ops.work)
+    return ops.work[math.floor(first) : math.ceil(last)]

@@ -1,0 +1,217 @@
+"""Stores from tiles: what each tile stores, what waits for it, how far an SM runs ahead, and all cores alike."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from magus.compiler.ir import (
+    TICKS_PER_SECOND,
+    Choice,
+    EngineChoice,
+    EngineKind,
+    EngineMode,
+    ExecutionOptions,
+    Kernels,
+    Pattern,
+    Reduction,
+    Scenario,
+    Transfer,
+    Wait,
+    WaitPer,
+)
+from magus.compiler.planning.build import build_schedule, reject_choice
+from magus.compiler.planning.knobs.tile_stores import tiles_engine
+from magus.compiler.templates import ALL_TEMPLATES
+from magus.compiler.verify.check import check_plan
+from magus.simcore import Result, RunOptions, RunOutcome, simulate
+from magus.simcore.cores.engine import run
+from magus.simcore.lower.plan import Lowered, lower
+from magus.simcore.program.program import OpKind, TrafficClass
+from tests.helpers.oracle.agreement import differences
+from tests.helpers.oracle.oracle import Oracle
+from tests.helpers.scenarios.scenarios import full_mesh, gemm_rs, h100, nvlink, switch
+
+UNIT = 1024
+PER_CHUNK = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
+PER_TILE = replace(PER_CHUNK, per=WaitPer.TILE)
+SHARED = EngineChoice(EngineKind.SM, 8, EngineMode.SHARED)
+
+
+def scattering(rows: int = 1024, ranks: int = 4) -> Scenario:
+    return gemm_rs(rows, 512, 1024, ranks=ranks, fabric=switch())
+
+
+def reducing(scenario: Scenario) -> Scenario:
+    return replace(scenario, workload=replace(scenario.workload, pattern=Pattern.GEMM_AR))
+
+
+def on_few_sms(rows: int) -> Scenario:
+    """Kernels of several waves."""
+    scenario = scattering(rows)
+    return replace(scenario, system=replace(scenario.system, gpu=replace(scenario.gpu, sms=8)))
+
+
+def lowered(scenario: Scenario, options: ExecutionOptions = PER_TILE, unit_bytes: int = UNIT) -> Lowered:
+    return lower(scenario, build_schedule(scenario, choice_of(scenario, options)), unit_bytes=unit_bytes)
+
+
+def simulated(scenario: Scenario, choice: Choice, *, fold: bool = True) -> Result:
+    return simulate(scenario, build_schedule(scenario, choice), unit_bytes=UNIT, options=RunOptions(fold))
+
+
+CASES = [
+    (scenario, choice)
+    for scenario in (
+        scattering(),
+        scattering(rows=128),
+        gemm_rs(512, 256, 512, ranks=4, fabric=full_mesh()),
+        reducing(gemm_rs(512, 256, 512, ranks=4, fabric=switch())),
+    )
+    for template in ALL_TEMPLATES
+    for options in (PER_CHUNK, PER_TILE)
+    for choice in (
+        Choice(template.name, chunks, tiles_engine(scenario.gpu), 1, options, algorithm)
+        for chunks in (4, 16)
+        for algorithm in ("", "direct", "ring", "one_shot", "double_tree")
+    )
+    if reject_choice(scenario, choice) is None
+]
+
+
+@pytest.mark.parametrize(("scenario", "choice"), CASES)
+def test_every_plan_that_is_allowed_runs_and_all_cores_agree(scenario: Scenario, choice: Choice) -> None:
+    schedule = build_schedule(scenario, choice)
+    folded, every = (simulate(scenario, schedule, unit_bytes=UNIT, options=RunOptions(fold)) for fold in (True, False))
+    program = lower(scenario, schedule, unit_bytes=UNIT).program
+
+    assert not check_plan(scenario, schedule)
+    assert folded.outcome is RunOutcome.DONE
+    assert folded.makespan_ticks == every.makespan_ticks
+    assert differences(program, run(program), Oracle(program).run()) == []
+
+
+def test_several_templates_and_patterns_are_among_them() -> None:
+    assert len({choice.template for _, choice in CASES}) >= 4
+    assert {choice.algorithm for _, choice in CASES} >= {"", "direct", "one_shot"}
+
+
+@pytest.mark.parametrize("options", [PER_CHUNK, PER_TILE])
+def test_as_many_bytes_cross_the_links_as_by_copies_and_none_are_read_for_it(options: ExecutionOptions) -> None:
+    scenario = scattering()
+    tiles, copies = (
+        simulated(scenario, Choice("hetero_unfused_1d", 4, engine, 1, options))
+        for engine in (tiles_engine(scenario.gpu), SHARED)
+    )
+    away = 3 * 256 * 512 * 2  # of the four row blocks three leave, by each rank
+
+    def ticks(result: Result, server: str, rate: int) -> tuple[float, float]:
+        (load,) = (each for each in result.servers if each.name == server and each.rank == 0)
+        return load.compute_ticks * rate / TICKS_PER_SECOND, load.comm_ticks * rate / TICKS_PER_SECOND
+
+    link, memory = scenario.system.fabric.link.achieved_bytes_per_s, scenario.gpu.hbm.achieved_bytes_per_s
+    assert ticks(tiles, "up", link)[1] == pytest.approx(away, rel=0.01)
+    assert ticks(copies, "up", link)[1] == pytest.approx(away, rel=0.01)
+    # A copy is read at home, where the tile has written it, and written at its owner.
+    (tiles_here, tiles_there), (copies_here, copies_there) = (ticks(each, "hbm", memory) for each in (tiles, copies))
+    assert copies_there - tiles_there == pytest.approx(away, rel=0.02)
+    assert copies_here - tiles_here == pytest.approx(away, rel=0.02)
+
+
+@pytest.mark.parametrize("cols", [512, 1])
+def test_each_tile_sets_a_flag_at_each_destination(cols: int) -> None:
+    scenario = gemm_rs(4096, cols, 1024, ranks=4, fabric=switch())
+    plan = lowered(scenario, unit_bytes=scenario.gpu.line_bytes)
+    program = plan.program
+    transfers = [ops for ops in plan.steps if isinstance(ops.step, Transfer)]
+    tiles = {ops.step.name: len(ops.work) for ops in plan.steps if not isinstance(ops.step, Transfer)}
+    of_op = program.stage_op[program.flow_stage]
+    flags = np.bincount(of_op[program.flow_traffic == TrafficClass.FLAGS], minlength=program.num_ops)
+
+    assert len(transfers) == 3
+    for ops in transfers:
+        (kernel,) = ops.step.after
+        assert flags[list(ops.work)].sum() == tiles[kernel]
+        assert flags[list(ops.work)].max() == 1
+
+
+def test_work_groups_of_a_gemv_each_have_rows_for_all_ranks() -> None:
+    scenario = gemm_rs(4096, 1, 1024, ranks=4, fabric=switch())
+    groups = [ops for ops in lowered(scenario).steps if not isinstance(ops.step, Transfer | Reduction)]
+
+    assert len(groups) == 4
+    assert {len(ops.work) for ops in groups} == {scenario.gpu.sms}
+
+
+def test_a_tile_stores_when_it_is_done_and_not_when_its_group_is() -> None:
+    plan = lowered(on_few_sms(8192))
+    done = run(plan.program)
+    first = next(ops for ops in plan.steps if isinstance(ops.step, Transfer))
+    group = next(ops for ops in plan.steps if ops.step.name == first.step.after[0])
+
+    assert done.op_start[list(first.work)].min() < done.op_done[group.done]
+    for tile, stores in zip(group.work, np.array(first.work).reshape(-1, 2), strict=True):
+        assert (done.op_start[stores] >= done.op_done[tile]).all()
+
+
+def test_an_sm_waits_before_the_tile_after_the_next_until_what_it_stored_has_landed() -> None:
+    scenario = on_few_sms(8192)
+    slow = replace(scenario.system.fabric, link=replace(scenario.system.fabric.link, achieved_bytes_per_s=10**10))
+    plan = lowered(replace(scenario, system=replace(scenario.system, fabric=slow)), PER_CHUNK)
+    done = run(plan.program)
+    stored = {ops.step.after[0]: ops.work for ops in plan.steps if isinstance(ops.step, Transfer)}
+    tiles = [ops for ops in plan.steps if ops.step.name in stored]
+    order = [op for ops in tiles for op in ops.work]
+    stores = np.array([stored[ops.step.name] for ops in tiles]).reshape(len(order), 2)
+
+    ahead = 2 * scenario.gpu.sms
+    assert len(order) > ahead
+    for number, later in enumerate(order[ahead:]):
+        assert done.op_start[later] >= done.op_done[stores[number]].max()
+
+
+def test_sums_are_part_of_the_kernel_and_come_after_all_tiles() -> None:
+    plan = lowered(scattering(), PER_CHUNK)
+    done = run(plan.program)
+    launches = plan.program.op_kind == OpKind.LAUNCH
+    (total,) = (ops for ops in plan.steps if isinstance(ops.step, Reduction))
+    tiles = [ops for ops in plan.steps if not isinstance(ops.step, Transfer | Reduction)]
+
+    assert launches.sum() == 1
+    assert done.op_done[total.done] > max(done.op_done[ops.done] for ops in tiles)
+
+
+def test_a_unit_of_a_sum_looks_for_the_flags_of_its_own_tiles() -> None:
+    plan = lowered(on_few_sms(16384))
+    program = plan.program
+    (total,) = (ops for ops in plan.steps if isinstance(ops.step, Reduction))
+    setters = np.repeat(np.arange(program.num_ops), np.diff(program.op_sets_ptr))
+    looked_for = [set(setters[program.op_sets == op].tolist()) for op in total.work]
+    transfers = [set(ops.work) for ops in plan.steps if isinstance(ops.step, Transfer)]
+
+    assert len(looked_for) > 1
+    assert len(transfers) == 3
+    assert set.union(*looked_for) == set.union(*transfers)
+    for flags in looked_for:
+        # Of each peer its part, and at an edge the tile of which it sums a part.
+        assert all(len(flags & sent) <= len(sent) / len(looked_for) + 2 for sent in transfers)
+
+
+def test_looking_tile_by_tile_takes_no_longer() -> None:
+    scenario = on_few_sms(16384)
+    chunk, tile = (simulated(scenario, choice_of(scenario, options)) for options in (PER_CHUNK, PER_TILE))
+
+    assert tile.makespan_ticks <= chunk.makespan_ticks
+
+
+def choice_of(scenario: Scenario, options: ExecutionOptions) -> Choice:
+    return Choice("hetero_unfused_1d", scenario.num_ranks, tiles_engine(scenario.gpu), 1, options)
+
+
+def test_coarser_units_give_nearly_the_same_time() -> None:
+    scenario = gemm_rs(4096, 4096, 4096, gpu=h100(), fabric=switch(nvlink()))
+    schedule = build_schedule(scenario, choice_of(scenario, PER_TILE))
+    times = [simulate(scenario, schedule, unit_bytes=unit).makespan_ticks for unit in (128, 1024, 8192, 65536)]
+
+    for coarser in times[1:]:
+        assert coarser == pytest.approx(times[0], rel=0.05)
