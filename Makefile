@@ -17,7 +17,7 @@ help:
 	@echo "make test-all  the tests with the slow ones, and ten times as many draws"
 	@echo "make nightly   test-all, and every core against the oracle at scale"
 	@echo "make slowest   the fifty slowest of the tests that make check runs"
-	@echo "make coverage  branches that the tests take, by room"
+	@echo "make coverage  branches that the tests take, by room; ROOM=simcore/fold: with its tests alone"
 	@echo "make bench   benchmarks, as text"
 	@echo "make train   train the ranker anew (after a change of simulator or features)"
 	@echo "make picture   docs/tui.svg drawn anew from the terminal UI"
@@ -64,9 +64,10 @@ nightly: test-all
 slowest: $(STAMP)
 	$(PYTEST) -m "not slow" --durations 50 --durations-min 0.1
 
-# Workers and commands that tests start as processes are left out, and so is what numba compiles.
+# What workers and commands run as processes of their own is not seen; what numba compiles is left out.
+# ROOM=simcore or ROOM=simcore/fold runs the tests of that layer or room alone, and measures no other layer.
 coverage: $(STAMP)
-	$(PYTEST) -m "not slow" --cov --cov-report json:coverage.json
+	$(PYTEST) -m "not slow" --cov=magus$(addprefix .,$(firstword $(subst /, ,$(ROOM)))) --cov-report json:coverage.json tests/$(ROOM)
 	$(BIN)/python tests/helpers/coverage_by_room.py coverage.json
 
 bench: $(STAMP)

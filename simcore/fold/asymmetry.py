@@ -21,7 +21,7 @@ def asymmetry(program: Program) -> str:
     if program.ranks_simulated == 1:
         return "there is only one rank"
     places = Places.of(program)
-    for differences in (_between_servers, _between_pools, _between_ops, _between_orders):
+    for differences in (_between_servers, _between_pools, _between_ops, _between_flows):
         for sentence in differences(program, places):
             return sentence
     return "the ranks do the same, but wait for each other or reach each other in different patterns"
@@ -91,9 +91,11 @@ def _between_ops(program: Program, places: Places) -> Iterator[str]:
             yield f"op {label} of rank {odd} {words} at rank {usual}"
 
 
-def _between_orders(program: Program, places: Places) -> Iterator[str]:
-    """Flows at servers: the same hop of several ranks, other hops than at other ranks, or the same in another order."""
-    ranks = program.ranks_simulated
+def _between_flows(program: Program, places: Places) -> Iterator[str]:
+    """Servers that serve the same hop of several ranks.
+
+    Where ops take the same ways and no server does, each serves every hop once, in the order of local ids.
+    """
     hops = places.server_hops
     families = mix(program.op_local_id[places.hop_op[hops]], places.hop_slot[hops])  # [H] by server
     servers = program.hop_server[hops]
@@ -107,13 +109,6 @@ def _between_orders(program: Program, places: Places) -> Iterator[str]:
             f"server {program.server_name(int(servers[first]))} is shared: it serves op {label} "
             f"of rank {of_ranks[0]} and of rank {of_ranks[1]}"
         )
-    seen = row_sums(places.server_hop_ptr, families).reshape(-1, ranks)  # [declared servers, ranks]
-    in_order = row_sums(places.server_hop_ptr, mix(families, places.hop_position[hops])).reshape(-1, ranks)
-    for table, words in ((seen, "serves other flows than"), (in_order, "serves its flows in another order than")):
-        if (found := _odd_one(table)) is not None:
-            server, odd, usual = found
-            name = program.server_names[server]
-            yield f"server {name}[{odd}] {words} {name}[{usual}]"
 
 
 def _route_hashes(program: Program, places: Places) -> UInt64Array:

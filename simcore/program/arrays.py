@@ -24,9 +24,10 @@ def ints(values: Sequence[int] | Sequence[tuple[int, ...]]) -> Int64Array:
         If one does not fit.
     """
     array = np.array(values)
-    if array.size and array.dtype.kind == "O" and all(isinstance(value, int) for value in array.flat):
-        raise OverflowError
     if array.size and array.dtype.kind not in "iub":
+        # Past 64 bits numpy keeps objects, and floats where numbers of 64 bits without a sign stand beside others.
+        if all(isinstance(value, int) for value in np.array(values, object).flat):
+            raise OverflowError
         raise ValueError(f"whole numbers are needed here, not {array.dtype} as in {array.flat[0]!r}")
     if array.dtype.kind == "u" and int(array.max()) > np.iinfo(np.int64).max:
         raise OverflowError

@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.simcore.cores import sort_keys, windows
+from magus.simcore.cores import engine, sort_keys, windows
 from magus.simcore.cores.engine import Core, run
+from magus.simcore.cores.vain_polls import at_rest
 from magus.simcore.program.assembly import _Assembly
 from magus.simcore.program.builder import ProgramBuilder
+from magus.simcore.program.outcome import Run
 from magus.simcore.program.program import Flow, OpKind, OpSpec, Program, Stage
 from tests.helpers.marks import examples
 from tests.helpers.oracle.agreement import differences
@@ -146,6 +148,29 @@ def test_as_worked_out_by_hand(program: Program, flow_last: list[int], done: lis
 
     assert (expected.flow_last, expected.done, expected.polls) == (flow_last, done, polls)
     assert [differences(program, run(program, core=core), expected) for core in Core] == [[]] * len(Core)
+
+
+@pytest.mark.parametrize(("seed", "num_ranks"), [(94, 2), (604, 1)])
+def test_polls_go_on_while_they_hold_room_for_what_is_stuck(
+    monkeypatch: pytest.MonkeyPatch, seed: int, num_ranks: int
+) -> None:
+    """Here other ops are stuck if no poll begins after the last event: the last poll is put off again and again."""
+    program = random_program(seed, num_ranks=num_ranks, features=Feature.BUFFERS | Feature.POLLING)
+    last_polls: list[int] = []
+
+    def noted(result: Run, again: Callable[[int], Run]) -> Run:
+        def once_more(last_poll_ticks: int) -> Run:
+            last_polls.append(last_poll_ticks)
+            return again(last_poll_ticks)
+
+        return at_rest(result, once_more)
+
+    monkeypatch.setattr(engine, "at_rest", noted)
+    expected = Oracle(program).run()
+    for core in Core:
+        last_polls.clear()
+        assert differences(program, run(program, core=core), expected) == [], core
+        assert len(last_polls) > 2
 
 
 @pytest.mark.parametrize("key_bits", [16, 20, 26])

@@ -26,11 +26,11 @@ from magus.compiler.ir import (
     Transfer,
     Wait,
 )
-from magus.compiler.planning.build import build_schedule, reject_choice
+from magus.compiler.planning.build import ScheduleError, build_schedule, reject_choice
 from magus.compiler.templates import ALL_TEMPLATES
 from magus.compiler.verify.check import check_plan
 from magus.compiler.verify.happens_before import Waits
-from magus.simcore import simulate
+from magus.simcore import record_writes, simulate
 from magus.simcore.program.outcome import RunOutcome
 from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs, h100, switch
 
@@ -73,6 +73,9 @@ def test_a_group_of_a_later_stream_comes_to_no_sm() -> None:
 
     assert fault.code is Code.MGS503 and "remote -> own -> x -> remote" in fault.message
     assert outcome(AG, schedule) is RunOutcome.DEADLOCK
+    with pytest.raises(ScheduleError, match="only a run that is done") as caught:
+        record_writes(AG, schedule, unit_bytes=COARSE)
+    assert caught.value.rejection.code is Code.MGS523
 
 
 def test_the_order_of_the_streams_is_that_of_their_first_groups() -> None:

@@ -1,6 +1,7 @@
 """Programs simulated side by side come out as they do one by one, tick for tick."""
 
 import random
+import sys
 from collections.abc import Sequence
 from dataclasses import fields, replace
 
@@ -10,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.simcore.cores import batch as lanes
-from magus.simcore.cores import batch_windows, sort_keys
+from magus.simcore.cores import batch_windows, engine, sort_keys
 from magus.simcore.cores.batch import run_lanes
 from magus.simcore.cores.engine import Core, finished_run, run
 from magus.simcore.cores.op_scheduler import Control
 from magus.simcore.program.builder import ProgramBuilder
+from magus.simcore.program.limits import RunBudget
 from magus.simcore.program.outcome import Run, RunOutcome, Served, WatchFn
 from magus.simcore.program.program import Flow, OpKind, OpSpec, Program, Stage
 from tests.helpers.marks import examples
@@ -245,6 +247,56 @@ def test_every_core_may_be_asked_for(core: Core | None) -> None:
     assert_as_one_by_one(programs, runs)
     expected = {None: {"heap"}, Core.WINDOWS: {"lanes", "windows"}}
     assert {found.core for found in runs} <= expected.get(core, {core.value if core else "", "heap"})
+
+
+def test_large_batches_are_compiled_and_without_numba_they_run_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "MIN_LINE_HOPS_COMPILED", 1)
+    programs, told = [sleeper(3, 100)] * 3, list[int]()
+    compiled = run_lanes(programs, progress=told.append)
+    assert {found.core for found in compiled} == {"compiled"}
+
+    for name in ("compiled", "compiled_loop"):
+        monkeypatch.delitem(sys.modules, f"magus.simcore.cores.{name}", raising=False)
+        monkeypatch.delattr(f"magus.simcore.cores.{name}", raising=False)
+    monkeypatch.setitem(sys.modules, "numba", None)  # it is there and does not load
+    told.clear()
+    others = run_lanes(programs, progress=told.append)
+
+    assert [differing(*pair) for pair in zip(others, compiled, strict=True)] == [[]] * 3
+    assert {found.core for found in others} == {"heap"}
+    assert told == sorted(told) and told[-1] <= sum(found.line_hops for found in others)
+
+
+def test_lanes_over_the_memory_of_a_run_are_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = [burst(units) for units in (60_000, 61_000, 62_000, 63_000)]
+    budget = RunBudget(memory_bytes=12_000_000)
+    tried = sizes_of_blocks(monkeypatch)
+
+    runs = run_lanes(programs, core=Core.WINDOWS, budget=budget)
+
+    assert tried == [4, 2, 2]
+    assert {found.outcome for found in runs} == {RunOutcome.DONE}
+    assert_as_one_by_one(programs, runs)
+
+
+def burst(units: int) -> Program:
+    """All units at once, over two servers, the second of which is slow."""
+    builder = ProgramBuilder(1, folded=False, unit_bytes=128)
+    route = ((builder.server("a", 2, 5000), 0), (builder.server("b", 5, 5000), 0))
+    builder.op(0, OpSpec(OpKind.TRANSFER, "t", [Stage(0, (Flow(route, units),))]))
+    return builder.build()
+
+
+def test_of_a_stopped_burst_the_units_that_were_served_are_counted() -> None:
+    told: list[int] = []
+
+    runs = run_lanes(
+        [burst(40_000), burst(50_000)], core=Core.WINDOWS, progress=told.append, should_stop=lambda: len(told) == 4
+    )
+
+    assert {found.outcome for found in runs} == {RunOutcome.CANCELLED}
+    assert [found.core for found in runs] == ["lanes", "lanes"]
+    assert 0 < told[-1] == sum(found.line_hops for found in runs)
 
 
 def test_lanes_are_used_where_they_pay() -> None:

@@ -143,6 +143,26 @@ def test_polls_for_the_flag_of_what_is_held_up_for_ever_end(units: int) -> None:
     assert result.stuck == (0, 1, 2)
 
 
+def test_polls_for_the_flag_of_what_is_far_behind_what_is_held_up_end() -> None:
+    """The units that the flag waits for stand in neither the first nor the last block of a long queue."""
+    b = ProgramBuilder(1, folded=False, unit_bytes=128)
+    ring_without_room(b)
+    source, queue = b.server("source", 1, 1), b.server("queue", 1, 1)
+    no_room = tuple((number, 0) for number in (source, queue, 0, 1, 0))
+    b.op(0, OpSpec(OpKind.TRANSFER, "before", [Stage(0, (Flow(no_room, 200),))], release_ticks=100))
+    behind = Flow(((source, 0), (queue, 0)), 5)
+    last = b.op(0, OpSpec(OpKind.TRANSFER, "behind", [Stage(0, (behind,))], release_ticks=5000))
+    b.op(0, OpSpec(OpKind.TRANSFER, "after", [Stage(0, (Flow(behind.route, 200),))], release_ticks=6000))
+    b.flags(b.op(0, OpSpec(OpKind.TILE, "p", [Stage(3, polls=True)])), last)
+    program, looks = b.build(), list[int]()
+
+    result = run(program, core=Core.COMPILED, progress=looks.append, should_stop=lambda: len(looks) > 50)
+
+    assert result.outcome is RunOutcome.DEADLOCK
+    assert result.stuck == (0, 1, 2, 3, 4, 5)
+    assert_equals_oracle(program)
+
+
 def test_polls_without_units_can_be_stopped() -> None:
     b = ProgramBuilder(1, folded=False, unit_bytes=128)
     far = b.server("far", 1 << 50, 0)

@@ -29,6 +29,28 @@ def test_full_buffers() -> None:
     )
 
 
+def test_the_units_held_up_are_those_of_the_stage_under_way() -> None:
+    """The first stage is done, and so is one flow of the second; the other comes to a full server behind a free one."""
+    b = builder()
+    free = b.server("free", 1, 1)
+    left, right = (b.server(name, 1, 1, buffer_units=2) for name in ("left", "right"))
+    around = ((free, 0), (left, 0), (right, 0), (left, 0))
+    b.op(
+        0,
+        OpSpec(
+            OpKind.TRANSFER,
+            "t",
+            [Stage(0, (Flow(((free, 0),), 3),)), Stage(0, (Flow(((free, 0),), 3), Flow(around, 9)))],
+        ),
+    )
+    b.op(0, OpSpec(OpKind.TRANSFER, "t", [Stage(0, (Flow(((right, 0), (left, 0), (right, 0)), 9),))]))
+
+    assert {sentence.partition(" waits for room at ")[0] for sentence in circle(b.build())} == {
+        "server left[0]",
+        "server right[0]",
+    }
+
+
 def test_a_slot_held_by_a_poll_for_what_needs_the_slot() -> None:
     b = builder()
     sms = b.pool("sms", 1)

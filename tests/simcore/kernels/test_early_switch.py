@@ -39,6 +39,18 @@ def test_from_where_it_pays_it_is_no_slower() -> None:
     assert early_switch(late, NcclCollective.REDUCE_SCATTER, 4) is None
 
 
+def test_an_all_to_all_switches_where_its_own_model_says() -> None:
+    model = B200.collectives
+    assert model is not None and model.all_to_all is not None
+    late = replace(B200, collectives=replace(model, all_to_all=replace(model.all_to_all, simple_from_bytes=1 << 40)))
+    soon = replace(B200, collectives=replace(model, all_to_all=replace(model.all_to_all, simple_from_bytes=1 << 10)))
+
+    assert early_switch(late, NcclCollective.ALL_TO_ALL, 8) is None
+    found = early_switch(soon, NcclCollective.ALL_TO_ALL, 8)
+    assert found is not None and found.from_bytes == 8 << 10
+    assert early_switch(soon, NcclCollective.ALL_GATHER, 8) == early_switch(B200, NcclCollective.ALL_GATHER, 8)
+
+
 def test_a_gpu_without_collectives_is_refused() -> None:
     with pytest.raises(ValueError, match="no collectives"):
         early_switch(replace(B200, collectives=None), NcclCollective.ALL_GATHER, 8)

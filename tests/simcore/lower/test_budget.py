@@ -1,13 +1,14 @@
 """What is too large is refused before it is begun, on fabrics of any kind, without looking at all of it."""
 
 from dataclasses import replace
+from itertools import chain, repeat
 
 import pytest
 
 from magus.compiler.ir import Cancelled, Choice, EngineChoice, EngineKind, Fabric, checkpoint, heeding
 from magus.compiler.ir.topologies.fat_tree import FatTree
 from magus.compiler.planning.build import build_schedule
-from magus.simcore import RunOptions, RunTooLarge, affordable_unit, simulate
+from magus.simcore import RunOptions, RunOutcome, RunTooLarge, WhatIf, affordable_unit, simulate
 from magus.simcore.lower.budget import check_budget, cost_of
 from tests.helpers.marks import thinned
 from tests.helpers.scenarios.fabrics import UNEVEN, crossbar, graph, rails, torus
@@ -62,6 +63,31 @@ def test_a_stop_is_heard_before_anything_is_simulated() -> None:
         affordable_unit(scenario, schedule, 1024, 1000, should_stop=lambda: True)
     with pytest.raises(Cancelled):
         simulate(scenario, schedule, options=RunOptions(should_stop=lambda: True))
+
+
+def test_a_stop_during_the_what_if_runs_keeps_the_run_itself() -> None:
+    """Whether it comes while one of them is lowered, or while it runs."""
+    scenario = ag_gemm(256, 256, 256, ranks=2)
+    schedule = build_schedule(scenario, Choice("serial", 2, DMA))
+    explained = WhatIf(4096)
+    asked: list[int] = []
+
+    def never() -> bool:
+        asked.append(1)
+        return False
+
+    simulate(scenario, schedule, options=RunOptions(should_stop=never))
+    of_run = len(asked)
+    whole = simulate(scenario, schedule, what_if=explained, options=RunOptions(should_stop=never))
+    in_all = len(asked) - of_run
+    assert in_all > of_run + 8 and whole.waterfall is not None
+    for heard in range(of_run, in_all):
+        answers = chain(repeat(False, heard), repeat(True))
+        options = RunOptions(should_stop=answers.__next__)
+        found = simulate(scenario, schedule, what_if=explained, options=options)
+
+        assert (found.outcome, found.makespan_ticks) == (RunOutcome.DONE, whole.makespan_ticks)
+        assert found.waterfall is None and found.cil is None
 
 
 def test_a_stop_is_heard_while_ranks_are_lowered() -> None:

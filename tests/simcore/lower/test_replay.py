@@ -8,12 +8,17 @@ from magus.compiler.codes import Code
 from magus.compiler.ir import (
     TICKS_PER_US,
     Choice,
+    Direction,
     EngineChoice,
     EngineKind,
+    IndexRange,
     Late,
+    Reach,
+    Region,
     Replay,
     Scenario,
     Schedule,
+    Transfer,
     Variability,
     Write,
 )
@@ -22,9 +27,10 @@ from magus.simcore import Result, RunOutcome, record_writes, simulate
 from magus.simcore.cores.engine import run
 from magus.simcore.lower.replay import lower_replayed
 from tests.helpers.oracle.agreement import differences
+from tests.helpers.oracle.lowering import plan
 from tests.helpers.oracle.oracle import Oracle
 from tests.helpers.scenarios.fabrics import torus
-from tests.helpers.scenarios.scenarios import ag_gemm, full_mesh, gemm_rs, lone_gather
+from tests.helpers.scenarios.scenarios import ag_gemm, full_mesh, gemm_rs, h100, lone_gather, switch
 from tests.helpers.work import calls_of
 from tests.simcore.lower.test_variability import SKEW, varied
 
@@ -163,6 +169,16 @@ def test_a_replay_records_nothing() -> None:
     writes = record_writes(scenario, built(scenario), unit_bytes=UNIT)
     with pytest.raises(ScheduleError, match="replays a profile"):
         record_writes(replaying(scenario, writes), built(scenario), unit_bytes=UNIT)
+
+
+def test_what_a_switch_copies_has_no_profile() -> None:
+    scenario = ag_gemm(256, 256, 256, ranks=2, gpu=h100(), fabric=switch())
+    block = Region(0, IndexRange(0, 128), IndexRange(0, 256))
+    multicast = Transfer("x", Direction.PUT, block, 0, "s", reach=Reach.ALL)
+
+    with pytest.raises(ScheduleError, match="x is copied by the switch") as caught:
+        record_writes(scenario, plan(multicast, compute_sms=132), unit_bytes=UNIT)
+    assert caught.value.rejection.code is Code.MGS523
 
 
 @pytest.mark.parametrize("peers", [3, 15, 255])

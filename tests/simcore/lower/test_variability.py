@@ -24,7 +24,7 @@ from magus.compiler.ir import (
     Variability,
 )
 from magus.compiler.planning.build import build_schedule
-from magus.simcore import simulate
+from magus.simcore import RunTooLarge, simulate
 from magus.simcore.cores.engine import run
 from magus.simcore.lower.plan import lower
 from magus.simcore.lower.variability import Perturbation, perturbation_of, perturbed
@@ -191,6 +191,13 @@ def test_what_cannot_be_varied_is_refused(scenario: Scenario, schedule: Schedule
     endless = replace(plain, stage_hold_ticks=np.where(plain.stage_hold_ticks > 0, MAX_HORIZON_TICKS >> 4, 0))
     with pytest.raises(HorizonError):
         perturbed(endless, Perturbation(Variability(jitter=JITTER), 0), (0,))
+
+
+def test_a_rank_that_begins_past_the_clock_is_refused_with_the_schedule(scenario: Scenario, schedule: Schedule) -> None:
+    late = varied(scenario, Variability(late=(Late(1, MAX_HORIZON_TICKS),)))
+
+    with pytest.raises(RunTooLarge, match=r"^hetero_fused_1d\(.*simulated clock"):
+        simulate(late, schedule, unit_bytes=UNIT)
 
 
 def test_varied_programs_agree_with_the_oracle() -> None:

@@ -1,5 +1,7 @@
 """What cannot be run is refused before, and says why."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -23,6 +25,17 @@ def test_a_circle_of_waits_is_named(b: ProgramBuilder) -> None:
 
     with pytest.raises(CircularWaits, match=r"number 2\) waits for op t of rank 0 \(number 1\) waits for op t"):
         b.build()
+
+
+def test_of_a_long_circle_the_first_ops_are_named_and_the_rest_counted(b: ProgramBuilder) -> None:
+    ops = b.op(0, OpSpec(OpKind.TILE, "t"), count=10)
+    for one, following in pairwise([*ops, ops[0]]):
+        b.after([following], [one])
+
+    with pytest.raises(CircularWaits) as caught:
+        b.build()
+    *named, others, first = str(caught.value).partition(": ")[2].split(" waits for ")
+    assert len(set(named)) == 6 and others == "4 more, the last of which" and first == named[0]
 
 
 def test_a_circle_through_a_join_is_found_and_a_join_alone_is_none(b: ProgramBuilder) -> None:
@@ -74,7 +87,7 @@ def test_buffers_are_not_negative(b: ProgramBuilder, room: dict[str, int]) -> No
         b.server("s", 1, 1, **room)
 
 
-@pytest.mark.parametrize("units", [1 << 62, 1 << 70])
+@pytest.mark.parametrize("units", [1 << 62, 1 << 63, 1 << 70])
 def test_more_than_64_bits_hold_is_refused(b: ProgramBuilder, units: int) -> None:
     server = b.server("s", 5, 5)
     b.op(0, OpSpec(OpKind.TRANSFER, "t", [Stage(0, (Flow(((server, 0),), units),))]))

@@ -5,7 +5,7 @@ import pytest
 
 from magus.simcore.cores.engine import run
 from magus.simcore.program.arrays import NONE
-from magus.simcore.program.builder import ProgramBuilder
+from magus.simcore.program.builder import MAX_OPS, MAX_RANKS, ProgramBuilder
 from magus.simcore.program.program import Flow, OpKind, OpSpec, Stage, TrafficClass
 
 
@@ -91,6 +91,32 @@ def test_empty_program_is_done_at_once() -> None:
 def test_impossible_server(service: int, latency: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         builder().server("s", service, latency)
+
+
+@pytest.mark.parametrize(
+    ("num_ranks", "unit_bytes", "message"),
+    [(0, 128, "at least one rank"), (1, 0, "one byte a unit"), (MAX_RANKS + 1, 128, f"at most {MAX_RANKS} ranks")],
+)
+def test_impossible_program(num_ranks: int, unit_bytes: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ProgramBuilder(num_ranks, folded=True, unit_bytes=unit_bytes)
+
+
+@pytest.mark.parametrize(
+    ("op", "count", "message"),
+    [
+        (OpSpec(OpKind.TILE, "t", setup_ticks=-1), 1, "negative setup, release or count"),
+        (OpSpec(OpKind.TILE, "t", release_ticks=-1), 1, "negative setup, release or count"),
+        (OpSpec(OpKind.TILE, "t"), -1, "negative setup, release or count"),
+        (OpSpec(OpKind.TILE, "t"), MAX_OPS, f"makes {MAX_OPS + 1} ops"),
+    ],
+)
+def test_impossible_op(op: OpSpec, count: int, message: str) -> None:
+    b = builder()
+    b.op(0, OpSpec(OpKind.LAUNCH, "l"))
+    with pytest.raises(ValueError, match=message):
+        b.op(0, op, count=count)
+    assert b.build().num_ops == 1
 
 
 def test_pool_without_slots() -> None:
