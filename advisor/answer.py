@@ -1,5 +1,6 @@
 """The answer from the findings of the stages: which schedule wins, by how much, with what confidence, and why."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -45,7 +46,8 @@ def finalists(scenario: Scenario, candidates: Sequence[Candidate]) -> Finalists:
     others = [candidate for candidate in candidates if candidate.expression != serial.expression]
     # Predictions compete only where nothing was simulated.
     timed = [candidate for candidate in others if candidate.simulated_ticks is not None] or others
-    worth = [candidate for candidate in timed if is_worth_it(scenario, serial, candidate)]
+    known = [candidate for candidate in timed if math.isfinite(candidate.best_us)]
+    worth = [candidate for candidate in known if is_worth_it(scenario, serial, candidate)]
     if worth:
         return _simplest(worth, resolution_of(scenario)), serial
     alone = is_algorithm_choice(scenario)

@@ -129,7 +129,7 @@ class Advisor:
             )
         implementations = run.implementations() if options.verify else None
         notes = run.notes(pool.failures)
-        if all(math.isinf(candidate.best_us) for candidate in candidates):
+        if confirmed.serial is None and all(math.isinf(candidate.best_us) for candidate in candidates):
             raise Cancelled if run.stages.interrupted else RuntimeError("; ".join(notes))
         found = Findings(tuple(candidates), num_feasible, bound, confirmed, run.stages, notes, implementations)
         return advice_of(scenario, found)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from queue import Empty, SimpleQueue
-from threading import Event, Thread
+from threading import Thread
 from time import monotonic
 
 from ortools.sat.python import cp_model
@@ -19,7 +19,6 @@ class Stream:
     def __init__(self, solver: cp_model.CpSolver, model: cp_model.CpModel, variable: cp_model.IntVar) -> None:
         self._solver, self._model, self._variable = solver, model, variable
         self._found: SimpleQueue[list[int] | BaseException | None] = SimpleQueue()
-        self._stop = Event()
         self.status = cp_model.UNKNOWN
 
     def batches(self) -> Iterator[list[int]]:
@@ -30,7 +29,6 @@ class Stream:
             while (batch := self._next()) is not None:
                 yield batch
         finally:
-            self._stop.set()
             stop(self._solver, thread)
 
     def _next(self) -> list[int] | None:
@@ -45,7 +43,7 @@ class Stream:
 
     def _solve(self) -> None:
         try:
-            collector = _Collector(self._variable, self._found, self._stop)
+            collector = _Collector(self._variable, self._found)
             self.status = self._solver.solve(self._model, collector)
             self._found.put(collector.batch)
         except BaseException as error:
@@ -54,13 +52,11 @@ class Stream:
 
 
 class _Collector(cp_model.CpSolverSolutionCallback):
-    """Takes down one value of each solution, and stops the search on request."""
+    """Takes down one value of each solution."""
 
-    def __init__(
-        self, variable: cp_model.IntVar, found: "SimpleQueue[list[int] | BaseException | None]", stop: Event
-    ) -> None:
+    def __init__(self, variable: cp_model.IntVar, found: "SimpleQueue[list[int] | BaseException | None]") -> None:
         super().__init__()
-        self._variable, self._found, self._stop = variable, found, stop
+        self._variable, self._found = variable, found
         self._since, self.batch = monotonic(), list[int]()
 
     def on_solution_callback(self) -> None:
@@ -70,5 +66,3 @@ class _Collector(cp_model.CpSolverSolutionCallback):
             return
         self._found.put(self.batch)
         self._since, self.batch = now, []
-        if self._stop.is_set():
-            self.stop_search()

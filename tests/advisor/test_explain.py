@@ -54,6 +54,16 @@ def test_a_link_with_the_rate_that_another_achieves_is_marked() -> None:
     assert not any("link fast" in mark for mark in marks_of(scenario()))
 
 
+def test_outside_of_the_fit_and_without_a_promise_confidence_is_at_most_medium() -> None:
+    inside = confidence_of(scenario(), True, 1.5, verified=True)
+    outside = confidence_of(scenario(), True, 1.5, verified=True, outside=True)
+    unpromised = confidence_of(scenario(), True, 1.5, verified=True, promised=False)
+
+    assert inside[0] is Confidence.HIGH
+    assert outside == (Confidence.MEDIUM, f"{inside[1]}; but this lies outside what the profile was fitted to")
+    assert unpromised == (Confidence.MEDIUM, f"{inside[1]}; but measured kernels do not promise it")
+
+
 def test_the_answer_says_so() -> None:
     advice: Advice = Advisor.load().recommend(scenario(GUESSED), AdviceOptions(top=1, bespoke=0))
 

@@ -1,5 +1,7 @@
 """Whatever a stage of advice raises, what was found before it is the answer, with a note."""
 
+from dataclasses import replace
+
 import pytest
 
 from magus.advisor import AdviceOptions, Advisor, recommend
@@ -7,8 +9,19 @@ from magus.advisor.candidates.advice import Advice
 from magus.advisor.failures import Failure, FailureKind, failure_sentences
 from magus.advisor.stages import Stages
 from magus.compiler.codes import Code
-from magus.compiler.ir import Cancelled, EngineChoice, EngineKind, Explore, Rejection
-from magus.compiler.planning.build import ScheduleError
+from magus.compiler.ir import (
+    Cancelled,
+    Choice,
+    EngineChoice,
+    EngineKind,
+    Explore,
+    NamedSchedule,
+    Plan,
+    Rejection,
+    Scenario,
+)
+from magus.compiler.planning.build import ScheduleError, build_schedule
+from magus.compiler.planning.expression import expression_of
 from magus.simcore import EngineUnavailable, RunTooLarge
 from tests.helpers.scenarios.scenarios import ag_gemm, exploring
 
@@ -24,6 +37,43 @@ def test_without_a_stage_before_simulation_there_is_an_answer(stage: str, monkey
     assert advice.serial.simulated_ticks is not None
     assert (advice.bound is None) is (stage == "lower_bound")
     assert (advice.gap_to_bound is None) is (stage == "lower_bound")
+
+
+CHOICE = Choice("uniform_fused_1d", 16, DMA)
+DECLARED = replace(SCENARIO, schedules=(NamedSchedule("mine", CHOICE),))
+
+
+def test_without_predictions_what_the_file_declares_is_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = Plan(DMA, build_schedule(SCENARIO, Choice("shard_p2p", 8, DMA)).steps)
+    scenario = replace(DECLARED, schedules=(*DECLARED.schedules, NamedSchedule("by_hand", plan)))
+
+    advice = advised_without("predicted_candidates", monkeypatch, bespoke=0, scenario=scenario)
+
+    simulated = {each.expression: each.choice for each in advice.candidates if each.simulated_ticks is not None}
+    assert simulated[expression_of(CHOICE)] == CHOICE and simulated["by_hand"] is None
+    assert advice.recommended.expression != advice.serial.expression
+
+
+def test_without_predictions_and_the_shortlist_the_finalists_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_shortlist(monkeypatch)
+    advice = advised_without("predicted_candidates", monkeypatch, bespoke=0, scenario=DECLARED)
+
+    assert advice.serial.simulated_ticks is not None
+    assert advice.recommended.expression == expression_of(CHOICE) and advice.speedup > 1.05
+
+
+@pytest.mark.parametrize("scenario", [SCENARIO, DECLARED])
+def test_where_no_stage_finds_a_time_the_reasons_are_told(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_shortlist(monkeypatch)
+    monkeypatch.setattr(recommend, "affordable_unit", fail)
+
+    with pytest.raises(RuntimeError, match=r"the ranking failed.*the shortlist failed.*the confirmation failed"):
+        advised_without("predicted_candidates", monkeypatch, bespoke=0, scenario=scenario)
+
+
+def without_shortlist(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recommend, "simulate_shortlist", fail)
+    monkeypatch.setattr(recommend, "simulate_variants", fail)
 
 
 @pytest.mark.parametrize("stage", ["simulate_variants", "bespoke_candidates", "affordable_unit"])
@@ -43,14 +93,14 @@ def test_without_any_simulation_predictions_answer(monkeypatch: pytest.MonkeyPat
     assert advice.confidence_reason
 
 
-def advised_without(stage: str, monkeypatch: pytest.MonkeyPatch, bespoke: int) -> Advice:
+def fail(*args: object, **options: object) -> None:
+    raise ValueError("on purpose")
+
+
+def advised_without(stage: str, monkeypatch: pytest.MonkeyPatch, bespoke: int, scenario: Scenario = SCENARIO) -> Advice:
     """Advice of which one stage fails; the notes name it."""
-
-    def fail(*args: object, **options: object) -> None:
-        raise ValueError("on purpose")
-
     monkeypatch.setattr(recommend, stage, fail)
-    advice = Advisor.load().recommend(SCENARIO, AdviceOptions(bespoke=bespoke))
+    advice = Advisor.load().recommend(scenario, AdviceOptions(bespoke=bespoke))
 
     assert any("on purpose" in note and "a fault of Magus" in note for note in advice.notes)
     assert set(advice.notes) <= set(advice.marks)

@@ -4,6 +4,7 @@ import pytest
 
 from magus.advisor import Advisor
 from magus.advisor.expect.baseline import serial_baseline
+from magus.advisor.solver import NoFeasibleSchedule, enumerate_space
 from magus.compiler import compile_text
 
 OVERLAPPING = """
@@ -39,3 +40,11 @@ def test_it_is_the_baseline_of_the_advice(text: str) -> None:
     scenario = compile_text(text).scenario()
 
     assert serial_baseline(scenario).expression == Advisor.load().recommend(scenario).serial.expression
+
+
+def test_where_the_space_leaves_nothing_it_is_the_usual_one() -> None:
+    scenario = compile_text(OVERLAPPING + "explore up { staging <= 1 KiB }\n").scenario()
+    with pytest.raises(NoFeasibleSchedule):
+        enumerate_space(scenario)
+
+    assert serial_baseline(scenario).expression == "serial(engine=dma(3))"

@@ -185,6 +185,37 @@ def test_what_does_not_fit_a_point_is_told() -> None:
     assert result.found == "at M = 20: mine does not fit these sizes and was left out"
 
 
+def test_a_point_too_many_to_be_checked_before_is_told_with_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("magus.compiler.pipeline.MAX_CHECKED_BINDINGS", 0)
+    first, second = results("sweep M in 512, 18 { mine.makespan > 1 us }; mine.makespan > 1 us")
+
+    assert not first.passed and second.passed
+    assert first.found == "at M = 18: MGS304: 18 rows do not divide among 4 ranks"
+
+
+def test_somewhere_names_the_first_point() -> None:
+    (result,) = results("sweep M in 512..2048 x2 { somewhere mine.staging >= 1536 KiB }")
+
+    assert (result.passed, result.found) == (True, "holds at 1 of 3 points, first at M = 2048")
+
+
+@pytest.mark.parametrize(("slack", "differ"), [("0 %", True), ("100 %", False)])
+def test_unequal_is_beyond_the_slack(slack: str, differ: bool) -> None:
+    (result,) = results(f"mine.makespan != mine.makespan * 1.5 +- {slack}")
+
+    assert result.passed is differ, result.found
+
+
+def test_a_figure_that_a_schedule_does_not_have_is_told() -> None:
+    text = HEAD.replace("gemm(all_gather(x), w)", "all_gather(x)").replace("hetero_fused_1d(chunks=8", "serial(")
+    text = text.replace("serial(, ", "serial(").replace("schedule shards for up = shard_p2p()", "").split("explore")[0]
+    text += "expect up { mine.dil > 1 }\n"
+
+    (result,) = ExpectationRunner(lambda settings: compile_text(text, settings=settings), no_advisor).run()
+
+    assert (result.passed, result.found) == (False, "serial(engine=dma(3)) has no dil")
+
+
 def test_each_schedule_is_simulated_once_at_each_point(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 

@@ -1,11 +1,13 @@
 """The simulations behind expectations: each once, and what goes wrong is told in a sentence."""
 
+from dataclasses import replace
+
 import pytest
 
 from magus.advisor import Advisor
 from magus.advisor.expect.simulations import ExpectationError, Runs
 from magus.compiler import compile_text
-from magus.simcore import RunTooLarge
+from magus.simcore import RunOutcome, RunTooLarge
 
 TEXT = """
 use "amd/mi300x"
@@ -64,6 +66,31 @@ def test_a_run_that_is_too_large_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("magus.advisor.expect.simulations.simulate", too_large)
     with pytest.raises(ExpectationError, match="beyond the limit"):
         runs().result("mine")
+
+
+def test_a_run_that_does_not_finish_is_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = runs().result("mine")
+    stopped = replace(found, outcome=RunOutcome.MEMORY)
+    monkeypatch.setattr("magus.advisor.expect.simulations.simulate", lambda *_, **__: stopped)
+
+    with pytest.raises(ExpectationError, match=f"mine does not finish: {RunOutcome.MEMORY.value}"):
+        runs().result("mine")
+
+
+def test_seeds_that_are_too_large_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_large(*_: object, **__: object) -> None:
+        raise RunTooLarge("beyond the limit")
+
+    monkeypatch.setattr("magus.simcore.simulate_seeds", too_large, raising=False)
+    with pytest.raises(ExpectationError, match="beyond the limit"):
+        runs().seeded("mine", 3)
+
+
+def test_no_feasible_schedule_is_told_with_what_conflicts() -> None:
+    text = TEXT + "explore up { staging <= 1 KiB }\n"
+
+    with pytest.raises(ExpectationError, match="staging <= 1 KiB"):
+        Runs(compile_text(text).scenario(), Advisor.load).advice()
 
 
 def test_packets_in_place_of_lines() -> None:

@@ -122,6 +122,17 @@ def test_a_schedule_that_does_not_fit_the_sizes_is_said() -> None:
     assert isinstance(found, Rejection) and found.code is Code.MGS512
 
 
+def test_what_is_too_large_to_simulate_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = gather()
+    flux, _ = shipped(scenario, "flux")
+    monkeypatch.setattr("magus.simcore.lower.budget.MAX_LINE_HOPS", 1000)
+
+    found = predict_us(scenario, flux)
+
+    assert isinstance(found, Rejection) and found.code is Code.MGS406
+    assert found.message.startswith("hetero_unfused_1d(") and "line-hops, the limit is" in found.message
+
+
 def test_a_profile_without_collectives_has_no_library() -> None:
     scenario = gather()
     without = replace(scenario, system=replace(scenario.system, gpu=replace(scenario.gpu, collectives=None)))

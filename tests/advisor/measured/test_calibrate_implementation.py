@@ -1,5 +1,6 @@
 """``calibrate --implementation`` recovers the costs that made synthetic rows, and says what is wrong with others."""
 
+import gzip
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -230,6 +231,8 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     assert told(tmp_path / "none.csv", "kraken") == ["MGS120"] and told(tmp_path, "kraken") == ["MGS120"]
     assert told(tmp_path / "empty.csv", "kraken") == ["MGS122"]
     assert told(table(tmp_path, many), "kraken") == ["MGS305"]
+    (tmp_path / "cut.csv.gz").write_bytes(gzip.compress("\n".join([HEADER, *many[:500]]).encode())[:-400])
+    assert told(tmp_path / "cut.csv.gz", "kraken") == ["MGS120"]
 
 
 def test_a_file_of_hundreds_of_megabytes_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

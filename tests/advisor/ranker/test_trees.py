@@ -257,6 +257,12 @@ def test_trees_that_lead_nowhere_are_refused(fitted: Ranker, folder: Path) -> No
         Ranker.load(folder)
 
 
+def test_training_needs_scenarios_to_hold_out(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="at least 10 scenarios, got 9"):
+        train(tmp_path / "model", scenarios=9)
+    assert not (tmp_path / "model").exists()
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_garbage_inside_is_refused_or_harmless(folder: Path, seed: int) -> None:
     random, content = np.random.default_rng(seed), members(folder)

@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 
 import pytest
+from ortools.sat.python import cp_model
 
 from magus.advisor.solver import NoFeasibleSchedule, enumerate_space
 from magus.advisor.solver.domains import domains_of, streams_of
@@ -150,6 +151,17 @@ def test_limit_keeps_a_part_and_says_so() -> None:
     assert enumerate_space(scenario, limit=len(everything.choices)).complete
     with pytest.raises(ValueError, match="positive"):
         enumerate_space(scenario, limit=0)
+
+
+def test_what_the_solver_raises_in_its_thread_reaches_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise MemoryError("on purpose")
+
+    monkeypatch.setattr(cp_model.CpSolver, "solve", fails)
+    with pytest.raises(MemoryError, match="on purpose"):
+        enumerate_space(SCENARIOS[1], generated=False)
+    with pytest.raises(MemoryError, match="on purpose"):
+        explain(SCENARIOS[1])
 
 
 def test_stops_on_request() -> None:
