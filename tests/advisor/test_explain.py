@@ -10,10 +10,11 @@ gpu NEXT extends H100 {{ {gpu} }}
 link fast extends nvlink {{ {link} }}
 system node {{ gpus 8 x NEXT; fabric switch(nvswitch, link=fast) }}
 workload w on node {{
-  x = tensor bf16[8192, 8192] shard rows
-  w = tensor bf16[8192, 28672] shard cols
+  x = tensor bf16[2048, 2048] shard rows
+  w = tensor bf16[2048, 8192] shard cols
   y = gemm(all_gather(x), w)
 }}
+explore w {{ schedules serial, uniform_fused_1d; chunks 16; engine dma }}
 """
 GUESSED = 'sms 264 @assumed "a guess"'
 OWN_ERROR = f'{GUESSED}; gemm {{ error 5 % @measured "a table" }}'

@@ -265,6 +265,21 @@ def test_the_number_of_processes_changes_nothing(advisor: Advisor, monkeypatch: 
     assert replace(alone, timing=together.timing) == together
 
 
+def test_why_serial_wins_is_said(advice: Advice) -> None:
+    overlapping = [one for one in advice.candidates if not one.is_serial and one.simulated_ticks is not None]
+    fastest_ticks = min(one.simulated_ticks or 0 for one in overlapping)
+
+    def reason(share: float) -> str:
+        """The reason where serial takes so much of the time of the fastest overlap."""
+        serial = replace(advice.serial, simulated_ticks=round(fastest_ticks * share))
+        return replace(advice, recommended=serial).why_serial
+
+    assert reason(1.02) == "1.02x by overlap is less than the profile can tell apart (8%)"
+    assert reason(0.9) == reason(1.2) == "overlap does not pay here"
+    alone = replace(advice, candidates=tuple(one for one in advice.candidates if one.is_serial))
+    assert alone.why_serial == "no overlap schedule was in the space"
+
+
 def test_a_stop_is_heard(advisor: Advisor) -> None:
     with pytest.raises(Cancelled):
         advisor.recommend(ag_gemm(4096, 8192, 16384), should_stop=lambda: True)

@@ -117,9 +117,10 @@ def slow(_: int) -> None:
     time.sleep(0.11)
 
 
-def test_keys_too_narrow_fall_back_to_the_heap(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("key_bits", [4, 12])  # no bit for the time, and too few
+def test_keys_too_narrow_fall_back_to_the_heap(key_bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = run(transfers(100), core=Core.WINDOWS)
-    monkeypatch.setattr(sort_keys, "KEY_BITS", 12)
+    monkeypatch.setattr(sort_keys, "KEY_BITS", key_bits)
 
     result = run(transfers(100), core=Core.WINDOWS)
 
