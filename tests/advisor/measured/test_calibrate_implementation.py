@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from magus.advisor.implementations.offers import offers_of
 from magus.advisor.implementations.predict import predict_us
+from magus.advisor.measured.calibrate import implementation_fit
 from magus.advisor.measured.calibrate.implementation_run import ImplementationCalibration, calibrate_implementation
 from magus.advisor.measured.calibrate.implementation_to_mgs import implementation_text
 from magus.advisor.measured.calibrate.text import calibration_document, calibration_text
@@ -18,7 +19,7 @@ from magus.advisor.measured.tables.fused import scenario_on
 from magus.advisor.measured.tables.fused_rows import FusedPart
 from magus.advisor.measured.tables.own_rows import MAX_ROWS
 from magus.compiler import CompileError, compile_file, format_text
-from magus.compiler.ir import TICKS_PER_US, DType, Implementation, Method, Pattern, Rejection
+from magus.compiler.ir import TICKS_PER_US, DType, Implementation, Method, Pattern, Rejection, Scenario
 from magus.compiler.resolve.schedules.shipped_implementations import shipped_implementations
 from tests.helpers.some import some
 
@@ -119,6 +120,41 @@ def test_the_same_rows_give_the_same_file(tmp_path: Path) -> None:
     ]
 
     assert texts[0] == texts[1] == texts[2]
+
+
+@pytest.mark.parametrize(
+    ("kernels_us", "noise", "limited", "determined"),
+    [
+        ((50, 80, 120, 200, 300), 0.001, False, {"call": 90}),
+        ((50, 80, 120, 200, 300), 0.001, True, {"call": 90}),
+        ((5e5, 6e5, 7e5, 8e5, 9e5), 0.2, False, {}),
+    ],
+)
+def test_constants_that_change_no_row_are_left_out_one_by_one(
+    kernels_us: Sequence[float],
+    noise: float,
+    limited: bool,
+    determined: dict[str, float],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Copies hide behind kernels: rows speak of the call alone, or of nothing where that is within the noise."""
+
+    def hidden(kernel_us: float, implementation: Implementation, _: object) -> float:
+        return kernel_us + float(implementation.methods[0].call_ticks) / TICKS_PER_US
+
+    monkeypatch.setattr(implementation_fit, "predict_us", hidden)
+    scenario = scenario_on("H100", 4, DType.BF16, FusedPart(Pattern.AG_GEMM, 512, 512, 512))
+    (kraken,) = [each for each in shipped_implementations(scenario.system) if each.name == "kraken"]
+    start = replace(kraken.methods[0], missing=(), limit_bytes_per_s=10**11 if limited else None)
+    row: Any = None
+    points = [
+        implementation_fit.OwnPoint(row, cast("Scenario", us), start.choice, (us + 90) * (1 + noise * (-1) ** index))
+        for index, us in enumerate(kernels_us)
+    ]
+
+    found = {one.constant.name: float(one.value) for one in implementation_fit.fit_method(start, points)}
+
+    assert found == pytest.approx(determined, rel=0.05)
 
 
 SERIAL = "gpu,ranks,pattern,m,n,k,dtype,serial_ms"
