@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...compiler.ir import TICKS_PER_US, DType, Gpu
-from ...simcore.kernels.gemm import L2_SHARE, MIN_SPLIT_K
+from ...simcore.kernels.gemm_form import MIN_SPLIT_K, l2_bytes_per_s
 
 Floats = NDArray[np.float64]
 
@@ -77,7 +77,7 @@ class TiledKernels:
         return np.asarray((self.split == 1) | (self._part(corner[2]) >= MIN_SPLIT_K))
 
     def tile_us(self, part: Floats) -> Floats:
-        """Time of a tile, as ``gemm.tile_time_us``."""
+        """Time of a tile, as ``TileForm.us`` of ``gemm_form.py``."""
         gpu, model = self.form.gpu, self.form.gpu.gemm
         rate = self.units * (gpu.peak(self.form.dtype) / gpu.sms * float(model.mma_fraction))
         math_us = 2 * self.rows * self.cols * part / rate * 1e6
@@ -107,7 +107,7 @@ class TiledKernels:
         gpu, (m, n, k) = self.form.gpu, high
         rows, cols = np.ceil(m / self.rows), np.ceil(n / self.cols)
         num_bytes = ((m * cols + n * rows) * k + 2 * m * n) * self.form.dtype.num_bytes
-        l2 = num_bytes / (L2_SHARE * gpu.l2.instances * gpu.l2.bytes_per_s) * 1e6
+        l2 = num_bytes / l2_bytes_per_s(gpu) * 1e6
         waves = np.ceil(rows * cols * (self.split * self.units) / self.form.fewest)
         latency = waves * (gpu.l2.latency_ticks + gpu.hbm.latency_ticks) / TICKS_PER_US
         least = np.where(self.exists(low) & (self.units <= self.form.fewest), np.maximum(l2, latency), np.inf)

@@ -13,7 +13,8 @@ from ...compiler.planning.build import build_schedule
 from ...compiler.planning.knobs.engine import default_engine
 from ...compiler.templates import BASELINE
 from ...simcore.kernels.dispatch import compute_work
-from ...simcore.kernels.gemm import gemm_work, tile_time_us, tiles_of
+from ...simcore.kernels.gemm import gemm_work
+from ...simcore.kernels.gemm_form import TileForm, split_k, tiles_of
 from ...simcore.kernels.gemv import gemv_work
 from ...simcore.kernels.min_work import least_sm_ticks
 from ...simcore.kernels.work import KernelWork
@@ -97,8 +98,8 @@ def _of_launched(limits: KernelLimits, gpu: Gpu, gemm: GemmShape) -> KernelLimit
 
 def _of_persistent(limits: KernelLimits, gpu: Gpu, gemm: GemmShape) -> KernelLimits:
     start = gemm_start_ticks(gpu)
-    steps = -(-gemm.k // 64) * 64
-    us = min(tile_time_us(gpu, gemm, block, units, steps) for block, units in tiles_of(gpu))
+    form, whole_k = TileForm.of(gpu, gemm.dtype), split_k(gemm.k, 1)
+    us = min(form.us(tile, whole_k) for tile in tiles_of(gpu))
     unit = int(us * TICKS_PER_US * (1 - 1e-6))
     return replace(limits, start=start, first=start + unit, after=unit)
 

@@ -64,7 +64,7 @@ class Hbm:
 
 @dataclass(frozen=True, slots=True)
 class GemmModel:
-    """Constants of the fitted GEMM form, see ``simcore/kernels/gemm.py`` for the formula.
+    """Constants of the fitted GEMM form, see ``simcore/kernels/gemm_form.py`` for the formula.
 
     ``error`` is the relative error of a predicted time, ``resolution`` the relative difference between two
     schedules below which the profile cannot tell them apart. Two SMs together compute one of ``pair_tiles``.

@@ -38,7 +38,8 @@ from fractions import Fraction
 from functools import lru_cache
 
 from ...compiler.ir import TICKS_PER_US, AttentionShape, Gpu, Scenario, TileGroup, tile_cols, tile_rows
-from .gemm import ROUNDING_TICKS, l2_us, rounded_ticks
+from .gemm import ROUNDING_TICKS, rounded_ticks
+from .gemm_form import l2_bytes_per_s
 from .work import KernelWork, WorkModel
 from .working_set import hit_share
 
@@ -84,9 +85,8 @@ def attention_work(gpu: Gpu, shape: AttentionShape, sms: int, accumulate: bool =
     if accumulate:
         read += shape.accumulator_bytes
     memory_us = (read + written) / gpu.hbm.achieved_bytes_per_s * 1e6
-    body_us = max(
-        makespan_us([(each.count, each.us) for each in units], sms), memory_us, l2_us(gpu, l2_bytes + read + written)
-    )
+    l2_us = (l2_bytes + read + written) / l2_bytes_per_s(gpu) * 1e6
+    body_us = max(makespan_us([(each.count, each.us) for each in units], sms), memory_us, l2_us)
     total = sum(each.count for each in units)
     waves = -(-total // sms)
     num_units = total if waves == 1 else waves * sms

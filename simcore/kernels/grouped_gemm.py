@@ -1,4 +1,4 @@
-"""Grouped GEMM: the tiles of all experts in one launch, by the form of ``gemm.py``.
+"""Grouped GEMM: the tiles of all experts in one launch, by the form of ``gemm_form.py``.
 
 All experts have the same tile, the best for the whole, and no split-K (NVIDIA CUTLASS, grouped GEMM; DeepGEMM):
 
@@ -21,20 +21,8 @@ from fractions import Fraction
 from functools import lru_cache
 
 from ...compiler.ir import GemmShape, Gpu, GroupedGemmShape, Region, Scenario, TileGroup, tile_rows
-from .gemm import (
-    Tile,
-    Tiling,
-    fastest,
-    gemm_work,
-    least_us,
-    min_sm_ticks,
-    operand_rows,
-    split_k,
-    tile_time_us,
-    tiled_us,
-    tiled_work,
-    tiles_of,
-)
+from .gemm import gemm_work, tiled_work
+from .gemm_form import BodyForm, Tiling, found, min_sm_ticks, operand_rows, tile_times
 from .work import KernelWork, WorkModel, hbm_bytes
 
 
@@ -58,31 +46,40 @@ def grouped_gemm_work(gpu: Gpu, shape: GroupedGemmShape, sms: int, accumulate: b
     if gpu.peak(shape.dtype) <= 0:
         raise ValueError(f"{gpu.name} has no peak rate for {shape.dtype.value}")
     read, written = hbm_bytes(shape, accumulate)
-    tilings = [
-        _tiling(gpu, replace(shape, rows=rows), sms, tile, read + written) for tile in tiles_of(gpu) if tile[1] <= sms
-    ]
-    work = tiled_work(gpu, fastest(gpu, sms, tilings), sms, read, written)
+    best = _fastest(gpu, replace(shape, rows=rows), sms, read + written)
+    work = tiled_work(gpu, best, sms, read, written)
     return replace(work, label=f"{work.label} of {len(rows)}")
 
 
-def _tiling(gpu: Gpu, shape: GroupedGemmShape, sms: int, tile: Tile, hbm_bytes: int) -> Tiling:
-    """``tile`` for all experts of ``shape``, each of which has rows."""
-    model, (block, units) = gpu.gemm, tile
-    tile_rows = [math.ceil(count / block[0]) for count in shape.rows]
-    tile_cols = math.ceil(shape.n / block[1])
-    num_slots = sum(tile_rows) * tile_cols * units
-    waves = num_slots / sms
-    stacked = GemmShape(sum(shape.rows), shape.n, shape.k, shape.dtype)
-    tile_us = tile_time_us(gpu, stacked, block, units, split_k(stacked, 1))
-    body_us = tiled_us(gpu, waves, float(model.quantisation), tile_us, hbm_bytes)
-    operands = sum(
-        operand_rows(count, shape.n, tiles, tile_cols, model.cluster // units)
-        for count, tiles in zip(shape.rows, tile_rows, strict=True)
-    )
-    l2_read_bytes = operands * shape.k * shape.dtype.num_bytes
-    written = stacked.m * stacked.n * stacked.dtype.num_bytes
-    body_us = max(body_us, least_us(gpu, waves, l2_read_bytes + written))
-    return Tiling(body_us, block, units == 2, num_slots, l2_read_bytes)
+def _fastest(gpu: Gpu, shape: GroupedGemmShape, sms: int, num_bytes: int) -> Tiling:
+    """The tile with the shortest body for all experts of ``shape``, each of which has rows; of equal ones the first.
+
+    Raises
+    ------
+    ValueError
+        If the GPU has no tile for ``sms``.
+    """
+    form = BodyForm.of(gpu, num_bytes, float(gpu.gemm.quantisation))
+    written = sum(shape.rows) * shape.n * shape.dtype.num_bytes
+    best: Tiling | None = None
+    for (block, units), ((_, tile_us),) in tile_times(gpu, shape.dtype, shape.k, splits=False):
+        if units > sms:  # a pair needs two SMs
+            continue
+        tile_rows, tile_cols = [math.ceil(count / block[0]) for count in shape.rows], math.ceil(shape.n / block[1])
+        num_slots = sum(tile_rows) * tile_cols * units
+        waves = num_slots / sms
+        body_us = form.body_us(form.waves_us(waves, tile_us))
+        if best is not None and body_us >= best.body_us:  # before the operands of every expert are counted
+            continue
+        operands = sum(
+            operand_rows(count, shape.n, tiles, tile_cols, gpu.gemm.cluster // units)
+            for count, tiles in zip(shape.rows, tile_rows, strict=True)
+        )
+        l2_read_bytes = operands * shape.k * shape.dtype.num_bytes
+        body_us = max(body_us, form.least_us(waves, l2_read_bytes + written))
+        if best is None or body_us < best.body_us:
+            best = Tiling(body_us, block, units == 2, num_slots, l2_read_bytes)
+    return found(best, gpu, sms)
 
 
 def _part(scenario: Scenario, whole: GroupedGemmShape, group: TileGroup) -> GroupedGemmShape:

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ....compiler.ir import TICKS_PER_US, DType, GemmModel, Gpu
-from ....simcore.kernels.gemm import L2_SHARE, MIN_SPLIT_K, ROUNDING_TICKS, SPLITS
+from ....simcore.kernels.gemm import ROUNDING_TICKS
+from ....simcore.kernels.gemm_form import MIN_SPLIT_K, SPLITS, l2_bytes_per_s
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -103,7 +104,7 @@ def gemm_terms(gpu: Gpu, shapes: Ints, dtype: DType = DType.BF16) -> GemmTerms:
     num_bytes = (m * k + k * n + m * n) * dtype.num_bytes
     l2_rows = _operand_rows(m, n, tile_rows, tile_cols, np.maximum(1, gpu.gemm.cluster // sms_per_tile))
     l2_bytes = (l2_rows - m - n) * k * dtype.num_bytes + num_bytes
-    l2_us = l2_bytes / (L2_SHARE * gpu.l2.instances * gpu.l2.bytes_per_s) * 1e6
+    l2_us = l2_bytes / l2_bytes_per_s(gpu) * 1e6
     waves = tile_rows * tile_cols * split * sms_per_tile / gpu.sms
     latency_us = np.maximum(1, np.ceil(waves)) * (gpu.l2.latency_ticks + gpu.hbm.latency_ticks) / TICKS_PER_US
     return GemmTerms(
@@ -146,7 +147,7 @@ def fastest(body_us: Floats) -> tuple[Floats, Ints]:
 
 
 def _operand_rows(m: Ints, n: Ints, tile_rows: Ints, tile_cols: Ints, share: Ints) -> Ints:
-    """See ``simcore.kernels.gemm.operand_rows``."""
+    """See ``simcore.kernels.gemm_form.operand_rows``."""
     along_n, along_m = m * _ceil_div(tile_cols, share) + n * tile_rows, m * tile_cols + n * _ceil_div(tile_rows, share)
     return np.minimum(along_n, along_m)
 

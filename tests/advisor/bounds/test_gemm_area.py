@@ -10,7 +10,8 @@ import pytest
 from magus.advisor.bounds.gemm_area import KernelClass, least_ratios
 from magus.compiler import compile_text
 from magus.compiler.ir import TICKS_PER_US, DType, GemmShape, Gpu
-from magus.simcore.kernels.gemm import gemm_work, min_sm_ticks
+from magus.simcore.kernels.gemm import gemm_work
+from magus.simcore.kernels.gemm_form import min_sm_ticks
 from tests.helpers.marks import thinned
 from tests.helpers.scenarios.scenarios import h100, mi300x
 from tests.helpers.some import some

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.compiler.ir import TICKS_PER_SECOND, DType, GemmShape, Gpu, GroupedGemmShape
-from magus.simcore.kernels.gemm import ROUNDING_TICKS, gemm_work, min_sm_ticks
+from magus.simcore.kernels.gemm import ROUNDING_TICKS, gemm_work
+from magus.simcore.kernels.gemm_form import min_sm_ticks
 from magus.simcore.kernels.grouped_gemm import grouped_gemm_work
 from tests.helpers.scenarios.scenarios import h100, mi300x
 

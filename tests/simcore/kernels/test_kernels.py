@@ -1,6 +1,7 @@
 """Kernel models against their formulas and limits."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.compiler.ir import TICKS_PER_US, Cache, DType, GemmShape, Gpu
-from magus.simcore.kernels.gemm import gemm_work, min_sm_ticks, ticks_for
+from magus.simcore.kernels.gemm import ROUNDING_TICKS, gemm_work, rounded_ticks, ticks_for
+from magus.simcore.kernels.gemm_form import BodyForm, min_sm_ticks, operand_rows, split_us, tile_times
 from magus.simcore.kernels.reduce import reduce_work
 from magus.simcore.kernels.work import hbm_bytes
 from magus.simcore.kernels.working_set import extra_hbm_bytes
@@ -49,6 +51,30 @@ def test_a_gemm_takes_what_the_fitted_form_says(gpu, shape: tuple[int, int, int]
     work = gemm_work(gpu, GemmShape(*shape, DType.BF16), gpu.sms)
 
     assert work.alone_ticks / TICKS_PER_US == pytest.approx(reference_us(gpu, *shape, gpu.sms), rel=2e-3)
+
+
+def every_kernel(gpu: Gpu, shape: GemmShape, sms: int) -> Iterator[tuple[float, str]]:
+    """Time without start and label of each tile and split, none left out."""
+    form = BodyForm.of(gpu, sum(hbm_bytes(shape, False)), float(gpu.gemm.quantisation))
+    for (block, units), splits in tile_times(gpu, shape.dtype, shape.k, splits=True):
+        rows, cols = math.ceil(shape.m / block[0]), math.ceil(shape.n / block[1])
+        operands = operand_rows(shape.m, shape.n, rows, cols, gpu.gemm.cluster // units)
+        l2_bytes = (operands * shape.k + shape.m * shape.n) * shape.dtype.num_bytes
+        for split, tile_us in splits:
+            waves = rows * cols * split * units / sms
+            us = form.body_us(form.waves_us(waves, tile_us)) + split_us(gpu, shape, split)
+            label = f"{block[0]}x{block[1]}{' pair' * (units == 2)}{f' split {split}' * (split > 1)}"
+            yield max(us, form.least_us(waves, l2_bytes)), label
+
+
+@given(sizes, sizes, sizes, st.sampled_from(GPUS), st.integers(min_value=8, max_value=132))
+def test_the_pick_is_the_first_of_the_fastest_of_all_tiles_and_splits(m, n, k, gpu, sms) -> None:  # type: ignore[no-untyped-def]
+    shape = GemmShape(m, n, k, DType.BF16)
+    best_us, label = min(every_kernel(gpu, shape, sms), key=lambda kernel: kernel[0])
+    work = gemm_work(gpu, shape, sms)
+
+    assert work.label == label
+    assert work.unit_ticks == max(ROUNDING_TICKS, rounded_ticks(best_us / work.waves))
 
 
 @given(sizes, sizes, sizes, st.sampled_from(GPUS), st.integers(min_value=8, max_value=132))

@@ -1,0 +1,181 @@
+"""The form of library GEMMs: the time of a kernel of equal tiles, fitted to measured kernels.
+
+For a tile (bm, bn) of u SMs and a split s of the inner dimension, with S SMs of which ``sms`` are available:
+
+    ks     = ceil64(K / s)
+    W      = ceil(M / bm) * ceil(N / bn) * s * u / sms     waves;  Wq = 1 if W <= 1 else W + q (ceil W - W)
+    t_mma  = 2 bm bn ks / (u * peak / S * mma)             t_lat = ks / 64 * k_step
+    t_tile = (t_mma^p + t_lat^p)^(1/p) + tile
+    t_hbm  = bytes(A, B, C) / (hbm * peak bandwidth)
+    T      = start + ((Wq t_tile)^p + t_hbm^p)^(1/p) + (s > 1: split + 8 s M N / split_bandwidth)
+    T - start is at least what L2 takes for all bytes, and in every wave the latency of L2 and memory, as simulated
+
+u is 1, or 2 for the tiles that a pair of SMs computes together (CTA pairs of Blackwell); such a tile holds two SM slots
+for its whole time. Tiles side by side in a cluster read from L2 once what they share. Nine constants per GPU, fitted to
+3,000 of 35,700 measured shapes (aiconfigurator's TensorRT-LLM collector); 5-6 % mean error for M, N, K >= 512.
+
+The constants are read once for many tiles: ``TileForm`` for those of a GPU, ``BodyForm`` for those of a kernel.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ...compiler.ir import TICKS_PER_US, DType, GemmShape, Gpu
+from .norm import p_norm
+
+SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+MIN_SPLIT_K = 128
+# A kernel that asks L2 for more than this share of its rate waits for the bursts of its own SMs.
+L2_SHARE = 0.85
+
+Tile = tuple[tuple[int, int], int]  # rows and columns, and how many SMs compute it together
+
+# Each tile with the splits of the inner dimension, and with each the time of a tile in us.
+TileTimes = tuple[tuple[Tile, tuple[tuple[int, float], ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TileForm:
+    """t_tile of one GPU and element type; ``sm_flops`` is the rate of one SM, ``overhead_us`` the constant term."""
+
+    exponent: float
+    sm_flops: float
+    k_step_ticks: int
+    overhead_us: float
+
+    @classmethod
+    def of(cls, gpu: Gpu, dtype: DType) -> "TileForm":
+        """The form of the tiles of ``gpu``."""
+        model = gpu.gemm
+        sm_flops = gpu.peak(dtype) / gpu.sms * float(model.mma_fraction)
+        return cls(float(model.exponent), sm_flops, model.k_step_ticks, model.tile_ticks / TICKS_PER_US)
+
+    def us(self, tile: Tile, k_part: int) -> float:
+        """Time of one tile: math and latency of its k steps, imperfectly overlapped, and its overhead."""
+        (rows, cols), units = tile
+        math_us = 2 * rows * cols * k_part / (units * self.sm_flops) * 1e6
+        latency_us = k_part / 64 * self.k_step_ticks / TICKS_PER_US
+        return p_norm(math_us, latency_us, self.exponent) + self.overhead_us
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """One tile and split of a kernel; ``body_us`` is T without start.
+
+    ``num_slots`` counts the SM slots that all tiles take, two for each pair tile.
+    """
+
+    body_us: float
+    block: tuple[int, int]
+    pair: bool
+    num_slots: int
+    l2_read_bytes: int
+    split: int = 1
+
+
+def found(tiling: Tiling | None, gpu: Gpu, sms: int) -> Tiling:
+    """``tiling``, of a kernel on ``sms`` SMs.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
+    if tiling is None:
+        raise ValueError(f"{gpu.name} has no tile for {sms} SM")
+    return tiling
+
+
+@dataclass(frozen=True, slots=True)
+class BodyForm:
+    """T without start and split of one kernel, as a function of its waves, of the time of a tile and of its L2 traffic.
+
+    ``num_bytes`` is its memory traffic, ``memory_us`` the time of it, ``latency_ticks`` the latency of L2 and memory.
+    """
+
+    exponent: float
+    quantisation: float
+    num_bytes: int
+    memory_us: float
+    l2_bytes_per_s: float
+    latency_ticks: int
+
+    @classmethod
+    def of(cls, gpu: Gpu, num_bytes: int, quantisation: float) -> "BodyForm":
+        """The form of a kernel that reads and writes ``num_bytes`` of memory."""
+        memory_us = num_bytes / (float(gpu.gemm.hbm_fraction) * gpu.hbm.peak_bytes_per_s) * 1e6
+        latency_ticks = gpu.l2.latency_ticks + gpu.hbm.latency_ticks
+        return cls(float(gpu.gemm.exponent), quantisation, num_bytes, memory_us, l2_bytes_per_s(gpu), latency_ticks)
+
+    def waves_us(self, waves: float, tile_us: float) -> float:
+        """Wq t_tile; no kernel is faster, since no p-norm is below one of its terms."""
+        return (1.0 if waves <= 1 else waves + self.quantisation * (math.ceil(waves) - waves)) * tile_us
+
+    def body_us(self, waves_us: float) -> float:
+        """Time of the waves and of the memory traffic, imperfectly overlapped."""
+        return p_norm(waves_us, self.memory_us, self.exponent)
+
+    def least_us(self, waves: float, l2_bytes: int) -> float:
+        """Lower bound: all bytes pass through L2, and each unit waits for its first operands.
+
+        The first matters for small tiles only, the second where a tile has next to no overhead of its own.
+        """
+        latency_us = max(1, math.ceil(waves)) * self.latency_ticks / TICKS_PER_US
+        return max(l2_bytes / self.l2_bytes_per_s * 1e6, latency_us)
+
+
+def l2_bytes_per_s(gpu: Gpu) -> float:
+    """Rate at which the L2 passes bytes on to the SMs of one kernel."""
+    return L2_SHARE * gpu.l2.instances * gpu.l2.bytes_per_s
+
+
+def tiles_of(gpu: Gpu) -> list[Tile]:
+    """All tiles, pairs first: of two that take equally long it is the one that reads less."""
+    return [(block, 2) for block in gpu.gemm.pair_tiles] + [(block, 1) for block in gpu.gemm.tiles]
+
+
+def split_k(k: int, split: int) -> int:
+    """The inner dimension of a part of ``split``, in whole k steps."""
+    return 64 * math.ceil(math.ceil(k / split) / 64)
+
+
+@lru_cache(maxsize=1024)
+def tile_times(gpu: Gpu, dtype: DType, k: int, *, splits: bool) -> TileTimes:
+    """All tiles for the inner dimension ``k``; split 1 alone unless its ``splits`` are wanted too."""
+    parts = [(split, split_k(k, split)) for split in (SPLITS if splits else SPLITS[:1])]
+    parts = [(split, k_part) for split, k_part in parts if split == 1 or k_part >= MIN_SPLIT_K]
+    form = TileForm.of(gpu, dtype)
+    return tuple((tile, tuple((split, form.us(tile, k_part)) for split, k_part in parts)) for tile in tiles_of(gpu))
+
+
+def split_us(gpu: Gpu, shape: GemmShape, split: int) -> float:
+    """Time in which the parts of a split inner dimension are summed, 0 for one part."""
+    if split == 1:
+        return 0.0
+    model = gpu.gemm
+    return model.split_ticks / TICKS_PER_US + 8 * split * shape.m * shape.n / model.split_bytes_per_s * 1e6
+
+
+def operand_rows(m: int, n: int, tile_rows: int, tile_cols: int, share: int) -> int:
+    """Rows of length K that the tiles read from L2: those of A for each column of tiles, those of B for each row.
+
+    ``share`` tiles side by side in a cluster receive the operand that they have in common by one read that is multicast
+    (NVIDIA CUTLASS, TMA multicast): A if they lie along N, B if they lie along M, whichever leaves less to read. A tile
+    of a pair of SMs is one tile: that the pair shares an operand is in its size.
+    """
+    along_n = m * math.ceil(tile_cols / max(1, share)) + n * tile_rows
+    along_m = m * tile_cols + n * math.ceil(tile_rows / max(1, share))
+    return min(along_n, along_m)
+
+
+def min_sm_ticks(gpu: Gpu, shape: GemmShape) -> int:
+    """A lower bound on SM-ticks (SMs times time) that any decomposition of ``shape`` along M, N or K takes.
+
+    Every unit of every kernel takes at least t_tile; per operation t_tile is smallest for the whole inner dimension,
+    where the overhead of a tile is spread widest, and the best tile bounds all tiles.
+    """
+    form, whole_k = TileForm.of(gpu, shape.dtype), split_k(shape.k, 1)
+    per_element = [tile[1] * form.us(tile, whole_k) / (tile[0][0] * tile[0][1]) for tile in tiles_of(gpu)]
+    us = min(per_element) * shape.m * shape.n
+    return math.floor(us * TICKS_PER_US * (1 - 1e-6))
