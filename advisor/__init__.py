@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .bounds.lower_bound import lower_bound
     from .candidates.advice import Advice
-    from .ranker.archive import ModelError
+    from .ranker.boosted_trees import ModelError
     from .recommend import AdviceOptions, Advisor
     from .solver import NoFeasibleSchedule, enumerate_space
 
@@ -15,7 +15,7 @@ _HOMES = {
     "Advice": "candidates.advice",
     "AdviceOptions": "recommend",
     "Advisor": "recommend",
-    "ModelError": "ranker.archive",
+    "ModelError": "ranker.boosted_trees",
     "NoFeasibleSchedule": "solver",
     "enumerate_space": "solver",
     "lower_bound": "bounds.lower_bound",

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-HEAVY = ("textual", "ortools", "sklearn", "skops", "numpy", "lark", "typer")
+HEAVY = ("textual", "ortools", "sklearn", "numpy", "lark", "typer")
 
 
 def imported_by(statement: str) -> set[str]:

@@ -3,44 +3,37 @@
 It learns log(simulated / estimate), so that where it knows nothing it says what the estimate says. A model is two
 files, the trees and a card that describes them. The trees are called by their hash, which the card gives: writing the
 card switches from one model to the next at once, and no reader meets the card of one with the trees of the other.
-Neither is trusted: nothing is loaded but the listed types, of a file of bounded size and known hash, and trees whose
-nodes point at nodes.
+Neither is trusted: the trees are numbers in a file of bounded size and known hash, and are checked to be trees.
 """
 
 import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from copy import copy
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
-from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ...compiler.ir import TICKS_PER_US, Scenario, Schedule
 from ...compiler.text.writing import write_whole
-from .archive import TREE_TYPE, ModelError, check_archive, normalised
+from .boosted_trees import BoostedTrees, ModelError
 from .features import LOG_ESTIMATE_US, NAMES, FloatArray, matrix
-
-if TYPE_CHECKING:
-    from sklearn.ensemble import HistGradientBoostingRegressor
+from .learner import boosted_trees, regressor
 
 CARD_FILE = "ranker.json"
-SCHEMA = "magus-ranker/1"
+SCHEMA = "magus-ranker/2"
 MAX_MODEL_BYTES = 8 << 20
 MAX_CARD_BYTES = 1 << 20
 # A correction beyond this factor is no correction; trees never give one unless they have been tampered with.
 MAX_LOG_RATIO = 3.0
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-
-# Small trees with many runs to a leaf: the estimate is good, and noise in its corrections would only shuffle near-ties.
-TREES = {"max_iter": 250, "learning_rate": 0.04, "max_leaf_nodes": 15, "min_samples_leaf": 50, "max_features": 0.4}
 
 __all__ = ["ModelCard", "ModelError", "Ranker"]
 
@@ -60,19 +53,14 @@ class ModelCard:
 class Ranker:
     """Predicts makespans; ``trees`` is None for one that trusts the estimate alone."""
 
-    trees: "HistGradientBoostingRegressor | None"
+    trees: BoostedTrees | None
     card: ModelCard | None = None
 
     @classmethod
     def fit(cls, features: FloatArray, simulated_ticks: npt.NDArray[np.int64], seed: int = 0) -> "Ranker":
         """Fit to simulated runs: [N, F] features as ``features.matrix`` gives them, and [N] makespans in ticks."""
-        from sklearn.ensemble import HistGradientBoostingRegressor
-
         ratio = np.log(simulated_ticks / TICKS_PER_US) - features[:, LOG_ESTIMATE_US]
-        # The absolute error: a few runs are off for reasons that no feature shows, and must not bend the rest.
-        trees = HistGradientBoostingRegressor(loss="absolute_error", early_stopping=False, random_state=seed, **TREES)
-        with _one_thread():  # sums by several differ in their last bits from machine to machine
-            return cls(trees.fit(features, ratio))
+        return cls(boosted_trees(regressor(features, ratio, seed)))
 
     @property
     def typical_error(self) -> float | None:
@@ -88,26 +76,20 @@ class Ranker:
         log_us = features[:, LOG_ESTIMATE_US]
         if self.trees is None or not len(features):
             return np.exp(log_us)
-        with _one_thread():  # handing some rows to threads takes longer than predicting them
-            ratio = np.asarray(self.trees.predict(features), np.float64)
+        ratio = self.trees.predict(features)
         return np.exp(log_us + np.clip(ratio, -MAX_LOG_RATIO, MAX_LOG_RATIO))
 
     def save(self, folder: Path) -> None:
         """Write the two files into ``folder``, which is made where it is missing."""
         if self.trees is None or self.card is None:
             raise ValueError("only a fitted ranker with its card can be saved")
-        import sklearn
-        from skops.io import dumps
-
-        trees = copy(self.trees)
-        trees._feature_subsample_rng = None  # of use while fitting alone
-        data = normalised(dumps(trees))
+        data = self.trees.to_bytes()
         sha256 = hashlib.sha256(data).hexdigest()
         document = {
             "schema": SCHEMA,
             "sha256": sha256,
             "fingerprint": self.card.fingerprint,
-            "sklearn": sklearn.__version__,
+            "sklearn": version("scikit-learn"),
             "features": list(NAMES),
             "training": {"seed": self.card.seed, "scenarios": self.card.scenarios, "runs": self.card.runs},
             "held_out": dict(self.card.metrics),
@@ -127,7 +109,7 @@ class Ranker:
         Raises
         ------
         ModelError
-            If a file is missing, damaged, of other features or of another version, or holds any unexpected type.
+            If a file is missing, damaged, of other features or of another version.
         """
         place = files(f"{__package__}.model") if folder is None else folder
         card, sha256 = _card_of(_read(place, CARD_FILE, MAX_CARD_BYTES))
@@ -139,13 +121,12 @@ class Ranker:
             return cls.load(folder)  # another model took its place between the two reads
         if hashlib.sha256(data).hexdigest() != sha256:
             raise ModelError(f"{model_file(sha256)} is not the file that {CARD_FILE} describes: its hash differs")
-        check_archive(data)
-        return cls(_trees_of(data), card)
+        return cls(BoostedTrees.from_bytes(data, len(NAMES)), card)
 
 
 def model_file(sha256: str) -> str:
     """The name of the trees with this hash."""
-    return f"ranker-{sha256[:16]}.skops"
+    return f"ranker-{sha256[:16]}.trees"
 
 
 def _described(place: Any) -> str | None:
@@ -154,18 +135,6 @@ def _described(place: Any) -> str | None:
         return _card_of(_read(place, CARD_FILE, MAX_CARD_BYTES))[1]
     except ModelError:
         return None
-
-
-# The limit is one of the whole process: who sets it while another thread has it set would later restore that.
-_LIMITED = RLock()
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
-    with _LIMITED, threadpool_limits(1):
-        yield
 
 
 def _read(place: Any, name: str, limit: int) -> bytes:
@@ -205,35 +174,3 @@ def _card_of(data: bytes) -> tuple[ModelCard, str]:
     if not all(math.isfinite(value) for _, value in card.metrics):
         raise ModelError(f"{CARD_FILE} is damaged: a figure is not finite")
     return card, sha256
-
-
-def _trees_of(data: bytes) -> "HistGradientBoostingRegressor":
-    """Load a checked archive, and make sure that the trees can be walked: compiled code does not look."""
-    from skops.io import loads
-
-    try:
-        trees = loads(data, trusted=[TREE_TYPE])
-        predictors = [predictor for stage in trees._predictors for predictor in stage]
-        sound = trees.n_features_in_ == trees._n_features == len(NAMES) and all(map(_is_sound, predictors))
-        with _one_thread():
-            sound = sound and bool(np.isfinite(trees.predict(np.zeros((1, len(NAMES))))).all())
-    except Exception as error:  # whatever skops or scikit-learn make of a hostile file
-        raise ModelError(f"the trees cannot be loaded: {type(error).__name__}; run `magus train`") from None
-    if not sound:
-        raise ModelError(f"the model is damaged: its trees are not trees over {len(NAMES)} features")
-    return trees
-
-
-def _is_sound(predictor: Any) -> bool:
-    """Whether the nodes of a tree are in range and point forwards, so that every walk ends at a leaf."""
-    from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
-
-    nodes = predictor.nodes
-    if nodes.dtype != PREDICTOR_RECORD_DTYPE or nodes.ndim != 1 or not len(nodes) or nodes["is_categorical"].any():
-        return False
-    inner = np.flatnonzero(nodes["is_leaf"] == 0)
-    children = np.concatenate([nodes["left"][inner], nodes["right"][inner]]).astype(np.int64)
-    forwards = (children > np.concatenate([inner, inner])).all() and (children < len(nodes)).all()
-    named = (nodes["feature_idx"][inner] >= 0).all() and (nodes["feature_idx"][inner] < len(NAMES)).all()
-    finite = np.isfinite(nodes["value"]).all()
-    return bool(forwards and named and finite)
