@@ -74,6 +74,7 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.simcore
 	$(BIN)/python -m benchmarks.exactness
 	$(BIN)/python -m benchmarks.schedules
+	$(BIN)/python -m benchmarks.startup
 
 train: $(STAMP)
 	$(BIN)/magus train --out advisor/ranker/model

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-HEAVY = ("textual", "ortools", "sklearn", "numpy", "lark", "typer")
+HEAVY = ("textual", "ortools", "pandas", "scipy", "sklearn", "numpy", "lark", "typer", "magus.compiler.ir")
 
 
 def imported_by(statement: str) -> set[str]:
@@ -19,18 +19,44 @@ def imported_by(statement: str) -> set[str]:
     [
         ("import magus", set()),
         ("import magus.compiler", set()),
-        ("from magus.compiler import compile_text", {"lark"}),
-        ("import magus.simcore", {"numpy"}),
+        ("from magus.compiler import compile_text", {"lark", "magus.compiler.ir"}),
+        ("import magus.simcore", {"numpy", "magus.compiler.ir"}),
         ("import magus.advisor", set()),
         ("import magus.tui.cli", {"typer"}),
-        ("import magus.tui.app.session", {"lark", "numpy"}),
+        ("import magus.tui.app.session", {"lark", "numpy", "magus.compiler.ir"}),
+        ("from magus.advisor import Advisor; Advisor.load()", {"lark", "numpy", "magus.compiler.ir"}),
+        ("from magus.advisor.solver.ortools import cp_model", {"ortools", "numpy", "magus.compiler.ir"}),
     ],
 )
 def test_an_import_brings_only_what_it_needs(statement: str, allowed: set[str]) -> None:
     assert imported_by(statement) <= allowed
 
 
-def test_advising_never_imports_textual() -> None:
-    statement = "from magus.advisor import Advisor; from magus.compiler import compile_text; Advisor.load()"
+def test_advice_imports_no_learner_and_no_pandas() -> None:
+    statement = (
+        "from magus.advisor import Advisor, AdviceOptions\n"
+        "from tests.helpers.scenarios.scenarios import ag_gemm\n"
+        "Advisor.load().recommend(ag_gemm(512, 1024, 1024), AdviceOptions(top=1, bespoke=20))"
+    )
 
-    assert "textual" not in imported_by(statement)
+    assert imported_by(statement) == {"lark", "numpy", "ortools", "magus.compiler.ir"}
+
+
+def test_or_tools_finds_pandas_when_it_is_asked_for_series() -> None:
+    statement = (
+        "from magus.advisor.solver.ortools import cp_model\n"
+        "import pandas\n"
+        "model, solver = cp_model.CpModel(), cp_model.CpSolver()\n"
+        "series = model.new_int_var_series('x', pandas.Index(['a', 'b']), 0, 5)\n"
+        "model.add(series['a'] + series['b'] == 7)\n"
+        "assert solver.solve(model) == cp_model.OPTIMAL\n"
+        "assert solver.values(series).sum() == 7"
+    )
+
+    assert "pandas" in imported_by(statement)
+
+
+def test_a_pandas_that_is_there_is_taken() -> None:
+    statement = "import pandas; from magus.advisor.solver.ortools import cp_model; assert cp_model.pd is pandas"
+
+    assert {"pandas", "ortools"} <= imported_by(statement)

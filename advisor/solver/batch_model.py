@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ortools.sat.python import cp_model
-
 from ...compiler.ir import Cancelled, ShouldStop, heeding
 from ...compiler.ir.stopping import never
 from .model import make_solver
+from .ortools import cp_model
 from .solving import solve
 
 TICKS = 1_000_000

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from ortools.sat.python import cp_model
 
 from ...compiler.ir import Scenario, ShouldStop
 from ...compiler.planning.knobs.structure import TEMPLATE
@@ -15,6 +14,7 @@ from .domains import Domains, domains_of, knobs_of
 from .dominance import RULES, dominated, left_out
 from .knobs import At, Choices, Codes, Knobs, Varied
 from .model import SpaceModel, make_solver
+from .ortools import cp_model
 from .result import Absence, Assumed, NoFeasibleSchedule, Space
 from .solving import solve
 from .stream import Stream

@@ -4,14 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from ortools.sat.python import cp_model
-
 from ...compiler.ir import Scenario
 from ...compiler.planning.knobs import Knob
 from ...compiler.planning.knobs.structure import TEMPLATE
 from ...compiler.templates import BY_NAME
 from .domains import Domains
 from .knobs import At, Knobs
+from .ortools import cp_model
 from .tables import RuleTables, Table
 
 

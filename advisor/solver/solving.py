@@ -2,9 +2,8 @@
 
 from threading import Thread
 
-from ortools.sat.python import cp_model
-
 from ...compiler.ir import checkpoint
+from .ortools import cp_model
 
 POLL_S = 0.1
 

@@ -5,8 +5,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from time import monotonic
 
-from ortools.sat.python import cp_model
-
+from .ortools import cp_model
 from .solving import stop
 
 # Handing over in batches keeps the threads out of each other's way; who waits longer may want to look up.

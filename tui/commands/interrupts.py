@@ -6,14 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Timer, main_thread
 from types import FrameType
+from typing import TYPE_CHECKING
 
-from ...compiler.ir import ShouldStop
+if TYPE_CHECKING:  # the data of the compiler take longer to import than most help to print
+    from ...compiler.ir import ShouldStop
 
 PATIENCE_S = 0.8
 """Time after Ctrl-C within which a stage has to ask whether to stop; else it is interrupted."""
 
 
-def watch_interrupts() -> ShouldStop:
+def watch_interrupts() -> "ShouldStop":
     """Return a function that says whether Ctrl-C was pressed since; the keys interrupt as usual.
 
     If another handler of SIGINT is installed, it stays and the function returns False.
@@ -31,7 +33,7 @@ def watch_interrupts() -> ShouldStop:
 
 
 @contextmanager
-def interruptible() -> Iterator[ShouldStop]:
+def interruptible() -> Iterator["ShouldStop"]:
     """Yield a callback that says whether Ctrl-C was pressed; pressed a second time, it interrupts as usual.
 
     If nobody calls it within ``PATIENCE_S`` after the first press, that counts as the second press: code that does not

@@ -1,0 +1,141 @@
+"""Cold start: wall time, CPU time and modules of a process of its own for each command.
+
+``--against PATH`` measures another checkout too, in turns with this one, and adds the ratios of the medians. CPU times
+include those of worker processes. The first process of each command and tree is not counted: it may have to write
+bytecode and machine code.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+from .report import Figure, document, render
+
+HERE = Path(__file__).resolve().parents[1]
+EXAMPLE = "examples/llama70b_tp8_mi300x.mgs"
+SMALL = "examples/decode_small_batch.mgs"
+
+COMMAND = """
+import sys
+from magus.tui.cli import main
+try:
+    main()
+finally:
+    print(len(sys.modules), file=sys.stderr)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command line of ``magus``; ``wall_s`` is the target of its wall time, if it has one."""
+
+    words: tuple[str, ...]
+    wall_s: float | None = None
+
+
+COMMANDS = (
+    Command(("--help",), 0.1),
+    Command(("check", EXAMPLE), 0.35),
+    Command(("fmt", "--check", EXAMPLE)),
+    Command(("plan", SMALL)),
+    Command(("simulate", SMALL, "--granularity", "packet")),
+    Command(("schedules", EXAMPLE, "--limit", "20")),
+    Command(("advise", EXAMPLE, "--no-verify")),
+    Command(("advise", SMALL)),
+    Command(("advise", EXAMPLE), 3.0),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One process: seconds of the clock and of the processor, and the number of modules at its end."""
+
+    wall_s: float
+    cpu_s: float
+    modules: int
+
+
+def start(tree: Path, words: Sequence[str]) -> Start:
+    """Run ``magus`` of a folder that holds the package ``magus``.
+
+    Raises
+    ------
+    RuntimeError
+        If it ends with an error, with the end of what it said.
+    """
+    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONSAFEPATH": "1"}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its bytecode
+    begin = perf_counter()
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(
+            [sys.executable, "-c", COMMAND, *words], env=environment, cwd=HERE, stdout=subprocess.DEVNULL, stderr=said
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        wall_s = perf_counter() - begin
+        said.seek(0)
+        lines = said.read().decode().splitlines()
+    if process.returncode:
+        raise RuntimeError(f"magus {' '.join(words)} of {tree}: {' '.join(lines[-3:])}")
+    return Start(wall_s, usage.ru_utime + usage.ru_stime, int(lines[-1]))
+
+
+def figures(trees: Sequence[tuple[str, Path]], commands: Sequence[Command], rounds: int) -> Iterator[Figure]:
+    """Medians of each command in each tree; of two trees also the ratios, the second over the first."""
+    for command in commands:
+        name = f"magus {' '.join(command.words)}"
+        starts: dict[str, list[Start]] = {label: [] for label, _ in trees}
+        for turn in range(rounds + 1):
+            for label, tree in trees:
+                one = start(tree, command.words)
+                if turn:
+                    starts[label].append(one)
+        walls = {label: median(one.wall_s for one in each) for label, each in starts.items()}
+        cpus = {label: median(one.cpu_s for one in each) for label, each in starts.items()}
+        for idx, (label, each) in enumerate(starts.items()):
+            target = None if idx else command.wall_s
+            yield Figure(f"{name}, {label}: wall", walls[label], "s", "lower", target)
+            yield Figure(f"{name}, {label}: CPU", cpus[label], "s", "lower")
+            yield Figure(f"{name}, {label}: modules", each[-1].modules, "modules", "lower")
+        if len(trees) == 2:
+            (mine, _), (other, _) = trees
+            yield Figure(f"{name}: wall of {other} over {mine}", walls[other] / walls[mine], "x", "higher")
+            yield Figure(f"{name}: CPU of {other} over {mine}", cpus[other] / cpus[mine], "x", "higher")
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """The command line; a missed target is reported and is no error."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    parser.add_argument("--against", type=Path, metavar="PATH", help="another checkout of Magus, measured in turns")
+    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="processes for each command and tree")
+    parser.add_argument("--only", default="", metavar="WORD", help="commands whose line contains this")
+    options = parser.parse_args(argv)
+    checkouts = [("here", HERE), *([("there", options.against.resolve())] if options.against else [])]
+    commands = [command for command in COMMANDS if options.only in " ".join(command.words)]
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        trees = []
+        for label, checkout in checkouts:  # whatever a checkout is called, the package is called magus
+            tree = Path(folder, label)
+            tree.mkdir()
+            (tree / "magus").symlink_to(checkout, target_is_directory=True)
+            trees.append((label, tree))
+        for figure in figures(trees, commands, options.rounds):
+            found.append(figure)
+            print(render(figure), file=sys.stderr if options.json else sys.stdout, flush=True)
+    if options.json:
+        print(json.dumps(document(found), indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run())
