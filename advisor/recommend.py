@@ -35,7 +35,7 @@ from .implementations.offers import Offers, offers_of
 from .ranker.trees import Ranker
 from .solver import enumerate_space
 from .stages import Stages
-from .workers import SimulationJob, Workers, open_workers
+from .workers import SimulationJob, Workers, open_workers, suits_threads
 
 DEFAULT_TOP = 8
 # Line-hops of a confirming run: some seconds to a minute on one core.
@@ -57,7 +57,8 @@ class AdviceOptions:
     bespoke
         How many plans with chunks of any size to estimate where templates overlap; 0 for none.
     workers
-        Processes for the simulations. More than one needs a ``__main__`` that may be imported again.
+        Threads or processes for the simulations. Processes need a ``__main__`` that may be imported again; they are
+        taken where there is no compiled core, or where ranks see different fabrics.
     """
 
     top: int = DEFAULT_TOP
@@ -123,7 +124,8 @@ class Advisor:
         if run.stages.interrupted or not candidates:
             raise Cancelled
         bound = run.bound()
-        with open_workers(options.workers if options.verify else 1, should_stop) as pool:
+        threads = suits_threads(scenario)
+        with open_workers(options.workers if options.verify else 1, should_stop, threads=threads) as pool:
             candidates, confirmed = (
                 run.verified(pool, candidates, bound) if options.verify else (candidates, Confirmed())
             )

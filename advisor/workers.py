@@ -1,4 +1,7 @@
-"""Simulations in parallel processes; the results do not depend on the number of processes.
+"""Simulations side by side, in threads or in processes; the results do not depend on either, or on their number.
+
+Threads share what is imported and cached, and start at once. They suit simulations that are machine code for most of
+the time, which holds no lock of Python's; others run in processes.
 
 A simulation that fails stops no other: its failure is recorded, and the rest is simulated.
 """
@@ -9,17 +12,24 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, ProcessPoolExecutor, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    Executor,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    wait,
+)
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import connection
 from multiprocessing.connection import Connection
-from threading import Thread
+from threading import Event, Thread
 
 from ..compiler.codes import Code
 from ..compiler.ir import Cancelled, Scenario, Schedule, ShouldStop, StepsDone
-from ..simcore import EngineUnavailable, Result, RunOptions, RunOutcome, WhatIf, simulate
+from ..simcore import EngineUnavailable, Result, RunOptions, RunOutcome, WhatIf, runs_compiled, simulate
 from .failures import Failure, FailureKind, failed_simulation
 
 # Seconds between two checks whether to stop, and seconds that the processes have to end by themselves.
@@ -51,17 +61,21 @@ def run_job(job: SimulationJob, should_stop: ShouldStop | None = None) -> Result
 
 
 class Workers:
-    """Runs jobs in ``count`` processes, in this one if there is no pool.
+    """Runs jobs in the ``count`` workers of a pool by ``run_there``, in this thread if there is no pool.
 
     ``failures`` are those of all jobs so far, in the order of the jobs; ``stopped`` is whether the caller asked to
     stop, so that some jobs have no result.
     """
 
     def __init__(
-        self, pool: ProcessPoolExecutor | None = None, should_stop: ShouldStop | None = None, count: int = 1
+        self,
+        should_stop: ShouldStop | None = None,
+        pool: Executor | None = None,
+        count: int = 1,
+        run_there: Callable[[SimulationJob], Result] = run_job,
     ) -> None:
         self.count = count
-        self._pool = pool
+        self._pool, self._run_there = pool, run_there
         self.should_stop = should_stop or (lambda: False)
         self.failures: list[Failure] = []
         self.stopped = False
@@ -96,15 +110,15 @@ class Workers:
 
     def _fill_by(
         self,
-        pool: ProcessPoolExecutor,
+        pool: Executor,
         outcomes: list[Result | Failure | None],
         jobs: Sequence[SimulationJob],
         report: StepsDone,
     ) -> None:
-        """Run ``jobs`` in the processes of ``pool``; if those die, this process runs what they leave."""
+        """Run ``jobs`` in the workers of ``pool``; if those are processes that die, this one runs what they leave."""
         try:
             with interrupts_blocked_in_children():
-                running = {pool.submit(_run_in_process, job): idx for idx, job in enumerate(jobs)}
+                running = {pool.submit(self._run_there, job): idx for idx, job in enumerate(jobs)}
             while running and not self.should_stop():
                 done, _ = wait(running, timeout=POLL_S, return_when=FIRST_COMPLETED)
                 for future in done:
@@ -172,18 +186,36 @@ def _run_in_process(job: SimulationJob) -> Result:
     return run_job(job, _stop.poll if _stop is not None else None)
 
 
+def suits_threads(scenario: Scenario) -> bool:
+    """Whether simulations of ``scenario`` are machine code for most of the time.
+
+    Where all ranks see the same fabric one of them is lowered; lowering every rank is much Python, and long calls of
+    numpy that hear of no stop.
+    """
+    return runs_compiled() and scenario.system.fabric.symmetric
+
+
 @contextmanager
-def open_workers(count: int, should_stop: ShouldStop | None = None) -> Iterator[Workers]:
-    """Open ``count`` processes, or run jobs in this one for a count of one.
+def open_workers(count: int, should_stop: ShouldStop | None = None, *, threads: bool = False) -> Iterator[Workers]:
+    """Open ``count`` processes or ``threads``, or run jobs in this thread for a count of one.
 
     Processes are spawned, not forked: a fork copies the locks of a caller's threads. When the block is left early, the
-    processes are told to stop and are waited for, so that none outlives its caller; those that do not react are ended.
+    workers are told to stop and are waited for, so that none outlives its caller; processes that do not react are
+    ended.
     """
     if count <= 1:
-        yield Workers(should_stop=should_stop)
-        return
-    with open_pool(count) as pool:
-        yield Workers(pool, should_stop, count)
+        yield Workers(should_stop)
+    elif threads:
+        stop = Event()
+        with ThreadPoolExecutor(count) as pool:
+            try:
+                yield Workers(should_stop, pool, count, partial(run_job, should_stop=stop.is_set))
+            finally:
+                stop.set()
+                pool.shutdown(wait=False, cancel_futures=True)
+    else:
+        with open_pool(count) as processes:
+            yield Workers(should_stop, processes, count, _run_in_process)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """The simulator: a Scenario under a Schedule, run exactly at the granularity of cache lines."""
 
-from .cores.engine import EngineUnavailable
+from .cores.engine import EngineUnavailable, runs_compiled
 from .figures.critical_path import Cause, CriticalOp
 from .figures.result import Result, ServerLoad, Timeline
 from .fold.run import DEFAULT_OPTIONS, RunOptions
@@ -26,6 +26,7 @@ __all__ = [
     "WhatIf",
     "affordable_unit",
     "record_writes",
+    "runs_compiled",
     "simulate",
     "simulate_seeds",
 ]

@@ -70,7 +70,7 @@ StrictOption = Annotated[
     bool, typer.Option("--strict", help="Exit 3 if the profile is not validated for the question.")
 ]
 WorkersOption = Annotated[
-    int, typer.Option("--workers", metavar="N", min=1, max=64, help="Number of processes that simulate.")
+    int, typer.Option("--workers", metavar="N", min=1, max=64, help="Number of threads or processes that simulate.")
 ]
 
 

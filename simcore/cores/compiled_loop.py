@@ -25,13 +25,13 @@ def _compiled(function: _Function) -> _Function:
     """``function`` as machine code, kept on disk if there is a folder to keep it in.
 
     Without ``_nrt``, numba's counts of who uses an array: nothing is allocated in here, and counting takes as long as
-    all the rest.
+    all the rest. With ``nogil`` other threads go on meanwhile: no two share a state.
     """
     compiler: Any = numba.njit  # whose declared types leave _nrt out
     try:
-        compiled = compiler(cache=True, _nrt=False)(function)
+        compiled = compiler(cache=True, nogil=True, _nrt=False)(function)
     except RuntimeError:  # neither beside this file nor in the user's cache folder
-        compiled = compiler(_nrt=False)(function)
+        compiled = compiler(nogil=True, _nrt=False)(function)
     return cast("_Function", compiled)
 
 

@@ -2,8 +2,9 @@
 
 All cores give the same integers, so the choice is one of speed alone. The windowed core works on arrays and pays some
 fifty microseconds per window, however thin; the heap core pays well under a microsecond per unit. The compiled
-core is faster than either, but needs numba, and loading numba and its code takes about as long as a million line-hops
-on the others. The choice depends on the program and on what is installed, never on what ran before.
+core is faster than either, but needs numba, and loading numba and its code takes about as long as some million
+line-hops on the others: once a process, which seldom runs one program alone. The choice depends on the program and on
+what is installed, never on what ran before.
 """
 
 import os
@@ -41,8 +42,8 @@ MIN_LINE_HOPS_PER_WINDOW = 70
 """Below this many line-hops in a window, the fixed cost of one is higher than that of the heap for the same units."""
 
 
-MIN_LINE_HOPS_COMPILED = 1_000_000
-"""Below this many line-hops, loading numba costs more than one run could save; it is loaded once a process."""
+MIN_LINE_HOPS_COMPILED = 20_000
+"""Below this many line-hops, even dozens of runs on the compiled core save less time than loading numba takes."""
 
 
 class Core(Enum):
@@ -208,6 +209,17 @@ def core_from_environment() -> Core | None:
         names = ", ".join(core.value for core in Core)
         message = f"{ENVIRONMENT_VARIABLE} is {name!r}, which is no core of the simulator: choose one of {names}"
         raise EngineUnavailable(message) from None
+
+
+def runs_compiled() -> bool:
+    """Whether large programs run on the compiled core here.
+
+    Raises
+    ------
+    EngineUnavailable
+        If MAGUS_ENGINE names no core.
+    """
+    return core_from_environment() in (None, Core.COMPILED) and has_numba()
 
 
 @cache

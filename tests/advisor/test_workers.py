@@ -1,10 +1,11 @@
-"""Simulations in processes: same results, heard stops, nothing left behind, signals left alone."""
+"""Simulations in threads and processes: same results, heard stops, nothing left behind, signals left alone."""
 
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 
@@ -12,11 +13,12 @@ import pytest
 
 from magus.advisor import enumerate_space
 from magus.advisor.failures import FailureKind
-from magus.advisor.workers import SimulationJob, open_workers, run_job
+from magus.advisor.workers import SimulationJob, open_workers, run_job, suits_threads
 from magus.compiler.codes import Code
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, EngineMode, ExecutionOptions, Kernels, Wait
 from magus.compiler.planning.build import build_schedule
 from tests.helpers.paths import ROOT
+from tests.helpers.scenarios.fabrics import rails
 from tests.helpers.scenarios.scenarios import ag_gemm, h100, switch
 
 SCENARIO = ag_gemm(256, 512, 512)
@@ -40,35 +42,64 @@ if __name__ == "__main__":
 """
 
 
-def test_processes_give_the_results_of_this_one_in_order() -> None:
-    with open_workers(2) as workers:
+# One after the other, in processes, and in threads.
+WAYS = pytest.mark.parametrize(("count", "threads"), [(1, False), (2, False), (2, True)])
+
+
+@pytest.mark.parametrize("threads", [False, True])
+def test_workers_give_the_results_of_this_thread_in_order(threads: bool) -> None:
+    with open_workers(2, threads=threads) as workers:
         assert workers.run(JOBS) == [run_job(job) for job in JOBS]
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_a_stop_is_heard_and_nothing_is_left(count: int) -> None:
-    with open_workers(count, lambda: True) as workers:
+def test_threads_are_told_to_stop_when_the_block_is_left() -> None:
+    long = replace(JOBS[0], scenario=(vast := ag_gemm(8192, 8192, 8192)), unit_bytes=vast.gpu.line_bytes)
+    long = replace(long, schedule=build_schedule(vast, Choice("serial", 8, EngineChoice(EngineKind.DMA, 7))))
+    stop = threading.Event()
+    with open_workers(2, stop.is_set, threads=True) as workers:
+        threading.Timer(0.1, stop.set).start()
+        results = workers.run([long] * 50)
+        running = threading.active_count()
+
+    assert workers.stopped and None in results and not workers.failures
+    assert threading.active_count() < running
+
+
+@pytest.mark.parametrize(("engine", "compiled"), [("", True), ("compiled", True), ("windows", False), ("heap", False)])
+def test_threads_suit_what_is_compiled_and_seen_alike(
+    monkeypatch: pytest.MonkeyPatch, engine: str, compiled: bool
+) -> None:
+    pytest.importorskip("numba")
+    monkeypatch.setenv("MAGUS_ENGINE", engine)
+
+    assert suits_threads(SCENARIO) is compiled
+    assert not suits_threads(replace(SCENARIO, system=replace(SCENARIO.system, fabric=rails(4))))
+
+
+@WAYS
+def test_a_stop_is_heard_and_nothing_is_left(count: int, threads: bool) -> None:
+    with open_workers(count, lambda: True, threads=threads) as workers:
         assert workers.run(JOBS) == [None] * len(JOBS)
         assert workers.stopped and not workers.failures
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_what_was_simulated_before_a_stop_is_kept(count: int) -> None:
+@WAYS
+def test_what_was_simulated_before_a_stop_is_kept(count: int, threads: bool) -> None:
     done = 0
 
     def told(number: int) -> None:
         nonlocal done
         done = number
 
-    with open_workers(count, lambda: done >= 1) as workers:
+    with open_workers(count, lambda: done >= 1, threads=threads) as workers:
         results = workers.run(JOBS, told)
 
     assert workers.stopped
     assert any(results) and all(result in (None, run_job(job)) for job, result in zip(JOBS, results, strict=True))
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_ctrl_c_ends_a_run_whose_caller_knows_of_it_and_no_other(count: int) -> None:
+@WAYS
+def test_ctrl_c_ends_a_run_whose_caller_knows_of_it_and_no_other(count: int, threads: bool) -> None:
     pressed = False
 
     def press(number: int) -> None:
@@ -77,16 +108,16 @@ def test_ctrl_c_ends_a_run_whose_caller_knows_of_it_and_no_other(count: int) -> 
         if pressed:
             raise KeyboardInterrupt
 
-    with open_workers(count, lambda: pressed) as workers:
+    with open_workers(count, lambda: pressed, threads=threads) as workers:
         assert any(workers.run(JOBS, press)) and workers.stopped
     with open_workers(1) as workers, pytest.raises(KeyboardInterrupt):
         workers.run(JOBS, press)
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_one_that_fails_takes_no_other_with_it(count: int) -> None:
+@WAYS
+def test_one_that_fails_takes_no_other_with_it(count: int, threads: bool) -> None:
     wrong = replace(JOBS[0], unit_bytes=SCENARIO.gpu.line_bytes + 1)
-    with open_workers(count) as workers:
+    with open_workers(count, threads=threads) as workers:
         results = workers.run([JOBS[0], wrong, JOBS[1]])
 
     assert results == [run_job(JOBS[0]), None, run_job(JOBS[1])]
