@@ -47,7 +47,8 @@ class FluidLink:
 
     def feed(self, now: float, change: float) -> None:
         """Increase the inflow by ``change`` from ``now`` on."""
-        self.backlog = max(0.0, self.backlog + (self.inflow - 1.0) * (now - self.now))
+        backlog = self.backlog + (self.inflow - 1.0) * (now - self.now)
+        self.backlog = backlog if backlog > 0.0 else 0.0
         self.inflow += change
         self.now = now
 

@@ -56,6 +56,8 @@ class EstimateRun:
     done: list[float] = field(default_factory=list)  # [i] end
     earliest: list[float] = field(default_factory=list)  # [i] when its kernel, and that of its peer, have begun
     in_turn: bool = False
+    hbm_bytes_per_s: int = 0
+    noc_bytes_per_s: int | None = None  # None where the profile has no network on chip
     hbm: list[FluidLink] = field(default_factory=list)  # [r]
     noc: list[FluidLink] = field(default_factory=list)  # [r]; unused where the profile has none
     copies: list[_Copies] = field(default_factory=list)  # [r]
@@ -75,6 +77,8 @@ class EstimateRun:
         self.events = [(self.earliest[i], _READY, i) for i, waits in enumerate(self.waits) if not waits]
         self.in_turn = graph.num_ranks > 1 or self.scenario.workload.compute is None
         rate = (gpu.dma if engine.kind is EngineKind.DMA else gpu.sm_copy).bytes_per_s / TICKS_PER_SECOND
+        self.hbm_bytes_per_s = gpu.hbm.achieved_bytes_per_s
+        self.noc_bytes_per_s = None if gpu.noc is None else gpu.noc.copy_bytes_per_s
         self.hbm, self.noc = [FluidLink() for _ in ranks], [FluidLink() for _ in ranks]
         self.copies = [_Copies(engine.count, rate) for _ in ranks]
         self.pools = [SlotPool(self.schedule.compute_sms) for _ in ranks]
@@ -243,13 +247,12 @@ class EstimateRun:
     def _move(self, rank: int, now: float, bytes_per_tick: float) -> None:
         """Increase the traffic of copies in a rank's memory and network on chip from ``now`` on."""
         self._use_hbm(rank, now, bytes_per_tick)
-        noc = self.scenario.gpu.noc
-        if noc is not None:
-            self.noc[rank].feed(now, bytes_per_tick * TICKS_PER_SECOND / noc.copy_bytes_per_s)
+        if self.noc_bytes_per_s is not None:
+            self.noc[rank].feed(now, bytes_per_tick * TICKS_PER_SECOND / self.noc_bytes_per_s)
 
     def _use_hbm(self, rank: int, now: float, bytes_per_tick: float) -> None:
         """Increase the traffic of a rank's memory by ``bytes_per_tick`` from ``now`` on."""
-        self.hbm[rank].feed(now, bytes_per_tick * TICKS_PER_SECOND / self.scenario.gpu.hbm.achieved_bytes_per_s)
+        self.hbm[rank].feed(now, bytes_per_tick * TICKS_PER_SECOND / self.hbm_bytes_per_s)
 
     def _compute(self, now: float, kind: int, i: int) -> None:
         """Handle a kernel that is launched, gets its first SM, or has spent its time on SMs."""

@@ -84,8 +84,8 @@ def _free_share(view: View) -> float:
     """Share of the operations in kernels that wait for no transfer, and for which none waits: they hide the others."""
     sources = {name for transfer in view.transfers for name in transfer.after}
     sizes = {kernel.name: _volume(kernel) for kernel in view.kernels}
-    waiting = {kernel.name for kernel in view.waiting}
-    free = sum(size for name, size in sizes.items() if name not in waiting | sources)
+    bound = sources | {kernel.name for kernel in view.waiting}
+    free = sum(size for name, size in sizes.items() if name not in bound)
     return free / max(1, sum(sizes.values()))
 
 
