@@ -39,7 +39,7 @@ def test_advice_imports_no_learner_and_no_pandas() -> None:
         "Advisor.load().recommend(ag_gemm(512, 1024, 1024), AdviceOptions(top=1, bespoke=20))"
     )
 
-    assert imported_by(statement) == {"lark", "numpy", "ortools", "magus.compiler.ir"}
+    assert imported_by(statement) & {"sklearn", "pandas", "textual", "ortools"} == {"ortools"}
 
 
 def test_or_tools_finds_pandas_when_it_is_asked_for_series() -> None:

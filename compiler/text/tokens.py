@@ -14,11 +14,12 @@ from typing import Any
 
 from lark import Lark, Token
 
-from ...grammar import load_grammar
+from ...grammar import load_grammar, load_tables
 from ..codes import Code
 from .diagnostics import Report
 from .source import Source, Span
 from .syntax import Comment
+from .tables import read_tables
 from .units import MAX_DIGITS, num_digits
 
 MAX_TOKENS = 40_000
@@ -69,10 +70,16 @@ class _KeepAll:
 
 @cache
 def language() -> Lark:
-    """Return the lexer and parser of the language; building it takes some 50 ms, once per process."""
+    """Return the lexer and parser of the language, from the tables beside the grammar if they are of this grammar."""
+    grammar = load_grammar()
+    return read_tables(load_tables(), grammar, _KeepAll()) or make_language(grammar)
+
+
+def make_language(grammar: str) -> Lark:
+    """Make the lexer and parser; this takes some 100 ms."""
     postlex: Any = _KeepAll()
     return Lark(
-        load_grammar(),
+        grammar,
         parser="lalr",
         lexer="basic",
         start=["start", "value"],
