@@ -89,13 +89,15 @@ class TiledKernels:
         return self.tile_us(self._part(corner[2]))
 
     def body_us(self, corner: Floats, sms: int) -> tuple[Floats, Floats]:
-        """Times without launch and L2: of a kernel that writes its output, and of one that adds to it.
+        """Times [K, B] without launch and L2: of a kernel that writes its output, and of one that adds to it.
 
         They grow with every dimension and fall with ``sms``.
         """
         form, waves, split = self.form, self._slots(corner) / sms, self._split_us(corner[0] * corner[1])
         quantised = np.where(waves <= 1, 1.0, waves + form.quantisation * (np.ceil(waves) - waves))
-        tiles = quantised * self.unit_us(corner)
+        # Boxes share few inner dimensions.
+        inner, places = np.unique(corner[2], return_inverse=True)
+        tiles = quantised * self.tile_us(self._part(inner))[:, places]
         alone, adding = (form.together(tiles, form.memory_us(corner, adds=adds)) for adds in (False, True))
         return alone + split, adding + split
 
@@ -114,8 +116,11 @@ class TiledKernels:
         alone, adding = self.body_us(high, self.form.fewest)
         return np.maximum(alone, least), np.maximum(adding, least)
 
-    def per_element(self, low: Floats, high: Floats) -> Floats:
-        """The least SM time for each element of m, n and k in us, in boxes from ``low`` to ``high``."""
+    def per_element(self, low: Floats, high: Floats, body_us: Floats) -> Floats:
+        """The least SM time for each element of m, n and k in us, in boxes from ``low`` to ``high``.
+
+        ``body_us`` are the times of kernels that write their output, of the least shapes on the most SMs.
+        """
         form, fewest_slots, most_slots = self.form, self._slots(low), self._slots(high)
         part = self._part(high[2])
         tile = self.tile_us(part)
@@ -124,7 +129,7 @@ class TiledKernels:
         several = self._of_waves(ideal, fewest_slots / form.most, most_slots / form.fewest, high)
         one = ideal * (form.together(tile, form.memory_us(low)) / tile) + self._split_of_one(low, high)
         # In small boxes the time at the lower corner is the tighter bound.
-        corner = self.body_us(low, form.most)[0] / high.prod(axis=0)
+        corner = body_us / high.prod(axis=0)
         one = np.maximum(one, corner * fewest_slots)
         several = np.where(most_slots > form.fewest, np.maximum(several, corner * form.fewest), np.inf)
         return np.asarray(np.minimum(several, np.where(fewest_slots <= form.most, one, np.inf)))

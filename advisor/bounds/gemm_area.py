@@ -169,7 +169,7 @@ class _Search:
         others = self._other_slices_us(high)
         lasts = pairs.unit_us(low) if self._kind.persistent else alone[picked] + others
         bounds = np.full((len(self._times), picked.shape[1]), np.inf)
-        np.minimum.at(bounds, (np.searchsorted(self._times, lasts), boxes), pairs.per_element(low, high))
+        np.minimum.at(bounds, (np.searchsorted(self._times, lasts), boxes), pairs.per_element(low, high, alone[picked]))
         return np.minimum.accumulate(bounds, axis=0)
 
     def _other_slices_us(self, high: Floats) -> Floats:
