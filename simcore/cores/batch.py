@@ -39,6 +39,9 @@ MIN_LINE_HOPS_PER_FLOW = 7
 MAX_WINDOW_RATIO = 2
 """Lanes share the shortest window. No lane may be more than this many times slower than by itself."""
 
+MIN_LINE_HOPS_COMPILED = 1_000_000
+"""Below this many line-hops in all programs, loading numba takes longer than all runs in lanes."""
+
 WINDOWS_IN_FIELD = 512
 """Windows for which the time field of a key must have room, since units queue for longer than one window."""
 
@@ -75,7 +78,7 @@ def run_lanes(
     """
     batch = _Batch(budget, should_stop, progress)
     demanded = core or engine.core_from_environment()
-    if demanded is None and engine.has_numba() and _line_hops(programs) >= engine.MIN_LINE_HOPS_COMPILED:
+    if demanded is None and engine.has_numba() and _line_hops(programs) >= MIN_LINE_HOPS_COMPILED:
         try:
             return tuple(batch.run(program, Core.COMPILED) for program in programs)
         except EngineUnavailable:  # it is there and does not load
