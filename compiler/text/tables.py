@@ -16,7 +16,7 @@ from lark.lexer import TerminalDef
 
 def tables_text(made: Lark, grammar: str) -> str:
     """The file of the tables of ``made``, which was made from ``grammar``; what has numbers for keys as pairs."""
-    data, memo = made.memo_serialize([TerminalDef, Rule])  # type: ignore[no-untyped-call]
+    data, memo = made.memo_serialize([TerminalDef, Rule])
     options = {name: value for name, value in data["options"].items() if name != "postlex"}
     table = data["parser"]["parser"]
     states = [(state, list(actions.items())) for state, actions in table["states"].items()]
@@ -37,7 +37,8 @@ def read_tables(text: str, grammar: str, postlex: Any) -> Lark | None:
         data, table = found["data"], found["data"]["parser"]["parser"]
         table["states"] = {state: dict(actions) for state, actions in table["states"]}
         table["tokens"] = dict(table["tokens"])
-        loaded: Lark = Lark._load_from_dict(data, dict(found["memo"]), postlex=postlex)
+        loader: Any = Lark  # whose function has no types
+        loaded: Lark = loader._load_from_dict(data, dict(found["memo"]), postlex=postlex)
     except Exception:  # whatever lark makes of a file that vouches for itself and holds no tables
         return None
     return loaded

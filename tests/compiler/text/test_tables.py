@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import lark
 import pytest
@@ -49,7 +50,7 @@ def test_tables_that_are_read_parse_as_those_that_are_made(made: Lark, text: str
     for source in sources:
         words = list(made.lex(source))
         assert list(read.lex(source)) == words and [word.type for word in read.lex(source)] == [w.type for w in words]
-        parsers = [each.parse_interactive("", start="start") for each in (made, read)]
+        parsers: list[Any] = [each.parse_interactive("", start="start") for each in (made, read)]
         for word in words[:200]:
             assert parsers[0].accepts() == parsers[1].accepts()
             if word.type not in parsers[0].accepts():
