@@ -157,11 +157,15 @@ def in_two_phases(problem: CollectiveProblem, rank: int, scatter: Phase, gather:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """System facts that an algorithm may need: who copies, and whether a switch copies and sums."""
+    """System facts that an algorithm may need: who copies, and whether a switch copies and sums.
+
+    ``by_tiles``: tiles set a flag where what they have computed is wanted.
+    """
 
     engine: EngineKind
     multicast: bool = False
     reduces: bool = False
+    by_tiles: bool = False
 
 
 def rejection(message: str) -> Rejection:

@@ -48,7 +48,7 @@ def _to_all(problem: CollectiveProblem, name: str, owner: int, piece: int, after
 
 def _own_rule(problem: CollectiveProblem, setting: Setting) -> Rejection | None:
     sums = problem.kind in (Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE)
-    if sums and problem.computed:
+    if sums and problem.computed and not setting.by_tiles:
         return rejection(
             "the sum in the switch reads all copies, and no rank knows when the others have computed theirs"
         )

@@ -1,6 +1,7 @@
 """Stores from tiles: which kernel of a rank stores the bytes of a transfer, and which part of its tiles."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 from fractions import Fraction
 
 from .schedule import Direction, Reach, Reduction, Region, Step, TileGroup, Transfer
@@ -22,6 +23,24 @@ def kernel_that_stores(step: Transfer, steps: Collection[Step]) -> TileGroup | R
         return None
     holding = [other for other in kernels if any(_holds(region, step.region) for region in _regions(other))]
     return holding[-1] if holding else None
+
+
+def kernels_of(part: Region, steps: Collection[Step]) -> tuple[TileGroup, ...]:
+    """Return the groups of ``steps`` that compute ``part``."""
+    groups = (step for step in steps if isinstance(step, TileGroup))
+    return tuple(group for group in groups if any(_holds(region, part) for region in group.regions))
+
+
+def sums_of_all(steps: Collection[Step]) -> Iterator[Transfer]:
+    """Yield the transfers that ask a switch for the sum of what all ranks have computed."""
+    for step in steps:
+        if isinstance(step, Transfer) and step.reach is Reach.ALL and step.direction is Direction.GET:
+            yield step
+
+
+def seen_from(region: Region, offset: int, num_ranks: int) -> Region:
+    """Return ``region`` as the rank ``offset`` further names it."""
+    return replace(region, owner=(region.owner - offset) % num_ranks)
 
 
 def span_of(part: Region, kernel: TileGroup | Reduction) -> Span:

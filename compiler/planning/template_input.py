@@ -29,6 +29,7 @@ def template_input(scenario: Scenario, choice: Choice) -> TemplateInput:
         algorithm=choice.algorithm,
         tactics=choice.tactics,
         engine=choice.engine.kind,
+        by_tiles=choice.engine.by_tiles,
         split=workload.split,
         loads=workload.loads,
         rank=workload.rank,

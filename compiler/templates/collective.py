@@ -70,7 +70,7 @@ def fitting_algorithms(problem: TemplateInput) -> list[str]:
 def _reject(problem: TemplateInput, default: str) -> Rejection | None:
     if collective_in(problem.pattern) is None:
         return None
-    setting = Setting(problem.engine, problem.multicast, problem.reduces)
+    setting = Setting(problem.engine, problem.multicast, problem.reduces, problem.by_tiles)
     return algorithm_of(problem, default).reject(_collective(problem, at_once), setting)
 
 

@@ -57,8 +57,9 @@ class TemplateInput:
     (0: all); a kernel of ``pipelined`` takes ``waves`` waves of the algorithm, and its sums are dealt to ``sums``
     streams.
 
-    System: ``engine`` copies; ``node`` is the number of ranks in a node (0: no nodes); the switch copies to all
-    (``multicast``) or sums (``reduces``). ``rank`` is the absolute rank, for an order that goes by it and for loads.
+    System: ``engine`` copies, ``by_tiles`` from inside a kernel; ``node`` is the number of ranks in a node (0: no
+    nodes); the switch copies to all (``multicast``) or sums (``reduces``). ``rank`` is the absolute rank, for an order
+    that goes by it and for loads.
     """
 
     pattern: Pattern
@@ -73,6 +74,7 @@ class TemplateInput:
     algorithm: str = ""
     tactics: ExecutionOptions = _USUAL
     engine: EngineKind = EngineKind.DMA
+    by_tiles: bool = False
     split: tuple[int, ...] = ()
     node: int = 0
     multicast: bool = False

@@ -7,7 +7,18 @@ from collections.abc import Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import TypeVar
 
-from ..ir import Kernels, Scenario, Schedule, Step, arrivals_at, queued_behind
+from ..ir import (
+    Kernels,
+    Scenario,
+    Schedule,
+    Step,
+    Transfer,
+    arrivals_at,
+    kernels_of,
+    queued_behind,
+    seen_from,
+    sums_of_all,
+)
 
 _Node = TypeVar("_Node")
 Event = tuple[int, str]
@@ -31,6 +42,7 @@ class Waits:
         self.period = 1 if schedule.symmetric else scenario.num_ranks
         self.steps: Mapping[int, tuple[Step, ...]] = {rank: schedule.steps_of(rank) for rank in range(self.period)}
         self.direct: dict[Event, set[Event]] = {}
+        self._by_tiles = schedule.engine.by_tiles
         self._persistent = schedule.tactics.kernel is Kernels.PERSISTENT
         for rank, steps in self.steps.items():
             self._add(rank, steps, _setters(scenario, schedule, rank))
@@ -43,8 +55,20 @@ class Waits:
             for name in step.after:
                 events |= signals.get(name, set())
             self.direct[rank, step.name] = events
+        if self._by_tiles:
+            for step in sums_of_all(steps):
+                self.direct[rank, step.name] |= self._computing(rank, step)
         for name, earlier in queued_behind(steps, persistent=self._persistent):
             self.direct[rank, name].add((0, earlier))
+
+    def _computing(self, rank: int, step: Transfer) -> set[Event]:
+        """Return the kernels of all ranks whose tiles say by flags that what ``step`` sums is there."""
+        n = self.num_ranks
+        return {
+            (offset, group.name)
+            for offset in range(n)
+            for group in kernels_of(seen_from(step.region, offset, n), self.steps[(rank + offset) % self.period])
+        }
 
     def in_order(self) -> list[Event]:
         """Return all steps, each after those that it waits for.

@@ -76,7 +76,7 @@ def begin_kernels(state: Lowering, ranks: range) -> None:
                 told[(rank + offset) % n, n - offset] = _tell(state, rank, offset)
     for rank in ranks:
         for offset in wanted[rank]:
-            state.kernels.ready[rank, offset] = _look(state, rank, READY, (told[rank, offset],))
+            state.kernels.ready[rank, offset] = look(state, rank, READY, (told[rank, offset],))
 
 
 def launch_ticks(gpu: Gpu, schedule: Schedule) -> int:
@@ -120,7 +120,7 @@ def awaited(state: Lowering, rank: int, step: Step, landed: Sequence[StepOps]) -
     found = [ops.done for ops in landed if not _is_put(ops)]
     if state.one_kernel:
         found.append(state.kernels.launches[rank])
-        puts = [_look(state, rank, step.name, puts)] if puts else []
+        puts = [look(state, rank, step.name, puts)] if puts else []
     return [*found, *puts]
 
 
@@ -143,7 +143,7 @@ def end_kernel(state: Lowering, rank: int, landed: Iterable[StepOps]) -> None:
         return
     puts = [ops.done for ops in landed if _is_put(ops)]
     if puts:
-        _look(state, rank, "end", puts)
+        look(state, rank, "end", puts)
 
 
 def _wanted(state: Lowering, rank: int) -> set[int]:
@@ -172,7 +172,7 @@ def _tell(state: Lowering, rank: int, offset: int) -> int:
     return told.start
 
 
-def _look(state: Lowering, rank: int, label: str, ops: Iterable[int]) -> int:
+def look(state: Lowering, rank: int, label: str, ops: Iterable[int]) -> int:
     """The op that is done when ``rank`` has read the flags that ``ops`` leave there."""
     key = rank, frozenset(ops)
     if key not in state.kernels.seen:

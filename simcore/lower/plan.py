@@ -29,9 +29,9 @@ from .commands import pairs_of
 from .copies import lower_transfer
 from .kernels import lower_group, lower_reduction, order_units
 from .machine import Idealization, Machine, build_machine
-from .one_kernel import awaited, begin_kernels, end_kernel, lower_sum, wait_for_peers
+from .one_kernel import awaited, begin_kernels, end_kernel, look, lower_sum, wait_for_peers
 from .state import Lowering, StepOps, moved_bytes
-from .tile_stores import lower_stores, sums_tile_by_tile, wait_tile_by_tile
+from .tile_stores import announce, lower_stores, sums_tile_by_tile, wait_tile_by_tile
 from .whole_tiles import in_whole_tiles
 
 __all__ = ["Lowered", "StepOps", "group_shape", "lower", "moved_bytes"]
@@ -97,10 +97,11 @@ def lower(
         for step in steps:
             checkpoint()
             _add(state, rank, step, steps)
+    announced = announce(state, ranks)
     for rank in ranks:
         checkpoint()
         order_units(state, rank)
-        _connect(state, rank)
+        _connect(state, rank, announced)
     return Lowered(scenario, schedule, builder.build(), tuple(state.step_ops.values()), machine, folded, state.hits)
 
 
@@ -114,7 +115,7 @@ def _add(state: Lowering, rank: int, step: Step, steps: Sequence[Step]) -> None:
     match step:
         case Transfer() | Reduction() if state.by_library:
             lower_called(state, rank, step)
-        case Transfer() if state.by_tiles and (rank, step.name) not in state.writes:
+        case Transfer() if state.by_tiles and step.reach is Reach.PEER and (rank, step.name) not in state.writes:
             lower_stores(state, rank, step, steps)
         case Transfer():
             lower_transfer(state, rank, step)
@@ -126,8 +127,11 @@ def _add(state: Lowering, rank: int, step: Step, steps: Sequence[Step]) -> None:
             lower_reduction(state, rank, step, steps)
 
 
-def _connect(state: Lowering, rank: int) -> None:
-    """Turn the plan's waits, the order of streams and of engine lanes into dependencies."""
+def _connect(state: Lowering, rank: int, announced: Mapping[tuple[int, str], Sequence[int]]) -> None:
+    """Turn the plan's waits, the order of streams and of engine lanes into dependencies.
+
+    Sums of a switch also wait for what is ``announced`` to them.
+    """
     signals = _signals(state, rank)
     steps = {step.name: step for step in state.schedule.steps_of(rank)}
     # A persistent kernel has every SM until it ends: other kernels come after all its groups.
@@ -161,6 +165,8 @@ def _connect(state: Lowering, rank: int) -> None:
             if waiters.on_kernels:  # nothing waits in the other half of a broadcast: it was over with the first
                 last[queue] = [state.step_ops[rank, step.name].done]
         state.builder.after(waiters.on_kernels, before)
+        if (rank, step.name) in announced:
+            landed = [*landed, look(state, rank, step.name, announced[rank, step.name])]
         state.builder.after(waiters.on_transfers, landed)
         state.builder.flags(waiters.polling, landed)
         if isinstance(step, Transfer):

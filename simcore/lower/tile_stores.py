@@ -11,10 +11,10 @@
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import pairwise
+from itertools import pairwise, product
 
 from ...compiler.ir import (
     Reduction,
@@ -25,10 +25,13 @@ from ...compiler.ir import (
     Transfer,
     WaitPer,
     kernel_that_stores,
+    kernels_of,
+    seen_from,
     span_of,
+    sums_of_all,
 )
 from ..kernels.gemm import ticks_for
-from ..program.program import OpKind, OpSpec, Stage
+from ..program.program import Flow, OpKind, OpSpec, Stage, TrafficClass
 from .copies import copy_stages, data_stage
 from .state import Lowering, StepOps, Waiters, moved_bytes
 
@@ -69,6 +72,34 @@ def _shares(span: tuple[Fraction, Fraction], num_tiles: int, units: int) -> Iter
     edges = [max(low, Fraction(tile, num_tiles)) for tile in range(first, last)] + [high]
     cuts = [int(units * (edge - low) / (high - low)) for edge in edges]
     return ((tile, after - before) for tile, (before, after) in zip(range(first, last), pairwise(cuts), strict=True))
+
+
+def announce(state: Lowering, ranks: range) -> Mapping[tuple[int, str], list[int]]:
+    """Add the flags by which tiles say that a switch may sum what they have computed: one for each group and reader.
+
+    Returns the flags by the rank that asks for the sum, and its step. They are added sender by sender, so that those of
+    a folded plan are in the order of any rank.
+    """
+    flags: dict[tuple[int, str], list[int]] = {}
+    n = state.scenario.num_ranks
+    for rank, offset in product(ranks if state.by_tiles else (), range(1, n)):
+        reader = 0 if state.folded else (rank + offset) % n
+        for step in sums_of_all(state.schedule.steps_of(reader)):
+            region = seen_from(step.region, n - offset, n)
+            groups = kernels_of(region, state.schedule.steps_of(rank))
+            done = [state.step_ops[rank, group.name].done for group in groups]
+            flags.setdefault((reader, step.name), []).append(_announced(state, rank, offset, step, done))
+    return flags
+
+
+def _announced(state: Lowering, rank: int, offset: int, step: Transfer, done: Sequence[int]) -> int:
+    """The flag of ``rank`` at the one ``offset`` further."""
+    memory = state.machine.memory_for(TrafficClass.COMM)
+    flag = state.flag_hop(memory, f"{step.signal} {offset}", rank + offset)
+    flow = Flow((*state.machine.route(rank, rank + offset), flag), 1, traffic=TrafficClass.FLAGS)
+    told = state.builder.op(rank, OpSpec(OpKind.LAUNCH, step.name, (Stage(0, (flow,)),)))
+    state.builder.after(told, done)
+    return told.start
 
 
 def order_stores(state: Lowering, units: Sequence[tuple[int, int]]) -> None:

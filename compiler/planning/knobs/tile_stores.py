@@ -10,6 +10,7 @@ from ...ir import (
     EngineMode,
     Gpu,
     Kernels,
+    Reach,
     Rejection,
     Step,
     Transfer,
@@ -24,10 +25,13 @@ def tiles_engine(gpu: Gpu) -> EngineChoice:
 
 
 def reject_not_stored(steps: Collection[Step]) -> tuple[str, Rejection] | None:
-    """The first transfer of ``steps`` that no tile can store, and why; None if tiles store all of them."""
+    """The first transfer of ``steps`` that no tile can store, and why; None if tiles store all of them.
+
+    What a switch sums or copies the kernel asks of it, whichever tile computed that.
+    """
     kernels = {step.name for step in steps if not isinstance(step, Transfer)}
     for step in steps:
-        if not isinstance(step, Transfer) or kernel_that_stores(step, steps) is not None:
+        if not isinstance(step, Transfer) or step.reach is Reach.ALL or kernel_that_stores(step, steps) is not None:
             continue
         other = next((name for name in step.after if name not in kernels), None)
         message = f"{step.name} moves what no kernel before it has computed, and tiles store nothing else"
