@@ -113,8 +113,8 @@ from .terms import OverSeeds as OverSeeds
 from .terms import Speedup as Speedup
 from .terms import Term as Term
 from .terms import Value as Value
-from .tile_stores import kernel_that_stores as kernel_that_stores
 from .tile_stores import kernels_of as kernels_of
+from .tile_stores import kernels_that_store as kernels_that_store
 from .tile_stores import seen_from as seen_from
 from .tile_stores import span_of as span_of
 from .tile_stores import sums_of_all as sums_of_all

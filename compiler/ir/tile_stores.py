@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from fractions import Fraction
+from operator import itemgetter
 
 from .schedule import Direction, Reach, Reduction, Region, Step, TileGroup, Transfer
 
@@ -10,19 +11,23 @@ Span = tuple[Fraction, Fraction]
 """A part of the units of a kernel, in their order, from 0 to 1."""
 
 
-def kernel_that_stores(step: Transfer, steps: Collection[Step]) -> TileGroup | Reduction | None:
-    """Return the last of ``steps`` that ``step`` waits for and that computes all it moves, None if there is none.
+def kernels_that_store(steps: Collection[Step]) -> dict[str, TileGroup | Reduction]:
+    """Return for each transfer of a rank the kernel whose units store all it moves; transfers without one are left out.
 
-    Of several kernels that add to one output the last one has the result. A step that waits for a transfer as well
-    passes something on, and has not all of it from a kernel.
+    It is the last of those that the transfer waits for and that compute the region: of several kernels that add to one
+    output the last one has the result. A step that waits for a transfer as well passes something on, and has not all of
+    it from a kernel.
     """
-    if step.direction is not Direction.PUT or step.reach is not Reach.PEER:
-        return None
-    kernels = [other for other in steps if not isinstance(other, Transfer) and other.name in step.after]
-    if len(kernels) < len(step.after):
-        return None
-    holding = [other for other in kernels if any(_holds(region, step.region) for region in _regions(other))]
-    return holding[-1] if holding else None
+    kernels = {step.name: (place, step) for place, step in enumerate(steps) if not isinstance(step, Transfer)}
+    found: dict[str, TileGroup | Reduction] = {}
+    for step in steps:
+        if not isinstance(step, Transfer) or step.direction is not Direction.PUT or step.reach is not Reach.PEER:
+            continue
+        awaited = sorted((kernels[name] for name in step.after if name in kernels), key=itemgetter(0))
+        holding = [kernel for _, kernel in awaited if any(_holds(each, step.region) for each in _regions(kernel))]
+        if holding and len(awaited) == len(step.after):
+            found[step.name] = holding[-1]
+    return found
 
 
 def kernels_of(part: Region, steps: Collection[Step]) -> tuple[TileGroup, ...]:

@@ -6,7 +6,7 @@ and so on, waiting where the data of a unit is not there (ROCm/mori, fused GEMM 
 a count of completed tiles for each chunk).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ...compiler.ir import (
@@ -158,15 +158,18 @@ def _begin_stream(state: Lowering, rank: int, stream: int, steps: Sequence[Step]
     launch = state.builder.op(
         rank, OpSpec(OpKind.LAUNCH, f"stream {stream}", setup_ticks=state.setup(start), release_ticks=issued)
     )
-    parts = _parts(state, whole, groups, steps)
+    parts = _parts(state, whole, groups, stored_away_bytes(state, rank, steps))
     state.streams[rank, stream] = kernel = Persistent(whole, launch, parts, [])
     return kernel
 
 
 def _parts(
-    state: Lowering, whole: KernelWork, groups: Sequence[TileGroup], steps: Sequence[Step]
+    state: Lowering, whole: KernelWork, groups: Sequence[TileGroup], away: Mapping[str, int]
 ) -> dict[str, KernelWork]:
-    """Each group's share of the kernel; one that accumulates reads its part of the output, and all write theirs."""
+    """Each group's share of the kernel; one that accumulates reads its part of the output, and all write theirs.
+
+    What a group stores ``away`` is not written.
+    """
     flops = [group_shape(state.scenario, group).flops for group in groups]
     totals = (whole.l2_hit_bytes, whole.hbm_read_bytes, whole.mall_read_bytes, whole.missed_bytes)
     shares = zip(*(split_by_weight(total, flops) for total in totals), strict=True)
@@ -175,7 +178,7 @@ def _parts(
         hit, read, from_mall, missed = share
         shape = group_shape(state.scenario, group)
         output = shape.m * shape.n * shape.dtype.num_bytes
-        written = output - stored_away_bytes(state.scenario, state.schedule, group, steps)
+        written = output - away.get(group.name, 0)
         parts[group.name] = replace(
             whole,
             num_units=units,

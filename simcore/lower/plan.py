@@ -18,6 +18,7 @@ from ...compiler.ir import (
     Transfer,
     Write,
     checkpoint,
+    kernels_that_store,
     num_peers,
 )
 from ..kernels.gemm_parts import group_shape
@@ -94,6 +95,8 @@ def lower(
         # Of peers that a profile describes only the writes are known: they share engines as the rank that is simulated.
         state.num_peers[rank] = num_peers(schedule.steps_of(0) if state.writes else steps)
         state.pairs |= {(rank, first): second for first, second in pairs_of(transfers, schedule.engine.mode).items()}
+        if state.by_tiles:
+            state.stored_by[rank] = kernels_that_store(steps)
         for step in steps:
             checkpoint()
             _add(state, rank, step, steps)
@@ -115,8 +118,8 @@ def _add(state: Lowering, rank: int, step: Step, steps: Sequence[Step]) -> None:
     match step:
         case Transfer() | Reduction() if state.by_library:
             lower_called(state, rank, step)
-        case Transfer() if state.by_tiles and step.reach is Reach.PEER and (rank, step.name) not in state.writes:
-            lower_stores(state, rank, step, steps)
+        case Transfer() if step.name in state.stored_by.get(rank, {}):
+            lower_stores(state, rank, step, state.stored_by[rank][step.name])
         case Transfer():
             lower_transfer(state, rank, step)
         case TileGroup():

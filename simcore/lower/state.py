@@ -5,7 +5,18 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from zlib import crc32
 
-from ...compiler.ir import EngineKind, LaunchMode, Region, Scenario, Schedule, Step, Transfer, Write
+from ...compiler.ir import (
+    EngineKind,
+    LaunchMode,
+    Reduction,
+    Region,
+    Scenario,
+    Schedule,
+    Step,
+    TileGroup,
+    Transfer,
+    Write,
+)
 from ..kernels.work import KernelWork
 from ..program.builder import ProgramBuilder
 from ..program.program import Flow, OpKind, OpSpec
@@ -105,6 +116,9 @@ class Lowering:
     kernels: OneKernel = field(default_factory=OneKernel)
     calls: dict[int, LibraryCall] = field(default_factory=dict)  # of the library that moves the data, by rank
     sums: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # units of sums inside kernels, by rank
+    stored_by: dict[int, Mapping[str, TileGroup | Reduction]] = field(
+        default_factory=dict
+    )  # transfers by tiles, by rank
     stores: dict[int, list[int]] = field(default_factory=dict)  # from inside a unit, by the op of the unit
     num_issued: dict[int, int] = field(default_factory=dict)  # kernels and copies that the host issued, by rank
 

@@ -11,6 +11,7 @@
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -18,13 +19,10 @@ from itertools import pairwise, product
 
 from ...compiler.ir import (
     Reduction,
-    Scenario,
-    Schedule,
     Step,
     TileGroup,
     Transfer,
     WaitPer,
-    kernel_that_stores,
     kernels_of,
     seen_from,
     span_of,
@@ -36,19 +34,16 @@ from .copies import copy_stages, data_stage
 from .state import Lowering, StepOps, Waiters, moved_bytes
 
 
-def lower_stores(state: Lowering, rank: int, step: Transfer, steps: Sequence[Step]) -> None:
-    """One op for each unit that computes a part of what ``step`` moves, with that part of the bytes."""
-    kernel = kernel_that_stores(step, steps)
-    assert kernel is not None, "a checked plan stores only what a kernel has computed"
+def lower_stores(state: Lowering, rank: int, step: Transfer, kernel: TileGroup | Reduction) -> None:
+    """Ops for each unit of ``kernel`` that computes a part of what ``step`` moves, with that part of the bytes."""
     tiles = state.step_ops[rank, kernel.name].work
     # Dealt in units of the simulation: a tile's part may be less than one, where these are large.
     units = state.units(moved_bytes(state.scenario, step.region))
-    whole = {other.name for other in steps if not isinstance(other, Transfer)}.isdisjoint({*step.after} - {kernel.name})
     ops: list[int] = []
     for tile, part in _shares(span_of(step.region, kernel), len(tiles), units):
         stores = _stored(state, rank, step, part)
         state.builder.after(stores, (tiles[tile],))
-        if whole:  # else other kernels hold the rest of the tile, and no SM waits for them
+        if len(step.after) == 1:  # else other kernels hold the rest of the tile, and no SM waits for them
             state.stores.setdefault(tiles[tile], []).extend(stores)
         ops += stores
     state.register(rank, step, range(ops[0], ops[-1] + 1), Waiters(ops, ops, stored_by=kernel.name))
@@ -82,9 +77,10 @@ def announce(state: Lowering, ranks: range) -> Mapping[tuple[int, str], list[int
     """
     flags: dict[tuple[int, str], list[int]] = {}
     n = state.scenario.num_ranks
-    for rank, offset in product(ranks if state.by_tiles else (), range(1, n)):
+    sums = {rank: tuple(sums_of_all(state.schedule.steps_of(rank))) for rank in ranks if state.by_tiles}
+    for rank, offset in product(ranks if any(sums.values()) else (), range(1, n)):
         reader = 0 if state.folded else (rank + offset) % n
-        for step in sums_of_all(state.schedule.steps_of(reader)):
+        for step in sums[reader]:
             region = seen_from(step.region, n - offset, n)
             groups = kernels_of(region, state.schedule.steps_of(rank))
             done = [state.step_ops[rank, group.name].done for group in groups]
@@ -115,18 +111,16 @@ def order_stores(state: Lowering, units: Sequence[tuple[int, int]]) -> None:
         state.builder.after((start,), state.stores.get(before, ()))
 
 
-def stored_away_bytes(scenario: Scenario, schedule: Schedule, group: TileGroup, steps: Iterable[Step]) -> int:
-    """Bytes of ``group`` that its tiles store at their owner alone, another rank: these are not written at home."""
-    if not schedule.engine.by_tiles:
-        return 0
-    steps, n = tuple(steps), scenario.num_ranks
-    return sum(
-        moved_bytes(scenario, step.region)
-        for step in steps
-        if isinstance(step, Transfer)
-        and step.region.owner % n == step.peer % n
-        and kernel_that_stores(step, steps) is group
-    )
+def stored_away_bytes(state: Lowering, rank: int, steps: Iterable[Step]) -> Mapping[str, int]:
+    """Bytes that tiles store at their owner alone, another rank, by the group: these are not written at home."""
+    stored = state.stored_by.get(rank, {})
+    moves = [step for step in steps if isinstance(step, Transfer) and step.name in stored]
+    times, n = Counter(step.region for step in moves), state.scenario.num_ranks
+    away: Counter[str] = Counter()
+    for step in moves:
+        if times[step.region] == 1 and step.region.owner % n == step.peer % n:
+            away[stored[step.name].name] += moved_bytes(state.scenario, step.region)
+    return away
 
 
 def wait_tile_by_tile(

@@ -14,7 +14,7 @@ from ...ir import (
     Rejection,
     Step,
     Transfer,
-    kernel_that_stores,
+    kernels_that_store,
 )
 from .base import Rule, ScheduleRequest
 
@@ -30,8 +30,9 @@ def reject_not_stored(steps: Collection[Step]) -> tuple[str, Rejection] | None:
     What a switch sums or copies the kernel asks of it, whichever tile computed that.
     """
     kernels = {step.name for step in steps if not isinstance(step, Transfer)}
+    stored = kernels_that_store(steps)
     for step in steps:
-        if not isinstance(step, Transfer) or step.reach is Reach.ALL or kernel_that_stores(step, steps) is not None:
+        if not isinstance(step, Transfer) or step.reach is Reach.ALL or step.name in stored:
             continue
         other = next((name for name in step.after if name not in kernels), None)
         message = f"{step.name} moves what no kernel before it has computed, and tiles store nothing else"
