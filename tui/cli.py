@@ -325,11 +325,15 @@ def tui(
         say("magus tui needs a terminal; use magus advise FILE to print the answer")
         raise typer.Exit(Exit.USAGE)
     from .app.app import MagusApp
+    from .app.background import wait_for_threads
 
     if os.environ.get("NO_COLOR") == "":
         del os.environ["NO_COLOR"]  # empty means unset (no-color.org), but Textual obeys it
     screen = MagusApp(file, _settings_of(settings), workload, workers=DEFAULT_WORKERS)
-    screen.run()
+    try:
+        screen.run()
+    finally:
+        wait_for_threads()
     raise typer.Exit(screen.return_code or Exit.DONE)
 
 

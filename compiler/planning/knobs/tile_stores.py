@@ -1,6 +1,7 @@
 """Stores from tiles as an engine: ``sm(tiles)``, where every copy moves what one persistent kernel has computed."""
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from ...codes import Code
 from ...ir import (
@@ -16,6 +17,7 @@ from ...ir import (
     Transfer,
     kernels_that_store,
 )
+from ...templates.collective import reject_algorithm
 from .base import Rule, ScheduleRequest
 
 
@@ -65,9 +67,12 @@ def _reject_pattern(request: ScheduleRequest) -> Rejection | None:
 
 
 def _reject_steps(request: ScheduleRequest) -> Rejection | None:
-    if not request.choice.engine.by_tiles:
-        return None
-    steps, by_rank = request.template.write(request.problem)
+    template, problem = request.template, replace(request.problem, pieces=request.template.min_pieces)
+    if not request.choice.engine.by_tiles or (
+        template.default_algorithm and reject_algorithm(problem, template.default_algorithm) is not None
+    ):
+        return None  # what the algorithm cannot do is not written
+    steps, by_rank = template.write(problem)
     found = (reject_not_stored(each) for each in by_rank or (steps,))
     return next((unfit[1] for unfit in found if unfit is not None), None)
 

@@ -44,6 +44,7 @@ def test_all_sms_store_and_the_text_says_so_in_both_directions() -> None:
     ("schedule", "workload", "code", "said"),
     [
         ("shard_p2p(engine=sm(tiles), kernel=persistent)", RS, "MGS407", "x2 waits for x1"),
+        ("serial(engine=sm(tiles), kernel=persistent, algorithm=hierarchical)", RS, "MGS511", "hierarchical"),
         ("shard_p2p(engine=sm(tiles), kernel=persistent)", AG, "MGS407", "AG+GEMM moves what was there before"),
         ("shard_p2p(engine=sm(tiles))", RS, "MGS407", "from inside a persistent kernel"),
         ("shard_p2p(engine=sm(tiles), kernel=persistent, protocol=ll)", RS, "MGS407", "as protocol simple"),
