@@ -127,15 +127,23 @@ def copy_stages(
         flows = tuple(flow for half in steps for flow in _flows(state, rank, half, num_bytes, PEERS_PER_BROADCAST))
         return (Stage(0, flows),)
     flows, flag = _flows(state, rank, step, num_bytes, 1), _flag(state, rank, step)
+    in_order = all(link.ordered for link in state.scenario.system.fabric.links)
+    if flag is None or not in_order or state.unit_bytes > PACKET_BYTES:
+        return Stage(0, flows), *flag_stages(state, rank, step)
+    last = max(flow.offset_ticks + (flow.units - 1) * flow.gap_ticks for flow in flows)
+    return (Stage(0, (*flows, replace(flag, offset_ticks=last))),)
+
+
+def flag_stages(state: Lowering, rank: int, step: Transfer) -> tuple[Stage, ...]:
+    """The flag behind data that has been sent, when that is known to be there; nothing where none is sent."""
+    flag = _flag(state, rank, step)
     if flag is None:
-        return (Stage(0, flows),)
+        return ()
     if state.unit_bytes > (state.scenario.gpu.line_bytes if state.by_tiles else PACKET_BYTES):
-        return Stage(0, flows), Stage(_flag_ticks(state, rank, step))
+        return (Stage(_flag_ticks(state, rank, step)),)
     if all(link.ordered for link in state.scenario.system.fabric.links):
-        last = max(flow.offset_ticks + (flow.units - 1) * flow.gap_ticks for flow in flows)
-        return (Stage(0, (*flows, replace(flag, offset_ticks=last))),)
-    back = distance_ticks(state.scenario, -step.peer, rank + step.peer)
-    return Stage(0, flows), Stage(back), Stage(0, (flag,))
+        return (Stage(0, (flag,)),)
+    return Stage(distance_ticks(state.scenario, -step.peer, rank + step.peer)), Stage(0, (flag,))
 
 
 def data_stage(state: Lowering, rank: int, step: Transfer, num_bytes: int) -> Stage:

@@ -7,7 +7,7 @@ memory they were read from, traffic to other ranks on a link of their way, or a 
 reached later without the way out of memory.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ...compiler.codes import Code
@@ -26,6 +26,7 @@ from ...compiler.ir import (
 )
 from ...compiler.planning.build import ScheduleError
 from ..program.outcome import Run, RunOutcome
+from ..program.program import Program, TrafficClass
 from .machine import Idealization
 from .plan import Lowered, lower
 from .state import StepOps, moved_bytes, split_evenly
@@ -127,24 +128,39 @@ def _parts(lowered: Lowered, run: Run, ops: StepOps, transfer: Transfer) -> Iter
     """The write of each worker of a copy, or of each store of a tile."""
     program = lowered.program
     lead, left = _lead_ticks(lowered, ops, transfer), moved_bytes(lowered.scenario, transfer.region)
-    for op, share in zip(ops.work, _bytes_of(lowered, ops, left), strict=True):
+    senders = _senders(lowered, ops)
+    for op, share in zip(senders, _bytes_of(lowered, senders, left), strict=True):
         num_bytes = min(left, share)
         left -= num_bytes
         begin = int(run.op_start[op] + program.op_setup_ticks[op])
-        if lowered.schedule.engine.by_tiles:  # its second half is behind the first
-            begin += int(program.flow_offset_ticks[program.stage_flow_ptr[program.op_stage_ptr[op]]])
+        if lowered.schedule.engine.by_tiles:  # behind what its tile stores before
+            begin += int(program.flow_offset_ticks[_first_flows(program, op).start])
         yield Write(begin + lead, ops.rank, transfer.signal, max(1, num_bytes))
 
 
-def _bytes_of(lowered: Lowered, ops: StepOps, num_bytes: int) -> list[int]:
+def _senders(lowered: Lowered, ops: StepOps) -> Sequence[int]:
+    """The ops of a copy that send data; those of tiles that only set a flag are left out."""
+    if not lowered.schedule.engine.by_tiles:
+        return ops.work
+    traffic = lowered.program.flow_traffic
+    flows = ((op, _first_flows(lowered.program, op)) for op in ops.work)
+    return [op for op, each in flows if each and traffic[each.start] == TrafficClass.COMM]
+
+
+def _bytes_of(lowered: Lowered, senders: Sequence[int], num_bytes: int) -> list[int]:
     """What each op of a copy sends of ``num_bytes``: lines were split among workers, units were dealt to tiles."""
     program, line = lowered.program, lowered.scenario.gpu.line_bytes
     if not lowered.schedule.engine.by_tiles:
-        shares = split_evenly(-(-num_bytes // line), len(ops.work))
+        shares = split_evenly(-(-num_bytes // line), len(senders))
         return [share * line for count, share in shares for _ in range(count)]
-    first = program.op_stage_ptr[ops.work.start : ops.work.stop]
-    flows = [range(program.stage_flow_ptr[stage], program.stage_flow_ptr[stage + 1]) for stage in first]
-    return [int(program.flow_units[list(each)].sum()) * program.unit_bytes for each in flows]
+    flows = (_first_flows(program, op) for op in senders)
+    return [int(program.flow_units[each.start : each.stop].sum()) * program.unit_bytes for each in flows]
+
+
+def _first_flows(program: Program, op: int) -> range:
+    """The flows of the first stage of an op."""
+    stage = program.op_stage_ptr[op]
+    return range(program.stage_flow_ptr[stage], program.stage_flow_ptr[stage + 1])
 
 
 def _lead_ticks(lowered: Lowered, ops: StepOps, transfer: Transfer) -> int:

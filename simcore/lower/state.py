@@ -119,6 +119,7 @@ class Lowering:
     stored_by: dict[int, Mapping[str, TileGroup | Reduction]] = field(
         default_factory=dict
     )  # transfers by tiles, by rank
+    sent_units: dict[int, int] = field(default_factory=dict)  # that a tile has stored so far, by its op
     stores: dict[int, list[int]] = field(default_factory=dict)  # from inside a unit, by the op of the unit
     num_issued: dict[int, int] = field(default_factory=dict)  # kernels and copies that the host issued, by rank
 

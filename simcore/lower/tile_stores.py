@@ -1,9 +1,9 @@
 """Stores from inside kernels: each unit puts what it has computed where that is wanted, when it has computed it.
 
 - A transfer is stored by the units of the kernel that computed it, each its part, and takes no SM: an SM issues stores
-  and goes on with its next unit. It holds before the one after that until they have landed, since what it stores from
-  has room for one tile beside the one it works on (NVIDIA CUTLASS: epilogues of Hopper's persistent kernels store
-  from shared memory while the next tile is computed).
+  one behind the other and goes on with its next unit. It holds before the one after that until they have landed, since
+  what it stores from has room for one tile beside the one it works on (NVIDIA CUTLASS: epilogues of Hopper's persistent
+  kernels store from shared memory while the next tile is computed).
 - Nothing is read from memory for it, and a tile that only its owner wants is not written at home.
 - Each unit sets a flag at each destination after its bytes: as many flags as units times destinations (Punniyamurthy et
   al., arXiv 2305.06942: one ready flag for each work-group and peer). Sums of the plan are units of the same kernel,
@@ -30,7 +30,7 @@ from ...compiler.ir import (
 )
 from ..kernels.gemm import ticks_for
 from ..program.program import Flow, OpKind, OpSpec, Stage, TrafficClass
-from .copies import copy_stages, data_stage
+from .copies import data_stage, flag_stages
 from .state import Lowering, StepOps, Waiters, moved_bytes
 
 
@@ -39,25 +39,32 @@ def lower_stores(state: Lowering, rank: int, step: Transfer, kernel: TileGroup |
     tiles = state.step_ops[rank, kernel.name].work
     # Dealt in units of the simulation: a tile's part may be less than one, where these are large.
     units = state.units(moved_bytes(state.scenario, step.region))
+    # Where later kernels hold the rest of the tile no SM waits for the store.
+    held = all((rank, name) in state.step_ops for name in step.after)
     ops: list[int] = []
     for tile, part in _shares(span_of(step.region, kernel), len(tiles), units):
-        stores = _stored(state, rank, step, part)
-        state.builder.after(stores, (tiles[tile],))
-        if len(step.after) == 1:  # else other kernels hold the rest of the tile, and no SM waits for them
+        stores = _stored(state, rank, step, tiles[tile], part)
+        if held:
             state.stores.setdefault(tiles[tile], []).extend(stores)
-        ops += stores
+        flag = flag_stages(state, rank, step)
+        told = state.builder.op(rank, OpSpec(OpKind.TRANSFER, step.name, flag)) if flag else range(0)
+        state.builder.after(told, stores)
+        ops += [*stores, *told]
     state.register(rank, step, range(ops[0], ops[-1] + 1), Waiters(ops, ops, stored_by=kernel.name))
 
 
-def _stored(state: Lowering, rank: int, step: Transfer, units: int) -> range:
-    """The stores of one tile, in two halves, one behind the other; the flag follows the second."""
-    first = units // 2
-    begun, *flag = copy_stages(state, rank, step, None, (units - first) * state.unit_bytes)
-    lead = first * ticks_for(state.unit_bytes, state.scenario.gpu.sm_copy.bytes_per_s)
-    last = Stage(0, tuple(replace(flow, offset_ticks=flow.offset_ticks + lead) for flow in begun.flows))
-    halves = [(data_stage(state, rank, step, first * state.unit_bytes),)] if first else []
-    stores = [state.builder.op(rank, OpSpec(OpKind.TRANSFER, step.name, stages)) for stages in (*halves, (last, *flag))]
-    return range(stores[0].start, stores[-1].stop)
+def _stored(state: Lowering, rank: int, step: Transfer, tile: int, units: int) -> range:
+    """The stores of one tile, in two halves: its SM sends one behind the other, and behind what it stores before."""
+    per_unit = ticks_for(state.unit_bytes, state.scenario.gpu.sm_copy.bytes_per_s)
+    stores: list[int] = []
+    for part in (units // 2, units - units // 2) if units > 1 else (units,):
+        lead = state.sent_units.get(tile, 0) * per_unit
+        state.sent_units[tile] = state.sent_units.get(tile, 0) + part
+        data = data_stage(state, rank, step, part * state.unit_bytes)
+        later = tuple(replace(flow, offset_ticks=flow.offset_ticks + lead) for flow in data.flows)
+        stores += state.builder.op(rank, OpSpec(OpKind.TRANSFER, step.name, (Stage(0, later),)))
+    state.builder.after(stores, (tile,))
+    return range(stores[0], stores[-1] + 1)
 
 
 def _shares(span: tuple[Fraction, Fraction], num_tiles: int, units: int) -> Iterator[tuple[int, int]]:
@@ -112,13 +119,18 @@ def order_stores(state: Lowering, units: Sequence[tuple[int, int]]) -> None:
 
 
 def stored_away_bytes(state: Lowering, rank: int, steps: Iterable[Step]) -> Mapping[str, int]:
-    """Bytes that tiles store at their owner alone, another rank, by the group: these are not written at home."""
+    """Bytes that tiles store at their owner alone, another rank, by the group: these are not written at home.
+
+    What the rank sums itself it needs at home too.
+    """
+    steps, n = tuple(steps), state.scenario.num_ranks
+    summed = {step.region.owner % n for step in steps if isinstance(step, Reduction)}
     stored = state.stored_by.get(rank, {})
     moves = [step for step in steps if isinstance(step, Transfer) and step.name in stored]
-    times, n = Counter(step.region for step in moves), state.scenario.num_ranks
+    times = Counter(step.region for step in moves)
     away: Counter[str] = Counter()
     for step in moves:
-        if times[step.region] == 1 and step.region.owner % n == step.peer % n:
+        if times[step.region] == 1 and step.region.owner % n == step.peer % n and step.peer % n not in summed:
             away[stored[step.name].name] += moved_bytes(state.scenario, step.region)
     return away
 

@@ -167,7 +167,7 @@ def test_a_tile_stores_when_it_is_done_and_not_when_its_group_is() -> None:
     group = next(ops for ops in plan.steps if ops.step.name == first.step.after[0])
 
     assert done.op_start[list(first.work)].min() < done.op_done[group.done]
-    for tile, stores in zip(group.work, np.array(first.work).reshape(-1, 2), strict=True):
+    for tile, stores in zip(group.work, np.array(first.work).reshape(-1, 3), strict=True):
         assert (done.op_start[stores] >= done.op_done[tile]).all()
 
 
@@ -179,12 +179,32 @@ def test_an_sm_waits_before_the_tile_after_the_next_until_what_it_stored_has_lan
     stored = {ops.step.after[0]: ops.work for ops in plan.steps if isinstance(ops.step, Transfer)}
     tiles = [ops for ops in plan.steps if ops.step.name in stored]
     order = [op for ops in tiles for op in ops.work]
-    stores = np.array([stored[ops.step.name] for ops in tiles]).reshape(len(order), 2)
+    stores = np.array([stored[ops.step.name] for ops in tiles]).reshape(len(order), 3)[:, :2]
 
     ahead = 2 * scenario.gpu.sms
     assert len(order) > ahead
     for number, later in enumerate(order[ahead:]):
         assert done.op_start[later] >= done.op_done[stores[number]].max()
+
+
+def test_an_sm_sends_to_one_rank_after_the_other() -> None:
+    scenario = reducing(on_few_sms(4096))
+    gpu = replace(scenario.gpu, sm_copy=replace(scenario.gpu.sm_copy, bytes_per_s=10**9))
+    scenario = replace(scenario, system=replace(scenario.system, gpu=gpu))
+    result = simulated(scenario, Choice("serial", 4, tiles_engine(gpu), 1, PER_TILE, "one_shot"))
+    sent = 3 * 4096 * 512 * 2  # all of the partial sums to each of the others
+
+    assert result.makespan_ticks >= sent * TICKS_PER_SECOND // (gpu.sms * 10**9)
+
+
+def test_what_a_rank_sums_itself_it_writes_at_home() -> None:
+    scenario = reducing(gemm_rs(1024, 512, 1024, ranks=2, fabric=switch()))
+    tiles, copies = (
+        simulated(scenario, Choice("serial", 2, engine, 1, PER_TILE, "one_shot"))
+        for engine in (tiles_engine(scenario.gpu), SHARED)
+    )
+
+    assert tiles.traffic.hbm_write_bytes == copies.traffic.hbm_write_bytes
 
 
 def test_sums_are_part_of_the_kernel_and_come_after_all_tiles() -> None:
@@ -211,7 +231,7 @@ def test_a_unit_of_a_sum_looks_for_the_flags_of_its_own_tiles() -> None:
     assert set.union(*looked_for) == set.union(*transfers)
     for flags in looked_for:
         # Of each peer its part, and at an edge the tile of which it sums a part.
-        assert all(len(flags & sent) <= len(sent) / len(looked_for) + 2 for sent in transfers)
+        assert all(len(flags & sent) <= len(sent) / len(looked_for) + 3 for sent in transfers)
 
 
 def test_a_sum_of_the_switch_begins_when_the_tiles_of_all_ranks_are_there() -> None:
@@ -238,8 +258,9 @@ def choice_of(scenario: Scenario, options: ExecutionOptions) -> Choice:
 
 
 def test_coarser_units_give_nearly_the_same_time() -> None:
+    # A tile stores 32 KiB and more at a time.
     scenario = gemm_rs(4096, 4096, 4096, gpu=h100(), fabric=switch(nvlink()))
     schedule = build_schedule(scenario, choice_of(scenario, PER_TILE))
-    times = [simulate(scenario, schedule, unit_bytes=unit).makespan_ticks for unit in (128, 1024, 8192, 65536)]
+    times = [simulate(scenario, schedule, unit_bytes=unit).makespan_ticks for unit in (128, 1024, 4096, 16384)]
 
     assert times[1:] == pytest.approx([times[0]] * 3, rel=0.05)
