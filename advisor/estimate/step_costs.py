@@ -99,7 +99,7 @@ class StepCosts:
         step = self.graph.steps[i]
         if i not in self.graph.flagged or not isinstance(step, Transfer):
             return 0.0
-        if all(link.ordered for link in self.scenario.system.fabric.links):
+        if self.scenario.system.fabric.in_order:
             return 0.0
         rank, gpu = self.graph.rank[i], self.scenario.gpu
         back = distance_ticks(self.scenario, -step.peer, rank + step.peer)

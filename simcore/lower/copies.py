@@ -127,8 +127,7 @@ def copy_stages(
         flows = tuple(flow for half in steps for flow in _flows(state, rank, half, num_bytes, PEERS_PER_BROADCAST))
         return (Stage(0, flows),)
     flows, flag = _flows(state, rank, step, num_bytes, 1), _flag(state, rank, step)
-    in_order = all(link.ordered for link in state.scenario.system.fabric.links)
-    if flag is None or not in_order or state.unit_bytes > PACKET_BYTES:
+    if flag is None or not state.scenario.system.fabric.in_order or state.unit_bytes > PACKET_BYTES:
         return Stage(0, flows), *flag_stages(state, rank, step)
     last = max(flow.offset_ticks + (flow.units - 1) * flow.gap_ticks for flow in flows)
     return (Stage(0, (*flows, replace(flag, offset_ticks=last))),)
@@ -141,7 +140,7 @@ def flag_stages(state: Lowering, rank: int, step: Transfer) -> tuple[Stage, ...]
         return ()
     if state.unit_bytes > (state.scenario.gpu.line_bytes if state.by_tiles else PACKET_BYTES):
         return (Stage(_flag_ticks(state, rank, step)),)
-    if all(link.ordered for link in state.scenario.system.fabric.links):
+    if state.scenario.system.fabric.in_order:
         return (Stage(0, (flag,)),)
     return Stage(distance_ticks(state.scenario, -step.peer, rank + step.peer)), Stage(0, (flag,))
 
@@ -235,9 +234,9 @@ def _flag_ticks(state: Lowering, rank: int, step: Transfer) -> int:
 
     Tiles set so many that units of a packet are too large for them.
     """
-    scenario, links = state.scenario, state.scenario.system.fabric.links
+    scenario = state.scenario
     there, back = (distance_ticks(scenario, *way) for way in ((step.peer, rank), (-step.peer, rank + step.peer)))
-    return scenario.gpu.hbm.latency_ticks + (0 if all(link.ordered for link in links) else there + back)
+    return scenario.gpu.hbm.latency_ticks + (0 if scenario.system.fabric.in_order else there + back)
 
 
 def _flag(state: Lowering, rank: int, step: Transfer) -> Flow | None:

@@ -32,11 +32,11 @@ from ...compiler.ir import (
 from ..kernels.gemm import ticks_for
 from ..kernels.reduce import reduce_work
 from ..kernels.work import KernelWork
-from ..program.program import Flow, OpKind, OpSpec, Stage, TrafficClass
+from ..program.program import OpKind, OpSpec
 from .kernels import unit_stages
 from .machine import Idealization, distance_ticks
 from .state import Lowering, StepOps, Waiters, moved_bytes
-from .waits import poll_ticks
+from .waits import poll_ticks, tell
 
 READY = "ready"
 """Label of the flags by which a rank says that its kernel has begun."""
@@ -163,13 +163,8 @@ def peers_to_be_ready(scenario: Scenario, schedule: Schedule, step: Transfer) ->
 
 def _tell(state: Lowering, rank: int, offset: int) -> int:
     """The flag of ``rank`` at the one ``offset`` further: its kernel has begun."""
-    memory = state.machine.memory_for(TrafficClass.COMM)
-    flag = state.flag_hop(memory, f"{READY} {state.scenario.num_ranks - offset}", rank + offset)
-    flow = Flow((*state.machine.route(rank, rank + offset), flag), 1, traffic=TrafficClass.FLAGS)
-    told = state.builder.op(rank, OpSpec(OpKind.LAUNCH, READY, (Stage(0, (flow,)),)))
-    if state.one_kernel:
-        state.builder.after(told, (state.kernels.launches[rank],))
-    return told.start
+    begun = (state.kernels.launches[rank],) if state.one_kernel else ()
+    return tell(state, rank, offset, READY, f"{READY} {state.scenario.num_ranks - offset}", begun)
 
 
 def look(state: Lowering, rank: int, label: str, ops: Iterable[int]) -> int:

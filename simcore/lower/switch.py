@@ -92,7 +92,7 @@ def _flags(state: Lowering, rank: int, step: Transfer, copied: range) -> range:
     ways = [
         (*_ports(state, rank, peer)[1], state.flag_hop(memory, step.signal, peer)) for peer in range(rank + 1, rank + n)
     ]
-    ordered = all(link.ordered for link in state.scenario.system.fabric.links)
+    ordered = state.scenario.system.fabric.in_order
     back = 0 if ordered else distance_ticks(state.scenario, 1, rank)
     rises, falls = ([Flow(way, 1, traffic=TrafficClass.FLAGS) for way in part] for part in ((up,), ways))
     flag = state.builder.op(

@@ -29,9 +29,10 @@ from ...compiler.ir import (
     sums_of_all,
 )
 from ..kernels.gemm import ticks_for
-from ..program.program import Flow, OpKind, OpSpec, Stage, TrafficClass
+from ..program.program import OpKind, OpSpec, Stage
 from .copies import data_stage, flag_stages
 from .state import Lowering, StepOps, Waiters, moved_bytes
+from .waits import tell
 
 
 def lower_stores(state: Lowering, rank: int, step: Transfer, kernel: TileGroup | Reduction) -> None:
@@ -91,18 +92,9 @@ def announce(state: Lowering, ranks: range) -> Mapping[tuple[int, str], list[int
             region = seen_from(step.region, n - offset, n)
             groups = kernels_of(region, state.schedule.steps_of(rank))
             done = [state.step_ops[rank, group.name].done for group in groups]
-            flags.setdefault((reader, step.name), []).append(_announced(state, rank, offset, step, done))
+            told = tell(state, rank, offset, step.name, f"{step.signal} {offset}", done)
+            flags.setdefault((reader, step.name), []).append(told)
     return flags
-
-
-def _announced(state: Lowering, rank: int, offset: int, step: Transfer, done: Sequence[int]) -> int:
-    """The flag of ``rank`` at the one ``offset`` further."""
-    memory = state.machine.memory_for(TrafficClass.COMM)
-    flag = state.flag_hop(memory, f"{step.signal} {offset}", rank + offset)
-    flow = Flow((*state.machine.route(rank, rank + offset), flag), 1, traffic=TrafficClass.FLAGS)
-    told = state.builder.op(rank, OpSpec(OpKind.LAUNCH, step.name, (Stage(0, (flow,)),)))
-    state.builder.after(told, done)
-    return told.start
 
 
 def order_stores(state: Lowering, units: Sequence[tuple[int, int]]) -> None:

@@ -89,6 +89,15 @@ def _read(state: Lowering, rank: int, flag: str) -> Flow:
     return Flow((state.flag_hop(memory, flag, rank),), 1, traffic=TrafficClass.FLAGS)
 
 
+def tell(state: Lowering, rank: int, offset: int, label: str, flag: str, after: Iterable[int]) -> int:
+    """The op that sets ``flag`` of ``rank`` at the one ``offset`` further, when ``after`` are done."""
+    hop = state.flag_hop(state.machine.memory_for(TrafficClass.COMM), flag, rank + offset)
+    flow = Flow((*state.machine.route(rank, rank + offset), hop), 1, traffic=TrafficClass.FLAGS)
+    told = state.builder.op(rank, OpSpec(OpKind.LAUNCH, label, (Stage(0, (flow,)),)))
+    state.builder.after(told, after)
+    return told.start
+
+
 def _emit(state: Lowering, rank: int, step: Step, runs: Iterable[tuple[int, tuple[Stage, ...]]]) -> range:
     """Ops on the SM pool for runs of (number of units, stages of each)."""
     kind = OpKind.REDUCE if isinstance(step, Reduction) else OpKind.TILE

@@ -126,6 +126,11 @@ class Fabric:
         return tuple(dict.fromkeys((self.link, *self.topology.more_links(self))))
 
     @property
+    def in_order(self) -> bool:
+        """Whether every link delivers writes in the order in which they were issued."""
+        return all(link.ordered for link in self.links)
+
+    @property
     def symmetric(self) -> bool:
         """Whether the route from rank r to r + k is the same for every r."""
         return self.topology.symmetric
