@@ -192,7 +192,7 @@ def suits_threads(scenario: Scenario) -> bool:
     Where all ranks see the same fabric one of them is lowered; lowering every rank is much Python, and long calls of
     numpy that hear of no stop.
     """
-    return runs_compiled() and scenario.system.fabric.symmetric
+    return runs_compiled() and scenario.network.symmetric
 
 
 @contextmanager

@@ -32,7 +32,7 @@ def all_gather(per_rank: str, *, fold: bool = False) -> Program:
 
 def overlapped_gemm(unit_bytes: int) -> Program:
     """608 tiles on 304 CUs with their traffic, and seven DMA transfers at a time to the peers, as one folded GPU."""
-    builder = ProgramBuilder(8, folded=True, unit_bytes=unit_bytes)
+    builder = ProgramBuilder(8, period=1, unit_bytes=unit_bytes)
     lines = unit_bytes // LINE_BYTES
     l2 = builder.server("l2", 830 * lines, _nanoseconds(137))
     hbm = builder.server("hbm", 3050 * lines, _nanoseconds(290))
@@ -57,7 +57,7 @@ def ring_all_gather(num_ranks: int, lines_a_step: int) -> Program:
 
     3 TB/s of memory, links of 50 GB/s and 500 ns each way.
     """
-    builder = ProgramBuilder(num_ranks, folded=True, unit_bytes=LINE_BYTES)
+    builder = ProgramBuilder(num_ranks, period=1, unit_bytes=LINE_BYTES)
     hbm = builder.server("hbm", _ticks(LINE_BYTES, 3e12), _nanoseconds(300))
     out, back = (builder.server(name, _ticks(LINE_BYTES, 5e10), _nanoseconds(500)) for name in ("out", "in"))
     engines = builder.pool("dma", 1)

@@ -6,7 +6,7 @@ from ..compiler.ir import Scenario, Schedule
 from .fold.run import DEFAULT_OPTIONS, Finished, RunOptions, run_folded
 from .lower.budget import check_budget
 from .lower.machine import Idealization
-from .lower.plan import Lowered, all_alike, lower
+from .lower.plan import Lowered, lower, period_of
 from .lower.replay import TARGET, lower_replayed
 from .lower.variability import Perturbation, perturbed
 from .program.checks import HorizonError
@@ -43,8 +43,8 @@ class Case:
         """
         scenario, schedule, replay = self.scenario, self.schedule, self.scenario.system.replay
         fold = fold and self.perturbation is None
-        alike = fold and all_alike(scenario, schedule)
-        check_budget(scenario, schedule, unit_bytes, 1 if alike or replay is not None else scenario.num_ranks)
+        ranks = 1 if replay is not None else period_of(scenario, schedule) if fold else scenario.num_ranks
+        check_budget(scenario, schedule, unit_bytes, ranks)
         try:
             if replay is not None:
                 lowered = lower_replayed(scenario, schedule, replay, unit_bytes=unit_bytes, ideal=ideal)

@@ -45,7 +45,7 @@ def is_searched(scenario: Scenario) -> bool:
     multiplies = compute is not None and compute.tiled and cutting.head == 1
     # Where results are blocks of rows that are added up, batches of different rows are not adjacent.
     cuts = workload.pattern in PATTERNS and cutting.adds is not Adds.BLOCKS
-    fits = multiplies and cuts and not workload.loads and scenario.system.fabric.symmetric
+    fits = multiplies and cuts and not workload.loads and scenario.network.symmetric
     return fits and (not explored or "bespoke" in explored)
 
 

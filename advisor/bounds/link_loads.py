@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 
 import numpy as np
 
@@ -44,7 +45,7 @@ def loads_of(scenario: Scenario, moved: LeastTraffic) -> Iterator[Load]:
     yield Load(moved.total, sum(ports.into), "into all ranks together")
     if scenario.workload.pattern.exchanges:
         yield from _exchange_loads(scenario)
-    elif not scenario.system.fabric.symmetric:
+    elif not scenario.network.symmetric:
         yield from _group_loads(scenario)
 
 
@@ -61,13 +62,10 @@ def _exchange_loads(scenario: Scenario) -> Iterator[Load]:
 @lru_cache(maxsize=16)
 def _routed_loads(fabric: Fabric, num_ranks: int, blocks: tuple[int, ...]) -> tuple[Load, ...]:
     """Return the busiest link of each rate if every rank sends ``blocks`` by relative peer."""
-    if not fabric.symmetric:
-        return tuple(_busiest_links(fabric, num_ranks, lambda peer: np.full(num_ranks, blocks[peer], np.int64)))
-    # Ranks are alike: the links of rank 0 stand for all.
     network = network_of(fabric, num_ranks)
     passed = [0] * len(network.own)
-    for route, num_bytes in zip(network.ways, blocks, strict=True):
-        for number, _ in route:
+    for rank, (peer, num_bytes) in product(range(network.period), enumerate(blocks)):
+        for number, _ in network.way(rank, (rank + peer) % num_ranks):
             passed[number] += num_bytes
     return _busiest_of_each_kind(fabric, network.own, passed)
 

@@ -7,7 +7,7 @@ from ...compiler.ir import Progress, Scenario, Schedule
 from ...compiler.planning.build import build_schedule, declared
 from ...compiler.templates import BASELINE
 from ...simcore import PACKET_BYTES, affordable_unit
-from ...simcore.lower.plan import all_alike
+from ...simcore.lower.plan import period_of
 from ..workers import SimulationJob, Workers
 from .advice import Candidate, is_algorithm_choice
 from .ranking import baselines, best_of_explored, protocol_variants, shortlisted
@@ -89,7 +89,7 @@ def shortlist_unit(scenario: Scenario, schedule: Schedule) -> int:
 
 def simulated_ranks(scenario: Scenario, schedule: Schedule) -> int:
     """Return the most ranks that a run may have to simulate; which of them are alike is only known in the run."""
-    return 1 if all_alike(scenario, schedule) else scenario.num_ranks
+    return period_of(scenario, schedule)
 
 
 def packet_bytes(scenario: Scenario) -> int:

@@ -8,7 +8,6 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
-from itertools import pairwise
 
 from ...compiler.ir import (
     TICKS_PER_SECOND,
@@ -168,12 +167,11 @@ def _busiest_edges(fabric: Fabric, num_ranks: int) -> dict[int, tuple[Ends, floa
 def _passes(network: Network, peer: int) -> Counter[Ends]:
     """Return how often each edge is passed if every rank r sends to r + ``peer``.
 
-    In a symmetric network only the edges of rank 0 are returned: each stands for those that are alike.
+    Of edges that a shift maps onto each other the first stands for all.
     """
-    if network.symmetric:
-        return Counter(network.own[number].ends for number, _ in network.ways[peer])
     n = network.num_ranks
-    return Counter(ends for rank in range(n) for ends in pairwise(network.path(rank, (rank + peer) % n)))
+    ways = (network.way(rank, (rank + peer) % n) for rank in range(network.period))
+    return Counter(network.own[number].ends for way in ways for number, _ in way)
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ...compiler.ir import EngineKind, Scenario, Schedule, TileGroup
 from ...simcore.kernels.work import KernelWork
-from ...simcore.lower.plan import all_alike
+from ...simcore.lower.plan import period_of
 from .fluid import FluidFabric, WholeFabric
 from .graph import graph_of
 from .run import EstimateRun
@@ -50,7 +50,7 @@ def estimate_ticks(scenario: Scenario, schedule: Schedule) -> Estimate:
     If ranks are alike in plan and fabric, one rank stands for all, else all are followed. In symmetric plans of more
     than ``MAX_STEPS`` one rank stands for all with the busiest links, which is quick and inexact.
     """
-    alike, by_sm = all_alike(scenario, schedule), schedule.engine.kind is EngineKind.SM
+    alike, by_sm = period_of(scenario, schedule) == 1, schedule.engine.kind is EngineKind.SM
     alike = alike or (schedule.symmetric and scenario.num_ranks * len(schedule.steps) > MAX_STEPS)
     fabric = FluidFabric(scenario, by_sm) if alike else WholeFabric(scenario, by_sm)
     graph = graph_of(scenario, schedule, alike=alike)

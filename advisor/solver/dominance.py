@@ -37,7 +37,7 @@ def _mirrored(scenario: Scenario, domains: Domains) -> Iterator[Values]:
 
 
 def _one_target(scenario: Scenario, domains: Domains) -> Iterator[Values]:
-    if scenario.system.fabric.symmetric and not scenario.workload.uneven and PeerOrder.ROTATED in domains[ORDER]:
+    if scenario.network.symmetric and not scenario.workload.uneven and PeerOrder.ROTATED in domains[ORDER]:
         yield {ORDER: (PeerOrder.ABSOLUTE,)}
 
 

@@ -10,7 +10,7 @@ from .explore import Explore
 from .hardware import Gpu
 from .replay import Replay
 from .schedule import NamedSchedule
-from .topologies import Fabric
+from .topologies import Fabric, Network, network_of
 from .variability import Variability
 from .workload import Workload
 
@@ -53,6 +53,11 @@ class Scenario:
     def gpu(self) -> Gpu:
         """The GPU, the same on every rank."""
         return self.system.gpu
+
+    @property
+    def network(self) -> Network:
+        """The graph of the fabric."""
+        return network_of(self.system.fabric, self.num_ranks)
 
     @property
     def stages(self) -> tuple["Scenario", ...]:

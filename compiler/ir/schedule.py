@@ -254,7 +254,7 @@ class Schedule:
     ``expression`` is the identity of the schedule everywhere. ``steps`` are in issue order. ``engine`` is the pool all
     transfers share, ``compute_sms`` the SMs that are left to kernels. ``staging_bytes`` is the memory a rank needs for
     data that is neither its input nor its output. Where ranks have different parts, as in a tree, ``by_rank`` holds the
-    steps of each absolute rank and ``steps`` those of rank 0; peers and owners stay relative.
+    steps of the first ranks, after which they repeat, and ``steps`` those of rank 0; peers and owners stay relative.
     """
 
     expression: str
@@ -271,10 +271,14 @@ class Schedule:
         """Whether every rank does the same, relative to itself."""
         return not self.overrides and not self.by_rank
 
+    def period(self, num_ranks: int) -> int:
+        """Ranks after which the plan repeats, a divisor of ``num_ranks``."""
+        return num_ranks if self.overrides else len(self.by_rank) or 1
+
     def steps_of(self, rank: int) -> tuple[Step, ...]:
         """The steps of one absolute rank, overrides applied."""
         if self.by_rank:
-            return self.by_rank[rank]
+            return self.by_rank[rank % len(self.by_rank)]
         mine = {override.step.name: override.step for override in self.overrides if override.rank == rank}
         return tuple(mine.get(step.name, step) for step in self.steps)
 

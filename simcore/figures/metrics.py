@@ -28,7 +28,8 @@ def timeline_of(lowered: Lowered, run: Run) -> Timeline:
         (i for i in intervals if i.kind is IntervalKind.COMM), key=lambda i: (i.rank, i.start_ticks, i.end_ticks)
     )
     dealt = [lane for _, group in groupby(copies, key=lambda i: i.rank) for lane in _dealt(list(group))]
-    return Timeline(lowered.scenario.num_ranks, run.makespan_ticks, (*kernels, *dealt))
+    ranks, period = lowered.scenario.num_ranks, lowered.program.ranks_simulated
+    return Timeline(ranks, run.makespan_ticks, (*kernels, *dealt), period)
 
 
 def _shown(lowered: Lowered) -> Iterable[StepOps]:
@@ -138,7 +139,8 @@ def utilization_of(lowered: Lowered, run: Run) -> Utilization:
     """Busy share of each kind of resource, of the busiest instance or rank."""
     program, makespan = lowered.program, max(1, run.makespan_ticks)
     busy = run.server_busy_ticks.sum(axis=1) / makespan
-    names = np.array([program.server_names[i // program.ranks_simulated] for i in range(program.num_servers)])
+    declared = np.arange(program.num_servers) // program.ranks_simulated
+    names = np.array(program.server_names)[declared]
 
     def worst(prefixes: tuple[str, ...]) -> float:
         chosen = np.array([str(name).startswith(prefixes) for name in names])
@@ -151,7 +153,7 @@ def utilization_of(lowered: Lowered, run: Run) -> Utilization:
         engines=_pool_share(lowered, run, (OpKind.TRANSFER,), engines),
         hbm=worst(("hbm",)),
         l2=worst(("l2",)),
-        links=worst(("link", "up", "down", "left", "right")),
+        links=float(busy[np.isin(declared, list(lowered.machine.link_servers))].max(initial=0.0)),
         noc=worst(("noc",)),
     )
 

@@ -35,19 +35,18 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Intervals of every simulated rank; ``of_rank`` returns those of any rank."""
+    """Intervals of the first ``period`` ranks, which the others repeat; ``of_rank`` returns those of any rank."""
 
     num_ranks: int
     makespan_ticks: int
     intervals: tuple[Interval, ...]
+    period: int
 
     def of_rank(self, rank: int) -> tuple[Interval, ...]:
-        """Intervals of one rank; a folded run holds one rank that stands for all."""
+        """Intervals of one rank, under the number of the one that it repeats."""
         if not 0 <= rank < self.num_ranks:
             raise ValueError(f"rank {rank} of {self.num_ranks}")
-        held = {interval.rank for interval in self.intervals}
-        shown = rank if len(held) > 1 else 0
-        return tuple(interval for interval in self.intervals if interval.rank == shown)
+        return tuple(interval for interval in self.intervals if interval.rank == rank % self.period)
 
 
 @dataclass(frozen=True, slots=True)

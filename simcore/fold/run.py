@@ -50,7 +50,7 @@ DEFAULT_OPTIONS = RunOptions()
 def run_folded(program: Program, options: RunOptions = DEFAULT_OPTIONS) -> Finished:
     """Run ``program``, one rank for all that are alike unless ``options`` say otherwise.
 
-    A program that describes one rank for all is run as it is.
+    A program that describes one rank for all is run as it is, one that describes a few is folded further if it can be.
 
     Raises
     ------
@@ -65,17 +65,18 @@ def run_folded(program: Program, options: RunOptions = DEFAULT_OPTIONS) -> Finis
                 return how(core=suitable_core(part, many=True))
         return how()
 
-    if options.fold and not program.folded and program.num_ranks > 1:
-        classes = detect(program)
-        if not isinstance(classes, Refusal):
-            folded = quotient(program, classes)
-            small = finish(folded.program)
-            whole = expand(folded, small)
-            not_alike = asymmetry(program) if folded.num_rank_classes > 1 else None
-            return Finished(whole, folded.num_rank_classes, small.line_hops, whole.line_hops, not_alike)
-        reason: str | None = classes.reason
-    else:
-        reason = "asked not to fold" if program.ranks_simulated > 1 else None
-    whole = finish(program)
-    represented = whole.line_hops * (program.num_ranks // program.ranks_simulated)
-    return Finished(whole, program.ranks_simulated, whole.line_hops, represented, reason)
+    ranks, represented = program.ranks_simulated, program.num_ranks // program.ranks_simulated
+    if not options.fold or ranks == 1:
+        whole = finish(program)
+        reason = "asked not to fold" if ranks == program.num_ranks > 1 else None
+        return Finished(whole, ranks, whole.line_hops, whole.line_hops * represented, reason)
+    classes = detect(program)
+    if isinstance(classes, Refusal):
+        whole = finish(program)
+        reason = asymmetry(program) if program.folded else classes.reason
+        return Finished(whole, ranks, whole.line_hops, whole.line_hops * represented, reason)
+    folded = quotient(program, classes)
+    small = finish(folded.program)
+    whole = expand(folded, small)
+    not_alike = asymmetry(program) if folded.num_rank_classes > 1 else None
+    return Finished(whole, folded.num_rank_classes, small.line_hops, whole.line_hops * represented, not_alike)

@@ -98,7 +98,7 @@ class Hits:
 
     def _alike(self, rank: int) -> int:
         """A rank to which the same things happen."""
-        return 0 if self.schedule.symmetric else rank % self.scenario.num_ranks
+        return rank % self.schedule.period(self.scenario.num_ranks)
 
     def _share(self, arrivals: Sequence[Arrival]) -> Fraction:
         cache, moved = self.scenario.gpu.last_cache, self.scenario.workload.moved

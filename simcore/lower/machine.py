@@ -1,12 +1,10 @@
 """The servers and pools of a GPU and its fabric, and the routes between them."""
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Flag, auto
-from itertools import pairwise
 
-from ...compiler.ir import EngineKind, EngineMode, Network, Noc, Scenario, Schedule, network_of
+from ...compiler.ir import EngineKind, EngineMode, Network, Noc, Scenario, Schedule
 from ..kernels.gemm import ticks_for
 from ..program.builder import ProgramBuilder
 from ..program.program import TrafficClass
@@ -49,30 +47,32 @@ class Memory:
 class Machine:
     """Server and pool ids of one rank; every rank has the same, addressed as (id, rank).
 
-    On a symmetric fabric ``links[k]`` is the route from rank r to r + k as server ids with the rank offset of each. On
-    others ``servers`` says for the ends of each edge of ``network`` which server stands for it. ``issue`` is the pool
-    of the one queue from which commands go to copy engines, None where issuing costs nothing.
+    ``links`` has the server of each edge in ``network.own``; that of a shifted edge is so many ranks further. ``issue``
+    is the pool of the one queue from which commands go to copy engines, None where issuing costs nothing.
     """
 
-    num_ranks: int
+    network: Network
     memory: tuple[Memory, Memory]  # by TrafficClass.COMPUTE, TrafficClass.COMM
-    links: tuple[tuple[Hop, ...], ...]
+    links: tuple[Hop, ...]
     sms: int
     engines: int
     issue: int | None = None
-    network: Network | None = None
-    servers: Mapping[tuple[int, int], Hop] = field(default_factory=dict)
 
     def route(self, source: int, destination: int) -> tuple[Hop, ...]:
         """Servers between two absolute ranks."""
-        n = self.num_ranks
-        if self.network is not None:
-            return tuple(self.servers[ends] for ends in pairwise(self.network.path(source % n, destination % n)))
-        return tuple((server, source + offset) for server, offset in self.links[(destination - source) % n])
+        n, links = self.network.num_ranks, self.links
+        way = self.network.way(source % n, destination % n)
+        return tuple((links[number][0], links[number][1] + ranks) for number, ranks in way)
 
     def num_links(self, source: int, destination: int) -> int:
         """Links between two absolute ranks."""
-        return len(self.route(source, destination))
+        n = self.network.num_ranks
+        return self.network.num_links(source % n, destination % n)
+
+    @property
+    def link_servers(self) -> frozenset[int]:
+        """Servers of all links."""
+        return frozenset(server for server, _ in self.links)
 
     @property
     def memory_servers(self) -> frozenset[int]:
@@ -95,28 +95,25 @@ def build_machine(
     private = Idealization.PRIVATE_SERVERS in ideal
     shared = _memory(builder, scenario, unit_bytes, "", noc=not private)
     copies = _memory(builder, scenario, unit_bytes, "_comm", noc=False) if private else shared
-    network = network_of(scenario.system.fabric, scenario.num_ranks)
     sms = builder.pool("sms", schedule.compute_sms)
     issues = schedule.engine.kind is EngineKind.DMA and scenario.gpu.dma.issue_interval_ticks > 0
     return Machine(
-        num_ranks=scenario.num_ranks,
+        network=scenario.network,
         memory=(shared, copies),
-        links=_links(builder, network, unit_bytes) if network.symmetric else (),
+        links=_links(builder, scenario.network, unit_bytes),
         sms=sms,
         engines=sms if schedule.engine.mode in (EngineMode.SHARED, EngineMode.TILES) else _engines(builder, schedule),
         issue=builder.pool("dma_issue", 1) if issues else None,
-        network=None if network.symmetric else network,
-        servers={} if network.symmetric else _edge_servers(builder, network, unit_bytes),
     )
 
 
 def distance_ticks(scenario: Scenario, peer: int, rank: int = 0) -> int:
     """Time a request takes from ``rank`` to the rank ``peer`` further, nothing else on the way.
 
-    ``rank`` makes a difference only where the fabric is not symmetric.
+    ``rank`` makes a difference only where the fabric does not look the same from every rank.
     """
     n = scenario.num_ranks
-    return network_of(scenario.system.fabric, n).latency_ticks(rank % n, (rank + peer) % n)
+    return scenario.network.latency_ticks(rank % n, (rank + peer) % n)
 
 
 def _engines(builder: ProgramBuilder, schedule: Schedule) -> int:
@@ -154,28 +151,21 @@ def _memory(builder: ProgramBuilder, scenario: Scenario, unit: int, suffix: str,
     return Memory(l2, hbm[0], channels, mall, builder.server("noc", noc_packet_ticks(network, unit), 0))
 
 
-def _links(builder: ProgramBuilder, network: Network, unit: int) -> tuple[tuple[Hop, ...], ...]:
-    """For each relative peer the servers on the way, ``()`` for the rank itself."""
-    servers = [
-        builder.server(edge.name, max(1, ticks_for(unit, edge.bytes_per_s)), edge.latency_ticks) for edge in network.own
-    ]
-    return tuple(tuple((servers[number], rank) for number, rank in way) for way in network.ways)
+def _links(builder: ProgramBuilder, network: Network, unit: int) -> tuple[Hop, ...]:
+    """Declare the servers of ``network.own``: the number of each, and the rank at which it stands for that edge.
 
-
-def _edge_servers(builder: ProgramBuilder, network: Network, unit: int) -> dict[tuple[int, int], Hop]:
-    """A server for each edge. One declared server stands on every rank, so it serves an edge of the same name for each.
-
-    Edges between switches have no rank of their own and are dealt to the ranks.
+    A declared server stands on every rank, so it serves an edge of the same name for each.
     """
-    placed: Counter[tuple[str, int]] = Counter()
+    slots: Counter[tuple[str, int]] = Counter()
     declared: dict[tuple[str, int], int] = {}
-    servers: dict[tuple[int, int], Hop] = {}
-    for edge in network.edges:
-        home = network.home(edge)
-        slot = placed[edge.name, home]
-        placed[edge.name, home] += 1
-        if (edge.name, slot) not in declared:
-            service = max(1, ticks_for(unit, edge.bytes_per_s))
-            declared[edge.name, slot] = builder.server(f"link {edge.name} {slot}", service, edge.latency_ticks)
-        servers[edge.ends] = (declared[edge.name, slot], home)
-    return servers
+    links: list[Hop] = []
+    plain = network.symmetric and len({edge.name for edge in network.own}) == len(network.own)
+    for number, edge in enumerate(network.own):
+        home = network.home(number)
+        kind = edge.name, slots[edge.name, home]
+        slots[edge.name, home] += 1
+        if kind not in declared:
+            name = edge.name if plain else f"link {edge.name} {kind[1]}"
+            declared[kind] = builder.server(name, max(1, ticks_for(unit, edge.bytes_per_s)), edge.latency_ticks)
+        links.append((declared[kind], home))
+    return tuple(links)

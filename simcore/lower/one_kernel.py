@@ -61,19 +61,14 @@ def begin_kernels(state: Lowering, ranks: range) -> None:
     if Idealization.FREE_LAUNCH in state.ideal:
         return
     wanted = state.kernels.wanted = {rank: sorted(_wanted(state, rank)) for rank in ranks}
-    n = state.scenario.num_ranks
-    told: dict[tuple[int, int], int] = {}
-    if state.folded:
-        for offset in wanted[0]:
-            told[0, offset] = _tell(state, 0, n - offset)
-    else:
-        waiting: dict[int, list[int]] = {rank: [] for rank in ranks}
-        for rank in ranks:
-            for offset in wanted[rank]:
-                waiting[(rank + offset) % n].append(n - offset)
-        for rank in ranks:
-            for offset in sorted(waiting[rank], reverse=True):
-                told[(rank + offset) % n, n - offset] = _tell(state, rank, offset)
+    n, told = state.scenario.num_ranks, dict[tuple[int, int], int]()
+    waiting: dict[int, list[int]] = {rank: [] for rank in ranks}
+    for rank in ranks:
+        for offset in wanted[rank]:
+            waiting[(rank + offset) % state.period].append(n - offset)
+    for rank in ranks:
+        for offset in sorted(waiting[rank], reverse=True):
+            told[(rank + offset) % state.period, n - offset] = _tell(state, rank, offset)
     for rank in ranks:
         for offset in wanted[rank]:
             state.kernels.ready[rank, offset] = look(state, rank, READY, (told[rank, offset],))

@@ -1,9 +1,12 @@
 """Scenario + Schedule -> Program: every step of the plan as ops on servers and pools.
 
-A symmetric plan is written for rank 0 alone (``folded``); relative peers then make the one rank its own neighbour,
-which gives the same times as all ranks together (a test compares them).
+Where a shift of all ranks changes neither the plan nor the fabric, only the first ranks are written, as many as it
+shifts by (``period``): one for a plan that is the same for all on a switch, those of a node on rails. What one of them
+sends to a rank further on comes to the one that stands for it, which gives the same times as all ranks together (a test
+compares them).
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -47,7 +50,6 @@ class Lowered:
     program: Program
     steps: tuple[StepOps, ...]
     machine: Machine
-    folded: bool
     hits: Hits
 
     def gets(self) -> Iterator[tuple[range, tuple[int, ...]]]:
@@ -70,8 +72,8 @@ def lower(
 ) -> Lowered:
     """Lower a checked ``schedule``; the memory traffic is cut into units of ``unit_bytes`` (a multiple of a line).
 
-    Plans that differ from rank to rank, and fabrics that are not the same from every rank, are never folded. Transfers
-    that ``writes`` holds, by rank and step, begin and are as large as it says, part by part.
+    With ``fold`` only the ranks of one ``period_of`` are. Transfers that ``writes`` holds, by rank and step, begin and
+    are as large as it says, part by part.
 
     Raises
     ------
@@ -81,11 +83,11 @@ def lower(
     if unit_bytes < 1 or unit_bytes % scenario.gpu.line_bytes:
         raise ValueError(f"granularity must be a multiple of {scenario.gpu.line_bytes} B, got {unit_bytes} B")
     schedule = in_whole_tiles(scenario, schedule)
-    folded = fold and all_alike(scenario, schedule)
-    builder = ProgramBuilder(scenario.num_ranks, folded=folded, unit_bytes=unit_bytes)
+    period = period_of(scenario, schedule) if fold else scenario.num_ranks
+    builder = ProgramBuilder(scenario.num_ranks, period=period, unit_bytes=unit_bytes)
     machine = build_machine(builder, with_library_links(scenario, schedule), schedule, unit_bytes, ideal)
-    ranks = range(1) if folded else range(scenario.num_ranks)
-    state = Lowering(scenario, schedule, unit_bytes, builder, machine, ideal, folded, Hits(scenario, schedule))
+    ranks = range(period)
+    state = Lowering(scenario, schedule, unit_bytes, builder, machine, ideal, period, Hits(scenario, schedule))
     state.writes = writes or {}
     begin_kernels(state, ranks)
     begin_calls(state, ranks)
@@ -105,12 +107,12 @@ def lower(
         checkpoint()
         order_units(state, rank)
         _connect(state, rank, announced)
-    return Lowered(scenario, schedule, builder.build(), tuple(state.step_ops.values()), machine, folded, state.hits)
+    return Lowered(scenario, schedule, builder.build(), tuple(state.step_ops.values()), machine, state.hits)
 
 
-def all_alike(scenario: Scenario, schedule: Schedule) -> bool:
-    """Whether every rank does the same and sees the same fabric, so that one can stand for all."""
-    return schedule.symmetric and scenario.system.fabric.symmetric
+def period_of(scenario: Scenario, schedule: Schedule) -> int:
+    """The least shift of all ranks that changes neither plan nor fabric: so many ranks stand for all."""
+    return math.lcm(schedule.period(scenario.num_ranks), scenario.network.period)
 
 
 def _add(state: Lowering, rank: int, step: Step, steps: Sequence[Step]) -> None:
@@ -181,7 +183,7 @@ def _signals(state: Lowering, rank: int) -> dict[str, list[tuple[int, str]]]:
     """For each signal the transfers that set it at ``rank``, as rank and name; several put to all with one signal."""
     signals: dict[str, list[tuple[int, str]]] = {}
     for arrival in state.hits.arrivals(rank):
-        sender = (0 if state.folded else arrival.issuer, arrival.transfer.name)
+        sender = (arrival.issuer % state.period, arrival.transfer.name)
         senders = signals.setdefault(arrival.transfer.signal, [])
         if sender not in senders:
             senders.append(sender)

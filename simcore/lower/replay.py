@@ -77,7 +77,7 @@ def recorded_writes(lowered: Lowered, run: Run) -> tuple[Write, ...]:
     ScheduleError
         If the run did not finish, or a switch copied something to rank 0: that has no time of its own.
     """
-    if run.outcome is not RunOutcome.DONE or lowered.folded:
+    if run.outcome is not RunOutcome.DONE or lowered.program.folded:
         raise ScheduleError(Rejection(Code.MGS523, "only a run that is done, of all ranks, has a profile"))
     of_step = {(ops.rank, ops.step.name): ops for ops in lowered.steps}
     writes: list[Write] = []

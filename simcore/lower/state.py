@@ -103,7 +103,7 @@ class Lowering:
     builder: ProgramBuilder
     machine: Machine
     ideal: Idealization
-    folded: bool
+    period: int  # ranks that are lowered; the others repeat them
     hits: Hits
     step_ops: dict[tuple[int, str], StepOps] = field(default_factory=dict)
     waiters: dict[tuple[int, str], Waiters] = field(default_factory=dict)

@@ -87,7 +87,7 @@ def announce(state: Lowering, ranks: range) -> Mapping[tuple[int, str], list[int
     n = state.scenario.num_ranks
     sums = {rank: tuple(sums_of_all(state.schedule.steps_of(rank))) for rank in ranks if state.by_tiles}
     for rank, offset in product(ranks if any(sums.values()) else (), range(1, n)):
-        reader = 0 if state.folded else (rank + offset) % n
+        reader = (rank + offset) % state.period
         for step in sums[reader]:
             region = seen_from(step.region, n - offset, n)
             groups = kernels_of(region, state.schedule.steps_of(rank))

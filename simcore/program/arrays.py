@@ -63,17 +63,18 @@ def _outside(ops: Int64Array, num_ops: int) -> int:
 
 
 def tie_order(
-    local_id: Int64Array, flow_of_op: Int64Array, rank: Int64Array, hop_ptr: Int64Array
+    local_id: Int64Array, flow_of_op: Int64Array, hop_ptr: Int64Array, ranks_ahead: Int64Array
 ) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array, Int64Array]:
     """Number the flow-hops in the order in which simultaneous units are served.
 
-    Takes [F] local id, flow within the op and rank, and [F + 1] pointers to hops in route order. Returns [F] first
-    hops, and [H] each: index in route order, flow, position in the route and next hop.
+    Takes [F] local id and flow within the op, [F + 1] pointers to hops in route order, and [H] in that order how many
+    ranks the op is ahead of the server, around. Returns [F] first hops, and [H] each: index in route order, flow,
+    position in the route and next hop.
     """
     num_hops, lengths = int(hop_ptr[-1]), np.diff(hop_ptr)
     flow = np.repeat(np.arange(len(lengths)), lengths)
     index = np.arange(num_hops) - hop_ptr[flow]
-    order = np.lexsort((rank[flow], index, flow_of_op[flow], local_id[flow]))  # the last key counts first
+    order = np.lexsort((ranks_ahead, index, flow_of_op[flow], local_id[flow]))  # the last key counts first
     number = np.empty(num_hops + 1, np.int64)
     number[order] = np.arange(num_hops)
     number[num_hops] = NONE

@@ -116,7 +116,9 @@ class _Assembly:
         ops = self._op_arrays(call)
         flow_op = stage_op[flow_stage]
         flow_of_op = np.arange(len(flows)) - stage_flow_ptr[op_stage_ptr[flow_op]]
-        ties = tie_order(ops["op_local_id"][flow_op], flow_of_op, ops["op_rank"][flow_op], hop_ptr)
+        op_rank = np.repeat(ops["op_rank"][flow_op], np.diff(hop_ptr))
+        ahead = (op_rank - tables.hops[1, hops]) % described.num_ranks
+        ties = tie_order(ops["op_local_id"][flow_op], flow_of_op, hop_ptr, ahead)
         first_hop, order, hop_flow, hop_index, hop_next = ties
         hop_server, hop_buffer, buffer_units, buffer_credit = self._servers_of(tables)
         return Program(

@@ -14,16 +14,19 @@ MAX_RANKS, MAX_OPS = 1 << 24, 1 << 31
 class ProgramBuilder:
     """Collects servers, pools and ops, and lays them out as a ``Program``.
 
-    When ``folded``, every rank does the same: only rank 0 is described and a route's rank always means rank 0. That
-    is exact if each server and pool sees exactly one member of every class of flows and ops, as the caller sees to.
+    With a ``period``, a divisor of the number of ranks, only so many ranks are described, and a rank of a route or of a
+    wait stands for all that are a multiple of it away. That is exact if each server and pool sees exactly one member
+    of every class of flows and ops, as the caller sees to. Without one all ranks are described.
     """
 
-    def __init__(self, num_ranks: int, *, folded: bool, unit_bytes: int) -> None:
+    def __init__(self, num_ranks: int, *, unit_bytes: int, period: int | None = None) -> None:
         if num_ranks < 1 or unit_bytes < 1:
             raise ValueError(f"a program needs at least one rank and one byte a unit, not {num_ranks} and {unit_bytes}")
         if num_ranks > MAX_RANKS:
             raise ValueError(f"a program has at most {MAX_RANKS} ranks, not {num_ranks}")
-        self._described = Described(num_ranks, 1 if folded else num_ranks, unit_bytes)
+        if period is not None and (period < 1 or num_ranks % period):
+            raise ValueError(f"{num_ranks} ranks do not repeat after {period}")
+        self._described = Described(num_ranks, period or num_ranks, unit_bytes)
         self._next_local_id = [0] * self._described.ranks_simulated
 
     def server(
@@ -32,7 +35,7 @@ class ProgramBuilder:
         """Declare a FIFO server that stands on every rank; returns its declared number.
 
         With ``buffer_units`` there is room at it for so many units from each server that feeds it, and a slot that a
-        unit leaves can be used ``credit_ticks`` later; 0 is room without limit. When ``folded``, servers on ranks that
+        unit leaves can be used ``credit_ticks`` later; 0 is room without limit. With a period, servers on ranks that
         differ by different numbers, modulo the number of ranks, count as different ones.
         """
         check_range(f"server {name!r}", service_ticks, latency_ticks, credit_ticks)

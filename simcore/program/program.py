@@ -16,8 +16,9 @@ The machine in a few lines:
 - A *buffer* has room for so many units that come from one server to another. A server begins to serve a unit when there
   is room for it where it goes, and meanwhile serves nothing else; there is room again ``credit`` after it left there.
 
-Units that arrive at a server at the same time are served by (local id of the op, flow of the op, hop, rank, unit).
-Rank comes last and the order of construction nowhere: this is what lets symmetric ranks be simulated as one.
+Units that arrive at a server at the same time are served by (local id of the op, flow of the op, hop, rank, unit),
+where ranks count from that of the server on, around. So a shift of all ranks changes no order, and neither does the
+order of construction: this is what lets one rank be simulated for all that are alike.
 """
 
 from collections.abc import Sequence
@@ -97,7 +98,7 @@ class Program:
     """The arrays that the simulator runs; made by ``ProgramBuilder.build``."""
 
     num_ranks: int  # ranks represented
-    ranks_simulated: int  # 1 when folded, else num_ranks
+    ranks_simulated: int  # those described; the others repeat them
     unit_bytes: int
 
     server_names: tuple[str, ...]  # by declared number
@@ -148,7 +149,7 @@ class Program:
 
     @property
     def folded(self) -> bool:
-        """Whether one rank stands for all."""
+        """Whether the ranks described stand for others too."""
         return self.ranks_simulated < self.num_ranks
 
     @property

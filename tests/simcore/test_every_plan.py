@@ -69,7 +69,7 @@ def test_all_cores_agree_with_the_oracle(pattern: Pattern) -> None:
 def test_one_rank_of_a_symmetric_plan_has_the_times_and_the_traffic_of_each(pattern: Pattern) -> None:
     for _, scenario, schedule in some(drawn(pattern, 6)):
         one, every = (lower(scenario, schedule, unit_bytes=4096, fold=fold) for fold in (True, False))
-        if one.folded and line_hops(every.program) <= MAX_LINE_HOPS:
+        if one.program.folded and line_hops(every.program) <= MAX_LINE_HOPS:
             of_one, of_every = run(one.program), run(every.program)
             assert of_one.makespan_ticks == of_every.makespan_ticks
             assert of_one.outcome is of_every.outcome

@@ -82,7 +82,7 @@ def test_random_programs_are_throttled_polled_and_stuck() -> None:
 
 
 def one_server(service: int, latency: int) -> tuple[ProgramBuilder, int]:
-    builder = ProgramBuilder(1, folded=False, unit_bytes=128)
+    builder = ProgramBuilder(1, unit_bytes=128)
     return builder, builder.server("s", service, latency)
 
 

@@ -22,7 +22,7 @@ TIMES = (
 
 
 def builder() -> ProgramBuilder:
-    return ProgramBuilder(1, folded=False, unit_bytes=128)
+    return ProgramBuilder(1, unit_bytes=128)
 
 
 def stretched(program: Program, factor: int) -> Program:

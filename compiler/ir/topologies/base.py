@@ -95,8 +95,6 @@ class Topology:
     where: Callable[[Edge], str] = field(default=_busiest, repr=False)
     # Whether any two ranks are joined by a link of their own or by one switch, so that no rank forwards.
     direct: bool = False
-    # Whether the route from rank r to r + k is the same for every r, so that one rank may stand for all.
-    symmetric: bool = False
     # Whether further arguments are names of links, each with pairs of nodes that it joins.
     takes_links: bool = False
     # Collective algorithms made for it; a search starts from these and the default.
@@ -129,11 +127,6 @@ class Fabric:
     def in_order(self) -> bool:
         """Whether every link delivers writes in the order in which they were issued."""
         return all(link.ordered for link in self.links)
-
-    @property
-    def symmetric(self) -> bool:
-        """Whether the route from rank r to r + k is the same for every r."""
-        return self.topology.symmetric
 
     @property
     def direct(self) -> bool:

@@ -1,6 +1,7 @@
 """Links one by one, both ways; nodes from the number of GPUs on are switches.
 
-Routes are shortest paths; of several the lexicographically first by node numbers.
+Routes are shortest paths; of several the lexicographically first by node numbers. Where a shift of all ranks maps the
+graph onto itself, that is so for the first destinations, and routes to the others are those, shifted.
 """
 
 from collections import deque
@@ -12,7 +13,8 @@ from ..hardware import Link
 from ..rejection import Rejection
 from ..stopping import checkpoint
 from .base import ArgumentKind, Fabric, Topology, TopologyArgument, Wire, layout_of, network_of
-from .network import Network, NoRoute, edge_over
+from .network import Network, NoRoute, Symmetry, edge_over
+from .shifts import find_shifts
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +30,13 @@ class Graph:
 
 
 def _connect(fabric: Fabric, n: int) -> Network:
-    """Build the given graph; a breadth-first search from each destination finds the routes to it."""
+    """Build the given graph; a breadth-first search from each of the first destinations finds the routes to it."""
     graph = layout_of(fabric, Graph)
     links = {end: wire.link for wire in graph.wires for end in (wire.ends, wire.ends[::-1])}
     neighbours: list[list[int]] = [[] for _ in range(n + graph.switches)]
     for source, target in sorted(links):
         neighbours[source].append(target)
+    shifts = find_shifts(n, graph.switches, links)
 
     @cache
     def distances(destination: int) -> dict[int, int]:
@@ -48,12 +51,16 @@ def _connect(fabric: Fabric, n: int) -> Network:
         return distance
 
     def step(node: int, destination: int) -> int:
-        far = distances(destination)
+        back = destination - destination % shifts.period
+        node = shifts.turned(node, -back)
+        far = distances(destination - back)
         if node not in far:
-            raise NoRoute(node, destination)
-        return next(other for other in neighbours[node] if far.get(other) == far[node] - 1)
+            raise NoRoute(shifts.turned(node, back), destination)
+        return shifts.turned(next(other for other in neighbours[node] if far.get(other) == far[node] - 1), back)
 
-    return Network.of_edges(n, (edge_over(link, *ends, link.name) for ends, link in links.items()), step)
+    symmetry = Symmetry(shifts.period, shifts.turned, shifts.of_switch)
+    own = (edge_over(link, *ends, link.name) for ends, link in links.items() if not symmetry.of_edge(*ends, n))
+    return Network(n, tuple(own), step, symmetry)
 
 
 def _reject(fabric: Fabric, n: int) -> Rejection | None:

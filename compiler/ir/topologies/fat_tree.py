@@ -19,7 +19,7 @@ from .base import (
     reject_division,
     reject_ports,
 )
-from .network import Edge, Network, edge_over
+from .network import Edge, Network, Symmetry, edge_over
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,14 @@ def _connect(fabric: Fabric, n: int) -> Network:
     tree, link, switch = layout_of(fabric, FatTree), fabric.link, fabric.switch
     leaves = n // tree.leaf
     first_spine = n + leaves
+    # Leaf by leaf, if that turns the spines; they stay for a shift of all ranks, and where there is one leaf only.
+    period = 1 if leaves == 1 else tree.leaf if n % tree.spines == 0 else n
 
     def edges() -> Iterator[Edge]:
-        for rank in range(n):
+        for rank in range(period):
             yield edge_over(link, rank, n + rank // tree.leaf, "up")
             yield edge_over(link, n + rank // tree.leaf, rank, "down", switch)
-        for leaf in range(n, n + leaves):
+        for leaf in range(n, n + period // tree.leaf):
             for spine in range(first_spine, first_spine + tree.spines):
                 yield edge_over(link, leaf, spine, "leaf-spine", switch)
                 yield edge_over(link, spine, leaf, "spine-leaf", switch)
@@ -52,7 +54,15 @@ def _connect(fabric: Fabric, n: int) -> Network:
             return above
         return destination if node == above else first_spine + destination % tree.spines
 
-    return Network.of_edges(n, edges(), step)
+    def turned(switch: int, ranks: int) -> int:
+        if switch >= first_spine:
+            return first_spine + (switch - first_spine + ranks) % tree.spines
+        return n + (switch - n + ranks // tree.leaf) % leaves
+
+    def shift_of(switch: int) -> int | None:
+        return None if switch >= first_spine else (switch - n) * tree.leaf // period * period
+
+    return Network(n, tuple(edges()), step, Symmetry(period, turned, shift_of))
 
 
 def _reject(fabric: Fabric, n: int) -> Rejection | None:

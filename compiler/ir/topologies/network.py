@@ -4,12 +4,16 @@ Nodes 0 to ``num_ranks - 1`` are GPUs, those after them switches. Routing is fix
 in every run; the module of a topology defines it. The next node of a route depends on the node and the destination
 alone, so all routes to one rank form a tree.
 
+Most fabrics look the same after a *shift*, by which every rank goes up by a multiple of ``period``: nodes of rails,
+rows of a torus, leaves of a fat tree. Only the edges of the first ``period`` ranks are kept, the others are those,
+shifted.
+
 A switch is a crossbar whose output ports serve at its rate: an edge that leaves a switch goes at the lower rate of
 port and link, and has the latencies of both.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -67,63 +71,84 @@ class _Distance:
     latency_ticks: int
 
 
+@dataclass(frozen=True, slots=True)
+class Symmetry:
+    """The shifts that map a network and its routes onto themselves: by multiples of ``period``, a divisor of the ranks.
+
+    ``turned`` is the number of a switch after a shift by so many ranks. ``shift_of`` says by how many ranks it is
+    shifted from the first of the switches that take each other's places; None if fewer shifts than all lead back to it.
+    """
+
+    period: int
+    turned: Callable[[int, int], int] = lambda switch, ranks: switch
+    shift_of: Callable[[int], int | None] = lambda switch: None
+
+    def of_edge(self, source: int, target: int, num_ranks: int) -> int:
+        """Return the ranks by which an edge is shifted from the first of those that take each other's places."""
+        for end in (source, target):
+            if end < num_ranks:
+                return end - end % self.period
+        known = (ranks for end in (source, target) if (ranks := self.shift_of(end)) is not None)
+        return next(known, 0)
+
+
 @dataclass(frozen=True, eq=False)
 class Network:
     """The graph of a fabric. ``step`` gives the next node on the way from a node to another rank.
 
-    ``own`` are all edges, or of a ``symmetric`` network only those of rank 0, from which the others follow: a mesh of
-    1,024 ranks has a thousand in place of a million.
+    ``own`` are the edges of the first ``symmetry.period`` ranks, and of the switches that move with them, one of each
+    that a shift maps onto each other: a mesh of 1,024 ranks has a thousand in place of a million. An edge belongs to
+    the rank at its source, else at its target; between switches to those of the first that is not shifted.
     """
 
     num_ranks: int
     own: tuple[Edge, ...]
     step: StepFn
-    symmetric: bool = False
-    _distances: dict[int, dict[int, _Distance]] = field(
-        default_factory=dict
-    )  # by destination, from each node known so distances
+    symmetry: Symmetry
+    # By destination, from each node known so far.
+    _distances: dict[int, dict[int, _Distance]] = field(default_factory=dict)
+    # By source and destination.
+    _ways: dict[Ends, tuple[Ends, ...]] = field(default_factory=dict)
 
-    @classmethod
-    def of_edges(cls, num_ranks: int, edges: Iterable[Edge], step: StepFn) -> "Network":
-        """Make a network of all its edges; each pair of nodes is joined once."""
-        return cls(num_ranks, tuple(edges), step)
+    @property
+    def period(self) -> int:
+        """The least shift that maps the network onto itself, in ranks; all of them if there is no other."""
+        return self.symmetry.period
 
-    @classmethod
-    def of_rank_0(cls, num_ranks: int, edges: Iterable[Edge], step: StepFn) -> "Network":
-        """Make a symmetric network of the edges of rank 0.
-
-        These have different names and leave rank 0 or come to it from a switch; every rank has its own of each.
-        """
-        return cls(num_ranks, tuple(edges), step, symmetric=True)
+    @property
+    def symmetric(self) -> bool:
+        """Whether it looks the same from every rank."""
+        return self.period == 1
 
     @cached_property
     def edges(self) -> tuple[Edge, ...]:
-        """All edges, in a symmetric network rank by rank."""
-        if not self.symmetric:
-            return self.own
-        return tuple(self._at(edge, rank) for rank in range(self.num_ranks) for edge in self.own)
+        """All edges, shift by shift."""
+        shifts = range(0, self.num_ranks, self.period)
+        return tuple(self._shifted(edge, ranks) for ranks in shifts for edge in self.own)
 
     @cached_property
     def num_nodes(self) -> int:
         """Number of GPUs and switches."""
-        return max([self.num_ranks, *(max(edge.ends) + 1 for edge in self.own)])
+        return max([self.num_ranks, *(max(edge.ends) + 1 for edge in self.edges)])
 
     @cached_property
-    def ways(self) -> tuple[tuple[tuple[int, int], ...], ...]:
-        """Routes of a symmetric network to each relative peer, as hops: (index in ``own``, relative rank)."""
+    def ways(self) -> tuple[tuple[Ends, ...], ...]:
+        """The ways of a symmetric network to each relative peer; see ``way``."""
         assert self.symmetric, "routes from rank 0 are those from every rank only in a symmetric network"
-        return tuple(
-            tuple(self._own_at(*ends) for ends in pairwise(self.path(0, peer))) for peer in range(self.num_ranks)
-        )
+        return tuple(self.way(0, peer) for peer in range(self.num_ranks))
 
     def edge(self, source: int, target: int) -> Edge:
         """Return the edge between two neighbours."""
-        number, rank = self._own_at(source, target)
-        return self._at(self.own[number], rank) if self.symmetric else self.own[number]
+        number, ranks = self._own_at(source, target)
+        return self._shifted(self.own[number], ranks)
 
-    def home(self, edge: Edge) -> int:
-        """Return the rank of ``edge``: its source, else its target, if that is a GPU; between switches a fixed rank."""
-        return self._home(*edge.ends)
+    def home(self, number: int) -> int:
+        """Return the rank, below ``period``, at which the edge ``number`` of ``own`` counts.
+
+        That is its source, else its target, if this is a GPU; between switches a fixed rank.
+        """
+        ends = self.own[number].ends
+        return next((end for end in ends if end < self.num_ranks), sum(ends)) % self.period
 
     def path(self, source: int, destination: int) -> Path:
         """Return the nodes from rank ``source`` to rank ``destination``.
@@ -137,6 +162,22 @@ class Network:
         while nodes[-1] != destination:
             nodes.append(self.step(nodes[-1], destination))
         return tuple(nodes)
+
+    def way(self, source: int, destination: int) -> tuple[Ends, ...]:
+        """Return the route between two ranks as hops: the number of an edge in ``own``, and ranks it is shifted by.
+
+        Raises
+        ------
+        NoRoute
+            If there is no way.
+        """
+        shift = source - source % self.period
+        ends = source - shift, (destination - shift) % self.num_ranks
+        if ends not in self._ways:
+            checkpoint()
+            self._ways[ends] = tuple(self._own_at(*passed) for passed in pairwise(self.path(*ends)))
+        way = self._ways[ends]
+        return tuple((number, (ranks + shift) % self.num_ranks) for number, ranks in way) if shift else way
 
     def route(self, source: int, destination: int) -> tuple[Edge, ...]:
         """Return the edges from rank ``source`` to rank ``destination``; none from a rank to itself.
@@ -177,6 +218,7 @@ class Network:
             If one does not.
         """
         for rank in range(1, self.num_ranks):
+            checkpoint()
             try:
                 self.num_links(rank, 0)
             except NoRoute:
@@ -197,20 +239,21 @@ class Network:
         return {edge.ends: number for number, edge in enumerate(self.own)}
 
     def _port_rates(self, nodes: list[int]) -> tuple[int, ...]:
-        """Sum the rates of ``own`` by ``nodes``; in a symmetric network all ranks have the same sum."""
+        """Sum the rates of ``own`` by ``nodes``; ranks that a shift maps onto each other have the same sum."""
         rates = Counter[int]()
         for node, edge in zip(nodes, self.own, strict=True):
-            rates[0 if self.symmetric and node < self.num_ranks else node] += edge.bytes_per_s
-        return tuple(rates[0 if self.symmetric else rank] for rank in range(self.num_ranks))
+            if node < self.num_ranks:
+                rates[node % self.period] += edge.bytes_per_s
+        return tuple(rates[rank % self.period] for rank in range(self.num_ranks))
 
     def _distance(self, source: int, destination: int) -> _Distance:
         """Return links and latency from ``source``.
 
         Each link is walked once per destination, so all pairs of ranks together take time in proportion to the pairs of
-        nodes; in a symmetric network all routes are shifted to destination 0.
+        nodes; all routes are shifted to one of the first destinations.
         """
-        if self.symmetric:
-            source, destination = (source - destination) % self.num_ranks, 0
+        shift = destination - destination % self.period
+        source, destination = (source - shift) % self.num_ranks, destination - shift
         distances = self._distances.get(destination)
         if distances is None:
             checkpoint()
@@ -225,24 +268,16 @@ class Network:
             node = passed
         return distances[source]
 
-    def _own_at(self, source: int, target: int) -> tuple[int, int]:
-        """Return the index in ``own`` of the edge between two neighbours, and the rank that it belongs to."""
-        rank = self._home(source, target)
-        if not self.symmetric:
-            return self._number[source, target], rank
-        return self._number[self._turned(source, -rank), self._turned(target, -rank)], rank
+    def _own_at(self, source: int, target: int) -> Ends:
+        """Return the number in ``own`` of the edge between two neighbours, and the ranks it is shifted by."""
+        ranks = self.symmetry.of_edge(source, target, self.num_ranks)
+        if not ranks:
+            return self._number[source, target], 0
+        return self._number[self._turned(source, -ranks), self._turned(target, -ranks)], ranks
 
-    def _at(self, edge: Edge, rank: int) -> Edge:
-        """Shift ``edge`` from rank 0 to ``rank``."""
-        ends = self._turned(edge.source, rank), self._turned(edge.target, rank)
+    def _shifted(self, edge: Edge, ranks: int) -> Edge:
+        ends = self._turned(edge.source, ranks), self._turned(edge.target, ranks)
         return Edge(*ends, edge.name, edge.bytes_per_s, edge.latency_ticks)
 
     def _turned(self, node: int, ranks: int) -> int:
-        """Shift a node by a number of ranks; switches stay."""
-        return (node + ranks) % self.num_ranks if node < self.num_ranks else node
-
-    def _home(self, source: int, target: int) -> int:
-        for end in (source, target):
-            if end < self.num_ranks:
-                return end
-        return (source + target) % self.num_ranks
+        return (node + ranks) % self.num_ranks if node < self.num_ranks else self.symmetry.turned(node, ranks)

@@ -19,7 +19,7 @@ from .base import (
     reject_division,
     reject_ports,
 )
-from .network import Edge, Network, edge_over
+from .network import Edge, Network, Symmetry, edge_over
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,11 @@ class Rails:
 def _connect(fabric: Fabric, n: int) -> Network:
     link, node, nic = fabric.link, layout_of(fabric, Rails).node, layout_of(fabric, Rails).nic
     first_rail = n + n // node
+    period = node if n > node else 1
 
     def edges() -> Iterator[Edge]:
-        for rank in range(n):
-            inside, rail = n + rank // node, first_rail + rank % node
+        for rank in range(period):
+            inside, rail = n, first_rail + rank
             yield edge_over(link, rank, inside, "up")
             yield edge_over(link, inside, rank, "down", fabric.switch)
             if n > node:
@@ -51,7 +52,13 @@ def _connect(fabric: Fabric, n: int) -> Network:
             return (at - n) * node + rail
         return first_rail + rail if at % node == rail else n + at // node
 
-    return Network.of_edges(n, edges(), step)
+    # The switches inside nodes move with them, those of the rails stay.
+    symmetry = Symmetry(
+        period,
+        lambda switch, ranks: switch if switch >= first_rail else n + (switch - n + ranks // node) % (n // node),
+        lambda switch: None if switch >= first_rail else (switch - n) * node,
+    )
+    return Network(n, tuple(edges()), step, symmetry)
 
 
 def _reject(fabric: Fabric, n: int) -> Rejection | None:

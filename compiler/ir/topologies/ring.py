@@ -1,7 +1,7 @@
 """Links to the neighbours on a ring; routes take the shorter way, and to the right at half the ring."""
 
 from .base import LINK, ArgumentKind, Fabric, Topology, TopologyArgument
-from .network import Edge, Network, edge_over
+from .network import Edge, Network, Symmetry, edge_over
 
 
 def _connect(fabric: Fabric, n: int) -> Network:
@@ -12,7 +12,7 @@ def _connect(fabric: Fabric, n: int) -> Network:
         ahead = (destination - node) % n
         return (node + (1 if ahead <= n // 2 or not fabric.both_ways else -1)) % n
 
-    return Network.of_rank_0(n, right + left, around)
+    return Network(n, (*right, *left), around, Symmetry(1))
 
 
 def _where(edge: Edge) -> str:
@@ -25,6 +25,5 @@ TOPOLOGY = Topology(
     "ring(xgmi, both_ways=true)",
     connect=_connect,
     where=_where,
-    symmetric=True,
     algorithms=("double_ring",),
 )

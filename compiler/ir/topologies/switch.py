@@ -2,12 +2,12 @@
 
 from ..rejection import Rejection
 from .base import LINK, SWITCH, Fabric, Topology, reject_ports
-from .network import Network, edge_over
+from .network import Network, Symmetry, edge_over
 
 
 def _connect(fabric: Fabric, n: int) -> Network:
-    edges = [edge_over(fabric.link, 0, n, "up"), edge_over(fabric.link, n, 0, "down", fabric.switch)]
-    return Network.of_rank_0(n, edges, lambda node, destination: destination if node == n else n)
+    edges = edge_over(fabric.link, 0, n, "up"), edge_over(fabric.link, n, 0, "down", fabric.switch)
+    return Network(n, edges, lambda node, destination: destination if node == n else n, Symmetry(1))
 
 
 def _reject(fabric: Fabric, n: int) -> Rejection | None:
@@ -22,5 +22,4 @@ TOPOLOGY = Topology(
     connect=_connect,
     reject=_reject,
     direct=True,
-    symmetric=True,
 )

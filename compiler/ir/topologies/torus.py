@@ -10,7 +10,7 @@ from math import prod
 from ...codes import Code
 from ..rejection import Rejection
 from .base import LINK, ArgumentKind, Fabric, Topology, TopologyArgument, layout_of
-from .network import Edge, Network, edge_over
+from .network import Edge, Network, Symmetry, edge_over
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,8 @@ class Torus:
 def _connect(fabric: Fabric, n: int) -> Network:
     shape = layout_of(fabric, Torus).shape
     strides = [prod(shape[dimension + 1 :]) for dimension in range(len(shape))]
+    # A shift by whole layers of the first dimension that has a side; by less it would carry into that one.
+    period = next((stride for stride, side in zip(strides, shape, strict=True) if side > 1), 1)
 
     def moved(rank: int, dimension: int, step: int) -> int:
         stride, side = strides[dimension], shape[dimension]
@@ -30,7 +32,7 @@ def _connect(fabric: Fabric, n: int) -> Network:
         return rank + ((at + step) % side - at) * stride
 
     def edges() -> Iterator[Edge]:
-        for rank in range(prod(shape)):
+        for rank in range(period):
             for dimension, side in enumerate(shape):
                 if side > 1:
                     yield edge_over(fabric.link, rank, moved(rank, dimension, 1), f"torus{dimension}+")
@@ -45,7 +47,7 @@ def _connect(fabric: Fabric, n: int) -> Network:
                 return moved(node, dimension, 1 if ahead <= side // 2 else -1)
         return destination
 
-    return Network.of_edges(prod(shape), edges(), step)
+    return Network(prod(shape), tuple(edges()), step, Symmetry(period))
 
 
 def _reject(fabric: Fabric, n: int) -> Rejection | None:

@@ -104,10 +104,62 @@ def test_routes_of_any_graph_are_shortest_or_there_are_none(data: st.DataObject,
 
 
 def test_of_two_ways_as_short_the_one_over_lower_numbers_is_taken() -> None:
-    diamond = network_of(graph((0, 2), (2, 3), (0, 1), (1, 3)), 4)
+    diamond = network_of(graph((0, 2), (2, 3), (0, 1), (1, 3), (3, 4)), 5)
 
     assert diamond.path(0, 3) == (0, 1, 3)
     assert diamond.path(3, 0) == (3, 1, 0)
+
+
+def test_a_shift_that_maps_a_graph_onto_itself_maps_its_routes_too() -> None:
+    diamond = network_of(graph((0, 2), (2, 3), (0, 1), (1, 3)), 4)
+
+    assert diamond.period == 2
+    assert (diamond.path(2, 1), diamond.path(0, 3)) == ((2, 0, 1), (0, 2, 3))
+
+
+PERIODS = {
+    "torus 8": 1,
+    "torus 3 x 4": 4,
+    "torus 2 x 2 x 2": 4,
+    "fat tree": 4,
+    "fat tree that leaves share unevenly": 12,
+    "rails": 4,
+    "rails of single links": 4,
+    "circle with chords": 2,
+    "star": 1,
+    "chain": 4,
+    "two triangles": 3,
+    "mesh": 1,
+    "switch": 1,
+}
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_routes_shifted_by_the_period_are_routes(name: str) -> None:
+    num_ranks, fabric = EVERY[name]
+    network = network_of(fabric, num_ranks)
+    shift = network.period
+
+    assert num_ranks % shift == 0 and shift == PERIODS.get(name, shift)
+    for rank, destination in product(range(num_ranks), repeat=2):
+        here = network.route(rank, destination)
+        further = network.route((rank + shift) % num_ranks, (destination + shift) % num_ranks)
+        assert [(edge.name, edge.bytes_per_s) for edge in here] == [(edge.name, edge.bytes_per_s) for edge in further]
+        assert network.way(rank, destination) == tuple(
+            (number, (ranks - shift) % num_ranks)
+            for number, ranks in network.way((rank + shift) % num_ranks, (destination + shift) % num_ranks)
+        )
+        assert [edge.name for edge in here] == [
+            network.own[number].name for number, _ in network.way(rank, destination)
+        ]
+
+
+def test_nodes_of_rails_in_single_links_are_found() -> None:
+    num_ranks, fabric = EVERY["rails of single links"]
+    network = network_of(fabric, num_ranks)
+
+    assert network.edges and {len({e.ends for e in network.edges}), len(network.edges)} == {32}
+    assert len(network.own) == 16
 
 
 def test_a_torus_goes_one_dimension_after_the_other_the_last_first() -> None:

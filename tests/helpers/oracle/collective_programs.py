@@ -202,7 +202,7 @@ class _Machine:
     def __init__(self, plan: Plan, folded: bool) -> None:
         self.plan, self.system, self.folded = plan, plan.system, folded
         system = plan.system
-        self.builder = ProgramBuilder(system.num_ranks, folded=folded, unit_bytes=system.unit_bytes)
+        self.builder = ProgramBuilder(system.num_ranks, period=1 if folded else None, unit_bytes=system.unit_bytes)
         self.hbm = self.builder.server("hbm", *system.hbm)
         self.links = [self.server(f"link+{place}", system.link) for place in range(system.places)]
         self.out, self.into = self.server("out", system.link), self.server("in", system.link)

@@ -13,7 +13,10 @@ NONE = -1
 
 
 class Hop:
-    """A flow at one server of its route; ``tie`` is (local id, flow of the op, hop of the flow, rank)."""
+    """A flow at one server of its route; ``tie`` is (local id, flow of the op, hop of the flow, ranks from the server).
+
+    Of a folded program ranks are not known, only how it numbers hops; it is compared with the whole elsewhere.
+    """
 
     __slots__ = ("came_from", "flow", "from_buffer", "next", "server", "tie", "to_buffer", "turn", "wait")
 
@@ -109,7 +112,9 @@ def read_program(program: Program) -> tuple[list[Op], list[Flow]]:
         for position, flow in enumerate(flow for stage in op.stages for flow in stage.flows):
             hop_idx = first_hops[flow]
             while hop_idx != NONE:
-                tie = (op.local_id, position, len(flow.hops), op.rank)
+                rank = servers[hop_idx] % program.num_ranks
+                ahead = hop_idx if program.folded else (op.rank - rank) % program.num_ranks
+                tie = (op.local_id, position, len(flow.hops), ahead)
                 flow.hops.append(Hop(flow, servers[hop_idx], buffers[hop_idx], tie))
                 hop_idx = following[hop_idx]
             for hop, next_hop in itertools.pairwise(flow.hops):

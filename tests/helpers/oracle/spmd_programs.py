@@ -68,7 +68,7 @@ class Spmd:
 
     def build(self, rng: random.Random, perturbation: str) -> Program:
         num_ranks = self.nodes * self.places
-        builder = ProgramBuilder(num_ranks, folded=False, unit_bytes=128)
+        builder = ProgramBuilder(num_ranks, unit_bytes=128)
         for number, (service, latency, room, credit) in enumerate(self.servers):
             builder.server(f"s{number}", service, latency, buffer_units=room, credit_ticks=credit)
         for number, slots in enumerate(self.pools):
@@ -155,7 +155,7 @@ def random_spmd(seed: int) -> tuple[Spmd, random.Random]:
 def senders(next_rank: list[int], steps: int = 4) -> ProgramBuilder:
     """Every rank passes chunks on to the next, ``steps`` times; tiles wait for what arrives."""
     num_ranks = len(next_rank)
-    builder = ProgramBuilder(num_ranks, folded=False, unit_bytes=128)
+    builder = ProgramBuilder(num_ranks, unit_bytes=128)
     hbm, link, engines, sms = builder.server("hbm", 2, 5), builder.server("link", 3, 20), 0, 1
     assert (builder.pool("dma", 2), builder.pool("sms", 3)) == (engines, sms)
     before = next_rank.index

@@ -36,7 +36,7 @@ class _Random:
     def __init__(self, seed: int, num_ranks: int, features: Feature) -> None:
         self.rng, self.extra = random.Random(seed), random.Random(f"features of {seed}")
         self.features = features
-        self.builder = ProgramBuilder(num_ranks, folded=False, unit_bytes=128)
+        self.builder = ProgramBuilder(num_ranks, unit_bytes=128)
         self.num_ranks = num_ranks
         self.scale = self.rng.choice((1, 1, 10, 1000))
         self.servers: list[int] = []
@@ -126,7 +126,7 @@ def symmetric_program(seed: int, shape: str, num_ranks: int, *, folded: bool) ->
     ``shape`` is "mesh" (a link for each peer), "switch" (one way in and one out) or "ring" (chunks passed on).
     """
     rng = random.Random(seed)
-    builder = ProgramBuilder(num_ranks, folded=folded, unit_bytes=128)
+    builder = ProgramBuilder(num_ranks, period=1 if folded else None, unit_bytes=128)
     ranks = range(1 if folded else num_ranks)
     hbm, up, down = (builder.server(name, rng.randint(1, 3), rng.choice((0, 3, 20))) for name in ("hbm", "up", "down"))
     links = [builder.server(f"link+{peer}", rng.randint(2, 5), 30) for peer in range(1, num_ranks)]

@@ -55,7 +55,7 @@ def timeline(makespan_us: float, parts: int, num_ranks: int) -> Timeline:
         start, end = ticks((part + 1) * step), ticks((part + 2) * step - (2 if part == parts - 1 else 0))
         found.append(Interval(0, "stream 0", f"g{part}", IntervalKind.COMPUTE, start, end))
     found.append(Interval(0, "stream 1", "sum", IntervalKind.REDUCE, ticks(makespan_us - 2), ticks(makespan_us)))
-    return Timeline(num_ranks, ticks(makespan_us), tuple(found))
+    return Timeline(num_ranks, ticks(makespan_us), tuple(found), 1)
 
 
 def result(scenario: Scenario, expression: str, makespan_us: float, *, line: bool, explained: bool = True) -> Result:

@@ -57,7 +57,7 @@ def batch(seed: int, features: Feature = PLAIN) -> list[Program]:
         if rng.random() < 0.3:
             program = replace(program, latency_ticks=program.latency_ticks + rng.choice((1, 50, 3000)))
         programs.append(program)
-    empty = ProgramBuilder(1, folded=False, unit_bytes=128).build()
+    empty = ProgramBuilder(1, unit_bytes=128).build()
     return [*programs, empty] if rng.random() < 0.2 else programs
 
 
@@ -88,7 +88,7 @@ def sizes_of_blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def sleeper(naps: int, nap_ticks: int, latency: int = 3) -> Program:
     """A few units now and then, each time after a nap."""
-    builder = ProgramBuilder(1, folded=False, unit_bytes=128)
+    builder = ProgramBuilder(1, unit_bytes=128)
     route = ((builder.server("a", 2, latency), 0), (builder.server("b", 5, latency), 0))
     last = range(0)
     for _ in range(naps):
@@ -281,7 +281,7 @@ def test_lanes_over_the_memory_of_a_run_are_split(monkeypatch: pytest.MonkeyPatc
 
 def burst(units: int) -> Program:
     """All units at once, over two servers, the second of which is slow."""
-    builder = ProgramBuilder(1, folded=False, unit_bytes=128)
+    builder = ProgramBuilder(1, unit_bytes=128)
     route = ((builder.server("a", 2, 5000), 0), (builder.server("b", 5, 5000), 0))
     builder.op(0, OpSpec(OpKind.TRANSFER, "t", [Stage(0, (Flow(route, units),))]))
     return builder.build()
@@ -309,7 +309,7 @@ def test_lanes_are_used_where_they_pay() -> None:
 
 def steps(num_steps: int, units: int) -> Program:
     """Transfers one after the other over three servers, folded."""
-    builder = ProgramBuilder(8, folded=True, unit_bytes=128)
+    builder = ProgramBuilder(8, period=1, unit_bytes=128)
     route = tuple((builder.server(name, 100, 3000), 0) for name in ("out", "link", "in"))
     last = range(0)
     for _ in range(num_steps):

@@ -134,7 +134,7 @@ def half_as_long_again(program: Program) -> Clocks:
 
 def through(*servers: tuple[str, int], units: int = 20) -> Program:
     """One flow through servers of a service of one tick each, by name and latency."""
-    builder = ProgramBuilder(1, folded=False, unit_bytes=128)
+    builder = ProgramBuilder(1, unit_bytes=128)
     route = tuple((builder.server(name, 1, latency), 0) for name, latency in servers)
     builder.op(0, OpSpec(OpKind.TRANSFER, "op", [Stage(0, (Flow(route, units, 1),))]))
     return builder.build()

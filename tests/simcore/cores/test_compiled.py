@@ -64,7 +64,7 @@ def test_equals_oracle_on_symmetric_programs(shape: str, folded: bool) -> None:
 
 
 def test_trains_of_one_gap_and_of_many_meet_at_a_server() -> None:
-    b = ProgramBuilder(1, folded=False, unit_bytes=128)
+    b = ProgramBuilder(1, unit_bytes=128)
     s, onward = b.server("s", 1, 0), b.server("onward", 2, 3)
     for number in range(60):
         flow = Flow(((s, 0), (onward, 0)), 1 + number % 40, number % 7, number % 5)
@@ -74,7 +74,7 @@ def test_trains_of_one_gap_and_of_many_meet_at_a_server() -> None:
 
 
 def test_units_wait_in_many_blocks() -> None:
-    b = ProgramBuilder(1, folded=False, unit_bytes=128)
+    b = ProgramBuilder(1, unit_bytes=128)
     fast, slow = b.server("fast", 1, 1), b.server("slow", 9, 1)
     flow = Flow(((fast, 0), (slow, 0), (fast, 0), (slow, 0)), 3000)
     b.op(0, OpSpec(OpKind.TRANSFER, "t", [Stage(0, (flow,))]), count=2)
@@ -86,7 +86,7 @@ def test_units_wait_in_many_blocks() -> None:
 @pytest.mark.parametrize("window", [1, 31, 32, 33, 64, 65, 300, 999, 1000])
 @pytest.mark.parametrize("polls", [False, True])
 def test_windows_of_many_blocks(window: int, polls: bool) -> None:
-    b = ProgramBuilder(1, folded=False, unit_bytes=128)
+    b = ProgramBuilder(1, unit_bytes=128)
     fast, slow = b.server("fast", 1, 1), b.server("slow", 3, 40, buffer_units=3, credit_ticks=5)
     flows = tuple(Flow(((fast, 0), (slow, 0)), 1000, gap, window_units=window) for gap in (0, 1, 7))
     (work,) = b.op(0, OpSpec(OpKind.TRANSFER, "t", [Stage(1, flows, polls=polls)]))
@@ -107,7 +107,7 @@ def ring_without_room(b: ProgramBuilder) -> list[int]:
 
 
 def test_servers_without_room_for_each_other_are_a_deadlock() -> None:
-    b = ProgramBuilder(1, folded=False, unit_bytes=128)
+    b = ProgramBuilder(1, unit_bytes=128)
     ring_without_room(b)
     program = b.build()
 
@@ -118,7 +118,7 @@ def test_servers_without_room_for_each_other_are_a_deadlock() -> None:
 
 
 def test_polls_for_the_flags_of_each_other_end() -> None:
-    b = ProgramBuilder(1, folded=False, unit_bytes=128)
+    b = ProgramBuilder(1, unit_bytes=128)
     s = b.server("s", 1, 2)
     ops = b.op(0, OpSpec(OpKind.TILE, "t", [Stage(3, (Flow(((s, 0),), 2),), polls=True)]), count=2)
     b.flags([ops[0]], [ops[1]])
@@ -131,7 +131,7 @@ def test_polls_for_the_flags_of_each_other_end() -> None:
 
 @pytest.mark.parametrize("units", [0, 3])
 def test_polls_for_the_flag_of_what_is_held_up_for_ever_end(units: int) -> None:
-    b = ProgramBuilder(1, folded=False, unit_bytes=128)
+    b = ProgramBuilder(1, unit_bytes=128)
     held_up = ring_without_room(b)
     s = b.server("s", 1, 2)
     poll = Stage(3, (Flow(((s, 0),), units),), polls=True)
@@ -145,7 +145,7 @@ def test_polls_for_the_flag_of_what_is_held_up_for_ever_end(units: int) -> None:
 
 def test_polls_for_the_flag_of_what_is_far_behind_what_is_held_up_end() -> None:
     """The units that the flag waits for stand in neither the first nor the last block of a long queue."""
-    b = ProgramBuilder(1, folded=False, unit_bytes=128)
+    b = ProgramBuilder(1, unit_bytes=128)
     ring_without_room(b)
     source, queue = b.server("source", 1, 1), b.server("queue", 1, 1)
     no_room = tuple((number, 0) for number in (source, queue, 0, 1, 0))
@@ -164,7 +164,7 @@ def test_polls_for_the_flag_of_what_is_far_behind_what_is_held_up_end() -> None:
 
 
 def test_polls_without_units_can_be_stopped() -> None:
-    b = ProgramBuilder(1, folded=False, unit_bytes=128)
+    b = ProgramBuilder(1, unit_bytes=128)
     far = b.server("far", 1 << 50, 0)
     b.flags(
         b.op(0, OpSpec(OpKind.TILE, "p", [Stage(1, polls=True)])), b.op(0, OpSpec(OpKind.TILE, "l", [Stage(1 << 50)]))
@@ -177,7 +177,7 @@ def test_polls_without_units_can_be_stopped() -> None:
 
 
 def test_clock_up_to_the_horizon() -> None:
-    b = ProgramBuilder(1, folded=False, unit_bytes=128)
+    b = ProgramBuilder(1, unit_bytes=128)
     s = b.server("s", 1 << 40, 1 << 50)
     flow = Flow(((s, 0), (s, 0)), 100, 1 << 41)
     b.op(0, OpSpec(OpKind.TRANSFER, "a", [Stage(1 << 59, (flow,))], setup_ticks=1 << 58), count=2)
@@ -207,7 +207,7 @@ import sys
 import magus.simcore, magus.advisor.workers
 from magus.simcore.cores.engine import Core, run
 from magus.simcore.program.builder import ProgramBuilder
-program = ProgramBuilder(1, folded=False, unit_bytes=128).build()
+program = ProgramBuilder(1, unit_bytes=128).build()
 run(program)
 print("numba" in sys.modules)
 run(program, core=Core.COMPILED)

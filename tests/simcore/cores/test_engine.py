@@ -17,7 +17,7 @@ from magus.simcore.program.program import Flow, OpKind, OpSpec, Program, Stage, 
 
 def transfers(num_units: int, *, latency: int = 100_000, count: int = 8) -> Program:
     """Transfers one after the other over two servers, and a compute flow beside each."""
-    b = ProgramBuilder(1, folded=False, unit_bytes=128)
+    b = ProgramBuilder(1, unit_bytes=128)
     hbm, link = b.server("hbm", 3, latency), b.server("link", 10, latency)
     move = Flow(((hbm, 0), (link, 0)), num_units, 10, traffic=TrafficClass.COMM)
     load = Flow(((hbm, 0),), num_units // 2, 5)

@@ -6,7 +6,7 @@ from magus.simcore.program.program import Flow, OpKind, OpSpec, Stage
 
 
 def test_two_flows_share_a_server() -> None:
-    b = ProgramBuilder(1, folded=False, unit_bytes=128)
+    b = ProgramBuilder(1, unit_bytes=128)
     near, far = b.server("near", 2, 5), b.server("far", 3, 1)
     b.op(0, OpSpec(OpKind.TRANSFER, "a", [Stage(0, (Flow(((near, 0), (far, 0)), 2, 4),))]))
     b.op(0, OpSpec(OpKind.TRANSFER, "b", [Stage(0, (Flow(((near, 0),), 2, 0, 1),))]))
@@ -21,7 +21,7 @@ def test_two_flows_share_a_server() -> None:
 
 
 def test_no_width_limits_the_clock() -> None:
-    b = ProgramBuilder(1, folded=False, unit_bytes=128)
+    b = ProgramBuilder(1, unit_bytes=128)
     s = b.server("s", 1 << 40, 1 << 50)
     b.op(0, OpSpec(OpKind.TRANSFER, "a", [Stage(1 << 59, (Flow(((s, 0),), 100),))]), count=2)
 

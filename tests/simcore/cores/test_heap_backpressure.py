@@ -9,7 +9,7 @@ from magus.simcore.program.program import Flow, OpKind, OpSpec, Stage
 
 
 def builder() -> ProgramBuilder:
-    return ProgramBuilder(1, folded=False, unit_bytes=128)
+    return ProgramBuilder(1, unit_bytes=128)
 
 
 @pytest.mark.parametrize("core", Core)

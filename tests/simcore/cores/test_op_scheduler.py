@@ -11,7 +11,7 @@ from magus.simcore.program.program import Flow, OpKind, OpSpec, Program, Stage
 
 @pytest.fixture
 def b() -> ProgramBuilder:
-    return ProgramBuilder(1, folded=False, unit_bytes=128)
+    return ProgramBuilder(1, unit_bytes=128)
 
 
 def finish(program: Program) -> Run:

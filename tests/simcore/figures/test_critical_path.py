@@ -12,7 +12,7 @@ from tests.helpers.oracle.strategies import ALL, random_program
 
 
 def builder() -> ProgramBuilder:
-    return ProgramBuilder(1, folded=False, unit_bytes=128)
+    return ProgramBuilder(1, unit_bytes=128)
 
 
 def test_causes_are_told_apart() -> None:

@@ -8,7 +8,7 @@ from magus.simcore.program.program import Flow, OpKind, OpSpec, Program, Stage
 
 
 def builder() -> ProgramBuilder:
-    return ProgramBuilder(1, folded=False, unit_bytes=128)
+    return ProgramBuilder(1, unit_bytes=128)
 
 
 def circle(program: Program) -> tuple[str, ...]:

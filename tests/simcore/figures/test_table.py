@@ -11,7 +11,7 @@ from magus.simcore.program.program import OpKind, OpSpec, Stage
 
 
 def test_every_op_but_joins_is_listed_and_saved(tmp_path: Path) -> None:
-    b = ProgramBuilder(2, folded=False, unit_bytes=128)
+    b = ProgramBuilder(2, unit_bytes=128)
     sms = b.pool("sms", 1)
     late = b.op(1, OpSpec(OpKind.TILE, "late", [Stage(4)], pool=sms))
     early = b.op(0, OpSpec(OpKind.LAUNCH, "early", [Stage(3)]))
@@ -38,6 +38,6 @@ def test_every_op_but_joins_is_listed_and_saved(tmp_path: Path) -> None:
 
 
 def test_a_program_without_ops_has_an_empty_table() -> None:
-    program = ProgramBuilder(1, folded=False, unit_bytes=128).build()
+    program = ProgramBuilder(1, unit_bytes=128).build()
 
     assert len(op_table(program, run(program)).label) == 0

@@ -62,7 +62,7 @@ def test_overrides_that_change_nothing_or_little_fold_as_far_as_they_go() -> Non
         overridden = replace(schedule, overrides=tuple(Override(rank, step) for rank, step in steps))
         lowered = lower(scenario, overridden, unit_bytes=8192)  # the lowering itself folds no plan with overrides
         folded = fold(lowered.program)
-        assert not lowered.folded and same(expand(folded, run(folded.program)), run(lowered.program))
+        assert not lowered.program.folded and same(expand(folded, run(folded.program)), run(lowered.program))
         classes.append(folded.num_rank_classes)
 
     assert classes == [1, 2, 1]
@@ -111,7 +111,7 @@ def test_disjoint_rings_of_different_size_fold_to_one_rank() -> None:
 
 
 def test_long_chains_of_ops_without_a_pool_settle_at_once() -> None:
-    builder = ProgramBuilder(4, folded=False, unit_bytes=128)
+    builder = ProgramBuilder(4, unit_bytes=128)
     for rank in range(4):
         chain = builder.op(rank, OpSpec(OpKind.TILE, "x", [Stage(5)]), count=40)
         for one, following in itertools.pairwise(chain):
@@ -125,7 +125,7 @@ def test_long_chains_of_ops_without_a_pool_settle_at_once() -> None:
 
 
 def test_a_port_shared_by_a_node_folds_over_nodes_only() -> None:
-    builder = ProgramBuilder(8, folded=False, unit_bytes=128)
+    builder = ProgramBuilder(8, unit_bytes=128)
     hbm, nic, idle = builder.server("hbm", 2, 5), builder.server("nic", 3, 20), builder.server("idle", 1, 0)
     spare = builder.pool("spare", 4)
     for rank in range(8):
@@ -179,7 +179,7 @@ def test_a_refusal_says_what_differs(perturb, words: str) -> None:  # type: igno
 def test_refusals_name_waits_shared_servers_lone_ranks_and_the_limit() -> None:
     builder = senders([1, 2, 3, 0])
     builder.after([0], [builder.op(0, OpSpec(OpKind.LAUNCH, "late", setup_ticks=1))[0]])
-    bus = ProgramBuilder(4, folded=False, unit_bytes=128)
+    bus = ProgramBuilder(4, unit_bytes=128)
     server = bus.server("bus", 1, 0)
     for rank in range(4):
         bus.op(rank, OpSpec(OpKind.TRANSFER, "send", [Stage(0, (Flow(((server, 0),), 4),))]))
@@ -196,7 +196,7 @@ def test_refusals_name_waits_shared_servers_lone_ranks_and_the_limit() -> None:
     assert "op tile of rank 2 waits for other ops than at rank 0" in texts[1]
     assert "server bus[0] is shared: it serves op send of rank 0 and of rank 1" in texts[2]
     assert texts[3].startswith("what is alike is not settled after 2 rounds: server link[7] is slower than link[0]")
-    assert detect(ProgramBuilder(1, folded=False, unit_bytes=128).build()) == Refusal("no op does any work")
+    assert detect(ProgramBuilder(1, unit_bytes=128).build()) == Refusal("no op does any work")
 
 
 def test_waiting_for_another_member_of_the_same_class_changes_nothing() -> None:

@@ -91,7 +91,7 @@ def test_a_stop_during_the_what_if_runs_keeps_the_run_itself() -> None:
 
 
 def test_a_stop_is_heard_while_ranks_are_lowered() -> None:
-    scenario = ag_gemm(4096, 4096, 4096, ranks=8, fabric=torus(8))
+    scenario = ag_gemm(4096, 4096, 4096, ranks=8, fabric=torus(1, 2, 4))
     schedule = build_schedule(scenario, Choice("serial", 8, DMA))
     asked: list[int] = []
 

@@ -1,6 +1,7 @@
 """Fabrics as servers: those that are the same network give the same ticks, however they are described."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import combinations, product
 
 import pytest
@@ -67,7 +68,9 @@ def test_folded_equals_every_rank(case: tuple[str, Callable[..., Scenario]]) -> 
         )
 
         assert folded.outcome is every.outcome is RunOutcome.DONE
-        assert folded.timeline == every.timeline
+        for rank in range(num_ranks):
+            own, like = every.timeline.of_rank(rank), folded.timeline.of_rank(rank)
+            assert own == tuple(replace(interval, rank=rank) for interval in like)
         assert folded.line_hops_represented == every.line_hops
 
 

@@ -14,7 +14,7 @@ from magus.simcore.program.program import Flow, OpKind, OpSpec, Stage
 
 @pytest.fixture
 def b() -> ProgramBuilder:
-    return ProgramBuilder(1, folded=False, unit_bytes=128)
+    return ProgramBuilder(1, unit_bytes=128)
 
 
 def test_a_circle_of_waits_is_named(b: ProgramBuilder) -> None:

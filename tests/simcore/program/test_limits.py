@@ -16,7 +16,7 @@ from magus.simcore.program.limits import RunBudget
 from magus.simcore.program.program import Flow, OpSpec, OpKind, Program, Stage
 
 def flood(units):  # units come far faster than they are served, and pile up on the way to the last server
-    b = ProgramBuilder(1, folded=False, unit_bytes=128)
+    b = ProgramBuilder(1, unit_bytes=128)
     times = (("fast", 10), ("slow", 200), ("last", 10))
     route = tuple((b.server(name, service, 100_000), 0) for name, service in times)
     b.op(0, OpSpec(OpKind.TRANSFER, "t", [Stage(0, (Flow(route, units, 10),))]))

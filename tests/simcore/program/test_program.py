@@ -10,7 +10,7 @@ from magus.simcore.program.program import Flow, OpKind, OpSpec, Stage, TrafficCl
 
 
 def builder(num_ranks: int = 1, *, folded: bool = False) -> ProgramBuilder:
-    return ProgramBuilder(num_ranks, folded=folded, unit_bytes=128)
+    return ProgramBuilder(num_ranks, period=1 if folded else None, unit_bytes=128)
 
 
 def test_ops_of_one_call_share_their_description() -> None:
@@ -37,7 +37,7 @@ def test_ops_of_one_call_share_their_description() -> None:
     assert p.num_line_hops == 3 * (4 * 2 + 6)
 
 
-def test_ties_are_numbered_by_local_id_then_flow_then_hop_then_rank() -> None:
+def test_ties_are_numbered_by_local_id_then_flow_then_hop_then_rank_from_the_server_on() -> None:
     b = builder(2)
     s = b.server("s", 1, 1)
     for rank in (1, 0):  # the order of construction must not show
@@ -47,10 +47,12 @@ def test_ties_are_numbered_by_local_id_then_flow_then_hop_then_rank() -> None:
     p = b.build()
 
     op = p.stage_op[p.flow_stage[p.hop_flow]]
-    keys = list(zip(p.op_local_id[op], p.hop_flow % 2, p.hop_index, p.op_rank[op], strict=True))
+    ahead = (p.op_rank[op] - p.hop_server) % 2
+    keys = list(zip(p.op_local_id[op], p.hop_flow % 2, p.hop_index, ahead, strict=True))
     assert keys == sorted(keys) and len(keys) == 12
     assert p.hop_server[p.hop_next[p.flow_first_hop[0]]] == p.server_instance(s, 0)
-    assert p.server_name(int(p.hop_server[0])) == "s[0]"
+    first_two = p.op_rank[op[:2]].tolist(), [p.server_name(server) for server in p.hop_server[:2].tolist()]
+    assert set(zip(*first_two, strict=True)) == {(0, "s[0]"), (1, "s[1]")}
 
 
 def test_folded_routes_stay_on_the_one_rank() -> None:
@@ -99,7 +101,7 @@ def test_impossible_server(service: int, latency: int, message: str) -> None:
 )
 def test_impossible_program(num_ranks: int, unit_bytes: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        ProgramBuilder(num_ranks, folded=True, unit_bytes=unit_bytes)
+        ProgramBuilder(num_ranks, period=1, unit_bytes=unit_bytes)
 
 
 @pytest.mark.parametrize(

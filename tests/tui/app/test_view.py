@@ -38,7 +38,7 @@ def test_logic_needs_no_textual(module: str) -> None:
 
 def test_lanes_are_in_natural_order_streams_first() -> None:
     names = ("dma 10", "dma 2", "stream 1", "stream 0")
-    timeline = Timeline(2, 1, tuple(Interval(0, name, "x", IntervalKind.COMM, 0, 1) for name in names))
+    timeline = Timeline(2, 1, tuple(Interval(0, name, "x", IntervalKind.COMM, 0, 1) for name in names), 1)
 
     assert [one.name for one in timeline_rows(timeline, all_ranks=False)] == ["stream 0", "stream 1", "dma 2", "dma 10"]
     assert [one.rank for one in timeline_rows(timeline, all_ranks=True)] == [0] * 4 + [1] * 4
