@@ -30,13 +30,18 @@ class Arrival:
 
 
 def arrivals_at(scenario: Scenario, schedule: Schedule, rank: int) -> tuple[Arrival, ...]:
-    """Return every transfer that lands at ``rank``, of any issuer; a put to all lands at every rank and at its own."""
-    n, arrivals = scenario.num_ranks, []
-    for issuer in range(n):
-        for step in schedule.steps_of(issuer):
-            if isinstance(step, Transfer) and rank in _landing(step, issuer, n):
-                arrivals.append(_arrival(step, issuer, rank, n))
-    return tuple(arrivals)
+    """Return every transfer that lands at ``rank``, of any issuer; a put to all lands at every rank and at its own.
+
+    They are in the order of their issuers, and of the steps of each. Time goes by the steps of one period of the plan.
+    """
+    n, period = scenario.num_ranks, schedule.period(scenario.num_ranks)
+    found: list[tuple[int, int, Transfer]] = []
+    for first in range(period):
+        for place, step in enumerate(schedule.steps_of(first)):
+            if isinstance(step, Transfer):
+                issuers = _issuers(step, rank, n)
+                found += [(issuer, place, step) for issuer in issuers if issuer % period == first]
+    return tuple(_arrival(step, issuer, rank, n) for issuer, _, step in sorted(found, key=lambda one: one[:2]))
 
 
 def all_arrivals(scenario: Scenario, schedule: Schedule) -> tuple[tuple[Arrival, ...], ...]:
@@ -57,6 +62,13 @@ def _landing(step: Transfer, issuer: int, num_ranks: int) -> Collection[int]:
     if puts and step.reach is Reach.ALL:
         return range(num_ranks)
     return ((issuer + step.peer if puts else issuer) % num_ranks,)
+
+
+def _issuers(step: Transfer, rank: int, num_ranks: int) -> Collection[int]:
+    """Return the absolute ranks whose transfers, if they are like ``step``, land at ``rank``."""
+    if step.direction is Direction.GET:
+        return (rank,)
+    return range(num_ranks) if step.reach is Reach.ALL else ((rank - step.peer) % num_ranks,)
 
 
 def _arrival(step: Transfer, issuer: int, rank: int, num_ranks: int) -> Arrival:

@@ -51,7 +51,8 @@ class Hits:
     def arrivals(self, rank: int) -> tuple[Arrival, ...]:
         """Transfers that land at an absolute rank."""
         if rank not in self._arrivals:
-            if self._arrivals:  # one rank does not stand for all: the rest will be asked for too
+            n = self.scenario.num_ranks
+            if self._arrivals and self.schedule.period(n) == n:  # the rest will be asked for too
                 self._arrivals = dict(enumerate(all_arrivals(self.scenario, self.schedule)))
             else:
                 self._arrivals[rank] = arrivals_at(self.scenario, self.schedule, rank)

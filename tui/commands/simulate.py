@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...advisor import lower_bound
-from ...advisor.candidates.shortlist import packet_bytes
+from ...advisor.candidates.shortlist import packet_bytes, simulated_ranks
 from ...advisor.export import result_document
 from ...advisor.extrapolation import outside_calibration
 from ...advisor.solver.memory import check_memory
@@ -27,6 +27,9 @@ from .running import exit_code_if_strict, run_command
 
 SEEDED_LINE_HOPS = 1_000_000_000
 """Over all seeds and ranks; above it the seeds are simulated in larger packets."""
+
+EXPLAINED_LINE_HOPS = 60_000_000
+"""Of each what-if run; above it those are made in larger packets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +86,10 @@ def simulate_file(source: ScenarioInput, options: SimulateOptions) -> Exit:
 
 
 def _simulated(scenario: Scenario, schedule: Schedule, options: SimulateOptions, bound_ticks: int) -> Result:
-    packet = packet_bytes(scenario)
+    packet, ranks = packet_bytes(scenario), simulated_ranks(scenario, schedule)
+    coarse = affordable_unit(scenario, schedule, packet, EXPLAINED_LINE_HOPS // ranks)
     # The bound is of all ranks, a replay simulates one.
-    what_if = WhatIf(packet, bound_ticks) if scenario.system.replay is None else None
+    what_if = WhatIf(coarse, bound_ticks) if scenario.system.replay is None else None
     with _stoppable() as pressed, progress_line() as progress:
         result = simulate(
             scenario,
