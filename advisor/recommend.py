@@ -201,7 +201,7 @@ class _AdviceRun:
             bespoke_candidates,
             self.scenario,
             candidates,
-            budget_of(self.options.bespoke),
+            budget_of(self.options.bespoke, self.scenario.num_ranks),
             1 if bound is None else bound.ticks,
             pool=pool,
             progress=lambda done, total: self.report("bespoke", done, total),

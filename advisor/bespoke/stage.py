@@ -25,13 +25,16 @@ from .result import Proposer, SearchBudget, SearchOptions, SearchResult, Simulat
 
 # About three seconds on one core.
 DEFAULT_EVALUATIONS = 400
+# Plans of up to so many ranks are estimated in milliseconds; those of more are longer in proportion.
+FEW_RANKS = 16
 # Bespoke schedules that are offered as candidates, the fastest first.
 NUM_OFFERED = 2
 SEED = 0
 
 
-def budget_of(evaluations: int) -> SearchBudget:
-    """Return the budget of the stage for ``evaluations`` estimated plans."""
+def budget_of(evaluations: int, num_ranks: int) -> SearchBudget:
+    """Return the budget of the stage for ``evaluations`` estimated plans of a few ranks, fewer for longer plans."""
+    evaluations = max(1, evaluations * FEW_RANKS // max(FEW_RANKS, num_ranks))
     return SearchBudget(evaluations, simulations=max(4, evaluations // 25), solver_s=evaluations / 2000)
 
 

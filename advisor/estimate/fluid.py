@@ -12,7 +12,6 @@ from heapq import heapify, heappop, heappush
 from ...compiler.ir import (
     TICKS_PER_SECOND,
     Direction,
-    Edge,
     Fabric,
     Network,
     Reach,
@@ -23,7 +22,7 @@ from ...compiler.ir import (
 from ...simcore.lower.switch import MAX_SLICES
 
 Ends = tuple[int, int]
-"""Source and target of an edge."""
+"""Source and target of an edge, or its number in ``Network.own`` and the ranks it is shifted by."""
 
 
 @dataclass(slots=True)
@@ -176,17 +175,13 @@ def _passes(network: Network, peer: int) -> Counter[Ends]:
 
 @dataclass(slots=True)
 class WholeFabric:
-    """The links of all ranks, by the edges of the fabric."""
+    """The links of the first ``num_ranks`` ranks, which all others repeat: by edge of the network and its shift."""
 
     scenario: Scenario
     by_sm: bool
+    num_ranks: int
     links: dict[Ends, FluidLink] = field(default_factory=dict)
     paths: dict[tuple[int, int] | tuple[int, bool, str], FluidPath] = field(default_factory=dict)
-
-    @property
-    def network(self) -> Network:
-        """The graph whose edges the links are."""
-        return network_of(self.scenario.system.fabric, self.scenario.num_ranks)
 
     def path(self, rank: int, step: Transfer) -> FluidPath:
         """Return the path of a transfer of ``rank``."""
@@ -203,25 +198,27 @@ class WholeFabric:
         return self.paths[ends]
 
     def _between(self, source: int, target: int) -> FluidPath:
-        legs = tuple(map(self._leg, self.network.route(source, target)))
-        latency = self._memory_ticks + self.network.latency_ticks(source, target)
+        network = self.scenario.network
+        legs = tuple(map(self._leg, network.way(source, target)))
+        latency = self._memory_ticks + network.latency_ticks(source, target)
         slowest = max((ticks for _, ticks in legs), default=0.0)
         bytes_per_tick = 1 / slowest if slowest else float("inf")
-        return FluidPath(legs, latency, bytes_per_tick, ((source, 1),), ((target, 1),))
+        reads, writes = ((source % self.num_ranks, 1),), ((target % self.num_ranks, 1),)
+        return FluidPath(legs, latency, bytes_per_tick, reads, writes)
 
     def _through_switch(self, rank: int, step: Transfer) -> FluidPath:
-        n = self.scenario.num_ranks
+        n, network = self.scenario.num_ranks, self.scenario.network
         others = [(rank + k) % n for k in range(1, n)]
-        to, fro = [self.network.route(rank, other) for other in others], self.network.route(others[0], rank)
+        to, fro = [network.way(rank, other) for other in others], network.way(others[0], rank)
         own: Times = ((rank, 1),)
-        rest: Times = tuple((other, 1) for other in others)
+        rest: Times = tuple((other % self.num_ranks, 1) for other in others)
         if step.reduce:
-            edges = (to[0][0], *(self.network.route(other, rank)[0] for other in others), fro[-1])
+            hops = (to[0][0], *(network.way(other, rank)[0] for other in others), fro[-1])
             reads, writes = (*own, *rest), own
         else:
-            edges, reads, writes = (to[0][0], *(route[-1] for route in to)), own, rest
-        latency = self._memory_ticks + self.network.latency_ticks(rank, others[0])
-        legs = tuple(map(self._leg, edges))
+            hops, reads, writes = (to[0][0], *(way[-1] for way in to)), own, rest
+        latency = self._memory_ticks + network.latency_ticks(rank, others[0])
+        legs = tuple(map(self._leg, hops))
         slowest = max(ticks for _, ticks in legs)
         return FluidPath(legs, latency, 1 / slowest, reads, writes, slice_share=1 / MAX_SLICES, frees=True)
 
@@ -230,8 +227,10 @@ class WholeFabric:
         gpu = self.scenario.gpu
         return float(2 * gpu.hbm.latency_ticks + (gpu.l2.latency_ticks if self.by_sm else 0))
 
-    def _leg(self, edge: Edge) -> Leg:
-        return self.links.setdefault(edge.ends, FluidLink()), TICKS_PER_SECOND / edge.bytes_per_s
+    def _leg(self, hop: Ends) -> Leg:
+        number, ranks = hop
+        link = self.links.setdefault((number, ranks % self.num_ranks), FluidLink())
+        return link, TICKS_PER_SECOND / self.scenario.network.own[number].bytes_per_s
 
 
 @dataclass(slots=True)

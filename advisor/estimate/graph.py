@@ -15,7 +15,6 @@ from ...compiler.ir import (
     Step,
     TileGroup,
     Transfer,
-    all_arrivals,
     num_peers,
 )
 from ...simcore.kernels.dispatch import compute_shape, compute_work
@@ -53,17 +52,16 @@ class StepGraph:
     flagged: Set[int]
 
 
-def graph_of(scenario: Scenario, schedule: Schedule, *, alike: bool) -> StepGraph:
-    """Return the graph of a plan: of rank 0, its own neighbour, if ranks are ``alike``, else of all ranks."""
+def graph_of(scenario: Scenario, schedule: Schedule, num_ranks: int) -> StepGraph:
+    """Return the graph of the first ``num_ranks`` ranks of a plan, which all others repeat."""
     schedule = in_whole_tiles(scenario, schedule)
-    ranks = range(1 if alike else scenario.num_ranks)
-    plans = [schedule.steps_of(rank) for rank in ranks]
+    plans = [schedule.steps_of(rank) for rank in range(num_ranks)]
     firsts = [0, *accumulate(map(len, plans))]
-    senders = _own_signals(plans[0]) if alike else _signals(scenario, schedule, firsts)
+    senders = _signals(plans, firsts)
     before: list[Set[int]] = []
     work, kernels_before, works = dict[int, tuple[KernelWork, float]](), dict[int, tuple[int, ...]](), Works()
     for rank, (first, steps, landing) in enumerate(zip(firsts, plans, senders, strict=False)):
-        here = scenario if alike else scenario.at(rank)
+        here = scenario.at(rank) if num_ranks > 1 else scenario
         names = {**landing, **{step.name: (first + i,) for i, step in enumerate(steps)}}
         persistent = persistent_parts(here, schedule, steps)
         before += _before(first, steps, names, {names[name][0] for name in persistent})
@@ -102,24 +100,18 @@ Senders = dict[str, tuple[int, ...]]
 """Indices of the transfers that set a signal, or of a step, by name."""
 
 
-def _own_signals(steps: Sequence[Step]) -> tuple[Senders, ...]:
-    """Return the transfers that set the signals of a rank whose peers are alike: its own."""
-    return ({step.signal: (i,) for i, step in enumerate(steps) if isinstance(step, Transfer)},)
-
-
-def _signals(scenario: Scenario, schedule: Schedule, firsts: Sequence[int]) -> list[Senders]:
+def _signals(plans: Sequence[Sequence[Step]], firsts: Sequence[int]) -> list[Senders]:
     """Return for each rank the transfers that set its signals; several may set one signal by puts to all."""
-    index = [
-        {step.name: first + i for i, step in enumerate(schedule.steps_of(rank))}
-        for rank, first in enumerate(firsts[:-1])
-    ]
-    senders_by_rank: list[Senders] = []
-    for arrivals in all_arrivals(scenario, schedule):
-        here: dict[str, list[int]] = {}
-        for arrival in arrivals:
-            here.setdefault(arrival.transfer.signal, []).append(index[arrival.issuer][arrival.transfer.name])
-        senders_by_rank.append({signal: tuple(senders) for signal, senders in here.items()})
-    return senders_by_rank
+    senders: list[dict[str, list[int]]] = [{} for _ in plans]
+    for rank, (first, steps) in enumerate(zip(firsts, plans, strict=False)):
+        for i, step in enumerate(steps, first):
+            if not isinstance(step, Transfer):
+                continue
+            puts = step.direction is Direction.PUT
+            to_all = puts and step.reach is Reach.ALL
+            for landing in range(len(plans)) if to_all else ((rank + step.peer if puts else rank) % len(plans),):
+                senders[landing].setdefault(step.signal, []).append(i)
+    return [{signal: tuple(those) for signal, those in here.items()} for here in senders]
 
 
 def _before(first: int, steps: Sequence[Step], names: Senders, groups: Set[int]) -> list[Set[int]]:

@@ -47,13 +47,14 @@ class Estimate:
 def estimate_ticks(scenario: Scenario, schedule: Schedule) -> Estimate:
     """Estimate ``schedule`` on ``scenario``; under 3 ms for plans of some hundred steps.
 
-    If ranks are alike in plan and fabric, one rank stands for all, else all are followed. In symmetric plans of more
-    than ``MAX_STEPS`` one rank stands for all with the busiest links, which is quick and inexact.
+    The ranks are followed that stand for all, see ``period_of``. In symmetric plans where these have more than
+    ``MAX_STEPS`` steps one rank stands for all with the busiest links, which is quick and inexact.
     """
-    alike, by_sm = period_of(scenario, schedule) == 1, schedule.engine.kind is EngineKind.SM
-    alike = alike or (schedule.symmetric and scenario.num_ranks * len(schedule.steps) > MAX_STEPS)
-    fabric = FluidFabric(scenario, by_sm) if alike else WholeFabric(scenario, by_sm)
-    graph = graph_of(scenario, schedule, alike=alike)
+    ranks, by_sm = period_of(scenario, schedule), schedule.engine.kind is EngineKind.SM
+    if schedule.symmetric and ranks * len(schedule.steps) > MAX_STEPS:
+        ranks = 1
+    fabric = FluidFabric(scenario, by_sm) if ranks == 1 else WholeFabric(scenario, by_sm, ranks)
+    graph = graph_of(scenario, schedule, ranks)
     run = EstimateRun(scenario, schedule, graph, StepCosts.of(scenario, schedule, graph), fabric)
     run.prepare()
     run.loop()

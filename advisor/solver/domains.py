@@ -18,6 +18,8 @@ from .knobs import Knobs, searched
 DEFAULT_PIECES = (1, 2, 4, 8, 16, 32)
 # Of a lone collective: pieces follow each other through the steps of an algorithm, and finer ones only cost more.
 LONE_PIECES = (1, 4, 16)
+# Most pieces that are tried unasked, times the ranks that stand for all: estimates take time by their product.
+MOST_PIECES = 1024
 # A copy by few SMs costs little compute and by many is fast; the best of these three is near the best of all.
 DEFAULT_COPY_SMS = (8, 16, 32)
 # Algorithms that are tried unasked beside kernels, and up to how many ranks.
@@ -34,12 +36,10 @@ def domains_of(scenario: Scenario) -> Domains:
     domains = {knob: explore.values(knob.word) or (knob.usual,) for knob in searched()}
     asked = explore.values(TEMPLATE.word) or tuple(template.name for template in _searched(scenario))
     names = tuple(each.name for each in ALL_TEMPLATES if each is BASELINE or each.name in asked)
-    pieces = LONE_PIECES if scenario.workload.compute is None else DEFAULT_PIECES
-    counts = tuple(scenario.num_ranks * count for count in pieces)
     waits = explore.values(WAIT.word) or tuple(USUAL_WAIT[kernel] for kernel in domains[KERNEL])
     own = {
         TEMPLATE: names,
-        CHUNKS: tuple(sorted(set(explore.values(CHUNKS.word)))) or counts,
+        CHUNKS: tuple(sorted(set(explore.values(CHUNKS.word)))) or _default_chunks(scenario),
         ENGINE: _engines(scenario),
         STREAMS: tuple(sorted(set(explore.values(STREAMS.word)))),
         ALGORITHM: explore.values(ALGORITHM.word),
@@ -47,6 +47,13 @@ def domains_of(scenario: Scenario) -> Domains:
         DEPTH: (DEPTH.usual, *sorted(set(explore.values(DEPTH.word)))),
     }
     return {**domains, **own}
+
+
+def _default_chunks(scenario: Scenario) -> tuple[int, ...]:
+    """Pieces that are tried unasked: one for each rank, and more as far as plans do not become too long."""
+    pieces = LONE_PIECES if scenario.workload.compute is None else DEFAULT_PIECES
+    counts = [scenario.num_ranks * count for count in pieces]
+    return (counts[0], *(count for count in counts[1:] if count * scenario.network.period <= MOST_PIECES))
 
 
 def knobs_of(scenario: Scenario, domains: Domains) -> Knobs:

@@ -182,10 +182,11 @@ class Algorithm:
     """A collective algorithm for ``kinds``, the patterns of lone collectives.
 
     ``build`` emits the steps of one absolute rank. They are the same for every rank, except for the kinds ``per_rank``
-    and, where ranks are grouped in nodes, the kinds ``per_node``. ``gets`` are the kinds whose sources have the data
-    from the start, so that destinations can get it. ``by_sms`` are the kinds that only SMs can do. ``own_rule`` rejects
-    problems and settings for reasons of its own. An algorithm that ``passes_on`` has ranks hand on what came from
-    others, so that long ways are not taken once for each pair of ranks: a search tries it beside kernels, unasked.
+    and, where ranks are grouped in nodes, the kinds ``per_node``: those are the same at the same place in each node.
+    ``gets`` are the kinds whose sources have the data from the start, so that destinations can get it. ``by_sms`` are
+    the kinds that only SMs can do. ``own_rule`` rejects problems and settings for reasons of its own. An algorithm that
+    ``passes_on`` has ranks hand on what came from others, so that long ways are not taken once for each pair: a
+    search tries it beside kernels, unasked.
     """
 
     name: str
@@ -199,9 +200,11 @@ class Algorithm:
     per_node: tuple[Pattern, ...] = ()
     passes_on: bool = False
 
-    def varies(self, problem: CollectiveProblem) -> bool:
-        """Whether ranks have different parts in ``problem``."""
-        return bool(problem.loads) or problem.kind in (self.per_node if problem.has_nodes else ()) + self.per_rank
+    def period(self, problem: CollectiveProblem) -> int:
+        """Ranks after which the parts of ranks in ``problem`` repeat: 1 where all have the same."""
+        if problem.loads or problem.kind in self.per_rank:
+            return problem.num_ranks
+        return problem.node if problem.has_nodes and problem.kind in self.per_node else 1
 
     def reject(self, problem: CollectiveProblem, setting: Setting) -> Rejection | None:
         """Why this algorithm cannot do ``problem``, None if it can."""

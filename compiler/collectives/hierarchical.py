@@ -56,4 +56,4 @@ def _own_rule(problem: CollectiveProblem, setting: Setting) -> Rejection | None:
 
 
 _KINDS = (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE)
-ALGORITHM = Algorithm("hierarchical", _KINDS, _build, per_rank=_KINDS, own_rule=_own_rule, passes_on=True)
+ALGORITHM = Algorithm("hierarchical", _KINDS, _build, per_node=_KINDS, own_rule=_own_rule, passes_on=True)

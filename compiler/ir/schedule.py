@@ -275,6 +275,10 @@ class Schedule:
         """Ranks after which the plan repeats, a divisor of ``num_ranks``."""
         return num_ranks if self.overrides else len(self.by_rank) or 1
 
+    def each_rank(self, num_ranks: int) -> tuple[tuple[Step, ...], ...]:
+        """``by_rank`` of all ranks, empty where ranks do not differ."""
+        return self.by_rank * (num_ranks // max(1, len(self.by_rank)))
+
     def steps_of(self, rank: int) -> tuple[Step, ...]:
         """The steps of one absolute rank, overrides applied."""
         if self.by_rank:

@@ -12,7 +12,7 @@ from itertools import product
 from ..collectives.base import Fragment, Names
 from ..ir import Direction, IndexRange, PeerOrder, Reduction, Region, TileGroup, Transfer
 from ..templates.base import TemplateInput
-from ..templates.collective import emit, varies
+from ..templates.collective import emit, period
 from ..templates.waves import Hops
 from ..text.vocabulary import MAX_STREAMS
 from .issue_order import Move
@@ -49,9 +49,8 @@ def row_per_piece(outline: Outline, problem: TemplateInput) -> TemplateInput:
 
 
 def num_different(outline: Outline, problem: TemplateInput) -> int:
-    """Return the number of ranks with different steps: 1 where all are alike."""
-    absolute = outline.ordering.order is PeerOrder.ABSOLUTE
-    return problem.num_ranks if absolute or varies(problem) else 1
+    """Return the number of ranks with different steps, after which they repeat: 1 where all are alike."""
+    return problem.num_ranks if outline.ordering.order is PeerOrder.ABSOLUTE else period(problem)
 
 
 def moves(outline: Outline, problem: TemplateInput, rank: int) -> Moves:
@@ -90,7 +89,7 @@ def _hops_of_cells(
 
 @lru_cache(maxsize=16)
 def _hops(outline: Outline, problem: TemplateInput) -> Hops:
-    ranks = range(problem.num_ranks if varies(problem) else 1)
+    ranks = range(period(problem))
     return Hops([_emitted(outline, problem, rank).steps for rank in ranks], problem.num_ranks, problem.node)
 
 

@@ -46,7 +46,7 @@ def plan_hash(scenario: Scenario, plan: Plan) -> str:
 def plan_of(scenario: Scenario, schedule: Schedule) -> Plan:
     """Return the plan of ``schedule`` without the pools of SMs and buffers, which ``build_schedule`` derives again."""
     overlaps = schedule.compute_sms == compute_sms(scenario, schedule.engine, overlaps=True)
-    rest = schedule.overrides, schedule.tactics, schedule.by_rank
+    rest = schedule.overrides, schedule.tactics, schedule.each_rank(scenario.num_ranks)
     return Plan(schedule.engine, schedule.steps, *rest, overlaps)
 
 

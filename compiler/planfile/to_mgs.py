@@ -13,7 +13,7 @@ def plan_text(scenario: Scenario, schedule: Schedule, name: str) -> str:
     Ranks with different steps get a block ``rank r { ... }`` each. The text compiles to the same SM and buffer pools.
     """
     lines = [f"schedule {name} for {scenario.workload.name} {{", f"  plan by {_head(scenario, schedule)}"]
-    for rank, steps in enumerate(schedule.by_rank):
+    for rank, steps in enumerate(schedule.each_rank(scenario.num_ranks)):
         inner = [f"    {_step(scenario, step)}" for step in steps]
         lines += [f"  rank {rank} {{", *inner, "  }"] if inner else [f"  rank {rank} {{ }}"]
     if not schedule.by_rank:

@@ -29,8 +29,8 @@ class Cut(Enum):
     COLUMNS = "the inner dimension or heads where a kernel follows, the output's columns where it comes first"
 
 
-def _never(problem: TemplateInput) -> bool:
-    return False
+def _alike(problem: TemplateInput) -> int:
+    return 1
 
 
 def _at_rank(
@@ -44,8 +44,8 @@ class Template:
     """A named family of schedules.
 
     ``overlaps``: kernels run beside transfers, so that SMs used for copying are taken from them. ``min_pieces`` is the
-    least number of chunks per shard that makes sense. ``build`` writes the steps for rank r; where ``varies``, ranks
-    have different parts, and ``build_rank`` writes those of one absolute rank. A template that is not ``explored`` is
+    least number of chunks per shard that makes sense. ``build`` writes the steps for rank r; where their ``period``
+    is more than 1 ranks have different parts, and ``build_rank`` writes those of one absolute rank. A template that is not ``explored`` is
     built where a file names it, and left out of a search. ``default_algorithm`` is the usual collective algorithm.
     ``twins`` are pairs (algorithm, template): with that algorithm the plan is that of the other template.
 
@@ -61,7 +61,7 @@ class Template:
     build: Callable[[TemplateInput], Iterator[Step]]
     default_streams: int = 1
     build_rank: Callable[[TemplateInput, int], Iterator[Step]] | None = None
-    varies: Callable[[TemplateInput], bool] = _never
+    period: Callable[[TemplateInput], int] = _alike
     default_algorithm: str = ""
     default_pieces: int = CHUNKS_PER_RANK
     explored: bool = True
@@ -83,11 +83,11 @@ class Template:
         if problem.order is PeerOrder.ABSOLUTE or problem.loads:
             by_rank = tuple(self._at(problem.of_rank(rank)) for rank in range(problem.num_ranks))
             return by_rank[0], by_rank if len(set(by_rank)) > 1 else ()
-        if self.build_rank is None or not self.varies(problem):
+        period = self.period(problem)
+        if self.build_rank is None or period == 1:
             return self._chained(problem, self.build), ()
         build = self.build_rank
-        ranks = range(problem.num_ranks)
-        by_rank = tuple(self._chained(problem, partial(_at_rank, build, rank)) for rank in ranks)
+        by_rank = tuple(self._chained(problem, partial(_at_rank, build, rank)) for rank in range(period))
         return by_rank[0], by_rank
 
     def _at(self, problem: TemplateInput) -> tuple[Step, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ..ir import Pattern, Step
 from .base import Cut, Template, TemplateInput
-from .collective import DEFAULT_ALGORITHM, emit, varies
+from .collective import DEFAULT_ALGORITHM, emit, period
 from .serial import kernel
 
 
@@ -31,7 +31,7 @@ TEMPLATE = Template(
     patterns=tuple(pattern for pattern in Pattern if pattern.beside),
     build=build,
     build_rank=build_rank,
-    varies=varies,
+    period=period,
     knobs=("algorithm",),
     default_algorithm=DEFAULT_ALGORITHM,
     default_pieces=1,

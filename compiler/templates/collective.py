@@ -48,9 +48,9 @@ def emit(
     return algorithm_of(problem, default).build(replace(_collective(problem, ready), stream=stream), rank)
 
 
-def varies(problem: TemplateInput, default: str = DEFAULT_ALGORITHM) -> bool:
-    """Whether ranks have different parts in the collective."""
-    return algorithm_of(problem, default).varies(_collective(problem, at_once))
+def period(problem: TemplateInput, default: str = DEFAULT_ALGORITHM) -> int:
+    """Ranks after which the parts of ranks in the collective repeat: 1 where all have the same."""
+    return algorithm_of(problem, default).period(_collective(problem, at_once))
 
 
 def reject_algorithm(problem: TemplateInput, default: str = DEFAULT_ALGORITHM) -> Rejection | None:
@@ -108,7 +108,7 @@ def _template(algorithm: Algorithm) -> Template:
         patterns=algorithm.kinds,
         build=lambda problem: build_rank(problem, 0),
         build_rank=build_rank,
-        varies=lambda problem: varies(problem, name),
+        period=lambda problem: period(problem, name),
         default_algorithm=name,
         default_pieces=1,
         explored=False,

@@ -31,7 +31,7 @@ from ..collectives import direct
 from ..ir import Reduction, Region, Step, TileGroup
 from . import hetero_fused_1d
 from .base import OVERLAPPED_PATTERNS, Cut, Template, TemplateInput
-from .collective import emit, varies
+from .collective import emit, period
 from .waves import Hops
 
 DEFAULT_ALGORITHM = "ring"
@@ -129,7 +129,7 @@ def _made(block: int, piece: int) -> str:
 
 @lru_cache(maxsize=4)
 def _hops(problem: TemplateInput) -> Hops:
-    ranks = range(problem.num_ranks if varies(problem, DEFAULT_ALGORITHM) else 1)
+    ranks = range(period(problem, DEFAULT_ALGORITHM))
     made = [emit(problem, rank, lambda block, piece: (_made(block, piece),), DEFAULT_ALGORITHM) for rank in ranks]
     return Hops([fragment.steps for fragment in made], problem.num_ranks, problem.node)
 
@@ -142,7 +142,7 @@ TEMPLATE = Template(
     patterns=OVERLAPPED_PATTERNS,
     build=build,
     build_rank=build_rank,
-    varies=lambda problem: varies(problem, DEFAULT_ALGORITHM),
+    period=lambda problem: period(problem, DEFAULT_ALGORITHM),
     knobs=("streams", "algorithm", "waves", "sums"),
     default_algorithm=DEFAULT_ALGORITHM,
     default_pieces=1,

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ..ir import IndexRange, Pattern, Region, Step, TileGroup
 from .base import Cut, Template, TemplateInput
-from .collective import DEFAULT_ALGORITHM, collective_in, emit, varies
+from .collective import DEFAULT_ALGORITHM, collective_in, emit, period
 
 
 def build(problem: TemplateInput) -> Iterator[Step]:
@@ -50,8 +50,8 @@ def kernel(problem: TemplateInput, after: tuple[str, ...] = ()) -> TileGroup:
     return TileGroup("g0", regions, inner, after)
 
 
-def _varies(problem: TemplateInput) -> bool:
-    return collective_in(problem.pattern) is not None and varies(problem)
+def _period(problem: TemplateInput) -> int:
+    return 1 if collective_in(problem.pattern) is None else period(problem)
 
 
 TEMPLATE = Template(
@@ -62,7 +62,7 @@ TEMPLATE = Template(
     patterns=tuple(Pattern),
     build=build,
     build_rank=build_rank,
-    varies=_varies,
+    period=_period,
     knobs=("algorithm",),
     default_algorithm=DEFAULT_ALGORITHM,
 )

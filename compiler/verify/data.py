@@ -35,7 +35,7 @@ def passes_on(scenario: Scenario, schedule: Schedule) -> bool:
     if not pattern.reduces:
         return pattern.sums or pattern in (Pattern.BROADCAST, Pattern.SEND_RECV)
     n = scenario.num_ranks
-    ranks = range(1) if schedule.symmetric else range(n)
+    ranks = range(schedule.period(n))
     steps = [step for rank in ranks for step in schedule.steps_of(rank)]
     moves = [step for step in steps if isinstance(step, Transfer)]
     astray = [step for step in moves if _ends_astray(step, n)]

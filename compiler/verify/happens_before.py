@@ -1,6 +1,6 @@
 """The happens-before order of steps over all ranks: a step starts after all steps that it waits for are done.
 
-Of a plan that is the same for every rank only rank 0 is kept; steps of other ranks are those of rank 0, shifted.
+Of a plan that ranks repeat after a period only the first are kept; steps of other ranks are theirs, shifted.
 """
 
 from collections.abc import Iterable, Mapping
@@ -39,7 +39,7 @@ class Waits:
 
     def __init__(self, scenario: Scenario, schedule: Schedule) -> None:
         self.num_ranks = scenario.num_ranks
-        self.period = 1 if schedule.symmetric else scenario.num_ranks
+        self.period = schedule.period(scenario.num_ranks)
         self.steps: Mapping[int, tuple[Step, ...]] = {rank: schedule.steps_of(rank) for rank in range(self.period)}
         self.direct: dict[Event, set[Event]] = {}
         self._by_tiles = schedule.engine.by_tiles

@@ -31,7 +31,7 @@ def overlap_faults(scenario: Scenario, schedule: Schedule) -> Iterator[PlanFault
 
 
 def _ranks(scenario: Scenario, schedule: Schedule) -> range:
-    return range(1) if schedule.symmetric else range(scenario.num_ranks)
+    return range(schedule.period(scenario.num_ranks))
 
 
 def _not_last(plan: RankPlan) -> list[str]:

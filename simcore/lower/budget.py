@@ -103,7 +103,7 @@ def affordable_unit(
     Cancelled
         If ``should_stop`` said so.
     """
-    busiest = max(range(scenario.num_ranks if schedule.by_rank else 1), key=lambda rank: len(schedule.steps_of(rank)))
+    busiest = max(range(schedule.period(scenario.num_ranks)), key=lambda rank: len(schedule.steps_of(rank)))
     with heeding(should_stop):
         cost = cost_of(scenario, schedule, (busiest,))
     while cost.line_hops(unit_bytes) > max_line_hops:

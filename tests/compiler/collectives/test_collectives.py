@@ -73,7 +73,7 @@ def test_without_nodes_a_double_ring_goes_both_ways_round(kind: Pattern, num_ran
     for pieces in PIECES:
         for problem in some(each for each in problems(kind, num_ranks, pieces, node=0) if fits(algorithm, each)):
             steps = emitted(algorithm, problem)
-            assert not algorithm.varies(problem) and len(set(steps)) == 1
+            assert algorithm.period(problem) == len(set(steps)) == 1
             carried_out(problem, steps, seed=pieces)
             hops = Hops(steps[:1], num_ranks, 0)
             turns = 2 if kind is Pattern.ALL_REDUCE else 1
@@ -90,7 +90,9 @@ def test_order_does_not_matter(algorithm: Algorithm, kind: Pattern) -> None:
 @pytest.mark.parametrize(("algorithm", "kind"), PAIRS, ids=name_of)
 def test_ranks_differ_only_where_it_says_so(algorithm: Algorithm, kind: Pattern) -> None:
     for problem in some(each for each in problems(kind, 4, 2) if fits(algorithm, each)):
-        assert (len(set(emitted(algorithm, problem))) > 1) == algorithm.varies(problem)
+        steps, period = emitted(algorithm, problem), algorithm.period(problem)
+        assert list(steps) == [steps[rank % period] for rank in range(4)]
+        assert (len(set(steps)) > 1) == (period > 1)
 
 
 @pytest.mark.parametrize(("algorithm", "kind"), PAIRS, ids=name_of)

@@ -44,7 +44,7 @@ def problem_of(pattern: Pattern, algorithm: str, num_ranks: int = 8, pieces: int
 
 def steps_of(problem: TemplateInput, rank: int = 0) -> tuple[Step, ...]:
     steps, by_rank = BY_NAME["pipelined"].write(problem)
-    return by_rank[rank] if by_rank else steps
+    return by_rank[rank % len(by_rank)] if by_rank else steps
 
 
 def kernels_of(steps: tuple[Step, ...]) -> list[TileGroup]:
@@ -267,7 +267,9 @@ def test_plans_drawn_at_random_leave_what_is_asked_for() -> None:
         problem = staged(replace(drawn, split=split, streams=streams, reduces=True, waves=waves, sums=sums))
         if reject_problem(template, problem) is None:
             steps, by_rank = template.write(problem)
-            ranks = Ranks(pattern, by_rank or [steps] * n, problem.shard_rows, problem.cols, split)
+            ranks = Ranks(
+                pattern, (by_rank or (steps,)) * (n // max(1, len(by_rank))), problem.shard_rows, problem.cols, split
+            )
             ranks.run(rng)
             ranks.check()
             done += 1
