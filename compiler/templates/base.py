@@ -44,9 +44,10 @@ class Template:
     """A named family of schedules.
 
     ``overlaps``: kernels run beside transfers, so that SMs used for copying are taken from them. ``min_pieces`` is the
-    least number of chunks per shard that makes sense. ``build`` writes the steps for rank r; where their ``period``
-    is more than 1 ranks have different parts, and ``build_rank`` writes those of one absolute rank. A template that is not ``explored`` is
-    built where a file names it, and left out of a search. ``default_algorithm`` is the usual collective algorithm.
+    least number of chunks per shard that makes sense. ``build`` writes the steps for rank r; where ranks repeat them
+    after a ``period`` of more than 1, ``build_rank`` writes those of one absolute rank. A template that is not
+    ``explored`` is built where a file names it, and left out of a search. ``default_algorithm`` is the usual collective
+    algorithm.
     ``twins`` are pairs (algorithm, template): with that algorithm the plan is that of the other template.
 
     ``knobs`` are the words of the knobs that not every template has (``planning/knobs``). Where

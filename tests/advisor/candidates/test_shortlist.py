@@ -14,7 +14,7 @@ from magus.compiler.ir import Choice, Direction, EngineChoice, EngineKind, Patte
 from magus.compiler.planning.build import build_schedule
 from magus.simcore.lower.budget import cost_of
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
-from tests.helpers.scenarios.fabrics import rails
+from tests.helpers.scenarios.fabrics import fat_tree
 from tests.helpers.scenarios.scenarios import ag_gemm, h100
 
 DMA = EngineChoice(EngineKind.DMA, 3)
@@ -70,7 +70,7 @@ def test_only_a_lone_collective_has_variants() -> None:
 
 def test_ranks_that_are_simulated_one_by_one_share_what_a_run_may_cost() -> None:
     choice = Choice("serial", 8, EngineChoice(EngineKind.DMA, 7))
-    alike, unlike = (ag_gemm(16384, 28672, 8192, gpu=h100(), fabric=fabric) for fabric in (None, rails(4)))
+    alike, unlike = (ag_gemm(16384, 28672, 8192, gpu=h100(), fabric=fabric) for fabric in (None, fat_tree(4, 5)))
 
     units = [shortlist_unit(scenario, build_schedule(scenario, choice)) for scenario in (alike, unlike)]
 
