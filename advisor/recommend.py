@@ -32,6 +32,7 @@ from .candidates.predicted import predicted_candidates, unpredicted_candidates
 from .candidates.shortlist import by_time, shortlist_unit, simulate_shortlist, simulate_variants, simulated_ranks
 from .failures import Failure, failure_sentences
 from .implementations.offers import Offers, offers_of
+from .kept_advice import KeptAdvice
 from .ranker.trees import Ranker
 from .solver import enumerate_space
 from .stages import Stages
@@ -92,7 +93,7 @@ class Advisor:
         progress: Progress | None = None,
         should_stop: ShouldStop | None = None,
     ) -> Advice:
-        """Return which schedule to use for ``scenario``.
+        """Return which schedule to use for ``scenario``; while results are kept on disk, return the kept advice.
 
         A stage or a simulation that fails is left out and named in ``Advice.notes``.
 
@@ -118,6 +119,16 @@ class Advisor:
             message = f"{scenario.system.name} replays the profile of one schedule, and advice compares several"
             hint = "simulate that schedule, or drop 'replay' from the system"
             raise ScheduleError(Rejection(Code.MGS523, message, hint))
+        kept = KeptAdvice.of(self.ranker, scenario, options)
+        advice = kept.recall()
+        if advice is None:
+            advice = self._computed(scenario, options, progress, should_stop)
+            kept.keep(advice)
+        return advice
+
+    def _computed(
+        self, scenario: Scenario, options: AdviceOptions, progress: Progress | None, should_stop: ShouldStop | None
+    ) -> Advice:
         stop = should_stop or (lambda: False)
         run = _AdviceRun(scenario, options, stop, Stages(stop), progress or (lambda stage, done, total: None))
         candidates, num_feasible = run.predicted(self.ranker)

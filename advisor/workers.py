@@ -30,6 +30,8 @@ from threading import Event, Thread
 from ..compiler.codes import Code
 from ..compiler.ir import Cancelled, Scenario, Schedule, ShouldStop, StepsDone
 from ..simcore import EngineUnavailable, Result, RunOptions, RunOutcome, WhatIf, runs_compiled, simulate
+from ..simcore.memo.memo import current_store, use
+from ..simcore.memo.store import Store
 from .failures import Failure, FailureKind, failed_simulation
 
 # Seconds between two checks whether to stop, and seconds that the processes have to end by themselves.
@@ -154,10 +156,11 @@ def _outcome_of(job: SimulationJob, run: Callable[[], Result]) -> Result | Failu
 _stop: Connection | None = None
 
 
-def _start_worker(stop: Connection) -> None:
-    """Initialize a worker: the caller handles Ctrl-C, and the worker ends when the caller dies."""
+def _start_worker(stop: Connection, store: Store | None) -> None:
+    """Initialize a worker: the caller handles Ctrl-C, the worker ends when the caller dies, and both use one store."""
     global _stop
     _stop = stop
+    use(store)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
 
@@ -226,7 +229,9 @@ def open_pool(count: int) -> Iterator[ProcessPoolExecutor]:
     """
     context = multiprocessing.get_context("spawn")
     stop_receiver, stop_sender = context.Pipe(duplex=False)
-    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_start_worker, initargs=(stop_receiver,))
+    pool = ProcessPoolExecutor(
+        count, mp_context=context, initializer=_start_worker, initargs=(stop_receiver, current_store())
+    )
     try:
         yield pool
     finally:

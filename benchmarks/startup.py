@@ -1,8 +1,8 @@
 """Cold start: wall time, CPU time and modules of a process of its own for each command.
 
 ``--against PATH`` measures another checkout too, in turns with this one, and adds the ratios of the medians. CPU times
-include those of worker processes. The first process of each command and tree is not counted: it may have to write
-bytecode and machine code.
+include those of worker processes. Results on disk are used by the commands that are run *again* alone. The first
+process of each command and tree is not counted: it may have to write bytecode, machine code and results.
 """
 
 import argparse
@@ -35,10 +35,14 @@ finally:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command line of ``magus``; ``wall_s`` is the target of its wall time, if it has one."""
+    """A command line of ``magus``; ``wall_s`` is the target of its wall time, if it has one.
+
+    One that is run ``again`` finds the results on disk that the process before it kept.
+    """
 
     words: tuple[str, ...]
     wall_s: float | None = None
+    again: bool = False
 
 
 COMMANDS = (
@@ -51,6 +55,9 @@ COMMANDS = (
     Command(("advise", EXAMPLE, "--no-verify")),
     Command(("advise", SMALL)),
     Command(("advise", EXAMPLE), 3.0),
+    Command(("simulate", SMALL, "--granularity", "packet"), again=True),
+    Command(("advise", SMALL), again=True),
+    Command(("advise", EXAMPLE), 1.0, again=True),
 )
 
 
@@ -63,20 +70,25 @@ class Start:
     modules: int
 
 
-def start(tree: Path, words: Sequence[str]) -> Start:
-    """Run ``magus`` of a folder that holds the package ``magus``.
+def start(tree: Path, command: Command) -> Start:
+    """Run ``magus`` of a folder that holds the package ``magus``; results on disk lie beside it.
 
     Raises
     ------
     RuntimeError
         If it ends with an error, with the end of what it said.
     """
-    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONSAFEPATH": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONSAFEPATH": "1", "MAGUS_CACHE_DIR": str(tree / "cache")}
+    environment["MAGUS_NO_CACHE"] = "0" if command.again else "1"
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its bytecode
     begin = perf_counter()
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
-            [sys.executable, "-c", COMMAND, *words], env=environment, cwd=HERE, stdout=subprocess.DEVNULL, stderr=said
+            [sys.executable, "-c", COMMAND, *command.words],
+            env=environment,
+            cwd=HERE,
+            stdout=subprocess.DEVNULL,
+            stderr=said,
         )
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -84,18 +96,18 @@ def start(tree: Path, words: Sequence[str]) -> Start:
         said.seek(0)
         lines = said.read().decode().splitlines()
     if process.returncode:
-        raise RuntimeError(f"magus {' '.join(words)} of {tree}: {' '.join(lines[-3:])}")
+        raise RuntimeError(f"magus {' '.join(command.words)} of {tree}: {' '.join(lines[-3:])}")
     return Start(wall_s, usage.ru_utime + usage.ru_stime, int(lines[-1]))
 
 
 def figures(trees: Sequence[tuple[str, Path]], commands: Sequence[Command], rounds: int) -> Iterator[Figure]:
     """Medians of each command in each tree; of two trees also the ratios, the second over the first."""
     for command in commands:
-        name = f"magus {' '.join(command.words)}"
+        name = f"magus {' '.join(command.words)}{', again' if command.again else ''}"
         starts: dict[str, list[Start]] = {label: [] for label, _ in trees}
         for turn in range(rounds + 1):
             for label, tree in trees:
-                one = start(tree, command.words)
+                one = start(tree, command)
                 if turn:
                     starts[label].append(one)
         walls = {label: median(one.wall_s for one in each) for label, each in starts.items()}

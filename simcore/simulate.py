@@ -1,10 +1,10 @@
 """Scenario + Schedule -> Result: lower, run, and explain where the time went."""
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..compiler.codes import Code
-from ..compiler.ir import Cancelled, Rejection, Scenario, Schedule, Write, heeding
+from ..compiler.ir import Cancelled, Explore, Rejection, Scenario, Schedule, Write, heeding
 from ..compiler.planning.build import ScheduleError
 from .figures.critical_path import critical_path
 from .figures.deadlock import circle_of_waits
@@ -16,6 +16,7 @@ from .lower.machine import Idealization
 from .lower.plan import Lowered
 from .lower.replay import recorded_writes
 from .lower.variability import perturbation_of
+from .memo.memo import Memo, memo_of, memoized
 from .program.outcome import Run, RunOutcome
 from .program.program import PACKET_BYTES
 from .simulation_case import Case
@@ -41,7 +42,7 @@ def simulate(
     what_if: WhatIf | None = None,
     options: RunOptions = DEFAULT_OPTIONS,
 ) -> Result:
-    """Simulate ``schedule`` in units of ``unit_bytes``.
+    """Simulate ``schedule`` in units of ``unit_bytes``; while results are kept on disk, return the kept one.
 
     Parameters
     ----------
@@ -62,7 +63,32 @@ def simulate(
     Cancelled
         If ``options.should_stop`` said so before the run began.
     """
-    case = Case(scenario, schedule, perturbation_of(scenario.system, seed))
+    return memoized(
+        _memo(scenario, schedule, unit_bytes, seed, what_if, options),
+        Result,
+        lambda: _simulate(
+            Case(scenario, schedule, perturbation_of(scenario.system, seed)), unit_bytes, what_if, options
+        ),
+        given=(schedule,),
+        lasts=lambda result: result.outcome is RunOutcome.DONE and (what_if is None or result.waterfall is not None),
+    )
+
+
+def _memo(
+    scenario: Scenario,
+    schedule: Schedule,
+    unit_bytes: int,
+    seed: int | None,
+    what_if: WhatIf | None,
+    options: RunOptions,
+) -> Memo | None:
+    """Where the result is kept. What a file declares and explores is not simulated."""
+    simulated = replace(scenario, schedules=(), explore=Explore())
+    how = options.fold, options.observe, options.many
+    return memo_of(("simulate", simulated, schedule, unit_bytes, seed, what_if, how))
+
+
+def _simulate(case: Case, unit_bytes: int, what_if: WhatIf | None, options: RunOptions) -> Result:
     with heeding(options.should_stop):
         lowered = case.lowered(unit_bytes, fold=options.fold)
         finished = case.run(lowered, options)

@@ -7,6 +7,7 @@ No test fails because the machine is busy: how long an example takes to draw say
 """
 
 import gc
+import os
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -23,6 +24,9 @@ WHATEVER_IT_TAKES = settings(deadline=None, suppress_health_check=[HealthCheck.t
 settings.register_profile("quick", WHATEVER_IT_TAKES, max_examples=100, derandomize=True)
 settings.register_profile("deep", WHATEVER_IT_TAKES, max_examples=1000, print_blob=True)
 settings.load_profile("quick")
+
+# Every test computes what it looks at; those of results on disk keep them in folders of their own.
+os.environ["MAGUS_NO_CACHE"] = "1"
 
 ROOT = str(Path(__file__).parent.parent)
 if ROOT not in sys.path:

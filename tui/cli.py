@@ -16,6 +16,7 @@ import typer
 
 from .. import __version__
 from .commands.interrupts import watch_interrupts
+from .commands.results import keep_results
 from .commands.usage import Commands
 from .exit_codes import Exit
 from .text.door import has_screen, put, say
@@ -69,6 +70,9 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON documen
 StrictOption = Annotated[
     bool, typer.Option("--strict", help="Exit 3 if the profile is not validated for the question.")
 ]
+NoCacheOption = Annotated[
+    bool, typer.Option("--no-cache", envvar="MAGUS_NO_CACHE", callback=keep_results, help="Use no results on disk.")
+]
 WorkersOption = Annotated[
     int, typer.Option("--workers", metavar="N", min=1, max=64, help="Number of threads or processes that simulate.")
 ]
@@ -118,6 +122,7 @@ def test(
     settings: SetOption = None,
     json: JsonOption = False,
     workers: WorkersOption = DEFAULT_WORKERS,
+    no_cache: NoCacheOption = False,
 ) -> None:
     """Check every expect block of the files."""
     from .commands.run_tests import test_files
@@ -152,6 +157,7 @@ def simulate(
     ] = None,
     strict: StrictOption = False,
     json: JsonOption = False,
+    no_cache: NoCacheOption = False,
 ) -> None:
     """Simulate one schedule: times, traffic and losses."""
     from .commands.inputs import ScenarioInput
@@ -226,6 +232,7 @@ def advise(
     strict: StrictOption = False,
     json: JsonOption = False,
     workers: WorkersOption = DEFAULT_WORKERS,
+    no_cache: NoCacheOption = False,
 ) -> None:
     """Recommend a schedule, with its gain and the proof."""
     from ..advisor import AdviceOptions
@@ -319,6 +326,7 @@ def tui(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A scenario, FILE.mgs.")],
     workload: WorkloadOption = None,
     settings: SetOption = None,
+    no_cache: NoCacheOption = False,
 ) -> None:
     """Browse candidates, timelines and reasons in the terminal."""
     if str(file) == "-" or not has_screen():

@@ -16,6 +16,7 @@ from itertools import product
 
 from ...compiler.ir import EngineKind, Scenario, ShouldStop, checkpoint, heeding
 from ...simcore.kernels.min_work import least_sm_ticks
+from ...simcore.memo.memo import ADVISOR, memo_of, memoized
 from .cases import BoundCase
 from .copy_modes import copy_modes_of, divisions_of
 from .gemm_area import REFINEMENT_ROUNDS
@@ -59,8 +60,12 @@ def lower_bound(
     """
     if not kinds:
         raise ValueError("a bound needs at least one kind of engine")
-    with heeding(should_stop):
-        return _lower_bound(scenario, kinds)
+
+    def compute() -> Bound:
+        with heeding(should_stop):
+            return _lower_bound(scenario, kinds)
+
+    return memoized(memo_of(("lower bound", scenario, kinds), ADVISOR), Bound, compute)
 
 
 def _lower_bound(scenario: Scenario, kinds: tuple[EngineKind, ...]) -> Bound:

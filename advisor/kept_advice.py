@@ -1,0 +1,57 @@
+"""Advice on disk: the answer to the same question, with the schedules of candidates written as their choices.
+
+Building a schedule again takes a third of the time that reading its steps takes, and a tenth of the space.
+"""
+
+import logging
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib.metadata import version
+
+from ..compiler.ir import Choice, Scenario
+from ..compiler.planning.build import ScheduleError, build_schedule
+from ..simcore.memo.codec import MalformedError, decode, encode
+from ..simcore.memo.memo import ADVISOR, Memo, current_store, memo_of
+from .candidates.advice import Advice
+from .ranker.trees import Ranker
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptAdvice:
+    """The place of the advice for ``scenario``: a line with choices, and one with the rest."""
+
+    scenario: Scenario
+    memo: Memo | None
+
+    @classmethod
+    def of(cls, ranker: Ranker, scenario: Scenario, options: object) -> "KeptAdvice":
+        """Return the place of advice by ``ranker`` under ``options``."""
+        if current_store() is None:
+            return cls(scenario, None)
+        trees = None if ranker.trees is None else sha256(ranker.trees.to_bytes()).hexdigest()
+        return cls(scenario, memo_of(("advise", scenario, options, trees, ranker.card, version("ortools")), ADVISOR))
+
+    def recall(self) -> Advice | None:
+        """Return the advice, None if it is not known."""
+        data = None if self.memo is None else self.memo.read()
+        if data is None:
+            return None
+        choices, _, rest = data.partition(b"\n")
+        try:
+            schedules = [build_schedule(self.scenario, choice) for choice in decode(choices, tuple[Choice, ...])]
+            return decode(rest, Advice, (self.scenario, *schedules))
+        except (MalformedError, ScheduleError):
+            log.debug("the advice on disk is malformed", exc_info=True)
+            return None
+
+    def keep(self, advice: Advice) -> None:
+        """Keep ``advice`` if another run would give the same: it was neither cut short, nor did a part of it fail."""
+        if self.memo is None or advice.interrupted or advice.notes:
+            return
+        built = {candidate.choice: candidate.schedule for candidate in advice.candidates if candidate.choice}
+        try:
+            self.memo.write(encode(tuple(built)) + b"\n" + encode(advice, (self.scenario, *built.values())))
+        except TypeError:
+            log.debug("the advice cannot be kept", exc_info=True)

@@ -1,0 +1,141 @@
+"""Answers kept from one process to the next: looked up by what decides them, else computed and kept.
+
+Off unless a caller says ``memoizing``: a library writes nothing to the user's folders unasked.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from hashlib import sha256
+from types import FunctionType
+from typing import TypeVar
+
+from ..cores.engine import ENVIRONMENT_VARIABLE, has_numba
+from .codec import Given, MalformedError, decode, encode, plain_parts
+from .sources import UnknownSourcesError, sources_digest
+from .store import Store
+
+T = TypeVar("T")
+
+SIMULATOR = ("compiler", "simcore")
+ADVISOR = ("grammar", *SIMULATOR, "advisor")
+"""The packages that decide the result of a simulation, and those that decide advice: it reads shipped ``.mgs``."""
+
+PACKAGE = __name__.removesuffix("simcore.memo.memo")
+"""Begin of the names of all modules of Magus."""
+
+log = logging.getLogger(__name__)
+_store: Store | None = None
+
+
+@contextmanager
+def memoizing(store: Store | None) -> Iterator[None]:
+    """Keep answers in ``store`` within the block, in all threads; None keeps nothing."""
+    before = current_store()
+    use(store)
+    try:
+        yield
+    finally:
+        use(before)
+
+
+def use(store: Store | None) -> None:
+    """Keep answers in ``store`` from now on."""
+    global _store
+    _store = store
+
+
+def current_store() -> Store | None:
+    """Return the store in use, for other processes to use it too."""
+    return _store
+
+
+@dataclass(frozen=True, slots=True)
+class Memo:
+    """The place of one answer in a store."""
+
+    store: Store
+    key: str
+
+    def read(self) -> bytes | None:
+        """Return what is kept, None if nothing is."""
+        return self.store.read(self.key)
+
+    def write(self, data: bytes) -> None:
+        """Keep ``data``."""
+        self.store.write(self.key, data)
+
+    def recall(self, kind: type[T], given: Given = ()) -> T | None:
+        """Return the answer, None if it is not known; see ``codec`` for what is ``given``."""
+        data = self.read()
+        if data is None:
+            return None
+        try:
+            return decode(data, kind, given)
+        except MalformedError:
+            log.debug("a result on disk is malformed", exc_info=True)
+            return None
+
+    def keep(self, answer: object, given: Given = ()) -> None:
+        """Keep an answer, if it consists of plain data."""
+        try:
+            self.write(encode(answer, given))
+        except TypeError:
+            log.debug("a result cannot be kept", exc_info=True)
+
+
+def memo_of(question: tuple[object, ...], packages: tuple[str, ...] = SIMULATOR) -> Memo | None:
+    """Return where the answer to ``question`` is kept; None if nothing is kept.
+
+    ``question`` is all that decides the answer beside ``packages``, the parts of Magus that compute it, and the core of
+    the simulator, which results name.
+    """
+    if _store is None:
+        return None
+    try:
+        parts = (sources_digest(packages), os.environ.get(ENVIRONMENT_VARIABLE), has_numba(), question)
+        return Memo(_store, sha256(encode(parts, parts_of=_key_parts)).hexdigest())
+    except (UnknownSourcesError, TypeError):
+        log.debug("a result cannot be kept", exc_info=True)
+        return None
+
+
+def memoized(
+    memo: Memo | None,
+    kind: type[T],
+    compute: Callable[[], T],
+    *,
+    given: Given = (),
+    lasts: Callable[[T], bool] = lambda answer: True,
+) -> T:
+    """Return the answer from ``memo``, else compute it, and keep it if it ``lasts``."""
+    if memo is None:
+        return compute()
+    known = memo.recall(kind, given)
+    if known is not None:
+        return known
+    answer = compute()
+    if lasts(answer):
+        memo.keep(answer, given)
+    return answer
+
+
+def _key_parts(value: object) -> object:
+    """Return what stands for a part of a question; functions and classes are known by their names.
+
+    Raises
+    ------
+    TypeError
+        If the part, or its class, is not of Magus: its sources are not hashed.
+    """
+    if isinstance(value, frozenset):
+        return [type(value).__name__, *sorted(value)]
+    if isinstance(value, Fraction):
+        return plain_parts(value)
+    named = value if isinstance(value, FunctionType | type) else type(value)
+    if not named.__module__.startswith(PACKAGE):
+        raise TypeError(f"{named.__module__} is no part of Magus")
+    return [named.__module__, named.__qualname__] if named is value else plain_parts(value)

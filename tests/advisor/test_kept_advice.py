@@ -1,0 +1,162 @@
+"""Kept advice: equal to the advice that was computed, and found again only by the same question."""
+
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from magus.advisor import AdviceOptions, Advisor
+from magus.advisor.candidates.advice import Advice
+from magus.advisor.export import advice_document
+from magus.advisor.ranker.trees import Ranker
+from magus.compiler import compile_text
+from magus.compiler.ir import EngineChoice, EngineKind, Explore, Scenario
+from magus.simcore.memo.memo import memoizing
+from magus.simcore.memo.store import Store
+from magus.tui.text.render import advice_text
+from tests.helpers.scenarios.scenarios import ag_gemm, exploring, gemm_rs, lone_gather
+
+OPTIONS = AdviceOptions(top=2, bespoke=20)
+SCENARIO = exploring(
+    ag_gemm(512, 2048, 2048, ranks=4), Explore.of(chunks=(8,), engine=(EngineChoice(EngineKind.DMA, 3),))
+)
+PLAN = """
+use "amd/mi300x"
+system pair { gpus 2 x MI300X; fabric full_mesh(xgmi) }
+workload up on pair {
+  x = tensor bf16[256, 256] shard rows
+  w = tensor bf16[256, 512] shard cols
+  y = gemm(all_gather(x), w)
+}
+schedule mine for up { split rows 64, 64; move by dma(1); group own alone, by piece }
+"""
+
+
+class Computed(Exception):
+    """Raised where nothing may be computed."""
+
+
+@pytest.fixture(scope="module")
+def advisor() -> Advisor:
+    return Advisor.load()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store(tmp_path)
+    with memoizing(store):
+        yield store
+
+
+def kept(advisor: Advisor, scenario: Scenario, options: AdviceOptions = OPTIONS) -> Advice | None:
+    """The advice that is given without being computed."""
+
+    def computing_nothing(*_: object) -> Any:
+        raise Computed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Advisor, "_computed", computing_nothing)
+        try:
+            return advisor.recommend(scenario, options)
+        except Computed:
+            return None
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        SCENARIO,
+        gemm_rs(512, 1024, 2048, ranks=2),
+        lone_gather(1024, 1024, ranks=4),
+        compile_text(PLAN).scenario(),
+    ],
+    ids=lambda scenario: scenario.name,
+)
+def test_what_is_kept_is_what_was_computed(scenario: Scenario, advisor: Advisor, store: Store) -> None:
+    computed = advisor.recommend(scenario, OPTIONS)
+    again = kept(advisor, scenario)
+
+    assert again is not None
+    for field in fields(Advice):
+        assert repr(getattr(again, field.name)) == repr(getattr(computed, field.name)), field.name
+    assert again == computed
+    assert advice_document(again) == advice_document(computed)
+    assert advice_text(again, OPTIONS.top) == advice_text(computed, OPTIONS.top)
+
+
+def test_a_file_that_says_the_same_has_the_same_answer(advisor: Advisor, store: Store) -> None:
+    advisor.recommend(compile_text(PLAN).scenario(), OPTIONS)
+
+    assert kept(advisor, compile_text(f"# a comment\n{PLAN}").scenario()) is not None
+
+
+def test_another_question_is_not_answered(advisor: Advisor, store: Store) -> None:
+    advisor.recommend(SCENARIO, OPTIONS)
+
+    assert kept(advisor, SCENARIO) is not None
+    for options in (
+        replace(OPTIONS, top=3),
+        replace(OPTIONS, bespoke=0),
+        replace(OPTIONS, workers=2),
+        replace(OPTIONS, verify=False),
+    ):
+        assert kept(advisor, SCENARIO, options) is None
+    for scenario in (replace(SCENARIO, name="other"), exploring(SCENARIO, Explore.of(chunks=(16,)))):
+        assert kept(advisor, scenario) is None
+    for ranker in (Ranker(None), replace(advisor.ranker, card=None)):
+        assert kept(Advisor(ranker), SCENARIO) is None
+
+
+def test_advice_that_was_cut_short_or_failed_in_part_is_not_kept(
+    advisor: Advisor, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with memoizing(None):
+        advice = advisor.recommend(SCENARIO, OPTIONS)
+    for partial_advice in (replace(advice, interrupted=True), replace(advice, notes=("a stage failed",))):
+        with monkeypatch.context() as patch:
+            patch.setattr(Advisor, "_computed", lambda *_, given=partial_advice: given)
+            assert advisor.recommend(SCENARIO, OPTIONS) is partial_advice
+        assert kept(advisor, SCENARIO) is None
+
+
+def test_what_lies_there_malformed_is_computed_again(advisor: Advisor, store: Store) -> None:
+    advice = advisor.recommend(SCENARIO, OPTIONS)
+    ((key, data),) = (
+        (path.name, found)
+        for path in store.folder.rglob("*")
+        if path.is_file() and (found := store.read(path.name) or b"").startswith(b'[["Choice"')
+    )
+    choices, _, rest = data.partition(b"\n")
+    illegal = choices.replace(b'["EngineKind","DMA"],3', b'["EngineKind","DMA"],300')
+    assert illegal != choices
+    for changed in (
+        b"",
+        b"\n",
+        choices,
+        rest,
+        b"[]\n" + rest,
+        choices + b"\n",
+        b"[1]\n" + rest,
+        illegal + b"\n" + rest,
+    ):
+        store.write(key, changed)
+        assert kept(advisor, SCENARIO) is None
+    assert advisor.recommend(SCENARIO, OPTIONS).recommended == advice.recommended
+
+
+@pytest.mark.parametrize("threads", [True, False])
+def test_workers_keep_what_they_simulate(threads: bool, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    advisor, options = Advisor(Ranker(None)), replace(OPTIONS, workers=2, bespoke=0)
+    monkeypatch.setattr("magus.advisor.recommend.suits_threads", lambda _: threads)
+    computed = advisor.recommend(SCENARIO, options)
+
+    # Another question with the same simulations, none of which is run.
+    monkeypatch.setattr(import_module("magus.simcore.simulate"), "_simulate", partial(pytest.fail, "simulated"))
+    again = advisor.recommend(SCENARIO, replace(options, workers=1))
+
+    assert again.notes == ()
+    assert again.candidates == computed.candidates

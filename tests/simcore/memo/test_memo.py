@@ -1,0 +1,268 @@
+"""Kept results of simulations: equal to computed ones, and found again only by the same question."""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from magus.advisor import lower_bound
+from magus.compiler import compile_file
+from magus.compiler.ir import (
+    TICKS_PER_US,
+    Choice,
+    EngineChoice,
+    EngineKind,
+    Explore,
+    Late,
+    NamedSchedule,
+    Scenario,
+    Variability,
+)
+from magus.compiler.planning.build import build_schedule, declared
+from magus.examples import path as example
+from magus.simcore import RunOptions, RunOutcome, WhatIf, simulate
+from magus.simcore.memo import memo as memo_module
+from magus.simcore.memo import sources
+from magus.simcore.memo.memo import current_store, memo_of, memoized, memoizing
+from magus.simcore.memo.store import Store
+from tests.helpers.marks import thinned
+from tests.helpers.scenarios.fabrics import torus
+from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs, lone_gather
+from tests.simcore.lower.test_variability import JITTER
+
+DMA = EngineChoice(EngineKind.DMA, 3)
+SCENARIO = ag_gemm(512, 1024, 1024, ranks=4)
+CHOICE = Choice("hetero_fused_1d", 8, DMA)
+UNIT = 8192
+SIMULATE = import_module("magus.simcore.simulate")  # not the function of that name
+EXAMPLES = sorted(example("decode_small_batch").parent.rglob("*.mgs"))
+
+
+class Computed(Exception):
+    """Raised where nothing may be computed."""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store(tmp_path)
+    with memoizing(store):
+        yield store
+
+
+def computing_nothing(*_: object) -> Any:
+    raise Computed
+
+
+def is_known(scenario: Scenario, choice: Choice = CHOICE, **options: Any) -> bool:
+    """Whether a simulation is answered without being run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SIMULATE, "_simulate", computing_nothing)
+        try:
+            simulate(scenario, build_schedule(scenario, choice), **{"unit_bytes": UNIT, **options})
+        except Computed:
+            return False
+    return True
+
+
+@pytest.mark.usefixtures("compiled_core")
+@pytest.mark.parametrize("file", thinned(EXAMPLES, 5), ids=lambda file: file.stem)
+def test_what_is_kept_of_an_example_is_what_was_computed(file: Path, store: Store) -> None:
+    for scenario in compile_file(file).scenarios[:2]:
+        names = scenario.schedules[:2]
+        schedules = [declared(scenario, named) for named in names]
+        schedules.append(build_schedule(scenario, Choice("serial", scenario.num_ranks, DMA)))
+        for schedule in schedules[:2]:
+            computed = simulate(scenario, schedule, unit_bytes=1 << 16)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(SIMULATE, "_simulate", computing_nothing)
+                kept = simulate(scenario, schedule, unit_bytes=1 << 16)
+            assert (kept, repr(kept)) == (computed, repr(computed))
+            assert (kept.schedule is schedule) == (computed.schedule is schedule)
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        SCENARIO,
+        gemm_rs(512, 1024, 1024, ranks=4, fabric=torus(2, 2)),
+        replace(SCENARIO, system=replace(SCENARIO.system, variability=Variability(jitter=JITTER))),
+    ],
+)
+def test_every_option_gives_what_it_gave(scenario: Scenario, store: Store) -> None:
+    schedule = build_schedule(scenario, CHOICE)
+    for options in (
+        {"what_if": WhatIf(UNIT, 17)},
+        {"options": RunOptions(fold=False, observe=True)},
+        {"seed": 3},
+    ):
+        computed = simulate(scenario, schedule, unit_bytes=UNIT, **options)
+        assert is_known(scenario, **options)
+        kept = simulate(scenario, schedule, unit_bytes=UNIT, **options)
+        assert (kept, repr(kept)) == (computed, repr(computed))
+
+
+def test_another_question_is_not_answered(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    simulate(SCENARIO, build_schedule(SCENARIO, CHOICE), unit_bytes=UNIT, seed=1)
+    system = SCENARIO.system
+    gpu = replace(system.gpu, sms=system.gpu.sms - 1)
+    slower = replace(system.fabric.link, achieved_bytes_per_s=system.fabric.link.achieved_bytes_per_s - 1)
+    late = Variability(late=(Late(1, TICKS_PER_US),))
+
+    assert is_known(SCENARIO, seed=1)
+    for other in (
+        replace(SCENARIO, name="other"),
+        ag_gemm(512, 1024, 1152, ranks=4),
+        replace(SCENARIO, system=replace(system, gpu=gpu)),
+        replace(SCENARIO, system=replace(system, fabric=replace(system.fabric, link=slower))),
+        replace(SCENARIO, system=replace(system, variability=late)),
+    ):
+        assert not is_known(other, seed=1)
+    for choice in (replace(CHOICE, chunks=16), replace(CHOICE, engine=EngineChoice(EngineKind.SM, 3))):
+        assert not is_known(SCENARIO, choice, seed=1)
+    for options in (
+        {"seed": 2},
+        {"seed": None},
+        {"unit_bytes": 1024},
+        {"what_if": WhatIf(UNIT)},
+        {"options": RunOptions(fold=False)},
+        {"options": RunOptions(observe=True)},
+    ):
+        assert not is_known(SCENARIO, **{"seed": 1, **options})
+    monkeypatch.setenv("MAGUS_ENGINE", "heap")
+    assert not is_known(SCENARIO, seed=1)
+
+
+def test_what_a_file_declares_and_explores_is_another_matter(store: Store) -> None:
+    simulate(SCENARIO, build_schedule(SCENARIO, CHOICE), unit_bytes=UNIT)
+
+    assert is_known(replace(SCENARIO, explore=Explore.of(chunks=(8, 16)), schedules=(NamedSchedule("mine", CHOICE),)))
+
+
+def test_nothing_is_kept_unasked(tmp_path: Path) -> None:
+    assert current_store() is None
+    simulate(SCENARIO, build_schedule(SCENARIO, CHOICE), unit_bytes=UNIT)
+
+    assert not is_known(SCENARIO)
+    with memoizing(Store(tmp_path)), memoizing(None):
+        simulate(SCENARIO, build_schedule(SCENARIO, CHOICE), unit_bytes=UNIT)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("outcome", [outcome for outcome in RunOutcome if outcome is not RunOutcome.DONE])
+def test_a_run_that_did_not_end_is_not_kept(outcome: RunOutcome, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = build_schedule(SCENARIO, CHOICE)
+    with memoizing(None):
+        done = simulate(SCENARIO, schedule, unit_bytes=UNIT)
+    monkeypatch.setattr(SIMULATE, "_simulate", lambda *_: replace(done, outcome=outcome))
+
+    assert simulate(SCENARIO, schedule, unit_bytes=UNIT).outcome is outcome
+    assert not is_known(SCENARIO)
+
+
+def test_a_run_whose_explanation_was_stopped_is_not_kept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SIMULATE, "_explain", lambda *_: (None, None))
+    result = simulate(SCENARIO, build_schedule(SCENARIO, CHOICE), unit_bytes=UNIT, what_if=WhatIf(UNIT))
+
+    assert result.outcome is RunOutcome.DONE
+    assert not is_known(SCENARIO, what_if=WhatIf(UNIT))
+
+
+def test_what_lies_there_malformed_is_computed_again(store: Store) -> None:
+    memo = memo_of(("question",))
+    assert memo is not None
+    for data in (b"", b"[", b'["Bound",1]', b'"text"', b'{"given":0}'):
+        memo.write(data)
+        assert memo.recall(int) is None
+    assert memoized(memo, int, lambda: 3) == 3
+    assert memoized(memo, int, computing_nothing) == 3
+
+
+def test_an_answer_that_is_no_plain_data_is_given_and_not_kept(store: Store) -> None:
+    answer = memoized(memo_of(("question",)), object, lambda: {np.int64(3)})
+
+    assert answer == {3}
+    assert not list(store.folder.iterdir())
+
+
+def test_bounds_are_kept(store: Store) -> None:
+    for scenario in (SCENARIO, lone_gather(4096, 4096)):
+        bound = lower_bound(scenario)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("magus.advisor.bounds.lower_bound._lower_bound", computing_nothing)
+            assert lower_bound(scenario) == bound
+            with pytest.raises(Computed):
+                lower_bound(scenario, (EngineKind.SM,))
+
+
+@dataclass(frozen=True)
+class Foreign:
+    size: int = 1
+
+
+@pytest.mark.parametrize("part", [Foreign(), Foreign, computing_nothing, lambda: 3, np.int64(1), object()])
+def test_a_question_with_parts_from_outside_magus_has_no_place(part: object, store: Store) -> None:
+    assert memo_of((part,)) is None
+
+
+def test_parts_of_a_question_are_told_apart(store: Store) -> None:
+    questions = [
+        (1,),
+        ("1",),
+        (1.0,),
+        (True,),
+        (None,),
+        ((1,),),
+        (Fraction(1),),
+        (frozenset({"a", "b"}),),
+        (("a", "b"),),
+        (EngineKind.DMA,),
+        (EngineKind.SM,),
+        (EngineKind,),
+        (DMA,),
+        (build_schedule,),
+        (),
+    ]
+    memos = [memo_of(question) for question in questions]
+
+    assert None not in memos
+    assert len(set(memos)) == len(questions)
+    assert memo_of((frozenset({"b", "a"}),)) == memo_of((frozenset({"a", "b"}),))
+
+
+def test_another_version_is_another_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "magus"
+    for package in memo_module.SIMULATOR:
+        shutil.copytree(sources.ROOT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
+
+    def digest() -> str:
+        sources.sources_digest.cache_clear()
+        return sources.sources_digest(memo_module.SIMULATOR, root)
+
+    sound, changed = digest(), root / "simcore" / "kernels" / "gemm.py"
+    assert sound == sources.sources_digest(memo_module.SIMULATOR)
+    text = changed.read_text()
+    changed.write_text(text.replace("a", "b", 1))
+    assert digest() != sound
+    changed.write_text(text)
+    assert digest() == sound
+    changed.rename(changed.with_name("other.py"))
+    assert digest() != sound
+    monkeypatch.setattr(np, "__version__", "0")
+    assert digest() != sound
+
+
+def test_without_sources_on_disk_nothing_is_kept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert memo_of((1,), ("nothing",)) is None
+
+    monkeypatch.setattr(sources, "_files", lambda folder: [f"{folder}/gone.py"])
+    sources.sources_digest.cache_clear()
+    try:
+        assert memo_of((1,)) is None
+    finally:
+        sources.sources_digest.cache_clear()
