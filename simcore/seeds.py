@@ -1,19 +1,23 @@
 """The same schedule under many seeds: the program is lowered once, and the seeds run side by side where that pays."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache, partial
 
 from ..compiler.ir import Scenario, Schedule, ShouldStop, StepsDone, heeding
 from .cores.batch import run_lanes
 from .figures.result import Result
 from .fold.run import Finished, RunOptions
+from .lower.plan import Lowered
 from .lower.variability import perturbation_of
+from .memo.memo import memo_of, memoized
+from .program.outcome import RunOutcome
 from .program.program import PACKET_BYTES
-from .simulate import result_of
+from .simulate import result_of, simulate, simulated_part
 from .simulation_case import Case
 
 BATCH = 64
-"""Seeds whose programs are in memory at one time."""
+"""Seeds whose programs are in memory at one time, and whose results are one entry on disk."""
 
 
 def simulate_seeds(
@@ -41,21 +45,35 @@ def simulate_seeds(
     cases = [Case(scenario, schedule, perturbation_of(scenario.system, seed)) for seed in seeds]
     if not cases:
         return ()
+    options = RunOptions(should_stop=should_stop, progress=progress)
     variability = scenario.system.variability
     if variability is None or not variability.random:
+        return (simulate(scenario, schedule, unit_bytes=unit_bytes, seed=seeds[0], options=options),) * len(cases)
+
+    @cache
+    def plain() -> Lowered:
         with heeding(should_stop):
-            lowered = cases[0].lowered(unit_bytes)
-        options = RunOptions(should_stop=should_stop, progress=progress)
-        return (result_of(lowered, cases[0].run(lowered, options)),) * len(cases)
-    with heeding(should_stop):
-        plain = replace(cases[0], perturbation=None).lowered(unit_bytes, fold=False)
+            return replace(cases[0], perturbation=None).lowered(unit_bytes, fold=False)
+
     results: list[Result] = []
     for first in range(0, len(cases), BATCH):
-        batch = cases[first : first + BATCH]
-        lowered_cases = [case.varied(plain) for case in batch]
-        programs = [lowered.program for lowered in lowered_cases]
-        runs = run_lanes(programs, should_stop=should_stop, progress=progress)
-        for case, lowered, run in zip(batch, lowered_cases, runs, strict=True):
-            alone = Finished(run, scenario.num_ranks, run.line_hops, run.line_hops, None)
-            results.append(result_of(lowered, case.finished(alone)))
+        memo = memo_of(("seeds", simulated_part(scenario), schedule, tuple(seeds[first : first + BATCH]), unit_bytes))
+        compute = partial(_simulate_batch, cases[first : first + BATCH], plain, options)
+        batch: tuple[Result, ...] = memoized(memo, tuple[Result, ...], compute, given=(schedule,), lasts=_all_done)
+        results.extend(batch)
     return tuple(results)
+
+
+def _simulate_batch(cases: Sequence[Case], plain: Callable[[], Lowered], options: RunOptions) -> tuple[Result, ...]:
+    lowered_cases = [case.varied(plain()) for case in cases]
+    programs = [lowered.program for lowered in lowered_cases]
+    runs = run_lanes(programs, should_stop=options.should_stop, progress=options.progress)
+    results = []
+    for case, lowered, run in zip(cases, lowered_cases, runs, strict=True):
+        alone = Finished(run, case.scenario.num_ranks, run.line_hops, run.line_hops, None)
+        results.append(result_of(lowered, case.finished(alone)))
+    return tuple(results)
+
+
+def _all_done(results: Sequence[Result]) -> bool:
+    return all(result.outcome is RunOutcome.DONE for result in results)

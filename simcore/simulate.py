@@ -82,10 +82,14 @@ def _memo(
     what_if: WhatIf | None,
     options: RunOptions,
 ) -> Memo | None:
-    """Where the result is kept. What a file declares and explores is not simulated."""
-    simulated = replace(scenario, schedules=(), explore=Explore())
+    """Where the result is kept."""
     how = options.fold, options.observe, options.many
-    return memo_of(("simulate", simulated, schedule, unit_bytes, seed, what_if, how))
+    return memo_of(("simulate", simulated_part(scenario), schedule, unit_bytes, seed, what_if, how))
+
+
+def simulated_part(scenario: Scenario) -> Scenario:
+    """Return ``scenario`` without what no simulation looks at: the schedules that its file declares and explores."""
+    return replace(scenario, schedules=(), explore=Explore())
 
 
 def _simulate(case: Case, unit_bytes: int, what_if: WhatIf | None, options: RunOptions) -> Result:

@@ -26,7 +26,7 @@ from magus.compiler.ir import (
 )
 from magus.compiler.planning.build import build_schedule, declared
 from magus.examples import path as example
-from magus.simcore import RunOptions, RunOutcome, WhatIf, simulate
+from magus.simcore import RunOptions, RunOutcome, WhatIf, simulate, simulate_seeds
 from magus.simcore.memo import memo as memo_module
 from magus.simcore.memo import sources
 from magus.simcore.memo.memo import current_store, memo_of, memoized, memoizing
@@ -41,6 +41,7 @@ SCENARIO = ag_gemm(512, 1024, 1024, ranks=4)
 CHOICE = Choice("hetero_fused_1d", 8, DMA)
 UNIT = 8192
 SIMULATE = import_module("magus.simcore.simulate")  # not the function of that name
+SEEDS = import_module("magus.simcore.seeds")
 EXAMPLES = sorted(example("decode_small_batch").parent.rglob("*.mgs"))
 
 
@@ -105,6 +106,21 @@ def test_every_option_gives_what_it_gave(scenario: Scenario, store: Store) -> No
         assert is_known(scenario, **options)
         kept = simulate(scenario, schedule, unit_bytes=UNIT, **options)
         assert (kept, repr(kept)) == (computed, repr(computed))
+
+
+def test_results_of_seeds_are_kept_batch_by_batch(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = replace(SCENARIO, system=replace(SCENARIO.system, variability=Variability(jitter=JITTER)))
+    schedule = build_schedule(scenario, CHOICE)
+    monkeypatch.setattr(SEEDS, "BATCH", 3)
+    computed = simulate_seeds(scenario, schedule, range(5), unit_bytes=UNIT)
+    monkeypatch.setattr(SEEDS, "_simulate_batch", computing_nothing)
+    kept = simulate_seeds(scenario, schedule, range(5), unit_bytes=UNIT)
+
+    assert (kept, repr(kept)) == (computed, repr(computed))
+    assert simulate_seeds(scenario, schedule, range(3), unit_bytes=UNIT) == computed[:3]
+    for seeds, unit_bytes in ((range(4), UNIT), (range(1, 4), UNIT), (range(3), 1024)):
+        with pytest.raises(Computed):
+            simulate_seeds(scenario, schedule, seeds, unit_bytes=unit_bytes)
 
 
 def test_another_question_is_not_answered(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
