@@ -129,13 +129,13 @@ def _key_parts(value: object) -> object:
     Raises
     ------
     TypeError
-        If the part, or its class, is not of Magus: its sources are not hashed.
+        If the part, or its class, is not of Magus, so that its sources are not hashed, or is a function in a function.
     """
     if isinstance(value, frozenset):
         return [type(value).__name__, *sorted(value)]
     if isinstance(value, Fraction):
         return plain_parts(value)
     named = value if isinstance(value, FunctionType | type) else type(value)
-    if not named.__module__.startswith(PACKAGE):
-        raise TypeError(f"{named.__module__} is no part of Magus")
+    if not named.__module__.startswith(PACKAGE) or "<" in named.__qualname__:
+        raise TypeError(f"{named.__module__}.{named.__qualname__} has no name in Magus")
     return [named.__module__, named.__qualname__] if named is value else plain_parts(value)

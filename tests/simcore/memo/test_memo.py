@@ -29,6 +29,7 @@ from magus.examples import path as example
 from magus.simcore import RunOptions, RunOutcome, WhatIf, simulate, simulate_seeds
 from magus.simcore.memo import memo as memo_module
 from magus.simcore.memo import sources
+from magus.simcore.memo.codec import _tuple_reader
 from magus.simcore.memo.memo import current_store, memo_of, memoized, memoizing
 from magus.simcore.memo.store import Store
 from tests.helpers.marks import thinned
@@ -221,7 +222,10 @@ class Foreign:
     size: int = 1
 
 
-@pytest.mark.parametrize("part", [Foreign(), Foreign, computing_nothing, lambda: 3, np.int64(1), object()])
+LOCAL = _tuple_reader((int, str))  # a function of Magus within a function
+
+
+@pytest.mark.parametrize("part", [Foreign(), Foreign, computing_nothing, lambda: 3, np.int64(1), object(), LOCAL])
 def test_a_question_with_parts_from_outside_magus_has_no_place(part: object, store: Store) -> None:
     assert memo_of((part,)) is None
 
