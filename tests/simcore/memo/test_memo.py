@@ -35,6 +35,7 @@ from magus.simcore.memo.store import Store
 from tests.helpers.marks import thinned
 from tests.helpers.scenarios.fabrics import torus
 from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs, lone_gather
+from tests.helpers.some import some
 from tests.simcore.lower.test_variability import JITTER
 
 DMA = EngineChoice(EngineKind.DMA, 3)
@@ -75,11 +76,10 @@ def is_known(scenario: Scenario, choice: Choice = CHOICE, **options: Any) -> boo
 @pytest.mark.usefixtures("compiled_core")
 @pytest.mark.parametrize("file", thinned(EXAMPLES, 5), ids=lambda file: file.stem)
 def test_what_is_kept_of_an_example_is_what_was_computed(file: Path, store: Store) -> None:
-    for scenario in compile_file(file).scenarios[:2]:
-        names = scenario.schedules[:2]
-        schedules = [declared(scenario, named) for named in names]
+    for scenario in some(compile_file(file).scenarios[:2]):
+        schedules = [declared(scenario, named) for named in scenario.schedules]
         schedules.append(build_schedule(scenario, Choice("serial", scenario.num_ranks, DMA)))
-        for schedule in schedules[:2]:
+        for schedule in some(schedules[:2]):
             computed = simulate(scenario, schedule, unit_bytes=1 << 16)
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(SIMULATE, "_simulate", computing_nothing)
