@@ -72,6 +72,7 @@ coverage: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.simcore
+	$(BIN)/python -m benchmarks.compiled
 	$(BIN)/python -m benchmarks.exactness
 	$(BIN)/python -m benchmarks.schedules
 	$(BIN)/python -m benchmarks.startup

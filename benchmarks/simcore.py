@@ -5,10 +5,7 @@ loads, which is asserted, and simpy about the same makespan. "Pure" is the faste
 """
 
 import math
-import os
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from functools import partial
 
@@ -22,6 +19,8 @@ from magus.simcore.program.program import Program
 from tests.helpers.oracle.oracle import Oracle
 
 from . import lanes, scale, simpy_machine
+from .checkouts import trees
+from .compiled import compile_figures
 from .loads import (
     DEMO,
     DOWN,
@@ -45,21 +44,11 @@ LARGE_SPEEDUP, SMALL_SPEEDUP, COMPILED_SPEEDUP = 15, 6, 1.7
 ORACLE_RATE = 500_000
 """Line-hops a second that the oracle should reach itself, or being faster would be no feat."""
 
-LOAD_COMPILED = """
-import time
-begin = time.perf_counter()
-from magus.simcore.cores.engine import Core, run
-from magus.simcore.program.builder import ProgramBuilder
-program = ProgramBuilder(1, unit_bytes=128).build()
-loaded = time.perf_counter()
-run(program, core=Core.COMPILED)
-print(time.perf_counter() - loaded)
-"""
-
 
 def measure() -> Iterator[Figure]:
     """All figures, in the order they are measured."""
-    yield from _loading_figures()
+    with trees() as places:
+        yield from compile_figures(places)
     for per_rank in ("32 KiB", "256 KiB", "1 MiB", "4 MiB"):
         yield from _all_gather_figures(all_gather(per_rank))
     yield from _simpy_figures(all_gather("256 KiB"))
@@ -74,16 +63,6 @@ def measure() -> Iterator[Figure]:
     yield from _demo_figures()
     yield from _packet_error_figures()
     yield from scale.figures()
-
-
-def _loading_figures() -> Iterator[Figure]:
-    """In processes of their own, with a cache folder that is empty the first time."""
-    with tempfile.TemporaryDirectory() as folder:
-        for name in ("compile", "load from the cache on disk"):
-            command = [sys.executable, "-c", LOAD_COMPILED]
-            environment = {**os.environ, "NUMBA_CACHE_DIR": folder}
-            done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
-            yield Figure(f"compiled core, import numba and {name}", float(done.stdout), "s", "lower")
 
 
 def _all_gather_figures(program: Program) -> Iterator[Figure]:

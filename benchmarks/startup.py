@@ -17,9 +17,9 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
+from .checkouts import HERE, environment, trees
 from .report import Figure, document, render
 
-HERE = Path(__file__).resolve().parents[1]
 EXAMPLE = "examples/llama70b_tp8_mi300x.mgs"
 SMALL = "examples/decode_small_batch.mgs"
 
@@ -78,14 +78,12 @@ def start(tree: Path, command: Command) -> Start:
     RuntimeError
         If it ends with an error, with the end of what it said.
     """
-    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONSAFEPATH": "1", "MAGUS_CACHE_DIR": str(tree / "cache")}
-    environment["MAGUS_NO_CACHE"] = "0" if command.again else "1"
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its bytecode
+    memory = {"MAGUS_CACHE_DIR": str(tree / "cache"), "MAGUS_NO_CACHE": "0" if command.again else "1"}
     begin = perf_counter()
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
             [sys.executable, "-c", COMMAND, *command.words],
-            env=environment,
+            env={**environment(tree), **memory},
             cwd=HERE,
             stdout=subprocess.DEVNULL,
             stderr=said,
@@ -100,13 +98,13 @@ def start(tree: Path, command: Command) -> Start:
     return Start(wall_s, usage.ru_utime + usage.ru_stime, int(lines[-1]))
 
 
-def figures(trees: Sequence[tuple[str, Path]], commands: Sequence[Command], rounds: int) -> Iterator[Figure]:
+def figures(places: Sequence[tuple[str, Path]], commands: Sequence[Command], rounds: int) -> Iterator[Figure]:
     """Medians of each command in each tree; of two trees also the ratios, the second over the first."""
     for command in commands:
         name = f"magus {' '.join(command.words)}{', again' if command.again else ''}"
-        starts: dict[str, list[Start]] = {label: [] for label, _ in trees}
+        starts: dict[str, list[Start]] = {label: [] for label, _ in places}
         for turn in range(rounds + 1):
-            for label, tree in trees:
+            for label, tree in places:
                 one = start(tree, command)
                 if turn:
                     starts[label].append(one)
@@ -117,8 +115,8 @@ def figures(trees: Sequence[tuple[str, Path]], commands: Sequence[Command], roun
             yield Figure(f"{name}, {label}: wall", walls[label], "s", "lower", target)
             yield Figure(f"{name}, {label}: CPU", cpus[label], "s", "lower")
             yield Figure(f"{name}, {label}: modules", each[-1].modules, "modules", "lower")
-        if len(trees) == 2:
-            (mine, _), (other, _) = trees
+        if len(places) == 2:
+            (mine, _), (other, _) = places
             yield Figure(f"{name}: wall of {other} over {mine}", walls[other] / walls[mine], "x", "higher")
             yield Figure(f"{name}: CPU of {other} over {mine}", cpus[other] / cpus[mine], "x", "higher")
 
@@ -131,17 +129,10 @@ def run(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=5, metavar="N", help="processes for each command and tree")
     parser.add_argument("--only", default="", metavar="WORD", help="commands whose line contains this")
     options = parser.parse_args(argv)
-    checkouts = [("here", HERE), *([("there", options.against.resolve())] if options.against else [])]
     commands = [command for command in COMMANDS if options.only in " ".join(command.words)]
     found = []
-    with tempfile.TemporaryDirectory() as folder:
-        trees = []
-        for label, checkout in checkouts:  # whatever a checkout is called, the package is called magus
-            tree = Path(folder, label)
-            tree.mkdir()
-            (tree / "magus").symlink_to(checkout, target_is_directory=True)
-            trees.append((label, tree))
-        for figure in figures(trees, commands, options.rounds):
+    with trees(options.against) as places:
+        for figure in figures(list(places.items()), commands, options.rounds):
             found.append(figure)
             print(render(figure), file=sys.stderr if options.json else sys.stdout, flush=True)
     if options.json:

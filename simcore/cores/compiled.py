@@ -1,11 +1,16 @@
 """The compiled core: ops as in ``op_scheduler`` and units as on the other cores, as machine code made by numba.
 
 The rules and the integers that come out are those of the other cores; how the next unit is found is not. What reaches
-a server are *streams*, each in order of time: the units from one other server, or those of all trains with one gap.
-(A train is a flow that injects. When one of its units is served the next follows a gap later, so after every unit
-that waits in the stream.) So each server merges its few streams by a small heap of their heads. As on the windowed
-core, whatever arrives before ``start + W`` is known at ``start``, so one server after the other may work until then;
-a tree over the times of their next units says which do. All times stay within the horizon a Program is checked for.
+a server are *streams*, each in order of time: the units from one other server, or those of all trains with one gap. So
+each server merges its few streams by a small heap of their heads. As on the windowed core, whatever arrives before
+``start + W`` is known at ``start``, so one server after the other may work until then; a tree over the times of their
+next units says which do. All times stay within the horizon a Program is checked for.
+
+A train is a flow that injects. The trains of a stream stand in a *ring*, each with its next unit: when that is served
+the train goes from the front to the back, a gap later. What is behind are units served before plus the same gap, and
+units are served in order of (time, hop); so the ring is in this order too. It is served in a tight loop until another
+head is due. A train enters with its second unit; the first is a head of its own. Trains with other gaps have other
+rings, since they would have to overtake.
 
 A flow with a window is no train but a stream of its own: when one of its units is delivered, which is after the window
 of time it is served in, the next is put there. A server whose first unit has no room where it goes is left out until
@@ -55,6 +60,7 @@ def simulate(
     state.counts["last_poll"] = last_poll_ticks
     most_let_in = _blocks_let_in(state)
     counts = state.counts[0]
+    counts["observe"] = observe
     counts["wait_shift"] = wait_shift(program) if observe else 0
     buffers = state.buffers if len(state.buffers) else None
     over = False
@@ -93,8 +99,10 @@ def _count_stuck(program: Program, state: State) -> int:
 
 
 def _hops_in_stream(state: State, stream: int) -> Int64Array:
-    """Hops of the units behind the head of a stream."""
-    front, back = state.streams[["front", "back"]][stream]
+    """Hops of the units behind the head of a stream; in a ring, that of the head too."""
+    front, back, ring, mask = state.streams[["front", "back", "ring", "mask"]][stream]
+    if mask != NONE:
+        return state.rings["what"][ring + (np.arange(front, back) & mask)]
     parts: list[Int64Array] = []
     while front // BLOCK != back // BLOCK:
         block = front // BLOCK
@@ -110,12 +118,12 @@ def _blocks_let_in(state: State) -> int:
 
 
 def _make_room(state: State, let_in: int) -> None:
-    """Make room for one slice: a unit served enters two streams at most, its own train's and the next server's.
+    """Make room for one slice: a unit served enters one queue at most, the next server's or that of its flow.
 
     Units that windows let in when a stage begins, ``let_in`` blocks at most, come on top.
     """
     used = int(state.counts["blocks"][0])
-    needed = used + 2 * _LINE_HOPS_PER_SLICE // BLOCK + len(state.streams) + let_in
+    needed = used + _LINE_HOPS_PER_SLICE // BLOCK + len(state.streams) + let_in
     if needed > len(state.links):
         # In place, and without being copied where the system can move pages; nobody else has these arrays.
         num_blocks = needed + needed // 4

@@ -17,6 +17,7 @@ from .compiled_types import (
     SERVER,
     STAGE,
     STREAM,
+    TURN,
     Records,
     State,
 )
@@ -35,12 +36,12 @@ def initial_state(program: Program) -> State:
     ops, by_turn = _op_records(program)
     events, num_events = _first_events(program)
     windows = effective_windows(program)
-    hops, num_streams, heads_by_server = _hop_records(program, windows)
+    hops, streams, heads_by_server = _hop_and_stream_records(program, windows)
     queued = np.bincount(program.op_pool[program.op_pool != NONE], minlength=len(program.pool_slots))
     leaves = 1 << max(program.num_servers - 1, 1).bit_length()
-    own_blocks = np.arange(num_streams) * BLOCK  # each stream begins with one
-    most_blocks = 2 * num_streams + (int(program.flow_units.sum()) + program.num_flows) // BLOCK
-    num_blocks = max(num_streams, min(most_blocks, _BLOCKS_AT_FIRST))
+    first_blocks = int(streams["back"].max(initial=0)) // BLOCK + 1
+    most_blocks = 2 * first_blocks + (int(program.flow_units.sum()) + program.num_flows) // BLOCK
+    num_blocks = max(first_blocks, min(most_blocks, _BLOCKS_AT_FIRST))
     return State(
         servers=_records(
             SERVER,
@@ -50,7 +51,7 @@ def initial_state(program: Program) -> State:
             heap=starts(heads_by_server)[:-1],
             waits_for=NONE,
         ),
-        streams=_records(STREAM, num_streams, front=own_blocks, back=own_blocks),
+        streams=streams,
         hops=hops,
         flows=_flow_records(program, windows),
         stages=_stage_records(program),
@@ -67,6 +68,7 @@ def initial_state(program: Program) -> State:
         queues=np.zeros(program.num_ops, ENTRY),
         stirred=np.zeros(len(program.pool_slots), np.int64),
         units=np.empty(num_blocks * BLOCK, ENTRY),
+        rings=np.zeros((streams["mask"] + 1).sum(), TURN),
         links=np.empty(num_blocks, np.int64),
         counts=_records(
             COUNTS,
@@ -74,7 +76,7 @@ def initial_state(program: Program) -> State:
             window=window_ticks(program),
             events=num_events,
             free_block=NONE,
-            blocks=num_streams,
+            blocks=first_blocks,
             under_way=num_events,
         ),
     )
@@ -102,13 +104,14 @@ def _first_events(program: Program) -> tuple[Records, int]:
     return events, len(first)
 
 
-def _hop_records(program: Program, windows: Int64Array) -> tuple[Records, int, Int64Array]:
-    """The hops, how many streams there are, and [S] how many heads there can be at a server at one time."""
+def _hop_and_stream_records(program: Program, windows: Int64Array) -> tuple[Records, Records, Int64Array]:
+    """The hops, the streams, and [S] how many heads there can be at a server at one time."""
     before = previous_hops(program.hop_next)
     injected, windowed = before == NONE, windows[program.hop_flow] > 0
+    train = injected & ~windowed
     source = np.append(program.hop_server, NONE)[before]  # [H] server a unit comes from; NONE is -1, the last
     source[injected & windowed] = program.num_servers + program.hop_flow[injected & windowed]  # each for itself
-    train = injected & ~windowed
+    source[train & (program.hop_next == NONE)] = NONE - 1  # trains whose units do not go on have rings without others
     gap = np.where(train, program.flow_gap_ticks[program.hop_flow], 0)
     # What agrees in the server it reaches, the server it comes from and the gap is one stream.
     order = np.lexsort((gap, source, program.hop_server))
@@ -131,8 +134,26 @@ def _hop_records(program: Program, windows: Int64Array) -> tuple[Records, int, I
     # Heads at a server are those of streams and, for each flow that is a train injected there, its first unit.
     first = np.zeros(program.num_hops, np.bool_)  # [H] of its stream
     first[order[begins]] = True
-    heads = program.hop_server[first | train]
-    return records, int(begins.sum()), np.bincount(heads, minlength=program.num_servers)
+    heads = np.bincount(program.hop_server[first | train], minlength=program.num_servers)
+    trains = np.bincount(stream[train], minlength=int(begins.sum()))
+    return records, _stream_records(keys[0, begins], keys[2, begins], trains), heads
+
+
+def _stream_records(server: Int64Array, gap: Int64Array, trains: Int64Array) -> Records:
+    """The streams: rings of so many ``trains``, or, where those are none, queues, which begin with a block each."""
+    ring = trains > 0
+    turns = np.where(ring, 1 << np.frexp(trains - 1)[1].astype(np.int64), 0)  # a power of two, no less than the trains
+    begin = np.where(ring, 0, np.cumsum(~ring) - 1) * BLOCK
+    return _records(
+        STREAM,
+        len(trains),
+        front=begin,
+        back=begin,
+        ring=starts(turns)[:-1],
+        mask=turns - 1,
+        gap=gap,
+        server=server,
+    )
 
 
 def _flow_records(program: Program, windows: Int64Array) -> Records:

@@ -20,12 +20,16 @@ def _layout(*names: str) -> np.dtype[np.void]:
 ENTRY = _layout("time", "what")  # of a heap; or a unit in a stream and its hop
 # heap: where among the heads its own begin; waits_for: the buffer in which its first unit has no room, or NONE
 SERVER = _layout("service", "latency", "free", "heap", "heads", "waits_for")
-STREAM = _layout("front", "back", "live")  # first unit and the place for the next; whether one is among the heads
+# front, back: first unit and the place for the next; live: whether one is among the heads. In a ring front and back
+# count turns; the place of one is what mask leaves of it, from ring on. mask: NONE for a stream that is no ring
+STREAM = _layout("front", "back", "live", "ring", "mask", "gap", "server")
+TURN = _layout("time", "what", "left")  # of a train in a ring: its next unit, the hop, how many units are left
 # train: whether a train brings units here; buffer: which they go to; leaves_buffer: which they come through
 HOP = _layout("server", "stream", "train", "following", "flow", "buffer", "leaves_buffer", "waited")
-# window: 0 for a train; injected: the latest injection of one with a window; in_train: whether it is in the stream
+# window: 0 for a train, in_ring: whether it is in its ring; to_inject, injected: units to come and the latest injection
+# of a flow with a window
 FLOW = _layout(
-    *("gap", "to_inject", "in_train", "to_deliver", "window", "last", "stage", "first_hop", "injected"),
+    *("gap", "to_inject", "in_ring", "to_deliver", "window", "last", "stage", "first_hop", "injected"),
     *("offset", "units"),
 )
 BUFFER = _layout("units", "credit", "feeder", "room", "first", "free")  # a ring of its slots begins at room
@@ -37,7 +41,7 @@ OP = _layout(
 POOL = _layout("slots", "queue", "queued", "stirred")  # queue: where in the queues its own begins
 COUNTS = _layout(
     *("window", "events", "stirred", "served", "free_block", "blocks"),
-    *("under_way", "polling", "stuck", "in_vain", "wait_shift", "last_poll"),
+    *("under_way", "polling", "stuck", "in_vain", "observe", "wait_shift", "last_poll"),
 )
 
 
@@ -63,4 +67,5 @@ class State(NamedTuple):
     stirred: Int64Array  # [P] pools with a new slot or a new op in the queue
     units: Records  # blocks of units in streams; grows
     links: Int64Array  # [blocks] the block that continues this one, or the next that is free; grows
+    rings: Records  # the turns of each ring
     counts: Records  # [1] W, and how much of the arrays above is in use
