@@ -1,10 +1,12 @@
 """The compiled core: ops as in ``op_scheduler`` and units as on the other cores, as machine code made by numba.
 
-The rules and the integers that come out are those of the other cores; how the next unit is found is not. What reaches
-a server are *streams*, each in order of time: the units from one other server, or those of all trains with one gap. So
+The rules and the integers that come out are those of the other cores; how the next unit is found is not. What reaches a
+server are *streams*, each in order of time: the units from one other server, or those of all trains with one gap. So
 each server merges its few streams by a small heap of their heads. As on the windowed core, whatever arrives before
 ``start + W`` is known at ``start``, so one server after the other may work until then; a tree over the times of their
-next units says which do. All times stay within the horizon a Program is checked for.
+next units says which do. W need not be as short as *quick* servers take: those are served before the others in each
+window, and what they deliver bounds it (``compiled_state``). All times stay within the horizon a Program is checked
+for.
 
 A train is a flow that injects. The trains of a stream stand in a *ring*, each with its next unit: when that is served
 the train goes from the front to the back, a gap later. What is behind are units served before plus the same gap, and

@@ -110,19 +110,33 @@ def run_slice(s: State, budget: int, buffers: Records | None) -> bool:
         start = min(due, s.next_unit[1])
         if start == IDLE:
             return True
-        end = start + counts.window
+        end = _window_end(s, start)
         while counts.events and s.events[0].time < end:
             if not settle_on:  # polls need not have units
                 return False
             settle_on -= 1
             _settle(s, s.events[0].time)
+            end = _window_end(s, start)
             if counts.in_vain and counts.last_poll == IDLE:
                 if counts.polling + counts.stuck == counts.under_way:
                     return True
                 counts.in_vain = 0
+        for i in range(len(s.quick)):
+            if s.next_unit[s.quick[i] + (len(s.next_unit) >> 1)] < end:
+                _serve(s, s.quick[i], end, stop, buffers)
         while s.next_unit[1] < end and counts.served < stop:
             _serve(s, _first_server(s.next_unit), end, stop, buffers)
     return False
+
+
+@_compiled
+def _window_end(s: State, start: int) -> int:
+    """Up to when all that arrives is known at ``start``: for W, or until an early train can be delivered."""
+    counts = s.counts[0]
+    while counts.ends and s.ends[0].time <= start:  # its last unit arrived before and is served
+        counts.ends = _pop(s.ends, 0, counts.ends)
+    end: int = start + counts.window
+    return min(end, s.ends[0].time) if counts.ends else end
 
 
 @_compiled
@@ -505,6 +519,9 @@ def _begin_flow(s: State, number: int, time: int) -> None:
     flow.to_inject = flow.to_deliver = flow.units
     if not flow.window:
         flow.in_ring = 0
+        if flow.early:
+            end = time + (flow.units - 1) * flow.gap + flow.early
+            s.counts[0].ends = _push(s.ends, 0, s.counts[0].ends, end, number)
         _add_head(s.heads, s.servers, s.next_unit, s.hops[flow.first_hop].server, time, flow.first_hop)
         return
     flow.to_inject -= flow.window

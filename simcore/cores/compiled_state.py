@@ -5,6 +5,7 @@ import numpy as np
 from ..program.arrays import NONE, BoolArray, Int64Array, buffer_feeders, buffers_left, previous_hops, starts
 from ..program.outcome import NEVER
 from ..program.program import Program
+from .clock_skew import unit_effects
 from .compiled_loop import BLOCK
 from .compiled_types import (
     BUFFER,
@@ -37,6 +38,7 @@ def initial_state(program: Program) -> State:
     events, num_events = _first_events(program)
     windows = effective_windows(program)
     hops, streams, heads_by_server = _hop_and_stream_records(program, windows)
+    window, quick, early = _lookahead(program, windows)
     queued = np.bincount(program.op_pool[program.op_pool != NONE], minlength=len(program.pool_slots))
     leaves = 1 << max(program.num_servers - 1, 1).bit_length()
     first_blocks = int(streams["back"].max(initial=0)) // BLOCK + 1
@@ -53,7 +55,7 @@ def initial_state(program: Program) -> State:
         ),
         streams=streams,
         hops=hops,
-        flows=_flow_records(program, windows),
+        flows=_flow_records(program, windows, early),
         stages=_stage_records(program),
         ops=ops,
         pools=_records(POOL, len(program.pool_slots), slots=program.pool_slots, queue=starts(queued)[:-1]),
@@ -63,8 +65,10 @@ def initial_state(program: Program) -> State:
         room=np.zeros(program.buffer_units.sum(), np.int64),
         by_turn=by_turn,
         heads=np.zeros(heads_by_server.sum(), ENTRY),
+        quick=quick,
         next_unit=np.full(2 * leaves, IDLE, np.int64),
         events=events,
+        ends=np.zeros(np.count_nonzero(early), ENTRY),
         queues=np.zeros(program.num_ops, ENTRY),
         stirred=np.zeros(len(program.pool_slots), np.int64),
         units=np.empty(num_blocks * BLOCK, ENTRY),
@@ -73,7 +77,7 @@ def initial_state(program: Program) -> State:
         counts=_records(
             COUNTS,
             1,
-            window=window_ticks(program),
+            window=window,
             events=num_events,
             free_block=NONE,
             blocks=first_blocks,
@@ -85,6 +89,26 @@ def initial_state(program: Program) -> State:
 def effective_windows(program: Program) -> Int64Array:
     """[F] windows of flows, 0 where there is none or all units fit in: such a flow is a train."""
     return np.where(program.flow_window_units < program.flow_units, program.flow_window_units, 0)
+
+
+def _lookahead(program: Program, windows: Int64Array) -> tuple[int, Int64Array, Int64Array]:
+    """W, the quick servers, and [F] the ticks to delivery of trains that are delivered there, 0 for other flows.
+
+    A quick server takes less than W. All it sends goes to servers that are not quick, so that those are served after it
+    in each window; or it is delivered and of a train without other hops. Of such a train only the last unit has an
+    effect elsewhere. When that arrives is known as soon as the train begins, and bounds the windows up to then.
+    """
+    if len(program.buffer_units) or not program.num_hops:  # units held back are served later than they arrive
+        return window_ticks(program), np.zeros(0, np.int64), np.zeros(program.num_flows, np.int64)
+    hop_ticks, _ = unit_effects(program)
+    alone = (windows == 0) & (program.flow_num_hops == 1)  # [F]
+    going_on = np.flatnonzero(program.hop_next != NONE)
+    on_the_way = np.maximum(hop_ticks[going_on], hop_ticks[program.hop_next[going_on]])
+    delivered = hop_ticks[(program.hop_next == NONE) & ~alone[program.hop_flow]]
+    window = min(int(ticks.min(initial=hop_ticks.max())) for ticks in (on_the_way, delivered))
+    quick = np.unique(program.hop_server[hop_ticks < window])
+    ticks = hop_ticks[program.flow_first_hop]
+    return window, quick, np.where(alone & (ticks < window), ticks, 0)
 
 
 def _records(layout: np.dtype[np.void], count: int, /, **columns: Int64Array | BoolArray | int) -> Records:
@@ -156,7 +180,7 @@ def _stream_records(server: Int64Array, gap: Int64Array, trains: Int64Array) -> 
     )
 
 
-def _flow_records(program: Program, windows: Int64Array) -> Records:
+def _flow_records(program: Program, windows: Int64Array, early: Int64Array) -> Records:
     return _records(
         FLOW,
         program.num_flows,
@@ -164,6 +188,7 @@ def _flow_records(program: Program, windows: Int64Array) -> Records:
         gap=program.flow_gap_ticks,
         offset=program.flow_offset_ticks,
         units=program.flow_units,
+        early=early,
         window=windows,
         last=NEVER,
         stage=program.flow_stage,

@@ -26,11 +26,12 @@ STREAM = _layout("front", "back", "live", "ring", "mask", "gap", "server")
 TURN = _layout("time", "what", "left")  # of a train in a ring: its next unit, the hop, how many units are left
 # train: whether a train brings units here; buffer: which they go to; leaves_buffer: which they come through
 HOP = _layout("server", "stream", "train", "following", "flow", "buffer", "leaves_buffer", "waited")
-# window: 0 for a train, in_ring: whether it is in its ring; to_inject, injected: units to come and the latest injection
+# early: ticks from arrival to delivery of a train that is delivered by a quick server, 0 for other flows
+# window: 0 for a train; in_ring: whether it is in its ring; to_inject, injected: units to come and the latest injection
 # of a flow with a window
 FLOW = _layout(
     *("gap", "to_inject", "in_ring", "to_deliver", "window", "last", "stage", "first_hop", "injected"),
-    *("offset", "units"),
+    *("offset", "units", "early"),
 )
 BUFFER = _layout("units", "credit", "feeder", "room", "first", "free")  # a ring of its slots begins at room
 STAGE = _layout("op", "hold", "polls", "end", "num_flows", "flows_left", "first_flow", "flows_end")
@@ -41,7 +42,7 @@ OP = _layout(
 POOL = _layout("slots", "queue", "queued", "stirred")  # queue: where in the queues its own begins
 COUNTS = _layout(
     *("window", "events", "stirred", "served", "free_block", "blocks"),
-    *("under_way", "polling", "stuck", "in_vain", "observe", "wait_shift", "last_poll"),
+    *("under_way", "polling", "stuck", "in_vain", "observe", "wait_shift", "last_poll", "ends"),
 )
 
 
@@ -61,8 +62,10 @@ class State(NamedTuple):
     room: Int64Array  # [slots of all buffers] when each free slot is there
     by_turn: Int64Array  # [O] ops in order of (local id, rank)
     heads: Records  # a heap of (time, hop) for each server: heads of its streams, and trains that begin
+    quick: Int64Array  # servers that are served before all others in each window of time
     next_unit: Int64Array  # tree of minima; the latter half is by server, the time of its next unit or IDLE
     events: Records  # [O] heap of (time, op): whatever comes next for the op, so there is one at most
+    ends: Records  # heap of (time, flow): the soonest that early trains under way can be delivered
     queues: Records  # [O] a heap of (ready, turn) for each pool
     stirred: Int64Array  # [P] pools with a new slot or a new op in the queue
     units: Records  # blocks of units in streams; grows
