@@ -65,8 +65,11 @@ def _push(heap: Records, base: int, count: int, time: int, what: int) -> int:
 
 
 @_compiled
-def _replace(heap: Records, base: int, count: int, time: int, what: int) -> None:
-    """Take the first entry off the heap of ``count`` that begins at ``base``, and add one."""
+def _replace(heap: Records, base: int, count: int, time: int, what: int) -> bool:
+    """Take the first entry off the heap of ``count`` that begins at ``base``, and add one.
+
+    Returns whether that is the first now.
+    """
     place = 0
     while True:
         child = 2 * place + 1
@@ -84,6 +87,7 @@ def _replace(heap: Records, base: int, count: int, time: int, what: int) -> None
         place = child
     entry = heap[_at(base + place)]
     entry.time, entry.what = time, what
+    return not place
 
 
 @_compiled
@@ -164,20 +168,34 @@ def _set_next_unit(tree: Int64Array, server: int, time: int) -> None:
 @_compiled
 def _serve(s: State, number: int, end: int, stop: int, buffers: Records | None) -> None:
     """Serve what reaches a server before ``end``, until ``stop`` units are served in all or the first has no room."""
-    streams, hops, counts = s.streams, s.hops, s.counts[0]
-    heads, units, links = s.heads, s.units, s.links
+    hops, counts = s.hops, s.counts[0]
     server = s.servers[_at(number)]
-    base = server.heap
-    first = heads[_at(base)]
-    while server.heads and first.time < end and counts.served < stop:
-        time, hop_number = first.time, first.what
-        hop = hops[_at(hop_number)]
-        if hop.train:
+    first = s.heads[_at(server.heap)]
+    while server.heads and server.waits_for == NONE and first.time < end and counts.served < stop:
+        if hops[_at(first.what)].train:
             _serve_ring(s, server, end, stop, buffers)
-            if buffers is not None and server.waits_for != NONE:
-                break
-            continue
-        begins = max(time, server.free)
+        else:
+            _serve_queue(s, server, end, stop, buffers)
+    _set_next_unit(s.next_unit, number, first.time if server.heads and server.waits_for == NONE else IDLE)
+
+
+@_inlined
+def _serve_queue(s: State, server: Any, end: int, stop: int, buffers: Records | None) -> None:
+    """Serve the first head of a server, which no train brings, and the units of its stream that come before others.
+
+    The second head is looked for only if more than one did when the stream was last served.
+    """
+    hops, heads, units, counts = s.hops, s.heads, s.units, s.counts[0]
+    base, service, latency, free = server.heap, server.service, server.latency, server.free
+    head = heads[_at(base)]
+    time, what = head.time, head.what
+    stream = s.streams[_at(hops[_at(what)].stream)]
+    due, served = (time, what), counts.served
+    if stream.runs:
+        due = _second_head(heads, base, server.heads, end)
+    while counts.served < stop and (time < due[0] or (time == due[0] and what <= due[1])):
+        hop = hops[_at(what)]
+        begins = max(time, free)
         if buffers is not None and hop.buffer != NONE:
             buffer = buffers[_at(hop.buffer)]
             if not buffer.free:
@@ -185,29 +203,25 @@ def _serve(s: State, number: int, end: int, stop: int, buffers: Records | None) 
                 break
             begins = max(begins, _take_room(buffer, s.room))
         hop.waited += (begins - time) >> counts.wait_shift
-        leaves = begins + server.service
-        server.free = leaves
+        free = begins + service
         counts.served += 1
-
-        stream = streams[_at(hop.stream)]
-        if stream.front != stream.back:
-            unit = units[_at(stream.front)]
-            next_time, next_hop = unit.time, unit.what
-            _step_front(stream, links, counts)
-        else:
-            stream.live = 0
-            server.heads -= 1
-            last = heads[_at(base + server.heads)]
-            next_time, next_hop = last.time, last.what
-        _replace(heads, base, server.heads, next_time, next_hop)
-
         if buffers is not None and hop.leaves_buffer != NONE:
-            _give_room(s, hop.leaves_buffer, leaves)
+            _give_room(s, hop.leaves_buffer, free)
         if hop.following == NONE:
-            _arrive(s, hop.flow, leaves + server.latency)
+            _arrive(s, hop.flow, free + latency)
         else:
-            _send_on(s, hop.following, leaves + server.latency)
-    _set_next_unit(s.next_unit, number, first.time if server.heads and server.waits_for == NONE else IDLE)
+            _send_on(s, hop.following, free + latency)
+        if stream.front == stream.back:
+            stream.live = 0
+            server.free = free
+            server.heads = _pop(heads, base, server.heads)
+            return
+        unit = units[_at(stream.front)]
+        time, what = unit.time, unit.what
+        _step_front(stream, s.links, counts)
+    server.free = free
+    stays_first = _replace(heads, base, server.heads, time, what)
+    stream.runs = stays_first or counts.served > served + 1
 
 
 @_inlined

@@ -20,9 +20,10 @@ def _layout(*names: str) -> np.dtype[np.void]:
 ENTRY = _layout("time", "what")  # of a heap; or a unit in a stream and its hop
 # heap: where among the heads its own begin; waits_for: the buffer in which its first unit has no room, or NONE
 SERVER = _layout("service", "latency", "free", "heap", "heads", "waits_for")
-# front, back: first unit and the place for the next; live: whether one is among the heads. In a ring front and back
-# count turns; the place of one is what mask leaves of it, from ring on. mask: NONE for a stream that is no ring
-STREAM = _layout("front", "back", "live", "ring", "mask", "gap", "server")
+# front, back: first unit and the place for the next; live: whether one is among the heads; runs: whether more than one
+# came before other heads of late. In a ring front and back count turns, each at the place that mask leaves of it, from
+# ring on. mask: NONE for a stream that is no ring
+STREAM = _layout("front", "back", "live", "runs", "ring", "mask", "gap", "server")
 TURN = _layout("time", "what", "left")  # of a train in a ring: its next unit, the hop, how many units are left
 # train: whether a train brings units here; buffer: which they go to; leaves_buffer: which they come through
 HOP = _layout("server", "stream", "train", "following", "flow", "buffer", "leaves_buffer", "waited")
