@@ -32,7 +32,7 @@ import time
 begin = time.perf_counter()
 from magus.simcore.cores.engine import Core, run
 from magus.simcore.program.builder import ProgramBuilder
-program = ProgramBuilder(1, folded=False, unit_bytes=128).build()
+program = ProgramBuilder(1, unit_bytes=128).build()
 loaded = time.perf_counter()
 run(program, core=Core.COMPILED)
 print(time.perf_counter() - loaded)

@@ -37,7 +37,7 @@ OPS = st.lists(
 
 def program_of(ops: Sequence[Op], routes: Sequence[Sequence[int]] = ROUTES, *, polls: bool = False) -> Program:
     """Ops one after the other over a port that takes two ticks, between a memory and a link that take thirty."""
-    b = ProgramBuilder(1, folded=False, unit_bytes=128)
+    b = ProgramBuilder(1, unit_bytes=128)
     for name, service, latency in (("memory", 1, 30), ("link", 3, 25), ("port", 2, 0)):
         b.server(name, service, latency)
     for place, (route, units, gap, window, back, num_stages) in enumerate(ops):
@@ -93,7 +93,7 @@ def test_trains_alone_leave_windows_as_long_as_the_slowest_takes() -> None:
 
 
 def test_no_server_is_quick_where_units_wait_for_room() -> None:
-    b = ProgramBuilder(1, folded=False, unit_bytes=128)
+    b = ProgramBuilder(1, unit_bytes=128)
     memory, link = b.server("memory", 1, 30), b.server("link", 3, 25, buffer_units=2, credit_ticks=40)
     port = b.server("port", 2, 0)
     flows = (Flow(((memory, 0), (link, 0)), 9), Flow(((port, 0),), 9))

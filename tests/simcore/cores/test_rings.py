@@ -36,7 +36,7 @@ TRAINS = st.lists(
 
 def program_of(trains: Sequence[Train], *, buffer_units: int = 0, service: int = 1) -> Program:
     """Trains at a memory: most end there, some go on to a link, which may have little room, or come back from it."""
-    b = ProgramBuilder(1, folded=False, unit_bytes=128)
+    b = ProgramBuilder(1, unit_bytes=128)
     memory = b.server("memory", service, 2)
     link = b.server("link", 3, 1, buffer_units=buffer_units, credit_ticks=2)
     routes = (((memory, 0),), ((link, 0),), ((memory, 0), (link, 0)), ((link, 0), (memory, 0)))
@@ -114,7 +114,7 @@ def test_unit_without_room_stops_the_rings_behind_it() -> None:
 
 def test_trains_in_the_ring_of_a_locked_server_are_stuck() -> None:
     """Polls for the flag of a train that stands behind a unit without room, in a ring, are seen to be in vain."""
-    b = ProgramBuilder(1, folded=False, unit_bytes=128)
+    b = ProgramBuilder(1, unit_bytes=128)
     one, two = (b.server(name, 1, 3, buffer_units=2) for name in ("one", "two"))
     for route in (((one, 0), (two, 0), (one, 0)), ((two, 0), (one, 0), (two, 0))):
         b.op(0, OpSpec(OpKind.TRANSFER, "t", [Stage(0, (Flow(route, 50),))]))
@@ -130,7 +130,7 @@ def test_trains_in_the_ring_of_a_locked_server_are_stuck() -> None:
 
 
 def test_polls_enter_their_ring_again() -> None:
-    b = ProgramBuilder(1, folded=False, unit_bytes=128)
+    b = ProgramBuilder(1, unit_bytes=128)
     s = b.server("s", 2, 3)
     flow = Flow(((s, 0),), 3, 4)
     (work,) = b.op(0, OpSpec(OpKind.TILE, "w", [Stage(0, (Flow(((s, 0),), 30, 4),))]))
