@@ -100,7 +100,10 @@ def _simulate(case: Case, unit_bytes: int, what_if: WhatIf | None, options: RunO
         if what_if is not None and finished.run.outcome is RunOutcome.DONE:
             known = finished.run if what_if.unit_bytes == unit_bytes else None
             with suppress(Cancelled):  # the run itself is known
-                waterfall, cil = _explain(case, what_if, known, RunOptions(should_stop=options.should_stop))
+                # What ranks do is the same in all of these runs: where they were not alike, nobody looks again.
+                alike = finished.ranks_simulated < lowered.program.ranks_simulated
+                again = RunOptions(fold=alike, should_stop=options.should_stop)
+                waterfall, cil = _explain(case, what_if, known, again)
         return result_of(lowered, finished, waterfall, cil)
 
 

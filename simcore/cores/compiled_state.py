@@ -75,13 +75,7 @@ def initial_state(program: Program) -> State:
         rings=np.zeros((streams["mask"] + 1).sum(), TURN),
         links=np.empty(num_blocks, np.int64),
         counts=_records(
-            COUNTS,
-            1,
-            window=window,
-            events=num_events,
-            free_block=NONE,
-            blocks=first_blocks,
-            under_way=num_events,
+            COUNTS, 1, window=window, events=num_events, free_block=NONE, blocks=first_blocks, under_way=num_events
         ),
     )
 

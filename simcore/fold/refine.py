@@ -39,9 +39,15 @@ class Classes:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a program is not folded, in words."""
+    """Why a program is not folded, in words; ``difference`` is the first between its ranks."""
 
-    reason: str
+    why: str
+    difference: str = ""
+
+    @property
+    def reason(self) -> str:
+        """All of it."""
+        return f"{self.why}: {self.difference}" if self.difference else self.why
 
 
 def detect(program: Program, max_rounds: int = MAX_ROUNDS) -> Classes | Refusal:
@@ -56,10 +62,10 @@ def detect(program: Program, max_rounds: int = MAX_ROUNDS) -> Classes | Refusal:
     for rounds in range(1, max_rounds + 1):
         settled = not refinement.refine()
         if np.count_nonzero(np.bincount(refinement.op[works])) == np.count_nonzero(works):
-            return Refusal(f"no two ranks are alike: {asymmetry(program)}")
+            return Refusal("no two ranks are alike", asymmetry(program))
         if settled:
             return Classes(refinement.server, refinement.pool, refinement.op, rounds)
-    return Refusal(f"what is alike is not settled after {max_rounds} rounds: {asymmetry(program)}")
+    return Refusal(f"what is alike is not settled after {max_rounds} rounds", asymmetry(program))
 
 
 class _Refinement:

@@ -73,7 +73,7 @@ def run_folded(program: Program, options: RunOptions = DEFAULT_OPTIONS) -> Finis
     classes = detect(program)
     if isinstance(classes, Refusal):
         whole = finish(program)
-        reason = asymmetry(program) if program.folded else classes.reason
+        reason = classes.difference if program.folded else classes.reason
         return Finished(whole, ranks, whole.line_hops, whole.line_hops * represented, reason)
     folded = quotient(program, classes)
     small = finish(folded.program)
