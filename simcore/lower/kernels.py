@@ -16,7 +16,6 @@ from ...compiler.ir import (
     Reduction,
     Step,
     TileGroup,
-    Transfer,
     Wait,
 )
 from ..kernels.dispatch import compute_shape, compute_work, whole_shape, work_of
@@ -43,18 +42,18 @@ def lower_group(state: Lowering, rank: int, step: TileGroup, steps: Sequence[Ste
     shape = compute_shape(here, step)
     if shape.tiled:
         work = _as_whole(state, shape, work, step.kernel)
-    _launched(state, rank, step, steps, work, fitted=shape.tiled)
+    _launched(state, rank, step, work, fitted=shape.tiled)
 
 
-def lower_reduction(state: Lowering, rank: int, step: Reduction, steps: Sequence[Step]) -> None:
+def lower_reduction(state: Lowering, rank: int, step: Reduction) -> None:
     """A kernel that sums parts, or the last units of a persistent one whose tiles store at other ranks."""
     num_bytes = moved_bytes(state.scenario, step.region)
     hits = int(num_bytes * (step.num_parts - 1) * state.hits.of_sum(rank, step))
     work = reduce_work(state.scenario.gpu, num_bytes, step.num_parts, state.schedule.compute_sms, hits)
     if state.by_tiles:
-        _summed_inside(state, rank, step, steps, work)
+        _summed_inside(state, rank, step, work)
         return
-    _launched(state, rank, step, steps, work, fitted=False)
+    _launched(state, rank, step, work, fitted=False)
 
 
 def fitted_start(state: Lowering, work: KernelWork) -> int:
@@ -87,11 +86,9 @@ def _wave_ticks(state: Lowering, work: KernelWork) -> int:
     return max(max(reads, writes) + gpu.hbm.latency_ticks, l2)
 
 
-def _launched(
-    state: Lowering, rank: int, step: TileGroup | Reduction, steps: Sequence[Step], work: KernelWork, *, fitted: bool
-) -> None:
+def _launched(state: Lowering, rank: int, step: TileGroup | Reduction, work: KernelWork, *, fitted: bool) -> None:
     """A launch op, then work units on the SM pool; ``fitted`` kernels have a start of their own."""
-    awaited = _awaited(step, steps)
+    awaited = _awaited(state, rank, step)
     looks = bool(awaited) and state.schedule.tactics.wait is not Wait.EVENT
     start = _launch_ticks(state, work, fitted=fitted, waits=bool(awaited) and not looks)
     launch = state.builder.op(
@@ -110,7 +107,7 @@ def _launched(
 def _persistent_group(state: Lowering, rank: int, step: TileGroup, steps: Sequence[Step]) -> None:
     """The units of one group; ``order_units`` deals them to SMs when all groups are known."""
     kernel = state.streams.get((rank, step.stream)) or _begin_stream(state, rank, step.stream, steps)
-    work, sms, awaited = kernel.parts[step.name], state.schedule.compute_sms, _awaited(step, steps)
+    work, sms, awaited = kernel.parts[step.name], state.schedule.compute_sms, _awaited(state, rank, step)
     waiting = num_waiting(state, work) if awaited else 0
     runs = unit_stages(state, rank, work, kernel.whole.num_units)
     units = add_units(state, rank, step, runs, waiting, _flag(awaited))
@@ -120,9 +117,9 @@ def _persistent_group(state: Lowering, rank: int, step: TileGroup, steps: Sequen
     state.register_kernel(rank, step, units.ops, waiters, work, share)
 
 
-def _summed_inside(state: Lowering, rank: int, step: Reduction, steps: Sequence[Step], work: KernelWork) -> None:
+def _summed_inside(state: Lowering, rank: int, step: Reduction, work: KernelWork) -> None:
     """The units of a sum, which the SMs of the persistent kernel come to after all tiles."""
-    awaited = _awaited(step, steps)
+    awaited = _awaited(state, rank, step)
     waiting = work.num_units if awaited else 0
     units = add_units(state, rank, step, unit_stages(state, rank, work, work.num_units), waiting, _flag(awaited))
     state.sums.setdefault(rank, []).extend(zip(units.starts, units.ops, strict=True))
@@ -193,10 +190,9 @@ def _parts(
     return parts
 
 
-def _awaited(step: TileGroup | Reduction, steps: Sequence[Step]) -> tuple[str, ...]:
+def _awaited(state: Lowering, rank: int, step: TileGroup | Reduction) -> tuple[str, ...]:
     """The signals and transfers that a kernel waits for."""
-    kernels = {other.name for other in steps if not isinstance(other, Transfer)}
-    return tuple(name for name in step.after if name not in kernels)
+    return tuple(name for name in step.after if name not in state.kernel_names[rank])
 
 
 def _flag(awaited: Sequence[str]) -> str:

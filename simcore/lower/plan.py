@@ -96,6 +96,7 @@ def lower(
         transfers = [step for step in steps if isinstance(step, Transfer) and (rank, step.name) not in state.writes]
         # Of peers that a profile describes only the writes are known: they share engines as the rank that is simulated.
         state.num_peers[rank] = num_peers(schedule.steps_of(0) if state.writes else steps)
+        state.kernel_names[rank] = frozenset(step.name for step in steps if not isinstance(step, Transfer))
         state.pairs |= {(rank, first): second for first, second in pairs_of(transfers, schedule.engine.mode).items()}
         if state.by_tiles:
             state.stored_by[rank] = kernels_that_store(steps)
@@ -129,7 +130,7 @@ def _add(state: Lowering, rank: int, step: Step, steps: Sequence[Step]) -> None:
         case Reduction() if state.one_kernel:
             lower_sum(state, rank, step)
         case Reduction():
-            lower_reduction(state, rank, step, steps)
+            lower_reduction(state, rank, step)
 
 
 def _connect(state: Lowering, rank: int, announced: Mapping[tuple[int, str], Sequence[int]]) -> None:

@@ -111,6 +111,7 @@ class Lowering:
     streams: dict[tuple[int, int], Persistent] = field(default_factory=dict)  # by rank and stream
     monitored: dict[int, int] = field(default_factory=dict)  # entries of the monitor that are taken, by rank
     writes: Mapping[tuple[int, str], Sequence[Write]] = field(default_factory=dict)  # transfers taken from a profile
+    kernel_names: dict[int, frozenset[str]] = field(default_factory=dict)  # of groups and sums, by rank
     num_peers: dict[int, int] = field(default_factory=dict)  # that transfers outside of lanes address, by rank
     issues: dict[tuple[int, frozenset[str]], list[range]] = field(default_factory=dict)  # by rank and waits
     kernels: OneKernel = field(default_factory=OneKernel)
