@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -35,7 +35,7 @@ from .implementations.offers import Offers, offers_of
 from .kept_advice import KeptAdvice
 from .ranker.trees import Ranker
 from .solver import enumerate_space
-from .stages import Stages
+from .stages import Stages, either, lateness
 from .workers import SimulationJob, Workers, open_workers, suits_threads
 
 DEFAULT_TOP = 8
@@ -60,12 +60,16 @@ class AdviceOptions:
     workers
         Threads or processes for the simulations. Processes need a ``__main__`` that may be imported again; they are
         taken where there is no compiled core, or where ranks see different fabrics.
+    within_s
+        Seconds after which the advice is the best that was found until then, as in a ``should_stop``: what was found is
+        not the same in every run. At least the baseline is ranked. None is no limit.
     """
 
     top: int = DEFAULT_TOP
     verify: bool = True
     bespoke: int = DEFAULT_EVALUATIONS
     workers: int = 1
+    within_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +123,7 @@ class Advisor:
             message = f"{scenario.system.name} replays the profile of one schedule, and advice compares several"
             hint = "simulate that schedule, or drop 'replay' from the system"
             raise ScheduleError(Rejection(Code.MGS523, message, hint))
-        kept = KeptAdvice.of(self.ranker, scenario, options)
+        kept = KeptAdvice.of(self.ranker, scenario, replace(options, within_s=None))
         advice = kept.recall()
         if advice is None:
             advice = self._computed(scenario, options, progress, should_stop)
@@ -129,14 +133,16 @@ class Advisor:
     def _computed(
         self, scenario: Scenario, options: AdviceOptions, progress: Progress | None, should_stop: ShouldStop | None
     ) -> Advice:
-        stop = should_stop or (lambda: False)
+        stop, late = should_stop or (lambda: False), lateness(options.within_s)
         run = _AdviceRun(scenario, options, stop, Stages(stop), progress or (lambda stage, done, total: None))
-        candidates, num_feasible = run.predicted(self.ranker)
+        candidates, num_feasible = run.predicted(self.ranker, late)
         if run.stages.interrupted or not candidates:
             raise Cancelled
+        if late is not None:
+            stop = run.stages.should_stop = either(stop, late)
         bound = run.bound()
         threads = suits_threads(scenario)
-        with open_workers(options.workers if options.verify else 1, should_stop, threads=threads) as pool:
+        with open_workers(options.workers if options.verify else 1, stop, threads=threads) as pool:
             candidates, confirmed = (
                 run.verified(pool, candidates, bound) if options.verify else (candidates, Confirmed())
             )
@@ -158,8 +164,8 @@ class _AdviceRun:
     stages: Stages
     report: Progress
 
-    def predicted(self, ranker: Ranker) -> tuple[list[Candidate], int]:
-        """Return all candidates, the best predicted first, and the number of feasible choices.
+    def predicted(self, ranker: Ranker, late: ShouldStop | None) -> tuple[list[Candidate], int]:
+        """Return the candidates ranked before it is ``late``, best first, and the number of feasible choices.
 
         If the enumeration or the ranking fails, the candidates are the baseline and what the file declares.
         """
@@ -167,7 +173,7 @@ class _AdviceRun:
         space = self.stages.run(ENUMERATE, lambda: enumerate_space(self.scenario, should_stop=self.should_stop), None)
         structures = () if space is None else space.structures
         self.report("rank", 0, len(structures))
-        candidates = self.stages.run(RANK, lambda: predicted_candidates(self.scenario, ranker, structures), None)
+        candidates = self.stages.run(RANK, lambda: predicted_candidates(self.scenario, ranker, structures, late), None)
         if candidates is None:
             candidates = self.stages.run(RANK, lambda: unpredicted_candidates(self.scenario), [])
         return candidates, 0 if space is None else len(space.choices)
@@ -193,9 +199,11 @@ class _AdviceRun:
     def notes(self, simulations: Sequence[Failure]) -> tuple[str, ...]:
         """Sentences on stages that failed, and on an early stop."""
         told = tuple(failure_sentences((*self.stages.failures, *simulations)))
-        return (
-            ("stopped early: this is the best of what was found until then", *told) if self.stages.interrupted else told
-        )
+        if not self.stages.interrupted:
+            return told
+        on_time = self.options.within_s is None or self.should_stop()
+        when = "early" if on_time else f"after {self.options.within_s:g} s"
+        return (f"stopped {when}: this is the best of what was found until then", *told)
 
     def _simulated(self, pool: Workers, candidates: list[Candidate]) -> list[Candidate]:
         """Simulate the shortlist in packets, then variants of the fastest."""

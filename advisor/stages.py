@@ -18,6 +18,19 @@ Default = TypeVar("Default")
 log = logging.getLogger(__name__)
 
 
+def lateness(within_s: float | None) -> ShouldStop | None:
+    """Return whether more than ``within_s`` have passed from now on, as a function; None without a limit."""
+    if within_s is None:
+        return None
+    end = perf_counter() + within_s
+    return lambda: perf_counter() > end
+
+
+def either(one: ShouldStop, other: ShouldStop) -> ShouldStop:
+    """Return whether either says to stop, as a function."""
+    return lambda: one() or other()
+
+
 @dataclass(slots=True)
 class Stages:
     """Runs stages one after the other.

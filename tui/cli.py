@@ -7,6 +7,7 @@ Results go to stdout, progress and diagnostics to stderr. ``--json`` prints one 
 
 import logging
 import os
+import re
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -76,6 +77,16 @@ NoCacheOption = Annotated[
 WorkersOption = Annotated[
     int, typer.Option("--workers", metavar="N", min=1, max=64, help="Number of threads or processes that simulate.")
 ]
+
+
+def _seconds_of(text: str) -> float:
+    """Seconds in a time such as ``10s``, ``500 ms``, ``2min``; a number alone is one of seconds."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) *(ms|s|min|)", text.strip())
+    if found is None or not float(found[1]):
+        raise typer.BadParameter(
+            f"{text!r} is no time above zero; write for instance 10s or 2min", param_hint="--within"
+        )
+    return float(found[1]) * {"ms": 0.001, "s": 1.0, "min": 60.0, "": 1.0}[found[2]]
 
 
 def _show_version(wanted: bool) -> None:
@@ -228,6 +239,10 @@ def advise(
         typer.Option("--bespoke", min=0, max=100_000, metavar="N", help="Search N plans of unequal chunks; 0: none."),
     ] = 400,
     no_verify: Annotated[bool, typer.Option("--no-verify", help="Predict times, simulate nothing.")] = False,
+    within: Annotated[
+        str | None,
+        typer.Option("--within", metavar="TIME", help="Answer after this time, such as 10s, as well as found."),
+    ] = None,
     settings: SetOption = None,
     strict: StrictOption = False,
     json: JsonOption = False,
@@ -239,7 +254,8 @@ def advise(
     from .commands.advise import AdviseOptions, advise_file
     from .commands.inputs import ScenarioInput
 
-    advice = AdviceOptions(top=top, verify=not no_verify, bespoke=bespoke, workers=workers)
+    limit_s = None if within is None else _seconds_of(within)
+    advice = AdviceOptions(top=top, verify=not no_verify, bespoke=bespoke, workers=workers, within_s=limit_s)
     options = AdviseOptions(advice, strict=strict, as_json=json)
     raise typer.Exit(advise_file(ScenarioInput(file, _settings_of(settings), workload), options))
 

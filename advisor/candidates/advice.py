@@ -162,7 +162,7 @@ class Advice:
         if is_algorithm_choice(self.scenario):
             return "there is nothing to overlap"
         if all(candidate.is_serial for candidate in self.candidates):
-            return "no overlap schedule was in the space"
+            return "no overlap schedule was " + ("ranked in time" if self.interrupted else "in the space")
         overlapping = (candidate for candidate in self.candidates if not candidate.is_serial)
         times_us = (one.best_us for one in overlapping if one.simulated_ticks is not None)
         gain = self.recommended.best_us / min(times_us, default=float("inf"))

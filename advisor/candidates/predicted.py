@@ -1,9 +1,9 @@
 """Candidates before any simulation: the feasible choices with predicted times, and what the file declares."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from ...compiler.ir import Choice, Plan, Scenario, Schedule
+from ...compiler.ir import Choice, Plan, Scenario, Schedule, ShouldStop
 from ...compiler.planning.build import ScheduleError, build_schedule, declared
 from ...compiler.planning.expression import expression_of
 from ...compiler.planning.knobs.engine import default_engine
@@ -13,23 +13,43 @@ from ..ranker.trees import Ranker
 from .advice import Candidate
 from .ranking import predicted_us
 
+BATCH = 8
+"""Choices that are ranked together where time is limited."""
 
-def predicted_candidates(scenario: Scenario, ranker: Ranker, space: Sequence[Choice]) -> list[Candidate]:
+
+def predicted_candidates(
+    scenario: Scenario, ranker: Ranker, space: Sequence[Choice], late: ShouldStop | None = None
+) -> list[Candidate]:
     """Return a candidate for each choice of ``space`` and of the file, by predicted time; plans have no prediction.
 
-    What users have today is always among them, even where the space leaves it out: see ``usual_serials``.
+    What users have today is always among them, even where the space leaves it out: see ``usual_serials``. Once it is
+    ``late`` the rest is left out, the choices with most pieces.
     """
-    in_file = [named.body for named in scenario.schedules if isinstance(named.body, Choice)]
-    choices = list({expression_of(choice): choice for choice in (*space, *usual_serials(scenario), *in_file)}.values())
-    schedules = [build_schedule(scenario, choice) for choice in choices]
-    times_us = predicted_us(scenario, ranker, choices, schedules)
-    candidates = [
-        Candidate(schedule.expression, choice, schedule, is_serial(scenario, choice), time_us)
-        for choice, schedule, time_us in zip(choices, schedules, times_us, strict=True)
-    ]
+    asked = (*usual_serials(scenario), *(named.body for named in scenario.schedules if isinstance(named.body, Choice)))
+    choices = list({expression_of(choice): choice for choice in (*space, *asked)}.values())
+    candidates: list[Candidate] = []
+    for batch in (choices,) if late is None else _batches(choices, asked):
+        if late is not None and candidates and late():
+            break
+        candidates += _ranked(scenario, ranker, batch)
     plans = [declared(scenario, named) for named in scenario.schedules if isinstance(named.body, Plan)]
     candidates.extend(_candidate(scenario, None, plan) for plan in plans)
     return sorted(candidates, key=lambda candidate: (candidate.best_us, candidate.expression))
+
+
+def _batches(choices: Sequence[Choice], asked: Sequence[Choice]) -> Iterator[Sequence[Choice]]:
+    """Yield what is ``asked`` for, then the others: those with fewest pieces first, whose plans are short."""
+    others = sorted((choice for choice in choices if choice not in asked), key=lambda choice: choice.chunks)
+    yield [choice for choice in choices if choice in asked]
+    for first in range(0, len(others), BATCH):
+        yield others[first : first + BATCH]
+
+
+def _ranked(scenario: Scenario, ranker: Ranker, choices: Sequence[Choice]) -> Iterator[Candidate]:
+    schedules = [build_schedule(scenario, choice) for choice in choices]
+    times_us = predicted_us(scenario, ranker, choices, schedules)
+    for choice, schedule, time_us in zip(choices, schedules, times_us, strict=True):
+        yield Candidate(schedule.expression, choice, schedule, is_serial(scenario, choice), time_us)
 
 
 def unpredicted_candidates(scenario: Scenario) -> list[Candidate]:

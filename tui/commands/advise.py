@@ -34,7 +34,7 @@ def advise_file(source: ScenarioInput, options: AdviseOptions) -> Exit:
             print_json(advice_document(advice))
         else:
             put(advice_text(advice, options.advice.top))
-        if advice.interrupted:
+        if advice.interrupted and (options.advice.within_s is None or stopped()):
             return Exit.INTERRUPTED
         return exit_code_if_strict(scenario, options.strict, advice.outside_calibration)
 

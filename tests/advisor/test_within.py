@@ -1,0 +1,69 @@
+"""Advice within a time: the best found until then, however little that is, and kept only if it is complete."""
+
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from magus.advisor import AdviceOptions, Advisor
+from magus.advisor.candidates.predicted import BATCH, predicted_candidates
+from magus.advisor.ranker.trees import Ranker
+from magus.advisor.solver import enumerate_space
+from magus.advisor.stages import either, lateness
+from magus.compiler.resolve.expect.expectation import Verdict
+from magus.simcore.memo.memo import memoizing
+from magus.simcore.memo.store import Store
+from tests.helpers.scenarios.scenarios import ag_gemm
+
+SCENARIO = ag_gemm(512, 2048, 2048, ranks=4)
+
+
+def test_with_no_time_the_baseline_is_ranked_and_nothing_is_simulated() -> None:
+    advice = Advisor.load().recommend(SCENARIO, AdviceOptions(within_s=1e-9))
+
+    assert advice.interrupted and advice.candidates and all(one.is_serial for one in advice.candidates)
+    assert all(one.simulated_ticks is None for one in advice.candidates)
+    assert advice.verdict is Verdict.SERIAL and advice.why_serial == "no overlap schedule was ranked in time"
+    assert advice.notes[0] == "stopped after 1e-09 s: this is the best of what was found until then"
+
+
+def test_with_enough_time_the_advice_is_the_same() -> None:
+    advisor, options = Advisor.load(), AdviceOptions(top=2, bespoke=0)
+    free, timed = advisor.recommend(SCENARIO, options), advisor.recommend(SCENARIO, AdviceOptions(2, True, 0, 1, 1e6))
+
+    assert not timed.interrupted and timed.notes == free.notes == ()
+    assert [one.expression for one in timed.candidates] == [one.expression for one in free.candidates]
+    assert timed.recommended.expression == free.recommended.expression
+    assert timed.recommended.simulated_ticks == free.recommended.simulated_ticks is not None
+
+
+def test_what_is_ranked_before_it_is_late_are_the_shortest_plans() -> None:
+    ranker, space = Ranker.load(), enumerate_space(SCENARIO).structures
+    batches = count()
+    few = predicted_candidates(SCENARIO, ranker, space, lambda: next(batches) >= 2)
+    every = predicted_candidates(SCENARIO, ranker, space)
+
+    assert len(few) < len(every) and sum(not one.is_serial for one in few) >= BATCH
+    chunks = [one.choice.chunks for one in few if one.choice is not None]
+    left_out = {one.expression for one in every} - {one.expression for one in few}
+    assert max(chunks) <= min(one.choice.chunks for one in every if one.choice and one.expression in left_out)
+    known = {one.expression: one.predicted_us for one in every}
+    assert [one.predicted_us for one in few] == pytest.approx([known[one.expression] for one in few], rel=1e-9)
+
+
+def test_advice_that_was_cut_short_is_not_kept_and_complete_advice_answers_at_once(tmp_path: Path) -> None:
+    advisor, options = Advisor.load(), AdviceOptions(top=1, bespoke=0)
+    with memoizing(Store(tmp_path)):
+        assert advisor.recommend(SCENARIO, AdviceOptions(1, True, 0, 1, 1e-9)).interrupted
+        complete = advisor.recommend(SCENARIO, options)
+        again = advisor.recommend(SCENARIO, AdviceOptions(1, True, 0, 1, 1e-9))
+
+    assert not complete.interrupted and not again.interrupted
+    assert again.recommended.expression == complete.recommended.expression
+
+
+def test_either_stop_counts() -> None:
+    late = lateness(1e-12)
+    assert late is not None and lateness(None) is None
+    assert either(lambda: False, late)() and either(lambda: True, lambda: False)()
+    assert not either(lambda: False, lambda: False)()
