@@ -104,7 +104,8 @@ def _hops_in_stream(state: State, stream: int) -> Int64Array:
     """Hops of the units behind the head of a stream; in a ring, that of the head too."""
     front, back, ring, mask = state.streams[["front", "back", "ring", "mask"]][stream]
     if mask != NONE:
-        return state.rings["what"][ring + (np.arange(front, back) & mask)]
+        held: Int64Array = state.rings["what"][ring + (np.arange(front, back) & mask)]
+        return held
     parts: list[Int64Array] = []
     while front // BLOCK != back // BLOCK:
         block = front // BLOCK

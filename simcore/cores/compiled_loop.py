@@ -305,7 +305,7 @@ def _take_turns(
         turn = rings[_at(ring + (back & mask))]
         turn.time, turn.what, turn.left = time + gap, what, left
         back += 1
-    served = front - stream.front
+    served: int = front - stream.front
     s.counts[0].served += served
     server.free = free
     stream.front, stream.back = front, back
