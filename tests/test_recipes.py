@@ -13,7 +13,7 @@ from magus.compiler.codes import Code
 from magus.compiler.ir import TICKS_PER_US, Choice, Fabric, Network, Topology, topologies
 from magus.compiler.ir.rejection import Rejection
 from magus.compiler.ir.topologies.base import LINK
-from magus.compiler.ir.topologies.network import edge_over
+from magus.compiler.ir.topologies.network import Symmetry, edge_over
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.planning.knobs.engine import default_engine
 from magus.compiler.templates import BASELINE
@@ -57,7 +57,7 @@ def _connect(fabric: Fabric, n: int) -> Network:
     steps = [(rank, rank + 1) for rank in range(n - 1)]
     edges = [edge_over(fabric.link, *ends, "right") for ends in steps]
     edges += [edge_over(fabric.link, *ends[::-1], "left") for ends in steps]
-    return Network.of_edges(n, edges, lambda node, destination: node + (1 if destination > node else -1))
+    return Network(n, tuple(edges), lambda node, destination: node + (1 if destination > node else -1), Symmetry(n))
 
 
 def _reject(fabric: Fabric, n: int) -> Rejection | None:

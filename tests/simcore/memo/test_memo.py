@@ -142,14 +142,15 @@ def test_another_question_is_not_answered(store: Store, monkeypatch: pytest.Monk
         assert not is_known(other, seed=1)
     for choice in (replace(CHOICE, chunks=16), replace(CHOICE, engine=EngineChoice(EngineKind.SM, 3))):
         assert not is_known(SCENARIO, choice, seed=1)
-    for options in (
+    others: tuple[dict[str, Any], ...] = (
         {"seed": 2},
         {"seed": None},
         {"unit_bytes": 1024},
         {"what_if": WhatIf(UNIT)},
         {"options": RunOptions(fold=False)},
         {"options": RunOptions(observe=True)},
-    ):
+    )
+    for options in others:
         assert not is_known(SCENARIO, **{"seed": 1, **options})
     monkeypatch.setenv("MAGUS_ENGINE", "heap")
     assert not is_known(SCENARIO, seed=1)

@@ -138,7 +138,7 @@ def test_a_full_or_broken_disk_is_no_error(tmp_path: Path, number: int, monkeypa
 
     for name in ("replace", "utime", "unlink"):
         with monkeypatch.context() as patch:
-            patch.setattr(store_module.os, name, failing)
+            patch.setattr(os, name, failing)
             store.write(key("b"), b"other")
             assert store.read(key("a")) == b"data"
     monkeypatch.setattr(store_module, "mkstemp", failing)
@@ -150,7 +150,7 @@ def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: p
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "full")
 
-    monkeypatch.setattr(store_module.os, "replace", full)
+    monkeypatch.setattr(os, "replace", full)
     Store(tmp_path).write(key("a"), b"data")
 
     assert not files(tmp_path)
