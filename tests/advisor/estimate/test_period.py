@@ -1,0 +1,50 @@
+"""Estimates of the ranks that stand for all are those of all ranks."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from magus.advisor.estimate.fluid import WholeFabric
+from magus.advisor.estimate.graph import graph_of
+from magus.advisor.estimate.makespan import estimate_ticks
+from magus.advisor.estimate.run import EstimateRun
+from magus.advisor.estimate.step_costs import StepCosts
+from magus.compiler.ir import Choice, EngineChoice, EngineKind, Scenario, Schedule
+from magus.compiler.planning.build import build_schedule
+from magus.simcore.lower.plan import period_of
+from tests.helpers.scenarios.fabrics import UNEVEN
+from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs
+
+DMA, SM = EngineChoice(EngineKind.DMA, 3), EngineChoice(EngineKind.SM, 8)
+FOLDED = ("torus 3 x 4", "fat tree of four leaves", "rails of three nodes", "rails of single links")
+
+
+def ends_of(scenario: Scenario, schedule: Schedule, num_ranks: int) -> list[list[float]]:
+    """When each step of each of the first ranks is done, if so many are followed."""
+    graph = graph_of(scenario, schedule, num_ranks)
+    fabric = WholeFabric(scenario, schedule.engine.kind is EngineKind.SM, num_ranks)
+    run = EstimateRun(scenario, schedule, graph, StepCosts.of(scenario, schedule, graph), fabric)
+    run.prepare()
+    run.loop()
+    return [[end for end, at in zip(run.done, graph.rank, strict=True) if at == rank] for rank in range(num_ranks)]
+
+
+@pytest.mark.parametrize("name", FOLDED)
+@pytest.mark.parametrize("make", [ag_gemm, gemm_rs])
+@pytest.mark.parametrize("body", ["serial", "hetero_unfused_1d", "shard_p2p", "pipelined"])
+def test_a_period_of_ranks_ends_as_all_do(name: str, make: Callable[..., Scenario], body: str) -> None:
+    num_ranks, fabric = UNEVEN[name]
+    scenario = make(256 * num_ranks, 256 * num_ranks, 512, ranks=num_ranks, fabric=fabric)
+    choices = [Choice(body, num_ranks, engine) for engine in (DMA, SM)]
+    if body in ("serial", "pipelined") and scenario.system.fabric.node_size:
+        choices.append(replace(choices[0], algorithm="hierarchical"))
+    for choice in choices:
+        schedule = build_schedule(scenario, choice)
+        period = period_of(scenario, schedule)
+        few, every = ends_of(scenario, schedule, period), ends_of(scenario, schedule, num_ranks)
+
+        assert period < num_ranks
+        assert estimate_ticks(scenario, schedule).makespan_ticks > 0
+        for rank, ends in enumerate(every):
+            assert ends == pytest.approx(few[rank % period], rel=1e-9)
