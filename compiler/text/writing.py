@@ -11,6 +11,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import mkstemp
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
@@ -32,6 +33,27 @@ def write_whole(path: Path, content: str | bytes) -> None:
                 stream.write(data)
         else:
             _replace(path, data, before)
+
+
+def replace_whole(path: Path, data: bytes) -> None:
+    """Put a file with ``data`` in the place of whatever is at ``path``, a link included.
+
+    For what can be computed again: nobody waits until it is on disk, and the file is new, with a mode for its owner.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written; nothing new is then left.
+    """
+    descriptor, temporary = mkstemp(prefix=f"{path.name}.", dir=path.parent)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
 
 
 def check_writable(path: Path) -> None:

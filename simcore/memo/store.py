@@ -17,9 +17,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from tempfile import mkstemp
 
 from platformdirs import user_cache_path
+
+from ...compiler.text.writing import replace_whole
 
 ENVIRONMENT_VARIABLE = "MAGUS_CACHE_DIR"
 """Name of the folder in place of the user's cache folder."""
@@ -74,7 +75,7 @@ class Store:
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._make_room(path.parent, len(sealed))
-            _write_whole(path, sealed)
+            replace_whole(path, sealed)
         except OSError:
             log.debug("a result was not kept", exc_info=True)
 
@@ -105,19 +106,6 @@ def _entries(folder: Path) -> Iterator[tuple[int, int, str]]:
                 if _OWN_NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
                     stat = entry.stat(follow_symlinks=False)
                     yield stat.st_mtime_ns, stat.st_size, entry.path
-
-
-def _write_whole(path: Path, data: bytes) -> None:
-    """Write a file that nobody sees before all of it is there."""
-    descriptor, temporary = mkstemp(prefix=f"{path.name}.", dir=path.parent)
-    try:
-        with open(descriptor, "wb") as file:
-            file.write(data)
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
 
 
 def _opened(key: str, sealed: bytes, max_bytes: int) -> bytes | None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from magus.compiler.text import writing
 from magus.simcore.memo import store as store_module
 from magus.simcore.memo.store import NUM_FOLDERS, Store, user_store
 from tests.helpers.entries import key, noise
@@ -141,7 +142,7 @@ def test_a_full_or_broken_disk_is_no_error(tmp_path: Path, number: int, monkeypa
             patch.setattr(os, name, failing)
             store.write(key("b"), b"other")
             assert store.read(key("a")) == b"data"
-    monkeypatch.setattr(store_module, "mkstemp", failing)
+    monkeypatch.setattr(writing, "mkstemp", failing)
     store.write(key("c"), b"more")
     assert store.read(key("c")) is None
 
