@@ -39,6 +39,7 @@ def test_a_period_of_ranks_ends_as_all_do(name: str, make: Callable[..., Scenari
     choices = [Choice(body, num_ranks, engine) for engine in (DMA, SM)]
     if body in ("serial", "pipelined") and scenario.system.fabric.node_size:
         choices.append(replace(choices[0], algorithm="hierarchical"))
+    assert len(choices) >= 2
     for choice in choices:
         schedule = build_schedule(scenario, choice)
         period = period_of(scenario, schedule)
