@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ...compiler.ir import Pattern, Scenario, network_of
+from ...compiler.ir import Pattern, Scenario
 from ...simcore.kernels.working_set import hit_share
 from .copy_modes import CopyMode, Division, served_ticks
 from .gemm_area import MAX_ROUNDS
@@ -43,8 +43,8 @@ class BoundCase:
     @property
     def last_byte_latency(self) -> int:
         """From the end of a byte's service at the last link to the end of its transfer."""
-        fabric, n = self.scenario.system.fabric, self.scenario.num_ranks
-        last_links = (edge.latency_ticks for edge in network_of(fabric, n).own if edge.target < n)
+        n, network = self.scenario.num_ranks, self.scenario.network
+        last_links = (edge.latency_ticks for edge in network.own if edge.target < n)
         return self.scenario.gpu.hbm.latency_ticks + min(last_links, default=0)
 
     @property

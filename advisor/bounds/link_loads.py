@@ -157,5 +157,5 @@ def _crossing(scenario: Scenario, size: int, *, has_root: bool) -> tuple[int, in
 
 def ports_of(scenario: Scenario) -> Ports:
     """Return the rates of the links into and out of each rank."""
-    network = network_of(scenario.system.fabric, scenario.num_ranks)
+    network = scenario.network
     return Ports(network.bytes_per_s_into, network.bytes_per_s_out)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean
 
-from ...compiler.ir import EngineKind, Network, Scenario, Schedule, Step, TileGroup, Transfer, network_of
+from ...compiler.ir import EngineKind, Network, Scenario, Schedule, Step, TileGroup, Transfer
 from ..estimate.makespan import Estimate
 
 
@@ -49,7 +49,7 @@ class View:
     @cached_property
     def network(self) -> Network:
         """The links between the ranks."""
-        return network_of(self.scenario.system.fabric, self.scenario.num_ranks)
+        return self.scenario.network
 
     @property
     def makespan(self) -> float:

@@ -18,7 +18,6 @@ from ...compiler.ir import (
     Transfer,
     checkpoint,
     heeding,
-    network_of,
     num_peers,
 )
 from ..kernels.dispatch import compute_work
@@ -128,7 +127,7 @@ class _Way:
 
 def _costs(scenario: Scenario, schedule: Schedule, ranks: Iterable[int]) -> Iterator[Cost]:
     """Cost of each of ``ranks``; ranks with the same steps differ only in their routes."""
-    n, network = scenario.num_ranks, network_of(scenario.system.fabric, scenario.num_ranks)
+    n, network = scenario.num_ranks, scenario.network
     known: tuple[Step, ...] | None = None
     here, ways = Cost(0, 0, 0), list[_Way]()
     for rank in ranks:

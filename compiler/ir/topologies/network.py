@@ -131,12 +131,6 @@ class Network:
         """Number of GPUs and switches."""
         return max([self.num_ranks, *(max(edge.ends) + 1 for edge in self.edges)])
 
-    @cached_property
-    def ways(self) -> tuple[tuple[Ends, ...], ...]:
-        """The ways of a symmetric network to each relative peer; see ``way``."""
-        assert self.symmetric, "routes from rank 0 are those from every rank only in a symmetric network"
-        return tuple(self.way(0, peer) for peer in range(self.num_ranks))
-
     def edge(self, source: int, target: int) -> Edge:
         """Return the edge between two neighbours."""
         number, ranks = self._own_at(source, target)
