@@ -69,5 +69,20 @@ class Case:
 
     def run(self, lowered: Lowered, options: RunOptions = DEFAULT_OPTIONS) -> Finished:
         """Run the program of ``lowered``, one rank for all that are alike."""
-        fold = options.fold and not self.drawn and self.scenario.system.replay is None
-        return self.finished(run_folded(lowered.program, replace(options, fold=fold)))
+        shifts = options.fold and self._only_shifts(lowered)
+        fold = options.fold and not shifts and not self.drawn and self.scenario.system.replay is None
+        whole = run_folded(lowered.program, replace(options, fold=fold))
+        return self.finished(replace(whole, not_alike=_shifts(whole.ranks_simulated)) if shifts else whole)
+
+    def _only_shifts(self, lowered: Lowered) -> bool:
+        """Whether no fewer ranks can stand for all than the ``program`` has.
+
+        Where all ranks have the same plan, with peers counted from the own rank, shifts alone map it onto itself; and
+        those that map the fabric onto itself are used already.
+        """
+        program = lowered.program
+        return 1 < program.ranks_simulated < program.num_ranks and self.schedule.period(program.num_ranks) == 1
+
+
+def _shifts(ranks: int) -> str:
+    return f"the fabric looks the same from every {ranks}th rank alone, and each rank counts its peers from itself on"

@@ -133,9 +133,12 @@ def _hop_and_stream_records(program: Program, windows: Int64Array) -> tuple[Reco
     gap = np.where(train, program.flow_gap_ticks[program.hop_flow], 0)
     # What agrees in the server it reaches, the server it comes from and the gap is one stream.
     order = np.lexsort((gap, source, program.hop_server))
-    keys = np.stack((program.hop_server, source, gap))[:, order]
-    begins = np.ones(program.num_hops, np.bool_)  # in that order, whether a stream begins
-    begins[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
+    begins = np.zeros(program.num_hops, np.bool_)  # in that order, whether a stream begins
+    begins[:1] = True
+    for key in (program.hop_server, source, gap):
+        ordered = key[order]
+        begins[1:] |= ordered[1:] != ordered[:-1]
+    first_of_stream = order[begins]
     stream = np.empty(program.num_hops, np.int64)
     stream[order] = np.cumsum(begins) - 1
     records = _records(
@@ -151,10 +154,10 @@ def _hop_and_stream_records(program: Program, windows: Int64Array) -> tuple[Reco
     )
     # Heads at a server are those of streams and, for each flow that is a train injected there, its first unit.
     first = np.zeros(program.num_hops, np.bool_)  # [H] of its stream
-    first[order[begins]] = True
+    first[first_of_stream] = True
     heads = np.bincount(program.hop_server[first | train], minlength=program.num_servers)
-    trains = np.bincount(stream[train], minlength=int(begins.sum()))
-    return records, _stream_records(keys[0, begins], keys[2, begins], trains), heads
+    trains = np.bincount(stream[train], minlength=len(first_of_stream))
+    return records, _stream_records(program.hop_server[first_of_stream], gap[first_of_stream], trains), heads
 
 
 def _stream_records(server: Int64Array, gap: Int64Array, trains: Int64Array) -> Records:

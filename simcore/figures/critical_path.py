@@ -4,13 +4,14 @@ Read backwards from the op that was done last: it began when it got a slot, whic
 when the last op that it waited for was done, or when it was released; a poll went on until a flag was set.
 """
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
 
 from ..cores.accounting import units_delivered
-from ..program.arrays import NONE, Int64Array
+from ..program.arrays import NONE, Int64Array, starts
 from ..program.outcome import NEVER, Run
 from ..program.program import OpKind, Program
 
@@ -67,6 +68,7 @@ class _Path:
         done = np.flatnonzero((run.op_done != NEVER) & (program.op_pool != NONE))
         keys = (self._preference[done], run.op_start[done], run.op_done[done], program.op_pool[done])
         self._by_pool = done[np.lexsort(keys)]  # the last key counts first
+        self._pool_ptr = starts(np.bincount(program.op_pool[done], minlength=len(program.pool_slots)))
 
     def walk(self) -> list[CriticalOp]:
         """Backwards from the last op to one that nothing held up."""
@@ -95,10 +97,8 @@ class _Path:
 
     def _who_gave_back(self, pool: int, time: int) -> int:
         """The op that gave a slot of ``pool`` back at ``time``; of several the one that had it longest."""
-        ops = self._by_pool
-        first, end = np.searchsorted(self._program.op_pool[ops], (pool, pool + 1))
-        place = first + np.searchsorted(self._run.op_done[ops[first:end]], time)
-        return int(ops[place])
+        ops = self._by_pool[self._pool_ptr[pool] : self._pool_ptr[pool + 1]]
+        return int(ops[bisect_left(range(len(ops)), time, key=lambda place: self._run.op_done[ops[place]])])
 
     def _best(self, ops: Int64Array) -> int:
         return int(ops[self._preference[ops].argmin()])

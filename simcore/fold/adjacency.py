@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..program.arrays import NONE, Int64Array, starts
+from ..program.arrays import NONE, Int64Array, grouped, starts
 from ..program.program import Program
 
 UInt64Array = npt.NDArray[np.uint64]
@@ -41,13 +41,14 @@ class Places:
         """Read them off ``program``."""
         op_flow_ptr = program.stage_flow_ptr[program.op_stage_ptr]
         op_hop_ptr = starts(program.flow_num_hops)[op_flow_ptr]
-        op_hops = np.lexsort((program.hop_index, program.hop_flow))
+        op_hops = np.empty(program.num_hops, np.int64)
+        op_hops[starts(program.flow_num_hops)[program.hop_flow] + program.hop_index] = np.arange(program.num_hops)
         hop_op = program.stage_op[program.flow_stage[program.hop_flow]]
         hop_slot = np.empty(program.num_hops, np.int64)
         hop_slot[op_hops] = np.arange(program.num_hops) - op_hop_ptr[hop_op[op_hops]]
 
         server_hop_ptr = starts(np.bincount(program.hop_server, minlength=program.num_servers))
-        server_hops = np.argsort(program.hop_server, kind="stable")  # hop numbers are the order of ties
+        server_hops = grouped(program.hop_server, program.num_servers)  # hop numbers are the order of ties
         hop_position = np.empty(program.num_hops, np.int64)
         hop_position[server_hops] = np.arange(program.num_hops) - server_hop_ptr[program.hop_server[server_hops]]
 

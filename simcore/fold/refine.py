@@ -50,6 +50,20 @@ class Refusal:
         return f"{self.why}: {self.difference}" if self.difference else self.why
 
 
+def by_local_id(program: Program) -> Classes | None:
+    """Return the classes in which all ranks are alike, op by op as they describe them; None if they do not do so.
+
+    It is a guess that ``quotient`` is left to check, in a fraction of the time that ``detect`` takes.
+    """
+    ranks, own = program.ranks_simulated, program.op_local_id != NONE
+    counts = np.bincount(program.op_rank[own], minlength=ranks)
+    if not own.all() or (counts != counts[0]).any():
+        return None
+    return Classes(
+        np.arange(program.num_servers) // ranks, np.arange(len(program.pool_slots)) // ranks, program.op_local_id, 0
+    )
+
+
 def detect(program: Program, max_rounds: int = MAX_ROUNDS) -> Classes | Refusal:
     """Sort the servers, pools and ops of ``program`` into classes that have the same times.
 

@@ -9,8 +9,8 @@ from ..cores.engine import EngineUnavailable, core_from_environment, run, suitab
 from ..program.outcome import Run
 from ..program.program import Program
 from .asymmetry import asymmetry
-from .quotient import expand, quotient
-from .refine import Refusal, detect
+from .quotient import Folded, FoldError, expand, quotient
+from .refine import Refusal, by_local_id, detect
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +70,22 @@ def run_folded(program: Program, options: RunOptions = DEFAULT_OPTIONS) -> Finis
         whole = finish(program)
         reason = "asked not to fold" if ranks == program.num_ranks > 1 else None
         return Finished(whole, ranks, whole.line_hops, whole.line_hops * represented, reason)
-    classes = detect(program)
-    if isinstance(classes, Refusal):
+    folded = _folded(program)
+    if isinstance(folded, Refusal):
         whole = finish(program)
-        reason = classes.difference if program.folded else classes.reason
+        reason = folded.difference if program.folded else folded.reason
         return Finished(whole, ranks, whole.line_hops, whole.line_hops * represented, reason)
-    folded = quotient(program, classes)
     small = finish(folded.program)
     whole = expand(folded, small)
     not_alike = asymmetry(program) if folded.num_rank_classes > 1 else None
     return Finished(whole, folded.num_rank_classes, small.line_hops, whole.line_hops * represented, not_alike)
+
+
+def _folded(program: Program) -> Folded | Refusal:
+    """Return ``program`` with one rank if all do the same, else with one part of each class that is found."""
+    guess = by_local_id(program)
+    if guess is not None:
+        with suppress(FoldError):
+            return quotient(program, guess)
+    classes = detect(program)
+    return classes if isinstance(classes, Refusal) else quotient(program, classes)

@@ -39,6 +39,15 @@ class _Ways:
     down: _Routes
 
 
+@dataclass(frozen=True, slots=True)
+class _Slice:
+    """Stages of the ops of one slice: up to the switch, down from it, and the time for which the engine sends it."""
+
+    rises: tuple[Stage, ...]
+    falls: tuple[Stage, ...]
+    sends: tuple[Stage, ...]
+
+
 def multicast(state: Lowering, rank: int, step: Transfer, pace: Pace) -> None:
     """A put to all other ranks: up once, down to each of them."""
     memory, peers = state.machine.memory_for(TrafficClass.COMM), range(1, state.scenario.num_ranks)
@@ -73,11 +82,10 @@ def _sliced(state: Lowering, rank: int, step: Transfer, ways: _Ways, pace: Pace)
     """Add the ops of all workers; each has its part of the bytes."""
     line = state.scenario.gpu.line_bytes
     shares = split_evenly(-(-moved_bytes(state.scenario, step.region) // line), pace.workers)
-    workers = [
-        _worker(state, rank, step, ways, pace, state.units(lines * line))
-        for count, lines in shares
-        for _ in range(count)
-    ]
+    workers = list[range]()
+    for count, lines in shares:
+        slices = _slices(state, ways, pace, state.units(lines * line))
+        workers += [_worker(state, rank, step, pace, slices) for _ in range(count)]
     first, copied = [ops.start for ops in workers], range(workers[0].start, workers[-1].stop)
     waiting = begun_by(state, rank, step, first)
     if state.one_kernel and step.direction is Direction.PUT:
@@ -102,20 +110,33 @@ def _flags(state: Lowering, rank: int, step: Transfer, copied: range) -> range:
     return flag
 
 
-def _worker(state: Lowering, rank: int, step: Transfer, ways: _Ways, pace: Pace, units: int) -> range:
+def _slices(state: Lowering, ways: _Ways, pace: Pace, units: int) -> tuple[_Slice, ...]:
+    """The parts of what a worker copies; equal ones are the same object."""
+    count, gap = min(MAX_SLICES, max(1, units)), pace.gap_ticks
+    sizes = [high - low for low, high in pairwise(units * i // count for i in range(count + 1))]
+    slices = {
+        size: _Slice(
+            rises=(Stage(0, _flows(state, ways.up, size, gap)),),
+            falls=(Stage(0, _flows(state, ways.down, size, 0)),),
+            sends=(Stage(size * gap),),
+        )
+        for size in set(sizes)
+    }
+    return tuple(slices[size] for size in sizes)
+
+
+def _worker(state: Lowering, rank: int, step: Transfer, pace: Pace, slices: Sequence[_Slice]) -> range:
     """The ops of one worker, the one that waits for others first.
 
     It holds an engine for the setup and then slice by slice for as long as it takes to send one.
     """
-    slices, gap = min(MAX_SLICES, max(1, units)), pace.gap_ticks
-    sizes = [high - low for low, high in pairwise(units * i // slices for i in range(slices + 1))]
     engine, builder = state.machine.engines, state.builder
     begin = sent = builder.op(rank, OpSpec(OpKind.TRANSFER, step.name, pool=engine, setup_ticks=pace.setup_ticks))
-    for size in sizes:
+    for part in slices:
         before = sent
-        risen = builder.op(rank, OpSpec(OpKind.TRANSFER, step.name, (Stage(0, _flows(state, ways.up, size, gap)),)))
-        fallen = builder.op(rank, OpSpec(OpKind.TRANSFER, step.name, (Stage(0, _flows(state, ways.down, size, 0)),)))
-        sent = builder.op(rank, OpSpec(OpKind.TRANSFER, step.name, (Stage(size * gap),), pool=engine))
+        risen = builder.op(rank, OpSpec(OpKind.TRANSFER, step.name, part.rises))
+        fallen = builder.op(rank, OpSpec(OpKind.TRANSFER, step.name, part.falls))
+        sent = builder.op(rank, OpSpec(OpKind.TRANSFER, step.name, part.sends, pool=engine))
         builder.after(risen, before)
         builder.after(sent, before)
         builder.after(fallen, risen)

@@ -48,6 +48,12 @@ def take_rows(pointers: Int64Array, rows: Int64Array) -> tuple[Int64Array, Int64
     return taken, np.arange(taken[-1]) + np.repeat(pointers[rows] - taken[:-1], lengths)
 
 
+def grouped(groups: Int64Array, num_groups: int) -> Int64Array:
+    """Return the indices of ``groups`` by group, ascending in each; numbers of 16 bits are sorted in linear time."""
+    few = num_groups <= np.iinfo(np.uint16).max
+    return np.argsort(groups.astype(np.uint16) if few else groups, kind="stable")
+
+
 def dependencies(sources: Int64Array, waiters: Int64Array, num_ops: int) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Edges as counts of waits [O], and as waiters by source: pointers [O + 1] and ops [E]."""
     for ends in (sources, waiters):

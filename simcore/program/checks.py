@@ -83,15 +83,13 @@ def check_waits(program: Program) -> None:
         If some do.
     """
     sources = np.repeat(np.arange(program.num_ops), np.diff(program.op_next_ptr))  # [E]
-    # A join is numbered last, but stands between what it waits for and what waits for it.
-    after = np.arange(program.num_ops)
-    joins = program.op_kind == OpKind.JOIN
+    # A join has no place in the program of a rank, but stands between what it waits for and what waits for it.
+    after, joins = program.op_local_id.copy(), program.op_kind == OpKind.JOIN
     into_join = joins[program.op_next]
-    after[joins] = -1
-    np.maximum.at(after, program.op_next[into_join], sources[into_join])
-    in_order = np.where(into_join, after[sources] <= after[program.op_next], after[sources] < program.op_next)
+    np.maximum.at(after, program.op_next[into_join], program.op_local_id[sources[into_join]])
+    in_order = np.where(into_join, after[sources] <= after[program.op_next], after[sources] < after[program.op_next])
     if in_order.all():
-        return  # as ops are described nearly always: each waits for earlier ones
+        return  # as ranks describe their ops nearly always: each waits for earlier ones, of its own or of another rank
     circle = _circle(program)
     if circle:
         names = [op_name(program, op) for op in circle[:_SHOWN_OPS]]

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Fabric, Override, Scenario, Transfer
 from magus.compiler.planning.build import build_schedule
 from magus.simcore.cores.engine import run
-from magus.simcore.fold.quotient import expand, quotient
-from magus.simcore.fold.refine import Classes, Refusal, detect
+from magus.simcore.fold.quotient import FoldError, expand, quotient
+from magus.simcore.fold.refine import Classes, Refusal, by_local_id, detect
 from magus.simcore.lower.plan import lower
 from magus.simcore.program.arrays import NONE
 from magus.simcore.program.builder import ProgramBuilder
@@ -78,6 +78,25 @@ def test_random_folds_are_exact(seed: int, perturbation: str) -> None:
         assert_exact(program, quotient(program, classes))
     else:
         assert classes.reason
+
+
+def test_the_guess_that_ranks_are_alike_op_by_op_is_right_or_found_wrong() -> None:
+    right = wrong = 0
+    for seed in range(60):
+        spmd, rng = random_spmd(seed)
+        program = spmd.build(rng, PERTURBATIONS[seed % len(PERTURBATIONS)])
+        guess = by_local_id(program)
+        if guess is None:
+            continue
+        try:
+            folded = quotient(program, guess)
+        except FoldError:
+            wrong += 1
+        else:
+            right += 1
+            assert_exact(program, folded)
+            assert folded.num_rank_classes == 1
+    assert min(right, wrong) > 2
 
 
 def test_random_folds_are_whole_partial_and_refused() -> None:

@@ -10,6 +10,8 @@ from magus.compiler.ir import Choice, EngineChoice, EngineKind, Fabric, Scenario
 from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.simcore import RunOptions, RunOutcome, simulate
 from magus.simcore.cores.engine import run
+from magus.simcore.fold.quotient import quotient
+from magus.simcore.fold.refine import Classes, detect
 from magus.simcore.lower.machine import distance_ticks
 from magus.simcore.lower.plan import lower
 from tests.helpers.marks import thinned
@@ -82,6 +84,23 @@ def test_lowered_programs_agree_with_the_oracle(name: str) -> None:
     program = lower(scenario, schedule, unit_bytes=1024).program
 
     assert differences(program, run(program), Oracle(program).run()) == []
+
+
+FOLDED = [name for name, (num_ranks, fabric) in UNEVEN.items() if 1 < network_of(fabric, num_ranks).period < num_ranks]
+
+
+@pytest.mark.parametrize("name", FOLDED)
+def test_relative_plans_fold_by_shifts_alone(name: str) -> None:
+    num_ranks, fabric = UNEVEN[name]
+    scenario = ag_gemm(64 * num_ranks, 64 * num_ranks, 512, ranks=num_ranks, fabric=fabric)
+    for schedule in some(schedules(scenario)):
+        program = lower(scenario, schedule, unit_bytes=UNIT).program
+        classes = detect(program)
+
+        assert 1 < program.ranks_simulated < num_ranks
+        if isinstance(classes, Classes):  # what it finds alike does not spare a rank
+            assert quotient(program, classes).num_rank_classes == program.ranks_simulated
+        assert "every" in (simulate(scenario, schedule, unit_bytes=UNIT).not_alike or "")
 
 
 def test_a_ring_of_traffic_around_a_torus_folds_to_its_last_side() -> None:
