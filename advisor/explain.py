@@ -11,7 +11,7 @@ from .bounds.lower_bound import Bound
 from .candidates.advice import Candidate, Confidence, baseline_name, is_algorithm_choice
 from .candidates.library import library_time
 from .candidates.ranking import NUM_VARIED_ALGORITHMS, chosen_algorithm, is_trained
-from .solver.domains import MOST_RANKS_PASSING_ON, passing_on_pays
+from .solver.domains import MOST_RANKS_SIMULATED, passing_on_pays
 
 # Least share of the makespan that a loss must have to be reported.
 MIN_REPORTED_SHARE = 0.01
@@ -80,8 +80,8 @@ def marks_of(scenario: Scenario) -> tuple[str, ...]:
     marks.extend(_capped(gpu, fabric.links))
     if not fabric.direct and not passing_on_pays(scenario) and scenario.workload.pattern in OVERLAPPED_PATTERNS:
         marks.append(
-            f"on more than {MOST_RANKS_PASSING_ON} ranks algorithms that pass blocks on are compared only where the "
-            "file names them: explore { schedules serial, pipelined; algorithm direct, ring }"
+            f"where more than {MOST_RANKS_SIMULATED} ranks see different fabrics, algorithms that pass blocks on are "
+            "compared only if the file names them: explore { schedules serial, pipelined; algorithm direct, ring }"
         )
     switch = fabric.switch.provenance if fabric.switch is not None else ()
     notes = (*gpu.provenance, *(note for link in fabric.links for note in link.provenance), *switch)

@@ -22,9 +22,9 @@ LONE_PIECES = (1, 4, 16)
 MOST_PIECES = 1024
 # A copy by few SMs costs little compute and by many is fast; the best of these three is near the best of all.
 DEFAULT_COPY_SMS = (8, 16, 32)
-# Algorithms that are tried unasked beside kernels, and up to how many ranks.
+# Algorithms that are tried unasked beside kernels, and how many ranks may be simulated for all.
 PASSING_ON = tuple(algorithm.name for algorithm in ALGORITHMS if algorithm.passes_on)
-MOST_RANKS_PASSING_ON = 16
+MOST_RANKS_SIMULATED = 16
 
 Domains = Mapping[Knob, tuple[Any, ...]]
 """Candidate values of each knob, before any rule; of streams and algorithms none where each template tries its own."""
@@ -136,9 +136,9 @@ def _searched(scenario: Scenario) -> tuple[Template, ...]:
 def passing_on_pays(scenario: Scenario) -> bool:
     """Whether algorithms that pass blocks on are tried unasked: ways between ranks have several links.
 
-    Not where ranks are many, as what each of them does may have to be written apart.
+    Not where many ranks see different fabrics, since each of them is then simulated.
     """
-    return not scenario.system.fabric.direct and scenario.num_ranks <= MOST_RANKS_PASSING_ON
+    return not scenario.system.fabric.direct and scenario.network.period <= MOST_RANKS_SIMULATED
 
 
 def streams_of(template: Template) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from magus.advisor.solver.domains import domains_of, streams_of
 from magus.advisor.solver.enumerate import explain
 from magus.advisor.solver.memory import check_memory, resident_bytes
 from magus.compiler import compile_text
-from magus.compiler.ir import Choice, EngineChoice, EngineKind, Explore, Scenario
+from magus.compiler.ir import Choice, EngineChoice, EngineKind, Explore, Fabric, Scenario
 from magus.compiler.planning.build import ScheduleError, build_schedule, reject_choice, template_named
 from magus.compiler.planning.expression import expression_of
 from magus.compiler.planning.knobs.engine import ENGINE
@@ -21,11 +21,13 @@ from magus.compiler.planning.knobs.structure import CHUNKS, TEMPLATE
 from magus.compiler.templates import ALL_TEMPLATES, Cut
 from magus.compiler.verify.check import check_plan
 from tests.helpers.marks import thinned
+from tests.helpers.scenarios.fabrics import graph, rails, torus
 from tests.helpers.scenarios.scenarios import (
     GIB,
     MIB,
     ag_gemm,
     exploring,
+    full_mesh,
     gemm_rs,
     h100,
     lone_gather,
@@ -137,6 +139,27 @@ def test_serial_is_always_a_candidate() -> None:
 
 def test_a_lone_kernel_has_one_schedule() -> None:
     assert len(enumerate_space(lone_gemm(256, 256, 256)).choices) == 1
+
+
+@pytest.mark.parametrize(
+    ("num_ranks", "fabric", "tried"),
+    [
+        (64, rails(8), True),
+        (64, torus(8, 8), True),
+        (12, graph(*itertools.pairwise(range(12))), True),
+        (32, graph(*itertools.pairwise(range(32))), False),
+        (64, full_mesh(), False),
+    ],
+    ids=["nodes", "torus", "short chain", "long chain", "mesh"],
+)
+def test_algorithms_that_pass_on_are_tried_where_few_ranks_stand_for_all(
+    num_ranks: int, fabric: Fabric, tried: bool
+) -> None:
+    scenario = ag_gemm(64 * num_ranks, 256, 256, ranks=num_ranks, fabric=fabric)
+    found = {(choice.template, choice.algorithm) for choice in enumerate_space(scenario).choices}
+
+    assert (("pipelined", "double_ring") in found) is tried
+    assert ("serial", "") in found
 
 
 def test_limit_keeps_a_part_and_says_so() -> None:
