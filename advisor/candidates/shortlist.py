@@ -1,13 +1,15 @@
 """The simulations that rank, in packets: the favourites, baselines, and what the file declares or explores."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Container, Sequence
 from dataclasses import replace
 
-from ...compiler.ir import Progress, Scenario, Schedule
+from ...compiler.ir import TICKS_PER_US, Explore, Progress, Scenario, Schedule
 from ...compiler.planning.build import build_schedule, declared
 from ...compiler.templates import BASELINE
 from ...simcore import PACKET_BYTES, affordable_unit
 from ...simcore.lower.plan import period_of
+from ..bounds.plan_links import busiest_link_ticks
 from ..workers import SimulationJob, Workers
 from .advice import Candidate, is_algorithm_choice
 from .ranking import baselines, best_of_explored, protocol_variants, shortlisted
@@ -23,20 +25,56 @@ COLLECTIVE_DIVISOR = 5
 def simulate_shortlist(
     pool: Workers, scenario: Scenario, candidates: list[Candidate], top: int, report: Progress
 ) -> list[Candidate]:
-    """Simulate the favourites, the baselines, and what the file declares or explores by name."""
-    wanted = {declared(scenario, named).expression for named in scenario.schedules}
+    """Simulate the favourites, the baselines, and what the file declares or explores by name.
+
+    Of large systems, those that cannot be the answer are left out: see ``_worth_a_run``.
+    """
+    asked = {declared(scenario, named).expression for named in scenario.schedules}
     alone = is_algorithm_choice(scenario)
-    wanted |= {
+    wanted = {
         candidate.expression for candidate in (candidates if alone else baselines(candidates)) if candidate.is_serial
     }
     others = [candidate for candidate in candidates if not candidate.is_serial]
-    favourites = shortlisted(others, top, by_algorithm=alone)
-    wanted |= {candidate.expression for candidate in (*favourites, *best_of_explored(scenario, others))}
+    wanted |= {candidate.expression for candidate in shortlisted(others, top, by_algorithm=alone)}
+    explored = {candidate.expression for candidate in best_of_explored(scenario, others)}
+    if alone or scenario.explore != Explore():
+        asked |= explored
     # The baseline first: an interrupted answer needs it.
-    chosen = [candidate for candidate in candidates if candidate.expression in wanted]
+    chosen = [candidate for candidate in candidates if candidate.expression in asked | wanted | explored]
     chosen.sort(key=lambda candidate: not candidate.is_serial)
-    simulated = {candidate.expression: candidate for candidate in _simulated(pool, scenario, chosen, report)}
-    return by_time([simulated.get(candidate.expression, candidate) for candidate in candidates])
+    if alone:
+        simulated = _simulated(pool, scenario, chosen, report)
+    else:
+        simulated = _worth_a_run(pool, scenario, chosen, asked, report)
+    known = {candidate.expression: candidate for candidate in simulated}
+    return by_time([known.get(candidate.expression, candidate) for candidate in candidates])
+
+
+def _worth_a_run(
+    pool: Workers, scenario: Scenario, chosen: Sequence[Candidate], asked: Container[str], report: Progress
+) -> list[Candidate]:
+    """Simulate the candidates of ``chosen`` that may be the fastest: where runs are long, not all are.
+
+    A plan of which many ranks are simulated takes seconds. It is left out, unless it is ``asked`` for, if its busiest
+    link alone takes longer than the fastest run of the others of its kind, serial or not: the baseline, and what it is
+    compared with, stay the fastest there are, whatever was predicted.
+    """
+    least = {
+        candidate.expression: busiest_link_ticks(scenario, candidate.schedule)
+        for candidate in chosen
+        if candidate.expression not in asked and simulated_ranks(scenario, candidate.schedule) > 1
+    }
+    if not least:
+        return _simulated(pool, scenario, chosen, report)
+    simulated: list[Candidate] = []
+    for serial in (True, False):
+        kind = {each: least.get(each.expression, 0) for each in chosen if each.is_serial is serial}
+        likely = max(min((each.best_us for each in kind), default=0) * TICKS_PER_US, min(kind.values(), default=0))
+        first = _simulated(pool, scenario, [each for each in kind if kind[each] <= likely], report)
+        limit = min((each.simulated_ticks for each in first if each.simulated_ticks), default=math.inf)
+        rest = [each for each in kind if likely < kind[each] < limit]
+        simulated += [*first, *(_simulated(pool, scenario, rest, report) if rest else ())]
+    return simulated
 
 
 def simulate_variants(

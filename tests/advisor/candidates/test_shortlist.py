@@ -1,5 +1,7 @@
 """What is simulated at which granularity."""
 
+from dataclasses import replace
+
 from magus.advisor.candidates.advice import Candidate
 from magus.advisor.candidates.shortlist import (
     SHORTLIST_LINE_HOPS,
@@ -10,11 +12,11 @@ from magus.advisor.candidates.shortlist import (
     simulate_variants,
 )
 from magus.advisor.workers import open_workers
-from magus.compiler.ir import Choice, Direction, EngineChoice, EngineKind, Pattern, Scenario
+from magus.compiler.ir import Choice, Direction, EngineChoice, EngineKind, Explore, Pattern, Scenario
 from magus.compiler.planning.build import build_schedule
 from magus.simcore.lower.budget import cost_of
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
-from tests.helpers.scenarios.fabrics import fat_tree
+from tests.helpers.scenarios.fabrics import fat_tree, rails
 from tests.helpers.scenarios.scenarios import ag_gemm, h100
 
 DMA = EngineChoice(EngineKind.DMA, 3)
@@ -77,3 +79,26 @@ def test_ranks_that_are_simulated_one_by_one_share_what_a_run_may_cost() -> None
     assert units[1] > units[0]
     schedule = build_schedule(unlike, choice)
     assert cost_of(unlike, schedule, range(8))[0] // units[1] <= SHORTLIST_LINE_HOPS
+
+
+def test_plans_whose_busiest_link_takes_longer_than_another_plan_are_not_simulated() -> None:
+    scenario = ag_gemm(1024 * 32, 512, 512, ranks=32, fabric=rails(8))
+
+    def made(template: str, algorithm: str, predicted_us: float) -> Candidate:
+        return candidate(scenario, Choice(template, 32, DMA, algorithm=algorithm), predicted_us)
+
+    direct = [made("serial", "", 2.0), made("pipelined", "direct", 1.0)]  # predicted far too fast
+    by_nodes = [made("serial", "hierarchical", 40.0), made("pipelined", "hierarchical", 30.0)]
+    everything = by_time([*direct, *by_nodes])
+
+    def simulated(asked: Scenario, candidates: list[Candidate]) -> set[str]:
+        with open_workers(1) as pool:
+            found = simulate_shortlist(pool, asked, candidates, 8, lambda *said: None)
+        assert len(found) == len(candidates)
+        return {one.expression for one in found if one.simulated_ticks is not None}
+
+    names = {one.expression for one in by_nodes}
+    assert simulated(scenario, everything) == names
+    assert simulated(scenario, direct) == {one.expression for one in direct}  # of each kind there is one
+    explored = replace(scenario, explore=Explore.of(algorithm=("direct", "hierarchical")))
+    assert simulated(explored, everything) == {*names, direct[1].expression}
