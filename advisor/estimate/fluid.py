@@ -51,6 +51,34 @@ class FluidLink:
         self.now = now
 
 
+@dataclass(slots=True)
+class FluidMemory:
+    """The memory of a rank, and the network on chip that its copies pass; both also serve its kernels.
+
+    ``noc_bytes_per_s`` is None where the profile has no network on chip.
+    """
+
+    hbm_bytes_per_s: int
+    noc_bytes_per_s: int | None
+    hbm: FluidLink = field(default_factory=FluidLink)
+    noc: FluidLink = field(default_factory=FluidLink)
+
+    @property
+    def backlog(self) -> float:
+        """The longer of the two queues, in ticks."""
+        return max(self.hbm.backlog, self.noc.backlog)
+
+    def use(self, now: float, bytes_per_tick: float) -> None:
+        """Increase the traffic of the memory by ``bytes_per_tick`` from ``now`` on."""
+        self.hbm.feed(now, bytes_per_tick * TICKS_PER_SECOND / self.hbm_bytes_per_s)
+
+    def move(self, now: float, bytes_per_tick: float) -> None:
+        """Increase the traffic of copies by ``bytes_per_tick`` from ``now`` on."""
+        self.hbm.feed(now, bytes_per_tick * TICKS_PER_SECOND / self.hbm_bytes_per_s)
+        if self.noc_bytes_per_s is not None:
+            self.noc.feed(now, bytes_per_tick * TICKS_PER_SECOND / self.noc_bytes_per_s)
+
+
 Leg = tuple[FluidLink, float]
 """A link, and its ticks of service for a byte."""
 Times = tuple[tuple[int, int], ...]

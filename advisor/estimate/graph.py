@@ -1,11 +1,10 @@
 """The graph of a step-level estimate: kernels and transfers of one rank, or of all, and their dependences."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import accumulate, chain
 
 from ...compiler.ir import (
-    CopyProtocol,
     Direction,
     KernelShape,
     Reach,
@@ -37,7 +36,7 @@ class StepGraph:
     ``waits[i]`` is the number of steps that step i waits for, ``next[i]`` are the steps that wait for it. ``work`` are
     kernels and sums with the ticks added to their launch, ``num_bytes[i]`` the bytes that a transfer sends, 0 for other
     steps. For persistent kernels ``kernels_before`` are the earlier kernels that a kernel waits for; else it is empty.
-    ``flagged`` are the copies that send a flag after their data.
+    ``kind[i]`` is the number of the kind of a copy, -1 for other steps; ``kinds`` are the rank and one copy of each.
     """
 
     steps: tuple[Step, ...]
@@ -49,7 +48,8 @@ class StepGraph:
     work: Mapping[int, tuple[KernelWork, float]]
     num_bytes: tuple[int, ...]
     kernels_before: Mapping[int, tuple[int, ...]]
-    flagged: Set[int]
+    kind: tuple[int, ...]
+    kinds: tuple[tuple[int, Transfer], ...]
 
 
 def graph_of(scenario: Scenario, schedule: Schedule, num_ranks: int) -> StepGraph:
@@ -62,9 +62,9 @@ def graph_of(scenario: Scenario, schedule: Schedule, num_ranks: int) -> StepGrap
     work, kernels_before, works = dict[int, tuple[KernelWork, float]](), dict[int, tuple[int, ...]](), Works()
     for rank, (first, steps, landing) in enumerate(zip(firsts, plans, senders, strict=False)):
         here = scenario.at(rank) if num_ranks > 1 else scenario
-        names = {**landing, **{step.name: (first + i,) for i, step in enumerate(steps)}}
+        own = {step.name: i for i, step in enumerate(steps, first)}
         persistent = persistent_parts(here, schedule, steps)
-        before += _before(first, steps, names, {names[name][0] for name in persistent})
+        before += _before(first, steps, own, landing, {own[name] for name in persistent})
         own_work = _work(here, schedule, steps, persistent, works)
         work |= {first + i: each for i, each in own_work.items()}
         if persistent:
@@ -74,6 +74,7 @@ def graph_of(scenario: Scenario, schedule: Schedule, num_ranks: int) -> StepGrap
     for i, others in enumerate(before):
         for j in others:
             following[j].append(i)
+    kind, kinds = _kinds(plans)
     return StepGraph(
         steps=tuple(chain.from_iterable(plans)),
         num_ranks=len(plans),
@@ -82,53 +83,76 @@ def graph_of(scenario: Scenario, schedule: Schedule, num_ranks: int) -> StepGrap
         waits=tuple(map(len, before)),
         next=tuple(map(tuple, following)),
         work=work,
-        num_bytes=tuple(chain.from_iterable(_num_bytes(scenario, schedule, steps) for steps in plans)),
+        num_bytes=_num_bytes(scenario, schedule, chain.from_iterable(plans)),
         kernels_before=kernels_before,
-        flagged=_flagged(scenario, schedule, list(chain.from_iterable(plans))),
+        kind=kind,
+        kinds=kinds,
     )
 
 
-def _flagged(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> Set[int]:
-    """Return the puts by SMs of a lone collective that send a flag after their data: all, in the protocol SIMPLE."""
-    if not is_one_kernel(scenario, schedule) or schedule.tactics.protocol is not CopyProtocol.SIMPLE:
-        return frozenset()
-    copies = ((i, step) for i, step in enumerate(steps) if isinstance(step, Transfer))
-    return frozenset(i for i, step in copies if step.direction is Direction.PUT and step.reach is Reach.PEER)
+def _kinds(plans: Sequence[Sequence[Step]]) -> tuple[tuple[int, ...], tuple[tuple[int, Transfer], ...]]:
+    """Return the kind of each copy, -1 for other steps, and the kinds; copies of one differ in what they move.
+
+    All that their paths and the costs of an engine depend on is the same.
+    """
+    numbers: dict[tuple[int, int, bool, bool, bool, bool], int] = {}
+    kind: list[int] = []
+    kinds: list[tuple[int, Transfer]] = []
+    for rank, steps in enumerate(plans):
+        for step in steps:
+            if not isinstance(step, Transfer):
+                kind.append(-1)
+                continue
+            puts, to_all = step.direction is Direction.PUT, step.reach is Reach.ALL
+            number = numbers.setdefault((rank, step.peer, puts, to_all, step.reduce, step.lane is None), len(kinds))
+            kind.append(number)
+            if number == len(kinds):
+                kinds.append((rank, step))
+    return tuple(kind), tuple(kinds)
 
 
-Senders = dict[str, tuple[int, ...]]
-"""Indices of the transfers that set a signal, or of a step, by name."""
+Senders = dict[str, list[int]]
+"""Indices of the transfers that set a signal."""
 
 
 def _signals(plans: Sequence[Sequence[Step]], firsts: Sequence[int]) -> list[Senders]:
     """Return for each rank the transfers that set its signals; several may set one signal by puts to all."""
-    senders: list[dict[str, list[int]]] = [{} for _ in plans]
+    num_ranks = len(plans)
+    senders: list[Senders] = [{} for _ in plans]
     for rank, (first, steps) in enumerate(zip(firsts, plans, strict=False)):
         for i, step in enumerate(steps, first):
             if not isinstance(step, Transfer):
                 continue
-            puts = step.direction is Direction.PUT
-            to_all = puts and step.reach is Reach.ALL
-            for landing in range(len(plans)) if to_all else ((rank + step.peer if puts else rank) % len(plans),):
-                senders[landing].setdefault(step.signal, []).append(i)
-    return [{signal: tuple(those) for signal, those in here.items()} for here in senders]
+            if step.direction is not Direction.PUT:
+                senders[rank].setdefault(step.signal, []).append(i)
+            elif step.reach is not Reach.ALL:
+                senders[(rank + step.peer) % num_ranks].setdefault(step.signal, []).append(i)
+            else:
+                for landing in senders:
+                    landing.setdefault(step.signal, []).append(i)
+    return senders
 
 
-def _before(first: int, steps: Sequence[Step], names: Senders, groups: Set[int]) -> list[Set[int]]:
+def _before(
+    first: int, steps: Sequence[Step], own: Mapping[str, int], landing: Senders, groups: Set[int]
+) -> list[Set[int]]:
     """Return the steps that each step of a rank waits for: by name, and the step before it in its stream or lane.
 
-    ``first`` is the index of the rank's first step. The ``groups`` of persistent kernels do not wait for each other;
-    sums wait for all of them.
+    ``first`` is the index of the rank's first step, ``own`` are those of all by name, and ``landing`` the transfers
+    that set its signals. The ``groups`` of persistent kernels do not wait for each other; sums wait for all of them.
     """
     waits: list[Set[int]] = []
     last: dict[tuple[bool, int], int] = {}
     for i, step in enumerate(steps, first):
-        before: Set[int] = {j for name in step.after for j in names.get(name, ())}
+        before: Set[int] = set()
+        for name in step.after:
+            before |= {own[name]} if name in own else {*landing.get(name, ())}
         if isinstance(step, Transfer):
             queue = None if step.lane is None else (True, step.lane)
         else:
             queue = None if i in groups else (False, step.stream)
-            before = before - groups if i in groups else before | groups
+            if groups:
+                before = before - groups if i in groups else before | groups
         if queue is not None:
             if queue in last:
                 before = before | {last[queue]}
@@ -137,10 +161,11 @@ def _before(first: int, steps: Sequence[Step], names: Senders, groups: Set[int])
     return waits
 
 
-def _num_bytes(scenario: Scenario, schedule: Schedule, steps: Sequence[Step]) -> tuple[int, ...]:
-    width, sent = _width(scenario), sent_per_byte(schedule)
+def _num_bytes(scenario: Scenario, schedule: Schedule, steps: Iterable[Step]) -> tuple[int, ...]:
+    sent = _width(scenario) * sent_per_byte(schedule)
+    times, parts = sent.numerator, sent.denominator
     return tuple(
-        int(step.region.rows.size * step.region.cols.size * width * sent) if isinstance(step, Transfer) else 0
+        step.region.rows.size * step.region.cols.size * times // parts if isinstance(step, Transfer) else 0
         for step in steps
     )
 

@@ -1,6 +1,9 @@
 """The constant costs of the steps of a graph: setups, flags, earliest begins, and the engines that share a copy."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, partial
+from typing import NamedTuple
 
 from ...compiler.ir import (
     CopyProtocol,
@@ -27,12 +30,26 @@ def copy_setup_ticks(gpu: Gpu, engine: EngineChoice, protocol: CopyProtocol = Co
     return gpu.sm_copy.setup_ticks if protocol is CopyProtocol.SIMPLE else 0
 
 
+class CopyCosts(NamedTuple):
+    """Costs in ticks of all copies of a kind.
+
+    They begin no earlier than ``earliest``. ``workers`` engines share one; ``setup_ticks`` pass before its first byte
+    and ``flag_ticks`` after its last, and ``notice_ticks`` from its end until its successors know of it.
+    """
+
+    earliest: float
+    workers: int
+    setup_ticks: float
+    flag_ticks: float
+    notice_ticks: float
+
+
 @dataclass(frozen=True, slots=True)
 class StepCosts:
-    """Costs in ticks of the steps of ``graph`` by their index ``i``.
+    """Costs of the steps of ``graph``.
 
     ``one_kernel`` says that SMs do a lone collective in one kernel; then ``awaited[r]`` are the offsets of the ranks
-    for which the kernel of rank r waits.
+    for which the kernel of rank r waits. ``distance`` is the time of a request to an offset from a rank.
     """
 
     scenario: Scenario
@@ -40,67 +57,81 @@ class StepCosts:
     graph: StepGraph
     one_kernel: bool
     awaited: tuple[set[int], ...]
+    distance: Callable[[int, int], int]
 
     @classmethod
     def of(cls, scenario: Scenario, schedule: Schedule, graph: StepGraph) -> "StepCosts":
         """Return the costs of the steps of a schedule."""
         one_kernel = is_one_kernel(scenario, schedule)
         awaited: tuple[set[int], ...] = tuple(set() for _ in range(graph.num_ranks))
-        for rank, step in zip(graph.rank, graph.steps, strict=True) if one_kernel else ():
-            if isinstance(step, Transfer):
-                awaited[rank].update(peers_to_be_ready(scenario, schedule, step))
-        return cls(scenario, schedule, graph, one_kernel, awaited)
+        for rank, copy in graph.kinds if one_kernel else ():
+            awaited[rank].update(peers_to_be_ready(scenario, schedule, copy))
+        return cls(scenario, schedule, graph, one_kernel, awaited, cache(partial(distance_ticks, scenario)))
 
-    def earliest(self, i: int) -> float:
-        """Return when step i may begin at the earliest: see ``simcore/lower/one_kernel.py``."""
-        scenario, step, gpu = self.scenario, self.graph.steps[i], self.scenario.gpu
-        launched = float(launch_ticks(gpu, self.schedule)) if self.one_kernel else 0.0
-        if not scenario.workload.is_collective or not isinstance(step, Transfer):
+    @property
+    def launched(self) -> float:
+        """When steps other than copies may begin: see ``simcore/lower/one_kernel.py``."""
+        return float(launch_ticks(self.scenario.gpu, self.schedule)) if self.one_kernel else 0.0
+
+    def of_copy(self, rank: int, copy: Transfer) -> CopyCosts:
+        """Return the costs of a ``copy`` of ``rank``, and of all of its kind."""
+        return CopyCosts(
+            self._earliest(rank, copy),
+            self._workers(rank, copy),
+            self._setup_ticks(rank, copy),
+            self._flag_ticks(rank, copy),
+            self._notice_ticks(copy),
+        )
+
+    def sum_workers(self, i: int) -> int:
+        """Return how many of the SMs that copy share the sum that is step i."""
+        return min(self.schedule.engine.count, self.graph.work[i][0].num_units)
+
+    def _earliest(self, rank: int, copy: Transfer) -> float:
+        scenario, gpu, launched = self.scenario, self.scenario.gpu, self.launched
+        if not scenario.workload.is_collective:
             return launched
-        rank, offsets = self.graph.rank[i], set(peers_to_be_ready(scenario, self.schedule, step))
+        offsets = set(peers_to_be_ready(scenario, self.schedule, copy))
         if not offsets:
             return launched
         if self.one_kernel:
             offsets = self.awaited[rank]
-        distance = max(distance_ticks(scenario, -offset, rank + offset) for offset in offsets)
+        distance = max(self.distance(-offset, rank + offset) for offset in offsets)
         return launched + distance + gpu.hbm.latency_ticks + poll_ticks(gpu)
 
-    def notice_ticks(self, i: int) -> float:
-        """Return the time from the end of step i until its successors know of it: one kernel polls flags of puts."""
-        step = self.graph.steps[i]
-        polled = self.one_kernel and isinstance(step, Transfer) and step.direction is Direction.PUT
-        return float(poll_ticks(self.scenario.gpu)) if polled else 0.0
-
-    def workers(self, i: int) -> int:
+    def _workers(self, rank: int, copy: Transfer) -> int:
         """Return the engines that share a copy: one for DMA, all SMs in a lane or to all, else equal parts by peer."""
-        step, count = self.graph.steps[i], self.schedule.engine.count
+        count = self.schedule.engine.count
         if self.schedule.engine.kind is EngineKind.DMA:
             return 1
-        if i in self.graph.work:  # a sum by the SMs that copy
-            return min(count, self.graph.work[i][0].num_units)
-        alone = isinstance(step, Transfer) and (step.lane is not None or step.reach is Reach.ALL)
-        return count if alone else max(1, count // self.graph.num_peers[self.graph.rank[i]])
+        alone = copy.lane is not None or copy.reach is Reach.ALL
+        return count if alone else max(1, count // self.graph.num_peers[rank])
 
-    def setup_ticks(self, i: int) -> float:
+    def _setup_ticks(self, rank: int, copy: Transfer) -> float:
         """Return the time of a copy before its first byte; a get sends its request first."""
-        step, protocol = self.graph.steps[i], self.schedule.tactics.protocol
-        assert isinstance(step, Transfer), "only transfers are copies"
-        if step.reach is Reach.ALL:  # a switch does not forward flags between the data
-            request = distance_ticks(self.scenario, 1) if step.reduce else 0
-            return float(copy_setup_ticks(self.scenario.gpu, self.schedule.engine) + request)
-        is_get = step.direction is Direction.GET
+        gpu, engine, protocol = self.scenario.gpu, self.schedule.engine, self.schedule.tactics.protocol
+        if copy.reach is Reach.ALL:  # a switch does not forward flags between the data
+            request = self.distance(1, 0) if copy.reduce else 0
+            return float(copy_setup_ticks(gpu, engine) + request)
+        is_get = copy.direction is Direction.GET
         if is_get and self.one_kernel:
             protocol = CopyProtocol.SIMPLE  # data that is read has no flags
-        request = distance_ticks(self.scenario, step.peer, self.graph.rank[i]) if is_get else 0
-        return float(copy_setup_ticks(self.scenario.gpu, self.schedule.engine, protocol)) + request
+        request = self.distance(copy.peer, rank) if is_get else 0
+        return float(copy_setup_ticks(gpu, engine, protocol)) + request
 
-    def flag_ticks(self, i: int) -> float:
-        """Return the time of the flag after a copy by SMs: a round trip, or 0 if links keep the order."""
-        step = self.graph.steps[i]
-        if i not in self.graph.flagged or not isinstance(step, Transfer):
+    def _flag_ticks(self, rank: int, copy: Transfer) -> float:
+        """Return the time of the flag after a copy by SMs: a round trip, or 0 if links keep the order.
+
+        Puts of one kernel in the protocol SIMPLE send such a flag.
+        """
+        flagged = self.one_kernel and self.schedule.tactics.protocol is CopyProtocol.SIMPLE
+        flagged = flagged and copy.direction is Direction.PUT and copy.reach is Reach.PEER
+        if not flagged or self.scenario.system.fabric.in_order:
             return 0.0
-        if self.scenario.system.fabric.in_order:
-            return 0.0
-        rank, gpu = self.graph.rank[i], self.scenario.gpu
-        back = distance_ticks(self.scenario, -step.peer, rank + step.peer)
-        return float(back + distance_ticks(self.scenario, step.peer, rank) + gpu.hbm.latency_ticks)
+        back = self.distance(-copy.peer, rank + copy.peer)
+        return float(back + self.distance(copy.peer, rank) + self.scenario.gpu.hbm.latency_ticks)
+
+    def _notice_ticks(self, copy: Transfer) -> float:
+        """Return the time from the end of a copy until its successors know of it: one kernel polls flags of puts."""
+        polled = self.one_kernel and copy.direction is Direction.PUT
+        return float(poll_ticks(self.scenario.gpu)) if polled else 0.0

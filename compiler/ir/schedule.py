@@ -283,6 +283,8 @@ class Schedule:
         """The steps of one absolute rank, overrides applied."""
         if self.by_rank:
             return self.by_rank[rank % len(self.by_rank)]
+        if not self.overrides:
+            return self.steps
         mine = {override.step.name: override.step for override in self.overrides if override.rank == rank}
         return tuple(mine.get(step.name, step) for step in self.steps)
 
