@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
-from ...compiler.ir import Choice, Plan, Scenario, Schedule, ShouldStop
-from ...compiler.planning.build import ScheduleError, build_schedule, declared
+from ...compiler.ir import Choice, EngineChoice, EngineKind, Plan, Scenario, Schedule, ShouldStop
+from ...compiler.planning.build import ScheduleError, build_schedule, build_schedules, declared
 from ...compiler.planning.expression import expression_of
 from ...compiler.planning.knobs.engine import default_engine
 from ...compiler.planning.knobs.library import library_rejection, library_serial
@@ -26,7 +27,7 @@ def predicted_candidates(
     ``late`` the rest is left out, the choices with most pieces.
     """
     asked = (*usual_serials(scenario), *(named.body for named in scenario.schedules if isinstance(named.body, Choice)))
-    choices = list({expression_of(choice): choice for choice in (*space, *asked)}.values())
+    choices = sorted({expression_of(choice): choice for choice in (*space, *asked)}.values(), key=_plan_of)
     candidates: list[Candidate] = []
     for batch in (choices,) if late is None else _batches(choices, asked):
         if late is not None and candidates and late():
@@ -35,6 +36,11 @@ def predicted_candidates(
     plans = [declared(scenario, named) for named in scenario.schedules if isinstance(named.body, Plan)]
     candidates.extend(_candidate(scenario, None, plan) for plan in plans)
     return sorted(candidates, key=lambda candidate: (candidate.best_us, candidate.expression))
+
+
+def _plan_of(choice: Choice) -> str:
+    """Return the expression of ``choice`` without its engine; in a row, those of one plan share its graph."""
+    return expression_of(replace(choice, engine=EngineChoice(EngineKind.DMA, 1)))
 
 
 def _batches(choices: Sequence[Choice], asked: Sequence[Choice]) -> Iterator[Sequence[Choice]]:
@@ -46,7 +52,7 @@ def _batches(choices: Sequence[Choice], asked: Sequence[Choice]) -> Iterator[Seq
 
 
 def _ranked(scenario: Scenario, ranker: Ranker, choices: Sequence[Choice]) -> Iterator[Candidate]:
-    schedules = [build_schedule(scenario, choice) for choice in choices]
+    schedules = list(build_schedules(scenario, choices))
     times_us = predicted_us(scenario, ranker, choices, schedules)
     for choice, schedule, time_us in zip(choices, schedules, times_us, strict=True):
         yield Candidate(schedule.expression, choice, schedule, is_serial(scenario, choice), time_us)

@@ -34,7 +34,7 @@ from ...compiler.templates import BY_NAME
 from ...compiler.templates.collective import DEFAULT_ALGORITHM, usual_algorithm
 from ...simcore.kernels.dispatch import whole_works
 from ...simcore.lower.collective import library_collective_time
-from ..estimate.makespan import estimate_ticks
+from ..estimate.makespan import estimates
 from ..ranker.trees import Ranker
 from .advice import Candidate, is_algorithm_choice
 
@@ -71,24 +71,24 @@ def predicted_us(
         If ``should_stop`` returned true.
     """
     trained = is_trained(scenario)
+    modelled = {
+        choice: schedule for choice, schedule in zip(choices, schedules, strict=True) if not choice.engine.by_library
+    }
     built = {
         choice: schedule
-        for choice, schedule in zip(choices, schedules, strict=True)
-        if trained and BY_NAME[choice.template].explored and not choice.algorithm and not choice.engine.by_library
+        for choice, schedule in modelled.items()
+        if trained and BY_NAME[choice.template].explored and not choice.algorithm
     }
+    others = {choice: schedule for choice, schedule in modelled.items() if choice not in built}
     with heeding(should_stop):
-        times = ranker.predict_us(scenario, list(built.values())) if built else ()
-        ranked = dict(zip(built, times, strict=True))
-        return tuple(
-            ranked[choice] if choice in ranked else estimated_us(scenario, schedule)
-            for choice, schedule in zip(choices, schedules, strict=True)
-        )
+        predicted = ranker.predict_us(scenario, list(built.values())) if built else ()
+        estimated = (each.makespan_ticks / TICKS_PER_US for each in estimates(scenario, others.values()))
+        times = dict(zip((*built, *others), (*predicted, *estimated), strict=True))
+        return tuple(times[choice] if choice in times else library_us(scenario) for choice in choices)
 
 
-def estimated_us(scenario: Scenario, schedule: Schedule) -> float:
-    """Return the step-level estimate; of the library its kernels and the closed form of its collective."""
-    if not schedule.engine.by_library:
-        return estimate_ticks(scenario, schedule).makespan_ticks / TICKS_PER_US
+def library_us(scenario: Scenario) -> float:
+    """Return the time of the library: that of its kernels, and the closed form of its collective."""
     kernels = sum(work.alone_ticks for work in whole_works(scenario))
     return (kernels + library_collective_time(scenario).ticks) / TICKS_PER_US
 

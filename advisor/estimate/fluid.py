@@ -72,11 +72,12 @@ class FluidMemory:
         """Increase the traffic of the memory by ``bytes_per_tick`` from ``now`` on."""
         self.hbm.feed(now, bytes_per_tick * TICKS_PER_SECOND / self.hbm_bytes_per_s)
 
-    def move(self, now: float, bytes_per_tick: float) -> None:
-        """Increase the traffic of copies by ``bytes_per_tick`` from ``now`` on."""
-        self.hbm.feed(now, bytes_per_tick * TICKS_PER_SECOND / self.hbm_bytes_per_s)
-        if self.noc_bytes_per_s is not None:
-            self.noc.feed(now, bytes_per_tick * TICKS_PER_SECOND / self.noc_bytes_per_s)
+    def flows(self, bytes_per_tick: float) -> tuple[tuple[FluidLink, float], ...]:
+        """Return the inflow of copies that move ``bytes_per_tick``."""
+        in_memory = self.hbm, bytes_per_tick * TICKS_PER_SECOND / self.hbm_bytes_per_s
+        if self.noc_bytes_per_s is None:
+            return (in_memory,)
+        return in_memory, (self.noc, bytes_per_tick * TICKS_PER_SECOND / self.noc_bytes_per_s)
 
 
 Leg = tuple[FluidLink, float]

@@ -1,7 +1,7 @@
 """The graph of a step-level estimate: kernels and transfers of one rank, or of all, and their dependences."""
 
-from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain
 
 from ...compiler.ir import (
@@ -16,7 +16,7 @@ from ...compiler.ir import (
     Transfer,
     num_peers,
 )
-from ...simcore.kernels.dispatch import compute_shape, compute_work
+from ...simcore.kernels.dispatch import compute_shape, work_of
 from ...simcore.kernels.reduce import reduce_work
 from ...simcore.kernels.work import KernelWork
 from ...simcore.lower.one_kernel import is_one_kernel, sum_work
@@ -24,8 +24,8 @@ from ...simcore.lower.protocols import sent_per_byte
 from ...simcore.lower.whole_tiles import in_whole_tiles
 from .persistent import persistent_parts
 
-Works = dict[tuple[KernelShape, bool] | tuple[int, int], KernelWork]
-"""Kernels by their shapes, and sums by their bytes and parts; those of equal shapes share one work."""
+Size = tuple[KernelShape, bool] | tuple[int, int]
+"""What a kernel computes, and whether it adds to its output; or the bytes of a sum, and how many parts it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,13 @@ class StepGraph:
     """Steps by their index ``i``, the steps of each of ``num_ranks`` ranks in the order of its plan.
 
     ``rank[i]`` is the rank of step i, ``num_peers[r]`` the number of peers that share the SMs that copy at rank r.
-    ``waits[i]`` is the number of steps that step i waits for, ``next[i]`` are the steps that wait for it. ``work`` are
-    kernels and sums with the ticks added to their launch, ``num_bytes[i]`` the bytes that a transfer sends, 0 for other
-    steps. For persistent kernels ``kernels_before`` are the earlier kernels that a kernel waits for; else it is empty.
-    ``kind[i]`` is the number of the kind of a copy, -1 for other steps; ``kinds`` are the rank and one copy of each.
+    ``waits[i]`` is the number of steps that step i waits for, ``next[i]`` are the steps that wait for it. ``kind[i]``
+    is the number of the kind of a copy, -1 for other steps; ``kinds`` are the rank and one copy of each. ``sizes`` are
+    those of kernels and sums, ``late`` the ones that wait for a transfer. ``persistent`` are parts of persistent
+    kernels, and ``kernels_before`` the earlier kernels that each waits for; else both are empty.
+
+    What depends on engines: ``work`` are kernels and sums with the ticks added to their launch, ``num_bytes[i]`` the
+    bytes that a transfer sends, 0 for other steps.
     """
 
     steps: tuple[Step, ...]
@@ -45,49 +48,58 @@ class StepGraph:
     num_peers: tuple[int, ...]
     waits: tuple[int, ...]
     next: tuple[tuple[int, ...], ...]
-    work: Mapping[int, tuple[KernelWork, float]]
-    num_bytes: tuple[int, ...]
-    kernels_before: Mapping[int, tuple[int, ...]]
     kind: tuple[int, ...]
     kinds: tuple[tuple[int, Transfer], ...]
+    sizes: Mapping[int, Size]
+    late: Set[int]
+    persistent: Mapping[int, KernelWork]
+    kernels_before: Mapping[int, tuple[int, ...]]
+    work: Mapping[int, tuple[KernelWork, float]] = field(default_factory=dict)
+    num_bytes: tuple[int, ...] = ()
+
+    def by_engine(self, scenario: Scenario, schedule: Schedule) -> "StepGraph":
+        """Return the graph of a ``schedule`` with the same plan, whose engine may be another."""
+        return replace(self, work=_work(scenario, schedule, self), num_bytes=_num_bytes(scenario, schedule, self.steps))
 
 
 def graph_of(scenario: Scenario, schedule: Schedule, num_ranks: int) -> StepGraph:
     """Return the graph of the first ``num_ranks`` ranks of a plan, which all others repeat."""
-    schedule = in_whole_tiles(scenario, schedule)
-    plans = [schedule.steps_of(rank) for rank in range(num_ranks)]
+    whole = in_whole_tiles(scenario, schedule)
+    plans = [whole.steps_of(rank) for rank in range(num_ranks)]
     firsts = [0, *accumulate(map(len, plans))]
-    senders = _signals(plans, firsts)
     before: list[Set[int]] = []
-    work, kernels_before, works = dict[int, tuple[KernelWork, float]](), dict[int, tuple[int, ...]](), Works()
-    for rank, (first, steps, landing) in enumerate(zip(firsts, plans, senders, strict=False)):
+    sizes, late = dict[int, Size](), set[int]()
+    persistent, kernels_before = dict[int, KernelWork](), dict[int, tuple[int, ...]]()
+    for rank, (first, steps, landing) in enumerate(zip(firsts, plans, _signals(plans, firsts), strict=False)):
         here = scenario.at(rank) if num_ranks > 1 else scenario
         own = {step.name: i for i, step in enumerate(steps, first)}
-        persistent = persistent_parts(here, schedule, steps)
-        before += _before(first, steps, own, landing, {own[name] for name in persistent})
-        own_work = _work(here, schedule, steps, persistent, works)
-        work |= {first + i: each for i, each in own_work.items()}
-        if persistent:
-            at = {first + i: before[first + i] for i in own_work}
-            kernels_before |= {i: tuple(j for j in earlier if j in work and j < i) for i, earlier in at.items()}
+        parts = {own[name]: work for name, work in persistent_parts(here, whole, steps).items()}
+        before += _before(first, steps, own, landing, parts.keys())
+        persistent |= parts
+        sizes |= (own_sizes := _sizes(here, first, steps))
+        late |= {*_late(first, steps)}
+        if parts:
+            kernels_before |= {i: tuple(j for j in before[i] if j in sizes and j < i) for i in own_sizes}
     following: list[list[int]] = [[] for _ in before]
     for i, others in enumerate(before):
         for j in others:
             following[j].append(i)
     kind, kinds = _kinds(plans)
-    return StepGraph(
+    graph = StepGraph(
         steps=tuple(chain.from_iterable(plans)),
         num_ranks=len(plans),
         rank=tuple(rank for rank, steps in enumerate(plans) for _ in steps),
         num_peers=tuple(map(num_peers, plans)),
         waits=tuple(map(len, before)),
         next=tuple(map(tuple, following)),
-        work=work,
-        num_bytes=_num_bytes(scenario, schedule, chain.from_iterable(plans)),
-        kernels_before=kernels_before,
         kind=kind,
         kinds=kinds,
+        sizes=sizes,
+        late=late,
+        persistent=persistent,
+        kernels_before=kernels_before,
     )
+    return graph.by_engine(scenario, schedule)
 
 
 def _kinds(plans: Sequence[Sequence[Step]]) -> tuple[tuple[int, ...], tuple[tuple[int, Transfer], ...]]:
@@ -170,35 +182,46 @@ def _num_bytes(scenario: Scenario, schedule: Schedule, steps: Iterable[Step]) ->
     )
 
 
-def _work(
-    scenario: Scenario,
-    schedule: Schedule,
-    steps: Sequence[Step],
-    persistent: Mapping[str, KernelWork],
-    works: Works,
-) -> dict[int, tuple[KernelWork, float]]:
-    """Return the kernels and sums of a rank, shared by ``works``; kernels that wait for a transfer launch later."""
-    width, sms, event = _width(scenario), schedule.compute_sms, float(scenario.gpu.launch.event_ticks)
-    alone = is_one_kernel(scenario, schedule)  # its sums are no kernels of their own
-
-    def work_of(step: TileGroup | Reduction) -> KernelWork:
+def _sizes(scenario: Scenario, first: int, steps: Sequence[Step]) -> dict[int, Size]:
+    """Return the sizes of the kernels and sums of a rank, whose first step has the index ``first``."""
+    width, sizes = _width(scenario), dict[int, Size]()
+    for i, step in enumerate(steps, first):
         if isinstance(step, TileGroup):
-            key = compute_shape(scenario, step), step.accumulate
-            if key not in works:
-                works[key] = compute_work(scenario, step, sms)
-            return works[key]
-        size = step.region.rows.size * step.region.cols.size * width, step.num_parts
+            sizes[i] = compute_shape(scenario, step), step.accumulate
+        elif isinstance(step, Reduction):
+            sizes[i] = step.region.rows.size * step.region.cols.size * width, step.num_parts
+    return sizes
+
+
+def _late(first: int, steps: Sequence[Step]) -> Iterator[int]:
+    """Yield the kernels and sums of a rank that wait for a transfer."""
+    kernels = {step.name for step in steps if not isinstance(step, Transfer)}
+    for i, step in enumerate(steps, first):
+        if step.name in kernels and not kernels.issuperset(step.after):
+            yield i
+
+
+def _work(scenario: Scenario, schedule: Schedule, graph: StepGraph) -> dict[int, tuple[KernelWork, float]]:
+    """Return the kernels and sums of a graph, of equal sizes one; those that wait for a transfer launch later."""
+    gpu, sms, event = scenario.gpu, schedule.compute_sms, float(scenario.gpu.launch.event_ticks)
+    alone = is_one_kernel(scenario, schedule)  # its sums are no kernels of their own
+    works = dict[Size, KernelWork]()
+
+    def work_at(i: int) -> KernelWork:
+        if i in graph.persistent:
+            return graph.persistent[i]
+        size = graph.sizes[i]
         if size not in works:
-            works[size] = sum_work(scenario, schedule, *size) if alone else reduce_work(scenario.gpu, *size, sms)
+            first, second = size
+            if not isinstance(first, int):
+                works[size] = work_of(gpu, first, sms, accumulate=bool(second))
+            elif alone:
+                works[size] = sum_work(scenario, schedule, first, second)
+            else:
+                works[size] = reduce_work(gpu, first, second, sms)
         return works[size]
 
-    work: dict[int, tuple[KernelWork, float]] = {}
-    kernels = {step.name for step in steps if not isinstance(step, Transfer)}
-    for i, step in enumerate(steps):
-        if not isinstance(step, Transfer):
-            waits = any(name not in kernels for name in step.after)
-            work[i] = persistent.get(step.name) or work_of(step), event if waits and not alone else 0.0
-    return work
+    return {i: (work_at(i), event if i in graph.late and not alone else 0.0) for i in graph.sizes}
 
 
 def _width(scenario: Scenario) -> int:

@@ -6,13 +6,15 @@ and end later by the queue there. Effects of single lines (bursts, L2, the order
 learns the ratio of simulated to estimated times.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
-from ...compiler.ir import EngineKind, Scenario, Schedule, TileGroup
+from ...compiler.ir import EngineKind, Kernels, Scenario, Schedule, TileGroup
 from ...simcore.kernels.work import KernelWork
 from ...simcore.lower.plan import period_of
 from .fluid import FluidFabric, WholeFabric
-from .graph import graph_of
+from .graph import StepGraph, graph_of
 from .run import EstimateRun
 from .step_costs import StepCosts
 
@@ -50,11 +52,36 @@ def estimate_ticks(scenario: Scenario, schedule: Schedule) -> Estimate:
     The ranks are followed that stand for all, see ``period_of``. In symmetric plans where these have more than
     ``MAX_STEPS`` steps one rank stands for all with the busiest links, which is quick and inexact.
     """
-    ranks, by_sm = period_of(scenario, schedule), schedule.engine.kind is EngineKind.SM
-    if schedule.symmetric and ranks * len(schedule.steps) > MAX_STEPS:
-        ranks = 1
+    return next(estimates(scenario, (schedule,)))
+
+
+def estimates(scenario: Scenario, schedules: Iterable[Schedule]) -> Iterator[Estimate]:
+    """Estimate each of ``schedules``; those in a row that differ in their engines alone share their graph."""
+    for _, alike in groupby(schedules, key=_plan_of):
+        graph: StepGraph | None = None
+        for schedule in alike:
+            if graph is None:
+                graph = graph_of(scenario, schedule, _num_ranks(scenario, schedule))
+            else:
+                graph = graph.by_engine(scenario, schedule)
+            yield _estimate(scenario, schedule, graph)
+
+
+def _plan_of(schedule: Schedule) -> tuple[object, ...]:
+    """Return all that the graph of a schedule depends on beside its engine; persistent kernels are built for SMs."""
+    persistent = schedule.tactics.kernel is Kernels.PERSISTENT
+    return schedule.steps, schedule.by_rank, schedule.overrides, persistent and (schedule.compute_sms,)
+
+
+def _num_ranks(scenario: Scenario, schedule: Schedule) -> int:
+    """Return how many ranks are followed."""
+    ranks = period_of(scenario, schedule)
+    return 1 if schedule.symmetric and ranks * len(schedule.steps) > MAX_STEPS else ranks
+
+
+def _estimate(scenario: Scenario, schedule: Schedule, graph: StepGraph) -> Estimate:
+    ranks, by_sm = graph.num_ranks, schedule.engine.kind is EngineKind.SM
     fabric = FluidFabric(scenario, by_sm) if ranks == 1 else WholeFabric(scenario, by_sm, ranks)
-    graph = graph_of(scenario, schedule, ranks)
     run = EstimateRun(scenario, schedule, graph, StepCosts.of(scenario, schedule, graph), fabric)
     run.prepare()
     run.loop()

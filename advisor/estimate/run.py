@@ -5,7 +5,7 @@ from heapq import heappop, heappush
 from itertools import count
 
 from ...compiler.ir import TICKS_PER_SECOND, EngineKind, Scenario, Schedule, Transfer, checkpoint
-from .fluid import FluidFabric, FluidMemory, FluidPath, Leg, SlotPool, WholeFabric
+from .fluid import FluidFabric, FluidLink, FluidMemory, FluidPath, Leg, SlotPool, WholeFabric
 from .graph import StepGraph
 from .step_costs import CopyCosts, StepCosts
 
@@ -24,15 +24,46 @@ class _Engines:
     queue: list[tuple[float, int]] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+Flow = tuple[FluidLink, float]
+"""A link, and by how much a part of a transfer increases its inflow while it lasts."""
+
+
+@dataclass(slots=True)
 class _Route:
-    """What copies of a kind share: costs, the path, engines, and the memories that it reads and writes, how often."""
+    """What copies of a kind share: costs, the path, engines, and the memories that it reads and writes, how often.
+
+    ``flows`` are those of parts, by rate, first leg and the leg after the last one.
+    """
 
     costs: CopyCosts
     path: FluidPath
     engines: _Engines
     reads: tuple[tuple[FluidMemory, int], ...]
     writes: tuple[tuple[FluidMemory, int], ...]
+    flows: dict[tuple[float, int, int], tuple[Flow, ...]] = field(default_factory=dict)
+
+    def flows_of(self, rate: float, first: int, stop: int) -> tuple[Flow, ...]:
+        """Return the flows of ``rate`` bytes per tick on the legs from ``first`` to ``stop``, and in the memories.
+
+        The first leg reads, and the last writes.
+        """
+        key = rate, first, stop
+        if key not in self.flows:
+            ends = (*(self.reads if not first else ()), *(self.writes if stop == len(self.path.legs) else ()))
+            on_legs = ((link, rate * ticks_per_byte) for link, ticks_per_byte in self.path.legs[first:stop])
+            in_memories = (flow for memory, times in ends for flow in memory.flows(rate * times))
+            self.flows[key] = (*on_legs, *in_memories)
+        return self.flows[key]
+
+    def land(self, now: float) -> None:
+        """Move what the leg now forwards into the memory of its own rank, where no other is written."""
+        if self.writes:
+            return
+        (link, ticks_per_byte), (memory, _) = self.path.legs[0], self.reads[0]
+        landing = link.outflow / ticks_per_byte
+        for into, change in memory.flows(landing - link.landing):
+            into.feed(now, change)
+        link.landing = landing
 
 
 @dataclass(slots=True)
@@ -49,35 +80,9 @@ class _Part:
     bytes_per_tick: float
     first_leg: int = 0
     legs: tuple[Leg, ...] = ()
+    flows: tuple[Flow, ...] = ()
     following: int | None = None
     late: float = 0.0
-
-    @property
-    def memories(self) -> tuple[tuple[FluidMemory, int], ...]:
-        """The memories that the part uses, and how often."""
-        reads = () if self.first_leg else self.route.reads
-        return reads if self.following is not None else (*reads, *self.route.writes)
-
-    @property
-    def backlog(self) -> float:
-        """The longest queue, in ticks, of its links and memories."""
-        return max([link.backlog for link, _ in self.legs] + [memory.backlog for memory, _ in self.memories])
-
-    def feed(self, now: float, rate: float) -> None:
-        """Increase the inflow of legs and memories by ``rate`` bytes per tick from ``now`` on."""
-        for link, ticks_per_byte in self.legs:
-            link.feed(now, rate * ticks_per_byte)
-        for memory, times in self.memories:
-            memory.move(now, rate * times)
-
-    def land(self, now: float) -> None:
-        """Move what the leg now forwards into the memory of its own rank, where no other is written."""
-        if self.route.writes:
-            return
-        (link, ticks_per_byte), (memory, _) = self.route.path.legs[0], self.route.reads[0]
-        landing = link.outflow / ticks_per_byte
-        memory.move(now, landing - link.landing)
-        link.landing = landing
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,16 +245,19 @@ class EstimateRun:
             engines, part.engines = (0, part.engines) if frees else (part.engines, 0)
             self.parts.append(_Part(part.transfer, part.route, engines, part.num_bytes, part.bytes_per_tick, stop))
             heappush(self.events, (now + part.legs[-1][0].backlog, _FED, part.following))
-        part.feed(now, part.bytes_per_tick)
+        part.flows = part.route.flows_of(part.bytes_per_tick, part.first_leg, stop)
+        for link, change in part.flows:
+            link.feed(now, change)
         heappush(self.events, (now + part.num_bytes / part.bytes_per_tick, _DRAINED, index))
-        part.land(now)
+        part.route.land(now)
 
     def _drained(self, now: float, index: int) -> None:
         """Handle a part that has fed its links; it has landed when these have passed on what queues there."""
         part = self.parts[index]
         path = part.route.path
-        part.feed(now, -part.bytes_per_tick)
-        queued = part.backlog
+        for link, change in part.flows:
+            link.feed(now, -change)
+        queued = max([link.backlog for link, _ in part.flows])
         for link, ticks_per_byte in part.legs:
             link.served += part.num_bytes * ticks_per_byte
         if part.following is not None:
@@ -260,7 +268,7 @@ class EstimateRun:
         if path.frees:
             part.route.engines.free += part.engines
             self._grant(part.route.engines, now)
-        part.land(now)
+        part.route.land(now)
 
     def _copied(self, now: float, index: int) -> None:
         """Handle a part that has landed; a flag follows the data and queues behind what others have sent meanwhile."""
@@ -272,7 +280,7 @@ class EstimateRun:
             link.feed(now, 0.0)
         queued = sum(link.backlog for link, _ in part.route.path.legs)
         heappush(self.events, (now + queued + part.route.costs.flag_ticks, _FLAGGED, index))
-        part.land(now)
+        part.route.land(now)
 
     def _end_part(self, now: float, index: int) -> None:
         """Handle the end of a part of a copy."""
@@ -282,7 +290,7 @@ class EstimateRun:
         part.route.engines.free += 0 if part.route.path.frees else part.engines
         self._end_share(now, part.transfer)
         self._grant(part.route.engines, now)
-        part.land(now)
+        part.route.land(now)
 
     def _sum(self, now: float, i: int, taken: int) -> None:
         """Begin a sum's units on ``taken`` of the SMs that copy."""

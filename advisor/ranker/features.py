@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ...compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, Scenario, Schedule, TileGroup
 from ...simcore.kernels.gemm import gemm_work
 from ...simcore.kernels.work import hbm_bytes
-from ..estimate.makespan import estimate_ticks
+from ..estimate.makespan import Estimate, estimate_ticks, estimates
 from .view import View, mean
 
 FloatArray = npt.NDArray[np.float64]
@@ -138,18 +138,18 @@ LOG_ESTIMATE_US = NAMES.index("log_estimate_us")
 
 def features_of(scenario: Scenario, schedule: Schedule) -> tuple[float, ...]:
     """Features of one schedule of ``scenario``, in the order of NAMES."""
-    return _row(scenario, schedule, _whole_ticks(scenario))
+    return _row(scenario, schedule, estimate_ticks(scenario, schedule), _whole_ticks(scenario))
 
 
 def matrix(scenario: Scenario, schedules: Sequence[Schedule]) -> FloatArray:
     """Features of each schedule: [N, F] float64."""
-    whole_ticks = _whole_ticks(scenario)
-    rows = [_row(scenario, schedule, whole_ticks) for schedule in schedules]
+    whole_ticks, estimated = _whole_ticks(scenario), estimates(scenario, schedules)
+    rows = [_row(scenario, *each, whole_ticks) for each in zip(schedules, estimated, strict=True)]
     return np.array(rows, np.float64).reshape(len(rows), len(FEATURES))
 
 
-def _row(scenario: Scenario, schedule: Schedule, whole_ticks: int) -> tuple[float, ...]:
-    view = View(scenario, schedule, estimate_ticks(scenario, schedule), whole_ticks)
+def _row(scenario: Scenario, schedule: Schedule, estimate: Estimate, whole_ticks: int) -> tuple[float, ...]:
+    view = View(scenario, schedule, estimate, whole_ticks)
     return tuple(feature(view) for _, feature in FEATURES)
 
 

@@ -1,6 +1,7 @@
 """From a template and its parameters, or a plan written out, to the Schedule that lowering takes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import cache
 from itertools import chain
 
@@ -9,15 +10,17 @@ from ..ir import COLUMN_STEP as COLUMN_STEP
 from ..ir import (
     Choice,
     EngineChoice,
+    EngineKind,
     ExecutionOptions,
     NamedSchedule,
     Plan,
     Rejection,
     Scenario,
     Schedule,
+    Step,
     TileGroup,
 )
-from ..templates import BASELINE, BY_NAME, Template
+from ..templates import BASELINE, BY_NAME, Template, TemplateInput
 from . import knobs
 from .execution import OPTIONS
 from .expression import expression_of
@@ -69,22 +72,38 @@ def build_schedule(scenario: Scenario, body: Choice | Plan, name: str = "") -> S
         sliced = any(isinstance(step, TileGroup) and step.accumulate for step in chain(*ranks))
         staging = staging_of_steps(scenario, ranks, slices_inner=sliced)
         return Schedule(name, body.steps, body.engine, sms, staging, body.overrides, body.tactics, body.by_rank)
-    template = template_named(body.template)
-    request = ScheduleRequest(scenario, body)
-    unfit = _first_rejection(request, all_rules())
-    if unfit is not None:
-        raise ScheduleError(unfit)
-    steps, by_rank = template.write(request.problem)
-    sliced = bool(body.slices) or slices_inner(scenario, template)
-    return Schedule(
-        expression_of(body),
-        steps,
-        body.engine,
-        compute_sms(scenario, body.engine, template.overlaps),
-        staging_of_steps(scenario, by_rank or (steps,), slices_inner=sliced),
-        tactics=body.tactics,
-        by_rank=by_rank,
-    )
+    return next(build_schedules(scenario, (body,)))
+
+
+def build_schedules(scenario: Scenario, choices: Iterable[Choice]) -> Iterator[Schedule]:
+    """Yield the chunk plan for each of ``choices``; those that differ in their engines alone mostly share its steps.
+
+    Raises
+    ------
+    ScheduleError
+        If a choice is illegal here; see ``reject_choice``.
+    """
+    written: dict[tuple[str, TemplateInput], tuple[tuple[Step, ...], tuple[tuple[Step, ...], ...]]] = {}
+    for choice in choices:
+        template, request = template_named(choice.template), ScheduleRequest(scenario, choice)
+        unfit = _first_rejection(request, all_rules())
+        if unfit is not None:
+            raise ScheduleError(unfit)
+        problem = replace(request.problem, engine=EngineKind.DMA) if template.any_engine else request.problem
+        plan = template.name, problem
+        if plan not in written:
+            written[plan] = template.write(problem)
+        steps, by_rank = written[plan]
+        sliced = bool(choice.slices) or slices_inner(scenario, template)
+        yield Schedule(
+            expression_of(choice),
+            steps,
+            choice.engine,
+            compute_sms(scenario, choice.engine, template.overlaps),
+            staging_of_steps(scenario, by_rank or (steps,), slices_inner=sliced),
+            tactics=choice.tactics,
+            by_rank=by_rank,
+        )
 
 
 def all_rules() -> tuple[Rule, ...]:

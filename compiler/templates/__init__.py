@@ -14,7 +14,7 @@ from . import (
     uniform_fused_1d,
     uniform_fused_2d,
 )
-from .base import Cut, Template
+from .base import Cut, Template, TemplateInput
 from .collective import LONE_TEMPLATES
 
 ALL_TEMPLATES: tuple[Template, ...] = (
@@ -38,4 +38,4 @@ TEMPLATES: tuple[Template, ...] = tuple(template for template in ALL_TEMPLATES i
 
 BY_NAME: Mapping[str, Template] = MappingProxyType({template.name: template for template in ALL_TEMPLATES})
 
-__all__ = ["ALL_TEMPLATES", "BASELINE", "BY_NAME", "TEMPLATES", "Cut", "Template"]
+__all__ = ["ALL_TEMPLATES", "BASELINE", "BY_NAME", "TEMPLATES", "Cut", "Template", "TemplateInput"]

@@ -51,7 +51,8 @@ class Template:
     ``twins`` are pairs (algorithm, template): with that algorithm the plan is that of the other template.
 
     ``knobs`` are the words of the knobs that not every template has (``planning/knobs``). Where
-    ``rows_from_all_ranks``, each kernel has the same rows of all ranks.
+    ``rows_from_all_ranks``, each kernel has the same rows of all ranks. With ``any_engine`` the steps are the same
+    whether copy engines or SMs copy.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Template:
     explored: bool = True
     knobs: tuple[str, ...] = ()
     rows_from_all_ranks: bool = False
+    any_engine: bool = False
     twins: tuple[tuple[str, str], ...] = ()
 
     @property

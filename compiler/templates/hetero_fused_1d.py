@@ -47,4 +47,6 @@ def _scatter(problem: TemplateInput) -> Iterator[Step]:
         yield from summed(problem, f"{step}", mine, ("own", *landed), stream=1)
 
 
-TEMPLATE = Template("hetero_fused_1d", Cut.ROWS, True, 1, OVERLAPPED_PATTERNS, build, knobs=("order", "depth"))
+TEMPLATE = Template(
+    "hetero_fused_1d", Cut.ROWS, True, 1, OVERLAPPED_PATTERNS, build, knobs=("order", "depth"), any_engine=True
+)

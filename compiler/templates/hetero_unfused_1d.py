@@ -62,4 +62,5 @@ TEMPLATE = Template(
     build=build,
     default_streams=4,
     knobs=("streams", "order", "depth"),
+    any_engine=True,
 )

@@ -46,4 +46,4 @@ def _scatter(problem: TemplateInput) -> Iterator[Step]:
     yield from summed(problem, "0", problem.block(0), ("g0", *landed), lane=0)
 
 
-TEMPLATE = Template("shard_p2p", Cut.SHARD, True, 1, OVERLAPPED_PATTERNS, build, knobs=("order",))
+TEMPLATE = Template("shard_p2p", Cut.SHARD, True, 1, OVERLAPPED_PATTERNS, build, knobs=("order",), any_engine=True)

@@ -48,4 +48,5 @@ TEMPLATE = Template(
     build=build,
     knobs=("order", "depth"),
     rows_from_all_ranks=True,
+    any_engine=True,
 )

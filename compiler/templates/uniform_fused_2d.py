@@ -41,4 +41,6 @@ def _scatter(problem: TemplateInput) -> Iterator[Step]:
         yield from summed(problem, f"{step}", mine, waits, stream=1)
 
 
-TEMPLATE = Template("uniform_fused_2d", Cut.COLUMNS, True, 2, OVERLAPPED_PATTERNS, build, knobs=("order", "depth"))
+TEMPLATE = Template(
+    "uniform_fused_2d", Cut.COLUMNS, True, 2, OVERLAPPED_PATTERNS, build, knobs=("order", "depth"), any_engine=True
+)
