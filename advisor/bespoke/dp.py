@@ -10,6 +10,9 @@ dimension. If kernels precede the collective, it holds for time reversed: kernel
 
 from collections.abc import Iterator
 
+import numpy as np
+import numpy.typing as npt
+
 from ...compiler.ir import EngineChoice, Scenario
 from .batches import Batches
 from .costs import OWN_UNITS, Costs, costs_of
@@ -17,6 +20,8 @@ from .costs import OWN_UNITS, Costs, costs_of
 MAX_BATCHES = 10
 # Numbers of batches that are kept, the best first, for each share of the own block that runs first.
 NUM_KEPT = 3
+# An end that no plan has: the sum of two such fits 64 bits.
+NEVER = 1 << 61
 
 
 def dp_batches(scenario: Scenario, engine: EngineChoice) -> tuple[Batches, ...]:
@@ -44,19 +49,23 @@ def _plans(costs: Costs, first: int) -> list[tuple[int, list[int], list[int]]]:
 def _ends(costs: Costs, first: int) -> tuple[list[list[int]], list[list[int]]]:
     """Return F by batches and units, and the v of each minimum; the rest of the own block is in the first batch."""
     grid, filler = costs.grid, OWN_UNITS - first
-    kernels = [[costs.kernel(own, d) + costs.event for d in range(grid + 1)] for own in (0, filler)]
-    ends, came_from = [[costs.kernel(first, 0)] * (grid + 1)], [[0] * (grid + 1)]
+    with_own = _kernels(costs, filler)
+    others = _kernels(costs, 0) if costs.by_rows else with_own
+    ends, came_from = [[costs.kernel(first, 0), *[NEVER] * grid]], [[0] * (grid + 1)]
     for j in range(1, min(MAX_BATCHES, grid) + 1):
-        row, origin = [1 << 62] * (grid + 1), [0] * (grid + 1)
-        for u in range(j, grid + 1):
-            landed, kernel = costs.landed(u, j), kernels[j == 1 or not costs.by_rows]
-            ends_and_origins = (
-                (max(ends[j - 1][v], landed) + kernel[u - v], v) for v in ((0,) if j == 1 else range(j - 1, u))
-            )
-            row[u], origin[u] = min(ends_and_origins)
-        ends.append(row)
-        came_from.append(origin)
+        landed = np.array([[costs.landed(u, j)] for u in range(grid + 1)])
+        candidates = np.maximum(ends[-1], landed) + (with_own if j == 1 else others)  # [u, v]
+        ends.append(np.minimum(candidates.min(axis=1), NEVER).tolist())
+        came_from.append(candidates.argmin(axis=1).tolist())
     return ends, came_from
+
+
+def _kernels(costs: Costs, own: int) -> npt.NDArray[np.int64]:
+    """Return [u, v] the ticks of a kernel over the units from v to u beside ``own`` quarters of the own block."""
+    units = np.arange(costs.grid + 1)
+    ticks = np.array([costs.kernel(own, d) + costs.event for d in units.tolist()])
+    sizes = np.subtract.outer(units, units)
+    return np.where(sizes > 0, ticks[sizes], NEVER)
 
 
 def _units(came_from: list[list[int]], batches: int, grid: int) -> Iterator[int]:

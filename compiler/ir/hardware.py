@@ -73,18 +73,19 @@ class GemmModel:
     Without ``splits_k`` the inner dimension of a tile stays whole.
     """
 
+    # Kernel times are cached by GPU, and fractions and tiles take long to hash.
     start_ticks: int
-    mma_fraction: Fraction
-    hbm_fraction: Fraction
+    mma_fraction: Fraction = field(hash=False)
+    hbm_fraction: Fraction = field(hash=False)
     tile_ticks: int
     k_step_ticks: int
     split_ticks: int
     split_bytes_per_s: int
-    exponent: Fraction
-    quantisation: Fraction
-    tiles: tuple[tuple[int, int], ...]
-    error: Fraction
-    resolution: Fraction
+    exponent: Fraction = field(hash=False)
+    quantisation: Fraction = field(hash=False)
+    tiles: tuple[tuple[int, int], ...] = field(hash=False)
+    error: Fraction = field(hash=False)
+    resolution: Fraction = field(hash=False)
     validated: bool
     pair_tiles: tuple[tuple[int, int], ...] = ()
     cluster: int = 1

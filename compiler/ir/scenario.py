@@ -41,8 +41,8 @@ class Scenario:
     name: str
     system: System
     workload: Workload
-    schedules: tuple[NamedSchedule, ...] = ()
-    explore: Explore = field(default_factory=Explore)
+    schedules: tuple[NamedSchedule, ...] = field(default=(), hash=False)
+    explore: Explore = field(default_factory=Explore, hash=False)
 
     @property
     def num_ranks(self) -> int:

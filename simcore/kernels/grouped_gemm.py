@@ -61,24 +61,27 @@ def _fastest(gpu: Gpu, shape: GroupedGemmShape, sms: int, num_bytes: int) -> Til
     """
     form = BodyForm.of(gpu, num_bytes, float(gpu.gemm.quantisation))
     written = sum(shape.rows) * shape.n * shape.dtype.num_bytes
-    best: Tiling | None = None
-    for (block, units), ((_, tile_us),) in tile_times(gpu, shape.dtype, shape.k, splits=False):
+    tiles = tile_times(gpu, shape.dtype, shape.k, splits=False)
+    bodies: list[tuple[float, int, int]] = []  # the least body of a tile, its number, its slots
+    for number, ((block, units), ((_, tile_us),)) in enumerate(tiles):
         if units > sms:  # a pair needs two SMs
             continue
-        tile_rows, tile_cols = [math.ceil(count / block[0]) for count in shape.rows], math.ceil(shape.n / block[1])
-        num_slots = sum(tile_rows) * tile_cols * units
-        waves = num_slots / sms
-        body_us = form.body_us(form.waves_us(waves, tile_us))
-        if best is not None and body_us >= best.body_us:  # before the operands of every expert are counted
-            continue
+        num_slots = sum(math.ceil(count / block[0]) for count in shape.rows) * math.ceil(shape.n / block[1]) * units
+        bodies.append((form.body_us(form.waves_us(num_slots / sms, tile_us)), number, num_slots))
+    best: Tiling | None = None
+    first = 0
+    for body_us, number, num_slots in sorted(bodies):
+        if best is not None and body_us > best.body_us:  # before the operands of every expert are counted
+            break
+        block, units = tiles[number][0]
+        tile_cols, share = math.ceil(shape.n / block[1]), gpu.gemm.cluster // units
         operands = sum(
-            operand_rows(count, shape.n, tiles, tile_cols, gpu.gemm.cluster // units)
-            for count, tiles in zip(shape.rows, tile_rows, strict=True)
+            operand_rows(count, shape.n, math.ceil(count / block[0]), tile_cols, share) for count in shape.rows
         )
         l2_read_bytes = operands * shape.k * shape.dtype.num_bytes
-        body_us = max(body_us, form.least_us(waves, l2_read_bytes + written))
-        if best is None or body_us < best.body_us:
-            best = Tiling(body_us, block, units == 2, num_slots, l2_read_bytes)
+        body_us = max(body_us, form.least_us(num_slots / sms, l2_read_bytes + written))
+        if best is None or (body_us, number) < (best.body_us, first):
+            best, first = Tiling(body_us, block, units == 2, num_slots, l2_read_bytes), number
     return found(best, gpu, sms)
 
 
