@@ -88,33 +88,48 @@ class TiledKernels:
         """Least time of a unit: that of a tile."""
         return self.tile_us(self._part(corner[2]))
 
-    def body_us(self, corner: Floats, sms: int) -> tuple[Floats, Floats]:
-        """Times [K, B] without launch and L2: of a kernel that writes its output, and of one that adds to it.
-
-        They grow with every dimension and fall with ``sms``.
-        """
-        form, waves, split = self.form, self._slots(corner) / sms, self._split_us(corner[0] * corner[1])
-        quantised = np.where(waves <= 1, 1.0, waves + form.quantisation * (np.ceil(waves) - waves))
+    def waves_us(self, corner: Floats, sms: int) -> Floats:
+        """Times [K, B] of the waves of tiles, without memory traffic."""
+        waves = self._slots(corner) / sms
+        quantised = np.where(waves <= 1, 1.0, waves + self.form.quantisation * (np.ceil(waves) - waves))
         # Boxes share few inner dimensions.
         inner, places = np.unique(corner[2], return_inverse=True)
-        tiles = quantised * self.tile_us(self._part(inner))[:, places]
-        alone, adding = (form.together(tiles, form.memory_us(corner, adds=adds)) for adds in (False, True))
-        return alone + split, adding + split
+        return np.asarray(quantised * self.tile_us(self._part(inner))[:, places])
 
-    def longest_us(self, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-        """Longest times in boxes, with L2, writing and adding; infinite for kernels that may not exist in a box.
+    def split_us(self, corner: Floats) -> Floats:
+        """Times [K, B] in which the parts of a split inner dimension are summed."""
+        return self._split_us(corner[0] * corner[1])
 
-        A library picks the fastest kernel, so that no picked kernel takes longer.
+    def fastest_us(self, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+        """Return [B] the longest times in boxes, with L2, of the fastest kernels by these: that write, and that add.
+
+        A library picks the fastest kernel, so that no picked kernel takes longer. Kernels that may not exist in a box
+        take infinitely long.
         """
+        form, shape = self.form, (len(self.rows), high.shape[1])
+        waves, split, least = self.waves_us(high, form.fewest), self.split_us(high), self._least_us(low, high)
+
+        def fastest(memory: Floats) -> Floats:
+            # Two times together take as long as the longer, and at most as both would if they were as long.
+            longer, at_most = np.maximum(waves, memory), 2 ** (1 / float(form.gpu.gemm.exponent))
+            limit = np.maximum(at_most * longer + split, least).min(axis=0)
+            rivals = np.maximum(longer + split, least) <= limit * (1 + 1e-9)
+            times, memory = np.full(shape, np.inf), np.broadcast_to(memory, shape)
+            times[rivals] = np.maximum(form.together(waves[rivals], memory[rivals]) + split[rivals], least[rivals])
+            return np.asarray(times.min(axis=0))
+
+        return fastest(form.memory_us(high)), fastest(form.memory_us(high, adds=True))
+
+    def _least_us(self, low: Floats, high: Floats) -> Floats:
+        """Times [K, B] of L2 for the largest shapes, infinite for kernels that may not exist in a box."""
         gpu, (m, n, k) = self.form.gpu, high
         rows, cols = np.ceil(m / self.rows), np.ceil(n / self.cols)
         num_bytes = ((m * cols + n * rows) * k + 2 * m * n) * self.form.dtype.num_bytes
         l2 = num_bytes / l2_bytes_per_s(gpu) * 1e6
         waves = np.ceil(rows * cols * (self.split * self.units) / self.form.fewest)
         latency = waves * (gpu.l2.latency_ticks + gpu.hbm.latency_ticks) / TICKS_PER_US
-        least = np.where(self.exists(low) & (self.units <= self.form.fewest), np.maximum(l2, latency), np.inf)
-        alone, adding = self.body_us(high, self.form.fewest)
-        return np.maximum(alone, least), np.maximum(adding, least)
+        exists = self.exists(low) & (self.units <= self.form.fewest)
+        return np.asarray(np.where(exists, np.maximum(l2, latency), np.inf))
 
     def per_element(self, low: Floats, high: Floats, body_us: Floats) -> Floats:
         """The least SM time for each element of m, n and k in us, in boxes from ``low`` to ``high``.

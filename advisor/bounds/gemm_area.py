@@ -161,16 +161,29 @@ class _Search:
 
     def _bounds_of(self, low: Floats, high: Floats) -> Floats:
         """Return [T, B] the least SM time for each element in boxes [3, B], of kernels that may be fastest, by time."""
-        alone, adding = self._kernels.body_us(low, self._form.most)
-        fastest, fastest_adding = (each.min(axis=0) for each in self._rivals.longest_us(low, high))
-        picked = ((alone <= TIE_RATIO * fastest) | (adding <= TIE_RATIO * fastest_adding)) & self._kernels.exists(high)
-        kernels, boxes = np.nonzero(picked)
+        num_boxes, (kernels, boxes, alone) = low.shape[1], self._picked(low, high)
         low, high, pairs = low[:, boxes], high[:, boxes], self._kernels.at(kernels)
-        others = self._other_slices_us(high)
-        lasts = pairs.unit_us(low) if self._kind.persistent else alone[picked] + others
-        bounds = np.full((len(self._times), picked.shape[1]), np.inf)
-        np.minimum.at(bounds, (np.searchsorted(self._times, lasts), boxes), pairs.per_element(low, high, alone[picked]))
+        lasts = pairs.unit_us(low) if self._kind.persistent else alone + self._other_slices_us(high)
+        bounds = np.full((len(self._times), num_boxes), np.inf)
+        np.minimum.at(bounds, (np.searchsorted(self._times, lasts), boxes), pairs.per_element(low, high, alone))
         return np.minimum.accumulate(bounds, axis=0)
+
+    def _picked(self, low: Floats, high: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp], Floats]:
+        """Return pairs of a kernel and a box in which it may be the fastest, and its least time where it adds nothing.
+
+        A kernel may be picked whose least time, writing or adding, is not above the longest of the fastest.
+        """
+        form, waves, split = self._form, self._kernels.waves_us(low, self._form.most), self._kernels.split_us(low)
+        memory = [form.memory_us(low, adds=adds) for adds in (False, True)]
+        limits = [TIE_RATIO * fastest for fastest in self._rivals.fastest_us(low, high)]
+        likely = np.zeros(waves.shape, bool)
+        for each, limit in zip(memory, limits, strict=True):
+            likely |= np.maximum(waves, each) + split <= TIE_RATIO * limit  # no two times together are shorter
+        kernels, boxes = np.nonzero(likely & self._kernels.exists(high))
+        waves, split = waves[kernels, boxes], split[kernels, boxes]
+        alone, adding = (form.together(waves, each[boxes]) + split for each in memory)
+        picked = (alone <= limits[0][boxes]) | (adding <= limits[1][boxes])
+        return kernels[picked], boxes[picked], alone[picked]
 
     def _other_slices_us(self, high: Floats) -> Floats:
         """Return the time of the other slices of a finished kernel: at least one more kernel, and the steps."""
