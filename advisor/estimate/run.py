@@ -5,93 +5,16 @@ from heapq import heappop, heappush
 from itertools import count
 
 from ...compiler.ir import TICKS_PER_SECOND, EngineKind, Scenario, Schedule, Transfer, checkpoint
-from .fluid import FluidFabric, FluidLink, FluidMemory, FluidPath, Leg, SlotPool, WholeFabric
+from .fluid import FluidFabric, WholeFabric
 from .graph import StepGraph
-from .step_costs import CopyCosts, StepCosts
+from .parts import Engines, Part, Route, SumPart
+from .servers import FluidMemory, SlotPool
+from .step_costs import StepCosts
 
 # Events between two checks whether to stop: some milliseconds.
 EVENTS_PER_CHECKPOINT = 2048
 # Kinds of events, in the order in which events of one time are handled: ends free resources for begins.
 _FLAGGED, _COPIED, _SUMMED, _FINISHED, _DRAINED, _SPENT, _BEGUN, _FED, _LAUNCHED, _READY = range(10)
-
-
-@dataclass(slots=True)
-class _Engines:
-    """The pool of engines of a rank: free engines, waiting transfers, and the rate of one engine."""
-
-    free: int
-    bytes_per_tick: float
-    queue: list[tuple[float, int]] = field(default_factory=list)
-
-
-Flow = tuple[FluidLink, float]
-"""A link, and by how much a part of a transfer increases its inflow while it lasts."""
-
-
-@dataclass(slots=True)
-class _Route:
-    """What copies of a kind share: costs, the path, engines, and the memories that it reads and writes, how often.
-
-    ``flows`` are those of parts, by rate, first leg and the leg after the last one.
-    """
-
-    costs: CopyCosts
-    path: FluidPath
-    engines: _Engines
-    reads: tuple[tuple[FluidMemory, int], ...]
-    writes: tuple[tuple[FluidMemory, int], ...]
-    flows: dict[tuple[float, int, int], tuple[Flow, ...]] = field(default_factory=dict)
-
-    def flows_of(self, rate: float, first: int, stop: int) -> tuple[Flow, ...]:
-        """Return the flows of ``rate`` bytes per tick on the legs from ``first`` to ``stop``, and in the memories.
-
-        The first leg reads, and the last writes.
-        """
-        key = rate, first, stop
-        if key not in self.flows:
-            ends = (*(self.reads if not first else ()), *(self.writes if stop == len(self.path.legs) else ()))
-            on_legs = ((link, rate * ticks_per_byte) for link, ticks_per_byte in self.path.legs[first:stop])
-            in_memories = (flow for memory, times in ends for flow in memory.flows(rate * times))
-            self.flows[key] = (*on_legs, *in_memories)
-        return self.flows[key]
-
-    def land(self, now: float) -> None:
-        """Move what the leg now forwards into the memory of its own rank, where no other is written."""
-        if self.writes:
-            return
-        (link, ticks_per_byte), (memory, _) = self.path.legs[0], self.reads[0]
-        landing = link.outflow / ticks_per_byte
-        for into, change in memory.flows(landing - link.landing):
-            into.feed(now, change)
-        link.landing = landing
-
-
-@dataclass(slots=True)
-class _Part:
-    """A share of a transfer on some engines of the pool, and the legs that it feeds at the same time.
-
-    Legs after one that queues are fed by the part ``following``, which lands no earlier than ``late``.
-    """
-
-    transfer: int
-    route: _Route
-    engines: int
-    num_bytes: float
-    bytes_per_tick: float
-    first_leg: int = 0
-    legs: tuple[Leg, ...] = ()
-    flows: tuple[Flow, ...] = ()
-    following: int | None = None
-    late: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class _SumPart:
-    """A share of a sum on some of the SMs that copy, and its traffic in memory."""
-
-    step: int
-    engines: int
-    bytes_per_tick: float
 
 
 @dataclass(slots=True)
@@ -111,11 +34,11 @@ class EstimateRun:
     notice_ticks: list[float] = field(default_factory=list)  # [i] from its end until its successors know of it
     in_turn: bool = False
     memories: list[FluidMemory] = field(default_factory=list)  # [r]
-    engines: list[_Engines] = field(default_factory=list)  # [r]
+    engines: list[Engines] = field(default_factory=list)  # [r]
     pools: list[SlotPool] = field(default_factory=list)  # [r]
-    routes: list[_Route] = field(default_factory=list)  # by kind of copies
-    parts: list[_Part] = field(default_factory=list)
-    sums: list[_SumPart] = field(default_factory=list)
+    routes: list[Route] = field(default_factory=list)  # by kind of copies
+    parts: list[Part] = field(default_factory=list)
+    sums: list[SumPart] = field(default_factory=list)
     left: list[int] = field(default_factory=list)  # [i] engines a transfer still wants
     missing: list[int] = field(default_factory=list)  # [i] parts that run
 
@@ -129,7 +52,7 @@ class EstimateRun:
         rate = (gpu.dma if engine.kind is EngineKind.DMA else gpu.sm_copy).bytes_per_s / TICKS_PER_SECOND
         noc_bytes_per_s = None if gpu.noc is None else gpu.noc.copy_bytes_per_s
         self.memories = [FluidMemory(gpu.hbm.achieved_bytes_per_s, noc_bytes_per_s) for _ in ranks]
-        self.engines = [_Engines(engine.count, rate) for _ in ranks]
+        self.engines = [Engines(engine.count, rate) for _ in ranks]
         self.pools = [SlotPool(self.schedule.compute_sms) for _ in ranks]
         self.routes = [self._route(rank, copy) for rank, copy in graph.kinds]
         launched = self.costs.launched
@@ -137,10 +60,10 @@ class EstimateRun:
         self.notice_ticks = [0.0 if kind < 0 else self.routes[kind].costs.notice_ticks for kind in graph.kind]
         self.events = [(self.earliest[i], _READY, i) for i, waits in enumerate(self.waits) if not waits]
 
-    def _route(self, rank: int, copy: Transfer) -> _Route:
+    def _route(self, rank: int, copy: Transfer) -> Route:
         path, memories = self.fabric.path(rank, copy), self.memories
         reads, writes = (tuple((memories[r], times) for r, times in ends) for ends in (path.reads, path.writes))
-        return _Route(self.costs.of_copy(rank, copy), path, self.engines[rank], reads, writes)
+        return Route(self.costs.of_copy(rank, copy), path, self.engines[rank], reads, writes)
 
     def loop(self) -> None:
         """Handle events until none is left."""
@@ -192,7 +115,7 @@ class EstimateRun:
             return now + work.start_ticks + gap
         return max(now, work.start_ticks + max((self.done[j] for j in self.graph.kernels_before[i]), default=0.0))
 
-    def _grant(self, engines: _Engines, now: float) -> None:
+    def _grant(self, engines: Engines, now: float) -> None:
         """Give free engines to the transfer that has waited longest; it starts with a part of those it wants."""
         while engines.free and engines.queue:
             i = engines.queue[0][1]
@@ -216,9 +139,9 @@ class EstimateRun:
         num_bytes = self.graph.num_bytes[i] * taken / route.costs.workers
         begin = now + route.costs.setup_ticks + self._turn_ticks(route, taken)
         heappush(self.events, (begin, _FED, len(self.parts)))
-        self.parts.append(_Part(i, route, taken, num_bytes, rate))
+        self.parts.append(Part(i, route, taken, num_bytes, rate))
 
-    def _turn_ticks(self, route: _Route, taken: int) -> float:
+    def _turn_ticks(self, route: Route, taken: int) -> float:
         """Return the delay of a copy that begins beside others: they send their first lines in turn, then drift apart.
 
         0 for the patterns of the ranker, which was trained without this delay.
@@ -243,7 +166,7 @@ class EstimateRun:
             part.following = len(self.parts)
             frees = part.route.path.frees
             engines, part.engines = (0, part.engines) if frees else (part.engines, 0)
-            self.parts.append(_Part(part.transfer, part.route, engines, part.num_bytes, part.bytes_per_tick, stop))
+            self.parts.append(Part(part.transfer, part.route, engines, part.num_bytes, part.bytes_per_tick, stop))
             heappush(self.events, (now + part.legs[-1][0].backlog, _FED, part.following))
         part.flows = part.route.flows_of(part.bytes_per_tick, part.first_leg, stop)
         for link, change in part.flows:
@@ -299,7 +222,7 @@ class EstimateRun:
         ticks = work.unit_ticks * (work.num_units / self.costs.sum_workers(i))
         self.memories[rank].use(now, traffic / ticks)
         heappush(self.events, (now + ticks, _SUMMED, len(self.sums)))
-        self.sums.append(_SumPart(i, taken, traffic / ticks))
+        self.sums.append(SumPart(i, taken, traffic / ticks))
 
     def _summed(self, now: float, index: int) -> None:
         """Handle the end of a part of a sum."""

@@ -51,6 +51,16 @@ class View:
         """The links between the ranks."""
         return self.scenario.network
 
+    @cached_property
+    def links(self) -> dict[int, int]:
+        """Number of links to each peer."""
+        return {peer: self.network.num_links(0, peer) for peer in self.peers}
+
+    @cached_property
+    def latency_ticks(self) -> dict[int, int]:
+        """Latency of the links to each peer."""
+        return {peer: self.network.latency_ticks(0, peer) for peer in self.peers}
+
     @property
     def makespan(self) -> float:
         """The estimate in ticks, at least one."""
