@@ -17,7 +17,7 @@ ANY_ENGINE = [template for template in ALL_TEMPLATES if template.any_engine]
 
 @pytest.mark.parametrize("template", ANY_ENGINE, ids=lambda template: template.name)
 def test_steps_do_not_depend_on_the_engine(template: Template) -> None:
-    for pattern in template.patterns:
+    for pattern in some(template.patterns):
         for scenario in some(scenarios_of(pattern)):
             choice = Choice(template.name, 2 * scenario.num_ranks, DMA)
             by_dma, by_sm = (template_input(scenario, replace(choice, engine=engine)) for engine in (DMA, SM))
