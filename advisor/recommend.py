@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 
 from ..compiler.codes import Code
-from ..compiler.ir import Cancelled, Progress, Rejection, Scenario, Schedule, ShouldStop
+from ..compiler.ir import Cancelled, Progress, Rejection, Scenario, ShouldStop
 from ..compiler.planning.build import ScheduleError
-from ..simcore import affordable_unit
+from ..simcore import Result
 from .answer import (
     BESPOKE,
     BOUND,
@@ -27,22 +27,19 @@ from .answer import (
 )
 from .bespoke.stage import DEFAULT_EVALUATIONS, bespoke_candidates, budget_of, is_searched
 from .bounds.lower_bound import Bound, lower_bound
-from .candidates.advice import Advice, Candidate
+from .candidates.advice import Advice, Candidate, baseline_of
 from .candidates.predicted import predicted_candidates, unpredicted_candidates
-from .candidates.shortlist import by_time, shortlist_unit, simulate_shortlist, simulate_variants, simulated_ranks
+from .candidates.shortlist import by_time, simulate_shortlist, simulate_variants
+from .confirming import Confirming
 from .failures import Failure, failure_sentences
 from .implementations.offers import Offers, offers_of
 from .kept_advice import KeptAdvice
 from .ranker.trees import Ranker
 from .solver import enumerate_space
 from .stages import Stages, either, lateness
-from .workers import SimulationJob, Workers, open_workers, suits_threads
+from .workers import Workers, open_workers, suits_threads
 
 DEFAULT_TOP = 8
-# Line-hops of a confirming run: some seconds to a minute on one core.
-CONFIRM_LINE_HOPS = 1_000_000_000
-# Divides CONFIRM_LINE_HOPS where every rank is simulated: each of them is laid out and followed by itself.
-EACH_RANK_COST = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,12 +186,17 @@ class _AdviceRun:
     def verified(
         self, pool: Workers, candidates: list[Candidate], bound: Bound | None
     ) -> tuple[list[Candidate], Confirmed]:
-        """Return the candidates with simulated times and bespoke ones, and the finalists' results in lines."""
+        """Return the candidates with simulated times and bespoke ones, and the finalists' results in lines.
+
+        No search changes the baseline: its confirmation runs beside the search for bespoke schedules.
+        """
         candidates = self._simulated(pool, candidates)
+        confirming = Confirming(self.scenario, pool, None if bound is None else bound.ticks)
         if self.options.bespoke > 0 and is_searched(self.scenario):
+            self.stages.run(CONFIRM, lambda: confirming.begin(baseline_of(candidates).schedule), None)
             candidates = self._with_bespoke(pool, candidates, bound)
         candidates = without_endless(candidates, pool.failures)
-        return candidates, self._confirmed(pool, finalists(self.scenario, candidates), bound)
+        return candidates, self._confirmed(confirming, finalists(self.scenario, candidates))
 
     def notes(self, simulations: Sequence[Failure]) -> tuple[str, ...]:
         """Sentences on stages that failed, and on an early stop."""
@@ -231,23 +233,22 @@ class _AdviceRun:
         known = {candidate.expression for candidate in candidates}
         return by_time([*candidates, *(candidate for candidate in found if candidate.expression not in known)])
 
-    def _confirmed(self, pool: Workers, finals: Finalists, bound: Bound | None) -> Confirmed:
+    def _confirmed(self, confirming: Confirming, finals: Finalists) -> Confirmed:
         """Simulate both finalists at line granularity, with their loss waterfalls."""
         best, serial = finals
-        different = [best] if best is serial else [best, serial]
-        self.report("confirm", 0, len(different))
+        schedules = [candidate.schedule for candidate in ([best] if best is serial else [best, serial])]
+        self.report("confirm", 0, len(schedules))
 
-        def confirm() -> Confirmed:
-            jobs = [self._confirming_job(candidate.schedule, bound) for candidate in different]
-            results = pool.run(jobs, lambda done: self.report("confirm", done, len(jobs)))
-            return Confirmed(results[0], results[-1])
+        results: list[Result | None] = []
 
-        return self.stages.run(CONFIRM, confirm, Confirmed())
+        def confirm() -> None:
+            for schedule in schedules:
+                confirming.begin(schedule)
+            for schedule in schedules:
+                results.append(confirming.finish(schedule))
+                self.report("confirm", len(results), len(schedules))
 
-    def _confirming_job(self, schedule: Schedule, bound: Bound | None) -> SimulationJob:
-        """Return a job in lines; in coarser units for problems so large that lines would take minutes."""
-        ranks = simulated_ranks(self.scenario, schedule)
-        max_line_hops = CONFIRM_LINE_HOPS // (EACH_RANK_COST * ranks if ranks > 1 else 1)
-        unit = affordable_unit(self.scenario, schedule, self.scenario.gpu.line_bytes, max_line_hops)
-        ticks = None if bound is None else bound.ticks
-        return SimulationJob(self.scenario, schedule, unit, ticks, shortlist_unit(self.scenario, schedule))
+        self.stages.run(CONFIRM, confirm, None)
+        if len(results) < len(schedules):  # stopped, or failed
+            results.extend([None] * len(schedules))
+        return Confirmed(results[0], results[len(schedules) - 1])

@@ -16,6 +16,7 @@ from concurrent.futures import (
     FIRST_COMPLETED,
     BrokenExecutor,
     Executor,
+    Future,
     ProcessPoolExecutor,
     ThreadPoolExecutor,
     wait,
@@ -62,6 +63,19 @@ def run_job(job: SimulationJob, should_stop: ShouldStop | None = None) -> Result
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A job that a worker may be running already; ``future`` is None if there are no workers."""
+
+    job: SimulationJob
+    future: Future[Result] | None = None
+
+    def drop(self) -> None:
+        """Leave the job out, unless a worker has it already."""
+        if self.future is not None:
+            self.future.cancel()
+
+
 class Workers:
     """Runs jobs in the ``count`` workers of a pool by ``run_there``, in this thread if there is no pool.
 
@@ -83,7 +97,24 @@ class Workers:
         self.stopped = False
 
     def run(self, jobs: Sequence[SimulationJob], progress: StepsDone | None = None) -> list[Result | None]:
-        """Return results in the order of ``jobs``, None for those that failed or were not begun before a stop.
+        """Begin ``jobs`` and finish them."""
+        return self.finish(self.begin(jobs), progress)
+
+    def begin(self, jobs: Sequence[SimulationJob]) -> tuple[Begun, ...]:
+        """Begin ``jobs`` where there are workers: they run beside what the caller does until it asks to finish them.
+
+        A job that is begun and never finished has no effect.
+        """
+        if self._pool is not None:
+            try:
+                with interrupts_blocked_in_children():
+                    return tuple(Begun(job, self._pool.submit(self._run_there, job)) for job in jobs)
+            except (BrokenExecutor, OSError):  # a pool that breaks while it starts a process closes its own pipes
+                self._lose_pool()
+        return tuple(map(Begun, jobs))
+
+    def finish(self, begun: Sequence[Begun], progress: StepsDone | None = None) -> list[Result | None]:
+        """Return results in the order of ``begun``, None for those that failed or were not begun before a stop.
 
         Raises
         ------
@@ -92,9 +123,9 @@ class Workers:
         KeyboardInterrupt
             Unless ``should_stop`` returns true.
         """
-        outcomes: list[Result | Failure | None] = [None] * len(jobs)
+        outcomes: list[Result | Failure | None] = [None] * len(begun)
         try:
-            self._fill(outcomes, jobs, progress or (lambda _: None))
+            self._fill(outcomes, begun, progress or (lambda _: None))
         except KeyboardInterrupt:
             if not self.should_stop():
                 raise
@@ -102,34 +133,31 @@ class Workers:
         self.failures.extend(outcome for outcome in outcomes if isinstance(outcome, Failure))
         return [outcome if isinstance(outcome, Result) else None for outcome in outcomes]
 
-    def _fill(self, outcomes: list[Result | Failure | None], jobs: Sequence[SimulationJob], report: StepsDone) -> None:
-        if self._pool is not None:
-            self._fill_by(self._pool, outcomes, jobs, report)
-        for idx, job in enumerate(jobs):
+    def _fill(self, outcomes: list[Result | Failure | None], begun: Sequence[Begun], report: StepsDone) -> None:
+        """Take what the workers return; run here what is left: without workers all, after processes died the rest."""
+        try:
+            self._take(outcomes, begun, report)
+        except (BrokenExecutor, OSError):
+            self._lose_pool()
+        for idx, job in enumerate(one.job for one in begun):
             if outcomes[idx] is None and not self.should_stop():
                 outcomes[idx] = _outcome_of(job, partial(run_job, job, self.should_stop))
                 report(sum(outcome is not None for outcome in outcomes))
 
-    def _fill_by(
-        self,
-        pool: Executor,
-        outcomes: list[Result | Failure | None],
-        jobs: Sequence[SimulationJob],
-        report: StepsDone,
-    ) -> None:
-        """Run ``jobs`` in the workers of ``pool``; if those are processes that die, this one runs what they leave."""
-        try:
-            with interrupts_blocked_in_children():
-                running = {pool.submit(self._run_there, job): idx for idx, job in enumerate(jobs)}
-            while running and not self.should_stop():
-                done, _ = wait(running, timeout=POLL_S, return_when=FIRST_COMPLETED)
-                for future in done:
-                    idx = running.pop(future)
-                    outcomes[idx] = _outcome_of(jobs[idx], future.result)
-                report(len(jobs) - len(running))
-        except (BrokenExecutor, OSError):  # a pool that breaks while it starts a process closes its pipes under itself
-            log.debug("the worker processes died", exc_info=True)
-            self._pool = None
+    def _take(self, outcomes: list[Result | Failure | None], begun: Sequence[Begun], report: StepsDone) -> None:
+        running = {one.future: idx for idx, one in enumerate(begun) if one.future is not None}
+        stop = False
+        while running and not stop:
+            stop = self.should_stop()
+            done, _ = wait(running, timeout=0 if stop else POLL_S, return_when=FIRST_COMPLETED)
+            for future in done:
+                idx = running.pop(future)
+                outcomes[idx] = _outcome_of(begun[idx].job, future.result)
+            report(len(begun) - len(running))
+
+    def _lose_pool(self) -> None:
+        log.debug("the worker processes died", exc_info=True)
+        self._pool = None
 
 
 def _outcome_of(job: SimulationJob, run: Callable[[], Result]) -> Result | Failure | None:

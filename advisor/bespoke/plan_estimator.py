@@ -15,7 +15,8 @@ INFEASIBLE = float("inf")
 class PlanEstimator:
     """Estimates choices, each once; a search ends after ``limit`` of them, so that it does the same on any machine.
 
-    ``known`` holds the times in ticks of all estimated choices, ``INFEASIBLE`` for those that cannot run.
+    ``known`` holds the times in ticks of all estimated choices, ``INFEASIBLE`` for those that cannot run; ``foreseen``
+    those of choices that were looked at ahead.
     """
 
     scenario: Scenario
@@ -23,6 +24,7 @@ class PlanEstimator:
     should_stop: ShouldStop = lambda: False
     count: int = 0
     known: dict[Choice, float] = field(default_factory=dict)
+    foreseen: dict[Choice, float] = field(default_factory=dict)
 
     @property
     def spent(self) -> bool:
@@ -33,8 +35,16 @@ class PlanEstimator:
         """Return the estimated makespan."""
         if choice not in self.known:
             self.count += 1
-            self.known[choice] = self._estimate(choice)
+            self.known[choice] = self.foresee(choice)
         return self.known[choice]
+
+    def foresee(self, choice: Choice) -> float:
+        """Return the estimated makespan without counting it."""
+        if choice in self.known:
+            return self.known[choice]
+        if choice not in self.foreseen:
+            self.foreseen[choice] = self._estimate(choice)
+        return self.foreseen[choice]
 
     def _estimate(self, choice: Choice) -> float:
         if may_deadlock(choice) or not is_explored(self.scenario.explore, choice):

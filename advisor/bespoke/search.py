@@ -226,13 +226,33 @@ class Search:
         for _ in range(DRAWS_PER_EVALUATION * self.simulator.left):
             best = next((plan for plan in self.simulator.ranked() if plan.proposer is not Proposer.TEMPLATE), None)
             if best is None or self.simulator.left <= 0 or self.estimator.spent:
-                return
-            new = [choice for choice in self._neighbours(best.choice) if self.simulator.is_new(choice)]
-            likely = min(new, key=self.estimator.ticks, default=best.choice)
+                break
+            likely = self._likely_neighbour(best.choice, (), self.estimator.ticks)
             if self.estimator.ticks(likely) < INFEASIBLE:
+                self._begin_with_next(best.choice, likely)
                 self.simulator.simulate([(likely, Proposer.REFINED)])
             elif not best.choice.parts:
-                return
+                break
+        self.simulator.drop_begun()
+
+    def _begin_with_next(self, incumbent: Choice, likely: Choice) -> None:
+        """Begin what follows while the incumbent stays, one for each worker, and take the draws for that back."""
+        state, ahead = self.random.getstate(), [likely]
+        for _ in range(1, min(self.simulator.pool.count, self.simulator.left)):
+            following = self._likely_neighbour(incumbent, ahead, self.estimator.foresee)
+            if self.estimator.foresee(following) == INFEASIBLE:
+                break
+            ahead.append(following)
+        self.random.setstate(state)
+        self.simulator.begin(ahead)
+
+    def _likely_neighbour(
+        self, incumbent: Choice, under_way: Sequence[Choice], ticks_of: Callable[[Choice], float]
+    ) -> Choice:
+        """Return the best of some neighbours that were not simulated yet; the incumbent if there are none."""
+        drawn = self._neighbours(incumbent)
+        new = [choice for choice in drawn if self.simulator.is_new(choice) and choice not in under_way]
+        return min(new, key=ticks_of, default=incumbent)
 
     def _neighbours(self, choice: Choice) -> Iterable[Choice]:
         """Draw neighbours of a plan with batches; of a template return all with one knob changed."""

@@ -1,12 +1,12 @@
 """Simulated times of proposed plans. They decide: a gain that only the cost model sees is no gain."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ...compiler.ir import Choice, Counted, Scenario, Schedule
 from ...compiler.planning.build import build_schedule
-from ..workers import SimulationJob, Workers
+from ..workers import Begun, SimulationJob, Workers
 from .result import Proposer, SimulatedPlan
 
 
@@ -29,6 +29,7 @@ class PlanSimulator:
     count: int = 0
     plans: dict[Choice, SimulatedPlan] = field(default_factory=dict)
     tried: set[Choice] = field(default_factory=set)
+    begun: dict[Choice, Begun] = field(default_factory=dict)
 
     @property
     def left(self) -> int:
@@ -44,24 +45,37 @@ class PlanSimulator:
         """Whether ``choice`` was not simulated yet, with or without success."""
         return choice not in self.plans and choice not in self.tried
 
+    def begin(self, choices: Iterable[Choice]) -> None:
+        """Begin to simulate new choices that may be wanted; it has no effect but to have their results earlier."""
+        for choice in choices:
+            if self.is_new(choice) and choice not in self.begun:
+                schedule = build_schedule(self.scenario, choice)
+                job = SimulationJob(self.scenario, schedule, self.unit_of(schedule))
+                (self.begun[choice],) = self.pool.begin([job])
+
     def simulate(self, choices: Sequence[tuple[Choice, Proposer]]) -> None:
         """Simulate the first of the new ``choices``, as many as the limit allows."""
         new = list({choice: proposer for choice, proposer in choices if self.is_new(choice)}.items())[: self.left]
-        for start in range(0, len(new), self.pool.count):
+        self.begin(choice for choice, _ in new)
+        for choice, proposer in new:
             if not self.stopped and not self.enough:
-                self._simulate_together(new[start : start + self.pool.count])
+                self._finish(choice, proposer)
 
-    def _simulate_together(self, choices: Sequence[tuple[Choice, Proposer]]) -> None:
-        schedules = [build_schedule(self.scenario, choice) for choice, _ in choices]
-        jobs = [SimulationJob(self.scenario, schedule, self.unit_of(schedule)) for schedule in schedules]
-        results = self.pool.run(jobs)
+    def drop_begun(self) -> None:
+        """Leave out what was begun and is not wanted."""
+        for begun in self.begun.values():
+            begun.drop()
+        self.begun.clear()
+
+    def _finish(self, choice: Choice, proposer: Proposer) -> None:
+        begun = self.begun.pop(choice)
+        (result,) = self.pool.finish([begun])
         self.stopped = self.pool.stopped
-        for (choice, proposer), schedule, result in zip(choices, schedules, results, strict=True):
-            if result is not None:
-                ticks, unit_bytes = result.makespan_ticks, result.unit_bytes
-                self.plans[choice] = SimulatedPlan(choice, schedule, ticks, unit_bytes, proposer)
-        self.tried.update(choice for choice, _ in choices)
-        self.count += sum(result is not None for result in results)
+        if result is not None:
+            ticks, unit_bytes = result.makespan_ticks, result.unit_bytes
+            self.plans[choice] = SimulatedPlan(choice, begun.job.schedule, ticks, unit_bytes, proposer)
+            self.count += 1
+        self.tried.add(choice)
         self.progress(self.count, self.limit)
 
     def ranked(self) -> list[SimulatedPlan]:

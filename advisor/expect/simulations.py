@@ -9,7 +9,8 @@ from ...simcore import Result, RunOutcome, RunTooLarge, WhatIf, affordable_unit,
 from ..bounds.lower_bound import lower_bound
 from ..candidates.advice import Advice
 from ..candidates.shortlist import packet_bytes
-from ..recommend import CONFIRM_LINE_HOPS, AdviceOptions, Advisor
+from ..confirming import CONFIRM_LINE_HOPS
+from ..recommend import AdviceOptions, Advisor
 from ..solver import NoFeasibleSchedule
 from .baseline import serial_baseline
 

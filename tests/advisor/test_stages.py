@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor import AdviceOptions, Advisor, recommend
+from magus.advisor import AdviceOptions, Advisor, confirming, recommend
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.failures import Failure, FailureKind, failure_sentences
 from magus.advisor.stages import Stages
@@ -65,7 +65,7 @@ def test_without_predictions_and_the_shortlist_the_finalists_answer(monkeypatch:
 @pytest.mark.parametrize("scenario", [SCENARIO, DECLARED])
 def test_where_no_stage_finds_a_time_the_reasons_are_told(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
     without_shortlist(monkeypatch)
-    monkeypatch.setattr(recommend, "affordable_unit", fail)
+    monkeypatch.setattr(confirming, "affordable_unit", fail)
 
     with pytest.raises(RuntimeError, match=r"the ranking failed.*the shortlist failed.*the confirmation failed"):
         advised_without("predicted_candidates", monkeypatch, bespoke=0, scenario=scenario)
@@ -99,7 +99,7 @@ def fail(*args: object, **options: object) -> None:
 
 def advised_without(stage: str, monkeypatch: pytest.MonkeyPatch, bespoke: int, scenario: Scenario = SCENARIO) -> Advice:
     """Advice of which one stage fails; the notes name it."""
-    monkeypatch.setattr(recommend, stage, fail)
+    monkeypatch.setattr(confirming if stage == "affordable_unit" else recommend, stage, fail)
     advice = Advisor.load().recommend(scenario, AdviceOptions(bespoke=bespoke))
 
     assert any("on purpose" in note and "a fault of Magus" in note for note in advice.notes)

@@ -52,6 +52,27 @@ def test_workers_give_the_results_of_this_thread_in_order(threads: bool) -> None
         assert workers.run(JOBS) == [run_job(job) for job in JOBS]
 
 
+@WAYS
+def test_what_is_begun_early_gives_the_same_and_what_is_dropped_nothing(count: int, threads: bool) -> None:
+    with open_workers(count, threads=threads) as workers:
+        early, dropped, late = (workers.begin([job])[0] for job in JOBS)
+        dropped.drop()
+        assert workers.finish([late]) == [run_job(JOBS[2])]
+        assert workers.finish([early]) == [run_job(JOBS[0])]
+    assert not workers.failures
+
+
+def test_a_stop_keeps_what_was_done_beside_the_caller() -> None:
+    stop = threading.Event()
+    with open_workers(2, stop.is_set, threads=True) as workers:
+        (early,) = workers.begin(JOBS[:1])
+        assert early.future is not None
+        early.future.result()
+        stop.set()
+        assert workers.finish([early]) == [run_job(JOBS[0])]
+    assert workers.stopped
+
+
 def test_threads_are_told_to_stop_when_the_block_is_left() -> None:
     long = replace(JOBS[0], scenario=(vast := ag_gemm(8192, 8192, 8192)), unit_bytes=vast.gpu.line_bytes)
     long = replace(long, schedule=build_schedule(vast, Choice("serial", 8, EngineChoice(EngineKind.DMA, 7))))

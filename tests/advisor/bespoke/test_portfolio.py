@@ -14,8 +14,10 @@ from magus.advisor.bespoke import (
     why_bespoke,
 )
 from magus.advisor.bespoke.search import Search
+from magus.advisor.bespoke.simulate_proposals import PlanSimulator
 from magus.advisor.bounds.lower_bound import lower_bound
 from magus.advisor.estimate.makespan import estimate_ticks
+from magus.advisor.workers import open_workers
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, EngineMode, Pattern, Scenario, Schedule
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.templates.bespoke import PATTERNS
@@ -47,6 +49,22 @@ def outcome() -> SearchResult:
 def templates(outcome: SearchResult) -> tuple[SimulatedPlan, ...]:
     """What a search knows after its first stage, which takes longer than all others."""
     return tuple(plan for plan in outcome.plans if plan.proposer is Proposer.TEMPLATE)
+
+
+def test_what_workers_begin_ahead_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    left_out = list[int]()
+
+    def drop(simulator: PlanSimulator) -> None:
+        left_out.append(len(simulator.begun))
+        simulator.begun.clear()
+
+    monkeypatch.setattr(PlanSimulator, "drop_begun", drop)
+    budget = replace(SMALL, evaluations=400)
+    alone = optimize(small(Pattern.AG_GEMM), budget, OPTIONS)
+    with open_workers(3, threads=True) as pool:
+        assert optimize(small(Pattern.AG_GEMM), budget, OPTIONS, pool=pool) == alone
+    assert any(plan.proposer is Proposer.REFINED for plan in alone.plans)
+    assert left_out[0] == 0 < left_out[1], "the incumbent changed while others were begun"
 
 
 @pytest.mark.parametrize("pattern", [each for each in PATTERNS if each is not Pattern.AG_GEMM])
