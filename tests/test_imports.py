@@ -5,7 +5,10 @@ import sys
 
 import pytest
 
-HEAVY = ("textual", "ortools", "pandas", "scipy", "sklearn", "numpy", "lark", "typer", "magus.compiler.ir")
+HEAVY = (
+    *("textual", "ortools", "pandas", "scipy", "sklearn", "numpy", "lark", "typer"),
+    *("magus.compiler.ir", "magus.compiler.planfile.from_json", "magus.compiler.planfile.mscclpp"),
+)
 
 
 def imported_by(statement: str) -> set[str]:
@@ -20,6 +23,7 @@ def imported_by(statement: str) -> set[str]:
         ("import magus", set()),
         ("import magus.compiler", set()),
         ("from magus.compiler import compile_text", {"lark", "magus.compiler.ir"}),
+        ("import magus.tui.commands.check", {"lark", "magus.compiler.ir"}),
         ("import magus.simcore", {"numpy", "magus.compiler.ir"}),
         ("import magus.advisor", set()),
         ("import magus.tui.cli", {"typer"}),

@@ -16,8 +16,6 @@ from ..text.json_items import MAX_FILE_BYTES, JsonPlace, read_json
 from ..text.load import path_beside, read_source
 from ..text.source import Source, Span
 from ..verify.check import check_plan
-from .from_json import read_plan
-from .mscclpp.read import read_mscclpp
 
 IMPORT = "import"
 PLAN_SUFFIX = ".json"
@@ -75,6 +73,11 @@ def _built(scenario: Scenario, plan: Plan, name: str, span: Span, report: Report
 def _read(scenario: Scenario, path: Path, span: Span, report: Report) -> Plan:
     source = read_source(path, report, span, MAX_FILE_BYTES)
     document = read_json(source.text, JsonPlace(path.name, span, report))
+    # Imported here: few scenarios import a plan, and every command reads scenarios.
     if "gpus" in document.members():
+        from .mscclpp.read import read_mscclpp
+
         return read_mscclpp(scenario, document)
+    from .from_json import read_plan
+
     return read_plan(scenario, document)
