@@ -154,12 +154,16 @@ class WholeFabric:
     scenario: Scenario
     by_sm: bool
     num_ranks: int
+    network: Network = field(init=False)
     links: dict[Ends, FluidLink] = field(default_factory=dict)
     paths: dict[tuple[int, int] | tuple[int, bool, str], FluidPath] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.network = self.scenario.network
+
     def path(self, rank: int, step: Transfer) -> FluidPath:
         """Return the path of a transfer of ``rank``."""
-        n = self.scenario.num_ranks
+        n = self.network.num_ranks
         if step.reach is Reach.ALL:
             key: tuple[int, bool, str] = rank, step.reduce, "all"
             if key not in self.paths:
@@ -172,7 +176,7 @@ class WholeFabric:
         return self.paths[ends]
 
     def _between(self, source: int, target: int) -> FluidPath:
-        network = self.scenario.network
+        network = self.network
         legs = tuple(map(self._leg, network.way(source, target)))
         latency = self._memory_ticks + network.latency_ticks(source, target)
         slowest = max((ticks for _, ticks in legs), default=0.0)
@@ -181,7 +185,7 @@ class WholeFabric:
         return FluidPath(legs, latency, bytes_per_tick, reads, writes)
 
     def _through_switch(self, rank: int, step: Transfer) -> FluidPath:
-        n, network = self.scenario.num_ranks, self.scenario.network
+        n, network = self.scenario.num_ranks, self.network
         others = [(rank + k) % n for k in range(1, n)]
         to, fro = [network.way(rank, other) for other in others], network.way(others[0], rank)
         own: Times = ((rank, 1),)
@@ -204,4 +208,4 @@ class WholeFabric:
     def _leg(self, hop: Ends) -> Leg:
         number, ranks = hop
         link = self.links.setdefault((number, ranks % self.num_ranks), FluidLink())
-        return link, TICKS_PER_SECOND / self.scenario.network.own[number].bytes_per_s
+        return link, TICKS_PER_SECOND / self.network.own[number].bytes_per_s
