@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from magus.advisor.estimate import makespan
+from magus.advisor.estimate.graph import graph_of
 from magus.advisor.estimate.makespan import estimate_ticks, estimates
 from magus.compiler.ir import Choice, CopyProtocol, EngineChoice, EngineKind, ExecutionOptions, Kernels, Scenario, Wait
 from magus.compiler.planning.build import build_schedules
@@ -41,7 +42,6 @@ def test_estimates_of_one_plan_are_those_of_each_schedule(scenario: Scenario, ch
 
 def test_a_plan_has_one_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     scenario, built = make.ag_gemm(4096, 4096, 4096), []
-    graph_of = makespan.graph_of
 
     def counted(*arguments: object) -> object:
         built.append(arguments)
