@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
     BrokenExecutor,
+    CancelledError,
     Executor,
     Future,
     ProcessPoolExecutor,
@@ -167,7 +168,7 @@ def _outcome_of(job: SimulationJob, run: Callable[[], Result]) -> Result | Failu
         result = run()
     except (EngineUnavailable, BrokenExecutor):
         raise
-    except Cancelled:
+    except (Cancelled, CancelledError):
         return None
     except Exception as error:
         log.debug("simulating %s failed", name, exc_info=True)

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from ..compiler.ir import Scenario, Schedule
 from .fold.run import DEFAULT_OPTIONS, Finished, RunOptions, run_folded
 from .lower.budget import check_budget
@@ -75,14 +77,18 @@ class Case:
         return self.finished(replace(whole, not_alike=_shifts(whole.ranks_simulated)) if shifts else whole)
 
     def _only_shifts(self, lowered: Lowered) -> bool:
-        """Whether no fewer ranks can stand for all than the ``program`` has.
+        """Whether to take it that no fewer ranks can stand for all than those of the ``program``.
 
-        Where all ranks have the same plan, with peers counted from the own rank, shifts alone map it onto itself; and
-        those that map the fabric onto itself are used already.
+        Where all ranks have the same plan, with peers counted from the own rank, and use every link, shifts alone map
+        it onto itself; and those that map the fabric onto itself are used already. If that misses others, more is
+        simulated than need be, with the same times.
         """
-        program = lowered.program
-        return 1 < program.ranks_simulated < program.num_ranks and self.schedule.period(program.num_ranks) == 1
+        program, ranks = lowered.program, lowered.program.ranks_simulated
+        if not 1 < ranks < program.num_ranks or self.schedule.period(program.num_ranks) != 1:
+            return False
+        units = np.bincount(program.hop_server, minlength=program.num_servers)
+        return all(units[server * ranks + rank] for server, rank in lowered.machine.links)
 
 
 def _shifts(ranks: int) -> str:
-    return f"the fabric looks the same from every {ranks}th rank alone, and each rank counts its peers from itself on"
+    return f"the fabric repeats every {ranks} ranks"

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from ...compiler.ir import TICKS_PER_US, Explore, Progress, Scenario, Schedule
 from ...compiler.planning.build import build_schedule, declared
+from ...compiler.planning.knobs.structure import ALGORITHM
 from ...compiler.templates import BASELINE
 from ...simcore import PACKET_BYTES, affordable_unit
 from ...simcore.lower.plan import period_of
@@ -34,6 +35,8 @@ def simulate_shortlist(
     wanted = {
         candidate.expression for candidate in (candidates if alone else baselines(candidates)) if candidate.is_serial
     }
+    if scenario.explore.values(ALGORITHM.word):
+        asked |= wanted
     others = [candidate for candidate in candidates if not candidate.is_serial]
     wanted |= {candidate.expression for candidate in shortlisted(others, top, by_algorithm=alone)}
     explored = {candidate.expression for candidate in best_of_explored(scenario, others)}
@@ -67,13 +70,23 @@ def _worth_a_run(
     if not least:
         return _simulated(pool, scenario, chosen, report)
     simulated: list[Candidate] = []
+    settled = 0  # simulated or left out
+
+    def run(some: Sequence[Candidate]) -> list[Candidate]:
+        nonlocal settled
+        found = _simulated(pool, scenario, some, lambda stage, done, _: report(stage, settled + done, len(chosen)))
+        settled += len(some)
+        return found
+
     for serial in (True, False):
-        kind = {each: least.get(each.expression, 0) for each in chosen if each.is_serial is serial}
-        likely = max(min((each.best_us for each in kind), default=0) * TICKS_PER_US, min(kind.values(), default=0))
-        first = _simulated(pool, scenario, [each for each in kind if kind[each] <= likely], report)
+        kind = [(each, least.get(each.expression, 0)) for each in chosen if each.is_serial is serial]
+        predicted = min((each.best_us for each, _ in kind), default=0.0) * TICKS_PER_US
+        likely = max(predicted, min((ticks for _, ticks in kind), default=0))
+        first = run([each for each, ticks in kind if ticks <= likely])
         limit = min((each.simulated_ticks for each in first if each.simulated_ticks), default=math.inf)
-        rest = [each for each in kind if likely < kind[each] < limit]
-        simulated += [*first, *(_simulated(pool, scenario, rest, report) if rest else ())]
+        rest = run([each for each, ticks in kind if likely < ticks < limit])
+        settled += sum(likely < ticks and limit <= ticks for _, ticks in kind)
+        simulated += [*first, *rest]
     return simulated
 
 
@@ -102,6 +115,8 @@ def _simulated(pool: Workers, scenario: Scenario, chosen: Sequence[Candidate], r
         SimulationJob(scenario, candidate.schedule, shortlist_unit(scenario, candidate.schedule))
         for candidate in chosen
     ]
+    if not jobs:
+        return []
     report("simulate", 0, len(jobs))
     results = pool.run(jobs, lambda done: report("simulate", done, len(jobs)))
     return [

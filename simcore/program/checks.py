@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...compiler.ir import TICKS_PER_SECOND
-from .arrays import Int64Array
+from .arrays import NONE, Int64Array
 from .cost import drain_ticks
 from .program import MAX_HORIZON_TICKS, OpKind, Program, TrafficClass
 
@@ -87,7 +87,9 @@ def check_waits(program: Program) -> None:
     after, joins = program.op_local_id.copy(), program.op_kind == OpKind.JOIN
     into_join = joins[program.op_next]
     np.maximum.at(after, program.op_next[into_join], program.op_local_id[sources[into_join]])
-    in_order = np.where(into_join, after[sources] <= after[program.op_next], after[sources] < after[program.op_next])
+    # Two joins that ranks describe may wait for each other: only one that was added between ops may tie with a join.
+    ties = into_join & ~(joins[sources] & (program.op_local_id[program.op_next] != NONE))
+    in_order = np.where(ties, after[sources] <= after[program.op_next], after[sources] < after[program.op_next])
     if in_order.all():
         return  # as ranks describe their ops nearly always: each waits for earlier ones, of its own or of another rank
     circle = _circle(program)

@@ -18,7 +18,7 @@ from tests.helpers.marks import thinned
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.oracle import Oracle
 from tests.helpers.scenarios.fabrics import UNEVEN, fat_tree, graph, rails, torus
-from tests.helpers.scenarios.scenarios import ag_gemm, full_mesh, gemm_rs, lone_gather, ring, switch, xgmi
+from tests.helpers.scenarios.scenarios import ag_gemm, full_mesh, gemm_rs, lone_gather, lone_gemm, ring, switch, xgmi
 from tests.helpers.some import some
 
 UNIT = 8192
@@ -100,7 +100,18 @@ def test_relative_plans_fold_by_shifts_alone(name: str) -> None:
         assert 1 < program.ranks_simulated < num_ranks
         if isinstance(classes, Classes):  # what it finds alike does not spare a rank
             assert quotient(program, classes).num_rank_classes == program.ranks_simulated
-        assert "every" in (simulate(scenario, schedule, unit_bytes=UNIT).not_alike or "")
+        assert simulate(scenario, schedule, unit_bytes=UNIT).ranks_simulated == program.ranks_simulated
+
+
+def test_plans_that_leave_links_idle_fold_further() -> None:
+    alone = replace(lone_gemm(1024, 1024, 512), system=replace(lone_gather(64, 64, fabric=rails(4)).system))
+    num_ranks, chords = UNEVEN["circle with chords"]
+    ringed = lone_gather(64 * num_ranks, 256, ranks=num_ranks, fabric=chords)
+    around = build_schedule(ringed, Choice("ring", num_ranks, SM))
+
+    for scenario, schedule in ((alone, build_schedule(alone, Choice("serial", 8, DMA))), (ringed, around)):
+        assert 1 < lower(scenario, schedule, unit_bytes=UNIT).program.ranks_simulated < scenario.num_ranks
+        assert simulate(scenario, schedule, unit_bytes=UNIT).ranks_simulated == 1
 
 
 def test_a_ring_of_traffic_around_a_torus_folds_to_its_last_side() -> None:

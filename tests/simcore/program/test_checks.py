@@ -48,6 +48,18 @@ def test_a_circle_through_a_join_is_found_and_a_join_alone_is_none(b: ProgramBui
         b.build()
 
 
+@pytest.mark.parametrize("ranks", [(0, 0), (0, 1)])
+def test_joins_that_ranks_describe_may_not_wait_for_each_other(ranks: tuple[int, int]) -> None:
+    b = ProgramBuilder(2, unit_bytes=128)
+    first, second = (b.op(rank, OpSpec(OpKind.JOIN, f"join {rank}")) for rank in ranks)
+    b.after(second, first)
+    assert b.build().num_ops == 2
+    b.after(first, second)
+
+    with pytest.raises(CircularWaits):
+        b.build()
+
+
 def test_edges_backwards_without_a_circle_are_fine(b: ProgramBuilder) -> None:
     ops = b.op(0, OpSpec(OpKind.TILE, "t", [Stage(1)]), count=3)
     b.after(ops[0:1], ops[1:2])
