@@ -134,68 +134,76 @@ def base_scenario(
 def _vary_system(random: Random, system: System) -> System:
     """Every figure moved by up to SPREAD, independently; notes on where it came from dropped."""
     fabric, link, switch = system.fabric, system.fabric.link, system.fabric.switch
-    speed = _factor(random)
+    speed = factor(random)
     link = Link(
-        link.name, link.peak_bytes_per_s, _scaled(link.achieved_bytes_per_s, speed), _moved(random, link.latency_ticks)
+        link.name,
+        link.peak_bytes_per_s,
+        scaled(link.achieved_bytes_per_s, speed),
+        moved_value(random, link.latency_ticks),
     )
     if switch is not None:
-        rate = _scaled(switch.bytes_per_s, speed)
-        switch = Switch(switch.name, switch.ports, rate, _moved(random, switch.latency_ticks))
+        rate = scaled(switch.bytes_per_s, speed)
+        switch = Switch(switch.name, switch.ports, rate, moved_value(random, switch.latency_ticks))
     both_ways = fabric.both_ways and random.random() < 0.7
     return System(
-        system.name, system.num_ranks, _vary_gpu(random, system.gpu), Fabric(fabric.topology, link, switch, both_ways)
+        system.name, system.num_ranks, moved_gpu(random, system.gpu), Fabric(fabric.topology, link, switch, both_ways)
     )
 
 
-def _vary_gpu(random: Random, gpu: Gpu) -> Gpu:
-    hbm, model, memory = gpu.hbm, gpu.gemm, _factor(random)
+def moved_gpu(random: Random, gpu: Gpu) -> Gpu:
+    """Return ``gpu`` with every figure moved, independently; notes on where they came from are dropped."""
+    hbm, model, memory = gpu.hbm, gpu.gemm, factor(random)
     return replace(
         gpu,
-        sms=_moved(random, gpu.sms),
-        peak_flops=tuple((dtype, _moved(random, peak)) for dtype, peak in gpu.peak_flops),
+        sms=moved_value(random, gpu.sms),
+        peak_flops=tuple((dtype, moved_value(random, peak)) for dtype, peak in gpu.peak_flops),
         l2=replace(
-            gpu.l2, bytes_per_s=_moved(random, gpu.l2.bytes_per_s), latency_ticks=_moved(random, gpu.l2.latency_ticks)
+            gpu.l2,
+            bytes_per_s=moved_value(random, gpu.l2.bytes_per_s),
+            latency_ticks=moved_value(random, gpu.l2.latency_ticks),
         ),
         hbm=replace(
             hbm,
-            peak_bytes_per_s=_scaled(hbm.peak_bytes_per_s, memory),
-            achieved_bytes_per_s=_scaled(hbm.achieved_bytes_per_s, memory),
-            latency_ticks=_moved(random, hbm.latency_ticks),
+            peak_bytes_per_s=scaled(hbm.peak_bytes_per_s, memory),
+            achieved_bytes_per_s=scaled(hbm.achieved_bytes_per_s, memory),
+            latency_ticks=moved_value(random, hbm.latency_ticks),
         ),
         gemm=replace(
             model,
-            start_ticks=_moved(random, model.start_ticks),
-            tile_ticks=_moved(random, model.tile_ticks),
-            k_step_ticks=_moved(random, model.k_step_ticks),
+            start_ticks=moved_value(random, model.start_ticks),
+            tile_ticks=moved_value(random, model.tile_ticks),
+            k_step_ticks=moved_value(random, model.k_step_ticks),
         ),
         dma=replace(
             gpu.dma,
             engines=random.choice((2, 4, 8, 14, 16)),
-            setup_ticks=_moved(random, gpu.dma.setup_ticks),
-            bytes_per_s=_moved(random, gpu.dma.bytes_per_s),
+            setup_ticks=moved_value(random, gpu.dma.setup_ticks),
+            bytes_per_s=moved_value(random, gpu.dma.bytes_per_s),
         ),
         sm_copy=replace(
             gpu.sm_copy,
-            bytes_per_s=_moved(random, gpu.sm_copy.bytes_per_s),
-            setup_ticks=_moved(random, gpu.sm_copy.setup_ticks),
+            bytes_per_s=moved_value(random, gpu.sm_copy.bytes_per_s),
+            setup_ticks=moved_value(random, gpu.sm_copy.setup_ticks),
         ),
         launch=replace(
             gpu.launch,
-            kernel_ticks=_moved(random, gpu.launch.kernel_ticks),
-            event_ticks=_moved(random, gpu.launch.event_ticks),
+            kernel_ticks=moved_value(random, gpu.launch.kernel_ticks),
+            event_ticks=moved_value(random, gpu.launch.event_ticks),
         ),
         provenance=(),
     )
 
 
-def _factor(random: Random) -> float:
+def factor(random: Random) -> float:
     """Between 1 - SPREAD and 1 + SPREAD, even in the logarithm."""
     return math.exp(random.uniform(math.log(1 - SPREAD), math.log(1 + SPREAD)))
 
 
-def _moved(random: Random, value: int) -> int:
-    return _scaled(value, _factor(random))
+def moved_value(random: Random, value: int) -> int:
+    """Return ``value`` times a random factor."""
+    return scaled(value, factor(random))
 
 
-def _scaled(value: int, factor: float) -> int:
+def scaled(value: int, factor: float) -> int:
+    """Return ``value`` times ``factor``, at least 1."""
     return max(1, round(value * factor))
