@@ -21,7 +21,7 @@ from .stages import Stages
 # Share of time by which a more complex schedule must be faster, however fine the profile resolves.
 MIN_LEAD = 0.01
 
-ENUMERATE, RANK, BOUND = "the enumeration", "the ranking", "the lower bound"
+PROPOSE, ENUMERATE, RANK, BOUND = "the proposals", "the enumeration", "the ranking", "the lower bound"
 IMPLEMENTATIONS = "the implementations"
 SHORTLIST, BESPOKE, CONFIRM = "the shortlist", "the bespoke search", "the confirmation"
 
@@ -88,10 +88,13 @@ def without_endless(candidates: list[Candidate], failures: Sequence[Failure]) ->
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Findings of the stages about a scenario; ``notes`` name what failed, and ``stages`` holds their wall times."""
+    """Findings of the stages about a scenario; ``notes`` name what failed, and ``stages`` holds their wall times.
+
+    ``num_feasible`` is None if the space was not enumerated.
+    """
 
     candidates: tuple[Candidate, ...]
-    num_feasible: int
+    num_feasible: int | None
     bound: Bound | None
     confirmed: Confirmed
     stages: Stages
@@ -188,4 +191,4 @@ def _timing(stages: Stages) -> Timing:
     def seconds(*names: str) -> float:
         return sum(stages.seconds.get(name, 0.0) for name in names)
 
-    return Timing(seconds(ENUMERATE), seconds(RANK), seconds(BOUND, SHORTLIST, BESPOKE), seconds(CONFIRM))
+    return Timing(seconds(ENUMERATE), seconds(PROPOSE, RANK), seconds(BOUND, SHORTLIST, BESPOKE), seconds(CONFIRM))

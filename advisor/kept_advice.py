@@ -26,12 +26,13 @@ class KeptAdvice:
     memo: Memo | None
 
     @classmethod
-    def of(cls, ranker: Ranker, scenario: Scenario, options: object) -> "KeptAdvice":
-        """Return the place of advice by ``ranker`` under ``options``."""
+    def of(cls, ranker: Ranker, proposals: str, scenario: Scenario, options: object) -> "KeptAdvice":
+        """Return the place of advice by ``ranker`` and the model with the digest ``proposals`` under ``options``."""
         if current_store() is None:
             return cls(scenario, None)
         trees = None if ranker.trees is None else sha256(ranker.trees.to_bytes()).hexdigest()
-        return cls(scenario, memo_of(("advise", scenario, options, trees, ranker.card, version("ortools")), ADVISOR))
+        asked = ("advise", scenario, options, trees, ranker.card, proposals, version("ortools"))
+        return cls(scenario, memo_of(asked, ADVISOR))
 
     def recall(self) -> Advice | None:
         """Return the advice, None if it is not known."""

@@ -1,4 +1,4 @@
-"""From a scenario to advice: enumerate, rank, simulate the shortlist, search, confirm, explain."""
+"""From a scenario to advice: propose, enumerate, rank, simulate the shortlist, search, confirm, explain."""
 
 import math
 from collections.abc import Sequence
@@ -16,6 +16,7 @@ from .answer import (
     CONFIRM,
     ENUMERATE,
     IMPLEMENTATIONS,
+    PROPOSE,
     RANK,
     SHORTLIST,
     Confirmed,
@@ -29,13 +30,16 @@ from .bespoke.stage import DEFAULT_EVALUATIONS, bespoke_candidates, budget_of, i
 from .bounds.lower_bound import Bound, lower_bound
 from .candidates.advice import Advice, Candidate, baseline_of
 from .candidates.predicted import predicted_candidates, unpredicted_candidates
-from .candidates.shortlist import by_time, simulate_shortlist, simulate_variants
+from .candidates.shortlist import merged, simulate_shortlist, simulate_variants
 from .confirming import Confirming
 from .failures import Failure, failure_sentences
 from .implementations.offers import Offers, offers_of
 from .kept_advice import KeptAdvice
+from .learned.model_file import load as load_proposals
+from .learned.proposal_model import ProposalModel
+from .learned.stage import proposed_candidates
 from .ranker.trees import Ranker
-from .solver import enumerate_space
+from .solver import Space, enumerate_space
 from .stages import Stages, either, lateness
 from .workers import Workers, open_workers, suits_threads
 
@@ -71,9 +75,13 @@ class AdviceOptions:
 
 @dataclass(frozen=True, slots=True)
 class Advisor:
-    """Gives advice with a trained ranker; ``load`` takes the one that ships with Magus. Threads may share one."""
+    """Gives advice with trained models; ``load`` takes those that ship with Magus. Threads may share one.
+
+    Without ``proposals`` nothing is proposed before the space is ranked.
+    """
 
     ranker: Ranker
+    proposals: ProposalModel | None = None
 
     @classmethod
     def load(cls, folder: Path | None = None) -> "Advisor":
@@ -84,7 +92,7 @@ class Advisor:
         ModelError
             If the model's files are damaged, of another version or hold anything but the expected types.
         """
-        return cls(Ranker.load(folder))
+        return cls(Ranker.load(folder), load_proposals(folder)[0])
 
     def recommend(
         self,
@@ -120,7 +128,9 @@ class Advisor:
             message = f"{scenario.system.name} replays the profile of one schedule, and advice compares several"
             hint = "simulate that schedule, or drop 'replay' from the system"
             raise ScheduleError(Rejection(Code.MGS523, message, hint))
-        kept = KeptAdvice.of(self.ranker, scenario, replace(options, within_s=None))
+        kept = KeptAdvice.of(
+            self.ranker, self.proposals.digest if self.proposals else "", scenario, replace(options, within_s=None)
+        )
         advice = kept.recall()
         if advice is None:
             advice = self._computed(scenario, options, progress, should_stop)
@@ -132,7 +142,9 @@ class Advisor:
     ) -> Advice:
         stop, late = should_stop or (lambda: False), lateness(options.within_s)
         run = _AdviceRun(scenario, options, stop, Stages(stop), progress or (lambda stage, done, total: None))
-        candidates, num_feasible = run.predicted(self.ranker, late)
+        proposed = run.proposed(self.proposals)
+        candidates, num_feasible = run.predicted(self.ranker, late, at_once=bool(proposed) and not options.verify)
+        candidates = merged(candidates, proposed)
         if run.stages.interrupted or not candidates:
             raise Cancelled
         if late is not None:
@@ -161,19 +173,32 @@ class _AdviceRun:
     stages: Stages
     report: Progress
 
-    def predicted(self, ranker: Ranker, late: ShouldStop | None) -> tuple[list[Candidate], int]:
+    def proposed(self, model: ProposalModel | None) -> list[Candidate]:
+        """Return the schedules that the model proposes, none where no bespoke schedule is searched for."""
+        if model is None or self.options.bespoke <= 0 or not is_searched(self.scenario):
+            return []
+        self.report("propose", 0, 1)
+        return self.stages.run(PROPOSE, lambda: proposed_candidates(self.scenario, model), [])
+
+    def predicted(
+        self, ranker: Ranker, late: ShouldStop | None, *, at_once: bool
+    ) -> tuple[list[Candidate], int | None]:
         """Return the candidates ranked before it is ``late``, best first, and the number of feasible choices.
 
-        If the enumeration or the ranking fails, the candidates are the baseline and what the file declares.
+        ``at_once``, or if the enumeration or the ranking fails, the candidates are the baseline and what the file
+        declares, and nothing is counted.
         """
-        self.report("enumerate", 0, 1)
-        space = self.stages.run(ENUMERATE, lambda: enumerate_space(self.scenario, should_stop=self.should_stop), None)
+        space = None if at_once else self._space()
         structures = () if space is None else space.structures
         self.report("rank", 0, len(structures))
         candidates = self.stages.run(RANK, lambda: predicted_candidates(self.scenario, ranker, structures, late), None)
         if candidates is None:
             candidates = self.stages.run(RANK, lambda: unpredicted_candidates(self.scenario), [])
-        return candidates, 0 if space is None else len(space.choices)
+        return candidates, None if space is None else len(space.choices)
+
+    def _space(self) -> Space | None:
+        self.report("enumerate", 0, 1)
+        return self.stages.run(ENUMERATE, lambda: enumerate_space(self.scenario, should_stop=self.should_stop), None)
 
     def bound(self) -> Bound | None:
         """The lower bound on any schedule; None if it could not be computed."""
@@ -230,8 +255,7 @@ class _AdviceRun:
         nothing: tuple[list[Candidate], tuple[Failure, ...]] = ([], ())
         found, failures = self.stages.run(BESPOKE, search, nothing)
         self.stages.failures.extend(failures)
-        known = {candidate.expression for candidate in candidates}
-        return by_time([*candidates, *(candidate for candidate in found if candidate.expression not in known)])
+        return merged(candidates, found)
 
     def _confirmed(self, confirming: Confirming, finals: Finalists) -> Confirmed:
         """Simulate both finalists at line granularity, with their loss waterfalls."""

@@ -12,6 +12,7 @@ class Proposer(Enum):
     """The part of the portfolio that proposed a plan."""
 
     TEMPLATE = "template"
+    LEARNED = "a learned proposal"
     OPTIONS = "other ways to carry out a template"
     SHAPE = "shapes"
     DP = "dynamic programming"

@@ -96,11 +96,12 @@ def sentence_of(candidate: Candidate) -> str | None:
 
 
 def _simulated_plan(candidate: Candidate) -> SimulatedPlan | None:
-    """Return a simulated template as a plan to begin the search with."""
+    """Return a simulated candidate as a plan to begin the search with."""
     if candidate.simulated_ticks is None or candidate.unit_bytes is None or candidate.choice is None:
         return None
     ticks, unit_bytes = candidate.simulated_ticks, candidate.unit_bytes
-    return SimulatedPlan(candidate.choice, candidate.schedule, ticks, unit_bytes, Proposer.TEMPLATE)
+    proposer = Proposer.LEARNED if candidate.choice.parts else Proposer.TEMPLATE
+    return SimulatedPlan(candidate.choice, candidate.schedule, ticks, unit_bytes, proposer)
 
 
 def _candidate(scenario: Scenario, result: SearchResult, plan: SimulatedPlan) -> Candidate:

@@ -8,7 +8,7 @@ from ...compiler.planning.knobs.engine import ENGINE
 from ...compiler.templates import BY_NAME, TEMPLATES, Template
 from ...compiler.templates.bespoke import MAX_PARTS
 from ..solver.domains import domains_of, streams_of
-from .batches import Batches, lengths_of, only_own, whole_batches
+from .batches import Batches, batches_of, lengths_of, only_own, whole_batches
 from .costs import shares, whole_rows
 
 # Most pieces of a shard; with more, setups of copies and starts of kernels dominate.
@@ -45,7 +45,9 @@ def _templates_with_algorithms(scenario: Scenario) -> Iterator[tuple[Template, s
 
 
 def as_batches(scenario: Scenario, choice: Choice) -> Batches | None:
-    """Return the batches of a template, None if ``bespoke`` cannot express them."""
+    """Return the batches of a plan, None if ``bespoke`` cannot express those of its template."""
+    if choice.parts:
+        return batches_of(choice)
     whole, lengths = whole_rows(scenario), lengths_of(scenario)
     n, pieces = len(whole), choice.chunks // len(whole)
     remote = list(zip(*(shares(rows, [1] * pieces) for rows in whole[1:]), strict=True))

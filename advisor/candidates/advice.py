@@ -128,6 +128,7 @@ class Advice:
     that the profile cannot tell from the recommended one. ``marks`` are warnings for the reader: ``notes`` (failures,
     and whether the advice was ``interrupted``), ``outside_calibration`` (sizes outside those that the profile was
     fitted to), and what is not validated. ``bound`` is None if it could not be computed.
+    ``num_feasible`` is None if the space was not enumerated.
     ``implementations`` are what can be switched on today, None if nothing is known of them here. ``promise`` is the
     interval of ``speedup``, None for the baseline and for a lone collective.
     """
@@ -138,7 +139,7 @@ class Advice:
     serial: Candidate
     speedup: float
     candidates: tuple[Candidate, ...]
-    num_feasible: int
+    num_feasible: int | None
     bound: Bound | None
     result: Result | None
     serial_result: Result | None

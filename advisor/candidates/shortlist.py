@@ -126,6 +126,18 @@ def _simulated(pool: Workers, scenario: Scenario, chosen: Sequence[Candidate], r
     ]
 
 
+def merged(candidates: Sequence[Candidate], others: Sequence[Candidate]) -> list[Candidate]:
+    """Return both by time; of two with the same expression the one of ``others``, with a time if either has one."""
+    known = {candidate.expression: candidate for candidate in candidates}
+    for other in others:
+        before = known.get(other.expression, other)
+        simulated = before if other.simulated_ticks is None else other
+        known[other.expression] = replace(
+            other, simulated_ticks=simulated.simulated_ticks, unit_bytes=simulated.unit_bytes
+        )
+    return by_time(list(known.values()))
+
+
 def by_time(candidates: list[Candidate]) -> list[Candidate]:
     """Sort candidates: simulated ones first, by time; then the rest by prediction."""
     return sorted(candidates, key=lambda c: (c.simulated_ticks is None, c.best_us, c.expression))

@@ -1,5 +1,6 @@
 """Training by scikit-learn, which nothing else needs: features and targets in, ``BoostedTrees`` out."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,18 +12,27 @@ if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingRegressor
 
 # Small trees with many runs to a leaf: the estimate is good, and noise in its corrections would only shuffle near-ties.
-TREES = {"max_iter": 250, "learning_rate": 0.04, "max_leaf_nodes": 15, "min_samples_leaf": 50, "max_features": 0.4}
+# The absolute error: a few runs are off for reasons that no feature shows, and must not bend the rest.
+CORRECTION = {
+    "loss": "absolute_error",
+    "max_iter": 250,
+    "learning_rate": 0.04,
+    "max_leaf_nodes": 15,
+    "min_samples_leaf": 50,
+    "max_features": 0.4,
+}
 
 
-def regressor(features: Floats, target: Floats, seed: int) -> "HistGradientBoostingRegressor":
-    """Return scikit-learn's trees, fitted to [N, F] features, none of them NaN, and [N] targets."""
+def regressor(
+    features: Floats, target: Floats, seed: int, trees: Mapping[str, object] = CORRECTION
+) -> "HistGradientBoostingRegressor":
+    """Return scikit-learn's ``trees``, fitted to [N, F] features, none of them NaN, and [N] targets."""
     from sklearn.ensemble import HistGradientBoostingRegressor
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-    # The absolute error: a few runs are off for reasons that no feature shows, and must not bend the rest.
-    trees = HistGradientBoostingRegressor(loss="absolute_error", early_stopping=False, random_state=seed, **TREES)
+    learner = HistGradientBoostingRegressor(early_stopping=False, random_state=seed, **trees)
     with threadpool_limits(1):  # sums by several threads differ in their last bits from machine to machine
-        return trees.fit(features, target)
+        return learner.fit(features, target)
 
 
 def boosted_trees(fitted: "HistGradientBoostingRegressor") -> BoostedTrees:

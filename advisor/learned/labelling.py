@@ -1,0 +1,128 @@
+"""Labels for the table: winners of records, fitted to every scenario that is drawn and estimated there.
+
+An estimate takes milliseconds where a search takes seconds, and in a search the estimate is within a percent or two of
+the simulation: so many scenarios are labelled without a search.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+
+import numpy as np
+import numpy.typing as npt
+
+from ...compiler.ir import Scenario
+from ...compiler.planning.build import build_schedule
+from ...compiler.resolve.schedules.from_text import read_choice
+from ..bespoke.plan_estimator import may_deadlock
+from ..corpus.families import draw
+from ..corpus.record import Record
+from ..estimate.makespan import estimate_ticks
+from .catalogue import catalogue
+from .pairs import Scale
+from .pipeline import pipeline_times
+from .shapes import Shapes
+from .situation import Situation
+from .structure import Structure, fitted, structure_of
+from .table import ANYWHERE, Found, Labels, Winner
+
+FloatArray = npt.NDArray[np.float64]
+
+# Winners of one scenario: of the fastest plans those with different parts, within this ratio of the best.
+NUM_WINNERS, MAX_RATIO = 2, 1.03
+MAX_BATCHES = 10
+# Structures that are labelled in one scenario: the best by the closed form, those from the nearest situations, others.
+NUM_FAST, NUM_NEAR, NUM_OTHERS = 40, 60, 30
+
+
+def winners_of(record: Record) -> Iterator[Winner]:
+    """Yield the structures of the fastest plans of a record by their estimates, which make the labels."""
+    scenario = draw(record.seed, record.idx).scenario
+    plans = sorted(record.plans, key=lambda plan: plan.estimate_ticks)
+    choices = ((read_choice(scenario, plan.expression), plan.estimate_ticks) for plan in plans)
+    own = [(choice, ticks) for choice, ticks in choices if not choice.engine.by_library]
+    seen = set[object]()
+    for choice, ticks in own:
+        if len(seen) == NUM_WINNERS or ticks > MAX_RATIO * own[0][1]:
+            return
+        structure = structure_of(scenario, choice)
+        kind = (structure.batches, choice.template, choice.algorithm, structure.pieces)
+        if kind not in seen and len(structure.batches) <= MAX_BATCHES:
+            seen.add(kind)
+            yield Winner(structure, record.idx, scenario.workload.pattern.consumes)
+
+
+def all_winners(records: Iterable[Record]) -> tuple[Winner, ...]:
+    """Return the winners of all records, each structure once, and the catalogue."""
+    found: dict[tuple[Structure, bool], Winner] = {}
+    for record in records:
+        for winner in winners_of(record):
+            found.setdefault((winner.structure, winner.consumes), winner)
+    for consumes in (False, True):
+        for structure in catalogue(consumes=consumes):
+            found.setdefault((structure, consumes), Winner(structure, ANYWHERE, consumes))
+    return tuple(found.values())
+
+
+def found_by(record: Record) -> Found:
+    """Return the times of a record."""
+    serial = next(plan.ticks for plan in record.plans if plan.expression == record.baseline)
+    best = min(plan.ticks for plan in record.plans)
+    return Found(min(plan.estimate_ticks for plan in record.plans), best, serial)
+
+
+def labeller_of(records: Sequence[Record]) -> "Labeller":
+    """Return the labeller with the winners of ``records``, which are of one seed."""
+    winners = all_winners(records)
+    won_in = {record.idx: Situation.of(draw(record.seed, record.idx).scenario).values for record in records}
+    anywhere = np.mean(list(won_in.values()), axis=0)
+    origins = np.array([won_in.get(winner.idx, anywhere) for winner in winners])
+    return Labeller(records[0].seed, winners, origins, {record.idx: found_by(record) for record in records})
+
+
+@dataclass(frozen=True, slots=True)
+class Labeller:
+    """Labels scenarios with some of ``winners``.
+
+    ``origins`` [P, F] are the situations in which they won, ``found`` what searches found by scenario.
+    """
+
+    seed: int
+    winners: tuple[Winner, ...]
+    origins: FloatArray
+    found: Mapping[int, Found]
+
+    def labels(self, idx: int) -> Labels:
+        """Return the labels of scenario ``idx``."""
+        drawn = draw(self.seed, idx)
+        situation, consumes = Situation.of(drawn.scenario), drawn.scenario.workload.pattern.consumes
+        kind = np.array([number for number, winner in enumerate(self.winners) if winner.consumes is consumes])
+        chosen = np.array([kind[place] for place in self._chosen(idx, situation, kind)], np.int64)
+        ticks = np.array(list(_ticks(drawn.scenario, [self.winners[number].structure for number in chosen])))
+        return Labels(idx, drawn.family, situation, consumes, self.found.get(idx, Found()), chosen, ticks)
+
+    def _chosen(self, idx: int, situation: Situation, kind: npt.NDArray[np.intp]) -> list[int]:
+        """Return the places in ``kind`` of the winners to label; those of the scenario itself are not among them."""
+        winners = [self.winners[number] for number in kind]
+        others = [place for place, winner in enumerate(winners) if winner.idx != idx]
+        shapes = Shapes.of([winner.structure for winner in winners], [winners[0].consumes] * len(winners))
+        times, scale = pipeline_times(situation, shapes), Scale.of(self.origins)
+        apart = np.square(scale.apart(situation.values, self.origins[kind])).sum(axis=1)
+        found = np.array([winner.idx != ANYWHERE for winner in winners])
+        fast = sorted(others, key=lambda place: times[place])[:NUM_FAST]
+        near = sorted((place for place in others if found[place]), key=lambda place: apart[place])[:NUM_NEAR]
+        drawn = Random(f"labels {self.seed} {idx}").sample(others, min(NUM_OTHERS, len(others)))
+        return list(dict.fromkeys((*fast, *near, *drawn)))
+
+
+def _ticks(scenario: Scenario, structures: Sequence[Structure]) -> Iterator[float]:
+    """Yield the estimate of each structure, infinite where it does not fit."""
+    known: dict[object, float] = {}
+    for structure in structures:
+        choice = fitted(structure, scenario)
+        if choice is None or may_deadlock(choice):
+            yield float("inf")
+            continue
+        if choice not in known:
+            known[choice] = estimate_ticks(scenario, build_schedule(scenario, choice)).makespan_ticks
+        yield known[choice]

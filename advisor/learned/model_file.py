@@ -1,0 +1,138 @@
+"""The file of a proposal model: one compressed JSON document. It is data, and what is read is checked.
+
+Numbers that were tampered with propose worse schedules at worst: each is checked by the rules and estimated before it
+is offered. The trees are records of equal size in base64, see ``ranker/boosted_trees.py``.
+"""
+
+import base64
+import binascii
+import hashlib
+import json
+import zlib
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...compiler.text.writing import write_whole
+from ...simcore.memo.codec import MalformedError, decode, encode
+from ..ranker.boosted_trees import BoostedTrees, ModelError
+from .pairs import Scale, names_of_features
+from .proposal_model import Library, ProposalModel
+from .structure import Structure, is_sound
+
+FILE = "proposals.model"
+SCHEMA = "magus-proposals/1"
+MAX_BYTES, MAX_UNPACKED_BYTES = 8 << 20, 64 << 20
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What a model was fitted to: the fingerprint of the code, and how much of what.
+
+    ``searched`` scenarios had a full search, ``labelled`` ones are in the table, with ``pairs`` of labels.
+    """
+
+    fingerprint: str
+    seed: int
+    searched: int
+    labelled: int
+    structures: int
+    pairs: int
+
+
+def save(model: ProposalModel, card: Card, folder: Path) -> None:
+    """Write the file into ``folder``, which is made if it is missing; equal bytes for equal models."""
+    if model.trees is None:
+        raise ValueError("only a fitted model can be saved")
+    document = {
+        "schema": SCHEMA,
+        "card": json.loads(encode(card)),
+        "names": list(model.names),
+        "mean": model.scale.mean.tolist(),
+        "deviation": model.scale.deviation.tolist(),
+        "before": _library_document(model.before),
+        "after": _library_document(model.after),
+        "trees": base64.b64encode(model.trees.to_bytes()).decode(),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / FILE, zlib.compress(json.dumps(document).encode(), 9))
+
+
+def _library_document(library: Library) -> dict[str, object]:
+    return {"structures": json.loads(encode(library.structures)), "origins": library.origins.tolist()}
+
+
+def load(folder: Path | None = None) -> tuple[ProposalModel, Card]:
+    """Return the model in ``folder``, the shipped one if None, and its card.
+
+    Raises
+    ------
+    ModelError
+        If the file is missing, damaged, of other features or of another version.
+    """
+    data = _read(files(f"{__package__}.model") if folder is None else folder)
+    document = _document(data)
+    try:
+        if document["schema"] != SCHEMA:
+            raise ModelError(f"{FILE} has another schema than {SCHEMA}; run `magus train`")
+        card = decode(json.dumps(document["card"]).encode(), Card)
+        names = tuple(map(str, document["names"]))
+        scale = Scale(_numbers(document["mean"], 1), _numbers(document["deviation"], 1))
+        before, after = (_library(document[kind], len(names), consumes=kind == "after") for kind in ("before", "after"))
+        trees = BoostedTrees.from_bytes(base64.b64decode(document["trees"], validate=True), _num_features(names))
+    except (KeyError, TypeError, ValueError, AttributeError, MalformedError, binascii.Error, RecursionError) as error:
+        raise ModelError(f"{FILE} is damaged: {type(error).__name__}; run `magus train`") from None
+    if len(scale.mean) != len(names) or len(scale.deviation) != len(names) or not (scale.deviation > 0).all():
+        raise ModelError(f"{FILE} is damaged: its scale does not fit; run `magus train`")
+    return ProposalModel(names, before, after, scale, trees, hashlib.sha256(data).hexdigest()), card
+
+
+def _read(place: Any) -> bytes:
+    """Return the bytes of the file in a folder or package, at most ``MAX_BYTES``."""
+    try:
+        with place.joinpath(FILE).open("rb") as stream:
+            data: bytes = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ModelError(f"cannot read {FILE}: {error.strerror or error}; run `magus train`") from None
+    if len(data) > MAX_BYTES:
+        raise ModelError(f"{FILE} is larger than {MAX_BYTES} B")
+    return data
+
+
+def _document(data: bytes) -> dict[str, Any]:
+    """Return the document that is packed in ``data``; what it unpacks to is bounded."""
+    try:
+        document = json.loads(zlib.decompressobj().decompress(data, MAX_UNPACKED_BYTES))
+    except (zlib.error, ValueError, RecursionError) as error:
+        raise ModelError(f"{FILE} is damaged: {type(error).__name__}; run `magus train`") from None
+    if not isinstance(document, dict):
+        raise ModelError(f"{FILE} is damaged: it is no document; run `magus train`")
+    return document
+
+
+def _library(document: dict[str, Any], num_names: int, *, consumes: bool) -> Library:
+    structures = decode(json.dumps(document["structures"]).encode(), tuple[Structure, ...])
+    if not all(map(is_sound, structures)):
+        raise ValueError("structures")
+    origins = _numbers(document["origins"], 2)
+    if origins.shape != (len(structures), num_names):
+        raise ValueError("origins")
+    return Library.of(structures, origins, consumes=consumes)
+
+
+def _numbers(values: object, dimensions: int) -> FloatArray:
+    """Return finite numbers of so many dimensions."""
+    numbers = np.array(values, np.float64)
+    if numbers.ndim != dimensions or not np.isfinite(numbers).all():
+        raise ValueError("numbers")
+    return numbers
+
+
+def _num_features(names: tuple[str, ...]) -> int:
+    return len(names_of_features(names))

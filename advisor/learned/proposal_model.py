@@ -1,0 +1,103 @@
+"""Schedules for a scenario at once: structures that won elsewhere, chosen by trees and then by the estimate.
+
+The library holds structures of schedules that full searches found. In a new situation the trees predict how far each is
+from the best of them; the most promising are fitted to the scenario and estimated step by step.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+
+from ...compiler.ir import TICKS_PER_US, Choice, Scenario, Schedule
+from ...compiler.planning.build import build_schedules
+from ..bespoke.explore_limits import is_explored
+from ..bespoke.plan_estimator import may_deadlock
+from ..estimate.makespan import estimates
+from ..ranker.boosted_trees import BoostedTrees
+from .pairs import PIPELINE, Scale, names_of_features, pair_features
+from .shapes import Shapes
+from .situation import Situation
+from .structure import Structure, fitted
+
+FloatArray = npt.NDArray[np.float64]
+
+# Proposals that are estimated.
+DEFAULT_COUNT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """Structures with ``origins`` [P, F], the situations in which they won; all before or all after a collective."""
+
+    structures: tuple[Structure, ...]
+    origins: FloatArray
+    shapes: Shapes
+
+    @classmethod
+    def of(cls, structures: tuple[Structure, ...], origins: FloatArray, *, consumes: bool) -> "Library":
+        """Return the library of ``structures``."""
+        return cls(structures, origins, Shapes.of(structures, [consumes] * len(structures)))
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A schedule that may be the best, with its estimated time."""
+
+    choice: Choice
+    schedule: Schedule
+    estimate_ticks: float
+
+    @property
+    def estimate_us(self) -> float:
+        """The estimated time in us."""
+        return self.estimate_ticks / TICKS_PER_US
+
+
+@dataclass(frozen=True, slots=True)
+class ProposalModel:
+    """Proposes schedules; ``before`` is the library for kernels before a collective, ``after`` for those after one.
+
+    ``names`` are those of the numbers of a situation. Without ``trees`` the closed form of the pipeline chooses.
+    ``digest`` is the hash of the file that the model was read from, empty for another.
+    """
+
+    names: tuple[str, ...]
+    before: Library
+    after: Library
+    scale: Scale
+    trees: BoostedTrees | None
+    digest: str = ""
+
+    def library(self, scenario: Scenario) -> Library:
+        """Return the library of the kind of ``scenario``."""
+        return self.after if scenario.workload.pattern.consumes else self.before
+
+    def losses(self, situation: Situation, library: Library) -> FloatArray:
+        """Return the predicted loss of each structure against the best, [P]: the logarithm of a ratio of times."""
+        features = pair_features(situation, library.shapes, library.origins, self.scale)
+        if self.trees is None:
+            return np.asarray(features[:, names_of_features(self.names).index(PIPELINE)])
+        return self.trees.predict(features)
+
+    def choices(self, scenario: Scenario) -> Iterator[Choice]:
+        """Yield legal choices of ``scenario``, the most promising first."""
+        library, seen = self.library(scenario), set[Choice]()
+        if not library.structures:
+            return
+        for index in np.argsort(self.losses(Situation.of(scenario), library), kind="stable").tolist():
+            choice = fitted(library.structures[index], scenario)
+            if choice is None or choice in seen or may_deadlock(choice) or not is_explored(scenario.explore, choice):
+                continue
+            seen.add(choice)
+            yield choice
+
+    def propose(self, scenario: Scenario, count: int = DEFAULT_COUNT) -> tuple[Proposal, ...]:
+        """Return ``count`` proposals, the fastest by the estimate first; fewer where no more structures fit."""
+        chosen = tuple(islice(self.choices(scenario), count))
+        schedules = list(build_schedules(scenario, chosen))
+        ticks = (each.makespan_ticks for each in estimates(scenario, schedules))
+        proposals = map(Proposal, chosen, schedules, ticks)
+        return tuple(sorted(proposals, key=lambda each: (each.estimate_ticks, each.schedule.expression)))

@@ -1,0 +1,40 @@
+"""Proposals as candidates of advice."""
+
+from ...compiler.ir import Scenario
+from ..bespoke import Proposer
+from ..candidates.advice import Candidate, SearchProvenance
+from ..candidates.predicted import is_serial
+from .polish import DEFAULT_EVALUATIONS, polished
+from .proposal_model import DEFAULT_COUNT, Proposal, ProposalModel
+
+
+def proposed_candidates(scenario: Scenario, model: ProposalModel, count: int = DEFAULT_COUNT) -> list[Candidate]:
+    """Return the proposals of ``model`` with their estimates, the fastest first, and what small changes make of it.
+
+    Those that need more memory for staging than the file allows are left out.
+    """
+    limit = scenario.explore.staging_limit_bytes
+    proposals = model.propose(scenario, count)
+    if proposals:
+        better = polished(scenario, proposals[0])
+        proposals = tuple({each.choice: each for each in (better, *proposals)}.values())
+    return [
+        _candidate(scenario, proposal, len(proposals) + DEFAULT_EVALUATIONS)
+        for proposal in proposals
+        if limit is None or proposal.schedule.staging_bytes <= limit
+    ]
+
+
+def _candidate(scenario: Scenario, proposal: Proposal, evaluations: int) -> Candidate:
+    choice = proposal.choice
+    provenance = SearchProvenance(
+        found_by=Proposer.LEARNED.value, seed=0, evaluations=evaluations, simulations=0, reproducible=True, solver=""
+    )
+    return Candidate(
+        proposal.schedule.expression,
+        choice,
+        proposal.schedule,
+        is_serial(scenario, choice),
+        proposal.estimate_us,
+        provenance=provenance if choice.parts else None,
+    )

@@ -1,0 +1,162 @@
+"""The structure of a schedule without sizes: what carries over from one scenario to another.
+
+A structure has shares where a choice has rows, columns and numbers of pieces. ``fitted`` makes it a choice of another
+scenario: shares are rounded to the grain, and what the scenario cannot run is left out.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from statistics import fmean
+
+from ...compiler.ir import Choice, EngineChoice, EngineKind, EngineMode, Scenario
+from ...compiler.planning.build import reject_choice
+from ...compiler.templates import BY_NAME
+from ..bespoke.batches import Batch, batches_of, lengths_of, with_batches
+from ..bespoke.costs import whole_rows
+
+Shares = tuple[float, ...]
+
+# Rows of parts are multiples of the coarsest of these that keeps the smallest part: sides of tiles down to the smallest
+# one, single rows.
+GRAINS = (128, 64, 32, 16, 1)
+KEPT_SHARE = 0.75
+# No structure has more pieces, engines or batches.
+MAX_COUNT = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class BatchShape:
+    """Shares of a batch: of the own block, of the block of each peer, and of the dimensions that its cuts divide.
+
+    ``remote`` has one share if all peers are alike.
+    """
+
+    own: float
+    remote: Shares
+    slices: Shares = ()
+    columns: Shares = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """A choice without sizes: ``knobs`` has what is the same everywhere, with one chunk and without parts.
+
+    ``pieces`` are chunks of each rank. ``engines_per_peer`` replaces the number of copy engines and ``lanes_per_peer``
+    that of lanes; SMs that copy are a number.
+    """
+
+    knobs: Choice
+    pieces: int
+    engines_per_peer: float
+    lanes_per_peer: float
+    batches: tuple[BatchShape, ...]
+
+
+def is_sound(structure: Structure) -> bool:
+    """Whether a structure that was read from a file has a known template, and numbers as any structure has them."""
+    knobs = structure.knobs
+    counts = (structure.pieces, knobs.engine.count, knobs.streams, knobs.waves, knobs.sums, len(structure.batches) + 1)
+    shares = [
+        share
+        for batch in structure.batches
+        for share in (batch.own, *batch.remote, *batch.slices, *batch.columns, 1.0 if batch.remote else math.inf)
+    ]
+    return (
+        knobs.template in BY_NAME
+        and all(1 <= count <= MAX_COUNT for count in counts)
+        and all(0 <= share <= 1 for share in shares)
+        and all(0 <= each <= MAX_COUNT for each in (structure.engines_per_peer, structure.lanes_per_peer))
+    )
+
+
+def structure_of(scenario: Scenario, choice: Choice) -> Structure:
+    """Return the structure of a choice of ``scenario``."""
+    peers = scenario.num_ranks - 1
+    knobs = replace(choice, chunks=1, lanes=0, parts=(), slices=(), columns=())
+    batches = _shapes(scenario, choice) if choice.parts else ()
+    pieces = max(1, choice.chunks // scenario.num_ranks)
+    return Structure(knobs, pieces, choice.engine.count / peers, choice.lanes / peers, batches)
+
+
+def _shapes(scenario: Scenario, choice: Choice) -> tuple[BatchShape, ...]:
+    whole, lengths = whole_rows(scenario), lengths_of(scenario)
+    shapes = []
+    for batch in batches_of(choice):
+        own, *remote = (rows / max(1, of) for rows, of in zip(batch.rows, whole, strict=True))
+        alike = tuple(remote[:1]) if max(remote) - min(remote) < 1e-9 else tuple(remote)
+        slices = tuple(size / lengths.inner for size in batch.slices)
+        shapes.append(BatchShape(own, alike, slices, tuple(size / lengths.cols for size in batch.columns)))
+    return tuple(shapes)
+
+
+def fitted(structure: Structure, scenario: Scenario) -> Choice | None:
+    """Return the choice of ``scenario`` with this structure; None if the scenario cannot run one."""
+    return next((choice for choice in _choices(structure, scenario) if reject_choice(scenario, choice) is None), None)
+
+
+def _choices(structure: Structure, scenario: Scenario) -> Iterator[Choice]:
+    """Yield choices with this structure, from coarse parts, or the number of pieces, to others that may be legal."""
+    peers = scenario.num_ranks - 1
+    engine = _engine(structure, scenario)
+    lanes = min(engine.count, round(structure.lanes_per_peer * peers))
+    choice = replace(structure.knobs, engine=engine, lanes=lanes, chunks=scenario.num_ranks)
+    if not structure.batches:
+        pieces = structure.pieces
+        for each in dict.fromkeys((pieces, *(1 << k for k in range(pieces.bit_length() - 1, -1, -1)))):
+            yield replace(choice, chunks=each * scenario.num_ranks)
+        return
+    least = _least_rows(structure, scenario)
+    for grain in GRAINS:
+        if KEPT_SHARE * grain <= least or grain == 1:
+            cut = with_batches(choice, _batches(structure, scenario, grain))
+            if cut.parts:  # shares of nothing leave none
+                yield cut
+
+
+def _least_rows(structure: Structure, scenario: Scenario) -> float:
+    """Return the rows of the smallest part of a block."""
+    own, *remote = whole_rows(scenario)
+    rows = (own * shape.own for shape in structure.batches)
+    others = (share * max(remote) for shape in structure.batches for share in shape.remote)
+    return min((count for count in (*rows, *others) if count > 0), default=1.0)
+
+
+def _engine(structure: Structure, scenario: Scenario) -> EngineChoice:
+    engine, dma = structure.knobs.engine, scenario.gpu.dma
+    if engine.kind is EngineKind.SM:
+        return replace(engine, count=scenario.gpu.sms) if engine.mode is EngineMode.TILES else engine
+    return replace(engine, count=max(1, min(dma.engines, round(structure.engines_per_peer * (scenario.num_ranks - 1)))))
+
+
+def _batches(structure: Structure, scenario: Scenario, grain: int) -> list[Batch]:
+    whole, lengths = whole_rows(scenario), lengths_of(scenario)
+    peers = len(whole) - 1
+    remote = [_by_peer(shape.remote, peers) for shape in structure.batches]
+    columns = [_split([shape.own for shape in structure.batches], whole[0], grain)]
+    columns += [_split([shares[k] for shares in remote], whole[1 + k], grain) for k in range(peers)]
+    return [
+        Batch(rows, _cut(shape.slices, lengths.inner, lengths.step), _cut(shape.columns, lengths.cols, lengths.step))
+        for shape, rows in zip(structure.batches, zip(*columns, strict=True), strict=True)
+    ]
+
+
+def _by_peer(shares: Shares, peers: int) -> Shares:
+    """Return the share of each of ``peers``; the mean where they are those of another number of peers."""
+    return shares if len(shares) == peers else (fmean(shares),) * peers
+
+
+def _split(shares: Sequence[float], total: int, grain: int) -> list[int]:
+    """Split ``total`` in proportion to ``shares``, in multiples of ``grain`` except for the last one that has any."""
+    passed, edges, of = 0.0, [0], sum(shares) or 1.0
+    for share in shares:
+        passed += share
+        is_all = passed >= of * (1 - 1e-9)
+        edges.append(total if is_all else max(edges[-1], min(total, round(total * passed / of / grain) * grain)))
+    return [high - low for low, high in pairwise(edges)]
+
+
+def _cut(shares: Shares, total: int, step: int) -> tuple[int, ...]:
+    sizes = tuple(size for size in _split(shares, total, step) if size) if shares else ()
+    return sizes if len(sizes) > 1 else ()

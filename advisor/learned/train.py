@@ -1,0 +1,81 @@
+"""Training of the proposals: from the records of searches to the table, and from the table to the model."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from time import perf_counter
+
+from joblib import Parallel, delayed  # type: ignore[import-untyped]
+
+from ...compiler.ir import Counted
+from ...simcore.memo.codec import encode
+from ..corpus.record import Record
+from ..ranker import fingerprint as engine
+from .fitting import fit_model
+from .labelling import Labeller, labeller_of
+from .model_file import FILE, Card, save
+from .pairs import names_of_features
+from .table import Labels, Table
+
+SHIPPED = Path(__file__).parent / "model"
+# Scenarios that are labelled for each one that was searched.
+LABELLED_PER_RECORD = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ProposalReport:
+    """Summary of a training of the proposals."""
+
+    card: Card
+    seconds: float
+    file: Path
+
+
+def make_table(records: Sequence[Record], workers: int = 1, progress: Counted | None = None) -> Table:
+    """Label the scenarios of ``records``, and as many others of their seed as ``LABELLED_PER_RECORD`` says.
+
+    Raises
+    ------
+    ValueError
+        If there is no record, or they are not all of one seed.
+    """
+    if len({record.seed for record in records}) != 1:
+        raise ValueError("a table is made of records of one seed")
+    labeller, report = labeller_of(records), progress or (lambda done, total: None)
+    searched = [record.idx for record in records]
+    others = (idx for idx in range(LABELLED_PER_RECORD * len(searched)) if idx not in labeller.found)
+    wanted = [*searched, *others][: LABELLED_PER_RECORD * len(searched)]
+    labels: list[Labels] = []
+    for each in _labelled(labeller, wanted, workers):
+        labels.append(each)
+        report(len(labels), len(wanted))
+    labels.sort(key=lambda each: each.idx)
+    return Table(fingerprint(labels[0].situation.names), labeller.seed, labeller.winners, tuple(labels))
+
+
+def _labelled(labeller: Labeller, wanted: Sequence[int], workers: int) -> Iterator[Labels]:
+    """Yield the labels of scenarios in the order in which they are done."""
+    parallel = Parallel(n_jobs=workers, return_as="generator_unordered", batch_size=4)
+    yield from parallel(delayed(labeller.labels)(idx) for idx in wanted)
+
+
+def train_on(table: Table, out: Path | None = None, seed: int = 0) -> ProposalReport:
+    """Fit the model to the whole table and write it to ``out``, the shipped one if None."""
+    started = perf_counter()
+    known = frozenset(labels.idx for labels in table.labels)
+    model = fit_model(table, known, seed)
+    pairs = sum(len(labels.winners) for labels in table.labels)
+    searched = sum(labels.found.best_ticks < float("inf") for labels in table.labels)
+    card = Card(table.fingerprint, seed, searched, len(table.labels), len(table.winners), pairs)
+    folder = SHIPPED if out is None else out
+    save(model, card, folder)
+    return ProposalReport(card, perf_counter() - started, folder / FILE)
+
+
+def fingerprint(names: tuple[str, ...]) -> str:
+    """Return the hash of what the table depends on: the simulator, and the names of situations and features."""
+    return sha256(encode((engine.fingerprint(), names, names_of_features(names)))).hexdigest()
+
+
+__all__ = ["ProposalReport", "fingerprint", "make_table", "train_on"]

@@ -1,0 +1,108 @@
+"""Proposals: legal, different, the fastest by the estimate first, and the same on every call."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from magus.advisor.corpus.families import draw
+from magus.advisor.estimate.makespan import estimate_ticks
+from magus.advisor.learned.pairs import names_of_features, pair_features
+from magus.advisor.learned.pipeline import pipeline_times
+from magus.advisor.learned.polish import polished
+from magus.advisor.learned.proposal_model import ProposalModel
+from magus.advisor.learned.situation import Situation
+from magus.advisor.learned.table import Table
+from magus.compiler.ir import EngineChoice, EngineKind, Explore
+from magus.compiler.planning.build import reject_choice
+from tests.helpers.scenarios.scenarios import ag_gemm, exploring, gemm_rs, ring
+
+SM16 = EngineChoice(EngineKind.SM, 16)
+
+
+def test_situations_have_the_same_finite_numbers_everywhere() -> None:
+    situations = [Situation.of(draw(5, idx).scenario) for idx in range(40)]
+
+    assert len({situation.names for situation in situations}) == 1
+    assert len(set(situations[0].names)) == len(situations[0].values)
+    assert all(np.isfinite(situation.values).all() for situation in situations)
+
+
+def test_passing_on_is_quicker_than_direct_copies_on_a_ring_alone() -> None:
+    mesh, closed = Situation.of(ag_gemm(4096, 8192, 8192)), Situation.of(ag_gemm(4096, 8192, 8192, fabric=ring()))
+
+    assert closed["log_passing_over_comm"] < mesh["log_passing_over_comm"]
+    assert closed["mean_hops"] > mesh["mean_hops"] == 1
+
+
+def test_the_closed_form_orders_schedules_roughly_as_the_estimate_does(table: Table, model: ProposalModel) -> None:
+    correlations = []
+    for labels in table.labels:
+        library = model.after if labels.consumes else model.before
+        places = [library.structures.index(table.winners[number].structure) for number in labels.winners]
+        fits = np.isfinite(labels.ticks)
+        times = pipeline_times(labels.situation, library.shapes)[places]
+        correlations.append(np.corrcoef(times[fits], np.log(labels.ticks[fits]))[0, 1])
+
+    assert len(correlations) == len(table.labels) and np.median(correlations) > 0.5
+
+
+def test_features_are_named_and_finite(table: Table, model: ProposalModel) -> None:
+    situation, library = table.labels[0].situation, model.before
+
+    features = pair_features(situation, library.shapes, library.origins, model.scale)
+
+    assert features.shape == (len(library.structures), len(names_of_features(model.names)))
+    assert np.isfinite(features).all()
+
+
+@pytest.mark.parametrize("scenario", [ag_gemm(4096, 8192, 8192), gemm_rs(512, 4096, 4096, ranks=4)])
+def test_proposals_are_legal_and_the_fastest_by_estimate_is_first(model: ProposalModel, scenario: object) -> None:
+    found = model.propose(scenario, 8)
+
+    ticks = [proposal.estimate_ticks for proposal in found]
+    assert len({proposal.choice for proposal in found}) == 8 and ticks == sorted(ticks)
+    for proposal in found:
+        assert reject_choice(scenario, proposal.choice) is None
+        assert proposal.estimate_ticks == estimate_ticks(scenario, proposal.schedule).makespan_ticks
+    assert model.propose(scenario, 8) == found
+
+
+def test_trees_choose_better_than_chance(table: Table, model: ProposalModel) -> None:
+    gains = []
+    for labels in table.labels:
+        scenario = draw(table.seed, labels.idx).scenario
+        fits = labels.ticks[np.isfinite(labels.ticks)]
+        gains.append(model.propose(scenario, 4)[0].estimate_ticks / np.median(fits))
+
+    assert len(gains) == len(table.labels) and np.median(gains) < 0.9
+
+
+def test_what_the_file_does_not_explore_is_not_proposed(model: ProposalModel) -> None:
+    scenario = exploring(ag_gemm(4096, 8192, 8192), Explore.of(engine=(SM16,)))
+
+    found = model.propose(scenario, 8)
+
+    assert found and {proposal.choice.engine for proposal in found} == {SM16}
+
+
+def test_without_trees_the_closed_form_chooses(model: ProposalModel) -> None:
+    scenario = ag_gemm(4096, 8192, 8192)
+    plain = replace(model, trees=None)
+
+    first = next(plain.choices(scenario))
+
+    times = pipeline_times(Situation.of(scenario), plain.after.shapes)
+    best = plain.after.structures[int(times.argmin())]
+    assert first.template == best.knobs.template and first.engine.kind is best.knobs.engine.kind
+
+
+def test_small_changes_never_make_a_proposal_slower(model: ProposalModel) -> None:
+    scenario = ag_gemm(4096, 8192, 8192)
+    start = model.propose(scenario, 2)[-1]
+
+    better = polished(scenario, start, 20)
+
+    assert better.estimate_ticks < start.estimate_ticks
+    assert better == polished(scenario, start, 20)
+    assert reject_choice(scenario, better.choice) is None
