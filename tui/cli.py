@@ -56,6 +56,13 @@ class Granularity(StrEnum):
     PACKET = "packet"
 
 
+class Processes(StrEnum):
+    """Where searches run: in processes of this machine, or by the workers of a dask scheduler."""
+
+    LOCAL = "local"
+    DASK = "dask"
+
+
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A scenario, FILE.mgs; - reads it from stdin.")]
 FilesArgument = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Scenarios; - is stdin.")]
 WorkloadOption = Annotated[
@@ -278,6 +285,33 @@ def train(
     from .commands.train import train_model
 
     raise typer.Exit(train_model(out, seed=seed, scenarios=scenarios, as_json=json, workers=workers))
+
+
+@app.command()
+def corpus(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="The store, an SQLite file; made if there is none.")],
+    scenarios: Annotated[int, typer.Option("--scenarios", min=1, metavar="N", help="Number of drawn scenarios.")],
+    seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Seed of the scenarios.")] = 0,
+    workers: Annotated[
+        int | None, typer.Option("--workers", metavar="N", min=1, max=256, help="Processes of this machine.")
+    ] = None,
+    backend: Annotated[
+        Processes, typer.Option("--backend", help="Search on this machine, or by the workers of a dask scheduler.")
+    ] = Processes.LOCAL,
+    scheduler: Annotated[
+        str | None, typer.Option("--scheduler", metavar="ADDRESS", help="The scheduler, such as tcp://host:8786.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Search drawn scenarios and keep every simulated plan in STORE; asked again, go on from what it has."""
+    from .commands.corpus import CorpusRequest, build_store
+
+    if (backend is Processes.DASK) != (scheduler is not None):
+        raise typer.BadParameter("--backend dask and --scheduler ADDRESS belong together")
+    if scheduler is not None and workers is not None:
+        raise typer.BadParameter("--workers is of this machine; a scheduler has workers of its own")
+    request = CorpusRequest(store, scenarios, seed, workers or DEFAULT_WORKERS, scheduler)
+    raise typer.Exit(build_store(request, as_json=json))
 
 
 @app.command()

@@ -97,10 +97,21 @@ def memo_of(question: tuple[object, ...], packages: tuple[str, ...] = SIMULATOR)
         return None
     try:
         parts = (sources_digest(packages), os.environ.get(ENVIRONMENT_VARIABLE), has_numba(), question)
-        return Memo(_store, sha256(encode(parts, parts_of=_key_parts)).hexdigest())
+        return Memo(_store, content_hash(parts))
     except (UnknownSourcesError, TypeError):
         log.debug("a result cannot be kept", exc_info=True)
         return None
+
+
+def content_hash(parts: tuple[object, ...]) -> str:
+    """Return the hash of all that ``parts`` consist of, in hexadecimal.
+
+    Raises
+    ------
+    TypeError
+        If a part is not of Magus and no plain data.
+    """
+    return sha256(encode(parts, parts_of=_key_parts)).hexdigest()
 
 
 def memoized(

@@ -15,7 +15,10 @@ from magus.tui.text.door import in_colour, is_rich
 from tests.tui.app.test_terminal import terminal
 from tests.tui.test_hostile_text import FILE
 
-VERBS = ("check", "fmt", "test", "simulate", "plan", "schedules", "advise", "train", "validate", "calibrate", "tui")
+VERBS = (
+    *("check", "fmt", "test", "simulate", "plan", "schedules", "advise"),
+    *("train", "corpus", "validate", "calibrate", "tui"),
+)
 CLI = ("-m", "magus.tui.cli")
 
 

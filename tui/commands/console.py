@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from ...compiler.ir import Rejection
 from ...compiler.planning.build import ScheduleError
 from ...compiler.text.diagnostics import CODE_COLUMNS, CompileError, Diagnostic, render_text
 from ...compiler.text.writing import write_whole
@@ -27,11 +28,16 @@ def report_errors(action: Callable[[], Exit]) -> Exit:
     except CompileError as error:
         show(error.diagnostics)
     except ScheduleError as error:
-        unfit = error.rejection
-        say(f"{unfit.code.name} error: {unfit.message}" + (f"\n  help: {unfit.hint}" if unfit.hint else ""))
+        say_rejection(error.rejection)
     except OSError as error:
         say(f"magus: {error.filename or 'a file'}: {error.strerror or error}")
     return Exit.INPUT
+
+
+def say_rejection(rejection: Rejection) -> None:
+    """Print why a request is refused on stderr."""
+    hint = f"\n  help: {rejection.hint}" if rejection.hint else ""
+    say(f"{rejection.code.name} error: {rejection.message}{hint}")
 
 
 def save(path: Path, text: str, message: str) -> Exit:

@@ -22,6 +22,8 @@ WORDS = {
     "run": "simulating, {done:,} line-hops so far",
     "confirm": "confirming line by line {done}/{total}",
     "dataset": "simulating scenarios {done}/{total}",
+    "draw": "drawing scenarios {done}/{total}",
+    "corpus": "searching scenarios {done}/{total}{rate}",
     "fit": "fitting the ranker",
     "compare": "comparing with the tables",
     "calibrate": "fitting constants, part {done} of {total}",
@@ -48,17 +50,23 @@ class ProgressState:
             return ProgressState(stage, done, total, done, now_s)
         return ProgressState(stage, done, total, self.first, self.since_s)
 
+    def per_s(self, now_s: float) -> float | None:
+        """Return how many of the stage were done a second so far; None as long as that is unknown."""
+        num_done, seconds = self.done - self.first, now_s - self.since_s
+        return num_done / seconds if num_done > 0 and seconds > 0 else None
+
     def left_s(self, now_s: float) -> float | None:
         """Seconds to the end of the stage at the pace so far; None as long as the pace is unknown."""
-        num_done, seconds = self.done - self.first, now_s - self.since_s
-        if num_done <= 0 or seconds <= 0 or self.total <= 1 or self.done > self.total:
+        pace = self.per_s(now_s)
+        if pace is None or self.total <= 1 or self.done > self.total:
             return None
-        return seconds * (self.total - self.done) / num_done
+        return (self.total - self.done) / pace
 
     def text(self, now_s: float) -> str:
         """The progress in words, with the time left."""
-        left = self.left_s(now_s)
-        words = WORDS.get(self.stage, self.stage).format(done=self.done, total=self.total)
+        left, pace = self.left_s(now_s), self.per_s(now_s)
+        rate = "" if pace is None else f", {60 * pace:.3g} a minute"
+        words = WORDS.get(self.stage, self.stage).format(done=self.done, total=self.total, rate=rate)
         return f"{words} ..." + (f" about {duration_text(left)} left" if left is not None and left >= 1 else "")
 
 
