@@ -126,7 +126,7 @@ def open_store(path: Path, engine: str, lock_s: float = LOCK_S) -> Iterator[Corp
     StoreError
         If it cannot be opened and written, or is no store of this version.
     """
-    if path.exists() and not path.is_file():
+    if "\0" in str(path) or (path.exists() and not path.is_file()):
         raise StoreError(Code.MGS431, f"{path} is not a file", "name a file, which is made if there is none")
     if not path.absolute().parent.is_dir():
         raise StoreError(Code.MGS431, f"{path}: there is no folder {path.parent}", "make the folder first")
@@ -136,8 +136,8 @@ def open_store(path: Path, engine: str, lock_s: float = LOCK_S) -> Iterator[Corp
         with _told(path):
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
             connection.execute("PRAGMA trusted_schema = OFF")
-            connection.execute("PRAGMA journal_mode = WAL")
             _prepare(path, connection)
+            connection.execute("PRAGMA journal_mode = WAL")  # only now: a file of another program stays as it is
         yield CorpusStore(path, engine, connection)
 
 

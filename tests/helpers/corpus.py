@@ -1,0 +1,40 @@
+"""Records in place of searches, which take seconds: plain functions, so that other processes find them."""
+
+import os
+import time
+
+from magus.advisor.corpus.families import Drawn
+from magus.advisor.corpus.record import Record, Tried
+
+FAILS, DIES = 2, 3
+"""Scenarios that fail, and that end their process."""
+
+
+def quick_record(drawn: Drawn) -> Record:
+    """A record of two plans."""
+    ticks = 1000 + drawn.idx
+    plans = (
+        Tried("serial(engine=dma(7))", "template", 2 * ticks, 1024, 2.0 * ticks),
+        Tried("uniform_fused_1d(chunks=16, engine=dma(7))", "local search", ticks, 128, 0.1 + ticks),
+    )
+    return Record(drawn.seed, drawn.idx, drawn.family, ticks // 2, plans[0].expression, plans)
+
+
+def failing_record(drawn: Drawn) -> Record:
+    """As ``quick_record``, but one fails."""
+    if drawn.idx == FAILS:
+        raise KeyError("no such thing")
+    return quick_record(drawn)
+
+
+def deadly_record(drawn: Drawn) -> Record:
+    """As ``quick_record``, but one ends its process."""
+    if drawn.idx == DIES:
+        os._exit(1)
+    return quick_record(drawn)
+
+
+def slow_record(drawn: Drawn) -> Record:
+    """As ``quick_record``, a fifth of a second later."""
+    time.sleep(0.2)
+    return quick_record(drawn)
