@@ -3,6 +3,7 @@
 A worker needs the same version of Magus; one with another is found by the key of what it returns.
 """
 
+import asyncio
 import logging
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -46,9 +47,10 @@ def _connected(address: str, connect_s: float) -> "Iterator[Client]":
         raise BackendError(Code.MGS432, f"the backend dask is not installed: {error}", hint) from error
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what goes wrong is told once, by the errors below
     try:
+        asyncio.run(_answer(address, connect_s))
         client = Client(address, timeout=connect_s, set_as_default=False)
-    except (OSError, ValueError, TypeError) as error:
-        message = f"no scheduler of dask answers at {address} within {connect_s:.0f} s"
+    except Exception as error:  # also what another kind of server makes of the question
+        message = f"no scheduler of dask answers at {address}: {str(error) or 'it says nothing'}"
         hint = "start one with: dask scheduler; its address begins with tcp:// or tls:// and ends with its port"
         raise BackendError(Code.MGS432, message, hint) from error
     with closing(client):
@@ -61,6 +63,22 @@ def _connected(address: str, connect_s: float) -> "Iterator[Client]":
         yield client
 
 
+async def _answer(address: str, limit_s: float) -> None:
+    """Wait for the address to answer; a client would wait without end for a server that accepts and says nothing.
+
+    Raises
+    ------
+    TimeoutError, OSError, ValueError
+        If it does not, or is no address.
+    """
+    from distributed.comm import connect
+    from distributed.security import Security
+
+    arguments = Security().get_connection_args("client")
+    comm = await asyncio.wait_for(connect(address, timeout=limit_s, **arguments), limit_s + 1)
+    comm.abort()
+
+
 def _as_done(client: "Client", address: str, task: Task, indices: Sequence[int]) -> Iterator[Attempt]:
     """Yield attempts as they end; a search that ends makes room for the next."""
     from distributed import as_completed
@@ -69,7 +87,7 @@ def _as_done(client: "Client", address: str, task: Task, indices: Sequence[int])
     under_way = max(MIN_UNDER_WAY, 2 * sum(client.nthreads().values()))
     first = islice(waiting, under_way)
     idx_of = {client.submit(task, idx, pure=False): idx for idx in first}
-    done = as_completed(idx_of)
+    done = as_completed(idx_of, loop=client.loop)
     for future in done:
         yield _attempt_of(idx_of.pop(future), future, address)
         for idx in islice(waiting, 1):

@@ -3,6 +3,7 @@
 import os
 import time
 
+from magus.advisor.corpus.attempt import Attempt, failed_for
 from magus.advisor.corpus.families import Drawn
 from magus.advisor.corpus.record import Record, Tried
 
@@ -38,3 +39,9 @@ def slow_record(drawn: Drawn) -> Record:
     """As ``quick_record``, a fifth of a second later."""
     time.sleep(0.2)
     return quick_record(drawn)
+
+
+def attempt_of_process(idx: int) -> Attempt:
+    """An attempt whose key is the number of the process that made it."""
+    time.sleep(0.3)
+    return Attempt(idx, failed_for(idx, "none"), key=str(os.getpid()))

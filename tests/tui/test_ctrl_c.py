@@ -113,3 +113,9 @@ def test_a_node(arguments: list[str], after_s: float) -> None:
 @pytest.mark.parametrize("after_s", [3.0, 8.0])
 def test_training(tmp_path: Path, after_s: float) -> None:
     check(["train", "--out", str(tmp_path / "model")], after_s)
+
+
+@pytest.mark.parametrize("after_s", [3.0, 12.0])
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_corpus(tmp_path: Path, workers: str, after_s: float) -> None:
+    check(["corpus", str(tmp_path / "store.db"), "--scenarios", "100", "--workers", workers], after_s)
