@@ -12,6 +12,7 @@ from magus.tui.commands import corpus
 from magus.tui.exit_codes import Exit
 from tests.helpers.commands import document, magus
 from tests.helpers.corpus import FAILS, failing_record, quick_record
+from tests.helpers.hostile_text import is_safe
 from tests.tui.test_hostile_text import NAME
 
 
@@ -108,7 +109,11 @@ def test_a_store_of_no_use_is_told_with_a_hint(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", ["none/", ""])
-def test_paths_that_a_terminal_would_obey_are_shown(tmp_path: Path, folder: str) -> None:
-    done = magus("corpus", tmp_path / folder / NAME.decode(errors="surrogateescape"), "--scenarios", "3", "--json")
+def test_paths_that_a_terminal_would_obey_are_shown(store: Path, folder: str) -> None:
+    path = store.parent / folder / NAME.decode(errors="surrogateescape")
 
-    assert "\x1b" not in done.stderr + done.stdout
+    done = magus("corpus", path, "--scenarios", "3", "--workers", "1")
+
+    assert done.exit_code == (Exit.INPUT if folder else Exit.DONE)
+
+    assert is_safe(done.stdout) and is_safe(done.stderr)
