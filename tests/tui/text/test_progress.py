@@ -93,6 +93,16 @@ def test_the_time_left_follows_the_pace_of_the_stage() -> None:
     assert later.moved("dataset", 110, 110, 300.0).text(300.0) == "simulating scenarios 110/110 ..."
 
 
+def test_searches_are_told_with_the_rate_of_this_run() -> None:
+    begun = ProgressState("", 0, 0, 0, 0.0).moved("corpus", 900, 3000, 100.0)
+
+    assert begun.text(100.0) == "searching scenarios 900/3000 ..."
+    assert begun.moved("corpus", 930, 3000, 220.0).text(220.0) == (
+        "searching scenarios 930/3000, 15 a minute ... about 2 h left"
+    )
+    assert begun.moved("corpus", 3000, 3000, 1e6).text(1e6) == "searching scenarios 3000/3000, 0.126 a minute ..."
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0.2, "0 s"), (89, "89 s"), (90, "2 min"), (5399, "90 min"), (9000, "2 h")]
 )
