@@ -5,6 +5,7 @@ Records of other versions of the engine stay, and are not returned. The file may
 form are refused, values are checked, and nothing in it is run.
 """
 
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -130,6 +131,8 @@ def open_store(path: Path, engine: str, lock_s: float = LOCK_S) -> Iterator[Corp
         raise StoreError(Code.MGS431, f"{path} is not a file", "name a file, which is made if there is none")
     if not path.absolute().parent.is_dir():
         raise StoreError(Code.MGS431, f"{path}: there is no folder {path.parent}", "make the folder first")
+    if path.exists() and not os.access(path, os.W_OK):  # SQLite would open it, and fail after the first search
+        raise StoreError(Code.MGS431, f"{path} is read-only", "make it writable, or copy it and name the copy")
     with _told(path):
         connection = sqlite3.connect(path.absolute(), timeout=lock_s)
     with closing(connection):

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from magus.advisor.corpus import attempt as attempts
-from magus.advisor.corpus.attempt import Attempt, Backend, Task
-from magus.advisor.corpus.build import OTHER_VERSION, BuildReport, build_corpus, records_of
+from magus.advisor.corpus.attempt import OTHER_VERSION, Attempt, Backend, Task
+from magus.advisor.corpus.build import BuildReport, build_corpus, records_of
 from magus.advisor.corpus.errors import StoreError
 from magus.advisor.corpus.families import Drawn, draw
 from magus.advisor.corpus.keys import engine_version, key_of

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,14 +72,14 @@ def test_a_scheduler_without_workers_is_told() -> None:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator["distributed.LocalCluster"]:
+def cluster() -> Iterator[Any]:
     """Two worker processes of one thread each."""
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as opened:
         yield opened
 
 
 @pytest.mark.slow
-def test_two_processes_fill_a_store(cluster: "distributed.LocalCluster", tmp_path: Path) -> None:
+def test_two_processes_fill_a_store(cluster: Any, tmp_path: Path) -> None:
     count = 2 * MIN_UNDER_WAY
     with open_store(tmp_path / "store.db", engine_version()) as store:
         report = build_corpus(store, SEED, count, on_dask(cluster.scheduler_address), make=failing_record)
@@ -88,7 +89,7 @@ def test_two_processes_fill_a_store(cluster: "distributed.LocalCluster", tmp_pat
 
 
 @pytest.mark.slow
-def test_searches_are_of_both_processes(cluster: "distributed.LocalCluster") -> None:
+def test_searches_are_of_both_processes(cluster: Any) -> None:
     with distributed.Client(cluster.scheduler_address, set_as_default=False) as client:
         processes = {str(number) for number in client.run(os.getpid).values()}
 
@@ -99,9 +100,7 @@ def test_searches_are_of_both_processes(cluster: "distributed.LocalCluster") -> 
 
 
 @pytest.mark.slow
-def test_a_worker_that_dies_again_and_again_costs_one_scenario(
-    cluster: "distributed.LocalCluster", tmp_path: Path
-) -> None:
+def test_a_worker_that_dies_again_and_again_costs_one_scenario(cluster: Any, tmp_path: Path) -> None:
     with open_store(tmp_path / "store.db", engine_version()) as store:
         report = build_corpus(store, SEED, 6, on_dask(cluster.scheduler_address), make=deadly_record)
 

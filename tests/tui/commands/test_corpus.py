@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Generator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from magus.advisor.corpus.attempt import Attempt, Task
+from magus.advisor.corpus.build import build_corpus
 from magus.advisor.corpus.families import draw
 from magus.tui.commands import corpus
 from magus.tui.exit_codes import Exit
@@ -18,8 +20,7 @@ from tests.tui.test_hostile_text import NAME
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    build = corpus.build_corpus
-    monkeypatch.setattr(corpus, "build_corpus", lambda *words: build(*words, make=quick_record))
+    monkeypatch.setattr(corpus, "build_corpus", partial(build_corpus, make=quick_record))
     return tmp_path / "store.db"
 
 
@@ -54,8 +55,7 @@ def test_the_summary_is_text(store: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(corpus, "engine_version", lambda: "other")
     fill(store, "--scenarios", "2")
     monkeypatch.undo()
-    build = corpus.build_corpus
-    monkeypatch.setattr(corpus, "build_corpus", lambda *words: build(*words, make=failing_record))
+    monkeypatch.setattr(corpus, "build_corpus", partial(build_corpus, make=failing_record))
     monkeypatch.setenv("COLUMNS", "200")
 
     done = magus("corpus", store, "--scenarios", "4", "--seed", "1", "--workers", "1")
