@@ -196,7 +196,7 @@ def _candidate_document(advice: Advice, candidate: Candidate) -> JsonObject:
     return {
         "schedule": candidate.expression,
         "predicted_us": candidate.predicted_us,
-        "interval_us": None,
+        "interval_us": candidate.interval_us,
         "simulated_us": simulated,
         "granularity": granularity,
         "speedup_vs_serial": None if simulated is None else advice.serial.best_us / simulated,

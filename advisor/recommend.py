@@ -73,6 +73,16 @@ class AdviceOptions:
     within_s: float | None = None
 
 
+# Share of the simulations and estimates that a search makes which begins with proposals.
+SHARE_WITH_PROPOSALS = 0.5
+
+
+def with_proposals(options: AdviceOptions) -> AdviceOptions:
+    """Return the options of a search that begins with proposals."""
+    top, bespoke = (max(1, round(SHARE_WITH_PROPOSALS * each)) for each in (options.top, options.bespoke))
+    return replace(options, top=top, bespoke=bespoke)
+
+
 @dataclass(frozen=True, slots=True)
 class Advisor:
     """Gives advice with trained models; ``load`` takes those that ship with Magus. Threads may share one.
@@ -143,6 +153,8 @@ class Advisor:
         stop, late = should_stop or (lambda: False), lateness(options.within_s)
         run = _AdviceRun(scenario, options, stop, Stages(stop), progress or (lambda stage, done, total: None))
         proposed = run.proposed(self.proposals)
+        if proposed:
+            run = replace(run, options=with_proposals(options))
         candidates, num_feasible = run.predicted(self.ranker, late, at_once=bool(proposed) and not options.verify)
         candidates = merged(candidates, proposed)
         if run.stages.interrupted or not candidates:

@@ -278,12 +278,23 @@ def train(
     scenarios: Annotated[
         int | None, typer.Option("--scenarios", min=10, metavar="N", help="Number of random scenarios.")
     ] = None,
+    proposals: Annotated[
+        Path | None, typer.Option("--proposals", metavar="TABLE", help="Learn proposals instead, from this table.")
+    ] = None,
+    store: Annotated[
+        Path | None, typer.Option("--store", metavar="STORE", help="Make the table of the records of this store first.")
+    ] = None,
     json: JsonOption = False,
     workers: WorkersOption = DEFAULT_WORKERS,
 ) -> None:
-    """Train the ranker on simulated scenarios; report on unseen ones."""
-    from .commands.train import train_model
+    """Train the ranker on simulated scenarios and report on unseen ones; or the proposals on searched scenarios."""
+    from .commands.train import ProposalRequest, train_model, train_proposals
 
+    if store is not None and proposals is None:
+        raise typer.BadParameter("--store needs --proposals TABLE, the table to make")
+    if proposals is not None:
+        request = ProposalRequest(proposals, store, out, seed, workers)
+        raise typer.Exit(train_proposals(request, as_json=json))
     raise typer.Exit(train_model(out, seed=seed, scenarios=scenarios, as_json=json, workers=workers))
 
 
@@ -312,6 +323,20 @@ def corpus(
         raise typer.BadParameter("--workers is of this machine; a scheduler has workers of its own")
     request = CorpusRequest(store, scenarios, seed, workers or DEFAULT_WORKERS, scheduler)
     raise typer.Exit(build_store(request, as_json=json))
+
+
+@app.command()
+def evaluate(
+    table: Annotated[Path, typer.Argument(metavar="TABLE", help="The table that proposals are learned from.")],
+    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Scenarios of each held-out family.")] = 40,
+    seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Seed of the sample and of the models.")] = 0,
+    json: JsonOption = False,
+    workers: WorkersOption = DEFAULT_WORKERS,
+) -> None:
+    """Judge learned proposals by simulation, on families of scenarios that they were not fitted to."""
+    from .commands.evaluate import evaluate_table
+
+    raise typer.Exit(evaluate_table(table, limit=limit, seed=seed, workers=workers, as_json=json))
 
 
 @app.command()

@@ -61,7 +61,7 @@ class Candidate:
 
     ``choice`` and ``predicted_us`` are None for a plan written out in the file. ``simulated_ticks`` is the simulated
     makespan, ``unit_bytes`` the granularity of the simulation; None without a simulation. ``provenance`` is None
-    unless the schedule is bespoke.
+    unless the schedule is bespoke. ``interval_us`` is that of the prediction, None where its error is not known.
     """
 
     expression: str
@@ -72,6 +72,7 @@ class Candidate:
     simulated_ticks: int | None = None
     unit_bytes: int | None = None
     provenance: SearchProvenance | None = None
+    interval_us: tuple[float, float] | None = None
 
     @property
     def is_library(self) -> bool:

@@ -3,15 +3,18 @@
 import os
 import signal
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from threading import Thread
+from typing import TypeVar
 
 from joblib import Parallel, delayed, parallel_config
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from ..workers import interrupts_blocked_in_children
 from .attempt import Attempt, Backend, Task, failed_for
+
+Found = TypeVar("Found")
 
 WATCH_S = 1.0
 """Seconds between two looks whether the parent is alive."""
@@ -21,6 +24,11 @@ DIED = "its process died, perhaps for want of memory"
 def on_this_machine(workers: int) -> Backend:
     """Return the backend of ``workers`` processes, of one thread each; one worker is this process."""
     return partial(_run, workers)
+
+
+def results_here(workers: int, task: Callable[[int], Found], indices: Sequence[int]) -> Generator[Found, None, None]:
+    """Yield the results of ``task`` for all ``indices`` from ``workers`` processes, in the order in which they end."""
+    yield from _together(workers, task, iter(indices), ahead=4 * workers)
 
 
 def _run(workers: int, task: Task, indices: Sequence[int]) -> Generator[Attempt, None, None]:
@@ -49,8 +57,10 @@ def _taken(waiting: list[int], begun: dict[int, None]) -> Iterator[int]:
         yield idx
 
 
-def _together(workers: int, task: Task, indices: Iterator[int], ahead: int) -> Generator[Attempt, None, None]:
-    """Search side by side, with at most ``ahead`` begun at a time; when closed, the processes are ended."""
+def _together(
+    workers: int, task: Callable[[int], Found], indices: Iterator[int], ahead: int
+) -> Generator[Found, None, None]:
+    """Do a task side by side, with at most ``ahead`` begun at a time; when closed, the processes are ended."""
     config = parallel_config(
         backend="loky", n_jobs=workers, inner_max_num_threads=1, initializer=_start_worker, initargs=(os.getpid(),)
     )

@@ -4,25 +4,22 @@ Every way to choose returns schedules, which are simulated; the fastest of them 
 over that of the best plan known, from the full search or from any of the ways, minus one.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from random import Random
 from time import process_time
 
 import numpy as np
-from joblib import Parallel, delayed  # type: ignore[import-untyped]
 
 from ...compiler.ir import Choice, Counted, Scenario
 from ...compiler.planning.build import build_schedule
 from ...simcore import RunOutcome, simulate
-from ..candidates.predicted import usual_serials
 from ..candidates.shortlist import shortlist_unit
 from ..corpus.families import draw
-from .fitting import fit_model
-from .polish import polished
-from .proposal_model import Library, Proposal, ProposalModel
-from .structure import Structure, fitted
-from .table import ANYWHERE, Labels, Table
+from ..corpus.local import results_here
+from .table import Labels, Table
+from .ways import WAYS, Models, Way, models_without
 
 # Families that are held out, each with a model of its own; the first is a share of all scenarios.
 HELD_OUT = 4
@@ -34,48 +31,6 @@ SPLITS = (
     ("pattern", "GEMM+AR"),
     ("model", "DeepSeek-V3"),
     ("size", "training"),
-)
-FEW = 3
-# Least number of labels by which a structure may be the best static one.
-MIN_LABELS = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Models:
-    """A model fitted without a family, the same without one of its parts, and the best structures for all scenarios."""
-
-    whole: ProposalModel
-    without_trees: ProposalModel
-    without_winners: ProposalModel
-    static: dict[bool, Structure]
-
-
-Way = Callable[[Models, Scenario], Sequence[Choice]]
-
-
-def _best(proposals: Sequence[Proposal], count: int = 1) -> list[Choice]:
-    return [proposal.choice for proposal in proposals[:count]]
-
-
-def _improved(models: Models, scenario: Scenario) -> list[Proposal]:
-    proposals = models.whole.propose(scenario)
-    return [polished(scenario, proposals[0]), *proposals[1:]]
-
-
-def _static(models: Models, scenario: Scenario) -> list[Choice]:
-    choice = fitted(models.static[scenario.workload.pattern.consumes], scenario)
-    return list(usual_serials(scenario)[:1]) if choice is None else [choice]
-
-
-WAYS: tuple[tuple[str, Way], ...] = (
-    ("model", lambda models, scenario: _best(_improved(models, scenario))),
-    ("model, 2 simulations", lambda models, scenario: _best(_improved(models, scenario), 2)),
-    ("without small changes", lambda models, scenario: _best(models.whole.propose(scenario))),
-    (f"{FEW} estimates", lambda models, scenario: _best(models.whole.propose(scenario, FEW))),
-    ("without trees", lambda models, scenario: _best(models.without_trees.propose(scenario))),
-    ("without winners", lambda models, scenario: _best(models.without_winners.propose(scenario))),
-    ("best static schedule", _static),
-    ("serial", lambda models, scenario: list(usual_serials(scenario)[:1])),
 )
 
 
@@ -120,10 +75,9 @@ def evaluate(
         tested = Random(f"evaluate {seed}").sample(searched, min(limit, len(searched)))
         if not tested:
             continue
-        models = _models(table, frozenset(labels.idx for labels in held_out), seed)
-        parallel = Parallel(n_jobs=workers, batch_size=2)
-        answers = parallel(delayed(_answers)(models, table.seed, labels.idx) for labels in tested)
-        scores += _scores(f"{kind} {value}".strip(), tested, answers)
+        models = models_without(table, frozenset(labels.idx for labels in held_out), seed)
+        found = dict(results_here(workers, partial(_answers, models, table.seed), [each.idx for each in tested]))
+        scores += _scores(f"{kind} {value}".strip(), tested, [found[each.idx] for each in tested])
     report(len(SPLITS), len(SPLITS))
     return tuple(scores)
 
@@ -132,46 +86,11 @@ def _is_held_out(labels: Labels, kind: str, value: str) -> bool:
     return labels.idx % HELD_OUT == 0 if not value else getattr(labels.family, kind) == value
 
 
-def _models(table: Table, held_out: frozenset[int], seed: int) -> Models:
-    known = frozenset(labels.idx for labels in table.labels) - held_out
-    whole = fit_model(table, known, seed)
-    found = {winner.structure for winner in table.winners if winner.idx != ANYWHERE}
-    before, after = (
-        _without(library, found, consumes=kind) for kind, library in ((False, whole.before), (True, whole.after))
-    )
-    return Models(
-        whole, replace(whole, trees=None), replace(whole, before=before, after=after), _best_static(table, known)
-    )
-
-
-def _without(library: Library, found: set[Structure], *, consumes: bool) -> Library:
-    kept = [place for place, structure in enumerate(library.structures) if structure not in found]
-    return Library.of(tuple(library.structures[place] for place in kept), library.origins[kept], consumes=consumes)
-
-
-def _best_static(table: Table, known: frozenset[int]) -> dict[bool, Structure]:
-    """Return the structures with the least mean loss over the scenarios that are ``known``."""
-    losses: dict[int, list[float]] = {}
-    everything = np.ones(len(table.winners), np.bool_)
-    for labels in table.labels:
-        if labels.idx in known:
-            fits = labels.among(everything)
-            for number, loss in zip(fits.winners.tolist(), fits.losses.tolist(), strict=True):
-                losses.setdefault(number, []).append(loss)
-    often = {number: float(np.mean(each)) for number, each in losses.items() if len(each) >= MIN_LABELS}
-    ranked = sorted(often, key=lambda number: often[number])
-    kinds = (False, True)
-    return {
-        kind: table.winners[next(number for number in ranked if table.winners[number].consumes is kind)].structure
-        for kind in kinds
-    }
-
-
-def _answers(models: Models, seed: int, idx: int) -> list[Answered]:
-    """Return the answer of every way in one scenario."""
+def _answers(models: Models, seed: int, idx: int) -> tuple[int, list[Answered]]:
+    """Return (the scenario, the answer of every way in it)."""
     scenario, known = draw(seed, idx).scenario, dict[Choice, int]()
     models.whole.propose(scenario)  # what a running advisor has cached
-    return [_answered(way, models, scenario, known) for _, way in WAYS]
+    return idx, [_answered(way, models, scenario, known) for _, way in WAYS]
 
 
 def _answered(way: Way, models: Models, scenario: Scenario, known: dict[Choice, int]) -> Answered:

@@ -58,6 +58,7 @@ def save(model: ProposalModel, card: Card, folder: Path) -> None:
         "deviation": model.scale.deviation.tolist(),
         "before": _library_document(model.before),
         "after": _library_document(model.after),
+        "error": list(model.error),
         "trees": base64.b64encode(model.trees.to_bytes()).decode(),
     }
     folder.mkdir(parents=True, exist_ok=True)
@@ -85,12 +86,13 @@ def load(folder: Path | None = None) -> tuple[ProposalModel, Card]:
         names = tuple(map(str, document["names"]))
         scale = Scale(_numbers(document["mean"], 1), _numbers(document["deviation"], 1))
         before, after = (_library(document[kind], len(names), consumes=kind == "after") for kind in ("before", "after"))
+        low, high = _numbers(document["error"], 1).tolist()
         trees = BoostedTrees.from_bytes(base64.b64decode(document["trees"], validate=True), _num_features(names))
     except (KeyError, TypeError, ValueError, AttributeError, MalformedError, binascii.Error, RecursionError) as error:
         raise ModelError(f"{FILE} is damaged: {type(error).__name__}; run `magus train`") from None
     if len(scale.mean) != len(names) or len(scale.deviation) != len(names) or not (scale.deviation > 0).all():
         raise ModelError(f"{FILE} is damaged: its scale does not fit; run `magus train`")
-    return ProposalModel(names, before, after, scale, trees, hashlib.sha256(data).hexdigest()), card
+    return ProposalModel(names, before, after, scale, trees, (low, high), hashlib.sha256(data).hexdigest()), card
 
 
 def _read(place: Any) -> bytes:

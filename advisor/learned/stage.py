@@ -1,5 +1,7 @@
 """Proposals as candidates of advice."""
 
+import math
+
 from ...compiler.ir import Scenario
 from ..bespoke import Proposer
 from ..candidates.advice import Candidate, SearchProvenance
@@ -19,17 +21,18 @@ def proposed_candidates(scenario: Scenario, model: ProposalModel, count: int = D
         better = polished(scenario, proposals[0])
         proposals = tuple({each.choice: each for each in (better, *proposals)}.values())
     return [
-        _candidate(scenario, proposal, len(proposals) + DEFAULT_EVALUATIONS)
+        _candidate(scenario, proposal, len(proposals) + DEFAULT_EVALUATIONS, model.error)
         for proposal in proposals
         if limit is None or proposal.schedule.staging_bytes <= limit
     ]
 
 
-def _candidate(scenario: Scenario, proposal: Proposal, evaluations: int) -> Candidate:
+def _candidate(scenario: Scenario, proposal: Proposal, evaluations: int, error: tuple[float, float]) -> Candidate:
     choice = proposal.choice
     provenance = SearchProvenance(
         found_by=Proposer.LEARNED.value, seed=0, evaluations=evaluations, simulations=0, reproducible=True, solver=""
     )
+    low, high = (proposal.estimate_us * math.exp(each) for each in error)
     return Candidate(
         proposal.schedule.expression,
         choice,
@@ -37,4 +40,5 @@ def _candidate(scenario: Scenario, proposal: Proposal, evaluations: int) -> Cand
         is_serial(scenario, choice),
         proposal.estimate_us,
         provenance=provenance if choice.parts else None,
+        interval_us=(low, high),
     )

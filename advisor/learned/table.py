@@ -40,12 +40,14 @@ class Winner:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Times that a search found: of the plan with the least estimate, of the fastest plan, and of the serial one.
+    """Times that a search found; infinite without a search.
 
-    The first is an estimate, the others are simulated. Infinite without a search.
+    ``estimate_ticks`` is the least estimate, ``picked_ticks`` the simulated time of the plan that has it. Simulated are
+    ``best_ticks``, of the fastest plan, and ``serial_ticks``, of the baseline.
     """
 
     estimate_ticks: float = math.inf
+    picked_ticks: float = math.inf
     best_ticks: float = math.inf
     serial_ticks: float = math.inf
 

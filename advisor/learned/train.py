@@ -1,19 +1,19 @@
 """Training of the proposals: from the records of searches to the table, and from the table to the model."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
 
-from joblib import Parallel, delayed  # type: ignore[import-untyped]
-
 from ...compiler.ir import Counted
 from ...simcore.memo.codec import encode
+from ..corpus.local import results_here
 from ..corpus.record import Record
 from ..ranker import fingerprint as engine
+from ..ranker.boosted_trees import ModelError
 from .fitting import fit_model
-from .labelling import Labeller, labeller_of
+from .labelling import labeller_of
 from .model_file import FILE, Card, save
 from .pairs import names_of_features
 from .table import Labels, Table
@@ -37,27 +37,21 @@ def make_table(records: Sequence[Record], workers: int = 1, progress: Counted | 
 
     Raises
     ------
-    ValueError
+    ModelError
         If there is no record, or they are not all of one seed.
     """
     if len({record.seed for record in records}) != 1:
-        raise ValueError("a table is made of records of one seed")
+        raise ModelError("a table is made of the records of one seed, and there are none: build them by `magus corpus`")
     labeller, report = labeller_of(records), progress or (lambda done, total: None)
     searched = [record.idx for record in records]
     others = (idx for idx in range(LABELLED_PER_RECORD * len(searched)) if idx not in labeller.found)
     wanted = [*searched, *others][: LABELLED_PER_RECORD * len(searched)]
     labels: list[Labels] = []
-    for each in _labelled(labeller, wanted, workers):
+    for each in results_here(workers, labeller.labels, wanted):
         labels.append(each)
         report(len(labels), len(wanted))
     labels.sort(key=lambda each: each.idx)
     return Table(fingerprint(labels[0].situation.names), labeller.seed, labeller.winners, tuple(labels))
-
-
-def _labelled(labeller: Labeller, wanted: Sequence[int], workers: int) -> Iterator[Labels]:
-    """Yield the labels of scenarios in the order in which they are done."""
-    parallel = Parallel(n_jobs=workers, return_as="generator_unordered", batch_size=4)
-    yield from parallel(delayed(labeller.labels)(idx) for idx in wanted)
 
 
 def train_on(table: Table, out: Path | None = None, seed: int = 0) -> ProposalReport:
@@ -73,9 +67,25 @@ def train_on(table: Table, out: Path | None = None, seed: int = 0) -> ProposalRe
     return ProposalReport(card, perf_counter() - started, folder / FILE)
 
 
+def proposal_document(report: ProposalReport) -> dict[str, object]:
+    """Return the report for ``--json``."""
+    return {
+        "schema": "magus-train-proposals/1",
+        **asdict(report.card),
+        "seconds": round(report.seconds, 1),
+        "file": str(report.file),
+    }
+
+
+def proposal_text(report: ProposalReport) -> str:
+    """Return the report for a terminal."""
+    card = report.card
+    return (
+        f"{card.structures} structures of {card.searched} searched scenarios and of the catalogue, {card.pairs} labels "
+        f"of {card.labelled} scenarios, {report.seconds:.0f} s\nwritten to {report.file}"
+    )
+
+
 def fingerprint(names: tuple[str, ...]) -> str:
     """Return the hash of what the table depends on: the simulator, and the names of situations and features."""
     return sha256(encode((engine.fingerprint(), names, names_of_features(names)))).hexdigest()
-
-
-__all__ = ["ProposalReport", "fingerprint", "make_table", "train_on"]

@@ -76,14 +76,17 @@ class BoostedTrees:
 
     def predict(self, features: Floats) -> Floats:
         """The sum of leaves for each row of ``features`` [n, F], as [n]; the trees are added in their order."""
-        feature, left, right, threshold, value = (self.nodes[name].copy() for name in NODE.names or ())
-        rows = np.arange(len(features))[:, None]
-        at = np.broadcast_to(self.roots, (len(features), len(self.roots)))
+        feature, threshold, value = (self.nodes[name].copy() for name in ("feature", "threshold", "value"))
+        children = np.stack([self.nodes["left"], self.nodes["right"]], axis=1).ravel()
+        # Flat arrays: gathering from them is several times as fast as from rows and columns.
+        flat, first = np.ascontiguousarray(features).ravel(), np.arange(len(features)) * features.shape[1]
+        at = np.tile(self.roots, len(features))
+        first = np.repeat(first, len(self.roots))
         for _ in range(self.depth):
-            goes_left = features[rows, feature[at]] <= threshold[at]
-            at = np.where(goes_left, left[at], right[at])
+            goes_right = flat.take(first + feature.take(at)) > threshold.take(at)
+            at = children.take(2 * at + goes_right)
         total = np.zeros(len(features))
-        for values in value[at].T:
+        for values in value[at].reshape(len(features), len(self.roots)).T:
             total += values
         return total
 

@@ -1,11 +1,22 @@
-"""``magus train``: build the data set, fit the ranker, report on unseen scenarios, write the model."""
+"""``magus train``: build the data set, fit the ranker, report on unseen scenarios, write it; or learn proposals."""
 
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from ...advisor.corpus.build import records_of
+from ...advisor.corpus.errors import CorpusError
+from ...advisor.corpus.keys import engine_version
+from ...advisor.corpus.store import open_store
+from ...advisor.learned.table import Table, load_table, save_table
+from ...advisor.learned.train import make_table, proposal_document, proposal_text, train_on
 from ...advisor.ranker.train import report_document, report_text, train
+from ...compiler.ir import Progress
+from ...compiler.text.writing import check_writable
 from ..exit_codes import Exit
 from ..text.door import print_json, put
 from ..text.progress import progress_line
+from .console import say_rejection
 from .running import run_command
 
 
@@ -22,3 +33,46 @@ def train_model(out: Path | None, *, seed: int, scenarios: int | None, workers: 
         return Exit.DONE
 
     return run_command(action)
+
+
+@dataclass(frozen=True, slots=True)
+class ProposalRequest:
+    """What to learn proposals from: ``table``, which is made of the records of ``store`` first if there is one."""
+
+    table: Path
+    store: Path | None
+    out: Path | None
+    seed: int
+    workers: int
+
+
+def train_proposals(request: ProposalRequest, *, as_json: bool) -> Exit:
+    """Fit the proposals and write their model, by default over the shipped one."""
+
+    def action() -> Exit:
+        try:
+            with progress_line() as progress:
+                table = load_table(request.table) if request.store is None else _labelled(request, progress)
+                progress("fit", 0, 1)
+                report = train_on(table, request.out, request.seed)
+        except CorpusError as error:
+            say_rejection(error.rejection)
+            return Exit.INPUT
+        if as_json:
+            print_json(proposal_document(report))
+        else:
+            put(proposal_text(report))
+        return Exit.DONE
+
+    return run_command(action)
+
+
+def _labelled(request: ProposalRequest, progress: Progress) -> Table:
+    """Return the table of the store, and write it."""
+    check_writable(request.table)
+    assert request.store is not None, "asked for"
+    with open_store(request.store, engine_version()) as store:
+        records = [record for _, record in records_of(store, request.seed)]
+    table = make_table(records, request.workers, partial(progress, "label"))
+    save_table(table, request.table)
+    return table

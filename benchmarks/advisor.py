@@ -1,0 +1,99 @@
+"""Advice with and without learned proposals, on drawn scenarios that no model was fitted to.
+
+Every scenario is answered by the full advice with proposals, by the full advice without, and without simulation. Times
+are simulated ones of the recommended schedule, at one granularity; regrets are over the best of all answers. Counts are
+of simulations that search (confirmations with what-if runs are alike in both).
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from unittest import mock
+
+from magus.advisor import AdviceOptions, Advisor
+from magus.advisor import workers as simulations
+from magus.advisor.candidates.advice import Advice
+from magus.advisor.candidates.shortlist import shortlist_unit
+from magus.advisor.corpus.families import draw
+from magus.compiler.ir import Scenario
+from magus.simcore import simulate
+
+from .report import Figure, document, render
+
+SEED, SCENARIOS = 2, 30
+FULL, AT_ONCE = AdviceOptions(), AdviceOptions(verify=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Simulated ticks of what was recommended, number of simulations, CPU seconds."""
+
+    ticks: int
+    simulations: int
+    seconds: float
+
+
+def answer(advisor: Advisor, scenario: Scenario, options: AdviceOptions) -> Answer:
+    """Answer ``scenario`` in this process."""
+    counted: list[object] = []
+
+    def run_job(job: simulations.SimulationJob, should_stop: object = None) -> object:
+        if job.explain_bytes is None:
+            counted.append(job)
+        return original(job, should_stop)  # type: ignore[arg-type]
+
+    original = simulations.run_job
+    with mock.patch.object(simulations, "run_job", run_job):
+        since = time.process_time()
+        advice = advisor.recommend(scenario, options)
+        seconds = time.process_time() - since
+    return Answer(_ticks(advice), len(counted), seconds)
+
+
+def _ticks(advice: Advice) -> int:
+    schedule = advice.recommended.schedule
+    unit = shortlist_unit(advice.scenario, schedule)
+    return simulate(advice.scenario, schedule, unit_bytes=unit).makespan_ticks
+
+
+def figures(seed: int = SEED, count: int = SCENARIOS) -> Iterator[Figure]:
+    """Yield the figures of all ways to answer."""
+    learned = Advisor.load()
+    ways = (
+        ("full advice", learned, FULL),
+        ("without proposals", Advisor(learned.ranker), FULL),
+        ("no simulation", learned, AT_ONCE),
+        ("no simulation, without proposals", Advisor(learned.ranker), AT_ONCE),
+    )
+    answers = {
+        name: [answer(advisor, draw(seed, idx).scenario, options) for idx in range(count)]
+        for name, advisor, options in ways
+    }
+    best = [min(each.ticks for each in row) for row in zip(*answers.values(), strict=True)]
+    for name, found in answers.items():
+        regrets = [each.ticks / least - 1 for each, least in zip(found, best, strict=True)]
+        yield Figure(f"{name}: regret, mean", 100 * statistics.fmean(regrets), "%", "lower")
+        yield Figure(f"{name}: regret, largest", 100 * max(regrets), "%", "lower")
+        yield Figure(f"{name}: within 3 %", 100 * statistics.fmean(each <= 0.03 for each in regrets), "%", "higher")
+        yield Figure(f"{name}: simulations", statistics.fmean(each.simulations for each in found), "", "lower")
+        yield Figure(f"{name}: CPU, median", statistics.median(each.seconds for each in found), "s", "lower")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the benchmark from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    parser.add_argument("--scenarios", type=int, default=SCENARIOS)
+    parser.add_argument("--seed", type=int, default=SEED)
+    asked = parser.parse_args(argv)
+    found = list(figures(asked.seed, asked.scenarios))
+    print(json.dumps(document(found), indent=2) if asked.json else "\n".join(map(render, found)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
