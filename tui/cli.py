@@ -23,6 +23,8 @@ from .exit_codes import Exit
 from .text.door import has_screen, put, say
 
 DEFAULT_WORKERS = min(4, os.cpu_count() or 1)
+MAX_SEED = (1 << 31) - 1
+"""Largest seed of a corpus: a store has no numbers of any length."""
 
 app = typer.Typer(
     name="magus",
@@ -302,7 +304,7 @@ def train(
 def corpus(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="The store, an SQLite file; made if there is none.")],
     scenarios: Annotated[int, typer.Option("--scenarios", min=1, metavar="N", help="Number of drawn scenarios.")],
-    seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Seed of the scenarios.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, max=MAX_SEED, metavar="N", help="Seed of the scenarios.")] = 0,
     workers: Annotated[
         int | None, typer.Option("--workers", metavar="N", min=1, max=256, help="Processes of this machine.")
     ] = None,

@@ -45,7 +45,8 @@ def _connected(address: str, connect_s: float) -> "Iterator[Client]":
     except ImportError as error:
         hint = "install it with: pip install 'magus-gpu[dask]'"
         raise BackendError(Code.MGS432, f"the backend dask is not installed: {error}", hint) from error
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what goes wrong is told once, by the errors below
+    for name in ("distributed", "distributed.client"):  # what goes wrong is told once, by the errors below
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         asyncio.run(_answer(address, connect_s))
         client = Client(address, timeout=connect_s, set_as_default=False)

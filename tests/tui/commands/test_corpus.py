@@ -87,6 +87,7 @@ def test_ctrl_c_prints_what_is_stored(store: Path, monkeypatch: pytest.MonkeyPat
     [
         (),
         ("--scenarios", "0"),
+        ("--scenarios", "3", "--seed", str(1 << 64)),
         ("--scenarios", "3", "--backend", "dask"),
         ("--scenarios", "3", "--scheduler", "tcp://127.0.0.1:1"),
         ("--scenarios", "3", "--backend", "cloud"),
