@@ -6,6 +6,7 @@ A worker needs the same version of Magus; one with another is found by the key o
 import asyncio
 import logging
 from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import closing, contextmanager
 from functools import partial
 from itertools import islice
@@ -98,10 +99,10 @@ def _as_done(client: "Client", address: str, task: Task, indices: Sequence[int])
 
 
 def _attempt_of(idx: int, future: "Future", address: str) -> Attempt:
-    if future.status in ("cancelled", "lost"):
-        raise BackendError(Code.MGS432, f"the scheduler at {address} was lost", RESUME)
     try:
         found = future.result()
+    except CancelledError as error:  # of all searches under way, when the client loses the scheduler
+        raise BackendError(Code.MGS432, f"the scheduler at {address} was lost", RESUME) from error
     except Exception as error:  # beyond what a search itself reports: its process died, or has no Magus
         return Attempt(idx, failed_for(idx, f"{type(error).__name__}: {error}"))
     return found if isinstance(found, Attempt) else Attempt(idx, failed_for(idx, OTHER_VERSION))
