@@ -30,7 +30,7 @@ from .bespoke.stage import DEFAULT_EVALUATIONS, bespoke_candidates, budget_of, i
 from .bounds.lower_bound import Bound, lower_bound
 from .candidates.advice import Advice, Candidate, baseline_of
 from .candidates.predicted import predicted_candidates, unpredicted_candidates
-from .candidates.shortlist import merged, simulate_shortlist, simulate_variants
+from .candidates.shortlist import merged, simulate_shortlist, simulate_variants, without_beaten
 from .confirming import Confirming
 from .failures import Failure, failure_sentences
 from .implementations.offers import Offers, offers_of
@@ -55,7 +55,8 @@ class AdviceOptions:
     top
         How many of the ranker's favourites to simulate, beside the serial baseline and the declared schedules.
     verify
-        Whether to simulate at all; without it times are predictions.
+        Whether to simulate at all. Without it times are predictions; where schedules can be proposed, the answer takes
+        some ten milliseconds, and neither the space is enumerated nor the bound computed.
     bespoke
         How many plans with chunks of any size to estimate where templates overlap; 0 for none.
     workers
@@ -155,13 +156,14 @@ class Advisor:
         proposed = run.proposed(self.proposals)
         if proposed:
             run = replace(run, options=with_proposals(options))
-        candidates, num_feasible = run.predicted(self.ranker, late, at_once=bool(proposed) and not options.verify)
+        at_once = bool(proposed) and not options.verify
+        candidates, num_feasible = run.predicted(self.ranker, late, at_once=at_once)
         candidates = merged(candidates, proposed)
         if run.stages.interrupted or not candidates:
             raise Cancelled
         if late is not None:
             stop = run.stages.should_stop = either(stop, late)
-        bound = run.bound()
+        bound = None if at_once else run.bound()
         threads = suits_threads(scenario)
         with open_workers(options.workers if options.verify else 1, stop, threads=threads) as pool:
             candidates, confirmed = (
@@ -231,7 +233,7 @@ class _AdviceRun:
         confirming = Confirming(self.scenario, pool, None if bound is None else bound.ticks)
         if self.options.bespoke > 0 and is_searched(self.scenario):
             self.stages.run(CONFIRM, lambda: confirming.begin(baseline_of(candidates).schedule), None)
-            candidates = self._with_bespoke(pool, candidates, bound)
+            candidates = without_beaten(self._with_bespoke(pool, candidates, bound))
         candidates = without_endless(candidates, pool.failures)
         return candidates, self._confirmed(confirming, finalists(self.scenario, candidates))
 

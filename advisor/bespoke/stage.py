@@ -14,7 +14,7 @@ from ...compiler.ir import (
 from ...compiler.planning.build import build_schedule
 from ...compiler.templates.bespoke import PATTERNS
 from ..candidates.advice import Candidate, SearchProvenance
-from ..candidates.shortlist import shortlist_unit
+from ..candidates.shortlist import NUM_OFFERED, shortlist_unit
 from ..estimate.makespan import estimate_ticks
 from ..failures import Failure
 from ..workers import Workers
@@ -27,8 +27,6 @@ from .result import Proposer, SearchBudget, SearchOptions, SearchResult, Simulat
 DEFAULT_EVALUATIONS = 400
 # Plans of up to so many ranks are estimated in milliseconds; those of more are longer in proportion.
 FEW_RANKS = 16
-# Bespoke schedules that are offered as candidates, the fastest first.
-NUM_OFFERED = 2
 SEED = 0
 
 

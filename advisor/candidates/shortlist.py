@@ -21,6 +21,8 @@ FINE_LINE_HOPS = 5_000_000
 SHORTLIST_LINE_HOPS = 60_000_000
 # Divides both for a lone collective: some two dozen schedules are simulated, many of them rank by rank.
 COLLECTIVE_DIVISOR = 5
+# Bespoke schedules that are offered, the fastest first.
+NUM_OFFERED = 2
 
 
 def simulate_shortlist(
@@ -136,6 +138,19 @@ def merged(candidates: Sequence[Candidate], others: Sequence[Candidate]) -> list
             other, simulated_ticks=simulated.simulated_ticks, unit_bytes=simulated.unit_bytes
         )
     return by_time(list(known.values()))
+
+
+def without_beaten(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return the candidates without bespoke ones that no run shows to be faster than every other schedule.
+
+    At most ``NUM_OFFERED`` of those that are faster are kept. If nothing else was simulated, all are.
+    """
+    others = [one.best_us for one in candidates if one.provenance is None and one.simulated_ticks is not None]
+    if not others:
+        return list(candidates)
+    faster = [one for one in candidates if one.provenance and one.simulated_ticks and one.best_us < min(others)]
+    kept = {one.expression for one in by_time(faster)[:NUM_OFFERED]}
+    return [one for one in candidates if one.provenance is None or one.expression in kept]
 
 
 def by_time(candidates: list[Candidate]) -> list[Candidate]:

@@ -291,7 +291,7 @@ def test_progress_is_told(advisor: Advisor) -> None:
 
     advisor.recommend(scenario, progress=lambda stage, done, total: heard.append((stage, done, total)))
 
-    assert {stage for stage, _, _ in heard} == {"enumerate", "rank", "simulate", "bespoke", "confirm"}
+    assert {stage for stage, _, _ in heard} == {"propose", "enumerate", "rank", "simulate", "bespoke", "confirm"}
 
 
 def test_nothing_feasible_names_the_constraints(advisor: Advisor) -> None:

@@ -15,6 +15,7 @@ from .door import is_rich, say, say_raw
 from .wrap import columns
 
 WORDS = {
+    "propose": "proposing schedules",
     "enumerate": "enumerating schedules",
     "rank": "ranking {total} schedules",
     "simulate": "simulating the shortlist {done}/{total}",
@@ -24,7 +25,9 @@ WORDS = {
     "dataset": "simulating scenarios {done}/{total}",
     "draw": "drawing scenarios {done}/{total}",
     "corpus": "searching scenarios {done}/{total}{rate}",
-    "fit": "fitting the ranker",
+    "label": "estimating structures in scenarios {done}/{total}{rate}",
+    "evaluate": "evaluating, held-out family {done}/{total}",
+    "fit": "fitting the model",
     "compare": "comparing with the tables",
     "calibrate": "fitting constants, part {done} of {total}",
     "sample": "simulating a sample {done}/{total}",

@@ -88,7 +88,7 @@ def test_the_time_left_follows_the_pace_of_the_stage() -> None:
     assert begun.left_s(100.0) is None
     assert later.left_s(140.0) == 160.0
     assert later.text(140.0) == "simulating scenarios 30/110 ... about 3 min left"
-    assert later.moved("fit", 0, 1, 150.0).text(200.0) == "fitting the ranker ..."
+    assert later.moved("fit", 0, 1, 150.0).text(200.0) == "fitting the model ..."
     assert later.moved("run", 10**6, 0, 150.0).left_s(200.0) is None
     assert later.moved("dataset", 110, 110, 300.0).text(300.0) == "simulating scenarios 110/110 ..."
 
