@@ -4,12 +4,21 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..compiler.ir import ExecutionOptions, Scenario
+from ..compiler.ir import Scenario
 from ..compiler.resolve.expect.expectation import Verdict
 from ..simcore import Result
 from .bespoke.stage import sentence_of
 from .bounds.lower_bound import Bound
-from .candidates.advice import Advice, Candidate, Timing, baseline_of, is_algorithm_choice, resolution_of
+from .candidates.advice import (
+    MIN_LEAD,
+    Advice,
+    Candidate,
+    Threshold,
+    Timing,
+    baseline_of,
+    is_algorithm_choice,
+    resolution_of,
+)
 from .candidates.shortlist import by_time
 from .explain import confidence_of, marks_of, reasons_for
 from .extrapolation import outside_calibration
@@ -18,12 +27,10 @@ from .implementations.offers import Offers
 from .implementations.promise import MIN_GAIN, Promise, kernel_promise
 from .stages import Stages
 
-# Share of time by which a more complex schedule must be faster, however fine the profile resolves.
-MIN_LEAD = 0.01
-
 PROPOSE, ENUMERATE, RANK, BOUND = "the proposals", "the enumeration", "the ranking", "the lower bound"
 IMPLEMENTATIONS = "the implementations"
 SHORTLIST, BESPOKE, CONFIRM = "the shortlist", "the bespoke search", "the confirmation"
+THRESHOLD = "the threshold"
 
 Finalists = tuple[Candidate, Candidate]  # the best other one, the baseline
 
@@ -61,13 +68,11 @@ def _simplest(candidates: Sequence[Candidate], resolution: float) -> Candidate:
     return min(near, key=lambda candidate: (_complexity(candidate), candidate.best_us, candidate.expression))
 
 
-def _complexity(candidate: Candidate) -> int:
-    """0 for a serial schedule, 1 for a template with usual options or a plan, 2 with other options, 3 if bespoke."""
-    if candidate.is_serial:
-        return 0
+def _complexity(candidate: Candidate) -> tuple[int, bool]:
+    """Return 0 for a serial schedule, 1 for a template or a plan, 2 if bespoke; then whether options are unusual."""
     if candidate.provenance is not None:
-        return 3
-    return 1 + int(candidate.choice is not None and candidate.choice.tactics != ExecutionOptions())
+        return 2, False
+    return int(not candidate.is_serial), not candidate.has_usual_options
 
 
 def is_worth_it(scenario: Scenario, serial: Candidate, candidate: Candidate) -> bool:
@@ -100,12 +105,19 @@ class Findings:
     stages: Stages
     notes: tuple[str, ...]
     implementations: Offers | None = None
+    threshold: Threshold | None = None
+
+
+def overlap_pays(scenario: Scenario, finals: Finalists) -> bool:
+    """Whether the best other schedule overlaps and is worth it."""
+    best, serial = finals
+    return not best.is_serial and is_worth_it(scenario, serial, best)
 
 
 def advice_of(scenario: Scenario, found: Findings) -> Advice:
     """Return the answer that the findings give."""
     bound, confirmed = found.bound, found.confirmed
-    candidates, (best, serial) = _confirmed_times(found.candidates, finalists(scenario, found.candidates), confirmed)
+    candidates, (best, serial) = confirmed_times(found.candidates, finalists(scenario, found.candidates), confirmed)
     better = best is not serial and is_worth_it(scenario, serial, best)
     recommended = best if better else serial
     promise = _promise(scenario, serial, recommended)
@@ -143,6 +155,7 @@ def advice_of(scenario: Scenario, found: Findings) -> Advice:
         notes=found.notes,
         implementations=found.implementations,
         promise=promise,
+        threshold=found.threshold,
     )
 
 
@@ -161,7 +174,7 @@ def _verdict(recommended: Candidate, promise: Promise | None) -> Verdict:
     return promise.verdict
 
 
-def _confirmed_times(
+def confirmed_times(
     candidates: Sequence[Candidate], finals: Finalists, confirmed: Confirmed
 ) -> tuple[list[Candidate], Finalists]:
     """Return the ranking and the finalists, both with the confirmed times of the finalists."""

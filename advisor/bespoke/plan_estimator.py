@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from ...compiler.ir import Choice, EngineMode, Kernels, Scenario, ShouldStop
+from ...compiler.ir import Choice, Scenario, ShouldStop
 from ...compiler.planning.build import ScheduleError, build_schedule
+from ..candidates.variations import may_deadlock
 from ..estimate.makespan import estimate_ticks
 from .explore_limits import is_explored
 
@@ -53,11 +54,3 @@ class PlanEstimator:
             return estimate_ticks(self.scenario, build_schedule(self.scenario, choice)).makespan_ticks
         except ScheduleError:
             return INFEASIBLE
-
-
-def may_deadlock(choice: Choice) -> bool:
-    """Whether a persistent kernel may hold the SMs that the copies it waits for need.
-
-    Only a simulation shows whether it does, so that such plans are not searched.
-    """
-    return choice.engine.mode is EngineMode.SHARED and choice.tactics.kernel is Kernels.PERSISTENT

@@ -15,7 +15,7 @@ from ...compiler.ir import (
     ExecutionOptions,
     Scenario,
 )
-from ..candidates.variations import CHANGES
+from ..candidates.variations import forms_of
 from ..failures import Failure, failed_stage
 from .annealing import DRAWS_PER_EVALUATION, anneal
 from .batches import Batches, is_cut, lengths_of, whole_batches, with_batches
@@ -35,9 +35,9 @@ log = logging.getLogger(__name__)
 
 # A schedule this close to the bound ends the search.
 MAX_RATIO_TO_BOUND = 1.01
-# Shares of the simulation budget: templates; proposals; variants the estimator cannot model. The rest refines the
+# Shares of the simulation budget: templates; proposals; variants with other execution options. The rest refines the
 # incumbent.
-TEMPLATE_SHARE, PROPOSAL_SHARE, UNESTIMATED_SHARE = 0.2, 0.4, 0.15
+TEMPLATE_SHARE, PROPOSAL_SHARE, WITH_OPTIONS_SHARE = 0.2, 0.4, 0.15
 # Share of the evaluations for other options of templates, and the shares of evaluations after which the stages end:
 # shapes; variants of the best proposals; local search by estimate.
 OPTIONS_SHARE, SHAPES_UP_TO, VARIANTS_UP_TO, LOCAL_UP_TO = 0.2, 0.45, 0.6, 0.9
@@ -49,8 +49,8 @@ NUM_STARTS, START_SHARE, NUM_CONTINUED = 6, 0.5, 2
 NUM_ENGINES = 2
 # Neighbours that are estimated for each one that is simulated.
 NEIGHBOURS_PER_SIMULATION = 6
-# Schedules of which variants are simulated that the estimator cannot model.
-NUM_UNESTIMATED_BASES = 3
+# Schedules of which variants with other execution options are simulated.
+NUM_WITH_OPTIONS = 3
 # Solutions of the solver that are proposed, the best first.
 NUM_SOLUTIONS = 8
 
@@ -86,7 +86,7 @@ class Search:
             self._propose_variants,
             self._improve_batches,
             self._simulate_proposals,
-            self._simulate_unestimated,
+            self._simulate_options,
             self._refine,
         ):
             self._attempt(stage)
@@ -211,15 +211,15 @@ class Search:
         count = round(PROPOSAL_SHARE * self.budget.simulations)
         self.simulator.simulate(self.proposals.to_simulate(self._simulated, count))
 
-    def _simulate_unestimated(self) -> None:
-        """Simulate variants of the best plans that the estimator cannot model."""
-        best = self.simulator.ranked()[:NUM_UNESTIMATED_BASES]
-        changed = (change(self.scenario, plan.choice) for change, plan in product(CHANGES, best))
-        variants = (choice for choice in changed if choice is not None and not self.estimator.spent)
+    def _simulate_options(self) -> None:
+        """Simulate the best plans with other execution options, the most promising by the estimate."""
+        best = self.simulator.ranked()[:NUM_WITH_OPTIONS]
+        forms = [form for plan in best for form in forms_of(self.scenario, plan.choice) if self.simulator.is_new(form)]
+        likely = sorted(dict.fromkeys(forms), key=self.estimator.foresee)
+        count = round(WITH_OPTIONS_SHARE * self.budget.simulations)
         limit = MAX_ESTIMATE_RATIO * best[0].ticks
-        likely = [choice for choice in variants if self.estimator.ticks(choice) <= limit]
-        count = round(UNESTIMATED_SHARE * self.budget.simulations)
-        self.simulator.simulate([(choice, Proposer.OPTIONS) for choice in dict.fromkeys(likely)][:count])
+        wanted = [form for form in likely[:count] if self.estimator.foresee(form) <= limit]
+        self.simulator.simulate([(form, Proposer.OPTIONS) for form in wanted])
 
     def _refine(self) -> None:
         """Simulate neighbours of the incumbent: of a few drawn, the one with the lowest estimate."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from ...compiler.ir import TICKS_PER_US, Choice, Scenario, Schedule
+from ...compiler.ir import TICKS_PER_US, Choice, ExecutionOptions, Scenario, Schedule
 from ...compiler.resolve.expect.expectation import Verdict
 from ...simcore.figures.result import Result
 from ..bounds.lower_bound import Bound
@@ -13,6 +13,9 @@ from ..implementations.promise import Promise
 
 SERIAL = "serial"
 """What the baseline is called where it is not the library's."""
+
+# Share of time by which a more complex schedule must be faster, however fine the profile resolves.
+MIN_LEAD = 0.01
 
 
 def is_algorithm_choice(scenario: Scenario) -> bool:
@@ -80,6 +83,11 @@ class Candidate:
         return self.schedule.engine.by_library
 
     @property
+    def has_usual_options(self) -> bool:
+        """Whether it is carried out in the usual way, or a plan says how."""
+        return self.choice is None or self.choice.tactics == ExecutionOptions()
+
+    @property
     def simulated_us(self) -> float | None:
         """Simulated makespan in us, None without a simulation."""
         return None if self.simulated_ticks is None else self.simulated_ticks / TICKS_PER_US
@@ -95,10 +103,12 @@ class Candidate:
 def baseline_of(candidates: Sequence[Candidate]) -> Candidate:
     """Return the schedule with which others are compared: the library's if there is one, else the fastest serial one.
 
-    ``candidates`` are in the order of their times.
+    One with other than the usual options must lead by ``MIN_LEAD``. ``candidates`` are in the order of their times.
     """
     serial = [candidate for candidate in candidates if candidate.is_serial]
-    return next((candidate for candidate in serial if candidate.is_library), serial[0])
+    usual = next((candidate for candidate in serial if candidate.has_usual_options), serial[0])
+    leads = serial[0].best_us * (1 + MIN_LEAD) < usual.best_us
+    return next((candidate for candidate in serial if candidate.is_library), serial[0] if leads else usual)
 
 
 def baseline_name(scenario: Scenario, baseline: Candidate) -> str:
@@ -119,6 +129,21 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
+class Threshold:
+    """The rows of the GEMM at which the answer flips, the rest of the scenario staying as it is.
+
+    Overlap pays from ``rows`` on if it ``pays_above``, else below; with ``rows`` None it pays at all rows that were
+    tried, or at none. ``tried`` are the rows next to the flip on both sides, at which it was ``simulated`` or else
+    predicted; without a flip the fewest and the most rows.
+    """
+
+    rows: int | None
+    pays_above: bool
+    simulated: bool
+    tried: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Advice:
     """Which schedule to use, its gain, and the evidence.
 
@@ -131,7 +156,8 @@ class Advice:
     fitted to), and what is not validated. ``bound`` is None if it could not be computed.
     ``num_feasible`` is None if the space was not enumerated.
     ``implementations`` are what can be switched on today, None if nothing is known of them here. ``promise`` is the
-    interval of ``speedup``, None for the baseline and for a lone collective.
+    interval of ``speedup``, None for the baseline and for a lone collective. ``threshold`` is None where it
+    was not asked for, rows cannot be changed, or nothing overlaps.
     """
 
     scenario: Scenario
@@ -155,6 +181,7 @@ class Advice:
     notes: tuple[str, ...] = ()
     implementations: Offers | None = None
     promise: Promise | None = None
+    threshold: Threshold | None = None
 
     @property
     def why_serial(self) -> str:

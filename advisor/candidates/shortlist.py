@@ -14,7 +14,7 @@ from ..bounds.plan_links import busiest_link_ticks
 from ..workers import SimulationJob, Workers
 from .advice import Candidate, is_algorithm_choice
 from .ranking import baselines, best_of_explored, protocol_variants, shortlisted
-from .variations import single_change_variants
+from .variations import variants
 
 # Line-hops of one simulation in lines, a fraction of a second, and in packets, some seconds, on one core each.
 FINE_LINE_HOPS = 5_000_000
@@ -102,13 +102,13 @@ def simulate_variants(
     if scenario.workload.moved is None:
         return candidates
     alone = is_algorithm_choice(scenario)
-    variants_of = protocol_variants if alone else single_change_variants
+    variants_of = protocol_variants if alone else variants
     built = [(choice, build_schedule(scenario, choice)) for choice in variants_of(scenario, candidates)]
-    variants = [
+    varied = [
         Candidate(schedule.expression, choice, schedule, is_serial=not alone and choice.template == BASELINE.name)
         for choice, schedule in built
     ]
-    return by_time([*candidates, *_simulated(pool, scenario, variants, report)])
+    return by_time([*candidates, *_simulated(pool, scenario, varied, report)])
 
 
 def _simulated(pool: Workers, scenario: Scenario, chosen: Sequence[Candidate], report: Progress) -> list[Candidate]:

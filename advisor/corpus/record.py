@@ -10,12 +10,12 @@ from ...compiler.planning.expression import expression_of
 from ...compiler.planning.knobs.execution import USUAL_WAIT
 from ...compiler.templates import BASELINE
 from ..bespoke import Proposer, SearchOptions, SimulatedPlan, optimize
-from ..bespoke.plan_estimator import may_deadlock
 from ..bespoke.stage import DEFAULT_EVALUATIONS, budget_of, is_searched
 from ..bounds.lower_bound import lower_bound
 from ..candidates.advice import Candidate
 from ..candidates.predicted import predicted_candidates
 from ..candidates.shortlist import shortlist_unit, simulate_shortlist, simulate_variants
+from ..candidates.variations import may_deadlock
 from ..estimate.makespan import estimate_ticks
 from ..ranker.trees import Ranker
 from ..solver import enumerate_space

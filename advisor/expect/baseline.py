@@ -1,5 +1,6 @@
 """The baseline of a scenario, without the ranker: the library's schedule, or the fastest of the serial ones."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from ...compiler.ir import Choice, Scenario, Schedule
@@ -7,38 +8,54 @@ from ...compiler.planning.build import build_schedule, declared
 from ...compiler.planning.knobs.library import library_rejection, library_serial
 from ...compiler.templates import BASELINE
 from ...simcore import simulate
+from ..candidates.advice import Candidate, baseline_of, is_algorithm_choice
 from ..candidates.predicted import is_serial, usual_serials
-from ..candidates.shortlist import shortlist_unit
+from ..candidates.shortlist import by_time, shortlist_unit
+from ..candidates.variations import variants
 from ..solver import NoFeasibleSchedule, enumerate_space
 
 
 def serial_baseline(scenario: Scenario) -> Schedule:
     """Return the baseline of advice: the library's schedule where its time is known, else the fastest serial one.
 
-    They are simulated at the granularity of the shortlist. Every schedule of a lone kernel is serial.
+    They are simulated at the granularity of the shortlist, and the fastest with other execution options too. Every
+    schedule of a lone kernel is serial.
     """
     if library_rejection(scenario) is None:
         return build_schedule(scenario, library_serial(scenario))
-    schedules = _serial_schedules(scenario)
-    if len(schedules) == 1:
-        return schedules[0]
-    times = {schedule.expression: _shortlist_ticks(scenario, schedule) for schedule in schedules}
-    return min(schedules, key=lambda schedule: (times[schedule.expression], schedule.expression))
+    candidates = _serial_candidates(scenario)
+    if len(candidates) == 1 and scenario.workload.moved is None:
+        return candidates[0].schedule
+    candidates = _simulated(scenario, candidates)
+    if scenario.workload.moved is not None and not is_algorithm_choice(scenario):
+        varied = (_candidate(choice, build_schedule(scenario, choice)) for choice in variants(scenario, candidates))
+        candidates = by_time([*candidates, *_simulated(scenario, varied)])
+    return baseline_of(candidates).schedule
 
 
-def _serial_schedules(scenario: Scenario) -> tuple[Schedule, ...]:
+def _serial_candidates(scenario: Scenario) -> list[Candidate]:
+    """Return the serial schedules with usual options, and those that the file declares."""
     only_serial = replace(scenario, explore=scenario.explore.asking("schedules", (BASELINE.name,)))
     try:
-        choices = enumerate_space(only_serial).choices
+        choices = enumerate_space(only_serial).structures
     except NoFeasibleSchedule:
         choices = ()
-    schedules = [build_schedule(scenario, choice) for choice in (*choices, *usual_serials(scenario))]
+    candidates = [_candidate(each, build_schedule(scenario, each)) for each in (*choices, *usual_serials(scenario))]
     for named in scenario.schedules:
-        if is_serial(scenario, named.body if isinstance(named.body, Choice) else None):
-            schedules.append(declared(scenario, named))
-    return tuple({schedule.expression: schedule for schedule in schedules}.values())
+        choice = named.body if isinstance(named.body, Choice) else None
+        if is_serial(scenario, choice):
+            candidates.append(_candidate(choice, declared(scenario, named)))
+    return list({candidate.expression: candidate for candidate in candidates}.values())
 
 
-def _shortlist_ticks(scenario: Scenario, schedule: Schedule) -> int:
-    """Return the makespan at the granularity of the shortlist."""
-    return simulate(scenario, schedule, unit_bytes=shortlist_unit(scenario, schedule)).makespan_ticks
+def _candidate(choice: Choice | None, schedule: Schedule) -> Candidate:
+    return Candidate(schedule.expression, choice, schedule, is_serial=True)
+
+
+def _simulated(scenario: Scenario, candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Return candidates with their times at the granularity of the shortlist, the fastest first."""
+    simulated = []
+    for candidate in candidates:
+        result = simulate(scenario, candidate.schedule, unit_bytes=shortlist_unit(scenario, candidate.schedule))
+        simulated.append(replace(candidate, simulated_ticks=result.makespan_ticks, unit_bytes=result.unit_bytes))
+    return by_time(simulated)

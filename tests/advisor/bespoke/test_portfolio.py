@@ -60,9 +60,10 @@ def test_what_workers_begin_ahead_changes_nothing(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(PlanSimulator, "drop_begun", drop)
     budget = replace(SMALL, evaluations=400)
-    alone = optimize(small(Pattern.AG_GEMM), budget, OPTIONS)
+    problem = small(Pattern.AG_GEMM, 512)
+    alone = optimize(problem, budget, OPTIONS)
     with open_workers(3, threads=True) as pool:
-        assert optimize(small(Pattern.AG_GEMM), budget, OPTIONS, pool=pool) == alone
+        assert optimize(problem, budget, OPTIONS, pool=pool) == alone
     assert any(plan.proposer is Proposer.REFINED for plan in alone.plans)
     assert left_out[0] == 0 < left_out[1], "the incumbent changed while others were begun"
 
@@ -142,7 +143,7 @@ STAGES = (
     "_solve",
     "_anneal",
     "_simulate_proposals",
-    "_simulate_unestimated",
+    "_simulate_options",
     "_refine",
 )
 

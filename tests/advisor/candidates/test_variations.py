@@ -1,15 +1,19 @@
-"""Which other ways are tried for the schedules that won."""
+"""Which other execution options are tried for the fastest schedules, serial ones too."""
 
 from dataclasses import replace
 
+import pytest
+
 from magus.advisor.candidates.advice import Candidate
-from magus.advisor.candidates.variations import MAX_VARIANTS, single_change_variants
+from magus.advisor.candidates.variations import NUM_TRIED, forms_of, may_deadlock, variants
+from magus.advisor.estimate.makespan import estimate_ticks
 from magus.compiler.ir import (
     Choice,
     CopyProtocol,
     Direction,
     EngineChoice,
     EngineKind,
+    EngineMode,
     ExecutionOptions,
     Explore,
     Kernels,
@@ -26,7 +30,8 @@ from tests.helpers.scenarios.scenarios import exploring
 SM, DMA = EngineChoice(EngineKind.SM, 16), EngineChoice(EngineKind.DMA, 3)
 GEMM = scenario_of(Pattern.AG_GEMM, SYSTEMS[0], 4, 256, 256, 256)
 CHOICES = [Choice("hetero_fused_1d", 8, SM), Choice("shard_p2p", 4, DMA), Choice("uniform_fused_1d", 8, SM)]
-SERIAL = Choice("serial", 4, DMA)
+SERIAL, BY_SM = Choice("serial", 4, DMA), Choice("serial", 4, SM)
+SMALL = scenario_of(Pattern.AG_GEMM, SYSTEMS[0], 4, 16, 4096, 256)
 PERSISTENT = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
 
 
@@ -41,7 +46,7 @@ def candidates(scenario: Scenario, choices: list[Choice]) -> list[Candidate]:
 
 def ways(explore: Explore) -> list[Choice]:
     scenario = exploring(GEMM, explore)
-    return single_change_variants(scenario, candidates(scenario, [*CHOICES, SERIAL]))
+    return variants(scenario, candidates(scenario, [*CHOICES, SERIAL, BY_SM]))
 
 
 def differs(way: Choice, name: str) -> bool:
@@ -49,27 +54,52 @@ def differs(way: Choice, name: str) -> bool:
 
 
 def test_the_fastest_are_varied_and_nothing_is_tried_twice() -> None:
-    known = candidates(GEMM, [*CHOICES, SERIAL])
-    found = single_change_variants(GEMM, known)
+    known = candidates(GEMM, [*CHOICES, SERIAL, BY_SM])
+    found = variants(GEMM, known)
 
-    assert 0 < len(found) <= MAX_VARIANTS
-    assert {way.template for way in found} == {"hetero_fused_1d", "shard_p2p"}, "neither the third nor the baseline"
+    assert 0 < len(found) <= 2 * NUM_TRIED
+    assert {way.template for way in found} <= {"hetero_fused_1d", "shard_p2p", "serial"}, "not the third"
     assert not {expression_of(way) for way in found} & {each.expression for each in known}
     assert len(set(found)) == len(found)
     assert all(reject_choice(GEMM, way) is None for way in found)
     again = candidates(GEMM, found)
-    assert not set(found) & set(single_change_variants(GEMM, [*known, *again]))
+    assert not set(found) & set(variants(GEMM, [*known, *again]))
 
 
-def test_each_changes_one_knob() -> None:
-    found = ways(Explore())
+def test_serial_and_overlapping_schedules_have_the_same_options() -> None:
+    def options(base: Choice) -> set[ExecutionOptions]:
+        return {form.tactics for form in forms_of(GEMM, base)}
 
-    assert replace(CHOICES[0], tactics=PERSISTENT) in found and replace(CHOICES[1], tactics=PERSISTENT) in found
-    assert replace(CHOICES[0], tactics=ExecutionOptions(Direction.GET)) in found
-    assert replace(CHOICES[1], tactics=ExecutionOptions(Direction.GET)) not in found, (
-        "a rule of dominance, for copy engines"
-    )
-    assert all(sum(differs(way, name) for name in ("kernel", "direction", "protocol")) == 1 for way in found)
+    overlapping = Choice("hetero_fused_1d", 4, SM)
+    assert options(overlapping) == options(BY_SM)
+    assert len(options(BY_SM)) > len(options(SERIAL)) > 0, "protocols are those of copies by SMs"
+    assert ExecutionOptions(Direction.PUT, CopyProtocol.LL, Kernels.PERSISTENT, Wait.POLL) in options(BY_SM)
+
+
+def test_a_faster_baseline_is_tried_where_its_estimate_promises_it() -> None:
+    quick = candidates(SMALL, [Choice("hetero_fused_1d", 4, SM), BY_SM])
+    found = variants(SMALL, quick)
+    tried = [way for way in found if way.template == "serial"]
+
+    assert tried and all(way.engine == SM for way in tried)
+    estimates = [estimate_ticks(SMALL, build_schedule(SMALL, way)).makespan_ticks for way in (*tried, BY_SM)]
+    assert estimates == sorted(estimates), "the most promising first, all faster than the usual one"
+
+
+def test_what_may_never_finish_is_not_tried() -> None:
+    shared = Choice("hetero_fused_1d", 8, EngineChoice(EngineKind.SM, 16, EngineMode.SHARED))
+
+    assert may_deadlock(replace(shared, tactics=PERSISTENT))
+    forms = list(forms_of(GEMM, shared))
+    assert forms and all(form.tactics.kernel is Kernels.LAUNCHED for form in forms)
+
+
+def test_get_by_a_copy_engine_is_left_to_a_rule_of_dominance() -> None:
+    def gets(scenario: Scenario) -> bool:
+        return any(form.tactics.direction is Direction.GET for form in forms_of(scenario, CHOICES[1]))
+
+    assert not gets(GEMM)
+    assert gets(exploring(GEMM, replace(Explore(), dominance=False)))
 
 
 def test_only_what_the_file_leaves_to_be_tried() -> None:
@@ -77,9 +107,14 @@ def test_only_what_the_file_leaves_to_be_tried() -> None:
 
     assert ways(nothing) == []
     assert all(differs(way, "kernel") for way in ways(nothing.asking("kernel", tuple(Kernels))))
-    both = ways(replace(nothing.asking("transfer", tuple(Direction)), dominance=False))
-    assert replace(CHOICES[1], tactics=ExecutionOptions(Direction.GET)) in both
     assert not any(differs(way, "kernel") for way in ways(Explore.of(wait=(Wait.EVENT,))))
+
+
+@pytest.mark.parametrize("protocol", [CopyProtocol.LL, CopyProtocol.LL128])
+def test_what_the_file_names_is_tried_of_both_kinds(protocol: CopyProtocol) -> None:
+    found = ways(Explore.of(protocol=(CopyProtocol.SIMPLE, protocol)))
+
+    assert {way.template for way in found if way.tactics.protocol is protocol} >= {"hetero_fused_1d", "serial"}
 
 
 def test_graphs_are_tried_where_they_are_asked_for_and_then_of_the_baseline_too() -> None:
@@ -88,16 +123,15 @@ def test_graphs_are_tried_where_they_are_asked_for_and_then_of_the_baseline_too(
     explore = Explore.of(launch=tuple(LaunchMode), kernel=(Kernels.LAUNCHED,))
     scenario = replace(GEMM, system=system, explore=explore)
 
-    found = single_change_variants(scenario, candidates(scenario, [*CHOICES, SERIAL]))
+    found = variants(scenario, candidates(scenario, [*CHOICES, SERIAL]))
 
-    assert {way.template for way in found if differs(way, "launch")} == {"hetero_fused_1d", "shard_p2p", "serial"}
+    graphs = {way.template for way in found if differs(way, "launch")}
+    assert "serial" in graphs and graphs & {"hetero_fused_1d", "shard_p2p"}
     unasked = replace(scenario, explore=Explore())
-    assert not any(
-        differs(way, "launch") for way in single_change_variants(unasked, candidates(unasked, [*CHOICES, SERIAL]))
-    )
+    assert not any(differs(way, "launch") for way in variants(unasked, candidates(unasked, [*CHOICES, SERIAL])))
 
 
 def test_without_simulations_there_is_nothing_to_vary() -> None:
     predicted = [replace(each, simulated_ticks=None) for each in candidates(GEMM, CHOICES)]
 
-    assert single_change_variants(GEMM, predicted) == []
+    assert variants(GEMM, predicted) == []

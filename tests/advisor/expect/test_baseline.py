@@ -6,6 +6,8 @@ from magus.advisor import Advisor
 from magus.advisor.expect.baseline import serial_baseline
 from magus.advisor.solver import NoFeasibleSchedule, enumerate_space
 from magus.compiler import compile_text
+from magus.compiler.ir import ExecutionOptions
+from magus.compiler.planning.knobs.engine import default_engine
 
 OVERLAPPING = """
 use "amd/mi300x"
@@ -16,6 +18,8 @@ workload up on quad {
   y = gemm(all_gather(x), w)
 }
 """
+# Sends so little that the options of the copies decide.
+DECODE = OVERLAPPING.replace("bf16[512, 512]", "bf16[16, 512]")
 COLLECTIVE = """
 use "amd/mi300x"
 system quad { gpus 4 x MI300X; fabric full_mesh(xgmi) }
@@ -32,6 +36,7 @@ workload up on quad {
         OVERLAPPING,
         OVERLAPPING + "explore up { schedules hetero_fused_1d; chunks 8; engine sm(8), sm(32) }\n",
         OVERLAPPING + "schedule mine for up = serial(engine=sm(64))\nexplore up { schedules serial; engine dma }\n",
+        DECODE,
         COLLECTIVE,
         COLLECTIVE + "explore up { chunks 8; engine dma(1), sm(16) }\n",
     ],
@@ -42,9 +47,15 @@ def test_it_is_the_baseline_of_the_advice(text: str) -> None:
     assert serial_baseline(scenario).expression == Advisor.load().recommend(scenario).serial.expression
 
 
+def test_it_has_the_options_that_pay() -> None:
+    found = serial_baseline(compile_text(DECODE).scenario())
+
+    assert found.tactics != ExecutionOptions()
+
+
 def test_where_the_space_leaves_nothing_it_is_the_usual_one() -> None:
     scenario = compile_text(OVERLAPPING + "explore up { staging <= 1 KiB }\n").scenario()
     with pytest.raises(NoFeasibleSchedule):
         enumerate_space(scenario)
 
-    assert serial_baseline(scenario).expression == "serial(engine=dma(3))"
+    assert serial_baseline(scenario).engine == default_engine(scenario.system)
