@@ -7,7 +7,7 @@ from ..compiler.planning.expression import expression_of
 from ..simcore import CriticalOp, Result, ServerLoad
 from ..simcore.figures.result import Waterfall
 from .bounds.lower_bound import Bound
-from .candidates.advice import Advice, Candidate, SearchProvenance
+from .candidates.advice import Advice, Candidate, SearchProvenance, Threshold
 from .candidates.library import LibraryTime, library_time
 from .headline import headline_of
 from .implementations.offers import Offers
@@ -147,7 +147,7 @@ def advice_document(advice: Advice) -> JsonObject:
         "gap_to_bound": advice.gap_to_bound,
         "confidence": advice.confidence.value,
         "confidence_reason": advice.confidence_reason,
-        "threshold": None,
+        "threshold": None if advice.threshold is None else _threshold_document(advice.threshold),
         "reasons": list(advice.reasons),
         "ties": list(advice.ties),
         "marks": list(advice.marks),
@@ -159,6 +159,15 @@ def advice_document(advice: Advice) -> JsonObject:
         "result": None if advice.result is None else result_document(advice.result, workload),
         "serial_result": None if advice.serial_result is None else result_document(advice.serial_result, workload),
         "timing": asdict(advice.timing),
+    }
+
+
+def _threshold_document(threshold: Threshold) -> JsonObject:
+    return {
+        "rows": threshold.rows,
+        "pays_above": threshold.pays_above,
+        "checked": "simulated" if threshold.simulated else "predicted",
+        "tried": list(threshold.tried),
     }
 
 

@@ -19,16 +19,19 @@ from .answer import (
     PROPOSE,
     RANK,
     SHORTLIST,
+    THRESHOLD,
     Confirmed,
     Finalists,
     Findings,
     advice_of,
+    confirmed_times,
     finalists,
+    overlap_pays,
     without_endless,
 )
 from .bespoke.stage import DEFAULT_EVALUATIONS, bespoke_candidates, budget_of, is_searched
 from .bounds.lower_bound import Bound, lower_bound
-from .candidates.advice import Advice, Candidate, baseline_of
+from .candidates.advice import Advice, Candidate, Threshold, baseline_of
 from .candidates.predicted import predicted_candidates, unpredicted_candidates
 from .candidates.shortlist import merged, simulate_shortlist, simulate_variants, without_beaten
 from .confirming import Confirming
@@ -41,6 +44,7 @@ from .learned.stage import proposed_candidates
 from .ranker.trees import Ranker
 from .solver import Space, enumerate_space
 from .stages import Stages, either, lateness
+from .threshold import threshold_of
 from .workers import Workers, open_workers, suits_threads
 
 DEFAULT_TOP = 8
@@ -65,6 +69,8 @@ class AdviceOptions:
     within_s
         Seconds after which the advice is the best that was found until then, as in a ``should_stop``: what was found is
         not the same in every run. At least the baseline is ranked. None is no limit.
+    threshold
+        Whether to find the number of rows at which the answer flips. It takes about as long as the rest.
     """
 
     top: int = DEFAULT_TOP
@@ -72,6 +78,7 @@ class AdviceOptions:
     bespoke: int = DEFAULT_EVALUATIONS
     workers: int = 1
     within_s: float | None = None
+    threshold: bool = False
 
 
 # Share of the simulations and estimates that a search makes which begins with proposals.
@@ -169,11 +176,15 @@ class Advisor:
             candidates, confirmed = (
                 run.verified(pool, candidates, bound) if options.verify else (candidates, Confirmed())
             )
+            failures = tuple(pool.failures)
+            threshold = run.threshold(pool, self.ranker, candidates, confirmed) if options.threshold else None
         implementations = run.implementations() if options.verify else None
-        notes = run.notes(pool.failures)
+        notes = run.notes(failures)
         if confirmed.serial is None and all(math.isinf(candidate.best_us) for candidate in candidates):
             raise Cancelled if run.stages.interrupted else RuntimeError("; ".join(notes))
-        found = Findings(tuple(candidates), num_feasible, bound, confirmed, run.stages, notes, implementations)
+        found = Findings(
+            tuple(candidates), num_feasible, bound, confirmed, run.stages, notes, implementations, threshold
+        )
         return advice_of(scenario, found)
 
 
@@ -236,6 +247,20 @@ class _AdviceRun:
             candidates = without_beaten(self._with_bespoke(pool, candidates, bound))
         candidates = without_endless(candidates, pool.failures)
         return candidates, self._confirmed(confirming, finalists(self.scenario, candidates))
+
+    def threshold(
+        self, pool: Workers, ranker: Ranker, candidates: Sequence[Candidate], confirmed: Confirmed
+    ) -> Threshold | None:
+        """The rows at which the answer flips; None if that was not found. A run that fails here is no mark."""
+
+        def find() -> Threshold | None:
+            scenario = self.scenario
+            timed, finals = confirmed_times(candidates, finalists(scenario, candidates), confirmed)
+            return threshold_of(
+                scenario, ranker, timed, overlap_pays(scenario, finals), pool if self.options.verify else None
+            )
+
+        return self.stages.run(THRESHOLD, find, None)
 
     def notes(self, simulations: Sequence[Failure]) -> tuple[str, ...]:
         """Sentences on stages that failed, and on an early stop."""

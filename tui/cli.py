@@ -252,6 +252,9 @@ def advise(
         str | None,
         typer.Option("--within", metavar="TIME", help="Answer after this time, such as 10s, as well as found."),
     ] = None,
+    threshold: Annotated[
+        bool, typer.Option("--threshold", help="Find the rows (M) from which overlap pays; simulates more.")
+    ] = False,
     settings: SetOption = None,
     strict: StrictOption = False,
     json: JsonOption = False,
@@ -264,7 +267,8 @@ def advise(
     from .commands.inputs import ScenarioInput
 
     limit_s = None if within is None else _seconds_of(within)
-    advice = AdviceOptions(top=top, verify=not no_verify, bespoke=bespoke, workers=workers, within_s=limit_s)
+    verify = not no_verify
+    advice = AdviceOptions(top, verify, bespoke, workers=workers, within_s=limit_s, threshold=threshold)
     options = AdviseOptions(advice, strict=strict, as_json=json)
     raise typer.Exit(advise_file(ScenarioInput(file, _settings_of(settings), workload), options))
 

@@ -20,7 +20,7 @@ from magus.simcore.memo.store import Store
 from magus.tui.text.render import advice_text
 from tests.helpers.scenarios.scenarios import ag_gemm, exploring, gemm_rs, lone_gather
 
-OPTIONS = AdviceOptions(top=2, bespoke=20)
+OPTIONS = AdviceOptions(top=2, bespoke=20, threshold=True)
 SCENARIO = exploring(
     ag_gemm(512, 2048, 2048, ranks=4), Explore.of(chunks=(8,), engine=(EngineChoice(EngineKind.DMA, 3),))
 )

@@ -193,6 +193,13 @@ def test_advise_prints_every_key_of_its_document(small: Path) -> None:
     assert {"schedule", "predicted_us", "interval_us", "simulated_us"} <= set(document["candidates"][0])
 
 
+def test_the_threshold_is_found_where_it_is_asked_for(small: Path) -> None:
+    words = ("advise", small, "--no-verify", "--json", "--workers", "1")
+
+    assert json.loads(magus(*words).stdout)["threshold"] is None
+    assert json.loads(magus(*words, "--threshold").stdout)["threshold"]["checked"] == "predicted"
+
+
 def test_the_api_gives_the_same_answer_as_the_command(small: Path) -> None:
     by_command = json.loads(magus("advise", small, "--json", "--workers", "1").stdout)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from ...advisor.bounds.lower_bound import Bound
-from ...advisor.candidates.advice import Advice, Candidate, is_algorithm_choice, resolution_of
+from ...advisor.candidates.advice import Advice, Candidate, Threshold, is_algorithm_choice, resolution_of
 from ...advisor.headline import headline_of
 from ...advisor.implementations.offers import Offers
 from ...advisor.implementations.promise import Promise
@@ -79,6 +79,8 @@ def _advice_lines(advice: Advice, top: int) -> Iterator[str]:
         yield from wrapped(f"Ties (within {resolution:.0%}, more than the profile can tell apart):")
         for tie in advice.ties:
             yield from bullet("=", tie)
+    if advice.threshold is not None:
+        yield from wrapped(threshold_sentence(advice.threshold))
     yield ""
     yield "Why:"
     for reason in advice.reasons:
@@ -140,6 +142,17 @@ def bound_sentence(advice: Advice) -> str:
         f"Lower bound {ticks_text(bound.ticks)}, bound by {bound.binding}; "
         f"the recommended schedule is {gap:.1%} above it."
     )
+
+
+def threshold_sentence(threshold: Threshold) -> str:
+    """Return from which rows of the GEMM on overlap pays, or ceases to."""
+    fewer, more = threshold.tried
+    how = "simulated" if threshold.simulated else "predicted"
+    if threshold.rows is None:
+        pays = "pays at every" if threshold.pays_above else "does not pay at any"
+        return f"Overlap {pays} M that was tried from {fewer:,} to {more:,} ({how})."
+    pays, otherwise = ("pays", "not") if threshold.pays_above else ("does not pay", "it does")
+    return f"Overlap {pays} from M = {threshold.rows:,} ({otherwise} at {fewer:,}; {how})."
 
 
 def _which_algorithm(advice: Advice) -> str:
