@@ -44,6 +44,8 @@ def _classified(error: Exception) -> tuple[FailureKind, str]:
     """The kind of an exception, and its text with the code of a diagnostic where it has one."""
     if isinstance(error, RunTooLarge):
         return FailureKind.TOO_LARGE, f"MGS406: {error}"
+    if isinstance(error, MemoryError):
+        return FailureKind.TOO_LARGE, f"MGS406: memory ran out{f': {error}' if str(error) else ''}"
     if isinstance(error, ScheduleError):
         return FailureKind.ILLEGAL, f"{error.rejection.code.name}: {error}"
     return FailureKind.FAULT, f"{type(error).__name__}: {error}"

@@ -214,6 +214,8 @@ class Search:
     def _simulate_options(self) -> None:
         """Simulate the best plans with other execution options, the most promising by the estimate."""
         best = self.simulator.ranked()[:NUM_WITH_OPTIONS]
+        if not best:  # all simulations failed
+            return
         forms = [form for plan in best for form in forms_of(self.scenario, plan.choice) if self.simulator.is_new(form)]
         likely = sorted(dict.fromkeys(forms), key=self.estimator.foresee)
         count = round(WITH_OPTIONS_SHARE * self.budget.simulations)
