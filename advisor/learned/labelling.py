@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ...compiler.ir import EngineMode, Scenario
 from ...compiler.planning.build import build_schedule
 from ...compiler.resolve.schedules.from_text import read_choice
-from ..bespoke.plan_estimator import may_deadlock
+from ..candidates.variations import may_deadlock
 from ..corpus.families import draw
 from ..corpus.record import Record
 from ..estimate.makespan import estimate_ticks

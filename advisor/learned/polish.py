@@ -2,11 +2,11 @@
 
 from random import Random
 
-from ...compiler.ir import EngineChoice, EngineKind, Scenario
+from ...compiler.ir import Choice, EngineChoice, EngineKind, Scenario
 from ...compiler.planning.build import build_schedule
 from ..bespoke.batches import lengths_of
 from ..bespoke.mutations import neighbour
-from ..bespoke.neighbours import single_knob_changes
+from ..bespoke.neighbours import best_first_search, single_knob_changes
 from ..bespoke.plan_estimator import PlanEstimator
 from .catalogue import COPY_SMS, ENGINES_PER_PEER
 from .proposal_model import Proposal
@@ -22,14 +22,22 @@ def polished(scenario: Scenario, start: Proposal, evaluations: int = DEFAULT_EVA
     estimator = PlanEstimator(scenario, evaluations)
     estimator.known[start.choice] = start.estimate_ticks
     engines = usual_engines(scenario)
-    changes = (choice for choice in single_knob_changes(scenario, start.choice, engines) if not estimator.spent)
-    best = min((start.choice, *changes), key=estimator.ticks)
-    random, lengths = Random(f"polish {seed}"), lengths_of(scenario)
-    for _ in range(DRAWS_PER_ESTIMATE * evaluations if best.parts else 0):
+    if start.choice.parts:
+        changes = (choice for choice in single_knob_changes(scenario, start.choice, engines) if not estimator.spent)
+        best = _with_other_parts(estimator, min((start.choice, *changes), key=estimator.ticks), engines, seed)
+    else:
+        best = min(best_first_search(estimator, start.choice, evaluations, engines), key=estimator.ticks)
+    return start if best == start.choice else Proposal(best, build_schedule(scenario, best), estimator.ticks(best))
+
+
+def _with_other_parts(estimator: PlanEstimator, best: Choice, engines: tuple[EngineChoice, ...], seed: int) -> Choice:
+    """Return the best plan after small changes of batches, until all estimates are made."""
+    random, lengths = Random(f"polish {seed}"), lengths_of(estimator.scenario)
+    for _ in range(DRAWS_PER_ESTIMATE * estimator.limit):
         if estimator.spent:
             break
         best = min(best, neighbour(random, best, engines, lengths), key=estimator.ticks)
-    return start if best == start.choice else Proposal(best, build_schedule(scenario, best), estimator.ticks(best))
+    return best
 
 
 def usual_engines(scenario: Scenario) -> tuple[EngineChoice, ...]:

@@ -1,12 +1,13 @@
 """Schedules for a scenario at once: structures that won elsewhere, chosen by trees and then by the estimate.
 
 The library holds structures of schedules that full searches found. In a new situation the trees predict how far each is
-from the best of them; the most promising are fitted to the scenario and estimated step by step.
+from the best of them, and a closed form how long it takes; the most promising by either are fitted to the scenario and
+estimated step by step.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,7 @@ import numpy.typing as npt
 from ...compiler.ir import TICKS_PER_US, Choice, Scenario, Schedule
 from ...compiler.planning.build import build_schedules
 from ..bespoke.explore_limits import is_explored
-from ..bespoke.plan_estimator import may_deadlock
+from ..candidates.variations import may_deadlock
 from ..estimate.makespan import estimates
 from ..ranker.boosted_trees import BoostedTrees
 from .pairs import PIPELINE, Scale, names_of_features, pair_features
@@ -77,20 +78,24 @@ class ProposalModel:
         """Return the library of the kind of ``scenario``."""
         return self.after if scenario.workload.pattern.consumes else self.before
 
-    def losses(self, situation: Situation, library: Library) -> FloatArray:
-        """Return the predicted loss of each structure against the best, [P]: the logarithm of a ratio of times."""
+    def ranking(self, situation: Situation, library: Library) -> Iterator[int]:
+        """Yield the places of structures in ``library``: in turn the best by the trees and by the closed form.
+
+        Trees err where they have seen nothing like the situation, such as on a fabric that they were not fitted to.
+        """
         features = pair_features(situation, library.shapes, library.origins, self.scale)
-        if self.trees is None:
-            return np.asarray(features[:, names_of_features(self.names).index(PIPELINE)])
-        return self.trees.predict(features)
+        times = features[:, names_of_features(self.names).index(PIPELINE)]
+        losses = times if self.trees is None else self.trees.predict(features)
+        ranked = (np.argsort(each, kind="stable").tolist() for each in (losses, times))
+        yield from dict.fromkeys(chain.from_iterable(zip(*ranked, strict=True)))
 
     def choices(self, scenario: Scenario) -> Iterator[Choice]:
         """Yield legal choices of ``scenario``, the most promising first."""
         library, seen = self.library(scenario), set[Choice]()
         if not library.structures:
             return
-        for index in np.argsort(self.losses(Situation.of(scenario), library), kind="stable").tolist():
-            choice = fitted(library.structures[index], scenario)
+        for place in self.ranking(Situation.of(scenario), library):
+            choice = fitted(library.structures[place], scenario)
             if choice is None or choice in seen or may_deadlock(choice) or not is_explored(scenario.explore, choice):
                 continue
             seen.add(choice)
