@@ -33,7 +33,7 @@ from .bespoke.stage import DEFAULT_EVALUATIONS, bespoke_candidates, budget_of, i
 from .bounds.lower_bound import Bound, lower_bound
 from .candidates.advice import Advice, Candidate, Threshold, baseline_of
 from .candidates.predicted import predicted_candidates, unpredicted_candidates
-from .candidates.shortlist import merged, simulate_shortlist, simulate_variants, without_beaten
+from .candidates.shortlist import merged, simulate_shortlist, simulate_variants, simulated_ones, without_beaten
 from .confirming import Confirming
 from .failures import Failure, failure_sentences
 from .implementations.offers import Offers, offers_of
@@ -42,7 +42,7 @@ from .learned.model_file import load as load_proposals
 from .learned.proposal_model import ProposalModel
 from .learned.stage import proposed_candidates
 from .ranker.trees import Ranker
-from .solver import Space, enumerate_space
+from .solver import enumerate_space
 from .stages import Stages, either, lateness
 from .threshold import threshold_of
 from .workers import Workers, open_workers, suits_threads
@@ -81,14 +81,8 @@ class AdviceOptions:
     threshold: bool = False
 
 
-# Share of the simulations and estimates that a search makes which begins with proposals.
-SHARE_WITH_PROPOSALS = 0.5
-
-
-def with_proposals(options: AdviceOptions) -> AdviceOptions:
-    """Return the options of a search that begins with proposals."""
-    top, bespoke = (max(1, round(SHARE_WITH_PROPOSALS * each)) for each in (options.top, options.bespoke))
-    return replace(options, top=top, bespoke=bespoke)
+# Proposals that are simulated before the space is ranked.
+NUM_FIRST = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,19 +154,22 @@ class Advisor:
     ) -> Advice:
         stop, late = should_stop or (lambda: False), lateness(options.within_s)
         run = _AdviceRun(scenario, options, stop, Stages(stop), progress or (lambda stage, done, total: None))
-        proposed = run.proposed(self.proposals)
-        if proposed:
-            run = replace(run, options=with_proposals(options))
-        at_once = bool(proposed) and not options.verify
-        candidates, num_feasible = run.predicted(self.ranker, late, at_once=at_once)
-        candidates = merged(candidates, proposed)
-        if run.stages.interrupted or not candidates:
-            raise Cancelled
-        if late is not None:
-            stop = run.stages.should_stop = either(stop, late)
-        bound = None if at_once else run.bound()
-        threads = suits_threads(scenario)
-        with open_workers(options.workers if options.verify else 1, stop, threads=threads) as pool:
+        candidates = run.proposed(self.proposals, self.ranker)
+        at_once = bool(candidates) and not options.verify
+        early = stop if late is None else either(stop, late)
+        workers, threads = options.workers if options.verify else 1, suits_threads(scenario)
+        with open_workers(workers, early, threads=threads) as pool:
+            if candidates and options.verify:
+                candidates = run.simulated_first(pool, candidates)
+            num_feasible: int | None = None
+            if not at_once:
+                ranked, num_feasible = run.predicted(self.ranker, late)
+                # Proposals that were not simulated would take the place of templates in the shortlist.
+                candidates = merged(ranked, simulated_ones(candidates) or candidates)
+            if not candidates or (run.stages.interrupted and not simulated_ones(candidates)):
+                raise Cancelled
+            run.stages.should_stop = early
+            bound = None if at_once else run.bound()
             candidates, confirmed = (
                 run.verified(pool, candidates, bound) if options.verify else (candidates, Confirmed())
             )
@@ -198,32 +195,33 @@ class _AdviceRun:
     stages: Stages
     report: Progress
 
-    def proposed(self, model: ProposalModel | None) -> list[Candidate]:
-        """Return the schedules that the model proposes, none where no bespoke schedule is searched for."""
+    def proposed(self, model: ProposalModel | None, ranker: Ranker) -> list[Candidate]:
+        """Return the baseline, what the file declares and what ``model`` proposes; nothing if it proposes nothing."""
         if model is None or self.options.bespoke <= 0 or not is_searched(self.scenario):
             return []
         self.report("propose", 0, 1)
-        return self.stages.run(PROPOSE, lambda: proposed_candidates(self.scenario, model), [])
+        proposed = self.stages.run(PROPOSE, lambda: proposed_candidates(self.scenario, model), [])
+        usual = self.stages.run(RANK, lambda: predicted_candidates(self.scenario, ranker, ()), []) if proposed else []
+        return merged(usual, proposed) if usual else []
 
-    def predicted(
-        self, ranker: Ranker, late: ShouldStop | None, *, at_once: bool
-    ) -> tuple[list[Candidate], int | None]:
+    def simulated_first(self, pool: Workers, candidates: list[Candidate]) -> list[Candidate]:
+        """Simulate the baseline and the best proposals: an answer, should time end while the space is ranked."""
+        simulate = partial(simulate_shortlist, pool, self.scenario, candidates, NUM_FIRST, report=self.report)
+        return self.stages.run(SHORTLIST, simulate, candidates)
+
+    def predicted(self, ranker: Ranker, late: ShouldStop | None) -> tuple[list[Candidate], int]:
         """Return the candidates ranked before it is ``late``, best first, and the number of feasible choices.
 
-        ``at_once``, or if the enumeration or the ranking fails, the candidates are the baseline and what the file
-        declares, and nothing is counted.
+        If the enumeration or the ranking fails, the candidates are the baseline and what the file declares.
         """
-        space = None if at_once else self._space()
+        self.report("enumerate", 0, 1)
+        space = self.stages.run(ENUMERATE, lambda: enumerate_space(self.scenario, should_stop=self.should_stop), None)
         structures = () if space is None else space.structures
         self.report("rank", 0, len(structures))
         candidates = self.stages.run(RANK, lambda: predicted_candidates(self.scenario, ranker, structures, late), None)
         if candidates is None:
             candidates = self.stages.run(RANK, lambda: unpredicted_candidates(self.scenario), [])
-        return candidates, None if space is None else len(space.choices)
-
-    def _space(self) -> Space | None:
-        self.report("enumerate", 0, 1)
-        return self.stages.run(ENUMERATE, lambda: enumerate_space(self.scenario, should_stop=self.should_stop), None)
+        return candidates, 0 if space is None else len(space.choices)
 
     def bound(self) -> Bound | None:
         """The lower bound on any schedule; None if it could not be computed."""

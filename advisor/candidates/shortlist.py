@@ -28,7 +28,7 @@ NUM_OFFERED = 2
 def simulate_shortlist(
     pool: Workers, scenario: Scenario, candidates: list[Candidate], top: int, report: Progress
 ) -> list[Candidate]:
-    """Simulate the favourites, the baselines, and what the file declares or explores by name.
+    """Simulate ``top`` more favourites, the baselines, and what the file declares or explores by name.
 
     Of large systems, those that cannot be the answer are left out: see ``_worth_a_run``.
     """
@@ -40,7 +40,8 @@ def simulate_shortlist(
     if scenario.explore.values(ALGORITHM.word):
         asked |= wanted
     others = [candidate for candidate in candidates if not candidate.is_serial]
-    wanted |= {candidate.expression for candidate in shortlisted(others, top, by_algorithm=alone)}
+    new = [candidate for candidate in others if candidate.simulated_ticks is None]
+    wanted |= {candidate.expression for candidate in shortlisted(new, top, by_algorithm=alone)}
     explored = {candidate.expression for candidate in best_of_explored(scenario, others)}
     if alone or scenario.explore != Explore():
         asked |= explored
@@ -112,20 +113,21 @@ def simulate_variants(
 
 
 def _simulated(pool: Workers, scenario: Scenario, chosen: Sequence[Candidate], report: Progress) -> list[Candidate]:
-    """Return the candidates of ``chosen`` whose simulation succeeded, with their times in packets."""
+    """Return the candidates of ``chosen`` that were simulated before, or are now, with their times in packets."""
+    new = [candidate for candidate in chosen if candidate.simulated_ticks is None]
     jobs = [
-        SimulationJob(scenario, candidate.schedule, shortlist_unit(scenario, candidate.schedule))
-        for candidate in chosen
+        SimulationJob(scenario, candidate.schedule, shortlist_unit(scenario, candidate.schedule)) for candidate in new
     ]
-    if not jobs:
-        return []
-    report("simulate", 0, len(jobs))
-    results = pool.run(jobs, lambda done: report("simulate", done, len(jobs)))
-    return [
-        replace(candidate, simulated_ticks=result.makespan_ticks, unit_bytes=result.unit_bytes)
-        for candidate, result in zip(chosen, results, strict=True)
+    if jobs:
+        report("simulate", 0, len(jobs))
+    results = pool.run(jobs, lambda done: report("simulate", done, len(jobs))) if jobs else []
+    done = {
+        candidate.expression: replace(candidate, simulated_ticks=result.makespan_ticks, unit_bytes=result.unit_bytes)
+        for candidate, result in zip(new, results, strict=True)
         if result is not None
-    ]
+    }
+    found = (done.get(candidate.expression, candidate) for candidate in chosen)
+    return [candidate for candidate in found if candidate.simulated_ticks is not None]
 
 
 def merged(candidates: Sequence[Candidate], others: Sequence[Candidate]) -> list[Candidate]:
@@ -138,6 +140,11 @@ def merged(candidates: Sequence[Candidate], others: Sequence[Candidate]) -> list
             other, simulated_ticks=simulated.simulated_ticks, unit_bytes=simulated.unit_bytes
         )
     return by_time(list(known.values()))
+
+
+def simulated_ones(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return the candidates that were simulated."""
+    return [candidate for candidate in candidates if candidate.simulated_ticks is not None]
 
 
 def without_beaten(candidates: Sequence[Candidate]) -> list[Candidate]:

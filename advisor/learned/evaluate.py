@@ -24,7 +24,7 @@ from .ways import WAYS, Models, Way, models_without
 # Families that are held out, each with a model of its own; the first is a share of all scenarios.
 HELD_OUT = 4
 SPLITS = (
-    ("scenarios", ""),
+    ("scenario", ""),
     ("gpu", "MI355X"),
     ("gpu", "B200"),
     ("topology", "ring"),
@@ -77,7 +77,9 @@ def evaluate(
             continue
         models = models_without(table, frozenset(labels.idx for labels in held_out), seed)
         found = dict(results_here(workers, partial(_answers, models, table.seed), [each.idx for each in tested]))
-        scores += _scores(f"{kind} {value}".strip(), tested, [found[each.idx] for each in tested])
+        scores += _scores(
+            f"{kind} {value}" if value else f"one {kind} in {HELD_OUT}", tested, [found[each.idx] for each in tested]
+        )
     report(len(SPLITS), len(SPLITS))
     return tuple(scores)
 
@@ -135,14 +137,16 @@ def _scores(split: str, tested: Sequence[Labels], answers: Sequence[Sequence[Ans
 
 
 def report_text(scores: Sequence[Score]) -> str:
-    """Return the scores as a table for each way: a line for each split, and their mean."""
-    lines = [f"{'way, split':<34}{'n':>4}{'0.5 %':>7}{'1 %':>6}{'3 %':>6}{'mean':>8}{'p95':>8}{'harm':>7}{'CPU ms':>8}"]
+    """Return the scores of the model by split, and the mean over the splits of every way."""
+    head = f"{'n':>4}{'0.5 %':>7}{'1 %':>6}{'3 %':>6}{'mean':>8}{'p95':>8}{'harm':>7}{'CPU ms':>8}"
+    model, *_ = WAYS
+    lines = [f"{'the model without':<34}{head}"]
+    lines += [_line(score.split, score) for score in scores if score.way == model[0]]
+    lines += ["", f"{'mean over these, by way to choose':<34}{head}"]
     for way, _ in WAYS:
         mine = [score for score in scores if score.way == way]
-        lines.append(way)
-        lines += [_line(score) for score in mine]
-        if len(mine) > 1:
-            lines.append(_line(mean_of(mine)))
+        if mine:
+            lines.append(_line(way, mean_of(mine)))
     return "\n".join(lines)
 
 
@@ -165,8 +169,8 @@ def mean_of(scores: Sequence[Score]) -> Score:
     return Score("mean", scores[0].way, sum(score.scenarios for score in scores), *map(mean, shares))
 
 
-def _line(score: Score) -> str:
+def _line(name: str, score: Score) -> str:
     shares = (score.within_half, score.within_one, score.within_three)
     within = "".join(f"{100 * share:>{width}.0f}" for share, width in zip(shares, (7, 6, 6), strict=True))
     regrets = f"{100 * score.mean_regret:>7.2f}%{100 * score.p95_regret:>7.1f}%{100 * score.harm:>6.1f}%"
-    return f"  {score.split:<32}{score.scenarios:>4}{within}{regrets}{1e3 * score.seconds:>8.0f}"
+    return f"  {name:<32}{score.scenarios:>4}{within}{regrets}{1e3 * score.seconds:>8.0f}"

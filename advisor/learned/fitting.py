@@ -44,7 +44,7 @@ def error_of(rows: Sequence[Labels]) -> tuple[float, float]:
     )
     if not errors:
         return (0.0, 0.0)
-    outside = math.floor((1 - COVERED) / 2 * (len(errors) + 1))
+    outside = math.floor((1 - COVERED) / 2 * (len(errors) + 1) + 1e-9)
     low, high = max(0, outside - 1), min(len(errors) - 1, len(errors) - outside)
     return errors[low], errors[high]
 

@@ -89,7 +89,7 @@ def _without(library: Library, found: set[Structure], *, consumes: bool) -> Libr
 
 
 def _best_static(table: Table, known: frozenset[int]) -> dict[bool, Structure]:
-    """Return the structures with the least mean loss over the scenarios that are ``known``."""
+    """Return the structures with the least mean loss over the scenarios that are ``known``, of each direction."""
     losses: dict[int, list[float]] = {}
     everything = np.ones(len(table.winners), np.bool_)
     for labels in table.labels:
@@ -97,10 +97,11 @@ def _best_static(table: Table, known: frozenset[int]) -> dict[bool, Structure]:
             fits = labels.among(everything)
             for number, loss in zip(fits.winners.tolist(), fits.losses.tolist(), strict=True):
                 losses.setdefault(number, []).append(loss)
-    often = {number: float(np.mean(each)) for number, each in losses.items() if len(each) >= MIN_LABELS}
-    ranked = sorted(often, key=lambda number: often[number])
-    kinds = (False, True)
-    return {
-        kind: table.winners[next(number for number in ranked if table.winners[number].consumes is kind)].structure
-        for kind in kinds
-    }
+
+    def rank(number: int) -> tuple[bool, float]:
+        return len(losses[number]) < MIN_LABELS, float(np.mean(losses[number]))
+
+    best: dict[bool, Structure] = {}
+    for number in sorted(losses, key=rank):
+        best.setdefault(table.winners[number].consumes, table.winners[number].structure)
+    return best

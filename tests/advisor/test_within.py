@@ -18,8 +18,35 @@ from tests.helpers.scenarios.scenarios import ag_gemm
 SCENARIO = ag_gemm(512, 2048, 2048, ranks=4)
 
 
-def test_with_no_time_the_baseline_is_ranked_and_nothing_is_simulated() -> None:
+def test_with_no_time_schedules_are_proposed_and_nothing_is_simulated() -> None:
     advice = Advisor.load().recommend(SCENARIO, AdviceOptions(within_s=1e-9))
+
+    assert advice.interrupted and any(one.provenance is not None for one in advice.candidates)
+    assert all(one.simulated_ticks is None for one in advice.candidates)
+    assert advice.recommended.interval_us is not None and advice.recommended.best_us <= advice.serial.best_us
+
+
+def test_proposals_are_simulated_before_the_space_is_ranked() -> None:
+    heard: list[str] = []
+
+    Advisor.load().recommend(SCENARIO, progress=lambda stage, done, total: heard.append(stage))
+
+    assert heard.index("propose") < heard.index("simulate") < heard.index("enumerate")
+
+
+def test_a_stop_after_the_first_simulations_answers_with_them() -> None:
+    heard: list[str] = []
+    progress = lambda stage, done, total: heard.append(stage)  # noqa: E731
+
+    advice = Advisor.load().recommend(SCENARIO, progress=progress, should_stop=lambda: "enumerate" in heard)
+
+    assert advice.interrupted and advice.serial.simulated_ticks is not None
+    simulated = [one for one in advice.candidates if one.simulated_ticks is not None]
+    assert any(not one.is_serial for one in simulated) and advice.recommended in simulated
+
+
+def test_with_no_time_and_no_proposals_the_baseline_is_ranked() -> None:
+    advice = Advisor.load().recommend(SCENARIO, AdviceOptions(within_s=1e-9, bespoke=0))
 
     assert advice.interrupted and advice.candidates and all(one.is_serial for one in advice.candidates)
     assert all(one.simulated_ticks is None for one in advice.candidates)

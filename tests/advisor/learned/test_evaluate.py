@@ -1,0 +1,96 @@
+"""The evaluation: regrets over the best known, by families that are held out; and the training from records."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from magus.advisor.candidates.predicted import usual_serials
+from magus.advisor.corpus.families import draw
+from magus.advisor.corpus.record import Record, Tried
+from magus.advisor.estimate.makespan import estimate_ticks
+from magus.advisor.learned import evaluate as module
+from magus.advisor.learned.evaluate import Score, evaluate, mean_of, report_text
+from magus.advisor.learned.fitting import COVERED, error_of
+from magus.advisor.learned.labelling import all_winners, found_by, winners_of
+from magus.advisor.learned.model_file import load
+from magus.advisor.learned.table import ANYWHERE, Found, Labels, Table
+from magus.advisor.learned.train import fingerprint, make_table
+from magus.advisor.learned.ways import WAYS
+from magus.advisor.ranker.boosted_trees import ModelError
+from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.expression import expression_of
+
+
+def record(idx: int) -> Record:
+    """A record of the usual serial schedules of a drawn scenario, as if they had been simulated."""
+    drawn = draw(3, idx)
+    choice = usual_serials(drawn.scenario)[0]
+    ticks = round(estimate_ticks(drawn.scenario, build_schedule(drawn.scenario, choice)).makespan_ticks)
+    plan = Tried(expression_of(choice), "template", ticks + 10, 1024, float(ticks))
+    return Record(3, idx, drawn.family, 1, plan.expression, (plan,))
+
+
+def test_the_shipped_model_is_of_this_code() -> None:
+    model, card = load()
+
+    assert card.fingerprint == fingerprint(model.names), (
+        "situations, features or the simulator changed since the proposals were learned: make their table and train"
+    )
+    assert min(len(model.before.structures), len(model.after.structures)) > 100
+
+
+def test_winners_are_the_fastest_plans_by_estimate() -> None:
+    one = record(5)
+
+    (winner,) = winners_of(one)
+
+    assert (winner.idx, winner.structure.knobs.template) == (5, "serial")
+    assert winner in all_winners([one]) and sum(each.idx == ANYWHERE for each in all_winners([one])) > 100
+    assert found_by(one) == Found(one.plans[0].estimate_ticks, *[one.plans[0].ticks] * 3)
+
+
+def test_a_table_needs_records_of_one_seed() -> None:
+    with pytest.raises(ModelError, match="magus corpus"):
+        make_table([])
+    with pytest.raises(ModelError, match="one seed"):
+        make_table([record(0), replace(record(1), seed=4)])
+
+
+def test_the_interval_covers_nine_of_ten_errors(table: Table) -> None:
+    errors = [1.0 + 0.01 * place for place in range(99)]
+    rows = [replace(table.labels[0], found=Found(1.0, error, error, error)) for error in errors]
+
+    low, high = error_of(rows)
+
+    covered = sum(low <= error <= high for error in map(math.log, errors)) / len(errors)
+    assert COVERED <= covered <= COVERED + 0.03
+    assert error_of([replace(table.labels[0], found=Found())]) == (0.0, 0.0)
+
+
+@pytest.mark.slow
+def test_every_way_is_scored_on_what_is_held_out(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SPLITS", (("scenario", ""), ("size", "decode")))
+    searched = tuple(_with_search(labels) if labels.family.size == "decode" else labels for labels in table.labels)
+
+    scores = evaluate(replace(table, labels=searched), limit=2)
+
+    assert {score.way for score in scores} == {way for way, _ in WAYS}
+    assert {score.split for score in scores} == {"one scenario in 4", "size decode"}
+    assert all(score.mean_regret >= 0 and score.scenarios >= 1 for score in scores)
+    best = [score for score in scores if score.way == "model, 2 simulations"]
+    alone = [score for score in scores if score.way == "model"]
+    assert best and all(two.mean_regret <= one.mean_regret for two, one in zip(best, alone, strict=True))
+    assert "model, 2 simulations" in report_text(scores)
+
+
+def _with_search(labels: Labels) -> Labels:
+    return replace(labels, found=Found(1e12, 1e12, 1e12, 1e12))
+
+
+def test_the_mean_is_over_splits() -> None:
+    one = Score("a", "model", 10, 0.5, 0.6, 0.7, 0.02, 0.1, 0.0, 0.0, 0.01)
+
+    both = mean_of([one, replace(one, split="b", within_half=0.7, scenarios=5)])
+
+    assert (both.split, both.scenarios, both.within_half, both.within_one) == ("mean", 15, pytest.approx(0.6), 0.6)
