@@ -33,7 +33,14 @@ from .bespoke.stage import DEFAULT_EVALUATIONS, bespoke_candidates, budget_of, i
 from .bounds.lower_bound import Bound, lower_bound
 from .candidates.advice import Advice, Candidate, Threshold, baseline_of
 from .candidates.predicted import predicted_candidates, unpredicted_candidates
-from .candidates.shortlist import merged, simulate_shortlist, simulate_variants, simulated_ones, without_beaten
+from .candidates.shortlist import (
+    merged,
+    simulate_first,
+    simulate_shortlist,
+    simulate_variants,
+    simulated_ones,
+    without_beaten,
+)
 from .confirming import Confirming
 from .failures import Failure, failure_sentences
 from .implementations.offers import Offers, offers_of
@@ -206,7 +213,7 @@ class _AdviceRun:
 
     def simulated_first(self, pool: Workers, candidates: list[Candidate]) -> list[Candidate]:
         """Simulate the baseline and the best proposals: an answer, should time end while the space is ranked."""
-        simulate = partial(simulate_shortlist, pool, self.scenario, candidates, NUM_FIRST, report=self.report)
+        simulate = partial(simulate_first, pool, self.scenario, candidates, NUM_FIRST, self.report)
         return self.stages.run(SHORTLIST, simulate, candidates)
 
     def predicted(self, ranker: Ranker, late: ShouldStop | None) -> tuple[list[Candidate], int]:

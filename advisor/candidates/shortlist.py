@@ -42,7 +42,7 @@ def simulate_shortlist(
     others = [candidate for candidate in candidates if not candidate.is_serial]
     new = [candidate for candidate in others if candidate.simulated_ticks is None]
     wanted |= {candidate.expression for candidate in shortlisted(new, top, by_algorithm=alone)}
-    explored = {candidate.expression for candidate in best_of_explored(scenario, others)}
+    explored = {candidate.expression for candidate in best_of_explored(scenario, new)}
     if alone or scenario.explore != Explore():
         asked |= explored
     # The baseline first: an interrupted answer needs it.
@@ -53,6 +53,16 @@ def simulate_shortlist(
     else:
         simulated = _worth_a_run(pool, scenario, chosen, asked, report)
     known = {candidate.expression: candidate for candidate in simulated}
+    return by_time([known.get(candidate.expression, candidate) for candidate in candidates])
+
+
+def simulate_first(
+    pool: Workers, scenario: Scenario, candidates: list[Candidate], top: int, report: Progress
+) -> list[Candidate]:
+    """Simulate the baselines and the ``top`` others that are predicted best."""
+    others = [candidate for candidate in candidates if not candidate.is_serial]
+    chosen = [*baselines(candidates), *others[:top]]
+    known = {candidate.expression: candidate for candidate in _simulated(pool, scenario, chosen, report)}
     return by_time([known.get(candidate.expression, candidate) for candidate in candidates])
 
 
