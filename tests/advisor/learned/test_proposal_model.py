@@ -13,7 +13,7 @@ from magus.advisor.learned.polish import polished
 from magus.advisor.learned.proposal_model import ProposalModel
 from magus.advisor.learned.situation import Situation
 from magus.advisor.learned.table import Table
-from magus.compiler.ir import EngineChoice, EngineKind, Explore
+from magus.compiler.ir import EngineChoice, EngineKind, Explore, Scenario
 from magus.compiler.planning.build import reject_choice
 from tests.helpers.scenarios.scenarios import ag_gemm, exploring, gemm_rs, ring
 
@@ -57,7 +57,7 @@ def test_features_are_named_and_finite(table: Table, model: ProposalModel) -> No
 
 
 @pytest.mark.parametrize("scenario", [ag_gemm(4096, 8192, 8192), gemm_rs(512, 4096, 4096, ranks=4)])
-def test_proposals_are_legal_and_the_fastest_by_estimate_is_first(model: ProposalModel, scenario: object) -> None:
+def test_proposals_are_legal_and_the_fastest_by_estimate_is_first(model: ProposalModel, scenario: Scenario) -> None:
     found = model.propose(scenario, 8)
 
     ticks = [proposal.estimate_ticks for proposal in found]

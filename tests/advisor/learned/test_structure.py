@@ -73,7 +73,7 @@ def test_every_structure_that_fits_is_a_legal_choice_of_all_rows(
     produces = scenario.workload.pattern.produces
     sizes = tuple(cut / sum(cuts) for cut in cuts)
     shapes = [BatchShape(a, (b,)) for a, b in zip(own, remote, strict=False)]
-    shapes[0] = replace(shapes[0], **{"columns" if produces else "slices": sizes})
+    shapes[0] = replace(shapes[0], columns=sizes) if produces else replace(shapes[0], slices=sizes)
     structure = Structure(Choice("bespoke", 1, SM16), 1, 0.0, 0.0, tuple(shapes))
 
     found = fitted(structure, scenario)
