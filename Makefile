@@ -75,10 +75,12 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.compiled
 	$(BIN)/python -m benchmarks.exactness
 	$(BIN)/python -m benchmarks.schedules
+	$(BIN)/python -m benchmarks.advisor
 	$(BIN)/python -m benchmarks.startup
 
 train: $(STAMP)
 	$(BIN)/magus train --out advisor/ranker/model
+	$(BIN)/magus train --proposals benchmarks/data/proposals.npz --out advisor/learned/model
 
 picture: $(STAMP)
 	$(BIN)/python -m tests.helpers.tui.picture

@@ -5,15 +5,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .bounds.lower_bound import lower_bound
     from .candidates.advice import Advice
+    from .options import AdviceOptions
     from .ranker.boosted_trees import ModelError
-    from .recommend import AdviceOptions, Advisor
+    from .recommend import Advisor
     from .solver import NoFeasibleSchedule, enumerate_space
 
 __all__ = ["Advice", "AdviceOptions", "Advisor", "ModelError", "NoFeasibleSchedule", "enumerate_space", "lower_bound"]
 
 _HOMES = {
     "Advice": "candidates.advice",
-    "AdviceOptions": "recommend",
+    "AdviceOptions": "options",
     "Advisor": "recommend",
     "ModelError": "ranker.boosted_trees",
     "NoFeasibleSchedule": "solver",

@@ -1,95 +1,26 @@
 """From a scenario to advice: propose, enumerate, rank, simulate the shortlist, search, confirm, explain."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from ..compiler.codes import Code
 from ..compiler.ir import Cancelled, Progress, Rejection, Scenario, ShouldStop
 from ..compiler.planning.build import ScheduleError
-from ..simcore import Result
-from .answer import (
-    BESPOKE,
-    BOUND,
-    CONFIRM,
-    ENUMERATE,
-    IMPLEMENTATIONS,
-    PROPOSE,
-    RANK,
-    SHORTLIST,
-    THRESHOLD,
-    Confirmed,
-    Finalists,
-    Findings,
-    advice_of,
-    confirmed_times,
-    finalists,
-    overlap_pays,
-    without_endless,
-)
-from .bespoke.stage import DEFAULT_EVALUATIONS, bespoke_candidates, budget_of, is_searched
-from .bounds.lower_bound import Bound, lower_bound
-from .candidates.advice import Advice, Candidate, Threshold, baseline_of
-from .candidates.predicted import predicted_candidates, unpredicted_candidates
-from .candidates.shortlist import (
-    merged,
-    simulate_first,
-    simulate_shortlist,
-    simulate_variants,
-    simulated_ones,
-    without_beaten,
-)
-from .confirming import Confirming
-from .failures import Failure, failure_sentences
-from .implementations.offers import Offers, offers_of
+from .advice_run import AdviceRun
+from .answer import Confirmed, Findings, advice_of
+from .candidates.advice import Advice
+from .candidates.shortlist import merged, simulated_ones
 from .kept_advice import KeptAdvice
+from .learned.model_file import FILE as PROPOSALS_FILE
 from .learned.model_file import load as load_proposals
 from .learned.proposal_model import ProposalModel
-from .learned.stage import proposed_candidates
+from .options import AdviceOptions
 from .ranker.trees import Ranker
-from .solver import enumerate_space
 from .stages import Stages, either, lateness
-from .threshold import threshold_of
-from .workers import Workers, open_workers, suits_threads
+from .workers import open_workers, suits_threads
 
-DEFAULT_TOP = 8
-
-
-@dataclass(frozen=True, slots=True)
-class AdviceOptions:
-    """How much work to spend on advice.
-
-    Parameters
-    ----------
-    top
-        How many of the ranker's favourites to simulate, beside the serial baseline and the declared schedules.
-    verify
-        Whether to simulate at all. Without it times are predictions; where schedules can be proposed, the answer takes
-        some ten milliseconds, and neither the space is enumerated nor the bound computed.
-    bespoke
-        How many plans with chunks of any size to estimate where templates overlap; 0 for none.
-    workers
-        Threads or processes for the simulations. Processes need a ``__main__`` that may be imported again; they are
-        taken where there is no compiled core, or where ranks see different fabrics.
-    within_s
-        Seconds after which the advice is the best that was found until then, as in a ``should_stop``: what was found is
-        not the same in every run. At least the baseline is ranked. None is no limit.
-    threshold
-        Whether to find the number of rows at which the answer flips. It takes about as long as the rest.
-    """
-
-    top: int = DEFAULT_TOP
-    verify: bool = True
-    bespoke: int = DEFAULT_EVALUATIONS
-    workers: int = 1
-    within_s: float | None = None
-    threshold: bool = False
-
-
-# Proposals that are simulated before the space is ranked.
-NUM_FIRST = 2
+DEFAULT = AdviceOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,19 +35,20 @@ class Advisor:
 
     @classmethod
     def load(cls, folder: Path | None = None) -> "Advisor":
-        """Return an advisor with the shipped model, or with the one in ``folder``.
+        """Return an advisor with the shipped models, or with those in ``folder``; proposals may be the shipped ones.
 
         Raises
         ------
         ModelError
             If the model's files are damaged, of another version or hold anything but the expected types.
         """
-        return cls(Ranker.load(folder), load_proposals(folder)[0])
+        own_proposals = folder is not None and (folder / PROPOSALS_FILE).exists()
+        return cls(Ranker.load(folder), load_proposals(folder if own_proposals else None)[0])
 
     def recommend(
         self,
         scenario: Scenario,
-        options: AdviceOptions = AdviceOptions(),
+        options: AdviceOptions = DEFAULT,
         *,
         progress: Progress | None = None,
         should_stop: ShouldStop | None = None,
@@ -160,7 +92,7 @@ class Advisor:
         self, scenario: Scenario, options: AdviceOptions, progress: Progress | None, should_stop: ShouldStop | None
     ) -> Advice:
         stop, late = should_stop or (lambda: False), lateness(options.within_s)
-        run = _AdviceRun(scenario, options, stop, Stages(stop), progress or (lambda stage, done, total: None))
+        run = AdviceRun(scenario, options, stop, Stages(stop), progress or (lambda stage, done, total: None))
         candidates = run.proposed(self.proposals, self.ranker)
         at_once = bool(candidates) and not options.verify
         early = stop if late is None else either(stop, late)
@@ -190,133 +122,3 @@ class Advisor:
             tuple(candidates), num_feasible, bound, confirmed, run.stages, notes, implementations, threshold
         )
         return advice_of(scenario, found)
-
-
-@dataclass(frozen=True, slots=True)
-class _AdviceRun:
-    """One scenario on its way through the stages."""
-
-    scenario: Scenario
-    options: AdviceOptions
-    should_stop: ShouldStop
-    stages: Stages
-    report: Progress
-
-    def proposed(self, model: ProposalModel | None, ranker: Ranker) -> list[Candidate]:
-        """Return the baseline, what the file declares and what ``model`` proposes; nothing if it proposes nothing."""
-        if model is None or self.options.bespoke <= 0 or not is_searched(self.scenario):
-            return []
-        self.report("propose", 0, 1)
-        proposed = self.stages.run(PROPOSE, lambda: proposed_candidates(self.scenario, model), [])
-        usual = self.stages.run(RANK, lambda: predicted_candidates(self.scenario, ranker, ()), []) if proposed else []
-        return merged(usual, proposed) if usual else []
-
-    def simulated_first(self, pool: Workers, candidates: list[Candidate]) -> list[Candidate]:
-        """Simulate the baseline and the best proposals: an answer, should time end while the space is ranked."""
-        simulate = partial(simulate_first, pool, self.scenario, candidates, NUM_FIRST, self.report)
-        return self.stages.run(SHORTLIST, simulate, candidates)
-
-    def predicted(self, ranker: Ranker, late: ShouldStop | None) -> tuple[list[Candidate], int]:
-        """Return the candidates ranked before it is ``late``, best first, and the number of feasible choices.
-
-        If the enumeration or the ranking fails, the candidates are the baseline and what the file declares.
-        """
-        self.report("enumerate", 0, 1)
-        space = self.stages.run(ENUMERATE, lambda: enumerate_space(self.scenario, should_stop=self.should_stop), None)
-        structures = () if space is None else space.structures
-        self.report("rank", 0, len(structures))
-        candidates = self.stages.run(RANK, lambda: predicted_candidates(self.scenario, ranker, structures, late), None)
-        if candidates is None:
-            candidates = self.stages.run(RANK, lambda: unpredicted_candidates(self.scenario), [])
-        return candidates, 0 if space is None else len(space.choices)
-
-    def bound(self) -> Bound | None:
-        """The lower bound on any schedule; None if it could not be computed."""
-        return self.stages.run(BOUND, lambda: lower_bound(self.scenario), None)
-
-    def implementations(self) -> Offers | None:
-        """What can be switched on today; None if nothing is known of it."""
-        return self.stages.run(IMPLEMENTATIONS, lambda: offers_of(self.scenario), None)
-
-    def verified(
-        self, pool: Workers, candidates: list[Candidate], bound: Bound | None
-    ) -> tuple[list[Candidate], Confirmed]:
-        """Return the candidates with simulated times and bespoke ones, and the finalists' results in lines.
-
-        No search changes the baseline: its confirmation runs beside the search for bespoke schedules.
-        """
-        candidates = self._simulated(pool, candidates)
-        confirming = Confirming(self.scenario, pool, None if bound is None else bound.ticks)
-        if self.options.bespoke > 0 and is_searched(self.scenario):
-            self.stages.run(CONFIRM, lambda: confirming.begin(baseline_of(candidates).schedule), None)
-            candidates = without_beaten(self._with_bespoke(pool, candidates, bound))
-        candidates = without_endless(candidates, pool.failures)
-        return candidates, self._confirmed(confirming, finalists(self.scenario, candidates))
-
-    def threshold(
-        self, pool: Workers, ranker: Ranker, candidates: Sequence[Candidate], confirmed: Confirmed
-    ) -> Threshold | None:
-        """The rows at which the answer flips; None if that was not found. A run that fails here is no mark."""
-
-        def find() -> Threshold | None:
-            scenario = self.scenario
-            timed, finals = confirmed_times(candidates, finalists(scenario, candidates), confirmed)
-            return threshold_of(
-                scenario, ranker, timed, overlap_pays(scenario, finals), pool if self.options.verify else None
-            )
-
-        return self.stages.run(THRESHOLD, find, None)
-
-    def notes(self, simulations: Sequence[Failure]) -> tuple[str, ...]:
-        """Sentences on stages that failed, and on an early stop."""
-        told = tuple(failure_sentences((*self.stages.failures, *simulations)))
-        if not self.stages.interrupted:
-            return told
-        on_time = self.options.within_s is None or self.should_stop()
-        when = "early" if on_time else f"after {self.options.within_s:g} s"
-        return (f"stopped {when}: this is the best of what was found until then", *told)
-
-    def _simulated(self, pool: Workers, candidates: list[Candidate]) -> list[Candidate]:
-        """Simulate the shortlist in packets, then variants of the fastest."""
-        for stage in (partial(simulate_shortlist, top=self.options.top), simulate_variants):
-            candidates = self.stages.run(
-                SHORTLIST, partial(stage, pool, self.scenario, candidates, report=self.report), candidates
-            )
-        return candidates
-
-    def _with_bespoke(self, pool: Workers, candidates: list[Candidate], bound: Bound | None) -> list[Candidate]:
-        """Add the fastest bespoke schedules to the candidates."""
-        self.report("bespoke", 0, 1)
-        search = partial(
-            bespoke_candidates,
-            self.scenario,
-            candidates,
-            budget_of(self.options.bespoke, self.scenario.num_ranks),
-            1 if bound is None else bound.ticks,
-            pool=pool,
-            progress=lambda done, total: self.report("bespoke", done, total),
-        )
-        nothing: tuple[list[Candidate], tuple[Failure, ...]] = ([], ())
-        found, failures = self.stages.run(BESPOKE, search, nothing)
-        self.stages.failures.extend(failures)
-        return merged(candidates, found)
-
-    def _confirmed(self, confirming: Confirming, finals: Finalists) -> Confirmed:
-        """Simulate both finalists at line granularity, with their loss waterfalls."""
-        best, serial = finals
-        schedules = [candidate.schedule for candidate in ([best] if best is serial else [best, serial])]
-        self.report("confirm", 0, len(schedules))
-
-        results: list[Result | None] = []
-
-        def confirm() -> None:
-            for schedule in schedules:
-                confirming.begin(schedule)
-            for schedule in schedules:
-                results.append(confirming.finish(schedule))
-                self.report("confirm", len(results), len(schedules))
-
-        self.stages.run(CONFIRM, confirm, None)
-        if len(results) < len(schedules):  # stopped, or failed
-            results.extend([None] * len(schedules))
-        return Confirmed(results[0], results[len(schedules) - 1])

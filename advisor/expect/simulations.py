@@ -10,7 +10,8 @@ from ..bounds.lower_bound import lower_bound
 from ..candidates.advice import Advice
 from ..candidates.shortlist import packet_bytes
 from ..confirming import CONFIRM_LINE_HOPS
-from ..recommend import AdviceOptions, Advisor
+from ..options import AdviceOptions
+from ..recommend import Advisor
 from ..solver import NoFeasibleSchedule
 from .baseline import serial_baseline
 

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from ...compiler.text.writing import write_whole
 from ...simcore.memo.codec import MalformedError, decode, encode
 from ..ranker.boosted_trees import BoostedTrees, ModelError
+from ..ranker.trees import read_bounded
 from .pairs import Scale, names_of_features
 from .proposal_model import Library, ProposalModel
 from .structure import Structure, is_sound
@@ -77,7 +78,7 @@ def load(folder: Path | None = None) -> tuple[ProposalModel, Card]:
     ModelError
         If the file is missing, damaged, of other features or of another version.
     """
-    data = _read(files(f"{__package__}.model") if folder is None else folder)
+    data = read_bounded(files(f"{__package__}.model") if folder is None else folder, FILE, MAX_BYTES)
     document = _document(data)
     try:
         if document["schema"] != SCHEMA:
@@ -93,18 +94,6 @@ def load(folder: Path | None = None) -> tuple[ProposalModel, Card]:
     if len(scale.mean) != len(names) or len(scale.deviation) != len(names) or not (scale.deviation > 0).all():
         raise ModelError(f"{FILE} is damaged: its scale does not fit; run `magus train`")
     return ProposalModel(names, before, after, scale, trees, (low, high), hashlib.sha256(data).hexdigest()), card
-
-
-def _read(place: Any) -> bytes:
-    """Return the bytes of the file in a folder or package, at most ``MAX_BYTES``."""
-    try:
-        with place.joinpath(FILE).open("rb") as stream:
-            data: bytes = stream.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise ModelError(f"cannot read {FILE}: {error.strerror or error}; run `magus train`") from None
-    if len(data) > MAX_BYTES:
-        raise ModelError(f"{FILE} is larger than {MAX_BYTES} B")
-    return data
 
 
 def _document(data: bytes) -> dict[str, Any]:

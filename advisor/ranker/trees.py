@@ -112,9 +112,9 @@ class Ranker:
             If a file is missing, damaged, of other features or of another version.
         """
         place = files(f"{__package__}.model") if folder is None else folder
-        card, sha256 = _card_of(_read(place, CARD_FILE, MAX_CARD_BYTES))
+        card, sha256 = _card_of(read_bounded(place, CARD_FILE, MAX_CARD_BYTES))
         try:
-            data = _read(place, model_file(sha256), MAX_MODEL_BYTES)
+            data = read_bounded(place, model_file(sha256), MAX_MODEL_BYTES)
         except ModelError:
             if _described(place) in (sha256, None):
                 raise
@@ -132,12 +132,12 @@ def model_file(sha256: str) -> str:
 def _described(place: Any) -> str | None:
     """The hash in the card of a folder or package; None where there is no card that is one."""
     try:
-        return _card_of(_read(place, CARD_FILE, MAX_CARD_BYTES))[1]
+        return _card_of(read_bounded(place, CARD_FILE, MAX_CARD_BYTES))[1]
     except ModelError:
         return None
 
 
-def _read(place: Any, name: str, limit: int) -> bytes:
+def read_bounded(place: Any, name: str, limit: int) -> bytes:
     """At most ``limit`` bytes of a file in a folder or package."""
     try:
         with place.joinpath(name).open("rb") as stream:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor import AdviceOptions, Advisor, confirming, recommend
+from magus.advisor import AdviceOptions, Advisor, advice_run, confirming
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.failures import Failure, FailureKind, failure_sentences
 from magus.advisor.stages import Stages
@@ -72,8 +72,8 @@ def test_where_no_stage_finds_a_time_the_reasons_are_told(scenario: Scenario, mo
 
 
 def without_shortlist(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recommend, "simulate_shortlist", fail)
-    monkeypatch.setattr(recommend, "simulate_variants", fail)
+    monkeypatch.setattr(advice_run, "simulate_shortlist", fail)
+    monkeypatch.setattr(advice_run, "simulate_variants", fail)
 
 
 @pytest.mark.parametrize("stage", ["simulate_variants", "bespoke_candidates", "affordable_unit"])
@@ -86,7 +86,7 @@ def test_without_a_later_stage_the_shortlist_answers(stage: str, monkeypatch: py
 
 
 def test_without_any_simulation_predictions_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recommend, "is_searched", lambda scenario: False)
+    monkeypatch.setattr(advice_run, "is_searched", lambda scenario: False)
     advice = advised_without("simulate_shortlist", monkeypatch, bespoke=0)
 
     assert advice.recommended.predicted_us is not None
@@ -99,7 +99,7 @@ def fail(*args: object, **options: object) -> None:
 
 def advised_without(stage: str, monkeypatch: pytest.MonkeyPatch, bespoke: int, scenario: Scenario = SCENARIO) -> Advice:
     """Advice of which one stage fails; the notes name it."""
-    monkeypatch.setattr(confirming if stage == "affordable_unit" else recommend, stage, fail)
+    monkeypatch.setattr(confirming if stage == "affordable_unit" else advice_run, stage, fail)
     advice = Advisor.load().recommend(scenario, AdviceOptions(bespoke=bespoke))
 
     assert any("on purpose" in note and "a fault of Magus" in note for note in advice.notes)

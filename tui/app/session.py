@@ -199,7 +199,8 @@ def default_backend(workers: int) -> Backend:
     """Return the real stages; simulations of the advice run in ``workers`` processes, those on demand in this one."""
 
     def recommend(scenario: Scenario, progress: Progress, should_stop: ShouldStop) -> Advice:
-        from ...advisor.recommend import AdviceOptions, Advisor
+        from ...advisor.options import AdviceOptions
+        from ...advisor.recommend import Advisor
 
         advisor = Advisor.load()
         return advisor.recommend(scenario, AdviceOptions(workers=workers), progress=progress, should_stop=should_stop)

@@ -255,7 +255,7 @@ def test_a_reader_meets_one_model_or_the_other(fitted: Ranker, folder: Path, mon
     assert seen[0] == 3 and seen[-1] == 4 and seen == sorted(seen)
 
     monkeypatch.undo()
-    real_read, turns = ranker._read, iter([fitted])
+    real_read, turns = ranker.read_bounded, iter([fitted])
 
     def read(place: Path, name: str, limit: int) -> bytes:
         data = real_read(place, name, limit)
@@ -263,7 +263,7 @@ def test_a_reader_meets_one_model_or_the_other(fitted: Ranker, folder: Path, mon
             one.save(folder)
         return data
 
-    monkeypatch.setattr(ranker, "_read", read)
+    monkeypatch.setattr(ranker, "read_bounded", read)
     assert seed_of(folder) == 3
 
 

@@ -1,0 +1,180 @@
+"""One scenario on its way to advice: propose, enumerate, rank, simulate the shortlist, search, confirm."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from ..compiler.ir import Progress, Scenario, ShouldStop
+from ..simcore import Result
+from .answer import (
+    BESPOKE,
+    BOUND,
+    CONFIRM,
+    ENUMERATE,
+    IMPLEMENTATIONS,
+    PROPOSE,
+    RANK,
+    SHORTLIST,
+    THRESHOLD,
+    Confirmed,
+    Finalists,
+    confirmed_times,
+    finalists,
+    overlap_pays,
+    without_endless,
+)
+from .bespoke.stage import bespoke_candidates, budget_of, is_searched
+from .bounds.lower_bound import Bound, lower_bound
+from .candidates.advice import Candidate, Threshold, baseline_of
+from .candidates.predicted import predicted_candidates, unpredicted_candidates
+from .candidates.shortlist import (
+    merged,
+    simulate_first,
+    simulate_shortlist,
+    simulate_variants,
+    without_beaten,
+)
+from .confirming import Confirming
+from .failures import Failure, failure_sentences
+from .implementations.offers import Offers, offers_of
+from .learned.proposal_model import ProposalModel
+from .learned.stage import proposed_candidates
+from .options import AdviceOptions
+from .ranker.trees import Ranker
+from .solver import enumerate_space
+from .stages import Stages
+from .threshold import threshold_of
+from .workers import Workers
+
+# Proposals that are simulated before the space is ranked.
+NUM_FIRST = 2
+
+
+@dataclass(frozen=True, slots=True)
+class AdviceRun:
+    """One scenario on its way through the stages."""
+
+    scenario: Scenario
+    options: AdviceOptions
+    should_stop: ShouldStop
+    stages: Stages
+    report: Progress
+
+    def proposed(self, model: ProposalModel | None, ranker: Ranker) -> list[Candidate]:
+        """Return the baseline, what the file declares and what ``model`` proposes; nothing if it proposes nothing."""
+        if model is None or self.options.bespoke <= 0 or not is_searched(self.scenario):
+            return []
+        self.report("propose", 0, 1)
+        proposed = self.stages.run(PROPOSE, lambda: proposed_candidates(self.scenario, model), [])
+        usual = self.stages.run(RANK, lambda: predicted_candidates(self.scenario, ranker, ()), []) if proposed else []
+        return merged(usual, proposed) if usual else []
+
+    def simulated_first(self, pool: Workers, candidates: list[Candidate]) -> list[Candidate]:
+        """Simulate the baseline and the best proposals: an answer, should time end while the space is ranked."""
+        simulate = partial(simulate_first, pool, self.scenario, candidates, NUM_FIRST, self.report)
+        return self.stages.run(SHORTLIST, simulate, candidates)
+
+    def predicted(self, ranker: Ranker, late: ShouldStop | None) -> tuple[list[Candidate], int]:
+        """Return the candidates ranked before it is ``late``, best first, and the number of feasible choices.
+
+        If the enumeration or the ranking fails, the candidates are the baseline and what the file declares.
+        """
+        self.report("enumerate", 0, 1)
+        space = self.stages.run(ENUMERATE, lambda: enumerate_space(self.scenario, should_stop=self.should_stop), None)
+        structures = () if space is None else space.structures
+        self.report("rank", 0, len(structures))
+        candidates = self.stages.run(RANK, lambda: predicted_candidates(self.scenario, ranker, structures, late), None)
+        if candidates is None:
+            candidates = self.stages.run(RANK, lambda: unpredicted_candidates(self.scenario), [])
+        return candidates, 0 if space is None else len(space.choices)
+
+    def bound(self) -> Bound | None:
+        """The lower bound on any schedule; None if it could not be computed."""
+        return self.stages.run(BOUND, lambda: lower_bound(self.scenario), None)
+
+    def implementations(self) -> Offers | None:
+        """What can be switched on today; None if nothing is known of it."""
+        return self.stages.run(IMPLEMENTATIONS, lambda: offers_of(self.scenario), None)
+
+    def verified(
+        self, pool: Workers, candidates: list[Candidate], bound: Bound | None
+    ) -> tuple[list[Candidate], Confirmed]:
+        """Return the candidates with simulated times and bespoke ones, and the finalists' results in lines.
+
+        No search changes the baseline: its confirmation runs beside the search for bespoke schedules.
+        """
+        candidates = self._simulated(pool, candidates)
+        confirming = Confirming(self.scenario, pool, None if bound is None else bound.ticks)
+        if self.options.bespoke > 0 and is_searched(self.scenario):
+            self.stages.run(CONFIRM, lambda: confirming.begin(baseline_of(candidates).schedule), None)
+            candidates = without_beaten(self._with_bespoke(pool, candidates, bound))
+        candidates = without_endless(candidates, pool.failures)
+        return candidates, self._confirmed(confirming, finalists(self.scenario, candidates))
+
+    def threshold(
+        self, pool: Workers, ranker: Ranker, candidates: Sequence[Candidate], confirmed: Confirmed
+    ) -> Threshold | None:
+        """The rows at which the answer flips; None if that was not found. A run that fails here is no mark."""
+
+        def find() -> Threshold | None:
+            scenario = self.scenario
+            timed, finals = confirmed_times(candidates, finalists(scenario, candidates), confirmed)
+            return threshold_of(
+                scenario, ranker, timed, overlap_pays(scenario, finals), pool if self.options.verify else None
+            )
+
+        return self.stages.run(THRESHOLD, find, None)
+
+    def notes(self, simulations: Sequence[Failure]) -> tuple[str, ...]:
+        """Sentences on stages that failed, and on an early stop."""
+        told = tuple(failure_sentences((*self.stages.failures, *simulations)))
+        if not self.stages.interrupted:
+            return told
+        on_time = self.options.within_s is None or self.should_stop()
+        when = "early" if on_time else f"after {self.options.within_s:g} s"
+        return (f"stopped {when}: this is the best of what was found until then", *told)
+
+    def _simulated(self, pool: Workers, candidates: list[Candidate]) -> list[Candidate]:
+        """Simulate the shortlist in packets, then variants of the fastest."""
+        for stage in (partial(simulate_shortlist, top=self.options.top), simulate_variants):
+            candidates = self.stages.run(
+                SHORTLIST, partial(stage, pool, self.scenario, candidates, report=self.report), candidates
+            )
+        return candidates
+
+    def _with_bespoke(self, pool: Workers, candidates: list[Candidate], bound: Bound | None) -> list[Candidate]:
+        """Add the fastest bespoke schedules to the candidates."""
+        self.report("bespoke", 0, 1)
+        search = partial(
+            bespoke_candidates,
+            self.scenario,
+            candidates,
+            budget_of(self.options.bespoke, self.scenario.num_ranks),
+            1 if bound is None else bound.ticks,
+            pool=pool,
+            progress=lambda done, total: self.report("bespoke", done, total),
+        )
+        nothing: tuple[list[Candidate], tuple[Failure, ...]] = ([], ())
+        found, failures = self.stages.run(BESPOKE, search, nothing)
+        self.stages.failures.extend(failures)
+        return merged(candidates, found)
+
+    def _confirmed(self, confirming: Confirming, finals: Finalists) -> Confirmed:
+        """Simulate both finalists at line granularity, with their loss waterfalls."""
+        best, serial = finals
+        schedules = [candidate.schedule for candidate in ([best] if best is serial else [best, serial])]
+        self.report("confirm", 0, len(schedules))
+
+        results: list[Result | None] = []
+
+        def confirm() -> None:
+            for schedule in schedules:
+                confirming.begin(schedule)
+            for schedule in schedules:
+                results.append(confirming.finish(schedule))
+                self.report("confirm", len(results), len(schedules))
+
+        self.stages.run(CONFIRM, confirm, None)
+        if len(results) < len(schedules):  # stopped, or failed
+            results.extend([None] * len(schedules))
+        return Confirmed(results[0], results[len(schedules) - 1])

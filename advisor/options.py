@@ -1,0 +1,38 @@
+"""How much work to spend on advice."""
+
+from dataclasses import dataclass
+
+from .bespoke.stage import DEFAULT_EVALUATIONS
+
+DEFAULT_TOP = 8
+
+
+@dataclass(frozen=True, slots=True)
+class AdviceOptions:
+    """How much work to spend on advice.
+
+    Parameters
+    ----------
+    top
+        How many of the ranker's favourites to simulate, beside the serial baseline and the declared schedules.
+    verify
+        Whether to simulate at all. Without it times are predictions; where schedules can be proposed, the answer takes
+        some ten milliseconds, and neither the space is enumerated nor the bound computed.
+    bespoke
+        How many plans with chunks of any size to estimate where templates overlap; 0 for none.
+    workers
+        Threads or processes for the simulations. Processes need a ``__main__`` that may be imported again; they are
+        taken where there is no compiled core, or where ranks see different fabrics.
+    within_s
+        Seconds after which the advice is the best that was found until then, as in a ``should_stop``: what was found is
+        not the same in every run. At least the baseline is ranked. None is no limit.
+    threshold
+        Whether to find the number of rows at which the answer flips. It takes about as long as the rest.
+    """
+
+    top: int = DEFAULT_TOP
+    verify: bool = True
+    bespoke: int = DEFAULT_EVALUATIONS
+    workers: int = 1
+    within_s: float | None = None
+    threshold: bool = False
