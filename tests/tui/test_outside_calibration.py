@@ -16,7 +16,7 @@ workload up on node {
   w = tensor DTYPE[512, 1024] shard cols
   y = gemm(all_gather(x), w)
 }
-explore up { schedules serial, hetero_fused_1d; chunks 8; engine dma(3) }
+explore up { schedules serial, hetero_fused_1d; chunks 8; engine dma(3); kernel launched }
 """
 SENTENCE = "fp8 GEMM: the constants of H100 were fitted to bf16"
 
