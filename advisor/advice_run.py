@@ -67,7 +67,8 @@ class AdviceRun:
         self.report("propose", 0, 1)
         proposed = self.stages.run(PROPOSE, lambda: proposed_candidates(self.scenario, model), [])
         usual = self.stages.run(RANK, lambda: predicted_candidates(self.scenario, ranker, ()), []) if proposed else []
-        return merged(usual, proposed) if usual else []
+        asked = {candidate.expression for candidate in usual}  # what the file declares stays what it declares
+        return merged(usual, [one for one in proposed if one.expression not in asked]) if usual else []
 
     def simulated_first(self, pool: Workers, candidates: list[Candidate]) -> list[Candidate]:
         """Simulate the baseline and the best proposals: an answer, should time end while the space is ranked."""

@@ -17,7 +17,7 @@ class AdviceOptions:
         How many of the ranker's favourites to simulate, beside the serial baseline and the declared schedules.
     verify
         Whether to simulate at all. Without it times are predictions; where schedules can be proposed, the answer takes
-        some ten milliseconds, and neither the space is enumerated nor the bound computed.
+        tenths of a second, and neither the space is enumerated nor the bound computed.
     bespoke
         How many plans with chunks of any size to estimate where templates overlap; 0 for none.
     workers

@@ -10,7 +10,7 @@ from ..compiler.planning.build import ScheduleError
 from .advice_run import AdviceRun
 from .answer import Confirmed, Findings, advice_of
 from .candidates.advice import Advice
-from .candidates.shortlist import merged, simulated_ones
+from .candidates.shortlist import answered_by_runs, merged
 from .kept_advice import KeptAdvice
 from .learned.model_file import FILE as PROPOSALS_FILE
 from .learned.model_file import load as load_proposals
@@ -94,18 +94,19 @@ class Advisor:
         stop, late = should_stop or (lambda: False), lateness(options.within_s)
         run = AdviceRun(scenario, options, stop, Stages(stop), progress or (lambda stage, done, total: None))
         candidates = run.proposed(self.proposals, self.ranker)
-        at_once = bool(candidates) and not options.verify
+        proposed = bool(candidates)
+        at_once = proposed and not options.verify
         early = stop if late is None else either(stop, late)
         workers, threads = options.workers if options.verify else 1, suits_threads(scenario)
         with open_workers(workers, early, threads=threads) as pool:
-            if candidates and options.verify:
+            if proposed and options.verify:
                 candidates = run.simulated_first(pool, candidates)
             num_feasible: int | None = None
             if not at_once:
                 ranked, num_feasible = run.predicted(self.ranker, late)
                 # Proposals that were not simulated would take the place of templates in the shortlist.
-                candidates = merged(ranked, simulated_ones(candidates) or candidates)
-            if not candidates or (run.stages.interrupted and not simulated_ones(candidates)):
+                candidates = merged(ranked, answered_by_runs(candidates) or candidates)
+            if not candidates or (run.stages.interrupted and not proposed):
                 raise Cancelled
             run.stages.should_stop = early
             bound = None if at_once else run.bound()

@@ -279,7 +279,7 @@ def train(
         Path | None, typer.Option("--out", metavar="DIR", help="Folder for the model; default: the shipped model.")
     ] = None,
     seed: Annotated[
-        int, typer.Option("--seed", min=0, metavar="N", help="Seed of the scenarios and of the training.")
+        int, typer.Option("--seed", min=0, max=MAX_SEED, metavar="N", help="Seed of the scenarios and of the training.")
     ] = 0,
     scenarios: Annotated[
         int | None, typer.Option("--scenarios", min=10, metavar="N", help="Number of random scenarios.")
@@ -298,6 +298,8 @@ def train(
 
     if store is not None and proposals is None:
         raise typer.BadParameter("--store needs --proposals TABLE, the table to make")
+    if proposals is not None and scenarios is not None:
+        raise typer.BadParameter("--scenarios is of the ranker; a table has its own")
     if proposals is not None:
         request = ProposalRequest(proposals, store, out, seed, workers)
         raise typer.Exit(train_proposals(request, as_json=json))
@@ -335,7 +337,9 @@ def corpus(
 def evaluate(
     table: Annotated[Path, typer.Argument(metavar="TABLE", help="The table that proposals are learned from.")],
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Scenarios of each held-out family.")] = 40,
-    seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Seed of the sample and of the models.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", min=0, max=MAX_SEED, metavar="N", help="Seed of the sample and of the models.")
+    ] = 0,
     json: JsonOption = False,
     workers: WorkersOption = DEFAULT_WORKERS,
 ) -> None:

@@ -152,9 +152,10 @@ def merged(candidates: Sequence[Candidate], others: Sequence[Candidate]) -> list
     return by_time(list(known.values()))
 
 
-def simulated_ones(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return the candidates that were simulated."""
-    return [candidate for candidate in candidates if candidate.simulated_ticks is not None]
+def answered_by_runs(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return the simulated candidates; none if the baseline alone was simulated: that is no answer yet."""
+    simulated = [candidate for candidate in candidates if candidate.simulated_ticks is not None]
+    return simulated if any(not candidate.is_serial for candidate in simulated) else []
 
 
 def without_beaten(candidates: Sequence[Candidate]) -> list[Candidate]:

@@ -41,6 +41,8 @@ def variants(scenario: Scenario, candidates: Sequence[Candidate]) -> list[Choice
     simulated = [one for one in candidates if one.simulated_ticks is not None and one.choice is not None]
     overlapping = [one for one in simulated if not one.is_serial]
     direct = [one for one in simulated if one.is_serial and not one.is_library]
+    # An estimate of usual options says how far the others are off; one of unusual options would be corrected twice.
+    direct = [one for one in direct if one.has_usual_options] or direct
     by_sm = [one for one in direct if one.schedule.engine.kind is EngineKind.SM]
     known = {one.choice for one in candidates}
     found = _likely(scenario, overlapping[:NUM_VARIED], known, MAX_RATIO)

@@ -5,7 +5,6 @@ is offered. The trees are records of equal size in base64, see ``ranker/boosted_
 """
 
 import base64
-import binascii
 import hashlib
 import json
 import zlib
@@ -18,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...compiler.text.writing import write_whole
-from ...simcore.memo.codec import MalformedError, decode, encode
+from ...simcore.memo.codec import decode, encode
 from ..ranker.boosted_trees import BoostedTrees, ModelError
 from ..ranker.trees import read_bounded
 from .pairs import Scale, names_of_features
@@ -28,6 +27,8 @@ from .structure import Structure, is_sound
 FILE = "proposals.model"
 SCHEMA = "magus-proposals/1"
 MAX_BYTES, MAX_UNPACKED_BYTES = 8 << 20, 64 << 20
+# Logarithm of a simulated over an estimated time beyond which an interval is none.
+MAX_ERROR = 1.0
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -88,8 +89,10 @@ def load(folder: Path | None = None) -> tuple[ProposalModel, Card]:
         scale = Scale(_numbers(document["mean"], 1), _numbers(document["deviation"], 1))
         before, after = (_library(document[kind], len(names), consumes=kind == "after") for kind in ("before", "after"))
         low, high = _numbers(document["error"], 1).tolist()
+        if not -MAX_ERROR <= low <= high <= MAX_ERROR:
+            raise ValueError("error")
         trees = BoostedTrees.from_bytes(base64.b64decode(document["trees"], validate=True), _num_features(names))
-    except (KeyError, TypeError, ValueError, AttributeError, MalformedError, binascii.Error, RecursionError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
         raise ModelError(f"{FILE} is damaged: {type(error).__name__}; run `magus train`") from None
     if len(scale.mean) != len(names) or len(scale.deviation) != len(names) or not (scale.deviation > 0).all():
         raise ModelError(f"{FILE} is damaged: its scale does not fit; run `magus train`")
@@ -99,7 +102,10 @@ def load(folder: Path | None = None) -> tuple[ProposalModel, Card]:
 def _document(data: bytes) -> dict[str, Any]:
     """Return the document that is packed in ``data``; what it unpacks to is bounded."""
     try:
-        document = json.loads(zlib.decompressobj().decompress(data, MAX_UNPACKED_BYTES))
+        unpacker = zlib.decompressobj()
+        document = json.loads(unpacker.decompress(data, MAX_UNPACKED_BYTES))
+        if not unpacker.eof or unpacker.unused_data:
+            raise ValueError("it ends early, or something follows it")
     except (zlib.error, ValueError, RecursionError) as error:
         raise ModelError(f"{FILE} is damaged: {type(error).__name__}; run `magus train`") from None
     if not isinstance(document, dict):

@@ -43,6 +43,6 @@ def _with_other_parts(estimator: PlanEstimator, best: Choice, engines: tuple[Eng
 def usual_engines(scenario: Scenario) -> tuple[EngineChoice, ...]:
     """Return the engines to try: usual numbers of SMs, and one or two copy engines for each peer."""
     peers, dma = scenario.num_ranks - 1, scenario.gpu.dma.engines
-    by_sm = [EngineChoice(EngineKind.SM, min(sms, scenario.gpu.sms // 2)) for sms in COPY_SMS]
+    by_sm = [EngineChoice(EngineKind.SM, max(1, min(sms, scenario.gpu.sms // 2))) for sms in COPY_SMS]
     by_dma = [EngineChoice(EngineKind.DMA, min(dma, round(each * peers))) for each in ENGINES_PER_PEER]
     return tuple(dict.fromkeys((*by_sm, *by_dma)))

@@ -14,10 +14,11 @@ import numpy.typing as npt
 
 from ...compiler.ir import TICKS_PER_US, Choice, Scenario, Schedule
 from ...compiler.planning.build import build_schedules
+from ...compiler.templates import BY_NAME
 from ..bespoke.explore_limits import is_explored
 from ..candidates.variations import may_deadlock
 from ..estimate.makespan import estimates
-from ..ranker.boosted_trees import BoostedTrees
+from ..ranker.boosted_trees import BoostedTrees, ModelError
 from .pairs import PIPELINE, Scale, names_of_features, pair_features
 from .shapes import Shapes
 from .situation import Situation
@@ -90,13 +91,22 @@ class ProposalModel:
         yield from dict.fromkeys(chain.from_iterable(zip(*ranked, strict=True)))
 
     def choices(self, scenario: Scenario) -> Iterator[Choice]:
-        """Yield legal choices of ``scenario``, the most promising first."""
-        library, seen = self.library(scenario), set[Choice]()
-        if not library.structures:
-            return
-        for place in self.ranking(Situation.of(scenario), library):
+        """Yield legal choices of ``scenario`` that the file lets be explored, the most promising first.
+
+        Raises
+        ------
+        ModelError
+            If the model was fitted to other numbers of situations.
+        """
+        library, seen, situation = self.library(scenario), set[Choice](), Situation.of(scenario)
+        if situation.names != self.names:
+            raise ModelError("the model was fitted to other numbers than this version computes; run `magus train`")
+        templates = scenario.explore.values("schedules") or tuple(BY_NAME)
+        for place in self.ranking(situation, library) if library.structures else ():
             choice = fitted(library.structures[place], scenario)
-            if choice is None or choice in seen or may_deadlock(choice) or not is_explored(scenario.explore, choice):
+            if choice is None or choice in seen or choice.template not in templates or may_deadlock(choice):
+                continue
+            if not is_explored(scenario.explore, choice):
                 continue
             seen.add(choice)
             yield choice

@@ -50,7 +50,7 @@ def _named(scenario: Scenario) -> Iterator[tuple[str, float]]:
     yield from _work(scenario)
     dma = costs_of(scenario, default_engine(scenario.system))
     few, many = (
-        costs_of(scenario, EngineChoice(EngineKind.SM, min(count, scenario.gpu.sms // 2)))
+        costs_of(scenario, EngineChoice(EngineKind.SM, max(1, min(count, scenario.gpu.sms // 2))))
         for count in (FEW_SMS, MANY_SMS)
     )
     yield from _against(scenario, dma, few, many)

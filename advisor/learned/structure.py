@@ -111,7 +111,8 @@ def _choices(structure: Structure, scenario: Scenario) -> Iterator[Choice]:
     for grain in GRAINS:
         if KEPT_SHARE * grain <= least or grain == 1:
             cut = with_batches(choice, _batches(structure, scenario, grain))
-            if cut.parts:  # shares of nothing leave none
+            whole = len(cut.parts) == 1 and not cut.slices and not cut.columns
+            if cut.parts and not whole:  # shares of nothing leave none, and one whole batch is serial
                 yield cut
 
 

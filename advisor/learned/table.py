@@ -13,16 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from ...compiler.text.writing import write_whole
-from ...simcore.memo.codec import MalformedError, decode, encode
+from ...simcore.memo.codec import decode, encode
 from ..corpus.families import Family
 from ..ranker.boosted_trees import ModelError
 from .situation import Situation
-from .structure import Structure
+from .structure import Structure, is_sound
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 MAX_TABLE_BYTES = 64 << 20
+BROKEN = (zipfile.BadZipFile, zlib.error)
 # Losses beyond this do not matter: such structures are not chosen.
 MAX_LOSS = 0.4
 ANYWHERE = -1
@@ -136,14 +137,19 @@ def load_table(path: Path) -> Table:
         If it cannot be read, is damaged or has numbers that no table has.
     """
     try:
-        if path.stat().st_size > MAX_TABLE_BYTES:
+        if path.stat().st_size > MAX_TABLE_BYTES or _unpacked_bytes(path) > MAX_TABLE_BYTES:
             raise ModelError(f"{path} is larger than {MAX_TABLE_BYTES} B")
         with np.load(path, allow_pickle=False) as arrays:
             return _table_of({name: arrays[name] for name in arrays.files})
     except OSError as error:
         raise ModelError(f"cannot read {path}: {error.strerror or error}") from None
-    except (ValueError, KeyError, IndexError, EOFError, zipfile.BadZipFile, zlib.error, MalformedError) as error:
+    except (ArithmeticError, EOFError, LookupError, MemoryError, RuntimeError, TypeError, ValueError, *BROKEN) as error:
         raise ModelError(f"{path} is no table, or damaged: {type(error).__name__}; make it anew") from None
+
+
+def _unpacked_bytes(path: Path) -> int:
+    with zipfile.ZipFile(path) as archive:
+        return sum(member.file_size for member in archive.infolist())
 
 
 def _table_of(arrays: dict[str, npt.NDArray[Any]]) -> Table:
@@ -152,8 +158,12 @@ def _table_of(arrays: dict[str, npt.NDArray[Any]]) -> Table:
     winners, ticks = arrays["winners"].astype(np.int64), arrays["ticks"].astype(np.float64)
     if not ((winners >= 0) & (winners < len(head.winners))).all() or not (ticks > 0).all():
         raise ValueError("labels")
-    if not np.isfinite(arrays["situations"]).all() or edges[-1] != len(winners) or len(ticks) != len(winners):
+    if not all(is_sound(winner.structure) for winner in head.winners) or not (arrays["counts"] > 0).all():
+        raise ValueError("winners")
+    if not np.isfinite(arrays["situations"]).all() or arrays["situations"].shape[1:] != (len(head.names),):
         raise ValueError("situations")
+    if not (arrays["found"] > 0).all() or edges[-1] != len(winners) or len(ticks) != len(winners):
+        raise ValueError("found")
     rows = zip(head.families, arrays["idx"], arrays["situations"], arrays["consumes"], arrays["found"], strict=True)
     labels = (
         Labels(

@@ -1,5 +1,6 @@
 """Advice within a time: the best found until then, however little that is, and kept only if it is complete."""
 
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from magus.advisor.candidates.predicted import BATCH, predicted_candidates
 from magus.advisor.ranker.trees import Ranker
 from magus.advisor.solver import enumerate_space
 from magus.advisor.stages import either, lateness
+from magus.compiler.ir import NamedSchedule
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.simcore.memo.memo import memoizing
 from magus.simcore.memo.store import Store
@@ -94,3 +96,29 @@ def test_either_stop_counts() -> None:
     assert late is not None and lateness(None) is None
     assert either(lambda: False, late)() and either(lambda: True, lambda: False)()
     assert not either(lambda: False, lambda: False)()
+
+
+def test_a_simulated_baseline_alone_does_not_hide_what_was_proposed() -> None:
+    advisor = Advisor.load()
+    done: list[int] = []
+
+    def progress(stage: str, finished: int, total: int) -> None:
+        if stage == "simulate":
+            done.append(finished)
+
+    scenario = ag_gemm(4096, 8192, 8192)
+    advice = advisor.recommend(scenario, progress=progress, should_stop=lambda: 1 in done)
+
+    assert advice.interrupted and not advice.recommended.is_serial
+
+
+def test_a_bespoke_schedule_of_the_file_stays_what_the_file_declares() -> None:
+    advisor = Advisor.load()
+    found = advisor.recommend(SCENARIO, AdviceOptions(verify=False))
+    bespoke = next(one.choice for one in found.candidates if one.choice is not None and one.choice.parts)
+
+    declared = replace(SCENARIO, schedules=(NamedSchedule("mine", bespoke),))
+    advice = advisor.recommend(declared, AdviceOptions(verify=False))
+
+    (mine,) = [one for one in advice.candidates if one.choice == bespoke]
+    assert mine.provenance is None

@@ -10,6 +10,7 @@ from ...advisor.corpus.keys import engine_version
 from ...advisor.corpus.store import open_store
 from ...advisor.learned.table import Table, load_table, save_table
 from ...advisor.learned.train import make_table, proposal_document, proposal_text, train_on
+from ...advisor.ranker.boosted_trees import ModelError
 from ...advisor.ranker.train import report_document, report_text, train
 from ...compiler.ir import Progress
 from ...compiler.text.writing import check_writable
@@ -71,6 +72,8 @@ def _labelled(request: ProposalRequest, progress: Progress) -> Table:
     """Return the table of the store, and write it."""
     check_writable(request.table)
     assert request.store is not None, "asked for"
+    if not request.store.exists():  # to open it would make it
+        raise ModelError(f"there is no store {request.store}; make it by `magus corpus`")
     with open_store(request.store, engine_version()) as store:
         records = [record for _, record in records_of(store, request.seed)]
     table = make_table(records, request.workers, partial(progress, "label"))

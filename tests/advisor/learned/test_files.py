@@ -59,6 +59,9 @@ def changed(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
         lambda document: document["after"]["structures"][0].__setitem__(2, 10**9),
         lambda document: document["after"]["structures"][0].__setitem__(3, float("inf")),
         lambda document: document.update(card=[]),
+        lambda document: document.update(error=[0.1, -0.1]),
+        lambda document: document.update(error=[-1000.0, 1000.0]),
+        lambda document: document["mean"].__setitem__(0, 10**400),
     ],
 )
 def test_a_model_that_is_none_is_refused(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
@@ -117,7 +120,17 @@ def test_bytes_that_are_no_table_are_refused(tmp_path: Path, data: bytes) -> Non
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("ticks", np.nan), ("ticks", -1.0), ("winners", 10**6), ("winners", -1), ("situations", np.nan)]
+    ("name", "value"),
+    [
+        ("ticks", np.nan),
+        ("ticks", -1.0),
+        ("winners", 10**6),
+        ("winners", -1),
+        ("situations", np.nan),
+        ("found", np.nan),
+        ("found", -1.0),
+        ("counts", -1),
+    ],
 )
 def test_a_table_with_numbers_that_none_has_is_refused(table: Table, tmp_path: Path, name: str, value: float) -> None:
     save_table(table, tmp_path / "a.npz")
@@ -128,3 +141,30 @@ def test_a_table_with_numbers_that_none_has_is_refused(table: Table, tmp_path: P
 
     with pytest.raises(ModelError, match="no table"):
         load_table(tmp_path / "a.npz")
+
+
+def test_what_follows_a_model_is_no_model(folder: Path) -> None:
+    (folder / FILE).write_bytes((folder / FILE).read_bytes() + b"more")
+
+    with pytest.raises(ModelError, match="damaged"):
+        load(folder)
+
+
+@pytest.mark.parametrize(("name", "value"), [("counts", np.array(["a"])), ("situations", np.zeros((24, 3)))])
+def test_arrays_of_another_kind_are_refused(
+    table: Table, tmp_path: Path, name: str, value: np.ndarray[Any, Any]
+) -> None:
+    save_table(table, tmp_path / "a.npz")
+    with np.load(tmp_path / "a.npz") as found:
+        arrays = {key: found[key] for key in found.files}
+    np.savez(tmp_path / "a.npz", **{**arrays, name: value})
+
+    with pytest.raises(ModelError, match="no table"):
+        load_table(tmp_path / "a.npz")
+
+
+def test_an_array_alone_is_no_table(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros(3))
+
+    with pytest.raises(ModelError, match="no table"):
+        load_table(tmp_path / "a.npy")

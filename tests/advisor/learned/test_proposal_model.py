@@ -12,8 +12,10 @@ from magus.advisor.learned.pipeline import pipeline_times
 from magus.advisor.learned.polish import polished
 from magus.advisor.learned.proposal_model import ProposalModel
 from magus.advisor.learned.situation import Situation
+from magus.advisor.learned.structure import BatchShape, Structure, fitted
 from magus.advisor.learned.table import Table
-from magus.compiler.ir import EngineChoice, EngineKind, Explore, Scenario
+from magus.advisor.ranker.boosted_trees import ModelError
+from magus.compiler.ir import Choice, EngineChoice, EngineKind, Explore, Scenario
 from magus.compiler.planning.build import reject_choice
 from tests.helpers.scenarios.scenarios import ag_gemm, exploring, gemm_rs, ring
 
@@ -106,3 +108,22 @@ def test_small_changes_never_make_a_proposal_slower(model: ProposalModel) -> Non
     assert better.estimate_ticks < start.estimate_ticks
     assert better == polished(scenario, start, 20)
     assert reject_choice(scenario, better.choice) is None
+
+
+def test_templates_that_the_file_does_not_name_are_not_proposed(model: ProposalModel) -> None:
+    scenario = exploring(ag_gemm(4096, 8192, 8192), Explore.of(schedules=("serial", "bespoke")))
+
+    assert {proposal.choice.template for proposal in model.propose(scenario, 8)} <= {"serial", "bespoke"}
+
+
+def test_one_whole_batch_is_no_proposal() -> None:
+    whole = Structure(Choice("bespoke", 1, SM16), 1, 0.0, 0.0, (BatchShape(1.0, (1.0,)),))
+
+    assert fitted(whole, ag_gemm(4096, 8192, 8192)) is None
+
+
+def test_a_model_of_other_numbers_is_refused(model: ProposalModel) -> None:
+    other = replace(model, names=("another", *model.names[1:]))
+
+    with pytest.raises(ModelError, match="other numbers"):
+        other.propose(ag_gemm(4096, 8192, 8192))
