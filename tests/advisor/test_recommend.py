@@ -299,3 +299,14 @@ def test_nothing_feasible_names_the_constraints(advisor: Advisor) -> None:
         advisor.recommend(exploring(ag_gemm(4096, 8192, 16384), Explore.of(staging_limit_bytes=1024)))
 
     assert any("staging" in reason for reason in caught.value.reasons)
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_a_gain_by_options_alone_does_not_look_like_overlap(advisor: Advisor, learned: bool) -> None:
+    """The proposed serial schedule is persistent already; its estimate must not price other protocols out."""
+    used = advisor if learned else Advisor(advisor.ranker)
+
+    found = used.recommend(gemm_rs(16, 4096, 2048, ranks=2))
+
+    assert found.verdict is Verdict.SERIAL and found.recommended.is_serial
+    assert found.recommended.choice is not None and found.recommended.choice.tactics.protocol is CopyProtocol.LL
