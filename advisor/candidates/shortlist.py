@@ -52,8 +52,7 @@ def simulate_shortlist(
         simulated = _simulated(pool, scenario, chosen, report)
     else:
         simulated = _worth_a_run(pool, scenario, chosen, asked, report)
-    known = {candidate.expression: candidate for candidate in simulated}
-    return by_time([known.get(candidate.expression, candidate) for candidate in candidates])
+    return merged(candidates, simulated)
 
 
 def simulate_first(
@@ -62,8 +61,7 @@ def simulate_first(
     """Simulate the baselines and the ``top`` others that are predicted best."""
     others = [candidate for candidate in candidates if not candidate.is_serial]
     chosen = [*baselines(candidates), *others[:top]]
-    known = {candidate.expression: candidate for candidate in _simulated(pool, scenario, chosen, report)}
-    return by_time([known.get(candidate.expression, candidate) for candidate in candidates])
+    return merged(candidates, _simulated(pool, scenario, chosen, report))
 
 
 def _worth_a_run(

@@ -1,13 +1,11 @@
 """A record: one drawn scenario with every plan that a full search simulated, winners and losers."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from itertools import product
+from dataclasses import dataclass
 
-from ...compiler.ir import Choice, CopyProtocol, Direction, EngineKind, Kernels, Scenario
-from ...compiler.planning.build import build_schedule, reject_choice
+from ...compiler.ir import Choice, EngineKind, Scenario
+from ...compiler.planning.build import build_schedule
 from ...compiler.planning.expression import expression_of
-from ...compiler.planning.knobs.execution import USUAL_WAIT
 from ...compiler.templates import BASELINE
 from ..bespoke import Proposer, SearchOptions, SimulatedPlan, optimize
 from ..bespoke.stage import DEFAULT_EVALUATIONS, budget_of, is_searched
@@ -15,7 +13,7 @@ from ..bounds.lower_bound import lower_bound
 from ..candidates.advice import Candidate
 from ..candidates.predicted import predicted_candidates
 from ..candidates.shortlist import shortlist_unit, simulate_shortlist, simulate_variants
-from ..candidates.variations import may_deadlock
+from ..candidates.variations import forms_of
 from ..estimate.makespan import estimate_ticks
 from ..ranker.trees import Ranker
 from ..solver import enumerate_space
@@ -93,7 +91,7 @@ def _with_joint_options(
     limit = MAX_ESTIMATE_RATIO * min(plan.ticks for plan in plans)
     known, new = {plan.choice for plan in plans}, dict[Choice, SimulationJob]()
     for choice in joint_options(scenario, plans):
-        if choice not in known and choice not in new and reject_choice(scenario, choice) is None:
+        if choice not in known and choice not in new:
             schedule = build_schedule(scenario, choice)
             if choice.template == BASELINE.name or estimate_ticks(scenario, schedule).makespan_ticks <= limit:
                 new[choice] = SimulationJob(scenario, schedule, shortlist_unit(scenario, schedule))
@@ -106,27 +104,13 @@ def _with_joint_options(
 
 
 def joint_options(scenario: Scenario, plans: Iterable[SimulatedPlan]) -> Iterable[Choice]:
-    """Yield the fastest serial and the fastest other schedules with all execution options together.
-
-    Protocols and directions are those of copies by SMs; copy engines gain nothing by a get.
-    """
+    """Yield the fastest serial and the fastest other schedules with all execution options together."""
     ranked = sorted((plan for plan in plans if not plan.choice.engine.by_library), key=lambda plan: plan.ticks)
     serial = [plan.choice for plan in ranked if plan.choice.template == BASELINE.name]
     others = dict.fromkeys(plan.choice for plan in ranked if plan.choice.template != BASELINE.name)
     by_sm = next((choice for choice in serial if choice.engine.kind is EngineKind.SM), None)
-    bases = [*others][:NUM_VARIED] + [choice for choice in (*serial[:1], by_sm) if choice is not None]
-    for base in bases:
-        copies = base.engine.kind is EngineKind.SM
-        protocols = scenario.system.fabric.link.protocols if copies else (CopyProtocol.SIMPLE,)
-        directions = Direction if copies else (Direction.PUT,)
-        kernels = Kernels if scenario.workload.may_persist else (Kernels.LAUNCHED,)
-        for protocol, direction, kernel in product(protocols, directions, kernels):
-            tactics = replace(
-                base.tactics, protocol=protocol, direction=direction, kernel=kernel, wait=USUAL_WAIT[kernel]
-            )
-            choice = replace(base, tactics=tactics, sums=base.sums if kernel is Kernels.LAUNCHED else 1)
-            if not may_deadlock(choice):
-                yield choice
+    for base in (*list(others)[:NUM_VARIED], *serial[:1], by_sm):
+        yield from forms_of(scenario, base)
 
 
 def _tried(scenario: Scenario) -> Callable[[SimulatedPlan], Tried]:

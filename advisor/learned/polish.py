@@ -4,6 +4,7 @@ from random import Random
 
 from ...compiler.ir import Choice, EngineChoice, EngineKind, Scenario
 from ...compiler.planning.build import build_schedule
+from ...compiler.planning.knobs.engine import max_copy_sms
 from ..bespoke.batches import lengths_of
 from ..bespoke.mutations import neighbour
 from ..bespoke.neighbours import best_first_search, single_knob_changes
@@ -43,6 +44,6 @@ def _with_other_parts(estimator: PlanEstimator, best: Choice, engines: tuple[Eng
 def usual_engines(scenario: Scenario) -> tuple[EngineChoice, ...]:
     """Return the engines to try: usual numbers of SMs, and one or two copy engines for each peer."""
     peers, dma = scenario.num_ranks - 1, scenario.gpu.dma.engines
-    by_sm = [EngineChoice(EngineKind.SM, max(1, min(sms, scenario.gpu.sms // 2))) for sms in COPY_SMS]
+    by_sm = [EngineChoice(EngineKind.SM, max(1, min(sms, max_copy_sms(scenario.gpu)))) for sms in COPY_SMS]
     by_dma = [EngineChoice(EngineKind.DMA, min(dma, round(each * peers))) for each in ENGINES_PER_PEER]
     return tuple(dict.fromkeys((*by_sm, *by_dma)))

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, EngineChoice, EngineKind, Scenario
-from ...compiler.planning.knobs.engine import default_engine
+from ...compiler.planning.knobs.engine import default_engine, max_copy_sms
 from ...simcore.kernels.dispatch import whole_works
 from ..bespoke.costs import Costs, costs_of, kernel_ticks
 from ..estimate.fluid import FluidFabric
@@ -50,7 +50,7 @@ def _named(scenario: Scenario) -> Iterator[tuple[str, float]]:
     yield from _work(scenario)
     dma = costs_of(scenario, default_engine(scenario.system))
     few, many = (
-        costs_of(scenario, EngineChoice(EngineKind.SM, max(1, min(count, scenario.gpu.sms // 2))))
+        costs_of(scenario, EngineChoice(EngineKind.SM, max(1, min(count, max_copy_sms(scenario.gpu)))))
         for count in (FEW_SMS, MANY_SMS)
     )
     yield from _against(scenario, dma, few, many)
