@@ -56,7 +56,6 @@ def save(model: ProposalModel, card: Card, folder: Path) -> None:
         "schema": SCHEMA,
         "card": json.loads(encode(card)),
         "names": list(model.names),
-        "mean": model.scale.mean.tolist(),
         "deviation": model.scale.deviation.tolist(),
         "before": _library_document(model.before),
         "after": _library_document(model.after),
@@ -86,7 +85,7 @@ def load(folder: Path | None = None) -> tuple[ProposalModel, Card]:
             raise ModelError(f"{FILE} has another schema than {SCHEMA}; run `magus train`")
         card = decode(json.dumps(document["card"]).encode(), Card)
         names = tuple(map(str, document["names"]))
-        scale = Scale(_numbers(document["mean"], 1), _numbers(document["deviation"], 1))
+        scale = Scale(_numbers(document["deviation"], 1))
         before, after = (_library(document[kind], len(names), consumes=kind == "after") for kind in ("before", "after"))
         low, high = _numbers(document["error"], 1).tolist()
         if not -MAX_ERROR <= low <= high <= MAX_ERROR:
@@ -94,7 +93,7 @@ def load(folder: Path | None = None) -> tuple[ProposalModel, Card]:
         trees = BoostedTrees.from_bytes(base64.b64decode(document["trees"], validate=True), _num_features(names))
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
         raise ModelError(f"{FILE} is damaged: {type(error).__name__}; run `magus train`") from None
-    if len(scale.mean) != len(names) or len(scale.deviation) != len(names) or not (scale.deviation > 0).all():
+    if len(scale.deviation) != len(names) or not (scale.deviation > 0).all():
         raise ModelError(f"{FILE} is damaged: its scale does not fit; run `magus train`")
     return ProposalModel(names, before, after, scale, trees, (low, high), hashlib.sha256(data).hexdigest()), card
 

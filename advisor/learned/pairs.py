@@ -15,8 +15,6 @@ FloatArray = npt.NDArray[np.float64]
 COMPARED = (
     "log_comm_over_whole", "waves", "log_rows", "log_ranks", "log_whole_us", "event_over_whole", "setup_over_comm",
 )  # fmt: skip
-
-
 PIPELINE = "pipeline"
 
 
@@ -28,16 +26,15 @@ def names_of_features(names: tuple[str, ...]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Means and standard deviations of situations, each [F]."""
+    """Standard deviations of the numbers of situations, [F]."""
 
-    mean: FloatArray
     deviation: FloatArray
 
     @classmethod
     def of(cls, values: FloatArray) -> "Scale":
         """Return the scale of situations [N, F]; a number that never varies is no distance."""
         deviation = values.std(axis=0)
-        return cls(values.mean(axis=0), np.where(deviation > 0, deviation, 1.0))
+        return cls(np.where(deviation > 0, deviation, 1.0))
 
     def apart(self, values: FloatArray, origins: FloatArray) -> FloatArray:
         """Return by how many standard deviations ``values`` [F] are from ``origins`` [P, F], as [P, F]."""

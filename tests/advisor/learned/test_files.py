@@ -49,8 +49,8 @@ def changed(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
         lambda document: document.update(trees="not base64"),
         lambda document: document.update(trees=document["trees"][:-8]),
         lambda document: document["names"].append("another"),
-        lambda document: document["mean"].append(0.0),
-        lambda document: document["mean"].__setitem__(0, float("nan")),
+        lambda document: document["deviation"].append(0.0),
+        lambda document: document["deviation"].__setitem__(0, float("nan")),
         lambda document: document["deviation"].__setitem__(0, 0.0),
         lambda document: document["before"]["origins"].pop(),
         lambda document: document["after"]["structures"].append(["Structure"]),
@@ -61,7 +61,7 @@ def changed(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
         lambda document: document.update(card=[]),
         lambda document: document.update(error=[0.1, -0.1]),
         lambda document: document.update(error=[-1000.0, 1000.0]),
-        lambda document: document["mean"].__setitem__(0, 10**400),
+        lambda document: document["deviation"].__setitem__(0, 10**400),
     ],
 )
 def test_a_model_that_is_none_is_refused(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
