@@ -21,7 +21,7 @@ BYTES = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class ScenarioFamily:
     """The words a scenario goes by; ``moved`` is whether its hardware differs from what ships."""
 
     gpu: str
@@ -39,7 +39,7 @@ class Drawn:
 
     seed: int
     idx: int
-    family: Family
+    family: ScenarioFamily
     scenario: Scenario
 
 
@@ -123,7 +123,7 @@ def draw(seed: int, idx: int) -> Drawn:
     scenario = _compiled(vendor, gpu, fabric, ranks, text)
     moved = random.random() >= AS_SHIPPED
     system = _moved(random, scenario.system) if moved else scenario.system
-    family = Family(gpu, fabric.split("(")[0], ranks, pattern, model.name, size, moved)
+    family = ScenarioFamily(gpu, fabric.split("(")[0], ranks, pattern, model.name, size, moved)
     return Drawn(seed, idx, family, replace(scenario, name=f"{seed}/{idx}", system=system, explore=Explore()))
 
 

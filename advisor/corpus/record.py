@@ -18,7 +18,7 @@ from ..estimate.makespan import estimate_ticks
 from ..ranker.trees import Ranker
 from ..solver import enumerate_space
 from ..workers import SimulationJob, Workers
-from .families import Drawn, Family
+from .families import Drawn, ScenarioFamily
 
 TOP = 8
 # Schedules of which all execution options are tried together, beside the serial one.
@@ -44,7 +44,7 @@ class Record:
 
     seed: int
     idx: int
-    family: Family
+    family: ScenarioFamily
     bound_ticks: int
     baseline: str
     plans: tuple[Tried, ...]

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from ..bespoke import Proposer
-from .families import Family
+from .families import ScenarioFamily
 from .record import Record, Tried
 
 Row = Sequence[object]
@@ -50,7 +50,7 @@ def record_of_rows(row: Row, plans: Sequence[Row]) -> Record:
         If a value is out of its range, or of another type.
     """
     seed, idx, gpu, topology, ranks, pattern, model, size, moved, bound, baseline = row
-    family = Family(
+    family = ScenarioFamily(
         _text("gpu", gpu),
         _text("topology", topology),
         _whole("ranks", ranks),

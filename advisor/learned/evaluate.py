@@ -18,7 +18,7 @@ from ...simcore import RunOutcome, simulate
 from ..candidates.shortlist import shortlist_unit
 from ..corpus.families import draw
 from ..corpus.local import results_here
-from .table import Labels, Table
+from .table import Labels, LabelTable
 from .ways import WAYS, Models, Way, models_without
 
 # Families that are held out, each with a model of its own; the first is a share of all scenarios.
@@ -44,7 +44,7 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class SplitScore:
     """Scores of one way over the scenarios of one split; regrets and shares are ratios, ``seconds`` a median.
 
     ``harm`` is the share of answers that are slower than the serial baseline.
@@ -64,10 +64,10 @@ class Score:
 
 
 def evaluate(
-    table: Table, limit: int = 40, seed: int = 0, workers: int = 1, progress: Counted | None = None
-) -> tuple[Score, ...]:
+    table: LabelTable, limit: int = 40, seed: int = 0, workers: int = 1, progress: Counted | None = None
+) -> tuple[SplitScore, ...]:
     """Return the scores of all ways on ``limit`` scenarios of each split."""
-    report, scores = progress or (lambda done, total: None), list[Score]()
+    report, scores = progress or (lambda done, total: None), list[SplitScore]()
     for done, (kind, value) in enumerate(SPLITS):
         report(done, len(SPLITS))
         held_out = [labels for labels in table.labels if _is_held_out(labels, kind, value)]
@@ -113,7 +113,7 @@ def _simulated(scenario: Scenario, choice: Choice) -> int:
     return result.makespan_ticks
 
 
-def _scores(split: str, tested: Sequence[Labels], answers: Sequence[Sequence[Answered]]) -> Iterator[Score]:
+def _scores(split: str, tested: Sequence[Labels], answers: Sequence[Sequence[Answered]]) -> Iterator[SplitScore]:
     best = [
         min(labels.found.best_ticks, *(one.ticks for one in each)) for labels, each in zip(tested, answers, strict=True)
     ]
@@ -121,7 +121,7 @@ def _scores(split: str, tested: Sequence[Labels], answers: Sequence[Sequence[Ans
         mine = [each[place] for each in answers]
         regret = np.array([one.ticks / least - 1 for one, least in zip(mine, best, strict=True)])
         harmed = [one.ticks > labels.found.serial_ticks * 1.001 for one, labels in zip(mine, tested, strict=True)]
-        yield Score(
+        yield SplitScore(
             split,
             way,
             len(tested),
@@ -136,7 +136,7 @@ def _scores(split: str, tested: Sequence[Labels], answers: Sequence[Sequence[Ans
         )
 
 
-def report_text(scores: Sequence[Score]) -> str:
+def report_text(scores: Sequence[SplitScore]) -> str:
     """Return the scores of the model by split, and the mean over the splits of every way."""
     head = f"{'n':>4}{'0.5 %':>7}{'1 %':>6}{'3 %':>6}{'mean':>8}{'p95':>8}{'harm':>7}{'CPU ms':>8}"
     model, *_ = WAYS
@@ -150,7 +150,7 @@ def report_text(scores: Sequence[Score]) -> str:
     return "\n".join(lines)
 
 
-def mean_of(scores: Sequence[Score]) -> Score:
+def mean_of(scores: Sequence[SplitScore]) -> SplitScore:
     """Return the mean over splits of one way."""
 
     def mean(name: str) -> float:
@@ -166,10 +166,10 @@ def mean_of(scores: Sequence[Score]) -> Score:
         "simulations",
         "seconds",
     )
-    return Score("mean", scores[0].way, sum(score.scenarios for score in scores), *map(mean, shares))
+    return SplitScore("mean", scores[0].way, sum(score.scenarios for score in scores), *map(mean, shares))
 
 
-def _line(name: str, score: Score) -> str:
+def _line(name: str, score: SplitScore) -> str:
     shares = (score.within_half, score.within_one, score.within_three)
     within = "".join(f"{100 * share:>{width}.0f}" for share, width in zip(shares, (7, 6, 6), strict=True))
     regrets = f"{100 * score.mean_regret:>7.2f}%{100 * score.p95_regret:>7.1f}%{100 * score.harm:>6.1f}%"

@@ -10,7 +10,7 @@ from ..ranker.learner import boosted_trees, regressor
 from .pairs import Scale, pair_features
 from .proposal_model import Library, ProposalModel
 from .shapes import Shapes
-from .table import ANYWHERE, Labels, Table
+from .table import ANYWHERE, Labels, LabelTable
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -20,7 +20,7 @@ COVERED = 0.9
 TREES = {"loss": "squared_error", "max_iter": 80, "learning_rate": 0.17, "max_leaf_nodes": 31, "min_samples_leaf": 30}
 
 
-def fit_model(table: Table, known: frozenset[int], seed: int = 0) -> ProposalModel:
+def fit_model(table: LabelTable, known: frozenset[int], seed: int = 0) -> ProposalModel:
     """Fit to the labels of the scenarios ``known``; the library has their winners and the catalogue alone."""
     kept = np.array([winner.idx in known or winner.idx == ANYWHERE for winner in table.winners])
     rows = [labels.among(kept) for labels in table.labels if labels.idx in known]
@@ -49,13 +49,13 @@ def error_of(rows: Sequence[Labels]) -> tuple[float, float]:
     return errors[low], errors[high]
 
 
-def _features(labels: Labels, table: Table, origins: FloatArray, scale: Scale) -> FloatArray:
+def _features(labels: Labels, table: LabelTable, origins: FloatArray, scale: Scale) -> FloatArray:
     structures = [table.winners[number].structure for number in labels.winners]
     shapes = Shapes.of(structures, [labels.consumes] * len(structures))
     return pair_features(labels.situation, shapes, origins[labels.winners], scale)
 
 
-def _library(table: Table, origins: FloatArray, kept: npt.NDArray[np.bool_], *, consumes: bool) -> Library:
+def _library(table: LabelTable, origins: FloatArray, kept: npt.NDArray[np.bool_], *, consumes: bool) -> Library:
     some = [number for number, winner in enumerate(table.winners) if kept[number] and winner.consumes is consumes]
     structures = tuple(table.winners[number].structure for number in some)
     return Library.of(structures, origins[some], consumes=consumes)

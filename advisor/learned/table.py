@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ...compiler.text.writing import write_whole
 from ...simcore.memo.codec import decode, encode
-from ..corpus.families import Family
+from ..corpus.families import ScenarioFamily
 from ..ranker.boosted_trees import ModelError
 from .situation import Situation
 from .structure import Structure, is_sound
@@ -58,7 +58,7 @@ class Labels:
     """Estimated ticks of some winners, by their numbers, in one scenario; infinite where one does not fit."""
 
     idx: int
-    family: Family
+    family: ScenarioFamily
     situation: Situation
     consumes: bool
     found: Found
@@ -78,7 +78,7 @@ class Labels:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class LabelTable:
     """All winners and labels of scenarios drawn from ``seed``, and the fingerprint of the code that made them."""
 
     fingerprint: str
@@ -105,11 +105,11 @@ class Head:
     fingerprint: str
     seed: int
     winners: tuple[Winner, ...]
-    families: tuple[Family, ...]
+    families: tuple[ScenarioFamily, ...]
     names: tuple[str, ...]
 
 
-def save_table(table: Table, path: Path) -> None:
+def save_table(table: LabelTable, path: Path) -> None:
     """Write ``table`` to a file: equal bytes for equal tables."""
     rows = table.labels
     head = Head(table.fingerprint, table.seed, table.winners, tuple(row.family for row in rows), table.names)
@@ -128,7 +128,7 @@ def save_table(table: Table, path: Path) -> None:
     write_whole(path, buffer.getvalue())
 
 
-def load_table(path: Path) -> Table:
+def load_table(path: Path) -> LabelTable:
     """Return the table of a file.
 
     Raises
@@ -152,7 +152,7 @@ def _unpacked_bytes(path: Path) -> int:
         return sum(member.file_size for member in archive.infolist())
 
 
-def _table_of(arrays: dict[str, npt.NDArray[Any]]) -> Table:
+def _table_of(arrays: dict[str, npt.NDArray[Any]]) -> LabelTable:
     head = decode(arrays["head"].tobytes(), Head)
     edges = np.concatenate([[0], np.cumsum(arrays["counts"])])
     winners, ticks = arrays["winners"].astype(np.int64), arrays["ticks"].astype(np.float64)
@@ -177,4 +177,4 @@ def _table_of(arrays: dict[str, npt.NDArray[Any]]) -> Table:
         )
         for (family, idx, values, consumes, found), (low, high) in zip(rows, pairwise(edges), strict=True)
     )
-    return Table(head.fingerprint, head.seed, head.winners, tuple(labels))
+    return LabelTable(head.fingerprint, head.seed, head.winners, tuple(labels))

@@ -16,7 +16,7 @@ from .fitting import fit_model
 from .labelling import labeller_of
 from .model_file import FILE, Card, save
 from .pairs import names_of_features
-from .table import Labels, Table
+from .table import Labels, LabelTable
 
 SHIPPED = Path(__file__).parent / "model"
 # Scenarios that are labelled for each one that was searched.
@@ -32,7 +32,7 @@ class ProposalReport:
     file: Path
 
 
-def make_table(records: Sequence[Record], workers: int = 1, progress: Counted | None = None) -> Table:
+def make_table(records: Sequence[Record], workers: int = 1, progress: Counted | None = None) -> LabelTable:
     """Label the scenarios of ``records``, and as many others of their seed as ``LABELLED_PER_RECORD`` says.
 
     Raises
@@ -51,10 +51,10 @@ def make_table(records: Sequence[Record], workers: int = 1, progress: Counted | 
         labels.append(each)
         report(len(labels), len(wanted))
     labels.sort(key=lambda each: each.idx)
-    return Table(fingerprint(labels[0].situation.names), labeller.seed, labeller.winners, tuple(labels))
+    return LabelTable(fingerprint(labels[0].situation.names), labeller.seed, labeller.winners, tuple(labels))
 
 
-def train_on(table: Table, out: Path | None = None, seed: int = 0) -> ProposalReport:
+def train_on(table: LabelTable, out: Path | None = None, seed: int = 0) -> ProposalReport:
     """Fit the model to the whole table and write it to ``out``, the shipped one if None."""
     started = perf_counter()
     known = frozenset(labels.idx for labels in table.labels)

@@ -14,7 +14,7 @@ from .fitting import fit_model
 from .polish import polished
 from .proposal_model import Library, Proposal, ProposalModel
 from .structure import Structure, fitted
-from .table import ANYWHERE, Table
+from .table import ANYWHERE, LabelTable
 
 FEW = 3
 # Least number of labels by which a structure may be the best static one.
@@ -70,7 +70,7 @@ WAYS: tuple[tuple[str, Way], ...] = (
 )
 
 
-def models_without(table: Table, held_out: frozenset[int], seed: int) -> Models:
+def models_without(table: LabelTable, held_out: frozenset[int], seed: int) -> Models:
     """Return the models that are fitted to all scenarios of ``table`` but those ``held_out``."""
     known = frozenset(labels.idx for labels in table.labels) - held_out
     whole = fit_model(table, known, seed)
@@ -88,7 +88,7 @@ def _without(library: Library, found: set[Structure], *, consumes: bool) -> Libr
     return Library.of(tuple(library.structures[place] for place in kept), library.origins[kept], consumes=consumes)
 
 
-def _best_static(table: Table, known: frozenset[int]) -> dict[bool, Structure]:
+def _best_static(table: LabelTable, known: frozenset[int]) -> dict[bool, Structure]:
     """Return the structures with the least mean loss over the scenarios that are ``known``, of each direction."""
     losses: dict[int, list[float]] = {}
     everything = np.ones(len(table.winners), np.bool_)

@@ -8,7 +8,7 @@ from ...advisor.corpus.build import records_of
 from ...advisor.corpus.errors import CorpusError
 from ...advisor.corpus.keys import engine_version
 from ...advisor.corpus.store import open_store
-from ...advisor.learned.table import Table, load_table, save_table
+from ...advisor.learned.table import LabelTable, load_table, save_table
 from ...advisor.learned.train import make_table, proposal_document, proposal_text, train_on
 from ...advisor.ranker.boosted_trees import ModelError
 from ...advisor.ranker.train import report_document, report_text, train
@@ -68,7 +68,7 @@ def train_proposals(request: ProposalRequest, *, as_json: bool) -> Exit:
     return run_command(action)
 
 
-def _labelled(request: ProposalRequest, progress: Progress) -> Table:
+def _labelled(request: ProposalRequest, progress: Progress) -> LabelTable:
     """Return the table of the store, and write it."""
     check_writable(request.table)
     assert request.store is not None, "asked for"

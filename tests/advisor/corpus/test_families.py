@@ -2,7 +2,7 @@
 
 from dataclasses import fields
 
-from magus.advisor.corpus.families import FABRICS, GPUS, MODELS, PATTERNS, SIZES, Family, draw
+from magus.advisor.corpus.families import FABRICS, GPUS, MODELS, PATTERNS, SIZES, ScenarioFamily, draw
 
 
 def test_a_scenario_depends_on_seed_and_index_alone() -> None:
@@ -14,7 +14,7 @@ def test_a_scenario_depends_on_seed_and_index_alone() -> None:
 def test_families_are_all_drawn() -> None:
     families = [draw(0, idx).family for idx in range(200)]
 
-    seen = {field.name: {getattr(family, field.name) for family in families} for field in fields(Family)}
+    seen = {field.name: {getattr(family, field.name) for family in families} for field in fields(ScenarioFamily)}
     topologies = {fabric.split("(")[0] for fabrics in FABRICS.values() for _, fabric in fabrics}
     assert seen["gpu"] == {gpu for _, _, gpu in GPUS}
     assert seen["topology"] == topologies

@@ -10,7 +10,7 @@ from magus.advisor.learned.labelling import Labeller
 from magus.advisor.learned.proposal_model import ProposalModel
 from magus.advisor.learned.situation import Situation
 from magus.advisor.learned.structure import BatchShape, Structure
-from magus.advisor.learned.table import ANYWHERE, Found, Table, Winner
+from magus.advisor.learned.table import ANYWHERE, Found, LabelTable, Winner
 from magus.compiler.ir import Choice, EngineChoice, EngineKind
 
 SEED, COUNT = 3, 24
@@ -19,7 +19,7 @@ BATCHES = (BatchShape(0.75, (0.25,)), BatchShape(0.25, (0.75,)))
 
 
 @pytest.fixture(scope="session")
-def table() -> Table:
+def table() -> LabelTable:
     """Labels of a part of the catalogue and of a bespoke structure for each direction, in ``COUNT`` scenarios."""
     knobs = Choice("bespoke", 1, SM16, streams=2)
     found = [Winner(Structure(knobs, 1, 0.0, 0.0, BATCHES), idx, consumes) for idx, consumes in ((0, False), (1, True))]
@@ -29,10 +29,10 @@ def table() -> Table:
     anywhere = np.mean(situations, axis=0)
     origins = np.array([situations[winner.idx] if winner.idx >= 0 else anywhere for winner in winners])
     labeller = Labeller(SEED, winners, origins, {2: Found(2e8, 2.1e8, 2e8, 3e8)})
-    return Table("of nothing", SEED, winners, tuple(labeller.labels(idx) for idx in range(COUNT)))
+    return LabelTable("of nothing", SEED, winners, tuple(labeller.labels(idx) for idx in range(COUNT)))
 
 
 @pytest.fixture(scope="session")
-def model(table: Table) -> ProposalModel:
+def model(table: LabelTable) -> ProposalModel:
     """The model fitted to the whole table."""
     return fit_model(table, frozenset(range(COUNT)))

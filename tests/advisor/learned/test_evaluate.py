@@ -10,11 +10,11 @@ from magus.advisor.corpus.families import draw
 from magus.advisor.corpus.record import Record, Tried
 from magus.advisor.estimate.makespan import estimate_ticks
 from magus.advisor.learned import evaluate as module
-from magus.advisor.learned.evaluate import Score, evaluate, mean_of, report_text
+from magus.advisor.learned.evaluate import SplitScore, evaluate, mean_of, report_text
 from magus.advisor.learned.fitting import COVERED, error_of
 from magus.advisor.learned.labelling import all_winners, found_by, winners_of
 from magus.advisor.learned.model_file import load
-from magus.advisor.learned.table import ANYWHERE, Found, Labels, Table
+from magus.advisor.learned.table import ANYWHERE, Found, Labels, LabelTable
 from magus.advisor.learned.train import fingerprint, make_table
 from magus.advisor.learned.ways import WAYS
 from magus.advisor.ranker.boosted_trees import ModelError
@@ -57,7 +57,7 @@ def test_a_table_needs_records_of_one_seed() -> None:
         make_table([record(0), replace(record(1), seed=4)])
 
 
-def test_the_interval_covers_nine_of_ten_errors(table: Table) -> None:
+def test_the_interval_covers_nine_of_ten_errors(table: LabelTable) -> None:
     errors = [1.0 + 0.01 * place for place in range(99)]
     rows = [replace(table.labels[0], found=Found(1.0, error, error, error)) for error in errors]
 
@@ -69,7 +69,7 @@ def test_the_interval_covers_nine_of_ten_errors(table: Table) -> None:
 
 
 @pytest.mark.slow
-def test_every_way_is_scored_on_what_is_held_out(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_way_is_scored_on_what_is_held_out(table: LabelTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SPLITS", (("scenario", ""), ("size", "decode")))
     searched = tuple(_with_search(labels) if labels.family.size == "decode" else labels for labels in table.labels)
 
@@ -89,7 +89,7 @@ def _with_search(labels: Labels) -> Labels:
 
 
 def test_the_mean_is_over_splits() -> None:
-    one = Score("a", "model", 10, 0.5, 0.6, 0.7, 0.02, 0.1, 0.0, 0.0, 0.01)
+    one = SplitScore("a", "model", 10, 0.5, 0.6, 0.7, 0.02, 0.1, 0.0, 0.0, 0.01)
 
     both = mean_of([one, replace(one, split="b", within_half=0.7, scenarios=5)])
 

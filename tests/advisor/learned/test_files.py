@@ -11,7 +11,7 @@ import pytest
 
 from magus.advisor.learned.model_file import FILE, MAX_BYTES, Card, load, save
 from magus.advisor.learned.proposal_model import ProposalModel
-from magus.advisor.learned.table import Table, load_table, save_table
+from magus.advisor.learned.table import LabelTable, load_table, save_table
 from magus.advisor.ranker.boosted_trees import ModelError
 from tests.helpers.scenarios.scenarios import ag_gemm
 
@@ -96,7 +96,7 @@ def test_a_huge_file_is_refused(folder: Path) -> None:
         load(folder)
 
 
-def test_a_table_is_the_same_again(table: Table, tmp_path: Path) -> None:
+def test_a_table_is_the_same_again(table: LabelTable, tmp_path: Path) -> None:
     save_table(table, tmp_path / "a.npz")
 
     again = load_table(tmp_path / "a.npz")
@@ -132,7 +132,9 @@ def test_bytes_that_are_no_table_are_refused(tmp_path: Path, data: bytes) -> Non
         ("counts", -1),
     ],
 )
-def test_a_table_with_numbers_that_none_has_is_refused(table: Table, tmp_path: Path, name: str, value: float) -> None:
+def test_a_table_with_numbers_that_none_has_is_refused(
+    table: LabelTable, tmp_path: Path, name: str, value: float
+) -> None:
     save_table(table, tmp_path / "a.npz")
     with np.load(tmp_path / "a.npz") as found:
         arrays = {key: found[key].copy() for key in found.files}
@@ -152,7 +154,7 @@ def test_what_follows_a_model_is_no_model(folder: Path) -> None:
 
 @pytest.mark.parametrize(("name", "value"), [("counts", np.array(["a"])), ("situations", np.zeros((24, 3)))])
 def test_arrays_of_another_kind_are_refused(
-    table: Table, tmp_path: Path, name: str, value: np.ndarray[Any, Any]
+    table: LabelTable, tmp_path: Path, name: str, value: np.ndarray[Any, Any]
 ) -> None:
     save_table(table, tmp_path / "a.npz")
     with np.load(tmp_path / "a.npz") as found:

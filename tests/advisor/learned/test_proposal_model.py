@@ -13,7 +13,7 @@ from magus.advisor.learned.polish import polished
 from magus.advisor.learned.proposal_model import ProposalModel
 from magus.advisor.learned.situation import Situation
 from magus.advisor.learned.structure import BatchShape, Structure, fitted
-from magus.advisor.learned.table import Table
+from magus.advisor.learned.table import LabelTable
 from magus.advisor.ranker.boosted_trees import ModelError
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Explore, Scenario
 from magus.compiler.planning.build import reject_choice
@@ -37,7 +37,7 @@ def test_passing_on_is_quicker_than_direct_copies_on_a_ring_alone() -> None:
     assert closed["mean_hops"] > mesh["mean_hops"] == 1
 
 
-def test_the_closed_form_orders_schedules_roughly_as_the_estimate_does(table: Table, model: ProposalModel) -> None:
+def test_the_closed_form_orders_schedules_roughly_as_the_estimate_does(table: LabelTable, model: ProposalModel) -> None:
     correlations = []
     for labels in table.labels:
         library = model.after if labels.consumes else model.before
@@ -49,7 +49,7 @@ def test_the_closed_form_orders_schedules_roughly_as_the_estimate_does(table: Ta
     assert len(correlations) == len(table.labels) and np.median(correlations) > 0.5
 
 
-def test_features_are_named_and_finite(table: Table, model: ProposalModel) -> None:
+def test_features_are_named_and_finite(table: LabelTable, model: ProposalModel) -> None:
     situation, library = table.labels[0].situation, model.before
 
     features = pair_features(situation, library.shapes, library.origins, model.scale)
@@ -70,7 +70,7 @@ def test_proposals_are_legal_and_the_fastest_by_estimate_is_first(model: Proposa
     assert model.propose(scenario, 8) == found
 
 
-def test_trees_choose_better_than_chance(table: Table, model: ProposalModel) -> None:
+def test_trees_choose_better_than_chance(table: LabelTable, model: ProposalModel) -> None:
     gains = []
     for labels in table.labels:
         scenario = draw(table.seed, labels.idx).scenario
