@@ -3,7 +3,7 @@
 from functools import cache
 
 from ...simcore.memo.memo import content_hash
-from ..ranker.fingerprint import fingerprint
+from ..ranker.fingerprint import engine_fingerprint
 from .families import Drawn
 
 # Version of what ``record_of`` does: raise it with every change of the search that the fingerprint does not see.
@@ -12,8 +12,8 @@ PROCEDURE = 1
 
 @cache
 def engine_version() -> str:
-    """Return the version of search, simulator and features; takes about a second."""
-    return f"{PROCEDURE}-{fingerprint()}"
+    """Return the version of search, simulator and estimate; takes about a second."""
+    return f"{PROCEDURE}-{engine_fingerprint()}"
 
 
 def key_of(drawn: Drawn) -> str:

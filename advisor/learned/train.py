@@ -10,8 +10,8 @@ from ...compiler.ir import Counted
 from ...simcore.memo.codec import encode
 from ..corpus.local import results_here
 from ..corpus.record import Record
-from ..ranker import fingerprint as engine
 from ..ranker.boosted_trees import ModelError
+from ..ranker.fingerprint import engine_fingerprint
 from .fitting import fit_model
 from .labelling import labeller_of
 from .model_file import FILE, Card, save
@@ -87,5 +87,5 @@ def proposal_text(report: ProposalReport) -> str:
 
 
 def fingerprint(names: tuple[str, ...]) -> str:
-    """Return the hash of what the table depends on: the simulator, and the names of situations and features."""
-    return sha256(encode((engine.fingerprint(), names, names_of_features(names)))).hexdigest()
+    """Return the hash of what the table depends on: simulator, estimate and the names of situations and features."""
+    return sha256(encode((engine_fingerprint(), names, names_of_features(names)))).hexdigest()

@@ -1,17 +1,20 @@
-"""Hash of the code that a model depends on: the names and values of the features, and the ticks of the simulator.
+"""Hashes of the code that models depend on: the ticks of the simulator with the estimates, or with the features.
 
-A model is stale once either differs from what it was trained with. The simulator shows itself in the makespans, to the
-tick, of a few small schedules of different templates on different fabrics, of both patterns and kinds of engine. They
-are a sample of what the simulator does and no list of what the ranker knows: a new template adds none.
+A model is stale once its hash differs from that of what it was trained with. The simulator shows itself in the
+makespans, to the tick, of a few small schedules of different templates on different fabrics, of both patterns and kinds
+of engine. They are a sample of what the simulator does and no list of what a model knows: a new template adds none.
 """
 
 import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import cache
 
-from ...compiler.ir import Choice, EngineChoice, EngineKind, Pattern
+from ...compiler.ir import Choice, EngineChoice, EngineKind, Pattern, Scenario, Schedule
 from ...compiler.planning.build import build_schedule
 from ...compiler.planning.expression import expression_of
 from ...simcore import simulate
+from ..estimate.makespan import estimate_ticks
 from .features import NAMES, features_of
 from .randomised import base_scenario
 
@@ -49,23 +52,44 @@ CASES = (
 NUM_RANKS, HIDDEN, INNER = 4, 1024, 4096
 
 
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One of the cases and its makespan in ticks."""
+
+    scenario: Scenario
+    choice: Choice
+    schedule: Schedule
+    ticks: int
+
+
 @cache
 def fingerprint() -> str:
-    """The hash, in hexadecimal; takes about a second."""
-    digest = hashlib.sha256("\n".join(NAMES).encode())
-    for line in _lines():
-        digest.update(f"\n{line}".encode())
+    """Return the hash of simulator and features, in hexadecimal; takes about a second."""
+    return _hash("\n".join(NAMES), features_of)
+
+
+@cache
+def engine_fingerprint() -> str:
+    """Return the hash of simulator and estimates: what a search finds is the same while it is, whatever ranks."""
+    return _hash("estimates", lambda scenario, schedule: [estimate_ticks(scenario, schedule).makespan_ticks])
+
+
+def _hash(head: str, numbers_of: Callable[[Scenario, Schedule], Iterable[float]]) -> str:
+    """Hash the makespan of each sample, and its numbers to the digits that are safe to compare."""
+    digest = hashlib.sha256(head.encode())
+    for sample in _samples():
+        numbers = " ".join(f"{value:.6g}" for value in numbers_of(sample.scenario, sample.schedule))
+        digest.update(f"\n{expression_of(sample.choice)} {sample.ticks} {numbers}".encode())
     return digest.hexdigest()
 
 
-def _lines() -> list[str]:
-    """One line for each schedule: its makespan in ticks, and its features to the digits that are safe to compare."""
-    lines = []
+@cache
+def _samples() -> tuple[Sample, ...]:
+    samples = []
     for (gpu, fabric), pattern, rows, template, chunks, kind, count, streams in CASES:
         scenario = base_scenario(gpu, fabric, NUM_RANKS, pattern, (rows, HIDDEN, INNER))
         choice = Choice(template, chunks, EngineChoice(kind, count), streams)
         schedule = build_schedule(scenario, choice)
-        result = simulate(scenario, schedule, unit_bytes=UNIT_BYTES)
-        features = " ".join(f"{value:.6g}" for value in features_of(scenario, schedule))
-        lines.append(f"{expression_of(choice)} {result.makespan_ticks} {features}")
-    return lines
+        ticks = simulate(scenario, schedule, unit_bytes=UNIT_BYTES).makespan_ticks
+        samples.append(Sample(scenario, choice, schedule, ticks))
+    return tuple(samples)

@@ -1,12 +1,15 @@
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
+from magus.advisor.estimate.makespan import Estimate
 from magus.advisor.ranker import fingerprint as module
 from magus.advisor.ranker.features import NAMES
-from magus.advisor.ranker.fingerprint import CASES, fingerprint
+from magus.advisor.ranker.fingerprint import CASES, engine_fingerprint, fingerprint
 from magus.advisor.ranker.trees import Ranker
+from magus.compiler.ir import Scenario, Schedule
 from magus.compiler.templates import BY_NAME
 
 
@@ -34,11 +37,30 @@ def test_the_fingerprint_is_the_same_in_another_process() -> None:
 
 
 def test_a_new_feature_changes_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = fingerprint()
+    before, engine = fingerprint(), engine_fingerprint()
     monkeypatch.setattr(module, "NAMES", (*NAMES, "another"))
     fingerprint.cache_clear()
+    engine_fingerprint.cache_clear()
 
-    after = fingerprint()
+    after, same = fingerprint(), engine_fingerprint()
 
     fingerprint.cache_clear()
+    assert after != before
+    assert same == engine, "what searches found is still true"
+
+
+def test_another_estimate_changes_what_searches_find(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = engine_fingerprint()
+    estimate = module.estimate_ticks
+
+    def slower(scenario: Scenario, schedule: Schedule) -> Estimate:
+        found = estimate(scenario, schedule)
+        return replace(found, makespan_ticks=found.makespan_ticks * 1.001)
+
+    monkeypatch.setattr(module, "estimate_ticks", slower)
+    engine_fingerprint.cache_clear()
+
+    after = engine_fingerprint()
+
+    engine_fingerprint.cache_clear()
     assert after != before
