@@ -151,10 +151,15 @@ def _before(
     """Return the steps that each step of a rank waits for: by name, and the step before it in its stream or lane.
 
     ``first`` is the index of the rank's first step, ``own`` are those of all by name, and ``landing`` the transfers
-    that set its signals. The ``groups`` of persistent kernels do not wait for each other; sums wait for all of them.
+    that set its signals. The ``groups`` of a persistent kernel do not wait for each other, but for those of another
+    stream that they name; sums wait for all.
     """
     waits: list[Set[int]] = []
     last: dict[tuple[bool, int], int] = {}
+    mates: dict[int, set[int]] = {}
+    for i, step in enumerate(steps, first):
+        if i in groups and isinstance(step, TileGroup):
+            mates.setdefault(step.stream, set()).add(i)
     for i, step in enumerate(steps, first):
         before: Set[int] = set()
         for name in step.after:
@@ -164,7 +169,7 @@ def _before(
         else:
             queue = None if i in groups else (False, step.stream)
             if groups:
-                before = before - groups if i in groups else before | groups
+                before = before - mates[step.stream] if i in groups else before | groups
         if queue is not None:
             if queue in last:
                 before = before | {last[queue]}

@@ -1,8 +1,8 @@
 """Persistent kernels in the step-level estimate: the simulator's shares, launched in advance.
 
 All groups of a stream are one launch. The tile is that of the whole GEMM, whose units are dealt to the groups by their
-operations (``simcore/lower/kernels.py``). A group waits for its signals and for no other group; sums are launched when
-all groups are done, and poll their signals. SMs that hold units whose data is late are not modelled.
+operations (``simcore/lower/kernels.py``). A group waits for its signals, for groups of other streams that it names, and
+for SMs that groups before it hold (``static_order.py``); sums are launched when all groups are done.
 """
 
 from collections.abc import Mapping, Sequence

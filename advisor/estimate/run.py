@@ -9,6 +9,7 @@ from .fluid import FluidFabric, WholeFabric
 from .graph import StepGraph
 from .parts import Engines, Part, Route, SumPart
 from .servers import FluidMemory, SlotPool
+from .static_order import StaticOrder
 from .step_costs import StepCosts
 
 # Events between two checks whether to stop: some milliseconds.
@@ -36,6 +37,8 @@ class EstimateRun:
     memories: list[FluidMemory] = field(default_factory=list)  # [r]
     engines: list[Engines] = field(default_factory=list)  # [r]
     pools: list[SlotPool] = field(default_factory=list)  # [r]
+    groups: list[tuple[int, ...]] = field(default_factory=list)  # [r] groups of persistent kernels, in order
+    orders: list[StaticOrder] = field(default_factory=list)  # [r] the SMs that go through them
     routes: list[Route] = field(default_factory=list)  # by kind of copies
     parts: list[Part] = field(default_factory=list)
     sums: list[SumPart] = field(default_factory=list)
@@ -54,6 +57,10 @@ class EstimateRun:
         self.memories = [FluidMemory(gpu.hbm.achieved_bytes_per_s, noc_bytes_per_s) for _ in ranks]
         self.engines = [Engines(engine.count, rate) for _ in ranks]
         self.pools = [SlotPool(self.schedule.compute_sms) for _ in ranks]
+        self.groups = [tuple(i for i in graph.persistent if graph.rank[i] == rank) for rank in ranks]
+        self.orders = [
+            StaticOrder(self.schedule.compute_sms, [graph.persistent[i] for i in groups]) for groups in self.groups
+        ]
         self.routes = [self._route(rank, copy) for rank, copy in graph.kinds]
         launched = self.costs.launched
         self.earliest = [launched if kind < 0 else self.routes[kind].costs.earliest for kind in graph.kind]
@@ -242,10 +249,20 @@ class EstimateRun:
 
     def _deal(self, now: float, i: int) -> None:
         """Deal the units of a kernel that is launched to SMs."""
-        work = self.graph.work[i][0]
-        self.begin[i], self.done[i] = self.pools[self.graph.rank[i]].deal(now, work.num_units, work.unit_ticks)
-        heappush(self.events, (self.begin[i], _BEGUN, i))
-        heappush(self.events, (self.done[i], _SPENT, i))
+        rank = self.graph.rank[i]
+        if i not in self.graph.persistent:
+            work = self.graph.work[i][0]
+            self._run(i, *self.pools[rank].deal(now, work.num_units, work.unit_ticks))
+            return
+        groups = self.groups[rank]
+        for dealt in self.orders[rank].begin(groups.index(i), now):
+            self._run(groups[dealt.group], dealt.begin, dealt.end)
+
+    def _run(self, i: int, begin: float, end: float) -> None:
+        """Let a kernel compute from its first unit to its last."""
+        self.begin[i], self.done[i] = begin, end
+        heappush(self.events, (begin, _BEGUN, i))
+        heappush(self.events, (end, _SPENT, i))
 
     def _begun(self, now: float, i: int) -> None:
         """Handle a kernel that gets its first SM."""
@@ -257,7 +274,7 @@ class EstimateRun:
         self._compute(now, i, -1 / (self.done[i] - self.begin[i]))
         behind = self.memories[rank].backlog
         if behind > 1:
-            self.pools[rank].delay(now, behind)
+            (self.orders if i in self.graph.persistent else self.pools)[rank].delay(now, behind)
             heappush(self.events, (now + behind, _FINISHED, i))
         else:
             self._finish(now, i)

@@ -16,6 +16,7 @@ from ...compiler.ir import (
     Scenario,
     Schedule,
     Transfer,
+    Wait,
 )
 from ...simcore.lower.machine import distance_ticks
 from ...simcore.lower.one_kernel import is_one_kernel, launch_ticks, peers_to_be_ready
@@ -114,7 +115,7 @@ class StepCosts:
             request = self.distance(1, 0) if copy.reduce else 0
             return float(copy_setup_ticks(gpu, engine) + request)
         is_get = copy.direction is Direction.GET
-        if is_get and self.one_kernel:
+        if is_get:
             protocol = CopyProtocol.SIMPLE  # data that is read has no flags
         request = self.distance(copy.peer, rank) if is_get else 0
         return float(copy_setup_ticks(gpu, engine, protocol)) + request
@@ -122,9 +123,11 @@ class StepCosts:
     def _flag_ticks(self, rank: int, copy: Transfer) -> float:
         """Return the time of the flag after a copy by SMs: a round trip, or 0 if links keep the order.
 
-        Puts of one kernel in the protocol SIMPLE send such a flag.
+        Puts in the protocol SIMPLE send such a flag where somebody looks for it.
         """
-        flagged = self.one_kernel and self.schedule.tactics.protocol is CopyProtocol.SIMPLE
+        tactics, by_sm = self.schedule.tactics, self.schedule.engine.kind is EngineKind.SM
+        flagged = by_sm and (self.one_kernel or tactics.wait is not Wait.EVENT)
+        flagged = flagged and tactics.protocol is CopyProtocol.SIMPLE
         flagged = flagged and copy.direction is Direction.PUT and copy.reach is Reach.PEER
         if not flagged or self.scenario.system.fabric.in_order:
             return 0.0
