@@ -7,7 +7,7 @@ from ..ranker.fingerprint import engine_fingerprint
 from .families import Drawn
 
 # Version of what ``record_of`` does: raise it with every change of the search that the fingerprint does not see.
-PROCEDURE = 1
+PROCEDURE = 2
 
 
 @cache

@@ -1,5 +1,6 @@
 """The run of a step-level estimate: events of the steps of a graph, on links, memories, engines and SMs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
@@ -8,7 +9,7 @@ from ...compiler.ir import TICKS_PER_SECOND, EngineKind, Scenario, Schedule, Tra
 from .fluid import FluidFabric, WholeFabric
 from .graph import StepGraph
 from .parts import Engines, Part, Route, SumPart
-from .servers import FluidMemory, SlotPool
+from .servers import FluidMemory, SlotPool, Span
 from .static_order import StaticOrder
 from .step_costs import StepCosts
 
@@ -42,8 +43,9 @@ class EstimateRun:
     routes: list[Route] = field(default_factory=list)  # by kind of copies
     parts: list[Part] = field(default_factory=list)
     sums: list[SumPart] = field(default_factory=list)
+    spans: list[tuple[int, Span]] = field(default_factory=list)  # steps, and units of them that run
     left: list[int] = field(default_factory=list)  # [i] engines a transfer still wants
-    missing: list[int] = field(default_factory=list)  # [i] parts that run
+    missing: list[int] = field(default_factory=list)  # [i] parts or spans that run
 
     def prepare(self) -> None:
         """Reset all state; steps that wait for no other are ready."""
@@ -120,7 +122,8 @@ class EstimateRun:
         work, gap = self.graph.work[i]
         if i not in self.graph.kernels_before:
             return now + work.start_ticks + gap
-        return max(now, work.start_ticks + max((self.done[j] for j in self.graph.kernels_before[i]), default=0.0))
+        launched = max((self.done[j] for j in self.graph.kernels_before[i]), default=0.0) + work.start_ticks
+        return max(now, launched) + (self.costs.look_ticks if i in self.graph.late else 0.0)
 
     def _grant(self, engines: Engines, now: float) -> None:
         """Give free engines to the transfer that has waited longest; it starts with a part of those it wants."""
@@ -252,38 +255,46 @@ class EstimateRun:
         rank = self.graph.rank[i]
         if i not in self.graph.persistent:
             work = self.graph.work[i][0]
-            self._run(i, *self.pools[rank].deal(now, work.num_units, work.unit_ticks))
+            self._run(i, [self.pools[rank].deal(now, work.num_units, work.unit_ticks)])
             return
         groups = self.groups[rank]
-        for dealt in self.orders[rank].begin(groups.index(i), now):
-            self._run(groups[dealt.group], dealt.begin, dealt.end)
+        for group, spans in self.orders[rank].begin(groups.index(i), now):
+            self._run(groups[group], spans)
 
-    def _run(self, i: int, begin: float, end: float) -> None:
-        """Let a kernel compute from its first unit to its last."""
-        self.begin[i], self.done[i] = begin, end
-        heappush(self.events, (begin, _BEGUN, i))
-        heappush(self.events, (end, _SPENT, i))
+    def _run(self, i: int, spans: Sequence[Span]) -> None:
+        """Let the units of a kernel compute."""
+        self.begin[i], self.done[i] = min(span.begin for span in spans), max(span.end for span in spans)
+        self.missing[i] = len(spans)
+        for number, span in enumerate(spans, len(self.spans)):
+            heappush(self.events, (span.begin, _BEGUN, number))
+            heappush(self.events, (span.end, _SPENT, number))
+        self.spans += ((i, span) for span in spans)
 
-    def _begun(self, now: float, i: int) -> None:
-        """Handle a kernel that gets its first SM."""
-        self._compute(now, i, 1 / (self.done[i] - self.begin[i]))
+    def _begun(self, now: float, number: int) -> None:
+        """Handle units that get their SMs."""
+        self._compute(now, number, 1)
 
-    def _spent(self, now: float, i: int) -> None:
-        """Handle a kernel that has spent its time on SMs; it holds them until its memory has caught up."""
-        rank = self.graph.rank[i]
-        self._compute(now, i, -1 / (self.done[i] - self.begin[i]))
-        behind = self.memories[rank].backlog
+    def _spent(self, now: float, number: int) -> None:
+        """Handle units that have spent their time; a kernel holds its SMs until its memory has caught up."""
+        self._compute(now, number, -1)
+        i = self.spans[number][0]
+        rank, behind = self.graph.rank[i], self.memories[self.graph.rank[i]].backlog
+        self.missing[i] -= 1
+        if self.missing[i]:
+            return
         if behind > 1:
             (self.orders if i in self.graph.persistent else self.pools)[rank].delay(now, behind)
             heappush(self.events, (now + behind, _FINISHED, i))
         else:
             self._finish(now, i)
 
-    def _compute(self, now: float, i: int, per_tick: float) -> None:
-        """Increase the traffic of a kernel by the share ``per_tick`` of all it has from ``now`` on."""
+    def _compute(self, now: float, number: int, sign: int) -> None:
+        """Begin the traffic of units, by a positive ``sign``, or end it."""
+        i, span = self.spans[number]
         work, memory = self.graph.work[i][0], self.memories[self.graph.rank[i]]
-        memory.use(now, (work.hbm_read_bytes + work.hbm_write_bytes) * per_tick)
-        memory.noc.feed(now, work.num_units * work.noc_ticks * per_tick)
+        per_tick = sign * span.units / (span.end - span.begin)
+        memory.use(now, (work.hbm_read_bytes + work.hbm_write_bytes) * per_tick / work.num_units)
+        memory.noc.feed(now, work.noc_ticks * per_tick)
 
     def _finish(self, now: float, i: int) -> None:
         """Handle the end of a step: those that waited for it alone are ready."""

@@ -6,6 +6,7 @@ and a kernel is dealt to the SMs that are free first, as soon as it is launched.
 
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
+from typing import NamedTuple
 
 from ...compiler.ir import TICKS_PER_SECOND
 
@@ -69,6 +70,14 @@ class FluidMemory:
         return in_memory, (self.noc, bytes_per_tick * TICKS_PER_SECOND / self.noc_bytes_per_s)
 
 
+class Span(NamedTuple):
+    """``units`` of a kernel that run from ``begin`` to ``end``, in ticks."""
+
+    begin: float
+    end: float
+    units: int
+
+
 @dataclass(slots=True)
 class SlotPool:
     """SM slots as (time at which they come free, number of slots)."""
@@ -79,12 +88,12 @@ class SlotPool:
     def __post_init__(self) -> None:
         self.free = [(0.0, self.slots)]
 
-    def deal(self, ready: float, units: int, ticks: float) -> tuple[float, float]:
-        """Run ``units`` of ``ticks`` each from ``ready`` on; return when the first begins and when the last ends.
+    def deal(self, ready: float, units: int, ticks: float) -> Span:
+        """Run ``units`` of ``ticks`` each from ``ready`` on; return from when to when.
 
         Kernels must be dealt in the order in which they are ready: later kernels queue behind earlier ones.
         """
-        first, end = -1.0, ready
+        first, end, dealt = -1.0, ready, units
         while units > 0:
             time, count = heappop(self.free)
             begin = max(time, ready)
@@ -102,7 +111,7 @@ class SlotPool:
             heappush(self.free, (begin + ticks, taken))
             if count > taken:
                 heappush(self.free, (max(time, ready), count - taken))
-        return first, end
+        return Span(first, end, dealt)
 
     def delay(self, time: float, by: float) -> None:
         """Delay the slots that come free at ``time``."""

@@ -5,6 +5,7 @@ whose data is late keeps its SMs from the groups behind it, which are dealt when
 """
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -13,15 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...simcore.kernels.work import KernelWork
-
-
-@dataclass(frozen=True, slots=True)
-class Dealt:
-    """A group whose units have their times: from the ``begin`` of the first to the ``end`` of the last."""
-
-    group: int
-    begin: float
-    end: float
+from .servers import Span
 
 
 @dataclass(slots=True)
@@ -44,13 +37,13 @@ class StaticOrder:
         self.ready, self.dealt = [None] * len(self.works), [False] * len(self.works)
         self.free = np.zeros(self.slots)
 
-    def begin(self, group: int, now: float) -> Iterator[Dealt]:
-        """Deal the units of ``group``, whose data is there ``now``, and of those that waited behind it."""
+    def begin(self, group: int, now: float) -> Iterator[tuple[int, list[Span]]]:
+        """Deal the units of ``group``, whose data is there ``now``, and of those that waited behind it; yield both."""
         self.ready[group] = now
         for each in range(group, len(self.works)):
             ready = self.ready[each]
             if ready is not None and not self.dealt[each] and self._is_next(each):
-                yield self._deal(each, ready, now)
+                yield each, self._deal(each, ready, now)
 
     def delay(self, time: float, by: float) -> None:
         """Delay the SMs that come free at ``time``."""
@@ -62,13 +55,19 @@ class StaticOrder:
         since = bisect_right(self.edges, max(0, first)) - 1
         return all(self.dealt[each] for each in range(since, group) if self.edges[each] < last)
 
-    def _deal(self, group: int, ready: float, now: float) -> Dealt:
+    def _deal(self, group: int, ready: float, now: float) -> list[Span]:
+        """Return the spans of units that begin and end together; those that began in the past begin ``now``."""
         self.dealt[group] = True
         work, at = self.works[group], self.edges[group] % self.slots
         waves, rest = divmod(work.num_units, self.slots)
         slots = (np.arange(min(work.num_units, self.slots)) + at) % self.slots
         counts = np.full(len(slots), waves)
         counts[:rest] += 1
-        begin = np.maximum(self.free[slots], ready)
-        self.free[slots] = begin + counts * work.unit_ticks
-        return Dealt(group, max(now, float(begin.min())), float(self.free[slots].max()))
+        begins = np.maximum(self.free[slots], ready)
+        self.free[slots] = begins + counts * work.unit_ticks
+        alike = Counter(zip(begins.tolist(), counts.tolist(), strict=True))
+        return [
+            Span(first, max(begin + count * work.unit_ticks, first + work.unit_ticks), count * number)
+            for (begin, count), number in alike.items()
+            for first in (max(begin, now),)
+        ]

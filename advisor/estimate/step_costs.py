@@ -74,6 +74,15 @@ class StepCosts:
         """When steps other than copies may begin: see ``simcore/lower/one_kernel.py``."""
         return float(launch_ticks(self.scenario.gpu, self.schedule)) if self.one_kernel else 0.0
 
+    @property
+    def look_ticks(self) -> float:
+        """Time from a set flag until what polls for it, or is woken, has read it: ``simcore/lower/waits.py``."""
+        gpu, wait = self.scenario.gpu, self.schedule.tactics.wait
+        if wait is Wait.EVENT:
+            return 0.0
+        read, wake = gpu.hbm.latency_ticks, gpu.sync.monitor_wake_ticks
+        return float(read if wait is Wait.POLL else 2 * read if wake is None else wake + read)
+
     def of_copy(self, rank: int, copy: Transfer) -> CopyCosts:
         """Return the costs of a ``copy`` of ``rank``, and of all of its kind."""
         return CopyCosts(

@@ -7,10 +7,22 @@ of engine. They are a sample of what the simulator does and no list of what a mo
 
 import hashlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cache
 
-from ...compiler.ir import Choice, EngineChoice, EngineKind, Pattern, Scenario, Schedule
+from ...compiler.ir import (
+    Choice,
+    CopyProtocol,
+    Direction,
+    EngineChoice,
+    EngineKind,
+    ExecutionOptions,
+    Kernels,
+    Pattern,
+    Scenario,
+    Schedule,
+    Wait,
+)
 from ...compiler.planning.build import build_schedule
 from ...compiler.planning.expression import expression_of
 from ...simcore import simulate
@@ -26,8 +38,9 @@ MI_MESH, MI_RING = ("MI300X", "full_mesh(xgmi)"), ("MI300X", "ring(xgmi)")
 MI_SWITCH, H_SWITCH = ("MI300X", "switch(nvswitch, link=nvlink)"), ("H100", "switch(nvswitch, link=nvlink)")
 H_RING, H_MESH = ("H100", "ring(nvlink)"), ("H100", "full_mesh(xgmi)")
 
+Case = tuple[tuple[str, str], Pattern, int, str, int, EngineKind, int, int]
 # GPU and fabric, pattern, rows; template, chunks, engine, number of engines, streams. All run in about a second.
-CASES = (
+CASES: tuple[Case, ...] = (
     (MI_MESH, AG, 256, "serial", 4, DMA, 3, 1),
     (MI_MESH, AG, 256, "uniform_fused_1d", 16, DMA, 3, 1),
     (MI_MESH, RS, 256, "shard_p2p", 4, SM, 8, 1),
@@ -49,47 +62,47 @@ CASES = (
     (H_MESH, RS, 256, "hetero_fused_1d", 4, DMA, 1, 1),
     (H_MESH, AG, 1024, "hetero_unfused_1d", 4, DMA, 4, 1),
 )
+PERSISTENT = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
+BY_GET = ExecutionOptions(direction=Direction.GET, protocol=CopyProtocol.LL)
+# What searches find also depends on execution options, which the ranker does not know.
+WITH_OPTIONS = (
+    ((MI_MESH, AG, 256, "hetero_fused_1d", 16, DMA, 3, 1), PERSISTENT),
+    ((H_SWITCH, AG, 512, "hetero_unfused_1d", 16, DMA, 3, 4), PERSISTENT),
+    ((H_SWITCH, RS, 64, "hetero_fused_1d", 8, SM, 32, 1), PERSISTENT),
+    ((MI_RING, AG, 128, "serial", 4, SM, 16, 1), BY_GET),
+    ((H_SWITCH, RS, 256, "uniform_fused_2d", 8, SM, 8, 1), replace(PERSISTENT, protocol=CopyProtocol.LL128)),
+)
 NUM_RANKS, HIDDEN, INNER = 4, 1024, 4096
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One of the cases and its makespan in ticks."""
-
-    scenario: Scenario
-    choice: Choice
-    schedule: Schedule
-    ticks: int
 
 
 @cache
 def fingerprint() -> str:
     """Return the hash of simulator and features, in hexadecimal; takes about a second."""
-    return _hash("\n".join(NAMES), features_of)
+    return _hash("\n".join(NAMES), tuple((case, ExecutionOptions()) for case in CASES), features_of)
 
 
 @cache
 def engine_fingerprint() -> str:
     """Return the hash of simulator and estimates: what a search finds is the same while it is, whatever ranks."""
-    return _hash("estimates", lambda scenario, schedule: [estimate_ticks(scenario, schedule).makespan_ticks])
+
+    def estimated(scenario: Scenario, schedule: Schedule) -> tuple[float]:
+        return (estimate_ticks(scenario, schedule).makespan_ticks,)
+
+    return _hash("estimates", (*((case, ExecutionOptions()) for case in CASES), *WITH_OPTIONS), estimated)
 
 
-def _hash(head: str, numbers_of: Callable[[Scenario, Schedule], Iterable[float]]) -> str:
-    """Hash the makespan of each sample, and its numbers to the digits that are safe to compare."""
+def _hash(
+    head: str,
+    cases: Iterable[tuple[Case, ExecutionOptions]],
+    numbers_of: Callable[[Scenario, Schedule], Iterable[float]],
+) -> str:
+    """Hash the makespan of each case, and its numbers to the digits that are safe to compare."""
     digest = hashlib.sha256(head.encode())
-    for sample in _samples():
-        numbers = " ".join(f"{value:.6g}" for value in numbers_of(sample.scenario, sample.schedule))
-        digest.update(f"\n{expression_of(sample.choice)} {sample.ticks} {numbers}".encode())
-    return digest.hexdigest()
-
-
-@cache
-def _samples() -> tuple[Sample, ...]:
-    samples = []
-    for (gpu, fabric), pattern, rows, template, chunks, kind, count, streams in CASES:
+    for ((gpu, fabric), pattern, rows, template, chunks, kind, count, streams), options in cases:
         scenario = base_scenario(gpu, fabric, NUM_RANKS, pattern, (rows, HIDDEN, INNER))
-        choice = Choice(template, chunks, EngineChoice(kind, count), streams)
+        choice = Choice(template, chunks, EngineChoice(kind, count), streams, tactics=options)
         schedule = build_schedule(scenario, choice)
-        ticks = simulate(scenario, schedule, unit_bytes=UNIT_BYTES).makespan_ticks
-        samples.append(Sample(scenario, choice, schedule, ticks))
-    return tuple(samples)
+        result = simulate(scenario, schedule, unit_bytes=UNIT_BYTES)
+        numbers = " ".join(f"{value:.6g}" for value in numbers_of(scenario, schedule))
+        digest.update(f"\n{expression_of(choice)} {result.makespan_ticks} {numbers}".encode())
+    return digest.hexdigest()

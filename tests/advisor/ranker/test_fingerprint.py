@@ -64,3 +64,15 @@ def test_another_estimate_changes_what_searches_find(monkeypatch: pytest.MonkeyP
 
     engine_fingerprint.cache_clear()
     assert after != before
+
+
+@pytest.mark.parametrize("name", ["WITH_OPTIONS", "CASES"])
+def test_every_case_counts(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    before = engine_fingerprint()
+    monkeypatch.setattr(module, name, getattr(module, name)[:-1])
+    engine_fingerprint.cache_clear()
+
+    after = engine_fingerprint()
+
+    engine_fingerprint.cache_clear()
+    assert after != before
