@@ -19,7 +19,7 @@ help:
 	@echo "make slowest   the fifty slowest of the tests that make check runs"
 	@echo "make coverage  branches that the tests take, by room; ROOM=simcore/fold: with its tests alone"
 	@echo "make bench   benchmarks, as text"
-	@echo "make train   train the ranker anew (after a change of simulator or features)"
+	@echo "make train   learn the proposals anew from their table"
 	@echo "make picture   docs/tui.svg drawn anew from the terminal UI"
 	@echo "make dist    sdist and wheel in dist/, and whether PyPI would take them"
 
@@ -79,8 +79,7 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.startup
 
 train: $(STAMP)
-	$(BIN)/magus train --out advisor/ranker/model
-	$(BIN)/magus train --proposals benchmarks/data/proposals.npz --out advisor/learned/model
+	$(BIN)/magus train benchmarks/data/proposals.npz --out advisor/learned/model
 
 picture: $(STAMP)
 	$(BIN)/python -m tests.helpers.tui.picture

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .bounds.lower_bound import lower_bound
     from .candidates.advice import Advice
+    from .learned.boosted_trees import ModelError
     from .options import AdviceOptions
-    from .ranker.boosted_trees import ModelError
     from .recommend import Advisor
     from .solver import NoFeasibleSchedule, enumerate_space
 
@@ -16,7 +16,7 @@ _HOMES = {
     "Advice": "candidates.advice",
     "AdviceOptions": "options",
     "Advisor": "recommend",
-    "ModelError": "ranker.boosted_trees",
+    "ModelError": "learned.boosted_trees",
     "NoFeasibleSchedule": "solver",
     "enumerate_space": "solver",
     "lower_bound": "bounds.lower_bound",

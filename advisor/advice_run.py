@@ -40,7 +40,6 @@ from .implementations.offers import Offers, offers_of
 from .learned.proposal_model import ProposalModel
 from .learned.stage import proposed_candidates
 from .options import AdviceOptions
-from .ranker.trees import Ranker
 from .solver import enumerate_space
 from .stages import Stages
 from .threshold import threshold_of
@@ -60,13 +59,13 @@ class AdviceRun:
     stages: Stages
     report: Progress
 
-    def proposed(self, model: ProposalModel | None, ranker: Ranker) -> list[Candidate]:
+    def proposed(self, model: ProposalModel | None) -> list[Candidate]:
         """Return the baseline, what the file declares and what ``model`` proposes; nothing if it proposes nothing."""
         if model is None or self.options.bespoke <= 0 or not is_searched(self.scenario):
             return []
         self.report("propose", 0, 1)
         proposed = self.stages.run(PROPOSE, lambda: proposed_candidates(self.scenario, model), [])
-        usual = self.stages.run(RANK, lambda: predicted_candidates(self.scenario, ranker, ()), []) if proposed else []
+        usual = self.stages.run(RANK, lambda: predicted_candidates(self.scenario, ()), []) if proposed else []
         asked = {candidate.expression for candidate in usual}  # what the file declares stays what it declares
         return merged(usual, [one for one in proposed if one.expression not in asked]) if usual else []
 
@@ -75,7 +74,7 @@ class AdviceRun:
         simulate = partial(simulate_first, pool, self.scenario, candidates, NUM_FIRST, self.report)
         return self.stages.run(SHORTLIST, simulate, candidates)
 
-    def predicted(self, ranker: Ranker, late: ShouldStop | None) -> tuple[list[Candidate], int]:
+    def predicted(self, late: ShouldStop | None) -> tuple[list[Candidate], int]:
         """Return the candidates ranked before it is ``late``, best first, and the number of feasible choices.
 
         If the enumeration or the ranking fails, the candidates are the baseline and what the file declares.
@@ -84,7 +83,7 @@ class AdviceRun:
         space = self.stages.run(ENUMERATE, lambda: enumerate_space(self.scenario, should_stop=self.should_stop), None)
         structures = () if space is None else space.structures
         self.report("rank", 0, len(structures))
-        candidates = self.stages.run(RANK, lambda: predicted_candidates(self.scenario, ranker, structures, late), None)
+        candidates = self.stages.run(RANK, lambda: predicted_candidates(self.scenario, structures, late), None)
         if candidates is None:
             candidates = self.stages.run(RANK, lambda: unpredicted_candidates(self.scenario), [])
         return candidates, 0 if space is None else len(space.choices)
@@ -112,17 +111,13 @@ class AdviceRun:
         candidates = without_endless(candidates, pool.failures)
         return candidates, self._confirmed(confirming, finalists(self.scenario, candidates))
 
-    def threshold(
-        self, pool: Workers, ranker: Ranker, candidates: Sequence[Candidate], confirmed: Confirmed
-    ) -> Threshold | None:
+    def threshold(self, pool: Workers, candidates: Sequence[Candidate], confirmed: Confirmed) -> Threshold | None:
         """The rows at which the answer flips; None if that was not found. A run that fails here is no mark."""
 
         def find() -> Threshold | None:
             scenario = self.scenario
             timed, finals = confirmed_times(candidates, finalists(scenario, candidates), confirmed)
-            return threshold_of(
-                scenario, ranker, timed, overlap_pays(scenario, finals), pool if self.options.verify else None
-            )
+            return threshold_of(scenario, timed, overlap_pays(scenario, finals), pool if self.options.verify else None)
 
         return self.stages.run(THRESHOLD, find, None)
 

@@ -10,7 +10,7 @@ from ..simcore import Result
 from .bounds.lower_bound import Bound
 from .candidates.advice import Candidate, Confidence, baseline_name, is_algorithm_choice
 from .candidates.library import library_time
-from .candidates.ranking import NUM_VARIED_ALGORITHMS, chosen_algorithm, is_trained
+from .candidates.ranking import NUM_VARIED_ALGORITHMS, chosen_algorithm, is_judged
 from .solver.domains import MOST_RANKS_SIMULATED, passing_on_pays
 
 # Least share of the makespan that a loss must have to be reported.
@@ -30,17 +30,16 @@ def confidence_of(
         level, reason = Confidence.MEDIUM, f"{reason}; but measured kernels do not promise it"
     if outside and level is Confidence.HIGH:
         level, reason = Confidence.MEDIUM, f"{reason}; but this lies outside what the profile was fitted to"
-    if verified and scenario.workload.moved is not None and not is_trained(scenario):
+    if verified and scenario.workload.moved is not None and not is_judged(scenario):
         level = Confidence.MEDIUM if level is Confidence.HIGH else level
-        reason += "; the ranker knows no such scenarios, so that an estimate alone chose what to simulate"
+        reason += "; estimates chose what to simulate, and were not compared with simulations of such scenarios"
     return level, reason
 
 
 def _confidence_inside(scenario: Scenario, overlap: bool, gain: float, verified: bool) -> tuple[Confidence, str]:
     gemm, gpu, workload = scenario.gpu.gemm, scenario.gpu.name, scenario.workload
     if not verified:
-        whose = "predictions of the ranker" if is_trained(scenario) else "estimates"
-        return Confidence.LOW, f"times are {whose}, nothing was simulated"
+        return Confidence.LOW, "times are estimates, nothing was simulated"
     if workload.kernel is not None:
         if workload.moved is None:
             return Confidence.MEDIUM, "a kernel alone, simulated, but not validated here"

@@ -5,7 +5,6 @@ Building a schedule again takes a third of the time that reading its steps takes
 
 import logging
 from dataclasses import dataclass
-from hashlib import sha256
 from importlib.metadata import version
 
 from ..compiler.ir import Choice, Scenario
@@ -13,7 +12,6 @@ from ..compiler.planning.build import ScheduleError, build_schedule
 from ..simcore.memo.codec import MalformedError, decode, encode
 from ..simcore.memo.memo import ADVISOR, Memo, current_store, memo_of
 from .candidates.advice import Advice
-from .ranker.trees import Ranker
 
 log = logging.getLogger(__name__)
 
@@ -26,12 +24,11 @@ class KeptAdvice:
     memo: Memo | None
 
     @classmethod
-    def of(cls, ranker: Ranker, proposals: str, scenario: Scenario, options: object) -> "KeptAdvice":
-        """Return the place of advice by ``ranker`` and the model with the digest ``proposals`` under ``options``."""
+    def of(cls, proposals: str, scenario: Scenario, options: object) -> "KeptAdvice":
+        """Return the place of advice with the model of the digest ``proposals`` under ``options``."""
         if current_store() is None:
             return cls(scenario, None)
-        trees = None if ranker.trees is None else sha256(ranker.trees.to_bytes()).hexdigest()
-        asked = ("advise", scenario, options, trees, ranker.card, proposals, version("ortools"))
+        asked = ("advise", scenario, options, proposals, version("ortools"))
         return cls(scenario, memo_of(asked, ADVISOR))
 
     def recall(self) -> Advice | None:

@@ -14,7 +14,7 @@ class AdviceOptions:
     Parameters
     ----------
     top
-        How many of the ranker's favourites to simulate, beside the serial baseline and the declared schedules.
+        How many schedules with the least estimates to simulate, beside the serial baseline and the declared ones.
     verify
         Whether to simulate at all. Without it times are predictions; where schedules can be proposed, the answer takes
         tenths of a second, and neither the space is enumerated nor the bound computed.

@@ -12,11 +12,9 @@ from .answer import Confirmed, Findings, advice_of
 from .candidates.advice import Advice
 from .candidates.shortlist import answered_by_runs, merged
 from .kept_advice import KeptAdvice
-from .learned.model_file import FILE as PROPOSALS_FILE
 from .learned.model_file import load as load_proposals
 from .learned.proposal_model import ProposalModel
 from .options import AdviceOptions
-from .ranker.trees import Ranker
 from .stages import Stages, either, lateness
 from .workers import open_workers, suits_threads
 
@@ -25,25 +23,23 @@ DEFAULT = AdviceOptions()
 
 @dataclass(frozen=True, slots=True)
 class Advisor:
-    """Gives advice with trained models; ``load`` takes those that ship with Magus. Threads may share one.
+    """Gives advice with a trained model; ``load`` takes the one that ships with Magus. Threads may share one.
 
     Without ``proposals`` nothing is proposed before the space is ranked.
     """
 
-    ranker: Ranker
     proposals: ProposalModel | None = None
 
     @classmethod
     def load(cls, folder: Path | None = None) -> "Advisor":
-        """Return an advisor with the shipped models, or with those in ``folder``; proposals may be the shipped ones.
+        """Return an advisor with the shipped model, or with the one in ``folder``.
 
         Raises
         ------
         ModelError
             If the model's files are damaged, of another version or hold anything but the expected types.
         """
-        own_proposals = folder is not None and (folder / PROPOSALS_FILE).exists()
-        return cls(Ranker.load(folder), load_proposals(folder if own_proposals else None)[0])
+        return cls(load_proposals(folder)[0])
 
     def recommend(
         self,
@@ -79,9 +75,8 @@ class Advisor:
             message = f"{scenario.system.name} replays the profile of one schedule, and advice compares several"
             hint = "simulate that schedule, or drop 'replay' from the system"
             raise ScheduleError(Rejection(Code.MGS523, message, hint))
-        kept = KeptAdvice.of(
-            self.ranker, self.proposals.digest if self.proposals else "", scenario, replace(options, within_s=None)
-        )
+        digest = self.proposals.digest if self.proposals else ""
+        kept = KeptAdvice.of(digest, scenario, replace(options, within_s=None))
         advice = kept.recall()
         if advice is None:
             advice = self._computed(scenario, options, progress, should_stop)
@@ -93,7 +88,7 @@ class Advisor:
     ) -> Advice:
         stop, late = should_stop or (lambda: False), lateness(options.within_s)
         run = AdviceRun(scenario, options, stop, Stages(stop), progress or (lambda stage, done, total: None))
-        candidates = run.proposed(self.proposals, self.ranker)
+        candidates = run.proposed(self.proposals)
         proposed = bool(candidates)
         at_once = proposed and not options.verify
         early = stop if late is None else either(stop, late)
@@ -103,7 +98,7 @@ class Advisor:
                 candidates = run.simulated_first(pool, candidates)
             num_feasible: int | None = None
             if not at_once:
-                ranked, num_feasible = run.predicted(self.ranker, late)
+                ranked, num_feasible = run.predicted(late)
                 # Proposals that were not simulated would take the place of templates in the shortlist.
                 candidates = merged(ranked, answered_by_runs(candidates) or candidates)
             if not candidates or (run.stages.interrupted and not proposed):
@@ -114,7 +109,7 @@ class Advisor:
                 run.verified(pool, candidates, bound) if options.verify else (candidates, Confirmed())
             )
             failures = tuple(pool.failures)
-            threshold = run.threshold(pool, self.ranker, candidates, confirmed) if options.threshold else None
+            threshold = run.threshold(pool, candidates, confirmed) if options.threshold else None
         implementations = run.implementations() if options.verify else None
         notes = run.notes(failures)
         if confirmed.serial is None and all(math.isinf(candidate.best_us) for candidate in candidates):

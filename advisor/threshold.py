@@ -12,7 +12,6 @@ from .answer import finalists, overlap_pays
 from .candidates.advice import Candidate, Threshold
 from .candidates.predicted import predicted_candidates
 from .candidates.shortlist import simulate_shortlist, simulate_variants
-from .ranker.trees import Ranker
 from .resized import num_rows, resized_choices, with_rows
 from .workers import Workers
 
@@ -24,7 +23,7 @@ TOP = 8
 
 
 def threshold_of(
-    scenario: Scenario, ranker: Ranker, candidates: Sequence[Candidate], pays: bool, pool: Workers | None
+    scenario: Scenario, candidates: Sequence[Candidate], pays: bool, pool: Workers | None
 ) -> Threshold | None:
     """Return where overlap begins or ceases to pay; None where rows cannot be changed, or nothing overlaps.
 
@@ -38,7 +37,7 @@ def threshold_of(
     rows = num_rows(scenario.workload)
     if rows is None or all(candidate.is_serial for candidate in candidates):
         return None
-    search = _Search(scenario, ranker, rows, _structures(candidates), pool, {rows: pays})
+    search = _Search(scenario, rows, _structures(candidates), pool, {rows: pays})
     flip = search.flip()
     simulated = pool is not None
     if flip is None:
@@ -59,7 +58,6 @@ class _Search:
     """A search around a scenario of ``rows`` rows; ``verdicts`` are whether overlap pays, by rows."""
 
     scenario: Scenario
-    ranker: Ranker
     rows: int
     structures: Sequence[Choice]
     pool: Workers | None
@@ -107,7 +105,7 @@ class _Search:
     def _candidates(self, resized: Scenario) -> list[Candidate]:
         """Return the candidates with other rows; simulated are the likely ones, if there is a pool."""
         choices = (form for choice in self.structures for form in resized_choices(self.scenario, resized, choice))
-        candidates = predicted_candidates(resized, self.ranker, tuple(choices))
+        candidates = predicted_candidates(resized, tuple(choices))
         if self.pool is None:
             return candidates
         candidates = simulate_shortlist(self.pool, resized, candidates, TOP, _untold)

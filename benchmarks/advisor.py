@@ -66,9 +66,9 @@ def figures(seed: int = SEED, count: int = SCENARIOS) -> Iterator[Figure]:
     learned = Advisor.load()
     ways = (
         ("full advice", learned, FULL),
-        ("without proposals", Advisor(learned.ranker), FULL),
+        ("without proposals", Advisor(), FULL),
         ("no simulation", learned, AT_ONCE),
-        ("no simulation, without proposals", Advisor(learned.ranker), AT_ONCE),
+        ("no simulation, without proposals", Advisor(), AT_ONCE),
     )
     answers: dict[str, list[Answer]] = {name: [] for name, _, _ in ways}
     for idx in range(count):

@@ -18,7 +18,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
-    from magus.advisor.ranker.trees import Ranker
+    from magus.advisor.learned.model_file import Card
+    from magus.advisor.learned.proposal_model import ProposalModel
 
 WHATEVER_IT_TAKES = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", WHATEVER_IT_TAKES, max_examples=100, derandomize=True)
@@ -54,19 +55,19 @@ def compiled_core() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def loaded_once() -> Callable[[], "Ranker"]:
-    """The shipped ranker, read from its files when it is first asked for."""
-    from magus.advisor.ranker.trees import Ranker
+def loaded_once() -> Callable[[], "tuple[ProposalModel, Card]"]:
+    """The shipped model, read from its file when it is first asked for."""
+    from magus.advisor.learned.model_file import load
 
-    return cache(Ranker.load)
+    return cache(load)
 
 
 @pytest.fixture(scope="module")
-def one_ranker(loaded_once: Callable[[], "Ranker"]) -> Iterator[None]:
-    """All tests of a process that ask for the shipped ranker get the same."""
-    from magus.advisor.ranker.trees import Ranker
+def one_model(loaded_once: Callable[[], "tuple[ProposalModel, Card]"]) -> Iterator[None]:
+    """All tests of a process that ask for the shipped model get the same."""
+    from magus.advisor import recommend
 
-    load = Ranker.load
+    load = recommend.load_proposals
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Ranker, "load", staticmethod(lambda folder=None: load(folder) if folder else loaded_once()))
+        patch.setattr(recommend, "load_proposals", lambda folder=None: load(folder) if folder else loaded_once())
         yield

@@ -12,7 +12,7 @@ from magus.tui.cli import app
 from tests.helpers.marks import thinned
 from tests.helpers.paths import GOLDEN
 
-pytestmark = pytest.mark.usefixtures("compiled_core", "one_ranker")
+pytestmark = pytest.mark.usefixtures("compiled_core", "one_model")
 ADVISED = ("llama70b_tp8_mi300x", "gemm_rs_h100", "decode_small_batch")
 
 

@@ -57,13 +57,12 @@ def test_the_wheel_holds_grammar_library_model_and_examples(wheel: Path) -> None
         "magus/grammar/mgs.lark",
         "magus/compiler/library/amd/mi300x.mgs",
         "magus/compiler/library/nvidia/h100.mgs",
-        "magus/advisor/ranker/model/ranker.json",
+        "magus/advisor/learned/model/proposals.model",
         "magus/examples/llama70b_tp8_mi300x.mgs",
         "magus/tui/app/magus.tcss",
         "magus/py.typed",
     ):
         assert name in names
-    assert len([name for name in names if name.startswith("magus/advisor/ranker/model/ranker-")]) == 1
     assert not [name for name in names if name.startswith(("magus/tests", "magus/benchmarks"))]
 
 

@@ -31,7 +31,7 @@ from tests.helpers.commands import document, magus
 from tests.helpers.scenarios.workloads import choices_of
 from tests.helpers.some import some
 
-pytestmark = pytest.mark.usefixtures("compiled_core", "one_ranker")
+pytestmark = pytest.mark.usefixtures("compiled_core", "one_model")
 TEXT = """use "amd/mi300x"
 
 system node {{

@@ -6,8 +6,6 @@ from typing import Any
 import pytest
 
 from magus.advisor.candidates.ranking import predicted_us
-from magus.advisor.estimate.makespan import estimate_ticks
-from magus.advisor.ranker.trees import Ranker
 from magus.compiler import compile_file
 from magus.compiler.codes import Code
 from magus.compiler.ir import TICKS_PER_US, Choice, Fabric, Network, Topology, topologies
@@ -17,11 +15,12 @@ from magus.compiler.ir.topologies.network import Symmetry, edge_over
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.planning.knobs.engine import default_engine
 from magus.compiler.templates import BASELINE
+from magus.simcore import simulate
 from tests.helpers.commands import document, magus
 from tests.helpers.house import house_with, run_in
 from tests.helpers.paths import ROOT
 
-pytestmark = pytest.mark.usefixtures("compiled_core", "one_ranker")
+pytestmark = pytest.mark.usefixtures("compiled_core", "one_model")
 TINY = """
 use "amd/mi300x"
 param GPUS = 4 in 1..4
@@ -103,15 +102,15 @@ def test_a_new_topology_is_simulated_and_advised_on_as_the_same_links_one_by_one
     assert found["bound"] == expected["bound"]
 
 
-def test_the_ranker_predicts_on_a_new_topology(chain: Path) -> None:
+def test_times_are_estimated_on_a_new_topology(chain: Path) -> None:
     scenario = compile_file(chain).scenario()
     choice = Choice(BASELINE.name, scenario.num_ranks, default_engine(scenario.system))
     schedule = build_schedule(scenario, choice)
 
-    (predicted,) = predicted_us(scenario, Ranker.load(), [choice], [schedule])
+    (predicted,) = predicted_us(scenario, [choice], [schedule])
 
-    estimated = estimate_ticks(scenario, schedule).makespan_ticks / TICKS_PER_US
-    assert predicted != estimated and predicted == pytest.approx(estimated, rel=0.5)
+    simulated = simulate(scenario, schedule).makespan_ticks / TICKS_PER_US
+    assert predicted == pytest.approx(simulated, rel=0.02)
 
 
 # "Adding a template": as uniform_fused_1d, but all transfers are issued before the first kernel.
@@ -149,7 +148,7 @@ def with_line(file: str, name: str, line: str, before: str) -> str:
     )
 
 
-def test_a_new_template_is_checked_simulated_and_ranked_by_the_model(tmp_path: Path) -> None:
+def test_a_new_template_is_checked_simulated_and_ranked(tmp_path: Path) -> None:
     file = tmp_path / "early.mgs"
     file.write_text(TINY.format(fabric="full_mesh(xgmi)").replace("shard_p2p(engine=dma(2))", EARLY_8))
     init = with_line(TEMPLATES_INIT, "early_1d", "early_1d.TEMPLATE", "    bulk.TEMPLATE,\n")
@@ -170,7 +169,7 @@ def test_a_new_template_is_checked_simulated_and_ranked_by_the_model(tmp_path: P
     assert checked.exit_code == written.exit_code == 0 and EARLY_8 in file.read_text()
     assert {EARLY_8, UNIFORM_8} <= set(items(listed.document, "schedules"))
     assert mine.document["makespan_ticks"] == same.document["makespan_ticks"]
-    # What a plan does is all that the ranker sees, so that equal plans are predicted alike, whatever they are called.
+    # What a plan does is all that the estimate sees, so that equal plans are predicted alike, whatever they are called.
     found = {each["schedule"]: each for each in items(advised.document, "candidates")}
     assert found[EARLY_8]["predicted_us"] == found[UNIFORM_8]["predicted_us"]
     assert found[EARLY_8]["simulated_us"] is not None

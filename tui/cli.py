@@ -275,35 +275,23 @@ def advise(
 
 @app.command()
 def train(
+    table: Annotated[Path, typer.Argument(metavar="TABLE", help="The table to learn from, an .npz file.")],
+    store: Annotated[
+        Path | None, typer.Option("--store", metavar="STORE", help="Make the table of the records of this store first.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Folder for the model; default: the shipped model.")
     ] = None,
     seed: Annotated[
         int, typer.Option("--seed", min=0, max=MAX_SEED, metavar="N", help="Seed of the scenarios and of the training.")
     ] = 0,
-    scenarios: Annotated[
-        int | None, typer.Option("--scenarios", min=10, metavar="N", help="Number of random scenarios.")
-    ] = None,
-    proposals: Annotated[
-        Path | None, typer.Option("--proposals", metavar="TABLE", help="Learn proposals instead, from this table.")
-    ] = None,
-    store: Annotated[
-        Path | None, typer.Option("--store", metavar="STORE", help="Make the table of the records of this store first.")
-    ] = None,
     json: JsonOption = False,
     workers: WorkersOption = DEFAULT_WORKERS,
 ) -> None:
-    """Train the ranker on simulated scenarios and report on unseen ones; or the proposals on searched scenarios."""
-    from .commands.train import ProposalRequest, train_model, train_proposals
+    """Learn from searched scenarios which schedules to propose."""
+    from .commands.train import TrainRequest, train_model
 
-    if store is not None and proposals is None:
-        raise typer.BadParameter("--store needs --proposals TABLE, the table to make")
-    if proposals is not None and scenarios is not None:
-        raise typer.BadParameter("--scenarios is of the ranker; a table has its own")
-    if proposals is not None:
-        request = ProposalRequest(proposals, store, out, seed, workers)
-        raise typer.Exit(train_proposals(request, as_json=json))
-    raise typer.Exit(train_model(out, seed=seed, scenarios=scenarios, as_json=json, workers=workers))
+    raise typer.Exit(train_model(TrainRequest(table, store, out, seed, workers), as_json=json))
 
 
 @app.command()

@@ -10,7 +10,6 @@ from ...compiler.planning.expression import expression_of
 from ...compiler.planning.knobs.engine import default_engine
 from ...compiler.planning.knobs.library import library_rejection, library_serial
 from ...compiler.templates import BASELINE
-from ..ranker.trees import Ranker
 from .advice import Candidate
 from .ranking import predicted_us
 
@@ -19,7 +18,7 @@ BATCH = 8
 
 
 def predicted_candidates(
-    scenario: Scenario, ranker: Ranker, space: Sequence[Choice], late: ShouldStop | None = None
+    scenario: Scenario, space: Sequence[Choice], late: ShouldStop | None = None
 ) -> list[Candidate]:
     """Return a candidate for each choice of ``space`` and of the file, by predicted time; plans have no prediction.
 
@@ -32,7 +31,7 @@ def predicted_candidates(
     for batch in (choices,) if late is None else _batches(choices, asked):
         if late is not None and candidates and late():
             break
-        candidates += _ranked(scenario, ranker, batch)
+        candidates += _ranked(scenario, batch)
     plans = [declared(scenario, named) for named in scenario.schedules if isinstance(named.body, Plan)]
     candidates.extend(_candidate(scenario, None, plan) for plan in plans)
     return sorted(candidates, key=lambda candidate: (candidate.best_us, candidate.expression))
@@ -51,9 +50,9 @@ def _batches(choices: Sequence[Choice], asked: Sequence[Choice]) -> Iterator[Seq
         yield others[first : first + BATCH]
 
 
-def _ranked(scenario: Scenario, ranker: Ranker, choices: Sequence[Choice]) -> Iterator[Candidate]:
+def _ranked(scenario: Scenario, choices: Sequence[Choice]) -> Iterator[Candidate]:
     schedules = list(build_schedules(scenario, choices))
-    times_us = predicted_us(scenario, ranker, choices, schedules)
+    times_us = predicted_us(scenario, choices, schedules)
     for choice, schedule, time_us in zip(choices, schedules, times_us, strict=True):
         yield Candidate(schedule.expression, choice, schedule, is_serial(scenario, choice), time_us)
 

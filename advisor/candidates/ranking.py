@@ -1,10 +1,8 @@
-"""Predicted times of choices, and the selection of candidates to simulate.
+"""Estimated times of choices, and the selection of candidates to simulate.
 
-The ranker knows the patterns it was trained on, on one node, and the templates that a search goes through. Elsewhere
-the step-level estimate, which the ranker corrects, is used alone, and its error depends on the algorithm. So for a lone
-collective the best of each algorithm, by copy engines and by SMs, is simulated before the second best of any; beside
-kernels the best of each algorithm is simulated as well. If the file names values of a knob, the best candidate of each
-value is simulated too.
+The error of the step-level estimate depends on the algorithm of a collective. So for a lone collective the best of each
+algorithm, by copy engines and by SMs, is simulated before the second best of any; beside kernels the best of each
+algorithm is simulated as well. If the file names values of a knob, the best candidate of each value is simulated too.
 """
 
 from collections import Counter
@@ -35,10 +33,10 @@ from ...compiler.templates.collective import DEFAULT_ALGORITHM, usual_algorithm
 from ...simcore.kernels.dispatch import whole_works
 from ...simcore.lower.collective import library_collective_time
 from ..estimate.makespan import estimates
-from ..ranker.trees import Ranker
 from .advice import Candidate, is_algorithm_choice
 
-TRAINED_ON = (Pattern.AG_GEMM, Pattern.GEMM_RS)
+# Patterns of the drawn scenarios in which estimates were compared with simulations.
+JUDGED_ON = (Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR, Pattern.A2A_GEMM)
 # Algorithms whose fastest schedule is tried with other protocols and directions.
 NUM_VARIED_ALGORITHMS = 3
 # Most values of a knob of which the best candidate each is simulated; more are a range to search.
@@ -50,41 +48,29 @@ LIBRARY = "library"
 AlgorithmAndEngine = tuple[str, EngineKind]
 
 
-def is_trained(scenario: Scenario) -> bool:
-    """Whether the ranker has seen scenarios of this kind: GEMMs in patterns of ``TRAINED_ON`` on one node."""
+def is_judged(scenario: Scenario) -> bool:
+    """Whether estimates were compared with simulations of such scenarios: GEMMs in ``JUDGED_ON`` on one node."""
     workload, fabric = scenario.workload, scenario.system.fabric
-    return workload.gemm is not None and workload.pattern in TRAINED_ON and fabric.node_size == 0
+    return workload.gemm is not None and workload.pattern in JUDGED_ON and fabric.node_size == 0
 
 
 def predicted_us(
     scenario: Scenario,
-    ranker: Ranker,
     choices: Sequence[Choice],
     schedules: Sequence[Schedule],
     should_stop: ShouldStop | None = None,
 ) -> tuple[float, ...]:
-    """Return the times of ``choices``, whose ``schedules`` are given: predictions of the ranker, or estimates.
+    """Return the times of ``choices``, whose ``schedules`` are given: estimates, and the closed form of the library.
 
     Raises
     ------
     Cancelled
         If ``should_stop`` returned true.
     """
-    trained = is_trained(scenario)
-    modelled = {
-        choice: schedule for choice, schedule in zip(choices, schedules, strict=True) if not choice.engine.by_library
-    }
-    built = {
-        choice: schedule
-        for choice, schedule in modelled.items()
-        if trained and BY_NAME[choice.template].explored and not choice.algorithm
-    }
-    others = {choice: schedule for choice, schedule in modelled.items() if choice not in built}
+    own = [schedule for choice, schedule in zip(choices, schedules, strict=True) if not choice.engine.by_library]
     with heeding(should_stop):
-        predicted = ranker.predict_us(scenario, list(built.values())) if built else ()
-        estimated = (each.makespan_ticks / TICKS_PER_US for each in estimates(scenario, others.values()))
-        times = dict(zip((*built, *others), (*predicted, *estimated), strict=True))
-        return tuple(times[choice] if choice in times else library_us(scenario) for choice in choices)
+        estimated = (each.makespan_ticks / TICKS_PER_US for each in estimates(scenario, own))
+        return tuple(library_us(scenario) if choice.engine.by_library else next(estimated) for choice in choices)
 
 
 def library_us(scenario: Scenario) -> float:

@@ -104,7 +104,7 @@ def _worth_a_run(
 def simulate_variants(
     pool: Workers, scenario: Scenario, candidates: list[Candidate], report: Progress
 ) -> list[Candidate]:
-    """Add variants of the fastest schedules that the ranker does not model, simulated in packets.
+    """Add variants of the fastest schedules that the space does not have, simulated in packets.
 
     For a lone collective these are the fastest algorithms with other protocols, and by get instead of put.
     """

@@ -9,8 +9,8 @@ from functools import cache
 from random import Random
 
 from ...compiler import compile_text
-from ...compiler.ir import Explore, Scenario, System
-from ..ranker.randomised import factor, moved_gpu, moved_value, scaled
+from ...compiler.ir import Explore, Scenario
+from .moved import moved_system
 
 # Share of the scenarios on hardware as shipped; in the others every figure is moved.
 AS_SHIPPED = 0.5
@@ -122,7 +122,7 @@ def draw(seed: int, idx: int) -> Drawn:
     text = PATTERNS[pattern][1].format(m=rows, k=before, n=after)
     scenario = _compiled(vendor, gpu, fabric, ranks, text)
     moved = random.random() >= AS_SHIPPED
-    system = _moved(random, scenario.system) if moved else scenario.system
+    system = moved_system(random, scenario.system) if moved else scenario.system
     family = ScenarioFamily(gpu, fabric.split("(")[0], ranks, pattern, model.name, size, moved)
     return Drawn(seed, idx, family, replace(scenario, name=f"{seed}/{idx}", system=system, explore=Explore()))
 
@@ -156,17 +156,3 @@ def _compiled(vendor: str, gpu: str, fabric: str, ranks: int, text: str) -> Scen
         f'use "{vendor}/{gpu.lower()}"\nsystem node {{ gpus {ranks} x {gpu}; fabric {fabric} }}\n'
         f"workload drawn on node {{ {text} }}\n"
     ).scenario()
-
-
-def _moved(random: Random, system: System) -> System:
-    """Return the system with every figure moved, independently."""
-    fabric, link, switch, speed = system.fabric, system.fabric.link, system.fabric.switch, factor(random)
-    link = replace(
-        link,
-        achieved_bytes_per_s=scaled(link.achieved_bytes_per_s, speed),
-        latency_ticks=moved_value(random, link.latency_ticks),
-    )
-    if switch is not None:
-        latency = moved_value(random, switch.latency_ticks)
-        switch = replace(switch, bytes_per_s=scaled(switch.bytes_per_s, speed), latency_ticks=latency)
-    return replace(system, gpu=moved_gpu(random, system.gpu), fabric=replace(fabric, link=link, switch=switch))

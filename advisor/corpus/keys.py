@@ -3,8 +3,8 @@
 from functools import cache
 
 from ...simcore.memo.memo import content_hash
-from ..ranker.fingerprint import engine_fingerprint
 from .families import Drawn
+from .fingerprint import fingerprint
 
 # Version of what ``record_of`` does: raise it with every change of the search that the fingerprint does not see.
 PROCEDURE = 2
@@ -13,7 +13,7 @@ PROCEDURE = 2
 @cache
 def engine_version() -> str:
     """Return the version of search, simulator and estimate; takes about a second."""
-    return f"{PROCEDURE}-{engine_fingerprint()}"
+    return f"{PROCEDURE}-{fingerprint()}"
 
 
 def key_of(drawn: Drawn) -> str:

@@ -15,7 +15,6 @@ from ..candidates.predicted import predicted_candidates
 from ..candidates.shortlist import shortlist_unit, simulate_shortlist, simulate_variants
 from ..candidates.variations import forms_of
 from ..estimate.makespan import estimate_ticks
-from ..ranker.trees import Ranker
 from ..solver import enumerate_space
 from ..workers import SimulationJob, Workers
 from .families import Drawn, ScenarioFamily
@@ -67,9 +66,9 @@ def record_of(drawn: Drawn) -> Record:
 
 
 def _simulated_space(scenario: Scenario, pool: Workers) -> list[Candidate]:
-    """Return the candidates of advice without a bespoke search; the estimate ranks, so that no model judges itself."""
+    """Return the candidates of advice without a bespoke search."""
     space = enumerate_space(scenario)
-    candidates = predicted_candidates(scenario, Ranker(None), space.structures)
+    candidates = predicted_candidates(scenario, space.structures)
     candidates = simulate_shortlist(pool, scenario, candidates, TOP, lambda stage, done, total: None)
     return simulate_variants(pool, scenario, candidates, lambda stage, done, total: None)
 

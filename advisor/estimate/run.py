@@ -154,7 +154,7 @@ class EstimateRun:
     def _turn_ticks(self, route: Route, taken: int) -> float:
         """Return the delay of a copy that begins beside others: they send their first lines in turn, then drift apart.
 
-        0 for the patterns of the ranker, which was trained without this delay.
+        0 for kernels beside copies of one rank that stands for all: there it changes nothing that was measured.
         """
         busy = self.schedule.engine.count - route.engines.free - taken
         if not self.in_turn or not busy:

@@ -1,4 +1,4 @@
-"""The baseline of a scenario, without the ranker: the library's schedule, or the fastest of the serial ones."""
+"""The baseline of a scenario: the library's schedule, or the fastest of the serial ones."""
 
 from collections.abc import Iterable
 from dataclasses import replace

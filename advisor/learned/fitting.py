@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ..ranker.learner import boosted_trees, regressor
+from .learner import boosted_trees, regressor
 from .pairs import Scale, pair_features
 from .proposal_model import Library, ProposalModel
 from .shapes import Shapes

@@ -1,7 +1,7 @@
 """The file of a proposal model: one compressed JSON document. It is data, and what is read is checked.
 
 Numbers that were tampered with propose worse schedules at worst: each is checked by the rules and estimated before it
-is offered. The trees are records of equal size in base64, see ``ranker/boosted_trees.py``.
+is offered. The trees are records of equal size in base64, see ``boosted_trees.py``.
 """
 
 import base64
@@ -18,8 +18,7 @@ import numpy.typing as npt
 
 from ...compiler.text.writing import write_whole
 from ...simcore.memo.codec import decode, encode
-from ..ranker.boosted_trees import BoostedTrees, ModelError
-from ..ranker.trees import read_bounded
+from .boosted_trees import BoostedTrees, ModelError
 from .pairs import Scale, names_of_features
 from .proposal_model import Library, ProposalModel
 from .structure import Structure, is_sound
@@ -78,7 +77,7 @@ def load(folder: Path | None = None) -> tuple[ProposalModel, Card]:
     ModelError
         If the file is missing, damaged, of other features or of another version.
     """
-    data = read_bounded(files(f"{__package__}.model") if folder is None else folder, FILE, MAX_BYTES)
+    data = _read_bounded(files(f"{__package__}.model") if folder is None else folder, FILE, MAX_BYTES)
     document = _document(data)
     try:
         if document["schema"] != SCHEMA:
@@ -96,6 +95,18 @@ def load(folder: Path | None = None) -> tuple[ProposalModel, Card]:
     if len(scale.deviation) != len(names) or not (scale.deviation > 0).all():
         raise ModelError(f"{FILE} is damaged: its scale does not fit; run `magus train`")
     return ProposalModel(names, before, after, scale, trees, (low, high), hashlib.sha256(data).hexdigest()), card
+
+
+def _read_bounded(place: Any, name: str, limit: int) -> bytes:
+    """Return at most ``limit`` bytes of a file in a folder or package."""
+    try:
+        with place.joinpath(name).open("rb") as stream:
+            data: bytes = stream.read(limit + 1)
+    except OSError as error:
+        raise ModelError(f"cannot read {name}: {error.strerror or error}; run `magus train`") from None
+    if len(data) > limit:
+        raise ModelError(f"{name} is larger than {limit} B")
+    return data
 
 
 def _document(data: bytes) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from ...compiler.templates import BY_NAME
 from ..bespoke.explore_limits import is_explored
 from ..candidates.variations import may_deadlock
 from ..estimate.makespan import estimates
-from ..ranker.boosted_trees import BoostedTrees, ModelError
+from .boosted_trees import BoostedTrees, ModelError
 from .pairs import PIPELINE, Scale, names_of_features, pair_features
 from .shapes import Shapes
 from .situation import Situation

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ...compiler.text.writing import write_whole
 from ...simcore.memo.codec import decode, encode
 from ..corpus.families import ScenarioFamily
-from ..ranker.boosted_trees import ModelError
+from .boosted_trees import ModelError
 from .situation import Situation
 from .structure import Structure, is_sound
 

@@ -8,10 +8,10 @@ from time import perf_counter
 
 from ...compiler.ir import Counted
 from ...simcore.memo.codec import encode
+from ..corpus import fingerprint as engine
 from ..corpus.local import results_here
 from ..corpus.record import Record
-from ..ranker.boosted_trees import ModelError
-from ..ranker.fingerprint import engine_fingerprint
+from .boosted_trees import ModelError
 from .fitting import fit_model
 from .labelling import labeller_of
 from .model_file import FILE, Card, save
@@ -70,7 +70,7 @@ def train_on(table: LabelTable, out: Path | None = None, seed: int = 0) -> Propo
 def proposal_document(report: ProposalReport) -> dict[str, object]:
     """Return the report for ``--json``."""
     return {
-        "schema": "magus-train-proposals/1",
+        "schema": "magus-train/1",
         **asdict(report.card),
         "seconds": round(report.seconds, 1),
         "file": str(report.file),
@@ -88,4 +88,4 @@ def proposal_text(report: ProposalReport) -> str:
 
 def fingerprint(names: tuple[str, ...]) -> str:
     """Return the hash of what the table depends on: simulator, estimate and the names of situations and features."""
-    return sha256(encode((engine_fingerprint(), names, names_of_features(names)))).hexdigest()
+    return sha256(encode((engine.fingerprint(), names, names_of_features(names)))).hexdigest()

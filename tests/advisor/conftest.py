@@ -1,8 +1,8 @@
-"""Tests of the advisor simulate much and ask the shipped ranker often; they test no core of the simulator."""
+"""Tests of the advisor simulate much and ask the shipped model often; they test no core of the simulator."""
 
 import pytest
 
 
 @pytest.fixture(scope="module", autouse=True)
-def shared(compiled_core: None, one_ranker: None) -> None:
+def shared(compiled_core: None, one_model: None) -> None:
     """What advisors in this process share."""

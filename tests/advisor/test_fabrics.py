@@ -7,7 +7,6 @@ import pytest
 
 from magus.advisor.bounds.lower_bound import lower_bound
 from magus.advisor.estimate.makespan import estimate_ticks
-from magus.advisor.ranker.features import NAMES, features_of
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Scenario
 from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.simcore import simulate
@@ -47,4 +46,3 @@ def test_an_estimate_is_within_a_factor_of_two(name: str) -> None:
         schedule = build_schedule(scenario, choice)
         found = simulate(scenario, schedule, unit_bytes=16384).makespan_ticks
         assert 0.5 * found <= estimate_ticks(scenario, schedule).makespan_ticks <= 2 * found, choice
-        assert len(features_of(scenario, schedule)) == len(NAMES)

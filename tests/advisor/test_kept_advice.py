@@ -12,7 +12,6 @@ import pytest
 from magus.advisor import AdviceOptions, Advisor
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.export import advice_document
-from magus.advisor.ranker.trees import Ranker
 from magus.compiler import compile_text
 from magus.compiler.ir import EngineChoice, EngineKind, Explore, Scenario
 from magus.simcore.memo.memo import memoizing
@@ -107,8 +106,7 @@ def test_another_question_is_not_answered(advisor: Advisor, store: Store) -> Non
         assert kept(advisor, SCENARIO, options) is None
     for scenario in (replace(SCENARIO, name="other"), exploring(SCENARIO, Explore.of(chunks=(16,)))):
         assert kept(advisor, scenario) is None
-    for ranker in (Ranker(None), replace(advisor.ranker, card=None)):
-        assert kept(Advisor(ranker), SCENARIO) is None
+    assert kept(Advisor(None), SCENARIO) is None
 
 
 def test_advice_that_was_cut_short_or_failed_in_part_is_not_kept(
@@ -150,7 +148,7 @@ def test_what_lies_there_malformed_is_computed_again(advisor: Advisor, store: St
 
 @pytest.mark.parametrize("threads", [True, False])
 def test_workers_keep_what_they_simulate(threads: bool, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    advisor, options = Advisor(Ranker(None)), replace(OPTIONS, workers=2, bespoke=0)
+    advisor, options = Advisor(), replace(OPTIONS, workers=2, bespoke=0)
     monkeypatch.setattr("magus.advisor.recommend.suits_threads", lambda _: threads)
     computed = advisor.recommend(SCENARIO, options)
 

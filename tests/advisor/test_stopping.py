@@ -5,7 +5,6 @@ import pytest
 from magus.advisor.bounds.lower_bound import lower_bound
 from magus.advisor.bounds.routes import routes_of
 from magus.advisor.candidates.ranking import predicted_us
-from magus.advisor.ranker.trees import Ranker
 from magus.advisor.solver import enumerate_space
 from magus.advisor.solver.enumerate import explain
 from magus.compiler.ir import Cancelled, Choice, EngineChoice, EngineKind, heeding
@@ -26,7 +25,7 @@ def test_the_estimate() -> None:
     routes_of.cache_clear()
     schedules = [build_schedule(SCENARIO, CHOICE)]
     with pytest.raises(Cancelled):
-        predicted_us(SCENARIO, Ranker.load(), [CHOICE], schedules, should_stop=lambda: True)
+        predicted_us(SCENARIO, [CHOICE], schedules, should_stop=lambda: True)
 
 
 def test_the_solver_in_its_thread() -> None:

@@ -12,7 +12,6 @@ from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
 
 from magus.advisor import AdviceOptions, Advisor, lower_bound
 from magus.advisor.bounds.gemm_area import KernelClass, least_ratios
-from magus.advisor.ranker.features import NAMES
 from magus.compiler.ir import DType, EngineChoice, EngineKind, Explore, GemmShape
 from tests.helpers.scenarios.scenarios import ag_gemm, exploring, mi300x
 
@@ -58,14 +57,14 @@ def test_bounds_are_the_same() -> None:
     assert len(set(map(str, together(lambda: lower_bound(scenario))))) == 1
 
 
-def test_predictions_are_the_same_and_leave_the_threads_of_others_alone() -> None:
-    ranker = Advisor.load().ranker
-    features = np.random.default_rng(0).normal(size=(50, len(NAMES)))
+def test_proposals_are_the_same_and_leave_the_threads_of_others_alone() -> None:
+    model = Advisor.load().proposals
+    assert model is not None
     before = [pool["num_threads"] for pool in threadpool_info()]
 
-    found = together(lambda: [ranker.predict_matrix(features).tobytes() for _ in range(20)])
+    found = together(lambda: str(model.propose(ag_gemm(1536, 2048, 7168))))
 
-    assert len({each for one in found for each in one}) == 1
+    assert len(set(found)) == 1 and "Proposal(" in found[0]
     assert [pool["num_threads"] for pool in threadpool_info()] == before
 
 

@@ -6,7 +6,6 @@ from magus.advisor import AdviceOptions, Advisor, threshold
 from magus.advisor.candidates.advice import Threshold
 from magus.advisor.candidates.predicted import predicted_candidates
 from magus.advisor.export import advice_document
-from magus.advisor.ranker.trees import Ranker
 from magus.advisor.threshold import LEAST_ROWS, MOST_ROWS, PRECISION, threshold_of
 from magus.compiler.ir import Choice, Explore, Pattern, Scenario
 from magus.compiler.planning.knobs.engine import default_engine
@@ -16,7 +15,6 @@ from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 from tests.helpers.scenarios.scenarios import ag_gemm, exploring, lone_gather
 from tests.helpers.some import some
 
-RANKER = Ranker(None)
 GEMM = exploring(scenario_of(Pattern.AG_GEMM, SYSTEMS[0], 4, 1024, 512, 512), Explore())
 
 
@@ -29,7 +27,7 @@ def found(monkeypatch: pytest.MonkeyPatch, pays_from: int, pays_until: int = 1 <
 
     monkeypatch.setattr(threshold, "overlap_pays", pays)
     overlapping = Choice("hetero_fused_1d", 4, default_engine(GEMM.system))
-    answer = threshold_of(GEMM, RANKER, predicted_candidates(GEMM, RANKER, (overlapping,)), pays(GEMM, None), None)
+    answer = threshold_of(GEMM, predicted_candidates(GEMM, (overlapping,)), pays(GEMM, None), None)
     assert answer is not None
     return answer
 

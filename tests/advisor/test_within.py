@@ -8,7 +8,6 @@ import pytest
 
 from magus.advisor import AdviceOptions, Advisor
 from magus.advisor.candidates.predicted import BATCH, predicted_candidates
-from magus.advisor.ranker.trees import Ranker
 from magus.advisor.solver import enumerate_space
 from magus.advisor.stages import either, lateness
 from magus.compiler.ir import NamedSchedule
@@ -67,10 +66,10 @@ def test_with_enough_time_the_advice_is_the_same() -> None:
 
 
 def test_what_is_ranked_before_it_is_late_are_the_shortest_plans() -> None:
-    ranker, space = Ranker.load(), enumerate_space(SCENARIO).structures
+    space = enumerate_space(SCENARIO).structures
     batches = count()
-    few = predicted_candidates(SCENARIO, ranker, space, lambda: next(batches) >= 2)
-    every = predicted_candidates(SCENARIO, ranker, space)
+    few = predicted_candidates(SCENARIO, space, lambda: next(batches) >= 2)
+    every = predicted_candidates(SCENARIO, space)
 
     assert len(few) < len(every) and sum(not one.is_serial for one in few) >= BATCH
     chunks = [one.choice.chunks for one in few if one.choice is not None]

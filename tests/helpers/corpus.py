@@ -3,9 +3,13 @@
 import os
 import time
 
+from magus.advisor.candidates.predicted import usual_serials
 from magus.advisor.corpus.attempt import Attempt, failed_for
 from magus.advisor.corpus.families import Drawn
 from magus.advisor.corpus.record import Record, Tried
+from magus.advisor.estimate.makespan import estimate_ticks
+from magus.compiler.planning.build import build_schedule
+from magus.compiler.planning.expression import expression_of
 
 FAILS, DIES = 2, 3
 """Scenarios that fail, and that end their process."""
@@ -19,6 +23,14 @@ def quick_record(drawn: Drawn) -> Record:
         Tried("uniform_fused_1d(chunks=16, engine=dma(7))", "local search", ticks, 128, 0.1 + ticks),
     )
     return Record(drawn.seed, drawn.idx, drawn.family, ticks // 2, plans[0].expression, plans)
+
+
+def serial_record(drawn: Drawn) -> Record:
+    """A record of the usual serial schedule, as if it had been simulated."""
+    scenario, (choice, *_) = drawn.scenario, usual_serials(drawn.scenario)
+    ticks = round(estimate_ticks(scenario, build_schedule(scenario, choice)).makespan_ticks)
+    plan = Tried(expression_of(choice), "template", ticks + 10, 1024, float(ticks))
+    return Record(drawn.seed, drawn.idx, drawn.family, 1, plan.expression, (plan,))
 
 
 def failing_record(drawn: Drawn) -> Record:

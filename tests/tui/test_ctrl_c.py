@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from magus.examples import path
+from tests.helpers.paths import TABLE
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "killpg"), reason="POSIX signals")]
 
@@ -112,7 +113,7 @@ def test_a_node(arguments: list[str], after_s: float) -> None:
 
 @pytest.mark.parametrize("after_s", [3.0, 8.0])
 def test_training(tmp_path: Path, after_s: float) -> None:
-    check(["train", "--out", str(tmp_path / "model")], after_s)
+    check(["train", str(TABLE), "--out", str(tmp_path / "model")], after_s)
 
 
 @pytest.mark.parametrize("after_s", [3.0, 12.0])

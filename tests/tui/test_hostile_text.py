@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 from magus.compiler.text.printable import printable
 from magus.tui.cli import app
 from tests.helpers.hostile_text import ESCAPES, EVERYTHING, is_safe
-from tests.helpers.paths import ROOT
+from tests.helpers.paths import ROOT, TABLE
 
 FILE = """
 use "amd/mi300x"
@@ -141,7 +141,8 @@ def test_words_of_the_command_line(tmp_path: Path, evil: str) -> None:
         (("calibrate", "--data", tmp_path, "--gpu", "H100", "--from", evil), 1),
         (("validate", "--data", tmp_path / evil), 1),
         (("validate", "--data", tmp_path, "--write", tmp_path / "none" / evil), 1),
-        (("train", "--out", file / evil), 1),
+        (("train", tmp_path / evil), 1),
+        (("train", TABLE, "--out", file / evil), 1),
     ):
         assert magus(*words).exit_code == code, words
 

@@ -17,7 +17,7 @@ from tests.tui.test_hostile_text import FILE
 
 VERBS = (
     *("check", "fmt", "test", "simulate", "plan", "schedules", "advise"),
-    *("train", "corpus", "validate", "calibrate", "tui"),
+    *("train", "evaluate", "corpus", "validate", "calibrate", "tui"),
 )
 CLI = ("-m", "magus.tui.cli")
 

@@ -1,4 +1,4 @@
-"""``magus train``: build the data set, fit the ranker, report on unseen scenarios, write it; or learn proposals."""
+"""``magus train``: make the table of a store of searches, learn proposals from it, write their model."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -8,10 +8,10 @@ from ...advisor.corpus.build import records_of
 from ...advisor.corpus.errors import CorpusError
 from ...advisor.corpus.keys import engine_version
 from ...advisor.corpus.store import open_store
+from ...advisor.learned.boosted_trees import ModelError
+from ...advisor.learned.model_file import FILE
 from ...advisor.learned.table import LabelTable, load_table, save_table
-from ...advisor.learned.train import make_table, proposal_document, proposal_text, train_on
-from ...advisor.ranker.boosted_trees import ModelError
-from ...advisor.ranker.train import report_document, report_text, train
+from ...advisor.learned.train import SHIPPED, make_table, proposal_document, proposal_text, train_on
 from ...compiler.ir import Progress
 from ...compiler.text.writing import check_writable
 from ..exit_codes import Exit
@@ -21,24 +21,9 @@ from .console import say_rejection
 from .running import run_command
 
 
-def train_model(out: Path | None, *, seed: int, scenarios: int | None, workers: int, as_json: bool) -> Exit:
-    """Train the ranker and write it to ``out``, by default over the shipped model."""
-
-    def action() -> Exit:
-        with progress_line() as progress:
-            report = train(out=out, seed=seed, scenarios=scenarios, workers=workers, progress=progress)
-        if as_json:
-            print_json(report_document(report))
-        else:
-            put(report_text(report))
-        return Exit.DONE
-
-    return run_command(action)
-
-
 @dataclass(frozen=True, slots=True)
-class ProposalRequest:
-    """What to learn proposals from: ``table``, which is made of the records of ``store`` first if there is one."""
+class TrainRequest:
+    """What to learn from: ``table``, which is made of the records of ``store`` first if there is one."""
 
     table: Path
     store: Path | None
@@ -47,11 +32,12 @@ class ProposalRequest:
     workers: int
 
 
-def train_proposals(request: ProposalRequest, *, as_json: bool) -> Exit:
+def train_model(request: TrainRequest, *, as_json: bool) -> Exit:
     """Fit the proposals and write their model, by default over the shipped one."""
 
     def action() -> Exit:
         try:
+            _check_folder(request.out or SHIPPED)
             with progress_line() as progress:
                 table = load_table(request.table) if request.store is None else _labelled(request, progress)
                 progress("fit", 0, 1)
@@ -68,7 +54,13 @@ def train_proposals(request: ProposalRequest, *, as_json: bool) -> Exit:
     return run_command(action)
 
 
-def _labelled(request: ProposalRequest, progress: Progress) -> LabelTable:
+def _check_folder(folder: Path) -> None:
+    """Raise the error of writing the model early, before minutes of work."""
+    folder.mkdir(parents=True, exist_ok=True)
+    check_writable(folder / FILE)
+
+
+def _labelled(request: TrainRequest, progress: Progress) -> LabelTable:
     """Return the table of the store, and write it."""
     check_writable(request.table)
     assert request.store is not None, "asked for"

@@ -1,1 +1,1 @@
-"""The shipped proposal model: ``proposals.model``, written by ``magus train --proposals``, with its card inside."""
+"""The shipped proposal model: ``proposals.model``, written by ``magus train``, with its card inside."""

@@ -73,7 +73,7 @@ def test_where_the_profile_or_the_form_says_nothing_there_is_none() -> None:
 def test_it_is_always_among_the_candidates_with_its_closed_form() -> None:
     scenario = gathered(4096)
     assert expression_of(library_serial(scenario)) == LIBRARY
-    candidates = predicted_candidates(scenario, Advisor.load().ranker, ())
+    candidates = predicted_candidates(scenario, ())
     library = baseline_of(candidates)
     gemm = sum(work.alone_ticks for work in whole_works(scenario)) / 1e8
     found = library_time(scenario)
@@ -85,7 +85,7 @@ def test_it_is_always_among_the_candidates_with_its_closed_form() -> None:
 
 def test_without_it_the_fastest_serial_schedule_is_the_baseline() -> None:
     scenario = ag_gemm(1024, 512, 512)
-    candidates = predicted_candidates(scenario, Advisor.load().ranker, ())
+    candidates = predicted_candidates(scenario, ())
 
     assert not baseline_of(candidates).is_library
     assert not serial_baseline(scenario).engine.by_library

@@ -6,17 +6,16 @@ import pytest
 
 from magus.advisor.candidates.advice import Candidate
 from magus.advisor.candidates.ranking import (
+    JUDGED_ON,
     MAX_NAMED_VALUES,
-    TRAINED_ON,
     baselines,
     best_of_explored,
     chosen_algorithm,
-    is_trained,
+    is_judged,
     protocol_variants,
     shortlisted,
 )
-from magus.advisor.ranker.randomised import SYSTEMS as TRAINED_SYSTEMS
-from magus.advisor.ranker.randomised import WORKLOADS, base_scenario
+from magus.advisor.corpus.families import PATTERNS, draw
 from magus.compiler.ir import (
     Choice,
     CopyProtocol,
@@ -44,15 +43,15 @@ def candidates(scenario: Scenario, choices: list[Choice]) -> list[Candidate]:
     ]
 
 
-def test_the_ranker_is_trusted_with_what_it_was_trained_on() -> None:
-    assert set(TRAINED_ON) == set(WORKLOADS)
-    assert all(is_trained(base_scenario(gpu, fabric, 4)) for _, gpu, fabric in TRAINED_SYSTEMS)
+def test_estimates_are_judged_on_what_is_drawn() -> None:
+    assert {pattern.value for pattern in JUDGED_ON} == set(PATTERNS)
+    assert all(is_judged(draw(0, idx).scenario) for idx in range(20))
 
 
 @pytest.mark.parametrize("pattern", TEXTS, ids=lambda pattern: pattern.value)
 def test_and_with_nothing_else(pattern: Pattern) -> None:
-    assert is_trained(scenario_of(pattern, SYSTEMS[0], 4, 256, 256, 256)) is (pattern in TRAINED_ON)
-    assert not is_trained(scenario_of(pattern, SYSTEMS[3], 4, 256, 256, 256))
+    assert is_judged(scenario_of(pattern, SYSTEMS[0], 4, 256, 256, 256)) is (pattern in JUDGED_ON)
+    assert not is_judged(scenario_of(pattern, SYSTEMS[3], 4, 256, 256, 256))
 
 
 def test_the_best_of_each_algorithm_comes_before_the_second_best_of_any() -> None:

@@ -1,4 +1,4 @@
-"""The serial baseline is the one that advice names, found without the ranker."""
+"""The serial baseline is the one that advice names, found without its candidates."""
 
 import pytest
 

@@ -5,11 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor.candidates.predicted import usual_serials
 from magus.advisor.corpus.families import draw
-from magus.advisor.corpus.record import Record, Tried
-from magus.advisor.estimate.makespan import estimate_ticks
+from magus.advisor.corpus.record import Record
 from magus.advisor.learned import evaluate as module
+from magus.advisor.learned.boosted_trees import ModelError
 from magus.advisor.learned.evaluate import SplitScore, evaluate, mean_of, report_text
 from magus.advisor.learned.fitting import COVERED, error_of
 from magus.advisor.learned.labelling import all_winners, found_by, winners_of
@@ -17,18 +16,11 @@ from magus.advisor.learned.model_file import load
 from magus.advisor.learned.table import ANYWHERE, Found, Labels, LabelTable
 from magus.advisor.learned.train import fingerprint, make_table
 from magus.advisor.learned.ways import WAYS
-from magus.advisor.ranker.boosted_trees import ModelError
-from magus.compiler.planning.build import build_schedule
-from magus.compiler.planning.expression import expression_of
+from tests.helpers.corpus import serial_record
 
 
 def record(idx: int) -> Record:
-    """A record of the usual serial schedules of a drawn scenario, as if they had been simulated."""
-    drawn = draw(3, idx)
-    choice = usual_serials(drawn.scenario)[0]
-    ticks = round(estimate_ticks(drawn.scenario, build_schedule(drawn.scenario, choice)).makespan_ticks)
-    plan = Tried(expression_of(choice), "template", ticks + 10, 1024, float(ticks))
-    return Record(3, idx, drawn.family, 1, plan.expression, (plan,))
+    return serial_record(draw(3, idx))
 
 
 def test_the_shipped_model_is_of_this_code() -> None:

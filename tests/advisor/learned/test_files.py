@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from magus.advisor.learned.boosted_trees import ModelError
 from magus.advisor.learned.model_file import FILE, MAX_BYTES, Card, load, save
 from magus.advisor.learned.proposal_model import ProposalModel
 from magus.advisor.learned.table import LabelTable, load_table, save_table
-from magus.advisor.ranker.boosted_trees import ModelError
 from tests.helpers.scenarios.scenarios import ag_gemm
 
 CARD = Card("of nothing", 3, 1, 24, 40, 900)

@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 from magus.advisor import Advisor, ModelError
-from magus.advisor.ranker.train import Score, TrainReport
-from magus.advisor.ranker.trees import Ranker
 from magus.compiler.ir import Cancelled
 from magus.simcore import RunOutcome, RunTooLarge, simulate
 from magus.tui.exit_codes import Exit
@@ -58,13 +56,13 @@ def test_a_core_that_does_not_exist_is_a_mistake_of_usage(
     assert "'turbo'" in done.stderr and "windows, heap, compiled" in done.stderr
 
 
-def test_a_damaged_ranker_is_told_and_only_advice_needs_it(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Ranker, "load", raising(ModelError("card.json is damaged")))
+def test_a_damaged_model_is_told_and_only_advice_needs_it(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Advisor, "load", raising(ModelError("proposals.model is damaged")))
 
     advice = magus("advise", file, *FAST)
 
     assert (advice.exit_code, advice.stdout) == (Exit.INPUT, "")
-    assert advice.stderr == "magus: the model cannot be used: card.json is damaged\n"
+    assert advice.stderr == "magus: the model cannot be used: proposals.model is damaged\n"
     assert magus("schedules", file).exit_code == magus("simulate", file).exit_code == Exit.DONE
 
 
@@ -124,24 +122,9 @@ def test_advice_that_was_interrupted_is_printed_and_has_the_exit_code_of_an_inte
 def test_one_file_whose_advice_fails_does_not_stop_the_next(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = file.with_name("b.mgs")
     other.write_text(FILE.replace("verdict == serial", "mine.makespan > 1 us"))
-    monkeypatch.setattr(Ranker, "load", raising(ModelError("gone")))
+    monkeypatch.setattr(Advisor, "load", raising(ModelError("gone")))
 
     done = magus("test", file, other, "--workers", "1")
 
     assert done.exit_code == Exit.INPUT
     assert f"{other}: 1 passed, 0 failed" in done.stdout
-
-
-def test_training_reports_both_rankings_and_where_the_model_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    score = Score(**dict.fromkeys(Score.__slots__, 0.25))
-    report = TrainReport(7, 40, 10, 600, 1.5, score, score, tmp_path)
-    monkeypatch.setattr("magus.tui.commands.train.train", lambda **_: report)
-
-    text, document = magus("train", "--out", tmp_path), magus("train", "--out", tmp_path, "--json")
-
-    assert text.exit_code == document.exit_code == Exit.DONE
-    assert text.stdout.startswith("600 runs of 40 scenarios, 10 of them held out, ")
-    assert "25.00 %" in text.stdout and text.stdout.endswith(f"written to {tmp_path}\n")
-    found = json.loads(document.stdout)
-    assert (found["schema"], found["seed"], found["folder"]) == ("magus-train/1", 7, str(tmp_path))
-    assert found["ranker"] == found["estimate"] == dict.fromkeys(Score.__slots__, 0.25)

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from magus.advisor.ranker.boosted_trees import MAX_DEPTH, NODE, BoostedTrees, Floats, ModelError
-from magus.advisor.ranker.learner import boosted_trees, regressor
+from magus.advisor.learned.boosted_trees import MAX_DEPTH, NODE, BoostedTrees, Floats, ModelError
+from magus.advisor.learned.learner import boosted_trees, regressor
 
 FEATURES = 5
 INNER, LEFT, RIGHT = 1, 2, 3  # the nodes of the second tree
