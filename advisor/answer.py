@@ -164,7 +164,9 @@ def _promise(scenario: Scenario, serial: Candidate, recommended: Candidate) -> P
     if recommended.expression == serial.expression or is_algorithm_choice(scenario):
         return None
     speedup = serial.best_us / recommended.best_us
-    return kernel_promise(speedup, recommended.best_us, resolution_of(scenario))
+    estimated = recommended.simulated_ticks is None or serial.simulated_ticks is None
+    error = (recommended.gain_error or 0.0) if estimated else 0.0
+    return kernel_promise(speedup, recommended.best_us, resolution_of(scenario), error)
 
 
 def _verdict(recommended: Candidate, promise: Promise | None) -> Verdict:

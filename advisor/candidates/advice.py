@@ -64,7 +64,8 @@ class Candidate:
 
     ``choice`` and ``predicted_us`` are None for a plan written out in the file. ``simulated_ticks`` is the simulated
     makespan, ``unit_bytes`` the granularity of the simulation; None without a simulation. ``provenance`` is None
-    unless the schedule is bespoke. ``interval_us`` is that of the prediction, None where its error is not known.
+    unless the schedule is bespoke. ``interval_us`` is that of the prediction, and ``gain_error`` the relative
+    error of its gain over an estimated baseline; None where they are not known.
     """
 
     expression: str
@@ -76,6 +77,7 @@ class Candidate:
     unit_bytes: int | None = None
     provenance: SearchProvenance | None = None
     interval_us: tuple[float, float] | None = None
+    gain_error: float | None = None
 
     @property
     def is_library(self) -> bool:

@@ -14,6 +14,9 @@ KERNEL_NAMES = ("mkernel", "thunderkittens")
 KERNEL_ERROR = 0.11
 """The largest error that they state, of rows that none of their constants was fitted to."""
 
+MOST_ERROR = 0.9
+"""Errors beyond this say nothing."""
+
 KERNEL_SHORTEST_US = 73.0
 """The shortest time among their rows."""
 
@@ -44,8 +47,12 @@ class Promise:
         return Verdict.OVERLAP
 
 
-def kernel_promise(speedup: float, us: float, resolution: float) -> Promise:
-    """Return what a kernel for a schedule of ``us`` promises; its error is no less than what the profile resolves."""
+def kernel_promise(speedup: float, us: float, resolution: float, gain_error: float = 0.0) -> Promise:
+    """Return what a kernel for a schedule of ``us`` promises; its error is no less than what the profile resolves.
+
+    The ``gain_error`` of what was estimated and not simulated comes on top.
+    """
     shorter = us < KERNEL_SHORTEST_US
     outside = f"kernels written to the limit were measured from {us_text(KERNEL_SHORTEST_US)} on" if shorter else ""
-    return Promise(speedup, max(KERNEL_ERROR, resolution), outside)
+    of_kernel = max(KERNEL_ERROR, resolution)
+    return Promise(speedup, min(MOST_ERROR, of_kernel + gain_error * (1 + of_kernel)), outside)

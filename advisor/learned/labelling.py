@@ -69,11 +69,11 @@ LIBRARY = EngineMode.LIBRARY.value
 
 def found_by(record: Record) -> Found:
     """Return the times of a record."""
-    serial = next(plan.ticks for plan in record.plans if plan.expression == record.baseline)
+    serial = next(plan for plan in record.plans if plan.expression == record.baseline)
     best = min(plan.ticks for plan in record.plans)
     by_estimate = sorted(record.plans, key=lambda plan: plan.estimate_ticks)
     picked = next(plan for plan in by_estimate if LIBRARY not in plan.expression)
-    return Found(picked.estimate_ticks, picked.ticks, best, serial)
+    return Found(picked.estimate_ticks, picked.ticks, best, serial.ticks, serial.estimate_ticks)
 
 
 def labeller_of(records: Sequence[Record]) -> "Labeller":

@@ -11,22 +11,11 @@ from .boosted_trees import NODE, BoostedTrees, Floats, Nodes
 if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingRegressor
 
-# Small trees with many runs to a leaf: the estimate is good, and noise in its corrections would only shuffle near-ties.
-# The absolute error: a few runs are off for reasons that no feature shows, and must not bend the rest.
-CORRECTION = {
-    "loss": "absolute_error",
-    "max_iter": 250,
-    "learning_rate": 0.04,
-    "max_leaf_nodes": 15,
-    "min_samples_leaf": 50,
-    "max_features": 0.4,
-}
-
 
 def regressor(
-    features: Floats, target: Floats, seed: int, trees: Mapping[str, object] = CORRECTION
+    features: Floats, target: Floats, seed: int, trees: Mapping[str, object]
 ) -> "HistGradientBoostingRegressor":
-    """Return scikit-learn's ``trees``, fitted to [N, F] features, none of them NaN, and [N] targets."""
+    """Return scikit-learn's regressor of the kind ``trees``, fitted to [N, F] features without NaN, and [N] targets."""
     from sklearn.ensemble import HistGradientBoostingRegressor
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from ...compiler.text.writing import write_whole
 from ...simcore.memo.codec import decode, encode
 from .boosted_trees import BoostedTrees, ModelError
+from .errors import Errors
 from .pairs import Scale, names_of_features
 from .proposal_model import Library, ProposalModel
 from .structure import Structure, is_sound
@@ -26,8 +27,8 @@ from .structure import Structure, is_sound
 FILE = "proposals.model"
 SCHEMA = "magus-proposals/1"
 MAX_BYTES, MAX_UNPACKED_BYTES = 8 << 20, 64 << 20
-# Logarithm of a simulated over an estimated time beyond which an interval is none.
-MAX_ERROR = 1.0
+# Logarithm of a simulated over an estimated figure beyond which an interval is none.
+MAX_ERROR = 0.5
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -58,7 +59,7 @@ def save(model: ProposalModel, card: Card, folder: Path) -> None:
         "deviation": model.scale.deviation.tolist(),
         "before": _library_document(model.before),
         "after": _library_document(model.after),
-        "error": list(model.error),
+        "errors": json.loads(encode(model.errors)),
         "trees": base64.b64encode(model.trees.to_bytes()).decode(),
     }
     folder.mkdir(parents=True, exist_ok=True)
@@ -86,15 +87,15 @@ def load(folder: Path | None = None) -> tuple[ProposalModel, Card]:
         names = tuple(map(str, document["names"]))
         scale = Scale(_numbers(document["deviation"], 1))
         before, after = (_library(document[kind], len(names), consumes=kind == "after") for kind in ("before", "after"))
-        low, high = _numbers(document["error"], 1).tolist()
-        if not -MAX_ERROR <= low <= high <= MAX_ERROR:
-            raise ValueError("error")
+        errors = decode(json.dumps(document["errors"]).encode(), Errors)
+        if not all(-MAX_ERROR <= low <= high <= MAX_ERROR for low, high in (errors.time, errors.gain)):
+            raise ValueError("errors")
         trees = BoostedTrees.from_bytes(base64.b64decode(document["trees"], validate=True), _num_features(names))
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
         raise ModelError(f"{FILE} is damaged: {type(error).__name__}; run `magus train`") from None
     if len(scale.deviation) != len(names) or not (scale.deviation > 0).all():
         raise ModelError(f"{FILE} is damaged: its scale does not fit; run `magus train`")
-    return ProposalModel(names, before, after, scale, trees, (low, high), hashlib.sha256(data).hexdigest()), card
+    return ProposalModel(names, before, after, scale, trees, errors, hashlib.sha256(data).hexdigest()), card
 
 
 def _read_bounded(place: Any, name: str, limit: int) -> bytes:

@@ -19,6 +19,7 @@ from ..bespoke.explore_limits import is_explored
 from ..candidates.variations import may_deadlock
 from ..estimate.makespan import estimates
 from .boosted_trees import BoostedTrees, ModelError
+from .errors import NO_ERRORS, Errors
 from .pairs import PIPELINE, Scale, names_of_features, pair_features
 from .shapes import Shapes
 from .situation import Situation
@@ -63,8 +64,8 @@ class ProposalModel:
     """Proposes schedules; ``before`` is the library for kernels before a collective, ``after`` for those after one.
 
     ``names`` are those of the numbers of a situation. Without ``trees`` the closed form of the pipeline chooses.
-    ``error`` are the logarithms of simulated over estimated time between which nine of ten schedules with the least
-    estimate are, see ``fitting.error_of``. ``digest`` is the hash of the file that the model was read from, or empty.
+    ``errors`` say how far the estimates of proposals are off. ``digest`` is the hash of the file that the model was
+    read from, or empty.
     """
 
     names: tuple[str, ...]
@@ -72,7 +73,7 @@ class ProposalModel:
     after: Library
     scale: Scale
     trees: BoostedTrees | None
-    error: tuple[float, float] = (0.0, 0.0)
+    errors: Errors = NO_ERRORS
     digest: str = ""
 
     def library(self, scenario: Scenario) -> Library:

@@ -6,6 +6,7 @@ from ...compiler.ir import Scenario
 from ..bespoke import Proposer
 from ..candidates.advice import Candidate, SearchProvenance
 from ..candidates.predicted import is_serial
+from .errors import Errors
 from .polish import DEFAULT_EVALUATIONS, polished
 from .proposal_model import DEFAULT_COUNT, Proposal, ProposalModel
 
@@ -21,18 +22,18 @@ def proposed_candidates(scenario: Scenario, model: ProposalModel, count: int = D
         better = polished(scenario, proposals[0])
         proposals = tuple({each.choice: each for each in (better, *proposals)}.values())
     return [
-        _candidate(scenario, proposal, len(proposals) + DEFAULT_EVALUATIONS, model.error)
+        _candidate(scenario, proposal, len(proposals) + DEFAULT_EVALUATIONS, model.errors)
         for proposal in proposals
         if limit is None or proposal.schedule.staging_bytes <= limit
     ]
 
 
-def _candidate(scenario: Scenario, proposal: Proposal, evaluations: int, error: tuple[float, float]) -> Candidate:
+def _candidate(scenario: Scenario, proposal: Proposal, evaluations: int, errors: Errors) -> Candidate:
     choice = proposal.choice
     provenance = SearchProvenance(
         found_by=Proposer.LEARNED.value, seed=0, evaluations=evaluations, simulations=0, reproducible=True, solver=""
     )
-    low, high = (proposal.estimate_us * math.exp(each) for each in error)
+    low, high = (proposal.estimate_us * math.exp(each) for each in errors.time)
     return Candidate(
         proposal.schedule.expression,
         choice,
@@ -41,4 +42,5 @@ def _candidate(scenario: Scenario, proposal: Proposal, evaluations: int, error: 
         proposal.estimate_us,
         provenance=provenance if choice.parts else None,
         interval_us=(low, high),
+        gain_error=math.exp(max(map(abs, errors.gain))) - 1,
     )

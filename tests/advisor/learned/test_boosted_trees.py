@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from magus.advisor.learned.boosted_trees import MAX_DEPTH, NODE, BoostedTrees, Floats, ModelError
+from magus.advisor.learned.fitting import TREES
 from magus.advisor.learned.learner import boosted_trees, regressor
 
 FEATURES = 5
@@ -29,7 +30,7 @@ def small() -> np.ndarray[Any, Any]:
 
 
 def test_they_predict_what_scikit_learn_predicts(rows: tuple[Floats, Floats]) -> None:
-    learned = regressor(*rows, seed=0)
+    learned = regressor(*rows, 0, TREES)
     trees = boosted_trees(learned)
     random, inner = np.random.default_rng(2), np.flatnonzero(trees.nodes["left"] != np.arange(len(trees.nodes)))
     at_thresholds = random.normal(size=(len(inner), FEATURES))
@@ -41,7 +42,7 @@ def test_they_predict_what_scikit_learn_predicts(rows: tuple[Floats, Floats]) ->
 
 
 def test_a_file_holds_the_same_trees(rows: tuple[Floats, Floats]) -> None:
-    trees = boosted_trees(regressor(*rows, seed=0))
+    trees = boosted_trees(regressor(*rows, 0, TREES))
     again = BoostedTrees.from_bytes(trees.to_bytes(), FEATURES)
 
     assert again.to_bytes() == trees.to_bytes()

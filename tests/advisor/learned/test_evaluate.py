@@ -1,6 +1,5 @@
 """The evaluation: regrets over the best known, by families that are held out; and the training from records."""
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -10,7 +9,6 @@ from magus.advisor.corpus.record import Record
 from magus.advisor.learned import evaluate as module
 from magus.advisor.learned.boosted_trees import ModelError
 from magus.advisor.learned.evaluate import SplitScore, evaluate, mean_of, report_text
-from magus.advisor.learned.fitting import COVERED, error_of
 from magus.advisor.learned.labelling import all_winners, found_by, winners_of
 from magus.advisor.learned.model_file import load
 from magus.advisor.learned.table import ANYWHERE, Found, Labels, LabelTable
@@ -49,18 +47,6 @@ def test_a_table_needs_records_of_one_seed() -> None:
         make_table([record(0), replace(record(1), seed=4)])
 
 
-def test_the_interval_covers_nine_of_ten_errors(table: LabelTable) -> None:
-    errors = [1.0 + 0.01 * place for place in range(99)]
-    rows = [replace(table.labels[0], found=Found(1.0, error, error, error)) for error in errors]
-
-    low, high = error_of(rows)
-
-    covered = sum(low <= error <= high for error in map(math.log, errors)) / len(errors)
-    assert COVERED <= covered <= COVERED + 0.03
-    assert error_of([replace(table.labels[0], found=Found())]) == (0.0, 0.0)
-
-
-@pytest.mark.slow
 def test_every_way_is_scored_on_what_is_held_out(table: LabelTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SPLITS", (("scenario", ""), ("size", "decode")))
     searched = tuple(_with_search(labels) if labels.family.size == "decode" else labels for labels in table.labels)

@@ -59,8 +59,8 @@ def changed(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
         lambda document: document["after"]["structures"][0].__setitem__(2, 10**9),
         lambda document: document["after"]["structures"][0].__setitem__(3, float("inf")),
         lambda document: document.update(card=[]),
-        lambda document: document.update(error=[0.1, -0.1]),
-        lambda document: document.update(error=[-1000.0, 1000.0]),
+        lambda document: document.update(errors={"time": [0.1, -0.1], "gain": [0.0, 0.0]}),
+        lambda document: document.update(errors={"time": [0.0, 0.0], "gain": [-1000.0, 1000.0]}),
         lambda document: document["deviation"].__setitem__(0, 10**400),
     ],
 )

@@ -1,0 +1,41 @@
+"""Intervals that cover nine of ten errors of estimates, and what they do to a promise."""
+
+import math
+
+import pytest
+
+from magus.advisor.implementations.promise import KERNEL_ERROR, MOST_ERROR, kernel_promise
+from magus.advisor.learned.errors import COVERED, Errors
+from magus.advisor.learned.table import Found
+from magus.compiler.resolve.expect.expectation import Verdict
+
+ERRORS = [1.0 + 0.01 * place for place in range(99)]
+
+
+def test_nine_of_ten_are_covered() -> None:
+    low, high = Errors.of(Found(1.0, error, error, 2.0, 2.0) for error in ERRORS).time
+
+    covered = sum(low <= math.log(error) <= high for error in ERRORS) / len(ERRORS)
+    assert COVERED <= covered <= COVERED + 0.03
+
+
+def test_a_gain_is_off_by_both_times() -> None:
+    alike = Errors.of(Found(1.0, error, error, 2 * error, 2.0) for error in ERRORS)
+    slower = Errors.of(Found(1.0, error, error, 2.0, 2.0) for error in ERRORS)
+
+    assert alike.gain == pytest.approx((0.0, 0.0)), "both are off by as much"
+    assert slower.gain == pytest.approx((-slower.time[1], -slower.time[0]))
+
+
+def test_without_a_search_nothing_is_known() -> None:
+    assert Errors.of([Found()]) == Errors.of([]) == Errors((0.0, 0.0), (0.0, 0.0))
+
+
+def test_what_was_estimated_promises_less() -> None:
+    simulated, estimated = kernel_promise(1.13, 500.0, 0.08), kernel_promise(1.13, 500.0, 0.08, 0.04)
+
+    assert (simulated.error, simulated.verdict) == (KERNEL_ERROR, Verdict.OVERLAP)
+    assert estimated.error == pytest.approx((1 + KERNEL_ERROR) * 1.04 - 1)
+    assert estimated.verdict is Verdict.WORTH_TRYING
+    worst = kernel_promise(2.0, 500.0, 0.5, 0.65).interval
+    assert worst == pytest.approx((2.0 / (1 + MOST_ERROR), 2.0 / (1 - MOST_ERROR)))
