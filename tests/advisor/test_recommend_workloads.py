@@ -4,7 +4,7 @@ import pytest
 
 from magus.advisor import AdviceOptions, Advisor
 from magus.advisor.candidates.advice import Confidence, is_algorithm_choice
-from magus.advisor.candidates.ranking import is_trained
+from magus.advisor.candidates.ranking import is_judged
 from magus.advisor.export import advice_document
 from magus.advisor.solver import enumerate_space
 from magus.advisor.solver.memory import check_memory, resident_bytes
@@ -40,7 +40,7 @@ def test_the_space_holds_what_is_legal_and_nothing_else(name: str) -> None:
 )
 def test_an_answer(name: str) -> None:
     scenario = workload_of(name)
-    assert not is_trained(scenario) and not is_algorithm_choice(scenario)
+    assert not is_judged(scenario) and not is_algorithm_choice(scenario)
 
     advice = Advisor.load().recommend(scenario, AdviceOptions(top=3))
 

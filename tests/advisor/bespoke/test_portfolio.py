@@ -60,7 +60,7 @@ def test_what_workers_begin_ahead_changes_nothing(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(PlanSimulator, "drop_begun", drop)
     budget = replace(SMALL, evaluations=400)
-    problem = small(Pattern.AG_GEMM, 512)
+    problem = small(Pattern.AG_GEMM, 384)
     alone = optimize(problem, budget, OPTIONS)
     with open_workers(3, threads=True) as pool:
         assert optimize(problem, budget, OPTIONS, pool=pool) == alone
