@@ -1,10 +1,10 @@
 """``magus evaluate``: how good the learned proposals are on families of scenarios they were not fitted to."""
 
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-from ...advisor.learned.evaluate import evaluate, report_text
+from ...advisor.learned.evaluation.evaluate import evaluate, evaluation_document
+from ...advisor.learned.evaluation.text import evaluation_text
 from ...advisor.learned.table import load_table
 from ..exit_codes import Exit
 from ..text.door import print_json, put
@@ -18,11 +18,11 @@ def evaluate_table(table: Path, *, limit: int, seed: int, workers: int, as_json:
     def action() -> Exit:
         found = load_table(table)
         with progress_line() as progress:
-            scores = evaluate(found, limit, seed, workers, partial(progress, "evaluate"))
+            evaluation = evaluate(found, limit, seed, workers, partial(progress, "evaluate"))
         if as_json:
-            print_json({"schema": "magus-evaluate/1", "table": str(table), "scores": [asdict(each) for each in scores]})
+            print_json({**evaluation_document(evaluation), "table": str(table), "limit": limit, "seed": seed})
         else:
-            put(report_text(scores))
+            put(evaluation_text(evaluation))
         return Exit.DONE
 
     return run_command(action)

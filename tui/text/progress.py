@@ -26,7 +26,7 @@ WORDS = {
     "draw": "drawing scenarios {done}/{total}",
     "corpus": "searching scenarios {done}/{total}{rate}",
     "label": "estimating structures in scenarios {done}/{total}{rate}",
-    "evaluate": "evaluating, held-out family {done}/{total}",
+    "evaluate": "evaluating, part {done}/{total}",
     "fit": "fitting the model",
     "compare": "comparing with the tables",
     "calibrate": "fitting constants, part {done} of {total}",

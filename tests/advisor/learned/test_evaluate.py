@@ -6,14 +6,17 @@ import pytest
 
 from magus.advisor.corpus.families import draw
 from magus.advisor.corpus.record import Record
-from magus.advisor.learned import evaluate as module
 from magus.advisor.learned.boosted_trees import ModelError
-from magus.advisor.learned.evaluate import SplitScore, evaluate, mean_of, report_text
+from magus.advisor.learned.evaluation import baselines, ficco, four
+from magus.advisor.learned.evaluation import evaluate as module
+from magus.advisor.learned.evaluation.evaluate import evaluate
+from magus.advisor.learned.evaluation.splits import HeldOut
+from magus.advisor.learned.evaluation.text import evaluation_text
+from magus.advisor.learned.evaluation.ways import MODEL, WAYS
 from magus.advisor.learned.labelling import all_winners, found_by, winners_of
 from magus.advisor.learned.model_file import load
 from magus.advisor.learned.table import ANYWHERE, Found, Labels, LabelTable
 from magus.advisor.learned.train import fingerprint, make_table
-from magus.advisor.learned.ways import WAYS
 from tests.helpers.corpus import serial_record
 
 
@@ -48,28 +51,24 @@ def test_a_table_needs_records_of_one_seed() -> None:
 
 
 def test_every_way_is_scored_on_what_is_held_out(table: LabelTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SPLITS", (("scenario", ""), ("size", "decode")))
+    monkeypatch.setattr(baselines, "NUM_STATIC", 2)
+    monkeypatch.setattr(ficco, "NUM_QUANTILES", 3)
+    splits = (HeldOut("scenario"), HeldOut("size", "decode"))
+    monkeypatch.setattr(module, "SPLITS", splits)
+    monkeypatch.setattr(four, "SPLITS", splits)
     searched = tuple(_with_search(labels) if labels.family.size == "decode" else labels for labels in table.labels)
 
-    scores = evaluate(replace(table, labels=searched), limit=2)
+    found = evaluate(replace(table, labels=searched), limit=2)
 
-    assert {score.way for score in scores} == {way for way, _ in WAYS}
-    assert {score.split for score in scores} == {"one scenario in 4", "size decode"}
-    assert all(score.mean_regret >= 0 and score.scenarios >= 1 for score in scores)
-    best = [score for score in scores if score.way == "model, 2 simulations"]
-    alone = [score for score in scores if score.way == "model"]
+    assert {score.way for score in found.scores} == set(WAYS)
+    assert {score.split for score in found.scores} == {"one scenario in 4", "size decode"}
+    assert all(score.mean_regret >= 0 and score.scenarios >= 1 for score in found.scores)
+    best = [score for score in found.scores if score.way == "model, 2 simulations"]
+    alone = [score for score in found.scores if score.way == MODEL]
     assert best and all(two.mean_regret <= one.mean_regret for two, one in zip(best, alone, strict=True))
-    assert "model, 2 simulations" in report_text(scores)
+    assert {score.split for score in found.intervals} <= {"one scenario in 4", "size decode"}
+    assert found.four and "model, 2 simulations" in evaluation_text(found)
 
 
 def _with_search(labels: Labels) -> Labels:
     return replace(labels, found=Found(1e12, 1e12, 1e12, 1e12))
-
-
-def test_the_mean_is_over_splits() -> None:
-    one = SplitScore("a", "model", 10, 0.5, 0.6, 0.7, 0.02, 0.1, 0.0, 0.0, 0.01)
-
-    both = mean_of([one, replace(one, split="b", within_half=0.7, scenarios=5)])
-
-    assert (both.split, both.scenarios, both.within_one) == ("mean", 15, 0.6)
-    assert both.within_half == pytest.approx(0.6)
