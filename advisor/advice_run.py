@@ -14,6 +14,7 @@ from .answer import (
     IMPLEMENTATIONS,
     PROPOSE,
     RANK,
+    SENSITIVITY,
     SHORTLIST,
     THRESHOLD,
     Confirmed,
@@ -21,12 +22,14 @@ from .answer import (
     confirmed_times,
     finalists,
     overlap_pays,
+    recommended_of,
     without_endless,
 )
 from .bespoke.stage import bespoke_candidates, budget_of, is_searched
 from .bounds.lower_bound import Bound, lower_bound
 from .candidates.advice import Candidate, Threshold, baseline_of
 from .candidates.predicted import predicted_candidates, unpredicted_candidates
+from .candidates.sensitivity import Sensitivity
 from .candidates.shortlist import (
     merged,
     simulate_first,
@@ -40,6 +43,7 @@ from .implementations.offers import Offers, offers_of
 from .learned.proposal_model import ProposalModel
 from .learned.stage import proposed_candidates
 from .options import AdviceOptions
+from .sensitivity import sensitivity_of
 from .solver import enumerate_space
 from .stages import Stages
 from .threshold import threshold_of
@@ -120,6 +124,17 @@ class AdviceRun:
             return threshold_of(scenario, timed, overlap_pays(scenario, finals), pool if self.options.verify else None)
 
         return self.stages.run(THRESHOLD, find, None)
+
+    def sensitivity(self, pool: Workers, candidates: Sequence[Candidate], confirmed: Confirmed) -> Sensitivity | None:
+        """How the answer depends on hardware numbers; None if that was not found. A run that fails here is no mark."""
+
+        def find() -> Sensitivity | None:
+            self.report("sensitivity", 0, 1)
+            scenario, workers = self.scenario, pool if self.options.verify else None
+            timed, finals = confirmed_times(candidates, finalists(scenario, candidates), confirmed)
+            return sensitivity_of(scenario, candidates, timed, recommended_of(scenario, finals).expression, workers)
+
+        return self.stages.run(SENSITIVITY, find, None)
 
     def notes(self, simulations: Sequence[Failure]) -> tuple[str, ...]:
         """Sentences on stages that failed, and on an early stop."""

@@ -19,6 +19,7 @@ from .candidates.advice import (
     is_algorithm_choice,
     resolution_of,
 )
+from .candidates.sensitivity import Sensitivity
 from .candidates.shortlist import by_time
 from .explain import confidence_of, marks_of, reasons_for
 from .extrapolation import outside_calibration
@@ -30,7 +31,7 @@ from .stages import Stages
 PROPOSE, ENUMERATE, RANK, BOUND = "the proposals", "the enumeration", "the ranking", "the lower bound"
 IMPLEMENTATIONS = "the implementations"
 SHORTLIST, BESPOKE, CONFIRM = "the shortlist", "the bespoke search", "the confirmation"
-THRESHOLD = "the threshold"
+THRESHOLD, SENSITIVITY = "the threshold", "the sensitivity"
 
 Finalists = tuple[Candidate, Candidate]  # the best other one, the baseline
 
@@ -106,6 +107,13 @@ class Findings:
     notes: tuple[str, ...]
     implementations: Offers | None = None
     threshold: Threshold | None = None
+    sensitivity: Sensitivity | None = None
+
+
+def recommended_of(scenario: Scenario, finals: Finalists) -> Candidate:
+    """Return the best other schedule if it is worth it, else the baseline."""
+    best, serial = finals
+    return best if best is not serial and is_worth_it(scenario, serial, best) else serial
 
 
 def overlap_pays(scenario: Scenario, finals: Finalists) -> bool:
@@ -118,8 +126,8 @@ def advice_of(scenario: Scenario, found: Findings) -> Advice:
     """Return the answer that the findings give."""
     bound, confirmed = found.bound, found.confirmed
     candidates, (best, serial) = confirmed_times(found.candidates, finalists(scenario, found.candidates), confirmed)
-    better = best is not serial and is_worth_it(scenario, serial, best)
-    recommended = best if better else serial
+    recommended = recommended_of(scenario, (best, serial))
+    better = recommended is not serial
     promise = _promise(scenario, serial, recommended)
     if better:  # a packet time may be a hair below the confirmed one
         candidates = sorted(candidates, key=lambda candidate: candidate.expression != recommended.expression)
@@ -156,6 +164,7 @@ def advice_of(scenario: Scenario, found: Findings) -> Advice:
         implementations=found.implementations,
         promise=promise,
         threshold=found.threshold,
+        sensitivity=found.sensitivity,
     )
 
 

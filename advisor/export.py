@@ -9,6 +9,7 @@ from ..simcore.figures.result import Waterfall
 from .bounds.lower_bound import Bound
 from .candidates.advice import Advice, Candidate, SearchProvenance, Threshold
 from .candidates.library import LibraryTime, library_time
+from .export_sensitivity import sensitivity_document
 from .headline import headline_of
 from .implementations.offers import Offers
 from .implementations.promise import Promise
@@ -147,6 +148,7 @@ def advice_document(advice: Advice) -> JsonObject:
         "gap_to_bound": advice.gap_to_bound,
         "confidence": advice.confidence.value,
         "confidence_reason": advice.confidence_reason,
+        "sensitivity": None if advice.sensitivity is None else sensitivity_document(advice.sensitivity),
         "threshold": None if advice.threshold is None else _threshold_document(advice.threshold),
         "reasons": list(advice.reasons),
         "ties": list(advice.ties),

@@ -28,6 +28,9 @@ class AdviceOptions:
         not the same in every run. At least the baseline is ranked. None is no limit.
     threshold
         Whether to find the number of rows at which the answer flips. It takes about as long as the rest.
+    sensitivity
+        Whether to find the hardware numbers that change the answer, each 10 % lower or higher. It takes less than the
+        rest.
     """
 
     top: int = DEFAULT_TOP
@@ -36,3 +39,4 @@ class AdviceOptions:
     workers: int = 1
     within_s: float | None = None
     threshold: bool = False
+    sensitivity: bool = False

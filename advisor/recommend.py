@@ -110,11 +110,20 @@ class Advisor:
             )
             failures = tuple(pool.failures)
             threshold = run.threshold(pool, candidates, confirmed) if options.threshold else None
+            sensitivity = run.sensitivity(pool, candidates, confirmed) if options.sensitivity else None
         implementations = run.implementations() if options.verify else None
         notes = run.notes(failures)
         if confirmed.serial is None and all(math.isinf(candidate.best_us) for candidate in candidates):
             raise Cancelled if run.stages.interrupted else RuntimeError("; ".join(notes))
         found = Findings(
-            tuple(candidates), num_feasible, bound, confirmed, run.stages, notes, implementations, threshold
+            tuple(candidates),
+            num_feasible,
+            bound,
+            confirmed,
+            run.stages,
+            notes,
+            implementations,
+            threshold,
+            sensitivity,
         )
         return advice_of(scenario, found)

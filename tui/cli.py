@@ -255,6 +255,9 @@ def advise(
     threshold: Annotated[
         bool, typer.Option("--threshold", help="Find the rows (M) from which overlap pays; simulates more.")
     ] = False,
+    sensitivity: Annotated[
+        bool, typer.Option("--sensitivity", help="Find hardware numbers that change the answer if they are 10 % off.")
+    ] = False,
     settings: SetOption = None,
     strict: StrictOption = False,
     json: JsonOption = False,
@@ -268,7 +271,9 @@ def advise(
 
     limit_s = None if within is None else _seconds_of(within)
     verify = not no_verify
-    advice = AdviceOptions(top, verify, bespoke, workers=workers, within_s=limit_s, threshold=threshold)
+    advice = AdviceOptions(
+        top, verify, bespoke, workers=workers, within_s=limit_s, threshold=threshold, sensitivity=sensitivity
+    )
     options = AdviseOptions(advice, strict=strict, as_json=json)
     raise typer.Exit(advise_file(ScenarioInput(file, _settings_of(settings), workload), options))
 

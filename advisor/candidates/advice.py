@@ -10,6 +10,7 @@ from ...simcore.figures.result import Result
 from ..bounds.lower_bound import Bound
 from ..implementations.offers import Offers
 from ..implementations.promise import Promise
+from .sensitivity import Sensitivity
 
 SERIAL = "serial"
 """What the baseline is called where it is not the library's."""
@@ -159,7 +160,8 @@ class Advice:
     ``num_feasible`` is None if the space was not enumerated.
     ``implementations`` are what can be switched on today, None if nothing is known of them here. ``promise`` is the
     interval of ``speedup``, None for the baseline and for a lone collective. ``threshold`` is None where it
-    was not asked for, rows cannot be changed, or nothing overlaps.
+    was not asked for, rows cannot be changed, or nothing overlaps. ``sensitivity`` is None where it was not asked for,
+    or there is one schedule alone.
     """
 
     scenario: Scenario
@@ -184,6 +186,7 @@ class Advice:
     implementations: Offers | None = None
     promise: Promise | None = None
     threshold: Threshold | None = None
+    sensitivity: Sensitivity | None = None
 
     @property
     def why_serial(self) -> str:

@@ -19,7 +19,7 @@ from magus.simcore.memo.store import Store
 from magus.tui.text.render import advice_text
 from tests.helpers.scenarios.scenarios import ag_gemm, exploring, gemm_rs, lone_gather
 
-OPTIONS = AdviceOptions(top=2, bespoke=20, threshold=True)
+OPTIONS = AdviceOptions(top=2, bespoke=20, threshold=True, sensitivity=True)
 SCENARIO = exploring(
     ag_gemm(512, 2048, 2048, ranks=4), Explore.of(chunks=(8,), engine=(EngineChoice(EngineKind.DMA, 3),))
 )
@@ -102,6 +102,7 @@ def test_another_question_is_not_answered(advisor: Advisor, store: Store) -> Non
         replace(OPTIONS, bespoke=0),
         replace(OPTIONS, workers=2),
         replace(OPTIONS, verify=False),
+        replace(OPTIONS, sensitivity=False),
     ):
         assert kept(advisor, SCENARIO, options) is None
     for scenario in (replace(SCENARIO, name="other"), exploring(SCENARIO, Explore.of(chunks=(16,)))):

@@ -186,7 +186,7 @@ def test_advise_prints_every_key_of_its_document(small: Path) -> None:
     assert done.exit_code == 0
     wanted = (
         "schema workload recommended verdict speedup_vs_serial lower_bound_us gap_to_bound confidence threshold "
-        "reasons ties candidates timing"
+        "sensitivity reasons ties candidates timing"
     )
     assert set(wanted.split()) <= set(document)
     assert document["verdict"] in ("overlap", "worth_trying", "serial")
@@ -198,6 +198,13 @@ def test_the_threshold_is_found_where_it_is_asked_for(small: Path) -> None:
 
     assert json.loads(magus(*words).stdout)["threshold"] is None
     assert json.loads(magus(*words, "--threshold").stdout)["threshold"]["checked"] == "predicted"
+
+
+def test_the_sensitivity_is_found_where_it_is_asked_for(small: Path) -> None:
+    words = ("advise", small, "--no-verify", "--json", "--workers", "1")
+
+    assert json.loads(magus(*words).stdout)["sensitivity"] is None
+    assert json.loads(magus(*words, "--sensitivity").stdout)["sensitivity"]["checked"] == "predicted"
 
 
 def test_the_api_gives_the_same_answer_as_the_command(small: Path) -> None:

@@ -22,6 +22,7 @@ WORDS = {
     "bespoke": "searching for chunks of other sizes, simulation {done}/{total}",
     "run": "simulating, {done:,} line-hops so far",
     "confirm": "confirming line by line {done}/{total}",
+    "sensitivity": "changing hardware numbers",
     "dataset": "simulating scenarios {done}/{total}",
     "draw": "drawing scenarios {done}/{total}",
     "corpus": "searching scenarios {done}/{total}{rate}",

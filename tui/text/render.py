@@ -14,6 +14,7 @@ from ...compiler.text.printable import printable
 from ...compiler.text.quantities import bytes_text, ticks_text, us_text
 from ...simcore import Cause, CriticalOp, Result, RunOutcome
 from ...simcore.figures.result import Waterfall
+from .sensitivity import sensitivity_lines
 from .wrap import bullet, columns, hanging, wrapped
 
 BAR_COLUMNS = 24
@@ -81,6 +82,8 @@ def _advice_lines(advice: Advice, top: int) -> Iterator[str]:
             yield from bullet("=", tie)
     if advice.threshold is not None:
         yield from wrapped(threshold_sentence(advice.threshold))
+    if advice.sensitivity is not None:
+        yield from sensitivity_lines(advice.sensitivity)
     yield ""
     yield "Why:"
     for reason in advice.reasons:

@@ -1,0 +1,79 @@
+"""The sensitivity of an answer to hardware numbers in a few sentences, each schedule named once."""
+
+from collections.abc import Iterator, Sequence
+
+from ...advisor.candidates.sensitivity import MAX_LOSS, ChangedNumber, RobustChoice, Sensitivity
+from .wrap import bullet, wrapped
+
+MAX_SHOWN = 3
+"""Schedules that are told one by one, and changes of each; the greatest losses come first."""
+
+_ORDINALS = ("first", "second", "third")
+
+
+def sensitivity_lines(found: Sensitivity) -> Iterator[str]:
+    """Yield whether the answer holds with each hardware number changed, what it loses where not, and what is robust."""
+    checked = "simulated where it is close" if found.simulated else "predicted"
+    faster = _by_fastest(found)
+    yield from wrapped(
+        f"The answer holds, to {MAX_LOSS:.0%}, against {len(found.schedules) - 1} other schedules if any one hardware "
+        f"number is 10% off or a command costs twice as much ({checked}){', except:' if faster else '.'}"
+    )
+    shown = list(faster)[:MAX_SHOWN]
+    for schedule in shown:
+        yield from bullet("-", _faster_text(found, schedule, faster[schedule]))
+    if len(faster) > MAX_SHOWN:
+        yield from bullet("-", f"{len(faster) - MAX_SHOWN} more schedules are, by less")
+    if found.flips:
+        pays = "does not pay" if found.overlap_pays else "pays"
+        yield from wrapped(f"Overlap {pays} with {_listed(list(map(change_text, found.flips)))}.")
+    if found.most_felt is not None:
+        ratio = found.most_felt.us[0] / found.us[0] - 1
+        yield from wrapped(f"Its time changes most with {change_text(found.most_felt)}: by {ratio:+.1%}.")
+    if found.robust is not None:
+        yield from wrapped(_robust_text(found, found.robust, shown))
+
+
+def change_text(change: ChangedNumber) -> str:
+    """Return a changed number, such as ``dma.setup +10%`` or ``launch x2``."""
+    if change.factor >= 1.5:
+        return f"{change.name} x{change.factor:g}"
+    return f"{change.name} {change.factor - 1:+.0%}"
+
+
+def _by_fastest(found: Sensitivity) -> dict[int, list[ChangedNumber]]:
+    """Return the changes with which the answer does not hold by the schedule that is fastest then, the worst first."""
+    faster: dict[int, list[ChangedNumber]] = {}
+    for change in found.exceptions:
+        faster.setdefault(change.fastest, []).append(change)
+    return faster
+
+
+def _faster_text(found: Sensitivity, schedule: int, changes: Sequence[ChangedNumber]) -> str:
+    """Return by how much a schedule is faster with changes, and whether that was not simulated for want of runs."""
+
+    def text(change: ChangedNumber) -> str:
+        simulated = change.simulated[0] and change.simulated[schedule]
+        unsure = " (predicted)" if found.simulated and not simulated else ""
+        return f"{change.loss():.1%} with {change_text(change)}{unsure}"
+
+    already = found.us[0] / found.us[schedule] - 1
+    given = f"; by {already:.1%} with the numbers as given" if already > 0 else ""
+    return f"{found.schedules[schedule]} is faster by {_listed(list(map(text, changes)))}{given}"
+
+
+def _robust_text(found: Sensitivity, robust: RobustChoice, shown: Sequence[int]) -> str:
+    """Return which schedule loses least in the worst case, and what it costs; by its place if it is ``shown``."""
+    name = found.schedules[robust.schedule]
+    if robust.schedule in shown:
+        name = "that one" if len(shown) == 1 else f"the {_ORDINALS[shown.index(robust.schedule)]} of these"
+    price = f"{abs(robust.price):.1%} {'longer' if robust.price >= 0 else 'less'}"
+    return (
+        f"More robust is {name}: it loses at most {robust.max_loss:.1%}, the answer up to {robust.answer_max_loss:.1%} "
+        f"({change_text(robust.answer_worst)}); with the numbers as given it takes {price}."
+    )
+
+
+def _listed(texts: Sequence[str]) -> str:
+    more = len(texts) - MAX_SHOWN
+    return ", ".join(texts[:MAX_SHOWN]) + (f" and {more} more" if more > 0 else "")
