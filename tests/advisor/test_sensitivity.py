@@ -13,7 +13,6 @@ from magus.advisor.candidates.shortlist import simulate_shortlist
 from magus.advisor.export import advice_document
 from magus.advisor.export_sensitivity import sensitivity_document
 from magus.advisor.hardware_numbers import hardware_numbers, with_number
-from magus.advisor.ranker.trees import Ranker
 from magus.advisor.sensitivity import sensitivity_of
 from magus.advisor.workers import Workers, open_workers
 from magus.compiler.ir import Cancelled, Choice, EngineChoice, EngineKind, Explore, LaunchCost, Scenario
@@ -50,7 +49,7 @@ def slow_launches(us: float) -> Scenario:
 
 
 def candidates(scenario: Scenario, choices: Sequence[Choice]) -> list[Candidate]:
-    ranked = predicted_candidates(scenario, Ranker(None), choices)
+    ranked = predicted_candidates(scenario, choices)
     return simulate_shortlist(Workers(), scenario, ranked, 12, untold)
 
 
