@@ -14,6 +14,7 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 from ..workers import interrupts_blocked_in_children
 from .attempt import Attempt, Backend, Task, failed_for
 
+Item = TypeVar("Item")
 Found = TypeVar("Found")
 
 WATCH_S = 1.0
@@ -26,9 +27,9 @@ def on_this_machine(workers: int) -> Backend:
     return partial(_run, workers)
 
 
-def results_here(workers: int, task: Callable[[int], Found], indices: Sequence[int]) -> Generator[Found, None, None]:
-    """Yield the results of ``task`` for all ``indices`` from ``workers`` processes, in the order in which they end."""
-    yield from _together(workers, task, iter(indices), ahead=4 * workers)
+def results_here(workers: int, task: Callable[[Item], Found], items: Sequence[Item]) -> Generator[Found, None, None]:
+    """Yield the results of ``task`` for all ``items`` from ``workers`` processes, in the order in which they end."""
+    yield from _together(workers, task, iter(items), ahead=4 * workers)
 
 
 def _run(workers: int, task: Task, indices: Sequence[int]) -> Generator[Attempt, None, None]:
@@ -58,7 +59,7 @@ def _taken(waiting: list[int], begun: dict[int, None]) -> Iterator[int]:
 
 
 def _together(
-    workers: int, task: Callable[[int], Found], indices: Iterator[int], ahead: int
+    workers: int, task: Callable[[Item], Found], items: Iterator[Item], ahead: int
 ) -> Generator[Found, None, None]:
     """Do a task side by side, with at most ``ahead`` begun at a time; when closed, the processes are ended."""
     config = parallel_config(
@@ -66,7 +67,7 @@ def _together(
     )
     with config, interrupts_blocked_in_children():
         parallel = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch=ahead)
-        found = parallel(delayed(task)(idx) for idx in indices)
+        found = parallel(delayed(task)(item) for item in items)
     yield from found
 
 

@@ -97,27 +97,43 @@ class Labeller:
     origins: FloatArray
     found: Mapping[int, Found]
 
-    def labels(self, idx: int) -> Labels:
-        """Return the labels of scenario ``idx``."""
+    def labels(self, indices: Sequence[int]) -> list[Labels]:
+        """Return the labels of scenarios."""
+        kinds = {consumes: self._kind(consumes=consumes) for consumes in (False, True)}
+        return [self._labels(idx, kinds) for idx in indices]
+
+    def _kind(self, *, consumes: bool) -> "_Kind":
+        numbers = [number for number, winner in enumerate(self.winners) if winner.consumes is consumes]
+        winners = [self.winners[number] for number in numbers]
+        shapes = Shapes.of([winner.structure for winner in winners], [consumes] * len(winners))
+        return _Kind(np.array(numbers, np.int64), np.array([winner.idx for winner in winners]), shapes)
+
+    def _labels(self, idx: int, kinds: Mapping[bool, "_Kind"]) -> Labels:
         drawn = draw(self.seed, idx)
         situation, consumes = Situation.of(drawn.scenario), drawn.scenario.workload.pattern.consumes
-        kind = np.array([number for number, winner in enumerate(self.winners) if winner.consumes is consumes])
-        chosen = np.array([kind[place] for place in self._chosen(idx, situation, kind)], np.int64)
+        chosen = kinds[consumes].numbers[self._chosen(idx, situation, kinds[consumes])]
         ticks = np.array(list(_ticks(drawn.scenario, [self.winners[number].structure for number in chosen])))
         return Labels(idx, drawn.family, situation, consumes, self.found.get(idx, Found()), chosen, ticks)
 
-    def _chosen(self, idx: int, situation: Situation, kind: npt.NDArray[np.intp]) -> list[int]:
+    def _chosen(self, idx: int, situation: Situation, kind: "_Kind") -> list[int]:
         """Return the places in ``kind`` of the winners to label; those of the scenario itself are not among them."""
-        winners = [self.winners[number] for number in kind]
-        others = [place for place, winner in enumerate(winners) if winner.idx != idx]
-        shapes = Shapes.of([winner.structure for winner in winners], [winners[0].consumes] * len(winners))
-        times, scale = pipeline_times(situation, shapes), Scale.of(self.origins)
-        apart = np.square(scale.apart(situation.values, self.origins[kind])).sum(axis=1)
-        found = np.array([winner.idx != ANYWHERE for winner in winners])
+        others = np.flatnonzero(kind.won_in != idx).tolist()
+        times, scale = pipeline_times(situation, kind.shapes), Scale.of(self.origins)
+        apart = np.square(scale.apart(situation.values, self.origins[kind.numbers])).sum(axis=1)
+        found = kind.won_in != ANYWHERE
         fast = sorted(others, key=lambda place: times[place])[:NUM_FAST]
         near = sorted((place for place in others if found[place]), key=lambda place: apart[place])[:NUM_NEAR]
         drawn = Random(f"labels {self.seed} {idx}").sample(others, min(NUM_OTHERS, len(others)))
         return list(dict.fromkeys((*fast, *near, *drawn)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """The winners before or after a collective, [P]: their numbers, the scenarios they won in, and their shapes."""
+
+    numbers: npt.NDArray[np.int64]
+    won_in: npt.NDArray[np.int64]
+    shapes: Shapes
 
 
 def _ticks(scenario: Scenario, structures: Sequence[Structure]) -> Iterator[float]:

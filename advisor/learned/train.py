@@ -21,6 +21,8 @@ from .table import Labels, LabelTable
 SHIPPED = Path(__file__).parent / "model"
 # Scenarios that are labelled for each one that was searched.
 LABELLED_PER_RECORD = 2
+# Scenarios that a process labels at a time: to send it all winners takes longer than to label one.
+BATCH = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +49,9 @@ def make_table(records: Sequence[Record], workers: int = 1, progress: Counted | 
     others = (idx for idx in range(LABELLED_PER_RECORD * len(searched)) if idx not in labeller.found)
     wanted = [*searched, *others][: LABELLED_PER_RECORD * len(searched)]
     labels: list[Labels] = []
-    for each in results_here(workers, labeller.labels, wanted):
-        labels.append(each)
+    batches = [wanted[first : first + BATCH] for first in range(0, len(wanted), BATCH)]
+    for batch in results_here(workers, labeller.labels, batches):
+        labels += batch
         report(len(labels), len(wanted))
     labels.sort(key=lambda each: each.idx)
     return LabelTable(fingerprint(labels[0].situation.names), labeller.seed, labeller.winners, tuple(labels))

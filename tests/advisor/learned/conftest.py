@@ -29,7 +29,7 @@ def table() -> LabelTable:
     anywhere = np.mean(situations, axis=0)
     origins = np.array([situations[winner.idx] if winner.idx >= 0 else anywhere for winner in winners])
     labeller = Labeller(SEED, winners, origins, {2: Found(2e8, 2.1e8, 2e8, 3e8, 3e8)})
-    return LabelTable("of nothing", SEED, winners, tuple(labeller.labels(idx) for idx in range(COUNT)))
+    return LabelTable("of nothing", SEED, winners, tuple(labeller.labels(range(COUNT))))
 
 
 @pytest.fixture(scope="session")
