@@ -73,6 +73,8 @@ WITH_OPTIONS = (
     ((H_SWITCH, AG, 512, "hetero_unfused_1d", 16, DMA, 3, 4), PERSISTENT),
     ((H_SWITCH, RS, 64, "hetero_fused_1d", 8, SM, 32, 1), PERSISTENT),
     ((MI_RING, AG, 128, "serial", 4, SM, 16, 1), BY_GET),
+    ((MI_RING, AG, 512, "hetero_fused_1d", 16, SM, 8, 1), PERSISTENT),
+    ((H_RING, AG, 256, "uniform_fused_2d", 16, SM, 8, 1), PERSISTENT),
     ((H_SWITCH, RS, 256, "uniform_fused_2d", 8, SM, 8, 1), replace(PERSISTENT, protocol=CopyProtocol.LL128)),
 )
 

@@ -39,6 +39,7 @@ class EstimateRun:
     engines: list[Engines] = field(default_factory=list)  # [r]
     pools: list[SlotPool] = field(default_factory=list)  # [r]
     groups: list[tuple[int, ...]] = field(default_factory=list)  # [r] groups of persistent kernels, in order
+    place: dict[int, int] = field(default_factory=dict)  # [i] of a group among those of its rank
     orders: list[StaticOrder] = field(default_factory=list)  # [r] the SMs that go through them
     routes: list[Route] = field(default_factory=list)  # by kind of copies
     parts: list[Part] = field(default_factory=list)
@@ -60,6 +61,7 @@ class EstimateRun:
         self.engines = [Engines(engine.count, rate) for _ in ranks]
         self.pools = [SlotPool(self.schedule.compute_sms) for _ in ranks]
         self.groups = [tuple(i for i in graph.persistent if graph.rank[i] == rank) for rank in ranks]
+        self.place = {i: place for groups in self.groups for place, i in enumerate(groups)}
         self.orders = [
             StaticOrder(self.schedule.compute_sms, [graph.persistent[i] for i in groups]) for groups in self.groups
         ]
@@ -204,16 +206,12 @@ class EstimateRun:
         part.route.land(now)
 
     def _copied(self, now: float, index: int) -> None:
-        """Handle a part that has landed; a flag follows the data and queues behind what others have sent meanwhile."""
+        """Handle a part that has landed, which a flag follows."""
         part = self.parts[index]
         if not part.route.costs.flag_ticks:
             self._end_part(now, index)
             return
-        for link, _ in part.route.path.legs:
-            link.feed(now, 0.0)
-        queued = sum(link.backlog for link, _ in part.route.path.legs)
-        heappush(self.events, (now + queued + part.route.costs.flag_ticks, _FLAGGED, index))
-        part.route.land(now)
+        heappush(self.events, (now + part.route.costs.flag_ticks, _FLAGGED, index))
 
     def _end_part(self, now: float, index: int) -> None:
         """Handle the end of a part of a copy."""
@@ -258,7 +256,7 @@ class EstimateRun:
             self._run(i, [self.pools[rank].deal(now, work.num_units, work.unit_ticks)])
             return
         groups = self.groups[rank]
-        for group, spans in self.orders[rank].begin(groups.index(i), now):
+        for group, spans in self.orders[rank].begin(self.place[i], now):
             self._run(groups[group], spans)
 
     def _run(self, i: int, spans: Sequence[Span]) -> None:

@@ -42,8 +42,10 @@ class StaticOrder:
         self.ready[group] = now
         for each in range(group, len(self.works)):
             ready = self.ready[each]
-            if ready is not None and not self.dealt[each] and self._is_next(each):
+            if not self.dealt[each] and ready is not None and self._is_next(each):
                 yield each, self._deal(each, ready, now)
+            elif not self.dealt[each] and self.works[each].num_units >= self.slots:
+                return  # all SMs wait for its data
 
     def delay(self, time: float, by: float) -> None:
         """Delay the SMs that come free at ``time``."""

@@ -132,10 +132,11 @@ class StepCosts:
     def _flag_ticks(self, rank: int, copy: Transfer) -> float:
         """Return the time of the flag after a copy by SMs: a round trip, or 0 if links keep the order.
 
-        Puts in the protocol SIMPLE send such a flag where somebody looks for it.
+        Puts in the protocol SIMPLE send such a flag where somebody looks for it. Tiles hold nothing until it is set.
         """
-        tactics, by_sm = self.schedule.tactics, self.schedule.engine.kind is EngineKind.SM
-        flagged = by_sm and (self.one_kernel or tactics.wait is not Wait.EVENT)
+        tactics, engine = self.schedule.tactics, self.schedule.engine
+        flagged = engine.kind is EngineKind.SM and not engine.by_tiles
+        flagged = flagged and (self.one_kernel or tactics.wait is not Wait.EVENT)
         flagged = flagged and tactics.protocol is CopyProtocol.SIMPLE
         flagged = flagged and copy.direction is Direction.PUT and copy.reach is Reach.PEER
         if not flagged or self.scenario.system.fabric.in_order:

@@ -1,11 +1,12 @@
 """The persistent kernel of a stream, and how its units are dealt to the groups that it goes through."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate, pairwise
 
 from ...compiler.ir import GemvShape, Scenario, TileGroup
 from .gemm import gemm_work
-from .gemm_parts import stream_shape
+from .gemm_parts import group_shape, stream_shape
 from .gemv import gemv_work
 from .work import KernelWork
 
@@ -22,6 +23,35 @@ def stream_work(scenario: Scenario, groups: Sequence[TileGroup], sms: int) -> Ke
     if shape.n == 1 and not any(group.accumulate for group in groups):
         return gemv_work(scenario.gpu, GemvShape(shape.m, shape.k, shape.dtype), sms)
     return gemm_work(scenario.gpu, shape, sms, static_order=True)
+
+
+def stream_parts(
+    scenario: Scenario, whole: KernelWork, groups: Sequence[TileGroup], sms: int, away: Mapping[str, int]
+) -> dict[str, KernelWork]:
+    """Each group's share of the kernel on ``sms`` SMs, by name.
+
+    One that accumulates reads its part of the output, and all write theirs but for the bytes stored ``away``.
+    """
+    shapes = [group_shape(scenario, group) for group in groups]
+    flops = [shape.flops for shape in shapes]
+    totals = (whole.l2_hit_bytes, whole.hbm_read_bytes, whole.mall_read_bytes, whole.missed_bytes)
+    shares = zip(*(split_by_weight(total, flops) for total in totals), strict=True)
+    parts = {}
+    for group, shape, (units, ticks), share in zip(groups, shapes, dealt_units(whole, flops), shares, strict=True):
+        hit, read, from_mall, missed = share
+        output = shape.m * shape.n * shape.dtype.num_bytes
+        parts[group.name] = replace(
+            whole,
+            num_units=units,
+            unit_ticks=ticks,
+            waves=-(-units // sms),
+            l2_hit_bytes=hit,
+            hbm_read_bytes=read + (output if group.accumulate else 0),
+            hbm_write_bytes=output - away.get(group.name, 0),
+            mall_read_bytes=from_mall,
+            missed_bytes=missed,
+        )
+    return parts
 
 
 def dealt_units(whole: KernelWork, flops: Sequence[int]) -> list[tuple[int, int]]:

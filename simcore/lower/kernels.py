@@ -6,7 +6,7 @@ and so on, waiting where the data of a unit is not there (ROCm/mori, fused GEMM 
 a count of completed tiles for each chunk).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ...compiler.ir import (
@@ -20,8 +20,8 @@ from ...compiler.ir import (
 )
 from ..kernels.dispatch import compute_shape, compute_work, whole_shape, work_of
 from ..kernels.gemm import ticks_for
-from ..kernels.gemm_parts import group_shape, stream_shape
-from ..kernels.persistent import dealt_units, split_by_weight, stream_work
+from ..kernels.gemm_parts import stream_shape
+from ..kernels.persistent import stream_parts, stream_work
 from ..kernels.reduce import reduce_work
 from ..kernels.work import KernelWork
 from ..program.program import Flow, OpKind, OpSpec, Stage, TrafficClass
@@ -155,39 +155,10 @@ def _begin_stream(state: Lowering, rank: int, stream: int, steps: Sequence[Step]
     launch = state.builder.op(
         rank, OpSpec(OpKind.LAUNCH, f"stream {stream}", setup_ticks=state.setup(start), release_ticks=issued)
     )
-    parts = _parts(state, whole, groups, stored_away_bytes(state, rank, steps))
+    away = stored_away_bytes(state, rank, steps)
+    parts = stream_parts(state.scenario, whole, groups, state.schedule.compute_sms, away)
     state.streams[rank, stream] = kernel = Persistent(whole, launch, parts, [])
     return kernel
-
-
-def _parts(
-    state: Lowering, whole: KernelWork, groups: Sequence[TileGroup], away: Mapping[str, int]
-) -> dict[str, KernelWork]:
-    """Each group's share of the kernel; one that accumulates reads its part of the output, and all write theirs.
-
-    What a group stores ``away`` is not written.
-    """
-    flops = [group_shape(state.scenario, group).flops for group in groups]
-    totals = (whole.l2_hit_bytes, whole.hbm_read_bytes, whole.mall_read_bytes, whole.missed_bytes)
-    shares = zip(*(split_by_weight(total, flops) for total in totals), strict=True)
-    parts = {}
-    for group, (units, ticks), share in zip(groups, dealt_units(whole, flops), shares, strict=True):
-        hit, read, from_mall, missed = share
-        shape = group_shape(state.scenario, group)
-        output = shape.m * shape.n * shape.dtype.num_bytes
-        written = output - away.get(group.name, 0)
-        parts[group.name] = replace(
-            whole,
-            num_units=units,
-            unit_ticks=ticks,
-            waves=-(-units // state.schedule.compute_sms),
-            l2_hit_bytes=hit,
-            hbm_read_bytes=read + (output if group.accumulate else 0),
-            hbm_write_bytes=written,
-            mall_read_bytes=from_mall,
-            missed_bytes=missed,
-        )
-    return parts
 
 
 def _awaited(state: Lowering, rank: int, step: TileGroup | Reduction) -> tuple[str, ...]:
