@@ -207,6 +207,9 @@ def _why_serial(serial: Candidate, best: Candidate) -> Iterator[str]:
         yield "No overlap schedule is in the space that the file explores."
         return
     change = best.best_us / serial.best_us - 1
+    if best.is_serial:
+        yield f"The fastest schedule simulated, {best.expression}, overlaps nothing either."
+        return
     how = f"{change:.1%} slower than" if change > 0 else f"only {-change:.1%} faster than"
     yield f"The best overlap schedule simulated, {best.expression}, is {how} serial ({us_text(best.best_us)})."
 

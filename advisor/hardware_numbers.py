@@ -63,6 +63,8 @@ _OF_GPU: Mapping[str, Mapping[str, str]] = {
     "launch": {**_LAUNCH, **_EVENT},
     "sync.graph_launch": {"sync.graph_launch": "sync.graph_launch_ticks"},
     "sync.poll_interval": {"sync.poll_interval": "sync.poll_interval_ticks"},
+    "sync.monitor_arm": {"sync.monitor_arm": "sync.monitor_arm_ticks"},
+    "sync.monitor_wake": {"sync.monitor_wake": "sync.monitor_wake_ticks"},
     "dma.bandwidth": {"dma.bandwidth": "dma.bytes_per_s"},
     "dma.setup": {"dma.setup": "dma.setup_ticks"},
     "dma.issue_interval": {"dma.issue_interval": "dma.issue_interval_ticks"},

@@ -23,7 +23,7 @@ DEFAULT = AdviceOptions()
 
 @dataclass(frozen=True, slots=True)
 class Advisor:
-    """Gives advice with a trained model; ``load`` takes the one that ships with Magus. Threads may share one.
+    """Gives advice with the proposals of a learned model; ``load`` takes the shipped one. Threads may share an advisor.
 
     Without ``proposals`` nothing is proposed before the space is ranked.
     """

@@ -5,7 +5,7 @@ The ranks are those of a conformal prediction: what is drawn alike is in the int
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from .table import Found
 
@@ -29,7 +29,7 @@ class Errors:
     @classmethod
     def of(cls, found: Iterable[Found]) -> "Errors":
         """Return the intervals of what searches ``found``; those of nothing are (0, 0)."""
-        searched = [each for each in found if each.picked_ticks < math.inf]
+        searched = [each for each in found if max(astuple(each)) < math.inf]
         times = [math.log(each.picked_ticks / each.estimate_ticks) for each in searched]
         serial = [math.log(each.serial_ticks / each.serial_estimate_ticks) for each in searched]
         gains = [own - time for own, time in zip(serial, times, strict=True)]

@@ -3,6 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
+from .boosted_trees import ModelError
 from .errors import Errors
 from .learner import boosted_trees, regressor
 from .pairs import Scale, pair_features
@@ -17,10 +18,18 @@ TREES = {"loss": "squared_error", "max_iter": 80, "learning_rate": 0.17, "max_le
 
 
 def fit_model(table: LabelTable, known: frozenset[int], seed: int = 0) -> ProposalModel:
-    """Fit to the labels of the scenarios ``known``; the library has their winners and the catalogue alone."""
+    """Fit to the labels of the scenarios ``known``; the library has their winners and the catalogue alone.
+
+    Raises
+    ------
+    ModelError
+        If no label is left.
+    """
     kept = np.array([winner.idx in known or winner.idx == ANYWHERE for winner in table.winners])
     rows = [labels.among(kept) for labels in table.labels if labels.idx in known]
     rows = [labels for labels in rows if len(labels.winners)]
+    if not rows:
+        raise ModelError("no structure of the table fits any of its scenarios: make it of more records")
     scale, origins = Scale.of(np.array([labels.situation.values for labels in rows])), table.origins()
     features = np.concatenate([_features(labels, table, origins, scale) for labels in rows])
     losses = np.concatenate([labels.losses for labels in rows])

@@ -162,6 +162,8 @@ def _table_of(arrays: dict[str, npt.NDArray[Any]]) -> LabelTable:
         raise ValueError("labels")
     if not all(is_sound(winner.structure) for winner in head.winners) or not (arrays["counts"] > 0).all():
         raise ValueError("winners")
+    if not np.isfinite(ticks).any():
+        raise ValueError("no labels")
     if not np.isfinite(arrays["situations"]).all() or arrays["situations"].shape[1:] != (len(head.names),):
         raise ValueError("situations")
     if not (arrays["found"] > 0).all() or edges[-1] != len(winners) or len(ticks) != len(winners):

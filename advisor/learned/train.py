@@ -58,8 +58,16 @@ def make_table(records: Sequence[Record], workers: int = 1, progress: Counted | 
 
 
 def train_on(table: LabelTable, out: Path | None = None, seed: int = 0) -> ProposalReport:
-    """Fit the model to the whole table and write it to ``out``, the shipped one if None."""
+    """Fit the model to the whole table and write it to ``out``, the shipped one if None.
+
+    Raises
+    ------
+    ModelError
+        If the table is of another version of Magus, or has too few labels.
+    """
     started = perf_counter()
+    if table.fingerprint != fingerprint(table.names):
+        raise ModelError("the table is of another simulator or estimate: make it anew of a store, by --store")
     known = frozenset(labels.idx for labels in table.labels)
     model = fit_model(table, known, seed)
     pairs = sum(len(labels.winners) for labels in table.labels)

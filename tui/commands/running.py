@@ -25,7 +25,7 @@ def run_command(action: Callable[[], Exit]) -> Exit:
         say("magus: stopped before anything was found")
         return Exit.INTERRUPTED
     except ModelError as error:
-        say(f"magus: the model cannot be used: {error}")
+        say(f"magus: {error}")
         return Exit.INPUT
     except NoFeasibleSchedule as error:
         say("MGS510 error: no schedule is feasible; these constraints together leave none:")

@@ -37,7 +37,6 @@ def train_model(request: TrainRequest, *, as_json: bool) -> Exit:
 
     def action() -> Exit:
         try:
-            _check_folder(request.out or SHIPPED)
             with progress_line() as progress:
                 table = load_table(request.table) if request.store is None else _labelled(request, progress)
                 progress("fit", 0, 1)
@@ -63,6 +62,7 @@ def _check_folder(folder: Path) -> None:
 def _labelled(request: TrainRequest, progress: Progress) -> LabelTable:
     """Return the table of the store, and write it."""
     check_writable(request.table)
+    _check_folder(request.out or SHIPPED)
     assert request.store is not None, "asked for"
     if not request.store.exists():  # to open it would make it
         raise ModelError(f"there is no store {request.store}; make it by `magus corpus`")

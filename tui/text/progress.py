@@ -23,7 +23,6 @@ WORDS = {
     "run": "simulating, {done:,} line-hops so far",
     "confirm": "confirming line by line {done}/{total}",
     "sensitivity": "changing hardware numbers",
-    "dataset": "simulating scenarios {done}/{total}",
     "draw": "drawing scenarios {done}/{total}",
     "corpus": "searching scenarios {done}/{total}{rate}",
     "label": "estimating structures in scenarios {done}/{total}{rate}",

@@ -62,7 +62,7 @@ def test_a_damaged_model_is_told_and_only_advice_needs_it(file: Path, monkeypatc
     advice = magus("advise", file, *FAST)
 
     assert (advice.exit_code, advice.stdout) == (Exit.INPUT, "")
-    assert advice.stderr == "magus: the model cannot be used: proposals.model is damaged\n"
+    assert advice.stderr == "magus: proposals.model is damaged\n"
     assert magus("schedules", file).exit_code == magus("simulate", file).exit_code == Exit.DONE
 
 

@@ -4,6 +4,7 @@ import json
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from magus.advisor.corpus.build import build_corpus
@@ -62,6 +63,28 @@ def test_what_is_of_no_use_is_told(tmp_path: Path, words: tuple[str, ...], why: 
     assert (done.exit_code, done.stdout) == (Exit.INPUT, "")
     assert why in done.stderr and "Traceback" not in done.stderr
     assert {each.name for each in tmp_path.iterdir()} == {"file.txt"}, "nothing was written"
+
+
+def test_a_table_of_other_code_is_refused(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = tmp_path / "table.npz"
+    magus("train", table, "--store", store, "--out", tmp_path / "a", "--workers", "1")
+    monkeypatch.setattr("magus.advisor.learned.train.fingerprint", lambda names: "other")
+
+    done = magus("train", table, "--out", tmp_path / "b")
+
+    assert (done.exit_code, done.stdout) == (Exit.INPUT, "")
+    assert "of another simulator or estimate" in done.stderr and not (tmp_path / "b").exists()
+
+
+def test_a_table_without_labels_is_refused(store: Path, tmp_path: Path) -> None:
+    table = tmp_path / "table.npz"
+    magus("train", table, "--store", store, "--out", tmp_path / "a", "--workers", "1")
+    arrays = dict(np.load(table))
+    np.savez(table, **{**arrays, "ticks": np.full_like(arrays["ticks"], np.inf)})
+
+    done = magus("train", table, "--out", tmp_path / "b")
+
+    assert (done.exit_code, done.stdout) == (Exit.INPUT, "") and "is no table" in done.stderr
 
 
 def test_no_table_is_a_mistake_of_usage() -> None:

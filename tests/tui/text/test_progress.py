@@ -82,15 +82,15 @@ def test_what_is_quick_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_time_left_follows_the_pace_of_the_stage() -> None:
-    begun = ProgressState("", 0, 0, 0, 0.0).moved("dataset", 10, 110, 100.0)
-    later = begun.moved("dataset", 30, 110, 140.0)
+    begun = ProgressState("", 0, 0, 0, 0.0).moved("draw", 10, 110, 100.0)
+    later = begun.moved("draw", 30, 110, 140.0)
 
     assert begun.left_s(100.0) is None
     assert later.left_s(140.0) == 160.0
-    assert later.text(140.0) == "simulating scenarios 30/110 ... about 3 min left"
+    assert later.text(140.0) == "drawing scenarios 30/110 ... about 3 min left"
     assert later.moved("fit", 0, 1, 150.0).text(200.0) == "fitting the model ..."
     assert later.moved("run", 10**6, 0, 150.0).left_s(200.0) is None
-    assert later.moved("dataset", 110, 110, 300.0).text(300.0) == "simulating scenarios 110/110 ..."
+    assert later.moved("draw", 110, 110, 300.0).text(300.0) == "drawing scenarios 110/110 ..."
 
 
 def test_searches_are_told_with_the_rate_of_this_run() -> None:
