@@ -6,7 +6,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.magus-dev
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
-SOURCES := $(shell find grammar compiler simcore advisor tui examples -name '*.py' -o -name '*.lark' -o -name '*.mgs' -o -name '*.tcss' -o -name '*.model' -o -name '*.json' 2>/dev/null)
+SOURCES := $(shell find grammar compiler simcore runtime advisor tui examples -name '*.py' -o -name '*.lark' -o -name '*.mgs' -o -name '*.tcss' -o -name '*.model' -o -name '*.json' 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo check format lint types layers test test-all nightly slowest coverage bench train picture dist clean

@@ -20,7 +20,7 @@ from pathlib import Path
 from .report import Figure, document
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("grammar", "compiler", "simcore", "advisor", "tui", "examples")
+PACKAGES = ("grammar", "compiler", "simcore", "runtime", "advisor", "tui", "examples")
 """The folders that are installed, with ``__init__.py`` of the root."""
 BESIDE = ("benchmarks", "tests")
 MOST_LINES, MOST_FILE_LINES, MOST_FUNCTION_LINES, MOST_PARAMETERS, MOST_MODULES = 25_000, 300, 50, 6, 22

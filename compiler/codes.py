@@ -109,6 +109,7 @@ class Code(Enum):
     MGS530 = "an implementation that does not do what is asked of it"
     MGS531 = "too few measured rows to fit to"
     MGS532 = "measured rows to which constants fit no better than those that ship"
+    MGS540 = "a plan that is not carried out with real data"
 
 
 CONSEQUENCES = frozenset(

@@ -14,7 +14,7 @@ import pytest
 from tests.helpers.paths import ROOT
 from tests.helpers.some import some
 
-CODE = ("grammar", "compiler", "simcore", "advisor", "tui", "examples")
+CODE = ("grammar", "compiler", "simcore", "runtime", "advisor", "tui", "examples")
 
 
 def project() -> dict[str, object]:

@@ -1,5 +1,5 @@
-"""The command line: ``magus check | fmt | test | simulate | plan | schedules | advise | train | validate | calibrate |
-tui``.
+"""The command line: ``magus check | fmt | test | simulate | run | plan | schedules | advise | train | validate |
+calibrate | tui``.
 
 Results go to stdout, progress and diagnostics to stderr. ``--json`` prints one document and nothing else. Exit codes:
 ``exit_codes.py``. Each command imports what it needs when it runs, so that ``magus check`` starts fast.
@@ -194,6 +194,34 @@ def simulate(
         as_json=json,
     )
     raise typer.Exit(simulate_file(ScenarioInput(file, _settings_of(settings), workload), options))
+
+
+@app.command()
+def run(
+    file: FileArgument,
+    workload: WorkloadOption = None,
+    schedule: Annotated[
+        str | None,
+        typer.Option(
+            "--schedule",
+            metavar="S",
+            help="A declared name, a template expression or a plan file; default: all that the file declares.",
+        ),
+    ] = None,
+    settings: SetOption = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="The first seed.")] = 0,
+    seeds: Annotated[
+        int,
+        typer.Option("--seeds", min=1, max=4096, metavar="N", help="Carry each schedule out N times, in other orders."),
+    ] = 3,
+    json: JsonOption = False,
+) -> None:
+    """Carry schedules out with real data, and compare with the serial result."""
+    from .commands.inputs import ScenarioInput
+    from .commands.run import run_file
+
+    source = ScenarioInput(file, _settings_of(settings), workload)
+    raise typer.Exit(run_file(source, schedule=schedule, seeds=range(seed, seed + seeds), as_json=json))
 
 
 @app.command()

@@ -6,7 +6,7 @@ from collections import defaultdict
 from pathlib import Path, PurePath
 from typing import Any
 
-LAYERS = ("grammar", "compiler", "simcore", "advisor", "tui")
+LAYERS = ("grammar", "compiler", "simcore", "runtime", "advisor", "tui")
 LEAST_SHOWN = 5
 """Files with fewer branches that no test takes are not named."""
 

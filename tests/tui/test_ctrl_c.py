@@ -103,6 +103,7 @@ def test_a_thousand_gpus(tmp_path: Path, name: str, verb: str, after_s: float) -
         ["simulate", str(path("llama70b_tp8_mi300x")), "--no-fold"],
         ["simulate", str(path("gemm_rs_h100")), "--seeds", "256"],
         ["test", str(path("papers/ficco"))],
+        ["run", str(path("llama70b_tp8_mi300x")), "--seeds", "4096"],
     ],
     ids=lambda arguments: " ".join(map(str, [arguments[0], *arguments[2:]])),
 )

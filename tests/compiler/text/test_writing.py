@@ -15,7 +15,7 @@ import pytest
 from magus.compiler.text.writing import check_writable, write_whole
 from tests.helpers.paths import ROOT
 
-CODE = ("grammar", "compiler", "simcore", "advisor", "tui", "examples")
+CODE = ("grammar", "compiler", "simcore", "runtime", "advisor", "tui", "examples")
 
 
 @pytest.fixture

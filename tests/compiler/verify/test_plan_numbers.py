@@ -1,4 +1,7 @@
-"""Templates on numbers: whatever the order that waits allow, the results are those of the whole kernel."""
+"""Templates of attention on numbers: whatever the order that waits allow, the results are those of the whole kernel.
+
+The runtime carries out products of matrices, see tests/runtime.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -128,25 +131,6 @@ def to_rows(scenario: Scenario, seed: int) -> Numbers:
     return _empty(scenario, HEADS * D), kernel, right
 
 
-def product(scenario: Scenario, seed: int) -> Numbers:
-    """GEMM+A2A and grouped_gemm+A2A: rows of any number for each rank, all by the same weights."""
-    sizes = [moved_rows(scenario.workload, RANKS, k) for k in range(RANKS)]
-    x = [{(r + k) % RANKS: draw(100 * seed + 10 * r + k, sizes[k], 8) for k in range(RANKS)} for r in range(RANKS)]
-    w = draw(seed + 7, 8, 256)
-
-    def kernel(rank: Rank, group: TileGroup) -> None:
-        cols = slice(group.regions[0].cols.start, group.regions[0].cols.stop)
-        for block, at, _ in rows_of(rank, group, rank.sent):
-            assert np.isnan(rank.sent[block][at, cols]).all()
-            rank.sent[block][at, cols] = x[rank.number][block][at] @ w[:, cols]
-
-    def right(rank: Rank) -> bool:
-        came = {**rank.came, rank.number: rank.sent[rank.number]}
-        return all(np.allclose(came[s], x[s][rank.number] @ w, rtol=1e-9, atol=1e-12) for s in came)
-
-    return _empty(scenario, 256), kernel, right
-
-
 def _empty(scenario: Scenario, cols: int) -> list[Rank]:
     """Ranks that have yet to make what they send."""
     sizes = [moved_rows(scenario.workload, RANKS, k) for k in range(RANKS)]
@@ -168,8 +152,6 @@ def _empty(scenario: Scenario, cols: int) -> list[Rank]:
         ("AG+attention", ring),
         ("A2A+attention", to_heads),
         ("attention+A2A", to_rows),
-        ("grouped_gemm+A2A", product),
-        ("GEMM+A2A", product),
     ],
 )
 def test_every_template_gives_the_result_of_the_whole(
@@ -192,7 +174,6 @@ def test_every_template_gives_the_result_of_the_whole(
         ("AG+attention", ring, "g0", {"after": ()}),
         ("A2A+attention", to_heads, "g0", {"after": ()}),
         ("attention+A2A", to_rows, "x1_2", {"after": ()}),
-        ("GEMM+A2A", product, "x0_3", {"peer": 2}),
     ],
 )
 def test_numbers_show_what_is_wrong(

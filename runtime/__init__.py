@@ -1,0 +1,13 @@
+"""Plans carried out with real data on this machine: from a Scenario and a Schedule to a RunReport.
+
+Every rank has a memory of its own and a thread for each of its queues; ``carry_out`` compares what they leave with the
+serial computation. It needs the compiler's data and numpy.
+"""
+
+from .run import Outcome as Outcome
+from .run import RunRefused as RunRefused
+from .run import RunReport as RunReport
+from .run import SeedRun as SeedRun
+from .run import carry_out as carry_out
+
+__all__ = ["Outcome", "RunRefused", "RunReport", "SeedRun", "carry_out"]

@@ -1,0 +1,130 @@
+"""Compressed coordinates of a plan: of each interval between neighbouring cuts a few indices stand for all of them."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain, pairwise
+
+from ..compiler.ir import (
+    IndexRange,
+    Region,
+    Scenario,
+    Step,
+    TileGroup,
+    inner_size,
+    moved_rows,
+    num_tile_blocks,
+    tile_cols,
+    tile_rows,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CutAxis:
+    """``cuts`` are positions in the tensor where something begins or ends, ``starts`` the same positions in memory."""
+
+    cuts: tuple[int, ...]
+    starts: tuple[int, ...]
+
+    @classmethod
+    def of(cls, cuts: Iterable[int], detail: int | None) -> "CutAxis":
+        """Keep at most ``detail`` indices of each interval, None: all of them.
+
+        >>> axis = CutAxis.of((0, 4096, 8192), detail=2)
+        >>> axis.size, axis.at(IndexRange(4096, 8192)), str(axis.around(3))
+        (4, slice(2, 4, None), '4096:8192')
+        """
+        edges = sorted(set(cuts))
+        sizes = [stop - start if detail is None else min(stop - start, detail) for start, stop in pairwise(edges)]
+        return cls(tuple(edges), tuple(accumulate(sizes, initial=0)))
+
+    @property
+    def size(self) -> int:
+        """Number of indices in memory."""
+        return self.starts[-1]
+
+    def at(self, span: IndexRange) -> slice:
+        """Return the indices in memory of ``span``, which begins and ends at cuts."""
+        return slice(self.starts[bisect_left(self.cuts, span.start)], self.starts[bisect_left(self.cuts, span.stop)])
+
+    def around(self, index: int) -> IndexRange:
+        """Return the interval of the tensor that an index in memory stands for."""
+        interval = bisect_right(self.starts, index) - 1
+        return IndexRange(self.cuts[interval], self.cuts[interval + 1])
+
+
+@dataclass(frozen=True, slots=True)
+class KernelAxes:
+    """Rows and columns of the output of a kernel, and its inner dimension."""
+
+    rows: CutAxis
+    cols: CutAxis
+    inner: CutAxis
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Axes of the moved tensor, the rows of one of its blocks and its columns, and of each kernel."""
+
+    rows: CutAxis
+    cols: CutAxis
+    kernels: tuple[KernelAxes, ...]
+
+    @classmethod
+    def of(cls, scenario: Scenario, steps: Sequence[Sequence[Step]], detail: int | None) -> "Layout":
+        """Return the axes that the steps of all ranks cut; ``detail`` as for ``CutAxis.of``."""
+        every = tuple(dict.fromkeys(chain(*steps)))  # ranks that are alike have the same steps
+        moved = scenario.workload.moved
+        regions = [region for step in every for region in _moved_regions(scenario, step)]
+        row_cuts, col_cuts = set(_block_sizes(scenario)) | _row_edges(regions), {0} | _col_edges(regions)
+        if moved is not None:
+            col_cuts.add(moved.cols)
+        for group in _groups(every):
+            stage = scenario.workload.stage(group.kernel)
+            if stage.pattern.overlaps:
+                row_cuts |= _row_edges(group.regions)
+            if stage.pattern.consumes:
+                col_cuts |= {group.k.start, group.k.stop}
+            elif stage.pattern.produces:
+                col_cuts |= _col_edges(group.regions)
+        rows, cols = CutAxis.of(row_cuts, detail), CutAxis.of(col_cuts, detail)
+        kernels = range(scenario.workload.num_kernels)
+        return cls(rows, cols, tuple(_kernel_axes(scenario, kernel, every, (rows, cols), detail) for kernel in kernels))
+
+
+def _kernel_axes(
+    scenario: Scenario, kernel: int, steps: Iterable[Step], moved: tuple[CutAxis, CutAxis], detail: int | None
+) -> KernelAxes:
+    """Return the axes of one kernel; those that it shares with the moved tensor are ``moved``."""
+    stage = scenario.workload.stage(kernel)
+    groups = [group for group in _groups(steps) if group.kernel == kernel]
+    regions = [region for group in groups for region in group.regions]
+    whole = {0, tile_rows(stage, scenario.num_ranks)} if num_tile_blocks(stage, scenario.num_ranks) == 1 else {0}
+    rows = moved[0] if stage.pattern.overlaps else CutAxis.of(whole | _row_edges(regions), detail)
+    cols = moved[1] if stage.pattern.produces else CutAxis.of({0, tile_cols(stage)} | _col_edges(regions), detail)
+    inner_cuts = {0, inner_size(stage)} | {edge for group in groups for edge in (group.k.start, group.k.stop)}
+    return KernelAxes(rows, cols, moved[1] if stage.pattern.consumes else CutAxis.of(inner_cuts, detail))
+
+
+def _groups(steps: Iterable[Step]) -> Iterator[TileGroup]:
+    return (step for step in steps if isinstance(step, TileGroup))
+
+
+def _moved_regions(scenario: Scenario, step: Step) -> tuple[Region, ...]:
+    return () if isinstance(step, TileGroup) or scenario.workload.moved is None else (step.region,)
+
+
+def _block_sizes(scenario: Scenario) -> Iterator[int]:
+    """Yield the rows of every block of the moved tensor at every rank, and 0."""
+    n = scenario.num_ranks
+    yield 0
+    for rank in range(n if scenario.workload.uneven else 1):
+        yield from (moved_rows(scenario.at(rank).workload, n, owner) for owner in range(n))
+
+
+def _row_edges(regions: Iterable[Region]) -> set[int]:
+    return {edge for region in regions for edge in (region.rows.start, region.rows.stop)}
+
+
+def _col_edges(regions: Iterable[Region]) -> set[int]:
+    return {edge for region in regions for edge in (region.cols.start, region.cols.stop)}

@@ -1,0 +1,164 @@
+"""Which task of a queue may go next, who is held up, and when all stand still.
+
+A thread takes the tasks of its queue as their waits end. Between the parts of a task it may be held up until nothing
+else can go on; so a run that never ends on its own is known without a clock: everything waits, and nothing is held up.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from random import Random
+from threading import Condition, Lock
+
+from .tasks import Mark, Queue, Task, marks_of
+
+
+class RunOver(Exception):
+    """The run is over for all threads."""
+
+
+@dataclass(eq=False)
+class _Line:
+    """A queue with its threads: ``ready`` tasks wait for one of them."""
+
+    changed: Condition
+    threads: int
+    ready: list[Task] = field(default_factory=list)
+    busy: int = 0
+    left: int = 0
+
+    @property
+    def can_go_on(self) -> bool:
+        return bool(self.ready) and self.busy < self.threads
+
+
+class Board:
+    """The state of all tasks; ``threads`` is the number of threads of each queue."""
+
+    def __init__(self, tasks: Iterable[Task], num_ranks: int, threads: dict[Queue, int], seed: int) -> None:
+        self._num_ranks, self._rng = num_ranks, Random(seed)
+        self._lock = Lock()
+        self.over = Condition(self._lock)
+        self._lines = {queue: _Line(Condition(self._lock), count) for queue, count in threads.items()}
+        self._held: list[tuple[Task, Condition]] = []
+        self._expected: dict[Mark, int] = defaultdict(int)
+        self._known: dict[Mark, int] = defaultdict(int)
+        self._waiting: dict[Mark, list[Task]] = defaultdict(list)
+        self._missing: dict[Task, set[Mark]] = {}
+        self._running = 0
+        self.stopped = False
+        self.error: BaseException | None = None
+        for task in tasks:
+            self._enter(task)
+
+    def _enter(self, task: Task) -> None:
+        line = self._lines[task.queue]
+        line.left += 1
+        for mark in marks_of(task, self._num_ranks):
+            self._expected[mark] += 1
+        self._missing[task] = set(task.waits)
+        for mark in self._missing[task]:
+            self._waiting[mark].append(task)
+        if not task.waits:
+            line.ready.append(task)
+
+    def start(self) -> None:
+        """Find a plan whose every step waits."""
+        with self._lock:
+            self._look_around()
+
+    def take(self, queue: Queue) -> Task:
+        """Wait for a task of ``queue`` that may go, in any order if several may.
+
+        Raises
+        ------
+        RunOver
+            If the run is over or nothing is left in the queue.
+        """
+        line = self._lines[queue]
+        with self._lock:
+            while not line.ready:
+                if self.stopped or not line.left:
+                    raise RunOver
+                line.changed.wait()
+            if self.stopped:
+                raise RunOver
+            task = line.ready.pop(self._rng.randrange(len(line.ready)))
+            line.busy += 1
+            line.left -= 1
+            self._running += 1
+            for mark in task.waits:
+                task.known |= self._known[mark]
+            return task
+
+    def hold(self, task: Task) -> None:
+        """Hold the thread of ``task`` up until nothing else can go on.
+
+        Raises
+        ------
+        RunOver
+            If the run ends before.
+        """
+        released = Condition(self._lock)
+        with self._lock:
+            mine = (task, released)
+            self._held.append(mine)
+            self._running -= 1
+            self._look_around()
+            while mine in self._held:
+                if self.stopped:
+                    raise RunOver
+                released.wait()
+
+    def reach(self, mark: Mark, task: Task) -> None:
+        """Note that ``task`` has done what ``mark`` says; of a signal that several transfers set, one of them."""
+        with self._lock:
+            self._known[mark] |= task.known | 1 << task.number
+            self._expected[mark] -= 1
+            if self._expected[mark] == 0:
+                for waiting in self._waiting.pop(mark, ()):
+                    self._missing[waiting].discard(mark)
+                    if not self._missing[waiting]:
+                        line = self._lines[waiting.queue]
+                        line.ready.append(waiting)
+                        line.changed.notify()
+
+    def finish(self, task: Task) -> None:
+        """Note that a task is done, all its marks with it."""
+        with self._lock:
+            del self._missing[task]
+            line = self._lines[task.queue]
+            line.busy -= 1
+            self._running -= 1
+            if not line.left:
+                line.changed.notify_all()
+            self._look_around()
+
+    def stop(self, error: BaseException | None = None) -> None:
+        """End all threads; the first error is kept."""
+        with self._lock:
+            self.error = self.error or error
+            self._stop()
+
+    @property
+    def stuck(self) -> list[tuple[Task, tuple[Mark, ...]]]:
+        """Tasks that wait, in their order, and what each waits for."""
+        return [
+            (task, tuple(mark for mark in task.waits if mark in missing)) for task, missing in self._missing.items()
+        ]
+
+    def _look_around(self) -> None:
+        """Where nothing can go on, let one thread go that is held up; if there is none, end the run."""
+        if self.stopped or self._running or any(line.can_go_on for line in self._lines.values()):
+            return
+        if self._held:
+            _, released = self._held.pop(self._rng.randrange(len(self._held)))
+            self._running += 1
+            released.notify()
+        else:
+            self._stop()
+
+    def _stop(self) -> None:
+        self.stopped = True
+        for changed in (*(line.changed for line in self._lines.values()), *(each for _, each in self._held), self.over):
+            changed.notify_all()

@@ -1,0 +1,173 @@
+"""What each kind of step does with the memories of the ranks."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from ..compiler.ir import Direction, Reach, Reduction, Region, TileGroup, Transfer
+from .memory import Array, Fault, Mask, PartialSum, Place, common
+from .problem import FROM_FIRST, GATHERS, Problem
+from .tasks import Task, landing_ranks, source_ranks
+
+Pause = Callable[[Task], None]
+"""Called between what a task reads and what it writes."""
+Land = Callable[[int, Task], None]
+"""Called when what a transfer brings has landed at a rank."""
+
+
+class Executor:
+    """Carries out tasks on the memories of ``problem``."""
+
+    def __init__(self, problem: Problem, tasks: tuple[Task, ...], pause: Pause, land: Land) -> None:
+        self._problem, self._pause, self._landed = problem, pause, land
+        self._n, self._pattern = problem.num_ranks, problem.workload.pattern
+        self._sums: dict[int, list[tuple[Task, Place]]] = {}
+        for task in tasks:
+            if isinstance(task.step, Reduction):
+                self._sums.setdefault(task.rank, []).append((task, self._place(task.rank, task.step.region)))
+
+    def carry_out(self, task: Task) -> None:
+        """Do what the step of a task says.
+
+        Raises
+        ------
+        Fault
+            If it finds what cannot be right.
+        """
+        match task.step:
+            case Transfer() as step:
+                self._transfer(task, step)
+            case TileGroup() as step:
+                self._compute(task, step)
+            case Reduction() as step:
+                self._sum(task, step)
+
+    def targets(self, task: Task) -> Iterator[tuple[int, str, Place]]:
+        """Yield what a task writes: rank, name of the tensor, and place."""
+        match task.step:
+            case Transfer() as step:
+                for rank in landing_ranks(step, task.rank, self._n):
+                    yield rank, self._problem.memories[rank].result.name, self._landing_place(task, step, rank)
+            case Reduction() as step:
+                yield task.rank, self._problem.memories[task.rank].result.name, self._place(task.rank, step.region)
+            case TileGroup() as step:
+                output = self._problem.memories[task.rank].outputs[step.kernel]
+                name = output.name if output is not None else self._problem.memories[task.rank].data.name
+                for region in step.regions:
+                    yield task.rank, name, self._tile_place(task.rank, step, region)
+
+    # Transfers.
+
+    def _place(self, rank: int, region: Region) -> Place:
+        layout = self._problem.layout
+        return (rank + region.owner) % self._n, layout.rows.at(region.rows), layout.cols.at(region.cols)
+
+    def _landing_place(self, task: Task, step: Transfer, rank: int) -> Place:
+        """Return where a transfer lands; of an all_to_all blocks are filed by the rank that they come from."""
+        block, rows, cols = self._place(task.rank, step.region)
+        if self._pattern.exchanges:
+            block = (task.rank + step.peer) % self._n if step.direction is Direction.GET else task.rank
+        return block, rows, cols
+
+    def _transfer(self, task: Task, step: Transfer) -> None:
+        place = self._place(task.rank, step.region)
+        sources = source_ranks(step, task.rank, self._n)
+        values: Array = np.sum([self._read(rank, place, task) for rank in sources], axis=0)
+        self._pause(task)
+        for rank in landing_ranks(step, task.rank, self._n):
+            if rank != task.rank or step.direction is Direction.GET:
+                self._land(rank, self._landing_place(task, step, rank), values, task)
+            self._landed(rank, task)
+
+    def _read(self, rank: int, place: Place, task: Task) -> Array:
+        memory, block = self._problem.memories[rank], place[0]
+        if self._pattern.sums:
+            return memory.read_sum(place, task)
+        has = rank == block if self._pattern in GATHERS else rank == 0 or self._pattern not in FROM_FIRST
+        return (memory.data if has else memory.result).read(place, task)
+
+    def _land(self, rank: int, place: Place, values: Array, task: Task) -> None:
+        memory, step = self._problem.memories[rank], task.step
+        adds = isinstance(step, Transfer) and step.reduce and step.reach is Reach.PEER
+        if not self._pattern.sums:
+            memory.result.write(place, values + memory.result.read(place, task) if adds else values, task)
+        elif adds:
+            memory.add(place, values, task)
+        else:
+            parts = self._to_be_summed(rank, place, task)
+            if parts.any():
+                with memory.lock:
+                    memory.parts.append(PartialSum(task, place, values, parts))
+            if not parts.all():
+                memory.store_sum(place, values, task, ~parts)
+
+    def _to_be_summed(self, rank: int, place: Place, task: Task) -> Mask:
+        """Return where a sum at ``rank`` may still come: what lands there is a part and not a result."""
+        mask = np.zeros(self._problem.memories[rank].result.values[place].shape, dtype=np.bool_)
+        for other, summed in self._sums.get(rank, ()):
+            both = common(place, summed)
+            if both is not None and not task.follows(other.number):
+                mask[_within(place, both)] = True
+        return mask
+
+    # Kernels.
+
+    def _sum(self, task: Task, step: Reduction) -> None:
+        memory, place = self._problem.memories[task.rank], self._place(task.rank, step.region)
+        total = memory.read_sum(place, task)
+        count = np.ones(total.shape, dtype=np.int64)
+        with memory.lock:
+            for part in memory.parts:
+                both = common(place, part.place)
+                if both is None or not task.follows(part.task.number):
+                    continue
+                here, there = _within(place, both), _within(part.place, both)
+                taken = part.left[there].copy()
+                total[here] += np.where(taken, part.values[there], 0.0)
+                count[here] += taken
+                part.left[there] = False
+        wrong = count != step.num_parts
+        if wrong.any():
+            where = memory.result.where(place, wrong)
+            raise Fault(f"{task} sums {step.num_parts} parts of {where}, and waits for {int(count[wrong][0])}")
+        self._pause(task)
+        memory.store_sum(place, total, task)
+
+    def _tile_place(self, rank: int, step: TileGroup, region: Region) -> Place:
+        axes, stage = self._problem.layout.kernels[step.kernel], self._problem.workload.stage(step.kernel)
+        owner = (rank + region.owner) % self._n if stage.pattern.overlaps else 0
+        block = 0 if self._problem.side_by_side(stage) else owner
+        return block, axes.rows.at(region.rows), axes.cols.at(region.cols)
+
+    def _compute(self, task: Task, step: TileGroup) -> None:
+        memory, inner = self._problem.memories[task.rank], self._problem.layout.kernels[step.kernel].inner.at(step.k)
+        products = [self._product(task, step, region, inner) for region in step.regions]
+        if self._problem.side_by_side(self._problem.workload.stage(step.kernel)):
+            if len({region.rows for region in step.regions}) > 1:
+                raise Fault(f"{task} adds up blocks of different rows")
+            products = [(products[0][0], np.sum([values for _, values in products], axis=0))]
+        self._pause(task)
+        buffer = memory.outputs[step.kernel] or memory.data
+        for place, values in products:
+            before = buffer.read(place, task) if step.accumulate else np.zeros_like(values)
+            buffer.write(place, before + values, task)
+
+    def _product(self, task: Task, step: TileGroup, region: Region, inner: slice) -> tuple[Place, Array]:
+        memory, operands = self._problem.memories[task.rank], self._problem.operands[task.rank][step.kernel]
+        place = self._tile_place(task.rank, step, region)
+        block, side = (task.rank + region.owner) % self._n, operands.w.shape[0] > 1
+        if operands.x is not None:
+            x = operands.x[place[0], place[1], inner]
+        else:
+            source = memory.data if block == task.rank else memory.result
+            x = source.read((block, place[1], inner), task)
+        return place, x @ operands.w[block if side else 0, inner, place[2]]
+
+
+def _within(place: Place, inner: Place) -> tuple[slice, slice]:
+    """Return ``inner`` as indices into what was read from ``place``."""
+    rows, cols = place[1].start, place[2].start
+    return (
+        slice(inner[1].start - rows, inner[1].stop - rows),
+        slice(inner[2].start - cols, inner[2].stop - cols),
+    )

@@ -1,0 +1,79 @@
+"""What is wrong after a run, in sentences: steps that wait, and what differs from the serial computation."""
+
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+
+import numpy as np
+
+from ..compiler.ir import Transfer
+from .board import Board
+from .execute import Executor
+from .problem import Expected, Problem
+from .tasks import Mark, Task
+
+MAX_NAMED = 8
+"""Most sentences about one run."""
+
+
+def waiting_sentences(board: Board, tasks: Sequence[Task]) -> Iterator[str]:
+    """Name the steps that wait and what for."""
+    setters: dict[str, list[Task]] = {}
+    names = {(task.rank, task.step.name) for task in tasks}
+    for task in tasks:
+        if isinstance(task.step, Transfer):
+            setters.setdefault(task.step.signal, []).append(task)
+    stuck = board.stuck
+    for task, marks in stuck[:MAX_NAMED]:
+        yield f"{task} waits for {' and '.join(_mark_text(task, mark, names, setters) for mark in marks)}"
+    if len(stuck) > MAX_NAMED:
+        yield f"{len(stuck) - MAX_NAMED} more steps wait"
+
+
+def _mark_text(task: Task, mark: Mark, names: set[Mark], setters: dict[str, list[Task]]) -> str:
+    rank, name = mark
+    if mark in names:
+        place = f" of rank {rank}" if rank != task.rank else ""
+        queue = f", before it in {task.queue[1]}" if name == task.behind and name not in task.step.after else ""
+        return f"{name}{place}{queue}"
+    if name not in setters:
+        return f"{name}, which nothing sets"
+    return name
+
+
+def wrong_sentences(executor: Executor, problem: Problem, tasks: Sequence[Task]) -> Iterator[str]:
+    """Say what differs from the serial computation, at each rank the first place of each block."""
+    sentences = chain(_differences(executor, problem, tasks), _never_summed(problem))
+    yield from islice(sentences, MAX_NAMED)
+    if next(sentences, None) is not None:
+        yield "and more"
+
+
+def _differences(executor: Executor, problem: Problem, tasks: Sequence[Task]) -> Iterator[str]:
+    for expected in problem.expected():
+        differs = expected.found != expected.wanted
+        if differs.any():
+            yield _difference(executor, expected, np.argwhere(differs)[0], tasks)
+
+
+def _never_summed(problem: Problem) -> Iterator[str]:
+    for rank, memory in enumerate(problem.memories):
+        for part in memory.parts:
+            if part.left.any():
+                yield f"{part.task} brings {memory.result.where(part.place, part.left)}, which rank {rank} never sums"
+
+
+def _difference(executor: Executor, expected: Expected, where: np.ndarray, tasks: Sequence[Task]) -> str:
+    row, col = (int(index) for index in where)
+    rows, cols = expected.buffer.interval(row, col)
+    found, wanted, name = expected.found[row, col], expected.wanted[row, col], expected.buffer.name
+    writers = [
+        str(task) if task.rank != expected.rank else task.step.name
+        for task in tasks
+        for rank, tensor, (block, in_rows, in_cols) in executor.targets(task)
+        if (rank, tensor, block) == (expected.rank, name, expected.block)
+        and in_rows.start <= row < in_rows.stop
+        and in_cols.start <= col < in_cols.stop
+    ]
+    by = f"written by {', '.join(writers[-MAX_NAMED:])}" if writers else "which no step writes"
+    what = "nothing" if np.isnan(found) else f"{found:g} in place of {wanted:g}"
+    return f"rank {expected.rank} has {what} in rows {rows}, columns {cols} of block {expected.block} of {name}, {by}"

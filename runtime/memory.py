@@ -1,0 +1,179 @@
+"""Memory of a rank: NaN where nothing was written, and beside each element the step that wrote it last."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..compiler.ir import IndexRange
+from .axes import CutAxis
+from .tasks import Task
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Place = tuple[int, slice, slice]
+"""(block, rows, columns) in memory."""
+
+
+class Fault(Exception):
+    """A step did what its plan does not allow; the message names rank, step and region."""
+
+
+class CheckedArray:
+    """Blocks of rows and columns; each read and write is atomic, and checked for an order between steps."""
+
+    def __init__(self, name: str, blocks: int, axes: tuple[CutAxis, CutAxis], tasks: Sequence[Task]) -> None:
+        self.name, self._axes, self._tasks, self._lock = name, axes, tasks, Lock()
+        shape = blocks, axes[0].size, axes[1].size
+        self.values = np.full(shape, np.nan)
+        self._writers = np.zeros(shape, dtype=np.int32)  # number of the task + 1, 0: there from the start
+
+    def read(self, place: Place, task: Task) -> Array:
+        """Return a copy of what is at ``place``.
+
+        Raises
+        ------
+        Fault
+            If some of it is not there yet, or was written by a step that might as well have come later.
+        """
+        with self._lock:
+            values = self.values[place].copy()
+            missing = np.isnan(values)
+            if missing.any():
+                raise Fault(f"{task} reads {self.where(place, missing)}, which nothing has written yet")
+            self._demand_order(place, task, "reads")
+            return values
+
+    def write(self, place: Place, values: Array, task: Task, mask: Mask | None = None) -> None:
+        """Store ``values``, where ``mask`` says so.
+
+        Raises
+        ------
+        Fault
+            If a step that might as well come later has written there.
+        """
+        with self._lock:
+            self._demand_order(place, task, "writes", mask)
+            chosen = np.ones(values.shape, dtype=np.bool_) if mask is None else mask
+            self.values[place][chosen] = values[chosen]
+            self._writers[place][chosen] = task.number + 1
+
+    def demand_order(self, place: Place, task: Task, verb: str) -> None:
+        """Check that everything at ``place`` was written by steps that are certain to come before ``task``.
+
+        Raises
+        ------
+        Fault
+            If something was not.
+        """
+        with self._lock:
+            self._demand_order(place, task, verb)
+
+    def certain(self, place: Place, task: Task) -> Mask:
+        """Return where a step has written that is certain to be done before ``task``."""
+        with self._lock:
+            writers = self._writers[place]
+            known = [number for number in np.unique(writers) if number and task.follows(int(number) - 1)]
+            return np.isin(writers, known)
+
+    def where(self, place: Place, mask: Mask) -> str:
+        """Return the first interval of ``place`` in which ``mask`` holds, for people."""
+        row, col = (int(index) for index in np.argwhere(mask)[0])
+        rows, cols = self._axes[0].around(place[1].start + row), self._axes[1].around(place[2].start + col)
+        return f"rows {rows}, columns {cols} of block {place[0]} of {self.name}"
+
+    def interval(self, row: int, col: int) -> tuple[IndexRange, IndexRange]:
+        """Return the rows and columns of the tensor that an element stands for."""
+        return self._axes[0].around(row), self._axes[1].around(col)
+
+    def _demand_order(self, place: Place, task: Task, verb: str, mask: Mask | None = None) -> None:
+        writers = self._writers[place] if mask is None else np.where(mask, self._writers[place], 0)
+        for number in np.unique(writers):
+            if number and number != task.number + 1 and not task.follows(int(number) - 1):
+                where, other = self.where(place, writers == number), self._tasks[int(number) - 1]
+                theirs = "" if other.rank == task.rank else f" of rank {other.rank}"
+                raise Fault(f"{task} {verb} {where}, and {other.step.name}{theirs} writes them, in no order")
+
+
+@dataclass(slots=True)
+class PartialSum:
+    """A partial sum that has landed beside the result; ``left`` is what no sum has taken yet."""
+
+    task: Task
+    place: Place
+    values: Array
+    left: Mask
+
+
+@dataclass(slots=True)
+class RankMemory:
+    """What one rank holds of the moved tensor, and the outputs of its kernels.
+
+    ``data`` is what it has from the start or computes: by block, in an all_to_all by the rank that a block is for.
+    ``result`` is what arrives or is summed: by block, in an all_to_all by the rank that a block comes from. ``added``
+    is what was added where it landed, on top of either, ``adders`` where and by whom. ``parts`` wait for their sum.
+    ``outputs`` has None for a kernel that computes ``data``.
+    """
+
+    data: CheckedArray
+    result: CheckedArray
+    added: Array
+    outputs: tuple[CheckedArray | None, ...] = ()
+    adders: list[tuple[Place, Task]] = field(default_factory=list)
+    parts: list[PartialSum] = field(default_factory=list)
+    lock: Lock = field(default_factory=Lock)
+
+    def read_sum(self, place: Place, task: Task) -> Array:
+        """Return the result where ``task`` is certain to come after it, else the rank's own data.
+
+        Raises
+        ------
+        Fault
+            If the data is not there, or somebody adds to it in no order.
+        """
+        made = self.result.certain(place, task)
+        base = self.result.values[place].copy() if made.all() else self.data.read(place, task)
+        base[made] = self.result.values[place][made]
+        with self.lock:
+            self._demand_added(place, task, "reads")
+            return base + self.added[place]
+
+    def add(self, place: Place, values: Array, task: Task) -> None:
+        """Add to what is there; steps that add need no order among each other."""
+        self.result.demand_order(place, task, "adds to")
+        with self.lock:
+            self.added[place] += values
+            self.adders.append((place, task))
+
+    def store_sum(self, place: Place, values: Array, task: Task, mask: Mask | None = None) -> None:
+        """Store a result, in place of what was added there."""
+        with self.lock:
+            self._demand_added(place, task, "writes")
+            self.result.write(place, values, task, mask)
+            self.added[place][np.ones(values.shape, dtype=np.bool_) if mask is None else mask] = 0
+
+    def final(self, block: int) -> Array:
+        """Return what a block holds in the end."""
+        made, data = self.result.values[block], self.data.values[block]
+        total: Array = np.where(np.isnan(made), data, made) + self.added[block]
+        return total
+
+    def _demand_added(self, place: Place, task: Task, verb: str) -> None:
+        for where, adder in self.adders:
+            both = common(place, where)
+            if both is not None and not task.follows(adder.number):
+                text = self.result.where(both, np.ones(self.added[both].shape, dtype=np.bool_))
+                raise Fault(
+                    f"{task} {verb} {text}, and {adder.step.name} of rank {adder.rank} adds to them, in no order"
+                )
+
+
+def common(one: Place, other: Place) -> Place | None:
+    """Return what two places have in common."""
+    rows = slice(max(one[1].start, other[1].start), min(one[1].stop, other[1].stop))
+    cols = slice(max(one[2].start, other[2].start), min(one[2].stop, other[2].stop))
+    if one[0] != other[0] or rows.start >= rows.stop or cols.start >= cols.stop:
+        return None
+    return one[0], rows, cols

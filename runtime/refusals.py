@@ -1,0 +1,28 @@
+"""Which schedules are not carried out with real data, and why."""
+
+from ..compiler.codes import Code
+from ..compiler.ir import GemmShape, GroupedGemmShape, Pattern, Rejection, Scenario, Schedule
+
+PRODUCTS = (GemmShape, GroupedGemmShape)
+"""Kernels that multiply matrices of whole numbers; one matrix stands for those of all experts."""
+MAX_STEPS = 1 << 15
+"""Most steps of all ranks together: each remembers which of the others came before it."""
+
+
+def reject_run(scenario: Scenario, schedule: Schedule) -> Rejection | None:
+    """Why ``schedule`` is not carried out, None if it is."""
+    workload = scenario.workload
+    for kernel in range(workload.num_kernels):
+        shape = workload.stage(kernel).compute
+        if shape is None or workload.pattern is Pattern.KERNEL or not isinstance(shape, PRODUCTS):
+            kind = "kernel" if shape is None else shape.operation
+            where = f"{kind} alone" if workload.pattern is Pattern.KERNEL else kind
+            message = f"{workload.name} computes {where}, which is not carried out with real data"
+            return Rejection(
+                Code.MGS540, message, "gemm is, and grouped_gemm beside a collective: sums of whole numbers"
+            )
+    steps = sum(len(schedule.steps_of(rank)) for rank in range(scenario.num_ranks))
+    if steps > MAX_STEPS:
+        message = f"the plan has {steps} steps over all ranks, {MAX_STEPS} at most are carried out"
+        return Rejection(Code.MGS540, message, "choose fewer chunks, or fewer ranks")
+    return None
