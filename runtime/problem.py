@@ -108,7 +108,7 @@ class Problem:
             return self.inputs[rank]
         operands = self.operands[rank][0]
         assert operands.x is not None, "what is computed has inputs of its own"
-        return operands.x @ operands.w[0]
+        return np.asarray(operands.x @ operands.w[0])
 
     def _outputs(self, held: tuple[Array, ...], rank: int, kernel: int, buffer: CheckedArray) -> Iterator[Expected]:
         operands, stage = self.operands[rank][kernel], self.workload.at(rank).stage(kernel)
@@ -152,7 +152,7 @@ class Problem:
         if self.workload.pattern.sums:
             total: Array = np.sum([each[block] for each in held], axis=0)
             return total
-        return held[block if self.workload.pattern in GATHERS else 0][block]
+        return np.asarray(held[block if self.workload.pattern in GATHERS else 0][block])
 
     @staticmethod
     def _expect(rank: int, buffer: CheckedArray, block: int, wanted: Array, rows: slice) -> Expected:
