@@ -40,7 +40,8 @@ def test_winners_are_the_fastest_plans_by_estimate() -> None:
 
     assert (winner.idx, winner.structure.knobs.template) == (5, "serial")
     assert winner in all_winners([one]) and sum(each.idx == ANYWHERE for each in all_winners([one])) > 100
-    assert found_by(one) == Found(one.plans[0].estimate_ticks, *[one.plans[0].ticks] * 3)
+    (plan,) = one.plans
+    assert found_by(one) == Found(plan.estimate_ticks, *3 * (plan.ticks,), plan.estimate_ticks)
 
 
 def test_a_table_needs_records_of_one_seed() -> None:
