@@ -66,8 +66,8 @@ def loaded_once() -> Callable[[], "tuple[ProposalModel, Card]"]:
 def one_model(loaded_once: Callable[[], "tuple[ProposalModel, Card]"]) -> Iterator[None]:
     """All tests of a process that ask for the shipped model get the same."""
     from magus.advisor import recommend
+    from magus.advisor.learned.model_file import load
 
-    load = recommend.load_proposals
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recommend, "load_proposals", lambda folder=None: load(folder) if folder else loaded_once())
         yield

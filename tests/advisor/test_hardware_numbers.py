@@ -115,8 +115,12 @@ def test_a_number_changes_what_it_says_and_nothing_else(name: str, factor: float
 @pytest.mark.parametrize("of", [MESH, RAILS, EDGES], ids=["mesh", "rails", "edges"])
 def test_paths_are_those_of_the_profiles(of: Scenario) -> None:
     gpu, fabric = of.gpu, of.system.fabric
-    devices = (gpu, *fabric.links, *([fabric.switch] if fabric.switch else []))
-    known = {one.path for device in devices for one in device.provenance}
+    notes = (
+        gpu.provenance,
+        *(link.provenance for link in fabric.links),
+        fabric.switch.provenance if fabric.switch else (),
+    )
+    known = {one.path for each in notes for one in each}
     peaks = {f"{gpu.name}.peak"}
 
     for each in some(hardware_numbers(of.system)):

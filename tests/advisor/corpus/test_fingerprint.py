@@ -8,7 +8,7 @@ import pytest
 
 from magus.advisor.corpus import fingerprint as module
 from magus.advisor.corpus.fingerprint import CASES, fingerprint
-from magus.advisor.estimate.makespan import Estimate
+from magus.advisor.estimate.makespan import Estimate, estimate_ticks
 from magus.compiler.ir import Scenario, Schedule
 from magus.compiler.templates import BY_NAME
 
@@ -29,10 +29,9 @@ def test_the_fingerprint_is_the_same_in_another_process() -> None:
 
 def test_another_estimate_changes_what_searches_find(monkeypatch: pytest.MonkeyPatch) -> None:
     before = fingerprint()
-    estimate = module.estimate_ticks
 
     def slower(scenario: Scenario, schedule: Schedule) -> Estimate:
-        found = estimate(scenario, schedule)
+        found = estimate_ticks(scenario, schedule)
         return replace(found, makespan_ticks=found.makespan_ticks * 1.001)
 
     monkeypatch.setattr(module, "estimate_ticks", slower)
