@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
@@ -108,8 +109,13 @@ def test_a_number_changes_what_it_says_and_nothing_else(name: str, factor: float
 
     assert found.keys() == CHANGED[name]
     for before, after in some(found.values()):
-        old, new = ([rate for _, rate in each] if isinstance(each, tuple) else [each] for each in (before, after))
-        assert [float(a) for a in new] == pytest.approx([factor * float(b) for b in old], rel=1e-6, abs=1)
+        old, new = rates_of(before), rates_of(after)
+        assert new == pytest.approx([factor * each for each in old], rel=1e-6, abs=1)
+
+
+def rates_of(figure: Any) -> list[float]:
+    """Return the figure, or the rates of all types."""
+    return [float(rate) for _, rate in figure] if isinstance(figure, tuple) else [float(figure)]
 
 
 @pytest.mark.parametrize("of", [MESH, RAILS, EDGES], ids=["mesh", "rails", "edges"])
