@@ -64,11 +64,16 @@ class AdviceRun:
     report: Progress
 
     def proposed(self, model: ProposalModel | None) -> list[Candidate]:
-        """Return the baseline, what the file declares and what ``model`` proposes; nothing if it proposes nothing."""
+        """Return the baseline, what the file declares and what ``model`` proposes; nothing if it proposes nothing.
+
+        Where schedules are simulated, serial ones are not proposed: the baseline has the options that pay, tried by
+        rules, and is the same with any model.
+        """
         if model is None or self.options.bespoke <= 0 or not is_searched(self.scenario):
             return []
         self.report("propose", 0, 1)
         proposed = self.stages.run(PROPOSE, lambda: proposed_candidates(self.scenario, model), [])
+        proposed = [one for one in proposed if not (one.is_serial and self.options.verify)]
         usual = self.stages.run(RANK, lambda: predicted_candidates(self.scenario, ()), []) if proposed else []
         asked = {candidate.expression for candidate in usual}  # what the file declares stays what it declares
         return merged(usual, [one for one in proposed if one.expression not in asked]) if usual else []
