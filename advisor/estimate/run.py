@@ -9,7 +9,7 @@ from ...compiler.ir import TICKS_PER_SECOND, EngineKind, Scenario, Schedule, Tra
 from .fluid import FluidFabric, WholeFabric
 from .graph import StepGraph
 from .parts import Engines, Part, Route, SumPart
-from .servers import FluidMemory, SlotPool, Span
+from .servers import FluidMemory, SlotPool, UnitSpan
 from .static_order import StaticOrder
 from .step_costs import StepCosts
 
@@ -44,7 +44,7 @@ class EstimateRun:
     routes: list[Route] = field(default_factory=list)  # by kind of copies
     parts: list[Part] = field(default_factory=list)
     sums: list[SumPart] = field(default_factory=list)
-    spans: list[tuple[int, Span]] = field(default_factory=list)  # steps, and units of them that run
+    spans: list[tuple[int, UnitSpan]] = field(default_factory=list)  # steps, and units of them that run
     left: list[int] = field(default_factory=list)  # [i] engines a transfer still wants
     missing: list[int] = field(default_factory=list)  # [i] parts or spans that run
 
@@ -259,7 +259,7 @@ class EstimateRun:
         for group, spans in self.orders[rank].begin(self.place[i], now):
             self._run(groups[group], spans)
 
-    def _run(self, i: int, spans: Sequence[Span]) -> None:
+    def _run(self, i: int, spans: Sequence[UnitSpan]) -> None:
         """Let the units of a kernel compute."""
         self.begin[i], self.done[i] = min(span.begin for span in spans), max(span.end for span in spans)
         self.missing[i] = len(spans)

@@ -70,7 +70,7 @@ class FluidMemory:
         return in_memory, (self.noc, bytes_per_tick * TICKS_PER_SECOND / self.noc_bytes_per_s)
 
 
-class Span(NamedTuple):
+class UnitSpan(NamedTuple):
     """``units`` of a kernel that run from ``begin`` to ``end``, in ticks."""
 
     begin: float
@@ -88,7 +88,7 @@ class SlotPool:
     def __post_init__(self) -> None:
         self.free = [(0.0, self.slots)]
 
-    def deal(self, ready: float, units: int, ticks: float) -> Span:
+    def deal(self, ready: float, units: int, ticks: float) -> UnitSpan:
         """Run ``units`` of ``ticks`` each from ``ready`` on; return from when to when.
 
         Kernels must be dealt in the order in which they are ready: later kernels queue behind earlier ones.
@@ -111,7 +111,7 @@ class SlotPool:
             heappush(self.free, (begin + ticks, taken))
             if count > taken:
                 heappush(self.free, (max(time, ready), count - taken))
-        return Span(first, end, dealt)
+        return UnitSpan(first, end, dealt)
 
     def delay(self, time: float, by: float) -> None:
         """Delay the slots that come free at ``time``."""

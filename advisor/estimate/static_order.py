@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...simcore.kernels.work import KernelWork
-from .servers import Span
+from .servers import UnitSpan
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class StaticOrder:
         self.ready, self.dealt = [None] * len(self.works), [False] * len(self.works)
         self.free = np.zeros(self.slots)
 
-    def begin(self, group: int, now: float) -> Iterator[tuple[int, list[Span]]]:
+    def begin(self, group: int, now: float) -> Iterator[tuple[int, list[UnitSpan]]]:
         """Deal the units of ``group``, whose data is there ``now``, and of those that waited behind it; yield both."""
         self.ready[group] = now
         for each in range(group, len(self.works)):
@@ -57,7 +57,7 @@ class StaticOrder:
         since = bisect_right(self.edges, max(0, first)) - 1
         return all(self.dealt[each] for each in range(since, group) if self.edges[each] < last)
 
-    def _deal(self, group: int, ready: float, now: float) -> list[Span]:
+    def _deal(self, group: int, ready: float, now: float) -> list[UnitSpan]:
         """Return the spans of units that begin and end together; those that began in the past begin ``now``."""
         self.dealt[group] = True
         work, at = self.works[group], self.edges[group] % self.slots
@@ -69,7 +69,7 @@ class StaticOrder:
         self.free[slots] = begins + counts * work.unit_ticks
         alike = Counter(zip(begins.tolist(), counts.tolist(), strict=True))
         return [
-            Span(first, max(begin + count * work.unit_ticks, first + work.unit_ticks), count * number)
+            UnitSpan(first, max(begin + count * work.unit_ticks, first + work.unit_ticks), count * number)
             for (begin, count), number in alike.items()
             for first in (max(begin, now),)
         ]

@@ -20,7 +20,7 @@ from ...compiler.ir import (
 )
 from ...simcore.lower.machine import distance_ticks
 from ...simcore.lower.one_kernel import is_one_kernel, launch_ticks, peers_to_be_ready
-from ...simcore.lower.waits import poll_ticks
+from ...simcore.lower.waits import monitor_wake_ticks, poll_ticks
 from .graph import StepGraph
 
 
@@ -80,8 +80,8 @@ class StepCosts:
         gpu, wait = self.scenario.gpu, self.schedule.tactics.wait
         if wait is Wait.EVENT:
             return 0.0
-        read, wake = gpu.hbm.latency_ticks, gpu.sync.monitor_wake_ticks
-        return float(read if wait is Wait.POLL else 2 * read if wake is None else wake + read)
+        woken_ticks = monitor_wake_ticks(gpu) if wait is Wait.MONITOR else 0
+        return float(woken_ticks + gpu.hbm.latency_ticks)
 
     def of_copy(self, rank: int, copy: Transfer) -> CopyCosts:
         """Return the costs of a ``copy`` of ``rank``, and of all of its kind."""

@@ -17,7 +17,7 @@ Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Errors:
+class EstimateErrors:
     """Intervals of the ``time`` of the schedule with the least estimate, and of its ``gain`` over the baseline.
 
     It is chosen by estimates, as a proposal is; the baseline is estimated too.
@@ -27,7 +27,7 @@ class Errors:
     gain: Interval = (0.0, 0.0)
 
     @classmethod
-    def of(cls, found: Iterable[Found]) -> "Errors":
+    def of(cls, found: Iterable[Found]) -> "EstimateErrors":
         """Return the intervals of what searches ``found``; those of nothing are (0, 0)."""
         searched = [each for each in found if max(astuple(each)) < math.inf]
         times = [math.log(each.picked_ticks / each.estimate_ticks) for each in searched]
@@ -36,7 +36,7 @@ class Errors:
         return cls(_conformal(times), _conformal(gains))
 
 
-NO_ERRORS = Errors()
+NO_ERRORS = EstimateErrors()
 
 
 def _conformal(errors: Sequence[float]) -> Interval:

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .boosted_trees import ModelError
-from .errors import Errors
+from .errors import EstimateErrors
 from .learner import boosted_trees, regressor
 from .pairs import Scale, pair_features
 from .proposal_model import Library, ProposalModel
@@ -35,7 +35,7 @@ def fit_model(table: LabelTable, known: frozenset[int], seed: int = 0) -> Propos
     losses = np.concatenate([labels.losses for labels in rows])
     trees = boosted_trees(regressor(features, losses, seed, TREES))
     before, after = (_library(table, origins, kept, consumes=consumes) for consumes in (False, True))
-    return ProposalModel(table.names, before, after, scale, trees, Errors.of([row.found for row in rows]))
+    return ProposalModel(table.names, before, after, scale, trees, EstimateErrors.of([row.found for row in rows]))
 
 
 def _features(labels: Labels, table: LabelTable, origins: FloatArray, scale: Scale) -> FloatArray:

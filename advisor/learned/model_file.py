@@ -19,7 +19,7 @@ import numpy.typing as npt
 from ...compiler.text.writing import write_whole
 from ...simcore.memo.codec import decode, encode
 from .boosted_trees import BoostedTrees, ModelError
-from .errors import Errors
+from .errors import EstimateErrors
 from .pairs import Scale, names_of_features
 from .proposal_model import Library, ProposalModel
 from .structure import Structure, is_sound
@@ -87,7 +87,7 @@ def load(folder: Path | None = None) -> tuple[ProposalModel, Card]:
         names = tuple(map(str, document["names"]))
         scale = Scale(_numbers(document["deviation"], 1))
         before, after = (_library(document[kind], len(names), consumes=kind == "after") for kind in ("before", "after"))
-        errors = decode(json.dumps(document["errors"]).encode(), Errors)
+        errors = decode(json.dumps(document["errors"]).encode(), EstimateErrors)
         if not all(-MAX_ERROR <= low <= high <= MAX_ERROR for low, high in (errors.time, errors.gain)):
             raise ValueError("errors")
         trees = BoostedTrees.from_bytes(base64.b64decode(document["trees"], validate=True), _num_features(names))

@@ -19,7 +19,7 @@ from ..bespoke.explore_limits import is_explored
 from ..candidates.variations import may_deadlock
 from ..estimate.makespan import estimates
 from .boosted_trees import BoostedTrees, ModelError
-from .errors import NO_ERRORS, Errors
+from .errors import NO_ERRORS, EstimateErrors
 from .pairs import PIPELINE, Scale, names_of_features, pair_features
 from .shapes import Shapes
 from .situation import Situation
@@ -73,7 +73,7 @@ class ProposalModel:
     after: Library
     scale: Scale
     trees: BoostedTrees | None
-    errors: Errors = NO_ERRORS
+    errors: EstimateErrors = NO_ERRORS
     digest: str = ""
 
     def library(self, scenario: Scenario) -> Library:

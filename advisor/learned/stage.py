@@ -6,7 +6,7 @@ from ...compiler.ir import Scenario
 from ..bespoke import Proposer
 from ..candidates.advice import Candidate, SearchProvenance
 from ..candidates.predicted import is_serial
-from .errors import Errors
+from .errors import EstimateErrors
 from .polish import DEFAULT_EVALUATIONS, polished
 from .proposal_model import DEFAULT_COUNT, Proposal, ProposalModel
 
@@ -28,7 +28,7 @@ def proposed_candidates(scenario: Scenario, model: ProposalModel, count: int = D
     ]
 
 
-def _candidate(scenario: Scenario, proposal: Proposal, evaluations: int, errors: Errors) -> Candidate:
+def _candidate(scenario: Scenario, proposal: Proposal, evaluations: int, errors: EstimateErrors) -> Candidate:
     choice = proposal.choice
     provenance = SearchProvenance(
         found_by=Proposer.LEARNED.value, seed=0, evaluations=evaluations, simulations=0, reproducible=True, solver=""

@@ -66,9 +66,8 @@ def _entries(state: Lowering, rank: int, waiting: int) -> int:
 
 def _arm(state: Lowering, rank: int, step: Step, count: int, flag: str) -> tuple[range, range]:
     """For each monitored unit an op that arms, and for all one that is done when they are woken."""
-    sync, latency = state.scenario.gpu.sync, state.scenario.gpu.hbm.latency_ticks
-    wake = latency if sync.monitor_wake_ticks is None else sync.monitor_wake_ticks
-    wakes = state.builder.op(rank, OpSpec(OpKind.JOIN, step.name, setup_ticks=wake))
+    sync, wake_ticks = state.scenario.gpu.sync, monitor_wake_ticks(state.scenario.gpu)
+    wakes = state.builder.op(rank, OpSpec(OpKind.JOIN, step.name, setup_ticks=wake_ticks))
     stage = Stage(sync.monitor_arm_ticks, (_read(state, rank, flag),))
     return state.builder.op(rank, OpSpec(OpKind.LAUNCH, step.name, (stage,)), count=count), wakes
 
@@ -81,6 +80,12 @@ def poll_ticks(gpu: Gpu) -> int:
     """Time from one look at a flag to the next: what the profile says, else a read of memory."""
     interval = gpu.hbm.latency_ticks if gpu.sync.poll_interval_ticks is None else gpu.sync.poll_interval_ticks
     return max(1, interval)
+
+
+def monitor_wake_ticks(gpu: Gpu) -> int:
+    """Time from a flag that is set to the waking of who is monitored: what the profile says, else a read of memory."""
+    wake_ticks = gpu.sync.monitor_wake_ticks
+    return gpu.hbm.latency_ticks if wake_ticks is None else wake_ticks
 
 
 def _read(state: Lowering, rank: int, flag: str) -> Flow:

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from magus.advisor.implementations.promise import KERNEL_ERROR, MOST_ERROR, kernel_promise
-from magus.advisor.learned.errors import COVERED, Errors
+from magus.advisor.learned.errors import COVERED, EstimateErrors
 from magus.advisor.learned.table import Found
 from magus.compiler.resolve.expect.expectation import Verdict
 
@@ -13,22 +13,22 @@ ERRORS = [1.0 + 0.01 * place for place in range(99)]
 
 
 def test_nine_of_ten_are_covered() -> None:
-    low, high = Errors.of(Found(1.0, error, error, 2.0, 2.0) for error in ERRORS).time
+    low, high = EstimateErrors.of(Found(1.0, error, error, 2.0, 2.0) for error in ERRORS).time
 
     covered = sum(low <= math.log(error) <= high for error in ERRORS) / len(ERRORS)
     assert COVERED <= covered <= COVERED + 0.03
 
 
 def test_a_gain_is_off_by_both_times() -> None:
-    alike = Errors.of(Found(1.0, error, error, 2 * error, 2.0) for error in ERRORS)
-    slower = Errors.of(Found(1.0, error, error, 2.0, 2.0) for error in ERRORS)
+    alike = EstimateErrors.of(Found(1.0, error, error, 2 * error, 2.0) for error in ERRORS)
+    slower = EstimateErrors.of(Found(1.0, error, error, 2.0, 2.0) for error in ERRORS)
 
     assert alike.gain == pytest.approx((0.0, 0.0)), "both are off by as much"
     assert slower.gain == pytest.approx((-slower.time[1], -slower.time[0]))
 
 
 def test_without_a_search_nothing_is_known() -> None:
-    assert Errors.of([Found()]) == Errors.of([]) == Errors((0.0, 0.0), (0.0, 0.0))
+    assert EstimateErrors.of([Found()]) == EstimateErrors.of([]) == EstimateErrors((0.0, 0.0), (0.0, 0.0))
 
 
 def test_what_was_estimated_promises_less() -> None:
