@@ -9,11 +9,12 @@ PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 SOURCES := $(shell find grammar compiler simcore runtime advisor tui examples -name '*.py' -o -name '*.lark' -o -name '*.mgs' -o -name '*.tcss' -o -name '*.model' -o -name '*.json' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check format lint types layers test test-all nightly slowest coverage bench train picture dist clean
+.PHONY: help demo check check-extras format lint types layers test test-all nightly slowest coverage bench train picture dist clean
 
 help:
 	@echo "make demo    advice for Llama-3.1-70B on 8 x MI300X"
 	@echo "make check   format, lint, types, import contracts, tests"
+	@echo "make check-extras  the tests that need Triton and PyTorch; Linux"
 	@echo "make test-all  the tests with the slow ones, and ten times as many draws"
 	@echo "make nightly   test-all, and every core against the oracle at scale"
 	@echo "make slowest   the fifty slowest of the tests that make check runs"
@@ -36,6 +37,13 @@ demo: $(STAMP)
 	$(BIN)/magus advise examples/llama70b_tp8_mi300x.mgs
 
 check: lint types layers test
+
+# A venv of its own: Triton and PyTorch take some 2 GB, and nothing else needs them.
+check-extras: EXTRAS := .venv-extras
+check-extras:
+	@test -x $(EXTRAS)/bin/python || $(PYTHON) -m venv $(EXTRAS)
+	$(EXTRAS)/bin/python -m pip install --quiet --disable-pip-version-check '.[dev,torch,triton]' $(PIP_OPTIONS)
+	$(EXTRAS)/bin/python -m pytest -n auto --dist worksteal tests/compiler/targets tests/advisor/oracle
 
 format: $(STAMP)
 	$(BIN)/ruff format .
@@ -76,6 +84,7 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.exactness
 	$(BIN)/python -m benchmarks.schedules
 	$(BIN)/python -m benchmarks.advisor
+	$(BIN)/python -m benchmarks.api
 	$(BIN)/python -m benchmarks.startup
 
 train: $(STAMP)
@@ -90,4 +99,4 @@ dist: $(STAMP)
 	$(BIN)/python -m twine check --strict dist/*
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage coverage.json
+	rm -rf $(VENV) .venv-extras build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage coverage.json

@@ -1,25 +1,47 @@
-"""Advice. In: a ``Scenario``. Out: an ``Advice``, the schedule to use with its reasons and its proof."""
+"""Advice. In: a ``Scenario`` or ``Request``. Out: an ``Advice``, the schedule to use with its reasons and its proof."""
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ..compiler.request.errors import RequestError
+    from ..compiler.request.request import Request
     from .bounds.lower_bound import lower_bound
-    from .candidates.advice import Advice
+    from .candidates.advice import Advice, Source
+    from .kept_advice import keep_results
     from .learned.boosted_trees import ModelError
     from .options import AdviceOptions
+    from .oracle.oracle import Oracle
     from .recommend import Advisor
     from .solver import NoFeasibleSchedule, enumerate_space
 
-__all__ = ["Advice", "AdviceOptions", "Advisor", "ModelError", "NoFeasibleSchedule", "enumerate_space", "lower_bound"]
+__all__ = [
+    "Advice",
+    "AdviceOptions",
+    "Advisor",
+    "ModelError",
+    "NoFeasibleSchedule",
+    "Oracle",
+    "Request",
+    "RequestError",
+    "Source",
+    "enumerate_space",
+    "keep_results",
+    "lower_bound",
+]
 
 _HOMES = {
-    "Advice": "candidates.advice",
-    "AdviceOptions": "options",
-    "Advisor": "recommend",
-    "ModelError": "learned.boosted_trees",
-    "NoFeasibleSchedule": "solver",
-    "enumerate_space": "solver",
-    "lower_bound": "bounds.lower_bound",
+    "Advice": ".candidates.advice",
+    "AdviceOptions": ".options",
+    "Advisor": ".recommend",
+    "ModelError": ".learned.boosted_trees",
+    "NoFeasibleSchedule": ".solver",
+    "Oracle": ".oracle.oracle",
+    "Request": "..compiler.request.request",
+    "RequestError": "..compiler.request.errors",
+    "Source": ".candidates.advice",
+    "enumerate_space": ".solver",
+    "keep_results": ".kept_advice",
+    "lower_bound": ".bounds.lower_bound",
 }
 
 
@@ -29,4 +51,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    return getattr(import_module(_HOMES[name], __name__), name)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ..compiler.ir import Progress, Scenario, ShouldStop
+from ..compiler.ir import Cancelled, Progress, Scenario, ShouldStop, heeding
 from ..simcore import Result
 from .answer import (
     BESPOKE,
@@ -63,8 +63,10 @@ class AdviceRun:
     stages: Stages
     report: Progress
 
-    def proposed(self, model: ProposalModel | None) -> list[Candidate]:
+    def proposed(self, model: ProposalModel | None, early: ShouldStop) -> list[Candidate]:
         """Return the baseline, what the file declares and what ``model`` proposes; nothing if it proposes nothing.
+
+        Once it is time to stop ``early``, nothing is proposed.
 
         Where schedules are simulated, serial ones are not proposed: the baseline has the options that pay, tried by
         rules, and is the same with any model.
@@ -72,7 +74,15 @@ class AdviceRun:
         if model is None or self.options.bespoke <= 0 or not is_searched(self.scenario):
             return []
         self.report("propose", 0, 1)
-        proposed = self.stages.run(PROPOSE, lambda: proposed_candidates(self.scenario, model), [])
+
+        def propose() -> list[Candidate]:
+            try:
+                with heeding(early):
+                    return proposed_candidates(self.scenario, model)
+            except Cancelled:
+                return []
+
+        proposed = self.stages.run(PROPOSE, propose, [])
         proposed = [one for one in proposed if not (one.is_serial and self.options.verify)]
         usual = self.stages.run(RANK, lambda: predicted_candidates(self.scenario, ()), []) if proposed else []
         asked = {candidate.expression for candidate in usual}  # what the file declares stays what it declares

@@ -13,6 +13,7 @@ from .candidates.advice import (
     MIN_LEAD,
     Advice,
     Candidate,
+    Source,
     Threshold,
     Timing,
     baseline_of,
@@ -165,6 +166,7 @@ def advice_of(scenario: Scenario, found: Findings) -> Advice:
         promise=promise,
         threshold=found.threshold,
         sensitivity=found.sensitivity,
+        source=Source.MODEL if recommended.simulated_ticks is None else Source.SIMULATION,
     )
 
 

@@ -11,6 +11,7 @@ from .bounds.lower_bound import Bound
 from .candidates.advice import Candidate, Confidence, baseline_name, is_algorithm_choice
 from .candidates.library import library_time
 from .candidates.ranking import NUM_VARIED_ALGORITHMS, chosen_algorithm, is_judged
+from .candidates.short_names import short_names
 from .solver.domains import MOST_RANKS_SIMULATED, passing_on_pays
 
 # Least share of the makespan that a loss must have to be reported.
@@ -135,7 +136,10 @@ def reasons_for(
             reasons.append("There is nothing to move, and so nothing to overlap in this workload.")
         else:
             reasons.extend(_exposure(serial_result))
-            reasons.extend(_why_serial(serial, best) if recommended.is_serial else _why_overlap(scenario, result))
+            names = short_names((candidate.expression, candidate.choice) for candidate in candidates)
+            chosen, other = (names.get(one.expression, one.expression) for one in (recommended, best))
+            serially = recommended.is_serial
+            reasons.extend(_why_serial(serial, best, other) if serially else _why_overlap(scenario, result, chosen))
         reasons.extend(_losses(result))
     reasons.extend(_about_the_baseline(scenario, serial))
     if bound is not None:
@@ -182,36 +186,33 @@ def _exposure(serial: Result) -> Iterator[str]:
         )
 
 
-def _why_overlap(scenario: Scenario, result: Result) -> Iterator[str]:
+def _why_overlap(scenario: Scenario, result: Result, name: str) -> Iterator[str]:
     hidden, beside = result.overlap_efficiency, scenario.workload.pattern.beside
     if hidden is not None:
         how = " beside the GEMM, which needs nothing of it" if beside else ""
-        yield (
-            f"{result.schedule.expression} hides {hidden:.0%} of its communication{how}; "
-            f"{ticks_text(result.exposed_ticks)} stay exposed."
-        )
+        yield (f"{name} hides {hidden:.0%} of its communication{how}; {ticks_text(result.exposed_ticks)} stay exposed.")
     if result.dil is None:
         return
     if beside:
         yield f"On the SMs that are left to it the GEMM takes {result.dil:.2f}x its time on all, if it runs alone."
     else:
         kernels = [stage.kernel for stage in scenario.workload.stages]
-        names = ["GEMM" if kernel is None else kernel.operation for kernel in kernels]
-        one = f"the {names[0]} takes {result.dil:.2f}x its"
-        both = f"{' and '.join(names)} take {result.dil:.2f}x their"
-        yield f"Cut into parts, {one if len(names) == 1 else both} whole time; the overlap pays for that."
+        operations = ["GEMM" if kernel is None else kernel.operation for kernel in kernels]
+        one = f"the {operations[0]} takes {result.dil:.2f}x its"
+        both = f"{' and '.join(operations)} take {result.dil:.2f}x their"
+        yield f"Cut into parts, {one if len(operations) == 1 else both} whole time; the overlap pays for that."
 
 
-def _why_serial(serial: Candidate, best: Candidate) -> Iterator[str]:
+def _why_serial(serial: Candidate, best: Candidate, name: str) -> Iterator[str]:
     if best.expression == serial.expression:
         yield "No overlap schedule is in the space that the file explores."
         return
     change = best.best_us / serial.best_us - 1
     if best.is_serial:
-        yield f"The fastest schedule simulated, {best.expression}, overlaps nothing either."
+        yield f"The fastest schedule simulated, {name}, overlaps nothing either."
         return
     how = f"{change:.1%} slower than" if change > 0 else f"only {-change:.1%} faster than"
-    yield f"The best overlap schedule simulated, {best.expression}, is {how} serial ({us_text(best.best_us)})."
+    yield f"The best overlap schedule simulated, {name}, is {how} serial ({us_text(best.best_us)})."
 
 
 def _losses(result: Result) -> Iterator[str]:

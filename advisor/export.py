@@ -11,6 +11,8 @@ from .candidates.advice import Advice, Candidate, SearchProvenance, Threshold
 from .candidates.library import LibraryTime, library_time
 from .export_sensitivity import sensitivity_document
 from .headline import headline_of
+from .how.document import how_document
+from .how.how import how_of
 from .implementations.offers import Offers
 from .implementations.promise import Promise
 from .solver import Space
@@ -126,9 +128,10 @@ def space_document(scenario: Scenario, space: Space, bound: Bound) -> JsonObject
     }
 
 
-def advice_document(advice: Advice) -> JsonObject:
-    """Return the document of ``magus advise --json``."""
+def advice_document(advice: Advice, *, how: bool = False) -> JsonObject:
+    """Return the document of ``magus advise --json``; ``how`` adds how to carry the recommended schedule out."""
     workload = advice.scenario.workload.name
+    steps = how_document(how_of(advice.scenario, advice.recommended.schedule)) if how else None
     return {
         "schema": ADVICE_SCHEMA,
         "scenario": advice.scenario.name,
@@ -151,6 +154,7 @@ def advice_document(advice: Advice) -> JsonObject:
         "sensitivity": None if advice.sensitivity is None else sensitivity_document(advice.sensitivity),
         "threshold": None if advice.threshold is None else _threshold_document(advice.threshold),
         "reasons": list(advice.reasons),
+        "how": steps,
         "ties": list(advice.ties),
         "marks": list(advice.marks),
         "outside_calibration": list(advice.outside_calibration),
@@ -206,6 +210,7 @@ def _candidate_document(advice: Advice, candidate: Candidate) -> JsonObject:
         granularity = "line" if candidate.unit_bytes == advice.scenario.gpu.line_bytes else "packet"
     return {
         "schedule": candidate.expression,
+        "name": advice.name_of(candidate.expression),
         "predicted_us": candidate.predicted_us,
         "interval_us": candidate.interval_us,
         "simulated_us": simulated,

@@ -36,6 +36,12 @@ def outside_calibration(scenario: Scenario, schedules: Iterable[Schedule]) -> tu
     return tuple(dict.fromkeys(sentences))
 
 
+def is_fitted_gemm(gpu: Gpu, shape: GemmShape) -> bool:
+    """Whether the constants of ``gpu`` were fitted to such products."""
+    region = gpu.calibrated.gemm
+    return region is not None and _same_rate(gpu, shape.dtype, region.dtype) and _inside(region, shape)
+
+
 def _of_schedule(scenario: Scenario, schedule: Schedule) -> Iterator[str]:
     ranks = range(len(schedule.by_rank)) or range(1)
     steps = list(chain.from_iterable(schedule.steps_of(rank) for rank in ranks))

@@ -4,16 +4,27 @@ Building a schedule again takes a third of the time that reading its steps takes
 """
 
 import logging
-from dataclasses import dataclass
-from importlib.metadata import version
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from ..compiler.ir import Choice, Scenario
 from ..compiler.planning.build import ScheduleError, build_schedule
 from ..simcore.memo.codec import MalformedError, decode, encode
-from ..simcore.memo.memo import ADVISOR, Memo, current_store, memo_of
-from .candidates.advice import Advice
+from ..simcore.memo.memo import ADVISOR, Memo, current_store, memo_of, use
+from ..simcore.memo.store import Store, user_store
+from .candidates.advice import Advice, Source
 
 log = logging.getLogger(__name__)
+
+
+def keep_results(folder: Path | None = None) -> None:
+    """Keep results of advice and of simulations on disk from now on, in all threads.
+
+    ``folder`` is by default that of the commands: ``MAGUS_CACHE_DIR``, else in the user's cache folder. Processes may
+    share it, and may be killed at any time: an entry is written whole or not at all. Without a place nothing is kept.
+    """
+    use(user_store() if folder is None else Store(folder))
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +39,7 @@ class KeptAdvice:
         """Return the place of advice with the model of the digest ``proposals`` under ``options``."""
         if current_store() is None:
             return cls(scenario, None)
-        asked = ("advise", scenario, options, proposals, version("ortools"))
+        asked = ("advise", scenario, options, proposals, _solver_version())
         return cls(scenario, memo_of(asked, ADVISOR))
 
     def recall(self) -> Advice | None:
@@ -39,7 +50,7 @@ class KeptAdvice:
         choices, _, rest = data.partition(b"\n")
         try:
             schedules = [build_schedule(self.scenario, choice) for choice in decode(choices, tuple[Choice, ...])]
-            return decode(rest, Advice, (self.scenario, *schedules))
+            return replace(decode(rest, Advice, (self.scenario, *schedules)), source=Source.CACHE)
         except (MalformedError, ScheduleError):
             log.debug("the advice on disk is malformed", exc_info=True)
             return None
@@ -53,3 +64,11 @@ class KeptAdvice:
             self.memo.write(encode(tuple(built)) + b"\n" + encode(advice, (self.scenario, *built.values())))
         except TypeError:
             log.debug("the advice cannot be kept", exc_info=True)
+
+
+def _solver_version() -> str:
+    """The version of OR-tools; empty where advice does without."""
+    try:
+        return version("ortools")
+    except PackageNotFoundError:
+        return ""

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from ..compiler.codes import Code
+from ..compiler.request.errors import RequestError
 from .bespoke.stage import DEFAULT_EVALUATIONS
 
 DEFAULT_TOP = 8
@@ -31,6 +33,11 @@ class AdviceOptions:
     sensitivity
         Whether to find the hardware numbers that change the answer, each 10 % lower or higher. It takes less than the
         rest.
+
+    Raises
+    ------
+    RequestError
+        If a number cannot be.
     """
 
     top: int = DEFAULT_TOP
@@ -40,3 +47,11 @@ class AdviceOptions:
     within_s: float | None = None
     threshold: bool = False
     sensitivity: bool = False
+
+    def __post_init__(self) -> None:
+        for field, least in (("top", 0), ("bespoke", 0), ("workers", 1)):
+            value = getattr(self, field)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise RequestError(Code.MGS307, field, f"{value!r:.40} is no whole number from {least} on")
+        if self.within_s is not None and not (isinstance(self.within_s, int | float) and self.within_s >= 0):
+            raise RequestError(Code.MGS307, "within_s", f"{self.within_s!r:.40} is no time in seconds")

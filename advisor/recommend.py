@@ -1,12 +1,15 @@
 """From a scenario to advice: propose, enumerate, rank, simulate the shortlist, search, confirm, explain."""
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..compiler.codes import Code
-from ..compiler.ir import Cancelled, Progress, Rejection, Scenario, ShouldStop
+from ..compiler.ir import Cancelled, Counted, Progress, Rejection, Scenario, ShouldStop, never
 from ..compiler.planning.build import ScheduleError
+from ..compiler.request.request import Request
+from ..compiler.request.scenario import Stamp, scenario_of, stamp
 from .advice_run import AdviceRun
 from .answer import Confirmed, Findings, advice_of
 from .candidates.advice import Advice
@@ -14,21 +17,32 @@ from .candidates.shortlist import answered_by_runs, merged
 from .kept_advice import KeptAdvice
 from .learned.model_file import load as load_proposals
 from .learned.proposal_model import ProposalModel
+from .many import answer_many, in_thread
 from .options import AdviceOptions
+from .policy.axis import axis_of, check_sizes
+from .policy.build import policy_table
+from .policy.cover import TOLERANCE
+from .policy.table import PolicyTable
+from .recent import RecentAnswers
 from .stages import Stages, either, lateness
 from .workers import open_workers, suits_threads
 
 DEFAULT = AdviceOptions()
+TABLES = AdviceOptions(bespoke=0)
+PATIENCE_S = 1.0
+"""Seconds beyond the time limit that proposals may take."""
 
 
 @dataclass(frozen=True, slots=True)
 class Advisor:
-    """Gives advice with the proposals of a learned model; ``load`` takes the shipped one. Threads may share an advisor.
+    """Gives advice with the proposals of a learned model; ``load`` takes the shipped one.
 
-    Without ``proposals`` nothing is proposed before the space is ranked.
+    Threads may share an advisor, and so may processes that are forked while none of its methods runs. Without
+    ``proposals`` nothing is proposed before the space is ranked. Answers to requests stay in memory.
     """
 
     proposals: ProposalModel | None = None
+    _recent: RecentAnswers = field(default_factory=RecentAnswers, compare=False, repr=False)
 
     @classmethod
     def load(cls, folder: Path | None = None) -> "Advisor":
@@ -43,18 +57,20 @@ class Advisor:
 
     def recommend(
         self,
-        scenario: Scenario,
+        question: Request | Scenario,
         options: AdviceOptions = DEFAULT,
         *,
         progress: Progress | None = None,
         should_stop: ShouldStop | None = None,
     ) -> Advice:
-        """Return which schedule to use for ``scenario``; while results are kept on disk, return the kept advice.
+        """Return which schedule to use; while results are kept on disk, return the kept advice.
 
         A stage or a simulation that fails is left out and named in ``Advice.notes``.
 
         Parameters
         ----------
+        question
+            Sizes and names, or a scenario of the compiler.
         options
             How much to simulate and to search.
         progress
@@ -64,6 +80,8 @@ class Advisor:
 
         Raises
         ------
+        RequestError
+            If the request does not fit together, or names what does not exist.
         NoFeasibleSchedule
             If the constraints leave nothing, with the constraints that conflict.
         ScheduleError
@@ -71,6 +89,102 @@ class Advisor:
         Cancelled
             If ``should_stop`` returned true before anything was ranked.
         """
+        if isinstance(question, Scenario):
+            return self._advice(question, options, progress, should_stop)
+        if not isinstance(question, Request):
+            raise TypeError(f"a question is a Request or a Scenario, not {type(question).__name__}")
+        read_at = stamp(question)  # before the file is read: what changes meanwhile is asked for anew
+        asked = _asked(question, options, read_at)
+        advice = self._recent.recall(asked)
+        if advice is None:
+            advice = self._advice(scenario_of(question, read_at), options, progress, should_stop)
+            self._recent.keep(asked, advice)
+        return advice
+
+    def recall(self, request: Request, options: AdviceOptions = DEFAULT) -> Advice | None:
+        """Return the answer to ``request`` if this advisor gave it lately, in microseconds; else None."""
+        return self._recent.recall(_asked(request, options, stamp(request)))
+
+    def recommend_many(
+        self,
+        questions: Sequence[Request | Scenario],
+        options: AdviceOptions = DEFAULT,
+        *,
+        threads: int = 1,
+        should_stop: ShouldStop | None = None,
+    ) -> list[Advice]:
+        """Return the advice for each question, in order; ``recommend`` says what may be raised, and what not.
+
+        A question that is asked twice is answered once. All requests are checked before anything is simulated.
+        """
+        for each in questions:
+            if isinstance(each, Request):
+                scenario_of(each)
+        return answer_many(lambda each: self.recommend(each, options, should_stop=should_stop), questions, threads)
+
+    async def recommend_async(
+        self, question: Request | Scenario, options: AdviceOptions = DEFAULT, *, should_stop: ShouldStop | None = None
+    ) -> Advice:
+        """``recommend`` in a thread; when the task is cancelled, the thread stops at its next step."""
+        also = should_stop or never
+        return await in_thread(lambda stop: self.recommend(question, options, should_stop=either(stop, also)))
+
+    async def recommend_many_async(
+        self, questions: Sequence[Request | Scenario], options: AdviceOptions = DEFAULT, *, threads: int = 1
+    ) -> list[Advice]:
+        """``recommend_many`` in threads; when the task is cancelled, they stop at their next step."""
+        return await in_thread(lambda stop: self.recommend_many(questions, options, threads=threads, should_stop=stop))
+
+    def policy_table(
+        self,
+        question: Request | Scenario,
+        sizes: Sequence[int],
+        options: AdviceOptions = TABLES,
+        *,
+        tolerance: float = TOLERANCE,
+        progress: Counted | None = None,
+        should_stop: ShouldStop | None = None,
+    ) -> PolicyTable:
+        """Return which schedule to use from which size to which, the question being about one of them.
+
+        A table names templates: the chunks of a bespoke schedule fit one size. Sizes between those given belong to
+        the nearer of two rules, by simulations of both.
+
+        Parameters
+        ----------
+        sizes
+            Rows of the GEMM (``m``), or bytes of a collective alone (``num_bytes``): multiples of the ranks.
+        tolerance
+            The relative loss at one of ``sizes`` that is accepted for fewer rules.
+        progress
+            Called with the sizes done and their number, which grows where sizes beside flips are added.
+
+        Raises
+        ------
+        RequestError
+            If a size does not fit, or the workload has no such size.
+        Cancelled
+            If ``should_stop`` returned true: a table with gaps is none.
+        """
+        axis = axis_of(question)
+        check_sizes(axis, sizes)
+        done = 0
+
+        def advise(scenario: Scenario) -> Advice:
+            nonlocal done
+            advice = self.recommend(scenario, replace(options, bespoke=0, within_s=None), should_stop=should_stop)
+            if advice.interrupted:
+                raise Cancelled
+            done += 1
+            if progress is not None:
+                progress(done, max(done, len(set(sizes))))
+            return advice
+
+        return policy_table(axis, sizes, advise, simulated=options.verify, tolerance=tolerance)
+
+    def _advice(
+        self, scenario: Scenario, options: AdviceOptions, progress: Progress | None, should_stop: ShouldStop | None
+    ) -> Advice:
         if scenario.system.replay is not None:
             message = f"{scenario.system.name} replays the profile of one schedule, and advice compares several"
             hint = "simulate that schedule, or drop 'replay' from the system"
@@ -86,12 +200,14 @@ class Advisor:
     def _computed(
         self, scenario: Scenario, options: AdviceOptions, progress: Progress | None, should_stop: ShouldStop | None
     ) -> Advice:
-        stop, late = should_stop or (lambda: False), lateness(options.within_s)
+        stop, late = should_stop or never, lateness(options.within_s)
         run = AdviceRun(scenario, options, stop, Stages(stop), progress or (lambda stage, done, total: None))
-        candidates = run.proposed(self.proposals)
+        early = stop if late is None else either(stop, late)
+        # Proposals take tenths of a second, and are an answer: only where they take much longer does time count.
+        patience = lateness(None if options.within_s is None else options.within_s + PATIENCE_S)
+        candidates = run.proposed(self.proposals, stop if patience is None else either(stop, patience))
         proposed = bool(candidates)
         at_once = proposed and not options.verify
-        early = stop if late is None else either(stop, late)
         workers, threads = options.workers if options.verify else 1, suits_threads(scenario)
         with open_workers(workers, early, threads=threads) as pool:
             if proposed and options.verify:
@@ -127,3 +243,8 @@ class Advisor:
             sensitivity,
         )
         return advice_of(scenario, found)
+
+
+def _asked(request: Request, options: AdviceOptions, read_at: Stamp) -> Hashable:
+    """What decides the answer: not the time for it, but the state of the system file."""
+    return request, read_at, replace(options, within_s=None)

@@ -49,6 +49,16 @@ def with_rows(scenario: Scenario, rows: int) -> Scenario:
     return replace(scenario, workload=workload, schedules=())
 
 
+def with_moved_rows(scenario: Scenario, rows: int) -> Scenario:
+    """Return ``scenario``, a collective alone, with a tensor of ``rows`` rows, a multiple of the ranks."""
+    workload = scenario.workload
+    moved = workload.moved
+    assert moved is not None, "a collective moves a tensor"
+    tensors = tuple(replace(each, rows=rows) if each.rows == moved.rows else each for each in workload.tensors)
+    workload = replace(workload, tensors=tensors, moved=replace(moved, rows=rows))
+    return replace(scenario, workload=workload, schedules=())
+
+
 def resized_choices(scenario: Scenario, resized: Scenario, choice: Choice) -> Iterator[Choice]:
     """Yield the legal forms of a ``choice`` of ``scenario`` where it is ``resized``.
 

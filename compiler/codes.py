@@ -1,4 +1,5 @@
-"""The permanent codes of all diagnostics: 1xx syntax, 2xx names, 3xx units and ranges, 4xx resources, 5xx schedules.
+"""The permanent codes of all diagnostics: 1xx syntax, 2xx names, 3xx units and ranges, 4xx resources, 5xx schedules,
+6xx machines and measurements read in.
 
 A code never changes its meaning and is never reused.
 """
@@ -33,6 +34,7 @@ class Code(Enum):
     MGS135 = "a computed number is too large"
     MGS136 = "a profile of the wrong form"
     MGS137 = "a plan file of the wrong form"
+    MGS138 = "a configuration of a model of the wrong form"
     MGS201 = "unknown property"
     MGS202 = "'=' names a new thing, and this word is not one"
     MGS203 = "unknown name"
@@ -110,6 +112,27 @@ class Code(Enum):
     MGS531 = "too few measured rows to fit to"
     MGS532 = "measured rows to which constants fit no better than those that ship"
     MGS540 = "a plan that is not carried out with real data"
+    MGS541 = "a plan that a Triton kernel and copies beside it cannot carry out"
+    MGS542 = "a kernel that is not rewritten"
+    MGS550 = "an answer that the format of a runtime cannot say"
+    MGS601 = "a file that is no dump of a machine and no table of times"
+    MGS602 = "XML that is not read"
+    MGS603 = "a dump without GPUs, or with too many"
+    MGS604 = "a GPU that the library does not have, or that a dump does not name"
+    MGS605 = "GPUs of several kinds in one machine"
+    MGS606 = "a number in a dump that cannot be"
+    MGS607 = "a table of links of the wrong form"
+    MGS608 = "a machine with more links than a file can list"
+    MGS609 = "a description of InfraGraph of the wrong form"
+    MGS610 = "a GPU without the links that others have"
+    MGS620 = "a log of a benchmark of the wrong form"
+    MGS621 = "a log that does not say what was measured"
+    MGS622 = "a measured row that is left out"
+    MGS623 = "a measurement of several nodes, or of several groups at once"
+    MGS624 = "measured rows of a type that no model was fitted to"
+    MGS630 = "a trace that cannot be read"
+    MGS631 = "a trace without kernels, shapes or collectives"
+    MGS632 = "a trace without a pair of a GEMM and a collective"
 
 
 CONSEQUENCES = frozenset(

@@ -4,10 +4,10 @@ Every rank has a memory of its own and a thread for each of its queues; ``carry_
 serial computation. It needs the compiler's data and numpy.
 """
 
-from .run import Outcome as Outcome
-from .run import RunRefused as RunRefused
-from .run import RunReport as RunReport
-from .run import SeedRun as SeedRun
+from .report import Outcome as Outcome
+from .report import RunRefused as RunRefused
+from .report import RunReport as RunReport
+from .report import SeedRun as SeedRun
 from .run import carry_out as carry_out
 
 __all__ = ["Outcome", "RunRefused", "RunReport", "SeedRun", "carry_out"]

@@ -33,10 +33,13 @@ class _Line:
 
 
 class Board:
-    """The state of all tasks; ``threads`` is the number of threads of each queue."""
+    """The state of all tasks; ``threads`` is the number of threads of each queue.
+
+    Tasks of queues without threads here are carried out elsewhere; what they reach is still waited for.
+    """
 
     def __init__(self, tasks: Iterable[Task], num_ranks: int, threads: dict[Queue, int], seed: int) -> None:
-        self._num_ranks, self._rng = num_ranks, Random(seed)
+        self._rng = Random(seed)
         self._lock = Lock()
         self.over = Condition(self._lock)
         self._lines = {queue: _Line(Condition(self._lock), count) for queue, count in threads.items()}
@@ -49,13 +52,14 @@ class Board:
         self.stopped = False
         self.error: BaseException | None = None
         for task in tasks:
-            self._enter(task)
+            for mark in marks_of(task, num_ranks):
+                self._expected[mark] += 1
+            if task.queue in self._lines:
+                self._enter(task)
 
     def _enter(self, task: Task) -> None:
         line = self._lines[task.queue]
         line.left += 1
-        for mark in marks_of(task, self._num_ranks):
-            self._expected[mark] += 1
         self._missing[task] = set(task.waits)
         for mark in self._missing[task]:
             self._waiting[mark].append(task)
@@ -113,15 +117,7 @@ class Board:
     def reach(self, mark: Mark, task: Task) -> None:
         """Note that ``task`` has done what ``mark`` says; of a signal that several transfers set, one of them."""
         with self._lock:
-            self._known[mark] |= task.known | 1 << task.number
-            self._expected[mark] -= 1
-            if self._expected[mark] == 0:
-                for waiting in self._waiting.pop(mark, ()):
-                    self._missing[waiting].discard(mark)
-                    if not self._missing[waiting]:
-                        line = self._lines[waiting.queue]
-                        line.ready.append(waiting)
-                        line.changed.notify()
+            self._reach(mark, task)
 
     def finish(self, task: Task) -> None:
         """Note that a task is done, all its marks with it."""
@@ -147,8 +143,19 @@ class Board:
             (task, tuple(mark for mark in task.waits if mark in missing)) for task, missing in self._missing.items()
         ]
 
+    def _reach(self, mark: Mark, task: Task) -> None:
+        self._known[mark] |= task.known | 1 << task.number
+        self._expected[mark] -= 1
+        if self._expected[mark] == 0:
+            for waiting in self._waiting.pop(mark, ()):
+                self._missing[waiting].discard(mark)
+                if not self._missing[waiting]:
+                    line = self._lines[waiting.queue]
+                    line.ready.append(waiting)
+                    line.changed.notify()
+
     def _look_around(self) -> None:
-        """Where nothing can go on, let one thread go that is held up; if there is none, end the run."""
+        """Where nothing can go on, let one thread go that is held up; if there is none, stand still."""
         if self.stopped or self._running or any(line.can_go_on for line in self._lines.values()):
             return
         if self._held:
@@ -156,7 +163,11 @@ class Board:
             self._running += 1
             released.notify()
         else:
-            self._stop()
+            self._stand_still()
+
+    def _stand_still(self) -> None:
+        """End the run: whatever could come is here."""
+        self._stop()
 
     def _stop(self) -> None:
         self.stopped = True

@@ -1,25 +1,25 @@
 """What each kind of step does with the memories of the ranks."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
 from ..compiler.ir import Direction, Reach, Reduction, Region, TileGroup, Transfer
+from .board import Board
+from .hold_policy import HoldPolicy, Moment
 from .memory import Array, Fault, Mask, PartialSum, Place, common
 from .problem import FROM_FIRST, GATHERS, Problem
 from .tasks import Task, landing_ranks, source_ranks
 
-Pause = Callable[[Task], None]
-"""Called between what a task reads and what it writes."""
-Land = Callable[[int, Task], None]
-"""Called when what a transfer brings has landed at a rank."""
-
 
 class Executor:
-    """Carries out tasks on the memories of ``problem``."""
+    """Carries out tasks on the memories of ``problem``, and tells ``board`` what has happened.
 
-    def __init__(self, problem: Problem, tasks: tuple[Task, ...], pause: Pause, land: Land) -> None:
-        self._problem, self._pause, self._landed = problem, pause, land
+    All memories are here. ``fetch`` and ``deliver`` are what a subclass does otherwise, where a rank has its own.
+    """
+
+    def __init__(self, problem: Problem, tasks: tuple[Task, ...], board: Board, policy: HoldPolicy) -> None:
+        self._problem, self._board, self._policy = problem, board, policy
         self._n, self._pattern = problem.num_ranks, problem.workload.pattern
         self._sums: dict[int, list[tuple[Task, Place]]] = {}
         for task in tasks:
@@ -27,13 +27,14 @@ class Executor:
                 self._sums.setdefault(task.rank, []).append((task, self._place(task.rank, task.step.region)))
 
     def carry_out(self, task: Task) -> None:
-        """Do what the step of a task says.
+        """Do what the step of a task says; it may be held up before it reads, and before it writes.
 
         Raises
         ------
         Fault
             If it finds what cannot be right.
         """
+        self._pause(task, Moment.BEGIN)
         match task.step:
             case Transfer() as step:
                 self._transfer(task, step)
@@ -41,13 +42,22 @@ class Executor:
                 self._compute(task, step)
             case Reduction() as step:
                 self._sum(task, step)
+        self.done(task)
+
+    def done(self, task: Task) -> None:
+        """Tell of the step that it is done."""
+        self._board.reach((task.rank, task.step.name), task)
+
+    def _pause(self, task: Task, moment: Moment) -> None:
+        if self._policy.holds(task, moment):
+            self._board.hold(task)
 
     def targets(self, task: Task) -> Iterator[tuple[int, str, Place]]:
         """Yield what a task writes: rank, name of the tensor, and place."""
         match task.step:
             case Transfer() as step:
                 for rank in landing_ranks(step, task.rank, self._n):
-                    yield rank, self._problem.memories[rank].result.name, self._landing_place(task, step, rank)
+                    yield rank, self._problem.memories[rank].result.name, self._landing_place(task, step)
             case Reduction() as step:
                 yield task.rank, self._problem.memories[task.rank].result.name, self._place(task.rank, step.region)
             case TileGroup() as step:
@@ -62,7 +72,13 @@ class Executor:
         layout = self._problem.layout
         return (rank + region.owner) % self._n, layout.rows.at(region.rows), layout.cols.at(region.cols)
 
-    def _landing_place(self, task: Task, step: Transfer, rank: int) -> Place:
+    def size_of(self, task: Task) -> tuple[int, int]:
+        """Return the rows and columns that the transfer of ``task`` moves."""
+        assert isinstance(task.step, Transfer)
+        _, rows, cols = self._place(task.rank, task.step.region)
+        return rows.stop - rows.start, cols.stop - cols.start
+
+    def _landing_place(self, task: Task, step: Transfer) -> Place:
         """Return where a transfer lands; of an all_to_all blocks are filed by the rank that they come from."""
         block, rows, cols = self._place(task.rank, step.region)
         if self._pattern.exchanges:
@@ -70,25 +86,51 @@ class Executor:
         return block, rows, cols
 
     def _transfer(self, task: Task, step: Transfer) -> None:
-        place = self._place(task.rank, step.region)
         sources = source_ranks(step, task.rank, self._n)
-        values: Array = np.sum([self._read(rank, place, task) for rank in sources], axis=0)
-        self._pause(task)
+        values: Array = np.sum([self.fetch(rank, task) for rank in sources], axis=0)
+        self._pause(task, Moment.END)
         for rank in landing_ranks(step, task.rank, self._n):
-            if rank != task.rank or step.direction is Direction.GET:
-                self._land(rank, self._landing_place(task, step, rank), values, task)
-            self._landed(rank, task)
+            self.deliver(rank, values, task)
 
-    def _read(self, rank: int, place: Place, task: Task) -> Array:
+    def fetch(self, rank: int, task: Task) -> Array:
+        """Return what the transfer of ``task`` reads at ``rank``.
+
+        Raises
+        ------
+        Fault
+            If it is not there, or in no order.
+        """
+        return self.read(rank, task)
+
+    def deliver(self, rank: int, values: Array, task: Task) -> None:
+        """Land what the transfer of ``task`` brings to ``rank``, and set its signal there.
+
+        Raises
+        ------
+        Fault
+            If something else is there, in no order.
+        """
+        assert isinstance(task.step, Transfer)
+        self.land(rank, values, task)
+        self._board.reach((rank, task.step.signal), task)
+
+    def read(self, rank: int, task: Task) -> Array:
+        """Read in the memory of ``rank`` what the transfer of ``task`` takes there."""
+        assert isinstance(task.step, Transfer)
+        place = self._place(task.rank, task.step.region)
         memory, block = self._problem.memories[rank], place[0]
         if self._pattern.sums:
             return memory.read_sum(place, task)
         has = rank == block if self._pattern in GATHERS else rank == 0 or self._pattern not in FROM_FIRST
         return (memory.data if has else memory.result).read(place, task)
 
-    def _land(self, rank: int, place: Place, values: Array, task: Task) -> None:
+    def land(self, rank: int, values: Array, task: Task) -> None:
+        """Write what the transfer of ``task`` brings to the memory of ``rank``; a put to all spares its own rank."""
         memory, step = self._problem.memories[rank], task.step
-        adds = isinstance(step, Transfer) and step.reduce and step.reach is Reach.PEER
+        assert isinstance(step, Transfer)
+        if rank == task.rank and step.direction is Direction.PUT:
+            return
+        place, adds = self._landing_place(task, step), step.reduce and step.reach is Reach.PEER
         if not self._pattern.sums:
             memory.result.write(place, values + memory.result.read(place, task) if adds else values, task)
         elif adds:
@@ -130,7 +172,7 @@ class Executor:
         if wrong.any():
             where = memory.result.where(place, wrong)
             raise Fault(f"{task} sums {step.num_parts} parts of {where}, and waits for {int(count[wrong][0])}")
-        self._pause(task)
+        self._pause(task, Moment.END)
         memory.store_sum(place, total, task)
 
     def _tile_place(self, rank: int, step: TileGroup, region: Region) -> Place:
@@ -146,7 +188,7 @@ class Executor:
             if len({region.rows for region in step.regions}) > 1:
                 raise Fault(f"{task} adds up blocks of different rows")
             products = [(products[0][0], np.sum([values for _, values in products], axis=0))]
-        self._pause(task)
+        self._pause(task, Moment.END)
         buffer = memory.outputs[step.kernel] or memory.data
         for place, values in products:
             before = buffer.read(place, task) if step.accumulate else np.zeros_like(values)
@@ -161,7 +203,11 @@ class Executor:
         else:
             source = memory.data if block == task.rank else memory.result
             x = source.read((block, place[1], inner), task)
-        return place, x @ operands.w[block if side else 0, inner, place[2]]
+        return place, self.multiply(x, operands.w[block if side else 0, inner, place[2]])
+
+    def multiply(self, x: Array, w: Array) -> Array:
+        """Return the product of two matrices."""
+        return np.asarray(x @ w)
 
 
 def _within(place: Place, inner: Place) -> tuple[slice, slice]:

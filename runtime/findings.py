@@ -8,25 +8,51 @@ import numpy as np
 from ..compiler.ir import Transfer
 from .board import Board
 from .execute import Executor
+from .memory import Fault
 from .problem import Expected, Problem
+from .report import MAX_NAMED, Outcome
 from .tasks import Mark, Task
 
-MAX_NAMED = 8
-"""Most sentences about one run."""
+
+def found(
+    board: Board, executor: Executor, problem: Problem, tasks: Sequence[Task], ranks: Sequence[int]
+) -> tuple[Outcome, list[str]]:
+    """Return what became of a run at ``ranks``, with a sentence for each thing that is wrong there, at most a few more
+    than are shown.
+
+    An error that says nothing of the plan is raised.
+    """
+    outcome, sentences = how_it_ended(board, tasks)
+    if outcome is not Outcome.EXACT:
+        return outcome, sentences
+    wrong = chain(_differences(executor, problem, tasks, ranks), _never_summed(problem, ranks))
+    sentences = list(islice(wrong, MAX_NAMED + 1))
+    return Outcome.WRONG if sentences else Outcome.EXACT, sentences
 
 
-def waiting_sentences(board: Board, tasks: Sequence[Task]) -> Iterator[str]:
+def how_it_ended(board: Board, tasks: Sequence[Task]) -> tuple[Outcome, list[str]]:
+    """Return FAULT, DEADLOCK or, whatever the numbers are, EXACT.
+
+    An error that says nothing of the plan is raised.
+    """
+    if isinstance(board.error, Fault):
+        return Outcome.FAULT, [str(board.error)]
+    if board.error is not None:
+        raise board.error
+    if board.stuck:
+        return Outcome.DEADLOCK, list(_waiting_sentences(board, tasks))
+    return Outcome.EXACT, []
+
+
+def _waiting_sentences(board: Board, tasks: Sequence[Task]) -> Iterator[str]:
     """Name the steps that wait and what for."""
     setters: dict[str, list[Task]] = {}
     names = {(task.rank, task.step.name) for task in tasks}
     for task in tasks:
         if isinstance(task.step, Transfer):
             setters.setdefault(task.step.signal, []).append(task)
-    stuck = board.stuck
-    for task, marks in stuck[:MAX_NAMED]:
+    for task, marks in board.stuck:
         yield f"{task} waits for {' and '.join(_mark_text(task, mark, names, setters) for mark in marks)}"
-    if len(stuck) > MAX_NAMED:
-        yield f"{len(stuck) - MAX_NAMED} more steps wait"
 
 
 def _mark_text(task: Task, mark: Mark, names: set[Mark], setters: dict[str, list[Task]]) -> str:
@@ -40,23 +66,16 @@ def _mark_text(task: Task, mark: Mark, names: set[Mark], setters: dict[str, list
     return name
 
 
-def wrong_sentences(executor: Executor, problem: Problem, tasks: Sequence[Task]) -> Iterator[str]:
-    """Say what differs from the serial computation, at each rank the first place of each block."""
-    sentences = chain(_differences(executor, problem, tasks), _never_summed(problem))
-    yield from islice(sentences, MAX_NAMED)
-    if next(sentences, None) is not None:
-        yield "and more"
-
-
-def _differences(executor: Executor, problem: Problem, tasks: Sequence[Task]) -> Iterator[str]:
-    for expected in problem.expected():
+def _differences(executor: Executor, problem: Problem, tasks: Sequence[Task], ranks: Sequence[int]) -> Iterator[str]:
+    for expected in problem.expected(ranks):
         differs = expected.found != expected.wanted
         if differs.any():
             yield _difference(executor, expected, np.argwhere(differs)[0], tasks)
 
 
-def _never_summed(problem: Problem) -> Iterator[str]:
-    for rank, memory in enumerate(problem.memories):
+def _never_summed(problem: Problem, ranks: Sequence[int]) -> Iterator[str]:
+    for rank in ranks:
+        memory = problem.memories[rank]
         for part in memory.parts:
             if part.left.any():
                 yield f"{part.task} brings {memory.result.where(part.place, part.left)}, which rank {rank} never sums"

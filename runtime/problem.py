@@ -3,7 +3,7 @@
 All numbers are small integers in float64, so that sums in any order are exact and equal means equal.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,10 +55,10 @@ class Problem:
         """Whether blocks that arrive are parts of the inner dimension."""
         return cutting_of(stage).adds is Adds.BLOCKS
 
-    def expected(self) -> Iterator[Expected]:
-        """Yield what every rank must have in the end, beside what is there; to be asked after the run."""
+    def expected(self, ranks: Iterable[int]) -> Iterator[Expected]:
+        """Yield what ``ranks`` must have in the end, beside what is there; to be asked after the run."""
         held = tuple(self._held_first(rank) for rank in range(self.num_ranks))
-        for rank in range(self.num_ranks):
+        for rank in ranks:
             for kernel, buffer in enumerate(self.memories[rank].outputs):
                 if buffer is not None:
                     yield from self._outputs(held, rank, kernel, buffer)

@@ -107,7 +107,21 @@ def test_the_snippet_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> N
 
     exec(compile(code, "README.md", "exec"), {})
 
-    assert capsys.readouterr().out.startswith("serial")
+    assert capsys.readouterr().out.startswith("overlap ")
+
+
+def test_the_examples_for_runtimes_run(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / "docs" / "runtimes.md").read_text()
+    code = "\n".join(body for language, body in BLOCK.findall(text) if language == "python")
+
+    exec(compile(code, "docs/runtimes.md", "exec"), {})
+
+    shown = capsys.readouterr().out.splitlines()
+    assert (
+        shown[0] == "overlap"
+        and "chunks=" in shown[-2]
+        and shown[-1] == "MGS203 gpu: unknown GPU 'H10'; did you mean 'H100'?"
+    )
 
 
 def test_the_worked_example_of_the_simulator_is_right() -> None:
@@ -145,3 +159,13 @@ def test_the_table_of_fabrics_has_every_topology_with_its_arguments() -> None:
         shown = written[topology.name]
         assert shown[: len(named)] == named
         assert bool(shown[len(named) :]) is topology.takes_links
+
+
+def test_the_warnings_shown_are_those_of_the_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs" / "machines.md").read_text()
+    command, shown = re.findall(r"^<!-- output of: ([^\n]*) -->\n```text\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[0]
+    monkeypatch.chdir(ROOT)
+
+    done = magus(*words_of(command))
+
+    assert done.stderr == shown

@@ -29,6 +29,7 @@ def imported_by(statement: str) -> set[str]:
         ("import magus.tui.cli", {"typer"}),
         ("import magus.tui.app.session", {"lark", "numpy", "magus.compiler.ir"}),
         ("from magus.advisor import Advisor; Advisor.load()", {"lark", "numpy", "magus.compiler.ir"}),
+        ("from magus.advisor import Oracle; Oracle(gpu='H100', ranks=8)", {"lark", "numpy", "magus.compiler.ir"}),
         ("from magus.advisor.solver.ortools import cp_model", {"ortools", "numpy", "magus.compiler.ir"}),
     ],
 )

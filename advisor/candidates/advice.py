@@ -1,16 +1,18 @@
 """Advice: the answer as data. The command line, the terminal UI and the API all show this one object."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 
-from ...compiler.ir import TICKS_PER_US, Choice, ExecutionOptions, Scenario, Schedule
+from ...compiler.ir import TICKS_PER_US, Choice, ExecutionOptions, JsonObject, Scenario, Schedule
+from ...compiler.planfile.to_json import plan_document
 from ...compiler.resolve.expect.expectation import Verdict
 from ...simcore.figures.result import Result
 from ..bounds.lower_bound import Bound
 from ..implementations.offers import Offers
 from ..implementations.promise import Promise
 from .sensitivity import Sensitivity
+from .short_names import short_names
 
 SERIAL = "serial"
 """What the baseline is called where it is not the library's."""
@@ -40,6 +42,14 @@ class Confidence(Enum):
     HIGH = "high"
     MEDIUM = "medium"
     LOW = "low"
+
+
+class Source(Enum):
+    """Where an answer comes from: kept from before, estimated schedules that a model proposed, or simulations."""
+
+    CACHE = "cache"
+    MODEL = "model"
+    SIMULATION = "simulation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +171,7 @@ class Advice:
     ``implementations`` are what can be switched on today, None if nothing is known of them here. ``promise`` is the
     interval of ``speedup``, None for the baseline and for a lone collective. ``threshold`` is None where it
     was not asked for, rows cannot be changed, or nothing overlaps. ``sensitivity`` is None where it was not asked for,
-    or there is one schedule alone.
+    or there is one schedule alone. ``source`` is no part of what advice is: the same advice may come from either.
     """
 
     scenario: Scenario
@@ -187,6 +197,16 @@ class Advice:
     promise: Promise | None = None
     threshold: Threshold | None = None
     sensitivity: Sensitivity | None = None
+    source: Source = field(default=Source.SIMULATION, compare=False)
+
+    def plan(self) -> JsonObject | None:
+        """Return the recommended schedule as ``magus-plan/1``; None where it is a call of the library."""
+        return None if self.recommended.is_library else plan_document(self.scenario, self.recommended.schedule)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The speedups that the error of predictions leaves possible, as (low, high); None for the baseline."""
+        return None if self.promise is None else self.promise.interval
 
     @property
     def why_serial(self) -> str:
@@ -204,6 +224,15 @@ class Advice:
         if 1 < gain < 1 + resolution:
             return f"{gain:.2f}x by overlap is less than the profile can tell apart ({resolution:.0%})"
         return "overlap does not pay here"
+
+    def name_of(self, expression: str) -> str:
+        """The name of a schedule where it is not copied: its short name if it has one, else its expression."""
+        return self.short_names.get(expression, expression)
+
+    @property
+    def short_names(self) -> Mapping[str, str]:
+        """The short names of its candidates, by their expressions; most have none."""
+        return short_names((candidate.expression, candidate.choice) for candidate in self.candidates)
 
     @property
     def baseline(self) -> str:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from ...compiler.ir import TICKS_PER_US, Implementation, Rejection, Scenario, TransferPath
+from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.resolve.schedules.shipped_implementations import shipped_implementations
 from ...compiler.text.quantities import us_text
 from .predict import predict_us
@@ -38,6 +39,11 @@ class Offers:
     library_us: float | None
     offers: tuple[Offer, ...]
     unknown: tuple[Unknown, ...] = ()
+
+    @property
+    def paying(self) -> tuple[Offer, ...]:
+        """The implementations that are faster than the library beyond their error, the fastest first."""
+        return tuple(offer for offer in self.offers if offer.promise.verdict is Verdict.OVERLAP)
 
 
 def offers_of(scenario: Scenario) -> Offers | None:

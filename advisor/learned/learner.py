@@ -1,6 +1,7 @@
 """Training by scikit-learn, which nothing else needs: features and targets in, ``BoostedTrees`` out."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +23,43 @@ def regressor(
     learner = HistGradientBoostingRegressor(early_stopping=False, random_state=seed, **trees)
     with threadpool_limits(1):  # sums by several threads differ in their last bits from machine to machine
         return learner.fit(features, target)
+
+
+MOST_SPLIT_COST, LEAST_IN_LEAF = 0.05, 4
+
+
+@dataclass(frozen=True, slots=True)
+class TreeNode:
+    """A node: a leaf with its pick, or ``below`` where the feature is at most the threshold, else ``above``."""
+
+    pick: int
+    feature: int = -1
+    threshold: float = 0.0
+    below: "TreeNode | None" = None
+    above: "TreeNode | None" = None
+
+
+def small_tree(features: Floats, costs: Floats, max_leaves: int, seed: int) -> TreeNode:
+    """Return a tree over [N, F] features of which each leaf picks the column of the least mean of [N, C] costs.
+
+    Splits look at costs up to ``MOST_SPLIT_COST`` alone: how bad a bad pick is does not say where the best ones part.
+    """
+    from sklearn.tree import DecisionTreeRegressor
+
+    learner = DecisionTreeRegressor(max_leaf_nodes=max_leaves, min_samples_leaf=LEAST_IN_LEAF, random_state=seed)
+    fitted = learner.fit(features, np.minimum(costs, MOST_SPLIT_COST))
+    tree, leaves = fitted.tree_, fitted.apply(features)
+    picks = {int(leaf): int(costs[leaves == leaf].mean(axis=0).argmin()) for leaf in np.unique(leaves)}
+
+    def node(idx: int) -> TreeNode:
+        if idx in picks:
+            return TreeNode(picks[idx])
+        below, above = node(int(tree.children_left[idx])), node(int(tree.children_right[idx]))
+        if below == above and below.below is None:  # both sides pick the same
+            return below
+        return TreeNode(-1, int(tree.feature[idx]), float(tree.threshold[idx]), below, above)
+
+    return node(0)
 
 
 def boosted_trees(fitted: "HistGradientBoostingRegressor") -> BoostedTrees:

@@ -12,7 +12,7 @@ from itertools import chain, islice
 import numpy as np
 import numpy.typing as npt
 
-from ...compiler.ir import TICKS_PER_US, Choice, Scenario, Schedule
+from ...compiler.ir import TICKS_PER_US, Choice, Scenario, Schedule, checkpoint
 from ...compiler.planning.build import build_schedules
 from ...compiler.templates import BY_NAME
 from ..bespoke.explore_limits import is_explored
@@ -104,6 +104,7 @@ class ProposalModel:
             raise ModelError("the model was fitted to other numbers than this version computes; run `magus train`")
         templates = scenario.explore.values("schedules") or tuple(BY_NAME)
         for place in self.ranking(situation, library) if library.structures else ():
+            checkpoint()
             choice = fitted(library.structures[place], scenario)
             if choice is None or choice in seen or choice.template not in templates or may_deadlock(choice):
                 continue
@@ -116,6 +117,7 @@ class ProposalModel:
         """Return ``count`` proposals, the fastest by the estimate first; fewer where no more structures fit."""
         chosen = tuple(islice(self.choices(scenario), count))
         schedules = list(build_schedules(scenario, chosen))
+        checkpoint()
         ticks = (each.makespan_ticks for each in estimates(scenario, schedules))
         proposals = map(Proposal, chosen, schedules, ticks)
         return tuple(sorted(proposals, key=lambda each: (each.estimate_ticks, each.schedule.expression)))

@@ -52,6 +52,16 @@ class EngineChoice:
         return self.mode is EngineMode.LIBRARY
 
     @property
+    def copy_engines(self) -> int:
+        """How many DMA engines of a GPU move data."""
+        return self.count if self.kind is EngineKind.DMA else 0
+
+    @property
+    def copy_sms(self) -> int:
+        """How many SMs of a GPU move data in kernels of their own; 0 where the library or the tiles do."""
+        return 0 if self.copy_engines or self.by_library or self.by_tiles else self.count
+
+    @property
     def by_tiles(self) -> bool:
         """Whether tiles store what they have computed, from inside their kernel."""
         return self.mode is EngineMode.TILES

@@ -8,34 +8,33 @@ from ..ir import PLAN_MODES, DType, EngineKind, Pattern
 from ..planning.execution import OPTIONS
 from ..planning.knobs import words_of
 from ..text.json_items import MAX_NAME
+from ..text.schema_parts import DIALECT, list_of, object_of, one_of, whole_number
 from ..text.vocabulary import MAX_EXTENT, MAX_RANKS, MAX_STREAMS
 from .fingerprint import Json
 from .from_json import MAX_ENGINES, MAX_KERNELS, MAX_STEPS, SCENARIO_KEYS, TRANSFER_KINDS
 from .to_json import SCHEMA
 
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
-
 
 def plan_schema() -> dict[str, Json]:
     """The schema as a JSON object."""
-    steps = _list({"$ref": "#/$defs/step"}, MAX_STEPS)
-    override = _object({"rank": _number(0, MAX_RANKS - 1), "step": {"$ref": "#/$defs/step"}}, ("rank", "step"))
+    steps = list_of({"$ref": "#/$defs/step"}, MAX_STEPS)
+    override = object_of({"rank": whole_number(0, MAX_RANKS - 1), "step": {"$ref": "#/$defs/step"}}, ("rank", "step"))
     properties: dict[str, Json] = {
         "schema": {"const": SCHEMA},
         "expression": {"type": "string"},
         "hash": {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"},
         "scenario": {"$ref": "#/$defs/scenario"},
         "engine": {"$ref": "#/$defs/engine"},
-        "tactics": _object({word: _words(knob.words) for word, knob in OPTIONS.items()}, ()),
+        "tactics": object_of({word: one_of(knob.words) for word, knob in OPTIONS.items()}, ()),
         "overlaps": {"type": "boolean"},
         "steps": steps,
-        "overrides": _list(override, MAX_STEPS),
+        "overrides": list_of(override, MAX_STEPS),
         "ranks": {"type": "array", "items": steps, "minItems": 1, "maxItems": MAX_RANKS},
     }
     return {
         "$schema": DIALECT,
         "title": "A chunk plan of Magus",
-        **_object(properties, ("schema", "scenario", "engine")),
+        **object_of(properties, ("schema", "scenario", "engine")),
         "oneOf": [{"required": ["steps"]}, {"required": ["ranks"], "not": {"required": ["overrides"]}}],
         "$defs": _definitions(),
     }
@@ -44,19 +43,23 @@ def plan_schema() -> dict[str, Json]:
 def _definitions() -> dict[str, Json]:
     return {
         "scenario": _scenario(),
-        "engine": _object(
+        "engine": object_of(
             {
-                "kind": _words(words_of(EngineKind)),
-                "count": _number(1, MAX_ENGINES),
-                "mode": _words(tuple(mode.name.lower() for mode in PLAN_MODES)),
+                "kind": one_of(words_of(EngineKind)),
+                "count": whole_number(1, MAX_ENGINES),
+                "mode": one_of(tuple(mode.name.lower() for mode in PLAN_MODES)),
             },
             ("kind", "count"),
         ),
         "name": {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "maxLength": MAX_NAME},
-        "names": _list({"$ref": "#/$defs/name"}, MAX_STEPS),
-        "span": {"type": "array", "items": _number(0, MAX_EXTENT), "minItems": 2, "maxItems": 2},
-        "region": _object(
-            {"owner": _number(0, MAX_RANKS - 1), "rows": {"$ref": "#/$defs/span"}, "cols": {"$ref": "#/$defs/span"}},
+        "names": list_of({"$ref": "#/$defs/name"}, MAX_STEPS),
+        "span": {"type": "array", "items": whole_number(0, MAX_EXTENT), "minItems": 2, "maxItems": 2},
+        "region": object_of(
+            {
+                "owner": whole_number(0, MAX_RANKS - 1),
+                "rows": {"$ref": "#/$defs/span"},
+                "cols": {"$ref": "#/$defs/span"},
+            },
             ("owner", "rows", "cols"),
         ),
         "step": {"oneOf": [_transfer(), _tiles(), _reduction()]},
@@ -65,32 +68,32 @@ def _definitions() -> dict[str, Json]:
 
 def _scenario() -> Json:
     """Return the schema of the fingerprint; shapes of kernels are not described further."""
-    counts = _list(_number(0, MAX_EXTENT), MAX_RANKS)
+    counts = list_of(whole_number(0, MAX_EXTENT), MAX_RANKS)
     shape: Json = {"type": "object"}
-    tensor = _object(
+    tensor = object_of(
         {
-            "rows": _number(1, MAX_EXTENT),
-            "cols": _number(1, MAX_EXTENT),
-            "dtype": _words(words_of(DType)),
+            "rows": whole_number(1, MAX_EXTENT),
+            "cols": whole_number(1, MAX_EXTENT),
+            "dtype": one_of(words_of(DType)),
         },
         ("rows", "cols", "dtype"),
     )
     fits = (
-        _number(1, MAX_RANKS),
-        _words(words_of(Pattern)),
+        whole_number(1, MAX_RANKS),
+        one_of(words_of(Pattern)),
         tensor,
         shape,
         shape,
         shape,
-        *(counts, _list(counts, MAX_RANKS), _list(counts, MAX_RANKS)),
+        *(counts, list_of(counts, MAX_RANKS), list_of(counts, MAX_RANKS)),
     )
-    return _object(dict(zip(SCENARIO_KEYS, fits, strict=True)), ("ranks", "pattern"))
+    return object_of(dict(zip(SCENARIO_KEYS, fits, strict=True)), ("ranks", "pattern"))
 
 
 def _transfer() -> Json:
-    peer: Json = {"oneOf": [{"const": "all"}, _number(1, MAX_RANKS - 1)]}
+    peer: Json = {"oneOf": [{"const": "all"}, whole_number(1, MAX_RANKS - 1)]}
     required: dict[str, Json] = {"region": {"$ref": "#/$defs/region"}, "peer": peer, "signal": {"$ref": "#/$defs/name"}}
-    optional: dict[str, Json] = {"lane": _number(0, MAX_ENGINES - 1), "reduce": {"type": "boolean"}}
+    optional: dict[str, Json] = {"lane": whole_number(0, MAX_ENGINES - 1), "reduce": {"type": "boolean"}}
     return _step(TRANSFER_KINDS, required, optional)
 
 
@@ -101,37 +104,16 @@ def _tiles() -> Json:
         "minItems": 1,
         "maxItems": MAX_STEPS,
     }
-    optional: dict[str, Json] = {"stream": _number(0, MAX_STREAMS - 1), "accumulate": {"type": "boolean"}}
-    optional["kernel"] = _number(0, MAX_KERNELS - 1)
+    optional: dict[str, Json] = {"stream": whole_number(0, MAX_STREAMS - 1), "accumulate": {"type": "boolean"}}
+    optional["kernel"] = whole_number(0, MAX_KERNELS - 1)
     return _step(("tiles",), {"regions": regions, "k": {"$ref": "#/$defs/span"}}, optional)
 
 
 def _reduction() -> Json:
-    required: dict[str, Json] = {"region": {"$ref": "#/$defs/region"}, "parts": _number(2, MAX_RANKS)}
-    return _step(("reduction",), required, {"stream": _number(0, MAX_STREAMS - 1)})
+    required: dict[str, Json] = {"region": {"$ref": "#/$defs/region"}, "parts": whole_number(2, MAX_RANKS)}
+    return _step(("reduction",), required, {"stream": whole_number(0, MAX_STREAMS - 1)})
 
 
 def _step(kinds: tuple[str, ...], required: dict[str, Json], optional: dict[str, Json]) -> Json:
-    head: dict[str, Json] = {"kind": _words(kinds), "name": {"$ref": "#/$defs/name"}}
-    return _object({**head, **required, "after": {"$ref": "#/$defs/names"}, **optional}, (*head, *required))
-
-
-def _object(properties: dict[str, Json], required: tuple[str, ...]) -> dict[str, Json]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(required),
-        "additionalProperties": False,
-    }
-
-
-def _list(items: Json, most: int) -> Json:
-    return {"type": "array", "items": items, "maxItems": most}
-
-
-def _words(words: tuple[str, ...]) -> Json:
-    return {"enum": list(words)}
-
-
-def _number(low: int, high: int) -> Json:
-    return {"type": "integer", "minimum": low, "maximum": high}
+    head: dict[str, Json] = {"kind": one_of(kinds), "name": {"$ref": "#/$defs/name"}}
+    return object_of({**head, **required, "after": {"$ref": "#/$defs/names"}, **optional}, (*head, *required))

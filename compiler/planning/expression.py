@@ -1,11 +1,14 @@
 """The canonical text of a template choice, which is the schedule's identity in tables, JSON and on the command line."""
 
+from collections.abc import Iterator
+
 from ..ir import Choice
 from ..templates import BY_NAME
 from . import knobs
 from .execution import non_default_options
 from .knobs import Knob
 from .knobs.base import SizeValues, WordValues
+from .knobs.batches import PARTS
 from .knobs.structure import CHUNKS, STREAMS, TEMPLATE
 
 
@@ -19,10 +22,50 @@ def expression_of(choice: Choice) -> str:
     >>> expression_of(Choice("serial", 8, EngineChoice(EngineKind.DMA, 7)))
     'serial(engine=dma(7))'
     """
-    options = dict(non_default_options(choice.tactics))
-    said = {knob.word: options.get(knob.word) if knob.option else _text(knob, choice) for knob in knobs.KNOBS}
-    arguments = (f"{word}={text}" for word, text in said.items() if text is not None)
+    arguments = (f"{knob.word}={text}" for knob, text in _arguments(choice))
     return f"{choice.template}({', '.join(arguments)})"
+
+
+def short_text_of(choice: Choice) -> str:
+    """``bespoke (3 parts, dma(7), 2 streams)``: the arguments in words, of lists of sizes only how many there are.
+
+    >>> from magus.compiler.ir.schedule import EngineChoice, EngineKind
+    >>> engine = EngineChoice(EngineKind.DMA, 3)
+    >>> short_text_of(Choice("bespoke", 4, engine, 2, parts=((64, 0), (0, 64)), slices=((), (128, 256))))
+    'bespoke (2 parts, 1 cut along k, dma(3), 2 streams)'
+    """
+    words = (_short(knob, text, choice) for knob, text in _arguments(choice))
+    return f"{choice.template} ({', '.join(words)})"
+
+
+def _short(knob: Knob, text: str, choice: Choice) -> str:
+    if isinstance(knob.values, SizeValues):
+        sizes = knob.of(choice)
+        return (
+            _counted(len(sizes), "parts")
+            if knob is PARTS
+            else f"{sum(map(bool, sizes))} cut {_CUT.get(knob.word, f'by {knob.word}')}"
+        )
+    if knob.word in _COUNTED:
+        return _counted(int(text), knob.word)
+    return text if knob.word == "engine" else f"{knob.word} {text}"
+
+
+def _counted(number: int, things: str) -> str:
+    return f"{number} {things if number != 1 else things.removesuffix('s')}"
+
+
+_CUT = {"slices": "along k", "columns": "by columns"}
+_COUNTED = ("chunks", "streams", "lanes")
+
+
+def _arguments(choice: Choice) -> Iterator[tuple[Knob, str]]:
+    """Yield what is said of a choice, knob by knob."""
+    options = dict(non_default_options(choice.tactics))
+    for knob in knobs.KNOBS:
+        text = options.get(knob.word) if knob.option else _text(knob, choice)
+        if text is not None:
+            yield knob, text
 
 
 def _text(knob: Knob, choice: Choice) -> str | None:

@@ -16,7 +16,7 @@ MAX_FILE_BYTES = 16 << 20
 MAX_INT_DIGITS = 20
 """Digits of a 64-bit integer."""
 MAX_NAME = 128
-_T = TypeVar("_T", dict[str, object], list[object], str, bool, int)
+_T = TypeVar("_T", dict[str, object], list[object], str, bool, int, float)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KINDS = {
     dict: "an object",
@@ -29,20 +29,21 @@ _KINDS = {
 
 
 class _Refused(ValueError):
-    """JSON that a limit or rule forbids; the message says which."""
+    """JSON that a limit or rule forbids; the message says which. Without a code it is of the wrong form."""
 
-    def __init__(self, message: str, code: Code = Code.MGS137) -> None:
+    def __init__(self, message: str, code: Code | None = None) -> None:
         super().__init__(message)
         self.code = code
 
 
 @dataclass(frozen=True, slots=True)
 class JsonPlace:
-    """The file of a value, and the place and report for its errors."""
+    """The file of a value, the place and report for its errors, and the code of those of its form."""
 
     file: str
     span: Span
     report: Report
+    wrong_form: Code = Code.MGS137
 
     def fail(self, code: Code, message: str, hint: str = "") -> Stopped:
         """Report an error in the file."""
@@ -57,9 +58,11 @@ class Item:
     path: str
     origin: JsonPlace
 
-    def fail(self, message: str, hint: str = "", code: Code = Code.MGS137) -> Stopped:
-        """Report an error in this value."""
-        return self.origin.fail(code, f"{self.path}: {message}" if self.path else message, hint)
+    def fail(self, message: str, hint: str = "", code: Code | None = None) -> Stopped:
+        """Report an error in this value; without a code it has the wrong form."""
+        return self.origin.fail(
+            code or self.origin.wrong_form, f"{self.path}: {message}" if self.path else message, hint
+        )
 
     def entries(self, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> "dict[str, Item]":
         """Return the members of an object that must have the ``required`` keys and may have the ``optional`` ones."""
@@ -93,6 +96,13 @@ class Item:
         if not low <= value <= high:
             raise self.fail(f"a number from {low} to {high} is expected here, got {value}", code=Code.MGS307)
         return int(value)
+
+    def decimal(self, low: float, high: float) -> float:
+        """Return a number from ``low`` to ``high``, whole or not."""
+        value = self._of(int) if isinstance(self.value, int) else self._of(float)
+        if not low <= value <= high:
+            raise self.fail(f"a number from {low:g} to {high:g} is expected here, got {value:g}", code=Code.MGS307)
+        return float(value)
 
     def flag(self) -> bool:
         """Return true or false."""
@@ -139,9 +149,11 @@ def read_json(text: str, origin: JsonPlace) -> Item:
             text, object_pairs_hook=_once, parse_constant=_no_constant, parse_int=_whole, parse_float=_fraction
         )
     except json.JSONDecodeError as error:
-        raise origin.fail(Code.MGS137, f"line {error.lineno}, column {error.colno}: no JSON: {error.msg}") from None
+        raise origin.fail(
+            origin.wrong_form, f"line {error.lineno}, column {error.colno}: no JSON: {error.msg}"
+        ) from None
     except _Refused as error:
-        raise origin.fail(error.code, str(error)) from None
+        raise origin.fail(error.code or origin.wrong_form, str(error)) from None
     except RecursionError:
         raise origin.fail(Code.MGS132, "brackets are nested too deeply") from None
     return Item(value, "", origin)

@@ -97,6 +97,7 @@ def load(source: Source, report: Report) -> Scope:
     loader = _Loader(source, report)
     with report.attempt():
         loader.read(source)
+    loader.scope.files = loader.files
     if report.has_errors:
         report.silence(MissingText.of(report, loader.scope.own()).explains)
     return loader.scope
@@ -110,6 +111,11 @@ class _Loader:
         self._seen = {self._main}
         self._open = [self._main]
         self._room = MAX_TOKENS
+
+    @property
+    def files(self) -> frozenset[Path]:
+        """The main file and those it includes."""
+        return frozenset(self._seen)
 
     def read(self, source: Source) -> None:
         """Parse a text and enter its declarations."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 
 from ..codes import Code
 from . import syntax as ast
@@ -55,6 +56,7 @@ class Scope:
         self._shared: dict[str, str] = {}
         self.questions: list[ast.Explore | ast.Expect] = []
         self.declared_twice: set[str] = set()  # names that are declared more than once
+        self.files: frozenset[Path] = frozenset()  # that were read for it
 
     def declare(self, declaration: Named, report: Report) -> None:
         """Add a declaration under its own name."""

@@ -75,7 +75,7 @@ def test_the_number_that_flips_the_answer_is_named() -> None:
     assert faster_sms.simulated[0] and faster_sms.simulated[by_sm], "what is claimed is simulated"
     assert change(table, "sm_copy.bandwidth", 0.9) not in table.exceptions
     assert change(table, "hbm.latency", 1.1) not in table.exceptions
-    text = "\n".join(sensitivity_lines(table))
+    text = "\n".join(sensitivity_lines(table, {}))
     assert "except:" in text and "hetero_fused_1d(chunks=8, engine=sm(12)) is faster by" in text
     assert "sm_copy.bandwidth +10%" in text.replace("\n   ", "")
 
@@ -100,7 +100,7 @@ def test_an_answer_far_ahead_holds_and_nothing_is_simulated() -> None:
 
     assert table.exceptions == () and table.flips == () and table.robust is None
     assert not any(any(each.simulated) for each in table.changes)
-    text = "\n".join(sensitivity_lines(table))
+    text = "\n".join(sensitivity_lines(table, {}))
     assert "holds, to 1%," in text and "except" not in text and "robust" not in text
     assert len(text.splitlines()) <= 4
 
@@ -116,7 +116,7 @@ def test_few_chunks_are_the_robust_choice_where_a_launch_may_cost_twice_as_much(
     assert robust.answer_max_loss > 0.1 > 0.03 > robust.max_loss and 0 < robust.price < 0.03
     assert all(robust.answer_worst.simulated[idx] for idx in (0, robust.schedule))
     assert robust.worst is None or robust.worst.simulated[robust.schedule]
-    text = " ".join("\n".join(sensitivity_lines(table)).split())
+    text = " ".join("\n".join(sensitivity_lines(table, {})).split())
     assert "More robust is that one: it loses at most 2.2%, the answer up to 14.4% (launch x2);" in text
     assert text.endswith("with the numbers as given it takes 2.0% longer.")
 
@@ -131,7 +131,7 @@ def test_without_a_pool_nothing_is_simulated() -> None:
     table = found(CLOSE, (BY_DMA, BY_SM))
 
     assert not table.simulated and not any(any(each.simulated) for each in table.changes)
-    assert "(predicted)" in "\n".join(sensitivity_lines(table))
+    assert "(predicted)" in "\n".join(sensitivity_lines(table, {}))
     assert sensitivity_document(table)["checked"] == "predicted"
 
 
@@ -140,7 +140,7 @@ def test_runs_are_limited_and_what_was_not_simulated_is_marked(monkeypatch: pyte
     table = found(CLOSE, (BY_DMA, BY_SM), Workers())
 
     assert sum(sum(each.simulated) for each in table.changes) == 3
-    assert "(predicted)" in "\n".join(sensitivity_lines(table))
+    assert "(predicted)" in "\n".join(sensitivity_lines(table, {}))
 
 
 def test_a_run_that_fails_leaves_the_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +183,7 @@ def test_an_answer_that_was_behind_before_holds_until_it_falls_further_behind() 
     assert table.loss == pytest.approx(0.05)
     assert [each.name for each in table.exceptions] == ["b"]
     assert table.robust is None, "simplicity is no want of robustness"
-    (line,) = [line for line in sensitivity_lines(table) if line.startswith("  - ")]
+    (line,) = [line for line in sensitivity_lines(table, {}) if line.startswith("  - ")]
     assert line == "  - s1 is faster by 6.5% with b +10%; by 5.0% with the numbers as given"
 
 
@@ -197,7 +197,7 @@ def test_exceptions_begin_with_the_worst_and_name_each_schedule_once() -> None:
     )
 
     assert [each.name for each in table.exceptions] == ["b", "c", "a"]
-    assert [line for line in sensitivity_lines(table) if line.startswith("  - ")] == [
+    assert [line for line in sensitivity_lines(table, {}) if line.startswith("  - ")] == [
         "  - s2 is faster by 20.0% with b +10%",
         "  - s1 is faster by 10.0% with c x2, 5.8% with a -10%",
     ]
@@ -207,7 +207,7 @@ def test_flips_of_the_verdict_are_told() -> None:
     table = table_of((100.0, 300.0), ("a", 0.9, (250.0, 300.0)))
 
     assert [each.name for each in table.flips] == ["a"]
-    assert "Overlap does not pay with a -10%." in sensitivity_lines(table)
+    assert "Overlap does not pay with a -10%." in sensitivity_lines(table, {})
 
 
 def test_the_robust_choice_must_gain_clearly() -> None:
@@ -224,7 +224,7 @@ def test_the_robust_choice_must_gain_clearly() -> None:
 def test_lines_fit_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     table = found(CLOSE, (BY_DMA, BY_SM), Workers())
-    lines = some(sensitivity_lines(table))
+    lines = some(sensitivity_lines(table, {}))
 
     longest = max(map(len, (word for name in table.schedules for word in name.split())))
     assert max(map(len, lines)) <= max(columns, longest + 4)
@@ -244,7 +244,9 @@ def test_it_is_part_of_advice_and_does_not_change_the_answer() -> None:
     assert replace(advice, sensitivity=None, timing=without.timing) == without
     assert advice.sensitivity.schedules[0] == advice.recommended.expression
     assert advice.serial.expression in advice.sensitivity.schedules
-    assert all(line in advice_text(advice, 8) for line in some(sensitivity_lines(advice.sensitivity)))
+    assert all(
+        line in advice_text(advice, 8) for line in some(sensitivity_lines(advice.sensitivity, advice.short_names))
+    )
     assert advice_document(without)["sensitivity"] is None
 
 

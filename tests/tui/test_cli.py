@@ -212,7 +212,7 @@ def test_the_api_gives_the_same_answer_as_the_command(small: Path) -> None:
 
     by_api = advice_document(Advisor.load().recommend(compile_file(small).scenario()))
 
-    del by_command["timing"], by_api["timing"]
+    del by_command["timing"], by_api["timing"], by_command["next"]
     assert json.loads(json.dumps(by_api)) == by_command
 
 
@@ -223,8 +223,10 @@ def test_strict_refuses_a_profile_that_is_not_validated(small: Path) -> None:
     assert "not validated" in done.stderr
 
 
-def test_the_text_of_advice_fits_eighty_columns() -> None:
-    done = magus("advise", example("decode_small_batch"), "--workers", "1")
+def test_the_text_of_advice_fits_eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = Path(example("decode_small_batch"))
+    monkeypatch.chdir(file.parent)  # commands to copy name it: a long path stays whole
+    done = magus("advise", file.name, "--workers", "1")
 
     assert done.exit_code == 0
     assert max(len(line) for line in done.stdout.splitlines()) <= 80

@@ -212,6 +212,8 @@ def test_nothing_is_printed_but_through_the_door() -> None:
         for module in (ROOT / top).rglob("*.py")
         for call in ast.walk(ast.parse(module.read_text(encoding="utf-8")))
         if isinstance(call, ast.Call) and module != ROOT / "tui" / "text" / "door.py"
+        # What torchrun starts, and ranks, whose stderr is read by who started them, have no door.
+        if module.parent != ROOT / "runtime" / "over_torch"
         if ast.unparse(call.func) in ("print", "sys.stdout.write", "sys.stderr.write", "typer.echo", "typer.secho")
     ]
 

@@ -16,7 +16,7 @@ from tests.tui.app.test_terminal import terminal
 from tests.tui.test_hostile_text import FILE
 
 VERBS = (
-    *("check", "fmt", "test", "simulate", "run", "plan", "schedules", "advise"),
+    *("check", "fmt", "test", "simulate", "run", "plan", "import", "schedules", "advise"),
     *("train", "evaluate", "corpus", "validate", "calibrate", "tui"),
 )
 CLI = ("-m", "magus.tui.cli")
@@ -70,7 +70,9 @@ def test_a_dash_is_stdin(tmp_path: Path, verb: str) -> None:
     by_file, by_dash = magus(verb, file, *words), magus(verb, "-", *words, stdin=FILE)
 
     assert by_file.exit_code == by_dash.exit_code == 0, by_dash.stderr
-    assert by_dash.stdout.split() == by_file.stdout.replace(str(file), "<stdin>").split()
+    answers = [done.stdout.partition("\nNext:\n") for done in (by_dash, by_file)]
+    assert answers[0][0].split() == answers[1][0].replace(str(file), "<stdin>").split()
+    assert [bool(then) for _, _, then in answers] == [verb == "advise"] * 2
 
 
 @pytest.mark.parametrize("verb", ["check", "test", "simulate", "plan", "schedules", "advise", "fmt"])
@@ -172,8 +174,12 @@ def test_a_line_of_code_fits_the_terminal_with_its_carets(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "words", [("simulate", "--seeds", "2", "--granularity", "packet"), ("schedules",), ("advise", "--no-verify")]
 )
-def test_text_fits_the_width_that_is_asked_for(words: tuple[str, ...], columns: int) -> None:
-    done = magus(words[0], example("decode_small_batch"), *words[1:], COLUMNS=str(columns))
+def test_text_fits_the_width_that_is_asked_for(
+    words: tuple[str, ...], columns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.mgs").write_text(example("decode_small_batch").read_text())  # a command to copy has the name of the file
+    done = magus(words[0], "a.mgs", *words[1:], COLUMNS=str(columns))
     lines = done.stdout.splitlines()
 
     assert done.exit_code == 0

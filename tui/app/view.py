@@ -36,10 +36,11 @@ class Mark(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CandidateRow:
-    """One line of the table of candidates; ``speedup`` is that of ``best_us``."""
+    """One line of the table of candidates: its ``name``, which may be short; ``speedup`` is that of ``best_us``."""
 
     rank: int
     mark: Mark
+    name: str
     expression: str
     is_serial: bool
     predicted_us: float | None
@@ -85,7 +86,8 @@ def fabric_text(fabric: Fabric) -> str:
 
 def verdict_of(advice: Advice, width: int) -> str:
     """Return the verdict with the schedule to use, on two lines if one is too short."""
-    expression, same = advice.recommended.expression, advice.recommended.expression == advice.serial.expression
+    name = advice.name_of(advice.recommended.expression)
+    same = advice.recommended.expression == advice.serial.expression
     sentence = f"SERIAL: {advice.why_serial}; use"
     if is_algorithm_choice(advice.scenario):
         faster = f"{advice.speedup:.2f}x faster than {advice.baseline}:"
@@ -96,7 +98,7 @@ def verdict_of(advice: Advice, width: int) -> str:
         sentence = f"WORTH TRYING: {advice.speedup:.2f}x over {advice.baseline}, if it is as fast as simulated, with"
     elif not same:
         sentence = f"SERIAL: {advice.why_serial}; {advice.speedup:.2f}x over {advice.baseline} with"
-    return sentence + (" " if len(sentence) + len(expression) < width else "\n") + expression
+    return sentence + (" " if len(sentence) + len(name) < width else "\n") + name
 
 
 def figures_of(advice: Advice) -> str:
@@ -123,7 +125,11 @@ def confidence_of(advice: Advice) -> str:
 
 def rows_of(advice: Advice, results: Mapping[str, Result], key: SortKey) -> tuple[CandidateRow, ...]:
     """Return all candidates sorted by ``key``; results simulated on demand fill gaps of the advice."""
-    rows = [_row(rank, one, advice, results.get(one.expression)) for rank, one in enumerate(advice.candidates, 1)]
+    names = advice.short_names
+    rows = [
+        _row(rank, names.get(one.expression, one.expression), one, advice, results.get(one.expression))
+        for rank, one in enumerate(advice.candidates, 1)
+    ]
     return tuple(sorted(rows, key=lambda row: (_order(row, key), row.rank)))
 
 
@@ -134,7 +140,7 @@ def _order(row: CandidateRow, key: SortKey) -> float | str:
         case SortKey.RANK:
             return row.rank
         case SortKey.SCHEDULE:
-            return row.expression
+            return row.name
         case SortKey.PREDICTED:
             return never if row.predicted_us is None else row.predicted_us
         case SortKey.SIMULATED:
@@ -143,7 +149,7 @@ def _order(row: CandidateRow, key: SortKey) -> float | str:
             return row.best_us
 
 
-def _row(rank: int, candidate: Candidate, advice: Advice, result: Result | None) -> CandidateRow:
+def _row(rank: int, name: str, candidate: Candidate, advice: Advice, result: Result | None) -> CandidateRow:
     simulated, best, grain = candidate.simulated_us, candidate.best_us, ""
     if simulated is not None:
         grain = "line" if candidate.unit_bytes == advice.scenario.gpu.line_bytes else "packet"
@@ -155,6 +161,7 @@ def _row(rank: int, candidate: Candidate, advice: Advice, result: Result | None)
     return CandidateRow(
         rank=rank,
         mark=mark,
+        name=name,
         expression=candidate.expression,
         is_serial=candidate.is_serial,
         predicted_us=candidate.predicted_us,

@@ -1,13 +1,18 @@
 """``magus advise``: the answer with its proof."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...advisor import AdviceOptions, Advisor
+from ...advisor import AdviceOptions, Advisor, NoFeasibleSchedule
 from ...advisor.export import advice_document
+from ...compiler.ir import Cancelled, Progress, Scenario, ShouldStop
+from ...compiler.planning.build import ScheduleError
 from ..exit_codes import Exit
-from ..text.door import print_json, put
+from ..text.door import print_json, put, say
+from ..text.next_steps import next_steps
 from ..text.progress import progress_line
 from ..text.render import advice_text
+from ..text.several import WorkloadAnswer, several_document, several_text
 from .inputs import ScenarioInput
 from .interrupts import interruptible
 from .running import exit_code_if_strict, run_command
@@ -18,24 +23,90 @@ class AdviseOptions:
     """Options of ``magus advise``: those of the advice, the exit code, and the form of the output."""
 
     advice: AdviceOptions
+    how: bool = False
     strict: bool = False
     as_json: bool = False
 
+    @property
+    def about_one(self) -> str:
+        """An option that is about one workload, empty without one."""
+        wanted = {"--how": self.how, "--threshold": self.advice.threshold, "--sensitivity": self.advice.sensitivity}
+        return next((name for name, given in wanted.items() if given), "")
+
 
 def advise_file(source: ScenarioInput, options: AdviseOptions) -> Exit:
-    """Print the advice for a scenario."""
+    """Print the advice for a scenario; where a file has several workloads, a table of all."""
 
     def action() -> Exit:
-        scenario = source.scenario()
-        advisor = Advisor.load()
-        with progress_line() as progress, interruptible() as stopped:
-            advice = advisor.recommend(scenario, options.advice, progress=progress, should_stop=stopped)
-        if options.as_json:
-            print_json(advice_document(advice))
-        else:
-            put(advice_text(advice, options.advice.top))
-        if advice.interrupted and (options.advice.within_s is None or stopped()):
-            return Exit.INTERRUPTED
-        return exit_code_if_strict(scenario, options.strict, advice.outside_calibration)
+        scenarios = source.scenarios()
+        if len(scenarios) == 1:
+            return _advise_one(source, scenarios[0], options)
+        if options.about_one:
+            names = ", ".join(scenario.workload.name for scenario in scenarios)
+            say(f"magus: {options.about_one} is about one workload; --workload says which: {names}")
+            return Exit.USAGE
+        return _advise_all(source, scenarios, options)
 
     return run_command(action)
+
+
+def _advise_one(source: ScenarioInput, scenario: Scenario, options: AdviseOptions) -> Exit:
+    advisor = Advisor.load()
+    with progress_line() as progress, interruptible() as stopped:
+        advice = advisor.recommend(scenario, options.advice, progress=progress, should_stop=stopped)
+    todo = next_steps(advice, source.words, how=options.how)
+    if options.as_json:
+        steps = [{"what": step.what, "command": step.command} for step in todo]
+        print_json({**advice_document(advice, how=options.how), "next": steps})
+    else:
+        put(advice_text(advice, options.advice.top, how=options.how, todo=todo))
+    if advice.interrupted and (options.advice.within_s is None or stopped()):
+        return Exit.INTERRUPTED
+    return exit_code_if_strict(scenario, options.strict, advice.outside_calibration)
+
+
+def _advise_all(source: ScenarioInput, scenarios: Sequence[Scenario], options: AdviseOptions) -> Exit:
+    """Advise on one workload after the other: each has the whole time, and what fails leaves the others."""
+    advisor = Advisor.load()
+    found: list[WorkloadAnswer] = []
+    with progress_line() as progress, interruptible() as stopped:
+        for scenario in scenarios:
+            if stopped():
+                break
+            answer = _answer(advisor, scenario, options, progress, stopped)
+            if answer is not None:
+                found.append(answer)
+    if not found:
+        raise Cancelled
+    if options.as_json:
+        print_json(several_document(found))
+    else:
+        put(several_text(found, source.words))
+    if stopped():
+        say(f"magus: stopped early: {len(found)} of {len(scenarios)} workloads")
+        return Exit.INTERRUPTED
+    codes = [answer.exit_code for answer in found]
+    codes += [
+        exit_code_if_strict(answer.scenario, options.strict, answer.advice.outside_calibration)
+        for answer in found
+        if answer.advice is not None
+    ]
+    return max(codes)
+
+
+def _answer(
+    advisor: Advisor, scenario: Scenario, options: AdviseOptions, progress: Progress, stopped: ShouldStop
+) -> WorkloadAnswer | None:
+    """Return the advice for one workload, or why there is none; None if it was stopped before anything was found."""
+    if scenario.system.replay is not None:
+        return WorkloadAnswer(scenario, None, "its system replays the profile of one schedule")
+    try:
+        return WorkloadAnswer(
+            scenario, advisor.recommend(scenario, options.advice, progress=progress, should_stop=stopped)
+        )
+    except NoFeasibleSchedule as error:
+        return WorkloadAnswer(scenario, None, f"no schedule is feasible: {'; '.join(error.reasons)}", Exit.NOT_FEASIBLE)
+    except ScheduleError as error:
+        return WorkloadAnswer(scenario, None, error.rejection.message, Exit.INPUT)
+    except Cancelled:
+        return None

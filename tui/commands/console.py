@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ...compiler.ir import Rejection
 from ...compiler.planning.build import ScheduleError
+from ...compiler.request.errors import RequestError
 from ...compiler.text.diagnostics import CODE_COLUMNS, CompileError, Diagnostic, render_text
 from ...compiler.text.writing import write_whole
 from ..exit_codes import Exit
@@ -38,6 +39,11 @@ def say_rejection(rejection: Rejection) -> None:
     """Print why a request is refused on stderr."""
     hint = f"\n  help: {rejection.hint}" if rejection.hint else ""
     say(f"{rejection.code.name} error: {rejection.message}{hint}")
+
+
+def say_request_error(error: RequestError) -> None:
+    """Print what is wrong with a request on stderr."""
+    say_rejection(Rejection(error.code, f"{error.field}: {error.message}", error.hint))
 
 
 def save(path: Path, text: str, message: str) -> Exit:

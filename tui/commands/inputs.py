@@ -9,6 +9,7 @@ from ...compiler.ir import Settings
 from ...compiler.pipeline import Compiled, compile_text
 from ...compiler.text.diagnostics import Report
 from ...compiler.text.load import read_source, read_stream
+from ...compiler.text.parse import MAX_BYTES
 from ...compiler.text.source import Source
 from .console import show
 
@@ -25,8 +26,8 @@ def name_of(file: Path) -> str:
     return STDIN if is_stdin(file) else str(file)
 
 
-def source_of(file: Path) -> Source:
-    """The text of a file, or of stdin, which can be read once.
+def source_of(file: Path, max_bytes: int = MAX_BYTES) -> Source:
+    """The text of a file of at most ``max_bytes``, or of stdin, which can be read once.
 
     Raises
     ------
@@ -36,8 +37,8 @@ def source_of(file: Path) -> Source:
     report = Report()
     with report.attempt():
         if is_stdin(file):
-            return read_stream(None if sys.stdin is None else sys.stdin.buffer, STDIN, report)
-        return read_source(file, report)
+            return read_stream(None if sys.stdin is None else sys.stdin.buffer, STDIN, report, max_bytes)
+        return read_source(file, report, max_bytes=max_bytes)
     raise CompileError(report.diagnostics)
 
 
@@ -55,6 +56,13 @@ class ScenarioInput:
     settings: Settings = ()
     workload: str | None = None
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What names the scenario on the command line."""
+        workload = ("--workload", self.workload) if self.workload is not None else ()
+        settings = (word for name, value in self.settings for word in ("--set", f"{name}={value}"))
+        return str(self.file), *workload, *settings
+
     def scenario(self) -> Scenario:
         """Compile the file and return the scenario; warnings are shown.
 
@@ -63,6 +71,17 @@ class ScenarioInput:
         CompileError
             If the file has an error, or no such workload.
         """
+        return self.scenarios()[0]
+
+    def scenarios(self) -> tuple[Scenario, ...]:
+        """Compile the file and return the scenario of the workload, without one those of all; warnings are shown.
+
+        Raises
+        ------
+        CompileError
+            If the file has an error, or no such workload.
+        """
         found = compiled(self.file, self.settings)
         show(found.warnings)
-        return found.scenario(self.workload)
+        first = found.scenario(self.workload)
+        return (first,) if self.workload is not None else found.scenarios

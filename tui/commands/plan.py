@@ -1,6 +1,7 @@
-"""``magus plan``: a schedule as a plan, in the language or as JSON, and the JSON Schema of plans."""
+"""``magus plan``: a schedule as a plan, in the language, as JSON or as a Triton kernel; the JSON Schema of plans."""
 
 import json
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from ...compiler.planfile.to_mgs import plan_text
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.knobs.library import reject_library_plan
 from ...compiler.resolve.schedules.from_text import resolve_schedule
+from ...compiler.targets.kernel_rewrite import rewrite_kernel
+from ...compiler.targets.triton import triton_text
 from ...compiler.text.diagnostics import Report
 from ...compiler.text.parse import check_size
 from ...compiler.text.printable import printable
@@ -19,8 +22,30 @@ from ...compiler.text.tokens import read_tokens
 from ..exit_codes import Exit
 from ..text.door import put_text, say
 from .console import save, show
-from .inputs import ScenarioInput
+from .inputs import ScenarioInput, source_of
 from .running import run_command
+
+
+@dataclass(frozen=True, slots=True)
+class TritonOptions:
+    """Which ``schedule``, the tables of which ``rank`` (None: of all), and the file of a kernel to rewrite, if any."""
+
+    schedule: str | None
+    rank: int | None = None
+    kernel: Path | None = None
+
+
+def print_steps(source: ScenarioInput, *, schedule: str | None, out: Path | None) -> Exit:
+    """Write how to carry ``schedule`` out to ``out`` or stdout; None is as in ``print_plan``."""
+    from ...advisor.how.how import how_of
+    from ..text.how import how_text
+
+    def action() -> Exit:
+        scenario = source.scenario()
+        chosen = resolve_schedule(scenario, schedule, show)
+        return _deliver(how_text(how_of(scenario, chosen)) + "\n", out, f"the steps of {chosen.expression}")
+
+    return run_command(action)
 
 
 def print_plan(source: ScenarioInput, *, schedule: str | None, as_json: bool, out: Path | None) -> Exit:
@@ -28,9 +53,7 @@ def print_plan(source: ScenarioInput, *, schedule: str | None, as_json: bool, ou
 
     def action() -> Exit:
         scenario = source.scenario()
-        chosen = resolve_schedule(scenario, schedule, show)
-        if chosen.engine.by_library:
-            raise ScheduleError(reject_library_plan(chosen.engine))
+        chosen = _written_out(scenario, schedule)
         text = document_text(plan_document(scenario, chosen)) if as_json else _block(scenario, chosen)
         if not as_json and _is_too_long(text):
             say("magus: the plan has more words than a file of the language may have; use --format json")
@@ -39,9 +62,32 @@ def print_plan(source: ScenarioInput, *, schedule: str | None, as_json: bool, ou
     return run_command(action)
 
 
+def print_triton(source: ScenarioInput, options: TritonOptions, out: Path | None) -> Exit:
+    """Write a Triton kernel that follows the plan of a schedule, with its tables and copies, to ``out`` or stdout."""
+
+    def action() -> Exit:
+        scenario = source.scenario()
+        if options.rank is not None and options.rank >= scenario.num_ranks:
+            say(f"magus: --rank {options.rank}: the ranks are 0 to {scenario.num_ranks - 1}")
+            return Exit.USAGE
+        chosen = _written_out(scenario, options.schedule)
+        kernel = None if options.kernel is None else rewrite_kernel(source_of(options.kernel))
+        return _deliver(triton_text(scenario, chosen, options.rank, kernel), out, chosen.expression)
+
+    return run_command(action)
+
+
 def print_schema(out: Path | None) -> Exit:
     """Write the JSON Schema of plans to ``out`` or stdout."""
     return run_command(lambda: _deliver(json.dumps(plan_schema(), indent=2) + "\n", out, "the schema of plans"))
+
+
+def _written_out(scenario: Scenario, text: str | None) -> Schedule:
+    """The schedule that is meant, by default the first that the file declares, else serial."""
+    chosen = resolve_schedule(scenario, text, show)
+    if chosen.engine.by_library:
+        raise ScheduleError(reject_library_plan(chosen.engine))
+    return chosen
 
 
 def _deliver(text: str, out: Path | None, content: str) -> Exit:

@@ -22,6 +22,8 @@ WORDS = {
     "bespoke": "searching for chunks of other sizes, simulation {done}/{total}",
     "run": "simulating, {done:,} line-hops so far",
     "confirm": "confirming line by line {done}/{total}",
+    "distill": "estimating shapes {done}/{total}",
+    "sweep": "advising, point {done}/{total}",
     "sensitivity": "changing hardware numbers",
     "draw": "drawing scenarios {done}/{total}",
     "corpus": "searching scenarios {done}/{total}{rate}",

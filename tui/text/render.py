@@ -1,11 +1,12 @@
 """Advice and results as plain text for terminals of 40 columns or more."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import groupby
 
 from ...advisor.bounds.lower_bound import Bound
 from ...advisor.candidates.advice import Advice, Candidate, Threshold, is_algorithm_choice, resolution_of
 from ...advisor.headline import headline_of
+from ...advisor.how.how import how_of
 from ...advisor.implementations.offers import Offers
 from ...advisor.implementations.promise import Promise
 from ...compiler.ir import TICKS_PER_US, Scenario, Workload
@@ -14,6 +15,8 @@ from ...compiler.text.printable import printable
 from ...compiler.text.quantities import bytes_text, ticks_text, us_text
 from ...simcore import Cause, CriticalOp, Result, RunOutcome
 from ...simcore.figures.result import Waterfall
+from .how import how_lines
+from .next_steps import NextStep, next_lines
 from .sensitivity import sensitivity_lines
 from .wrap import bullet, columns, hanging, wrapped
 
@@ -52,12 +55,17 @@ def shape_text(workload: Workload) -> str:
     return "" if compute is None or alone or not compute.text else f"{compute.text} per rank"
 
 
-def advice_text(advice: Advice, top: int) -> str:
-    """Return the whole answer: verdict, marks, ranked table, bound, ties, reasons, waterfall."""
-    return "\n".join(_advice_lines(advice, top))
+def advice_text(advice: Advice, top: int, *, how: bool = False, todo: Sequence[NextStep] = ()) -> str:
+    """Return the whole answer: verdict, marks, ranked table, bound, ties, reasons, waterfall, and what ``todo`` next.
+
+    ``how`` adds how to carry the recommended schedule out.
+    """
+    lines = _advice_lines(advice, top, how, [word for step in todo for word in step.words])
+    return "\n".join([*lines, *(["", "Next:", *next_lines(todo)] if todo else [])])
 
 
-def _advice_lines(advice: Advice, top: int) -> Iterator[str]:
+def _advice_lines(advice: Advice, top: int, how: bool, spelled: Collection[str]) -> Iterator[str]:
+    """Yield the lines of ``advice_text``; expressions that are ``spelled`` elsewhere are not said again."""
     yield from wrapped(scenario_line(advice.scenario))
     if advice.scenario.workload.about:
         yield from wrapped(advice.scenario.workload.about)
@@ -69,7 +77,13 @@ def _advice_lines(advice: Advice, top: int) -> Iterator[str]:
     for mark in advice.marks:
         yield from bullet("!", mark)
     yield ""
+    if how:
+        yield from how_lines(
+            how_of(advice.scenario, advice.recommended.schedule), advice.name_of(advice.recommended.expression)
+        )
+        yield ""
     yield from candidate_table(advice, top)
+    yield from _spelled_names(advice, top, spelled)
     yield ""
     if advice.implementations is not None:
         yield from implementation_lines(advice.implementations)
@@ -79,11 +93,11 @@ def _advice_lines(advice: Advice, top: int) -> Iterator[str]:
         resolution = resolution_of(advice.scenario)
         yield from wrapped(f"Ties (within {resolution:.0%}, more than the profile can tell apart):")
         for tie in advice.ties:
-            yield from bullet("=", tie)
+            yield from bullet("=", advice.name_of(tie))
     if advice.threshold is not None:
         yield from wrapped(threshold_sentence(advice.threshold))
     if advice.sensitivity is not None:
-        yield from sensitivity_lines(advice.sensitivity)
+        yield from sensitivity_lines(advice.sensitivity, advice.short_names)
     yield ""
     yield "Why:"
     for reason in advice.reasons:
@@ -97,16 +111,17 @@ def verdict_sentence(advice: Advice) -> str:
     """Return the verdict; for a collective alone, the algorithm to use."""
     if is_algorithm_choice(advice.scenario):
         return _which_algorithm(advice)
+    name = advice.name_of(advice.recommended.expression)
     serial, best = us_text(advice.serial.best_us), us_text(advice.recommended.best_us)
     interval = "" if advice.promise is None else interval_text(advice.promise)
     against = f"{best} against {serial} {advice.against}, {advice.speedup:.2f}x faster{interval}."
     if advice.verdict is Verdict.OVERLAP:
-        return f"OVERLAP: use {advice.recommended.expression}. {against}"
+        return f"OVERLAP: use {name}. {against}"
     if advice.promise is not None and advice.verdict is Verdict.WORTH_TRYING:
-        return f"WORTH TRYING: {advice.recommended.expression}. {against[:-1]}; {why_tried(advice.promise)}."
+        return f"WORTH TRYING: {name}. {against[:-1]}; {why_tried(advice.promise)}."
     if advice.recommended.expression != advice.serial.expression:
-        return f"SERIAL: {advice.why_serial}. Use {advice.recommended.expression}: {against}"
-    return f"SERIAL: {advice.why_serial}. Use {advice.recommended.expression}, {serial}."
+        return f"SERIAL: {advice.why_serial}. Use {name}: {against}"
+    return f"SERIAL: {advice.why_serial}. Use {name}, {serial}."
 
 
 def interval_text(promise: Promise) -> str:
@@ -165,24 +180,36 @@ def _which_algorithm(advice: Advice) -> str:
         against = "; no other schedule is clearly faster"
     else:
         against = f", {advice.speedup:.2f}x faster than {advice.baseline}, {us_text(advice.serial.best_us)}"
-    return f"Use {advice.recommended.expression}: {us_text(advice.recommended.best_us)}{how}{against}."
+    return f"Use {advice.name_of(advice.recommended.expression)}: {us_text(advice.recommended.best_us)}{how}{against}."
+
+
+def _shown_candidates(advice: Advice, top: int) -> Sequence[Candidate]:
+    """Return the simulated candidates, or without simulation the ``top`` best predicted and the baseline."""
+    shown = [candidate for candidate in advice.candidates if candidate.simulated_ticks is not None]
+    favourites = advice.candidates[:top]
+    return shown or [*favourites, *([] if advice.serial in favourites else [advice.serial])]
+
+
+def _spelled_names(advice: Advice, top: int, spelled: Collection[str]) -> Iterator[str]:
+    """Yield the expressions behind short names in the table."""
+    for candidate in _shown_candidates(advice, top):
+        name = advice.name_of(candidate.expression)
+        if name != candidate.expression and candidate.expression not in spelled:
+            yield from hanging(f"{name.partition(' (')[0]} is {candidate.expression}", 2)
 
 
 def candidate_table(advice: Advice, top: int) -> Iterator[str]:
-    """Yield the table of ranked schedules: the simulated ones, or without simulation the ``top`` best predicted."""
-    line_bytes = advice.scenario.gpu.line_bytes
+    """Yield the table of ranked schedules."""
+    line_bytes, names = advice.scenario.gpu.line_bytes, advice.short_names
     rows = [("", "schedule", "pred us", "sim us", "gain")]
-    shown = [candidate for candidate in advice.candidates if candidate.simulated_ticks is not None]
-    if not shown:
-        favourites = advice.candidates[:top]
-        shown = [*favourites, *([] if advice.serial in favourites else [advice.serial])]
+    shown = _shown_candidates(advice, top)
     for candidate in shown:
         simulated = candidate.simulated_us
         coarse = "" if candidate.unit_bytes == line_bytes else "~"
         rows.append(
             (
                 _mark(advice, candidate),
-                candidate.expression,
+                names.get(candidate.expression, candidate.expression),
                 "-" if candidate.predicted_us is None else f"{candidate.predicted_us:.1f}",
                 "-" if simulated is None else f"{coarse}{simulated:.1f}",
                 f"{advice.serial.best_us / candidate.best_us:.2f}x",

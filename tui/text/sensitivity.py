@@ -1,6 +1,6 @@
 """The sensitivity of an answer to hardware numbers in a few sentences, each schedule named once."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ...advisor.candidates.sensitivity import MAX_LOSS, ChangedNumber, RobustChoice, Sensitivity
 from .wrap import bullet, wrapped
@@ -11,8 +11,11 @@ MAX_SHOWN = 3
 _ORDINALS = ("first", "second", "third")
 
 
-def sensitivity_lines(found: Sensitivity) -> Iterator[str]:
-    """Yield whether the answer holds with each hardware number changed, what it loses where not, and what is robust."""
+def sensitivity_lines(found: Sensitivity, names: Mapping[str, str]) -> Iterator[str]:
+    """Yield whether the answer holds with each hardware number changed, what it loses where not, and what is robust.
+
+    ``names`` are the short ones of some schedules, by their expressions.
+    """
     checked = "simulated where it is close" if found.simulated else "predicted"
     faster = _by_fastest(found)
     yield from wrapped(
@@ -21,7 +24,7 @@ def sensitivity_lines(found: Sensitivity) -> Iterator[str]:
     )
     shown = list(faster)[:MAX_SHOWN]
     for schedule in shown:
-        yield from bullet("-", _faster_text(found, schedule, faster[schedule]))
+        yield from bullet("-", _faster_text(found, schedule, faster[schedule], names))
     if len(faster) > MAX_SHOWN:
         yield from bullet("-", f"{len(faster) - MAX_SHOWN} more schedules are, by less")
     if found.flips:
@@ -31,7 +34,7 @@ def sensitivity_lines(found: Sensitivity) -> Iterator[str]:
         ratio = found.most_felt.us[0] / found.us[0] - 1
         yield from wrapped(f"Its time changes most with {change_text(found.most_felt)}: by {ratio:+.1%}.")
     if found.robust is not None:
-        yield from wrapped(_robust_text(found, found.robust, shown))
+        yield from wrapped(_robust_text(found, found.robust, shown, names))
 
 
 def change_text(change: ChangedNumber) -> str:
@@ -49,7 +52,7 @@ def _by_fastest(found: Sensitivity) -> dict[int, list[ChangedNumber]]:
     return faster
 
 
-def _faster_text(found: Sensitivity, schedule: int, changes: Sequence[ChangedNumber]) -> str:
+def _faster_text(found: Sensitivity, schedule: int, changes: Sequence[ChangedNumber], names: Mapping[str, str]) -> str:
     """Return by how much a schedule is faster with changes, and whether that was not simulated for want of runs."""
 
     def text(change: ChangedNumber) -> str:
@@ -59,12 +62,14 @@ def _faster_text(found: Sensitivity, schedule: int, changes: Sequence[ChangedNum
 
     already = found.us[0] / found.us[schedule] - 1
     given = f"; by {already:.1%} with the numbers as given" if already > 0 else ""
-    return f"{found.schedules[schedule]} is faster by {_listed(list(map(text, changes)))}{given}"
+    expression = found.schedules[schedule]
+    return f"{names.get(expression, expression)} is faster by {_listed(list(map(text, changes)))}{given}"
 
 
-def _robust_text(found: Sensitivity, robust: RobustChoice, shown: Sequence[int]) -> str:
+def _robust_text(found: Sensitivity, robust: RobustChoice, shown: Sequence[int], names: Mapping[str, str]) -> str:
     """Return which schedule loses least in the worst case, and what it costs; by its place if it is ``shown``."""
-    name = found.schedules[robust.schedule]
+    expression = found.schedules[robust.schedule]
+    name = names.get(expression, expression)
     if robust.schedule in shown:
         name = "that one" if len(shown) == 1 else f"the {_ORDINALS[shown.index(robust.schedule)]} of these"
     price = f"{abs(robust.price):.1%} {'longer' if robust.price >= 0 else 'less'}"

@@ -184,7 +184,7 @@ class BufferState:
         name += f"_{self.named[place]}" if self.named[place] else ""
         self.named[place] += 1
         known = at.known | first.made
-        self.events.append(Event(at.rank, at.block, at.op, name, first.piece, count, known, action))
+        self.events.append(Event(at.rank, at.block, at.number, at.op, name, first.piece, count, known, action))
         self.seen[at.rank] |= bit
         if action.direction is Direction.PUT:
             for rank in range(self.space.num_ranks) if action.peer is None else (action.peer,):

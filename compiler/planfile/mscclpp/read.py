@@ -6,6 +6,7 @@ waits that bring no data have no counterpart in a plan and take no time.
 """
 
 from collections.abc import Callable
+from operator import itemgetter
 
 from ...codes import Code
 from ...ir import (
@@ -71,24 +72,31 @@ def _engine(scenario: Scenario, state: BufferState) -> EngineChoice:
 
 
 def _steps(state: BufferState, signal: Callable[[Event], str]) -> tuple[tuple[Step, ...], ...]:
-    """Return the steps of each rank in the order of the run; ``signal`` names the signal of a transfer."""
-    steps_by_rank: list[list[Step]] = [[] for _ in state.seen]
-    before: list[int] = []
+    """Return the steps of each rank; ``signal`` names the signal of a transfer.
+
+    Their order depends on no run, so that ranks that do the same have the same steps: first those before which fewer
+    steps follow each other, then by their place in the threadblock, then by threadblock.
+    """
+    steps_by_rank: list[list[tuple[tuple[int, int, int], Step]]] = [[] for _ in state.seen]
+    before, depths = list[int](), list[int]()
     for event in state.events:
-        waits, covered = _waits(state, event, before)
+        numbers, covered = _waits(state, event, before)
+        waits = [state.events[number] for number in numbers]
         lands = (each.rank != event.rank or each.action.direction is Direction.GET for each in waits)
         after = sorted(signal(each) if landed else each.name for each, landed in zip(waits, lands, strict=True))
         before.append(covered)
-        steps_by_rank[event.rank].append(_step(state.space, event, tuple(after), signal(event)))
-    return tuple(tuple(steps) for steps in steps_by_rank)
+        depths.append(1 + max((depths[number] for number in numbers), default=0))
+        step = _step(state.space, event, tuple(after), signal(event))
+        steps_by_rank[event.rank].append(((depths[-1], event.number, event.block), step))
+    return tuple(tuple(step for _, step in sorted(steps, key=itemgetter(0))) for steps in steps_by_rank)
 
 
-def _waits(state: BufferState, event: Event, before: list[int]) -> tuple[list[Event], int]:
-    """Return the events that a step waits for at its rank, without those implied by others, and the bits of all."""
-    left, covered, waits = event.known & state.seen[event.rank], 0, list[Event]()
+def _waits(state: BufferState, event: Event, before: list[int]) -> tuple[list[int], int]:
+    """Return the numbers of the events that a step waits for at its rank, without implied ones, and the bits of all."""
+    left, covered, waits = event.known & state.seen[event.rank], 0, list[int]()
     while left:
         number = left.bit_length() - 1
-        waits.append(state.events[number])
+        waits.append(number)
         covered |= before[number] | 1 << number
         left &= ~covered
     return waits, covered

@@ -28,10 +28,14 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One step of a plan, on ``count`` pieces from ``piece`` on; ``known`` are the bits of all events before it."""
+    """One step of a plan, on ``count`` pieces from ``piece`` on; ``known`` are the bits of all events before it.
+
+    It is of operation ``number`` of threadblock ``block``.
+    """
 
     rank: int
     block: int
+    number: int
     op: Op
     name: str
     piece: int

@@ -81,3 +81,22 @@ def test_any_text_is_parsed_or_refused(text: str) -> None:
         assert not report.has_errors
         return
     assert report.has_errors
+
+
+@pytest.mark.parametrize(("text", "value"), [("2", 2.0), ("2.5", 2.5), ("-1e0", -1.0)])
+def test_decimals(text: str, value: float) -> None:
+    assert item(text).decimal(-1, 3) == value
+
+
+@pytest.mark.parametrize("text", ["true", '"2"', "null", "3.5", "-2", "1e999"])
+def test_what_is_no_decimal(text: str) -> None:
+    with pytest.raises(Stopped):
+        item(text).decimal(-1, 3)
+
+
+def test_errors_of_form_have_the_code_of_the_place() -> None:
+    report = Report()
+    with report.attempt():
+        read_json("[", JsonPlace("f.json", Span(Source("a.mgs", ""), 0, 0), report, Code.MGS609))
+
+    assert [each.code for each in report.diagnostics] == [Code.MGS609]

@@ -231,6 +231,8 @@ def test_nothing_else_opens_a_file_for_writing() -> None:
         for module in (ROOT / top).rglob("*.py")
         for call in writes_of(ast.parse(module.read_text(encoding="utf-8")))
         if module != ROOT / "compiler" / "text" / "writing.py" and "os.devnull" not in ast.unparse(call)
+        # Processes of ranks talk through a folder of their own, which goes when they end.
+        if module.parent != ROOT / "runtime" / "over_torch"
     ]
 
     assert found == []

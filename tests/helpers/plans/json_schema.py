@@ -1,9 +1,17 @@
-"""What JSON Schema, draft 2020-12, says of a value, for the keywords that the schema of plans has, no others."""
+"""What JSON Schema, draft 2020-12, says of a value, for the keywords that schemas of Magus have, no others."""
 
 import re
 from typing import Any
 
-_TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "integer": int}
+_TYPES: dict[str, Any] = {
+    "object": dict,
+    "array": list,
+    "string": str,
+    "boolean": bool,
+    "integer": int,
+    "number": int | float,
+    "null": type(None),
+}
 _NO_RULES = {"$schema", "$defs", "title"}
 
 
@@ -18,7 +26,10 @@ def _holds(word: str, rule: Any, value: Any, schema: dict[str, Any], root: dict[
         case "$ref":
             return is_valid(value, root["$defs"][rule.removeprefix("#/$defs/")], root)
         case "type":
-            return isinstance(value, _TYPES[rule]) and isinstance(value, bool) is (rule == "boolean")
+            kinds = [rule] if isinstance(rule, str) else rule
+            return any(
+                isinstance(value, _TYPES[kind]) and isinstance(value, bool) is (kind == "boolean") for kind in kinds
+            )
         case "const" | "enum":
             return any(type(value) is type(each) and value == each for each in ([rule] if word == "const" else rule))
         case "oneOf":
@@ -26,7 +37,7 @@ def _holds(word: str, rule: Any, value: Any, schema: dict[str, Any], root: dict[
         case "not":
             return not is_valid(value, rule, root)
         case "minimum" | "maximum":
-            number = isinstance(value, int) and not isinstance(value, bool)
+            number = isinstance(value, int | float) and not isinstance(value, bool)
             return not number or bool(value >= rule if word == "minimum" else value <= rule)
         case "pattern" | "maxLength":
             if not isinstance(value, str):

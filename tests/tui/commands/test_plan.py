@@ -9,6 +9,7 @@ from typer.testing import CliRunner, Result
 from magus.tui.cli import app
 from tests.helpers.mscclpp import programs as mscclpp_programs
 from tests.helpers.paths import DOCS
+from tests.helpers.targets.rewritten import FOLDER as KERNELS
 
 AG = """
 use "amd/mi300x"
@@ -191,3 +192,57 @@ def test_a_plan_that_no_file_can_hold_is_told(tmp_path: Path) -> None:
 
     assert "use --format json" in magus("plan", file, *schedule).stderr
     assert magus("plan", file, *schedule, "--format", "json").stderr == ""
+
+
+def test_a_triton_kernel_with_the_tables_of_one_rank(file: Path) -> None:
+    out = file.with_name("up.py")
+    assert magus("plan", file, "--format", "triton", "--rank", "2", "-o", out).exit_code == 0
+
+    text = out.read_text()
+    assert "# schedule:   uniform_fused_1d(chunks=16, engine=dma(3))" in text
+    assert "\n    2: (\n        Group(name='g0'" in text and "\n    1: (" not in text
+    compile(text, "up.py", "exec")
+
+
+def test_what_no_triton_kernel_can_say_is_refused_with_what_to_use(file: Path) -> None:
+    found = magus("plan", file, "--workload", "sum", "--format", "triton")
+
+    assert found.exit_code == 1
+    assert "MGS541 error: sum is all_reduce, and the kernel is one GEMM\n  help: it does AG+GEMM" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--rank", "4", "--format", "triton"), "magus: --rank 4: the ranks are 0 to 3"),
+        (("--kernel", "k.py", "--format", "json"), "--rank and --kernel belong to --format triton"),
+        (("--rank", "1"), "--rank and --kernel belong to --format triton"),
+    ],
+)
+def test_options_of_triton_that_do_not_fit(file: Path, words: tuple[str, ...], message: str) -> None:
+    found = magus("plan", file, *words)
+
+    assert found.exit_code == 2 and message in " ".join(found.stderr.split())
+
+
+def test_a_kernel_of_the_user_is_rewritten(file: Path) -> None:
+    text = done("plan", file, "--format", "triton", "--rank", "0", "--kernel", KERNELS / "grouped.py")
+
+    assert "def grouped_gemm_kernel(magus_tiles, " in text and "plan_gemm" not in text
+    compile(text, "up.py", "exec")
+
+
+def test_a_kernel_that_is_not_recognised_is_refused_with_its_place(file: Path) -> None:
+    kernel = file.with_name("k.py")
+    kernel.write_text((KERNELS / "grouped.py").read_text().replace("    tl.assume(pid_m >= 0)\n", "    return\n"))
+    found = magus("plan", file, "--format", "triton", "--kernel", kernel)
+
+    assert found.exit_code == 1
+    assert "MGS542 error: a tile may end early, and its flag would not be set" in found.stderr
+    assert f"{kernel}:" in found.stderr.replace("\n", "") and "help: mask stores instead" in found.stderr
+
+
+def test_a_kernel_that_cannot_be_read(file: Path) -> None:
+    found = magus("plan", file, "--format", "triton", "--kernel", file.with_name("none.py"))
+
+    assert found.exit_code == 1 and "MGS120" in found.stderr

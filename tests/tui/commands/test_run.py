@@ -193,3 +193,11 @@ def test_nothing_heavy_is_imported() -> None:
 
     assert done.stdout == "[]\n"
     assert time.monotonic() - started < 30
+
+
+def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("magus.runtime.over_torch.launch.find_spec", lambda name: None)
+    done = magus("run", ROOT / "examples" / "explicit_plan.mgs", "--on", "torch")
+
+    assert done.exit_code == 2
+    assert done.stderr == "MGS432 error: torch is not installed\n  help: pip install 'magus-gpu[torch]'\n"

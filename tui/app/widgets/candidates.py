@@ -82,7 +82,7 @@ def _cells(row: CandidateRow, width: int) -> tuple[Text, ...]:
     speedup = Text(row.speedup_text, style=style or ("dim" if row.simulated_us is None else ""), justify="right")
     return (
         Text(f" {row.mark.value} ", style=style),
-        Text(shortened(printable(row.expression), width), style=style, no_wrap=True),
+        Text(shortened(printable(row.name), width), style=style, no_wrap=True),
         Text(predicted, style="dim", justify="right"),
         Text(simulated, style=style, justify="right"),
         Text(f" {row.granularity}", style="dim"),

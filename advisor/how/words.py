@@ -1,0 +1,240 @@
+"""How to carry out a schedule in numbered sentences."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ...compiler.ir import Kernels, Scenario, Schedule, TileGroup, Transfer
+from ...compiler.templates.collective import collective_in
+from ...compiler.text.quantities import bytes_text
+from .block_words import PRONOUNS, blocks_text, landed_texts, mentioned
+from .expressions import Affine, Expression, composed, depends_on, fixed
+from .facts import Block, StepFacts, StepKind
+from .folding import FoldedStep
+from .how import How
+from .naming import Names, Variable
+from .telling import Telling, tellings_of
+from .waits import LocalWait
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One numbered line of the ranks of ``group``: a step, or the head of a loop (then ``entry`` is None)."""
+
+    number: str
+    text: str
+    group: int
+    entry: FoldedStep | None = None
+
+
+def told_steps(how: How) -> tuple[Told, ...]:
+    """Return the numbered lines of all groups, in issue order."""
+    lines: list[Told] = []
+    for group, telling in enumerate(tellings_of(how)):
+        for line in telling.lines:
+            if line.variable is not None:
+                text = f"for {line.variable.name} = {line.variable.values}:"
+                lines.append(Told(line.number, text, group))
+            elif line.place is not None:
+                text = _Sentence(telling, line.place, len(line.around)).text()
+                lines.append(Told(line.number, text, group, telling.entries[line.place]))
+    return tuple(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sentence:
+    """The sentence of the entry ``place``, which stands in ``around`` loops with others."""
+
+    telling: Telling
+    place: int
+    around: int
+
+    def text(self) -> str:
+        """Return it: the queue, what must be before, what is done."""
+        telling, names = self.telling, self.telling.names(self.place)
+        entry, how = telling.entries[self.place], telling.how
+        hidden = peer_axis(entry, self.around)
+        shown = [each for axis, each in enumerate(names.variables) if axis >= self.around and axis != hidden]
+        loops = " and ".join(f"{each.name} = {each.values}" for each in shown)
+        said: set[str] = set()
+        waits = landed_texts(entry.facts.landed, names, said)
+        waits += [self._local(wait, names, said) for wait in telling.waits(self.place)]
+        if how.schedule.engine.by_tiles and entry.facts.action.kind is StepKind.GET:
+            waits.append("the tiles of every rank have computed it")
+        action = _Action(how, entry.facts, names, _peers(entry.facts, names, hidden), said).text()
+        when = f"{'as' if self._by_tiles() else 'when'} {' and '.join(waits)}" if waits else ""
+        parts = [f"for {loops}" if loops else "", when, action]
+        queue = queue_text(how.schedule, entry.facts, names)
+        return f"{queue}: {', '.join(part for part in parts if part)}{self._amount(entry)}"
+
+    def _local(self, wait: LocalWait, names: Names, said: set[str]) -> str:
+        """Return which steps must be done before, and with what where they are done with several things."""
+        text = f"step {self.telling.numbers[wait.entry]}"
+        target, there = self.telling.entries[wait.entry].facts, self.telling.variables[wait.entry]
+        rounds = [(each, round_) for each, round_ in zip(there, wait.rounds, strict=True) if round_ is not None]
+        values = [round_text(variable, round_, names) for variable, round_ in rounds]
+        if len(rounds) < len(there):
+            text = f"all of {text}"
+        if any(value != variable.name for value, (variable, _) in zip(values, rounds, strict=True)):
+            blocks = _substituted(target.blocks, wait, names)
+            if blocks is None or len(rounds) < len(there):
+                pairs = zip(rounds, values, strict=True)
+                text = f"{text} is done with {', '.join(f'{each.name} = {value}' for (each, _), value in pairs)}"
+            else:
+                text = f"{text} is done with {mentioned(blocks_text(blocks, names), said)}"
+        else:
+            text = f"{text} is done"
+        return text + (", tile by tile" if self._by_tiles() else "") + _only_for(wait, names)
+
+    def _by_tiles(self) -> bool:
+        """Whether tiles store what the step moves, each as soon as it is computed."""
+        facts = self.telling.entries[self.place].facts
+        return self.telling.how.schedule.engine.by_tiles and facts.action.kind is StepKind.PUT and not facts.landed
+
+    def _amount(self, entry: FoldedStep) -> str:
+        """Return how much it is, where all steps of the entry move or compute as much."""
+        schedule, scenario = self.telling.how.schedule, self.telling.how.scenario
+        amounts: set[str] = set()
+        for rank in self.telling.group.ranks[: 1 if schedule.symmetric else None]:
+            steps = schedule.steps_of(rank)
+            for step in (steps[place] for place in entry.places):
+                if isinstance(step, Transfer) and scenario.workload.moved is not None:
+                    size = scenario.workload.moved.dtype.num_bytes
+                    amounts.add(bytes_text(step.region.rows.size * step.region.cols.size * size))
+                elif isinstance(step, TileGroup) and scenario.workload.moved is not None:
+                    amounts.add(f"{sum(region.rows.size for region in step.regions)} rows")
+        if entry.facts.action.kind is StepKind.LIBRARY or len(amounts) != 1:
+            return ""
+        each = " each" if len(entry.places) > 1 and entry.facts.action.kind is not StepKind.KERNEL else ""
+        return f" ({amounts.pop()}{each})"
+
+
+def round_text(variable: Variable, said: Expression, names: Names) -> str:
+    """Return the value of a variable of another entry, in the variables of this one."""
+    return names.number(replace(said, base=said.base + variable.start) if isinstance(said, Affine) else said)
+
+
+def _only_for(wait: LocalWait, names: Names) -> str:
+    """Return in which rounds a step waits, empty if in all."""
+    if wait.stop is None:
+        return ""
+    variable = names.variables[wait.axis]
+    low, high = variable.start + wait.start, variable.start + wait.stop - 1
+    return f" (for {variable.name} = {low})" if low == high else f" (for {variable.name} from {low} to {high})"
+
+
+def _substituted(
+    blocks: Sequence[Block[Expression]], wait: LocalWait, names: Names
+) -> tuple[Block[Expression], ...] | None:
+    """Return the blocks of another entry in the rounds that a step waits for; None if no expression says them."""
+    rounds = [each for each in wait.rounds if each is not None]
+    counts = tuple(variable.count for variable in names.variables)
+    if len(rounds) < len(wait.rounds) or wait.stop is not None:
+        return None
+    numbers = [number for block in blocks for number in (*block.owner, *block.rows, *block.cols)]
+    found = [composed(number, rounds, counts) for number in numbers]
+    left = iter([number for number in found if number is not None])
+
+    def taken(like: tuple[Expression, ...]) -> tuple[Expression, ...]:
+        return tuple(next(left) for _ in like)
+
+    if None in found:
+        return None
+    return tuple(Block(each.role, taken(each.owner), taken(each.rows), taken(each.cols)) for each in blocks)
+
+
+# What is done, and where.
+
+
+def queue_text(schedule: Schedule, facts: StepFacts[Expression], names: Names) -> str:
+    """Return the queue that a step is in."""
+    kind = facts.action.kind
+    if kind is StepKind.LIBRARY:
+        return "library"
+    if kind in (StepKind.PUT, StepKind.GET):
+        if schedule.engine.by_tiles:
+            return "tiles"
+        return f"copy lane {names.number(facts.queue[0])}" if facts.queue else "copies"
+    if kind is StepKind.KERNEL and schedule.tactics.kernel is Kernels.PERSISTENT:
+        return "kernel"
+    return f"stream {names.number(facts.queue[0])}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Action:
+    """What a step does; ``said`` are blocks that its sentence has named before, ``peers`` whom it concerns."""
+
+    how: How
+    facts: StepFacts[Expression]
+    names: Names
+    peers: str
+    said: set[str]
+
+    def text(self) -> str:
+        """Return it in words."""
+        action = self.facts.action
+        what = mentioned(blocks_text(self.facts.blocks, self.names), self.said) if self.facts.blocks else ""
+        match action.kind:
+            case StepKind.PUT if action.to_all:
+                return f"put {self._taken(what)} to every rank through the switch"
+            case StepKind.GET if action.to_all:
+                return f"get {what} from every rank, summed by the switch"
+            case StepKind.PUT if action.adds:
+                return f"add {self._taken(what)} to what {self.peers} has of it"
+            case StepKind.PUT:
+                return f"put {self._taken(what)} to {self.peers}"
+            case StepKind.GET:
+                return f"get {what} from {self.peers}{' and add it to what is here' if action.adds else ''}"
+            case StepKind.KERNEL:
+                return self._kernel(what)
+            case StepKind.SUM:
+                whose = f"{PRONOUNS[what]} {action.parts} parts" if what in PRONOUNS else ""
+                return f"sum {whose or f'the {action.parts} parts of {what}'}"
+            case StepKind.LIBRARY:
+                return library_text(self.how.scenario)
+
+    def _taken(self, what: str) -> str:
+        """Return a block, or which of two things there are of one that is summed."""
+        if not self.how.scenario.workload.pattern.sums:
+            return what
+        if not self.facts.action.summed:
+            return "the own part" if what in PRONOUNS else f"the own part of {what}"
+        return f"{PRONOUNS[what]} sum so far" if what in PRONOUNS else f"the sum so far of {what}"
+
+    def _kernel(self, what: str) -> str:
+        stage = self.how.scenario.workload.stage(self.facts.action.kernel)
+        name = "GEMM" if stage.kernel is None else stage.kernel.operation
+        cut = f", k {self.names.span(self.facts.inner)}" if self.facts.inner else ""
+        adds = ", added to the output" if self.facts.action.adds else ""
+        return f"{name} for {what}{cut}{adds}"
+
+
+def peer_axis(entry: FoldedStep, around: int) -> int | None:
+    """Return the loop of ``entry`` alone on which only the peers depend, None if there is none."""
+    facts = entry.facts
+    if facts.action.kind not in (StepKind.PUT, StepKind.GET):
+        return None
+    others = [number for _, _, number in replace(facts, peer=()).numbers()]
+    for axis in range(around, len(entry.counts)):
+        if not any(depends_on(number, axis) for number in others):
+            return axis
+    return None
+
+
+def _peers(facts: StepFacts[Expression], names: Names, hidden: int | None) -> str:
+    if not facts.peer:
+        return ""
+    if hidden is None:
+        return f"rank {names.rank(facts.peer)}"
+    return f"{'each of ' if facts.action.adds else ''}ranks {names.ranks(peer_codes(facts, names, hidden))}"
+
+
+def peer_codes(facts: StepFacts[Expression], names: Names, axis: int) -> list[tuple[Expression, ...]]:
+    """Return the peers in all rounds of the loop that they alone depend on."""
+    return [tuple(fixed(each, axis, round_) for each in facts.peer) for round_ in range(names.variables[axis].count)]
+
+
+def library_text(scenario: Scenario) -> str:
+    """Return the call of the library."""
+    collective, moved = collective_in(scenario.workload.pattern), scenario.workload.moved
+    assert collective is not None and moved is not None, "the library moves something"
+    return f"call {collective.value} of {moved.name}, which moves everything"

@@ -1,0 +1,220 @@
+"""A rule small enough to read: a tree over a few ratios of a GEMM and its collective, made of many estimated shapes.
+
+FiCCO's heuristic (arXiv 2512.10236) is such a rule, of four schedules and by hand. This one is fitted for one pattern
+on one system to the losses of all its schedules, and judged on shapes that it was not fitted to.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from random import Random
+
+import numpy as np
+import numpy.typing as npt
+
+from ...compiler.codes import Code
+from ...compiler.ir import TICKS_PER_SECOND, Choice, EngineChoice, EngineKind, Scenario
+from ...compiler.planning.build import reject_choice
+from ...compiler.planning.expression import expression_of
+from ...compiler.planning.knobs.engine import default_engine
+from ...compiler.request.errors import RequestError
+from ...compiler.request.request import Request
+from ...compiler.request.scenario import scenario_of
+from ...compiler.templates import BASELINE
+from ..bespoke.costs import costs_of
+from ..candidates.predicted import predicted_candidates, usual_serials
+from ..learned.learner import TreeNode, small_tree
+
+FloatArray = npt.NDArray[np.float64]
+
+ROWS = tuple(1 << power for power in range(4, 17))
+COLUMNS = (512, 1024, 1792, 2048, 3584, 4096, 7168, 8192, 16384)
+"""Rows and columns of which shapes are drawn: tokens, and widths of layers of widely used models at one rank."""
+
+NUM_SHAPES, HELD_OUT = 1000, 0.25
+MAX_LEAVES = 16
+EXACT = 0.005
+"""A pick within this share of the best is exact."""
+
+MOST_LOSS, NO_FIT = 1.0, 10.0
+"""Losses beyond the first count like it; the second is that of a schedule that a shape cannot be cut for."""
+
+_TEMPLATES = ("uniform_fused_1d", "hetero_fused_1d", "uniform_fused_2d")
+_PIECES = (1, 2, 4)
+TILE = 128
+FEATURES = ("comm_over_gemm", "waves", "rows_per_rank", "m_over_k", "flops_per_byte")
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What the ratios need of a system and pattern: seconds of a moved byte, operations per second, SMs, ranks.
+
+    ``gpu`` is the name of the GPU, a name of the language.
+    ``consumes`` is whether the input of the GEMM moves, else its output does.
+    """
+
+    gpu: str
+    s_per_byte: float
+    flops_per_s: float
+    sms: int
+    ranks: int
+    bytes_per_element: int
+    consumes: bool
+
+    def ratios(self, m: int, n: int, k: int) -> tuple[float, ...]:
+        """Return the ``FEATURES`` of a shape, a GEMM of one rank."""
+        moved = m * (k if self.consumes else n) * self.bytes_per_element
+        flops = 2 * m * n * k
+        traffic = (m * k + k * n + m * n) * self.bytes_per_element
+        gemm_s = flops / self.flops_per_s
+        return (
+            moved * self.s_per_byte / gemm_s,
+            m * n / (TILE * TILE * self.sms),
+            m / self.ranks,
+            m / k,
+            flops / traffic,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DistilledRule:
+    """The tree with its schedules, and how often it is right.
+
+    ``shapes`` were fitted to, ``tested`` not: of these ``exact`` is the share of picks within ``EXACT`` of the best
+    schedule, ``loss_when_wrong`` the mean loss of the others, ``loss`` that of all. ``fixed_loss`` is the loss of the
+    best single schedule. Times are estimates.
+    """
+
+    request: Request
+    machine: Machine
+    root: TreeNode
+    schedules: tuple[str, ...]
+    shapes: int
+    tested: int
+    exact: float
+    loss_when_wrong: float
+    loss: float
+    fixed_loss: float
+
+    def schedule(self, m: int, n: int, k: int) -> str:
+        """Return the schedule for a GEMM of one rank."""
+        return self.schedules[picked(self.root, self.machine.ratios(m, n, k))]
+
+
+def distilled(
+    request: Request,
+    *,
+    num_shapes: int = NUM_SHAPES,
+    max_leaves: int = MAX_LEAVES,
+    seed: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> DistilledRule:
+    """Return a rule for the pattern, type and system of ``request``, whatever its sizes.
+
+    Raises
+    ------
+    RequestError
+        If the pattern has no GEMM beside a collective.
+    """
+    first = scenario_of(request)
+    if first.workload.gemm is None or first.workload.moved is None or first.workload.pattern.beside:
+        raise RequestError(Code.MGS520, "pattern", f"{request.pattern} is no GEMM that waits for a collective")
+    choices = _choices(first)
+    shapes = _shapes(first.num_ranks, num_shapes, seed)
+    rows: list[FloatArray] = []
+    for idx, (m, n, k) in enumerate(shapes):
+        progress(idx, len(shapes))
+        rows.append(_ticks(scenario_of(replace(request, m=m, n=n, k=k)), choices))
+    machine = _machine(request, first)
+    return _fitted(request, machine, choices, shapes, np.array(rows), max_leaves, seed)
+
+
+def _fitted(
+    request: Request,
+    machine: Machine,
+    choices: Sequence[Choice],
+    shapes: Sequence[tuple[int, int, int]],
+    ticks: FloatArray,
+    max_leaves: int,
+    seed: int,
+) -> DistilledRule:
+    """Fit to ``ticks`` [shapes, choices], infinite where a choice does not fit, and judge on the last shapes."""
+    losses = ticks / ticks.min(axis=1, keepdims=True) - 1
+    features = np.array([machine.ratios(*shape) for shape in shapes])
+    known = round(len(shapes) * (1 - HELD_OUT))
+    costs = np.where(np.isfinite(losses), np.minimum(losses, MOST_LOSS), NO_FIT)
+    root = small_tree(features[:known], costs[:known], max_leaves, seed)
+    picks = np.array([picked(root, tuple(row)) for row in features[known:]])
+    lost = costs[known:][np.arange(len(picks)), picks]
+    wrong = lost[lost > EXACT]
+    fixed = int(costs[:known].mean(axis=0).argmin())
+    return DistilledRule(
+        request=request,
+        machine=machine,
+        root=root,
+        schedules=tuple(map(expression_of, choices)),
+        shapes=known,
+        tested=len(lost),
+        exact=float((lost <= EXACT).mean()),
+        loss_when_wrong=float(wrong.mean()) if len(wrong) else 0.0,
+        loss=float(lost.mean()),
+        fixed_loss=float(costs[known:, fixed].mean()),
+    )
+
+
+def picked(node: TreeNode, ratios: Sequence[float]) -> int:
+    """Return the pick of a tree."""
+    while node.below is not None and node.above is not None:
+        node = node.below if ratios[node.feature] <= node.threshold else node.above
+    return node.pick
+
+
+def _choices(scenario: Scenario) -> tuple[Choice, ...]:
+    """Schedules that fit most sizes: what users have, serial by SMs, and the fused templates in few pieces."""
+    ranks, engine = scenario.num_ranks, default_engine(scenario.system)
+    serial_by_sms = Choice(BASELINE.name, ranks, EngineChoice(EngineKind.SM, min(16, scenario.gpu.sms // 4)))
+    cut = (Choice(name, ranks * pieces, engine) for name, pieces in product(_TEMPLATES, _PIECES))
+    found = (*usual_serials(scenario), serial_by_sms, *cut)
+    return tuple(choice for choice in found if choice.template == BASELINE.name or _is_known(scenario, choice))
+
+
+def _is_known(scenario: Scenario, choice: Choice) -> bool:
+    """Whether the template schedules the pattern at all: sizes may still not divide."""
+    rejection = reject_choice(scenario, choice)
+    return rejection is None or rejection.code is not Code.MGS511
+
+
+def _shapes(ranks: int, count: int, seed: int) -> tuple[tuple[int, int, int], ...]:
+    """Different shapes in random order, rows in multiples of the ranks times the most pieces where they are many."""
+    random, found = Random(f"distill {seed}"), dict[tuple[int, int, int], None]()
+    while len(found) < count:
+        rows = random.choice(ROWS) * random.choice((1, 1, 1.5))
+        grain = ranks * _PIECES[-1] if rows >= 8 * ranks else ranks
+        m = max(ranks, round(rows / grain) * grain)
+        found[m, random.choice(COLUMNS), random.choice(COLUMNS)] = None
+    return tuple(found)
+
+
+def _ticks(scenario: Scenario, choices: Sequence[Choice]) -> FloatArray:
+    """Return the estimated time of each choice in us, infinite where it does not fit."""
+    legal = tuple(choice for choice in choices if reject_choice(scenario, choice) is None)
+    times = {one.choice: one.best_us for one in predicted_candidates(scenario, legal)}
+    return np.array([times.get(choice, np.inf) if choice in legal else np.inf for choice in choices])
+
+
+def _machine(request: Request, scenario: Scenario) -> Machine:
+    gemm, moved = scenario.workload.gemm, scenario.workload.moved
+    assert gemm is not None and moved is not None, "distilled checks this"
+    large = scenario_of(replace(request, m=8192 * scenario.num_ranks, n=4096, k=4096))
+    whole = large.workload.moved
+    assert whole is not None, "the pattern is the same"
+    ticks = costs_of(large, default_engine(large.system)).moved[-1]
+    return Machine(
+        gpu=scenario.gpu.name,
+        s_per_byte=ticks / TICKS_PER_SECOND / whole.num_bytes,
+        flops_per_s=float(scenario.gpu.peak(gemm.dtype)),
+        sms=scenario.gpu.sms,
+        ranks=scenario.num_ranks,
+        bytes_per_element=gemm.dtype.num_bytes,
+        consumes=scenario.workload.pattern.consumes,
+    )

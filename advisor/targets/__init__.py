@@ -1,0 +1,23 @@
+"""In: a ``PolicyTable``, or scenarios. Out: the text of a file of a runtime. A new target is a file and a line here."""
+
+from collections.abc import Sequence
+
+from ...compiler.ir import Scenario
+from ..policy.table import PolicyTable
+from .base import Refused, Target
+from .megatron import MEGATRON
+from .nccl import NCCL
+from .ncclx import NCCLX
+from .pge import PGE
+from .pgle import PGLE
+from .policy import POLICY
+from .rccl import RCCL
+from .vllm import VLLM
+
+TARGETS: tuple[Target[PolicyTable], ...] = (POLICY, NCCL, RCCL, NCCLX, MEGATRON, VLLM)
+"""Files of rules."""
+
+SCENARIO_TARGETS: tuple[Target[Sequence[Scenario]], ...] = (PGE, PGLE)
+"""Files of times, for which nothing is advised."""
+
+__all__ = ["SCENARIO_TARGETS", "TARGETS", "Refused", "Target"]

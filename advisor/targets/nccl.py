@@ -1,0 +1,60 @@
+"""Rules for the example tuner of NCCL: lines of ``collective,least,most,algorithm,protocol,channels,nodes,ranks``.
+
+The plugin gives one channel to each call that no line matches. So lines for all other calls come last: the ring, by the
+protocols that NCCL takes itself about these sizes. A line whose algorithm or protocol is off is passed over.
+"""
+
+from ...compiler.planning.knobs.library import CHANNELS
+from ..policy.table import PolicyTable
+from .base import Option, Options, Target, comments, heading, sizes_text
+from .tuner_rows import COLLECTIVES, Dialect, TunerRow, library_rules, tuner_rows
+
+KIB = 1 << 10
+ANY_SIZE = (1 << 64) - 1
+"""The largest size: samples that end at 4 GiB - 1 leave 8 GiB to one channel."""
+REST = (("ll", 32 * KIB), ("ll128", 8 * KIB * KIB), ("simple", ANY_SIZE))
+"""Protocols of the ring for all other calls, and the sizes up to which they are taken."""
+
+DIALECT = Dialect(
+    "NCCL",
+    {
+        "ring": ("ring", COLLECTIVES),
+        "double_tree": ("tree", ("allreduce",)),
+        "nvls": ("nvls", ("allgather", "reducescatter", "allreduce")),
+    },
+)
+
+
+def csv_line(row: TunerRow) -> str:
+    """Return a row in the columns that NCCL and RCCL share."""
+    cells = (row.collective, row.least, row.most, *row.settings, row.nodes, row.ranks)
+    return ",".join(map(str, cells)) + "\n"
+
+
+def _write(table: PolicyTable, options: Options) -> str:
+    rows = tuner_rows(table, DIALECT)
+    lines = [f"{comments(row.why)}{csv_line(row)}" for row in rows]
+    channels = int(options["channels"])
+    rest = [
+        csv_line(TunerRow(collective, 0, most, "ring", protocol, channels, -1, -1, ""))
+        for collective in COLLECTIVES
+        for protocol, most in REST
+    ]
+    kept = [
+        f"{sizes_text(rule)}: the choice of NCCL itself is best, which no line can keep"
+        for rule in library_rules(table)
+    ]
+    said = "all other calls: assumed, since the plugin gives one channel to what no line matches"
+    return f"{heading(table, 'nccl')}{''.join(lines)}{comments(*kept, said)}{''.join(rest)}"
+
+
+NCCL = Target(
+    "nccl",
+    "rules for the tuner of NCCL, NCCL_TUNER_CONFIG_FILE",
+    _write,
+    (
+        Option(
+            "channels", "channels of all calls without a rule, 1 to 64", tuple(map(str, range(1, 65))), str(CHANNELS)
+        ),
+    ),
+)

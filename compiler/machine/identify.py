@@ -1,0 +1,73 @@
+"""Which GPU of the library the GPUs of a machine are."""
+
+from collections.abc import Sequence
+
+from ..codes import Code
+from ..text.diagnostics import Report, did_you_mean, listing
+from ..text.source import Span
+from .device_ids import LIBRARY_GPUS, LibraryGpu, library_gpu
+from .machine import UNSAID, MachineGpu
+
+_NAMES = tuple(gpu.name for gpu in LIBRARY_GPUS)
+
+
+def asked_gpu(name: str, span: Span, report: Report) -> LibraryGpu:
+    """Return the GPU that the user names."""
+    found = library_gpu(name)
+    if found is None:
+        hint = did_you_mean(name, _NAMES) or f"the library has {listing(_NAMES)}"
+        raise report.fail(Code.MGS604, f"the library has no GPU '{name[:64]}'", span, hint)
+    return found
+
+
+def identify(
+    gpus: Sequence[MachineGpu], asked: LibraryGpu | None, whole: Span, report: Report
+) -> tuple[LibraryGpu, tuple[str, ...]]:
+    """Return the GPU of the library that all ``gpus`` are, or that was ``asked`` for, and doubts about it."""
+    gpus = tuple(gpu for gpu in gpus if gpu.kind != UNSAID)
+    if asked is not None:
+        return asked, _contradictions(gpus, asked)
+    if not gpus:
+        raise report.fail(Code.MGS604, "the file does not say which GPUs these are", whole, f"say it: {_options()}")
+    for gpu in gpus:
+        if gpu.device is None or not gpu.device.nearest:
+            hint = f"name the nearest one: {_options()}; the file that is written then says so"
+            raise report.fail(Code.MGS604, f"{gpu.label} is not in the library: {gpu.name}", gpu.span, hint)
+        first = gpus[0].device
+        if first is not None and gpu.device.nearest != first.nearest:
+            message = f"GPUs of two kinds: {gpus[0].label} is {first.words}, {gpu.label} is {gpu.device.words}"
+            raise report.fail(
+                Code.MGS605, message, gpu.span, f"a system has equal GPUs; take all for one: {_options()}"
+            )
+    found = library_gpu(gpus[0].device.nearest if gpus[0].device is not None else "")
+    assert found is not None, "the nearest GPU of a device is one of the library"
+    return found, _differences(gpus, found)
+
+
+def check_links(model: LibraryGpu, nvlinks: bool, span: Span, report: Report) -> None:
+    """Refuse a GPU that has other links than the file, which has ``nvlinks`` or else xGMI links."""
+    if model.is_nvidia is not nvlinks:
+        found = "NVLinks" if nvlinks else "xGMI links"
+        raise report.fail(
+            Code.MGS604, f"the file has {found}, and {model.name} has {model.link_word}s", span, _options()
+        )
+
+
+def _options() -> str:
+    return f"--gpu with {listing(_NAMES)}"
+
+
+def _contradictions(gpus: Sequence[MachineGpu], asked: LibraryGpu) -> tuple[str, ...]:
+    others = dict.fromkeys(gpu.name for gpu in gpus if gpu.device is None or gpu.device.nearest != asked.name)
+    said = (f"the GPUs are taken for {asked.name} because --gpu says so; the file says {each}" for each in others)
+    unsaid = () if gpus else (f"the GPUs are taken for {asked.name} because --gpu says so; the file does not say",)
+    return (*said, *unsaid, *_differences(gpus, asked))
+
+
+def _differences(gpus: Sequence[MachineGpu], model: LibraryGpu) -> tuple[str, ...]:
+    devices = dict.fromkeys(gpu.device for gpu in gpus if gpu.device is not None)
+    return tuple(
+        f"{device.words} is written as {model.name}: {device.difference}"
+        for device in devices
+        if device.difference and device.nearest == model.name
+    )

@@ -1,0 +1,187 @@
+"""Topology dumps of NCCL and RCCL, as ``NCCL_TOPO_DUMP_FILE`` writes them: an XML tree of CPUs, PCI devices, GPUs.
+
+The form is that of NCCL's ``src/graph/xml.cc``. A link has no bandwidth there. ``sm`` is the compute capability of
+NVIDIA GPUs, and the number of CUs of AMD GPUs. Links to a switch stand one row for each switch, or, in a virtual
+machine, one row for all.
+"""
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+from ..codes import Code
+from ..text.diagnostics import Report
+from ..text.source import Source
+from .device_ids import LibraryGpu, device_of_ids
+from .identify import check_links, identify
+from .machine import MAX_GPUS, DumpedMachine, MachineGpu, Nic, Pair, PcieSlot, SwitchedGpus
+from .xml_tree import Element, XmlText
+
+MAX_COUNT = 1024
+"""More links in one row than this are no count."""
+MAX_MBIT_PER_S = 10_000_000
+"""A faster adapter is one whose speed stands in kbit/s, as some files of RCCL have it."""
+_ORIGIN = "a topology dump of NCCL or RCCL"
+_DUMP = "run any program with NCCL_TOPO_DUMP_FILE=topo.xml, for instance all_reduce_perf -g 8, and import topo.xml"
+_GPU_CLASSES = ("0x0302", "0x0300", "0x0380", "0x1200")
+_SWITCH_CLASS = "0x0680"
+_LINK_TAGS = ("nvlink", "xgmi")
+_OTHER_ROOTS = {
+    "graphs": "the rings and trees that NCCL chose (NCCL_GRAPH_DUMP_FILE), not the machine",
+    "algo": "an algorithm of MSCCL, not a machine",
+    "topology": "a topology of hwloc, which has no links between GPUs",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A GPU in the tree: its element, the PCI device that it is on, and the host."""
+
+    element: Element
+    pci: Element
+    host: str
+
+    @property
+    def address(self) -> tuple[str, str]:
+        """Where it is: host and PCI address."""
+        return self.host, self.pci.get("busid").lower()
+
+
+def read_nccl_xml(source: Source, asked: LibraryGpu | None, report: Report) -> DumpedMachine:
+    """Return the machine of a topology dump; ``asked`` is the GPU that the user names."""
+    return _Reader(source, report).machine(asked)
+
+
+class _Reader:
+    def __init__(self, source: Source, report: Report) -> None:
+        self._report = report
+        self._xml = XmlText(source, report)
+        self._root = self._xml.root()
+        self._found: list[_Found] = []
+        self._nics: list[Nic] = []
+        self._doubts: list[str] = []
+        self._num_listed = 0  # PCI devices of the class of a GPU
+
+    def machine(self, asked: LibraryGpu | None) -> DumpedMachine:
+        self._check_root()
+        for cpu in self._root.of_tag("cpu"):
+            self._walk(cpu, cpu.get("host_hash"), ())
+        self._check_gpus()
+        self._found.sort(key=lambda found: (self._rank(found), *found.address))
+        gpus = tuple(self._gpu(number, found) for number, found in enumerate(self._found))
+        model, doubts = identify(gpus, asked, self._xml.span(self._root), self._report)
+        self._doubts += doubts
+        self._check_units(model)
+        direct, switched = self._links(model)
+        return DumpedMachine(
+            _ORIGIN, model, gpus, switched, direct, tuple(self._nics), self._pcie(), tuple(dict.fromkeys(self._doubts))
+        )
+
+    def _check_root(self) -> None:
+        root = self._root
+        if root.tag != "system":
+            what = _OTHER_ROOTS.get(root.tag, f"XML with the root '{root.tag[:32]}', no topology of NCCL")
+            raise self._xml.fail(Code.MGS601, f"this is {what}", root, _DUMP)
+
+    def _walk(self, element: Element, host: str, path: tuple[Element, ...]) -> None:
+        for child in element.children:
+            if child.tag == "pci":
+                self._num_listed += child.get("class").lower().startswith(_GPU_CLASSES)
+                self._walk(child, host, (*path, child))
+            elif child.tag == "gpu" and path:
+                self._found.append(_Found(child, path[-1], host))
+            elif child.tag == "nic":
+                self._nics += [self._nic(net) for net in child.of_tag("net")]
+
+    def _check_gpus(self) -> None:
+        if not self._found:
+            listed = f"{self._num_listed} PCI devices that may be GPUs, but " if self._num_listed else ""
+            message = f"the file has {listed}no gpu: it is one for NCCL_TOPO_FILE, as clouds ship it, not a dump"
+            raise self._xml.fail(Code.MGS603, message, self._root, _DUMP)
+        if len(self._found) > MAX_GPUS:
+            message = f"the file has {len(self._found)} GPUs, at most {MAX_GPUS} are read"
+            raise self._xml.fail(Code.MGS603, message, self._root)
+
+    def _rank(self, found: _Found) -> tuple[int, int]:
+        """Ranks in order, then devices that no rank uses."""
+        rank = self._xml.number(found.element, "rank", -1, 10**6)
+        device = self._xml.number(found.element, "dev", -1, 10**6)
+        return (10**6 + 1 if rank < 0 else rank), device
+
+    def _gpu(self, number: int, found: _Found) -> MachineGpu:
+        vendor, device = found.pci.get("vendor"), found.pci.get("device")
+        known = [f"PCI {vendor.removeprefix('0x')}:{device.removeprefix('0x')}"] if vendor and device else []
+        architecture, capability = found.element.get("gcn"), found.element.get("sm")
+        kind = ", ".join([*known, architecture or f"sm {capability}"])
+        label = f"GPU {number} at {found.pci.get('busid') or 'no address'}"
+        return MachineGpu(label, kind, self._xml.span(found.element), device_of_ids(vendor, device))
+
+    def _check_units(self, model: LibraryGpu) -> None:
+        """Compare the CUs of AMD GPUs, which a partition or a virtual function has fewer of."""
+        if model.is_nvidia:
+            return
+        for found in self._found:
+            units = self._xml.number(found.element, "sm", model.sms, 10**5)
+            if units != model.sms:
+                self._doubts.append(
+                    f"GPUs have {units} CUs, and {model.name} has {model.sms}: they are others, or partitions of it"
+                )
+
+    def _links(self, model: LibraryGpu) -> tuple[dict[Pair, int], tuple[SwitchedGpus, ...]]:
+        sharing = Counter(found.address for found in self._found)
+        at = {found.address: number for number, found in enumerate(self._found)}
+        direct, switched = Counter[Pair](), Counter[int]()
+        strangers = 0
+        for number, found in enumerate(self._found):
+            share = sharing[found.address]
+            for row in found.element.of_tag(*_LINK_TAGS):
+                check_links(model, row.tag == "nvlink", self._xml.span(row), self._report)
+                count = max(0, self._xml.number(row, "count", 1, MAX_COUNT)) // share
+                target = row.get("target").lower()
+                if (found.host, target) in at:
+                    direct[number, at[found.host, target]] += count
+                elif row.get("tclass").lower().startswith(_SWITCH_CLASS) or target.startswith("ffff"):
+                    switched[number] += count
+                else:
+                    strangers += 1
+        if max(sharing.values()) > 1:
+            self._doubts.append("several GPUs are at one PCI address, each with the links of all: they were divided")
+        if strangers:
+            self._doubts.append(
+                f"{strangers} rows of links lead to devices that are not in the file; a run on some of the GPUs writes"
+                " such a dump"
+            )
+        members = tuple(sorted(number for number, count in switched.items() if count))
+        groups = (SwitchedGpus(members, tuple(switched[number] for number in members)),) if members else ()
+        return self._both_ways(direct), groups
+
+    def _both_ways(self, direct: Counter[Pair]) -> dict[Pair, int]:
+        """The links that both ends name; in doubt the lower number."""
+        links: dict[Pair, int] = {}
+        for first, second in sorted({(min(pair), max(pair)) for pair in direct}):
+            there, back = direct[first, second], direct[second, first]
+            if there != back:
+                ends = f"GPU {first} names {there} links to GPU {second}, and GPU {second} names {back}"
+                self._doubts.append(f"{ends}: {min(there, back)} are written")
+            if first != second and min(there, back):
+                links[first, second] = min(there, back)
+        return links
+
+    def _pcie(self) -> PcieSlot | None:
+        """The slowest PCIe link of a GPU; None if one does not say, as in virtual machines."""
+        slots = []
+        for found in self._found:
+            speed = re.match(r"(\d{1,3}(?:\.\d)?) GT/s", found.pci.get("link_speed"))
+            lanes = found.pci.get("link_width")
+            if speed is None or lanes not in ("1", "2", "4", "8", "16") or not float(speed[1]):
+                return None
+            slots.append(PcieSlot(float(speed[1]), int(lanes)))
+        return min(slots, key=lambda slot: slot.gt_per_s * slot.lanes)
+
+    def _nic(self, net: Element) -> Nic:
+        mbit = self._xml.number(net, "speed", 0, 10**9 - 1)
+        name = net.get("name") or "unnamed"
+        if mbit > MAX_MBIT_PER_S:
+            self._doubts.append(f'the speed "{mbit}" of NICs was taken for kbit/s: in Mbit/s no NIC is so fast')
+            mbit //= 1000
+        return Nic(name, mbit / 1000 if mbit > 0 else None, net.get("gdr") != "0")

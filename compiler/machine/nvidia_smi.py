@@ -1,0 +1,148 @@
+"""The table of ``nvidia-smi topo -m``, with the output of ``nvidia-smi -L`` in the same file if that is there.
+
+NVIDIA calls the form of the table not stable. It counts the NVLinks of a GPU that lead towards another: behind switches
+all its links count for each other GPU. What the GPUs are stands in ``-L``, or in the table of plain ``nvidia-smi``.
+"""
+
+import re
+from collections.abc import Sequence
+
+from ..codes import Code
+from ..text.diagnostics import Report
+from ..text.source import Source, Span
+from .device_ids import LibraryGpu, device_named
+from .identify import check_links, identify
+from .link_tables import MAX_NAMED, Line, LinkTable, is_head, lines_of, read_table
+from .machine import UNSAID, DumpedMachine, MachineGpu, Nic, Pair, SwitchedGpus
+
+_ORIGIN = "the table of nvidia-smi topo -m"
+_SELF = "X"
+_PCIE_WORDS = ("SYS", "NODE", "PHB", "PXB", "PIX", "PSB", "SOC")
+_LINKS = re.compile(r"NV(\d{1,3})")
+_LISTED = re.compile(r"\s*GPU (\d{1,4}): ([^(]+?)\s*(?:\(UUID.*)?")
+_SUMMARY = re.compile(r"\|\s+(\d{1,4})\s+(NVIDIA \S.*?)\s{2,}.*")
+_LEGEND = re.compile(r"\s*(NIC\d{1,4}): (\S+)\s*")
+
+
+def is_nvidia_smi(text: str) -> bool:
+    """Whether the text has a table of ``nvidia-smi topo -m``."""
+    return re.search(r"^[ \t]*(?:\x1b\[[0-9;]*m)?GPU0\b.*\n[ \t]*GPU0[ \t]+X\s", text, re.MULTILINE) is not None
+
+
+def read_nvidia_smi(source: Source, asked: LibraryGpu | None, report: Report) -> DumpedMachine:
+    """Return the machine of a table; ``asked`` is the GPU that the user names."""
+    lines = lines_of(source, report)
+    heads = [at for at, line in enumerate(lines) if is_head(line)]
+    if not heads:
+        row = next(line for line in lines if line.words[:2] == ("GPU0", _SELF))
+        raise report.fail(Code.MGS607, "no line above says which columns are GPUs: GPU0, GPU1 and so on", row.span)
+    table = read_table(lines, heads[0], report)
+    listed = _listed(lines)
+    gpus = tuple(_gpu(number, span, listed) for number, span in enumerate(table.spans))
+    model, doubts = identify(gpus, asked, table.spans[0], report)
+    check_links(model, True, table.spans[0], report)
+    counts = _counts(table, report)
+    direct, switched, unclear = _joined(counts, model)
+    return DumpedMachine(
+        origin=_ORIGIN,
+        model=model,
+        gpus=gpus,
+        switched=switched,
+        direct=direct,
+        nics=_nics(table, lines),
+        doubts=(*doubts, *unclear, *_other_tables(heads, len(listed), table)),
+    )
+
+
+def _listed(lines: Sequence[Line]) -> dict[int, str]:
+    """The names of GPUs that the file lists, by number."""
+    short = (line.text for line in lines if len(line.text) <= MAX_NAMED)
+    found = (_LISTED.fullmatch(text) or _SUMMARY.fullmatch(text) for text in short)
+    return {int(match[1]): match[2] for match in found if match is not None}
+
+
+def _gpu(number: int, span: Span, listed: dict[int, str]) -> MachineGpu:
+    name = listed.get(number, UNSAID)[:64]
+    return MachineGpu(f"GPU {number}", name, span, device_named(name))
+
+
+def _counts(table: LinkTable, report: Report) -> list[list[int]]:
+    """The number of NVLinks of each GPU towards each other."""
+    counts = []
+    for number, (words, span) in enumerate(zip(table.words, table.spans, strict=True)):
+        row = []
+        for other, word in enumerate(words):
+            links = _LINKS.fullmatch(word)
+            if links is None and word not in _PCIE_WORDS and (word != _SELF or other != number):
+                message = f"'{word[:16]}' between GPU{number} and GPU{other} is no link that is known"
+                raise report.fail(Code.MGS607, message, span, f"links are NV#, {', '.join(_PCIE_WORDS)}")
+            row.append(int(links[1]) if links is not None and other != number else 0)
+        counts.append(row)
+    return counts
+
+
+def _joined(
+    counts: list[list[int]], model: LibraryGpu
+) -> tuple[dict[Pair, int], tuple[SwitchedGpus, ...], tuple[str, ...]]:
+    """Direct links and groups behind switches, and what the table leaves open.
+
+    A GPU with more links in its line than it has reaches others by a switch, over the same links.
+    """
+    direct: dict[Pair, int] = {}
+    switched: list[SwitchedGpus] = []
+    doubts: list[str] = []
+    for group in _groups(counts):
+        if len(group) == 2 and max(counts[group[0]]) == model.links:
+            doubts.append(
+                f"all {model.links} NVLinks of GPUs {group[0]} and {group[1]} lead to each other: to a switch, it was"
+                " taken, and not direct"
+            )
+        elif max(sum(counts[gpu]) for gpu in group) <= model.links:
+            direct |= _direct(counts, group, doubts)
+            continue
+        switched.append(SwitchedGpus(tuple(group), tuple(max(counts[gpu]) for gpu in group)))
+    return direct, tuple(switched), tuple(doubts)
+
+
+def _direct(counts: list[list[int]], group: list[int], doubts: list[str]) -> dict[Pair, int]:
+    links: dict[Pair, int] = {}
+    for first in group:
+        for second in (each for each in group if each > first):
+            there, back = counts[first][second], counts[second][first]
+            if there != back:
+                doubts.append(
+                    f"GPU {first} has {there} NVLinks to GPU {second}, and back there are {back}: the lower counts"
+                )
+            if min(there, back):
+                links[first, second] = min(there, back)
+    return links
+
+
+def _groups(counts: list[list[int]]) -> list[list[int]]:
+    """Groups of two or more GPUs that NVLinks join."""
+    left, groups = set(range(len(counts))), []
+    while left:
+        group, todo = set[int](), [min(left)]
+        while todo:
+            gpu = todo.pop()
+            if gpu not in group:
+                group.add(gpu)
+                todo += [other for other in left if counts[gpu][other] or counts[other][gpu]]
+        left -= group
+        if len(group) > 1:
+            groups.append(sorted(group))
+    return groups
+
+
+def _nics(table: LinkTable, lines: Sequence[Line]) -> tuple[Nic, ...]:
+    legend = {match[1]: match[2] for line in lines if (match := _LEGEND.fullmatch(line.text)) is not None}
+    return tuple(Nic(legend.get(name, name)) for name in table.others)
+
+
+def _other_tables(heads: Sequence[int], num_listed: int, table: LinkTable) -> tuple[str, ...]:
+    found = []
+    if len(heads) > 1:
+        found.append(f"the file has {len(heads)} tables of GPUs: the first was read")
+    if num_listed and num_listed != table.num_gpus:
+        found.append(f"the file lists {num_listed} GPUs by name, and its table has {table.num_gpus}")
+    return tuple(found)

@@ -1,0 +1,98 @@
+"""The tables of ``rocm-smi --showtopo``, with the output of ``--showproductname`` in the same file if that is there.
+
+The table of types says which pairs xGMI joins, that of hops over how many links; without it a weight of 15 is one link.
+"""
+
+import re
+from collections.abc import Sequence
+
+from ..codes import Code
+from ..text.diagnostics import Report
+from ..text.source import Source, Span
+from .device_ids import AMD, Device, LibraryGpu, device_named, device_of_ids
+from .identify import check_links, identify
+from .link_tables import MAX_NAMED, Line, LinkTable, is_head, lines_of, read_table
+from .machine import UNSAID, DumpedMachine, MachineGpu, Pair
+
+_ORIGIN = "the tables of rocm-smi --showtopo"
+_TYPES, _HOPS, _WEIGHTS = "Link Type between two GPUs", "Hops between two GPUs", "Weight between two GPUs"
+_KINDS = ("XGMI", "PCIE", "0", "X")
+_ONE_LINK = {_HOPS: "1", _WEIGHTS: "15"}
+_NAMED = re.compile(r"GPU\[(\d{1,4})\]\s*:\s*(?:Card [Ss]eries|Card [Mm]odel|Device Name|Device ID):\s*(\S.*)")
+
+
+def is_rocm_smi(text: str) -> bool:
+    """Whether the text has a table of ``rocm-smi --showtopo``."""
+    return any(title in text for title in (_TYPES, _HOPS, _WEIGHTS))
+
+
+def read_rocm_smi(source: Source, asked: LibraryGpu | None, report: Report) -> DumpedMachine:
+    """Return the machine of the tables; ``asked`` is the GPU that the user names."""
+    lines = lines_of(source, report)
+    types = _table(lines, _TYPES, report)
+    if types is None:
+        hint = "write the whole output of rocm-smi --showtopo to a file"
+        raise report.fail(Code.MGS607, f"the table '{_TYPES}' is missing", Span(source, 0, 1), hint)
+    gpus = _gpus(lines, types)
+    model, doubts = identify(gpus, asked, types.spans[0], report)
+    check_links(model, False, types.spans[0], report)
+    direct, unclear = _direct(types, lines, report)
+    return DumpedMachine(_ORIGIN, model, gpus, direct=direct, doubts=(*doubts, *unclear))
+
+
+def _table(lines: Sequence[Line], title: str, report: Report) -> LinkTable | None:
+    """The table under a title, None if there is none."""
+    start = next((at for at, line in enumerate(lines) if title in line.text), None)
+    if start is None:
+        return None
+    head = next((at for at in range(start, min(start + 4, len(lines))) if is_head(lines[at])), None)
+    if head is None:
+        raise report.fail(Code.MGS607, f"'{title}' has no table below it", lines[start].span)
+    return read_table(lines, head, report)
+
+
+def _gpus(lines: Sequence[Line], types: LinkTable) -> tuple[MachineGpu, ...]:
+    found: dict[int, tuple[str, Device | None]] = {}
+    for line in lines:
+        match = _NAMED.match(line.text) if len(line.text) <= MAX_NAMED else None
+        if match is None:
+            continue
+        number, text = int(match[1]), match[2].strip()[:64]
+        device = device_of_ids(AMD, text) or device_named(text)
+        if number not in found or (device is not None and found[number][1] is None):
+            found[number] = text, device
+    gpus = []
+    for number, span in enumerate(types.spans):
+        text, device = found.get(number, (UNSAID, None))
+        gpus.append(MachineGpu(f"GPU {number}", text, span, device))
+    return tuple(gpus)
+
+
+def _direct(types: LinkTable, lines: Sequence[Line], report: Report) -> tuple[dict[Pair, int], tuple[str, ...]]:
+    """Pairs with an xGMI link of their own; the tables do not count links between two GPUs."""
+    title, lengths = _lengths(types, lines, report)
+    direct: dict[Pair, int] = {}
+    doubts: dict[str, None] = {}
+    if lengths is None:
+        doubts["the file does not say over how many links xGMI leads: each pair that it joins was given its own"] = None
+    for first in range(types.num_gpus):
+        for second in range(types.num_gpus):
+            word = types.words[first][second]
+            if word.upper() not in _KINDS:
+                message = f"'{word[:16]}' between GPU{first} and GPU{second} is no link that is known"
+                raise report.fail(Code.MGS607, message, types.spans[first], "links are XGMI and PCIE")
+            own = lengths is None or lengths.words[first][second] == _ONE_LINK[title]
+            if first != second and word.upper() == "XGMI" and own:
+                if types.words[second][first] != word:
+                    doubts[f"xGMI joins GPU {first} to GPU {second}, and not back: a link was written"] = None
+                direct[min(first, second), max(first, second)] = 1
+    return direct, tuple(doubts)
+
+
+def _lengths(types: LinkTable, lines: Sequence[Line], report: Report) -> tuple[str, LinkTable | None]:
+    """The table of hops, or if there is none that of weights."""
+    for title in _ONE_LINK:
+        table = _table(lines, title, report)
+        if table is not None and table.num_gpus == types.num_gpus:
+            return title, table
+    return _HOPS, None

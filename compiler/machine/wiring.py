@@ -1,0 +1,166 @@
+"""How the GPUs of a machine are joined, as a fabric of the language with the links that it takes.
+
+All behind common switches are a ``switch``, equal links between all pairs a ``full_mesh``, none at all a ``switch`` of
+PCIe links; the rest are ``edges``, where PCIe joins what no other link does.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+from ..codes import Code
+from ..text.diagnostics import Report
+from .link_blocks import SWITCH, LinkBlocks
+from .machine import DumpedMachine, Pair, SwitchedGpus
+
+MAX_WIRES = 5000
+"""More links than this in ``edges`` make a file with too many words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """The links and switches to declare, the fabric, and what is in doubt about them."""
+
+    declarations: tuple[str, ...]
+    fabric: str
+    doubts: tuple[str, ...]
+
+
+def wiring_of(machine: DumpedMachine, report: Report) -> Wiring:
+    """Return the fabric of a machine; GPUs without the links of the others are reported as warnings."""
+    return _Wiring(machine, report).run()
+
+
+class _Wiring:
+    def __init__(self, machine: DumpedMachine, report: Report) -> None:
+        self._machine, self._model, self._report = machine, machine.model, report
+        self._num_gpus = len(machine.gpus)
+        self._doubts: list[str] = []
+        self._blocks = LinkBlocks(machine, self._doubts)
+
+    def run(self) -> Wiring:
+        fabric = self._fabric()
+        return Wiring(tuple(self._blocks.blocks.values()), fabric, tuple(self._doubts))
+
+    def _fabric(self) -> str:
+        machine = self._machine
+        if self._num_gpus == 1:
+            self._doubts.append("the file has one GPU: a collective needs two")
+            return f"full_mesh({self._model.link})"
+        parts = list(_joined_parts(machine))
+        self._name_lone()
+        if len(parts) == self._num_gpus:
+            return self._by_pcie()
+        if len(parts) == 1 and len(machine.switched) == 1 and not machine.direct:
+            links = self._links_to_switch(machine.switched[0])
+            return f"switch({self._blocks.switch()}, link={self._blocks.links(links)})"
+        counts = set(machine.direct.values())
+        if not machine.switched and len(counts) == 1 and len(machine.direct) == self._num_pairs:
+            return f"full_mesh({self._blocks.links(counts.pop())})"
+        return self._by_edges(parts)
+
+    @property
+    def _num_pairs(self) -> int:
+        return self._num_gpus * (self._num_gpus - 1) // 2
+
+    def _by_pcie(self) -> str:
+        """All by PCIe: a crossbar, which no tree of bridges is."""
+        word = self._model.link_word
+        self._doubts.append(
+            f"no {word} joins two GPUs of the file: PCIe joins them, and {self._model.name} of the library is the one"
+            f" with {word}s"
+        )
+        link = self._blocks.pcie()
+        return f"switch({self._blocks.pcie_root()}, link={link})"
+
+    def _by_edges(self, parts: list[tuple[int, ...]]) -> str:
+        wires: dict[str, list[Pair]] = {}
+        for pair, links in self._machine.direct.items():
+            wires.setdefault(self._blocks.links(links), []).append(pair)
+        for number, group in enumerate(self._machine.switched):
+            name = self._blocks.links(self._links_to_switch(group))
+            wires.setdefault(name, []).extend((gpu, self._num_gpus + number) for gpu in group.gpus)
+        num_switches = len(self._machine.switched)
+        self._doubt_pairs()
+        if len(parts) > 1:
+            root = self._num_gpus + num_switches
+            wires[self._blocks.pcie()] = [(gpu, root) for gpu in range(self._num_gpus)]
+            num_switches += 1
+            self._doubt_islands(parts, root)
+        if sum(map(len, wires.values())) > MAX_WIRES:
+            message = f"the machine has more than {MAX_WIRES:,} links of several kinds, which no file can list"
+            raise self._report.fail(Code.MGS608, message, self._machine.gpus[0].span)
+        listed = (f"{name}=[{', '.join(f'[{a}, {b}]' for a, b in pairs)}]" for name, pairs in wires.items())
+        return f"edges({', '.join((f'switches={num_switches}', *listed))})"
+
+    def _doubt_pairs(self) -> None:
+        """Tell pairs without links of their own; if that makes some GPUs differ from most, something is broken."""
+        direct, word = self._machine.direct, self._model.link_word
+        if self._machine.switched or len(direct) == self._num_pairs:
+            return
+        self._doubts.append(
+            f"{len(direct)} of {self._num_pairs} pairs of GPUs have {word}s; the others have none of their own"
+        )
+        missing = [pair for pair in combinations(range(self._num_gpus), 2) if pair not in direct]
+        degrees = Counter(gpu for pair in direct for gpu in pair)
+        if len(missing) < self._num_gpus and len(set(degrees.values())) > 1:
+            for first, second in missing:
+                one, other = self._machine.gpus[first], self._machine.gpus[second]
+                message = f"{one.label} has no {word} to {other.label}, though most others have"
+                self._report.warn(Code.MGS610, message, one.span, "is the machine sound?")
+
+    def _doubt_islands(self, parts: list[tuple[int, ...]], root: int) -> None:
+        islands = sum(len(part) > 1 for part in parts)
+        if islands > 1:
+            self._doubts.append(f"{self._model.link_word}s join {islands} groups of GPUs; PCIe joins the groups")
+        self._doubts.append(f"node {root} of the fabric is the root of PCIe, a crossbar as fast as all of its links")
+
+    def _name_lone(self) -> None:
+        """Warn of GPUs that have no links while others have: mostly a broken machine."""
+        machine, word = self._machine, self._model.link_word
+        linked = {gpu for pair in machine.direct for gpu in pair}
+        linked |= {gpu for group in machine.switched for gpu in group.gpus}
+        lone = [gpu for number, gpu in enumerate(machine.gpus) if linked and number not in linked]
+        for gpu in lone:
+            message = f"{gpu.label} has no {word}, though others have: PCIe joins it to them"
+            self._report.warn(Code.MGS610, message, gpu.span, "is the machine sound? Ask its fabric manager and log")
+            self._doubts.append(message)
+        if lone and machine.switched and self._num_gpus <= self._model.ports:
+            sound = f"gpus {self._num_gpus} x {self._model.name}; fabric switch({SWITCH}, link={self._model.link})"
+            self._doubts.append(f"if all GPUs had their links, it would be: {sound}")
+
+    def _links_to_switch(self, group: SwitchedGpus) -> int:
+        """The least number of links to the switches; GPUs with fewer than others are reported."""
+        most, word = max(group.links), self._model.link_word
+        for number, count in zip(group.gpus, group.links, strict=True):
+            if count < most:
+                gpu = self._machine.gpus[number]
+                message = f"{gpu.label} has {count} {word}s, others have {most}"
+                self._report.warn(Code.MGS610, message, gpu.span, "the system gives all GPUs the lower number")
+                self._doubts.append(f"{message}; the system gives all the lower number")
+        if most < self._model.links:
+            self._doubts.append(f"the GPUs have {most} {word}s, and {self._model.name} has {self._model.links}")
+        return min(group.links)
+
+
+def _joined_parts(machine: DumpedMachine) -> Iterator[tuple[int, ...]]:
+    """Yield the groups of GPUs that links join."""
+    neighbours: dict[int, set[int]] = {number: set() for number in range(len(machine.gpus))}
+    for first, second in machine.direct:
+        neighbours[first].add(second)
+        neighbours[second].add(first)
+    for group in machine.switched:
+        for gpu in group.gpus[1:]:
+            neighbours[gpu].add(group.gpus[0])
+            neighbours[group.gpus[0]].add(gpu)
+    left = set(neighbours)
+    while left:
+        part, todo = set[int](), [min(left)]
+        while todo:
+            gpu = todo.pop()
+            if gpu not in part:
+                part.add(gpu)
+                todo += neighbours[gpu]
+        left -= part
+        yield tuple(sorted(part))

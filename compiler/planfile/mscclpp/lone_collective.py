@@ -1,0 +1,176 @@
+"""The transfers and sums of a lone collective in one order of all ranks, for a writer of execution plans of MSCCL++.
+
+Where parts are summed, a transfer behind the sum of its rows carries the result. Before, it carries the part of its
+rank, which is *staged*: it lands in scratch memory, where the sum reads it.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from graphlib import TopologicalSorter
+from math import gcd
+
+from ...codes import Code
+from ...ir import (
+    Arrival,
+    CopyProtocol,
+    Direction,
+    EngineMode,
+    Pattern,
+    Reach,
+    Reduction,
+    Region,
+    Rejection,
+    Scenario,
+    Schedule,
+    Step,
+    Transfer,
+    all_arrivals,
+    before_each,
+)
+from ...planning.build import ScheduleError
+
+COLLECTIVE_NAMES = {
+    Pattern.ALL_GATHER: "allgather",
+    Pattern.ALL_REDUCE: "allreduce",
+    Pattern.REDUCE_SCATTER: "reducescatter",
+    Pattern.ALL_TO_ALL: "alltoall",
+}
+Key = tuple[int, str]
+"""A step: absolute rank and name."""
+
+
+def beyond_mscclpp(message: str, hint: str = "") -> ScheduleError:
+    """Return the error of a schedule that no execution plan of MSCCL++ is written for."""
+    return ScheduleError(Rejection(Code.MGS550, message, hint))
+
+
+@dataclass(frozen=True)
+class LoneCollective:
+    """A schedule of a lone collective, whose puts are of whole rows and whose sums are of all parts."""
+
+    scenario: Scenario
+    schedule: Schedule
+
+    @classmethod
+    def of(cls, scenario: Scenario, schedule: Schedule) -> "LoneCollective":
+        """Check that such a plan exists.
+
+        Raises
+        ------
+        ScheduleError
+            If not, with the first reason.
+        """
+        workload = scenario.workload
+        if workload.pattern not in COLLECTIVE_NAMES or workload.uneven or workload.loads:
+            message = f"no execution plan of MSCCL++ does {workload.label}"
+            raise beyond_mscclpp(message, f"it does a lone {', '.join(each.value for each in COLLECTIVE_NAMES)}")
+        if schedule.tactics.protocol is not CopyProtocol.SIMPLE:
+            raise beyond_mscclpp("packets (ll, ll128) are not written", "protocol=simple")
+        if schedule.engine.mode is not EngineMode.OWN:
+            message = f"{schedule.engine}: engines of a plan take what comes as it comes"
+            raise beyond_mscclpp(message, f"engine={schedule.engine.kind.value}({schedule.engine.count})")
+        collective = cls(scenario, schedule)
+        for rank in range(scenario.num_ranks):
+            for step in schedule.steps_of(rank):
+                collective._check(step)
+        return collective
+
+    def _check(self, step: Step) -> None:
+        workload, hint = self.scenario.workload, "algorithm direct or one_shot; ring for an all_gather"
+        if isinstance(step, Transfer):
+            if step.direction is Direction.GET or step.reduce or step.reach is Reach.ALL:
+                raise beyond_mscclpp(f"{step.name} is no plain put to one peer", hint)
+            cols = workload.moved.cols if workload.moved is not None else 0
+            if step.region.cols.size != cols:
+                raise beyond_mscclpp(f"{step.name} moves some columns of its rows", "split rows")
+        elif isinstance(step, Reduction) and step.num_parts != self.scenario.num_ranks:
+            message = f"{step.name} adds {step.num_parts} parts, and sums of all {self.scenario.num_ranks} are written"
+            raise beyond_mscclpp(message, hint)
+
+    @cached_property
+    def arrivals(self) -> tuple[tuple[Arrival, ...], ...]:
+        """What lands at each rank."""
+        return all_arrivals(self.scenario, self.schedule)
+
+    @cached_property
+    def landed(self) -> Mapping[Key, tuple[Arrival, ...]]:
+        """The arrivals that each signal of a rank stands for."""
+        found: dict[Key, list[Arrival]] = {}
+        for rank, arrivals in enumerate(self.arrivals):
+            for arrival in arrivals:
+                found.setdefault((rank, arrival.transfer.signal), []).append(arrival)
+        return {key: tuple(arrivals) for key, arrivals in found.items()}
+
+    @cached_property
+    def before(self) -> tuple[Mapping[str, frozenset[str]], ...]:
+        """For each rank and step what always happens there before."""
+        return tuple(before_each(self.schedule.steps_of(rank)) for rank in range(self.scenario.num_ranks))
+
+    def in_order(self) -> Iterator[tuple[int, Step]]:
+        """Yield all steps of all ranks, each behind what it waits for; those that may run at once in issue order."""
+        steps = {
+            (rank, step.name): (place, step)
+            for rank in range(self.scenario.num_ranks)
+            for place, step in enumerate(self.schedule.steps_of(rank))
+        }
+        sorter = TopologicalSorter({key: set(self._waits(key, step)) for key, (_, step) in steps.items()})
+        sorter.prepare()
+        while sorter.is_active():
+            ready = sorted(sorter.get_ready(), key=lambda key: (steps[key][0], key[0]))
+            for key in ready:
+                yield key[0], steps[key][1]
+            sorter.done(*ready)
+
+    def _waits(self, key: Key, step: Step) -> Iterator[Key]:
+        for name in step.after:
+            arrivals = self.landed.get((key[0], name))
+            if arrivals is None:
+                yield key[0], name
+            for arrival in arrivals or ():
+                yield arrival.issuer, arrival.transfer.name
+
+    def is_staged(self, rank: int, transfer: Transfer) -> bool:
+        """Whether ``rank`` sends its own part of a sum, and not a result."""
+        if not self.scenario.workload.pattern.sums:
+            return False
+        before = self.before[rank][transfer.name]
+        sums = [each for each in self.schedule.steps_of(rank) if isinstance(each, Reduction) and each.name in before]
+        return not any(overlap(each.region, transfer.region) for each in sums)
+
+    def staged_for(self, rank: int, step: Reduction) -> list[Arrival]:
+        """Return the arrivals at ``rank`` whose parts ``step`` adds to the own one.
+
+        Raises
+        ------
+        ScheduleError
+            If they are not one of each other rank, of the rows of the sum.
+        """
+        signals = self.before[rank][step.name]
+        found = [
+            arrival
+            for signal in sorted(signals)
+            for arrival in self.landed.get((rank, signal), ())
+            if overlap(arrival.region, step.region)
+        ]
+        if len(found) != step.num_parts - 1 or any(arrival.region != step.region for arrival in found):
+            raise beyond_mscclpp(f"{step.name} adds parts that were cut in another way", "algorithm direct or one_shot")
+        return sorted(found, key=lambda arrival: arrival.source)
+
+    @cached_property
+    def unit_rows(self) -> int:
+        """Rows of a chunk: all regions begin and end between chunks."""
+        moved = self.scenario.workload.moved
+        assert moved is not None, "a collective moves a tensor"
+        unit = moved.rows // self.scenario.num_ranks
+        for rank in range(self.schedule.period(self.scenario.num_ranks)):
+            for step in self.schedule.steps_of(rank):
+                if isinstance(step, Transfer | Reduction):
+                    unit = gcd(unit, step.region.rows.start, step.region.rows.stop)
+        return unit
+
+
+def overlap(one: Region, other: Region) -> bool:
+    """Whether two regions of one rank share rows."""
+    rows, others = one.rows, other.rows
+    return one.owner == other.owner and rows.start < others.stop and others.start < rows.stop

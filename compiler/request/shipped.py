@@ -1,0 +1,73 @@
+"""GPUs that ship, found by their names or by those that drivers give them, with the fabric they are sold with."""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+
+from ..codes import Code
+from ..text.diagnostics import Report, did_you_mean, listing
+from ..text.load import load, shipped_libraries
+from ..text.names import Kind
+from ..text.source import Source
+from .errors import RequestError
+
+_VENDORS = ("amd/", "nvidia/")
+# Boards of the same name with other clocks, memory or links than the one that ships.
+_OTHER_BOARDS = frozenset({"pcie", "nvl", "cnx", "mig", "40gb", "64gb", "94gb", "96gb"})
+MAX_NAME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ShippedGpu:
+    """A GPU of the library ``library``, its link, and its switch; empty if it is sold without one."""
+
+    name: str
+    library: str
+    link: str
+    switch: str
+
+    def fabric(self, topology: str = "") -> str:
+        """Return a fabric in the language; an empty ``topology`` is the one that the GPU is sold with.
+
+        >>> ShippedGpu("H100", "nvidia/h100", "nvlink", "nvswitch").fabric()
+        'switch(nvswitch, link=nvlink)'
+        """
+        kind = topology or ("switch" if self.switch else "full_mesh")
+        if kind != "switch":
+            return f"{kind}({self.link})"
+        if not self.switch:
+            raise RequestError(Code.MGS203, "topology", f"no switch ships for {self.name}", "'full_mesh' or 'ring'")
+        return f"switch({self.switch}, link={self.link})"
+
+
+@cache
+def shipped_gpu(name: str) -> ShippedGpu:
+    """Return the GPU of that name, or the one that a driver's name is about.
+
+    Raises
+    ------
+    RequestError
+        If none ships.
+
+    >>> shipped_gpu("NVIDIA H100 80GB HBM3").name, shipped_gpu("AMD Instinct MI300X").name
+    ('H100', 'MI300X')
+    """
+    by_name = {
+        library.split("/")[1].upper(): library for library in shipped_libraries() if library.startswith(_VENDORS)
+    }
+    words = re.findall(r"[a-z0-9]+", name[:MAX_NAME].lower())
+    found = [gpu for gpu in by_name if gpu.lower() in words]
+    if len(found) != 1:
+        hint = did_you_mean(name, by_name) or f"GPUs that ship: {listing(by_name)}"
+        raise RequestError(Code.MGS203, "gpu", f"unknown GPU '{name[:64]}'", hint)
+    if others := _OTHER_BOARDS.intersection(words):
+        message = f"'{name[:64]}' is another board than the {found[0]} that ships ({', '.join(sorted(others))})"
+        hint = "say it in a file: gpu mine extends ...; system_file names the file"
+        raise RequestError(Code.MGS203, "gpu", message, hint)
+    return _read(found[0], by_name[found[0]])
+
+
+def _read(name: str, library: str) -> ShippedGpu:
+    scope = load(Source("<shipped>", f'use "{library}"'), Report())
+    links, switches = scope.names(Kind.LINK), scope.names(Kind.SWITCH)
+    return ShippedGpu(name, library, links[0], switches[0] if switches else "")

@@ -1,0 +1,102 @@
+"""Distilled rules: right where they say so, the same as Python and as JSON, and fast."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from magus.advisor import Request, RequestError
+from magus.advisor.learned.learner import TreeNode, small_tree
+from magus.advisor.policy.distill import FEATURES, DistilledRule, distilled, picked
+from magus.advisor.policy.rule_text import rule_document, rule_python, summary
+from magus.compiler.planfile.file import ignore_warnings
+from magus.compiler.request.scenario import scenario_of
+from magus.compiler.resolve.schedules.from_text import resolve_schedule
+from tests.helpers.commands import magus
+
+REQUEST = Request("AG+GEMM", m=4096, n=4096, k=4096, gpu="H100", ranks=8)
+SHAPES = [(m, n, k) for m in (16, 512, 2048, 8192, 32768) for n in (1024, 3584) for k in (2048, 8192)]
+
+
+@pytest.fixture(scope="module")
+def rule() -> DistilledRule:
+    return distilled(REQUEST, num_shapes=160)
+
+
+def test_it_is_better_than_any_single_schedule(rule: DistilledRule) -> None:
+    assert (rule.shapes, rule.tested) == (120, 40)
+    assert rule.exact >= 0.6 and rule.loss < 0.05
+    assert rule.loss < rule.fixed_loss / 3
+
+
+def test_it_is_the_same_each_time(rule: DistilledRule) -> None:
+    again = distilled(REQUEST, num_shapes=160)
+    assert (again.root, again.loss) == (rule.root, rule.loss)
+    assert distilled(REQUEST, num_shapes=160, seed=1).loss != rule.loss
+
+
+def test_as_python_and_as_json_it_picks_the_same(rule: DistilledRule) -> None:
+    names: dict[str, Any] = {}
+    exec(compile(rule_python(rule), "rule.py", "exec"), names)
+    document = json.loads(json.dumps(rule_document(rule)))
+
+    def by_document(shape: tuple[int, int, int]) -> str:
+        ratios, node = dict(zip(FEATURES, rule.machine.ratios(*shape), strict=True)), document["tree"]
+        while "feature" in node:
+            node = node["then"] if ratios[node["feature"]] <= node["at_most"] else node["else"]
+        return str(node["schedule"])
+
+    picks = [rule.schedule(*shape) for shape in SHAPES]
+    assert [names["schedule"](*shape) for shape in SHAPES] == picks == [by_document(shape) for shape in SHAPES]
+    assert len(set(picks)) >= 3
+    assert summary(rule).replace("\n", " ") in rule_python(rule).replace("\n", " ")
+
+
+def test_its_schedules_are_schedules(rule: DistilledRule) -> None:
+    for shape in SHAPES:
+        m, n, k = shape
+        schedule = resolve_schedule(
+            scenario_of(replace(REQUEST, m=m, n=n, k=k)), rule.schedule(*shape), ignore_warnings
+        )
+        assert schedule.expression == rule.schedule(*shape)
+    assert SHAPES
+
+
+def test_a_leaf_picks_what_costs_least_and_not_what_parts_best() -> None:
+    features = np.arange(20.0)[:, None]
+    costs = np.zeros((20, 2))
+    costs[:10, 0], costs[10:, 1] = 0.01, 9.0  # the second is a hair better below, and far worse above
+    root = small_tree(features, costs, 4, 0)
+
+    assert isinstance(root, TreeNode)
+    assert [picked(root, [value]) for value in (0, 9, 10, 19)] == [1, 1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("all_reduce", "--gpu", "h100"), "MGS203 error: pattern: unknown: 'all_reduce'"),
+        (("GEMM", "--gpu", "h100"), "MGS203 error: pattern: unknown: 'GEMM'"),
+        (("AG+GEMM", "--gpu", "h10"), "did you mean 'H100'?"),
+        (("AG+GEMM", "--gpu", "h100", "--dtype", "bf17"), "did you mean 'bf16'?"),
+        (("AG+GEMM", "--gpu", "mi300x", "--topology", "switch"), "no switch ships for MI300X"),
+    ],
+)
+def test_what_has_no_rule_is_said(words: tuple[str, ...], message: str) -> None:
+    done = magus("distill", *words)
+    assert done.exit_code == 1 and message in done.stderr and done.stdout == ""
+
+
+def test_other_patterns_are_no_rules() -> None:
+    with pytest.raises(RequestError, match="waits for a collective"):
+        distilled(Request("GEMM", m=64, n=64, k=64, gpu="H100", ranks=2))
+
+
+def test_the_command_writes_it() -> None:
+    done = magus("distill", "GEMM+RS", "--gpu", "h100", "--ranks", "4", "--shapes", "40")
+    assert done.exit_code == 0 and "its pick is the best of" in done.stderr
+    assert done.stdout.startswith('"""Which schedule for GEMM+RS of bf16 on 4 x H100.\n')
+    as_json = magus("distill", "GEMM+RS", "--gpu", "h100", "--ranks", "4", "--shapes", "40", "--json")
+    assert json.loads(as_json.stdout)["schema"] == "magus-rule/1"

@@ -1,0 +1,141 @@
+"""Layers of models: the golden files, shapes that a rank has, what divides, and configurations that are none."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from magus.compiler import CompileError, compile_text
+from magus.compiler.from_model.config import ModelConfig, read_config
+from magus.compiler.from_model.layer import Parallelism, layer_text
+from magus.compiler.ir import DType, Pattern
+from magus.compiler.request.errors import RequestError
+from magus.compiler.text.fmt import format_text
+from tests.helpers.commands import magus
+from tests.helpers.paths import ROOT
+
+GOLDEN = ROOT / "tests" / "golden" / "models"
+H100 = Parallelism("h100", 8)
+LLAMA: dict[str, Any] = json.loads((GOLDEN / "llama_70b.json").read_text())
+
+
+def read(path: Path, **changed: Any) -> ModelConfig:
+    """Read Llama's configuration with some keys changed; None leaves a key out."""
+    document = {key: value for key, value in {**LLAMA, **changed}.items() if value is not ...}
+    path.write_text(json.dumps(document))
+    return read_config(path)
+
+
+@pytest.mark.parametrize("name", ["llama_70b", "deepseek_v3", "qwen3_moe"])
+def test_the_golden_files(name: str) -> None:
+    written = magus("from-model", GOLDEN / f"{name}.json", "--gpu", "h100")
+
+    assert (written.exit_code, written.stderr) == (0, "")
+    assert written.stdout == (GOLDEN / f"{name}.mgs").read_text()
+    assert format_text(written.stdout) == written.stdout
+    assert compile_text(written.stdout).scenarios
+
+
+def test_a_layer_has_the_shapes_of_one_rank() -> None:
+    text = layer_text(read_config(GOLDEN / "llama_70b.json"), H100)
+    shapes = {each.name: each.workload for each in compile_text(text).scenarios}
+
+    assert {name: (one.pattern, one.gemm and (one.gemm.n, one.gemm.k)) for name, one in shapes.items()} == {
+        "qkv": (Pattern.AG_GEMM, (1280, 8192)),
+        "attention_out": (Pattern.GEMM_RS, (8192, 1024)),
+        "mlp_up": (Pattern.AG_GEMM, (7168, 8192)),
+        "mlp_down": (Pattern.GEMM_RS, (8192, 3584)),
+    }
+
+
+def test_without_sequence_parallelism_results_are_summed_for_all() -> None:
+    text = layer_text(read_config(GOLDEN / "llama_70b.json"), Parallelism("mi300x", 4, sequence=False))
+    scenarios = compile_text(text).scenarios
+
+    assert [each.name for each in scenarios] == ["attention_out", "mlp_down"]
+    assert {each.workload.pattern for each in scenarios} == {Pattern.GEMM_AR}
+
+
+def test_experts_are_dealt_to_the_ranks() -> None:
+    text = layer_text(read_config(GOLDEN / "qwen3_moe.json"), H100)
+    by_name = {each.name: each.workload for each in compile_text(text).scenarios}
+    kernel = by_name["dispatch"].compute
+
+    assert by_name["dispatch"].label == "A2A+grouped_gemm" and by_name["combine"].label == "grouped_gemm+A2A"
+    assert kernel is not None and len(kernel.rows) == 16 and sum(kernel.rows) == 8192  # type: ignore[attr-defined]
+
+
+def test_heads_of_keys_are_held_by_several_ranks_where_they_are_few(tmp_path: Path) -> None:
+    model = read(tmp_path / "config.json", num_key_value_heads=4)
+    qkv = compile_text(layer_text(model, H100)).scenario("qkv").workload.gemm
+    assert qkv is not None and qkv.n == (64 // 8 + 2) * 128
+
+
+def test_names_and_types(tmp_path: Path) -> None:
+    folder = tmp_path / "my-model"
+    folder.mkdir()
+    assert read(folder / "config.json").name == "my-model"
+    assert read(folder / "other.json").name == "other"
+    assert read(folder / "config.json", _name_or_path="meta/Llama-3.1").name == "Llama-3.1"
+    assert read(folder / "config.json", torch_dtype="float16").dtype is DType.FP16
+    assert read(folder / "config.json", torch_dtype=None).dtype is DType.BF16
+    nested = {"text_config": LLAMA, "vision_config": {}}
+    (folder / "config.json").write_text(json.dumps(nested))
+    assert read_config(folder / "config.json").hidden == 8192
+
+
+def test_a_name_cannot_leave_its_comment(tmp_path: Path) -> None:
+    model = read(tmp_path / "config.json", _name_or_path="x\nsystem bad { }\x1b[31m")
+    text = layer_text(model, H100)
+    assert "\x1b" not in text and compile_text(text).scenarios
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"hidden_size": ...}, "'hidden_size' is missing"),
+        ({"hidden_size": "8192"}, "hidden_size: a whole number is expected here, got a text"),
+        ({"hidden_size": 0}, "hidden_size: a number from 1"),
+        ({"hidden_size": 10**15}, "hidden_size: a number from 1"),
+        ({"torch_dtype": "bf17"}, "torch_dtype: unknown word 'bf17'"),
+        ({"n_routed_experts": 8, "num_experts_per_tok": ...}, "'num_experts_per_tok' is missing"),
+    ],
+)
+def test_a_bad_configuration_is_explained(tmp_path: Path, changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        read(tmp_path / "config.json", **changed)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"[1]", b"{", b"\0", b"\xff", b'{"a": NaN}', b"[" * 50_000])
+def test_a_file_that_is_none_is_explained(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "config.json"
+    path.write_bytes(content)
+    done = magus("from-model", path, "--gpu", "h100")
+    assert done.exit_code == 1 and "MGS1" in done.stderr and "Traceback" not in done.output
+
+
+@pytest.mark.parametrize(
+    ("parallel", "message"),
+    [
+        (Parallelism("h10", 8), "unknown GPU 'h10'; did you mean 'H100'?"),
+        (Parallelism("h100", 3), "num_attention_heads: 64 do not divide among 3 ranks"),
+    ],
+)
+def test_what_does_not_fit_is_said(parallel: Parallelism, message: str) -> None:
+    with pytest.raises(RequestError, match=message.replace("?", r"\?")):
+        layer_text(read_config(GOLDEN / "llama_70b.json"), parallel)
+
+
+@given(st.dictionaries(st.sampled_from([*LLAMA, "head_dim", "num_experts", "kv_lora_rank"]), st.integers(0, 1 << 26)))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_sizes_give_a_file_that_compiles_or_an_error(tmp_path: Path, changed: dict[str, Any]) -> None:
+    try:
+        text = layer_text(read(tmp_path / "config.json", **changed), H100)
+    except (CompileError, RequestError) as error:
+        assert "MGS" in str(error)
+        return
+    assert text.startswith("mgs 1\n") and "system node" in text

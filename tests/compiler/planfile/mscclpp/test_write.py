@@ -1,0 +1,146 @@
+"""Execution plans written for MSCCL++, read back, checked and simulated."""
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from magus.compiler import compile_text
+from magus.compiler.ir import Scenario, Schedule
+from magus.compiler.planfile.mscclpp.threadblocks import MAX_BLOCK_OPS
+from magus.compiler.planfile.mscclpp.write import mscclpp_document
+from magus.compiler.planning.build import ScheduleError, build_schedule
+from magus.compiler.resolve.schedules.from_text import resolve_schedule
+from magus.compiler.verify.check import check_plan
+from magus.simcore import simulate
+from tests.helpers import paths
+from tests.helpers.commands import magus
+from tests.helpers.mscclpp.reading import read, text_of
+
+SAME_TIME = [
+    ("allgather", 4, "direct(chunks=16, engine=sm(12))", "sm(12)"),
+    ("allgather", 8, "direct(chunks=8, engine=sm(4))", "sm(4)"),
+    ("allgather", 8, "direct(engine=dma(7))", "dma(7)"),
+    ("allgather", 8, "ring(chunks=16, engine=sm(4))", "sm(4)"),
+    ("alltoall", 4, "direct(chunks=16, engine=dma(3))", "dma(3)"),
+    ("reducescatter", 4, "direct(engine=sm(2))", "sm(2)"),
+]
+CUT = [
+    ("allgather", 4, "serial(engine=sm(12))", "sm(12)"),
+    ("allgather", 8, "direct(chunks=8, engine=sm(32))", "sm(28)"),
+    ("allgather", 8, "double_ring(chunks=16, engine=sm(8))", "sm(8)"),
+    ("allgather", 8, "halving_doubling(engine=sm(6))", "sm(6)"),
+    ("alltoall", 8, "direct(engine=sm(16))", "sm(14)"),
+    ("allreduce", 4, "direct(chunks=4, engine=sm(12))", "sm(12)"),
+    ("allreduce", 8, "direct(chunks=32, engine=sm(28))", "sm(28)"),
+    ("allreduce", 8, "one_shot(engine=sm(14))", "sm(14)"),
+    ("allreduce", 8, "direct(engine=dma(7))", "dma(7)"),
+    ("reducescatter", 8, "direct(chunks=16, engine=sm(14))", "sm(14)"),
+]
+TOP_LEVEL = {
+    *("name", "collective", "protocol", "inplace", "reuse_resources", "gpus", "num_threads_per_block"),
+    *("use_double_scratch_buffer", "buffer_alignment", "min_message_size", "max_message_size"),
+}
+
+
+def written(collective: str, n: int, expression: str) -> tuple[Scenario, Schedule, dict[str, Any]]:
+    scenario = compile_text(text_of(collective, n).replace("[512, 64]", "[4096, 1024]")).scenario()
+    schedule = resolve_schedule(scenario, expression, lambda warnings: None)
+    return scenario, schedule, json.loads(json.dumps(mscclpp_document(scenario, schedule)))
+
+
+@pytest.mark.parametrize(("collective", "n", "expression", "engine"), [*SAME_TIME, *CUT])
+def test_read_back_it_does_the_same_by_the_same_engines(collective: str, n: int, expression: str, engine: str) -> None:
+    scenario, _, document = written(collective, n, expression)
+
+    plan, _ = read(scenario, document)
+    again = build_schedule(scenario, plan, "again")
+
+    assert not check_plan(scenario, again)
+    assert str(again.engine) == engine
+    assert again.symmetric or expression.startswith("halving_doubling"), "ranks that do the same are read as alike"
+
+
+@pytest.mark.parametrize(("collective", "n", "expression", "engine"), SAME_TIME)
+def test_read_back_it_takes_as_long(collective: str, n: int, expression: str, engine: str) -> None:
+    scenario, schedule, document = written(collective, n, expression)
+
+    again = build_schedule(scenario, read(scenario, document)[0], "again")
+
+    ticks = [simulate(scenario, each, unit_bytes=1024).makespan_ticks for each in (schedule, again)]
+    assert ticks[1] == pytest.approx(ticks[0], rel=0.01)
+
+
+@pytest.mark.parametrize(("collective", "n", "expression", "engine"), [*SAME_TIME, *CUT])
+def test_the_form_is_what_the_loader_takes(collective: str, n: int, expression: str, engine: str) -> None:
+    document = written(collective, n, expression)[2]
+
+    assert set(document) >= TOP_LEVEL, "a plan that lacks one ends the loader"
+    sent, heard = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
+    for gpu in document["gpus"]:
+        (channels,) = gpu["channels"]
+        for block in gpu["threadblocks"]:
+            assert 0 < len(block["ops"]) <= MAX_BLOCK_OPS
+            (own,) = block["channels"]
+            for op in block["ops"]:
+                for channel in op.get("channel_ids", ()):
+                    peer = channels["connected_to"][own["channel_ids"][channel]]
+                    sent[gpu["id"], peer] += op["name"] == "signal"
+                    heard[peer, gpu["id"]] += op["name"] == "wait"
+    assert sent == heard, "a signal that nobody waits for would end a wait of the next launch"
+
+
+def test_it_says_what_it_was_written_from() -> None:
+    _, schedule, document = written("allgather", 4, "direct(engine=dma(3))")
+
+    assert document["magus"]["schedule"] == schedule.expression
+    assert document["magus"]["plan"].startswith("sha256:")
+
+
+@pytest.mark.parametrize(
+    ("collective", "expression", "reason"),
+    [
+        ("allreduce", "nvls(engine=sm(16))", "is no plain put"),
+        ("allreduce", "ring(engine=sm(8))", "is no plain put"),
+        ("allreduce", "ring(engine=dma(7))", "adds 2 parts"),
+        ("allgather", "direct(engine=sm(16), transfer=get)", "is no plain put"),
+        ("allgather", "direct(engine=sm(16), protocol=ll)", "packets"),
+        ("allgather", "direct(engine=dma(3))", "fewer engines than peers"),
+        ("allgather", "serial(engine=sm(16, library))", "engines of a plan"),
+        ("allgather", "direct(chunks=512, engine=sm(7))", "operations, at most 64"),
+        ("allgather", "ring(engine=sm(64))", "threadblocks, more than the 64"),
+    ],
+)
+def test_what_no_execution_plan_does_is_refused(collective: str, expression: str, reason: str) -> None:
+    with pytest.raises(ScheduleError, match=reason) as error:
+        written(collective, 8, expression)
+
+    assert error.value.rejection.code.name == "MGS550"
+    assert error.value.rejection.hint
+
+
+def test_a_broadcast_is_refused() -> None:
+    text = text_of("allreduce", 4).replace("all_reduce(x)", "broadcast(x)")
+    scenario = compile_text(text).scenario()
+
+    with pytest.raises(ScheduleError, match="no execution plan of MSCCL"):
+        mscclpp_document(scenario, resolve_schedule(scenario, "direct(engine=dma(3))", lambda warnings: None))
+
+
+def test_the_command_writes_a_file_that_the_command_reads(tmp_path: Any) -> None:
+    file, out = paths.ROOT / "examples/all_gather_h100.mgs", tmp_path / "plan.json"
+
+    done = magus("plan", file, "--schedule", "direct(engine=dma(7))", "--format", "mscclpp", "-o", out)
+    assert done.exit_code == 0, done.output
+    again = magus("simulate", file, "--schedule", out, "--json")
+    assert again.exit_code == 0, again.output
+
+
+def test_the_command_refuses_with_a_hint() -> None:
+    file = paths.ROOT / "examples/gemm_rs_h100.mgs"
+
+    done = magus("plan", file, "--schedule", "shard_p2p(engine=dma(1))", "--format", "mscclpp")
+
+    assert done.exit_code == 1
+    assert "MGS550 error: no execution plan of MSCCL++ does GEMM+RS\n  help: it does a lone" in done.stderr

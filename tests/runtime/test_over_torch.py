@@ -1,0 +1,168 @@
+"""Plans over torch.distributed: each rank, a process of its own, has what it should; wrong plans are found out."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from magus.compiler.ir import Pattern, Scenario, Schedule
+from magus.compiler.planfile.to_json import document_text, plan_document
+from magus.compiler.resolve.schedules.from_text import resolve_schedule
+from magus.runtime import Outcome, RunRefused
+from magus.runtime.over_torch import launch
+from magus.runtime.over_torch.launch import RankFailed, carry_out_over_torch
+from tests.helpers.paths import DOCS, ROOT
+from tests.helpers.plans.wrong_plans import changed
+from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
+from tests.helpers.some import some
+from tests.runtime.test_wrong_plans import harms
+
+pytest.importorskip("torch", reason="the extra torch is not installed")
+
+TILES = "engine=sm(tiles), kernel=persistent, wait=poll)"
+PLANS = (
+    (Pattern.AG_GEMM, "hetero_fused_1d(chunks={2n}, engine=sm(8))"),
+    (Pattern.AG_GEMM, "uniform_fused_2d(chunks={2n}, engine=sm(8), transfer=get)"),
+    (Pattern.AG_GEMM, "bespoke(parts=[[64, 32], [0, 32]], slices=[[], [128, 128]], engine=dma(3), streams=2, lanes=3)"),
+    (Pattern.GEMM_RS, "pipelined(chunks={n}, engine=dma(2))"),
+    (Pattern.GEMM_RS, "pipelined(chunks={2n}, algorithm=nvls, " + TILES),
+    (Pattern.GEMM_AR, "uniform_fused_1d(chunks={2n}, engine=sm(8))"),
+    (Pattern.GEMM_AR, "bespoke(" + TILES),
+    (Pattern.GEMM_A2A_GEMM, "hetero_fused_1d(chunks={2n}, engine=dma(3))"),
+    (Pattern.ALL_GATHER, "ring(chunks={n}, engine=sm(8))"),
+    (Pattern.ALL_REDUCE, "ring(chunks={n}, engine=sm(8))"),
+    (Pattern.ALL_REDUCE, "one_shot(chunks={n}, engine=dma(2))"),
+    (Pattern.BROADCAST, "direct(chunks={n}, engine=dma(2))"),
+)
+SMALL = (Pattern.ALL_GATHER, 2, "direct(chunks=2, engine=dma(1))")
+
+
+def scheduled(pattern: Pattern, ranks: int, expression: str) -> tuple[Scenario, Schedule]:
+    scenario = scenario_of(pattern, SYSTEMS[0], ranks, ranks * 64, ranks * 64, 256)
+    text = expression.replace("{2n}", str(2 * ranks)).replace("{n}", str(ranks))
+    return scenario, resolve_schedule(scenario, text)
+
+
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_every_rank_has_what_the_serial_computation_gives(ranks: int) -> None:
+    jobs = [scheduled(pattern, ranks, expression) for pattern, expression in PLANS]
+    reports = carry_out_over_torch(jobs, range(2))
+
+    assert [(report.schedule, report.runs[-1]) for report in reports if not report.exact] == []
+    assert [len(report.runs) for report in reports] == [2] * len(PLANS)
+
+
+@pytest.mark.slow
+def test_every_harmful_change_is_found_and_no_other() -> None:
+    wrong = [
+        (scenario, other, what)
+        for pattern, expression in (PLANS[0], PLANS[3], PLANS[9])
+        for scenario, schedule in [scheduled(pattern, 2, expression)]
+        for what, other in changed(schedule, 2)
+    ]
+    reports = carry_out_over_torch([(scenario, other) for scenario, other, _ in wrong])
+    found = [
+        (what, harms(scenario, other), report.runs[-1])
+        for (scenario, other, what), report in zip(wrong, reports, strict=True)
+    ]
+
+    assert [(what, run) for what, harmful, run in found if harmful is (run.outcome is Outcome.EXACT)] == []
+    assert {run.outcome for _, _, run in found} == set(Outcome)
+
+
+def test_a_deadlock_and_a_missing_wait_are_named_over_torch() -> None:
+    scenario, schedule = scheduled(Pattern.AG_GEMM, 2, "shard_p2p(engine=dma(1))")
+    lost = changed_step(schedule, "g1", ("nowhere",))
+    early = changed_step(schedule, "g1", ())
+    stuck, unordered = (report.runs[-1] for report in carry_out_over_torch([(scenario, lost), (scenario, early)]))
+
+    assert (stuck.outcome, unordered.outcome) == (Outcome.DEADLOCK, Outcome.FAULT)
+    assert stuck.sentences == tuple(f"rank {rank}: g1 waits for nowhere, which nothing sets" for rank in range(2))
+    assert unordered.sentences[0].partition(": ")[2].startswith("g1 reads rows 0:64, columns 0:256 of block ")
+
+
+def changed_step(schedule: Schedule, name: str, after: tuple[str, ...]) -> Schedule:
+    steps = tuple(replace(step, after=after) if step.name == name else step for step in schedule.steps)
+    return replace(schedule, steps=steps)
+
+
+def test_a_process_that_is_killed_ends_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+    wait_for = launch._wait_for
+
+    def kill_one(processes: Sequence[subprocess.Popen[bytes]], folder: Path) -> None:
+        started.extend(processes)
+        processes[1].kill()
+        wait_for(processes, folder)
+
+    monkeypatch.setattr(launch, "_wait_for", kill_one)
+    with pytest.raises(RankFailed, match="rank 1 ended with -9"):
+        carry_out_over_torch([scheduled(*SMALL)])
+
+    assert all(process.returncode is not None for process in some(started))
+
+
+def test_ctrl_c_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+
+    def interrupt(processes: Sequence[subprocess.Popen[bytes]], folder: Path) -> None:
+        started.extend(processes)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(launch, "_wait_for", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        carry_out_over_torch([scheduled(*SMALL)])
+
+    assert all(process.returncode is not None for process in some(started))
+
+
+def test_what_is_refused_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(subprocess, "Popen")
+    scenario = scenario_of(Pattern.KERNEL, SYSTEMS[0], 2, 128, 128, 128)
+    with pytest.raises(RunRefused) as refused:
+        carry_out_over_torch([(scenario, resolve_schedule(scenario, None))])
+
+    assert refused.value.rejection.code.name == "MGS540"
+
+
+def by_torchrun(processes: int, *words: str, module: bool = True) -> subprocess.CompletedProcess[str]:
+    start = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    return subprocess.run(
+        [*start, *(["-m", "magus.runtime.over_torch"] if module else []), *words],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.mark.slow
+def test_torchrun_carries_out_a_plan_in_a_file(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(document_text(plan_document(*scheduled(Pattern.GEMM_RS, 2, PLANS[3][1]))))
+    done = by_torchrun(2, str(plan))
+
+    assert (done.returncode, done.stdout) == (0, f"{plan}\n  exact on 2 ranks\n")
+
+
+@pytest.mark.slow
+def test_another_number_of_processes_is_an_error() -> None:
+    done = by_torchrun(2, str(DOCS / "plans" / "direct.json"))
+
+    assert done.returncode == 1
+    assert "magus: the plan is for 4 ranks, and 2 processes are here; say --nproc-per-node 4" in done.stderr
+
+
+@pytest.mark.slow
+def test_the_example_of_two_layers_agrees_with_plain_collectives() -> None:
+    done = by_torchrun(2, str(ROOT / "examples" / "runtimes" / "pytorch_layers.py"), module=False)
+
+    assert done.returncode == 0, done.stderr
+    assert sorted(line for line in done.stdout.splitlines() if line.startswith("rank")) == [
+        f"rank {rank}: (128, 128) as with plain collectives" for rank in range(2)
+    ]

@@ -1,0 +1,122 @@
+"""``magus sweep``: advice over a grid of parameters, and the rules that follow."""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...advisor import Advice, AdviceOptions, Advisor
+from ...advisor.policy.sweep import Sweep, swept
+from ...compiler import CompileError, Scenario
+from ...compiler.ir import Cancelled, JsonObject, Settings
+from ...compiler.pipeline import compile_text
+from ...compiler.resolve.values.swept import is_swept, points_of
+from ..exit_codes import Exit
+from ..text.door import print_json, put, put_text, say
+from ..text.progress import progress_line
+from ..text.sweep import sweep_text
+from .console import show
+from .inputs import source_of
+from .interrupts import interruptible
+from .running import run_command
+
+
+@dataclass(frozen=True, slots=True)
+class SweepRequest:
+    """The points of ``workload`` in ``file`` that ``settings`` give, and what to spend on each."""
+
+    file: Path
+    settings: Settings
+    workload: str | None
+    advice: AdviceOptions
+    tolerance: float
+
+    @property
+    def varied(self) -> tuple[str, ...]:
+        """The parameters that have several values."""
+        return tuple(name for name, text in self.settings if is_swept(text))
+
+
+def sweep_file(request: SweepRequest, *, as_json: bool, as_csv: bool) -> Exit:
+    """Print the advice for every point."""
+
+    def action() -> Exit:
+        points, failed = scenarios_of(request)
+        sweep = sweep_of(request, points)
+        for settings, reason in sweep.failed:
+            say(f"magus: with {', '.join(f'{name} = {text}' for name, text in settings)}: {reason}")
+        if as_json:
+            print_json(sweep.document())
+        elif not sweep.points:
+            return Exit.NOT_FEASIBLE
+        elif as_csv:
+            put_text(_csv(sweep))
+        else:
+            put(sweep_text(sweep, request.varied or tuple(name for name, _ in request.settings)))
+        if sweep.interrupted:
+            say(f"magus: stopped early: {len(sweep.points)} of {len(points)} points, no rules")
+            return Exit.INTERRUPTED
+        if sweep.failed:
+            return Exit.NOT_FEASIBLE
+        return Exit.INPUT if failed else Exit.DONE
+
+    return run_command(action)
+
+
+def sweep_of(request: SweepRequest, points: Sequence[tuple[Settings, Scenario]]) -> Sweep:
+    """Return the advice for ``points``, with progress; Ctrl-C ends it with what was found."""
+    advisor, done = Advisor.load(), 0
+    with progress_line() as progress, interruptible() as stopped:
+
+        def advise(scenario: Scenario) -> Advice:
+            nonlocal done
+            progress("sweep", min(done, len(points)), len(points))
+            advice = advisor.recommend(scenario, request.advice, should_stop=stopped)
+            if stopped():
+                raise Cancelled
+            done += 1
+            return advice
+
+        return swept(points, advise, options=request.advice, tolerance=request.tolerance)
+
+
+def scenarios_of(request: SweepRequest) -> tuple[list[tuple[Settings, Scenario]], bool]:
+    """Return each point with its scenario, and whether some have errors: these are shown and left out.
+
+    Raises
+    ------
+    CompileError
+        If all have.
+    """
+    source = source_of(request.file)
+    plain = tuple((name, text) for name, text in request.settings if not is_swept(text))
+    compiled = compile_text(source.text, source.path, plain)
+    show(compiled.warnings)
+    points: list[tuple[Settings, Scenario]] = []
+    errors: list[CompileError] = []
+    for settings in points_of(request.settings, compiled.params):
+        try:
+            points.append((settings, compile_text(source.text, source.path, settings).scenario(request.workload)))
+        except CompileError as error:
+            errors.append(error)
+    if not points:
+        raise errors[0]
+    for each in errors:
+        show(each.diagnostics)
+    return points, bool(errors)
+
+
+def _csv(sweep: Sweep) -> str:
+    rows = [_flat(point.document()) for point in sweep.points]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _flat(document: JsonObject) -> JsonObject:
+    """The row of a point: its params first, as ``param.NAME`` where a column has the name already."""
+    settings = document.pop("settings")
+    return {(f"param.{name}" if name in document else name): text for name, text in settings.items()} | document

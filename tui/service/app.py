@@ -1,0 +1,159 @@
+"""The service as an ASGI application: bodies, waits and the queue are bounded; nothing of a client is executed."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect
+from starlette.requests import Request as HttpRequest
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from ... import __version__
+from ...advisor import Advisor, NoFeasibleSchedule, RequestError
+from ...compiler.ir import Cancelled, JsonObject
+from ...compiler.planning.build import ScheduleError
+from ...simcore import RunTooLarge
+from .answers import answer_document, error_document, request_error_document
+from .openapi import PATH, openapi_document
+from .questions import Question, question_of
+
+MAX_BODY = 1 << 16
+BODY_S = 10.0
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one client may cost: seconds of one answer, answers at a time, and questions that wait for their turn."""
+
+    answer_s: float = 30.0
+    at_once: int = 2
+    waiting: int = 64
+
+
+class _Json(JSONResponse):
+    """JSON in ASCII: a question may name what no encoding has."""
+
+    def render(self, content: object) -> bytes:
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
+
+
+class Service:
+    """Answers questions with one advisor, ``limits.at_once`` at a time."""
+
+    def __init__(self, advisor: Advisor, limits: Limits) -> None:
+        self._advisor, self._limits = advisor, limits
+        self._turn = asyncio.Semaphore(limits.at_once)
+        self._waiting = 0
+        self._stopped = False
+
+    async def recommend(self, http: HttpRequest) -> Response:
+        """Answer a question."""
+        try:
+            async with asyncio.timeout(BODY_S):
+                body = await _body(http)
+        except TimeoutError:
+            return _failed(408, error_document("408", f"the body did not come within {BODY_S:g} s"))
+        except ClientDisconnect:
+            return Response(status_code=400)
+        if body is None:
+            return _failed(413, error_document("413", f"the body is larger than {MAX_BODY} bytes"))
+        try:
+            question = question_of(body, self._limits.answer_s)
+        except RequestError as error:
+            return _failed(400, request_error_document(error))
+        known = self._advisor.recall(question.request, question.options)
+        if known is not None:
+            return _Json(answer_document(question, known))
+        return await self._answered(question)
+
+    def stop(self) -> None:
+        """Let what is being computed be answered with the best found so far, and compute nothing more."""
+        self._stopped = True
+
+    async def _answered(self, question: Question) -> Response:
+        if self._waiting >= self._limits.waiting:
+            later = {"Retry-After": str(max(1, round(self._limits.answer_s / 4)))}
+            return _failed(503, error_document("503", f"{self._waiting} questions wait already"), later)
+        self._waiting += 1
+        try:
+            async with self._turn:
+                return await self._advised(question)
+        finally:
+            self._waiting -= 1
+
+    async def _advised(self, question: Question) -> Response:
+        try:
+            advice = await self._advisor.recommend_async(
+                question.request, question.options, should_stop=lambda: self._stopped
+            )
+        except RequestError as error:
+            return _failed(400, request_error_document(error))
+        except NoFeasibleSchedule as error:
+            return _failed(422, error_document("MGS510", f"no schedule is feasible: {'; '.join(error.reasons)}"))
+        except ScheduleError as error:
+            rejection = error.rejection
+            return _failed(422, error_document(rejection.code.name, rejection.message, hint=rejection.hint))
+        except RunTooLarge as error:
+            return _failed(422, error_document("MGS406", str(error)))
+        except Cancelled:
+            if self._stopped:
+                return _failed(503, error_document("503", "the service ends"))
+            return _failed(422, error_document("MGS510", "the time was over before anything was found"))
+        return _Json(answer_document(question, advice))
+
+
+async def _body(http: HttpRequest) -> bytes | None:
+    """Return the body, None if it is too large: the rest is not read."""
+    parts, size = [], 0
+    async for part in http.stream():
+        size += len(part)
+        if size > MAX_BODY:
+            return None
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _failed(status: int, document: JsonObject, headers: Mapping[str, str] | None = None) -> Response:
+    return _Json(document, status_code=status, headers=dict(headers or {}))
+
+
+async def _health(_: HttpRequest) -> Response:
+    return _Json({"magus": __version__})
+
+
+async def _openapi(_: HttpRequest) -> Response:
+    return _Json(openapi_document())
+
+
+async def _not_found(http: HttpRequest, _: Exception) -> Response:
+    return _failed(404, error_document("404", f"there is no {http.url.path[:64]}", hint=f"POST {PATH}"))
+
+
+async def _not_allowed(http: HttpRequest, _: Exception) -> Response:
+    return _failed(405, error_document("405", f"{http.method[:16]} is not for {http.url.path[:64]}"))
+
+
+async def _internal(_: HttpRequest, error: Exception) -> Response:
+    log.debug("a question failed", exc_info=error)
+    return _failed(500, error_document("500", "an internal error of Magus; the log of the service has more"))
+
+
+def application(advisor: Advisor, limits: Limits | None = None) -> Starlette:
+    """Return the application; one advisor answers all clients."""
+    return application_of(Service(advisor, limits or Limits()))
+
+
+def application_of(service: Service) -> Starlette:
+    """Return the application of a service that the caller may stop."""
+    routes = [
+        Route(PATH, service.recommend, methods=["POST"]),
+        Route("/health", _health),
+        Route("/openapi.json", _openapi),
+    ]
+    handlers = {404: _not_found, 405: _not_allowed, 500: _internal}
+    return Starlette(routes=routes, exception_handlers=handlers)

@@ -1,0 +1,64 @@
+"""How to carry out a schedule, as plain text."""
+
+from collections.abc import Iterator
+from itertools import groupby
+
+from ...advisor.how.code import code_lines
+from ...advisor.how.how import Group, How
+from ...advisor.how.intro import intro_lines
+from ...advisor.how.words import Told, told_steps
+from .wrap import bullet, columns, hanging, wrapped
+
+MOST_GROUPS = 8
+"""Most groups of ranks whose steps are shown."""
+MOST_LINES = 60
+"""Most lines that are shown of one group, and of the pseudo-code."""
+
+
+def how_text(how: How) -> str:
+    """Return what is taken for granted, numbered steps, and pseudo-code."""
+    return "\n".join(how_lines(how, how.schedule.expression))
+
+
+def how_lines(how: How, name: str) -> Iterator[str]:
+    """Yield the lines of ``how_text``, with the ``name`` of the schedule."""
+    yield from wrapped(f"How to carry out {name}:")
+    for sentence in intro_lines(how):
+        yield from bullet("-", sentence)
+    yield ""
+    for number, told in groupby(told_steps(how), lambda line: line.group):
+        if number == MOST_GROUPS:
+            left = sum(len(group.ranks) for group in how.groups[MOST_GROUPS:])
+            yield from wrapped(f"The steps of {left} more ranks are left out here; JSON has them.")
+            break
+        if len(how.groups) > 1:
+            yield from wrapped(f"On {_ranks_text(how.groups[number])}:")
+        yield from _limited([line for each in told for line in _step_lines(each)])
+    yield ""
+    yield from wrapped("In pseudo-code, commands are queued at once and wait in their queues:")
+    of_one = len(how.groups) > 1
+    yield from _limited([line for each in code_lines(how, only_first=of_one) for line in _code_lines(each)])
+    if of_one:
+        yield from wrapped("The other ranks do their steps in the same way.")
+
+
+def _ranks_text(group: Group) -> str:
+    ranks = ", ".join(map(str, group.ranks))
+    return f"rank {ranks}" if len(group.ranks) == 1 else f"ranks r = {ranks}"
+
+
+def _step_lines(told: Told) -> list[str]:
+    indent = "  " + "  " * told.number.count(".")
+    first = f"{indent}{told.number}{'' if '.' in told.number else '.'} "
+    return hanging(told.text, len(first), first)
+
+
+def _code_lines(line: str) -> list[str]:
+    indent = len(line) - len(line.lstrip())
+    return hanging(line.lstrip(), indent + 6, "  " + " " * indent) if len(line) + 2 > columns() else [f"  {line}"]
+
+
+def _limited(lines: list[str]) -> Iterator[str]:
+    yield from lines[:MOST_LINES]
+    if len(lines) > MOST_LINES:
+        yield f"  {len(lines) - MOST_LINES} more lines are left out here; JSON has all steps."

@@ -1,0 +1,144 @@
+"""What to do with an answer: what can be switched on today, and commands to copy."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import Any
+
+from ...advisor.candidates.advice import Advice
+from ...advisor.implementations.offers import Offer
+from ...advisor.resized import num_rows
+from ...compiler.ir import Implementation
+from ...compiler.planning.expression import expression_of
+from ...compiler.resolve.expect.expectation import Verdict
+from ...compiler.resolve.schedules.shipped_implementations import shipped_implementations
+from ...runtime.refusals import reject_run
+from .wrap import bullet, columns
+
+PLAN = "plan.json"
+"""The file that the commands write the plan to."""
+
+
+@dataclass(frozen=True, slots=True)
+class NextStep:
+    """What to do, and the command that does it or shows more of it, as words of a shell.
+
+    ``by_command`` is whether the command is all that is to do; else it shows how that works.
+    """
+
+    what: str
+    words: tuple[str, ...]
+    by_command: bool = True
+
+    @property
+    def command(self) -> str:
+        """The command as one line to copy."""
+        return shlex.join(self.words)
+
+
+def next_steps(advice: Advice, source: Sequence[str], *, how: bool) -> tuple[NextStep, ...]:
+    """Return what to do next, at most five things.
+
+    ``source`` are the words that name the scenario on the command line: the file, its workload and settings. ``how`` is
+    whether the answer tells already how to carry its schedule out.
+    """
+    return tuple(_steps(advice, tuple(source), how))
+
+
+def _steps(advice: Advice, source: tuple[str, ...], how: bool) -> Iterator[NextStep]:
+    scenario, chosen = advice.scenario, advice.recommended
+    offer = None if advice.implementations is None else _nearest(advice.implementations.offers)
+    if offer is not None and advice.implementations is not None:
+        yield _switch_on(advice, offer, advice.implementations.library, source)
+    schedule = chosen.expression
+    if not chosen.is_library:
+        yield NextStep(
+            "write the plan", _magus("plan", *source, "--schedule", schedule, "--format", "json", "-o", PLAN)
+        )
+        schedule = PLAN
+    if reject_run(scenario, chosen.schedule) is None:
+        yield NextStep("check it with real data", _magus("run", *source, "--schedule", schedule))
+    if not how:
+        yield NextStep("tell it step by step", _magus("advise", *source, "--how"))
+    overlaps = not all(candidate.is_serial for candidate in advice.candidates)
+    if advice.verdict is Verdict.SERIAL and advice.threshold is None and overlaps and num_rows(scenario.workload):
+        yield NextStep("find the M from which overlap pays", _magus("advise", *source, "--threshold"))
+
+
+def _magus(*words: str) -> tuple[str, ...]:
+    return ("magus", *words)
+
+
+def _nearest(offers: Sequence[Offer]) -> Offer | None:
+    """Return the fastest implementation that pays, else the fastest that is worth trying; offers are by time."""
+    for verdict in (Verdict.OVERLAP, Verdict.WORTH_TRYING):
+        found = next((offer for offer in offers if offer.promise.verdict is verdict), None)
+        if found is not None:
+            return found
+    return None
+
+
+def _switch_on(advice: Advice, offer: Offer, library: str, source: tuple[str, ...]) -> NextStep:
+    """Return an implementation with the schedule that it carries out."""
+    method = _named(advice, offer.name).method(advice.scenario.workload.pattern)
+    assert method is not None, "an offer has a predicted time"
+    schedule = expression_of(method.choice)
+    word = "switch on" if offer.promise.verdict is Verdict.OVERLAP else "try"
+    what = f"{word} {offer.name}, {offer.promise.speedup:.2f}x over {library}; it works as {schedule}"
+    return NextStep(what, _magus("plan", *source, "--schedule", schedule, "--format", "steps"), by_command=False)
+
+
+def _named(advice: Advice, name: str) -> Implementation:
+    known = (*advice.scenario.explore.implementations, *shipped_implementations(advice.scenario.system))
+    return next(each for each in known if each.name == name)
+
+
+def next_lines(steps: Sequence[NextStep]) -> Iterator[str]:
+    """Yield what to do next; commands can be copied even where they take several lines."""
+    for step in steps:
+        if not step.by_command:
+            yield from bullet("-", f"{step.what}.")
+            continue
+        lines = list(_command_lines(step.words))
+        comment = f"  # {step.what}"
+        fits = len(lines) == 1 and len(lines[0]) + len(comment) + 2 <= columns()
+        yield from (f"  {line}" for line in (lines if not fits else [lines[0] + comment]))
+
+
+def _command_lines(words: Sequence[str]) -> Iterator[str]:
+    """Yield a command, with a backslash at the end of each line that goes on with another option.
+
+    Options stay whole but for an expression that fits no line: a line may end between its arguments.
+    """
+    width, line = columns() - 6, ""
+    for option in _options(words):
+        longer = f"{line} {option}" if line else option
+        if line and len(longer) > width:
+            yield f"{line} \\"
+            longer = f"  {option}"
+            if len(longer) > width and option.startswith("--schedule "):
+                *before, longer = wrap(option, width, initial_indent="  ", subsequent_indent="    ", **_WHOLE_WORDS)
+                yield from before
+        line = longer
+    yield line
+
+
+def _options(words: Sequence[str]) -> Iterator[str]:
+    """Yield the words of a command, quoted, an option together with its value."""
+    named = ""
+    for word in map(shlex.quote, words):
+        if named and not word.startswith("-"):
+            yield f"{named} {word}"
+            named = ""
+            continue
+        if named:
+            yield named
+        named = word if word.startswith("-") and word != "-" else ""
+        if not named:
+            yield word
+    if named:
+        yield named
+
+
+_WHOLE_WORDS: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}

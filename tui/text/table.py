@@ -1,0 +1,32 @@
+"""Rows of a table whose last column is long: aligned where they fit, else on lines of their own."""
+
+from collections.abc import Container, Iterator, Sequence
+
+from .wrap import columns, hanging
+
+VERDICTS = {"overlap": "OVERLAP", "worth_trying": "worth trying", "serial": "serial"}
+
+
+def table_lines(rows: Sequence[tuple[Sequence[str], str]], words: Container[int]) -> Iterator[str]:
+    """Yield a line for each row of cells with what stands behind them; cells ``words`` are words.
+
+    Words stand to the left and numbers to the right. Where the cells of a row do not fit the terminal, they follow
+    their first one on lines of their own, as what stands behind them does.
+    """
+    widths = [max(len(cells[idx]) for cells, _ in rows) for idx in range(len(rows[0][0]))]
+    fits = sum(widths) + 2 * (len(widths) - 1) <= columns()
+    for cells, behind in rows:
+        padded = [
+            cell.ljust(width) if idx in words else cell.rjust(width)
+            for idx, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        ]
+        line = "  ".join(padded)
+        if fits and len(line) + 2 + len(behind) <= columns():
+            yield f"{line}  {behind}".rstrip()
+            continue
+        if fits:
+            yield line.rstrip()
+        else:
+            yield from hanging(cells[0], 2)
+            yield from hanging("    " + "  ".join(filter(None, cells[1:])), 4)
+        yield from hanging(f"    {behind}", 6) if behind else ()

@@ -1,0 +1,201 @@
+"""Commands that answer: the space, advice, tables and rules for runtimes."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..exit_codes import Exit
+from ..text.door import has_screen, say
+from .options import (
+    DEFAULT_WORKERS,
+    MAX_SEED,
+    BespokeOption,
+    FileArgument,
+    JsonOption,
+    NoCacheOption,
+    NoVerifyOption,
+    SetOption,
+    StrictOption,
+    SweptOption,
+    ToleranceOption,
+    TopOption,
+    WorkersOption,
+    WorkloadOption,
+    seconds_of,
+    settings_of,
+)
+
+
+def schedules(
+    file: FileArgument,
+    workload: WorkloadOption = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="List at most N.")] = None,
+    settings: SetOption = None,
+    json: JsonOption = False,
+) -> None:
+    """List the feasible schedules, and the lower bound on all."""
+    from ..commands.inputs import ScenarioInput
+    from ..commands.schedules import list_schedules
+
+    source = ScenarioInput(file, settings_of(settings), workload)
+    raise typer.Exit(list_schedules(source, limit=limit, as_json=json))
+
+
+def advise(
+    file: FileArgument,
+    workload: Annotated[
+        str | None, typer.Option("--workload", metavar="W", help="The workload; default: all, as a table.")
+    ] = None,
+    top: TopOption = 8,
+    bespoke: BespokeOption = 400,
+    no_verify: NoVerifyOption = False,
+    within: Annotated[
+        str | None,
+        typer.Option("--within", metavar="TIME", help="Answer after this time, such as 10s, as well as found."),
+    ] = None,
+    threshold: Annotated[
+        bool, typer.Option("--threshold", help="Find the rows (M) from which overlap pays; simulates more.")
+    ] = False,
+    sensitivity: Annotated[
+        bool, typer.Option("--sensitivity", help="Find hardware numbers that change the answer if they are 10 % off.")
+    ] = False,
+    how: Annotated[bool, typer.Option("--how", help="Tell step by step how to carry the schedule out.")] = False,
+    settings: SetOption = None,
+    strict: StrictOption = False,
+    json: JsonOption = False,
+    workers: WorkersOption = DEFAULT_WORKERS,
+    no_cache: NoCacheOption = False,
+) -> None:
+    """Recommend a schedule, with its gain and the proof."""
+    from ...advisor import AdviceOptions
+    from ..commands.advise import AdviseOptions, advise_file
+    from ..commands.inputs import ScenarioInput
+
+    limit_s = None if within is None else seconds_of(within)
+    verify = not no_verify
+    advice = AdviceOptions(
+        top, verify, bespoke, workers=workers, within_s=limit_s, threshold=threshold, sensitivity=sensitivity
+    )
+    options = AdviseOptions(advice, how=how, strict=strict, as_json=json)
+    raise typer.Exit(advise_file(ScenarioInput(file, settings_of(settings), workload), options))
+
+
+def sweep(
+    file: FileArgument,
+    settings: SweptOption = None,
+    workload: WorkloadOption = None,
+    tolerance: ToleranceOption = 2.0,
+    top: TopOption = 8,
+    bespoke: BespokeOption = 0,
+    no_verify: NoVerifyOption = False,
+    json: JsonOption = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print the points as CSV and nothing else.")] = False,
+    workers: WorkersOption = DEFAULT_WORKERS,
+    no_cache: NoCacheOption = False,
+) -> None:
+    """Advise on a grid of sizes, and say where schedules change."""
+    from ...advisor import AdviceOptions
+    from ..commands.sweep import SweepRequest, sweep_file
+
+    if json and csv:
+        raise typer.BadParameter("--json and --csv exclude each other")
+    advice = AdviceOptions(top, not no_verify, bespoke, workers=workers)
+    request = SweepRequest(file, settings_of(settings), workload, advice, tolerance / 100)
+    raise typer.Exit(sweep_file(request, as_json=json, as_csv=csv))
+
+
+def export(
+    file: FileArgument,
+    to: Annotated[str, typer.Option("--to", metavar="TARGET", help="What to write, such as policy.")],
+    settings: SweptOption = None,
+    options: Annotated[
+        list[str] | None, typer.Option("--with", metavar="NAME=VALUE", help="Set an option of the target.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("-o", metavar="OUT", help="Write to this file, not to stdout.")] = None,
+    workload: WorkloadOption = None,
+    tolerance: ToleranceOption = 2.0,
+    top: TopOption = 8,
+    no_verify: NoVerifyOption = False,
+    workers: WorkersOption = DEFAULT_WORKERS,
+    no_cache: NoCacheOption = False,
+) -> None:
+    """Write the rules of a sweep as a file that a runtime reads."""
+    from ...advisor import AdviceOptions
+    from ..commands.export import NAMES, export_file
+    from ..commands.sweep import SweepRequest
+
+    if to not in NAMES:
+        raise typer.BadParameter(f"'{to}' is none of {', '.join(NAMES)}", param_hint="--to")
+    advice = AdviceOptions(top, not no_verify, bespoke=0, workers=workers)
+    request = SweepRequest(file, settings_of(settings), workload, advice, tolerance / 100)
+    raise typer.Exit(export_file(request, to, dict(settings_of(options, "--with")), out))
+
+
+def distill(
+    pattern: Annotated[str, typer.Argument(metavar="PATTERN", help="Such as AG+GEMM, GEMM+RS, GEMM+AR.")],
+    gpu: Annotated[str, typer.Option("--gpu", metavar="NAME", help="A GPU of the library, such as h100.")],
+    ranks: Annotated[int, typer.Option("--ranks", min=2, metavar="N", help="Number of GPUs.")] = 8,
+    topology: Annotated[
+        str, typer.Option("--topology", metavar="NAME", help="switch, full_mesh or ring; default: as it is sold.")
+    ] = "",
+    dtype: Annotated[str, typer.Option("--dtype", metavar="TYPE", help="bf16, fp16, fp8 or fp32.")] = "bf16",
+    shapes: Annotated[int, typer.Option("--shapes", min=40, max=3000, metavar="N", help="Shapes to estimate.")] = 1000,
+    seed: Annotated[int, typer.Option("--seed", min=0, max=MAX_SEED, metavar="N", help="Seed of the shapes.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Write JSON instead of Python.")] = False,
+    out: Annotated[Path | None, typer.Option("-o", metavar="OUT", help="Write to this file, not to stdout.")] = None,
+) -> None:
+    """Write a small rule, schedule(m, n, k), for one system.
+
+    It says how often it is right.
+    """
+    from ..commands.distill import write_rule
+
+    question: dict[str, object] = {
+        "pattern": pattern,
+        "gpu": gpu,
+        "topology": topology,
+        "dtype": dtype,
+    }
+    raise typer.Exit(write_rule(question, ranks, num_shapes=shapes, seed=seed, as_json=json, out=out))
+
+
+def serve(
+    host: Annotated[
+        str, typer.Option("--host", metavar="ADDRESS", help="Where to listen; others than this machine must be named.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, metavar="N", help="The port.")] = 8377,
+    answer_within: Annotated[
+        str, typer.Option("--within", metavar="TIME", help="The longest time of one answer, such as 30s.")
+    ] = "30s",
+    at_once: Annotated[int, typer.Option("--at-once", min=1, max=64, metavar="N", help="Answers at a time.")] = 2,
+    no_cache: NoCacheOption = False,
+) -> None:
+    """Answer requests of runtimes over HTTP, in JSON."""
+    from ..commands.serve import serve as serve_http
+
+    raise typer.Exit(serve_http(host, port, seconds_of(answer_within), at_once))
+
+
+def tui(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A scenario, FILE.mgs.")],
+    workload: WorkloadOption = None,
+    settings: SetOption = None,
+    no_cache: NoCacheOption = False,
+) -> None:
+    """Browse candidates, timelines and reasons in the terminal."""
+    if str(file) == "-" or not has_screen():
+        say("magus tui needs a terminal; use magus advise FILE to print the answer")
+        raise typer.Exit(Exit.USAGE)
+    from ..app.app import MagusApp
+    from ..app.background import wait_for_threads
+
+    if os.environ.get("NO_COLOR") == "":
+        del os.environ["NO_COLOR"]  # empty means unset (no-color.org), but Textual obeys it
+    screen = MagusApp(file, settings_of(settings), workload, workers=DEFAULT_WORKERS)
+    try:
+        screen.run()
+    finally:
+        wait_for_threads()
+    raise typer.Exit(screen.return_code or Exit.DONE)

@@ -1,0 +1,72 @@
+"""Options that several commands share, and how their texts are read."""
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..commands.results import keep_results
+
+DEFAULT_WORKERS = min(4, os.cpu_count() or 1)
+MAX_SEED = (1 << 31) - 1
+"""Largest seed of a corpus: a store has no numbers of any length."""
+
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A scenario, FILE.mgs; - reads it from stdin.")]
+FilesArgument = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Scenarios; - is stdin.")]
+WorkloadOption = Annotated[
+    str | None, typer.Option("--workload", metavar="W", help="The workload; default: the first.")
+]
+ScheduleOption = Annotated[
+    str | None,
+    typer.Option("--schedule", metavar="S", help="A declared name, a template expression or a plan file, PLAN.json."),
+]
+SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set a param of the file.")]
+DataOption = Annotated[Path, typer.Option("--data", metavar="DIR", help="A folder of measured times, as CSV.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+StrictOption = Annotated[
+    bool, typer.Option("--strict", help="Exit 3 if the profile is not validated for the question.")
+]
+NoCacheOption = Annotated[
+    bool, typer.Option("--no-cache", envvar="MAGUS_NO_CACHE", callback=keep_results, help="Use no results on disk.")
+]
+SweptOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUES", help='Values of a param: "M=16..65536 x2", M=16,64, or one.'),
+]
+ToleranceOption = Annotated[
+    float, typer.Option("--tolerance", min=0, max=50, metavar="PERCENT", help="Loss that is taken for fewer rules.")
+]
+TopOption = Annotated[
+    int, typer.Option("--top", min=1, max=512, metavar="N", help="Simulate the N schedules ranked best.")
+]
+BespokeOption = Annotated[
+    int,
+    typer.Option("--bespoke", min=0, max=100_000, metavar="N", help="Search N plans of unequal chunks; 0: none."),
+]
+NoVerifyOption = Annotated[bool, typer.Option("--no-verify", help="Predict times, simulate nothing.")]
+WorkersOption = Annotated[
+    int, typer.Option("--workers", metavar="N", min=1, max=64, help="Number of threads or processes that simulate.")
+]
+
+
+def seconds_of(text: str) -> float:
+    """Seconds in a time such as ``10s``, ``500 ms``, ``2min``; a number alone is one of seconds."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) *(ms|s|min|)", text.strip())
+    if found is None or not float(found[1]):
+        raise typer.BadParameter(
+            f"{text!r} is no time above zero; write for instance 10s or 2min", param_hint="--within"
+        )
+    return float(found[1]) * {"ms": 0.001, "s": 1.0, "min": 60.0, "": 1.0}[found[2]]
+
+
+def settings_of(texts: list[str] | None, word: str = "--set") -> tuple[tuple[str, str], ...]:
+    """Pairs of name and value from texts ``NAME=VALUE``; a text without ``=`` is a usage error."""
+    pairs = []
+    for text in texts or []:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip() or not value.strip():
+            raise typer.BadParameter(f"'{text}' is not NAME=VALUE", param_hint=word)
+        pairs.append((name.strip(), value.strip()))
+    return tuple(pairs)

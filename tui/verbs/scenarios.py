@@ -1,0 +1,240 @@
+"""Commands on scenarios and plans: check, write, simulate, carry out."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .options import (
+    DEFAULT_WORKERS,
+    FileArgument,
+    FilesArgument,
+    JsonOption,
+    NoCacheOption,
+    ScheduleOption,
+    SetOption,
+    StrictOption,
+    WorkersOption,
+    WorkloadOption,
+    settings_of,
+)
+
+
+class Format(StrEnum):
+    """Format of diagnostics."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class PlanFormat(StrEnum):
+    """Format of a plan."""
+
+    MGS = "mgs"
+    JSON = "json"
+    MSCCLPP = "mscclpp"
+    STEPS = "steps"
+    TRITON = "triton"
+
+
+class Carrier(StrEnum):
+    """What carries plans out with real data."""
+
+    NUMPY = "numpy"
+    TORCH = "torch"
+
+
+class Granularity(StrEnum):
+    """Size of a simulated unit: a cache line, or a packet of 1 KiB."""
+
+    LINE = "line"
+    PACKET = "packet"
+
+
+def check(
+    files: FilesArgument,
+    output: Annotated[Format, typer.Option("--format", help="Format of diagnostics.")] = Format.TEXT,
+    settings: SetOption = None,
+) -> None:
+    """Show every error and warning of the files."""
+    from ..commands.check import check_files
+
+    raise typer.Exit(check_files(files, settings_of(settings), as_json=output is Format.JSON))
+
+
+def fmt(
+    files: FilesArgument,
+    check_only: Annotated[bool, typer.Option("--check", help="Change nothing; exit 1 if a file would change.")] = False,
+) -> None:
+    """Rewrite the files in the canonical form."""
+    from ..commands.fmt import format_files
+
+    raise typer.Exit(format_files(files, check_only=check_only))
+
+
+def test(
+    files: FilesArgument,
+    settings: SetOption = None,
+    json: JsonOption = False,
+    workers: WorkersOption = DEFAULT_WORKERS,
+    no_cache: NoCacheOption = False,
+) -> None:
+    """Check every expect block of the files."""
+    from ..commands.run_tests import test_files
+
+    raise typer.Exit(test_files(files, settings_of(settings), workers, as_json=json))
+
+
+def simulate(
+    file: FileArgument,
+    workload: WorkloadOption = None,
+    schedule: ScheduleOption = None,
+    granularity: Annotated[
+        Granularity, typer.Option("--granularity", help="What is simulated as one unit.")
+    ] = Granularity.LINE,
+    settings: SetOption = None,
+    no_fold: Annotated[
+        bool, typer.Option("--no-fold", help="Simulate every rank, not one for all that are alike.")
+    ] = False,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, metavar="N", help="Draw the variability of the system with seed N.")
+    ] = None,
+    seeds: Annotated[
+        int,
+        typer.Option(
+            "--seeds", min=0, max=4096, metavar="N", help="Add percentiles over N seeds, from --seed or 0 on."
+        ),
+    ] = 0,
+    record_writes: Annotated[
+        Path | None,
+        typer.Option("--record-writes", metavar="CSV", help="Write the writes of peers to rank 0 to this file."),
+    ] = None,
+    strict: StrictOption = False,
+    json: JsonOption = False,
+    no_cache: NoCacheOption = False,
+) -> None:
+    """Simulate one schedule: times, traffic and losses."""
+    from ..commands.inputs import ScenarioInput
+    from ..commands.simulate import SimulateOptions, simulate_file
+
+    options = SimulateOptions(
+        schedule=schedule,
+        at_line=granularity is Granularity.LINE,
+        fold=not no_fold,
+        seed=seed,
+        num_seeds=seeds,
+        record=record_writes,
+        strict=strict,
+        as_json=json,
+    )
+    raise typer.Exit(simulate_file(ScenarioInput(file, settings_of(settings), workload), options))
+
+
+def run(
+    file: FileArgument,
+    workload: WorkloadOption = None,
+    schedule: Annotated[
+        str | None,
+        typer.Option(
+            "--schedule",
+            metavar="S",
+            help="A declared name, a template expression or a plan file; default: all that the file declares.",
+        ),
+    ] = None,
+    settings: SetOption = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="The first seed.")] = 0,
+    seeds: Annotated[
+        int,
+        typer.Option("--seeds", min=1, max=4096, metavar="N", help="Carry each schedule out N times, in other orders."),
+    ] = 3,
+    on: Annotated[
+        Carrier, typer.Option("--on", help="numpy: in this process; torch: a process for each rank, over gloo.")
+    ] = Carrier.NUMPY,
+    json: JsonOption = False,
+) -> None:
+    """Carry schedules out with real data: is the result right?"""
+    from ..commands.inputs import ScenarioInput
+    from ..commands.run import run_file
+
+    source = ScenarioInput(file, settings_of(settings), workload)
+    over_torch, wanted = on is Carrier.TORCH, range(seed, seed + seeds)
+    raise typer.Exit(run_file(source, schedule=schedule, seeds=wanted, over_torch=over_torch, as_json=json))
+
+
+def plan(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="A scenario, FILE.mgs; - reads it from stdin.")
+    ] = None,
+    workload: WorkloadOption = None,
+    schedule: ScheduleOption = None,
+    settings: SetOption = None,
+    output: Annotated[
+        PlanFormat,
+        typer.Option("--format", help="The language of Magus, JSON, steps in words, a Triton GEMM kernel, or MSCCL++."),
+    ] = PlanFormat.MGS,
+    rank: Annotated[
+        int | None, typer.Option("--rank", min=0, metavar="R", help="With triton: the tables of rank R alone.")
+    ] = None,
+    kernel: Annotated[
+        Path | None, typer.Option("--kernel", metavar="KERNEL.py", help="With triton: rewrite the GEMM of this file.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("-o", metavar="OUT", help="Write to this file, not to stdout.")] = None,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of plans; needs no FILE.")] = False,
+) -> None:
+    """Write a schedule as a plan, in steps, or for another program.
+
+    A plan has transfers, kernels and what each waits for.
+    """
+    from ..commands.inputs import ScenarioInput
+    from ..commands.plan import TritonOptions, print_plan, print_schema, print_steps, print_triton
+
+    if schema:
+        raise typer.Exit(print_schema(out))
+    if file is None:
+        raise typer.BadParameter("name a scenario", param_hint="FILE")
+    source = ScenarioInput(file, settings_of(settings), workload)
+    if output is PlanFormat.TRITON:
+        raise typer.Exit(print_triton(source, TritonOptions(schedule, rank, kernel), out))
+    if (rank, kernel) != (None, None):
+        raise typer.BadParameter("--rank and --kernel belong to --format triton")
+    if output is PlanFormat.MSCCLPP:
+        from ..commands.plan_mscclpp import print_mscclpp
+
+        raise typer.Exit(print_mscclpp(source, schedule=schedule, out=out))
+    if output is PlanFormat.STEPS:
+        raise typer.Exit(print_steps(source, schedule=schedule, out=out))
+    raise typer.Exit(print_plan(source, schedule=schedule, as_json=output is PlanFormat.JSON, out=out))
+
+
+def import_file(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A dump, log or trace; - reads it from stdin.")],
+    out: Annotated[Path | None, typer.Option("-o", metavar="OUT", help="Write to this file, not to stdout.")] = None,
+    gpu: Annotated[str, typer.Option("--gpu", metavar="NAME", help="Take the GPUs for this one of the library.")] = "",
+    collective: Annotated[
+        str, typer.Option("--collective", metavar="OP", help="The collective of a log, such as all_gather.")
+    ] = "",
+) -> None:
+    """Read in a machine, a log of nccl-tests or a trace of PyTorch.
+
+    A machine comes from NCCL, RCCL, nvidia-smi, rocm-smi or InfraGraph.
+    """
+    from ..commands.import_file import ImportOptions, import_file
+
+    raise typer.Exit(import_file(file, ImportOptions(gpu, collective, out)))
+
+
+def from_model(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The config.json of a model of transformers.")],
+    gpu: Annotated[str, typer.Option("--gpu", metavar="NAME", help="A GPU of the library, such as h100.")],
+    tp: Annotated[int, typer.Option("--tp", min=2, metavar="N", help="GPUs that share each layer.")] = 8,
+    no_sequence_parallel: Annotated[
+        bool, typer.Option("--no-sequence-parallel", help="Activations are whole on every GPU: all_reduce.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option("-o", metavar="OUT", help="Write to this file, not to stdout.")] = None,
+) -> None:
+    """Write the workloads of a layer of a model as a scenario."""
+    from ...compiler.from_model.layer import Parallelism
+    from ..commands.from_model import write_layer
+
+    raise typer.Exit(write_layer(config, Parallelism(gpu, tp, not no_sequence_parallel), out))
