@@ -19,14 +19,15 @@ from tests.helpers.some import some
 def test_transfers_end_before_what_waits_for_them_does(pattern: Pattern) -> None:
     rng = random.Random(pattern.value)
     scenario = draw_scenario(rng, pattern)
-    for choice in some(draw_choices(rng, scenario, 6)):
+    last, flows = scenario.num_ranks - 1, []
+    for choice in draw_choices(rng, scenario, 6):
         result = simulate(scenario, build_schedule(scenario, choice))
-        last = scenario.num_ranks - 1
+        flows += data_flows(scenario, result.schedule, result.timeline, last)
 
-        for flow in data_flows(scenario, result.schedule, result.timeline, last):
-            assert flow.rank == last and flow.transfer.kind is IntervalKind.COMM
-            assert flow.transfer.end_ticks <= flow.waiter.end_ticks, choice
-            assert not flow.path or flow.path[-1] == last
+    for flow in some(flows):
+        assert flow.rank == last and flow.transfer.kind is IntervalKind.COMM
+        assert flow.transfer.end_ticks <= flow.waiter.end_ticks
+        assert not flow.path or flow.path[-1] == last
 
 
 def test_each_group_of_a_chunked_plan_is_led_back_to_its_chunk() -> None:
