@@ -28,11 +28,12 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A marked schedule: its name, and its Result once it is simulated."""
+    """A marked schedule: its name, and its Result once it is simulated, or the ``problem`` that left it without."""
 
     name: str
     schedule: Schedule
     result: Result | None
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +64,14 @@ def _difference(
 
 
 def launches_of(scenario: Scenario, schedule: Schedule) -> int:
-    """Kernels that rank 0 launches: one for each group and sum, one a stream of a persistent kernel."""
+    """Kernels that rank 0 launches: one for each group and sum, one a stream of a persistent kernel.
+
+    Of the copies and sums of the library there is one call.
+    """
     kernels = [step for step in schedule.steps_of(0) if not isinstance(step, Transfer)]
     groups = [step for step in kernels if isinstance(step, TileGroup)]
+    if schedule.engine.by_library:
+        return len(groups) + 1
     if _persistent(scenario, schedule):
         return len({step.stream for step in groups}) + len(kernels) - len(groups)
     return len(kernels)
@@ -103,8 +109,14 @@ def _gap(scenario: Scenario, one: Compared, bound_ticks: int | None) -> float | 
     return one.result.makespan_ticks / bound_ticks - 1
 
 
-def _num(kind: type[Step]) -> Callable[..., int]:
-    return lambda scenario, one, bound_ticks: sum(isinstance(step, kind) for step in one.schedule.steps_of(0))
+def _num(kind: type[Step]) -> Callable[..., int | None]:
+    """The number of steps of a kind; a call of the library does not say how many it makes."""
+
+    def count(scenario: Scenario, one: Compared, bound_ticks: int | None) -> int | None:
+        steps = one.schedule.steps_of(0)
+        return None if one.schedule.engine.by_library else sum(isinstance(step, kind) for step in steps)
+
+    return count
 
 
 def _sms(scenario: Scenario, one: Compared, bound_ticks: int | None) -> str:

@@ -11,10 +11,7 @@ from .follow import Chunks, Stop
 from .rows import NONE, Lanes, Row, lanes_of
 from .story import told
 from .strips import Strip, strips_of
-from .viewport import Viewport
-
-ZOOM = 1.6
-STEP = 0.2
+from .viewport import PAN_STEP, ZOOM_STEP, Viewport
 
 
 class RanksShown(Enum):
@@ -126,11 +123,11 @@ class TimelineModel:
     def zoom_about(self, steps: int, ticks: int) -> None:
         """Zoom in or out; the time ``ticks`` stays where it is."""
         total = self.viewport.total_ticks
-        self.viewport = Viewport.whole(total) if steps == 0 else self.viewport.zoomed(ZOOM**steps, ticks)
+        self.viewport = Viewport.whole(total) if steps == 0 else self.viewport.zoomed(ZOOM_STEP**steps, ticks)
 
     def pan(self, steps: int) -> None:
         """Move the time in view later (positive) or earlier."""
-        self.viewport = self.viewport.moved(steps * STEP)
+        self.viewport = self.viewport.moved(steps * PAN_STEP)
 
     def frame(self) -> None:
         """Zoom to the interval under the cursor."""

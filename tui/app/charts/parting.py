@@ -45,7 +45,7 @@ def parting_of(names: Sequence[str], results: Sequence[Result]) -> Parting | Non
 
 
 def _sentence(names: Sequence[str], here: Sequence[Act | None], ticks: int) -> str:
-    said = [(_doing(act), name) for name, act in zip(names, here, strict=True)]
+    said = [(_doing(act, ticks), name) for name, act in zip(names, here, strict=True)]
     said.sort(key=lambda pair: names.index(pair[1]))
     parts = [
         f"{' and '.join(name for _, name in group)} {'begin' if len(group) > 1 else 'begins'} {doing}"
@@ -57,10 +57,11 @@ def _sentence(names: Sequence[str], here: Sequence[Act | None], ticks: int) -> s
     return f"{when} they differ: {'; '.join(parts)}."
 
 
-def _doing(act: Act | None) -> str:
+def _doing(act: Act | None, ticks: int) -> str:
+    """What is begun, and when if that is later than ``ticks``."""
     if act is None:
         return ""
-    when = "" if act.start_ticks < SAME_TICKS else f" at {us_text(act.start_ticks / TICKS_PER_US)}"
+    when = "" if act.start_ticks - ticks < SAME_TICKS else f" at {us_text(act.start_ticks / TICKS_PER_US)}"
     return f"{act.doing} ({act.name}){when}"
 
 

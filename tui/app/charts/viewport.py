@@ -11,6 +11,9 @@ MIN_SPAN_TICKS = TICKS_PER_US // 10
 LABEL_COLUMNS = 12
 # What is brought into view is kept so far from the edges, as a share of what is in view.
 MARGIN = 0.1
+# Factor of a step of zooming, and share of what is in view of a step of panning.
+ZOOM_STEP = 1.6
+PAN_STEP = 0.2
 
 
 @dataclass(frozen=True, slots=True)
