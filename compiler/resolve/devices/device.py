@@ -89,6 +89,10 @@ class DeviceResolver:
         does = [self._device(entry).words.get(word) == ("yes",) for word in SWITCH_CHOICES]
         return Switch(entry.name, *numbers, figures.provenance(entry.name), *does)
 
+    def numbers(self, entry: Entry) -> DeviceNumbers:
+        """Return all numbers that a device states or inherits, complete or not."""
+        return DeviceNumbers(self._device(entry).figures)
+
     def _simple(self, entry: Entry) -> DeviceNumbers:
         read = self._device(entry)
         self._require(entry, [number.name for number in _SIMPLE[entry.kind] if number.name not in read.figures])
