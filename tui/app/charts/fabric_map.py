@@ -12,6 +12,10 @@ from ....compiler.ir import Network, Scenario
 
 MOST_RANKS = 64
 MOST_LINKS = 512
+MARGIN = 0.06
+"""Room around a grid for the stubs of links that close it, as a share of the map."""
+DEPTH = 0.75
+"""How far the last layer of a grid lies from the first, in steps of the grid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +81,15 @@ def _coordinates(rank: int, sides: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _on_grid(sides: tuple[int, ...]) -> tuple[Place, ...]:
-    """Rows and columns; layers of a third dimension side by side."""
+    """Rows and columns; the layers of a third dimension lie behind each other, each a little lower and to the right."""
     layers, rows, columns = (1, *sides) if len(sides) == 2 else sides
-    wide = layers * columns + layers - 1
     places = []
     for rank in range(layers * rows * columns):
         layer, row, column = _coordinates(rank, (layers, rows, columns))
-        x = (layer * (columns + 1) + column) / max(1, wide - 1)
-        # Layers lie a little apart in height, so that links between them do not hide those within.
-        y = (row + 0.3 * layer) / max(1.0, rows - 1 + 0.3 * (layers - 1))
-        places.append(Place(rank, str(rank), x, y))
+        shift = layer * DEPTH / max(1, layers - 1)
+        last = DEPTH if layers > 1 else 0
+        x, y = (column + shift) / max(1, columns - 1 + last), (row + shift) / max(1, rows - 1 + last)
+        places.append(Place(rank, str(rank), *(MARGIN + at * (1 - 2 * MARGIN) for at in (x, y))))
     return tuple(places)
 
 

@@ -24,7 +24,7 @@ from ..charts.strips import bars_text
 # Of the dots of a link every so many are drawn, by level: a busy link is a solid line, the busiest ones a thick one.
 DASHES = (8, 4, 3, 2, 1, 1)
 THICK_LEVEL = 5
-STUB = 0.09
+STUB = 0.05
 """Length of the stubs of a link that closes a grid, as a share of the map."""
 HEAD_ROWS = 1
 FOOT_ROWS = 2
@@ -222,7 +222,7 @@ class FabricView(ScrollView, can_focus=True):
         return Strip(segments).simplify().adjust_cell_length(width).apply_style(self.rich_style)
 
     def _style(self, name: str) -> Style:
-        return self.get_component_rich_style(f"fabric--{name}", partial=True)
+        return self.get_component_rich_style(f"fabric--{name}")
 
 
 def _strokes(
@@ -231,12 +231,9 @@ def _strokes(
     """The lines of a link: one between its ends, or a stub at each, away from the other."""
     if not wraps:
         return [(*a, *b)]
-    dx, dy = (0 if a[axis] == b[axis] else 1 if b[axis] > a[axis] else -1 for axis in (0, 1))
-    if abs(b[0] - a[0]) > abs(b[1] - a[1]):
-        dy = 0
-    else:
-        dx = 0
-    x, y = dx * STUB * size[0] * DOTS_X * 0.5, dy * STUB * size[1] * DOTS_Y
+    across, down = (b[0] - a[0]) / (size[0] * DOTS_X), (b[1] - a[1]) / (size[1] * DOTS_Y)
+    length = STUB / max(1e-9, (across**2 + down**2) ** 0.5)
+    x, y = (b[0] - a[0]) * length, (b[1] - a[1]) * length
     return [(*a, a[0] - x, a[1] - y), (*b, b[0] + x, b[1] + y)]
 
 

@@ -53,7 +53,7 @@ class GanttPainter:
     def style(self, name: str) -> Style:
         """A component style, looked up once."""
         if name not in self._styles:
-            self._styles[name] = self._widget.get_component_rich_style(f"timeline--{name}", partial=True)
+            self._styles[name] = self._widget.get_component_rich_style(f"timeline--{name}")
         return self._styles[name]
 
     def fill(self, kind: IntervalKind) -> str:
