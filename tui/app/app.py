@@ -16,10 +16,14 @@ from ...compiler.ir import Settings, ShouldStop
 from ...simcore.figures.result import Result
 from .background import in_thread, start_resource_tracker
 from .messages import CandidatePicked, Progressed
+from .panes import PANES
+from .panes.candidates import CandidatesPane
+from .panes.timeline import TimelinePane
 from .session import CANCELLED, Backend, Session, SessionProblem, WorkloadSession, default_backend
 from .view import SortKey, progress_text
-from .widgets import HelpScreen, Workbench
-from .widgets.workbench import TIMELINE_IDX, TITLES
+from .widgets.help import HelpScreen
+from .widgets.timeline import TimelineView
+from .workbench import Workbench
 
 DEFAULT_WORKERS = 2
 # Actions that need an answer on screen.
@@ -41,9 +45,8 @@ class MagusApp(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", "Quit"),
         Binding("question_mark", "help", "Help", key_display="?"),
-        Binding("1", "pane(0)", "Pane", key_display="1 2 3"),
-        Binding("2", "pane(1)", TITLES[1], show=False),
-        Binding("3", "pane(2)", TITLES[2], show=False),
+        Binding("1", "pane(0)", "Pane", key_display=f"1-{len(PANES)}"),
+        *(Binding(str(idx + 1), f"pane({idx})", pane.title, show=False) for idx, pane in enumerate(PANES) if idx),
         Binding("tab", "next_pane", "Next pane", show=False, priority=True),
         Binding("j", "step(1)", "Next", show=False),
         Binding("k", "step(-1)", "Previous", show=False),
@@ -131,14 +134,11 @@ class MagusApp(App[None]):
         for explain in (False, True):
             self.bench.say(f"{'what-if runs of' if explain else 'simulating'} {expression} ...")
             outcome = await in_thread(partial(self._simulate_here, job, expression, explain))
-            if isinstance(outcome, SessionProblem):
-                self.bench.say("")
-                self.bench.timeline.say(f"{outcome.kind.value}: {outcome.text}")
-                return
-            self.bench.show_candidate(job)
+            job.simulating = not explain and isinstance(outcome, Result)
+            self.bench.refresh_panes()
+            if not job.simulating:
+                break
         self.bench.say("")
-        self.bench.fill_table(job)
-        self.bench.show_candidate(job, waiting=False)
 
     def _simulate_here(
         self, job: WorkloadSession, expression: str, explain: bool, should_stop: ShouldStop
@@ -164,9 +164,10 @@ class MagusApp(App[None]):
         self._simulate_picked(job)
 
     def _simulate_picked(self, job: WorkloadSession) -> None:
-        self.bench.show_candidate(job)
-        known = job.results.get(job.picked or "")
-        if job.picked is not None and (known is None or known.waterfall is None):
+        known = job.result
+        job.simulating = job.picked is not None and (known is None or known.waterfall is None)
+        self.bench.refresh_panes()
+        if job.simulating and job.picked is not None:
             self._simulate(job, job.picked)
         else:
             self.workers.cancel_group(self, "candidate")
@@ -242,39 +243,35 @@ class MagusApp(App[None]):
 
     def action_step(self, rows: int) -> None:
         """Move the cursor down by ``rows``."""
-        table = self.bench.table
-        table.move_cursor(row=max(0, min(table.row_count - 1, table.cursor_row + rows)))
+        self.bench.view_of(CandidatesPane).step(rows)
 
     def action_sort(self) -> None:
         """Sort the candidates by the next column."""
-        if self.session.job is not None:
-            self.bench.sort(self.session.job)
+        self.bench.view_of(CandidatesPane).sort()
 
     def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
         """Sort the candidates by the clicked column."""
-        if self.session.job is not None and event.column_key.value is not None:
-            self.bench.sort(self.session.job, SortKey[event.column_key.value])
+        if event.column_key.value is not None:
+            self.bench.view_of(CandidatesPane).sort(SortKey[event.column_key.value])
 
     def on_data_table_row_selected(self, _: DataTable.RowSelected) -> None:
         """Show the timeline of the candidate."""
-        self.bench.show_pane(TIMELINE_IDX)
+        self._timeline.focus()
 
     def action_zoom(self, steps: int) -> None:
         """Zoom the timeline in (1) or out (-1), or show all of it (0)."""
-        self._see_timeline()
-        self.bench.timeline.zoom(steps)
+        self._timeline.zoom(steps)
 
     def action_pan(self, steps: int) -> None:
         """Move the timeline later (1) or earlier (-1)."""
-        self._see_timeline()
-        self.bench.timeline.pan(steps)
+        self._timeline.pan(steps)
 
     def action_ranks(self) -> None:
         """Switch between one rank and all ranks."""
-        self._see_timeline()
-        self.bench.timeline.toggle_ranks()
+        self._timeline.toggle_ranks()
 
-    def _see_timeline(self) -> None:
-        """Bring the timeline to the front if it is hidden."""
-        if not self.bench.is_shown(TIMELINE_IDX):
-            self.bench.show_pane(TIMELINE_IDX)
+    @property
+    def _timeline(self) -> TimelineView:
+        """The timeline, brought to the front if it is hidden."""
+        self.bench.show_view(TimelinePane)
+        return self.bench.view_of(TimelinePane).target

@@ -53,18 +53,34 @@ class Backend:
 
 @dataclass(slots=True)
 class WorkloadSession:
-    """The state of one workload; ``results`` are by expression, ``picked`` is the candidate on screen."""
+    """The state of one workload.
+
+    ``picked`` is the expression of the candidate on screen, ``simulating`` whether it is being simulated. ``results``
+    and ``problems`` of simulations are by expression.
+    """
 
     scenario: Scenario
     answer: Advice | SessionProblem | None = None
     picked: str | None = None
+    simulating: bool = False
     results: dict[str, Result] = field(default_factory=dict)
+    problems: dict[str, SessionProblem] = field(default_factory=dict)
     warnings: tuple[Diagnostic, ...] = ()
 
     @property
     def advice(self) -> Advice | None:
         """The advice, once there is one."""
         return self.answer if isinstance(self.answer, Advice) else None
+
+    @property
+    def result(self) -> Result | None:
+        """What was simulated of the picked candidate."""
+        return self.results.get(self.picked or "")
+
+    @property
+    def problem(self) -> SessionProblem | None:
+        """Why the picked candidate could not be simulated."""
+        return self.problems.get(self.picked or "")
 
     def candidate(self, expression: str) -> Candidate | None:
         """The candidate with this expression."""
@@ -154,9 +170,21 @@ class Session:
         self, job: WorkloadSession, expression: str, should_stop: ShouldStop, *, explain: bool
     ) -> Result | SessionProblem:
         """Return the Result of a candidate, simulated in packets unless known; ``explain`` adds its loss waterfall."""
-        known, candidate, advice = job.results.get(expression), job.candidate(expression), job.advice
+        known = job.results.get(expression)
         if known is not None and (known.waterfall is not None or not explain):
             return known
+        outcome = self._simulated(job, expression, should_stop, explain=explain)
+        if isinstance(outcome, SessionProblem):
+            if outcome is not CANCELLED:
+                job.problems[expression] = outcome
+        elif known is None or outcome.waterfall is not None:
+            job.results[expression] = outcome
+        return outcome
+
+    def _simulated(
+        self, job: WorkloadSession, expression: str, should_stop: ShouldStop, *, explain: bool
+    ) -> Result | SessionProblem:
+        candidate, advice = job.candidate(expression), job.advice
         if candidate is None or advice is None:
             return SessionProblem(ProblemKind.FAULT, f"{expression} is not among the candidates")
         bound_ticks = advice.bound.ticks if explain and advice.bound is not None else None
@@ -168,8 +196,6 @@ class Session:
             return CANCELLED
         if result.outcome is not RunOutcome.DONE:
             return SessionProblem(ProblemKind.OUTCOME, f"{expression}: {result.outcome.value}.")
-        if known is None or result.waterfall is not None:
-            job.results[expression] = result
         return result
 
 

@@ -133,6 +133,12 @@ def rows_of(advice: Advice, results: Mapping[str, Result], key: SortKey) -> tupl
     return tuple(sorted(rows, key=lambda row: (_order(row, key), row.rank)))
 
 
+def row_of(advice: Advice, results: Mapping[str, Result], expression: str | None) -> CandidateRow | None:
+    """Return the row of one candidate."""
+    rows = rows_of(advice, results, SortKey.RANK)
+    return next((row for row in rows if row.expression == expression), None)
+
+
 def _order(row: CandidateRow, key: SortKey) -> float | str:
     """Return the value that ``key`` sorts by; unknown values go to the end."""
     never = float("inf")
