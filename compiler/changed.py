@@ -58,10 +58,9 @@ def changed_text(source: Source, changes: Changes, path: str) -> str:
 
 def _rewritten(source: Source, changes: Changes) -> Source:
     report = Report()
-    with suppress(GaveUp):
-        with report.attempt():
-            changed = with_params(source, _parsed(source, report), changes.params, report)
-            return with_numbers(changed, _parsed(changed, report), changes.numbers, report)
+    with suppress(GaveUp), report.attempt():
+        changed = with_params(source, _parsed(source, report), changes.params, report)
+        return with_numbers(changed, _parsed(changed, report), changes.numbers, report)
     raise CompileError(report.diagnostics)
 
 
