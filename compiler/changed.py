@@ -2,12 +2,14 @@
 
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from .codes import Code
 from .ir import Settings
 from .pipeline import Compiled, compile_text
 from .text import syntax as ast
 from .text.diagnostics import CompileError, Diagnostic, GaveUp, Report
+from .text.load import read_source
 from .text.parse import parse_file
 from .text.rewriting import references_to, with_numbers, with_params, without
 from .text.source import Source, Span
@@ -34,6 +36,23 @@ def compile_changed(source: Source, changes: Changes) -> Compiled:
     """
     changed = _rewritten(source, Changes((), changes.numbers)) if changes.numbers else source
     return compile_text(changed.text, changed.path, changes.params, as_written=not changes)
+
+
+def compile_changed_file(path: Path, changes: Changes) -> Compiled:
+    """Compile a file with other values, see ``compile_changed``."""
+    return compile_changed(_read(path), changes)
+
+
+def changed_file(path: Path, changes: Changes, target: Path) -> str:
+    """Return the text for ``target`` that says what the file at ``path`` says with other values: ``changed_text``."""
+    return changed_text(_read(path), changes, str(target))
+
+
+def _read(path: Path) -> Source:
+    report = Report()
+    with suppress(GaveUp), report.attempt():
+        return read_source(path, report)
+    raise CompileError(report.diagnostics)
 
 
 def changed_text(source: Source, changes: Changes, path: str) -> str:
