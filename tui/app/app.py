@@ -16,7 +16,7 @@ from ...advisor.candidates.advice import Advice
 from ...compiler.ir import Settings, ShouldStop
 from ...simcore.figures.result import Result
 from .background import in_thread, start_resource_tracker
-from .messages import Answered, CandidatePicked, Progressed
+from .messages import Answered, CandidatePicked, ChangesMade, Progressed
 from .panes import PANES
 from .panes.candidates import CandidatesPane
 from .panes.timeline import TimelinePane
@@ -29,6 +29,7 @@ from .workbench import Workbench
 DEFAULT_WORKERS = 2
 # Actions that need an answer on screen.
 ANSWER_ACTIONS = ("pane", "next_pane", "sort", "zoom", "pan", "ranks", "step")
+TIMELINE_ACTIONS = ("zoom", "pan", "ranks")
 # Signals that end the program, with the exit code of shells: 128 plus the number.
 END_SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGINT") if hasattr(signal, name))
 # The cursor rests this long on a candidate before it is simulated.
@@ -224,6 +225,8 @@ class MagusApp(App[None]):
             return len(self.session.jobs) > 1
         if action == "stop":
             return job is not None and not job.is_answered
+        if action in TIMELINE_ACTIONS and not PANES[self.bench.pane_idx].together:
+            return False
         if action in ANSWER_ACTIONS:
             return job is not None and job.advice is not None
         return True
@@ -232,6 +235,11 @@ class MagusApp(App[None]):
         """Read the file again and compute everything again."""
         self._stop_all()
         self._read()
+
+    def on_changes_made(self, message: ChangesMade) -> None:
+        """Ask the question with other values."""
+        self.session.changes = message.changes
+        self.action_reload()
 
     def action_workload(self) -> None:
         """Show the next workload of the file."""
