@@ -18,9 +18,11 @@ from .options import (
     NoVerifyOption,
     SetOption,
     StrictOption,
+    SvgOption,
     SweptOption,
     ToleranceOption,
     TopOption,
+    TraceOption,
     WorkersOption,
     WorkloadOption,
     seconds_of,
@@ -62,6 +64,8 @@ def advise(
         bool, typer.Option("--sensitivity", help="Find hardware numbers that change the answer if they are 10 % off.")
     ] = False,
     how: Annotated[bool, typer.Option("--how", help="Tell step by step how to carry the schedule out.")] = False,
+    trace: TraceOption = None,
+    svg: SvgOption = None,
     settings: SetOption = None,
     strict: StrictOption = False,
     json: JsonOption = False,
@@ -72,13 +76,14 @@ def advise(
     from ...advisor import AdviceOptions
     from ..commands.advise import AdviseOptions, advise_file
     from ..commands.inputs import ScenarioInput
+    from ..commands.out.pictures import Pictures
 
     limit_s = None if within is None else seconds_of(within)
     verify = not no_verify
     advice = AdviceOptions(
         top, verify, bespoke, workers=workers, within_s=limit_s, threshold=threshold, sensitivity=sensitivity
     )
-    options = AdviseOptions(advice, how=how, strict=strict, as_json=json)
+    options = AdviseOptions(advice, how=how, pictures=Pictures(trace, svg), strict=strict, as_json=json)
     raise typer.Exit(advise_file(ScenarioInput(file, settings_of(settings), workload), options))
 
 
