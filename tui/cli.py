@@ -42,6 +42,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     answers.schedules,
     answers.advise,
     answers.sweep,
+    answers.report,
     answers.export,
     answers.distill,
     answers.serve,

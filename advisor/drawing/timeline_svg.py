@@ -4,12 +4,12 @@ The size is bounded however long the plan is: neighbours in a lane that are narr
 of systems in which ranks differ the first ranks are drawn.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...compiler.ir import Scenario
 from ...compiler.text.quantities import rate_text, ticks_text
-from ...simcore import LoadKind, Result, exposed_spans
+from ...simcore import LoadKind, Result, data_flows, exposed_spans
 from ...simcore.figures.result import Interval, IntervalKind
 from .lanes import Row, rows_of
 from .svg import TimeScale, document, fitting, number, rect_at, text_at
@@ -18,6 +18,8 @@ WIDTH, LEFT, RIGHT = 1200.0, 120.0, 16.0
 LANE, GAP, STRIP = 20.0, 4.0, 34.0
 MAX_LANES = 48
 """Lanes that are drawn at most."""
+MAX_LINKED = 5000
+"""Steps of a plan at most for which the drawing says what they waited for."""
 MIN_PIXELS = 1.0
 """Bars that are narrower are drawn together with their neighbours."""
 
@@ -38,16 +40,49 @@ class _Bar:
         return max(interval.end_ticks for interval in self.intervals)
 
 
-def timeline_svg(scenario: Scenario, result: Result) -> str:
-    """Return the drawing of ``result``: of one rank where all do the same, else of the first ones."""
-    scale = TimeScale(max(1, result.makespan_ticks), LEFT, WIDTH - LEFT - RIGHT)
+@dataclass(frozen=True, slots=True)
+class _Drawing:
+    """What all lanes share: the scale, the steps on the critical path, and the numbers of steps with what they await.
+
+    ``waits`` has, for each interval, the numbers of the transfers that it waited for; empty for very long plans.
+    """
+
+    scale: TimeScale
+    critical: frozenset[tuple[int, str]]
+    numbers: Mapping[Interval, int]
+    waits: Mapping[Interval, Sequence[int]]
+
+    @classmethod
+    def of(cls, scenario: Scenario, result: Result, span_ticks: int) -> "_Drawing":
+        scale = TimeScale(max(1, span_ticks, result.makespan_ticks), LEFT, WIDTH - LEFT - RIGHT)
+        critical = frozenset((op.rank, op.label) for op in result.critical_path)
+        numbers = {interval: number for number, interval in enumerate(result.timeline.intervals)}
+        waits: dict[Interval, list[int]] = {}
+        if len(numbers) <= MAX_LINKED:
+            for rank in range(result.timeline.period):
+                for flow in data_flows(scenario, result.schedule, result.timeline, rank):
+                    waits.setdefault(flow.waiter, []).append(numbers[flow.transfer])
+        return cls(scale, critical, numbers, waits)
+
+    def attributes(self, interval: Interval) -> str:
+        """What a page needs to follow a chunk: the number of the step, and of those it waited for."""
+        waits = " ".join(map(str, self.waits.get(interval, ())))
+        return f' data-step="{self.numbers[interval]}"' + (f' data-waits="{waits}"' if waits else "")
+
+
+def timeline_svg(scenario: Scenario, result: Result, span_ticks: int = 0) -> str:
+    """Return the drawing of ``result``: of one rank where all do the same, else of the first ones.
+
+    Its axis ends with the run, or at ``span_ticks`` if that is later, so that drawings can be compared.
+    """
+    drawing = _Drawing.of(scenario, result, span_ticks)
+    scale = drawing.scale
     title = f"{scenario.workload.name}: {result.schedule.expression}"
     body: list[str] = [
         text_at(12, 22, fitting(title, WIDTH - 24), "title"),
         text_at(12, 40, _summary(result), "faint"),
         *_legend(58),
     ]
-    critical = frozenset((op.rank, op.label) for op in result.critical_path)
     top, drawn = 92.0, 0
     lanes: list[str] = []
     for rank in range(result.timeline.period):
@@ -59,7 +94,7 @@ def timeline_svg(scenario: Scenario, result: Result) -> str:
         lanes.append(text_at(12, top + 12, _rank_title(result, rank), "title"))
         top += LANE
         for lane in rows[:MAX_LANES]:
-            lanes += _lane(lane, scale, top, critical)
+            lanes += _lane(lane, drawing, top)
             top += LANE + GAP
         if len(rows) > MAX_LANES:
             lanes.append(text_at(LEFT, top + 14, f"{len(rows) - MAX_LANES} more lanes are not drawn", "faint"))
@@ -109,21 +144,18 @@ def _axis(scale: TimeScale, top: float, bottom: float) -> Iterator[str]:
         yield text_at(x + 3, top + 4, label, "faint")
 
 
-def _lane(row: Row, scale: TimeScale, top: float, critical: frozenset[tuple[int, str]]) -> Iterator[str]:
+def _lane(row: Row, drawing: _Drawing, top: float) -> Iterator[str]:
+    scale = drawing.scale
     yield text_at(LEFT - 8, top + 14, fitting(row.name, LEFT - 16), anchor="end")
     yield rect_at(LEFT, top, scale.width, LANE, "band")
-    for bar in _bars(row.intervals, scale, critical):
+    for bar in _bars(row.intervals, scale, drawing.critical):
         x, width = scale.x(bar.start), max(MIN_PIXELS, scale.x(bar.end) - scale.x(bar.start))
-        kind = bar.intervals[0].kind.value
-        more = "" if len(bar.intervals) > 1 else _links_of(bar.intervals[0])
+        first, alone = bar.intervals[0], len(bar.intervals) == 1
+        kind, more = first.kind.value, drawing.attributes(first) if alone else ""
         yield rect_at(x, top + 2, width, LANE - 4, f"bar {kind}{' critical' * bar.critical}", _about(bar), more)
-        label = fitting(bar.intervals[0].name, width - 6) if len(bar.intervals) == 1 else ""
+        label = fitting(first.name, width - 6) if alone else ""
         if label:
             yield text_at(x + 3, top + 14, label, f"on {kind}")
-
-
-def _links_of(interval: Interval) -> str:
-    return f' data-step="{interval.rank}-{interval.start_ticks}-{interval.end_ticks}"'
 
 
 def _bars(intervals: Sequence[Interval], scale: TimeScale, critical: frozenset[tuple[int, str]]) -> Iterator[_Bar]:

@@ -51,6 +51,9 @@ BespokeOption = Annotated[
     typer.Option("--bespoke", min=0, max=100_000, metavar="N", help="Search N plans of unequal chunks; 0: none."),
 ]
 NoVerifyOption = Annotated[bool, typer.Option("--no-verify", help="Predict times, simulate nothing.")]
+SensitivityOption = Annotated[
+    bool, typer.Option("--sensitivity", help="Find hardware numbers that change the answer if they are 10 % off.")
+]
 WorkersOption = Annotated[
     int, typer.Option("--workers", metavar="N", min=1, max=64, help="Number of threads or processes that simulate.")
 ]
