@@ -19,8 +19,11 @@ from .background import in_thread, start_resource_tracker
 from .messages import Answered, CandidatePicked, ChangesMade, Progressed
 from .panes import PANES
 from .panes.candidates import CandidatesPane
+from .panes.sweep import SweepPane
 from .panes.timeline import TimelinePane
+from .panes.what_if import WhatIfPane
 from .session import CANCELLED, Backend, Session, SessionProblem, WorkloadSession, default_backend
+from .themes import DARK, THEMES, curve_colours
 from .view import SortKey, progress_text
 from .widgets.help import HelpScreen
 from .widgets.timeline import TimelineView
@@ -76,9 +79,16 @@ class MagusApp(App[None]):
         backend: Backend | None = None,
     ) -> None:
         super().__init__()
+        for theme in THEMES:
+            self.register_theme(theme)
+        self.theme = DARK.name
         self.session = Session(Path(path), settings, workload, backend or default_backend(workers))
         self.bench = Workbench(id="workbench")
         start_resource_tracker()
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """Colours that Textual's themes do not have."""
+        return dict(curve_colours(dark=self.current_theme.dark))
 
     def compose(self) -> ComposeResult:
         """The workbench over the keys."""
@@ -240,6 +250,11 @@ class MagusApp(App[None]):
         """Ask the question with other values."""
         self.session.changes = message.changes
         self.action_reload()
+
+    def on_what_if_pane_sweep_asked(self, message: WhatIfPane.SweepAsked) -> None:
+        """Show a sweep over a value."""
+        self.bench.show_view(SweepPane)
+        self.bench.view_of(SweepPane).show_axis(message.name)
 
     def action_workload(self) -> None:
         """Show the next workload of the file."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from . import candidates, timeline, what_if, why
+from . import candidates, sweep, timeline, what_if, why
 from .base import JobPane
 
 
@@ -25,6 +25,7 @@ PANES = (
     Pane("timeline", timeline.TITLE, timeline.TimelinePane, together=True, whole_width=True),
     Pane("why", why.TITLE, why.WhyPane, together=True),
     Pane("what_if", what_if.TITLE, what_if.WhatIfPane),
+    Pane("sweep", sweep.TITLE, sweep.SweepPane),
 )
 """Key 1 shows the first, and so on; there are at most nine."""
 
