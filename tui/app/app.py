@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -16,6 +17,7 @@ from ...advisor.candidates.advice import Advice
 from ...compiler.ir import Settings, ShouldStop
 from ...simcore.figures.result import Result
 from .background import in_thread, start_resource_tracker
+from .commands import MagusCommands
 from .messages import Answered, CandidatePicked, ChangesMade, Progressed
 from .panes import PANES
 from .panes.candidates import CandidatesPane
@@ -23,9 +25,14 @@ from .panes.sweep import SweepPane
 from .panes.timeline import TimelinePane
 from .panes.what_if import WhatIfPane
 from .session import CANCELLED, Backend, Session, SessionProblem, WorkloadSession, default_backend
+from .start import stamp
+from .state import load as load_state
+from .state import save as save_state
 from .themes import DARK, THEMES, curve_colours
 from .view import SortKey, progress_text
+from .widgets.headline import Headline
 from .widgets.help import HelpScreen
+from .widgets.start import StartScreen
 from .widgets.timeline import TimelineView
 from .workbench import Workbench
 
@@ -33,6 +40,10 @@ DEFAULT_WORKERS = 2
 # Actions that need an answer on screen.
 ANSWER_ACTIONS = ("pane", "next_pane", "sort", "zoom", "pan", "ranks", "step")
 TIMELINE_ACTIONS = ("zoom", "pan", "ranks")
+# Actions that another screen over the workbench has no use for.
+SCREEN_ACTIONS = (*ANSWER_ACTIONS, "reload", "workload", "details", "stop", "browse")
+# Seconds between two looks whether the file has changed on disk.
+LOOK_S = 1.0
 # Signals that end the program, with the exit code of shells: 128 plus the number.
 END_SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGINT") if hasattr(signal, name))
 # The cursor rests this long on a candidate before it is simulated.
@@ -40,11 +51,11 @@ SETTLE_S = 0.12
 
 
 class MagusApp(App[None]):
-    """``magus tui FILE``."""
+    """``magus tui [FILE|FOLDER]``; it remembers files, theme and pane in ``state_folder``, None for nowhere."""
 
     CSS_PATH = "magus.tcss"
     TITLE = "magus"
-    ENABLE_COMMAND_PALETTE = False
+    COMMANDS = App.COMMANDS | {MagusCommands}
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (145, "-wide")]  # noqa: RUF012 - Textual declares it so
     VERTICAL_BREAKPOINTS = [(0, "-short"), (40, "-tall")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -66,23 +77,32 @@ class MagusApp(App[None]):
         Binding("r", "ranks", "Ranks"),
         Binding("e,ctrl+r", "reload", "Reload", key_display="e"),
         Binding("w", "workload", "Workload"),
+        Binding("d", "details", "Details"),
+        Binding("o", "browse", "Open"),
+        Binding("t", "next_theme", "Theme", show=False),
         Binding("x,escape", "stop", "Stop", key_display="Esc"),
     ]
 
     def __init__(
         self,
-        path: Path,
+        path: Path | None,
         settings: Settings = (),
         workload: str | None = None,
         *,
         workers: int = DEFAULT_WORKERS,
         backend: Backend | None = None,
+        state_folder: Path | None = None,
     ) -> None:
         super().__init__()
+        self._state_folder, self.state = state_folder, load_state(state_folder)
         for theme in THEMES:
             self.register_theme(theme)
-        self.theme = DARK.name
-        self.session = Session(Path(path), settings, workload, backend or default_backend(workers))
+        self.theme = self.state.theme if self.state.theme in self.available_themes else DARK.name
+        self._backend = backend or default_backend(workers)
+        self._folder = path if path is not None and path.is_dir() else None
+        self._has_file = path is not None and self._folder is None
+        self.session = Session(path or Path(), settings, workload, self._backend)
+        self._stamp: tuple[int, int] | None = None
         self.bench = Workbench(id="workbench")
         start_resource_tracker()
 
@@ -110,16 +130,51 @@ class MagusApp(App[None]):
         self.exit(return_code=128 + number)
 
     def on_mount(self) -> None:
-        """Read the file."""
-        self.bench.show_pane(0)
-        self.action_reload()
+        """Read the file, or ask which."""
+        names = [pane.name for pane in PANES]
+        self.bench.show_pane(names.index(self.state.pane) if self.state.pane in names else 0)
+        if self._has_file:
+            self.open_file(self.session.path, keep=True)
+        else:
+            self.action_browse()
+        self.set_interval(LOOK_S, self._look)
 
     def on_unmount(self) -> None:
-        """Tell all work to stop, so that the program can end."""
+        """Tell all work to stop, so that the program can end, and remember how the screen was."""
         self.workers.cancel_all()
+        pane = PANES[self.bench.pane_idx].name
+        save_state(self._state_folder, replace(self.state, theme=self.theme, pane=pane))
         for number in END_SIGNALS:
             with suppress(NotImplementedError, RuntimeError, ValueError):
                 asyncio.get_running_loop().remove_signal_handler(number)
+
+    # The file.
+
+    def open_file(self, path: Path | None, *, keep: bool = False) -> None:
+        """Open another file; ``keep`` the settings and the workload of this one."""
+        if path is None:
+            return
+        if not keep:
+            self._stop_all()
+            self.session = Session(path, (), None, self._backend)
+        self._has_file = True
+        if path.is_file():
+            self.state = self.state.opened(path)
+            save_state(self._state_folder, replace(self.state, theme=self.theme))
+        self.action_reload()
+
+    def _look(self) -> None:
+        """Read the file again if it has changed on disk; one that has vanished stays on screen, as it was."""
+        now = stamp(self.session.path) if self._has_file else self._stamp
+        if now == self._stamp:
+            return
+        self._stamp = now
+        if now is None:
+            self.bench.say(f"{self.session.path} has vanished; this is what it was")
+        elif any(view.holds_changes for view in self.bench.views):
+            self.notify("The file has changed on disk; changes made here are not saved.", severity="warning")
+        else:
+            self.action_reload()
 
     # Work in threads. A group has one run; a new run tells the previous one to stop.
 
@@ -231,10 +286,14 @@ class MagusApp(App[None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Whether a key has an effect now; others are not offered."""
         job = self.session.job
+        if len(self.screen_stack) > 1 and action in SCREEN_ACTIONS:
+            return False
         if action == "workload":
             return len(self.session.jobs) > 1
         if action == "stop":
             return job is not None and not job.is_answered
+        if action == "details":
+            return job is not None and job.advice is not None and "-short" in self.screen.classes
         if action in TIMELINE_ACTIONS and not PANES[self.bench.pane_idx].together:
             return False
         if action in ANSWER_ACTIONS:
@@ -244,6 +303,7 @@ class MagusApp(App[None]):
     def action_reload(self) -> None:
         """Read the file again and compute everything again."""
         self._stop_all()
+        self._stamp = stamp(self.session.path)
         self._read()
 
     def on_changes_made(self, message: ChangesMade) -> None:
@@ -269,6 +329,30 @@ class MagusApp(App[None]):
             self._stop_all()
             job.stopped, job.advising, job.answer = True, False, job.answer or CANCELLED
             self._show_job()
+
+    def action_details(self) -> None:
+        """Show or hide figures, confidence and marks, for which a small screen has no room."""
+        self.query_one(Headline).toggle_details()
+
+    def show_workload(self, job_idx: int) -> None:
+        """Show a workload of the file."""
+        self._stop_all()
+        self.session.job_idx = job_idx
+        self._show_job()
+
+    def action_browse(self) -> None:
+        """Ask which file to open."""
+        self.push_screen(StartScreen(self._folder, self.state.recent, can_leave=self._has_file), self.open_file)
+
+    def use_theme(self, name: str) -> None:
+        """Take the colours of a theme."""
+        self.theme = name
+
+    def action_next_theme(self) -> None:
+        """Take the colours of the next of Magus's themes."""
+        names = [theme.name for theme in THEMES]
+        at = names.index(self.theme) if self.theme in names else -1
+        self.theme = names[(at + 1) % len(names)]
 
     def action_help(self) -> None:
         """Show the help screen."""

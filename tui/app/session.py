@@ -93,7 +93,7 @@ class WorkloadSession:
     advising: bool = False
     stopped: bool = False
     path: Path = Path()
-    what_if: WhatIf = WhatIf()
+    what_if: WhatIf = field(default_factory=WhatIf)
     sweep_advice: SweepAdvice = _sweep_advice
 
     @property

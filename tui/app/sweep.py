@@ -176,7 +176,7 @@ def kind_of(candidate: Candidate) -> str:
 def point_of(x: float, text: str, advice: Advice) -> Point:
     """Return the point of an answer: the best time of each kind of schedule."""
     us: dict[str, float] = {}
-    simulated = set()
+    simulated: set[str] = set()
     for candidate in advice.candidates:
         kind, time_us = kind_of(candidate), candidate.best_us
         if math.isfinite(time_us) and time_us < us.get(kind, math.inf):

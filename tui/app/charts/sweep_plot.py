@@ -15,6 +15,8 @@ MAX_CURVES = 6
 LETTERS = "ABCDEF"
 LABEL_COLUMNS = 9
 MIN_ROWS, MIN_COLUMNS = 4, 16
+FULL_ROWS = 16
+"""Rows from which on the signs are explained below the plot."""
 VERDICT_SIGNS = {Verdict.OVERLAP: "+", Verdict.WORTH_TRYING: "?", Verdict.SERIAL: "-"}
 VERDICT_WORDS = "+ overlap pays  ? worth trying  - serial"
 
@@ -155,6 +157,8 @@ class SweepPlot:
                 room = self.width - 1
             room -= len(text)
             lines[-1] += [(LETTERS[number], f"point-{number}"), (text[1:], "head")]
+        if self.height < FULL_ROWS:
+            return [*map(tuple, lines)]
         signs = f" capital: simulated, small: predicted   {VERDICT_WORDS}"
         return [*map(tuple, lines), ((signs[: self.width], "axis"),)]
 

@@ -1,6 +1,7 @@
 """The pane Sweep: time against one value, with the winner, the crossovers and the verdict's threshold."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,6 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Static
 
+from ....advisor.candidates.advice import Advice
 from ....compiler.changed import compile_changed_file
 from ....compiler.ir import Cancelled, Scenario, ShouldStop
 from ....compiler.text.diagnostics import CompileError
@@ -56,7 +58,7 @@ class SweepPane(JobPane):
         self._axis = ""
         self._sweeps: dict[str, _Sweep] = {}
         self._relative = False
-        self._running = ""
+        self._doing = ""
 
     def compose(self) -> ComposeResult:
         """A plot over words."""
@@ -118,7 +120,7 @@ class SweepPane(JobPane):
         words = "" if sweep is None else "; ".join(self._words(sweep))
         self.query_one("#sweep-words", Static).update(printable(words))
         at = f" against {self._axis}" if self._axis else ""
-        self.border_title = f"{TITLE}: time{at}" + (f" ({self._running})" if self._running else "")
+        self.border_title = f"{TITLE}: time{at}" + (f" ({self._doing})" if self._doing else "")
 
     def _words(self, sweep: _Sweep) -> Iterator[str]:
         figure = sweep.figure
@@ -127,8 +129,8 @@ class SweepPane(JobPane):
         crossed = [f"{each.low.text} and {each.high.text}" for each in figure.crossovers]
         if crossed:
             yield f"the winner changes between {', '.join(crossed)}"
-        if self._running:
-            yield f"{self._running}, {len(figure.points)} of {figure.planned}; Esc stops"
+        if self._doing:
+            yield f"{self._doing}, {len(figure.points)} of {figure.planned}; Esc stops"
         elif len(figure.points) + len(sweep.failed) < figure.planned:
             yield f"{len(figure.points)} of {figure.planned} points, Enter goes on"
         yield from sweep.failed[:1]
@@ -138,7 +140,7 @@ class SweepPane(JobPane):
     @work(exclusive=True, group="sweep")
     async def _visit(self, job: WorkloadSession, axis: str, plan: SweepPlan, simulate: bool) -> None:
         """Visit the values; each point is told as soon as it is known, and holds if this is stopped."""
-        self._running = "simulating" if simulate else "predicting"
+        self._doing = "simulating" if simulate else "predicting"
         self._draw()
 
         def visit(should_stop: ShouldStop) -> None:
@@ -152,18 +154,16 @@ class SweepPane(JobPane):
             def failed(text: str, error: Exception) -> None:
                 self.post_message(SweepProgressed(id(job), axis, f"{axis} = {text}: {_reason(error)}"))
 
-            def advise(scenario: Scenario):  # type: ignore[no-untyped-def]
+            def advise(scenario: Scenario) -> Advice:
                 return job.sweep_advice(scenario, simulate, should_stop)
 
-            try:
+            with suppress(Cancelled):
                 run(plan, scenario_at, advise, told, failed)
-            except Cancelled:
-                pass
 
         try:
             await in_thread(visit)
         finally:
-            self._running = ""
+            self._doing = ""
             if self.is_attached:
                 self._draw()
 
@@ -206,7 +206,7 @@ class SweepPane(JobPane):
 
     def action_stop_sweep(self) -> None:
         """Stop, and keep the points that are known; without a sweep stop what runs, as everywhere."""
-        if self._running:
+        if self._doing:
             self._stop()
         else:
             self.app.action_stop()  # type: ignore[attr-defined]
