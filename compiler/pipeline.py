@@ -74,7 +74,8 @@ def compile_file(path: str | Path, settings: Settings = ()) -> Compiled:
     """
     report = Report()
     with suppress(GaveUp), report.attempt():
-        return _compile(read_source(Path(path), report), settings, report)
+        source = read_source(Path(path), report)
+        return _compile(source, load(source, report), settings, report)
     raise CompileError(report.diagnostics)
 
 
@@ -85,12 +86,35 @@ def compile_text(text: str, path: str = "<text>", settings: Settings = (), *, as
     """
     report = Report()
     with suppress(GaveUp):
-        return _compile(Source(path, text), settings, report, as_written)
+        source = Source(path, text)
+        return _compile(source, load(source, report), settings, report, as_written)
     raise CompileError(report.diagnostics)
 
 
-def _compile(source: Source, settings: Settings, report: Report, as_written: bool = True) -> Compiled:
-    scope = load(source, report)
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What the stages made of a text, right or wrong.
+
+    ``scope`` holds the names of all that could be read; ``compiled`` is None if there are errors.
+    """
+
+    source: Source
+    scope: Scope
+    compiled: Compiled | None
+    diagnostics: tuple[Diagnostic, ...]
+
+
+def examine_text(text: str, path: str = "<text>", settings: Settings = ()) -> Examined:
+    """Compile a text as if it stood in ``path``, and return its names and mistakes in any case: what editors ask."""
+    source, report, scope = Source(path, text), Report(), Scope()
+    compiled: Compiled | None = None
+    with suppress(GaveUp, CompileError):
+        scope = load(source, report)
+        compiled = _compile(source, scope, settings, report)
+    return Examined(source, scope, compiled, report.diagnostics)
+
+
+def _compile(source: Source, scope: Scope, settings: Settings, report: Report, as_written: bool = True) -> Compiled:
     resolved = resolve(scope, bind(scope, settings, report), report)
     if scope.is_empty and not report.has_errors:
         hint = "begin with: workload NAME on SYSTEM { ... }"

@@ -2,7 +2,10 @@
 
 from .cores.engine import EngineUnavailable, runs_compiled
 from .figures.critical_path import Cause, CriticalOp
+from .figures.flows import DataFlow, data_flows
+from .figures.loads import Load, LoadKind, Loads
 from .figures.result import Result, ServerLoad, Timeline
+from .figures.spans import exposed_spans
 from .fold.run import DEFAULT_OPTIONS, RunOptions
 from .lower.budget import affordable_unit
 from .program.limits import RunTooLarge
@@ -13,9 +16,13 @@ from .simulate import WhatIf, record_writes, simulate
 
 __all__ = [
     "DEFAULT_OPTIONS",
+    "Load",
+    "LoadKind",
+    "Loads",
     "PACKET_BYTES",
     "Cause",
     "CriticalOp",
+    "DataFlow",
     "EngineUnavailable",
     "Result",
     "RunOptions",
@@ -25,6 +32,8 @@ __all__ = [
     "Timeline",
     "WhatIf",
     "affordable_unit",
+    "data_flows",
+    "exposed_spans",
     "record_writes",
     "runs_compiled",
     "simulate",

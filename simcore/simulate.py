@@ -8,6 +8,7 @@ from ..compiler.ir import Cancelled, Explore, Rejection, Scenario, Schedule, Wri
 from ..compiler.planning.build import ScheduleError
 from .figures.critical_path import critical_path
 from .figures.deadlock import circle_of_waits
+from .figures.load_buckets import loads_of
 from .figures.metrics import busy_ticks, dil_of, kernel_ticks, server_loads, timeline_of, utilization_of
 from .figures.result import Result, Waterfall
 from .figures.traffic import traffic_of
@@ -160,6 +161,7 @@ def result_of(
         servers=server_loads(lowered.program, finished),
         critical_path=critical_path(lowered.program, finished),
         deadlock=circle_of_waits(lowered.program, finished),
+        loads=loads_of(lowered, finished),
     )
 
 

@@ -68,7 +68,7 @@ class _Resolver:
             for entry, resolved in self._workloads.items()
             if resolved is not None
         )
-        return Resolved(scenarios, expectations, params, self._devices.numbers())
+        return Resolved(scenarios, expectations, params, self._devices.stated_numbers())
 
     def _check_unused(self) -> None:
         """Resolve declarations that no workload uses too, so that their errors are reported."""

@@ -133,6 +133,7 @@ class _Loader:
                         self.scope.questions.append(declaration)
                     case _:
                         self.scope.declare(declaration, self._report)
+        self.scope.trees.append(file)
 
     def _include(self, include: ast.Include) -> None:
         folder, span = self._main.parent, include.span

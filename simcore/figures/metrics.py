@@ -6,7 +6,7 @@ from itertools import groupby
 
 import numpy as np
 
-from ...compiler.ir import EngineKind, EngineMode, Reduction, TileGroup, Transfer
+from ...compiler.ir import EngineKind, EngineMode, Reduction, Scenario, Schedule, Step, TileGroup, Transfer
 from ..cores.accounting import units_delivered
 from ..kernels.dispatch import whole_works
 from ..lower.collective import library_operation
@@ -36,12 +36,18 @@ def _shown(lowered: Lowered) -> Iterable[StepOps]:
     """The steps; of those that one call of a library carries out the first, a transfer, stands for all."""
     if not lowered.schedule.engine.by_library:
         return lowered.steps
-    name = library_operation(lowered.scenario).value
     first = {ops.done: ops for ops in reversed(lowered.steps)}
     return [
-        replace(ops, step=replace(ops.step, name=name)) if isinstance(ops.step, Transfer) else ops
+        replace(ops, step=replace(ops.step, name=shown_name(lowered.scenario, lowered.schedule, ops.step)))
         for ops in first.values()
     ]
+
+
+def shown_name(scenario: Scenario, schedule: Schedule, step: Step) -> str:
+    """Name of the interval of ``step`` in a timeline; that of the operation where one call of a library moves it."""
+    if schedule.engine.by_library and not isinstance(step, TileGroup):
+        return library_operation(scenario).value
+    return step.name
 
 
 def _work_starts(program: Program, run: Run) -> Int64Array:

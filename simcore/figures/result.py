@@ -6,6 +6,7 @@ from enum import Enum
 from ...compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, Schedule
 from ..program.outcome import RunOutcome
 from .critical_path import CriticalOp
+from .loads import NO_LOADS, Loads
 
 
 class IntervalKind(Enum):
@@ -118,7 +119,8 @@ class Result:
     ``dil`` is the time of the parts, each alone, over the time of the whole kernel. ``cil`` is the time of the
     overlapped kernels over their time with servers of their own; None where there is nothing to compare.
     ``line_hops`` were simulated and stand for ``line_hops_represented``; ``not_alike`` says why more than one rank was
-    simulated. ``deadlock`` is the circle of waits, sentence by sentence, if the outcome is DEADLOCK.
+    simulated. ``deadlock`` is the circle of waits, sentence by sentence, if the outcome is DEADLOCK. ``loads`` are
+    those of links and memories over time.
     """
 
     scenario: str
@@ -146,6 +148,7 @@ class Result:
     servers: tuple[ServerLoad, ...]
     critical_path: tuple[CriticalOp, ...]
     deadlock: tuple[str, ...]
+    loads: Loads = NO_LOADS
 
     @property
     def granularity(self) -> str:

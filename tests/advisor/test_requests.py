@@ -25,7 +25,7 @@ from tests.helpers.plans.json_schema import is_valid
 LIBRARY = EngineChoice(EngineKind.SM, 8, EngineMode.LIBRARY)
 REQUEST = Request("AG+GEMM", m=1024, n=512, k=2048, gpu="MI300X", ranks=4)
 MODEL = AdviceOptions(verify=False)
-SMALL = AdviceOptions(top=2, bespoke=20)
+SMALL = AdviceOptions(top=2, bespoke=10)
 
 
 @pytest.fixture(scope="module")

@@ -38,8 +38,7 @@ from .workbench import Workbench
 
 DEFAULT_WORKERS = 2
 # Actions that need an answer on screen.
-ANSWER_ACTIONS = ("pane", "next_pane", "sort", "zoom", "pan", "ranks", "step")
-TIMELINE_ACTIONS = ("zoom", "pan", "ranks")
+ANSWER_ACTIONS = ("pane", "next_pane", "sort", "step")
 # Actions that another screen over the workbench has no use for.
 SCREEN_ACTIONS = (*ANSWER_ACTIONS, "reload", "workload", "details", "stop", "browse")
 # Seconds between two looks whether the file has changed on disk.
@@ -67,14 +66,6 @@ class MagusApp(App[None]):
         Binding("j", "step(1)", "Next", show=False),
         Binding("k", "step(-1)", "Previous", show=False),
         Binding("s", "sort", "Sort"),
-        Binding("plus,equals_sign", "zoom(1)", "Zoom", key_display="+ -"),
-        Binding("minus", "zoom(-1)", "Zoom out", show=False),
-        Binding("0", "zoom(0)", "Everything", show=False),
-        Binding("h", "pan(-1)", "Pan", key_display="h l"),
-        Binding("l", "pan(1)", "Later", show=False),
-        Binding("left", "pan(-1)", "Earlier", show=False, priority=True),
-        Binding("right", "pan(1)", "Later", show=False, priority=True),
-        Binding("r", "ranks", "Ranks"),
         Binding("e,ctrl+r", "reload", "Reload", key_display="e"),
         Binding("w", "workload", "Workload"),
         Binding("d", "details", "Details"),
@@ -294,8 +285,6 @@ class MagusApp(App[None]):
             return job is not None and not job.is_answered
         if action == "details":
             return job is not None and job.advice is not None and "-short" in self.screen.classes
-        if action in TIMELINE_ACTIONS and not PANES[self.bench.pane_idx].together:
-            return False
         if action in ANSWER_ACTIONS:
             return job is not None and job.advice is not None
         return True
@@ -382,18 +371,6 @@ class MagusApp(App[None]):
     def on_data_table_row_selected(self, _: DataTable.RowSelected) -> None:
         """Show the timeline of the candidate."""
         self._timeline.focus()
-
-    def action_zoom(self, steps: int) -> None:
-        """Zoom the timeline in (1) or out (-1), or show all of it (0)."""
-        self._timeline.zoom(steps)
-
-    def action_pan(self, steps: int) -> None:
-        """Move the timeline later (1) or earlier (-1)."""
-        self._timeline.pan(steps)
-
-    def action_ranks(self) -> None:
-        """Switch between one rank and all ranks."""
-        self._timeline.toggle_ranks()
 
     @property
     def _timeline(self) -> TimelineView:

@@ -86,6 +86,7 @@ class WorkloadSession:
     scenario: Scenario
     answer: Advice | SessionProblem | None = None
     picked: str | None = None
+    marked: tuple[str, ...] = ()
     simulating: bool = False
     results: dict[str, Result] = field(default_factory=dict)
     problems: dict[str, SessionProblem] = field(default_factory=dict)

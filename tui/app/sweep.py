@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import pairwise
 
 from ...advisor.candidates.advice import SERIAL, Advice, Candidate
 from ...compiler.changed import Changes
@@ -91,13 +92,13 @@ class SweepFigure:
     @property
     def crossovers(self) -> tuple[Crossing, ...]:
         """Where the winner changes."""
-        pairs = zip(self.points, self.points[1:], strict=False)
+        pairs = pairwise(self.points)
         return tuple(Crossing(low, high) for low, high in pairs if low.winner != high.winner)
 
     @property
     def thresholds(self) -> tuple[Crossing, ...]:
         """Where the verdict changes."""
-        pairs = zip(self.points, self.points[1:], strict=False)
+        pairs = pairwise(self.points)
         return tuple(Crossing(low, high) for low, high in pairs if low.verdict is not high.verdict)
 
     def with_point(self, point: Point) -> "SweepFigure":

@@ -124,17 +124,25 @@ class Network:
     def edges(self) -> tuple[Edge, ...]:
         """All edges, shift by shift."""
         shifts = range(0, self.num_ranks, self.period)
-        return tuple(self._shifted(edge, ranks) for ranks in shifts for edge in self.own)
+        return tuple(self.shifted(edge, ranks) for ranks in shifts for edge in self.own)
 
     @cached_property
     def num_nodes(self) -> int:
         """Number of GPUs and switches."""
         return max([self.num_ranks, *(max(edge.ends) + 1 for edge in self.edges)])
 
+    def shifted(self, edge: Edge, ranks: int) -> Edge:
+        """Return ``edge`` after a shift by so many ranks, a multiple of ``period``."""
+        return Edge(*self.shifted_ends(edge.ends, ranks), edge.name, edge.bytes_per_s, edge.latency_ticks)
+
+    def shifted_ends(self, ends: Ends, ranks: int) -> Ends:
+        """Return two nodes after a shift by so many ranks, a multiple of ``period``."""
+        return self._turned(ends[0], ranks), self._turned(ends[1], ranks)
+
     def edge(self, source: int, target: int) -> Edge:
         """Return the edge between two neighbours."""
         number, ranks = self._own_at(source, target)
-        return self._shifted(self.own[number], ranks)
+        return self.shifted(self.own[number], ranks)
 
     def home(self, number: int) -> int:
         """Return the rank, below ``period``, at which the edge ``number`` of ``own`` counts.
@@ -268,10 +276,6 @@ class Network:
         if not ranks:
             return self._number[source, target], 0
         return self._number[self._turned(source, -ranks), self._turned(target, -ranks)], ranks
-
-    def _shifted(self, edge: Edge, ranks: int) -> Edge:
-        ends = self._turned(edge.source, ranks), self._turned(edge.target, ranks)
-        return Edge(*ends, edge.name, edge.bytes_per_s, edge.latency_ticks)
 
     def _turned(self, node: int, ranks: int) -> int:
         return (node + ranks) % self.num_ranks if node < self.num_ranks else self.symmetry.turned(node, ranks)

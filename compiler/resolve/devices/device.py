@@ -55,7 +55,7 @@ class DeviceResolver:
         self._read: dict[Entry, _Blocks | None] = {}
         self._open: list[Entry] = []
 
-    def numbers(self) -> tuple[StatedNumber, ...]:
+    def stated_numbers(self) -> tuple[StatedNumber, ...]:
         """Return the numbers of the devices resolved so far; of two of one name those of the later."""
         by_name = {entry.name: read for entry, read in self._read.items() if read is not None}
         return tuple(each for name, read in by_name.items() for each in DeviceNumbers(read.figures).stated(name))
@@ -93,6 +93,10 @@ class DeviceResolver:
         numbers = figures.whole("ports"), figures.whole("bandwidth"), figures.ticks("latency")
         does = [self._device(entry).words.get(word) == ("yes",) for word in SWITCH_CHOICES]
         return Switch(entry.name, *numbers, figures.provenance(entry.name), *does)
+
+    def numbers(self, entry: Entry) -> DeviceNumbers:
+        """Return all numbers that a device states or inherits, complete or not."""
+        return DeviceNumbers(self._device(entry).figures)
 
     def _simple(self, entry: Entry) -> DeviceNumbers:
         read = self._device(entry)

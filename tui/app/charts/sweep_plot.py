@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from ....compiler.resolve.expect.expectation import Verdict
 from ..sweep import SweepFigure
@@ -87,7 +88,7 @@ class SweepPlot:
                 for point in self.figure.points
                 if kind in point.us
             ]
-            for (x0, y0, _), (x1, y1, _) in zip(places, places[1:], strict=False):
+            for (x0, y0, _), (x1, y1, _) in pairwise(places):
                 canvas.draw(*line_dots(x0, y0, x1, y1), MAX_CURVES - number)
             for px, py, simulated in places:
                 letter = LETTERS[number] if simulated else LETTERS[number].lower()

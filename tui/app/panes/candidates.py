@@ -46,6 +46,14 @@ class CandidatesPane(JobPane):
         if self._job is not None:
             self.show(self._job)
 
+    def key_space(self) -> None:
+        """Mark."""
+        row = self._table.picked
+        if self._job is not None and row is not None:
+            marked = self._job.marked
+            one = row.expression
+            self._job.marked = tuple(x for x in marked if x != one) if one in marked else (*marked, one)
+
     def step(self, rows: int) -> None:
         """Move the cursor down by ``rows``."""
         self._table.move_cursor(row=max(0, min(self._table.row_count - 1, self._table.cursor_row + rows)))
