@@ -53,6 +53,7 @@ class SweepPane(JobPane):
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self._view = SweepView(id="sweep-plot")
+        self._line = Static(id="sweep-words", markup=False)
         self._job: WorkloadSession | None = None
         self._axes: tuple[str, ...] = ()
         self._axis = ""
@@ -64,7 +65,7 @@ class SweepPane(JobPane):
         """A plot over words."""
         self.border_title = TITLE
         yield self._view
-        yield Static(id="sweep-words", markup=False)
+        yield self._line
 
     @property
     def target(self) -> Widget:
@@ -118,7 +119,7 @@ class SweepPane(JobPane):
             WAITING if self._axes else NOTHING,
         )
         words = "" if sweep is None else "; ".join(self._words(sweep))
-        self.query_one("#sweep-words", Static).update(printable(words))
+        self._line.update(printable(words))
         at = f" against {self._axis}" if self._axis else ""
         self.border_title = f"{TITLE}: time{at}" + (f" ({self._doing})" if self._doing else "")
 

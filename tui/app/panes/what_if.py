@@ -61,6 +61,9 @@ class WhatIfPane(JobPane):
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self._table = WhatIfTable(id="values")
+        self._line = Static(KEYS, id="what-if-line", markup=False)
+        self._input = Input(id="what-if-input", compact=True)
+        self._input.display = False
         self._job: WorkloadSession | None = None
         self._wanted = Changes()
         self._asking = Asking.VALUE
@@ -70,21 +73,13 @@ class WhatIfPane(JobPane):
         """A table over a line that asks and answers."""
         self.border_title = TITLE
         yield self._table
-        yield Static(KEYS, id="what-if-line", markup=False)
-        yield Input(id="what-if-input", compact=True)
-
-    def on_mount(self) -> None:
-        """Ask for nothing yet."""
-        self._input.display = False
+        yield self._line
+        yield self._input
 
     @property
     def target(self) -> Widget:
         """The table."""
         return self._table
-
-    @property
-    def _input(self) -> Input:
-        return self.query_one("#what-if-input", Input)
 
     def show(self, job: WorkloadSession) -> None:
         """Show the values from which the scenario was made."""
@@ -98,9 +93,8 @@ class WhatIfPane(JobPane):
 
     def say(self, text: str, *, is_error: bool = False) -> None:
         """Say something under the table; without a text the keys."""
-        line = self.query_one("#what-if-line", Static)
-        line.update(printable(text) if text else KEYS)
-        line.set_class(is_error, "error")
+        self._line.update(printable(text) if text else KEYS)
+        self._line.set_class(is_error, "error")
 
     # Changing.
 
