@@ -19,7 +19,7 @@ from ...simcore.figures.result import Result
 from .background import in_thread, start_resource_tracker
 from .commands import MagusCommands
 from .messages import Answered, CandidatePicked, ChangesMade, Progressed
-from .panes import PANES
+from .panes import PANES, JobPane
 from .panes.candidates import CandidatesPane
 from .panes.sweep import SweepPane
 from .panes.timeline import TimelinePane
@@ -41,6 +41,7 @@ DEFAULT_WORKERS = 2
 ANSWER_ACTIONS = ("pane", "next_pane", "sort", "step")
 # Actions that another screen over the workbench has no use for.
 SCREEN_ACTIONS = (*ANSWER_ACTIONS, "reload", "workload", "details", "stop", "browse")
+PACKAGE = __name__.rpartition(".")[0]
 # Seconds between two looks whether the file has changed on disk.
 LOOK_S = 1.0
 # Signals that end the program, with the exit code of shells: 128 plus the number.
@@ -163,7 +164,7 @@ class MagusApp(App[None]):
         if now is None:
             self.bench.say(f"{self.session.path} has vanished; this is what it was")
         elif any(view.holds_changes for view in self.bench.views):
-            self.notify("The file has changed on disk; changes made here are not saved.", severity="warning")
+            self.bench.say("the file has changed on disk; changes made here are not saved")
         else:
             self.action_reload()
 
@@ -344,8 +345,11 @@ class MagusApp(App[None]):
         self.theme = names[(at + 1) % len(names)]
 
     def action_help(self) -> None:
-        """Show the help screen."""
-        self.push_screen(HelpScreen())
+        """Show the keys of the pane in front, of the others, and those of everywhere."""
+        views = self.bench.views
+        panes = [(pane.title, _keys_of(view)) for pane, view in zip(PANES, views, strict=True)]
+        front = self.bench.pane_idx
+        self.push_screen(HelpScreen([panes[front], ("Everywhere", self.BINDINGS), *panes[:front], *panes[front + 1 :]]))
 
     def action_pane(self, pane_idx: int) -> None:
         """Bring a pane to the front."""
@@ -377,3 +381,9 @@ class MagusApp(App[None]):
         """The timeline, brought to the front if it is hidden."""
         self.bench.show_view(TimelinePane)
         return self.bench.view_of(TimelinePane).target
+
+
+def _keys_of(view: JobPane) -> list[BindingType]:
+    """The keys that a pane and its widget declare themselves, not those that Textual gives them."""
+    own = (kind for part in (view, view.target) for kind in type(part).__mro__ if kind.__module__.startswith(PACKAGE))
+    return [binding for kind in dict.fromkeys(own) for binding in vars(kind).get("BINDINGS", ())]

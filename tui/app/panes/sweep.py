@@ -134,7 +134,8 @@ class SweepPane(JobPane):
             yield f"{self._doing}, {len(figure.points)} of {figure.planned}; Esc stops"
         elif len(figure.points) + len(sweep.failed) < figure.planned:
             yield f"{len(figure.points)} of {figure.planned} points, Enter goes on"
-        yield from sweep.failed[:1]
+        if sweep.failed:
+            yield f"{len(sweep.failed)} without an answer, such as {sweep.failed[0]}"
 
     # Work.
 

@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widget import Widget
-from textual.widgets import Input, Static
+from textual.widgets import DataTable, Input, Static
 
 from ....compiler.changed import Changes, changed_file, compile_changed_file
 from ....compiler.text.diagnostics import CompileError
@@ -20,7 +20,7 @@ from ..background import in_thread
 from ..messages import ChangesMade
 from ..session import WorkloadSession
 from ..what_if import Row, with_value
-from ..widgets.what_if import WhatIfTable
+from ..widgets.what_if import CHANGED, WhatIfTable
 from .base import JobPane
 
 TITLE = "What if"
@@ -88,12 +88,12 @@ class WhatIfPane(JobPane):
             self.say("")
         self._job = job
         self._table.show(job.what_if.rows(job.scenario))
-        count = len(self._wanted.params) + len(self._wanted.numbers)
-        self.border_title = f"{TITLE}: {count} changed" if count else TITLE
 
     def say(self, text: str, *, is_error: bool = False) -> None:
-        """Say something under the table; without a text the keys."""
-        self._line.update(printable(text) if text else KEYS)
+        """Say something under the table; without a text what differs from the file, and the keys."""
+        count = len(self._wanted.params) + len(self._wanted.numbers)
+        idle = f"{count} changed {CHANGED}   {KEYS}" if count else KEYS
+        self._line.update(printable(text) if text else idle)
         self._line.set_class(is_error, "error")
 
     # Changing.
@@ -156,6 +156,11 @@ class WhatIfPane(JobPane):
         row = self._table.picked
         if row is not None:
             self._ask(Asking.VALUE, row.value, f"{row.name}: {row.domain}. Enter takes it, Esc leaves it.")
+
+    def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
+        """Ask for a value: Enter, or a click on the row under the cursor."""
+        event.stop()
+        self.action_type()
 
     def action_save(self) -> None:
         """Ask for the name of a file to save as."""

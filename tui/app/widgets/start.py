@@ -53,7 +53,7 @@ class StartScreen(Screen[Path | None]):
         try:
             self._entries = entries(self._folder, self._recent)
         except OSError as error:
-            self._problem = f"{printable(str(self._folder))}: {error.strerror or error}"
+            self._problem = f"{error.strerror or error}: {printable(str(self._folder))}"
         self._fill("")
         self.query_one(Input).focus()
 
