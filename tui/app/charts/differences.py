@@ -51,9 +51,7 @@ def differences_of(scenario: Scenario, marked: Sequence[Compared], bound_ticks: 
     return tuple(_difference(figure, scenario, marked, bound_ticks) for figure in _FIGURES)
 
 
-def _difference(
-    figure: _Figure, scenario: Scenario, marked: Sequence[Compared], bound_ticks: int | None
-) -> Difference:
+def _difference(figure: _Figure, scenario: Scenario, marked: Sequence[Compared], bound_ticks: int | None) -> Difference:
     values = [figure.value(scenario, one, bound_ticks) for one in marked]
     texts = tuple(UNKNOWN if value is None else figure.text(value) for value in values)
     numbers = [value for value in values if isinstance(value, int | float)]

@@ -7,7 +7,7 @@ from enum import Enum
 import numpy as np
 import numpy.typing as npt
 
-from ....simcore.figures.result import Interval, IntervalKind, Result
+from ....simcore.figures.result import IntervalKind, Result
 from ....simcore.figures.spans import Span, exposed_spans
 from .rows import Row
 from .viewport import Viewport

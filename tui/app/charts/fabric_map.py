@@ -108,7 +108,10 @@ def _in_levels(network: Network, pairs: tuple[tuple[int, int], ...]) -> tuple[Pl
     near = [node for node in range(num_ranks, num_nodes) if below[node] and _consecutive(sorted(below[node]))]
     far = [node for node in range(num_ranks, num_nodes) if node not in near]
     scattered = any(below[node] for node in far)
-    places = [Place(rank, str(rank), _spread(rank, num_ranks), 0.5 if near and scattered else 1.0) for rank in range(num_ranks)]
+    places = [
+        Place(rank, str(rank), _spread(rank, num_ranks), 0.5 if near and scattered else 1.0)
+        for rank in range(num_ranks)
+    ]
     for idx, node in enumerate(near):
         middle = sum(_spread(rank, num_ranks) for rank in below[node]) / len(below[node])
         places.append(Place(node, f"s{node - num_ranks}", middle, 1.0 if scattered else 0.5 if far else 0.0))

@@ -31,7 +31,7 @@ def level_of(share: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A part of the run: ``number`` of ``WINDOWS`` equal ones, or all of it."""
+    """A part of the run, in ticks."""
 
     start_ticks: float
     end_ticks: float
@@ -86,7 +86,8 @@ class HeatModel:
             * ((end - edges[place]) / max(1.0, edges[place + 1] - edges[place]))
             for place, end in zip(at, ends, strict=True)
         ]
-        return np.clip((reached[1] - reached[0]) / max(1.0, ends[1] - ends[0]), 0.0, 1.0)
+        found: FloatArray = np.clip((reached[1] - reached[0]) / max(1.0, ends[1] - ends[0]), 0.0, 1.0)
+        return found
 
     @cached_property
     def wire_rows(self) -> tuple[tuple[int, ...], ...]:

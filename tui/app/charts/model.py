@@ -231,7 +231,10 @@ class TimelineModel:
         if interval is None:
             return
         rank = self.rows[self.cursor.row_idx].rank
-        at_stop = self.stops and (self.stops[self.stop_idx].rank, self.stops[self.stop_idx].interval) == (rank, interval)
+        at_stop = self.stops and (self.stops[self.stop_idx].rank, self.stops[self.stop_idx].interval) == (
+            rank,
+            interval,
+        )
         if at_stop:
             self._go_to_stop((self.stop_idx + 1) % len(self.stops))
             return

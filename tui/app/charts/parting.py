@@ -106,4 +106,3 @@ def _words(interval: Interval, steps: dict[str, Step]) -> str:
 
 def _size(region: Region) -> str:
     return f"{region.rows.size} x {region.cols.size}"
-

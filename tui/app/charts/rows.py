@@ -108,5 +108,7 @@ def _shown_as(row: Row, rank: int) -> Row:
 
 def lane_order(name: str) -> tuple[bool, list[tuple[int, str]]]:
     """Sort key of lanes: streams first, then engines, numbers as numbers."""
-    words = [(int(word), "") if word.isdecimal() and word.isascii() else (-1, word) for word in re.split(r"(\d+)", name)]
+    words = [
+        (int(word), "") if word.isdecimal() and word.isascii() else (-1, word) for word in re.split(r"(\d+)", name)
+    ]
     return not name.startswith("stream"), words

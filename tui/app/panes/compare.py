@@ -6,6 +6,8 @@ from typing import Protocol, cast
 from textual import work
 from textual.app import ComposeResult
 
+from ....compiler.ir import ShouldStop
+from ....simcore.figures.result import Result
 from ..background import in_thread
 from ..charts.comparison import MOST_MARKED, ComparisonModel
 from ..charts.differences import Compared
@@ -50,7 +52,9 @@ class ComparePane(JobPane):
             self._shown = None
             self._view.say(ONE_MARKED if marked else NOTHING_MARKED)
             return
-        shown = tuple((one.expression, id(job.results.get(one.expression)), one.expression in job.problems) for one in marked)
+        shown = tuple(
+            (one.expression, id(job.results.get(one.expression)), one.expression in job.problems) for one in marked
+        )
         if shown == self._shown:
             return
         self._shown = shown
@@ -68,11 +72,13 @@ class ComparePane(JobPane):
     @work(exclusive=True, group="compare")
     async def _simulate(self, job: WorkloadSession, expression: str) -> None:
         """Simulate one marked schedule; what comes of it is shown, and the next one simulated."""
-        session = cast(_HasSession, self.app).session
+        session = cast("_HasSession", self.app).session
         outcome = await in_thread(partial(_simulated, session, job, expression))
         if outcome is not CANCELLED and job is session.job:
             self.show(job)
 
 
-def _simulated(session: Session, job: WorkloadSession, expression: str, should_stop: object) -> object | SessionProblem:
+def _simulated(
+    session: Session, job: WorkloadSession, expression: str, should_stop: ShouldStop
+) -> Result | SessionProblem:
     return session.simulate(job, expression, should_stop, explain=False)

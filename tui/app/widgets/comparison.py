@@ -15,7 +15,7 @@ from textual.strip import Strip
 from ....compiler.text.printable import columns_of, printable
 from ....compiler.text.quantities import us_text
 from ..charts.comparison import Band, ComparisonModel
-from ..charts.viewport import ZOOM_STEP, PAN_STEP, Viewport, axis_lines, axis_of
+from ..charts.viewport import PAN_STEP, ZOOM_STEP, Viewport, axis_lines, axis_of
 from ..view import shortened
 from .gantt import COMPONENTS, GanttPainter, RowLook
 
@@ -150,7 +150,9 @@ class ComparisonView(ScrollView, can_focus=True):
         ticks = axis_of(model.viewport, self._plot_columns)
         if y < AXIS_ROWS:
             text = axis_lines(ticks, self._plot_columns)[y]
-            return self._strip([Segment(f"{' us' if not y else '':<{LABEL_COLUMNS}}{text}", self.painter.style("axis"))])
+            return self._strip(
+                [Segment(f"{' us' if not y else '':<{LABEL_COLUMNS}}{text}", self.painter.style("axis"))]
+            )
         line_idx = y - AXIS_ROWS + round(self.scroll_offset.y)
         if line_idx >= len(self._lines):
             return Strip.blank(width, self.rich_style)
@@ -176,7 +178,9 @@ def _lines(model: ComparisonModel, width: int) -> Iterator[Line | tuple[Band, in
     for band in model.bands:
         yield [(_title(band, width), "bold head")]
         if not band.rows:
-            yield [("   being simulated ..." if band.compared.problem is None else f"   {band.compared.problem}", "empty")]
+            yield [
+                ("   being simulated ..." if band.compared.problem is None else f"   {band.compared.problem}", "empty")
+            ]
         yield from ((band, idx) for idx in range(len(band.rows)))
     yield []
     for line in textwrap.wrap(_parting(model), width - 2):
@@ -198,7 +202,10 @@ def _parting(model: ComparisonModel) -> str:
 
 
 def _table(model: ComparisonModel, width: int) -> Iterator[Line]:
-    columns = [max([MIN_VALUE_COLUMNS, *(columns_of(row.values[idx]) + 2 for row in model.differences)]) for idx in range(len(model.marked))]
+    columns = [
+        max([MIN_VALUE_COLUMNS, *(columns_of(row.values[idx]) + 2 for row in model.differences)])
+        for idx in range(len(model.marked))
+    ]
     heads = "".join(f"{band.letter:>{column}} " for band, column in zip(model.bands, columns, strict=True))
     yield [(f"   {'':<{LABEL_COLUMNS - 3}}{heads}", "bold head"), (f" {LEGEND}", "axis")]
     for row in model.differences:

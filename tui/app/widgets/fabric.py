@@ -13,9 +13,9 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from ....compiler.ir import TICKS_PER_US
 from ....compiler.text.printable import printable
 from ....compiler.text.quantities import us_text
-from ....compiler.ir import TICKS_PER_US
 from ....simcore.program.arrays import FloatArray
 from ..charts.braille import DOTS_X, DOTS_Y, Canvas, line_dots
 from ..charts.heat import RAMP, HeatModel, level_of, shrunk
@@ -206,7 +206,9 @@ class FabricView(ScrollView, can_focus=True):
             for target, share in enumerate(row):
                 level = level_of(share)
                 own = idx == target and block == 1
-                cells.append(Segment(("\\" if own else RAMP[level]) * columns, self._style("axis") if own else styles[level]))
+                cells.append(
+                    Segment(("\\" if own else RAMP[level]) * columns, self._style("axis") if own else styles[level])
+                )
             lines.append(cells)
         lines += [[] for _ in range(height - len(lines))]
         return lines[:height]
