@@ -15,7 +15,7 @@ from .document import NUM_KEPT
 from .expected import expected_at
 from .place import Place
 
-_FUNCTIONS = ("operation", "topology", "template", "algorithm", "function", "distribution", "expect.function", "engine")
+FUNCTIONS = ("operation", "topology", "template", "algorithm", "function", "distribution", "expect.function", "engine")
 _OPERATORS = ("EQUAL", "PLUS", "MINUS", "STAR", "SLASH", "COMPARE", "NEGATIVE", "_RANGE", "_SPREAD")
 
 
@@ -91,4 +91,4 @@ def _colour(place: Place, word: str) -> Colour:
         case "origin":
             return Colour.ORIGIN
         case _:
-            return Colour.FUNCTION if section in _FUNCTIONS else Colour.WORD
+            return Colour.FUNCTION if section in FUNCTIONS else Colour.WORD
