@@ -36,6 +36,9 @@ class SessionProblem:
     text: str
 
 
+MOST_MARKED = 4
+"""Most schedules that are compared at once."""
+
 CANCELLED = SessionProblem(ProblemKind.CANCELLED, "The run was stopped before it was done. Press e to start it again.")
 
 
@@ -55,8 +58,8 @@ class Backend:
 class WorkloadSession:
     """The state of one workload.
 
-    ``picked`` is the expression of the candidate on screen, ``simulating`` whether it is being simulated. ``results``
-    and ``problems`` of simulations are by expression.
+    ``picked`` is the expression of the candidate on screen, ``simulating`` whether it is being simulated. ``marked``
+    are the expressions of those to be compared. ``results`` and ``problems`` of simulations are by expression.
     """
 
     scenario: Scenario
@@ -82,6 +85,13 @@ class WorkloadSession:
     def problem(self) -> SessionProblem | None:
         """Why the picked candidate could not be simulated."""
         return self.problems.get(self.picked or "")
+
+    def toggle_mark(self, expression: str) -> None:
+        """Mark a candidate for comparison, or take its mark away; of more than ``MOST_MARKED`` the first goes."""
+        if expression in self.marked:
+            self.marked = tuple(each for each in self.marked if each != expression)
+        else:
+            self.marked = (*self.marked, expression)[-MOST_MARKED:]
 
     def candidate(self, expression: str) -> Candidate | None:
         """The candidate with this expression."""
