@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from magus.advisor.bounds.lower_bound import Bound
 from magus.advisor.candidates.advice import Advice, Candidate
 from magus.compiler.ir import Progress, Scenario, Schedule, Settings, ShouldStop
 from magus.compiler.pipeline import Compiled
@@ -65,6 +66,7 @@ class RealStages:
             serial=serial,
             candidates=candidates,
             ties=(),
+            bound=Bound(fakes.ticks(20), "links", ()),
             result=result_of(scenario, best.expression),
             serial_result=None,
         )

@@ -29,6 +29,7 @@ MIN_PLOT_COLUMNS = 10
 MIN_FOOT_HEIGHT = 9
 """Below this height rows get the lines of strips and legend."""
 MIN_STORY_HEIGHT = 5
+NOTHING_TO_FOLLOW = "Nothing to follow: no step waits for this one, and it waits for no transfer."
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +157,8 @@ class TimelineView(ScrollView, can_focus=True):
     def action_follow(self) -> None:
         """Follow the chunk under the cursor, stop by stop."""
         if self.model is not None:
-            self.model.follow()
+            if not self.model.follow():
+                self.notify(NOTHING_TO_FOLLOW, markup=False)
             self._lay_out()
             self._see_cursor()
 
