@@ -12,10 +12,11 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import DataTable, Footer
 
+from ...advisor.candidates.advice import Advice
 from ...compiler.ir import Settings, ShouldStop
 from ...simcore.figures.result import Result
 from .background import in_thread, start_resource_tracker
-from .messages import CandidatePicked, Progressed
+from .messages import Answered, CandidatePicked, ChangesMade, Progressed
 from .panes import PANES
 from .panes.candidates import CandidatesPane
 from .panes.timeline import TimelinePane
@@ -53,7 +54,7 @@ class MagusApp(App[None]):
         Binding("s", "sort", "Sort"),
         Binding("e,ctrl+r", "reload", "Reload", key_display="e"),
         Binding("w", "workload", "Workload"),
-        Binding("x", "stop", "Stop"),
+        Binding("x,escape", "stop", "Stop", key_display="Esc"),
     ]
 
     def __init__(
@@ -114,8 +115,15 @@ class MagusApp(App[None]):
         def progress(stage: str, done: int, total: int) -> None:
             self.post_message(Progressed(id(job), stage, done, total))
 
+        def answered(advice: Advice) -> None:
+            self.post_message(Answered(id(job), advice))
+
         self.bench.say("looking for schedules ...")
-        await in_thread(lambda should_stop: self.session.advise(job, progress, should_stop))
+        job.advising = True
+        try:
+            await in_thread(lambda should_stop: self.session.advise(job, progress, should_stop, answered))
+        finally:
+            job.advising = False
         if job is self.session.job:
             self._show_job()
 
@@ -140,8 +148,18 @@ class MagusApp(App[None]):
     def on_progressed(self, message: Progressed) -> None:
         """Show the progress of the advice, unless its workload is no longer on screen."""
         job = self.session.job
-        if self.bench.is_attached and job is not None and id(job) == message.job_id and job.answer is None:
+        if self.bench.is_attached and job is not None and id(job) == message.job_id and job.advising:
             self.bench.say(progress_text(message.stage, message.done, message.total))
+
+    def on_answered(self, message: Answered) -> None:
+        """Show what would be answered now; the cursor stays with the recommended schedule unless it was moved."""
+        job = self.session.job
+        if not self.bench.is_attached or job is None or id(job) != message.job_id or not job.advising:
+            return
+        before, job.answer = job.advice, message.advice
+        if before is None or job.picked == before.recommended.expression:
+            job.picked = message.advice.recommended.expression
+        self.bench.show_answer(job)
 
     def on_candidate_picked(self, message: CandidatePicked) -> None:
         """Show the candidate under the cursor and simulate what is missing."""
@@ -173,7 +191,7 @@ class MagusApp(App[None]):
         else:
             self.bench.say("", idle=session.summary)
             self.bench.show_job(job, session.job_idx, len(session.jobs))
-            if job.answer is None:
+            if not job.is_answered:
                 self._advise(job)
             elif job.advice is not None:
                 self._simulate_picked(job)
@@ -197,7 +215,7 @@ class MagusApp(App[None]):
         if action == "workload":
             return len(self.session.jobs) > 1
         if action == "stop":
-            return job is not None and job.answer is None
+            return job is not None and not job.is_answered
         if action in ANSWER_ACTIONS:
             return job is not None and job.advice is not None
         return True
@@ -207,6 +225,11 @@ class MagusApp(App[None]):
         self._stop_all()
         self._read()
 
+    def on_changes_made(self, message: ChangesMade) -> None:
+        """Ask the question with other values."""
+        self.session.changes = message.changes
+        self.action_reload()
+
     def action_workload(self) -> None:
         """Show the next workload of the file."""
         self._stop_all()
@@ -214,11 +237,11 @@ class MagusApp(App[None]):
         self._show_job()
 
     def action_stop(self) -> None:
-        """Stop the running advice."""
+        """Stop the running advice and keep what was found."""
         job = self.session.job
-        if job is not None and job.answer is None:
+        if job is not None and not job.is_answered:
             self._stop_all()
-            job.answer = CANCELLED
+            job.stopped, job.advising, job.answer = True, False, job.answer or CANCELLED
             self._show_job()
 
     def action_help(self) -> None:

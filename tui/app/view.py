@@ -118,6 +118,17 @@ def bound_of(advice: Advice) -> str:
     return f"lower bound {ticks_text(bound.ticks)} ({bound.binding}), gap {gap:.1%}"
 
 
+def standing_of(advice: Advice, *, advising: bool) -> str:
+    """Return how final an answer is; empty for one that is."""
+    if not advice.interrupted:
+        return ""
+    if not advising:
+        return "Stopped: the best of what was found. "
+    if advice.recommended.simulated_ticks is None or advice.serial.simulated_ticks is None:
+        return "Not confirmed: predicted, being simulated. "
+    return "Simulated, not final: the search goes on. "
+
+
 def confidence_of(advice: Advice) -> str:
     """Confidence and its reason."""
     return f"Confidence {advice.confidence.value}: {advice.confidence_reason}"

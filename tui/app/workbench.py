@@ -99,8 +99,14 @@ class Workbench(Container):
             self.show_problem(job.answer)
             return
         if job.advice is not None:
-            headline.answer(job.advice)
+            headline.answer(job.advice, advising=job.advising)
         self.show_problem(None)
+        self.refresh_panes()
+
+    def show_answer(self, job: WorkloadSession) -> None:
+        """Show an answer on the way to the final one."""
+        if job.advice is not None:
+            self.query_one(Headline).answer(job.advice, advising=True)
         self.refresh_panes()
 
     def refresh_panes(self) -> None:

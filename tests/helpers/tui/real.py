@@ -1,6 +1,6 @@
 """Answers of a small scenario that is really simulated: schedules with steps, flows and loads."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -55,7 +55,9 @@ class RealStages:
         """The scenario, whatever the file says."""
         return Compiled(str(path), (self.scenario,), (), (), ())
 
-    def recommend(self, scenario: Scenario, progress: Progress, should_stop: ShouldStop) -> Advice:
+    def recommend(
+        self, scenario: Scenario, progress: Progress, should_stop: ShouldStop, found: Callable[[Advice], None]
+    ) -> Advice:
         """Advice about the real schedules; its words are made by hand."""
         made = fakes.advice(scenario)
         candidates = tuple(self._candidate(place, each) for place, each in enumerate(self.expressions))

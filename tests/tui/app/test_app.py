@@ -314,6 +314,6 @@ def test_the_session_keeps_both_results_of_the_advice() -> None:
     session = Session(FILE, (), None, stages().backend())
     session.show(session.read())
     assert session.job is not None
-    session.advise(session.job, lambda *_: None, lambda: False)
+    session.advise(session.job, lambda *_: None, lambda: False, lambda _: None)
 
     assert set(session.job.results) == {BEST, SERIAL}

@@ -15,11 +15,10 @@ from magus.tui.app.widgets.fabric import FabricView
 from magus.tui.app.widgets.timeline import TimelineView
 from tests.helpers.scenarios import scenarios
 from tests.helpers.tui import fakes, real
-from tests.helpers.tui.driving import LARGE, SMALL, check_golden, screen_text, settled
+from tests.helpers.tui.driving import LARGE, SMALL, screen_text, settled
 from tests.helpers.tui.real import PIECES, WHOLE, RealStages
 
 FILE = Path("mlp.mgs")
-SIZES = [(80, 24), (120, 40), (200, 60)]
 CANDIDATES, TIMELINE, COMPARE, TOPOLOGY = "1", "2", "4", "5"
 
 
@@ -37,25 +36,6 @@ def model_of(app: MagusApp) -> TimelineModel:
     model = app.query_one(TimelineView).model
     assert model is not None
     return model
-
-
-@pytest.mark.parametrize("size", SIZES)
-async def test_pictures(size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
-    name = f"{size[0]}x{size[1]}"
-    app = app_of()
-    async with app.run_test(size=size) as pilot:
-        await settled(pilot)
-        await press(pilot, "space", "j", "j", "space", "k", "k", TIMELINE, "down", "right", "plus", "f")
-        check_golden(app, f"follow_{name}")
-        await press(pilot, "escape", "0", "c")
-        check_golden(app, f"critical_{name}")
-        await press(pilot, COMPARE)
-        check_golden(app, f"compare_{name}")
-        await press(pilot, TOPOLOGY, *("right",) * 4)
-        check_golden(app, f"topology_{name}")
-        await press(pilot, "m")
-        check_golden(app, f"matrix_{name}")
 
 
 async def test_a_chunk_is_followed_and_let_go() -> None:
