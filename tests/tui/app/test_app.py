@@ -101,7 +101,7 @@ async def test_panes_zoom_and_ranks_on_a_small_screen() -> None:
         assert "zoom 1.6x" in screen_text(app)
         await press(pilot, "0", "r")
         assert "zoom" not in screen_text(app).splitlines()[7]
-        assert "r1 stream 0" in screen_text(app)
+        assert "r0 stream 0" in screen_text(app)
         await press(pilot, "tab")
         assert "Loss waterfall" in screen_text(app)
         await press(pilot, "1")

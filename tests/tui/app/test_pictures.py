@@ -64,7 +64,7 @@ def the_result() -> Result:
 @pytest.mark.parametrize(
     ("name", "widget", "keys"),
     [
-        ("timeline", timeline, ()),
+        ("lanes", timeline, ()),
         ("follow", timeline, ("down", "right", "plus", "f")),
         ("critical", timeline, ("c",)),
         ("compare", comparison, ()),
