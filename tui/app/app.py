@@ -18,9 +18,11 @@ from .background import in_thread, start_resource_tracker
 from .messages import CandidatePicked, Progressed
 from .panes import PANES
 from .panes.candidates import CandidatesPane
+from .panes.editor import EditorPane
 from .panes.timeline import TimelinePane
 from .session import CANCELLED, Backend, Session, SessionProblem, WorkloadSession, default_backend
 from .view import SortKey, progress_text
+from .widgets.ask import Answer, AskScreen
 from .widgets.help import HelpScreen
 from .widgets.timeline import TimelineView
 from .workbench import Workbench
@@ -100,6 +102,7 @@ class MagusApp(App[None]):
     def on_mount(self) -> None:
         """Read the file."""
         self.bench.show_pane(0)
+        self.bench.view_of(EditorPane).open(self.session.path)
         self.action_reload()
 
     def on_unmount(self) -> None:
@@ -195,13 +198,41 @@ class MagusApp(App[None]):
     # Keys.
 
     async def action_quit(self) -> None:
-        """End now; work is told to stop, and not waited for."""
+        """End now, unless something is not saved; work is told to stop, and not waited for."""
+        if not self.bench.view_of(EditorPane).is_changed:
+            self._end()
+            return
+        answers = (Answer("s", "Save and quit"), Answer("d", "Drop the changes"))
+        self.push_screen(AskScreen(f"{self.session.path.name} has changes that are not saved.", answers), self._leave)
+
+    def _leave(self, answer: str | None) -> None:
+        """End as the user answered."""
+        editor = self.bench.view_of(EditorPane)
+        if answer == "d":
+            editor.drop()
+        if answer == "d" or (answer == "s" and editor.save()):
+            self._end()
+
+    def _end(self) -> None:
         self.workers.cancel_all()
         self.exit()
+
+    def on_editor_pane_saved(self, message: EditorPane.Saved) -> None:
+        """Answer anew, for a text without errors; otherwise the last answer stays."""
+        if message.compiles or self.session.job is None:
+            self.action_reload()
+
+    def on_editor_pane_left(self) -> None:
+        """Go back to the first pane."""
+        self.bench.show_pane(0)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Whether a key has an effect now; others are not offered."""
         job = self.session.job
+        if self.bench.keeps(action):
+            return False
+        if action == "pane" and parameters and self.bench.is_free(int(str(parameters[0]))):
+            return True
         if action == "workload":
             return len(self.session.jobs) > 1
         if action == "stop":

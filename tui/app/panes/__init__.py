@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from . import candidates, timeline, why
+from . import candidates, editor, timeline, why
 from .base import JobPane
 
 
 @dataclass(frozen=True, slots=True)
 class Pane:
-    """One pane: ``name`` is its id.
+    """One pane: ``name`` is its id; ``needs_answer`` says whether it has something to show once there is an answer.
 
     Panes ``together`` are shown at once where the screen is large enough, those of ``whole_width`` under the others.
     """
@@ -18,12 +18,14 @@ class Pane:
     view: type[JobPane]
     together: bool = False
     whole_width: bool = False
+    needs_answer: bool = True
 
 
 PANES = (
     Pane("candidates", candidates.TITLE, candidates.CandidatesPane, together=True),
     Pane("timeline", timeline.TITLE, timeline.TimelinePane, together=True, whole_width=True),
     Pane("why", why.TITLE, why.WhyPane, together=True),
+    Pane("editor", editor.TITLE, editor.EditorPane, needs_answer=False),
 )
 """Key 1 shows the first, and so on; there are at most nine."""
 
