@@ -12,8 +12,10 @@ from lark import Token
 
 from ..text.diagnostics import GaveUp, Report, Stopped
 from ..text.source import Source
-from ..text.tokens import CLOSING, GOES_ON, OPENING, read_tokens
+from ..text.tokens import CLOSING, OPENING, read_tokens
 
+_STAND_IN = "_"
+"""A name in place of the word at the cursor: what stands before it is read as before any name."""
 _WORD = re.compile(r"[A-Za-z_0-9]+")
 _WORD_BEFORE = re.compile(r"[A-Za-z_][A-Za-z_0-9]*$")
 _UNIT_BEFORE = re.compile(r"(?<![\w.])[0-9][0-9_.]* ?([A-Za-z%]*(?:/[a-z]*)?)$")
@@ -144,6 +146,11 @@ class Cursor:
     in_comment: bool = False
 
     @property
+    def at_margin(self) -> bool:
+        """Whether the word begins its line, as declarations do."""
+        return self.text_before == self.prefix
+
+    @property
     def behind_number(self) -> bool:
         """Whether a unit may stand here: ``64 GB``."""
         return _UNIT_BEFORE.search(self.text_before) is not None
@@ -158,10 +165,10 @@ def cursor_at(source: Source, offset: int) -> Cursor:
     inside = _WORD.match(source.text, start)
     in_text, in_comment = _quoted(line)
     place = Place()
-    for token in tokens_of(Source(source.path, source.text[:start])):
+    for token in tokens_of(Source(source.path, source.text[:start] + _STAND_IN)):
+        if (token.end_pos or 0) > start:
+            break
         place.feed(token)
-    if in_text and place.statement and place.statement[-1].type == "TEXT":
-        place.statement.pop()
     word = inside.group() if inside is not None and inside.end() >= offset else source.text[start:offset]
     return Cursor(place, start, source.text[start:offset], word, line, in_text, in_comment)
 
@@ -187,18 +194,6 @@ def _quoted(line: str) -> tuple[bool, bool]:
 
 
 def tokens_of(source: Source) -> Iterator[Token]:
-    """Iterate over the tokens of a text, without those that stand for what is missing at its end."""
+    """Iterate over the tokens of a text, those that are missing included; none of one that is too large."""
     with suppress(GaveUp, Stopped):
-        tokens = list(read_tokens(source, Report()).tokens)
-        missing: Token | None = None
-        while tokens and not tokens[-1]:
-            missing = tokens.pop()
-        yield from tokens
-        if missing is not None and missing.type == "_SEP" and _ends_behind(source, tokens[-1]):
-            yield missing
-
-
-def _ends_behind(source: Source, last: Token) -> bool:
-    """Whether the text behind the last token says that its statement ends there."""
-    rest = source.text[last.end_pos or 0 :].partition("#")[0]
-    return ";" in rest or ("\n" in source.text[last.end_pos or 0 :] and last.type not in GOES_ON)
+        yield from read_tokens(source, Report()).tokens
