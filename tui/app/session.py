@@ -38,6 +38,9 @@ class SessionProblem:
     text: str
 
 
+MOST_MARKED = 4
+"""Most schedules that are compared at once."""
+
 CANCELLED = SessionProblem(ProblemKind.CANCELLED, "The run was stopped before it was done. Press e to start it again.")
 
 
@@ -78,9 +81,9 @@ class WorkloadSession:
     """The state of one workload.
 
     While it is ``advising`` the answer is what would be answered now, and once the user has ``stopped`` that it stays
-    so. ``picked`` is the expression of the candidate on
-    screen, ``simulating`` whether it is being simulated. ``results`` and ``problems`` of simulations are by expression.
-    ``what_if`` are the values of the file at ``path`` from which the scenario was made.
+    so. ``picked`` is the expression of the candidate on screen, ``simulating`` whether it is being simulated.
+    ``marked`` are the expressions of those to be compared. ``results`` and ``problems`` of simulations are by
+    expression. ``what_if`` are the values of the file at ``path`` from which the scenario was made.
     """
 
     scenario: Scenario
@@ -123,6 +126,13 @@ class WorkloadSession:
     def problem(self) -> SessionProblem | None:
         """Why the picked candidate could not be simulated."""
         return self.problems.get(self.picked or "")
+
+    def toggle_mark(self, expression: str) -> None:
+        """Mark a candidate for comparison, or take its mark away; of more than ``MOST_MARKED`` the first goes."""
+        if expression in self.marked:
+            self.marked = tuple(each for each in self.marked if each != expression)
+        else:
+            self.marked = (*self.marked, expression)[-MOST_MARKED:]
 
     def candidate(self, expression: str) -> Candidate | None:
         """The candidate with this expression."""
