@@ -19,9 +19,9 @@ def splash(text: str) -> Iterator[None]:
 
     Only for the main thread, where stderr is a terminal.
     """
-    say_raw(f"{_ENTER} {printable(text)}\r\n")
     before = {number: signal.signal(number, _end) for number in _SIGNALS}
     try:
+        say_raw(f"{_ENTER} {printable(text)}\r\n")
         yield
     finally:
         say_raw(_LEAVE)
