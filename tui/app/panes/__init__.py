@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from . import candidates, compare, how, timeline, topology, what_if, why
+from . import candidates, compare, how, sweep, timeline, topology, what_if, why
 from .base import JobPane
 
 
@@ -27,6 +27,7 @@ PANES = (
     Pane("compare", compare.TITLE, compare.ComparePane),
     Pane("topology", topology.TITLE, topology.TopologyPane),
     Pane("what_if", what_if.TITLE, what_if.WhatIfPane),
+    Pane("sweep", sweep.TITLE, sweep.SweepPane),
     Pane("how", how.TITLE, how.HowPane),
 )
 """Key 1 shows the first, and so on; there are at most nine."""
