@@ -32,8 +32,8 @@ class Alone(App[None]):
         self.widget = widget
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
-        """Those of the application."""
-        return dict(curve_colours(dark=True))
+        """The colours of curves, as the application defines them."""
+        return {**super().get_theme_variable_defaults(), **curve_colours(dark=True)}
 
     def compose(self) -> ComposeResult:
         """The widget alone."""
