@@ -24,6 +24,7 @@ def assumptions(advice: Advice) -> Iterator[Markup]:
             "details",
             tag("summary", "Each number with its origin and source"),
             table(("number", "value", "origin", "source"), rows, words=4),
+            open="open",
         )
     if advice.bound is not None:
         yield tag("p", "The lower bound holds as far as:")
