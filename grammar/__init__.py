@@ -1,8 +1,11 @@
-"""The grammar of the language, as text for lark, and its parse tables."""
+"""The grammar of the language, as text for lark, its parse tables, and what its words mean."""
 
+import tomllib
+from collections.abc import Mapping
+from functools import cache
 from importlib.resources import files
 
-__all__ = ["TABLES_FILE", "load_grammar", "load_tables"]
+__all__ = ["TABLES_FILE", "load_grammar", "load_tables", "load_words"]
 
 TABLES_FILE = "mgs.tables.json"
 
@@ -18,3 +21,9 @@ def load_tables() -> str:
         return files(__name__).joinpath(TABLES_FILE).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return ""
+
+
+@cache
+def load_words() -> Mapping[str, Mapping[str, str]]:
+    """Return what each word means, by the section of ``words.toml`` that it stands in: the place where it is a word."""
+    return tomllib.loads(files(__name__).joinpath("words.toml").read_text(encoding="utf-8"))

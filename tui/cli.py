@@ -33,6 +33,7 @@ app = typer.Typer(
 COMMANDS: tuple[Callable[..., None], ...] = (
     scenarios.check,
     scenarios.fmt,
+    scenarios.lsp,
     scenarios.test,
     scenarios.simulate,
     scenarios.run,

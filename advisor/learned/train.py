@@ -7,6 +7,7 @@ from pathlib import Path
 from time import perf_counter
 
 from ...compiler.ir import Counted
+from ...compiler.text.writing import check_writable
 from ...simcore.memo.codec import encode
 from ..corpus import fingerprint as engine
 from ..corpus.local import results_here
@@ -64,18 +65,27 @@ def train_on(table: LabelTable, out: Path | None = None, seed: int = 0) -> Propo
     ------
     ModelError
         If the table is of another version of Magus, or has too few labels.
+    OSError
+        If the model cannot be written; before it is fitted.
     """
     started = perf_counter()
     if table.fingerprint != fingerprint(table.names):
         raise ModelError("the table is of another simulator or estimate: make it anew of a store, by --store")
+    folder = SHIPPED if out is None else out
+    check_folder(folder)
     known = frozenset(labels.idx for labels in table.labels)
     model = fit_model(table, known, seed)
     pairs = sum(len(labels.winners) for labels in table.labels)
     searched = sum(labels.found.best_ticks < float("inf") for labels in table.labels)
     card = Card(table.fingerprint, seed, searched, len(table.labels), len(table.winners), pairs)
-    folder = SHIPPED if out is None else out
     save(model, card, folder)
     return ProposalReport(card, perf_counter() - started, folder / FILE)
+
+
+def check_folder(folder: Path) -> None:
+    """Raise the error of writing a model into ``folder`` early, before minutes of work."""
+    folder.mkdir(parents=True, exist_ok=True)
+    check_writable(folder / FILE)
 
 
 def proposal_document(report: ProposalReport) -> dict[str, object]:

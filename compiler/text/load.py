@@ -133,6 +133,7 @@ class _Loader:
                         self.scope.questions.append(declaration)
                     case _:
                         self.scope.declare(declaration, self._report)
+        self.scope.trees.append(file)
 
     def _include(self, include: ast.Include) -> None:
         folder, span = self._main.parent, include.span
@@ -175,6 +176,12 @@ def shipped_libraries() -> tuple[str, ...]:
     vendors = [vendor for vendor in files(library).iterdir() if vendor.is_dir()]
     names = [f"{vendor.name}/{entry.name.removesuffix('.mgs')}" for vendor in vendors for entry in vendor.iterdir()]
     return tuple(sorted(name for name in names if _LIBRARY_NAME.fullmatch(name)))
+
+
+def library_devices(name: str) -> tuple[ast.Device, ...]:
+    """Return the devices that a shipped library declares; none if there is no such library."""
+    declarations = _library_file(name).declarations if name in shipped_libraries() else ()
+    return tuple(each for each in declarations if isinstance(each, ast.Device))
 
 
 @cache

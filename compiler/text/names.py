@@ -57,6 +57,7 @@ class Scope:
         self.questions: list[ast.Explore | ast.Expect] = []
         self.declared_twice: set[str] = set()  # names that are declared more than once
         self.files: frozenset[Path] = frozenset()  # that were read for it
+        self.trees: list[ast.File] = []  # of these files, an included one before the file that includes it
 
     def declare(self, declaration: Named, report: Report) -> None:
         """Add a declaration under its own name."""
@@ -104,6 +105,13 @@ class Scope:
             if entry.kind in kinds
         ]
 
+    def lookup(self, names: tuple[str, ...]) -> Entry | None:
+        """Return what ``name`` or ``library.name`` stands for, None if nothing has that name."""
+        scope: Scope | None = self
+        for alias in names[:-1]:
+            scope = scope._libraries.get(alias) if scope is not None else None
+        return scope._entries.get(names[-1]) if scope is not None else None
+
     def value(self, name: ast.Name, report: Report) -> Entry:
         """Look up a ``let`` or ``param``."""
         return self._find((name.text,), name.span, _VALUES, report)
@@ -116,10 +124,7 @@ class Scope:
         return self._find(names, path.span, (kind,), report)
 
     def _find(self, names: tuple[str, ...], span: Span, kinds: tuple[Kind, ...], report: Report) -> Entry:
-        scope: Scope | None = self
-        for alias in names[:-1]:
-            scope = scope._libraries.get(alias) if scope is not None else None
-        entry = scope._entries.get(names[-1]) if scope is not None else None
+        entry = self.lookup(names)
         written, wanted = ".".join(names), kinds[0].value
         if entry is None:
             hint = did_you_mean(written, self.names(*kinds))

@@ -53,7 +53,7 @@ _HEAD_WORDS: Mapping[str, Mapping[str, str]] = {
     "expect": {"with": "_WITH"},
 }
 _OPERATORS = ("EQUAL", "PLUS", "MINUS", "STAR", "SLASH", "COMPARE", "NEGATIVE", "_IN", "_RANGE", "_SPREAD")
-_GOES_ON = frozenset({*_OPERATORS, "COMMA", "_CALL", "_INDEX", "LPAR", "LSQB", "LBRACE", "_SEP"})
+GOES_ON = frozenset({*_OPERATORS, "COMMA", "_CALL", "_INDEX", "LPAR", "LSQB", "LBRACE", "_SEP"})
 _GOES_ON_BEFORE = frozenset({"LBRACE", "RPAR", "RSQB"})
 OPENING = frozenset({"LPAR", "LSQB", "_CALL", "_INDEX"})
 CLOSING = frozenset({"RPAR", "RSQB"})
@@ -208,7 +208,7 @@ class _Filter:
 
     def _end_statement(self, forced: bool = False) -> None:
         last = self._out[-1].type if self._out else "_SEP"
-        if last not in _GOES_ON or (forced and last not in ("_SEP", "LBRACE")):
+        if last not in GOES_ON or (forced and last not in ("_SEP", "LBRACE")):
             self._out.append(_after(self._out[-1], "_SEP"))
             self._num_brackets = 0
 

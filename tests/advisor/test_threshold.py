@@ -7,7 +7,7 @@ from magus.advisor.candidates.advice import Threshold
 from magus.advisor.candidates.predicted import predicted_candidates
 from magus.advisor.export import advice_document
 from magus.advisor.threshold import LEAST_ROWS, MOST_ROWS, PRECISION, threshold_of
-from magus.compiler.ir import Choice, Explore, Pattern, Scenario
+from magus.compiler.ir import Choice, EngineChoice, EngineKind, Explore, Pattern, Scenario
 from magus.compiler.planning.knobs.engine import default_engine
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.tui.text.render import advice_text, threshold_sentence
@@ -61,7 +61,8 @@ def test_without_a_flip_it_says_what_was_tried(
 
 
 def test_advice_of_both_sides_agrees() -> None:
-    scenario, advisor = ag_gemm(1024, 2048, 4096, ranks=4), Advisor.load()
+    explore = Explore.of(chunks=(4, 8), engine=(EngineChoice(EngineKind.DMA, 3),))
+    scenario, advisor = exploring(ag_gemm(1024, 2048, 4096, ranks=4), explore), Advisor.load()
 
     advice = advisor.recommend(scenario, AdviceOptions(bespoke=0, threshold=True))
 
@@ -75,7 +76,7 @@ def test_advice_of_both_sides_agrees() -> None:
     }
     assert threshold_sentence(limit) in advice_text(advice, 8)
     for rows in some(limit.tried):
-        there = advisor.recommend(ag_gemm(rows, 2048, 4096, ranks=4), AdviceOptions(bespoke=0))
+        there = advisor.recommend(exploring(ag_gemm(rows, 2048, 4096, ranks=4), explore), AdviceOptions(bespoke=0))
         overlaps = there.verdict is not Verdict.SERIAL and not there.recommended.is_serial
         assert overlaps is ((rows == limit.rows) is limit.pays_above)
 

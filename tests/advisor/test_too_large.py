@@ -7,12 +7,14 @@ import pytest
 from magus.advisor import AdviceOptions, Advisor, workers
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.workers import SimulationJob, run_job
-from magus.compiler.ir import Choice, ExecutionOptions, ShouldStop
+from magus.compiler.ir import Choice, EngineChoice, EngineKind, ExecutionOptions, Explore, ShouldStop
 from magus.simcore import Result, RunTooLarge
-from tests.helpers.scenarios.scenarios import ag_gemm
+from tests.helpers.scenarios.scenarios import ag_gemm, exploring
 
-SCENARIO = ag_gemm(4096, 2048, 4096, ranks=4)
-OPTIONS = AdviceOptions(top=3, bespoke=60)
+SCENARIO = exploring(
+    ag_gemm(4096, 2048, 4096, ranks=4), Explore.of(chunks=(16,), engine=(EngineChoice(EngineKind.DMA, 3),))
+)
+OPTIONS = AdviceOptions(top=3, bespoke=20)
 ERRORS = (RunTooLarge("1e12 line-hops"), MemoryError("cannot allocate"))
 
 

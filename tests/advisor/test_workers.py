@@ -28,6 +28,11 @@ JOBS = [
     )
     for chunks in (16, 32, 64)
 ]
+VAST = ag_gemm(8192, 8192, 8192)
+LONG = SimulationJob(
+    VAST, build_schedule(VAST, Choice("serial", 8, EngineChoice(EngineKind.DMA, 7))), VAST.gpu.line_bytes
+)
+"""A job that takes longer than a stop takes to be heard."""
 # Starts workers, says their pids, and sleeps inside the pool until it is killed.
 HOLDER = """
 import multiprocessing, sys, time
@@ -74,12 +79,10 @@ def test_a_stop_keeps_what_was_done_beside_the_caller() -> None:
 
 
 def test_threads_are_told_to_stop_when_the_block_is_left() -> None:
-    long = replace(JOBS[0], scenario=(vast := ag_gemm(8192, 8192, 8192)), unit_bytes=vast.gpu.line_bytes)
-    long = replace(long, schedule=build_schedule(vast, Choice("serial", 8, EngineChoice(EngineKind.DMA, 7))))
     stop = threading.Event()
     with open_workers(2, stop.is_set, threads=True) as workers:
         threading.Timer(0.1, stop.set).start()
-        results = workers.run([long] * 50)
+        results = workers.run([LONG] * 50)
         running = threading.active_count()
 
     assert workers.stopped and None in results and not workers.failures
@@ -100,7 +103,7 @@ def test_threads_suit_what_is_compiled_and_seen_alike(
 @WAYS
 def test_a_stop_is_heard_and_nothing_is_left(count: int, threads: bool) -> None:
     with open_workers(count, lambda: True, threads=threads) as workers:
-        assert workers.run(JOBS) == [None] * len(JOBS)
+        assert workers.run([LONG] * 3) == [None] * 3
         assert workers.stopped and not workers.failures
 
 

@@ -12,18 +12,23 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import DataTable, Footer
 
+from ...advisor.candidates.advice import Advice
 from ...compiler.ir import Settings, ShouldStop
 from ...simcore.figures.result import Result
 from .background import in_thread, start_resource_tracker
-from .messages import CandidatePicked, Progressed
+from .messages import Answered, CandidatePicked, ChangesMade, Progressed
+from .panes import PANES
+from .panes.candidates import CandidatesPane
+from .panes.timeline import TimelinePane
 from .session import CANCELLED, Backend, Session, SessionProblem, WorkloadSession, default_backend
 from .view import SortKey, progress_text
-from .widgets import HelpScreen, Workbench
-from .widgets.workbench import TIMELINE_IDX, TITLES
+from .widgets.help import HelpScreen
+from .widgets.timeline import TimelineView
+from .workbench import Workbench
 
 DEFAULT_WORKERS = 2
 # Actions that need an answer on screen.
-ANSWER_ACTIONS = ("pane", "next_pane", "sort", "zoom", "pan", "ranks", "step")
+ANSWER_ACTIONS = ("pane", "next_pane", "sort", "step")
 # Signals that end the program, with the exit code of shells: 128 plus the number.
 END_SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGINT") if hasattr(signal, name))
 # The cursor rests this long on a candidate before it is simulated.
@@ -41,24 +46,15 @@ class MagusApp(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", "Quit"),
         Binding("question_mark", "help", "Help", key_display="?"),
-        Binding("1", "pane(0)", "Pane", key_display="1 2 3"),
-        Binding("2", "pane(1)", TITLES[1], show=False),
-        Binding("3", "pane(2)", TITLES[2], show=False),
+        Binding("1", "pane(0)", "Pane", key_display=f"1-{len(PANES)}"),
+        *(Binding(str(idx + 1), f"pane({idx})", pane.title, show=False) for idx, pane in enumerate(PANES) if idx),
         Binding("tab", "next_pane", "Next pane", show=False, priority=True),
         Binding("j", "step(1)", "Next", show=False),
         Binding("k", "step(-1)", "Previous", show=False),
         Binding("s", "sort", "Sort"),
-        Binding("plus,equals_sign", "zoom(1)", "Zoom", key_display="+ -"),
-        Binding("minus", "zoom(-1)", "Zoom out", show=False),
-        Binding("0", "zoom(0)", "Everything", show=False),
-        Binding("h", "pan(-1)", "Pan", key_display="h l"),
-        Binding("l", "pan(1)", "Later", show=False),
-        Binding("left", "pan(-1)", "Earlier", show=False, priority=True),
-        Binding("right", "pan(1)", "Later", show=False, priority=True),
-        Binding("r", "ranks", "Ranks"),
         Binding("e,ctrl+r", "reload", "Reload", key_display="e"),
         Binding("w", "workload", "Workload"),
-        Binding("x", "stop", "Stop"),
+        Binding("x,escape", "stop", "Stop", key_display="Esc"),
     ]
 
     def __init__(
@@ -119,8 +115,15 @@ class MagusApp(App[None]):
         def progress(stage: str, done: int, total: int) -> None:
             self.post_message(Progressed(id(job), stage, done, total))
 
+        def answered(advice: Advice) -> None:
+            self.post_message(Answered(id(job), advice))
+
         self.bench.say("looking for schedules ...")
-        await in_thread(lambda should_stop: self.session.advise(job, progress, should_stop))
+        job.advising = True
+        try:
+            await in_thread(lambda should_stop: self.session.advise(job, progress, should_stop, answered))
+        finally:
+            job.advising = False
         if job is self.session.job:
             self._show_job()
 
@@ -131,14 +134,11 @@ class MagusApp(App[None]):
         for explain in (False, True):
             self.bench.say(f"{'what-if runs of' if explain else 'simulating'} {expression} ...")
             outcome = await in_thread(partial(self._simulate_here, job, expression, explain))
-            if isinstance(outcome, SessionProblem):
-                self.bench.say("")
-                self.bench.timeline.say(f"{outcome.kind.value}: {outcome.text}")
-                return
-            self.bench.show_candidate(job)
+            job.simulating = not explain and isinstance(outcome, Result)
+            self.bench.refresh_panes()
+            if not job.simulating:
+                break
         self.bench.say("")
-        self.bench.fill_table(job)
-        self.bench.show_candidate(job, waiting=False)
 
     def _simulate_here(
         self, job: WorkloadSession, expression: str, explain: bool, should_stop: ShouldStop
@@ -148,8 +148,18 @@ class MagusApp(App[None]):
     def on_progressed(self, message: Progressed) -> None:
         """Show the progress of the advice, unless its workload is no longer on screen."""
         job = self.session.job
-        if self.bench.is_attached and job is not None and id(job) == message.job_id and job.answer is None:
+        if self.bench.is_attached and job is not None and id(job) == message.job_id and job.advising:
             self.bench.say(progress_text(message.stage, message.done, message.total))
+
+    def on_answered(self, message: Answered) -> None:
+        """Show what would be answered now; the cursor stays with the recommended schedule unless it was moved."""
+        job = self.session.job
+        if not self.bench.is_attached or job is None or id(job) != message.job_id or not job.advising:
+            return
+        before, job.answer = job.advice, message.advice
+        if before is None or job.picked == before.recommended.expression:
+            job.picked = message.advice.recommended.expression
+        self.bench.show_answer(job)
 
     def on_candidate_picked(self, message: CandidatePicked) -> None:
         """Show the candidate under the cursor and simulate what is missing."""
@@ -164,9 +174,10 @@ class MagusApp(App[None]):
         self._simulate_picked(job)
 
     def _simulate_picked(self, job: WorkloadSession) -> None:
-        self.bench.show_candidate(job)
-        known = job.results.get(job.picked or "")
-        if job.picked is not None and (known is None or known.waterfall is None):
+        known = job.result
+        job.simulating = job.picked is not None and (known is None or known.waterfall is None)
+        self.bench.refresh_panes()
+        if job.simulating and job.picked is not None:
             self._simulate(job, job.picked)
         else:
             self.workers.cancel_group(self, "candidate")
@@ -180,7 +191,7 @@ class MagusApp(App[None]):
         else:
             self.bench.say("", idle=session.summary)
             self.bench.show_job(job, session.job_idx, len(session.jobs))
-            if job.answer is None:
+            if not job.is_answered:
                 self._advise(job)
             elif job.advice is not None:
                 self._simulate_picked(job)
@@ -204,7 +215,7 @@ class MagusApp(App[None]):
         if action == "workload":
             return len(self.session.jobs) > 1
         if action == "stop":
-            return job is not None and job.answer is None
+            return job is not None and not job.is_answered
         if action in ANSWER_ACTIONS:
             return job is not None and job.advice is not None
         return True
@@ -214,6 +225,11 @@ class MagusApp(App[None]):
         self._stop_all()
         self._read()
 
+    def on_changes_made(self, message: ChangesMade) -> None:
+        """Ask the question with other values."""
+        self.session.changes = message.changes
+        self.action_reload()
+
     def action_workload(self) -> None:
         """Show the next workload of the file."""
         self._stop_all()
@@ -221,11 +237,11 @@ class MagusApp(App[None]):
         self._show_job()
 
     def action_stop(self) -> None:
-        """Stop the running advice."""
+        """Stop the running advice and keep what was found."""
         job = self.session.job
-        if job is not None and job.answer is None:
+        if job is not None and not job.is_answered:
             self._stop_all()
-            job.answer = CANCELLED
+            job.stopped, job.advising, job.answer = True, False, job.answer or CANCELLED
             self._show_job()
 
     def action_help(self) -> None:
@@ -242,39 +258,23 @@ class MagusApp(App[None]):
 
     def action_step(self, rows: int) -> None:
         """Move the cursor down by ``rows``."""
-        table = self.bench.table
-        table.move_cursor(row=max(0, min(table.row_count - 1, table.cursor_row + rows)))
+        self.bench.view_of(CandidatesPane).step(rows)
 
     def action_sort(self) -> None:
         """Sort the candidates by the next column."""
-        if self.session.job is not None:
-            self.bench.sort(self.session.job)
+        self.bench.view_of(CandidatesPane).sort()
 
     def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
         """Sort the candidates by the clicked column."""
-        if self.session.job is not None and event.column_key.value is not None:
-            self.bench.sort(self.session.job, SortKey[event.column_key.value])
+        if event.column_key.value is not None:
+            self.bench.view_of(CandidatesPane).sort(SortKey[event.column_key.value])
 
     def on_data_table_row_selected(self, _: DataTable.RowSelected) -> None:
         """Show the timeline of the candidate."""
-        self.bench.show_pane(TIMELINE_IDX)
+        self._timeline.focus()
 
-    def action_zoom(self, steps: int) -> None:
-        """Zoom the timeline in (1) or out (-1), or show all of it (0)."""
-        self._see_timeline()
-        self.bench.timeline.zoom(steps)
-
-    def action_pan(self, steps: int) -> None:
-        """Move the timeline later (1) or earlier (-1)."""
-        self._see_timeline()
-        self.bench.timeline.pan(steps)
-
-    def action_ranks(self) -> None:
-        """Switch between one rank and all ranks."""
-        self._see_timeline()
-        self.bench.timeline.toggle_ranks()
-
-    def _see_timeline(self) -> None:
-        """Bring the timeline to the front if it is hidden."""
-        if not self.bench.is_shown(TIMELINE_IDX):
-            self.bench.show_pane(TIMELINE_IDX)
+    @property
+    def _timeline(self) -> TimelineView:
+        """The timeline, brought to the front if it is hidden."""
+        self.bench.show_view(TimelinePane)
+        return self.bench.view_of(TimelinePane).target

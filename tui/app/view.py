@@ -118,6 +118,17 @@ def bound_of(advice: Advice) -> str:
     return f"lower bound {ticks_text(bound.ticks)} ({bound.binding}), gap {gap:.1%}"
 
 
+def standing_of(advice: Advice, *, advising: bool) -> str:
+    """Return how final an answer is; empty for one that is."""
+    if not advice.interrupted:
+        return ""
+    if not advising:
+        return "Stopped: the best of what was found. "
+    if advice.recommended.simulated_ticks is None or advice.serial.simulated_ticks is None:
+        return "Not confirmed: predicted, being simulated. "
+    return "Simulated, not final: the search goes on. "
+
+
 def confidence_of(advice: Advice) -> str:
     """Confidence and its reason."""
     return f"Confidence {advice.confidence.value}: {advice.confidence_reason}"
@@ -131,6 +142,12 @@ def rows_of(advice: Advice, results: Mapping[str, Result], key: SortKey) -> tupl
         for rank, one in enumerate(advice.candidates, 1)
     ]
     return tuple(sorted(rows, key=lambda row: (_order(row, key), row.rank)))
+
+
+def row_of(advice: Advice, results: Mapping[str, Result], expression: str | None) -> CandidateRow | None:
+    """Return the row of one candidate."""
+    rows = rows_of(advice, results, SortKey.RANK)
+    return next((row for row in rows if row.expression == expression), None)
 
 
 def _order(row: CandidateRow, key: SortKey) -> float | str:

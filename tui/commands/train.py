@@ -9,9 +9,8 @@ from ...advisor.corpus.errors import CorpusError
 from ...advisor.corpus.keys import engine_version
 from ...advisor.corpus.store import open_store
 from ...advisor.learned.boosted_trees import ModelError
-from ...advisor.learned.model_file import FILE
 from ...advisor.learned.table import LabelTable, load_table, save_table
-from ...advisor.learned.train import SHIPPED, make_table, proposal_document, proposal_text, train_on
+from ...advisor.learned.train import SHIPPED, check_folder, make_table, proposal_document, proposal_text, train_on
 from ...compiler.ir import Progress
 from ...compiler.text.writing import check_writable
 from ..exit_codes import Exit
@@ -53,16 +52,10 @@ def train_model(request: TrainRequest, *, as_json: bool) -> Exit:
     return run_command(action)
 
 
-def _check_folder(folder: Path) -> None:
-    """Raise the error of writing the model early, before minutes of work."""
-    folder.mkdir(parents=True, exist_ok=True)
-    check_writable(folder / FILE)
-
-
 def _labelled(request: TrainRequest, progress: Progress) -> LabelTable:
     """Return the table of the store, and write it."""
     check_writable(request.table)
-    _check_folder(request.out or SHIPPED)
+    check_folder(request.out or SHIPPED)
     assert request.store is not None, "asked for"
     if not request.store.exists():  # to open it would make it
         raise ModelError(f"there is no store {request.store}; make it by `magus corpus`")

@@ -75,6 +75,13 @@ def fmt(
     raise typer.Exit(format_files(files, check_only=check_only))
 
 
+def lsp() -> None:
+    """Serve an editor: mistakes, completion and names of .mgs files."""
+    from ..commands.lsp import serve_editor
+
+    raise typer.Exit(serve_editor())
+
+
 def test(
     files: FilesArgument,
     settings: SetOption = None,

@@ -10,7 +10,7 @@ from ...text.diagnostics import Report
 from ...text.names import Entry, Kind
 from ...text.source import Span
 from ...text.vocabulary import CACHE_NUMBERS, GPU_BLOCKS, GPU_NUMBERS, LINK_NUMBERS, SWITCH_CHOICES, SWITCH_NUMBERS
-from ..values.device_numbers import DeviceNumbers, FigureReader, NumberWithOrigin
+from ..values.device_numbers import DeviceNumbers, FigureReader, NumberWithOrigin, StatedNumber
 from ..values.evaluate import ExpressionEvaluator, Place, clock_of
 from .calibrated_region import INPUTS, FittedRegion, calibrated_of
 from .device_blocks import BlockReader, Tiles
@@ -55,6 +55,11 @@ class DeviceResolver:
         self._read: dict[Entry, _Blocks | None] = {}
         self._open: list[Entry] = []
 
+    def stated_numbers(self) -> tuple[StatedNumber, ...]:
+        """Return the numbers of the devices resolved so far; of two of one name those of the later."""
+        by_name = {entry.name: read for entry, read in self._read.items() if read is not None}
+        return tuple(each for name, read in by_name.items() for each in DeviceNumbers(read.figures).stated(name))
+
     def gpu(self, entry: Entry) -> Gpu:
         """Return the resolved GPU; report missing and wrong numbers."""
         read = self._device(entry)
@@ -88,6 +93,10 @@ class DeviceResolver:
         numbers = figures.whole("ports"), figures.whole("bandwidth"), figures.ticks("latency")
         does = [self._device(entry).words.get(word) == ("yes",) for word in SWITCH_CHOICES]
         return Switch(entry.name, *numbers, figures.provenance(entry.name), *does)
+
+    def numbers(self, entry: Entry) -> DeviceNumbers:
+        """Return all numbers that a device states or inherits, complete or not."""
+        return DeviceNumbers(self._device(entry).figures)
 
     def _simple(self, entry: Entry) -> DeviceNumbers:
         read = self._device(entry)

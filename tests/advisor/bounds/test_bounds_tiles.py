@@ -70,7 +70,7 @@ def stored(scenario: Scenario) -> Iterator[Schedule]:
                     yield adding_where_it_lands(scenario, schedule)
 
 
-@pytest.mark.parametrize("seed", first(range(12), 2))
+@pytest.mark.parametrize("seed", first(range(12), 1))
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_no_stores_from_tiles_beat_the_bound(pattern: Pattern, seed: int) -> None:
     rng = random.Random(f"tiles {seed}")

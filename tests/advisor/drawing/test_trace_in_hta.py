@@ -13,7 +13,7 @@ from magus.simcore.figures.spans import exposed_spans, total_ticks, union_of
 from tests.helpers.scenarios.simulated import persistent_run, runs
 from tests.helpers.some import some
 
-hta: Any = pytest.importorskip("hta.trace_analysis", reason="the extra hta is not installed")
+hta: Any = pytest.importorskip("hta.trace_analysis", reason="the extra peers is not installed")
 
 
 def hidden_percent(result: Result, rank: int) -> float:

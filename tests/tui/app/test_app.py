@@ -12,8 +12,9 @@ from magus.advisor.solver import NoFeasibleSchedule
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.simcore.program.outcome import RunOutcome
 from magus.tui.app.app import MagusApp
+from magus.tui.app.panes.candidates import CandidatesPane
 from magus.tui.app.session import Session
-from magus.tui.app.widgets import HelpScreen
+from magus.tui.app.widgets.help import HelpScreen
 from tests.helpers.paths import ROOT
 from tests.helpers.tui import fakes
 from tests.helpers.tui.driving import LARGE, SMALL, press, screen_text, settled, until
@@ -84,7 +85,7 @@ async def test_sorting_keeps_the_picked_candidate() -> None:
         lines = screen_text(app).splitlines()
 
         assert "▾schedule" in screen_text(app)
-        picked = app.bench.table.picked
+        picked = app.bench.view_of(CandidatesPane).target.picked
         assert picked is not None
         assert picked.expression == BEST
         first = next(index for index, line in enumerate(lines) if "▾schedule" in line) + 1
@@ -313,6 +314,6 @@ def test_the_session_keeps_both_results_of_the_advice() -> None:
     session = Session(FILE, (), None, stages().backend())
     session.show(session.read())
     assert session.job is not None
-    session.advise(session.job, lambda *_: None, lambda: False)
+    session.advise(session.job, lambda *_: None, lambda: False, lambda _: None)
 
     assert set(session.job.results) == {BEST, SERIAL}

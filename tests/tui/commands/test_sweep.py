@@ -159,7 +159,7 @@ def test_stopped_it_shows_what_it_has(file: Path, monkeypatch: Any) -> None:
 
 def test_the_rules_become_a_file(file: Path, tmp_path: Path) -> None:
     out = tmp_path / "policy.json"
-    done = magus("export", file, "--to", "policy", "--set", "M=64..4096", "--no-verify", "-o", out)
+    done = magus("export", file, "--to", "policy", "--set", "M=64,512,4096", "--no-verify", "-o", out)
 
     assert done.exit_code == 0, done.output
     rule = Policy.load(str(out)).rule(
@@ -169,7 +169,7 @@ def test_the_rules_become_a_file(file: Path, tmp_path: Path) -> None:
 
 
 def test_a_collective_alone_is_looked_up_by_bytes(file: Path) -> None:
-    done = magus("export", file, "--workload", "sum", "--to", "policy", "--set", "M=64..4096", "--no-verify")
+    done = magus("export", file, "--workload", "sum", "--to", "policy", "--set", "M=64,512", "--no-verify")
     document = json.loads(done.stdout)
 
     assert {rule["axis"] for rule in document["rules"]} == {"num_bytes"}

@@ -37,6 +37,11 @@ class CandidateTable(DataTable[Text]):
         self._rows, self._key = tuple(rows), key
         self._fill(picked)
 
+    def shows(self, rows: Sequence[CandidateRow], key: SortKey, picked: str | None) -> bool:
+        """Whether ``show`` would change nothing."""
+        at = self.picked
+        return self._rows == tuple(rows) and self._key is key and picked == (at.expression if at is not None else None)
+
     @property
     def picked(self) -> CandidateRow | None:
         """The row under the cursor."""

@@ -31,13 +31,13 @@ class Headline(Vertical):
         for name in ("figures", "confidence", "marks"):
             self._say(name, "")
 
-    def answer(self, advice: Advice) -> None:
-        """Show the answer."""
+    def answer(self, advice: Advice, *, advising: bool = False) -> None:
+        """Show the answer, and while the app is ``advising`` that it is not final."""
         self._advice = advice
         self._say_verdict(advice)
         self.query_one("#verdict").set_class(advice.verdict is Verdict.OVERLAP, "overlap")
         self._say("figures", view.figures_of(advice))
-        self._say("confidence", view.confidence_of(advice))
+        self._say("confidence", view.standing_of(advice, advising=advising) + view.confidence_of(advice))
         self.query_one("#confidence").set_classes(advice.confidence.value)
         self._say("marks", "\n".join(f"! {mark}" for mark in advice.marks))
 

@@ -1,0 +1,234 @@
+"""Which words and names may stand at a place: sections of ``grammar/words.toml``, and kinds of declared names.
+
+The compiler's readers say what is right; this says where to look a word up and what to offer. A new statement of the
+language is a word in that file, and a row here if something other than a number may follow it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ..text.names import Kind
+from .place import Place
+
+_VALUES = (Kind.LET, Kind.PARAM)
+_DEVICE_BLOCKS = ("gpu", "link", "switch", "implementation")
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What may stand at a place: words of ``sections``, names of ``kinds``, and names ``local`` to the block."""
+
+    sections: tuple[str, ...] = ()
+    kinds: tuple[Kind, ...] = ()
+    local: bool = False
+    libraries: bool = False
+
+    def __or__(self, other: "Expected") -> "Expected":
+        return Expected(
+            tuple(dict.fromkeys((*self.sections, *other.sections))),
+            tuple(dict.fromkeys((*self.kinds, *other.kinds))),
+            self.local or other.local,
+            self.libraries or other.libraries,
+        )
+
+
+def _words(*sections: str) -> Expected:
+    return Expected(sections)
+
+
+def _names(*kinds: Kind) -> Expected:
+    return Expected((), kinds)
+
+
+NOTHING = Expected()
+_NUMBER = Expected(("function",), _VALUES)
+_TEMPLATES = _words("template", "algorithm")
+_TERM = replace(_NUMBER, kinds=(Kind.SCHEDULE, *_VALUES)) | _words("expect.schedule", "expect.function")
+_EXECUTION = ("transfer", "protocol", "kernel", "wait", "per", "launch")
+
+# What begins a statement of a block.
+_STARTS: Mapping[str, Expected] = {
+    "": _words("file"),
+    "workload": _words("workload"),
+    "schedule": _words("outline", "plan"),
+    "schedule.rank": NOTHING,
+    "schedule.override": NOTHING,
+    "explore": _words("knob", "explore"),
+    "expect": _words("expect") | _TERM,
+}
+# What follows the first word of a statement in a block, where that is not only numbers.
+_FOLLOWS: Mapping[tuple[str, str], Expected] = {
+    ("gpu", "peak"): _words("dtype") | _NUMBER,
+    ("gpu", "cache"): _words("cache"),
+    ("gpu.gemm", "calibrated"): _words("dtype") | _NUMBER,
+    ("link", "protocols"): _words("value.protocol"),
+    ("link", "ordered"): _words("choice"),
+    ("switch", "multicast"): _words("choice"),
+    ("switch", "reduces"): _words("choice"),
+    ("implementation", "gpus"): _names(Kind.GPU),
+    ("implementation", "dtypes"): _words("dtype"),
+    ("method", "schedule"): _TEMPLATES,
+    ("method", "path"): _words("path"),
+    ("system", "gpus"): _words("system.gpus") | _names(Kind.GPU, *_VALUES),
+    ("system", "fabric"): _words("topology"),
+    ("variability", "skew"): _words("distribution"),
+    ("variability", "jitter"): _words("distribution"),
+    ("variability", "late"): _words("variability.late") | _NUMBER,
+    ("schedule", "split"): _words("outline.split") | _NUMBER,
+    ("schedule", "move"): _words("outline.move", "value.transfer", "algorithm") | _NUMBER,
+    ("schedule", "group"): _words("outline.group") | _NUMBER,
+    ("schedule", "order"): _words("outline.order", "value.order") | _NUMBER,
+    ("schedule", "sums"): _words("outline.sums"),
+    ("schedule", "sync"): _words("value.wait", "knob"),
+    ("schedule", "kernel"): _words("value.kernel"),
+    ("schedule", "launch"): _words("value.launch"),
+    ("schedule", "plan"): _words("plan.engines", "knob"),
+    ("explore", "schedules"): _words("explore.schedules") | _TEMPLATES,
+    ("explore", "minimize"): _words("explore.minimize"),
+    ("explore", "dominance"): _words("explore.dominance"),
+    ("explore", "implementations"): _names(Kind.IMPLEMENTATION),
+    ("explore", "engine"): _words("engine"),
+    ("explore", "algorithm"): _words("algorithm"),
+    ("explore", "order"): _words("value.order"),
+    **{("explore", knob): _words(f"value.{knob}") for knob in _EXECUTION},
+    ("expect", "granularity"): _words("expect.granularity"),
+    ("expect", "verdict"): _words("expect.verdict"),
+    ("expect", "sweep"): Expected(("head", "domain"), (Kind.PARAM, Kind.LET)),
+}
+# What follows a word of a statement, wherever it stands in it; by the first word.
+_BEHIND: Mapping[tuple[str, str], Expected] = {
+    ("move", "by"): _words("engine"),
+    ("plan", "by"): _words("engine"),
+    ("move", "protocol"): _words("value.protocol"),
+    **{(head, knob): _words(f"value.{knob}") for head in ("plan", "sync") for knob in _EXECUTION},
+}
+_HEADS: Mapping[str, Mapping[str, Expected]] = {
+    "use": {"": Expected(libraries=True), "as": NOTHING},
+    **{word: {"extends": _names(Kind(word))} for word in _DEVICE_BLOCKS},
+    "workload": {"on": _names(Kind.SYSTEM)},
+    "schedule": {"for": _names(Kind.WORKLOAD)},
+    "explore": {"": _names(Kind.WORKLOAD)},
+    "expect": {"": _names(Kind.WORKLOAD), "with": _names(Kind.PARAM), ",": _names(Kind.PARAM)},
+}
+_ENGINES = ("dma", "sm")
+
+
+def expected_at(place: Place) -> Expected:
+    """Return what may stand at a place."""
+    if place.before == "@":
+        return _words("origin")
+    if place.before == ".":
+        return _words("metric") if place.block.startswith("expect") else _words("region")
+    if not place.statement:
+        return _STARTS.get(section_of(place), _words(section_of(place)))
+    if place.callee:
+        return _in_call(place)
+    if not place.blocks:
+        return _in_head(place)
+    if place.is_definition:
+        return _in_definition(place)
+    return _in_statement(place)
+
+
+def section_of(place: Place) -> str:
+    """Return the section of the words that begin statements here: ``gpu.hbm``, ``method``, ``variability``."""
+    block = place.block
+    match block.split("."):
+        case ["implementation", _]:
+            return "method"
+        case ["system", "variability"]:
+            return "variability"
+        case ["expect", *_]:
+            return "expect"
+        case _:
+            return block
+
+
+def _in_head(place: Place) -> Expected:
+    """Between the first word of a declaration and its block or value."""
+    head, before, length = place.head, place.before, len(place.statement)
+    if any(token.type == "EQUAL" for token in place.statement) and head != "expect":
+        return _in_value(place)
+    behind = _HEADS.get(head, {})
+    if before in behind and length > 1:
+        return behind[before]
+    if length == 1:
+        return behind.get("", NOTHING)
+    if head == "expect":
+        return _words("head") if before != "=" else _NUMBER
+    return _words("head")
+
+
+def _in_value(place: Place) -> Expected:
+    """Behind the ``=`` of a let, a param or a schedule."""
+    if place.head == "schedule":
+        return _TEMPLATES | _words("import")
+    if place.head == "param" and any(token.type == "_IN" for token in place.statement):
+        return _words("domain") | _NUMBER
+    return _words("head") | _NUMBER if place.head == "param" else _NUMBER
+
+
+def _in_definition(place: Place) -> Expected:
+    """Behind ``name =`` in a block: a tensor, an operation, a step."""
+    if place.block == "workload":
+        words = {str(token) for token in place.statement[2:]}
+        if "tensor" not in words:
+            return _words("workload.value", "operation") if place.before == "=" else NOTHING
+        if place.before == "tensor":
+            return _words("dtype")
+        return _words("tensor.shard") if place.before == "shard" else _words("tensor")
+    if place.block.startswith("schedule"):
+        if place.before == "=":
+            return _words("step")
+        return replace(_words("clause", "region"), local=True) | _NUMBER
+    return _NUMBER
+
+
+def _in_statement(place: Place) -> Expected:
+    """Behind the first word of a statement."""
+    section, outer = section_of(place), place.block.partition(".")[0]
+    if place.head == "source":
+        return _words("origin")
+    if outer == "schedule" and (place.head, place.before) in _BEHIND:
+        return _BEHIND[place.head, place.before]
+    following = _FOLLOWS.get((section, place.head))
+    if following is not None:
+        return following
+    if section == "expect":
+        return _words("expect", "expect.shape", "head") | _TERM
+    if section == "explore":
+        return _words("domain") | _NUMBER
+    return _words("base") | _NUMBER if outer in _DEVICE_BLOCKS else _NUMBER
+
+
+def _in_call(place: Place) -> Expected:
+    """Inside the brackets of a call or of an index."""
+    outer, callee, argument = place.block.partition(".")[0] or place.head, place.callee, place.argument
+    is_index = place.statement[place.brackets[-1]].type == "_INDEX"
+    if is_index:
+        return _NUMBER
+    if callee in _ENGINES and outer in ("schedule", "explore", "implementation"):
+        return _words("engine.mode") | _NUMBER
+    if outer == "workload":
+        named = _words("truth") | _NUMBER if argument else _words("operation", "operation.argument")
+        return replace(named, local=True)
+    if outer == "system" and place.head == "fabric":
+        named = _words("truth") if argument else _words("topology.argument")
+        return named | _names(Kind.LINK, Kind.SWITCH, *_VALUES)
+    if outer == "expect":
+        return _TERM
+    if outer in ("schedule", "implementation") and not place.is_definition:
+        return _argument_of_template(argument)
+    return _NUMBER
+
+
+def _argument_of_template(argument: str) -> Expected:
+    match argument:
+        case "":
+            return _words("knob")
+        case "engine" | "algorithm":
+            return _words(argument)
+        case "order" | "transfer" | "protocol" | "kernel" | "wait" | "per" | "launch":
+            return _words(f"value.{argument}")
+        case _:
+            return _NUMBER

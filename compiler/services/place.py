@@ -1,0 +1,204 @@
+"""Where a place of a text lies: in which blocks, behind what of its statement, in which brackets.
+
+Places come from tokens alone, so that a half-written statement has them too, and everything behind it.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from lark import Token
+
+from ..text.diagnostics import GaveUp, Report, Stopped
+from ..text.source import Source
+from ..text.tokens import CLOSING, GOES_ON, OPENING, read_tokens
+
+_WORD = re.compile(r"[A-Za-z_0-9]+")
+_WORD_BEFORE = re.compile(r"[A-Za-z_][A-Za-z_0-9]*$")
+_UNIT_BEFORE = re.compile(r"(?<![\w.])[0-9][0-9_.]* ?([A-Za-z%]*(?:/[a-z]*)?)$")
+
+
+@dataclass(slots=True)
+class Place:
+    """A place between two tokens; ``feed`` moves it behind the next one.
+
+    ``blocks`` are the words in front of each open block, the outermost first; ``statement`` holds the tokens of the
+    statement so far, ``brackets`` the positions in it of the open brackets, and ``named`` what was named in the
+    outermost block: tensors, steps and signals.
+    """
+
+    blocks: list[list[str]] = field(default_factory=list)
+    statement: list[Token] = field(default_factory=list)
+    brackets: list[int] = field(default_factory=list)
+    named: list[str] = field(default_factory=list)
+
+    def feed(self, token: Token) -> None:
+        """Go past a token."""
+        match token.type:
+            case "_SEP":
+                self._begin()
+            case "LBRACE":
+                self.blocks.append([str(each) for each in self.statement[:8]])
+                self._begin()
+            case "RBRACE":
+                if self.blocks:
+                    self.blocks.pop()
+                self._begin()
+                if not self.blocks:
+                    self.named.clear()
+            case _:
+                self._take(token)
+
+    def _begin(self) -> None:
+        self.statement.clear()
+        self.brackets.clear()
+
+    def _take(self, token: Token) -> None:
+        if token.type in OPENING:
+            self.brackets.append(len(self.statement))
+        elif token.type in CLOSING and self.brackets:
+            self.brackets.pop()
+        elif token.type == "EQUAL" and self.blocks and len(self.statement) == 1:
+            self.named.append(str(self.statement[0]))
+        elif self.before == "signal" and token.type == "NAME":
+            self.named.append(str(token))
+        self.statement.append(token)
+
+    @property
+    def block(self) -> str:
+        """The blocks around as a path of their first words, ``gpu.hbm``; empty between declarations."""
+        return ".".join(words[0] for words in self.blocks if words)
+
+    @property
+    def head(self) -> str:
+        """The first word of the statement, empty where that begins."""
+        return str(self.statement[0]) if self.statement else ""
+
+    @property
+    def before(self) -> str:
+        """The text of the token before, empty where a statement begins."""
+        return str(self.statement[-1]) if self.statement else ""
+
+    @property
+    def is_definition(self) -> bool:
+        """Whether a statement of a block names something: ``y = ...``."""
+        return bool(self.blocks) and len(self.statement) > 1 and self.statement[1].type == "EQUAL"
+
+    @property
+    def owner(self) -> tuple[str, ...]:
+        """The names before a dot that stands last: ``("base", "hbm")`` behind ``base.hbm.``; empty elsewhere."""
+        names: list[str] = []
+        at = len(self.statement) - 1
+        while at > 0 and self.statement[at].type == "DOT":
+            names.insert(0, str(self.statement[at - 1]))
+            at -= 2
+        return tuple(names)
+
+    @property
+    def parent(self) -> tuple[str, ...]:
+        """The name of the device that the one around extends: ``("nv", "H100")``; empty without one."""
+        words = self.blocks[0] if self.blocks else []
+        behind = words[words.index("extends") + 1 :] if "extends" in words else []
+        return tuple(word for word in behind if word != ".")
+
+    @property
+    def callee(self) -> str:
+        """The word before the innermost open bracket of a call or index, empty where there is none."""
+        if not self.brackets or self.statement[self.brackets[-1]].type not in ("_CALL", "_INDEX"):
+            return ""
+        return str(self.statement[self.brackets[-1] - 1])
+
+    @property
+    def argument(self) -> str:
+        """The name of the argument whose value stands here: ``engine`` behind ``engine=``; empty without one."""
+        start = self._item_start()
+        item = self.statement[start : start + 2]
+        return str(item[0]) if len(item) == 2 and item[1].type == "EQUAL" else ""
+
+    @property
+    def begins_argument(self) -> bool:
+        """Whether an argument of a call begins here."""
+        return bool(self.brackets) and self._item_start() == len(self.statement)
+
+    def _item_start(self) -> int:
+        """The position behind the innermost open bracket, or behind the last comma in it."""
+        start = self.brackets[-1] + 1 if self.brackets else 0
+        commas = [idx for idx in range(start, len(self.statement)) if self.statement[idx].type == "COMMA"]
+        return commas[-1] + 1 if commas else start
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """A place inside or behind a word: ``word`` is the whole word from ``start`` on, ``prefix`` its part before.
+
+    ``text_before`` is what stands on the line before the place.
+    """
+
+    place: Place
+    start: int
+    prefix: str
+    word: str
+    text_before: str
+    in_text: bool = False
+    in_comment: bool = False
+
+    @property
+    def behind_number(self) -> bool:
+        """Whether a unit may stand here: ``64 GB``."""
+        return _UNIT_BEFORE.search(self.text_before) is not None
+
+
+def cursor_at(source: Source, offset: int) -> Cursor:
+    """Return the place at an offset; one outside of the text is taken to its nearest end."""
+    offset = min(max(0, offset), len(source.text))
+    line_start = source.text.rfind("\n", 0, offset) + 1
+    line = source.text[line_start:offset]
+    start = offset - len(_prefix(line))
+    inside = _WORD.match(source.text, start)
+    in_text, in_comment = _quoted(line)
+    place = Place()
+    for token in tokens_of(Source(source.path, source.text[:start])):
+        place.feed(token)
+    if in_text and place.statement and place.statement[-1].type == "TEXT":
+        place.statement.pop()
+    word = inside.group() if inside is not None and inside.end() >= offset else source.text[start:offset]
+    return Cursor(place, start, source.text[start:offset], word, line, in_text, in_comment)
+
+
+def _prefix(line: str) -> str:
+    """The part of a word at the end of ``line``: of a unit behind a number, inside quotes all since these opened."""
+    if _quoted(line)[0]:
+        return line.rpartition('"')[2]
+    unit = _UNIT_BEFORE.search(line)
+    word = _WORD_BEFORE.search(line)
+    return unit.group(1) if unit is not None else word.group() if word is not None else ""
+
+
+def _quoted(line: str) -> tuple[bool, bool]:
+    """Return whether the end of ``line`` is in a text, and whether in a comment."""
+    quoted = False
+    for character in line:
+        if character == '"':
+            quoted = not quoted
+        elif character == "#" and not quoted:
+            return False, True
+    return quoted, False
+
+
+def tokens_of(source: Source) -> Iterator[Token]:
+    """Iterate over the tokens of a text, without those that stand for what is missing at its end."""
+    with suppress(GaveUp, Stopped):
+        tokens = list(read_tokens(source, Report()).tokens)
+        missing: Token | None = None
+        while tokens and not tokens[-1]:
+            missing = tokens.pop()
+        yield from tokens
+        if missing is not None and missing.type == "_SEP" and _ends_behind(source, tokens[-1]):
+            yield missing
+
+
+def _ends_behind(source: Source, last: Token) -> bool:
+    """Whether the text behind the last token says that its statement ends there."""
+    rest = source.text[last.end_pos or 0 :].partition("#")[0]
+    return ";" in rest or ("\n" in source.text[last.end_pos or 0 :] and last.type not in GOES_ON)

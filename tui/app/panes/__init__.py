@@ -1,0 +1,33 @@
+"""The panes of the workbench: ``PANES`` lists them in the order of their keys."""
+
+from dataclasses import dataclass
+
+from . import candidates, compare, timeline, topology, what_if, why
+from .base import JobPane
+
+
+@dataclass(frozen=True, slots=True)
+class Pane:
+    """One pane: ``name`` is its id.
+
+    Panes ``together`` are shown at once where the screen is large enough, those of ``whole_width`` under the others.
+    """
+
+    name: str
+    title: str
+    view: type[JobPane]
+    together: bool = False
+    whole_width: bool = False
+
+
+PANES = (
+    Pane("candidates", candidates.TITLE, candidates.CandidatesPane, together=True),
+    Pane("timeline", timeline.TITLE, timeline.TimelinePane, together=True, whole_width=True),
+    Pane("why", why.TITLE, why.WhyPane, together=True),
+    Pane("compare", compare.TITLE, compare.ComparePane),
+    Pane("topology", topology.TITLE, topology.TopologyPane),
+    Pane("what_if", what_if.TITLE, what_if.WhatIfPane),
+)
+"""Key 1 shows the first, and so on; there are at most nine."""
+
+__all__ = ["PANES", "JobPane", "Pane"]

@@ -1,0 +1,27 @@
+"""What every pane of the workbench is."""
+
+from abc import abstractmethod
+
+from textual.containers import Container
+from textual.widget import Widget
+
+from ..session import WorkloadSession
+
+
+class JobPane(Container):
+    """A pane that shows one aspect of the job on screen.
+
+    ``show`` is called when the pane comes to the front, and while it is visible whenever something of the job changes:
+    its answer, the picked candidate, or a Result. It takes everything from the job, so that it may be called at any
+    time. Keys of a pane are ``BINDINGS`` of its class or of what it holds; blocking work is a ``@work`` method of its
+    own that awaits ``in_thread``.
+    """
+
+    @abstractmethod
+    def show(self, job: WorkloadSession) -> None:
+        """Show ``job`` as far as it is known."""
+
+    @property
+    @abstractmethod
+    def target(self) -> Widget:
+        """The widget that takes the keys when the pane comes to the front."""

@@ -1,0 +1,59 @@
+"""The pane Candidates: the ranked schedules, and which of them the other panes show."""
+
+from textual.app import ComposeResult
+
+from ..session import WorkloadSession
+from ..view import SortKey, rows_of
+from ..widgets.candidates import CandidateTable
+from .base import JobPane
+
+TITLE = "Candidates"
+
+
+class CandidatesPane(JobPane):
+    """The table of candidates, and the order of its rows."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._table = CandidateTable(id="table")
+        self._sort_key = SortKey.RANK
+        self._job: WorkloadSession | None = None
+
+    def compose(self) -> ComposeResult:
+        """One table."""
+        yield self._table
+
+    @property
+    def target(self) -> CandidateTable:
+        """The table."""
+        return self._table
+
+    def show(self, job: WorkloadSession) -> None:
+        """Fill the table with the times known so far, unless it holds them already."""
+        self._job = job
+        if job.picked is None and job.advice is not None:
+            job.picked = job.advice.recommended.expression
+        rows = rows_of(job.advice, job.results, self._sort_key) if job.advice is not None else ()
+        if not self._table.shows(rows, self._sort_key, job.picked):
+            self._table.show(rows, self._sort_key, job.picked)
+        simulated = sum(row.simulated_us is not None for row in rows)
+        self.border_title = f"{TITLE}: {simulated} of {len(rows)} simulated" if rows else TITLE
+
+    def sort(self, key: SortKey | None = None) -> None:
+        """Sort by ``key``, or by the column after the current one."""
+        keys = tuple(SortKey)
+        self._sort_key = key or keys[(keys.index(self._sort_key) + 1) % len(keys)]
+        if self._job is not None:
+            self.show(self._job)
+
+    def key_space(self) -> None:
+        """Mark."""
+        row = self._table.picked
+        if self._job is not None and row is not None:
+            marked = self._job.marked
+            one = row.expression
+            self._job.marked = tuple(x for x in marked if x != one) if one in marked else (*marked, one)
+
+    def step(self, rows: int) -> None:
+        """Move the cursor down by ``rows``."""
+        self._table.move_cursor(row=max(0, min(self._table.row_count - 1, self._table.cursor_row + rows)))

@@ -1,0 +1,36 @@
+"""The pane Why: reasons, losses, bound."""
+
+from textual.app import ComposeResult
+
+from ..session import WorkloadSession
+from ..widgets.reasons import ReasonsPane
+from .base import JobPane
+from .timeline import RUNNING
+
+TITLE = "Why"
+NO_WATERFALL = "no waterfall: its what-if runs did not finish"
+
+
+class WhyPane(JobPane):
+    """The proof of the verdict, with the losses of the picked candidate."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._text = ReasonsPane(id="proof")
+
+    def compose(self) -> ComposeResult:
+        """One text."""
+        self.border_title = TITLE
+        yield self._text
+
+    @property
+    def target(self) -> ReasonsPane:
+        """The text."""
+        return self._text
+
+    def show(self, job: WorkloadSession) -> None:
+        """Show reasons and losses as far as they are known."""
+        if job.advice is None:
+            self._text.show(None, None)
+        else:
+            self._text.show(job.advice, job.result, RUNNING if job.simulating else NO_WATERFALL, job.warnings)

@@ -1,0 +1,125 @@
+"""Everything between the title and the keys: headline, panes, problems, and two status lines."""
+
+from typing import TypeVar
+
+from textual.app import ComposeResult
+from textual.containers import Container
+from textual.content import Content
+from textual.widgets import Static
+
+from ...compiler.text.printable import printable
+from .panes import PANES, JobPane
+from .session import SessionProblem, WorkloadSession
+from .view import row_of, selected_text, title_of
+from .widgets.headline import Headline
+from .widgets.problems import ProblemPane
+
+WAITING = "Does overlap pay? Schedules are being enumerated, ranked and simulated."
+
+P = TypeVar("P", bound=JobPane)
+
+
+class Workbench(Container):
+    """Show one job. Small screens show one pane at a time, large ones those together that belong together."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._views = tuple(pane.view(id=pane.name) for pane in PANES)
+        self._pane_idx = 0
+        self._idle = ""
+        self._job: WorkloadSession | None = None
+
+    def compose(self) -> ComposeResult:
+        """Lay out the panes, side by side or behind each other, see ``magus.tcss``."""
+        yield Headline(id="headline")
+        yield Static(id="tabs")
+        with Container(id="panes"):
+            for pane, view in sorted(zip(PANES, self._views, strict=True), key=lambda pair: pair[0].whole_width):
+                view.set_class(pane.together, "together")
+                view.set_class(pane.whole_width, "whole-width")
+                yield view
+        yield ProblemPane(id="problem")
+        yield Static(id="selected", markup=False)
+        yield Static(id="activity", markup=False)
+
+    def view_of(self, kind: type[P]) -> P:
+        """The pane of this class."""
+        return next(view for view in self._views if isinstance(view, kind))
+
+    @property
+    def pane_idx(self) -> int:
+        """The pane in front."""
+        return self._pane_idx
+
+    def say(self, text: str, *, idle: str | None = None) -> None:
+        """Show the current activity; without one the last ``idle`` text that was given."""
+        self._idle = self._idle if idle is None else idle
+        for activity in self.query("#activity").results(Static):  # none while the screen closes
+            activity.update(printable(text or self._idle))
+
+    def show_pane(self, pane_idx: int) -> None:
+        """Bring a pane to the front, up to date, and focus it."""
+        self._pane_idx = pane_idx % len(PANES)
+        for index, view in enumerate(self._views):
+            view.set_class(index == self._pane_idx, "current")
+        self.query_one("#panes").set_class(PANES[self._pane_idx].together, "together")
+        parts: list[str | tuple[str, str]] = []
+        for index, pane in enumerate(PANES):
+            parts += [(f"{index + 1} {pane.title}", "reverse bold" if index == self._pane_idx else "dim"), " "]
+        self.query_one("#tabs", Static).update(Content.assemble(*parts))
+        self._show_view(self._views[self._pane_idx])
+        if not self.has_class("problem"):
+            self._views[self._pane_idx].target.focus()
+
+    def show_view(self, kind: type[JobPane]) -> None:
+        """Bring the pane of this class to the front unless it is visible."""
+        view = self.view_of(kind)
+        if not view.region.area:
+            self.show_pane(self._views.index(view))
+
+    def show_problem(self, problem: SessionProblem | None, title: str = "") -> None:
+        """Show a problem in place of the panes; None brings the panes back."""
+        self.set_class(problem is not None, "problem")
+        if problem is None:
+            self.show_pane(self._pane_idx)
+            return
+        if title:
+            self.query_one(Headline).ask(title)
+        self.say("", idle="")
+        self.query_one("#selected", Static).update("")
+        self.query_one(ProblemPane).show(problem)
+        self.query_one(ProblemPane).focus()
+
+    def show_job(self, job: WorkloadSession, job_idx: int, num_jobs: int) -> None:
+        """Show the headline and the panes as far as they are known."""
+        self._job = job
+        headline = self.query_one(Headline)
+        headline.ask(title_of(job.scenario, job_idx, num_jobs), WAITING if job.answer is None else "")
+        if isinstance(job.answer, SessionProblem):
+            self.show_problem(job.answer)
+            return
+        if job.advice is not None:
+            headline.answer(job.advice, advising=job.advising)
+        self.show_problem(None)
+        self.refresh_panes()
+
+    def show_answer(self, job: WorkloadSession) -> None:
+        """Show an answer on the way to the final one."""
+        if job.advice is not None:
+            self.query_one(Headline).answer(job.advice, advising=True)
+        self.refresh_panes()
+
+    def refresh_panes(self) -> None:
+        """Show again what is visible: something of the job has changed."""
+        if self._job is None:
+            return
+        together = PANES[self._pane_idx].together
+        for idx, (pane, view) in enumerate(zip(PANES, self._views, strict=True)):
+            if idx == self._pane_idx or (together and pane.together):
+                self._show_view(view)
+        row = row_of(self._job.advice, self._job.results, self._job.picked) if self._job.advice is not None else None
+        self.query_one("#selected", Static).update(printable(selected_text(row)) if row is not None else "")
+
+    def _show_view(self, view: JobPane) -> None:
+        if self._job is not None and not isinstance(self._job.answer, SessionProblem):
+            view.show(self._job)

@@ -1,0 +1,192 @@
+"""The server: which question of the protocol which service answers. Work is done in threads, messages in one."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from lsprotocol import types
+from pygls.exceptions import JsonRpcInvalidParams
+from pygls.lsp.server import LanguageServer
+
+from ... import __version__
+from ...compiler.services.colours import colours
+from ...compiler.services.completion import complete
+from ...compiler.services.definition import definition
+from ...compiler.services.document import Document, read_document
+from ...compiler.services.hover import hover
+from ...compiler.services.occurrences import all_occurrences, occurrence_at
+from ...compiler.services.rename import RenameError, rename, renameable
+from ...compiler.services.symbols import symbols
+from ...compiler.text.diagnostics import CompileError
+from ...compiler.text.fmt import format_text
+from .convert import LEGEND, Positions, location, path_of, uri_of
+
+QUIET_S = 0.05
+"""Diagnostics follow a change once nothing was typed for so long."""
+TRIGGERS = [".", "=", "(", "@", '"', " "]
+
+T = TypeVar("T")
+_Changed = types.DidChangeTextDocumentParams | types.DidOpenTextDocumentParams | types.DidSaveTextDocumentParams
+
+
+class MagusServer(LanguageServer):
+    """Answers for the documents that a client has open."""
+
+    def __init__(self) -> None:
+        super().__init__("magus", __version__, text_document_sync_kind=types.TextDocumentSyncKind.Full)
+        self._waiting: dict[str, asyncio.Task[None]] = {}
+
+    def text_of(self, uri: str) -> str:
+        """Return the text of an open document; empty if it is not open, whatever is on disk."""
+        documents = self.workspace.text_documents
+        return documents[uri].source if uri in documents else ""
+
+    async def ask(self, uri: str, question: Callable[[Document, Positions], T]) -> T:
+        """Ask a question about the text of a document, in a thread."""
+        text, path, codec = self.text_of(uri), path_of(uri), self.workspace.position_codec
+
+        def answer() -> T:
+            document = read_document(text, path)
+            return question(document, Positions(document.source, codec))
+
+        return await asyncio.to_thread(answer)
+
+    def check_soon(self, uri: str) -> None:
+        """Publish the diagnostics of a document once it rests."""
+        if uri in self._waiting:
+            self._waiting[uri].cancel()
+        self._waiting[uri] = asyncio.get_running_loop().create_task(self._check(uri))
+
+    def forget(self, uri: str) -> None:
+        """Take back the diagnostics of a document that was closed."""
+        if uri in self._waiting:
+            self._waiting.pop(uri).cancel()
+        self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
+
+    async def _check(self, uri: str) -> None:
+        await asyncio.sleep(QUIET_S)
+        found = await self.ask(uri, lambda document, places: [places.diagnostic(each) for each in document.diagnostics])
+        if uri in self.workspace.text_documents:
+            version = self.workspace.text_documents[uri].version
+            self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found, version))
+
+
+def make_server() -> MagusServer:
+    """Return a server that answers all questions; ``start_io`` serves stdin and stdout."""
+    server = MagusServer()
+    _follow_documents(server)
+    _answer_about_places(server)
+    _answer_about_names(server)
+    _answer_about_texts(server)
+    return server
+
+
+def _follow_documents(server: MagusServer) -> None:
+    for event in (types.TEXT_DOCUMENT_DID_OPEN, types.TEXT_DOCUMENT_DID_CHANGE, types.TEXT_DOCUMENT_DID_SAVE):
+
+        @server.feature(event)
+        async def changed(params: _Changed) -> None:
+            server.check_soon(params.text_document.uri)
+
+    @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
+    async def closed(params: types.DidCloseTextDocumentParams) -> None:
+        server.forget(params.text_document.uri)
+
+    @server.feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
+    async def files_changed(params: types.DidChangeWatchedFilesParams) -> None:
+        read_document.cache_clear()  # what texts include is read from disk
+        for uri in server.workspace.text_documents:
+            server.check_soon(uri)
+
+
+def _answer_about_places(server: MagusServer) -> None:
+    @server.feature(types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(trigger_characters=TRIGGERS))
+    async def completed(params: types.CompletionParams) -> types.CompletionList:
+        return await server.ask(
+            params.text_document.uri,
+            lambda document, places: places.completions(complete(document, places.offset(params.position))),
+        )
+
+    @server.feature(types.TEXT_DOCUMENT_HOVER)
+    async def hovered(params: types.HoverParams) -> types.Hover | None:
+        def answer(document: Document, places: Positions) -> types.Hover | None:
+            found = hover(document, places.offset(params.position))
+            return places.hover(found) if found is not None else None
+
+        return await server.ask(params.text_document.uri, answer)
+
+    @server.feature(types.TEXT_DOCUMENT_DEFINITION)
+    async def defined(params: types.DefinitionParams) -> types.Location | None:
+        def answer(document: Document, places: Positions) -> types.Location | None:
+            target = definition(document, places.offset(params.position))
+            return location(target) if target is not None else None
+
+        return await server.ask(params.text_document.uri, answer)
+
+
+def _answer_about_names(server: MagusServer) -> None:
+    @server.feature(types.TEXT_DOCUMENT_REFERENCES)
+    async def referred(params: types.ReferenceParams) -> list[types.Location]:
+        def answer(document: Document, places: Positions) -> list[types.Location]:
+            use = occurrence_at(document, places.offset(params.position))
+            uses = all_occurrences(document, use) if use is not None else ()
+            here = [each.span for each in uses if each.span.source.path == document.source.path]
+            return [types.Location(params.text_document.uri, places.range(each)) for each in here]
+
+        return await server.ask(params.text_document.uri, answer)
+
+    @server.feature(types.TEXT_DOCUMENT_PREPARE_RENAME)
+    async def prepared(params: types.PrepareRenameParams) -> types.Range | None:
+        def answer(document: Document, places: Positions) -> types.Range | None:
+            return places.range(renameable(document, places.offset(params.position)).span)
+
+        return await _refusing(server.ask(params.text_document.uri, answer))
+
+    @server.feature(types.TEXT_DOCUMENT_RENAME, types.RenameOptions(prepare_provider=True))
+    async def renamed(params: types.RenameParams) -> types.WorkspaceEdit:
+        uri, codec = params.text_document.uri, server.workspace.position_codec
+
+        def answer(document: Document, places: Positions) -> types.WorkspaceEdit:
+            changed = rename(document, places.offset(params.position), params.new_name)
+            edits = {
+                uri if each.source.path == document.source.path else uri_of(each.source.path): Positions(
+                    each.source, codec
+                ).edits(each)
+                for each in changed
+            }
+            return types.WorkspaceEdit(changes=edits)
+
+        return await _refusing(server.ask(uri, answer))
+
+
+async def _refusing(answer: "asyncio.Future[T] | object") -> T:
+    """Await an answer; what cannot be renamed is said to the user."""
+    try:
+        return await answer  # type: ignore[misc, no-any-return]
+    except RenameError as error:
+        raise JsonRpcInvalidParams(str(error)) from None
+
+
+def _answer_about_texts(server: MagusServer) -> None:
+    @server.feature(types.TEXT_DOCUMENT_FORMATTING)
+    async def formatted(params: types.DocumentFormattingParams) -> list[types.TextEdit] | None:
+        def answer(document: Document, places: Positions) -> list[types.TextEdit] | None:
+            try:
+                text = format_text(document.source.text, document.source.path)
+            except CompileError:
+                return None  # its diagnostics say why
+            return [places.replacing_all(text)] if text != document.source.text else []
+
+        return await server.ask(params.text_document.uri, answer)
+
+    @server.feature(types.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
+    async def listed(params: types.DocumentSymbolParams) -> list[types.DocumentSymbol]:
+        return await server.ask(
+            params.text_document.uri, lambda document, places: [places.symbol(each) for each in symbols(document)]
+        )
+
+    @server.feature(types.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, LEGEND)
+    async def coloured(params: types.SemanticTokensParams) -> types.SemanticTokens:
+        return await server.ask(
+            params.text_document.uri, lambda document, places: places.tokens(colours(document.source.text))
+        )
