@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SimulationJob:
-    """One simulation; the fields are arguments of ``simulate``."""
+    """One simulation; the fields are arguments of ``simulate``. One that is explained has loads over time too."""
 
     scenario: Scenario
     schedule: Schedule
@@ -60,7 +60,7 @@ def run_job(job: SimulationJob, should_stop: ShouldStop | None = None) -> Result
         job.schedule,
         unit_bytes=job.unit_bytes,
         what_if=None if job.explain_bytes is None else WhatIf(job.explain_bytes, job.bound_ticks or 0),
-        options=RunOptions(should_stop=should_stop),
+        options=RunOptions(should_stop=should_stop, loads=job.explain_bytes is not None),
     )
 
 

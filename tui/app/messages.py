@@ -6,6 +6,7 @@ from textual.message import Message
 
 from ...advisor.candidates.advice import Advice
 from ...compiler.changed import Changes
+from .sweep import Point
 
 
 @dataclass
@@ -38,3 +39,12 @@ class ChangesMade(Message):
     """The user has changed values of the file, which compiles with them."""
 
     changes: Changes
+
+
+@dataclass
+class SweepProgressed(Message):
+    """A point on an axis of the job ``job_id``, or why there is none; sent from a thread."""
+
+    job_id: int
+    axis: str
+    found: Point | str

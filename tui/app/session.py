@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ...advisor.candidates.advice import Advice, Candidate
 from ...compiler.changed import Changes, compile_changed_file
-from ...compiler.ir import Progress, Scenario, Schedule, Settings, ShouldStop
+from ...compiler.ir import Cancelled, Progress, Scenario, Schedule, Settings, ShouldStop
 from ...compiler.pipeline import Compiled, compile_file
 from ...compiler.planning.build import ScheduleError
 from ...compiler.text.diagnostics import CompileError, Diagnostic, render_text
@@ -38,7 +38,26 @@ class SessionProblem:
     text: str
 
 
+MOST_MARKED = 4
+"""Most schedules that are compared at once."""
+
 CANCELLED = SessionProblem(ProblemKind.CANCELLED, "The run was stopped before it was done. Press e to start it again.")
+
+
+SweepAdvice = Callable[[Scenario, bool, ShouldStop], Advice]
+SWEEP_TOP, SWEEP_WORKERS = 4, 2
+
+
+def _sweep_advice(scenario: Scenario, simulated: bool, should_stop: ShouldStop) -> Advice:
+    """Return short advice: templates alone, of which few are simulated."""
+    from ...advisor.options import AdviceOptions
+    from ...advisor.recommend import Advisor
+
+    options = AdviceOptions(top=SWEEP_TOP, verify=simulated, bespoke=0, workers=SWEEP_WORKERS)
+    advice = Advisor().recommend(scenario, options, should_stop=should_stop)
+    if advice.interrupted:
+        raise Cancelled
+    return advice
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +66,14 @@ class Backend:
 
     ``recommend`` tells what it would answer now to the function it takes last. ``simulate`` takes the bound in ticks
     for the loss waterfall, None to leave the waterfall out. ``change`` compiles a file with numbers of the hardware
-    changed.
+    changed. ``sweep`` is the short advice for one point of a sweep, which it simulates if asked to.
     """
 
     compile: Callable[[Path, Settings], Compiled]
     recommend: Callable[[Scenario, Progress, ShouldStop, Callable[[Advice], None]], Advice]
     simulate: Callable[[Scenario, Schedule, int | None, ShouldStop], Result]
     change: Callable[[Path, Changes], Compiled] = compile_changed_file
+    sweep: SweepAdvice = _sweep_advice
 
 
 @dataclass(slots=True)
@@ -61,9 +81,9 @@ class WorkloadSession:
     """The state of one workload.
 
     While it is ``advising`` the answer is what would be answered now, and once the user has ``stopped`` that it stays
-    so. ``picked`` is the expression of the candidate on
-    screen, ``simulating`` whether it is being simulated. ``results`` and ``problems`` of simulations are by expression.
-    ``what_if`` are the values of the file at ``path`` from which the scenario was made.
+    so. ``picked`` is the expression of the candidate on screen, ``simulating`` whether it is being simulated.
+    ``marked`` are the expressions of those to be compared. ``results`` and ``problems`` of simulations are by
+    expression. ``what_if`` are the values of the file at ``path`` from which the scenario was made.
     """
 
     scenario: Scenario
@@ -77,7 +97,8 @@ class WorkloadSession:
     advising: bool = False
     stopped: bool = False
     path: Path = Path()
-    what_if: WhatIf = WhatIf()
+    what_if: WhatIf = field(default_factory=WhatIf)
+    sweep_advice: SweepAdvice = _sweep_advice
 
     @property
     def advice(self) -> Advice | None:
@@ -98,6 +119,13 @@ class WorkloadSession:
     def problem(self) -> SessionProblem | None:
         """Why the picked candidate could not be simulated."""
         return self.problems.get(self.picked or "")
+
+    def toggle_mark(self, expression: str) -> None:
+        """Mark a candidate for comparison, or take its mark away; of more than ``MOST_MARKED`` the first goes."""
+        if expression in self.marked:
+            self.marked = tuple(each for each in self.marked if each != expression)
+        else:
+            self.marked = (*self.marked, expression)[-MOST_MARKED:]
 
     def candidate(self, expression: str) -> Candidate | None:
         """The candidate with this expression."""
@@ -134,9 +162,10 @@ class Session:
             return SessionProblem(
                 ProblemKind.FILE, f"{self.path} declares no workload, so there is nothing to advise on."
             )
+        sweep = self._backend.sweep
         what_if = WhatIf(compiled.params, compiled.numbers, before.numbers, changes)
         return tuple(
-            WorkloadSession(scenario, warnings=compiled.warnings, path=path, what_if=what_if)
+            WorkloadSession(scenario, warnings=compiled.warnings, path=path, what_if=what_if, sweep_advice=sweep)
             for scenario in compiled.scenarios
         )
 
@@ -239,7 +268,6 @@ def _as_problem(error: Exception) -> SessionProblem:
         return SessionProblem(ProblemKind.FILE, "\n".join(lines))
     # Imported here, since they import the solver: a file with an error is shown without it.
     from ...advisor.solver import NoFeasibleSchedule
-    from ...compiler.ir import Cancelled
 
     if isinstance(error, NoFeasibleSchedule):
         return SessionProblem(ProblemKind.NOTHING_FEASIBLE, "\n".join(error.reasons) or str(error))

@@ -4,7 +4,7 @@ No Textual.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from ...compiler.changed import Changes
@@ -78,7 +78,7 @@ class WhatIf:
     params: tuple[Param, ...] = ()
     numbers: tuple[StatedNumber, ...] = ()
     before: tuple[StatedNumber, ...] = ()
-    changes: Changes = Changes()
+    changes: Changes = field(default_factory=Changes)
 
     def rows(self, scenario: Scenario) -> tuple[Row, ...]:
         """Return what can be changed of ``scenario``: params, then numbers of links and switches, then of the GPU."""
@@ -86,8 +86,8 @@ class WhatIf:
 
     def _used(self, scenario: Scenario) -> Iterator[StatedNumber]:
         fabric, gpu = scenario.system.fabric, scenario.system.gpu
-        others = [*fabric.links, *([fabric.switch] if fabric.switch is not None else []), gpu]
-        for name in dict.fromkeys(each.name for each in others):
+        switches = [] if fabric.switch is None else [fabric.switch.name]
+        for name in dict.fromkeys([*(link.name for link in fabric.links), *switches, gpu.name]):
             yield from (each for each in self.numbers if each.device == name)
 
     def _of_param(self, param: Param) -> Row:

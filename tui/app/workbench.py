@@ -47,6 +47,11 @@ class Workbench(Container):
         return next(view for view in self._views if isinstance(view, kind))
 
     @property
+    def views(self) -> tuple[JobPane, ...]:
+        """All panes, in the order of their keys."""
+        return self._views
+
+    @property
     def pane_idx(self) -> int:
         """The pane in front."""
         return self._pane_idx

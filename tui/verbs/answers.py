@@ -212,21 +212,31 @@ def serve(
 
 
 def tui(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A scenario, FILE.mgs.")],
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FILE|FOLDER]", help="A scenario, or a folder of them; default: a list to choose from."
+        ),
+    ] = None,
     workload: WorkloadOption = None,
     settings: SetOption = None,
     no_cache: NoCacheOption = False,
 ) -> None:
-    """Browse candidates, timelines and reasons in the terminal."""
-    if str(file) == "-" or not has_screen():
-        say("magus tui needs a terminal; use magus advise FILE to print the answer")
+    """Browse, change and compare in the terminal."""
+    if not has_screen():
+        why = ", and TERM=dumb is none that can be drawn on" if os.environ.get("TERM") == "dumb" else ""
+        say(f"magus tui needs a terminal{why}; use magus advise FILE to print the answer")
+        raise typer.Exit(Exit.USAGE)
+    if str(file) == "-":
+        say("magus tui reads no scenario from stdin, which is the keyboard; use magus advise - to print the answer")
         raise typer.Exit(Exit.USAGE)
     from ..app.app import MagusApp
     from ..app.background import wait_for_threads
+    from ..app.state import user_folder
 
     if os.environ.get("NO_COLOR") == "":
         del os.environ["NO_COLOR"]  # empty means unset (no-color.org), but Textual obeys it
-    screen = MagusApp(file, settings_of(settings), workload, workers=DEFAULT_WORKERS)
+    screen = MagusApp(file, settings_of(settings), workload, workers=DEFAULT_WORKERS, state_folder=user_folder())
     try:
         screen.run()
     finally:

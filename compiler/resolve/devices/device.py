@@ -56,8 +56,9 @@ class DeviceResolver:
         self._open: list[Entry] = []
 
     def stated_numbers(self) -> tuple[StatedNumber, ...]:
-        """Return the numbers of the devices resolved so far; of two of one name those of the later."""
-        by_name = {entry.name: read for entry, read in self._read.items() if read is not None}
+        """Return the numbers of the devices resolved so far; of two of one name those of the child."""
+        # A child is begun before its parent.
+        by_name = {entry.name: read for entry, read in reversed(self._read.items()) if read is not None}
         return tuple(each for name, read in by_name.items() for each in DeviceNumbers(read.figures).stated(name))
 
     def gpu(self, entry: Entry) -> Gpu:

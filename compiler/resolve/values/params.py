@@ -17,6 +17,8 @@ from .domains import read_values
 from .evaluate import ExpressionEvaluator, Place
 from .sentences import Words, single
 
+_NOTHING = Quantity(Fraction(0))
+
 
 @dataclass(frozen=True, slots=True)
 class Param:
@@ -32,7 +34,7 @@ class Param:
     domain: str = ""
     choices: tuple[str, ...] = ()
     default: str = ""
-    quantity: Quantity = Quantity(Fraction(0))
+    quantity: Quantity = _NOTHING
 
 
 def bind(scope: Scope, settings: Settings, report: Report) -> Mapping[str, Quantity]:

@@ -33,7 +33,7 @@ def halves_of(row: Row, viewport: Viewport, width: int) -> Int64Array:
     if not len(row.starts) or width < 1:
         return np.full(2 * max(0, width), NONE, np.int64)
     # An interval covers the half columns between its ends, each rounded to the nearest edge, and at least one.
-    edges = viewport.start_ticks + (2 * np.arange(2 * width + 1) - 1) * viewport.span_ticks // (4 * width)
+    edges = viewport.start_ticks - (1 - 2 * np.arange(2 * width + 1)) * viewport.span_ticks // (4 * width)
     last = np.searchsorted(row.starts, edges[1:], side="left") - 1
     known = np.maximum(last, 0)
     shown = (last >= 0) & ((row.ends[known] >= edges[1:]) | (row.starts[known] >= edges[:-1]))

@@ -11,8 +11,8 @@ from .parting import Parting, parting_of
 from .rows import Row, lanes_of
 from .viewport import Viewport
 
-MOST_MARKED = 4
 LETTERS = "ABCD"
+"""What marked schedules are called, in the order in which they were marked."""
 
 
 @dataclass(frozen=True, eq=False)

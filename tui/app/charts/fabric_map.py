@@ -1,8 +1,9 @@
 """Where GPUs and switches of a fabric are drawn, from its graph alone.
 
-Without switches ranks lie on a circle, or on the grid of their topology. With switches GPUs lie in a row; above it are
-the switches that join ranks far apart, and those that join other switches; the switches of nodes, which join neighbours,
-lie between, or below if there are other switches above the GPUs.
+Without switches ranks lie on a circle, or on the grid of their topology. With switches GPUs lie in a row. Above it are
+the switches that join ranks far apart, and those that join other switches. The switches of nodes, which join
+neighbours, lie between, or below if other switches are above. Where GPUs are joined to each other too, they lie on a
+circle, and the switches within.
 """
 
 from dataclasses import dataclass
@@ -55,7 +56,9 @@ def fabric_map(scenario: Scenario) -> FabricMap | None:
         return None
     fabric = scenario.system.fabric
     sides = tuple(side for side in fabric.topology.grid(fabric) if side > 1)
-    if network.num_nodes > num_ranks:
+    if any(b < num_ranks for _, b in pairs) and network.num_nodes > num_ranks:
+        places = _with_centre(network, pairs)
+    elif network.num_nodes > num_ranks:
         places = _in_levels(network, pairs)
     elif len(sides) > 1:
         places = _on_grid(sides)
@@ -70,6 +73,18 @@ def _on_circle(num_ranks: int) -> tuple[Place, ...]:
     return tuple(
         Place(rank, str(rank), 0.5 + 0.5 * cos(angle), 0.5 + 0.5 * sin(angle)) for rank, angle in enumerate(angles)
     )
+
+
+def _with_centre(network: Network, pairs: tuple[tuple[int, int], ...]) -> tuple[Place, ...]:
+    """Ranks on a circle, each switch towards the ranks that it joins."""
+    num_ranks = network.num_ranks
+    places = list(_on_circle(num_ranks))
+    for node in range(num_ranks, network.num_nodes):
+        joined = [places[a] for a, b in pairs if b == node and a < num_ranks]
+        x = sum(place.x for place in joined) / len(joined) if joined else 0.5
+        y = sum(place.y for place in joined) / len(joined) if joined else 0.5
+        places.append(Place(node, f"s{node - num_ranks}", (0.5 + x) / 2, (0.5 + y) / 2))
+    return tuple(places)
 
 
 def _coordinates(rank: int, sides: tuple[int, ...]) -> tuple[int, ...]:
@@ -112,7 +127,7 @@ def _in_levels(network: Network, pairs: tuple[tuple[int, int], ...]) -> tuple[Pl
         Place(rank, str(rank), _spread(rank, num_ranks), 0.5 if near and scattered else 1.0)
         for rank in range(num_ranks)
     ]
-    for idx, node in enumerate(near):
+    for node in near:
         middle = sum(_spread(rank, num_ranks) for rank in below[node]) / len(below[node])
         places.append(Place(node, f"s{node - num_ranks}", middle, 1.0 if scattered else 0.5 if far else 0.0))
     for idx, node in enumerate(far):

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 
@@ -31,7 +32,7 @@ def level_of(share: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A part of the run: ``number`` of ``WINDOWS`` equal ones, or all of it."""
+    """A part of the run, in ticks."""
 
     start_ticks: float
     end_ticks: float
@@ -86,7 +87,8 @@ class HeatModel:
             * ((end - edges[place]) / max(1.0, edges[place + 1] - edges[place]))
             for place, end in zip(at, ends, strict=True)
         ]
-        return np.clip((reached[1] - reached[0]) / max(1.0, ends[1] - ends[0]), 0.0, 1.0)
+        found: FloatArray = np.clip((reached[1] - reached[0]) / max(1.0, ends[1] - ends[0]), 0.0, 1.0)
+        return found
 
     @cached_property
     def wire_rows(self) -> tuple[tuple[int, ...], ...]:
@@ -125,23 +127,38 @@ class HeatModel:
         return tuple(range(0, num_ranks, step))
 
     @cached_property
+    def _row_of_hop(self) -> dict[tuple[int, int], int]:
+        """Row of each edge of ``network.own`` by its number and the ranks it is shifted by; idle ones have none."""
+        network = self.scenario.network
+        rows = {
+            (load.source, load.target): row
+            for row, load in enumerate(self.loads.each)
+            if load.kind is LoadKind.LINK
+        }
+        hops = {
+            (number, ranks): network.shifted_ends(edge.ends, ranks)
+            for ranks in range(0, self.loads.period, network.period)
+            for number, edge in enumerate(network.own)
+        }
+        return {hop: rows[ends] for hop, ends in hops.items() if ends in rows}
+
+    @cached_property
     def _routes(self) -> tuple[Int64Array, Int64Array]:
-        """Rows of the loads on the way between each pair of shown ranks, and the pair of each; folded as they are."""
+        """Rows of the loads on the way between each pair of shown ranks, and the pair of each."""
         network, num_ranks, period = self.scenario.network, self.scenario.num_ranks, self.loads.period
-        own, first = len(network.own), dict[tuple[int, int], list[int]]()
+        row_of_hop, known = self._row_of_hop, dict[tuple[int, int], list[int]]()
         rows: list[int] = []
         pairs: list[int] = []
-        for source_idx, source in enumerate(self.shown_ranks):
-            for target_idx, target in enumerate(self.shown_ranks):
-                if source == target:
-                    continue
-                shift = source - source % period
-                ends = source - shift, (target - shift) % num_ranks
-                if ends not in first:
-                    hops = network.way(*ends)
-                    first[ends] = [(ranks % period // network.period) * own + number for number, ranks in hops]
-                rows += first[ends]
-                pairs += [source_idx * len(self.shown_ranks) + target_idx] * len(first[ends])
+        shown = self.shown_ranks
+        for place, (source, target) in enumerate(product(shown, shown)):
+            shift = source - source % period
+            ends = source - shift, (target - shift) % num_ranks
+            if ends not in known:
+                hops = network.way(*ends) if source != target else ()
+                passed = ((number, ranks % period) for number, ranks in hops)
+                known[ends] = [row_of_hop[hop] for hop in passed if hop in row_of_hop]
+            rows += known[ends]
+            pairs += [place] * len(known[ends])
         return np.array(rows, np.int64), np.array(pairs, np.int64)
 
     def matrix(self, shares: FloatArray) -> FloatArray:

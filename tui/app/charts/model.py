@@ -1,5 +1,6 @@
 """The state of a timeline on screen: which rows and which time are in view, where the cursor is, what stands out."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -195,12 +196,15 @@ class TimelineModel:
         before = self.rows[self.cursor.row_idx] if self.rows else None
         match self.ranks_shown:
             case RanksShown.ONE:
-                ranks = {self.rank, *(stop.rank for stop in self.stops)}
+                ranks: Sequence[int] = (self.rank,)
             case RanksShown.OWN:
-                ranks = {*range(self.lanes.period), *(stop.rank for stop in self.stops)}
+                ranks = range(self.lanes.period)
             case RanksShown.ALL:
-                ranks = set(range(self.lanes.num_ranks))
-        self.rows = self.lanes.of_ranks(sorted(ranks))
+                ranks = range(self.lanes.num_ranks)
+        # Of other ranks only what a chunk passes is shown.
+        passed = {(stop.rank, stop.interval.lane) for stop in self.stops if stop.rank not in ranks}
+        more = (row for rank in sorted({rank for rank, _ in passed}) for row in self.lanes.of_rank(rank))
+        self.rows = (*self.lanes.of_ranks(ranks), *(row for row in more if (row.rank, row.lane) in passed))
         if before is not None:
             same = (idx for idx, row in enumerate(self.rows) if (row.rank, row.lane) == (before.rank, before.lane))
             row_idx = next(same, min(self.cursor.row_idx, max(0, len(self.rows) - 1)))
@@ -225,11 +229,14 @@ class TimelineModel:
         self.emphasis = Emphasis.NONE if emphasis is self.emphasis else emphasis
         self.standout = standout_of(self.result, self.emphasis)
 
-    def follow(self) -> None:
-        """Follow the chunk under the cursor, or go to its next stop; behind the last one begin again."""
+    def follow(self) -> bool:
+        """Follow the chunk under the cursor, or go to its next stop; behind the last one begin again.
+
+        Return False if nothing waits for what is under the cursor, nor it for a chunk.
+        """
         interval = self.interval
         if interval is None:
-            return
+            return False
         rank = self.rows[self.cursor.row_idx].rank
         at_stop = self.stops and (self.stops[self.stop_idx].rank, self.stops[self.stop_idx].interval) == (
             rank,
@@ -237,12 +244,14 @@ class TimelineModel:
         )
         if at_stop:
             self._go_to_stop((self.stop_idx + 1) % len(self.stops))
-            return
+            return True
         chain = self._chunks.chain_from(rank, interval)
-        if len(chain) > 1:
-            self.stops = chain
-            self._lay_out()
-            self._go_to_stop(0)
+        if len(chain) < 2:
+            return False
+        self.stops = chain
+        self._lay_out()
+        self._go_to_stop(0)
+        return True
 
     def unfollow(self) -> None:
         """Follow nothing any more."""

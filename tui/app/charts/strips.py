@@ -24,7 +24,8 @@ class Strip:
         marks = viewport.start_ticks + np.arange(width + 1) * (viewport.span_ticks / max(1, width))
         so_far = np.concatenate([[0.0], np.cumsum(self.shares * np.diff(self.edges))])
         reached = np.interp(marks, self.edges, so_far)
-        return np.diff(reached) / np.maximum(1e-9, np.diff(marks))
+        found: FloatArray = np.diff(reached) / np.maximum(1e-9, np.diff(marks))
+        return found
 
 
 def strips_of(loads: Loads, rank: int) -> tuple[Strip, ...]:

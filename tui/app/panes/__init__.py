@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from . import candidates, compare, timeline, topology, what_if, why
+from . import candidates, compare, how, sweep, timeline, topology, what_if, why
 from .base import JobPane
 
 
@@ -24,9 +24,11 @@ PANES = (
     Pane("candidates", candidates.TITLE, candidates.CandidatesPane, together=True),
     Pane("timeline", timeline.TITLE, timeline.TimelinePane, together=True, whole_width=True),
     Pane("why", why.TITLE, why.WhyPane, together=True),
+    Pane("how", how.TITLE, how.HowPane),
     Pane("compare", compare.TITLE, compare.ComparePane),
     Pane("topology", topology.TITLE, topology.TopologyPane),
     Pane("what_if", what_if.TITLE, what_if.WhatIfPane),
+    Pane("sweep", sweep.TITLE, sweep.SweepPane),
 )
 """Key 1 shows the first, and so on; there are at most nine."""
 

@@ -6,10 +6,12 @@ from typing import Protocol, cast
 from textual import work
 from textual.app import ComposeResult
 
+from ....compiler.ir import ShouldStop
+from ....simcore.figures.result import Result
 from ..background import in_thread
-from ..charts.comparison import MOST_MARKED, ComparisonModel
+from ..charts.comparison import ComparisonModel
 from ..charts.differences import Compared
-from ..session import CANCELLED, Session, SessionProblem, WorkloadSession
+from ..session import CANCELLED, MOST_MARKED, Session, SessionProblem, WorkloadSession
 from ..widgets.comparison import ComparisonView
 from .base import JobPane
 
@@ -45,7 +47,7 @@ class ComparePane(JobPane):
 
     def show(self, job: WorkloadSession) -> None:
         """Show the marked schedules as far as they are simulated, and simulate the others."""
-        marked = [one for one in map(job.candidate, job.marked) if one is not None][:MOST_MARKED]
+        marked = [one for one in map(job.candidate, job.marked) if one is not None]
         if len(marked) < 2:
             self._shown = None
             self._view.say(ONE_MARKED if marked else NOTHING_MARKED)
@@ -76,5 +78,7 @@ class ComparePane(JobPane):
             self.show(job)
 
 
-def _simulated(session: Session, job: WorkloadSession, expression: str, should_stop: object) -> object | SessionProblem:
+def _simulated(
+    session: Session, job: WorkloadSession, expression: str, should_stop: ShouldStop
+) -> Result | SessionProblem:
     return session.simulate(job, expression, should_stop, explain=False)

@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widget import Widget
-from textual.widgets import Input, Static
+from textual.widgets import DataTable, Input, Static
 
 from ....compiler.changed import Changes, changed_file, compile_changed_file
 from ....compiler.text.diagnostics import CompileError
@@ -20,7 +20,7 @@ from ..background import in_thread
 from ..messages import ChangesMade
 from ..session import WorkloadSession
 from ..what_if import Row, with_value
-from ..widgets.what_if import WhatIfTable
+from ..widgets.what_if import CHANGED, WhatIfTable
 from .base import JobPane
 
 TITLE = "What if"
@@ -61,6 +61,9 @@ class WhatIfPane(JobPane):
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self._table = WhatIfTable(id="values")
+        self._line = Static(KEYS, id="what-if-line", markup=False)
+        self._input = Input(id="what-if-input", compact=True)
+        self._input.display = False
         self._job: WorkloadSession | None = None
         self._wanted = Changes()
         self._asking = Asking.VALUE
@@ -70,21 +73,13 @@ class WhatIfPane(JobPane):
         """A table over a line that asks and answers."""
         self.border_title = TITLE
         yield self._table
-        yield Static(KEYS, id="what-if-line", markup=False)
-        yield Input(id="what-if-input", compact=True)
-
-    def on_mount(self) -> None:
-        """Ask for nothing yet."""
-        self._input.display = False
+        yield self._line
+        yield self._input
 
     @property
     def target(self) -> Widget:
         """The table."""
         return self._table
-
-    @property
-    def _input(self) -> Input:
-        return self.query_one("#what-if-input", Input)
 
     def show(self, job: WorkloadSession) -> None:
         """Show the values from which the scenario was made."""
@@ -93,14 +88,13 @@ class WhatIfPane(JobPane):
             self.say("")
         self._job = job
         self._table.show(job.what_if.rows(job.scenario))
-        count = len(self._wanted.params) + len(self._wanted.numbers)
-        self.border_title = f"{TITLE}: {count} changed" if count else TITLE
 
     def say(self, text: str, *, is_error: bool = False) -> None:
-        """Say something under the table; without a text the keys."""
-        line = self.query_one("#what-if-line", Static)
-        line.update(printable(text) if text else KEYS)
-        line.set_class(is_error, "error")
+        """Say something under the table; without a text what differs from the file, and the keys."""
+        count = len(self._wanted.params) + len(self._wanted.numbers)
+        idle = f"{count} changed {CHANGED}   {KEYS}" if count else KEYS
+        self._line.update(printable(text) if text else idle)
+        self._line.set_class(is_error, "error")
 
     # Changing.
 
@@ -162,6 +156,11 @@ class WhatIfPane(JobPane):
         row = self._table.picked
         if row is not None:
             self._ask(Asking.VALUE, row.value, f"{row.name}: {row.domain}. Enter takes it, Esc leaves it.")
+
+    def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
+        """Ask for a value: Enter, or a click on the row under the cursor."""
+        event.stop()
+        self.action_type()
 
     def action_save(self) -> None:
         """Ask for the name of a file to save as."""

@@ -66,7 +66,7 @@ class ComparisonView(ScrollView, can_focus=True):
         self._lay_out()
 
     def _lay_out(self) -> None:
-        model, width = self.model, max(20, self.size.width - 1)
+        model, width = self.model, max(20, self._room.width)
         self._lines = [] if model is None else list(_lines(model, width))
         self.virtual_size = Size(0, len(self._lines) + AXIS_ROWS)
         self.refresh()
@@ -131,6 +131,11 @@ class ComparisonView(ScrollView, can_focus=True):
     # Drawing.
 
     @property
+    def _room(self) -> Size:
+        """The size without the scrollbar."""
+        return self.scrollable_content_region.size
+
+    @property
     def painter(self) -> GanttPainter:
         """What draws the rows in the styles of the theme."""
         if self._painter is None:
@@ -139,11 +144,11 @@ class ComparisonView(ScrollView, can_focus=True):
 
     @property
     def _plot_columns(self) -> int:
-        return max(1, self.size.width - LABEL_COLUMNS)
+        return max(1, self._room.width - LABEL_COLUMNS)
 
     def render_line(self, y: int) -> Strip:
         """Return line ``y``: the axis stays, the rest scrolls."""
-        width, model = self.size.width, self.model
+        width, model = self._room.width, self.model
         if model is None:
             lines = ["", *textwrap.wrap(printable(self._message, block=True), max(20, width - 2))]
             return self._strip([Segment(f" {lines[y]}" if y < len(lines) else "", self.painter.style("empty"))])
@@ -170,7 +175,7 @@ class ComparisonView(ScrollView, can_focus=True):
         return self.painter.style(name.removeprefix("bold ")) + Style(bold=True if name.startswith("bold ") else None)
 
     def _strip(self, segments: list[Segment]) -> Strip:
-        return Strip(segments).adjust_cell_length(self.size.width).apply_style(self.rich_style)
+        return Strip(segments).adjust_cell_length(self._room.width).apply_style(self.rich_style)
 
 
 def _lines(model: ComparisonModel, width: int) -> Iterator[Line | tuple[Band, int]]:

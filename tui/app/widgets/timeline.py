@@ -29,6 +29,7 @@ MIN_PLOT_COLUMNS = 10
 MIN_FOOT_HEIGHT = 9
 """Below this height rows get the lines of strips and legend."""
 MIN_STORY_HEIGHT = 5
+NOTHING_TO_FOLLOW = "Nothing to follow: no step waits for this one, and it waits for no transfer."
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +157,8 @@ class TimelineView(ScrollView, can_focus=True):
     def action_follow(self) -> None:
         """Follow the chunk under the cursor, stop by stop."""
         if self.model is not None:
-            self.model.follow()
+            if not self.model.follow():
+                self.notify(NOTHING_TO_FOLLOW, markup=False)
             self._lay_out()
             self._see_cursor()
 
@@ -216,7 +218,7 @@ class TimelineView(ScrollView, can_focus=True):
     def _see_cursor(self) -> None:
         """Scroll so that the row of the cursor is visible."""
         if self.model is not None:
-            height = max(1, self.size.height - HEAD_ROWS - self._foot.num_lines)
+            height = max(1, self._room.height - HEAD_ROWS - self._foot.num_lines)
             top, row_idx = round(self.scroll_offset.y), self.model.cursor.row_idx
             if row_idx < top:
                 self.scroll_to(y=row_idx, animate=False)
@@ -226,7 +228,7 @@ class TimelineView(ScrollView, can_focus=True):
 
     def _row_at(self, y: int) -> int | None:
         """The row at a line of the widget, None where there is none."""
-        last = self.size.height - self._foot.num_lines
+        last = self._room.height - self._foot.num_lines
         return y - HEAD_ROWS + round(self.scroll_offset.y) if HEAD_ROWS <= y < last else None
 
     def _ticks_at(self, x: int) -> int:
@@ -236,8 +238,13 @@ class TimelineView(ScrollView, can_focus=True):
     # Drawing.
 
     @property
+    def _room(self) -> Size:
+        """The size without the scrollbar."""
+        return self.scrollable_content_region.size
+
+    @property
     def _foot(self) -> Foot:
-        height, strips = self.size.height, len(self.model.strips) if self.model is not None else 0
+        height, strips = self._room.height, len(self.model.strips) if self.model is not None else 0
         if height < MIN_FOOT_HEIGHT:
             return Foot(story=height >= MIN_STORY_HEIGHT)
         return Foot(strips, story=True, legend=True)
@@ -259,7 +266,7 @@ class TimelineView(ScrollView, can_focus=True):
 
     @property
     def _plot_columns(self) -> int:
-        return max(MIN_PLOT_COLUMNS, self.size.width - self._name_columns)
+        return max(MIN_PLOT_COLUMNS, self._room.width - self._name_columns)
 
     def _label(self, row: Row) -> str:
         name = printable(row.lane)
@@ -267,7 +274,7 @@ class TimelineView(ScrollView, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """Return line ``y``: head and foot stay, the rows between them scroll."""
-        width, height = self.size
+        width, height = self._room
         model = self.model
         if model is None:
             lines = ["", *textwrap.wrap(printable(self._message, block=True), max(20, width - 2))]
