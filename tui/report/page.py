@@ -23,6 +23,8 @@ from .markup import Markup, joined, tag
 from .sweep import sweep_section
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+MAX_LANES = 20
+"""Lanes of a timeline: a page has two."""
 IDLE = "Point at a step: its times, and what it waited for and who waited for it, light up."
 
 
@@ -126,7 +128,9 @@ def _timelines(report: Report) -> Iterator[Markup]:
     for place, result in enumerate(shown):
         if place:
             yield tag("p", f"To the same scale, the baseline: {advice.baseline}.")
-        drawing = tag("div", Markup(timeline_svg(advice.scenario, result, span)), kind="timeline")
+        drawing = tag(
+            "div", Markup(timeline_svg(advice.scenario, result, span_ticks=span, max_lanes=MAX_LANES)), kind="timeline"
+        )
         yield tag("div", drawing, tag("output", kind="hover", data_idle=IDLE))
 
 

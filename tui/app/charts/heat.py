@@ -131,9 +131,7 @@ class HeatModel:
         """Row of each edge of ``network.own`` by its number and the ranks it is shifted by; idle ones have none."""
         network = self.scenario.network
         rows = {
-            (load.source, load.target): row
-            for row, load in enumerate(self.loads.each)
-            if load.kind is LoadKind.LINK
+            (load.source, load.target): row for row, load in enumerate(self.loads.each) if load.kind is LoadKind.LINK
         }
         hops = {
             (number, ranks): network.shifted_ends(edge.ends, ranks)
