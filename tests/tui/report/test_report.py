@@ -222,3 +222,22 @@ def test_a_browser_opens_it_without_an_error(page_file: Path, tmp_path: Path) ->
     shown = opened(page_file, tmp_path / "b")
     assert shown.console == ()
     assert shown.dom.count(f">{IDLE}</output>") == page_file.read_text().count("<output")
+
+
+POINT = """<script>
+const bar = document.querySelector(".bar[data-waits]");
+bar.dispatchEvent(new MouseEvent("mouseover", { bubbles: true }));
+</script>
+</body>"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")
+def test_a_step_that_is_pointed_at_lights_up_what_it_waited_for(page_file: Path, tmp_path: Path) -> None:
+    pointed = tmp_path / "pointed.html"
+    pointed.write_text(page_file.read_text().replace("</body>", POINT))
+
+    shown = opened(pointed, tmp_path / "profile")
+
+    (waits,) = re.findall(r'data-waits="([^"]*)"', shown.dom)[:1]
+    assert shown.console == () and shown.dom.count(" linked") == len(set(waits.split()))
+    assert len(re.findall(r">g\w*: [^<]* us[^<]*</output>", shown.dom)) == 1
