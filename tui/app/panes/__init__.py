@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from . import candidates, compare, how, sweep, timeline, topology, what_if, why
+from . import candidates, compare, editor, how, sweep, timeline, topology, what_if, why
 from .base import JobPane
 
 
 @dataclass(frozen=True, slots=True)
 class Pane:
-    """One pane: ``name`` is its id.
+    """One pane: ``name`` is its id; ``needs_answer`` says whether it has something to show once there is an answer.
 
     Panes ``together`` are shown at once where the screen is large enough, those of ``whole_width`` under the others.
     """
@@ -18,6 +18,7 @@ class Pane:
     view: type[JobPane]
     together: bool = False
     whole_width: bool = False
+    needs_answer: bool = True
 
 
 PANES = (
@@ -29,6 +30,7 @@ PANES = (
     Pane("topology", topology.TITLE, topology.TopologyPane),
     Pane("what_if", what_if.TITLE, what_if.WhatIfPane),
     Pane("sweep", sweep.TITLE, sweep.SweepPane),
+    Pane("editor", editor.TITLE, editor.EditorPane, needs_answer=False),
 )
 """Key 1 shows the first, and so on; there are at most nine."""
 
