@@ -98,6 +98,8 @@ def _ranks(result: Result, drawing: _Drawing, max_lanes: int) -> Iterator[_Part]
     period, drawn = result.timeline.period, 0
     for rank in range(period):
         rows = rows_of(result.timeline, rank)
+        if not rows:  # a profile stands for it
+            continue
         if drawn and drawn + len(rows) > max_lanes:
             yield LANE, _note(12, f"{'rank' if rank == period - 1 else f'ranks {rank} to'} {period - 1}: not drawn")
             return
