@@ -14,6 +14,7 @@ from ...advisor.drawing.timeline_svg import timeline_svg
 from ...advisor.drawing.waterfall_svg import waterfall_svg
 from ...advisor.policy.sweep import Sweep
 from ...compiler.ir import JsonObject, Settings
+from ...compiler.resolve.values.device_numbers import StatedNumber
 from ...simcore import Result
 from ..text.next_steps import NextStep
 from ..text.render import scenario_line
@@ -32,8 +33,8 @@ IDLE = "Point at a step: its times, and what it waited for and who waited for it
 class Report:
     """What a report is made of: ``result`` is the run that is drawn, ``data`` the document of ``advise --json``.
 
-    ``file`` and ``settings`` say where the scenario is from. ``sweep`` goes over ``swept``, None without one;
-    ``sweep_note`` says what was left out of it.
+    ``file`` and ``settings`` say where the scenario is from, ``numbers`` are those of its devices. ``sweep`` goes over
+    ``swept``, None without one; ``sweep_note`` says what was left out of it.
     """
 
     advice: Advice
@@ -41,6 +42,7 @@ class Report:
     data: JsonObject
     file: str
     settings: Settings = ()
+    numbers: tuple[StatedNumber, ...] = ()
     top: int = 8
     todo: tuple[NextStep, ...] = ()
     sweep: Sweep | None = None
@@ -94,7 +96,7 @@ def _sections(report: Report) -> Iterator[Markup]:
     if report.sweep_note:
         yield tag("p", report.sweep_note, kind="faint")
     yield _section("Why", *reasons(advice))
-    yield _section("What this rests on", *assumptions(advice))
+    yield _section("What this rests on", *assumptions(advice, report.numbers))
     yield tag("footer", tag("p", f"Magus {__version__}; {_run_line(report.result)}", kind="faint"))
 
 

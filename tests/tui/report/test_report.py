@@ -142,6 +142,15 @@ def test_the_sweep_has_the_values_of_the_param(page_file: Path, file: Path) -> N
     ]
 
 
+def test_every_number_of_the_devices_has_its_value_and_origin(page_file: Path) -> None:
+    rows = {row[0]: row[1:] for row in parsed(page_file.read_text()).rows if len(row) == 4}
+
+    stated = {each.path: each for each in compile_text(TEXT).numbers if each.device in ("H100", "nvswitch", "nvlink")}
+    assert stated.keys() <= rows.keys() and len(stated) > 40
+    assert all(rows[path][1] == each.origin.value for path, each in stated.items())
+    assert rows["nvlink.achieved"][0].endswith("GB/s") and all(rows[path][0] for path in stated)
+
+
 def test_a_page_without_a_sweep(file: Path, tmp_path: Path) -> None:
     for words in (("--no-sweep",), ("--set", "M=512")):
         done = magus("report", file, "-o", tmp_path / "out.html", *QUICK, *words)
@@ -169,9 +178,9 @@ def test_the_page_loads_nothing_and_runs_no_other_script(page_file: Path) -> Non
 def test_text_of_others_is_shown_as_text(hostile: str, advice: Advice) -> None:
     scenario, candidate = advice.scenario, advice.recommended
     scenario = replace(scenario, workload=replace(scenario.workload, name=hostile, about=hostile))
-    gpu = scenario.system.gpu
-    notes = tuple(replace(note, source=hostile) for note in gpu.provenance)
-    scenario = replace(scenario, system=replace(scenario.system, gpu=replace(gpu, name=hostile, provenance=notes)))
+    gpu = replace(scenario.system.gpu, name=hostile)
+    scenario = replace(scenario, system=replace(scenario.system, gpu=gpu))
+    numbers = tuple(replace(each, path=f"{hostile}.x", source=hostile) for each in compile_text(TEXT).numbers)
     advice = replace(
         advice,
         scenario=scenario,
@@ -181,7 +190,8 @@ def test_text_of_others_is_shown_as_text(hostile: str, advice: Advice) -> None:
         candidates=(replace(candidate, expression=hostile), *advice.candidates),
     )
 
-    text = report_html(report_of(advice, file=hostile, settings=((hostile, hostile),), sweep_note=hostile))
+    files = {"file": hostile, "settings": ((hostile, hostile),), "sweep_note": hostile, "numbers": numbers}
+    text = report_html(report_of(advice, **files))
 
     page = parsed(text)
     assert page.tags <= TAGS and not page.attributes & {"onerror", "onload", "href", "src"}

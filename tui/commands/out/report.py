@@ -67,6 +67,7 @@ def report_file(source: ScenarioInput, options: ReportOptions) -> Exit:
             data=advice_document(advice),
             file=name_of(source.file),
             settings=source.settings,
+            numbers=compiled.numbers,
             top=options.advice.top,
             todo=next_steps(advice, source.words, how=False),
             sweep=sweep,
