@@ -2,10 +2,10 @@
 
     python -m benchmarks.screen_times
 
-The first paint is timed in a process of its own behind a pseudo-terminal of 80 columns and 24 rows: until the first sign
-of life, and until the frame of the workbench. The answer to another value is timed in this process, warm, as on a screen
-that is open: from the changed value to the first answer, to the one in which the recommended schedule and the baseline
-are simulated, and to the final one. Nothing is kept on disk.
+The first paint is timed in a process of its own behind a pseudo-terminal of 80 columns and 24 rows: until the first
+sign of life, and until the frame of the workbench. The answer to another value is timed in this process, warm, as on a
+screen that is open: from the changed value to the first answer, to the one in which the recommended schedule and the
+baseline are simulated, and to the final one. Nothing is kept on disk.
 """
 
 import fcntl
