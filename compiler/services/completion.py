@@ -95,6 +95,8 @@ def _offered(document: Document, cursor: Cursor) -> Iterator[Completion]:
     expected = expected_at(place)
     yield from _names(document, cursor, expected)
     yield from _words(cursor, expected)
+    if cursor.at_margin and not place.statement:
+        yield from _words(cursor, Expected(("file",)))  # the brace of a block may be missing
 
 
 def _words(cursor: Cursor, expected: Expected) -> Iterator[Completion]:
@@ -133,13 +135,13 @@ def _names(document: Document, cursor: Cursor, expected: Expected) -> Iterator[C
         yield from (Completion(name, CompletionKind.NAME, "local") for name in dict.fromkeys(cursor.place.named))
     for kind in expected.kinds:
         for name in scope.names(kind):
-            yield Completion(name, CompletionKind.NAME, kind.value, _value_text(document, name))
+            yield Completion(name, CompletionKind.NAME, _value_text(document, name) or kind.value)
 
 
 def _value_text(document: Document, name: str) -> str:
     entry = document.entry((name,))
     value = document.value_of(entry) if entry is not None else None
-    return exact_text(value) if value is not None else ""
+    return f"= {exact_text(value)}" if value is not None else ""
 
 
 def _members(document: Document, cursor: Cursor) -> Iterator[Completion]:

@@ -147,7 +147,7 @@ def section_of(place: Place) -> str:
 def _in_head(place: Place) -> Expected:
     """Between the first word of a declaration and its block or value."""
     head, before, length = place.head, place.before, len(place.statement)
-    if any(token.type == "EQUAL" for token in place.statement) and head != "expect":
+    if place.holds("EQUAL") and head != "expect":
         return _in_value(place)
     behind = _HEADS.get(head, {})
     if before in behind and length > 1:
@@ -163,7 +163,7 @@ def _in_value(place: Place) -> Expected:
     """Behind the ``=`` of a let, a param or a schedule."""
     if place.head == "schedule":
         return _TEMPLATES | _words("import")
-    if place.head == "param" and any(token.type == "_IN" for token in place.statement):
+    if place.head == "param" and place.holds("_IN"):
         return _words("domain") | _NUMBER
     return _words("head") | _NUMBER if place.head == "param" else _NUMBER
 
@@ -171,8 +171,7 @@ def _in_value(place: Place) -> Expected:
 def _in_definition(place: Place) -> Expected:
     """Behind ``name =`` in a block: a tensor, an operation, a step."""
     if place.block == "workload":
-        words = {str(token) for token in place.statement[2:]}
-        if "tensor" not in words:
+        if len(place.statement) < 3 or place.statement[2] != "tensor":
             return _words("workload.value", "operation") if place.before == "=" else NOTHING
         if place.before == "tensor":
             return _words("dtype")

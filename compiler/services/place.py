@@ -12,8 +12,11 @@ from lark import Token
 
 from ..text.diagnostics import GaveUp, Report, Stopped
 from ..text.source import Source
-from ..text.tokens import CLOSING, GOES_ON, OPENING, read_tokens
+from ..text.tokens import CLOSING, OPENING, read_tokens
 
+MAX_HEAD = 64
+_STAND_IN = "_"
+"""A name in place of the word at the cursor: what stands before it is read as before any name."""
 _WORD = re.compile(r"[A-Za-z_0-9]+")
 _WORD_BEFORE = re.compile(r"[A-Za-z_][A-Za-z_0-9]*$")
 _UNIT_BEFORE = re.compile(r"(?<![\w.])[0-9][0-9_.]* ?([A-Za-z%]*(?:/[a-z]*)?)$")
@@ -24,13 +27,14 @@ class Place:
     """A place between two tokens; ``feed`` moves it behind the next one.
 
     ``blocks`` are the words in front of each open block, the outermost first; ``statement`` holds the tokens of the
-    statement so far, ``brackets`` the positions in it of the open brackets, and ``named`` what was named in the
-    outermost block: tensors, steps and signals.
+    statement so far, ``brackets`` the positions in it of the open brackets, ``items`` those behind the last comma outside
+    and inside each of them, and ``named`` what was named in the outermost block: tensors, steps and signals.
     """
 
     blocks: list[list[str]] = field(default_factory=list)
     statement: list[Token] = field(default_factory=list)
     brackets: list[int] = field(default_factory=list)
+    items: list[int] = field(default_factory=lambda: [0])
     named: list[str] = field(default_factory=list)
 
     def feed(self, token: Token) -> None:
@@ -53,12 +57,17 @@ class Place:
     def _begin(self) -> None:
         self.statement.clear()
         self.brackets.clear()
+        self.items[:] = [0]
 
     def _take(self, token: Token) -> None:
         if token.type in OPENING:
             self.brackets.append(len(self.statement))
+            self.items.append(len(self.statement) + 1)
         elif token.type in CLOSING and self.brackets:
             self.brackets.pop()
+            self.items.pop()
+        elif token.type == "COMMA":
+            self.items[-1] = len(self.statement) + 1
         elif token.type == "EQUAL" and self.blocks and len(self.statement) == 1:
             self.named.append(str(self.statement[0]))
         elif self.before == "signal" and token.type == "NAME":
@@ -79,6 +88,10 @@ class Place:
     def before(self) -> str:
         """The text of the token before, empty where a statement begins."""
         return str(self.statement[-1]) if self.statement else ""
+
+    def holds(self, kind: str) -> bool:
+        """Whether a token of a kind is near the beginning of the statement, where heads of declarations are."""
+        return any(token.type == kind for token in self.statement[:MAX_HEAD])
 
     @property
     def is_definition(self) -> bool:
@@ -112,20 +125,13 @@ class Place:
     @property
     def argument(self) -> str:
         """The name of the argument whose value stands here: ``engine`` behind ``engine=``; empty without one."""
-        start = self._item_start()
-        item = self.statement[start : start + 2]
+        item = self.statement[self.items[-1] : self.items[-1] + 2]
         return str(item[0]) if len(item) == 2 and item[1].type == "EQUAL" else ""
 
     @property
     def begins_argument(self) -> bool:
         """Whether an argument of a call begins here."""
-        return bool(self.brackets) and self._item_start() == len(self.statement)
-
-    def _item_start(self) -> int:
-        """The position behind the innermost open bracket, or behind the last comma in it."""
-        start = self.brackets[-1] + 1 if self.brackets else 0
-        commas = [idx for idx in range(start, len(self.statement)) if self.statement[idx].type == "COMMA"]
-        return commas[-1] + 1 if commas else start
+        return bool(self.brackets) and self.items[-1] == len(self.statement)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +150,11 @@ class Cursor:
     in_comment: bool = False
 
     @property
+    def at_margin(self) -> bool:
+        """Whether the word begins its line, as declarations do."""
+        return self.text_before == self.prefix
+
+    @property
     def behind_number(self) -> bool:
         """Whether a unit may stand here: ``64 GB``."""
         return _UNIT_BEFORE.search(self.text_before) is not None
@@ -158,10 +169,10 @@ def cursor_at(source: Source, offset: int) -> Cursor:
     inside = _WORD.match(source.text, start)
     in_text, in_comment = _quoted(line)
     place = Place()
-    for token in tokens_of(Source(source.path, source.text[:start])):
+    for token in tokens_of(Source(source.path, source.text[:start] + _STAND_IN)):
+        if (token.end_pos or 0) > start:
+            break
         place.feed(token)
-    if in_text and place.statement and place.statement[-1].type == "TEXT":
-        place.statement.pop()
     word = inside.group() if inside is not None and inside.end() >= offset else source.text[start:offset]
     return Cursor(place, start, source.text[start:offset], word, line, in_text, in_comment)
 
@@ -187,18 +198,6 @@ def _quoted(line: str) -> tuple[bool, bool]:
 
 
 def tokens_of(source: Source) -> Iterator[Token]:
-    """Iterate over the tokens of a text, without those that stand for what is missing at its end."""
+    """Iterate over the tokens of a text, those that are missing included; none of one that is too large."""
     with suppress(GaveUp, Stopped):
-        tokens = list(read_tokens(source, Report()).tokens)
-        missing: Token | None = None
-        while tokens and not tokens[-1]:
-            missing = tokens.pop()
-        yield from tokens
-        if missing is not None and missing.type == "_SEP" and _ends_behind(source, tokens[-1]):
-            yield missing
-
-
-def _ends_behind(source: Source, last: Token) -> bool:
-    """Whether the text behind the last token says that its statement ends there."""
-    rest = source.text[last.end_pos or 0 :].partition("#")[0]
-    return ";" in rest or ("\n" in source.text[last.end_pos or 0 :] and last.type not in GOES_ON)
+        yield from read_tokens(source, Report()).tokens

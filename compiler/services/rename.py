@@ -49,7 +49,7 @@ def renameable(document: Document, offset: int) -> Occurrence:
     return use
 
 
-def rename(document: Document, offset: int, new_name: str) -> tuple[Renamed, ...]:
+def renaming(document: Document, offset: int, new_name: str) -> tuple[Renamed, ...]:
     """Return what changes in each file if the name at an offset becomes ``new_name``.
 
     Raises

@@ -11,7 +11,7 @@ from .source import Source, Span
 from .tokens import CLOSING, DECLARATIONS, OPENING
 from .units import looks_like_unit, unit_hint
 
-_HEADS = {
+HEADS = {
     "mgs": "mgs 1",
     "use": 'use "amd/mi300x"',
     "include": 'include "parts/cables.mgs"',
@@ -149,10 +149,10 @@ def _head(place: _Place, report: Report) -> bool:
     """A declaration whose head stops early or goes on with the wrong word."""
     word = str(place.statement[0])
     in_head = not any(token.type in ("EQUAL", "LBRACE") for token in place.statement[: place.at])
-    if place.depth or word not in _HEADS or not in_head or word in ("mgs", "let", "param"):
+    if place.depth or word not in HEADS or not in_head or word in ("mgs", "let", "param"):
         return False
     message = _SAYS.get(word, f"this is not how '{word}' begins")
-    report.error(Code.MGS104, message, place.here, f"write: {_HEADS[word]}")
+    report.error(Code.MGS104, message, place.here, f"write: {HEADS[word]}")
     return True
 
 

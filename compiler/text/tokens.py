@@ -1,7 +1,8 @@
 """Split a text into tokens: lark's lexer, then a filter for lines and heads of declarations.
 
 The filter ends every statement with exactly one ``_SEP``: at ``;``, at a newline that ends a statement, before ``}``.
-A newline goes on after an operator, a comma or an opening bracket, so that an error stays on its line. Words such as
+A newline goes on after an operator, a comma or an opening bracket, unless a declaration starts at the margin behind it,
+so that an error stays on its line. Words such as
 ``gpu`` or ``on`` are words of the language only where a declaration's head can hold them; elsewhere they are names.
 All limits on size are checked here, before any work is done on a text.
 """
@@ -42,7 +43,7 @@ DECLARATIONS: Mapping[str, str] = {
     "expect": "_EXPECT",
 }
 _HAVE_BLOCKS = ("gpu", "link", "switch", "implementation", "system", "workload", "schedule", "explore", "expect")
-_HEAD_WORDS: Mapping[str, Mapping[str, str]] = {
+HEAD_WORDS: Mapping[str, Mapping[str, str]] = {
     "use": {"as": "_AS"},
     "gpu": {"extends": "_EXTENDS"},
     "link": {"extends": "_EXTENDS"},
@@ -53,7 +54,7 @@ _HEAD_WORDS: Mapping[str, Mapping[str, str]] = {
     "expect": {"with": "_WITH"},
 }
 _OPERATORS = ("EQUAL", "PLUS", "MINUS", "STAR", "SLASH", "COMPARE", "NEGATIVE", "_IN", "_RANGE", "_SPREAD")
-GOES_ON = frozenset({*_OPERATORS, "COMMA", "_CALL", "_INDEX", "LPAR", "LSQB", "LBRACE", "_SEP"})
+_GOES_ON = frozenset({*_OPERATORS, "COMMA", "_CALL", "_INDEX", "LPAR", "LSQB", "LBRACE", "_SEP"})
 _GOES_ON_BEFORE = frozenset({"LBRACE", "RPAR", "RSQB"})
 OPENING = frozenset({"LPAR", "LSQB", "_CALL", "_INDEX"})
 CLOSING = frozenset({"RPAR", "RSQB"})
@@ -143,8 +144,10 @@ class _Filter:
         return Tokens(tuple(self._out), tuple(self._comments))
 
     def _take(self, idx: int, token: Token, new_line: bool) -> None:
-        if new_line and self._blocks and self._starts_declaration(idx):
-            self._close_all(token)
+        if new_line and self._starts_declaration(idx):
+            if self._blocks:
+                self._close_all(token)
+            self._end_statement(forced=True)  # even behind "let K =": what is missing there is not on this line
         if new_line and token.type not in _GOES_ON_BEFORE:
             self._end_statement()
         self._check(token)
@@ -181,13 +184,13 @@ class _Filter:
         if self._blocks:
             return token
         if not self._out or self._out[-1].type == "_SEP":
-            self._head_words = _HEAD_WORDS.get(token, {})
+            self._head_words = HEAD_WORDS.get(token, {})
             self._in_head = token in _HAVE_BLOCKS
             return token.update(type=DECLARATIONS.get(token, "NAME"))
         return token.update(type=self._head_words.get(token, "NAME"))
 
     def _starts_declaration(self, idx: int) -> bool:
-        """Whether a declaration starts at the margin although a block is open: its brace is missing."""
+        """Whether a declaration starts at the margin, whatever is open before it."""
         token, following = self._raw[idx], self._raw[idx + 1 : idx + 2]
         at_margin = self._source.text[(token.start_pos or 0) - 1] == "\n"
         return (
@@ -208,7 +211,7 @@ class _Filter:
 
     def _end_statement(self, forced: bool = False) -> None:
         last = self._out[-1].type if self._out else "_SEP"
-        if last not in GOES_ON or (forced and last not in ("_SEP", "LBRACE")):
+        if last not in _GOES_ON or (forced and last not in ("_SEP", "LBRACE")):
             self._out.append(_after(self._out[-1], "_SEP"))
             self._num_brackets = 0
 

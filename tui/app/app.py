@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -21,6 +22,7 @@ from .commands import MagusCommands
 from .messages import Answered, CandidatePicked, ChangesMade, Progressed
 from .panes import PANES, JobPane
 from .panes.candidates import CandidatesPane
+from .panes.editor import EditorPane
 from .panes.sweep import SweepPane
 from .panes.timeline import TimelinePane
 from .panes.what_if import WhatIfPane
@@ -30,6 +32,7 @@ from .state import load as load_state
 from .state import save as save_state
 from .themes import DARK, THEMES, curve_colours
 from .view import SortKey, progress_text
+from .widgets.ask import Answer, AskScreen
 from .widgets.headline import Headline
 from .widgets.help import HelpScreen
 from .widgets.start import StartScreen
@@ -144,12 +147,15 @@ class MagusApp(App[None]):
 
     def open_file(self, path: Path | None, *, keep: bool = False) -> None:
         """Open another file; ``keep`` the settings and the workload of this one."""
-        if path is None:
-            return
+        if path is not None:
+            self._when_saved("Save and open the other", partial(self._open, path, keep))
+
+    def _open(self, path: Path, keep: bool) -> None:
         if not keep:
             self._stop_all()
             self.session = Session(path, (), None, self._backend)
         self._has_file = True
+        self.bench.view_of(EditorPane).open(path)
         if path.is_file():
             self.state = self.state.opened(path)
             save_state(self._state_folder, replace(self.state, theme=self.theme))
@@ -271,15 +277,49 @@ class MagusApp(App[None]):
     # Keys.
 
     async def action_quit(self) -> None:
-        """End now; work is told to stop, and not waited for."""
+        """End now, unless something is not saved; work is told to stop, and not waited for."""
+        self._when_saved("Save and quit", self._end)
+
+    def _when_saved(self, words: str, then: Callable[[], None]) -> None:
+        """Do ``then`` at once, or when the user has said what becomes of changes that are not saved."""
+        editor = self.bench.view_of(EditorPane)
+
+        def answered(answer: str | None) -> None:
+            if answer == "d":
+                editor.drop()
+            if answer == "d" or (answer == "s" and editor.save()):
+                then()
+
+        if editor.holds_changes:
+            answers = (Answer("s", words), Answer("d", "Drop the changes"))
+            question = f"{self.session.path.name} has changes that are not saved."
+            self.push_screen(AskScreen(question, answers), answered)
+        else:
+            then()
+
+    def _end(self) -> None:
         self.workers.cancel_all()
         self.exit()
+
+    def on_editor_pane_saved(self, message: EditorPane.Saved) -> None:
+        """Answer anew, for a text without errors; otherwise the last answer stays."""
+        self._stamp = stamp(self.session.path)
+        if message.compiles or self.session.job is None:
+            self.action_reload()
+
+    def on_editor_pane_left(self) -> None:
+        """Go back to the first pane."""
+        self.bench.show_pane(0)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Whether a key has an effect now; others are not offered."""
         job = self.session.job
         if len(self.screen_stack) > 1 and action in SCREEN_ACTIONS:
             return False
+        if self.bench.keeps(action):
+            return False
+        if action == "pane" and parameters and self.bench.is_free(int(str(parameters[0]))):
+            return True
         if action == "workload":
             return len(self.session.jobs) > 1
         if action == "stop":

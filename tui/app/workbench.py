@@ -46,6 +46,14 @@ class Workbench(Container):
         """The pane of this class."""
         return next(view for view in self._views if isinstance(view, kind))
 
+    def keeps(self, action: str) -> bool:
+        """Whether the key of an action is that of the pane in front."""
+        return self._views[self._pane_idx].keeps(action)
+
+    def is_free(self, pane_idx: int) -> bool:
+        """Whether a pane shows something without an answer."""
+        return pane_idx < len(PANES) and not PANES[pane_idx].needs_answer
+
     @property
     def views(self) -> tuple[JobPane, ...]:
         """All panes, in the order of their keys."""
@@ -73,8 +81,12 @@ class Workbench(Container):
             parts += [(f"{index + 1} {pane.title}", "reverse bold" if index == self._pane_idx else "dim"), " "]
         self.query_one("#tabs", Static).update(Content.assemble(*parts))
         self._show_view(self._views[self._pane_idx])
-        if not self.has_class("problem"):
+        free = self.is_free(self._pane_idx)
+        self.set_class(free, "free")
+        if free or not self.has_class("problem"):
             self._views[self._pane_idx].target.focus()
+        else:
+            self.query_one(ProblemPane).focus()
 
     def show_view(self, kind: type[JobPane]) -> None:
         """Bring the pane of this class to the front unless it is visible."""
@@ -93,7 +105,8 @@ class Workbench(Container):
         self.say("", idle="")
         self.query_one("#selected", Static).update("")
         self.query_one(ProblemPane).show(problem)
-        self.query_one(ProblemPane).focus()
+        if not self.is_free(self._pane_idx):
+            self.query_one(ProblemPane).focus()
 
     def show_job(self, job: WorkloadSession, job_idx: int, num_jobs: int) -> None:
         """Show the headline and the panes as far as they are known."""

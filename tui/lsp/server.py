@@ -15,7 +15,7 @@ from ...compiler.services.definition import definition
 from ...compiler.services.document import Document, read_document
 from ...compiler.services.hover import hover
 from ...compiler.services.occurrences import all_occurrences, occurrence_at
-from ...compiler.services.rename import RenameError, rename, renameable
+from ...compiler.services.rename import RenameError, renameable, renaming
 from ...compiler.services.symbols import symbols
 from ...compiler.text.diagnostics import CompileError
 from ...compiler.text.fmt import format_text
@@ -147,7 +147,7 @@ def _answer_about_names(server: MagusServer) -> None:
         uri, codec = params.text_document.uri, server.workspace.position_codec
 
         def answer(document: Document, places: Positions) -> types.WorkspaceEdit:
-            changed = rename(document, places.offset(params.position), params.new_name)
+            changed = renaming(document, places.offset(params.position), params.new_name)
             edits = {
                 uri if each.source.path == document.source.path else uri_of(each.source.path): Positions(
                     each.source, codec

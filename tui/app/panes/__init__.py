@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from . import candidates, compare, how, sweep, timeline, topology, what_if, why
+from . import candidates, compare, editor, how, sweep, timeline, topology, what_if, why
 from .base import JobPane
 
 
 @dataclass(frozen=True, slots=True)
 class Pane:
-    """One pane: ``name`` is its id.
+    """One pane: ``name`` is its id; ``needs_answer`` says whether it has something to show once there is an answer.
 
     Panes ``together`` are shown at once where the screen is large enough, those of ``whole_width`` under the others.
     """
@@ -18,17 +18,19 @@ class Pane:
     view: type[JobPane]
     together: bool = False
     whole_width: bool = False
+    needs_answer: bool = True
 
 
 PANES = (
     Pane("candidates", candidates.TITLE, candidates.CandidatesPane, together=True),
     Pane("timeline", timeline.TITLE, timeline.TimelinePane, together=True, whole_width=True),
     Pane("why", why.TITLE, why.WhyPane, together=True),
+    Pane("how", how.TITLE, how.HowPane),
     Pane("compare", compare.TITLE, compare.ComparePane),
     Pane("topology", topology.TITLE, topology.TopologyPane),
     Pane("what_if", what_if.TITLE, what_if.WhatIfPane),
     Pane("sweep", sweep.TITLE, sweep.SweepPane),
-    Pane("how", how.TITLE, how.HowPane),
+    Pane("editor", editor.TITLE, editor.EditorPane, needs_answer=False),
 )
 """Key 1 shows the first, and so on; there are at most nine."""
 

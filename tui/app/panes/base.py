@@ -30,3 +30,7 @@ class JobPane(Container):
     @abstractmethod
     def target(self) -> Widget:
         """The widget that takes the keys when the pane comes to the front."""
+
+    def keeps(self, action: str) -> bool:
+        """Whether the key of an action of the app is the pane's own now, as arrows are in a text."""
+        return False
