@@ -96,7 +96,7 @@ async def _served_s(texts: list[str]) -> float:
 
     client, published = LanguageClient("bench", "1"), asyncio.Queue[types.PublishDiagnosticsParams]()
 
-    @client.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+    @client.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)  # type: ignore[untyped-decorator]
     def publish(params: types.PublishDiagnosticsParams) -> None:
         published.put_nowait(params)
 
@@ -115,7 +115,7 @@ async def _served_s(texts: list[str]) -> float:
         times.append(time.perf_counter() - begin)
     await client.shutdown_async(None)
     client.exit(None)
-    await client.stop()
+    await client.stop()  # type: ignore[no-untyped-call]
     return statistics.median(times)
 
 
