@@ -14,7 +14,7 @@ SOURCES := $(shell find grammar compiler simcore runtime advisor tui examples -n
 help:
 	@echo "make demo    advice for Llama-3.1-70B on 8 x MI300X"
 	@echo "make check   format, lint, types, import contracts, tests"
-	@echo "make check-extras  the tests that need Triton and PyTorch; Linux"
+	@echo "make check-extras  the tests that need Triton, PyTorch, HolisticTraceAnalysis and InfraGraph; Linux"
 	@echo "make test-all  the tests with the slow ones, and ten times as many draws"
 	@echo "make nightly   test-all, and every core against the oracle at scale"
 	@echo "make slowest   the fifty slowest of the tests that make check runs"
@@ -38,12 +38,12 @@ demo: $(STAMP)
 
 check: lint types layers test
 
-# A venv of its own: Triton and PyTorch take some 2 GB, and nothing else needs them.
+# A venv of its own: Triton and PyTorch take some 2 GB, HolisticTraceAnalysis brings Jupyter, and nothing else needs them.
 check-extras: EXTRAS := .venv-extras
 check-extras:
 	@test -x $(EXTRAS)/bin/python || $(PYTHON) -m venv $(EXTRAS)
-	$(EXTRAS)/bin/python -m pip install --quiet --disable-pip-version-check '.[dev,torch,triton]' $(PIP_OPTIONS)
-	$(EXTRAS)/bin/python -m pytest -n auto --dist worksteal tests/compiler/targets tests/advisor/oracle
+	$(EXTRAS)/bin/python -m pip install --quiet --disable-pip-version-check '.[dev,peers,torch,triton]' $(PIP_OPTIONS)
+	$(EXTRAS)/bin/python -m pytest -n auto --dist worksteal tests/compiler/targets tests/compiler/machine tests/advisor/oracle tests/advisor/drawing
 
 format: $(STAMP)
 	$(BIN)/ruff format .

@@ -43,6 +43,7 @@ from .implementations.offers import Offers, offers_of
 from .learned.proposal_model import ProposalModel
 from .learned.stage import proposed_candidates
 from .options import AdviceOptions
+from .partial import PartialAnswers
 from .sensitivity import sensitivity_of
 from .solver import enumerate_space
 from .stages import Stages
@@ -62,6 +63,7 @@ class AdviceRun:
     should_stop: ShouldStop
     stages: Stages
     report: Progress
+    answers: PartialAnswers
 
     def proposed(self, model: ProposalModel | None, early: ShouldStop) -> list[Candidate]:
         """Return the baseline, what the file declares and what ``model`` proposes; nothing if it proposes nothing.
@@ -91,6 +93,7 @@ class AdviceRun:
     def simulated_first(self, pool: Workers, candidates: list[Candidate]) -> list[Candidate]:
         """Simulate the baseline and the best proposals: an answer, should time end while the space is ranked."""
         simulate = partial(simulate_first, pool, self.scenario, candidates, NUM_FIRST, self.report)
+        self.answers.ranked(candidates)
         return self.stages.run(SHORTLIST, simulate, candidates)
 
     def predicted(self, late: ShouldStop | None) -> tuple[list[Candidate], int]:
@@ -128,6 +131,7 @@ class AdviceRun:
             self.stages.run(CONFIRM, lambda: confirming.begin(baseline_of(candidates).schedule), None)
             candidates = without_beaten(self._with_bespoke(pool, candidates, bound))
         candidates = without_endless(candidates, pool.failures)
+        self.answers.ranked(candidates)
         return candidates, self._confirmed(confirming, finalists(self.scenario, candidates))
 
     def threshold(self, pool: Workers, candidates: Sequence[Candidate], confirmed: Confirmed) -> Threshold | None:
@@ -163,6 +167,7 @@ class AdviceRun:
     def _simulated(self, pool: Workers, candidates: list[Candidate]) -> list[Candidate]:
         """Simulate the shortlist in packets, then variants of the fastest."""
         for stage in (partial(simulate_shortlist, top=self.options.top), simulate_variants):
+            self.answers.ranked(candidates)
             candidates = self.stages.run(
                 SHORTLIST, partial(stage, pool, self.scenario, candidates, report=self.report), candidates
             )
@@ -170,6 +175,7 @@ class AdviceRun:
 
     def _with_bespoke(self, pool: Workers, candidates: list[Candidate], bound: Bound | None) -> list[Candidate]:
         """Add the fastest bespoke schedules to the candidates."""
+        self.answers.ranked(candidates)
         self.report("bespoke", 0, 1)
         search = partial(
             bespoke_candidates,

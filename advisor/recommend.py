@@ -19,6 +19,7 @@ from .learned.model_file import load as load_proposals
 from .learned.proposal_model import ProposalModel
 from .many import answer_many, in_thread
 from .options import AdviceOptions
+from .partial import Answered, PartialAnswers
 from .policy.axis import axis_of, check_sizes
 from .policy.build import policy_table
 from .policy.cover import TOLERANCE
@@ -62,6 +63,7 @@ class Advisor:
         *,
         progress: Progress | None = None,
         should_stop: ShouldStop | None = None,
+        answered: Answered | None = None,
     ) -> Advice:
         """Return which schedule to use; while results are kept on disk, return the kept advice.
 
@@ -77,6 +79,9 @@ class Advisor:
             Called with the stage, how much of it is done and how much there is.
         should_stop
             Called now and then; once it returns true, the advice is the best that was found until then.
+        answered
+            Called with what would be answered now, as candidates are ranked and simulated: an ``interrupted`` Advice,
+            from the model as long as its ``source`` says so.
 
         Raises
         ------
@@ -90,14 +95,14 @@ class Advisor:
             If ``should_stop`` returned true before anything was ranked.
         """
         if isinstance(question, Scenario):
-            return self._advice(question, options, progress, should_stop)
+            return self._advice(question, options, progress, should_stop, answered)
         if not isinstance(question, Request):
             raise TypeError(f"a question is a Request or a Scenario, not {type(question).__name__}")
         read_at = stamp(question)  # before the file is read: what changes meanwhile is asked for anew
         asked = _asked(question, options, read_at)
         advice = self._recent.recall(asked)
         if advice is None:
-            advice = self._advice(scenario_of(question, read_at), options, progress, should_stop)
+            advice = self._advice(scenario_of(question, read_at), options, progress, should_stop, answered)
             self._recent.keep(asked, advice)
         return advice
 
@@ -183,7 +188,12 @@ class Advisor:
         return policy_table(axis, sizes, advise, simulated=options.verify, tolerance=tolerance)
 
     def _advice(
-        self, scenario: Scenario, options: AdviceOptions, progress: Progress | None, should_stop: ShouldStop | None
+        self,
+        scenario: Scenario,
+        options: AdviceOptions,
+        progress: Progress | None,
+        should_stop: ShouldStop | None,
+        answered: Answered | None,
     ) -> Advice:
         if scenario.system.replay is not None:
             message = f"{scenario.system.name} replays the profile of one schedule, and advice compares several"
@@ -193,15 +203,20 @@ class Advisor:
         kept = KeptAdvice.of(digest, scenario, replace(options, within_s=None))
         advice = kept.recall()
         if advice is None:
-            advice = self._computed(scenario, options, progress, should_stop)
+            advice = self._computed(scenario, options, progress, should_stop, PartialAnswers(scenario, answered))
             kept.keep(advice)
         return advice
 
     def _computed(
-        self, scenario: Scenario, options: AdviceOptions, progress: Progress | None, should_stop: ShouldStop | None
+        self,
+        scenario: Scenario,
+        options: AdviceOptions,
+        progress: Progress | None,
+        should_stop: ShouldStop | None,
+        answers: PartialAnswers,
     ) -> Advice:
         stop, late = should_stop or never, lateness(options.within_s)
-        run = AdviceRun(scenario, options, stop, Stages(stop), progress or (lambda stage, done, total: None))
+        run = AdviceRun(scenario, options, stop, Stages(stop), progress or (lambda stage, done, total: None), answers)
         early = stop if late is None else either(stop, late)
         # Proposals take tenths of a second, and are an answer: only where they take much longer does time count.
         patience = lateness(None if options.within_s is None else options.within_s + PATIENCE_S)
@@ -210,6 +225,7 @@ class Advisor:
         at_once = proposed and not options.verify
         workers, threads = options.workers if options.verify else 1, suits_threads(scenario)
         with open_workers(workers, early, threads=threads) as pool:
+            pool.on_result = answers.simulated
             if proposed and options.verify:
                 candidates = run.simulated_first(pool, candidates)
             num_feasible: int | None = None

@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SimulationJob:
-    """One simulation; the fields are arguments of ``simulate``."""
+    """One simulation; the fields are arguments of ``simulate``. One that is explained has loads over time too."""
 
     scenario: Scenario
     schedule: Schedule
@@ -60,7 +60,7 @@ def run_job(job: SimulationJob, should_stop: ShouldStop | None = None) -> Result
         job.schedule,
         unit_bytes=job.unit_bytes,
         what_if=None if job.explain_bytes is None else WhatIf(job.explain_bytes, job.bound_ticks or 0),
-        options=RunOptions(should_stop=should_stop),
+        options=RunOptions(should_stop=should_stop, loads=job.explain_bytes is not None),
     )
 
 
@@ -81,7 +81,7 @@ class Workers:
     """Runs jobs in the ``count`` workers of a pool by ``run_there``, in this thread if there is no pool.
 
     ``failures`` are those of all jobs so far, in the order of the jobs; ``stopped`` is whether the caller asked to
-    stop, so that some jobs have no result.
+    stop, so that some jobs have no result. ``on_result`` is told each Result as soon as it is known, in any order.
     """
 
     def __init__(
@@ -96,6 +96,7 @@ class Workers:
         self.should_stop = should_stop or (lambda: False)
         self.failures: list[Failure] = []
         self.stopped = False
+        self.on_result: Callable[[SimulationJob, Result], None] | None = None
 
     def run(self, jobs: Sequence[SimulationJob], progress: StepsDone | None = None) -> list[Result | None]:
         """Begin ``jobs`` and finish them."""
@@ -142,7 +143,7 @@ class Workers:
             self._lose_pool()
         for idx, job in enumerate(one.job for one in begun):
             if outcomes[idx] is None and not self.should_stop():
-                outcomes[idx] = _outcome_of(job, partial(run_job, job, self.should_stop))
+                outcomes[idx] = self._told(job, _outcome_of(job, partial(run_job, job, self.should_stop)))
                 report(sum(outcome is not None for outcome in outcomes))
 
     def _take(self, outcomes: list[Result | Failure | None], begun: Sequence[Begun], report: StepsDone) -> None:
@@ -153,8 +154,13 @@ class Workers:
             done, _ = wait(running, timeout=0 if stop else POLL_S, return_when=FIRST_COMPLETED)
             for future in done:
                 idx = running.pop(future)
-                outcomes[idx] = _outcome_of(begun[idx].job, future.result)
+                outcomes[idx] = self._told(begun[idx].job, _outcome_of(begun[idx].job, future.result))
             report(len(begun) - len(running))
+
+    def _told(self, job: SimulationJob, outcome: Result | Failure | None) -> Result | Failure | None:
+        if self.on_result is not None and isinstance(outcome, Result):
+            self.on_result(job, outcome)
+        return outcome
 
     def _lose_pool(self) -> None:
         log.debug("the worker processes died", exc_info=True)

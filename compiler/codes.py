@@ -47,6 +47,7 @@ class Code(Enum):
     MGS210 = "a name of the wrong kind"
     MGS211 = "a name that is taken"
     MGS212 = "defined and never used"
+    MGS213 = "a change that the text cannot hold"
     MGS301 = "a unit is missing"
     MGS302 = "unknown unit"
     MGS303 = "units that do not fit"

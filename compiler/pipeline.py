@@ -19,6 +19,7 @@ from .ir import Scenario, Settings
 from .resolve.expect.expectation import Expectation
 from .resolve.file import Resolved, resolve
 from .resolve.schedules.check_schedules import check_schedules
+from .resolve.values.device_numbers import StatedNumber
 from .resolve.values.params import Param, bind
 from .text.diagnostics import CompileError, Diagnostic, GaveUp, Report, Severity, did_you_mean
 from .text.load import load, read_source
@@ -30,13 +31,18 @@ MAX_CHECKED_BINDINGS = 32
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A compiled file: a scenario per workload, and the expectations about them."""
+    """A compiled file: a scenario per workload, and the expectations about them.
+
+    ``params`` and ``numbers`` are what the scenarios depend on: values that the file leaves open, and numbers of its
+    devices.
+    """
 
     path: str
     scenarios: tuple[Scenario, ...]
     expectations: tuple[Expectation, ...]
     warnings: tuple[Diagnostic, ...]
     params: tuple[Param, ...]
+    numbers: tuple[StatedNumber, ...] = ()
 
     def scenario(self, workload: str | None = None) -> Scenario:
         """Return the scenario of a workload, by default of the first one.
@@ -73,12 +79,15 @@ def compile_file(path: str | Path, settings: Settings = ()) -> Compiled:
     raise CompileError(report.diagnostics)
 
 
-def compile_text(text: str, path: str = "<text>", settings: Settings = ()) -> Compiled:
-    """Compile a text as if it stood in ``path``; see ``compile_file``."""
+def compile_text(text: str, path: str = "<text>", settings: Settings = (), *, as_written: bool = True) -> Compiled:
+    """Compile a text as if it stood in ``path``; see ``compile_file``.
+
+    With ``settings``, or if it is not ``as_written`` by its user, a declared schedule that does not fit is left out.
+    """
     report = Report()
     with suppress(GaveUp):
         source = Source(path, text)
-        return _compile(source, load(source, report), settings, report)
+        return _compile(source, load(source, report), settings, report, as_written)
     raise CompileError(report.diagnostics)
 
 
@@ -105,16 +114,18 @@ def examine_text(text: str, path: str = "<text>", settings: Settings = ()) -> Ex
     return Examined(source, scope, compiled, report.diagnostics)
 
 
-def _compile(source: Source, scope: Scope, settings: Settings, report: Report) -> Compiled:
+def _compile(source: Source, scope: Scope, settings: Settings, report: Report, as_written: bool = True) -> Compiled:
     resolved = resolve(scope, bind(scope, settings, report), report)
     if scope.is_empty and not report.has_errors:
         hint = "begin with: workload NAME on SYSTEM { ... }"
         report.error(Code.MGS122, "nothing is declared", Span(source, 0, 0), hint)
-    scenarios = check_schedules(scope, resolved.scenarios, report, as_written=not settings)
+    scenarios = check_schedules(scope, resolved.scenarios, report, as_written=as_written and not settings)
     _check_questions(scope, resolved, settings, report)
     if report.has_errors:
         raise CompileError(report.diagnostics)
-    return Compiled(source.path, scenarios, resolved.expectations, report.diagnostics, resolved.params)
+    return Compiled(
+        source.path, scenarios, resolved.expectations, report.diagnostics, resolved.params, resolved.numbers
+    )
 
 
 def _check_questions(scope: Scope, resolved: Resolved, settings: Settings, report: Report) -> None:

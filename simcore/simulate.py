@@ -9,6 +9,7 @@ from ..compiler.planning.build import ScheduleError
 from .figures.critical_path import critical_path
 from .figures.deadlock import circle_of_waits
 from .figures.load_buckets import loads_of
+from .figures.loads import NO_LOADS
 from .figures.metrics import busy_ticks, dil_of, kernel_ticks, server_loads, timeline_of, utilization_of
 from .figures.result import Result, Waterfall
 from .figures.traffic import traffic_of
@@ -84,7 +85,7 @@ def _memo(
     options: RunOptions,
 ) -> Memo | None:
     """Where the result is kept."""
-    how = options.fold, options.observe, options.many
+    how = options.fold, options.observe, options.many, options.loads
     return memo_of(("simulate", simulated_part(scenario), schedule, unit_bytes, seed, what_if, how))
 
 
@@ -105,7 +106,7 @@ def _simulate(case: Case, unit_bytes: int, what_if: WhatIf | None, options: RunO
                 alike = finished.ranks_simulated < lowered.program.ranks_simulated
                 again = RunOptions(fold=alike, should_stop=options.should_stop)
                 waterfall, cil = _explain(case, what_if, known, again)
-        return result_of(lowered, finished, waterfall, cil)
+        return result_of(lowered, finished, waterfall, cil, loads=options.loads)
 
 
 def record_writes(
@@ -129,7 +130,7 @@ def record_writes(
 
 
 def result_of(
-    lowered: Lowered, whole: Finished, waterfall: Waterfall | None = None, cil: float | None = None
+    lowered: Lowered, whole: Finished, waterfall: Waterfall | None = None, cil: float | None = None, loads: bool = True
 ) -> Result:
     """The figures of a finished run."""
     scenario, schedule, finished = lowered.scenario, lowered.schedule, whole.run
@@ -161,7 +162,7 @@ def result_of(
         servers=server_loads(lowered.program, finished),
         critical_path=critical_path(lowered.program, finished),
         deadlock=circle_of_waits(lowered.program, finished),
-        loads=loads_of(lowered, finished),
+        loads=loads_of(lowered, finished) if loads else NO_LOADS,
     )
 
 

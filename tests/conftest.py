@@ -28,6 +28,8 @@ settings.load_profile("quick")
 
 # Every test computes what it looks at; those of results on disk keep them in folders of their own.
 os.environ["MAGUS_NO_CACHE"] = "1"
+# No folder: what screens remember is not kept.
+os.environ["MAGUS_STATE_DIR"] = os.devnull
 
 ROOT = str(Path(__file__).parent.parent)
 if ROOT not in sys.path:

@@ -43,6 +43,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     answers.schedules,
     answers.advise,
     answers.sweep,
+    answers.report,
     answers.export,
     answers.distill,
     answers.serve,

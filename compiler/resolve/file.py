@@ -23,6 +23,7 @@ from .schedules.outline_block import is_outline, place_of
 from .schedules.plan import PlanReader
 from .schedules.shipped_implementations import usual_systems
 from .schedules.template import ChoiceReader
+from .values.device_numbers import StatedNumber
 from .values.evaluate import ExpressionEvaluator, Place, Reading
 from .values.params import Param, check_params
 from .values.sentences import single
@@ -36,6 +37,7 @@ class Resolved:
     scenarios: tuple[Scenario, ...]
     expectations: tuple[Expectation, ...]
     params: tuple[Param, ...]
+    numbers: tuple[StatedNumber, ...] = ()
 
 
 def resolve(scope: Scope, settings: Mapping[str, Quantity], report: Report, with_questions: bool = True) -> Resolved:
@@ -66,7 +68,7 @@ class _Resolver:
             for entry, resolved in self._workloads.items()
             if resolved is not None
         )
-        return Resolved(scenarios, expectations, params)
+        return Resolved(scenarios, expectations, params, self._devices.stated_numbers())
 
     def _check_unused(self) -> None:
         """Resolve declarations that no workload uses too, so that their errors are reported."""

@@ -178,6 +178,12 @@ def shipped_libraries() -> tuple[str, ...]:
     return tuple(sorted(name for name in names if _LIBRARY_NAME.fullmatch(name)))
 
 
+def library_devices(name: str) -> tuple[ast.Device, ...]:
+    """Return the devices that a shipped library declares; none if there is no such library."""
+    declarations = _library_file(name).declarations if name in shipped_libraries() else ()
+    return tuple(each for each in declarations if isinstance(each, ast.Device))
+
+
 @cache
 def _library_file(name: str) -> ast.File:
     vendor, short = name.split("/")

@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 from ..ir import TICKS_PER_US
-from .units import BYTES, NUMBER, RATE, TIME, UNITS, Quantity
+from .units import BYTES, FLOP_RATE, FREQUENCY, NUMBER, RATE, TIME, UNITS, Dimension, Quantity
 
 # Units to write a value in, the largest first; one is taken if the value is whole in it.
 _EXACT_UNITS = {TIME: ("s", "ms", "us", "ns"), BYTES: ("GiB", "MiB", "KiB", "B"), RATE: ("GB/s", "MB/s", "B/s")}
@@ -22,6 +22,37 @@ def exact_text(value: Quantity) -> str:
             return decimal
     number = f"{value.amount.numerator} {value.dimension.base_unit}".rstrip()
     return number if value.amount.denominator == 1 else f"{number} / {value.amount.denominator}"
+
+
+# Units to show a value in, the largest first; one is taken if there is one or more of it.
+_READ_UNITS: dict[Dimension, tuple[str, ...]] = {
+    TIME: ("s", "ms", "us", "ns"),
+    BYTES: ("GiB", "MiB", "KiB", "B"),
+    RATE: ("TB/s", "GB/s", "MB/s", "B/s"),
+    FLOP_RATE: ("TFLOP/s", "GFLOP/s", "FLOP/s"),
+    FREQUENCY: ("GHz", "MHz", "Hz"),
+}
+
+
+def read_text(value: Quantity, digits: int = 6) -> str:
+    """Return a value to some digits, in the largest unit of which there is one or more; the language reads it.
+
+    >>> read_text(Quantity(Fraction(46_500_000_000), RATE)), read_text(Quantity(Fraction(1, 3)), 2)
+    ('46.5 GB/s', '0.33')
+    """
+    units = _READ_UNITS.get(value.dimension)
+    if units is None:
+        return f"{_digits(value.amount, digits)} {value.dimension.base_unit}".rstrip()
+    unit = next((each for each in units if abs(value.amount) >= UNITS[each].factor), units[-1])
+    return f"{_digits(value.amount / UNITS[unit].factor, digits)} {unit}"
+
+
+def _digits(amount: Fraction, digits: int) -> str:
+    """Return a number to some digits, without an exponent and without zeros at its end."""
+    if amount.denominator == 1:
+        return str(amount.numerator)
+    text = f"{float(amount):.{digits}g}"
+    return text if "e" not in text else f"{float(amount):.{digits + 6}f}".rstrip("0").rstrip(".")
 
 
 def exact_bytes_text(num_bytes: int) -> str:

@@ -77,6 +77,18 @@ class Waterfall:
     exposed_ticks: int
     bound_ticks: int
 
+    @property
+    def rows(self) -> tuple[tuple[str, int], ...]:
+        """The bound, each loss and the makespan, in ticks, with their names."""
+        return (
+            ("lower bound", self.bound_ticks),
+            ("exposed communication, slack", self.exposed_ticks),
+            ("decomposition", self.decomposition_ticks),
+            ("contention", self.contention_ticks),
+            ("launch and synchronization", self.launch_sync_ticks),
+            ("makespan", self.makespan_ticks),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Utilization:

@@ -34,7 +34,7 @@ class RunOptions:
     ``fold``: simulate one rank for all that are alike. ``observe``: record where units queued, for ``servers`` and
     ``critical_path``, which takes some more time. ``should_stop`` is called at least once a second. ``progress`` is
     called now and then with the line-hops simulated, those of what-if runs left out. ``many``: others like it follow,
-    so that loading the compiled core pays for a small one too.
+    so that loading the compiled core pays for a small one too. ``loads``: tell those of links and memories over time.
     """
 
     fold: bool = True
@@ -42,6 +42,7 @@ class RunOptions:
     should_stop: ShouldStop | None = None
     progress: StepsDone | None = None
     many: bool = False
+    loads: bool = True
 
 
 DEFAULT_OPTIONS = RunOptions()

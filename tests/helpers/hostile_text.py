@@ -16,6 +16,13 @@ ESCAPES = {
     "markup": "[red]x[/red] [@click=app.quit]y[/] [/] [[z",
 }
 EVERYTHING = " ".join(ESCAPES.values())
+HTML = (
+    "<script>alert(1)</script>",
+    "\"></title></rect><image href='https://x.test/' onerror='alert(1)'/>",
+    "]]> <!-- &lt;b&gt; &amp; ' \" `${x}` {x} {{x}}",
+    EVERYTHING,
+)
+"""Text that takes over a page or a drawing."""
 
 
 def is_safe(text: str) -> bool:

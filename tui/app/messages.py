@@ -4,6 +4,10 @@ from dataclasses import dataclass
 
 from textual.message import Message
 
+from ...advisor.candidates.advice import Advice
+from ...compiler.changed import Changes
+from .sweep import Point
+
 
 @dataclass
 class Progressed(Message):
@@ -20,3 +24,27 @@ class CandidatePicked(Message):
     """The cursor has moved to this candidate."""
 
     expression: str
+
+
+@dataclass
+class Answered(Message):
+    """What would be answered now for the job ``job_id``; sent from a thread."""
+
+    job_id: int
+    advice: Advice
+
+
+@dataclass
+class ChangesMade(Message):
+    """The user has changed values of the file, which compiles with them."""
+
+    changes: Changes
+
+
+@dataclass
+class SweepProgressed(Message):
+    """A point on an axis of the job ``job_id``, or why there is none; sent from a thread."""
+
+    job_id: int
+    axis: str
+    found: Point | str

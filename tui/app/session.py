@@ -10,12 +10,14 @@ from enum import Enum
 from pathlib import Path
 
 from ...advisor.candidates.advice import Advice, Candidate
-from ...compiler.ir import Progress, Scenario, Schedule, Settings, ShouldStop
+from ...compiler.changed import Changes, compile_changed_file
+from ...compiler.ir import Cancelled, Progress, Scenario, Schedule, Settings, ShouldStop
 from ...compiler.pipeline import Compiled, compile_file
 from ...compiler.planning.build import ScheduleError
 from ...compiler.text.diagnostics import CompileError, Diagnostic, render_text
 from ...simcore.figures.result import Result
 from ...simcore.program.outcome import RunOutcome
+from .what_if import WhatIf, changed_words
 
 
 class ProblemKind(Enum):
@@ -36,41 +38,84 @@ class SessionProblem:
     text: str
 
 
+MOST_MARKED = 4
+"""Most schedules that are compared at once."""
+
 CANCELLED = SessionProblem(ProblemKind.CANCELLED, "The run was stopped before it was done. Press e to start it again.")
+
+
+SweepAdvice = Callable[[Scenario, bool, ShouldStop], Advice]
+SWEEP_TOP, SWEEP_WORKERS = 4, 2
+
+
+def _sweep_advice(scenario: Scenario, simulated: bool, should_stop: ShouldStop) -> Advice:
+    """Return short advice: templates alone, of which few are simulated."""
+    from ...advisor.options import AdviceOptions
+    from ...advisor.recommend import Advisor
+
+    options = AdviceOptions(top=SWEEP_TOP, verify=simulated, bespoke=0, workers=SWEEP_WORKERS)
+    advice = Advisor().recommend(scenario, options, should_stop=should_stop)
+    if advice.interrupted:
+        raise Cancelled
+    return advice
 
 
 @dataclass(frozen=True, slots=True)
 class Backend:
     """The stages that the application calls.
 
-    ``simulate`` takes the bound in ticks for the loss waterfall, None to leave the waterfall out.
+    ``recommend`` tells what it would answer now to the function it takes last. ``simulate`` takes the bound in ticks
+    for the loss waterfall, None to leave the waterfall out. ``change`` compiles a file with numbers of the hardware
+    changed. ``sweep`` is the short advice for one point of a sweep, which it simulates if asked to.
     """
 
     compile: Callable[[Path, Settings], Compiled]
-    recommend: Callable[[Scenario, Progress, ShouldStop], Advice]
+    recommend: Callable[[Scenario, Progress, ShouldStop, Callable[[Advice], None]], Advice]
     simulate: Callable[[Scenario, Schedule, int | None, ShouldStop], Result]
+    change: Callable[[Path, Changes], Compiled] = compile_changed_file
+    sweep: SweepAdvice = _sweep_advice
 
 
 @dataclass(slots=True)
 class WorkloadSession:
     """The state of one workload.
 
-    ``picked`` is the expression of the candidate on screen, ``simulating`` whether it is being simulated. ``results``
-    and ``problems`` of simulations are by expression.
+    While it is ``advising`` the answer is what would be answered now, and once the user has ``stopped`` that it stays
+    so. ``picked`` is the expression of the candidate on screen, ``simulating`` whether it is being simulated.
+    ``marked`` are the expressions of those to be compared. ``results`` and ``problems`` of simulations are by
+    expression. ``what_if`` are the values of the file at ``path`` from which the scenario was made.
     """
 
     scenario: Scenario
     answer: Advice | SessionProblem | None = None
     picked: str | None = None
+    marked: tuple[str, ...] = ()
     simulating: bool = False
     results: dict[str, Result] = field(default_factory=dict)
     problems: dict[str, SessionProblem] = field(default_factory=dict)
     warnings: tuple[Diagnostic, ...] = ()
+    advising: bool = False
+    stopped: bool = False
+    path: Path = Path()
+    what_if: WhatIf = field(default_factory=WhatIf)
+    sweep_advice: SweepAdvice = _sweep_advice
 
     @property
     def advice(self) -> Advice | None:
         """The advice, once there is one."""
         return self.answer if isinstance(self.answer, Advice) else None
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether there is nothing more to find: an answer that was not cut short, a problem, or the user's stop."""
+        return self.stopped or (self.answer is not None and not (self.advice is not None and self.advice.interrupted))
+
+    def take(self, advice: Advice) -> None:
+        """Take an answer; the recommended schedule stays picked unless the user has picked another."""
+        before = self.advice
+        if self.picked is None or (before is not None and self.picked == before.recommended.expression):
+            self.picked = advice.recommended.expression
+        self.answer = advice
 
     @property
     def result(self) -> Result | None:
@@ -81,6 +126,13 @@ class WorkloadSession:
     def problem(self) -> SessionProblem | None:
         """Why the picked candidate could not be simulated."""
         return self.problems.get(self.picked or "")
+
+    def toggle_mark(self, expression: str) -> None:
+        """Mark a candidate for comparison, or take its mark away; of more than ``MOST_MARKED`` the first goes."""
+        if expression in self.marked:
+            self.marked = tuple(each for each in self.marked if each != expression)
+        else:
+            self.marked = (*self.marked, expression)[-MOST_MARKED:]
 
     def candidate(self, expression: str) -> Candidate | None:
         """The candidate with this expression."""
@@ -93,7 +145,7 @@ class Session:
 
     def __init__(self, path: Path, settings: Settings, workload: str | None, backend: Backend) -> None:
         self.path = path
-        self.settings = tuple(settings)
+        self.changes = Changes(tuple(settings))
         self._workload = workload
         self._backend = backend
         self.jobs: tuple[WorkloadSession, ...] = ()
@@ -106,16 +158,23 @@ class Session:
         return self.jobs[self.job_idx] if self.jobs else None
 
     def read(self) -> tuple[WorkloadSession, ...] | SessionProblem:
-        """Compile the file from disk."""
+        """Compile the file from disk, with what was changed on screen."""
+        path, changes = self.path, self.changes
         try:
-            compiled = self._backend.compile(self.path, self.settings)
+            before = self._backend.compile(path, changes.params)
+            compiled = self._backend.change(path, changes) if changes.numbers else before
         except Exception as error:
             return _as_problem(error)
         if not compiled.scenarios:
             return SessionProblem(
                 ProblemKind.FILE, f"{self.path} declares no workload, so there is nothing to advise on."
             )
-        return tuple(WorkloadSession(scenario, warnings=compiled.warnings) for scenario in compiled.scenarios)
+        sweep = self._backend.sweep
+        what_if = WhatIf(compiled.params, compiled.numbers, before.numbers, changes)
+        return tuple(
+            WorkloadSession(scenario, warnings=compiled.warnings, path=path, what_if=what_if, sweep_advice=sweep)
+            for scenario in compiled.scenarios
+        )
 
     def show(self, outcome: tuple[WorkloadSession, ...] | SessionProblem) -> None:
         """Take the outcome of ``read``; the workload on screen stays if the file still has it."""
@@ -138,32 +197,37 @@ class Session:
     @property
     def summary(self) -> str:
         """The file, its settings and the number of warnings, in one line."""
-        settings = ", ".join(f"{name} = {value}" for name, value in self.settings)
+        changes = changed_words(self.changes)
         count = len(self.job.warnings) if self.job is not None else 0
         warned = f"; {count} warning{'s' if count > 1 else ''}, see Why" if count else ""
-        return f"{self.path}{f' with {settings}' if settings else ''}{warned}"
+        return f"{self.path}{f' with {changes}' if changes else ''}{warned}"
 
     def next_workload(self) -> None:
         """Make the next workload of the file the current one."""
         if self.jobs:
             self.job_idx = (self.job_idx + 1) % len(self.jobs)
 
-    def advise(self, job: WorkloadSession, progress: Progress, should_stop: ShouldStop) -> Advice | SessionProblem:
-        """Ask for advice and keep it with its results; a run told to stop leaves the job as it is."""
+    def advise(
+        self, job: WorkloadSession, progress: Progress, should_stop: ShouldStop, answered: Callable[[Advice], None]
+    ) -> Advice | SessionProblem:
+        """Ask for advice and keep it with its results; a run told to stop leaves the job as it is.
+
+        ``answered`` is told in this thread what would be answered now.
+        """
         try:
-            advice = self._backend.recommend(job.scenario, progress, should_stop)
+            advice = self._backend.recommend(job.scenario, progress, should_stop, answered)
         except Exception as error:
             # An error of a run that is being stopped is no answer: its processes may have ended already.
             if should_stop():
                 return CANCELLED
             job.answer = _as_problem(error)
             return job.answer
-        if advice.interrupted:
+        if advice.interrupted and should_stop():
             return CANCELLED
         for result in (advice.result, advice.serial_result):
             if result is not None:
                 job.results[result.schedule.expression] = result
-        job.answer = advice
+        job.take(advice)
         return advice
 
     def simulate(
@@ -211,7 +275,6 @@ def _as_problem(error: Exception) -> SessionProblem:
         return SessionProblem(ProblemKind.FILE, "\n".join(lines))
     # Imported here, since they import the solver: a file with an error is shown without it.
     from ...advisor.solver import NoFeasibleSchedule
-    from ...compiler.ir import Cancelled
 
     if isinstance(error, NoFeasibleSchedule):
         return SessionProblem(ProblemKind.NOTHING_FEASIBLE, "\n".join(error.reasons) or str(error))
@@ -224,12 +287,16 @@ def _as_problem(error: Exception) -> SessionProblem:
 def default_backend(workers: int) -> Backend:
     """Return the real stages; simulations of the advice run in ``workers`` processes, those on demand in this one."""
 
-    def recommend(scenario: Scenario, progress: Progress, should_stop: ShouldStop) -> Advice:
+    def recommend(
+        scenario: Scenario, progress: Progress, should_stop: ShouldStop, answered: Callable[[Advice], None]
+    ) -> Advice:
         from ...advisor.options import AdviceOptions
         from ...advisor.recommend import Advisor
 
-        advisor = Advisor.load()
-        return advisor.recommend(scenario, AdviceOptions(workers=workers), progress=progress, should_stop=should_stop)
+        options = AdviceOptions(workers=workers)
+        return Advisor.load().recommend(
+            scenario, options, progress=progress, should_stop=should_stop, answered=answered
+        )
 
     def simulate_packets(
         scenario: Scenario, schedule: Schedule, bound_ticks: int | None, should_stop: ShouldStop

@@ -118,6 +118,35 @@ def bound_of(advice: Advice) -> str:
     return f"lower bound {ticks_text(bound.ticks)} ({bound.binding}), gap {gap:.1%}"
 
 
+class Standing(Enum):
+    """How final an answer is: the word in front of the verdict, and a sentence."""
+
+    FINAL = ("", "")
+    STOPPED = ("stopped, ", "Stopped: the best of what was found. ")
+    PREDICTED = ("predicted, ", "Not confirmed: predicted, being simulated. ")
+    SIMULATED = ("not final, ", "Simulated, not final: the search goes on. ")
+
+    @property
+    def word(self) -> str:
+        """The word in front of the verdict."""
+        return self.value[0]
+
+    @property
+    def sentence(self) -> str:
+        """What it means."""
+        return self.value[1]
+
+
+def standing_of(advice: Advice, *, advising: bool) -> Standing:
+    """Return how final an answer is."""
+    if not advice.interrupted:
+        return Standing.FINAL
+    if not advising:
+        return Standing.STOPPED
+    simulated = advice.recommended.simulated_ticks is not None and advice.serial.simulated_ticks is not None
+    return Standing.SIMULATED if simulated else Standing.PREDICTED
+
+
 def confidence_of(advice: Advice) -> str:
     """Confidence and its reason."""
     return f"Confidence {advice.confidence.value}: {advice.confidence_reason}"

@@ -55,6 +55,11 @@ class Workbench(Container):
         return pane_idx < len(PANES) and not PANES[pane_idx].needs_answer
 
     @property
+    def views(self) -> tuple[JobPane, ...]:
+        """All panes, in the order of their keys."""
+        return self._views
+
+    @property
     def pane_idx(self) -> int:
         """The pane in front."""
         return self._pane_idx
@@ -71,10 +76,7 @@ class Workbench(Container):
         for index, view in enumerate(self._views):
             view.set_class(index == self._pane_idx, "current")
         self.query_one("#panes").set_class(PANES[self._pane_idx].together, "together")
-        parts: list[str | tuple[str, str]] = []
-        for index, pane in enumerate(PANES):
-            parts += [(f"{index + 1} {pane.title}", "reverse bold" if index == self._pane_idx else "dim"), " "]
-        self.query_one("#tabs", Static).update(Content.assemble(*parts))
+        self._draw_tabs()
         self._show_view(self._views[self._pane_idx])
         free = self.is_free(self._pane_idx)
         self.set_class(free, "free")
@@ -82,6 +84,26 @@ class Workbench(Container):
             self._views[self._pane_idx].target.focus()
         else:
             self.query_one(ProblemPane).focus()
+
+    def on_resize(self) -> None:
+        """Name the panes again: how long their names may be depends on the width."""
+        self._draw_tabs()
+
+    def _draw_tabs(self) -> None:
+        """Name the panes with their keys; where there is no room, all but the one in front in fewer letters."""
+        titles = [pane.title for pane in PANES]
+        longest = max(map(len, titles))
+        for letters in range(longest, 0, -1):
+            names = [
+                f"{idx + 1} {title if idx == self._pane_idx else title[:letters].rstrip()}"
+                for idx, title in enumerate(titles)
+            ]
+            if sum(map(len, names)) + len(names) + 1 <= self.size.width:
+                break
+        parts: list[str | tuple[str, str]] = []
+        for idx, name in enumerate(names):
+            parts += [(name, "reverse bold" if idx == self._pane_idx else "dim"), " "]
+        self.query_one("#tabs", Static).update(Content.assemble(*parts))
 
     def show_view(self, kind: type[JobPane]) -> None:
         """Bring the pane of this class to the front unless it is visible."""
@@ -112,8 +134,14 @@ class Workbench(Container):
             self.show_problem(job.answer)
             return
         if job.advice is not None:
-            headline.answer(job.advice)
+            headline.answer(job.advice, advising=job.advising)
         self.show_problem(None)
+        self.refresh_panes()
+
+    def show_answer(self, job: WorkloadSession) -> None:
+        """Show an answer on the way to the final one."""
+        if job.advice is not None:
+            self.query_one(Headline).answer(job.advice, advising=True)
         self.refresh_panes()
 
     def refresh_panes(self) -> None:

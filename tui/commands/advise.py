@@ -15,6 +15,7 @@ from ..text.render import advice_text
 from ..text.several import WorkloadAnswer, several_document, several_text
 from .inputs import ScenarioInput
 from .interrupts import interruptible
+from .out.pictures import NO_PICTURES, Pictures
 from .running import exit_code_if_strict, run_command
 
 
@@ -24,6 +25,7 @@ class AdviseOptions:
 
     advice: AdviceOptions
     how: bool = False
+    pictures: Pictures = NO_PICTURES
     strict: bool = False
     as_json: bool = False
 
@@ -31,13 +33,14 @@ class AdviseOptions:
     def about_one(self) -> str:
         """An option that is about one workload, empty without one."""
         wanted = {"--how": self.how, "--threshold": self.advice.threshold, "--sensitivity": self.advice.sensitivity}
-        return next((name for name, given in wanted.items() if given), "")
+        return next((name for name, given in wanted.items() if given), next(iter(self.pictures.wanted), ""))
 
 
 def advise_file(source: ScenarioInput, options: AdviseOptions) -> Exit:
     """Print the advice for a scenario; where a file has several workloads, a table of all."""
 
     def action() -> Exit:
+        options.pictures.check()
         scenarios = source.scenarios()
         if len(scenarios) == 1:
             return _advise_one(source, scenarios[0], options)
@@ -54,6 +57,7 @@ def _advise_one(source: ScenarioInput, scenario: Scenario, options: AdviseOption
     advisor = Advisor.load()
     with progress_line() as progress, interruptible() as stopped:
         advice = advisor.recommend(scenario, options.advice, progress=progress, should_stop=stopped)
+    drawn = options.pictures.save_advice(advice)
     todo = next_steps(advice, source.words, how=options.how)
     if options.as_json:
         steps = [{"what": step.what, "command": step.command} for step in todo]
@@ -62,7 +66,7 @@ def _advise_one(source: ScenarioInput, scenario: Scenario, options: AdviseOption
         put(advice_text(advice, options.advice.top, how=options.how, todo=todo))
     if advice.interrupted and (options.advice.within_s is None or stopped()):
         return Exit.INTERRUPTED
-    return exit_code_if_strict(scenario, options.strict, advice.outside_calibration)
+    return max(drawn, exit_code_if_strict(scenario, options.strict, advice.outside_calibration))
 
 
 def _advise_all(source: ScenarioInput, scenarios: Sequence[Scenario], options: AdviseOptions) -> Exit:

@@ -46,14 +46,14 @@ def say_request_error(error: RequestError) -> None:
     say_rejection(Rejection(error.code, f"{error.field}: {error.message}", error.hint))
 
 
-def save(path: Path, text: str, message: str) -> Exit:
+def save(path: Path, content: str | bytes, message: str) -> Exit:
     """Write a file and say ``message``; an error is reported, so that the caller can still print its answer.
 
     Write files before printing to stdout: stdout may have no reader any more.
     """
 
     def write() -> Exit:
-        write_whole(path, text)
+        write_whole(path, content)
         say(message)
         return Exit.DONE
 

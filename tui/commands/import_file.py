@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...advisor.measured.logs.read import is_log, read_log
-from ...advisor.measured.traces.pieces import HEAD, is_trace, text_pieces
+from ...advisor.measured.traces.pieces import HEAD, byte_pieces, is_trace, text_pieces
 from ...compiler.machine.read import MAX_BYTES, read_machine
 from ...compiler.machine.write_mgs import SYSTEM, machine_text
 from ...compiler.text.diagnostics import CompileError, Report
@@ -32,7 +32,11 @@ def import_file(file: Path, options: ImportOptions) -> Exit:
     """Write what ``file`` describes, a system, rows of a table or workloads, to a file or to stdout."""
 
     def action() -> Exit:
-        report, name, trace = Report(), name_of(file), _pieces_of_trace(file)
+        report, name = Report(), name_of(file)
+        if _is_chakra(file):
+            text, content = _reported(report, lambda: _chakra_workloads(file, name, options, report))
+            return _deliver(text, content, options, log=False)
+        trace = _pieces_of_trace(file)
         source = Source(name, "") if trace is not None else source_of(file, MAX_BYTES)
         log = is_log(source.text)
         if options.collective and not log:
@@ -86,6 +90,23 @@ def _workloads(trace: Iterator[str], name: str, options: ImportOptions, report: 
 
     found = read_trace(trace, name, options.gpu, report)
     return found.text, f"{found.count} workloads"
+
+
+def _chakra_workloads(file: Path, name: str, options: ImportOptions, report: Report) -> tuple[str, str]:
+    from ...advisor.measured.traces.read import read_chakra_trace
+
+    found = read_chakra_trace(byte_pieces(file), name, options.gpu, report)
+    return found.text, f"{found.count} workloads"
+
+
+def _is_chakra(file: Path) -> bool:
+    from ...advisor.measured.traces.chakra import is_chakra
+
+    if is_stdin(file) or not file.is_file():
+        return False
+    with suppress(OSError, ValueError):
+        return is_chakra(byte_pieces(file))
+    return False
 
 
 def _pieces_of_trace(file: Path) -> Iterator[str] | None:

@@ -2,25 +2,19 @@
 
 import json
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 
 from ...compiler.ir import Scenario, Schedule
 from ...compiler.planfile.json_schema import plan_schema
 from ...compiler.planfile.to_json import document_text, plan_document
-from ...compiler.planfile.to_mgs import plan_text
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.knobs.library import reject_library_plan
 from ...compiler.resolve.schedules.from_text import resolve_schedule
 from ...compiler.targets.kernel_rewrite import rewrite_kernel
 from ...compiler.targets.triton import triton_text
-from ...compiler.text.diagnostics import Report
-from ...compiler.text.parse import check_size
-from ...compiler.text.printable import printable
-from ...compiler.text.source import Source
-from ...compiler.text.tokens import read_tokens
 from ..exit_codes import Exit
 from ..text.door import put_text, say
+from ..text.plan_block import is_too_long, plan_block
 from .console import save, show
 from .inputs import ScenarioInput, source_of
 from .running import run_command
@@ -54,8 +48,8 @@ def print_plan(source: ScenarioInput, *, schedule: str | None, as_json: bool, ou
     def action() -> Exit:
         scenario = source.scenario()
         chosen = _written_out(scenario, schedule)
-        text = document_text(plan_document(scenario, chosen)) if as_json else _block(scenario, chosen)
-        if not as_json and _is_too_long(text):
+        text = document_text(plan_document(scenario, chosen)) if as_json else plan_block(scenario, chosen)
+        if not as_json and is_too_long(text):
             say("magus: the plan has more words than a file of the language may have; use --format json")
         return _deliver(text, out, chosen.expression)
 
@@ -95,24 +89,3 @@ def _deliver(text: str, out: Path | None, content: str) -> Exit:
         return save(out, text, f"{out}: {content}")
     put_text(text)
     return Exit.DONE
-
-
-def _block(scenario: Scenario, schedule: Schedule) -> str:
-    # The name may be that of a file, and a comment is one line.
-    return f"# {printable(schedule.expression)}\n{plan_text(scenario, schedule, _free_name(scenario))}"
-
-
-def _is_too_long(text: str) -> bool:
-    """Whether no file can hold the text."""
-    report = Report()
-    with report.attempt():
-        source = Source("plan", text)
-        check_size(source, report)
-        read_tokens(source, report)
-    return report.has_errors
-
-
-def _free_name(scenario: Scenario) -> str:
-    """A name that no schedule of the workload has, so that the plan can be pasted into its file."""
-    taken = {named.name for named in scenario.schedules}
-    return next(name for number in count(1) if (name := f"plan_{number}") not in taken)

@@ -23,6 +23,7 @@ from ..text.seeds import seeds_document, seeds_text
 from .console import save, show
 from .inputs import ScenarioInput
 from .interrupts import interruptible
+from .out.pictures import NO_PICTURES, Pictures
 from .running import exit_code_if_strict, run_command
 
 SEEDED_LINE_HOPS = 1_000_000_000
@@ -38,7 +39,7 @@ class SimulateOptions:
 
     ``schedule`` None is the first that the file declares, else serial. ``at_line`` simulates cache lines, else packets;
     ``fold`` simulates one rank for all that are alike. ``num_seeds`` adds percentiles over so many seeds from ``seed``
-    on, in packets. ``record`` is the file for the writes to rank 0.
+    on, in packets. ``record`` is the file for the writes to rank 0, and ``pictures`` those that show the run.
     """
 
     schedule: str | None = None
@@ -47,6 +48,7 @@ class SimulateOptions:
     seed: int | None = None
     num_seeds: int = 0
     record: Path | None = None
+    pictures: Pictures = NO_PICTURES
     strict: bool = False
     as_json: bool = False
 
@@ -63,6 +65,7 @@ def simulate_file(source: ScenarioInput, options: SimulateOptions) -> Exit:
     def action() -> Exit:
         if options.record is not None:
             check_writable(options.record)
+        options.pictures.check()
         scenario = source.scenario()
         schedule = resolve_schedule(scenario, options.schedule, show)
         check_memory(scenario, schedule)
@@ -71,6 +74,7 @@ def simulate_file(source: ScenarioInput, options: SimulateOptions) -> Exit:
         done = result.outcome is RunOutcome.DONE
         by_seed = _by_seed(scenario, schedule, options.seeds) if options.seeds and done else ()
         recorded = _record(scenario, schedule, result.unit_bytes, options) if done else Exit.DONE
+        drawn = options.pictures.save(scenario, result) if done else Exit.DONE
         if options.as_json:
             document = result_document(result, scenario.workload.name) | {"outside_calibration": list(outside)}
             print_json(document | {"seeds": seeds_document(options.seeds, by_seed)} if by_seed else document)
@@ -80,7 +84,7 @@ def simulate_file(source: ScenarioInput, options: SimulateOptions) -> Exit:
                 put(seeds_text(options.seeds, by_seed))
         if not done:
             return _explain_outcome(result)
-        return max(recorded, exit_code_if_strict(scenario, options.strict, outside))
+        return max(recorded, drawn, exit_code_if_strict(scenario, options.strict, outside))
 
     return run_command(action)
 

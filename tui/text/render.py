@@ -183,7 +183,7 @@ def _which_algorithm(advice: Advice) -> str:
     return f"Use {advice.name_of(advice.recommended.expression)}: {us_text(advice.recommended.best_us)}{how}{against}."
 
 
-def _shown_candidates(advice: Advice, top: int) -> Sequence[Candidate]:
+def shown_candidates(advice: Advice, top: int) -> Sequence[Candidate]:
     """Return the simulated candidates, or without simulation the ``top`` best predicted and the baseline."""
     shown = [candidate for candidate in advice.candidates if candidate.simulated_ticks is not None]
     favourites = advice.candidates[:top]
@@ -192,7 +192,7 @@ def _shown_candidates(advice: Advice, top: int) -> Sequence[Candidate]:
 
 def _spelled_names(advice: Advice, top: int, spelled: Collection[str]) -> Iterator[str]:
     """Yield the expressions behind short names in the table."""
-    for candidate in _shown_candidates(advice, top):
+    for candidate in shown_candidates(advice, top):
         name = advice.name_of(candidate.expression)
         if name != candidate.expression and candidate.expression not in spelled:
             yield from hanging(f"{name.partition(' (')[0]} is {candidate.expression}", 2)
@@ -202,7 +202,7 @@ def candidate_table(advice: Advice, top: int) -> Iterator[str]:
     """Yield the table of ranked schedules."""
     line_bytes, names = advice.scenario.gpu.line_bytes, advice.short_names
     rows = [("", "schedule", "pred us", "sim us", "gain")]
-    shown = _shown_candidates(advice, top)
+    shown = shown_candidates(advice, top)
     for candidate in shown:
         simulated = candidate.simulated_us
         coarse = "" if candidate.unit_bytes == line_bytes else "~"
@@ -254,18 +254,10 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def waterfall_lines(waterfall: Waterfall) -> Iterator[str]:
     """Yield the losses from the lower bound up to the makespan, as bars."""
-    rows = (
-        ("lower bound", waterfall.bound_ticks),
-        ("exposed communication, slack", waterfall.exposed_ticks),
-        ("decomposition", waterfall.decomposition_ticks),
-        ("contention", waterfall.contention_ticks),
-        ("launch and synchronization", waterfall.launch_sync_ticks),
-        ("makespan", waterfall.makespan_ticks),
-    )
     figure_columns = min(10, columns() - 31)
     bar_columns = max(0, min(BAR_COLUMNS, columns() - 33 - figure_columns))
     yield from wrapped(f"Loss waterfall, us (simulated at {waterfall.unit_bytes} B):")
-    for name, ticks in rows:
+    for name, ticks in waterfall.rows:
         bar = "#" * round(bar_columns * abs(ticks) / max(1, waterfall.makespan_ticks))
         yield f"  {name:<29}{ticks / TICKS_PER_US:>{figure_columns}.1f}  {bar}".rstrip()
 

@@ -3,6 +3,8 @@
 import shutil
 import textwrap
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from ...compiler.text.printable import printable
 
@@ -10,8 +12,24 @@ MIN_COLUMNS = 40
 MAX_COLUMNS = 200
 
 
+_room: ContextVar[int | None] = ContextVar("_room", default=None)
+
+
+@contextmanager
+def wrapped_to(width: int) -> Iterator[None]:
+    """Wrap at ``width`` columns within the block: text for a part of the screen."""
+    token = _room.set(width)
+    try:
+        yield
+    finally:
+        _room.reset(token)
+
+
 def columns() -> int:
     """Return the width to wrap at: that of the terminal or of COLUMNS, from ``MIN_COLUMNS`` to ``MAX_COLUMNS``."""
+    room = _room.get()
+    if room is not None:
+        return max(MIN_COLUMNS, min(MAX_COLUMNS, room))
     return max(MIN_COLUMNS, min(MAX_COLUMNS, shutil.get_terminal_size((80, 24)).columns))
 
 

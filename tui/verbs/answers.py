@@ -1,6 +1,7 @@
 """Commands that answer: the space, advice, tables and rules for runtimes."""
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +9,7 @@ import typer
 
 from ..exit_codes import Exit
 from ..text.door import has_screen, say
+from ..text.splash import splash
 from .options import (
     DEFAULT_WORKERS,
     MAX_SEED,
@@ -16,11 +18,14 @@ from .options import (
     JsonOption,
     NoCacheOption,
     NoVerifyOption,
+    SensitivityOption,
     SetOption,
     StrictOption,
+    SvgOption,
     SweptOption,
     ToleranceOption,
     TopOption,
+    TraceOption,
     WorkersOption,
     WorkloadOption,
     seconds_of,
@@ -58,10 +63,10 @@ def advise(
     threshold: Annotated[
         bool, typer.Option("--threshold", help="Find the rows (M) from which overlap pays; simulates more.")
     ] = False,
-    sensitivity: Annotated[
-        bool, typer.Option("--sensitivity", help="Find hardware numbers that change the answer if they are 10 % off.")
-    ] = False,
+    sensitivity: SensitivityOption = False,
     how: Annotated[bool, typer.Option("--how", help="Tell step by step how to carry the schedule out.")] = False,
+    trace: TraceOption = None,
+    svg: SvgOption = None,
     settings: SetOption = None,
     strict: StrictOption = False,
     json: JsonOption = False,
@@ -72,13 +77,14 @@ def advise(
     from ...advisor import AdviceOptions
     from ..commands.advise import AdviseOptions, advise_file
     from ..commands.inputs import ScenarioInput
+    from ..commands.out.pictures import Pictures
 
     limit_s = None if within is None else seconds_of(within)
     verify = not no_verify
     advice = AdviceOptions(
         top, verify, bespoke, workers=workers, within_s=limit_s, threshold=threshold, sensitivity=sensitivity
     )
-    options = AdviseOptions(advice, how=how, strict=strict, as_json=json)
+    options = AdviseOptions(advice, how=how, pictures=Pictures(trace, svg), strict=strict, as_json=json)
     raise typer.Exit(advise_file(ScenarioInput(file, settings_of(settings), workload), options))
 
 
@@ -104,6 +110,35 @@ def sweep(
     advice = AdviceOptions(top, not no_verify, bespoke, workers=workers)
     request = SweepRequest(file, settings_of(settings), workload, advice, tolerance / 100)
     raise typer.Exit(sweep_file(request, as_json=json, as_csv=csv))
+
+
+def report(
+    file: FileArgument,
+    out: Annotated[Path, typer.Option("-o", metavar="OUT", help="Write the page to this file, OUT.html.")],
+    workload: WorkloadOption = None,
+    settings: SetOption = None,
+    top: TopOption = 8,
+    bespoke: BespokeOption = 400,
+    no_verify: NoVerifyOption = False,
+    sensitivity: SensitivityOption = False,
+    no_sweep: Annotated[bool, typer.Option("--no-sweep", help="Leave out the sweep over the file's param.")] = False,
+    sweep_within: Annotated[
+        str, typer.Option("--sweep-within", metavar="TIME", help="The longest time of the sweep, such as 30s.")
+    ] = "60s",
+    workers: WorkersOption = DEFAULT_WORKERS,
+    no_cache: NoCacheOption = False,
+) -> None:
+    """Write the answer as a page to send: one HTML file.
+
+    It has the gain, the timeline, the losses and a sweep.
+    """
+    from ...advisor import AdviceOptions
+    from ..commands.inputs import ScenarioInput
+    from ..commands.out.report import ReportOptions, report_file
+
+    advice = AdviceOptions(top, not no_verify, bespoke, workers=workers, sensitivity=sensitivity)
+    options = ReportOptions(out, advice, 0.0 if no_sweep else seconds_of(sweep_within))
+    raise typer.Exit(report_file(ScenarioInput(file, settings_of(settings), workload), options))
 
 
 def export(
@@ -179,21 +214,32 @@ def serve(
 
 
 def tui(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A scenario, FILE.mgs.")],
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FILE|FOLDER]", help="A scenario, or a folder of them; default: a list to choose from."
+        ),
+    ] = None,
     workload: WorkloadOption = None,
     settings: SetOption = None,
     no_cache: NoCacheOption = False,
 ) -> None:
-    """Browse candidates, timelines and reasons in the terminal."""
-    if str(file) == "-" or not has_screen():
-        say("magus tui needs a terminal; use magus advise FILE to print the answer")
+    """Browse, change and compare in the terminal."""
+    served = "TEXTUAL_DRIVER" in os.environ  # textual serve: the screen is a browser
+    if not served and not has_screen():
+        why = ", and TERM=dumb is none that can be drawn on" if os.environ.get("TERM") == "dumb" else ""
+        say(f"magus tui needs a terminal{why}; use magus advise FILE to print the answer")
         raise typer.Exit(Exit.USAGE)
-    from ..app.app import MagusApp
-    from ..app.background import wait_for_threads
-
+    if str(file) == "-":
+        say("magus tui reads no scenario from stdin, which is the keyboard; use magus advise - to print the answer")
+        raise typer.Exit(Exit.USAGE)
+    with nullcontext() if served else splash(f"magus  {file or ''}  ..."):
+        from ..app.app import MagusApp
+        from ..app.background import wait_for_threads
+        from ..app.state import user_folder
     if os.environ.get("NO_COLOR") == "":
         del os.environ["NO_COLOR"]  # empty means unset (no-color.org), but Textual obeys it
-    screen = MagusApp(file, settings_of(settings), workload, workers=DEFAULT_WORKERS)
+    screen = MagusApp(file, settings_of(settings), workload, workers=DEFAULT_WORKERS, state_folder=user_folder())
     try:
         screen.run()
     finally:

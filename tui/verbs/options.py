@@ -28,6 +28,11 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON documen
 StrictOption = Annotated[
     bool, typer.Option("--strict", help="Exit 3 if the profile is not validated for the question.")
 ]
+TraceOption = Annotated[
+    Path | None,
+    typer.Option("--trace", metavar="OUT", help="Write the run as a trace for Perfetto; OUT.json or OUT.json.gz."),
+]
+SvgOption = Annotated[Path | None, typer.Option("--svg", metavar="OUT", help="Draw the timeline to this SVG file.")]
 NoCacheOption = Annotated[
     bool, typer.Option("--no-cache", envvar="MAGUS_NO_CACHE", callback=keep_results, help="Use no results on disk.")
 ]
@@ -46,6 +51,9 @@ BespokeOption = Annotated[
     typer.Option("--bespoke", min=0, max=100_000, metavar="N", help="Search N plans of unequal chunks; 0: none."),
 ]
 NoVerifyOption = Annotated[bool, typer.Option("--no-verify", help="Predict times, simulate nothing.")]
+SensitivityOption = Annotated[
+    bool, typer.Option("--sensitivity", help="Find hardware numbers that change the answer if they are 10 % off.")
+]
 WorkersOption = Annotated[
     int, typer.Option("--workers", metavar="N", min=1, max=64, help="Number of threads or processes that simulate.")
 ]

@@ -15,6 +15,8 @@ from .options import (
     ScheduleOption,
     SetOption,
     StrictOption,
+    SvgOption,
+    TraceOption,
     WorkersOption,
     WorkloadOption,
     settings_of,
@@ -117,12 +119,15 @@ def simulate(
         Path | None,
         typer.Option("--record-writes", metavar="CSV", help="Write the writes of peers to rank 0 to this file."),
     ] = None,
+    trace: TraceOption = None,
+    svg: SvgOption = None,
     strict: StrictOption = False,
     json: JsonOption = False,
     no_cache: NoCacheOption = False,
 ) -> None:
     """Simulate one schedule: times, traffic and losses."""
     from ..commands.inputs import ScenarioInput
+    from ..commands.out.pictures import Pictures
     from ..commands.simulate import SimulateOptions, simulate_file
 
     options = SimulateOptions(
@@ -132,6 +137,7 @@ def simulate(
         seed=seed,
         num_seeds=seeds,
         record=record_writes,
+        pictures=Pictures(trace, svg),
         strict=strict,
         as_json=json,
     )

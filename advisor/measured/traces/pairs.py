@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from ....compiler.ir import DType
-from .kineto import TracedCollective, TracedGemm, TracedRun
+from .run import TracedCollective, TracedGemm, TracedRun
 
 MAX_GAP_US = 1000.0
 """A GEMM and a collective with more time than this between them are no pair."""
@@ -37,17 +37,22 @@ class PairShape:
 
 @dataclass(frozen=True, slots=True)
 class TracedPair:
-    """A pair that a run has ``count`` times: medians of the times of both, and from the first begin to the last end."""
+    """A pair that a run has ``count`` times: medians of the times of both, and from the first begin to the last end.
+
+    ``together_us`` is None where the trace does not say when kernels began.
+    """
 
     shape: PairShape
     count: int
     collective_us: float
     gemm_us: float
-    together_us: float
+    together_us: float | None
 
     @property
-    def hidden(self) -> float:
-        """The share of the collective that passes beside the GEMM."""
+    def hidden(self) -> float | None:
+        """The share of the collective that passes beside the GEMM; None where it is not known."""
+        if self.together_us is None:
+            return None
         return max(0.0, min(1.0, (self.collective_us + self.gemm_us - self.together_us) / self.collective_us))
 
 
@@ -58,11 +63,12 @@ def find_pairs(run: TracedRun) -> tuple[TracedPair, ...]:
         shape = PairShape(collective.operation, gemm.m, gemm.n, gemm.k, gemm.dtype, collective.num_ranks)
         end, start = max(collective.end_us, gemm.end_us), min(collective.start_us, gemm.start_us)
         times[shape].append((collective.end_us - collective.start_us, gemm.end_us - gemm.start_us, end - start))
-    found = (
-        TracedPair(shape, len(each), *(median(column) for column in zip(*each, strict=True)))
-        for shape, each in times.items()
-    )
-    return tuple(sorted(found, key=lambda pair: -pair.count * pair.together_us))
+    found = []
+    for shape, each in times.items():
+        collective_us, gemm_us, together_us = (median(column) for column in zip(*each, strict=True))
+        pair = TracedPair(shape, len(each), collective_us, gemm_us, together_us if run.has_times else None)
+        found.append((len(each) * together_us, pair))
+    return tuple(pair for _, pair in sorted(found, key=lambda one: -one[0]))
 
 
 def _pairs(run: TracedRun) -> Iterator[tuple[TracedCollective, TracedGemm]]:

@@ -1,4 +1,4 @@
-"""The text of a trace in pieces, plain or gzipped, and what tells a trace from other files."""
+"""What a trace holds, in pieces, plain or gzipped, and what tells one of torch.profiler from other files."""
 
 import codecs
 import zlib
@@ -18,6 +18,18 @@ _GZIP_BITS = 31
 def is_trace(head: str) -> bool:
     """Whether a text that begins with ``head`` is a trace."""
     return head.lstrip("\ufeff \t\r\n").startswith("{") and any(member in head for member in _MEMBERS)
+
+
+def byte_pieces(path: Path) -> Iterator[bytes]:
+    """Yield what a file holds.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read.
+    """
+    with path.open("rb") as stream:
+        yield from iter(lambda: stream.read(PIECE), b"")
 
 
 def text_pieces(path: Path) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Workloads of a trace: the pairs of GEMMs and collectives of a run, as a file of the language."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ....compiler.codes import Code
@@ -8,9 +8,11 @@ from ....compiler.machine.device_ids import LibraryGpu, device_named, library_gp
 from ....compiler.machine.identify import asked_gpu
 from ....compiler.text.diagnostics import Report
 from ....compiler.text.source import Source, Span
+from .chakra import read_chakra
 from .chrome import ChromeTrace, TraceError
-from .kineto import TracedRun, read_run
+from .kineto import read_run
 from .pairs import TracedPair, find_pairs
+from .run import TracedRun
 from .workloads import TraceOrigin, workloads_text
 
 MAX_WORKLOADS = 32
@@ -28,10 +30,19 @@ class TraceWorkloads:
 
 def read_trace(pieces: Iterator[str], file: str, gpu: str, report: Report) -> TraceWorkloads:
     """Return the workloads of a trace, whose text comes in pieces; ``gpu`` is empty if the trace names the GPU."""
+    return _workloads(lambda: read_run(ChromeTrace(pieces)), file, gpu, report)
+
+
+def read_chakra_trace(pieces: Iterator[bytes], file: str, gpu: str, report: Report) -> TraceWorkloads:
+    """Return the workloads of a Chakra trace, which comes in pieces; ``gpu`` must not be empty."""
+    return _workloads(lambda: read_chakra(pieces), file, gpu, report)
+
+
+def _workloads(read: Callable[[], TracedRun], file: str, gpu: str, report: Report) -> TraceWorkloads:
     span = Span(Source(file, ""), 0, 0)
     asked = asked_gpu(gpu, Span(Source("--gpu", gpu), 0, len(gpu)), report) if gpu else None
     try:
-        run = read_run(ChromeTrace(pieces))
+        run = read()
     except TraceError as error:
         raise report.fail(Code.MGS630, str(error), span) from None
     _check_run(run, span, report)
@@ -45,7 +56,7 @@ def read_trace(pieces: Iterator[str], file: str, gpu: str, report: Report) -> Tr
         raise report.fail(Code.MGS632, message, span, "sizes must fit: see docs/machines.md")
     doubts = _doubts(run, pairs, fitting, asked)
     rank = run.rank
-    text = workloads_text(fitting[:MAX_WORKLOADS], model, TraceOrigin(file.rpartition("/")[2], rank, doubts))
+    text = workloads_text(fitting[:MAX_WORKLOADS], model, TraceOrigin(file.rpartition("/")[2], run.kind, rank, doubts))
     return TraceWorkloads(text, len(fitting[:MAX_WORKLOADS]))
 
 

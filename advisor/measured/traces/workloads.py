@@ -23,9 +23,10 @@ _WORDS = {"all_gather": "ag_gemm", "reduce_scatter": "gemm_rs", "all_reduce": "g
 
 @dataclass(frozen=True, slots=True)
 class TraceOrigin:
-    """Where pairs come from: the file, its rank, and what is in doubt."""
+    """Where pairs come from: the file, the kind of trace, its rank, and what is in doubt."""
 
     file: str
+    kind: str
     rank: int | None
     doubts: tuple[str, ...]
 
@@ -36,7 +37,7 @@ def workloads_text(pairs: Sequence[TracedPair], model: LibraryGpu, origin: Trace
     All pairs have as many ranks as a switch of the library has ports, or fewer.
     """
     rank = "" if origin.rank is None else f", rank {origin.rank}"
-    head = [f"Read from {origin.file[:128]}, a trace of torch.profiler{rank}."]
+    head = [f"Read from {origin.file[:128]}, a trace of {origin.kind}{rank}."]
     doubts = ["how the GPUs are joined is not in a trace: they are a node of the library", *origin.doubts]
     comments = [
         *comment_lines(head[0]),
@@ -77,10 +78,12 @@ def _workload(name: str, shape: PairShape) -> str:
 def _times(pair: TracedPair, scenario: Scenario) -> list[str]:
     """Comments: what the run took, and what the profile of the library says of both parts alone."""
     shape = pair.shape
+    together = "."
+    if pair.together_us is not None:
+        together = f", both together {us_text(pair.together_us)}; {pair.hidden:.0%} of the {shape.operation} hidden."
     measured = (
         f"{pair.count} times in the trace, medians: {shape.operation} {us_text(pair.collective_us)}, GEMM"
-        f" {us_text(pair.gemm_us)}, both together {us_text(pair.together_us)}; {pair.hidden:.0%} of the"
-        f" {shape.operation} hidden."
+        f" {us_text(pair.gemm_us)}{together}"
     )
     sizes = np.array([[shape.m, shape.n, shape.k]], dtype=np.int64)
     gemm_us = int(gemm_ticks(scenario.gpu, sizes, shape.dtype)[0]) / TICKS_PER_US

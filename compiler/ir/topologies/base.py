@@ -67,6 +67,10 @@ def _no_nodes(fabric: "Fabric") -> int:
     return 0
 
 
+def _no_grid(fabric: "Fabric") -> tuple[int, ...]:
+    return ()
+
+
 def _busiest(edge: Edge) -> str:
     return "of the busiest link"
 
@@ -93,6 +97,8 @@ class Topology:
     node_size: Callable[["Fabric"], int] = field(default=_no_nodes, repr=False)
     # Describes the links that an edge stands for, in words that follow "the links".
     where: Callable[[Edge], str] = field(default=_busiest, repr=False)
+    # Sides of the grid in which ranks lie, the last coordinate counting fastest; none where they lie in no grid.
+    grid: Callable[["Fabric"], tuple[int, ...]] = field(default=_no_grid, repr=False)
     # Whether any two ranks are joined by a link of their own or by one switch, so that no rank forwards.
     direct: bool = False
     # Whether further arguments are names of links, each with pairs of nodes that it joins.

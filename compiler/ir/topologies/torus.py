@@ -58,6 +58,10 @@ def _reject(fabric: Fabric, n: int) -> Rejection | None:
     return Rejection(Code.MGS420, f"a torus of {sides} has {prod(shape)} gpus, the system {n}")
 
 
+def _grid(fabric: Fabric) -> tuple[int, ...]:
+    return layout_of(fabric, Torus).shape
+
+
 SHAPE = TopologyArgument(
     "shape",
     ArgumentKind.COUNTS,
@@ -74,4 +78,5 @@ TOPOLOGY = Topology(
     connect=_connect,
     layout=Torus,
     reject=_reject,
+    grid=_grid,
 )

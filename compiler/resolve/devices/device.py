@@ -10,7 +10,7 @@ from ...text.diagnostics import Report
 from ...text.names import Entry, Kind
 from ...text.source import Span
 from ...text.vocabulary import CACHE_NUMBERS, GPU_BLOCKS, GPU_NUMBERS, LINK_NUMBERS, SWITCH_CHOICES, SWITCH_NUMBERS
-from ..values.device_numbers import DeviceNumbers, FigureReader, NumberWithOrigin
+from ..values.device_numbers import DeviceNumbers, FigureReader, NumberWithOrigin, StatedNumber
 from ..values.evaluate import ExpressionEvaluator, Place, clock_of
 from .calibrated_region import INPUTS, FittedRegion, calibrated_of
 from .device_blocks import BlockReader, Tiles
@@ -54,6 +54,12 @@ class DeviceResolver:
         self._reader = FigureReader(report, evaluator)
         self._read: dict[Entry, _Blocks | None] = {}
         self._open: list[Entry] = []
+
+    def stated_numbers(self) -> tuple[StatedNumber, ...]:
+        """Return the numbers of the devices resolved so far; of two of one name those of the child."""
+        # A child is begun before its parent.
+        by_name = {entry.name: read for entry, read in reversed(self._read.items()) if read is not None}
+        return tuple(each for name, read in by_name.items() for each in DeviceNumbers(read.figures).stated(name))
 
     def gpu(self, entry: Entry) -> Gpu:
         """Return the resolved GPU; report missing and wrong numbers."""

@@ -28,6 +28,25 @@ class NumberWithOrigin:
 
 
 @dataclass(frozen=True, slots=True)
+class StatedNumber:
+    """One number of a device, by its path, such as ``MI300X.hbm.achieved``.
+
+    ``inherited`` is the device that states it, empty if that is the device itself.
+    """
+
+    path: str
+    value: Quantity
+    origin: Origin
+    source: str
+    inherited: str = ""
+
+    @property
+    def device(self) -> str:
+        """The device that it belongs to."""
+        return self.path.partition(".")[0]
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceNumbers:
     """All numbers of a device by path, for instance ``hbm.achieved``."""
 
@@ -48,6 +67,15 @@ class DeviceNumbers:
     def ticks_if(self, path: str) -> int | None:
         """Return a time in ticks, None if it is missing."""
         return self.ticks(path) if path in self.by_path else None
+
+    def stated(self, device: str) -> tuple[StatedNumber, ...]:
+        """Return each number with its path."""
+        return tuple(
+            StatedNumber(
+                f"{device}.{path}", each.value, each.origin, each.source, "" if each.owner == device else each.owner
+            )
+            for path, each in self.by_path.items()
+        )
 
     def provenance(self, device: str) -> tuple[Provenance, ...]:
         """Return origin and source of each number."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 from ...codes import Code
 from ...ir import Settings
@@ -16,19 +17,24 @@ from .domains import read_values
 from .evaluate import ExpressionEvaluator, Place
 from .sentences import Words, single
 
+_NOTHING = Quantity(Fraction(0))
+
 
 @dataclass(frozen=True, slots=True)
 class Param:
     """A parameter of a file: its current value, and the values that its domain lists.
 
     ``value`` and ``choices`` are texts that ``--set`` takes. ``choices`` is empty without a domain, or if that is
-    a range without steps; ``domain`` is the text of the domain, empty if there is none.
+    a range without steps; ``domain`` is the text of the domain, empty if there is none. ``default`` is the value that
+    the file gives, as it is written, and ``quantity`` what ``value`` amounts to.
     """
 
     name: str
     value: str
     domain: str = ""
     choices: tuple[str, ...] = ()
+    default: str = ""
+    quantity: Quantity = _NOTHING
 
 
 def bind(scope: Scope, settings: Settings, report: Report) -> Mapping[str, Quantity]:
@@ -66,7 +72,7 @@ def _param(entry: Entry, settings: Mapping[str, Quantity], evaluator: Expression
     value = evaluator(ast.Name(param.name, span=default.span), Place(entry.scope))
     text = default.span.text if entry.name not in settings else exact_text(value)
     if param.domain is None:
-        return Param(param.name, text)
+        return Param(param.name, text, default=default.span.text, quantity=value)
     # The domain does not depend on the settings of other parameters.
     domain = read_values(Words(param.domain, report), Place(entry.scope), ExpressionEvaluator(report, {}), report)
     written = param.domain[0].span.to(param.domain[-1].span).text
@@ -74,4 +80,5 @@ def _param(entry: Entry, settings: Mapping[str, Quantity], evaluator: Expression
         verb = "is set to" if entry.name in settings else "is"
         message = f"{param.name} {verb} {exact_text(value)}, its domain is {written}"
         raise report.fail(Code.MGS311, message, default.span)
-    return Param(param.name, text, written, tuple(exact_text(each) for each in domain.listed))
+    choices = tuple(exact_text(each) for each in domain.listed)
+    return Param(param.name, text, written, choices, default.span.text, value)

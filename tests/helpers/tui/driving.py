@@ -4,10 +4,10 @@ import asyncio
 import os
 from collections.abc import Callable
 
+from textual.app import App
 from textual.pilot import Pilot
 from textual.worker import WorkerState
 
-from magus.tui.app.app import MagusApp
 from tests.helpers.paths import TESTS
 
 GOLDEN = TESTS / "tui" / "golden"
@@ -43,7 +43,7 @@ async def press(pilot: Pilot[None], *keys: str) -> None:
 
 def screen_text(app: object) -> str:
     """The screen as lines of text."""
-    assert isinstance(app, MagusApp)
+    assert isinstance(app, App)
     strips = app.screen._compositor.render_strips()
     return "\n".join(strip.text.rstrip() for strip in strips) + "\n"
 

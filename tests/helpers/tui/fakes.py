@@ -143,6 +143,7 @@ class FakeStages:
     simulation_gate: Event | None = None
     outcome: RunOutcome = RunOutcome.DONE
     explains: bool = True
+    partial: tuple[Advice, ...] = ()
     stopped: Event = field(default_factory=Event)
     compiled: list[Settings] = field(default_factory=list)
     simulated: list[str] = field(default_factory=list)
@@ -156,10 +157,14 @@ class FakeStages:
         self.compiled.append(tuple(settings))
         return Compiled(str(path), self.scenarios, (), (), ())
 
-    def recommend(self, scenario: Scenario, progress: Progress, should_stop: ShouldStop) -> Advice:
-        """The advice made by hand."""
+    def recommend(
+        self, scenario: Scenario, progress: Progress, should_stop: ShouldStop, answered: Callable[[Advice], None]
+    ) -> Advice:
+        """The advice made by hand, after those of ``partial``."""
         if self.failure is not None:
             raise self.failure()
+        for each in self.partial:
+            answered(each)
         progress("simulate", 3, 10)
         if self._waits(self.advice_gate, should_stop):
             raise Cancelled

@@ -40,9 +40,11 @@ class HostileStages(fakes.FakeStages):
         workload = replace(scenario.workload, name=EVERYTHING + scenario.workload.name, about=EVERYTHING)
         return replace(scenario, name=EVERYTHING, system=replace(scenario.system, gpu=gpu), workload=workload)
 
-    def recommend(self, scenario: Scenario, progress: Progress, should_stop: ShouldStop) -> Advice:
+    def recommend(
+        self, scenario: Scenario, progress: Progress, should_stop: ShouldStop, answered: Callable[[Advice], None]
+    ) -> Advice:
         """Hostile names of schedules, reasons and marks."""
-        advice = super().recommend(scenario, progress, should_stop)
+        advice = super().recommend(scenario, progress, should_stop, answered)
         evil = replace(advice.recommended, expression=EVERYTHING, schedule=fakes.schedule(EVERYTHING))
         assert advice.result is not None
         assert advice.bound is not None

@@ -25,7 +25,7 @@ def no_colours(monkeypatch: pytest.MonkeyPatch) -> None:
         ("why_80x24", SMALL, ("3",)),
         ("help_80x24", SMALL, ("question_mark",)),
         ("all_160x45", LARGE, ()),
-        ("all_80x45", (80, 45), ("r",)),
+        ("all_80x45", (80, 45), ("2", "r")),
     ],
 )
 async def test_screen(name: str, size: tuple[int, int], keys: tuple[str, ...]) -> None:

@@ -35,7 +35,7 @@ def nothing(stage: str, done: int, total: int) -> None:
 def test_what_a_stage_raises_is_the_answer(error: Exception, kind: ProblemKind, text: str) -> None:
     session, job = started(fakes.FakeStages(fakes.two_workloads(), failure=lambda: error))
 
-    problem = session.advise(job, nothing, lambda: False)
+    problem = session.advise(job, nothing, lambda: False, nothing)
 
     assert isinstance(problem, SessionProblem) and problem is job.answer
     assert problem.kind is kind and problem.text.startswith(text)
@@ -45,7 +45,7 @@ def test_what_a_stage_raises_is_the_answer(error: Exception, kind: ProblemKind, 
 def test_what_is_raised_by_a_run_that_was_stopped_is_no_answer(error: Exception) -> None:
     session, job = started(fakes.FakeStages(fakes.two_workloads(), failure=lambda: error))
 
-    assert session.advise(job, nothing, lambda: True) is CANCELLED
+    assert session.advise(job, nothing, lambda: True, nothing) is CANCELLED
     assert job.answer is None
 
 
@@ -53,7 +53,7 @@ def test_a_schedule_that_is_no_candidate_is_not_simulated() -> None:
     stages = fakes.FakeStages(fakes.two_workloads())
     session, job = started(stages)
     before = session.simulate(job, fakes.BEST, lambda: False, explain=False)
-    session.advise(job, nothing, lambda: False)
+    session.advise(job, nothing, lambda: False, nothing)
 
     unknown = session.simulate(job, "bulk()", lambda: False, explain=False)
 

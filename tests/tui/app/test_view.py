@@ -5,87 +5,24 @@ import sys
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from magus.compiler.ir import Scenario
 from magus.compiler.resolve.expect.expectation import Verdict
-from magus.simcore.figures.result import Interval, IntervalKind, Timeline, Waterfall
-from magus.tui.app.timeline_rows import TimelineRow, Viewport, axis_lines, axis_of, cells_of, timeline_rows
+from magus.simcore.figures.result import Waterfall
 from magus.tui.app.view import SortKey, fitted_code, rows_of, selected_text, shortened, verdict_of
 from magus.tui.app.waterfall import bars_of, drawn_bars
 from magus.tui.text.render import verdict_sentence
 from tests.helpers.scenarios import scenarios
-from tests.helpers.some import some
 from tests.helpers.tui import fakes
 
-US = fakes.ticks(1)
 
-
-def row(*spans: tuple[int, int]) -> TimelineRow:
-    found = [Interval(0, "dma 0", f"x{i}", IntervalKind.COMM, start, end) for i, (start, end) in enumerate(spans)]
-    return TimelineRow(0, "dma 0", tuple(found))
-
-
-@pytest.mark.parametrize("module", ["app.session", "app.background", "app.view", "app.waterfall", "app.timeline_rows"])
+@pytest.mark.parametrize("module", ["app.session", "app.background", "app.view", "app.waterfall", "app.charts.model"])
 def test_logic_needs_no_textual(module: str) -> None:
     heavy = ("textual", "ortools", "sklearn", "typer")
     code = f"import sys, magus.tui.{module}; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "[]"
-
-
-def test_lanes_are_in_natural_order_streams_first() -> None:
-    names = ("dma 10", "dma 2", "stream 1", "stream 0")
-    timeline = Timeline(2, 1, tuple(Interval(0, name, "x", IntervalKind.COMM, 0, 1) for name in names), 1)
-
-    assert [one.name for one in timeline_rows(timeline, all_ranks=False)] == ["stream 0", "stream 1", "dma 2", "dma 10"]
-    assert [one.rank for one in timeline_rows(timeline, all_ranks=True)] == [0] * 4 + [1] * 4
-
-
-def test_cells_show_halves_names_and_however_short_intervals() -> None:
-    cells = cells_of(row((0, 50), (50, 100), (150, 151)), Viewport.whole(200), 20)
-
-    assert [cell.letter for cell in cells[:10]] == ["", "x", "0", "", "", "", "x", "1", "", ""]
-    assert cells[4].left != cells[5].left, "neighbours differ in shade"
-    assert cells[15].left is not None
-    assert cells[15].right is None
-    assert all(cell.left is None for cell in cells[10:15])
-
-
-@given(st.lists(st.tuples(st.integers(0, 500), st.integers(1, 200))), st.integers(1, 60), st.data())
-def test_cells_fill_any_window(spans: list[tuple[int, int]], width: int, data: st.DataObject) -> None:
-    total = 1000
-    span = data.draw(st.integers(1, total))
-    viewport = Viewport(data.draw(st.integers(0, total - span)), span, total)
-
-    assert len(cells_of(row(*((start, start + size) for start, size in spans)), viewport, width)) == width
-
-
-@given(st.integers(1, 10**12), st.lists(st.sampled_from([1.6, 1 / 1.6, 100.0]), min_size=1), st.floats(-3, 3))
-def test_windows_stay_inside(total: int, zooms: list[float], move: float) -> None:
-    viewport = Viewport.whole(total)
-    for factor in some(zooms):
-        viewport = viewport.zoomed(factor).moved(move)
-
-        assert 0 <= viewport.start_ticks <= viewport.start_ticks + viewport.span_ticks <= total
-        assert viewport.span_ticks > 0
-
-
-@given(st.integers(1, 10**13), st.integers(0, 200))
-def test_axis_has_few_round_times(total: int, width: int) -> None:
-    ticks = axis_of(Viewport.whole(total), width)
-    labels, ruler = axis_lines(ticks, width)
-
-    assert len(labels) == len(ruler) == width
-    assert len({tick.label for tick in ticks}) == len(ticks)
-    assert len(ticks) <= width // 10 + 1
-
-
-def test_axis_counts_in_steps_of_one_two_or_five() -> None:
-    assert [tick.label for tick in axis_of(Viewport.whole(100 * US), 60)] == ["0", "20", "40", "60", "80"]
-    assert [tick.label for tick in axis_of(Viewport(10 * US, US, 100 * US), 30)] == ["10.0", "10.5"]
 
 
 def test_bars_lead_from_bound_to_makespan() -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from . import candidates, editor, timeline, why
+from . import candidates, compare, editor, fabric, how, sweep, timeline, what_if, why
 from .base import JobPane
 
 
@@ -25,6 +25,11 @@ PANES = (
     Pane("candidates", candidates.TITLE, candidates.CandidatesPane, together=True),
     Pane("timeline", timeline.TITLE, timeline.TimelinePane, together=True, whole_width=True),
     Pane("why", why.TITLE, why.WhyPane, together=True),
+    Pane("how", how.TITLE, how.HowPane),
+    Pane("compare", compare.TITLE, compare.ComparePane),
+    Pane("fabric", fabric.TITLE, fabric.FabricPane),
+    Pane("what_if", what_if.TITLE, what_if.WhatIfPane),
+    Pane("sweep", sweep.TITLE, sweep.SweepPane),
     Pane("editor", editor.TITLE, editor.EditorPane, needs_answer=False),
 )
 """Key 1 shows the first, and so on; there are at most nine."""

@@ -22,6 +22,11 @@ class JobPane(Container):
         """Show ``job`` as far as it is known."""
 
     @property
+    def holds_changes(self) -> bool:
+        """Whether the pane holds changes of the file that are not saved: then it is not read again by itself."""
+        return False
+
+    @property
     @abstractmethod
     def target(self) -> Widget:
         """The widget that takes the keys when the pane comes to the front."""

@@ -1,7 +1,11 @@
 """The pane Candidates: the ranked schedules, and which of them the other panes show."""
 
-from textual.app import ComposeResult
+from typing import ClassVar
 
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+
+from ..charts.comparison import LETTERS
 from ..session import WorkloadSession
 from ..view import SortKey, rows_of
 from ..widgets.candidates import CandidateTable
@@ -12,6 +16,8 @@ TITLE = "Candidates"
 
 class CandidatesPane(JobPane):
     """The table of candidates, and the order of its rows."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("space,m", "mark", "Mark", key_display="space")]
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
@@ -34,8 +40,9 @@ class CandidatesPane(JobPane):
         if job.picked is None and job.advice is not None:
             job.picked = job.advice.recommended.expression
         rows = rows_of(job.advice, job.results, self._sort_key) if job.advice is not None else ()
-        if not self._table.shows(rows, self._sort_key, job.picked):
-            self._table.show(rows, self._sort_key, job.picked)
+        letters = dict(zip(job.marked, LETTERS, strict=False))
+        if not self._table.shows(rows, self._sort_key, job.picked, letters):
+            self._table.show(rows, self._sort_key, job.picked, letters)
         simulated = sum(row.simulated_us is not None for row in rows)
         self.border_title = f"{TITLE}: {simulated} of {len(rows)} simulated" if rows else TITLE
 
@@ -44,6 +51,13 @@ class CandidatesPane(JobPane):
         keys = tuple(SortKey)
         self._sort_key = key or keys[(keys.index(self._sort_key) + 1) % len(keys)]
         if self._job is not None:
+            self.show(self._job)
+
+    def action_mark(self) -> None:
+        """Mark the candidate under the cursor for comparison, or take its mark away."""
+        row = self._table.picked
+        if self._job is not None and row is not None:
+            self._job.toggle_mark(row.expression)
             self.show(self._job)
 
     def step(self, rows: int) -> None:

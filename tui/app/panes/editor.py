@@ -20,7 +20,7 @@ from ..widgets.code_area import CodeArea
 from ..widgets.code_editor import CodeEditor
 from .base import JobPane
 
-TITLE = "Editor"
+TITLE = "Edit"
 LOOK_S = 1.0
 """How often an unsaved text is kept for the case of a crash, and how often the file on disk is looked at."""
 _SAVED_WRONG = "saved; the other panes show the last text without errors"
@@ -67,7 +67,7 @@ class EditorPane(JobPane):
         return self.editor.area
 
     @property
-    def is_changed(self) -> bool:
+    def holds_changes(self) -> bool:
         """Whether something is not saved."""
         return self._file is not None and not self.target.read_only and self.target.text != self._file.saved
 
@@ -94,7 +94,7 @@ class EditorPane(JobPane):
 
     def on_unmount(self) -> None:
         """Keep what is not saved: the program may have been told to end."""
-        if self._file is not None and self.is_changed:
+        if self._file is not None and self.holds_changes:
             self._file.keep(self.target.text)
 
     def _load(self, file: EditedFile) -> None:
@@ -113,7 +113,7 @@ class EditorPane(JobPane):
     @on(CodeEditor.Changed)
     def _show_title(self) -> None:
         name = printable(self._file.path.name) if self._file is not None else ""
-        self.border_title = Content(f"{TITLE}: {name}{' *' if self.is_changed else ''}")
+        self.border_title = Content(f"{TITLE}: {name}{' *' if self.holds_changes else ''}")
 
     # Saving.
 
@@ -159,13 +159,13 @@ class EditorPane(JobPane):
         file = self._file
         if file is None or len(self.app.screen_stack) > 1:
             return
-        if self.is_changed:
+        if self.holds_changes:
             file.keep(self.target.text)
         state = file.on_disk()
         if state is self._told:
             return
         self._told = state
-        if state is OnDisk.CHANGED and self.is_changed:
+        if state is OnDisk.CHANGED and self.holds_changes:
             self._ask_about_disk(file, Answer("k", "Keep my text"))
         elif state is OnDisk.CHANGED:
             self._take_disk(file)

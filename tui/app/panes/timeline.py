@@ -37,6 +37,6 @@ class TimelinePane(JobPane):
         self.border_title = Content(f"{TITLE}: {printable(job.picked or '')}")  # no markup
         result, problem = job.result, job.problem
         if result is not None:
-            self._view.show(result)
+            self._view.show(job.scenario, result)
         else:
             self._view.say(RUNNING if problem is None else f"{problem.kind.value}: {problem.text}")

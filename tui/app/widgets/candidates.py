@@ -1,6 +1,6 @@
 """The ranked candidates as a table; the cursor picks the one that the other panes show."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.text import Text
 from textual import events
@@ -31,16 +31,17 @@ class CandidateTable(DataTable[Text]):
         super().__init__(id=id, cursor_type="row", cell_padding=0, header_height=1)
         self._rows: tuple[CandidateRow, ...] = ()
         self._key = SortKey.RANK
+        self._letters: Mapping[str, str] = {}
 
-    def show(self, rows: Sequence[CandidateRow], key: SortKey, picked: str | None) -> None:
-        """Fill the table; the cursor goes to ``picked``, or to the top."""
-        self._rows, self._key = tuple(rows), key
+    def show(self, rows: Sequence[CandidateRow], key: SortKey, picked: str | None, letters: Mapping[str, str]) -> None:
+        """Fill the table; the cursor goes to ``picked``, or to the top. ``letters`` are those of marked schedules."""
+        self._rows, self._key, self._letters = tuple(rows), key, letters
         self._fill(picked)
 
-    def shows(self, rows: Sequence[CandidateRow], key: SortKey, picked: str | None) -> bool:
+    def shows(self, rows: Sequence[CandidateRow], key: SortKey, picked: str | None, letters: Mapping[str, str]) -> bool:
         """Whether ``show`` would change nothing."""
-        at = self.picked
-        return self._rows == tuple(rows) and self._key is key and picked == (at.expression if at is not None else None)
+        at = self.picked.expression if self.picked is not None else None
+        return (self._rows, self._key, self._letters, at) == (tuple(rows), key, letters, picked)
 
     @property
     def picked(self) -> CandidateRow | None:
@@ -69,10 +70,10 @@ class CandidateTable(DataTable[Text]):
                 shown.justify = "left" if key in LEFT_ALIGNED else "right"
                 self.add_column(shown, width=columns or width, key=key.name if key is not None else None)
             for row in self._rows:
-                self.add_row(*_cells(row, width), key=row.expression)
+                self.add_row(*_cells(row, width, self._letters.get(row.expression, " ")), key=row.expression)
             found = (index for index, row in enumerate(self._rows) if row.expression == picked)
             self.move_cursor(row=next(found, 0), animate=False)
-        if self._rows:
+        if self._rows and self._rows[self.cursor_row].expression != picked:
             self.post_message(CandidatePicked(self._rows[self.cursor_row].expression))
 
     def _schedule_columns(self) -> int:
@@ -80,13 +81,13 @@ class CandidateTable(DataTable[Text]):
         return max(MIN_SCHEDULE_COLUMNS, self.size.width - taken)
 
 
-def _cells(row: CandidateRow, width: int) -> tuple[Text, ...]:
+def _cells(row: CandidateRow, width: int, letter: str) -> tuple[Text, ...]:
     style = MARK_STYLES[row.mark]
     predicted = "-" if row.predicted_us is None else f"{row.predicted_us:.1f}"
     simulated = "-" if row.simulated_us is None else f"{row.simulated_us:.1f}"
     speedup = Text(row.speedup_text, style=style or ("dim" if row.simulated_us is None else ""), justify="right")
     return (
-        Text(f" {row.mark.value} ", style=style),
+        Text.assemble((letter, "bold reverse" if letter.strip() else ""), (f"{row.mark.value} ", style)),
         Text(shortened(printable(row.name), width), style=style, no_wrap=True),
         Text(predicted, style="dim", justify="right"),
         Text(simulated, style=style, justify="right"),

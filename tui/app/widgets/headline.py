@@ -11,11 +11,12 @@ from .. import view
 
 
 class Headline(Vertical):
-    """Title, verdict, figures, confidence and marks; on a small screen one line each."""
+    """Title, verdict, figures, confidence and marks; on a small screen the first two, and the rest with a key."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self._advice: Advice | None = None
+        self._standing = view.Standing.FINAL
 
     def compose(self) -> ComposeResult:
         """Lay out one text for each."""
@@ -31,15 +32,19 @@ class Headline(Vertical):
         for name in ("figures", "confidence", "marks"):
             self._say(name, "")
 
-    def answer(self, advice: Advice) -> None:
-        """Show the answer."""
-        self._advice = advice
+    def answer(self, advice: Advice, *, advising: bool = False) -> None:
+        """Show the answer, and while the app is ``advising`` that it is not final."""
+        self._advice, self._standing = advice, view.standing_of(advice, advising=advising)
         self._say_verdict(advice)
         self.query_one("#verdict").set_class(advice.verdict is Verdict.OVERLAP, "overlap")
         self._say("figures", view.figures_of(advice))
-        self._say("confidence", view.confidence_of(advice))
+        self._say("confidence", self._standing.sentence + view.confidence_of(advice))
         self.query_one("#confidence").set_classes(advice.confidence.value)
         self._say("marks", "\n".join(f"! {mark}" for mark in advice.marks))
+
+    def toggle_details(self) -> None:
+        """Show the rest on a small screen, or hide it again."""
+        self.toggle_class("details")
 
     def on_resize(self) -> None:
         """Show the verdict again: its line break depends on the width."""
@@ -47,9 +52,10 @@ class Headline(Vertical):
             self._say_verdict(self._advice)
 
     def _say_verdict(self, advice: Advice) -> None:
-        self._say("verdict", view.verdict_of(advice, self.content_region.width))
+        word = self._standing.word
+        self._say("verdict", word + view.verdict_of(advice, self.content_region.width - len(word)))
 
     def _say(self, name: str, text: str) -> None:
         line = self.query_one(f"#{name}", Static)
         line.update(printable(text, block=True))
-        line.display = bool(text)
+        line.set_class(not text, "empty")

@@ -1,0 +1,233 @@
+"""The timeline as an SVG: lanes of streams and engines, names of chunks, what is exposed, and the loads below.
+
+The size is bounded however long the plan is: neighbours in a lane that are narrower than a pixel are drawn as one, and
+of systems in which ranks differ the first ranks are drawn.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ...compiler.ir import Scenario
+from ...compiler.text.quantities import rate_text, ticks_text
+from ...simcore import LoadKind, Result, data_flows, exposed_spans
+from ...simcore.figures.result import Interval, IntervalKind
+from .lanes import Row, rows_of
+from .svg import TimeScale, document, fitting, number, rect_at, text_at
+
+WIDTH, LEFT, RIGHT = 1200.0, 120.0, 16.0
+LANE, GAP, STRIP = 20.0, 4.0, 34.0
+MAX_LANES = 48
+"""Lanes that are drawn at most."""
+MAX_LINKED = 5000
+"""Steps of a plan at most for which the drawing says what they waited for."""
+MIN_PIXELS = 1.0
+"""Bars that are narrower are drawn together with their neighbours."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Bar:
+    """Intervals of one lane and kind that are drawn as one."""
+
+    intervals: tuple[Interval, ...]
+    critical: bool
+
+    @property
+    def start(self) -> int:
+        return self.intervals[0].start_ticks
+
+    @property
+    def end(self) -> int:
+        return max(interval.end_ticks for interval in self.intervals)
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawing:
+    """What all lanes share: the scale, the steps on the critical path, and the numbers of steps with what they await.
+
+    ``waits`` has, for each interval, the numbers of the transfers that it waited for; empty for very long plans.
+    """
+
+    scale: TimeScale
+    critical: frozenset[tuple[int, str]]
+    numbers: Mapping[Interval, int]
+    waits: Mapping[Interval, Sequence[int]]
+
+    @classmethod
+    def of(cls, scenario: Scenario, result: Result, span_ticks: int) -> "_Drawing":
+        scale = TimeScale(max(1, span_ticks, result.makespan_ticks), LEFT, WIDTH - LEFT - RIGHT)
+        critical = frozenset((op.rank, op.label) for op in result.critical_path)
+        numbers = {interval: number for number, interval in enumerate(result.timeline.intervals)}
+        waits: dict[Interval, list[int]] = {}
+        if len(numbers) <= MAX_LINKED:
+            for rank in range(result.timeline.period):
+                for flow in data_flows(scenario, result.schedule, result.timeline, rank):
+                    waits.setdefault(flow.waiter, []).append(numbers[flow.transfer])
+        return cls(scale, critical, numbers, waits)
+
+    def attributes(self, interval: Interval) -> str:
+        """What a page needs to follow a chunk: the number of the step, and of those it waited for."""
+        waits = " ".join(map(str, self.waits.get(interval, ())))
+        return f' data-step="{self.numbers[interval]}"' + (f' data-waits="{waits}"' if waits else "")
+
+
+def timeline_svg(scenario: Scenario, result: Result, span_ticks: int = 0) -> str:
+    """Return the drawing of ``result``: of one rank where all do the same, else of the first ones.
+
+    Its axis ends with the run, or at ``span_ticks`` if that is later, so that drawings can be compared.
+    """
+    drawing = _Drawing.of(scenario, result, span_ticks)
+    scale = drawing.scale
+    title = f"{scenario.workload.name}: {result.schedule.expression}"
+    body: list[str] = [
+        text_at(12, 22, fitting(title, WIDTH - 24), "title"),
+        text_at(12, 40, _summary(result), "faint"),
+        *_legend(58),
+    ]
+    top, drawn = 92.0, 0
+    lanes: list[str] = []
+    for rank in range(result.timeline.period):
+        rows = rows_of(result.timeline, rank)
+        if drawn and drawn + len(rows) > MAX_LANES:
+            lanes.append(text_at(12, top + 14, f"ranks {rank} to {result.timeline.period - 1}: not drawn", "faint"))
+            top += LANE
+            break
+        lanes.append(text_at(12, top + 12, _rank_title(result, rank), "title"))
+        top += LANE
+        for lane in rows[:MAX_LANES]:
+            lanes += _lane(lane, drawing, top)
+            top += LANE + GAP
+        if len(rows) > MAX_LANES:
+            lanes.append(text_at(LEFT, top + 14, f"{len(rows) - MAX_LANES} more lanes are not drawn", "faint"))
+            top += LANE
+        lanes += _exposed(result, scale, rank, top)
+        top += LANE + GAP
+        drawn += len(rows)
+    for row in _shown_loads(result):
+        lanes += _strip(result, scale, row, top)
+        top += STRIP + GAP
+    return document(WIDTH, top + 12, title, [*body, *_axis(scale, 84, top), *lanes])
+
+
+def _summary(result: Result) -> str:
+    hidden = result.overlap_efficiency
+    said = "" if hidden is None else f", {hidden:.0%} of the communication hidden"
+    return (
+        f"makespan {ticks_text(result.makespan_ticks)}: kernels {ticks_text(result.compute_ticks)}, "
+        f"transfers {ticks_text(result.comm_ticks)}{said}; times in us"
+    )
+
+
+def _rank_title(result: Result, rank: int) -> str:
+    others = result.num_ranks // result.timeline.period - 1
+    same = f"; {others} other{'s' if others > 1 else ''} the same" if others else ""
+    return f"rank {rank}{same}"
+
+
+def _legend(y: float) -> Iterator[str]:
+    entries = (
+        ("compute", "kernel"),
+        ("reduce", "sum"),
+        ("comm", "transfer"),
+        ("comm critical", "outlined: on the critical path"),
+        ("exposed", "communication that no kernel hides"),
+    )
+    x = 12.0
+    for kind, text in entries:
+        yield rect_at(x, y, 18, 10, kind)
+        yield text_at(x + 24, y + 9, text)
+        x += 40 + 6.4 * len(text)
+
+
+def _axis(scale: TimeScale, top: float, bottom: float) -> Iterator[str]:
+    for x, label in scale.marks():
+        yield f'<path class="grid" d="M{number(x)} {number(top)}V{number(bottom)}"/>'
+        yield text_at(x + 3, top + 4, label, "faint")
+
+
+def _lane(row: Row, drawing: _Drawing, top: float) -> Iterator[str]:
+    scale = drawing.scale
+    yield text_at(LEFT - 8, top + 14, fitting(row.name, LEFT - 16), anchor="end")
+    yield rect_at(LEFT, top, scale.width, LANE, "band")
+    for bar in _bars(row.intervals, scale, drawing.critical):
+        x, width = scale.x(bar.start), max(MIN_PIXELS, scale.x(bar.end) - scale.x(bar.start))
+        first, alone = bar.intervals[0], len(bar.intervals) == 1
+        kind, more = first.kind.value, drawing.attributes(first) if alone else ""
+        yield rect_at(x, top + 2, width, LANE - 4, f"bar {kind}{' critical' * bar.critical}", _about(bar), more)
+        label = fitting(first.name, width - 6) if alone else ""
+        if label:
+            yield text_at(x + 3, top + 14, label, f"on {kind}")
+
+
+def _bars(intervals: Sequence[Interval], scale: TimeScale, critical: frozenset[tuple[int, str]]) -> Iterator[_Bar]:
+    """Yield the bars of a lane; what is too narrow to be seen is joined with what follows within a pixel."""
+    least = MIN_PIXELS * scale.total_ticks / scale.width
+    held: list[Interval] = []
+
+    def bar() -> _Bar:
+        return _Bar(tuple(held), any((each.rank, each.name) in critical for each in held))
+
+    for interval in intervals:
+        apart = held and (
+            interval.kind is not held[0].kind
+            or interval.start_ticks - held[-1].end_ticks >= least
+            or interval.ticks >= 2 * least
+            or held[-1].ticks >= 2 * least
+        )
+        if apart:
+            yield bar()
+            held.clear()
+        held.append(interval)
+    if held:
+        yield bar()
+
+
+def _about(bar: _Bar) -> str:
+    first = bar.intervals[0]
+    span = f"{ticks_text(bar.start)} to {ticks_text(bar.end)}"
+    if len(bar.intervals) > 1:
+        return f"{len(bar.intervals)} steps, {first.name} to {bar.intervals[-1].name}: {span}"
+    return f"{first.name}: {span}, {ticks_text(first.ticks)}{', on the critical path' * bar.critical}"
+
+
+def _exposed(result: Result, scale: TimeScale, rank: int, top: float) -> Iterator[str]:
+    yield text_at(LEFT - 8, top + 14, "exposed", "faint", anchor="end")
+    reached = -1.0
+    for start, end in exposed_spans(result.timeline, rank):
+        x, width = scale.x(start), max(MIN_PIXELS, scale.x(end) - scale.x(start))
+        if x + width < reached:
+            continue
+        yield rect_at(x, top + 6, width, LANE - 12, "exposed", f"exposed: {ticks_text(start)} to {ticks_text(end)}")
+        reached = x + width
+
+
+def _shown_loads(result: Result) -> Iterator[int]:
+    """Rows of the loads that are drawn: the HBM of rank 0, and the busiest link."""
+    loads = result.loads
+    memory = loads.memory(0)
+    if memory is not None:
+        yield memory
+    links = [row for row, load in enumerate(loads.each) if load.kind is LoadKind.LINK]
+    if links:
+        yield max(links, key=lambda row: sum(loads.each[row].busy_ticks))
+
+
+def _strip(result: Result, scale: TimeScale, row: int, top: float) -> Iterator[str]:
+    """Utilization over time, from none at the bottom to all at the top."""
+    loads = result.loads
+    load, used, n = loads.each[row], loads.utilization[row].tolist(), result.num_ranks
+    name = "HBM, rank 0" if load.kind is LoadKind.HBM else f"link {_node(load.source, n)} → {_node(load.target, n)}"
+    mean = sum(load.busy_ticks) / max(1, load.num_servers * loads.span_ticks)
+    yield text_at(LEFT - 8, top + 13, fitting(name, LEFT - 12), anchor="end")
+    yield text_at(LEFT - 8, top + 27, f"{mean:.0%} used", "faint", anchor="end")
+    yield rect_at(LEFT, top, scale.width, STRIP, "band")
+    bottom, path = top + STRIP, [f"M{number(LEFT)} {number(top + STRIP)}"]
+    for place, share in enumerate(used):
+        right = scale.x(min(scale.total_ticks, loads.span_ticks * (place + 1) // loads.num_buckets))
+        path.append(f"V{number(bottom - STRIP * share)}H{number(right)}")
+    about = f"{name}: {mean:.0%} of {rate_text(float(loads.capacity_bytes_per_s[row]))} over the run"
+    kind = IntervalKind.COMPUTE if load.kind is LoadKind.HBM else IntervalKind.COMM
+    yield f'<path class="{kind.value}" d="{"".join(path)}V{number(bottom)}Z"><title>{about}</title></path>'
+
+
+def _node(node: int, num_ranks: int) -> str:
+    return str(node) if node < num_ranks else f"switch {node - num_ranks}"

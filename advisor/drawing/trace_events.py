@@ -1,0 +1,213 @@
+"""The events of a trace: a slice for each step, arrows from transfers to what waited for them, and counters of loads.
+
+Fields are those of the Trace Event Format that Chrome and Perfetto read; ``args`` have the names that Kineto, the
+profiler behind torch.profiler, gives them. HolisticTraceAnalysis tells communication from computation by the name of
+the kernel: ``ncclDevKernel_`` comes before what moves data, by whatever engine.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count, pairwise
+
+from ...compiler.ir import (
+    TICKS_PER_US,
+    DType,
+    JsonObject,
+    Region,
+    Scenario,
+    Schedule,
+    Step,
+    TileGroup,
+    Transfer,
+)
+from ...compiler.text.printable import printable
+from ...simcore import Loads, Result, data_flows, exposed_spans
+from ...simcore.figures.result import Interval, IntervalKind
+from ...simcore.lower.collective import library_operation
+from .lanes import rows_of
+
+EXPOSED_THREAD = 9999
+"""Thread of the spans in which communication is exposed; no stream, so that no reader takes them for kernels."""
+
+MAX_NAMED_RANKS = 30
+
+KINETO_TYPES = {DType.BF16: "BFloat16", DType.FP16: "Half", DType.FP8: "Float8_e4m3fn", DType.FP32: "Float"}
+KINETO_NAMES = {
+    "all_gather": "AllGather",
+    "reduce_scatter": "ReduceScatter",
+    "all_reduce": "AllReduce",
+    "all_to_all": "AllToAll",
+    "broadcast": "Broadcast",
+    "send_recv": "SendRecv",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TraceContext:
+    """What the events of all ranks share.
+
+    ``critical`` are the steps on the critical path, as (rank, name); ``threads`` the number of each interval's thread.
+    """
+
+    scenario: Scenario
+    result: Result
+    critical: frozenset[tuple[int, str]]
+    threads: Mapping[Interval, int]
+
+    @classmethod
+    def of(cls, scenario: Scenario, result: Result) -> "TraceContext":
+        """Return the context of a result of ``scenario``."""
+        rows = (enumerate(rows_of(result.timeline, rank)) for rank in range(result.timeline.period))
+        threads = {interval: thread for of_rank in rows for thread, row in of_rank for interval in row.intervals}
+        return cls(scenario, result, frozenset((op.rank, op.label) for op in result.critical_path), threads)
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule that ran."""
+        return self.result.schedule
+
+
+def us(ticks: float) -> float:
+    """Return a time as Kineto writes it, in microseconds, to the picosecond."""
+    return round(ticks / TICKS_PER_US, 6)
+
+
+def metadata_events(context: TraceContext, rank: int) -> Iterator[JsonObject]:
+    """Yield the names of the process of ``rank`` and of its threads, in the order in which they are shown."""
+
+    def named(kind: str, thread: int, **args: object) -> JsonObject:
+        return {"ph": "M", "name": kind, "pid": rank, "tid": thread, "ts": 0, "args": args}
+
+    yield named("process_name", 0, name=f"rank {rank}: {printable(context.scenario.gpu.name)}")
+    yield named("process_sort_index", 0, sort_index=rank)
+    rows = [(thread, row.name) for thread, row in enumerate(rows_of(context.result.timeline, rank))]
+    for thread, name in (*rows, (EXPOSED_THREAD, "exposed communication")):
+        yield named("thread_name", thread, name=name)
+        yield named("thread_sort_index", thread, sort_index=thread)
+
+
+def slice_events(context: TraceContext, rank: int) -> Iterator[JsonObject]:
+    """Yield a slice for each step of ``rank``, and for each span in which its communication is exposed."""
+    steps = {step.name: step for step in context.schedule.steps_of(rank)}
+    timeline, numbers = context.result.timeline, count(1)
+    for interval in timeline.of_rank(rank):
+        thread, number = context.threads[interval], next(numbers)
+        args: JsonObject = {"device": rank, "stream": thread, "correlation": number, "External id": number}
+        args |= _args(context, rank, interval, steps.get(interval.name))
+        yield {
+            **_slice(rank, thread, interval.start_ticks, interval.end_ticks),
+            "cat": "kernel",
+            "name": _name(context, interval, steps.get(interval.name)),
+            "args": args,
+        }
+    for start, end in exposed_spans(timeline, rank):
+        yield {**_slice(rank, EXPOSED_THREAD, start, end), "cat": "exposed", "name": "exposed", "args": {}}
+
+
+def _slice(rank: int, thread: int, start: int, end: int) -> JsonObject:
+    # The end is rounded, and not the duration: what meets stays so.
+    return {"ph": "X", "pid": rank, "tid": thread, "ts": us(start), "dur": round(us(end) - us(start), 6)}
+
+
+def _name(context: TraceContext, interval: Interval, step: Step | None) -> str:
+    said = printable(interval.name).replace("Sync", "sync")  # a reader takes *Sync* for no kernel
+    if interval.kind is IntervalKind.COMM:
+        return f"ncclDevKernel_{_collective(context.scenario)} {said}"
+    if not isinstance(step, TileGroup):
+        return f"reduce {said}"
+    shape = context.scenario.workload.stage(step.kernel).compute
+    return f"{'kernel' if shape is None else shape.operation} {said}"
+
+
+def _collective(scenario: Scenario) -> str:
+    return KINETO_NAMES[library_operation(scenario).value]
+
+
+def _args(context: TraceContext, rank: int, interval: Interval, step: Step | None) -> JsonObject:
+    scenario, moved = context.scenario, context.scenario.workload.moved
+    args: JsonObject = {"step": printable(interval.name), "lane": printable(interval.lane)}
+    if (interval.rank, interval.name) in context.critical:
+        args["critical path"] = True
+    if interval.kind is not IntervalKind.COMM or moved is None:
+        return args
+    n = scenario.num_ranks
+    args |= {
+        "Collective name": library_operation(scenario).value,
+        "Process Group Name": "0",
+        "Process Group Ranks": _ranks_text(n),
+        "Group size": n,
+        "dtype": KINETO_TYPES[moved.dtype],
+    }
+    if isinstance(step, Transfer):
+        elements = _elements(step.region)
+        args |= {"In msg nelems": elements, "Out msg nelems": elements, "bytes": elements * moved.dtype.num_bytes}
+        args |= {"direction": step.direction.value, "peer": (rank + step.peer) % n, "signal": printable(step.signal)}
+    else:  # a call of the library
+        args |= {"In msg nelems": moved.rows * moved.cols // n, "Out msg nelems": moved.rows * moved.cols}
+    return args
+
+
+def _ranks_text(num_ranks: int) -> str:
+    """The ranks as Kineto writes them, which leaves most of many out."""
+    ranks = list(range(num_ranks))
+    return str(ranks) if num_ranks <= MAX_NAMED_RANKS else f"[{str(ranks[:MAX_NAMED_RANKS])[1:-1]}, ..., {ranks[-1]}]"
+
+
+def _elements(region: Region) -> int:
+    return region.rows.size * region.cols.size
+
+
+def flow_events(context: TraceContext, ranks: Sequence[int], first: int) -> Iterator[JsonObject]:
+    """Yield arrows from each transfer to the step that waited for it, between ``ranks``, numbered from ``first`` on."""
+    shown, numbers = set(ranks), count(first)
+    for rank in ranks:
+        for flow in data_flows(context.scenario, context.schedule, context.result.timeline, rank):
+            if flow.issuer not in shown:
+                continue
+            number, transfer, waiter = next(numbers), flow.transfer, flow.waiter
+            common: JsonObject = {"cat": "data", "name": printable(flow.signal), "id": number}
+            begins = {"ph": "s", "pid": flow.issuer, "tid": context.threads[transfer], "ts": us(transfer.start_ticks)}
+            # Tiles may begin before all has come: an arrow ends within what waits, and never before it begins.
+            at = max(waiter.start_ticks, transfer.start_ticks)
+            ends = {"ph": "f", "bp": "e", "pid": rank, "tid": context.threads[waiter], "ts": us(at)}
+            yield common | begins
+            yield common | ends
+
+
+def counter_events(context: TraceContext, ranks: Sequence[int]) -> Iterator[JsonObject]:
+    """Yield the load of the HBM of ``ranks`` and of the links from them (from a switch: to them), in GB/s."""
+    loads, rows = context.result.loads, counter_rows(context, ranks)
+    if not rows:
+        return
+    edges = [us(edge) for edge in loads.edges_ticks.tolist()]
+    lengths_s = [max(1e-15, (end - begin) / 1e6) for begin, end in pairwise(edges)]
+    num_bytes = loads.num_bytes
+    for (rank, name), row in rows.items():
+        before = None
+        for place, passed in enumerate(num_bytes[row].tolist()):
+            rate = round(passed / lengths_s[place] / 1e9, 3)
+            if rate != before:
+                yield {"ph": "C", "name": name, "pid": rank, "tid": 0, "ts": edges[place], "args": {"GB/s": rate}}
+            before = rate
+        yield {"ph": "C", "name": name, "pid": rank, "tid": 0, "ts": edges[-1], "args": {"GB/s": 0}}
+
+
+def counter_rows(context: TraceContext, ranks: Sequence[int]) -> Mapping[tuple[int, str], int]:
+    """Return the row of the loads for each counter, by the rank under which it stands and its name."""
+    loads, n = context.result.loads, context.scenario.num_ranks
+    found: dict[tuple[int, str], int] = {}
+    for rank in ranks:
+        memory = loads.memory(rank)
+        if memory is not None:
+            found[rank, f"HBM (of {_peak(loads, memory)} GB/s)"] = memory
+    shown = set(ranks)
+    for (source, target), row in loads.links(context.scenario.network).items():
+        rank = source if source < n else target
+        if rank in shown:
+            ends = (f"switch {end - n}" if end >= n else str(end) for end in (source, target))
+            found[rank, f"link {' -> '.join(ends)} (of {_peak(loads, row)} GB/s)"] = row
+    return found
+
+
+def _peak(loads: Loads, row: int) -> str:
+    return f"{loads.capacity_bytes_per_s[row] / 1e9:.0f}"

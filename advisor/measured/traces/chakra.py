@@ -1,0 +1,212 @@
+"""GEMMs and collectives of a Chakra trace of PyTorch (MLCommons Chakra, et_def.proto 0.0.4), one file a rank.
+
+The converter of Chakra writes durations, and no time at which a kernel began: what ran beside what is not known. The
+shapes of a GEMM are those of the operation above its kernel. ``process_group:init`` says how many ranks a group has.
+Traces that were made for a simulator have no shapes.
+"""
+
+import ast
+import json
+from collections.abc import Iterator
+from itertools import islice
+
+from ....compiler.ir import DType
+from .chrome import TraceError
+from .records import fields, packed_numbers, records
+from .run import DTYPES, MAX_KEPT, TracedCollective, TracedGemm, TracedRun, gemm_shape
+
+MAX_LITERAL = 1 << 16
+"""Characters of shapes, types or groups that are read."""
+_MAX_RANKS = 1 << 16
+# Fields of a node, of its inputs, of an attribute, and of the metadata in front.
+_ID, _NAME, _TYPE, _CTRL_DEPS, _START, _DURATION, _INPUTS, _ATTRIBUTE = 1, 2, 3, 4, 6, 7, 8, 10
+_VALUES, _SHAPES, _TYPES = 1, 2, 3
+_INT64, _BOOL, _STRING = 9, 27, 29
+_VERSION = 1
+# Values of NodeType and CollectiveCommType.
+_COMPUTE, _COLLECTIVE = 4, 7
+_OPERATIONS = {0: "all_reduce", 2: "all_gather", 7: "reduce_scatter"}
+_GROUPS = "process_group:init"
+
+
+def is_chakra(pieces: Iterator[bytes]) -> bool:
+    """Whether data are a Chakra trace: a record with a version, then one with an id or a name."""
+    try:
+        head, node = islice(records(pieces), 2)
+        version = dict(fields(head)).get(_VERSION)
+        named = dict(fields(node))
+    except (TraceError, ValueError):
+        return False
+    return isinstance(version, bytes) and version[:1].isdigit() and isinstance(named.get(_NAME), bytes)
+
+
+def read_chakra(pieces: Iterator[bytes]) -> TracedRun:
+    """Return the GEMMs and collectives of a trace.
+
+    Raises
+    ------
+    TraceError
+        If the data are no records of protobuf from the start.
+    """
+    reader = _Reader()
+    nodes = records(pieces)
+    next(nodes, None)
+    note = ""
+    try:
+        for node in nodes:
+            reader.take(node)
+    except TraceError as error:
+        if not reader.num_nodes:
+            raise
+        note = f"the trace ends early or is damaged ({error})"
+    return reader.run(note)
+
+
+class _Node:
+    """What is read of one node."""
+
+    def __init__(self, record: bytes) -> None:
+        self.id, self.type, self.start_us, self.duration_us = 0, 0, 0, 0
+        self.name, self.parent = "", -1
+        self._inputs: dict[int, str] = {}
+        self.attributes: dict[str, int | str] = {}
+        for number, value in fields(record):
+            if isinstance(value, int):
+                self._take_number(number, value)
+            elif number == _NAME:
+                self.name = _text(value)
+            elif number == _CTRL_DEPS:  # packed
+                self.parent = next(packed_numbers(value), -1)
+            elif number == _INPUTS:
+                self._inputs = {key: _text(each) for key, each in fields(value) if isinstance(each, bytes)}
+            elif number == _ATTRIBUTE:
+                self._take_attribute(value)
+
+    def inputs(self, number: int) -> object:
+        """The inputs, which are written as Python writes lists; None where they are not."""
+        text = self._inputs.get(number, "")
+        if not text or len(text) > MAX_LITERAL:
+            return None
+        try:
+            return ast.literal_eval(text)
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            return None
+
+    def types(self) -> list[str]:
+        """The element types of the inputs, without ``Tensor(...)`` around them."""
+        found = self.inputs(_TYPES)
+        return (
+            [str(each).removeprefix("Tensor(").removesuffix(")") for each in found] if isinstance(found, list) else []
+        )
+
+    def _take_number(self, number: int, value: int) -> None:
+        if number == _ID:
+            self.id = value
+        elif number == _TYPE:
+            self.type = value
+        elif number == _CTRL_DEPS:
+            self.parent = value
+        elif number == _START:
+            self.start_us = value
+        elif number == _DURATION:
+            self.duration_us = min(value, 10**12)
+
+    def _take_attribute(self, record: bytes) -> None:
+        name = ""
+        found: int | str | None = None
+        for number, value in fields(record):
+            if number == 1 and isinstance(value, bytes):
+                name = _text(value)
+            elif number in (_INT64, _BOOL) and isinstance(value, int):
+                found = value
+            elif number == _STRING and isinstance(value, bytes):
+                found = _text(value)
+        if found is not None:
+            self.attributes[name] = found
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.num_nodes, self._num_kernels, self._now_us = 0, 0, 0.0
+        self._shapes: dict[int, tuple[int, int, int, DType]] = {}
+        self._spans: dict[int, tuple[float, float]] = {}
+        self._collectives: list[tuple[str, int, str, DType, float, float]] = []
+        self._groups: dict[str, int] = {}
+        self._has_times = True
+
+    def take(self, record: bytes) -> None:
+        """Take up one node."""
+        node = _Node(record)
+        self.num_nodes += 1
+        if _GROUPS in node.name:
+            self._take_groups(node)
+            return
+        if len(self._shapes) + len(self._spans) + len(self._collectives) >= MAX_KEPT:
+            return
+        if node.attributes.get("is_cpu_op", 1):
+            shape = gemm_shape(node.name, node.inputs(_SHAPES), node.types())
+            if shape is not None:
+                self._shapes[node.id] = shape
+        elif node.duration_us > 0 and node.type in (_COMPUTE, _COLLECTIVE):
+            self._take_kernel(node)
+
+    def _take_kernel(self, node: _Node) -> None:
+        self._num_kernels += 1
+        self._has_times = self._has_times and node.start_us > 0
+        start = float(node.start_us) if self._has_times else self._now_us
+        span = start, start + node.duration_us
+        self._now_us = span[1]
+        if node.type == _COMPUTE:
+            first, last = self._spans.get(node.parent, span)
+            self._spans[node.parent] = min(first, span[0]), max(last, span[1])
+            return
+        kind, size = node.attributes.get("comm_type", 0), node.attributes.get("comm_size")
+        dtype = next((DTYPES[each] for each in node.types() if each in DTYPES), None)
+        if kind in _OPERATIONS and isinstance(kind, int) and isinstance(size, int) and dtype is not None and size > 0:
+            group = str(node.attributes.get("pg_name", ""))
+            self._collectives.append((_OPERATIONS[kind], size // dtype.num_bytes, group, dtype, *span))
+
+    def _take_groups(self, node: _Node) -> None:
+        """Remember how many ranks each group has: a list of objects in JSON, within the values of the node."""
+        values = node.inputs(_VALUES)
+        text = next((each for each in values if isinstance(each, str)), "") if isinstance(values, list) else ""
+        try:
+            groups = json.loads(text)
+        except (ValueError, RecursionError):
+            return
+        for group in groups if isinstance(groups, list) else ():
+            size = group.get("group_size") if isinstance(group, dict) else None
+            if isinstance(size, int) and 0 < size <= _MAX_RANKS:
+                self._groups[str(group.get("pg_name"))] = size
+
+    def run(self, note: str) -> TracedRun:
+        """Return what was found."""
+        notes = [note] if note else []
+        if not self._has_times:
+            notes.append("the trace does not say when kernels began: what they hid of each other is not known")
+        unknown = sum(group not in self._groups for _, _, group, *_ in self._collectives)
+        if unknown:
+            notes.append(f"{unknown} collectives are of a group whose ranks the trace does not tell: left out")
+        gemms = (TracedGemm(*self._shapes[key], *span) for key, span in self._spans.items() if key in self._shapes)
+        return TracedRun(
+            "Chakra",
+            self._has_times,
+            "",
+            None,
+            tuple(sorted(gemms, key=lambda gemm: gemm.start_us)),
+            tuple(self._sized_collectives()),
+            self._num_kernels,
+            tuple(notes),
+        )
+
+    def _sized_collectives(self) -> Iterator[TracedCollective]:
+        """Yield the collectives with elements in and out; Chakra writes the bytes that go in."""
+        for operation, num_in, group, dtype, start, end in sorted(self._collectives, key=lambda each: each[4]):
+            ranks = self._groups.get(group)
+            if ranks is not None:
+                outs = {"all_gather": num_in * ranks, "reduce_scatter": num_in // ranks}
+                yield TracedCollective(operation, num_in, outs.get(operation, num_in), ranks, dtype, start, end)
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "replace")

@@ -1,0 +1,100 @@
+"""A file with other values: its scenarios, and the text that says the same for good."""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from .codes import Code
+from .ir import Settings
+from .pipeline import Compiled, compile_text
+from .text import syntax as ast
+from .text.diagnostics import CompileError, Diagnostic, GaveUp, Report
+from .text.load import read_source
+from .text.parse import parse_file
+from .text.rewriting import references_to, with_numbers, with_params, without
+from .text.source import Source, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What differs from the file: values of params by name, and of numbers of devices by path, as texts."""
+
+    params: Settings = ()
+    numbers: Settings = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.params or self.numbers)
+
+
+def compile_changed(source: Source, changes: Changes) -> Compiled:
+    """Compile a text with other values; declared schedules that do not fit them are left out with a warning.
+
+    Raises
+    ------
+    CompileError
+        If the text has errors with these values, or does not itself declare or use a device that changes.
+    """
+    changed = _rewritten(source, Changes((), changes.numbers)) if changes.numbers else source
+    return compile_text(changed.text, changed.path, changes.params, as_written=not changes)
+
+
+def compile_changed_file(path: Path, changes: Changes) -> Compiled:
+    """Compile a file with other values, see ``compile_changed``."""
+    return compile_changed(_read(path), changes)
+
+
+def changed_file(path: Path, changes: Changes, target: Path) -> str:
+    """Return the text for ``target`` that says what the file at ``path`` says with other values: ``changed_text``."""
+    return changed_text(_read(path), changes, str(target))
+
+
+def _read(path: Path) -> Source:
+    report = Report()
+    with suppress(GaveUp), report.attempt():
+        return read_source(path, report)
+    raise CompileError(report.diagnostics)
+
+
+def changed_text(source: Source, changes: Changes, path: str) -> str:
+    """Return the text of a file at ``path`` whose scenarios are those of ``compile_changed``.
+
+    Declared schedules that do not fit become comments, and so do expectations that name them.
+
+    Raises
+    ------
+    CompileError
+        As of ``compile_changed``; or if what changes, or no longer fits, stands in an included file.
+    """
+    wanted = compile_changed(source, changes)
+    changed = _rewritten(source, changes)
+    kept = {named.name for scenario in wanted.scenarios for named in scenario.schedules}
+    text = without(changed, _unfit(_parsed(changed, Report()), kept)).text
+    if compile_text(text, path).scenarios != wanted.scenarios:
+        message = "with these values the text would be read as something else"
+        raise CompileError([Diagnostic(Code.MGS213, message, Span(Source(path, text), 0, 0))])
+    return text
+
+
+def _rewritten(source: Source, changes: Changes) -> Source:
+    report = Report()
+    with suppress(GaveUp), report.attempt():
+        changed = with_params(source, _parsed(source, report), changes.params, report)
+        return with_numbers(changed, _parsed(changed, report), changes.numbers, report)
+    raise CompileError(report.diagnostics)
+
+
+def _parsed(source: Source, report: Report) -> ast.File:
+    file = parse_file(source, report)
+    if report.has_errors:
+        raise report.stop()
+    return file
+
+
+def _unfit(file: ast.File, kept: set[str]) -> list[ast.Declaration]:
+    """Return the declared schedules that are not ``kept``, and the expectations that name them."""
+    left_out = [
+        each for each in file.declarations if isinstance(each, ast.Template | ast.Plan) and each.name not in kept
+    ]
+    names = {each.name for each in left_out}
+    asked = (each for each in file.declarations if isinstance(each, ast.Expect))
+    return [*left_out, *(each for each in asked if any(references_to(each, names)))]

@@ -1,0 +1,62 @@
+"""Answers on the way: what would be answered now, as candidates are ranked and simulated."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from magus.advisor import AdviceOptions, Advisor, keep_results
+from magus.advisor.candidates.advice import Advice, Source
+from magus.compiler.ir import EngineChoice, EngineKind, Explore
+from magus.simcore.memo.memo import use
+from tests.helpers.scenarios.scenarios import ag_gemm, exploring
+
+OPTIONS = AdviceOptions(top=3, bespoke=10)
+SCENARIO = exploring(ag_gemm(1024, 2048, 4096), Explore.of(chunks=(8, 16), engine=(EngineChoice(EngineKind.DMA, 7),)))
+
+
+@pytest.fixture(scope="module")
+def told() -> tuple[list[Advice], Advice]:
+    partial: list[Advice] = []
+    final = Advisor.load().recommend(SCENARIO, OPTIONS, answered=partial.append)
+    return partial, final
+
+
+def simulated(advice: Advice) -> int:
+    return sum(candidate.simulated_ticks is not None for candidate in advice.candidates)
+
+
+def test_the_first_answer_is_the_models_and_later_ones_are_simulated(told: tuple[list[Advice], Advice]) -> None:
+    partial, final = told
+
+    assert partial[0].source is Source.MODEL
+    assert simulated(partial[0]) == 0
+    assert partial[-1].source is Source.SIMULATION
+    assert simulated(partial[-1]) > 2
+    assert all(advice.interrupted and advice.result is None for advice in partial)
+    assert not final.interrupted
+
+
+def test_the_last_answer_on_the_way_has_the_candidates_of_the_final_one(told: tuple[list[Advice], Advice]) -> None:
+    partial, final = told
+
+    assert {each.expression for each in partial[-1].candidates} == {each.expression for each in final.candidates}
+
+
+def test_watching_changes_no_answer(told: tuple[list[Advice], Advice]) -> None:
+    again = Advisor.load().recommend(SCENARIO, OPTIONS)
+
+    assert replace(again, timing=told[1].timing) == told[1]
+
+
+def test_a_kept_answer_is_told_once_and_whole(tmp_path: Path) -> None:
+    keep_results(tmp_path)
+    try:
+        first = Advisor.load().recommend(SCENARIO, OPTIONS)
+        partial: list[Advice] = []
+        again = Advisor.load().recommend(SCENARIO, OPTIONS, answered=partial.append)
+    finally:
+        use(None)
+
+    assert again == first
+    assert partial == []

@@ -1,0 +1,101 @@
+"""Pictures of Timeline, Compare and Topology, each alone on a screen, compared with golden files as text."""
+
+from collections.abc import Callable
+
+import pytest
+from textual.app import App, ComposeResult
+from textual.pilot import Pilot
+from textual.widget import Widget
+
+from magus.simcore.figures.result import Result
+from magus.tui.app.charts.comparison import ComparisonModel
+from magus.tui.app.charts.differences import Compared
+from magus.tui.app.charts.heat import HeatModel
+from magus.tui.app.themes import curve_colours
+from magus.tui.app.widgets.comparison import ComparisonView
+from magus.tui.app.widgets.fabric import FabricView
+from magus.tui.app.widgets.timeline import TimelineView
+from tests.helpers.paths import ROOT
+from tests.helpers.tui import real
+from tests.helpers.tui.driving import check_golden, settled
+
+SIZES = [(80, 24), (120, 40), (200, 60)]
+
+
+class Alone(App[None]):
+    """One widget, in the styles of the application."""
+
+    CSS_PATH = ROOT / "tui" / "app" / "magus.tcss"
+
+    def __init__(self, widget: Widget) -> None:
+        super().__init__()
+        self.widget = widget
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """The colours of curves, as the application defines them."""
+        return {**super().get_theme_variable_defaults(), **curve_colours(dark=True)}
+
+    def compose(self) -> ComposeResult:
+        """The widget alone."""
+        yield self.widget
+
+
+def timeline() -> TimelineView:
+    view = TimelineView(id="lanes")
+    view.show(real.gather(), the_result())
+    return view
+
+
+def comparison() -> ComparisonView:
+    scenario = real.gather()
+    results = [real.result_of(scenario, each) for each in real.EXPRESSIONS]
+    marked = [Compared(each.schedule.expression, each.schedule, each) for each in results]
+    view = ComparisonView(id="comparison")
+    view.show(ComparisonModel(scenario, marked, 10**9))
+    return view
+
+
+def fabric() -> FabricView:
+    view = FabricView(id="fabric")
+    view.show(HeatModel(real.gather(), the_result().loads))
+    return view
+
+
+def the_result() -> Result:
+    return real.result_of(real.gather(), real.PIECES)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize(
+    ("name", "widget", "keys"),
+    [
+        ("lanes", timeline, ()),
+        ("follow", timeline, ("down", "right", "plus", "f")),
+        ("critical", timeline, ("c",)),
+        ("compare", comparison, ()),
+        ("topology", fabric, ("right",) * 4),
+        ("matrix", fabric, (*("right",) * 4, "m")),
+    ],
+)
+async def test_picture(
+    name: str,
+    widget: Callable[[], Widget],
+    keys: tuple[str, ...],
+    size: tuple[int, int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Without colours there are textures, which a text can tell apart.
+    monkeypatch.setenv("NO_COLOR", "1")
+    view = widget()
+    app = Alone(view)
+    async with app.run_test(size=size) as pilot:
+        await _ready(pilot, view)
+        await pilot.press(*keys)
+        await settled(pilot)
+
+        check_golden(app, f"{name}_{size[0]}x{size[1]}")
+
+
+async def _ready(pilot: Pilot[None], view: Widget) -> None:
+    view.focus()
+    await settled(pilot)

@@ -1,0 +1,185 @@
+"""Values changed on screen: steps, typed values, errors in place, resets, and the file that says the same."""
+
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from magus.advisor.candidates.advice import Source
+from magus.compiler.changed import Changes, compile_changed_file
+from magus.compiler.pipeline import compile_file
+from magus.tui.app.app import MagusApp
+from magus.tui.app.panes import PANES
+from magus.tui.app.what_if import Row, WhatIf, changed_words, with_value
+from tests.helpers.tui import fakes
+from tests.helpers.tui.driving import LARGE, SMALL, press, screen_text, settled, until
+from tests.helpers.tui.fakes import FakeStages
+
+FILE = """\
+mgs 1
+use "amd/mi300x"
+param M = 2048 in 1024..8192 x2
+param K = 4096
+system node { gpus 8 x MI300X; fabric full_mesh(xgmi) }
+workload up on node {
+  x = tensor bf16[M, K] shard rows
+  w = tensor bf16[K, 3584] shard cols
+  y = gemm(all_gather(x), w)
+}
+"""
+KEY = str([pane.name for pane in PANES].index("what_if") + 1)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "small.mgs"
+    path.write_text(FILE, encoding="utf-8")
+    return path
+
+
+def app_of(file: Path, stages: FakeStages | None = None) -> MagusApp:
+    fake = stages or FakeStages(fakes.two_workloads())
+    return MagusApp(file, backend=replace(fake.backend(), compile=compile_file))
+
+
+def rows(file: Path, changes: Changes | None = None) -> dict[str, Row]:
+    before = compile_file(file)
+    now = compile_changed_file(file, changes or Changes())
+    what_if = WhatIf(now.params, now.numbers, before.numbers, changes or Changes())
+    return {row.name: row for row in what_if.rows(now.scenarios[0])}
+
+
+def test_params_come_first_and_then_the_numbers_of_links_and_of_the_gpu(file: Path) -> None:
+    names = list(rows(file))
+
+    assert names[:3] == ["M", "K", "xgmi.bandwidth"]
+    assert "MI300X.hbm.achieved" in names
+
+
+@pytest.mark.parametrize(
+    ("name", "steps", "doubling", "text"),
+    [
+        ("M", 1, False, "4096"),
+        ("M", -5, False, "1024"),
+        ("K", 1, False, "8192"),
+        ("xgmi.latency", 1, False, "735 ns"),
+        ("xgmi.latency", -2, False, "630 ns"),
+        ("xgmi.latency", 1, True, "1.4 us"),
+        ("MI300X.dma.engines", -1, False, "13"),
+        ("MI300X.dma.engines", 1, True, "28"),
+        ("MI300X.gemm.mma", 1, False, "0.5355"),
+    ],
+)
+def test_steps(file: Path, name: str, steps: int, doubling: bool, text: str) -> None:
+    assert rows(file)[name].stepped(steps, doubling=doubling) == text
+
+
+def test_a_step_there_and_back_is_no_change(file: Path) -> None:
+    row = rows(file)["xgmi.latency"]
+    there = with_value(Changes(), row, row.stepped(1))
+    back = rows(file, there)["xgmi.latency"]
+
+    assert changed_words(there) == "xgmi.latency = 735 ns"
+    assert back.changed
+    assert with_value(there, back, back.stepped(-1)) == Changes()
+
+
+async def test_a_step_asks_the_question_with_the_other_value(file: Path) -> None:
+    app = app_of(file)
+    async with app.run_test(size=LARGE) as pilot:
+        await settled(pilot)
+        await press(pilot, KEY, "right", "right")
+        text = screen_text(app)
+
+        assert app.session.job is not None and app.session.job.scenario.workload.gemm is not None
+        assert app.session.job.scenario.workload.gemm.m == 8192
+        assert "● M" in text and "8192" in text
+        assert "small.mgs with M = 8192" in text
+        await press(pilot, "r")
+        assert app.session.changes == Changes()
+        assert "●" not in screen_text(app)
+
+
+async def test_a_number_of_the_hardware_is_typed(file: Path) -> None:
+    app = app_of(file)
+    async with app.run_test(size=LARGE) as pilot:
+        await settled(pilot)
+        await press(pilot, KEY, *("down",) * 3, "enter", "ctrl+u")
+        await pilot.press(*"30 GB/s")
+        await press(pilot, "enter")
+
+        assert app.session.job is not None
+        assert app.session.job.scenario.system.fabric.link.achieved_bytes_per_s == 30_000_000_000
+        assert "1 changed ●" in screen_text(app)
+        assert "● xgmi.achieved" in screen_text(app)
+        await press(pilot, "R")
+        assert app.session.changes == Changes()
+
+
+async def test_a_value_that_cannot_be_is_said_in_place_and_changes_nothing(file: Path) -> None:
+    app = app_of(file)
+    async with app.run_test(size=SMALL) as pilot:
+        await settled(pilot)
+        before = app.session.job
+        await press(pilot, KEY, "enter", "ctrl+u")
+        await pilot.press(*"1000")
+        await press(pilot, "enter")
+
+        assert "MGS311: M is set to 1000, its domain is 1024..8192 x2" in screen_text(app)
+        assert app.session.job is before
+        await press(pilot, "enter", "escape", "right")
+        assert app.session.changes == Changes((("M", "4096"),))
+
+
+async def test_it_is_saved_as_a_file_that_says_the_same(file: Path) -> None:
+    app, target = app_of(file), file.with_name("small_what_if.mgs")
+    async with app.run_test(size=LARGE) as pilot:
+        await settled(pilot)
+        await press(pilot, KEY, "right", *("down",) * 3, "left", "S", "enter")
+
+        assert f"written: {target}" in screen_text(app)
+        assert app.session.job is not None
+        assert compile_file(target).scenarios == (app.session.job.scenario,)
+        await press(pilot, "S", "enter")
+        assert "exists. Enter overwrites it" in screen_text(app)
+        target.write_text("mine", encoding="utf-8")
+        await press(pilot, "escape")
+        assert target.read_text(encoding="utf-8") == "mine"
+        await press(pilot, "S", "enter", "enter")
+        assert compile_file(target).scenarios == (app.session.job.scenario,)
+
+
+async def test_a_file_that_cannot_be_written_is_said(file: Path) -> None:
+    app = app_of(file)
+    async with app.run_test(size=LARGE) as pilot:
+        await settled(pilot)
+        await press(pilot, KEY, "S", "ctrl+u")
+        await pilot.press(*"/proc/none.mgs")
+        await press(pilot, "enter")
+
+        assert "/proc/none.mgs: " in screen_text(app)
+
+
+async def test_an_answer_that_is_not_confirmed_says_so(file: Path) -> None:
+    scenario = compile_file(file).scenarios[0]
+    whole = fakes.advice(scenario)
+    first = replace(
+        whole,
+        recommended=replace(whole.recommended, simulated_ticks=None),
+        candidates=(replace(whole.recommended, simulated_ticks=None), *whole.candidates[1:]),
+        interrupted=True,
+        source=Source.MODEL,
+    )
+    fake = FakeStages((scenario,), partial=(first,), advice_gate=Event())
+    app = app_of(file, fake)
+    async with app.run_test(size=LARGE) as pilot:
+        await until(pilot, lambda: "3/10" in screen_text(app))
+        assert "predicted, OVERLAP pays" in screen_text(app)
+        assert "Not confirmed: predicted, being simulated." in screen_text(app)
+        assert fake.advice_gate is not None
+        await press(pilot, "escape")
+        assert "stopped, OVERLAP pays" in screen_text(app), "what was found is kept"
+        fake.advice_gate.set()
+        await press(pilot, "e")
+        assert "stopped" not in screen_text(app) and "predicted, " not in screen_text(app)

@@ -1,0 +1,88 @@
+"""Two to four schedules under each other on one axis, and what tells them apart."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ....compiler.ir import Scenario
+from ....simcore.figures.result import Interval, IntervalKind
+from ....simcore.figures.spans import union_of
+from .differences import Compared, Difference, differences_of
+from .parting import Parting, parting_of
+from .rows import Row, lanes_of
+from .viewport import Viewport
+
+LETTERS = "ABCD"
+"""What marked schedules are called, in the order in which they were marked."""
+
+
+@dataclass(frozen=True, eq=False)
+class Band:
+    """The rows of one schedule: ``letter`` stands for its name."""
+
+    letter: str
+    compared: Compared
+    rows: tuple[Row, ...]
+
+
+class ComparisonModel:
+    """The marked schedules of a scenario; those without a Result have no rows yet."""
+
+    def __init__(self, scenario: Scenario, marked: Sequence[Compared], bound_ticks: int | None) -> None:
+        self.marked = tuple(marked)
+        self.in_lanes = False
+        self.differences: tuple[Difference, ...] = differences_of(scenario, self.marked, bound_ticks)
+        results = [one.result for one in self.marked if one.result is not None]
+        self.is_whole = len(results) == len(self.marked) > 1
+        self.parting: Parting | None = parting_of(LETTERS[: len(results)], results) if self.is_whole else None
+        total = max((result.makespan_ticks for result in results), default=1)
+        self.viewport = Viewport.whole(total)
+        self.bands: tuple[Band, ...] = ()
+        self._lay_out()
+
+    def taking_over(self, before: "ComparisonModel") -> "ComparisonModel":
+        """Show the same part of time in the same detail as before."""
+        if before.viewport.zoom > 1:
+            self.viewport = before.viewport.with_total(self.viewport.total_ticks)
+        if before.in_lanes:
+            self.toggle_lanes()
+        return self
+
+    def toggle_lanes(self) -> None:
+        """Show all streams and engines of rank 0, or all kernels in one row and all transfers in another."""
+        self.in_lanes = not self.in_lanes
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        self.bands = tuple(
+            Band(letter, one, self._rows(one)) for letter, one in zip(LETTERS, self.marked, strict=False)
+        )
+
+    def _rows(self, one: Compared) -> tuple[Row, ...]:
+        if one.result is None:
+            return ()
+        rows = lanes_of(one.result.timeline).of_rank(0)
+        return rows if self.in_lanes else _merged(rows)
+
+
+def _merged(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """All kernels in one row, all transfers in another; what runs at once becomes one interval."""
+    intervals = [interval for row in rows for interval in row.intervals]
+    kernels = [each for each in intervals if each.kind is not IntervalKind.COMM]
+    copies = [each for each in intervals if each.kind is IntervalKind.COMM]
+    return tuple(
+        Row(0, label, _together(label, group)) for label, group in (("kernels", kernels), ("copies", copies)) if group
+    )
+
+
+def _together(label: str, group: Sequence[Interval]) -> tuple[Interval, ...]:
+    """One interval for each span in which some run, with the kind of the first."""
+    in_time = sorted(group, key=lambda one: (one.start_ticks, one.end_ticks))
+    found, place = [], 0
+    for start, end in union_of(in_time):
+        first = place
+        while place < len(in_time) and in_time[place].start_ticks < end:
+            place += 1
+        inside = in_time[first:place]
+        name = inside[0].name if len(inside) == 1 else f"{inside[0].name} to {inside[-1].name}"
+        found.append(Interval(0, label, name, inside[0].kind, start, end))
+    return tuple(found)

@@ -1,0 +1,182 @@
+"""How busy links and memories are in a window of time: by link, by node, and by pair of ranks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+
+from ....compiler.ir import Scenario
+from ....compiler.text.quantities import rate_text
+from ....simcore.figures.loads import LoadKind, Loads
+from ....simcore.program.arrays import FloatArray, Int64Array
+from .fabric_map import FabricMap, fabric_map
+
+RAMP = " ·░▒▓█"
+"""Signs of shares from nothing to full."""
+
+MOST_PAIRS = 1 << 16
+"""Pairs of ranks whose routes are looked up; of more ranks every so many are shown."""
+
+WINDOWS = 32
+"""Windows that the run is cut into for scrubbing."""
+
+
+def level_of(share: float) -> int:
+    """The sign of a share in the ramp: none at nothing, the lowest above it."""
+    if share <= 0.001:
+        return 0
+    return max(1, min(len(RAMP) - 1, round(share * (len(RAMP) - 1) + 0.2)))
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A part of the run, in ticks."""
+
+    start_ticks: float
+    end_ticks: float
+
+
+class HeatModel:
+    """Loads of one Result, looked at through a window of time."""
+
+    def __init__(self, scenario: Scenario, loads: Loads) -> None:
+        self.scenario, self.loads = scenario, loads
+        self.window = self.whole
+        self.map: FabricMap | None = fabric_map(scenario)
+
+    @property
+    def whole(self) -> Window:
+        """The whole run."""
+        return Window(0, max(1, self.loads.span_ticks))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of the run is looked at."""
+        return self.window == self.whole
+
+    def scrub(self, windows: int) -> None:
+        """Look at the window so many further on; from the whole run at the first, or at the last."""
+        size = self.whole.end_ticks / WINDOWS
+        if self.is_whole:
+            start = 0.0 if windows > 0 else self.whole.end_ticks - size
+        else:
+            start = min(max(0.0, self.window.start_ticks + windows * size), self.whole.end_ticks - size)
+        self.window = Window(start, start + size)
+
+    def look_at(self, start_ticks: int, end_ticks: int) -> None:
+        """Look at a part of the run; at all of it if that has no length."""
+        start, end = max(0, start_ticks), min(self.loads.span_ticks, end_ticks)
+        self.window = Window(start, end) if start < end else self.whole
+
+    @cached_property
+    def _so_far(self) -> FloatArray:
+        """[L, B + 1] busy share times time up to the edge of each bucket."""
+        busy = self.loads.utilization * np.diff(self.loads.edges_ticks)
+        return np.concatenate([np.zeros((len(self.loads.each), 1)), np.cumsum(busy, axis=1)], axis=1)
+
+    def shares(self) -> FloatArray:
+        """[L] share of the window in which each link and memory is busy, from 0 to 1."""
+        edges = self.loads.edges_ticks.astype(float)
+        ends = (self.window.start_ticks, self.window.end_ticks)
+        at = [np.clip(np.searchsorted(edges, end, "right") - 1, 0, len(edges) - 2) for end in ends]
+        reached = [
+            self._so_far[:, place]
+            + (self._so_far[:, place + 1] - self._so_far[:, place])
+            * ((end - edges[place]) / max(1.0, edges[place + 1] - edges[place]))
+            for place, end in zip(at, ends, strict=True)
+        ]
+        found: FloatArray = np.clip((reached[1] - reached[0]) / max(1.0, ends[1] - ends[0]), 0.0, 1.0)
+        return found
+
+    @cached_property
+    def wire_rows(self) -> tuple[tuple[int, ...], ...]:
+        """Rows of the loads of each link of the map, of both directions."""
+        assert self.map is not None, "asked only where there is a map"
+        rows = self.loads.links(self.scenario.network)
+        both = (((wire.a, wire.b), (wire.b, wire.a)) for wire in self.map.wires)
+        return tuple(tuple(rows[ends] for ends in pair if ends in rows) for pair in both)
+
+    def memory_share(self, shares: FloatArray, rank: int) -> float:
+        """How busy the HBM of a rank is."""
+        return float(shares[self.loads.memory(rank)])
+
+    def busiest(self, shares: FloatArray, count: int) -> tuple[str, ...]:
+        """The busiest links in words, of alike ones the first."""
+        links = [row for row, load in enumerate(self.loads.each) if load.kind is LoadKind.LINK and shares[row] > 0]
+        links.sort(key=lambda row: (-round(float(shares[row]), 3), row))
+        return tuple(self._told(row, float(shares[row])) for row in links[:count])
+
+    def _told(self, row: int, share: float) -> str:
+        load, rate = self.loads.each[row], float(self.loads.capacity_bytes_per_s[row])
+        return f"{self.node_text(load.source)} > {self.node_text(load.target)} {share:.0%} of {rate_text(rate)}"
+
+    def node_text(self, node: int) -> str:
+        """What a node is called."""
+        return f"r{node}" if node < self.scenario.num_ranks else f"s{node - self.scenario.num_ranks}"
+
+    # Pairs of ranks.
+
+    @cached_property
+    def shown_ranks(self) -> tuple[int, ...]:
+        """The ranks of the matrix: all, or every so many."""
+        num_ranks, step = self.scenario.num_ranks, 1
+        while (num_ranks // step) ** 2 > MOST_PAIRS:
+            step *= 2
+        return tuple(range(0, num_ranks, step))
+
+    @cached_property
+    def _row_of_hop(self) -> dict[tuple[int, int], int]:
+        """Row of each edge of ``network.own`` by its number and the ranks it is shifted by; idle ones have none."""
+        network = self.scenario.network
+        rows = {
+            (load.source, load.target): row for row, load in enumerate(self.loads.each) if load.kind is LoadKind.LINK
+        }
+        hops = {
+            (number, ranks): network.shifted_ends(edge.ends, ranks)
+            for ranks in range(0, self.loads.period, network.period)
+            for number, edge in enumerate(network.own)
+        }
+        return {hop: rows[ends] for hop, ends in hops.items() if ends in rows}
+
+    @cached_property
+    def _routes(self) -> tuple[Int64Array, Int64Array]:
+        """Rows of the loads on the way between each pair of shown ranks, and the pair of each."""
+        network, num_ranks, period = self.scenario.network, self.scenario.num_ranks, self.loads.period
+        row_of_hop, known = self._row_of_hop, dict[tuple[int, int], list[int]]()
+        rows: list[int] = []
+        pairs: list[int] = []
+        shown = self.shown_ranks
+        for place, (source, target) in enumerate(product(shown, shown)):
+            shift = source - source % period
+            ends = source - shift, (target - shift) % num_ranks
+            if ends not in known:
+                hops = network.way(*ends) if source != target else ()
+                passed = ((number, ranks % period) for number, ranks in hops)
+                known[ends] = [row_of_hop[hop] for hop in passed if hop in row_of_hop]
+            rows += known[ends]
+            pairs += [place] * len(known[ends])
+        return np.array(rows, np.int64), np.array(pairs, np.int64)
+
+    def matrix(self, shares: FloatArray) -> FloatArray:
+        """[S, S] share of the busiest link on the way from each shown rank to each other."""
+        size = len(self.shown_ranks)
+        rows, pairs = self._routes
+        found = np.zeros(size * size)
+        np.maximum.at(found, pairs, shares[rows])
+        return found.reshape(size, size)
+
+
+def shrunk(matrix: FloatArray, most: int) -> tuple[FloatArray, int]:
+    """Return a matrix of at most ``most`` rows and columns, the largest of each block, and the size of a block."""
+    block = -(-len(matrix) // max(1, most))
+    size = -(-len(matrix) // block)
+    padded = np.zeros((size * block, size * block))
+    padded[: len(matrix), : len(matrix)] = matrix
+    return padded.reshape(size, block, size, block).max(axis=(1, 3)), block
+
+
+def matrix_text(row: Sequence[float], columns_per_cell: int) -> str:
+    """A row of the matrix in signs of the ramp."""
+    return "".join(RAMP[level_of(share)] * columns_per_cell for share in row)

@@ -1,0 +1,278 @@
+"""The state of a timeline on screen: which rows and which time are in view, where the cursor is, what stands out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from ....compiler.ir import Scenario
+from ....compiler.text.quantities import us_text
+from ....simcore.figures.result import Interval, Result
+from .emphasis import Emphasis, Standout, standout_of
+from .follow import Chunks, Stop
+from .rows import NONE, Lanes, Row, lanes_of
+from .story import told
+from .strips import Strip, strips_of
+from .viewport import PAN_STEP, ZOOM_STEP, Viewport
+
+
+class RanksShown(Enum):
+    """Whose rows are shown."""
+
+    ONE = "one rank"
+    OWN = "the ranks that differ"
+    ALL = "all ranks"
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """An interval of a row; NONE in an empty one."""
+
+    row_idx: int = 0
+    number: int = NONE
+
+
+class TimelineModel:
+    """One Result on screen. No drawing and no keys: those are the widget's."""
+
+    def __init__(self, scenario: Scenario, result: Result) -> None:
+        self.scenario, self.result = scenario, result
+        self.lanes: Lanes = lanes_of(result.timeline)
+        self.viewport = Viewport.whole(result.makespan_ticks)
+        self.rank = 0
+        self.ranks_shown = RanksShown.ONE
+        self.emphasis = Emphasis.NONE
+        self.standout: Standout = standout_of(result, Emphasis.NONE)
+        self.stops: tuple[Stop, ...] = ()
+        self.stop_idx = 0
+        self.cursor = Cursor()
+        self.rows: tuple[Row, ...] = ()
+        self._chunks = Chunks(scenario, result)
+        self._strips: tuple[int, tuple[Strip, ...]] = NONE, ()
+        self._lay_out()
+        self.cursor = Cursor(0, 0 if self.rows and self.rows[0].intervals else NONE)
+
+    def taking_over(self, before: "TimelineModel") -> "TimelineModel":
+        """Show the same part and rows as another Result of the same schedule did."""
+        self.viewport = before.viewport.with_total(self.result.makespan_ticks)
+        self.rank, self.ranks_shown = before.rank, before.ranks_shown
+        self.emphasise(before.emphasis)
+        self._lay_out()
+        self.cursor = before.cursor if self._holds(before.cursor) else self.cursor
+        return self
+
+    # What is shown.
+
+    @property
+    def is_folded(self) -> bool:
+        """Whether fewer ranks were simulated than there are."""
+        return self.lanes.period < self.lanes.num_ranks
+
+    @property
+    def interval(self) -> Interval | None:
+        """The interval under the cursor."""
+        return self.rows[self.cursor.row_idx].intervals[self.cursor.number] if self._holds(self.cursor) else None
+
+    @property
+    def cursor_ticks(self) -> int:
+        """The time at which the cursor is: the part of its interval in view, in the middle."""
+        interval = self.interval
+        if interval is None:
+            return self.viewport.start_ticks + self.viewport.span_ticks // 2
+        start = max(interval.start_ticks, self.viewport.start_ticks)
+        return max(start, (start + min(interval.end_ticks, self.viewport.end_ticks)) // 2)
+
+    @property
+    def strips(self) -> tuple[Strip, ...]:
+        """Use of links and memory at the rank of the cursor."""
+        rank = self.rows[self.cursor.row_idx].rank if self.rows else self.rank
+        if self._strips[0] != rank:
+            self._strips = rank, strips_of(self.result.loads, rank)
+        return self._strips[1]
+
+    def story(self) -> str:
+        """A line about the interval under the cursor, and about the chunk that is followed."""
+        interval = self.interval
+        if interval is None:
+            return "nothing runs in this row" if self.rows else "nothing ran"
+        line = told(self.scenario, self.result, self.rows[self.cursor.row_idx].rank, interval)
+        return f"{self._way()} · {line}" if self.stops else line
+
+    def _way(self) -> str:
+        """Where the chunk that is followed goes, the stop of the cursor in brackets."""
+        words = []
+        for idx, stop in enumerate(self.stops):
+            if stop.path and idx:
+                words.append(" > ".join(self._node(node) for node in stop.path))
+            name = f"{stop.interval.name} r{stop.rank}"
+            words.append(f"[{name}]" if idx == self.stop_idx else name)
+        return " > ".join(words)
+
+    def _node(self, node: int) -> str:
+        return f"r{node}" if node < self.scenario.num_ranks else f"switch {node - self.scenario.num_ranks}"
+
+    def followed_in(self, row: Row) -> frozenset[int]:
+        """The intervals of a row on the way of the chunk that is followed."""
+        here = (stop.interval for stop in self.stops if stop.rank == row.rank and stop.interval.lane == row.lane)
+        return frozenset(row.number_of(interval) for interval in here) - {NONE}
+
+    # Time.
+
+    def zoom(self, steps: int) -> None:
+        """Zoom in (positive) or out about the cursor; zero shows everything."""
+        self.zoom_about(steps, self.cursor_ticks)
+
+    def zoom_about(self, steps: int, ticks: int) -> None:
+        """Zoom in or out; the time ``ticks`` stays where it is."""
+        total = self.viewport.total_ticks
+        self.viewport = Viewport.whole(total) if steps == 0 else self.viewport.zoomed(ZOOM_STEP**steps, ticks)
+
+    def pan(self, steps: int) -> None:
+        """Move the time in view later (positive) or earlier."""
+        self.viewport = self.viewport.moved(steps * PAN_STEP)
+
+    def frame(self) -> None:
+        """Zoom to the interval under the cursor."""
+        interval = self.interval
+        if interval is not None:
+            factor = self.viewport.span_ticks / max(1, 2 * interval.ticks)
+            middle = (interval.start_ticks + interval.end_ticks) // 2
+            self.viewport = self.viewport.zoomed(factor, middle).showing(interval.start_ticks, interval.end_ticks)
+
+    # The cursor.
+
+    def step(self, intervals: int) -> None:
+        """Move the cursor along its row, and the time in view with it."""
+        if self._holds(self.cursor):
+            last = len(self.rows[self.cursor.row_idx].intervals) - 1
+            self._go(self.cursor.row_idx, max(0, min(last, self.cursor.number + intervals)))
+
+    def step_row(self, rows: int) -> None:
+        """Move the cursor to another row, to what is nearest in time there."""
+        if self.rows:
+            row_idx = max(0, min(len(self.rows) - 1, self.cursor.row_idx + rows))
+            self.cursor = Cursor(row_idx, self.rows[row_idx].at(self.cursor_ticks))
+
+    def select(self, row_idx: int, ticks: int) -> None:
+        """Put the cursor on the interval of a row that is nearest to a time."""
+        if 0 <= row_idx < len(self.rows):
+            self.cursor = Cursor(row_idx, self.rows[row_idx].at(ticks))
+
+    def _go(self, row_idx: int, number: int) -> None:
+        self.cursor = Cursor(row_idx, number)
+        interval = self.rows[row_idx].intervals[number]
+        self.viewport = self.viewport.showing(interval.start_ticks, interval.end_ticks)
+
+    def _holds(self, cursor: Cursor) -> bool:
+        return cursor.row_idx < len(self.rows) and 0 <= cursor.number < len(self.rows[cursor.row_idx].intervals)
+
+    # Ranks.
+
+    def next_ranks(self) -> None:
+        """Show one rank, those that differ, or all of them, in turn."""
+        order = [RanksShown.ONE, RanksShown.OWN, RanksShown.ALL]
+        if self.lanes.period in (1, self.lanes.num_ranks):
+            order.remove(RanksShown.OWN)
+        self.ranks_shown = order[(order.index(self.ranks_shown) + 1) % len(order)]
+        self._lay_out()
+
+    def other_rank(self, ranks: int) -> None:
+        """Show the rank so many further as the one rank."""
+        self.rank = (self.rank + ranks) % self.lanes.num_ranks
+        self._lay_out()
+
+    def ranks_text(self) -> str:
+        """Which ranks are shown, and for whom they stand."""
+        period, num_ranks = self.lanes.period, self.lanes.num_ranks
+        if self.ranks_shown is RanksShown.ALL or num_ranks == 1:
+            return "all ranks"
+        if self.ranks_shown is RanksShown.OWN:
+            return f"{period} ranks, each stands for {num_ranks // period}"
+        if period == 1:
+            return f"rank {self.rank}, one stands for all {num_ranks}"
+        return f"rank {self.rank} of {num_ranks}" + (f", {period} simulated" if self.is_folded else "")
+
+    def _lay_out(self) -> None:
+        """Make the rows; the cursor stays on its interval as far as it is still shown."""
+        before = self.rows[self.cursor.row_idx] if self.rows else None
+        match self.ranks_shown:
+            case RanksShown.ONE:
+                ranks: Sequence[int] = (self.rank,)
+            case RanksShown.OWN:
+                ranks = range(self.lanes.period)
+            case RanksShown.ALL:
+                ranks = range(self.lanes.num_ranks)
+        # Of other ranks only what a chunk passes is shown.
+        passed = {(stop.rank, stop.interval.lane) for stop in self.stops if stop.rank not in ranks}
+        more = (row for rank in sorted({rank for rank, _ in passed}) for row in self.lanes.of_rank(rank))
+        self.rows = (*self.lanes.of_ranks(ranks), *(row for row in more if (row.rank, row.lane) in passed))
+        if before is not None:
+            same = (idx for idx, row in enumerate(self.rows) if (row.rank, row.lane) == (before.rank, before.lane))
+            row_idx = next(same, min(self.cursor.row_idx, max(0, len(self.rows) - 1)))
+            alike = bool(self.rows) and self.rows[row_idx].intervals is before.intervals
+            self.cursor = Cursor(row_idx, self.cursor.number) if alike else self._nearest(row_idx, before)
+
+    def _nearest(self, row_idx: int, before: Row) -> Cursor:
+        if not self.rows:
+            return Cursor()
+        known = 0 <= self.cursor.number < len(before.intervals)
+        return Cursor(row_idx, self.rows[row_idx].at(int(before.starts[self.cursor.number]) if known else 0))
+
+    @property
+    def shows_many_ranks(self) -> bool:
+        """Whether rows of more than one rank are shown, so that they must say whose they are."""
+        return bool(self.rows) and self.rows[0].rank != self.rows[-1].rank
+
+    # What stands out.
+
+    def emphasise(self, emphasis: Emphasis) -> None:
+        """Let something stand out; the same again lets nothing."""
+        self.emphasis = Emphasis.NONE if emphasis is self.emphasis else emphasis
+        self.standout = standout_of(self.result, self.emphasis)
+
+    def follow(self) -> bool:
+        """Follow the chunk under the cursor, or go to its next stop; behind the last one begin again.
+
+        Return False if nothing waits for what is under the cursor, nor it for a chunk.
+        """
+        interval = self.interval
+        if interval is None:
+            return False
+        rank = self.rows[self.cursor.row_idx].rank
+        at_stop = self.stops and (self.stops[self.stop_idx].rank, self.stops[self.stop_idx].interval) == (
+            rank,
+            interval,
+        )
+        if at_stop:
+            self._go_to_stop((self.stop_idx + 1) % len(self.stops))
+            return True
+        chain = self._chunks.chain_from(rank, interval)
+        if len(chain) < 2:
+            return False
+        self.stops = chain
+        self._lay_out()
+        self._go_to_stop(0)
+        return True
+
+    def unfollow(self) -> None:
+        """Follow nothing any more."""
+        self.stops, self.stop_idx = (), 0
+        self._lay_out()
+
+    def _go_to_stop(self, stop_idx: int) -> None:
+        self.stop_idx = stop_idx
+        stop = self.stops[stop_idx]
+        for row_idx, row in enumerate(self.rows):
+            if (row.rank, row.lane) == (stop.rank, stop.interval.lane):
+                self._go(row_idx, row.number_of(stop.interval))
+                return
+
+    # Words.
+
+    def headline(self) -> str:
+        """What is shown, in a line."""
+        parts = [us_text(self.result.makespan_us), self.result.granularity, self.ranks_text()]
+        if self.viewport.zoom > 1:
+            parts.append(f"zoom {self.viewport.zoom:.1f}x")
+        if self.emphasis is not Emphasis.NONE:
+            parts.append(f"only {self.emphasis.value}")
+        return "  ".join(parts)

@@ -1,0 +1,168 @@
+"""Time against one value as lines of text: a curve for each kind of schedule, and below who wins where."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ....compiler.resolve.expect.expectation import Verdict
+from ..sweep import SweepFigure
+from .braille import DOTS_X, DOTS_Y, Canvas, line_dots
+
+Line = tuple[tuple[str, str], ...]
+"""Pieces of text with the names of their styles; a name of a curve is ``curve-0``, ``curve-1`` and so on."""
+
+MAX_CURVES = 6
+LETTERS = "ABCDEF"
+LABEL_COLUMNS = 9
+MIN_ROWS, MIN_COLUMNS = 4, 16
+FULL_ROWS = 16
+"""Rows from which on the signs are explained below the plot."""
+VERDICT_SIGNS = {Verdict.OVERLAP: "+", Verdict.WORTH_TRYING: "?", Verdict.SERIAL: "-"}
+VERDICT_WORDS = "+ overlap pays  ? worth trying  - serial"
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Values from ``low`` to ``high`` on ``dots`` dots, by their logarithms."""
+
+    low: float
+    high: float
+    dots: int
+
+    def at(self, value: float) -> float:
+        """Return the place of a value, in dots."""
+        if self.high <= self.low:
+            return (self.dots - 1) / 2
+        share = math.log(value / self.low) / math.log(self.high / self.low)
+        return share * (self.dots - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPlot:
+    """A figure in ``width`` columns and ``height`` rows."""
+
+    figure: SweepFigure
+    width: int
+    height: int
+
+    def lines(self) -> tuple[Line, ...]:
+        """Return all lines: the curves over their axis, the winner and the verdict by value, and what is what."""
+        legend = self._legend()
+        rows = self.height - len(legend) - 4
+        if not self.figure.points or rows < MIN_ROWS or self._columns < MIN_COLUMNS:
+            return tuple(legend)[: self.height]
+        x, y = self._scales(rows)
+        return (
+            *self._curves(x, y, rows),
+            self._ruler(x),
+            self._numbers(x),
+            self._band("winner", [self._letter(point.winner) for point in self.figure.points], x),
+            self._band("verdict", [VERDICT_SIGNS[point.verdict] for point in self.figure.points], x),
+            *legend,
+        )
+
+    @property
+    def _kinds(self) -> tuple[str, ...]:
+        return self.figure.kinds[:MAX_CURVES]
+
+    @property
+    def _columns(self) -> int:
+        return self.width - LABEL_COLUMNS - 1
+
+    def _letter(self, kind: str) -> str:
+        return LETTERS[self._kinds.index(kind)] if kind in self._kinds else "*"
+
+    def _scales(self, rows: int) -> tuple[Scale, Scale]:
+        xs = [point.x for point in self.figure.points]
+        times = [point.us[kind] for point in self.figure.points for kind in self._kinds if kind in point.us]
+        x = Scale(min(xs), max(xs), self._columns * DOTS_X)
+        return x, Scale(min(times), max(times) * 1.0001, rows * DOTS_Y)
+
+    def _curves(self, x: Scale, y: Scale, rows: int) -> Iterator[Line]:
+        canvas = Canvas(self._columns, rows)
+        letters: dict[tuple[int, int], tuple[str, int]] = {}
+        for number, kind in reversed(list(enumerate(self._kinds))):  # the first over the others
+            places = [
+                (x.at(point.x), y.dots - 1 - y.at(point.us[kind]), kind in point.simulated)
+                for point in self.figure.points
+                if kind in point.us
+            ]
+            for (x0, y0, _), (x1, y1, _) in pairwise(places):
+                canvas.draw(*line_dots(x0, y0, x1, y1), MAX_CURVES - number)
+            for px, py, simulated in places:
+                letter = LETTERS[number] if simulated else LETTERS[number].lower()
+                letters[int(px) // DOTS_X, int(py) // DOTS_Y] = (letter, number)
+        now = None if self.figure.now is None else int(x.at(self.figure.now)) // DOTS_X
+        for row in range(rows):
+            label = self._time_label(row, rows, y)
+            yield ((label, "axis"), ("│", "axis"), *self._cells(canvas, letters, row, now))
+
+    def _cells(
+        self, canvas: Canvas, letters: dict[tuple[int, int], tuple[str, int]], row: int, now: int | None
+    ) -> Iterator[tuple[str, str]]:
+        for column in range(canvas.width):
+            if (column, row) in letters:
+                letter, number = letters[column, row]
+                yield letter, f"point-{number}"
+            elif canvas.dots[row, column]:
+                yield canvas.character(column, row), f"curve-{MAX_CURVES - int(canvas.levels[row, column])}"
+            else:
+                yield ("┊" if column == now else " "), "axis"
+
+    def _time_label(self, row: int, rows: int, y: Scale) -> str:
+        """Return the time of a row, of every third one."""
+        if row % 3 and row != rows - 1:
+            return " " * LABEL_COLUMNS
+        share = 1 - (row + 0.5) / rows
+        value = y.low * (y.high / y.low) ** share
+        return f"{_short(value)} {self.figure.measure}".rjust(LABEL_COLUMNS)
+
+    def _ruler(self, x: Scale) -> Line:
+        marks = {int(x.at(point.x)) // DOTS_X for point in self.figure.points}
+        ruler = "".join("┴" if column in marks else "─" for column in range(self._columns))
+        return ((" " * LABEL_COLUMNS + "└" + ruler, "axis"),)
+
+    def _numbers(self, x: Scale) -> Line:
+        """Return the line of values, as many as have room."""
+        line = [" "] * self._columns
+        free = 0
+        for point in self.figure.points:
+            text = point.text
+            start = min(max(0, int(x.at(point.x)) // DOTS_X - len(text) // 2), self._columns - len(text))
+            if start >= free:
+                line[start : start + len(text)] = text
+                free = start + len(text) + 1
+        name = self.figure.axis[: LABEL_COLUMNS - 1].rjust(LABEL_COLUMNS)
+        return ((f"{name} ", "head"), ("".join(line), "axis"))
+
+    def _band(self, name: str, letters: Sequence[str], x: Scale) -> Line:
+        """Return a line in which each column has the letter of the nearest point."""
+        columns = [int(x.at(point.x)) // DOTS_X for point in self.figure.points]
+        pieces: list[tuple[str, str]] = [(f"{name.rjust(LABEL_COLUMNS)} ", "head")]
+        for column in range(self._columns):
+            nearest = min(range(len(columns)), key=lambda idx: abs(columns[idx] - column))
+            letter = letters[nearest]
+            known = letter in LETTERS
+            pieces.append((letter, f"point-{LETTERS.index(letter)}" if known else "head"))
+        return tuple(pieces)
+
+    def _legend(self) -> list[Line]:
+        """Return the letters with their kinds, and what the signs mean."""
+        lines: list[list[tuple[str, str]]] = [[(" ", "head")]]
+        room = self.width - 1
+        for number, kind in enumerate(self._kinds):
+            text = f"{LETTERS[number]} {kind}  "
+            if len(text) > room and len(lines[-1]) > 1:
+                lines.append([(" ", "head")])
+                room = self.width - 1
+            room -= len(text)
+            lines[-1] += [(LETTERS[number], f"point-{number}"), (text[1:], "head")]
+        if self.height < FULL_ROWS:
+            return [*map(tuple, lines)]
+        signs = f" capital: simulated, small: predicted   {VERDICT_WORDS}"
+        return [*map(tuple, lines), ((signs[: self.width], "axis"),)]
+
+
+def _short(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"

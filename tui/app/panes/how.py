@@ -1,0 +1,184 @@
+"""The pane How: how to carry the picked schedule out, and what to take away for that."""
+
+from typing import ClassVar
+
+from textual import events, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+
+from ....advisor.candidates.advice import Advice, Candidate
+from ....advisor.how.how import How, how_of
+from ....advisor.targets import Refused
+from ....compiler.ir import Rejection
+from ....compiler.planning.build import ScheduleError
+from ....compiler.text.diagnostics import CompileError
+from ....compiler.text.printable import printable
+from ....compiler.text.writing import write_whole
+from ...text.handover import PLAN_JSON, PLAN_MGS, Handover
+from ...text.how import how_lines
+from ...text.shipped import shipped_lines
+from ...text.wrap import bullet, wrapped_to
+from ..background import in_thread
+from ..session import WorkloadSession
+from ..widgets.handover import HandoverScreen, HandoverWanted
+from .base import JobPane
+
+TITLE = "How"
+WORKING = "putting the plan into words ..."
+KEYS = "y copies the expression, p the plan as JSON, m as .mgs; o writes a file, for a runtime too."
+
+
+class HowText(VerticalScroll, can_focus=True):
+    """The text, which scrolls."""
+
+
+class HowPane(JobPane):
+    """The recipe in words, the nearest shipped implementation, and keys that copy or write the plan."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "copy_expression", "Copy name"),
+        Binding("p", "copy_json", "Copy JSON"),
+        Binding("m", "copy_mgs", "Copy .mgs"),
+        Binding("o", "write", "Write file"),
+    ]
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._words = HowText(id="recipe")
+        self._text = Static(id="recipe-text", markup=False)
+        self._advice: Advice | None = None
+        self._candidate: Candidate | None = None
+        self._how: How | Rejection | None = None
+
+    def compose(self) -> ComposeResult:
+        """One text."""
+        with self._words:
+            yield self._text
+
+    @property
+    def target(self) -> HowText:
+        """The text."""
+        return self._words
+
+    def show(self, job: WorkloadSession) -> None:
+        """Tell how the picked candidate is carried out; that takes a moment where the plan is large."""
+        candidate = job.candidate(job.picked or "")
+        self.border_title = Content(f"{TITLE}: {printable(job.picked or '')}")  # no markup
+        if candidate is None or job.advice is None:
+            self._candidate = self._advice = self._how = None
+            self._text.update("")
+        elif candidate is not self._candidate or job.advice is not self._advice:
+            self._candidate, self._advice, self._how = candidate, job.advice, None
+            self._draw()
+            self._words.scroll_home(animate=False)
+            self._tell(job.advice, candidate)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Wrap again."""
+        self._draw()
+
+    @work(exclusive=True, group="how")
+    async def _tell(self, advice: Advice, candidate: Candidate) -> None:
+        how = await in_thread(lambda _: _told(advice, candidate))
+        if candidate is self._candidate:
+            self._how = how
+            self._draw()
+
+    def _draw(self) -> None:
+        if self._advice is None or self._candidate is None:
+            return
+        with wrapped_to(max(20, self._words.size.width - 3)):
+            lines = [KEYS, ""]
+            for sentence in shipped_lines(self._advice, self._candidate):
+                lines += bullet("-", sentence)
+            lines.append("")
+            if self._how is None:
+                lines.append(WORKING)
+            elif isinstance(self._how, Rejection):
+                lines.append(f"{self._how.code.name}: {self._how.message}. {self._how.hint}".strip())
+            else:
+                lines += how_lines(self._how, self._candidate.expression)
+        self._text.update(printable("\n".join(lines), block=True))
+
+    # Keys.
+
+    def action_copy_expression(self) -> None:
+        """Copy the expression of the schedule."""
+        if self._candidate is not None:
+            self._copy(self._candidate.expression, "the name of the schedule")
+
+    def action_copy_json(self) -> None:
+        """Copy the plan as JSON."""
+        self._copy_plan(PLAN_JSON)
+
+    def action_copy_mgs(self) -> None:
+        """Copy the plan in the language."""
+        self._copy_plan(PLAN_MGS)
+
+    def action_write(self) -> None:
+        """Ask what to write and where to, and write it."""
+        if self._candidate is not None:
+            self.app.push_screen(HandoverScreen(), self._wanted)
+
+    def _wanted(self, wanted: HandoverWanted | None) -> None:
+        if wanted is not None:
+            self._write(wanted)
+
+    @work(exclusive=True, group="how-copy")
+    async def _copy_plan(self, handover: Handover) -> None:
+        advice, candidate = self._advice, self._candidate
+        if advice is not None and candidate is not None:
+            text = await in_thread(lambda _: _made(handover, advice, candidate, {}))
+            if isinstance(text, Rejection):
+                self._refuse(text)
+            else:
+                self._copy(text, handover.about)
+
+    @work(group="how-write")
+    async def _write(self, wanted: HandoverWanted) -> None:
+        advice, candidate = self._advice, self._candidate
+        if advice is None or candidate is None:
+            return
+        text = await in_thread(lambda _: _made(wanted.handover, advice, candidate, wanted.options))
+        if isinstance(text, Rejection):
+            self._refuse(text)
+            return
+        try:
+            await in_thread(lambda _: write_whole(wanted.path, text))
+        except OSError as error:
+            self.notify(
+                printable(f"{error.filename or wanted.path}: {error.strerror or error}"), severity="error", markup=False
+            )
+        else:
+            self.notify(printable(f"Wrote {wanted.path}: {wanted.handover.about}"), markup=False)
+
+    def _copy(self, text: str, what: str) -> None:
+        self.app.copy_to_clipboard(text)
+        lines = text.count("\n")
+        size = f", {lines} lines" if lines > 1 else ""
+        self.notify(f"Copied {what}{size}", markup=False)
+
+    def _refuse(self, rejection: Rejection) -> None:
+        text = f"{rejection.code.name}: {rejection.message}. {rejection.hint}".strip()
+        self.notify(printable(text, block=True), severity="error", markup=False)
+
+
+def _told(advice: Advice, candidate: Candidate) -> How | Rejection:
+    try:
+        return how_of(advice.scenario, candidate.schedule)
+    except ScheduleError as error:
+        return error.rejection
+
+
+def _made(handover: Handover, advice: Advice, candidate: Candidate, options: dict[str, str]) -> str | Rejection:
+    """The text of a file, or why there is none."""
+    try:
+        return handover.text(advice, candidate.schedule, options)
+    except (ScheduleError, Refused) as error:
+        return error.rejection
+    except CompileError as error:
+        first = error.diagnostics[0]
+        return Rejection(first.code, first.message, first.hint)

@@ -1,0 +1,225 @@
+"""The pane Sweep: time against one value, with the winner, the crossovers and the verdict's threshold."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+from textual.widgets import Static
+
+from ....advisor.candidates.advice import Advice
+from ....compiler.changed import compile_changed_file
+from ....compiler.ir import Cancelled, Scenario, ShouldStop
+from ....compiler.text.diagnostics import CompileError
+from ....compiler.text.printable import printable
+from ..background import in_thread
+from ..messages import SweepProgressed
+from ..session import WorkloadSession
+from ..sweep import CHUNKS, Point, SweepFigure, SweepPlan, over_chunks, run, words_of
+from ..what_if import Row
+from ..widgets.sweep import SweepView
+from .base import JobPane
+
+TITLE = "Sweep"
+WAITING = "Points appear as they are known."
+NOTHING = "No value of the file can be swept, and no candidate has chunks."
+
+
+@dataclass(slots=True)
+class _Sweep:
+    """What is known on one axis; ``failed`` are values without an answer, with the reasons."""
+
+    figure: SweepFigure
+    plan: SweepPlan | None = None
+    failed: tuple[str, ...] = ()
+    begun: bool = False
+
+
+class SweepPane(JobPane):
+    """A plot over two lines of words; each axis keeps what was found on it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("right,l,a", "axis(1)", "Axis", key_display="◂ ▸"),
+        Binding("left,h,A", "axis(-1)", "Axis before", show=False),
+        Binding("enter", "simulate", "Simulate"),
+        Binding("p", "relative", "% of serial"),
+        Binding("escape", "stop_sweep", "Stop", show=False),
+    ]
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._view = SweepView(id="sweep-plot")
+        self._line = Static(id="sweep-words", markup=False)
+        self._job: WorkloadSession | None = None
+        self._axes: tuple[str, ...] = ()
+        self._axis = ""
+        self._sweeps: dict[str, _Sweep] = {}
+        self._relative = False
+        self._doing = ""
+
+    def compose(self) -> ComposeResult:
+        """A plot over words."""
+        self.border_title = TITLE
+        yield self._view
+        yield self._line
+
+    @property
+    def target(self) -> Widget:
+        """The plot."""
+        return self._view
+
+    def show(self, job: WorkloadSession) -> None:
+        """Show the axis on screen; another scenario begins anew."""
+        if self._job is None or self._job.scenario is not job.scenario:
+            self._stop()
+            self._sweeps = {}
+        self._job = job
+        rows = {row.name: row for row in job.what_if.rows(job.scenario)}
+        params = [row.name for row in rows.values() if row.is_param and len(SweepPlan.of(row).values) > 1]
+        extra = [self._axis] if self._axis in rows and self._axis not in params else []
+        self._axes = (*params, *extra, *([CHUNKS] if _has_chunks(job) else []))
+        if self._axis not in self._axes:
+            self._axis = self._axes[0] if self._axes else ""
+        self._show_axis()
+
+    def show_axis(self, name: str) -> None:
+        """Put a value of the file on the axis."""
+        self._axis = name
+        if self._job is not None:
+            self.show(self._job)
+
+    def _row(self, name: str) -> Row | None:
+        rows = () if self._job is None else self._job.what_if.rows(self._job.scenario)
+        return next((row for row in rows if row.name == name), None)
+
+    def _show_axis(self) -> None:
+        """Show what is known on the axis, and begin to predict what is not."""
+        job, row = self._job, self._row(self._axis)
+        if job is None:
+            return
+        if self._axis == CHUNKS and job.advice is not None:
+            self._sweeps[CHUNKS] = _Sweep(over_chunks(job.advice), begun=True)
+        elif row is not None and self._axis not in self._sweeps:
+            plan = SweepPlan.of(row)
+            self._sweeps[self._axis] = _Sweep(plan.figure(), plan)
+        sweep = self._sweeps.get(self._axis)
+        if sweep is not None and sweep.plan is not None and not sweep.begun and job.is_answered:
+            sweep.begun = True  # after the answer: the sweep would only slow it down
+            self._visit(job, self._axis, sweep.plan, False)
+        self._draw()
+
+    def _draw(self) -> None:
+        sweep = self._sweeps.get(self._axis)
+        self._view.show(
+            None if sweep is None else sweep.figure.relative() if self._relative else sweep.figure,
+            WAITING if self._axes else NOTHING,
+        )
+        words = "" if sweep is None else "; ".join(self._words(sweep))
+        self._line.update(printable(words))
+        at = f" against {self._axis}" if self._axis else ""
+        self.border_title = f"{TITLE}: time{at}" + (f" ({self._doing})" if self._doing else "")
+
+    def _words(self, sweep: _Sweep) -> Iterator[str]:
+        figure = sweep.figure
+        if self._axis != CHUNKS:
+            yield from words_of(figure)
+        crossed = [f"{each.low.text} and {each.high.text}" for each in figure.crossovers]
+        if crossed:
+            yield f"the winner changes between {', '.join(crossed)}"
+        if self._doing:
+            yield f"{self._doing}, {len(figure.points)} of {figure.planned}; Esc stops"
+        elif len(figure.points) + len(sweep.failed) < figure.planned:
+            yield f"{len(figure.points)} of {figure.planned} points, Enter goes on"
+        if sweep.failed:
+            yield f"{len(sweep.failed)} without an answer, such as {sweep.failed[0]}"
+
+    # Work.
+
+    @work(exclusive=True, group="sweep")
+    async def _visit(self, job: WorkloadSession, axis: str, plan: SweepPlan, simulate: bool) -> None:
+        """Visit the values; each point is told as soon as it is known, and holds if this is stopped."""
+        self._doing = "simulating" if simulate else "predicting"
+        self._draw()
+
+        def visit(should_stop: ShouldStop) -> None:
+            def scenario_at(text: str) -> Scenario:
+                changes = plan.changes(job.what_if.changes, text)
+                return compile_changed_file(job.path, changes).scenario(job.scenario.name)
+
+            def told(point: Point) -> None:
+                self.post_message(SweepProgressed(id(job), axis, point))
+
+            def failed(text: str, error: Exception) -> None:
+                self.post_message(SweepProgressed(id(job), axis, f"{axis} = {text}: {_reason(error)}"))
+
+            def advise(scenario: Scenario) -> Advice:
+                return job.sweep_advice(scenario, simulate, should_stop)
+
+            with suppress(Cancelled):
+                run(plan, scenario_at, advise, told, failed)
+
+        try:
+            await in_thread(visit)
+        finally:
+            self._doing = ""
+            if self.is_attached:
+                self._draw()
+
+    def on_sweep_progressed(self, message: SweepProgressed) -> None:
+        """Take a point, or why there is none."""
+        message.stop()
+        sweep = self._sweeps.get(message.axis)
+        if sweep is None or self._job is None or id(self._job) != message.job_id:
+            return
+        if isinstance(message.found, str):
+            sweep.failed = (*sweep.failed, message.found)
+        else:
+            sweep.figure = sweep.figure.with_point(message.found)
+        self._draw()
+
+    def _stop(self) -> None:
+        self.workers.cancel_group(self, "sweep")
+
+    # Keys.
+
+    def action_axis(self, steps: int) -> None:
+        """Show the next axis; what runs on this one stops."""
+        if len(self._axes) > 1:
+            self._stop()
+            at = self._axes.index(self._axis) if self._axis in self._axes else 0
+            self._axis = self._axes[(at + steps) % len(self._axes)]
+            self._show_axis()
+
+    def action_simulate(self) -> None:
+        """Simulate the points, the coarse ones first."""
+        sweep = self._sweeps.get(self._axis)
+        if self._job is not None and sweep is not None and sweep.plan is not None:
+            sweep.begun, sweep.failed = True, ()
+            self._visit(self._job, self._axis, sweep.plan, True)
+
+    def action_relative(self) -> None:
+        """Show times as shares of the fastest serial one, or as they are."""
+        self._relative = not self._relative
+        self._draw()
+
+    def action_stop_sweep(self) -> None:
+        """Stop, and keep the points that are known; without a sweep stop what runs, as everywhere."""
+        if self._doing:
+            self._stop()
+        else:
+            self.app.action_stop()  # type: ignore[attr-defined]
+
+
+def _has_chunks(job: WorkloadSession) -> bool:
+    return job.advice is not None and len(over_chunks(job.advice).points) > 1
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, CompileError):
+        first = error.diagnostics[0]
+        return f"{first.code.name}: {first.message}"
+    return str(error)

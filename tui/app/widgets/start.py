@@ -1,0 +1,123 @@
+"""The start: a list of files to open, narrowed by what is typed."""
+
+from pathlib import Path
+from typing import ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widgets import Footer, Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from ....compiler.text.printable import columns_of, printable
+from ..start import Entry, entries
+
+NAME_COLUMNS = 26
+HEAD = "magus: which overlap schedule to use, what it gains, and how we know"
+NOTHING = "no file matches; Backspace widens the list"
+EMPTY = "no .mgs files here; magus tui alone lists the shipped examples"
+
+
+class StartScreen(Screen[Path | None]):
+    """Files of a folder, or recent files and the shipped examples; the result is the file to open."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "open", "Open", priority=True),
+        Binding("up", "move(-1)", "Up", show=False, priority=True),
+        Binding("down", "move(1)", "Down", key_display="↑ ↓", priority=True),
+        Binding("pageup", "move(-10)", "Up", show=False, priority=True),
+        Binding("pagedown", "move(10)", "Down", show=False, priority=True),
+        Binding("escape", "leave", "Back"),
+        Binding("ctrl+q", "app.quit", "Quit"),
+        Binding("tab", "move(1)", "Next", show=False, priority=True),
+    ]
+
+    def __init__(self, folder: Path | None, recent: tuple[str, ...], *, can_leave: bool) -> None:
+        super().__init__()
+        self._folder, self._recent, self._can_leave = folder, recent, can_leave
+        self._entries: tuple[Entry, ...] = ()
+        self._problem = ""
+
+    def compose(self) -> ComposeResult:
+        """A head, what is typed, and the list."""
+        yield Static(HEAD, id="start-head", markup=False)
+        yield Input(id="start-filter", compact=True, placeholder="type to narrow the list")
+        yield OptionList(id="start-files", markup=False)
+        footer = Footer(show_command_palette=False)
+        footer.compact = True
+        yield footer
+
+    def on_mount(self) -> None:
+        """List the files; a folder that cannot be read is said."""
+        try:
+            self._entries = entries(self._folder, self._recent)
+        except OSError as error:
+            self._problem = f"{error.strerror or error}: {printable(str(self._folder))}"
+        self._fill("")
+        self.query_one(Input).focus()
+
+    @property
+    def _list(self) -> OptionList:
+        return self.query_one(OptionList)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Narrow the list."""
+        self._fill(event.value)
+
+    def on_resize(self) -> None:
+        """Fill again: what files are about gets the rest of the width."""
+        self._fill(self.query_one(Input).value)
+
+    def _fill(self, typed: str) -> None:
+        words = typed.lower().split()
+        found = [each for each in self._entries if all(word in f"{each.name} {each.about}".lower() for word in words)]
+        self._list.clear_options()
+        group = ""
+        for entry in found:
+            if entry.group != group:
+                group = entry.group
+                self._list.add_option(Option(Text(f" {printable(group)}", style="bold underline"), disabled=True))
+            self._list.add_option(Option(_line(entry, self.size.width), id=str(self._entries.index(entry))))
+        if not found:
+            text = self._problem or (NOTHING if self._entries else EMPTY)
+            self._list.add_option(Option(Text(f" {text}"), disabled=True))
+        self._list.action_first()
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Open the file that was clicked."""
+        if event.option_id is not None:
+            self.dismiss(self._entries[int(event.option_id)].path)
+
+    def action_open(self) -> None:
+        """Open the file under the cursor."""
+        self._list.action_select()
+
+    def action_move(self, steps: int) -> None:
+        """Move the cursor."""
+        move = self._list.action_cursor_down if steps > 0 else self._list.action_cursor_up
+        for _ in range(abs(steps)):
+            at = self._list.highlighted
+            move()
+            if abs(steps) > 1 and self._wrapped(at, steps):
+                break
+
+    def _wrapped(self, before: int | None, steps: int) -> bool:
+        now = self._list.highlighted
+        return before is not None and now is not None and (now - before) * steps < 0
+
+    def action_leave(self) -> None:
+        """Go back to the file that is open, or end."""
+        if self._can_leave:
+            self.dismiss(None)
+        else:
+            self.app.exit()
+
+
+def _line(entry: Entry, width: int) -> Text:
+    name = printable(entry.name)
+    pad = " " * max(1, NAME_COLUMNS - columns_of(name))
+    text = Text(f"   {name}{pad}", no_wrap=True, overflow="ellipsis")
+    text.append(entry.about, style="dim")
+    text.truncate(max(1, width - 6), overflow="ellipsis")
+    return text

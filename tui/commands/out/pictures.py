@@ -1,0 +1,101 @@
+"""``--trace`` and ``--svg``: a run as a trace for Perfetto, or as a drawing."""
+
+import gzip
+from dataclasses import dataclass
+from pathlib import Path
+
+from ....advisor.candidates.advice import Advice
+from ....advisor.candidates.shortlist import packet_bytes
+from ....advisor.drawing.chrome_trace import chrome_trace
+from ....advisor.drawing.timeline_svg import timeline_svg
+from ....compiler.ir import Scenario
+from ....compiler.text.writing import check_writable, write_whole
+from ....simcore import Result, RunOutcome, simulate
+from ...exit_codes import Exit
+from ...text.door import say
+from ..console import report_errors, save
+
+RANK = "{rank}"
+"""Where it stands in the name of a trace, each rank has a file of its own, as torch.profiler writes them."""
+
+MAX_FILES = 64
+"""Files of one trace at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pictures:
+    """The files to draw a run to, None for those that nobody asked for."""
+
+    trace: Path | None = None
+    svg: Path | None = None
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """The options that were given."""
+        given = {"--trace": self.trace, "--svg": self.svg}
+        return tuple(name for name, path in given.items() if path is not None)
+
+    def check(self) -> None:
+        """Raise the error of a file that cannot be written, before the work that it is for.
+
+        Raises
+        ------
+        OSError
+            If one cannot be written as things are now.
+        """
+        for path in (self.trace, self.svg):
+            if path is not None:
+                check_writable(_of_rank(path, 0))
+
+    def save(self, scenario: Scenario, result: Result) -> Exit:
+        """Write the files of a run and say so; errors are reported, so that the answer can still be printed."""
+        codes = [Exit.DONE]
+        if self.trace is not None:
+            codes.append(_save_trace(self.trace, scenario, result))
+        if self.svg is not None:
+            codes.append(save(self.svg, timeline_svg(scenario, result), f"{self.svg}: the timeline as a drawing"))
+        return max(codes)
+
+    def save_advice(self, advice: Advice) -> Exit:
+        """Write the files of the run of the recommended schedule, which is simulated in packets if it was not."""
+        if not self.wanted:
+            return Exit.DONE
+        scenario = advice.scenario
+        result = advice.result or simulate(scenario, advice.recommended.schedule, unit_bytes=packet_bytes(scenario))
+        if result.outcome is not RunOutcome.DONE:
+            return Exit.INPUT
+        return self.save(scenario, result)
+
+
+NO_PICTURES = Pictures()
+
+
+def _save_trace(path: Path, scenario: Scenario, result: Result) -> Exit:
+    if RANK in path.name:
+        return _save_each_rank(path, scenario, result)
+    trace = chrome_trace(scenario, result)
+    which = "" if len(trace.ranks) == trace.num_ranks else f"ranks 0 to {trace.ranks[-1]} of "
+    message = f"{path}: the trace of {which}{trace.num_ranks} ranks; open it in https://ui.perfetto.dev"
+    return save(path, _packed(path, trace.text), message)
+
+
+def _save_each_rank(path: Path, scenario: Scenario, result: Result) -> Exit:
+    ranks = range(min(MAX_FILES, scenario.num_ranks))
+
+    def write() -> Exit:
+        for rank in ranks:
+            trace = chrome_trace(scenario, result, range(rank, rank + 1))
+            write_whole(_of_rank(path, rank), _packed(path, trace.text))
+        say(f"{_of_rank(path, 0)} to {_of_rank(path, ranks[-1]).name}: {len(ranks)} of {scenario.num_ranks} ranks")
+        return Exit.DONE
+
+    return report_errors(write)
+
+
+def _of_rank(path: Path, rank: int) -> Path:
+    return path.with_name(path.name.replace(RANK, str(rank)))
+
+
+def _packed(path: Path, text: str) -> str | bytes:
+    """Return what a file of this name holds: packed if it ends in .gz, the same bytes each time."""
+    return gzip.compress(text.encode(), mtime=0) if path.suffix == ".gz" else text

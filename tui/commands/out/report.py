@@ -1,0 +1,132 @@
+"""``magus report``: an answer as a page to send."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ....advisor import Advice, AdviceOptions, Advisor
+from ....advisor.candidates.shortlist import packet_bytes
+from ....advisor.export import advice_document
+from ....advisor.policy.sweep import Sweep, swept
+from ....compiler.ir import Cancelled, Scenario, Settings, ShouldStop
+from ....compiler.pipeline import Compiled, compile_text
+from ....compiler.resolve.values.params import Param
+from ....compiler.text.diagnostics import CompileError
+from ....compiler.text.source import Source
+from ....compiler.text.writing import check_writable
+from ....simcore import Result, RunOutcome, simulate
+from ...exit_codes import Exit
+from ...report import Report, report_html
+from ...text.door import say
+from ...text.next_steps import next_steps
+from ...text.progress import progress_line
+from ..console import save, show
+from ..inputs import ScenarioInput, name_of, source_of
+from ..interrupts import interruptible
+from ..running import run_command
+
+MAX_POINTS = 9
+"""Values of a sweep at most: a parameter with more has them spread evenly."""
+SWEPT_TOP = 4
+"""Schedules that are simulated at each of them, beside the baseline."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportOptions:
+    """Options of ``magus report``: ``sweep_s`` are the seconds for the sweep, 0 for none."""
+
+    out: Path
+    advice: AdviceOptions
+    sweep_s: float = 60.0
+
+
+def report_file(source: ScenarioInput, options: ReportOptions) -> Exit:
+    """Advise, sweep, and write the page."""
+
+    def action() -> Exit:
+        check_writable(options.out)
+        text = source_of(source.file)
+        compiled = compile_text(text.text, text.path, source.settings)
+        show(compiled.warnings)
+        scenario, advisor = compiled.scenario(source.workload), Advisor.load()
+        with progress_line() as progress, interruptible() as stopped:
+            advice = advisor.recommend(scenario, options.advice, progress=progress, should_stop=stopped)
+            result = _drawn(advice, stopped)
+            param = swept_param(compiled, source.settings) if options.sweep_s and not stopped() else None
+            sweep, note = None, ""
+            if param is not None:
+                sweep, note = _sweep(text, source, param, advisor, options, stopped)
+        if result is None:
+            say("magus: the recommended schedule could not be simulated, so there is nothing to draw")
+            return Exit.INPUT
+        report = Report(
+            advice=advice,
+            result=result,
+            data=advice_document(advice),
+            file=name_of(source.file),
+            settings=source.settings,
+            top=options.advice.top,
+            todo=next_steps(advice, source.words, how=False),
+            sweep=sweep,
+            swept=param.name if param is not None else "",
+            sweep_note=note,
+        )
+        done = save(options.out, report_html(report), f"{options.out}: {advice.scenario.workload.name}, one page")
+        return Exit.INTERRUPTED if advice.interrupted and stopped() else done
+
+    return run_command(action)
+
+
+def _drawn(advice: Advice, should_stop: ShouldStop) -> Result | None:
+    """The run of the recommended schedule, in packets if it was not simulated; None if it did not end."""
+    if advice.result is not None:
+        return advice.result
+    schedule, unit = advice.recommended.schedule, packet_bytes(advice.scenario)
+    result = simulate(advice.scenario, schedule, unit_bytes=unit)
+    return result if result.outcome is RunOutcome.DONE else None
+
+
+def swept_param(compiled: Compiled, settings: Settings) -> Param | None:
+    """Return the first parameter with values to sweep that ``settings`` do not fix; None without one."""
+    fixed = {name for name, _ in settings}
+    return next((each for each in compiled.params if len(each.choices) > 1 and each.name not in fixed), None)
+
+
+def swept_values(param: Param) -> Sequence[str]:
+    """Return the values of ``param`` to sweep, the first and the last among them."""
+    values, most = param.choices, min(MAX_POINTS, len(param.choices))
+    return [values[place * (len(values) - 1) // (most - 1)] for place in range(most)]
+
+
+def _sweep(
+    text: Source, source: ScenarioInput, param: Param, advisor: Advisor, options: ReportOptions, stopped: ShouldStop
+) -> tuple[Sweep | None, str]:
+    """Return the sweep as far as there was time for it, and what is to be said of it."""
+    points, values = list[tuple[Settings, Scenario]](), swept_values(param)
+    for value in values:
+        settings = ((param.name, value),)
+        try:
+            scenario = compile_text(text.text, text.path, (*source.settings, *settings)).scenario(source.workload)
+            points.append((settings, scenario))
+        except CompileError:
+            continue  # with this value the file has errors
+    deadline = time.monotonic() + options.sweep_s
+    given = AdviceOptions(SWEPT_TOP, options.advice.verify, bespoke=0, workers=options.advice.workers)
+
+    def advise(scenario: Scenario) -> Advice:
+        def late() -> bool:
+            return stopped() or time.monotonic() > deadline
+
+        advice = advisor.recommend(scenario, given, should_stop=late)
+        if late():
+            raise Cancelled
+        return advice
+
+    try:
+        sweep = swept(points, advise, options=given)
+    except Cancelled:
+        return None, f"The sweep over {param.name} was left out: one value takes more than {options.sweep_s:g} s."
+    left = len(values) - len(sweep.points) - len(sweep.failed)
+    note = f"{left} of {len(values)} values of {param.name} were left out: they do not fit, or time was over."
+    return sweep, note if left else ""

@@ -1,0 +1,104 @@
+"""What hands a schedule over to others: its plan in each format, and the file of each runtime. One list."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ...advisor.candidates.advice import Advice
+from ...advisor.how.how import how_of
+from ...advisor.policy.axis import axis_of_scenario, size_of
+from ...advisor.policy.build import policy_table
+from ...advisor.targets import SCENARIO_TARGETS, TARGETS, Refused, Target
+from ...advisor.targets.base import Option, Options
+from ...compiler.codes import Code
+from ...compiler.ir import Rejection, Scenario, Schedule
+from ...compiler.planfile.mscclpp.write import mscclpp_document
+from ...compiler.planfile.to_json import document_text, plan_document
+from ...compiler.planning.build import ScheduleError
+from ...compiler.planning.knobs.library import reject_library_plan
+from ...compiler.targets.triton import triton_text
+from .how import how_text
+from .plan_block import plan_block
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """One way to hand a schedule over: ``file`` is the name of the file that is offered, ``about`` what it is.
+
+    ``text`` takes the advice, the schedule that is picked and values of the ``options``; it raises ``ScheduleError`` or
+    ``Refused`` where the format cannot say what the schedule does. ``of_advice`` is whether the file is about the
+    recommended schedule, whatever is picked.
+    """
+
+    name: str
+    about: str
+    file: str
+    text: Callable[[Advice, Schedule, Options], str]
+    options: tuple[Option, ...] = ()
+    of_advice: bool = False
+
+
+def _written_out(text: Callable[[Scenario, Schedule], str]) -> Callable[[Advice, Schedule, Options], str]:
+    """A format of plans: what the library moves in one call has none."""
+
+    def write(advice: Advice, schedule: Schedule, given: Options) -> str:
+        if schedule.engine.by_library:
+            raise ScheduleError(reject_library_plan(schedule.engine))
+        return text(advice.scenario, schedule)
+
+    return write
+
+
+def _json(scenario: Scenario, schedule: Schedule) -> str:
+    return document_text(plan_document(scenario, schedule))
+
+
+def _mscclpp(scenario: Scenario, schedule: Schedule) -> str:
+    return json.dumps(mscclpp_document(scenario, schedule), indent=1) + "\n"
+
+
+def _steps(advice: Advice, schedule: Schedule, given: Options) -> str:
+    return how_text(how_of(advice.scenario, schedule)) + "\n"
+
+
+def _rules(target: Target[Any], advice: Advice, schedule: Schedule, given: Options) -> str:
+    """The rule for the size of the scenario: the recommended schedule."""
+    scenario = advice.scenario
+    axis = axis_of_scenario(scenario)
+    size = None if axis is None else size_of(scenario.workload, axis.field)
+    if axis is None or size is None:
+        hint = "a table is about one size: the rows of one GEMM, or the bytes of one collective"
+        raise Refused(Rejection(Code.MGS520, "this workload has no size that varies alone", hint))
+    simulated = advice.recommended.simulated_ticks is not None
+    return target.text(policy_table(axis, [size], lambda _: advice, simulated=simulated), given)
+
+
+def _times(target: Target[Any], advice: Advice, schedule: Schedule, given: Options) -> str:
+    return target.text([advice.scenario], given)
+
+
+PLAN_JSON = Handover("json", "the plan as JSON", "plan.json", _written_out(_json))
+PLAN_MGS = Handover("mgs", "the plan in the language of Magus", "plan.mgs", _written_out(plan_block))
+
+HANDOVERS: tuple[Handover, ...] = (
+    PLAN_JSON,
+    PLAN_MGS,
+    Handover("steps", "the steps in words and pseudo-code", "steps.txt", _steps),
+    Handover("triton", "a GEMM in Triton that follows the plan", "plan_triton.py", _written_out(triton_text)),
+    Handover("mscclpp", "an execution plan of MSCCL++", "plan_mscclpp.json", _written_out(_mscclpp)),
+    *(
+        Handover(
+            target.name, target.about, f"{target.name}.txt", partial(_rules, target), target.options, of_advice=True
+        )
+        for target in TARGETS
+    ),
+    *(
+        Handover(
+            target.name, target.about, f"{target.name}.txt", partial(_times, target), target.options, of_advice=True
+        )
+        for target in SCENARIO_TARGETS
+    ),
+)
+"""Plans first, then the files of ``magus export`` for the size of the scenario."""
