@@ -48,4 +48,6 @@ class Confirming:
         unit = affordable_unit(self.scenario, schedule, self.scenario.gpu.line_bytes, max_line_hops)
         explained = shortlist_unit(self.scenario, schedule)
         what_if = SimulationJob(self.scenario, schedule, explained, self.bound_ticks, explained)
-        return (what_if,) if unit == explained else (SimulationJob(self.scenario, schedule, unit), what_if)
+        if unit == explained:
+            return (replace(what_if, loads=True),)
+        return SimulationJob(self.scenario, schedule, unit, loads=True), what_if
