@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SimulationJob:
-    """One simulation; the fields are arguments of ``simulate``. With ``loads`` the Result has loads over time."""
+    """One simulation; the fields are arguments of ``simulate``."""
 
     scenario: Scenario
     schedule: Schedule

@@ -30,7 +30,7 @@ from .session import CANCELLED, Backend, Session, SessionProblem, WorkloadSessio
 from .start import stamp
 from .state import load as load_state
 from .state import save as save_state
-from .themes import DARK, THEMES, curve_colours
+from .themes import DARK, THEMES
 from .view import SortKey, progress_text
 from .widgets.ask import Answer, AskScreen
 from .widgets.headline import Headline
@@ -75,6 +75,7 @@ class MagusApp(App[None]):
         Binding("d", "details", "Details"),
         Binding("o", "browse", "Open"),
         Binding("t", "next_theme", "Theme", show=False),
+        Binding("ctrl+p", "command_palette", "Commands", show=False),
         Binding("x,escape", "stop", "Stop", key_display="Esc"),
     ]
 
@@ -100,10 +101,6 @@ class MagusApp(App[None]):
         self._stamp: tuple[int, int] | None = None
         self.bench = Workbench(id="workbench")
         start_resource_tracker()
-
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        """Colours that Textual's themes do not have."""
-        return dict(curve_colours(dark=self.current_theme.dark))
 
     def compose(self) -> ComposeResult:
         """The workbench over the keys."""
@@ -224,14 +221,13 @@ class MagusApp(App[None]):
             self.bench.say(progress_text(message.stage, message.done, message.total))
 
     def on_answered(self, message: Answered) -> None:
-        """Show what would be answered now; the cursor stays with the recommended schedule unless it was moved."""
+        """Show what would be answered now, unless the final answer has overtaken it."""
         job = self.session.job
         if not self.bench.is_attached or job is None or id(job) != message.job_id or not job.advising:
             return
-        before, job.answer = job.advice, message.advice
-        if before is None or job.picked == before.recommended.expression:
-            job.picked = message.advice.recommended.expression
-        self.bench.show_answer(job)
+        if job.advice is None or job.advice.interrupted:
+            job.take(message.advice)
+            self.bench.show_answer(job)
 
     def on_candidate_picked(self, message: CandidatePicked) -> None:
         """Show the candidate under the cursor and simulate what is missing."""

@@ -110,6 +110,13 @@ class WorkloadSession:
         """Whether there is nothing more to find: an answer that was not cut short, a problem, or the user's stop."""
         return self.stopped or (self.answer is not None and not (self.advice is not None and self.advice.interrupted))
 
+    def take(self, advice: Advice) -> None:
+        """Take an answer; the recommended schedule stays picked unless the user has picked another."""
+        before = self.advice
+        if self.picked is None or (before is not None and self.picked == before.recommended.expression):
+            self.picked = advice.recommended.expression
+        self.answer = advice
+
     @property
     def result(self) -> Result | None:
         """What was simulated of the picked candidate."""
@@ -220,7 +227,7 @@ class Session:
         for result in (advice.result, advice.serial_result):
             if result is not None:
                 job.results[result.schedule.expression] = result
-        job.answer = advice
+        job.take(advice)
         return advice
 
     def simulate(

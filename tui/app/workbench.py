@@ -76,17 +76,35 @@ class Workbench(Container):
         for index, view in enumerate(self._views):
             view.set_class(index == self._pane_idx, "current")
         self.query_one("#panes").set_class(PANES[self._pane_idx].together, "together")
-        parts: list[str | tuple[str, str]] = []
-        for index, pane in enumerate(PANES):
-            parts += [(f"{index + 1} {pane.title}", "reverse bold" if index == self._pane_idx else "dim"), " "]
-        self.query_one("#tabs", Static).update(Content.assemble(*parts))
+        self._draw_tabs()
         self._show_view(self._views[self._pane_idx])
         free = self.is_free(self._pane_idx)
         self.set_class(free, "free")
+        self.set_class(PANES[self._pane_idx].alone, "alone")
         if free or not self.has_class("problem"):
             self._views[self._pane_idx].target.focus()
         else:
             self.query_one(ProblemPane).focus()
+
+    def on_resize(self) -> None:
+        """Name the panes again: how long their names may be depends on the width."""
+        self._draw_tabs()
+
+    def _draw_tabs(self) -> None:
+        """Name the panes with their keys; where there is no room, all but the one in front in fewer letters."""
+        titles = [pane.title for pane in PANES]
+        longest = max(map(len, titles))
+        for letters in range(longest, 0, -1):
+            names = [
+                f"{idx + 1} {title if idx == self._pane_idx else title[:letters].rstrip()}"
+                for idx, title in enumerate(titles)
+            ]
+            if sum(map(len, names)) + len(names) + 1 <= self.size.width:
+                break
+        parts: list[str | tuple[str, str]] = []
+        for idx, name in enumerate(names):
+            parts += [(name, "reverse bold" if idx == self._pane_idx else "dim"), " "]
+        self.query_one("#tabs", Static).update(Content.assemble(*parts))
 
     def show_view(self, kind: type[JobPane]) -> None:
         """Bring the pane of this class to the front unless it is visible."""
@@ -115,6 +133,7 @@ class Workbench(Container):
         headline.ask(title_of(job.scenario, job_idx, num_jobs), WAITING if job.answer is None else "")
         if isinstance(job.answer, SessionProblem):
             self.show_problem(job.answer)
+            self.refresh_panes()
             return
         if job.advice is not None:
             headline.answer(job.advice, advising=job.advising)
@@ -139,5 +158,6 @@ class Workbench(Container):
         self.query_one("#selected", Static).update(printable(selected_text(row)) if row is not None else "")
 
     def _show_view(self, view: JobPane) -> None:
-        if self._job is not None and not isinstance(self._job.answer, SessionProblem):
+        shown = PANES[self._views.index(view)]
+        if self._job is not None and not (shown.needs_answer and isinstance(self._job.answer, SessionProblem)):
             view.show(self._job)

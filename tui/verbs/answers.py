@@ -1,6 +1,7 @@
 """Commands that answer: the space, advice, tables and rules for runtimes."""
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +9,7 @@ import typer
 
 from ..exit_codes import Exit
 from ..text.door import has_screen, say
+from ..text.splash import splash
 from .options import (
     DEFAULT_WORKERS,
     MAX_SEED,
@@ -121,8 +123,8 @@ def report(
     sensitivity: SensitivityOption = False,
     no_sweep: Annotated[bool, typer.Option("--no-sweep", help="Leave out the sweep over the file's param.")] = False,
     sweep_within: Annotated[
-        str, typer.Option("--sweep-within", metavar="TIME", help="The longest time of the sweep, such as 30s.")
-    ] = "60s",
+        str, typer.Option("--sweep-within", metavar="TIME", help="The longest time of the sweep, such as 2min.")
+    ] = "30s",
     workers: WorkersOption = DEFAULT_WORKERS,
     no_cache: NoCacheOption = False,
 ) -> None:
@@ -223,17 +225,18 @@ def tui(
     no_cache: NoCacheOption = False,
 ) -> None:
     """Browse, change and compare in the terminal."""
-    if not has_screen():
+    served = "TEXTUAL_DRIVER" in os.environ  # textual serve: the screen is a browser
+    if not served and not has_screen():
         why = ", and TERM=dumb is none that can be drawn on" if os.environ.get("TERM") == "dumb" else ""
         say(f"magus tui needs a terminal{why}; use magus advise FILE to print the answer")
         raise typer.Exit(Exit.USAGE)
     if str(file) == "-":
         say("magus tui reads no scenario from stdin, which is the keyboard; use magus advise - to print the answer")
         raise typer.Exit(Exit.USAGE)
-    from ..app.app import MagusApp
-    from ..app.background import wait_for_threads
-    from ..app.state import user_folder
-
+    with nullcontext() if served else splash(f"magus  {file or ''}  ..."):
+        from ..app.app import MagusApp
+        from ..app.background import wait_for_threads
+        from ..app.state import user_folder
     if os.environ.get("NO_COLOR") == "":
         del os.environ["NO_COLOR"]  # empty means unset (no-color.org), but Textual obeys it
     screen = MagusApp(file, settings_of(settings), workload, workers=DEFAULT_WORKERS, state_folder=user_folder())

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -18,7 +19,7 @@ from magus.tui.app.widgets.help import HelpScreen
 from tests.helpers.paths import ROOT
 from tests.helpers.tui import fakes
 from tests.helpers.tui.driving import LARGE, SMALL, press, screen_text, settled, until
-from tests.helpers.tui.fakes import BEST, LONG, SERIAL, UNSEEN, FakeStages
+from tests.helpers.tui.fakes import BEST, LONG, SERIAL, TIE, UNSEEN, FakeStages
 
 FILE = Path("mlp.mgs")
 TO_UNSEEN = ("j",) * 4
@@ -188,6 +189,7 @@ import sys, time
 sys.path.append({str(ROOT)!r})
 from tests.helpers.tui import fakes
 from dataclasses import replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from magus.tui.app.app import MagusApp
@@ -317,3 +319,25 @@ def test_the_session_keeps_both_results_of_the_advice() -> None:
     session.advise(session.job, lambda *_: None, lambda: False, lambda _: None)
 
     assert set(session.job.results) == {BEST, SERIAL}
+
+
+async def test_the_cursor_follows_the_answer_until_it_is_moved() -> None:
+    whole = fakes.advice(fakes.two_workloads()[0])
+    others = [one for one in whole.candidates if one.expression in (TIE, SERIAL)]
+    early = [replace(whole, recommended=one, interrupted=True) for one in others]
+    for keys, picked in (((), BEST), (("j",), None)):
+        fake = stages(partial=(early[0],), advice_gate=Event())
+        app = app_of(fake)
+        async with app.run_test(size=LARGE) as pilot:
+            await until(pilot, lambda app=app: "not final, OVERLAP" in screen_text(app))
+            job = app.session.job
+            assert job is not None and job.picked == TIE
+            await pilot.press(*keys)
+            await pilot.pause()
+            wanted = picked or job.picked
+            assert fake.advice_gate is not None
+            fake.advice_gate.set()
+            await settled(pilot)
+
+            assert job.picked == wanted
+            assert job.is_answered and "not final" not in screen_text(app)

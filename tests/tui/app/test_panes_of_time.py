@@ -22,7 +22,7 @@ from tests.helpers.tui.real import PIECES, WHOLE, RealStages
 
 FILE = Path("mlp.mgs")
 KEY_OF = {pane.name: str(place) for place, pane in enumerate(PANES, 1)}
-CANDIDATES, TIMELINE, COMPARE, TOPOLOGY = (KEY_OF[name] for name in ("candidates", "timeline", "compare", "topology"))
+CANDIDATES, TIMELINE, COMPARE, TOPOLOGY = (KEY_OF[name] for name in ("candidates", "timeline", "compare", "fabric"))
 
 
 async def press(pilot: Pilot[None], *keys: str) -> None:

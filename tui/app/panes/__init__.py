@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from . import candidates, compare, editor, how, sweep, timeline, topology, what_if, why
+from . import candidates, compare, editor, fabric, how, sweep, timeline, what_if, why
 from .base import JobPane
 
 
@@ -11,6 +11,7 @@ class Pane:
     """One pane: ``name`` is its id; ``needs_answer`` says whether it has something to show once there is an answer.
 
     Panes ``together`` are shown at once where the screen is large enough, those of ``whole_width`` under the others.
+    One that stands ``alone`` has a small screen for itself.
     """
 
     name: str
@@ -19,6 +20,7 @@ class Pane:
     together: bool = False
     whole_width: bool = False
     needs_answer: bool = True
+    alone: bool = False
 
 
 PANES = (
@@ -27,10 +29,10 @@ PANES = (
     Pane("why", why.TITLE, why.WhyPane, together=True),
     Pane("how", how.TITLE, how.HowPane),
     Pane("compare", compare.TITLE, compare.ComparePane),
-    Pane("topology", topology.TITLE, topology.TopologyPane),
-    Pane("what_if", what_if.TITLE, what_if.WhatIfPane),
+    Pane("fabric", fabric.TITLE, fabric.FabricPane),
+    Pane("what_if", what_if.TITLE, what_if.WhatIfPane, needs_answer=False),
     Pane("sweep", sweep.TITLE, sweep.SweepPane),
-    Pane("editor", editor.TITLE, editor.EditorPane, needs_answer=False),
+    Pane("editor", editor.TITLE, editor.EditorPane, needs_answer=False, alone=True),
 )
 """Key 1 shows the first, and so on; there are at most nine."""
 

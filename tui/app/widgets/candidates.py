@@ -73,7 +73,7 @@ class CandidateTable(DataTable[Text]):
                 self.add_row(*_cells(row, width, self._letters.get(row.expression, " ")), key=row.expression)
             found = (index for index, row in enumerate(self._rows) if row.expression == picked)
             self.move_cursor(row=next(found, 0), animate=False)
-        if self._rows:
+        if self._rows and self._rows[self.cursor_row].expression != picked:
             self.post_message(CandidatePicked(self._rows[self.cursor_row].expression))
 
     def _schedule_columns(self) -> int:
