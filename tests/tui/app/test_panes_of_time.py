@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from textual import events
 from textual.pilot import Pilot
 
 from magus.simcore.figures.result import Result
@@ -105,12 +106,8 @@ async def test_the_mouse_selects_zooms_and_pans() -> None:
 
 
 async def _wheel(pilot: Pilot[None], view: TimelineView, *, up: bool, shift: bool = False) -> None:
-    from textual import events
-
     kind = events.MouseScrollUp if up else events.MouseScrollDown
-    view.post_message(
-        kind(view, 60, 5, 0, 1, 0, shift, False, False, screen_x=60, screen_y=30)  # type: ignore[arg-type]
-    )
+    view.post_message(kind(view, 60, 5, 0, 1, 0, shift, False, False, screen_x=60, screen_y=30))
     await settled(pilot)
 
 
