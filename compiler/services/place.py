@@ -27,8 +27,8 @@ class Place:
     """A place between two tokens; ``feed`` moves it behind the next one.
 
     ``blocks`` are the words in front of each open block, the outermost first; ``statement`` holds the tokens of the
-    statement so far, ``brackets`` the positions in it of the open brackets, ``items`` those behind the last comma outside
-    and inside each of them, and ``named`` what was named in the outermost block: tensors, steps and signals.
+    statement so far, ``brackets`` the positions in it of the open brackets, ``items`` those behind the last comma
+    outside and inside each of them, and ``named`` what was named in the outermost block: tensors, steps and signals.
     """
 
     blocks: list[list[str]] = field(default_factory=list)

@@ -19,7 +19,7 @@ from tests.helpers.tui.driving import LARGE, SMALL, screen_text, settled
 from tests.helpers.tui.real import PIECES, WHOLE, RealStages
 
 FILE = Path("mlp.mgs")
-CANDIDATES, TIMELINE, COMPARE, TOPOLOGY = "1", "2", "4", "5"
+CANDIDATES, TIMELINE, COMPARE, TOPOLOGY = "1", "2", "5", "6"
 
 
 async def press(pilot: Pilot[None], *keys: str) -> None:
@@ -191,7 +191,7 @@ async def test_the_fabric_is_scrubbed_and_looks_at_the_cursor() -> None:
         assert view.model.is_whole
 
 
-@pytest.mark.parametrize("pane", [TIMELINE, COMPARE, TOPOLOGY, "6"])
+@pytest.mark.parametrize("pane", [TIMELINE, COMPARE, TOPOLOGY, "7"])
 async def test_a_tiny_terminal_and_back(pane: str) -> None:
     app = app_of()
     async with app.run_test(size=LARGE) as pilot:

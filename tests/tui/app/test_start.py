@@ -255,7 +255,7 @@ async def test_a_terminal_of_20x5_and_back(folder: Path) -> None:
     async with app.run_test(size=SMALL) as pilot:
         await settled(pilot)
         before = screen_text(app)
-        for keys in ((), ("6",), ("7",), ("o",)):
+        for keys in ((), ("7",), ("8",), ("o",)):
             await pilot.press(*keys)
             await pilot.resize_terminal(20, 5)
             await pilot.pause()

@@ -1,27 +1,36 @@
 """A row in columns: which interval each half of a column shows, and where names fit."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from ....compiler.text.printable import columns_of, printable
+from ....simcore.figures.result import Interval
 from .rows import NONE, Int64Array, Row
 from .viewport import Viewport
+
+MIN_NAMED = 3
+"""Least columns in which a name is shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """An interval in a row of columns, from half column ``start`` to before ``stop``.
-
-    ``text`` is its name if it fits, from the whole column ``text_at`` on.
-    """
+    """An interval in a row of columns, from half column ``start`` to before ``stop``."""
 
     interval_idx: int
     start: int
     stop: int
-    text: str = ""
-    text_at: int = 0
+
+    @property
+    def text_at(self) -> int:
+        """The whole column at which its name begins."""
+        return -(-self.start // 2) + 1
+
+    @property
+    def room(self) -> int:
+        """Whole columns that it takes."""
+        return self.stop // 2 - -(-self.start // 2)
 
 
 def halves_of(row: Row, viewport: Viewport, width: int) -> Int64Array:
@@ -40,16 +49,19 @@ def halves_of(row: Row, viewport: Viewport, width: int) -> Int64Array:
     return np.where(shown, last, NONE)
 
 
-def spans_of(row: Row, viewport: Viewport, width: int) -> Iterator[Span]:
-    """Yield the intervals of the row that are drawn in ``width`` columns, from left to right, with names that fit."""
-    halves = halves_of(row, viewport, width)
+def spans_of(halves: Int64Array, always: Collection[int]) -> Iterator[Span]:
+    """Yield the intervals in half columns, from left to right: those with room for a name, and ``always`` some."""
     edges = np.flatnonzero(np.diff(halves, prepend=-2, append=-2))
-    for start, stop in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        number = int(halves[start])
-        if number == NONE:
-            continue
-        first, room = -(-start // 2), stop // 2 - -(-start // 2)
-        text = printable(row.intervals[number].name) if room > 2 else ""
-        # Only text of one column a letter can be written letter by letter.
-        fits = len(text) + 2 <= room and columns_of(text) == len(text)
-        yield Span(number, start, stop, text if fits else "", first + 1)
+    numbers = halves[edges[:-1]]
+    chosen = (np.diff(edges) >= 2 * MIN_NAMED) | np.isin(numbers, list(always))
+    for place in np.flatnonzero(chosen & (numbers != NONE)).tolist():
+        yield Span(int(numbers[place]), int(edges[place]), int(edges[place + 1]))
+
+
+def name_in(interval: Interval, span: Span) -> str:
+    """The name of an interval, empty if it does not fit into its span with a column before and behind."""
+    if span.room < MIN_NAMED:
+        return ""
+    name = printable(interval.name)
+    # Only text of one column a letter can be written letter by letter.
+    return name if len(name) + 2 <= span.room and columns_of(name) == len(name) else ""

@@ -36,6 +36,11 @@ class Row:
         """[I] when each ends."""
         return np.fromiter((each.end_ticks for each in self.intervals), np.int64, len(self.intervals))
 
+    @cached_property
+    def kinds(self) -> Int64Array:
+        """[I] the place of the kind of each in ``KINDS``."""
+        return np.fromiter((KINDS.index(each.kind) for each in self.intervals), np.int64, len(self.intervals))
+
     def at(self, ticks: int) -> int:
         """The interval nearest to a time, NONE in an empty row."""
         if not self.intervals:
@@ -102,7 +107,7 @@ def _in_time(intervals: Sequence[Interval]) -> tuple[Interval, ...]:
 def _shown_as(row: Row, rank: int) -> Row:
     shown = replace(row, rank=rank)
     # The arrays of the row that it repeats; without this each of a thousand ranks would make its own.
-    shown.__dict__["starts"], shown.__dict__["ends"] = row.starts, row.ends
+    shown.__dict__.update(starts=row.starts, ends=row.ends, kinds=row.kinds)
     return shown
 
 

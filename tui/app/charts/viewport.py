@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from ....compiler.ir import TICKS_PER_US
 
@@ -84,6 +85,7 @@ class Tick:
     label: str
 
 
+@lru_cache(maxsize=16)
 def axis_of(viewport: Viewport, width: int) -> tuple[Tick, ...]:
     """Return the marks at round times in the viewport, 1, 2 or 5 times a power of ten apart."""
     if width < 1:

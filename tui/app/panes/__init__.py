@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from . import candidates, compare, editor, how, sweep, timeline, topology, what_if, why
+from . import candidates, compare, editor, fabric, how, sweep, timeline, what_if, why
 from .base import JobPane
 
 
@@ -29,7 +29,7 @@ PANES = (
     Pane("why", why.TITLE, why.WhyPane, together=True),
     Pane("how", how.TITLE, how.HowPane),
     Pane("compare", compare.TITLE, compare.ComparePane),
-    Pane("topology", topology.TITLE, topology.TopologyPane),
+    Pane("fabric", fabric.TITLE, fabric.FabricPane),
     Pane("what_if", what_if.TITLE, what_if.WhatIfPane, needs_answer=False),
     Pane("sweep", sweep.TITLE, sweep.SweepPane),
     Pane("editor", editor.TITLE, editor.EditorPane, needs_answer=False, alone=True),

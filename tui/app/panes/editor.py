@@ -20,7 +20,7 @@ from ..widgets.code_area import CodeArea
 from ..widgets.code_editor import CodeEditor
 from .base import JobPane
 
-TITLE = "Editor"
+TITLE = "Edit"
 LOOK_S = 1.0
 """How often an unsaved text is kept for the case of a crash, and how often the file on disk is looked at."""
 _SAVED_WRONG = "saved; the other panes show the last text without errors"

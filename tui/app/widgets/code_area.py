@@ -46,29 +46,41 @@ class CodeArea(TextArea):
         self.offering = False
         self.indent_width = _INDENT
         self.highlight_cursor_line = False  # it would paint over the colours
+        self._coloured = ""
         self._styled: dict[int, list[_Styled]] = defaultdict(list)
         self._wrong: dict[int, list[_Styled]] = defaultdict(list)
 
     def colour(self) -> None:
-        """Colour the text anew."""
-        self._styled.clear()
-        source = Source("", self.text.replace("\r\n", "\n"))
-        for each in colours(source.text):
+        """Colour the text if it is not the one that was coloured last; draw all of it again if other lines change."""
+        text = self.text.replace("\r\n", "\n")
+        if text == self._coloured:
+            return
+        before, row = self._styled, self.cursor_location[0]
+        self._coloured, self._styled = text, defaultdict(list)
+        source = Source("", text)
+        for each in colours(text):
             self._add(self._styled, Span(source, each.start, each.end), f"code--{each.colour.value}")
-        self.notify_style_update()
-        self.refresh()
+        if any(
+            before.get(line) != self._styled.get(line) for line in before.keys() | self._styled.keys() if line != row
+        ):
+            self._draw_again()
 
     def mark(self, diagnostics: Sequence[Diagnostic]) -> None:
         """Underline mistakes."""
-        self._wrong.clear()
+        before, self._wrong = self._wrong, defaultdict(list)
         for each in diagnostics:
             name = "code--error" if each.severity is Severity.ERROR else "code--warning"
             self._add(self._wrong, each.span, name)
-        self.notify_style_update()
+        if self._wrong != before:
+            self._draw_again()
+
+    def _draw_again(self) -> None:
+        self.notify_style_update()  # drops lines that are kept as they were drawn
         self.refresh()
 
     def get_line(self, line_index: int) -> Text:
         """Return a line with its colours; control characters are shown as pictures of the same width."""
+        self.colour()
         line = super().get_line(line_index)
         shown = "".join(map(_picture, line.plain)) if not line.plain.isprintable() else line.plain
         text = Text(shown, end="", no_wrap=True)

@@ -16,7 +16,7 @@ from textual.widgets import Static, TextArea
 from ....compiler.services.completion import Completions, complete
 from ....compiler.services.definition import definition
 from ....compiler.services.document import Document, read_document
-from ....compiler.services.hover import hover
+from ....compiler.services.hover import Hover, hover
 from ....compiler.text.diagnostics import CompileError, Diagnostic, Severity
 from ....compiler.text.fmt import format_text
 from ....compiler.text.printable import printable
@@ -49,6 +49,7 @@ class CodeEditor(Container):
         self.area, self._list = CodeArea(id="code"), CompletionList(id="completions")
         self._path = ""
         self._document: Document | None = None
+        self._known: Hover | None = None
         self._note = ""
 
     def compose(self) -> ComposeResult:
@@ -77,7 +78,6 @@ class CodeEditor(Container):
         """Show another text, from its beginning."""
         self._path = path
         self.area.load_text(text)
-        self.area.colour()
         self._check()
 
     def put(self, text: str) -> None:
@@ -100,7 +100,7 @@ class CodeEditor(Container):
         self._offer(typed=True)
 
     def _text_changed(self) -> None:
-        self.area.colour()
+        self._known = None
         self._check()
         self.post_message(self.Changed())
 
@@ -109,7 +109,9 @@ class CodeEditor(Container):
         found = self._list.found
         if found is not None and not found.start <= self.cursor_offset <= found.end + 1:
             self._close_list()
+        self._known = None
         self._show_state()
+        self._look_up()
 
     @work(exclusive=True, group="check")
     async def _check(self) -> None:
@@ -117,6 +119,14 @@ class CodeEditor(Container):
         text, path = self.plain_text, self._path
         self._document = await in_thread(lambda _: read_document(text, path))
         self.area.mark(self._document.diagnostics)
+        self._show_state()
+
+    @work(exclusive=True, group="look up")
+    async def _look_up(self) -> None:
+        """Find out what the word at the cursor means, once the cursor rests."""
+        await asyncio.sleep(QUIET_S)
+        text, path, offset = self.plain_text, self._path, self.cursor_offset
+        self._known = await in_thread(lambda _: hover(read_document(text, path), offset))
         self._show_state()
 
     @work(exclusive=True, group="complete")
@@ -130,8 +140,8 @@ class CodeEditor(Container):
             return
         text, path, offset = self.plain_text, self._path, self.cursor_offset
         found = await in_thread(lambda _: complete(read_document(text, path), offset))
-        is_whole = typed and any(each.text == found.prefix for each in found.matching)
-        if is_whole:
+        is_whole = any(each.text == found.prefix for each in found.matching)
+        if typed and (is_whole or not (found.prefix or last in _OPENERS)):
             self._close_list()
         elif self.plain_text == text and self.cursor_offset == offset:
             self._open_list(found)
@@ -215,7 +225,7 @@ class CodeEditor(Container):
         row, column = self.area.cursor_location
         head = "  ".join(filter(None, (f"{row + 1}:{column + 1}", self._count(), printable(self._note))))
         for line in self.query("#mistake").results(Static):
-            line.update("\n".join((head, *self._about(row + 1))))
+            line.update("\n".join((head, *self._about(row + 1))), layout=False)
 
     def _count(self) -> str:
         errors = sum(each.severity is Severity.ERROR for each in self.diagnostics)
@@ -232,6 +242,5 @@ class CodeEditor(Container):
             yield f"{here[0].code.name} {at.line}:{at.column}: {printable(here[0].message)}"
             if here[0].hint:
                 yield f"help: {printable(here[0].hint)}"
-        elif self._document is not None and self._document.source.text == self.plain_text:
-            known = hover(self._document, self.cursor_offset)
-            yield from known.text.split("\n")[:2] if known is not None else ()
+        elif self._known is not None:
+            yield from self._known.text.split("\n")[:2]

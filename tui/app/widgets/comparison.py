@@ -175,7 +175,7 @@ class ComparisonView(ScrollView, can_focus=True):
         return self.painter.style(name.removeprefix("bold ")) + Style(bold=True if name.startswith("bold ") else None)
 
     def _strip(self, segments: list[Segment]) -> Strip:
-        return Strip(segments).adjust_cell_length(self._room.width).apply_style(self.rich_style)
+        return Strip(segments).adjust_cell_length(self._room.width, self.painter.style("head"))
 
 
 def _lines(model: ComparisonModel, width: int) -> Iterator[Line | tuple[Band, int]]:

@@ -2,22 +2,39 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import pairwise
 
+import numpy as np
+import numpy.typing as npt
 from rich.segment import Segment
 from rich.style import Style
 from textual.widget import Widget
 
 from ....simcore.figures.result import IntervalKind
-from ..charts.cells import halves_of, spans_of
-from ..charts.emphasis import Standout
-from ..charts.rows import NONE, Row
+from ..charts.cells import Span, halves_of, name_in, spans_of
+from ..charts.emphasis import BoolArray, Standout
+from ..charts.rows import KINDS, NONE, Int64Array, Row
 from ..charts.viewport import Viewport
 
-FULL, LEFT_HALF, RIGHT_HALF, THIN = "█", "▌", "▐", "─"
+FULL, LEFT_HALF, RIGHT_HALF, THIN, MARK = "█", "▌", "▐", "─", "┊"
+TextArray = npt.NDArray[np.str_]
+
+NUM_PAINTS = 2 * len(KINDS)
+NUM_CODES = 1 + 2 * NUM_PAINTS
 # Textures tell the kinds apart where there are no colours.
 TEXTURES = {IntervalKind.COMPUTE: "█", IntervalKind.COMM: "▒", IntervalKind.REDUCE: "░"}
-CURSOR_ENDS, CURSOR_ONE = "[]", "◈"
-FOLLOWED_ENDS, FOLLOWED_ONE = "◆◆", "◆"
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """How an interval is marked: characters at its ends, or one if it has but one column."""
+
+    style: str
+    ends: str
+    one: str
+
+
+CURSOR, FOLLOWED = Sign("cursor", "[]", "◈"), Sign("followed", "◆◆", "◆")
 
 COMPONENTS = frozenset(
     {
@@ -43,12 +60,19 @@ PLAIN = RowLook()
 
 
 class GanttPainter:
-    """Draws rows in the component styles of a widget."""
+    """Draws rows in the component styles of a widget.
+
+    Half a column has a code: 0 where nothing runs, else one for each kind and shade, and those again for what does not
+    stand out. The codes of both halves decide how a column looks, so that each look is made once.
+    """
 
     def __init__(self, widget: Widget) -> None:
         self._widget = widget
         self._styles: dict[str, Style] = {}
         self._no_color = widget.app.no_color
+        self._looks: dict[int, tuple[str, int]] = {}
+        self._palette: list[Style] = []
+        self._places: dict[Style, int] = {}
 
     def style(self, name: str) -> Style:
         """A component style, looked up once."""
@@ -73,80 +97,87 @@ class GanttPainter:
         """Return the row in ``width`` columns; ``marks`` are the columns of the axis's marks."""
         halves = halves_of(row, viewport, width)
         full = None if standout is None else standout.halves(row, halves, viewport, width)
-        cells: list[tuple[str, Style]] = [("┊" if x in marks else " ", self.style("axis")) for x in range(width)]
-        seen = halves.tolist()
-        shown = [number != NONE for number in seen] if full is None else full.tolist()
-        for x in range(width):
-            left, right = seen[2 * x], seen[2 * x + 1]
-            if left != NONE or right != NONE:
-                cells[x] = self._cell(row, look.shade, (left, shown[2 * x]), (right, shown[2 * x + 1]))
-        self._write_names(row, viewport, width, look, cells, shown)
-        return _joined(cells)
+        codes = _codes(row, halves, look.shade, full)
+        keys = codes[0::2] * NUM_CODES + codes[1::2]
+        found, place = np.unique(keys, return_inverse=True)
+        looks = [self._look(key) for key in found.tolist()]
+        glyphs = np.array([glyph for glyph, _ in looks])[place]
+        styles = np.array([style for _, style in looks])[place]
+        for x in marks:
+            if not keys[x]:
+                glyphs[x] = MARK
+        for span in spans_of(halves, (look.cursor_idx, *look.followed)):
+            self._write(row, span, look, codes, glyphs, styles)
+        return self._joined("".join(glyphs.tolist()), styles)
 
-    def _cell(self, row: Row, shade: int, left: tuple[int, bool], right: tuple[int, bool]) -> tuple[str, Style]:
-        """One column of two halves, each the number of an interval and whether it stands out."""
-        if left[0] != NONE and right[0] != NONE:
-            if left[1] != right[1]:  # a thin half gives way
-                number = left[0] if left[1] else right[0]
-                return (LEFT_HALF if left[1] else RIGHT_HALF), self._paint(row, number, shade)
-            style = self._paint(row, left[0], shade)
-            if not left[1]:
-                return THIN, style
-            if left[0] == right[0]:
-                return self.fill(row.intervals[left[0]].kind), style
-            return LEFT_HALF, style + Style(bgcolor=self._paint(row, right[0], shade).color)
-        number, stands_out = left if left[0] != NONE else right
-        glyph = THIN if not stands_out else LEFT_HALF if left[0] != NONE else RIGHT_HALF
-        return glyph, self._paint(row, number, shade)
+    def _look(self, key: int) -> tuple[str, int]:
+        """The character of a column, and its style in the palette."""
+        if key not in self._looks:
+            glyph, style = self._made(*divmod(key, NUM_CODES))
+            self._looks[key] = glyph, self._place(style)
+        return self._looks[key]
 
-    def _paint(self, row: Row, number: int, shade: int) -> Style:
-        return self.style(f"{row.intervals[number].kind.value}-{(number + shade) % 2}")
+    def _place(self, style: Style) -> int:
+        if style not in self._places:
+            self._places[style] = len(self._palette)
+            self._palette.append(style)
+        return self._places[style]
 
-    def _write_names(
-        self,
-        row: Row,
-        viewport: Viewport,
-        width: int,
-        look: RowLook,
-        cells: list[tuple[str, Style]],
-        shown: list[bool],
+    def _made(self, left: int, right: int) -> tuple[str, Style]:
+        if not left and not right:
+            return " ", self.style("axis")
+        if _is_thin(left) and _is_thin(right):
+            return THIN, self._paint(left)
+        if left and right and _is_thin(left) != _is_thin(right):  # a thin half gives way
+            return (RIGHT_HALF, self._paint(right)) if _is_thin(left) else (LEFT_HALF, self._paint(left))
+        if not left or not right:
+            code = left or right
+            return THIN if _is_thin(code) else LEFT_HALF if left else RIGHT_HALF, self._paint(code)
+        if left == right:
+            return self.fill(KINDS[(left - 1) // 2]), self._paint(left)
+        return LEFT_HALF, self._paint(left) + Style(bgcolor=self._paint(right).color)
+
+    def _paint(self, code: int) -> Style:
+        kind, shade = divmod((code - 1) % NUM_PAINTS, 2)
+        return self.style(f"{KINDS[kind].value}-{shade}")
+
+    def _write(
+        self, row: Row, span: Span, look: RowLook, codes: Int64Array, glyphs: TextArray, styles: Int64Array
     ) -> None:
-        """Write names over intervals wide enough, and the signs of the cursor and of what is followed."""
-        ground = self._widget.rich_style.bgcolor
-        for span in spans_of(row, viewport, width):
-            number, paint = span.interval_idx, self._paint(row, span.interval_idx, look.shade)
-            name = Style(color=ground, bgcolor=paint.color, bold=True)
-            for offset, letter in enumerate(span.text):
-                x = span.text_at + offset
-                if x < width:
-                    cells[x] = letter, name if shown[2 * x] else paint + Style(bold=True)
-            ends, one, style = "", "", Style()
-            if number in look.followed:
-                ends, one, style = FOLLOWED_ENDS, FOLLOWED_ONE, self.style("followed")
-            if number == look.cursor_idx:
-                ends, one, style = CURSOR_ENDS, CURSOR_ONE, self.style("cursor")
-            if ends:
-                first, last = span.start // 2, (span.stop - 1) // 2
-                for x in range(first, last + 1):
-                    glyph = cells[x][0]
-                    if style.bgcolor is not None:
-                        cells[x] = (" " if glyph in (FULL, THIN) and not self._no_color else glyph), style
-                cells[first] = (ends[0] if last > first else one), style
-                if last > first:
-                    cells[last] = ends[1], style
+        """Write the name of an interval over it, if it fits, and the signs of the cursor and of what is followed."""
+        number, first, last = span.interval_idx, span.start // 2, (span.stop - 1) // 2
+        sign = CURSOR if number == look.cursor_idx else FOLLOWED if number in look.followed else None
+        thin, paint = _is_thin(int(codes[span.start])), self._paint(int(codes[span.start]))
+        if sign is not None:
+            styles[first : last + 1] = self._place(self.style(sign.style))
+            if not self._no_color:
+                glyphs[first : last + 1] = " "
+        name = name_in(row.intervals[number], span)
+        if name:
+            ground = Style(color=self._widget.rich_style.bgcolor, bgcolor=paint.color, bold=True)
+            style = self.style(sign.style) if sign else paint + Style(bold=True) if thin else ground
+            at = span.text_at
+            glyphs[at : at + len(name)] = list(name)
+            styles[at : at + len(name)] = self._place(style)
+        if sign is not None:
+            glyphs[first] = sign.ends[0] if last > first else sign.one
+            glyphs[last] = sign.ends[1] if last > first else sign.one
+
+    def _joined(self, text: str, styles: Int64Array) -> list[Segment]:
+        """Neighbouring columns of one style as one segment."""
+        edges = np.flatnonzero(np.diff(styles, prepend=-1, append=-1)).tolist()
+        return [Segment(text[start:stop], self._palette[styles[start]]) for start, stop in pairwise(edges)]
 
 
-def _joined(cells: list[tuple[str, Style]]) -> list[Segment]:
-    """Neighbouring cells of one style as one segment."""
-    segments: list[Segment] = []
-    text, style = "", Style()
-    for letter, own in cells:
-        if own is style or own == style:
-            text += letter
-            continue
-        if text:
-            segments.append(Segment(text, style))
-        text, style = letter, own
-    if text:
-        segments.append(Segment(text, style))
-    return segments
+def _codes(row: Row, halves: Int64Array, shade: int, full: BoolArray | None) -> Int64Array:
+    """The code of each half column."""
+    if not len(row.kinds):
+        return np.zeros(len(halves), np.int64)
+    codes = 1 + 2 * row.kinds[halves] + (halves + shade) % 2
+    if full is not None:
+        codes = np.where(full, codes, codes + NUM_PAINTS)
+    return np.where(halves == NONE, 0, codes)
+
+
+def _is_thin(code: int) -> bool:
+    return code > NUM_PAINTS

@@ -78,6 +78,7 @@ class TimelineView(ScrollView, can_focus=True):
         self.model: TimelineModel | None = None
         self._message = ""
         self._painter: GanttPainter | None = None
+        self._name_columns = 0
 
     # What is shown.
 
@@ -98,8 +99,15 @@ class TimelineView(ScrollView, can_focus=True):
 
     def _lay_out(self) -> None:
         num_rows = len(self.model.rows) if self.model is not None else 0
+        self._name_columns = self._widest_name()
         self.virtual_size = Size(0, num_rows + HEAD_ROWS + self._foot.num_lines)
         self._changed()
+
+    def _widest_name(self) -> int:
+        if self.model is None:
+            return 0
+        lanes = {self._label(row) for row in self.model.rows} | {f" {strip.label} " for strip in self.model.strips}
+        return max(map(columns_of, lanes), default=0)
 
     def _changed(self) -> None:
         self.post_message(self.Moved())
@@ -257,14 +265,6 @@ class TimelineView(ScrollView, can_focus=True):
         return self._painter
 
     @property
-    def _name_columns(self) -> int:
-        if self.model is None:
-            return 0
-        rows = self.model.rows[:1] + self.model.rows[-1:] if len(self.model.rows) > 512 else self.model.rows
-        labels = [self._label(row) for row in rows] + [f" {strip.label} " for strip in self.model.strips]
-        return max(map(columns_of, labels), default=0)
-
-    @property
     def _plot_columns(self) -> int:
         return max(MIN_PLOT_COLUMNS, self._room.width - self._name_columns)
 
@@ -290,7 +290,7 @@ class TimelineView(ScrollView, can_focus=True):
         return self._strip(self._row(row_idx, model), width)
 
     def _strip(self, segments: list[Segment], width: int) -> Strip:
-        return Strip(segments).adjust_cell_length(width).apply_style(self.rich_style)
+        return Strip(segments).adjust_cell_length(width, self._style("head"))
 
     def _style(self, name: str) -> Style:
         return self.painter.style(name)

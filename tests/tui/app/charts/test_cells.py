@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.simcore.figures.result import Interval, IntervalKind, Timeline
-from magus.tui.app.charts.cells import halves_of, spans_of
+from magus.tui.app.charts.cells import Span, halves_of, name_in, spans_of
 from magus.tui.app.charts.rows import NONE, Row, lanes_of
 from magus.tui.app.charts.viewport import Viewport
 
@@ -34,16 +34,21 @@ def test_lanes_are_in_natural_order_streams_first() -> None:
 
 
 def test_cells_show_halves_names_and_however_short_intervals() -> None:
-    spans = list(spans_of(row((0, 50), (50, 100), (150, 151)), Viewport.whole(200), 20))
+    shown = row((0, 50), (50, 100), (150, 151))
+    spans = list(spans_of(halves_of(shown, Viewport.whole(200), 20), (2,)))
 
     assert [(span.interval_idx, span.start, span.stop) for span in spans] == [(0, 0, 10), (1, 10, 20), (2, 30, 31)]
-    assert [(span.text, span.text_at) for span in spans] == [("x0", 1), ("x1", 6), ("", 16)]
+    assert [(name_in(shown.intervals[span.interval_idx], span), span.text_at) for span in spans] == [
+        ("x0", 1),
+        ("x1", 6),
+        ("", 16),
+    ]
 
 
 def test_wide_letters_are_left_out_as_they_would_break_the_columns() -> None:
-    wide = Row(0, "dma 0", (Interval(0, "dma 0", "漢字", IntervalKind.COMM, 0, 100),))
+    wide = Interval(0, "dma 0", "漢字", IntervalKind.COMM, 0, 100)
 
-    assert [span.text for span in spans_of(wide, Viewport.whole(100), 40)] == [""]
+    assert name_in(wide, Span(0, 0, 80)) == ""
 
 
 @given(st.lists(st.tuples(st.integers(0, 300), st.integers(1, 300)), max_size=12), st.integers(1, 60), st.data())

@@ -1,4 +1,4 @@
-"""The pane Topology: the fabric, and how busy its links are."""
+"""The pane Fabric: the fabric, and how busy its links are."""
 
 from textual.app import ComposeResult
 from textual.content import Content
@@ -12,16 +12,16 @@ from ..widgets.timeline import TimelineView
 from .base import JobPane
 from .timeline import RUNNING
 
-TITLE = "Topology"
+TITLE = "Fabric"
 NO_LOADS = "This run has no loads of links and memories: simulate it again to see them."
 
 
-class TopologyPane(JobPane):
+class FabricPane(JobPane):
     """The links of the fabric under the picked schedule."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
-        self._view = FabricView(id="fabric")
+        self._view = FabricView(id="map")
 
     def compose(self) -> ComposeResult:
         """One picture."""
