@@ -178,11 +178,11 @@ async def test_saving_asks_the_advisor_again(tmp_path: Path) -> None:
         before = it.app.session.job
         await it.go(13)
         await it.type("let Z = 4")
-        assert it.pane.is_changed and "*" in str(it.pane.border_title)
+        assert it.pane.holds_changes and "*" in str(it.pane.border_title)
         await press(it.pilot, "ctrl+s")
 
         assert it.file.read_text(encoding="utf-8") == BEGINNING + "let Z = 4"
-        assert not it.pane.is_changed and "saved" in it.said
+        assert not it.pane.holds_changes and "saved" in it.said
         assert it.app.session.job is not before
 
 
@@ -233,7 +233,7 @@ async def test_after_a_crash_the_text_is_offered(tmp_path: Path, unsaved: Path, 
         await press(it.pilot, key)
 
         assert it.text == text
-        assert it.pane.is_changed is (key == "r")
+        assert it.pane.holds_changes is (key == "r")
 
 
 async def test_a_program_that_is_told_to_end_keeps_the_text(tmp_path: Path, unsaved: Path) -> None:
@@ -251,7 +251,7 @@ async def test_a_file_that_changes_on_disk_is_read_again(tmp_path: Path) -> None
         it.pane.look_after()
         await settled(it.pilot)
 
-        assert it.text == "let other = 1\n" and not it.pane.is_changed
+        assert it.text == "let other = 1\n" and not it.pane.holds_changes
 
 
 @pytest.mark.parametrize(("keys", "mine"), [(("k", "ctrl+s", "k"), True), (("t",), False)])
@@ -295,7 +295,7 @@ async def test_a_file_that_cannot_be_saved_says_so(tmp_path: Path) -> None:
         it.file.mkdir()
         await press(it.pilot, "ctrl+s")
 
-        assert "not saved: " in it.said and it.pane.is_changed
+        assert "not saved: " in it.said and it.pane.holds_changes
 
 
 async def test_the_editor_opens_where_the_file_has_an_error(tmp_path: Path) -> None:
