@@ -11,7 +11,6 @@ from magus.simcore.figures.result import Result
 from magus.tui.app.charts.comparison import ComparisonModel
 from magus.tui.app.charts.differences import Compared
 from magus.tui.app.charts.heat import HeatModel
-from magus.tui.app.themes import curve_colours
 from magus.tui.app.widgets.comparison import ComparisonView
 from magus.tui.app.widgets.fabric import FabricView
 from magus.tui.app.widgets.timeline import TimelineView
@@ -30,10 +29,6 @@ class Alone(App[None]):
     def __init__(self, widget: Widget) -> None:
         super().__init__()
         self.widget = widget
-
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        """The colours of curves, as the application defines them."""
-        return {**super().get_theme_variable_defaults(), **curve_colours(dark=True)}
 
     def compose(self) -> ComposeResult:
         """The widget alone."""
