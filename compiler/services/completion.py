@@ -21,6 +21,7 @@ from .properties import property_at, unit_doc
 
 _CALLED = ("operation", "topology", "template", "algorithm", "function", "distribution", "expect.function")
 _ARGUMENTS = ("knob", "operation.argument", "topology.argument")
+_NAMES_OF_SECTIONS = {"file": "declaration", "head": ""}
 _COMMON_UNITS = ("us", "ms", "KiB", "MiB", "GiB", "GB/s", "TFLOP/s", "GHz", "%")
 
 # The named arguments of topologies and operations.
@@ -109,7 +110,7 @@ def _words(cursor: Cursor, expected: Expected) -> Iterator[Completion]:
                 yield Completion(f"{word}=", CompletionKind.ARGUMENT, "argument", doc)
             elif section not in ("operation.argument", "topology.argument"):
                 kind = CompletionKind.CALL if section in _CALLED else CompletionKind.WORD
-                yield Completion(word, kind, section.rpartition(".")[2], doc)
+                yield Completion(word, kind, _NAMES_OF_SECTIONS.get(section, section.rpartition(".")[2]), doc)
 
 
 def _fitting(cursor: Cursor) -> Mapping[str, frozenset[str]]:

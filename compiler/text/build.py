@@ -1,5 +1,8 @@
 """Build the syntax tree from lark's tree."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 from lark import Token, Tree
 
 from ..codes import Code
@@ -13,9 +16,24 @@ LarkTree = Tree[Token]
 _Child = LarkTree | Token | None
 
 
-def build_file(source: Source, tree: LarkTree, tokens: Tokens, report: Report) -> ast.File:
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """The tree of one declaration, which stands ``shift`` characters behind the place where it was parsed."""
+
+    tree: LarkTree
+    shift: int = 0
+
+
+def build_file(source: Source, parsed: Iterable[Parsed], tokens: Tokens, report: Report) -> ast.File:
     """Build the tree of a whole text; drop nameless nodes, which stand for text that did not parse."""
-    return _Builder(source, report).file(tree, tokens)
+    version: ast.Version | None = None
+    declarations: list[ast.Declaration] = []
+    for each in parsed:
+        builder = _Builder(source, report, each.shift)
+        version = builder.version(each.tree) or version
+        declarations += builder.declarations(each.tree)
+    span = Span(source, 0, len(source.text))
+    return ast.File(version, tuple(declarations), tokens.comments, len(tokens.tokens), span=span)
 
 
 def build_values(source: Source, tree: LarkTree, report: Report) -> tuple[ast.Expression, ...]:
@@ -24,21 +42,18 @@ def build_values(source: Source, tree: LarkTree, report: Report) -> tuple[ast.Ex
 
 
 class _Builder:
-    def __init__(self, source: Source, report: Report) -> None:
-        self._source, self._report = source, report
+    def __init__(self, source: Source, report: Report, shift: int = 0) -> None:
+        self._source, self._report, self._shift = source, report, shift
 
-    def file(self, tree: LarkTree, tokens: Tokens) -> ast.File:
-        version: ast.Version | None = None
-        declarations: list[ast.Declaration] = []
-        for child in tree.children:
-            if isinstance(child, Tree) and child.data == "version":
-                version = ast.Version(str(child.children[0]), span=self._span(child))
-            elif isinstance(child, Tree):
-                declaration = self._declaration(child)
-                if not (isinstance(declaration, ast.Explore) and declaration.workload.names == (NAMELESS,)):
-                    declarations.append(declaration)
-        span = Span(self._source, 0, len(self._source.text))
-        return ast.File(version, tuple(declarations), tokens.comments, len(tokens.tokens), span=span)
+    def version(self, tree: LarkTree) -> ast.Version | None:
+        versions = (each for each in tree.children if isinstance(each, Tree) and each.data == "version")
+        found = next(versions, None)
+        return None if found is None else ast.Version(str(found.children[0]), span=self._span(found))
+
+    def declarations(self, tree: LarkTree) -> list[ast.Declaration]:
+        trees = (each for each in tree.children if isinstance(each, Tree) and each.data != "version")
+        built = [self._declaration(each) for each in trees]
+        return [each for each in built if not (isinstance(each, ast.Explore) and each.workload.names == (NAMELESS,))]
 
     def _declaration(self, tree: LarkTree) -> ast.Declaration:
         span, children = self._span(tree), tree.children
@@ -182,7 +197,9 @@ class _Builder:
 
     def _span(self, tree: LarkTree) -> Span:
         meta = tree.meta
-        return Span(self._source, meta.start_pos, meta.end_pos) if not meta.empty else Span(self._source, 0, 0)
+        if meta.empty:
+            return Span(self._source, 0, 0)
+        return Span(self._source, meta.start_pos + self._shift, meta.end_pos + self._shift)
 
 
 def _tree(child: _Child) -> LarkTree:

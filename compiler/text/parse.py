@@ -4,12 +4,15 @@ A statement that does not parse is explained and left out, and parsing goes on w
 block is replaced by a nameless one, so that the statements inside are read too; the builder drops nameless nodes.
 """
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from lark import Token, Tree, UnexpectedToken
 
 from ..codes import Code
-from .build import NAMELESS, build_file, build_values
+from .build import NAMELESS, Parsed, build_file, build_values
 from .diagnostics import Report
 from .quantities import bytes_text
 from .source import Source, Span
@@ -18,18 +21,72 @@ from .syntax_errors import explain
 from .tokens import MAX_TOKENS, language, read_tokens
 
 MAX_BYTES = 1 << 20
+NUM_KEPT = 512
+"""Declarations whose trees are kept."""
 
 
 def parse_file(source: Source, report: Report, room: int = MAX_TOKENS) -> File:
-    """Parse a text of at most ``room`` words. Statements with errors are reported and missing from the tree."""
+    """Parse a text of at most ``room`` words. Statements with errors are reported and missing from the tree.
+
+    Declarations are parsed one by one, and those that were parsed lately are not parsed again: an editor asks about
+    texts that differ in one of them.
+    """
     check_size(source, report)
     tokens = read_tokens(source, report, room)
-    tree = _feed(list(tokens.tokens), "start")
+    parsed: list[Parsed] = []
+    for chunk in _declarations(tokens.tokens):
+        with report.attempt():
+            parsed.append(_parsed(source, chunk, report))
+    return build_file(source, parsed, tokens, report)
+
+
+@dataclass(frozen=True, slots=True)
+class _Declaration:
+    """The tokens of one declaration; two are equal if they have the same words at the same distances."""
+
+    words: tuple[tuple[str, str, int], ...]
+    tokens: tuple[Token, ...] = field(compare=False, repr=False)
+    is_first: bool
+
+    @property
+    def start(self) -> int:
+        """Where it begins in its text."""
+        return self.tokens[0].start_pos or 0
+
+
+def _declarations(tokens: Sequence[Token]) -> Iterator[_Declaration]:
+    """Split the tokens of a text behind each declaration."""
+    begin, depth = 0, 0
+    for idx, token in enumerate(tokens):
+        depth += (token.type == "LBRACE") - (token.type == "RBRACE")
+        if (depth == 0 and token.type == "_SEP") or idx + 1 == len(tokens):
+            chunk = tuple(tokens[begin : idx + 1])
+            start = chunk[0].start_pos or 0
+            yield _Declaration(
+                tuple((each.type, str(each), (each.start_pos or 0) - start) for each in chunk), chunk, not begin
+            )
+            begin = idx + 1
+
+
+def _parsed(source: Source, declaration: _Declaration, report: Report) -> Parsed:
+    tree, start = _known_tree(declaration)
     if tree is None:
-        tree = _feed(_repaired(source, list(tokens.tokens), report), "start")
+        tokens = list(declaration.tokens)
+        if tokens[0].type == "_MGS" and not declaration.is_first:
+            explain(source, tokens, 0, 0, (), report)
+            raise report.stop()
+        tree, start = _feed(_repaired(source, tokens, report), "start"), declaration.start
     if tree is None:
         raise report.stop()
-    return build_file(source, tree, tokens, report)
+    return Parsed(tree, declaration.start - start)
+
+
+@lru_cache(NUM_KEPT)
+def _known_tree(declaration: _Declaration) -> tuple[Tree[Token] | None, int]:
+    """Return the tree of a declaration, None if it does not parse, and where it stood when it was parsed."""
+    if declaration.tokens[0].type == "_MGS" and not declaration.is_first:
+        return None, declaration.start
+    return _feed(list(declaration.tokens), "start"), declaration.start
 
 
 def parse_value(source: Source, report: Report) -> tuple[Expression, ...]:

@@ -20,7 +20,7 @@ class Client:
         self.language = LanguageClient("tests", "1")
         self.published: asyncio.Queue[types.PublishDiagnosticsParams] = asyncio.Queue()
 
-        @self.language.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+        @self.language.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)  # type: ignore[untyped-decorator]
         def publish(params: types.PublishDiagnosticsParams) -> None:
             self.published.put_nowait(params)
 
@@ -73,4 +73,4 @@ async def connected(uri: str) -> AsyncIterator[Client]:
         assert server is not None
         assert await asyncio.wait_for(server.wait(), WAIT_S) == 0
     finally:
-        await client.language.stop()
+        await client.language.stop()  # type: ignore[no-untyped-call]

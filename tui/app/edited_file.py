@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 
-from platformdirs import user_state_path
-
 from ...compiler.text.diagnostics import CompileError, GaveUp, Report
 from ...compiler.text.load import read_source, real_path
 from ...compiler.text.writing import write_whole
+from .state import user_folder
 
 LINE_ENDS = "\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 """Characters at which an editor ends a line and the language does not."""
@@ -106,7 +105,7 @@ class EditedFile:
 
 def recovery_folder() -> Path:
     """Return the folder of unsaved texts in the user's state folder."""
-    return user_state_path("magus", appauthor=False) / "unsaved"
+    return user_folder() / "unsaved"
 
 
 def can_edit(text: str) -> bool:

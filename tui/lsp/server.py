@@ -21,8 +21,6 @@ from ...compiler.text.diagnostics import CompileError
 from ...compiler.text.fmt import format_text
 from .convert import LEGEND, Positions, location, path_of, uri_of
 
-QUIET_S = 0.05
-"""Diagnostics follow a change once nothing was typed for so long."""
 TRIGGERS = [".", "=", "(", "@", '"', " "]
 
 T = TypeVar("T")
@@ -34,7 +32,8 @@ class MagusServer(LanguageServer):
 
     def __init__(self) -> None:
         super().__init__("magus", __version__, text_document_sync_kind=types.TextDocumentSyncKind.Full)
-        self._waiting: dict[str, asyncio.Task[None]] = {}
+        self._stale: set[str] = set()
+        self._checks: dict[str, asyncio.Task[None]] = {}
 
     def text_of(self, uri: str) -> str:
         """Return the text of an open document; empty if it is not open, whatever is on disk."""
@@ -51,24 +50,30 @@ class MagusServer(LanguageServer):
 
         return await asyncio.to_thread(answer)
 
-    def check_soon(self, uri: str) -> None:
-        """Publish the diagnostics of a document once it rests."""
-        if uri in self._waiting:
-            self._waiting[uri].cancel()
-        self._waiting[uri] = asyncio.get_running_loop().create_task(self._check(uri))
+    def check(self, uri: str) -> None:
+        """Publish the diagnostics of a document: at once, or after those of the text before, which nobody waits for."""
+        self._stale.add(uri)
+        if uri not in self._checks:
+            self._checks[uri] = asyncio.get_running_loop().create_task(self._check(uri))
 
     def forget(self, uri: str) -> None:
         """Take back the diagnostics of a document that was closed."""
-        if uri in self._waiting:
-            self._waiting.pop(uri).cancel()
+        self._stale.discard(uri)
         self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
 
     async def _check(self, uri: str) -> None:
-        await asyncio.sleep(QUIET_S)
-        found = await self.ask(uri, lambda document, places: [places.diagnostic(each) for each in document.diagnostics])
-        if uri in self.workspace.text_documents:
-            version = self.workspace.text_documents[uri].version
-            self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found, version))
+        try:
+            while uri in self._stale:
+                self._stale.discard(uri)
+                found = await self.ask(
+                    uri, lambda document, places: [places.diagnostic(each) for each in document.diagnostics]
+                )
+                documents = self.workspace.text_documents
+                if uri in documents and uri not in self._stale:
+                    version = documents[uri].version
+                    self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found, version))
+        finally:
+            del self._checks[uri]
 
 
 def make_server() -> MagusServer:
@@ -86,7 +91,7 @@ def _follow_documents(server: MagusServer) -> None:
 
         @server.feature(event)
         async def changed(params: _Changed) -> None:
-            server.check_soon(params.text_document.uri)
+            server.check(params.text_document.uri)
 
     @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
     async def closed(params: types.DidCloseTextDocumentParams) -> None:
@@ -96,7 +101,7 @@ def _follow_documents(server: MagusServer) -> None:
     async def files_changed(params: types.DidChangeWatchedFilesParams) -> None:
         read_document.cache_clear()  # what texts include is read from disk
         for uri in server.workspace.text_documents:
-            server.check_soon(uri)
+            server.check(uri)
 
 
 def _answer_about_places(server: MagusServer) -> None:

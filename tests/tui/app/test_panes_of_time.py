@@ -9,6 +9,7 @@ from textual.pilot import Pilot
 from magus.simcore.figures.result import Result
 from magus.tui.app.app import MagusApp
 from magus.tui.app.charts.model import TimelineModel
+from magus.tui.app.panes import PANES
 from magus.tui.app.session import SessionProblem
 from magus.tui.app.widgets.comparison import ComparisonView
 from magus.tui.app.widgets.fabric import FabricView
@@ -19,7 +20,8 @@ from tests.helpers.tui.driving import LARGE, SMALL, screen_text, settled
 from tests.helpers.tui.real import PIECES, WHOLE, RealStages
 
 FILE = Path("mlp.mgs")
-CANDIDATES, TIMELINE, COMPARE, TOPOLOGY = "1", "2", "5", "6"
+KEY_OF = {pane.name: str(place) for place, pane in enumerate(PANES, 1)}
+CANDIDATES, TIMELINE, COMPARE, TOPOLOGY = (KEY_OF[name] for name in ("candidates", "timeline", "compare", "fabric"))
 
 
 async def press(pilot: Pilot[None], *keys: str) -> None:
@@ -191,7 +193,7 @@ async def test_the_fabric_is_scrubbed_and_looks_at_the_cursor() -> None:
         assert view.model.is_whole
 
 
-@pytest.mark.parametrize("pane", [TIMELINE, COMPARE, TOPOLOGY, "7"])
+@pytest.mark.parametrize("pane", [TIMELINE, COMPARE, TOPOLOGY, KEY_OF["how"]])
 async def test_a_tiny_terminal_and_back(pane: str) -> None:
     app = app_of()
     async with app.run_test(size=LARGE) as pilot:
