@@ -86,6 +86,7 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.advisor
 	$(BIN)/python -m benchmarks.api
 	$(BIN)/python -m benchmarks.startup
+	$(BIN)/python -m benchmarks.tui
 
 train: $(STAMP)
 	$(BIN)/magus train benchmarks/data/proposals.npz --out advisor/learned/model

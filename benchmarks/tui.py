@@ -1,6 +1,6 @@
 """Waiting at the terminal: the first paint, keys while a simulation runs, large timelines, other values, an editor.
 
-    python -m benchmarks.tui
+python -m benchmarks.tui
 """
 
 import asyncio
@@ -11,22 +11,22 @@ from collections.abc import Iterator
 
 from magus.examples import path
 from magus.tui.app.app import MagusApp
+from magus.tui.app.panes.candidates import CandidatesPane
 
 from . import language, screen_times
 from .report import Figure, main
 from .timeline_frames import frames_ms
 
 SIZE = (120, 40)
-KEYS = ("j", "k", "2", "1", "5", "6", "1", "j", "s")
-PAUSE_S = 0.05
+PAUSE_S, PATIENCE_S = 0.05, 10.0
 INTERVALS = 100_000
 TARGET_MS = 50.0
 
 
 def key_waits_ms(example: str) -> list[float]:
-    """Wall time in ms from each key to the screen that shows it, while the advice on ``example`` is simulated.
+    """Wall time in ms from a key that moves the cursor to the frame that shows it, while ``example`` is simulated.
 
-    Panes that show a candidate have one: keys begin with the first answer.
+    Keys begin with the first answer, which has candidates to move through.
     """
     return asyncio.run(_key_waits_ms(example))
 
@@ -37,14 +37,25 @@ async def _key_waits_ms(example: str) -> list[float]:
     async with app.run_test(size=SIZE) as pilot:
         while app.session.job is None or app.session.job.advice is None:
             await pilot.pause(PAUSE_S)
-        number = 0
         while app.session.job.advising:
-            begin = time.perf_counter()
-            await pilot.press(KEYS[number % len(KEYS)])
-            waits.append((time.perf_counter() - begin) * 1e3)
-            number += 1
+            wait_ms = await _key_wait_ms(app)
+            waits += [] if wait_ms is None else [wait_ms]
             await asyncio.sleep(PAUSE_S)
     return waits
+
+
+async def _key_wait_ms(app: MagusApp) -> float | None:
+    """None if candidates that were ranked anew have put the cursor back meanwhile."""
+    table, drawn = app.bench.view_of(CandidatesPane).target, asyncio.Event()
+    before, begin = table.cursor_row, time.perf_counter()
+    app.simulate_key("k" if before else "j")
+    while table.cursor_row == before:
+        await asyncio.sleep(0)
+        if time.perf_counter() - begin > PATIENCE_S:
+            return None
+    table.call_after_refresh(drawn.set)
+    await drawn.wait()
+    return (time.perf_counter() - begin) * 1e3
 
 
 def measure() -> Iterator[Figure]:
