@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from click.testing import Result
+from typer.testing import CliRunner
 
 from magus.advisor import Advisor
 from magus.advisor.export import advice_document

@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from click.testing import Result
+from typer.testing import CliRunner
 
 from magus.compiler.text.printable import printable
 from magus.tui.cli import app

@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from click.testing import Result
+from typer.testing import CliRunner
 
 from magus import __version__
 from magus.examples import path as example

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from magus.advisor.measured.traces import chrome
 from magus.advisor.measured.traces.chrome import ChromeTrace, TraceError
-from magus.advisor.measured.traces.kineto import TracedRun, read_run
+from magus.advisor.measured.traces.kineto import read_run
 from magus.advisor.measured.traces.pairs import PairShape, find_pairs
 from magus.advisor.measured.traces.pieces import HEAD, is_trace
 from magus.advisor.measured.traces.read import read_trace
+from magus.advisor.measured.traces.run import TracedRun
 from magus.compiler import CompileError, compile_text
 from magus.compiler.ir import DType, Pattern
 from magus.compiler.text.diagnostics import Report, render_text

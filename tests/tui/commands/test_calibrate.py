@@ -5,7 +5,8 @@ import random
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from click.testing import Result
+from typer.testing import CliRunner
 
 from magus.advisor.measured.tables.gemm import lone_scenario
 from magus.compiler.ir import TICKS_PER_US, DType, GemmShape
