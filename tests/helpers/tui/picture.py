@@ -1,30 +1,58 @@
-"""Draw ``docs/tui.svg`` from the application itself: ``python -m tests.helpers.tui.picture``, or ``make picture``."""
+"""Draw the pictures of docs/tui.md from the application itself: ``python -m tests.helpers.tui.picture``."""
 
 import asyncio
+from dataclasses import dataclass
 from pathlib import Path
+
+from textual.pilot import Pilot
 
 from magus.examples import path
 from magus.tui.app.app import MagusApp
-from tests.helpers.paths import ROOT
+from tests.helpers.paths import DOCS
 from tests.helpers.tui.driving import POLL_S, settled
 
 EXAMPLE = "llama70b_tp8_mi300x"
-# Columns and rows in which all panes fit.
-SIZE = (160, 52)
 
 
-async def draw(file: Path, target: Path) -> None:
-    """Run the application on ``file``, wait for its advice and the simulation of the answer, write the screen."""
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A file in ``docs``, the keys that lead to it one by one, and the size of the screen."""
+
+    name: str
+    keys: tuple[str, ...]
+    size: tuple[int, int]
+
+
+PICTURES = (
+    Picture("tui.svg", (), (160, 52)),
+    Picture("tui_compare.svg", ("space", "j", "j", "space", "5"), (120, 40)),
+    Picture("tui_fabric.svg", ("6",), (120, 40)),
+    Picture("tui_sweep.svg", ("8",), (120, 40)),
+)
+
+
+async def draw(file: Path, picture: Picture) -> None:
+    """Run the application on ``file``, wait for its advice, press the keys, write the screen."""
     app = MagusApp(file)
-    async with app.run_test(size=SIZE) as pilot:
-        while app.session.job is None or app.session.job.answer is None:
+    async with app.run_test(size=picture.size) as pilot:
+        while app.session.job is None or not app.session.job.is_answered:
             await pilot.pause(POLL_S)
         await settled(pilot)
-        app.bench.say("", idle=file.name)  # the name alone, not where this checkout lies
-        await pilot.pause()
+        for key in picture.keys:
+            await pilot.press(key)
+            await settled(pilot)
+        await _say_name(app, pilot, file.name)
         svg = app.export_screenshot(title=f"magus tui {file.name}")
-    target.write_text("\n".join(line.rstrip() for line in svg.splitlines()) + "\n", encoding="utf-8")
+    text = "\n".join(line.rstrip() for line in svg.splitlines()) + "\n"
+    (DOCS / picture.name).write_text(text, encoding="utf-8")
+
+
+async def _say_name(app: MagusApp, pilot: Pilot[None], name: str) -> None:
+    """Show the name of the file alone, not where this checkout lies."""
+    app.bench.say("", idle=name)
+    await pilot.pause()
 
 
 if __name__ == "__main__":
-    asyncio.run(draw(Path(path(EXAMPLE)), ROOT / "docs" / "tui.svg"))
+    for each in PICTURES:
+        asyncio.run(draw(Path(path(EXAMPLE)), each))
