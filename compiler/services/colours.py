@@ -11,9 +11,9 @@ from ...grammar import load_words
 from ..text.diagnostics import GaveUp, Report, Stopped
 from ..text.source import Source
 from ..text.tokens import DECLARATIONS, read_tokens, split_quantity
+from .context import Context
 from .document import NUM_KEPT
 from .expected import expected_at
-from .place import Context
 
 FUNCTIONS = ("operation", "topology", "template", "algorithm", "function", "distribution", "expect.function", "engine")
 _OPERATORS = ("EQUAL", "PLUS", "MINUS", "STAR", "SLASH", "COMPARE", "NEGATIVE", "_RANGE", "_SPREAD")

@@ -9,9 +9,9 @@ from .. import library
 from ..text.load import real_path, shipped_libraries
 from ..text.names import Entry
 from ..text.source import Location, Span
+from .context import cursor_at
 from .document import Document
 from .occurrences import all_occurrences, occurrence_at
-from .place import cursor_at
 
 _DECLARED = re.compile(r"\w+\s+(\w+)")
 _START = Location(1, 1)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ..text.names import Kind
-from .place import Context
+from .context import Context
 
 _VALUES = (Kind.LET, Kind.PARAM)
 _DEVICE_BLOCKS = ("gpu", "link", "switch", "implementation")

@@ -13,9 +13,9 @@ from lark import Token
 
 from ...grammar import load_words
 from ..text.source import Source, Span
+from .context import Context, tokens_of
 from .document import Document
 from .expected import expected_at
-from .place import Context, tokens_of
 
 _EDGES = "edges"
 _RATIO = re.compile(r"x[0-9]+")

@@ -15,8 +15,8 @@ from ..text.vocabulary import (
     SWITCH_NUMBERS,
     Property,
 )
+from .context import Context
 from .expected import section_of
-from .place import Context
 
 _OF_SECTION: Mapping[str, Iterable[Property]] = {
     "gpu": (*GPU_NUMBERS, PEAK),
