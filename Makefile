@@ -21,7 +21,7 @@ help:
 	@echo "make coverage  branches that the tests take, by room; ROOM=simcore/fold: with its tests alone"
 	@echo "make bench   benchmarks, as text"
 	@echo "make train   learn the proposals anew from their table"
-	@echo "make picture   docs/tui.svg drawn anew from the terminal UI"
+	@echo "make picture   docs/tui.svg and docs/timeline.svg drawn anew"
 	@echo "make dist    sdist and wheel in dist/, and whether PyPI would take them"
 
 # The package is installed, not linked: types, data files and import contracts are checked as users get them.
@@ -86,12 +86,14 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.advisor
 	$(BIN)/python -m benchmarks.api
 	$(BIN)/python -m benchmarks.startup
+	$(BIN)/python -m benchmarks.tui
 
 train: $(STAMP)
 	$(BIN)/magus train benchmarks/data/proposals.npz --out advisor/learned/model
 
 picture: $(STAMP)
 	$(BIN)/python -m tests.helpers.tui.picture
+	$(BIN)/magus simulate examples/gemm_rs_h100.mgs --schedule 'pipelined(chunks=16, engine=dma(7))' --granularity packet --svg docs/timeline.svg > /dev/null
 
 dist: $(STAMP)
 	@rm -rf build dist *.egg-info

@@ -47,5 +47,7 @@ class Confirming:
         max_line_hops = CONFIRM_LINE_HOPS // (EACH_RANK_COST * ranks if ranks > 1 else 1)
         unit = affordable_unit(self.scenario, schedule, self.scenario.gpu.line_bytes, max_line_hops)
         explained = shortlist_unit(self.scenario, schedule)
-        what_if = SimulationJob(self.scenario, schedule, explained, self.bound_ticks, explained)
-        return (what_if,) if unit == explained else (SimulationJob(self.scenario, schedule, unit), what_if)
+        in_lines = SimulationJob(self.scenario, schedule, unit, loads=True)
+        if unit == explained:
+            return (replace(in_lines, bound_ticks=self.bound_ticks, explain_bytes=explained),)
+        return in_lines, SimulationJob(self.scenario, schedule, explained, self.bound_ticks, explained)

@@ -36,11 +36,6 @@ class HardwareNumber:
     attributes: tuple[str, ...]
     factors: tuple[float, ...] = TEN_PERCENT
 
-    @property
-    def values(self) -> tuple[Any, ...]:
-        """The value of each of ``attributes``: a whole number, or one for each element type."""
-        return tuple(_value(self.device, attribute) for attribute in self.attributes)
-
 
 def _library(word: str, own: Mapping[str, str]) -> dict[str, str]:
     """Return the attributes of the library's numbers: of the protocols all that end in ``word``, and its ``own``."""

@@ -44,13 +44,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SimulationJob:
-    """One simulation; the fields are arguments of ``simulate``. One that is explained has loads over time too."""
+    """One simulation; the fields are arguments of ``simulate``."""
 
     scenario: Scenario
     schedule: Schedule
     unit_bytes: int
     bound_ticks: int | None = None
     explain_bytes: int | None = None
+    loads: bool = False
 
 
 def run_job(job: SimulationJob, should_stop: ShouldStop | None = None) -> Result:
@@ -60,7 +61,7 @@ def run_job(job: SimulationJob, should_stop: ShouldStop | None = None) -> Result
         job.schedule,
         unit_bytes=job.unit_bytes,
         what_if=None if job.explain_bytes is None else WhatIf(job.explain_bytes, job.bound_ticks or 0),
-        options=RunOptions(should_stop=should_stop, loads=job.explain_bytes is not None),
+        options=RunOptions(should_stop=should_stop, loads=job.loads),
     )
 
 

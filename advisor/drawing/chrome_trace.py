@@ -54,7 +54,10 @@ def _affordable(context: TraceContext) -> range:
     # An interval has a slice, perhaps an exposed one beside it, and arrows to and from it.
     per_rank = max(1, 4 * len(timeline.intervals) // timeline.period)
     per_rank += len(counter_rows(context, range(1))) * (loads.num_buckets + 1)
-    return range(max(1, min(context.scenario.num_ranks, MAX_EVENTS // per_rank)))
+    # Of ranks that a profile stands for only what they write is known: no intervals.
+    last = max((interval.rank for interval in timeline.intervals), default=0)
+    told = context.scenario.num_ranks if last + 1 == timeline.period else last + 1
+    return range(max(1, min(told, MAX_EVENTS // per_rank)))
 
 
 def _head(context: TraceContext, ranks: Sequence[int]) -> JsonObject:

@@ -4,8 +4,9 @@ The size is bounded however long the plan is: neighbours in a lane that are narr
 of systems in which ranks differ the first ranks are drawn.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ...compiler.ir import Scenario
 from ...compiler.text.quantities import rate_text, ticks_text
@@ -15,13 +16,17 @@ from .lanes import Row, rows_of
 from .svg import TimeScale, document, fitting, number, rect_at, text_at
 
 WIDTH, LEFT, RIGHT = 1200.0, 120.0, 16.0
-LANE, GAP, STRIP = 20.0, 4.0, 34.0
+LANE, GAP, STRIP, AXIS = 20.0, 4.0, 34.0, 84.0
 MAX_LANES = 48
 """Lanes that are drawn at most."""
 MAX_LINKED = 5000
 """Steps of a plan at most for which the drawing says what they waited for."""
 MIN_PIXELS = 1.0
 """Bars that are narrower are drawn together with their neighbours."""
+
+
+_Part = tuple[float, Callable[[float], Iterable[str]]]
+"""The height of a part of the drawing, and what draws it from a given line on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,42 +75,50 @@ class _Drawing:
         return f' data-step="{self.numbers[interval]}"' + (f' data-waits="{waits}"' if waits else "")
 
 
-def timeline_svg(scenario: Scenario, result: Result, span_ticks: int = 0) -> str:
+def timeline_svg(scenario: Scenario, result: Result, *, span_ticks: int = 0, max_lanes: int = MAX_LANES) -> str:
     """Return the drawing of ``result``: of one rank where all do the same, else of the first ones.
 
-    Its axis ends with the run, or at ``span_ticks`` if that is later, so that drawings can be compared.
+    Its axis ends with the run, or at ``span_ticks`` if that is later, so that drawings can be compared. There are
+    ``max_lanes`` lanes at most.
     """
     drawing = _Drawing.of(scenario, result, span_ticks)
-    scale = drawing.scale
     title = f"{scenario.workload.name}: {result.schedule.expression}"
-    body: list[str] = [
-        text_at(12, 22, fitting(title, WIDTH - 24), "title"),
-        text_at(12, 40, _summary(result), "faint"),
-        *_legend(58),
-    ]
-    top, drawn = 92.0, 0
     lanes: list[str] = []
-    for rank in range(result.timeline.period):
+    top = AXIS + 8
+    for height, part in (*_ranks(result, drawing, max_lanes), *_strips(result, drawing.scale)):
+        lanes += part(top)
+        top += height
+    head = (text_at(12, 22, fitting(title, WIDTH - 24), "title"), text_at(12, 40, _summary(result), "faint"))
+    body = [*head, *_legend(58), *_axis(drawing.scale, AXIS, top), *lanes]
+    return document(WIDTH, top + 12, title, body)
+
+
+def _ranks(result: Result, drawing: _Drawing, max_lanes: int) -> Iterator[_Part]:
+    """Yield the lanes of each rank under its name, of as many ranks as there is room for, one at least."""
+    period, drawn = result.timeline.period, 0
+    for rank in range(period):
         rows = rows_of(result.timeline, rank)
-        if drawn and drawn + len(rows) > MAX_LANES:
-            lanes.append(text_at(12, top + 14, f"ranks {rank} to {result.timeline.period - 1}: not drawn", "faint"))
-            top += LANE
-            break
-        lanes.append(text_at(12, top + 12, _rank_title(result, rank), "title"))
-        top += LANE
-        for lane in rows[:MAX_LANES]:
-            lanes += _lane(lane, drawing, top)
-            top += LANE + GAP
-        if len(rows) > MAX_LANES:
-            lanes.append(text_at(LEFT, top + 14, f"{len(rows) - MAX_LANES} more lanes are not drawn", "faint"))
-            top += LANE
-        lanes += _exposed(result, scale, rank, top)
-        top += LANE + GAP
+        if not rows:  # a profile stands for it
+            continue
+        if drawn and drawn + len(rows) > max_lanes:
+            yield LANE, _note(12, f"{'rank' if rank == period - 1 else f'ranks {rank} to'} {period - 1}: not drawn")
+            return
+        yield LANE, _note(12, _rank_title(result, rank), "title")
+        for row in rows[:max_lanes]:
+            yield LANE + GAP, partial(_lane, row, drawing)
+        if len(rows) > max_lanes:
+            yield LANE, _note(LEFT, f"{len(rows) - max_lanes} more lanes are not drawn")
+        yield LANE + GAP, partial(_exposed, result, drawing.scale, rank)
         drawn += len(rows)
+
+
+def _strips(result: Result, scale: TimeScale) -> Iterator[_Part]:
     for row in _shown_loads(result):
-        lanes += _strip(result, scale, row, top)
-        top += STRIP + GAP
-    return document(WIDTH, top + 12, title, [*body, *_axis(scale, 84, top), *lanes])
+        yield STRIP + GAP, partial(_strip, result, scale, row)
+
+
+def _note(x: float, said: str, kind: str = "faint") -> Callable[[float], Iterator[str]]:
+    return lambda top: iter([text_at(x, top + 13, said, kind)])
 
 
 def _summary(result: Result) -> str:

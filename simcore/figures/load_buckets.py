@@ -156,13 +156,9 @@ def _stage_begins(program: Program, run: Run) -> Int64Array:
 
 def _queued(busy: Int64Array, room: Int64Array) -> Int64Array:
     """[rows, B] ``busy`` with what does not fit into a bucket served in the next, at the end in those before."""
-    served, waiting = np.empty_like(busy), np.zeros(len(busy), np.int64)
-    for bucket in range(busy.shape[1]):
-        wanted = busy[:, bucket] + waiting
-        served[:, bucket] = np.minimum(wanted, room[:, bucket])
-        waiting = wanted - served[:, bucket]
-    for bucket in reversed(range(busy.shape[1])):
-        taken = np.minimum(waiting, room[:, bucket] - served[:, bucket])
-        served[:, bucket] += taken
-        waiting -= taken
-    return served
+    asked, could = np.cumsum(busy, axis=1), np.cumsum(room, axis=1)
+    # Served by the end of a bucket: all that was asked for by some earlier time, and from then on as much as could be.
+    served = could + np.minimum(0, np.minimum.accumulate(asked - could, axis=1))
+    # What the rest of the time has no room for must have been served before.
+    served = np.maximum(served, asked[:, -1:] - (could[:, -1:] - could))
+    return np.diff(served, axis=1, prepend=0)

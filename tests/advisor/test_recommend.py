@@ -89,6 +89,14 @@ def test_the_answer_and_the_baseline_are_confirmed_in_lines(advice: Advice) -> N
     assert advice.result.makespan_ticks == advice.recommended.simulated_ticks
 
 
+def test_the_answer_and_the_baseline_tell_loads_over_time(advice: Advice) -> None:
+    assert advice.result is not None
+    assert advice.serial_result is not None
+    for result in (advice.result, advice.serial_result):
+        assert result.loads.each
+        assert result.loads.span_ticks >= result.makespan_ticks
+
+
 def test_no_candidate_beats_the_bound(advice: Advice) -> None:
     assert advice.bound is not None
     assert all(c.simulated_ticks is None or c.simulated_ticks >= advice.bound.ticks for c in advice.candidates)

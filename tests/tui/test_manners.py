@@ -16,7 +16,7 @@ from tests.tui.app.test_terminal import terminal
 from tests.tui.test_hostile_text import FILE
 
 VERBS = (
-    *("check", "fmt", "test", "simulate", "run", "plan", "import", "schedules", "advise"),
+    *("check", "fmt", "test", "simulate", "run", "plan", "import", "schedules", "advise", "report"),
     *("train", "evaluate", "corpus", "validate", "calibrate", "tui"),
 )
 CLI = ("-m", "magus.tui.cli")

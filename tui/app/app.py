@@ -30,7 +30,7 @@ from .session import CANCELLED, Backend, Session, SessionProblem, WorkloadSessio
 from .start import stamp
 from .state import load as load_state
 from .state import save as save_state
-from .themes import DARK, THEMES, curve_colours
+from .themes import DARK, THEMES
 from .view import SortKey, progress_text
 from .widgets.ask import Answer, AskScreen
 from .widgets.headline import Headline
@@ -101,10 +101,6 @@ class MagusApp(App[None]):
         self._stamp: tuple[int, int] | None = None
         self.bench = Workbench(id="workbench")
         start_resource_tracker()
-
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        """Colours that Textual's themes do not have."""
-        return dict(curve_colours(dark=self.current_theme.dark))
 
     def compose(self) -> ComposeResult:
         """The workbench over the keys."""

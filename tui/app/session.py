@@ -7,7 +7,9 @@ the file again makes new ``WorkloadSession`` objects, so a run in progress can o
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...advisor.candidates.advice import Advice, Candidate
 from ...compiler.changed import Changes, compile_changed_file
@@ -18,6 +20,9 @@ from ...compiler.text.diagnostics import CompileError, Diagnostic, render_text
 from ...simcore.figures.result import Result
 from ...simcore.program.outcome import RunOutcome
 from .what_if import WhatIf, changed_words
+
+if TYPE_CHECKING:
+    from ...advisor.recommend import Advisor
 
 
 class ProblemKind(Enum):
@@ -284,6 +289,14 @@ def _as_problem(error: Exception) -> SessionProblem:
     return SessionProblem(ProblemKind.FAULT, f"{type(error).__name__}: {error}\n{fault}")
 
 
+@cache
+def _advisor() -> "Advisor":
+    """Return the advisor with the shipped model, which takes longer to load than to answer."""
+    from ...advisor.recommend import Advisor
+
+    return Advisor.load()
+
+
 def default_backend(workers: int) -> Backend:
     """Return the real stages; simulations of the advice run in ``workers`` processes, those on demand in this one."""
 
@@ -291,12 +304,9 @@ def default_backend(workers: int) -> Backend:
         scenario: Scenario, progress: Progress, should_stop: ShouldStop, answered: Callable[[Advice], None]
     ) -> Advice:
         from ...advisor.options import AdviceOptions
-        from ...advisor.recommend import Advisor
 
         options = AdviceOptions(workers=workers)
-        return Advisor.load().recommend(
-            scenario, options, progress=progress, should_stop=should_stop, answered=answered
-        )
+        return _advisor().recommend(scenario, options, progress=progress, should_stop=should_stop, answered=answered)
 
     def simulate_packets(
         scenario: Scenario, schedule: Schedule, bound_ticks: int | None, should_stop: ShouldStop

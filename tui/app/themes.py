@@ -3,8 +3,6 @@
 What tells things apart always has a letter or a shape beside its colour.
 """
 
-from collections.abc import Mapping
-
 from textual.theme import Theme
 
 DARK = Theme(
@@ -49,12 +47,3 @@ COLOUR_BLIND = Theme(
     panel="#282828",
 )
 THEMES = (DARK, LIGHT, COLOUR_BLIND)
-
-# Curves of a plot, after the same palette, darker on a light background.
-_CURVES_ON_DARK = ("#56b4e9", "#e69f00", "#29c596", "#cc79a7", "#f0e442", "#e8743b")
-_CURVES_ON_LIGHT = ("#0072b2", "#a86400", "#00724f", "#a04a7c", "#6b6100", "#b84300")
-
-
-def curve_colours(*, dark: bool) -> Mapping[str, str]:
-    """Return the colours of curves as variables of a theme."""
-    return {f"curve-{number}": each for number, each in enumerate(_CURVES_ON_DARK if dark else _CURVES_ON_LIGHT)}

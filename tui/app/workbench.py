@@ -80,6 +80,7 @@ class Workbench(Container):
         self._show_view(self._views[self._pane_idx])
         free = self.is_free(self._pane_idx)
         self.set_class(free, "free")
+        self.set_class(PANES[self._pane_idx].alone, "alone")
         if free or not self.has_class("problem"):
             self._views[self._pane_idx].target.focus()
         else:
@@ -132,6 +133,7 @@ class Workbench(Container):
         headline.ask(title_of(job.scenario, job_idx, num_jobs), WAITING if job.answer is None else "")
         if isinstance(job.answer, SessionProblem):
             self.show_problem(job.answer)
+            self.refresh_panes()
             return
         if job.advice is not None:
             headline.answer(job.advice, advising=job.advising)
@@ -156,5 +158,6 @@ class Workbench(Container):
         self.query_one("#selected", Static).update(printable(selected_text(row)) if row is not None else "")
 
     def _show_view(self, view: JobPane) -> None:
-        if self._job is not None and not isinstance(self._job.answer, SessionProblem):
+        shown = PANES[self._views.index(view)]
+        if self._job is not None and not (shown.needs_answer and isinstance(self._job.answer, SessionProblem)):
             view.show(self._job)

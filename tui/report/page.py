@@ -14,6 +14,7 @@ from ...advisor.drawing.timeline_svg import timeline_svg
 from ...advisor.drawing.waterfall_svg import waterfall_svg
 from ...advisor.policy.sweep import Sweep
 from ...compiler.ir import JsonObject, Settings
+from ...compiler.resolve.values.device_numbers import StatedNumber
 from ...simcore import Result
 from ..text.next_steps import NextStep
 from ..text.render import scenario_line
@@ -23,6 +24,8 @@ from .markup import Markup, joined, tag
 from .sweep import sweep_section
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+MAX_LANES = 20
+"""Lanes of a timeline: a page has two."""
 IDLE = "Point at a step: its times, and what it waited for and who waited for it, light up."
 
 
@@ -30,8 +33,8 @@ IDLE = "Point at a step: its times, and what it waited for and who waited for it
 class Report:
     """What a report is made of: ``result`` is the run that is drawn, ``data`` the document of ``advise --json``.
 
-    ``file`` and ``settings`` say where the scenario is from. ``sweep`` goes over ``swept``, None without one;
-    ``sweep_note`` says what was left out of it.
+    ``file`` and ``settings`` say where the scenario is from, ``numbers`` are those of its devices. ``sweep`` goes over
+    ``swept``, None without one; ``sweep_note`` says what was left out of it.
     """
 
     advice: Advice
@@ -39,6 +42,7 @@ class Report:
     data: JsonObject
     file: str
     settings: Settings = ()
+    numbers: tuple[StatedNumber, ...] = ()
     top: int = 8
     todo: tuple[NextStep, ...] = ()
     sweep: Sweep | None = None
@@ -92,7 +96,7 @@ def _sections(report: Report) -> Iterator[Markup]:
     if report.sweep_note:
         yield tag("p", report.sweep_note, kind="faint")
     yield _section("Why", *reasons(advice))
-    yield _section("What this rests on", *assumptions(advice))
+    yield _section("What this rests on", *assumptions(advice, report.numbers))
     yield tag("footer", tag("p", f"Magus {__version__}; {_run_line(report.result)}", kind="faint"))
 
 
@@ -126,7 +130,9 @@ def _timelines(report: Report) -> Iterator[Markup]:
     for place, result in enumerate(shown):
         if place:
             yield tag("p", f"To the same scale, the baseline: {advice.baseline}.")
-        drawing = tag("div", Markup(timeline_svg(advice.scenario, result, span)), kind="timeline")
+        drawing = tag(
+            "div", Markup(timeline_svg(advice.scenario, result, span_ticks=span, max_lanes=MAX_LANES)), kind="timeline"
+        )
         yield tag("div", drawing, tag("output", kind="hover", data_idle=IDLE))
 
 

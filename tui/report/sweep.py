@@ -13,6 +13,7 @@ def sweep_section(sweep: Sweep, name: str) -> Iterator[Markup]:
     if not sweep.points:
         yield tag("p", "No schedule is feasible at any of the values.")
         return
+    yield tag("p", "Of templates alone: no search for plans with chunks of unequal size.", kind="faint")
     yield Markup(sweep_svg(sweep.points, name))
     head = (name, "verdict", "schedule", "us", "baseline us", "gain")
     yield table(head, [_row(point, name) for point in sweep.points], words=3)

@@ -123,8 +123,8 @@ def report(
     sensitivity: SensitivityOption = False,
     no_sweep: Annotated[bool, typer.Option("--no-sweep", help="Leave out the sweep over the file's param.")] = False,
     sweep_within: Annotated[
-        str, typer.Option("--sweep-within", metavar="TIME", help="The longest time of the sweep, such as 30s.")
-    ] = "60s",
+        str, typer.Option("--sweep-within", metavar="TIME", help="The longest time of the sweep, such as 2min.")
+    ] = "30s",
     workers: WorkersOption = DEFAULT_WORKERS,
     no_cache: NoCacheOption = False,
 ) -> None:

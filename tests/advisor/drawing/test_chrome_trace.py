@@ -10,6 +10,7 @@ import pytest
 
 from magus.advisor.drawing import chrome_trace as writer
 from magus.advisor.drawing.chrome_trace import chrome_trace
+from magus.advisor.drawing.timeline_svg import timeline_svg
 from magus.compiler.ir import TICKS_PER_US, Choice, EngineChoice, EngineKind, Pattern, Scenario
 from magus.compiler.planning.build import build_schedule
 from magus.simcore import Result, exposed_spans, simulate
@@ -128,6 +129,15 @@ def test_a_trace_of_one_rank_says_which() -> None:
 
     assert document["distributedInfo"]["rank"] == 3 and document["distributedInfo"]["world_size"] == 8
     assert {event["pid"] for event in document["traceEvents"]} == {3}
+
+
+def test_ranks_that_a_profile_stands_for_are_left_out() -> None:
+    scenario, result = chunked()
+    own = tuple(each for each in result.timeline.intervals if each.rank == 0)
+    result = replace(result, timeline=replace(result.timeline, intervals=own, period=8))
+
+    assert chrome_trace(scenario, result).ranks == range(1)
+    assert timeline_svg(scenario, result).count(">rank ") == 1
 
 
 @pytest.mark.parametrize("text", HTML)

@@ -8,7 +8,7 @@ from magus.compiler import compile_text
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, EngineMode, Pattern, TileGroup, arrivals_at
 from magus.compiler.planning.build import build_schedule
 from magus.simcore import RunOptions, simulate
-from magus.simcore.figures.flows import data_flows
+from magus.simcore.figures.flows import DataFlow, data_flows
 from magus.simcore.figures.result import IntervalKind
 from tests.helpers.scenarios.drawn import draw_choices, draw_scenario
 from tests.helpers.scenarios.scenarios import ag_gemm
@@ -19,7 +19,7 @@ from tests.helpers.some import some
 def test_transfers_end_before_what_waits_for_them_does(pattern: Pattern) -> None:
     rng = random.Random(pattern.value)
     scenario = draw_scenario(rng, pattern)
-    last, flows = scenario.num_ranks - 1, []
+    last, flows = scenario.num_ranks - 1, list[DataFlow]()
     for choice in draw_choices(rng, scenario, 6):
         result = simulate(scenario, build_schedule(scenario, choice))
         flows += data_flows(scenario, result.schedule, result.timeline, last)

@@ -4,11 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from textual import events
 from textual.pilot import Pilot
 
 from magus.simcore.figures.result import Result
 from magus.tui.app.app import MagusApp
 from magus.tui.app.charts.model import TimelineModel
+from magus.tui.app.panes import PANES
 from magus.tui.app.session import SessionProblem
 from magus.tui.app.widgets.comparison import ComparisonView
 from magus.tui.app.widgets.fabric import FabricView
@@ -19,7 +21,8 @@ from tests.helpers.tui.driving import LARGE, SMALL, screen_text, settled
 from tests.helpers.tui.real import PIECES, WHOLE, RealStages
 
 FILE = Path("mlp.mgs")
-CANDIDATES, TIMELINE, COMPARE, TOPOLOGY = "1", "2", "5", "6"
+KEY_OF = {pane.name: str(place) for place, pane in enumerate(PANES, 1)}
+CANDIDATES, TIMELINE, COMPARE, TOPOLOGY = (KEY_OF[name] for name in ("candidates", "timeline", "compare", "fabric"))
 
 
 async def press(pilot: Pilot[None], *keys: str) -> None:
@@ -103,12 +106,8 @@ async def test_the_mouse_selects_zooms_and_pans() -> None:
 
 
 async def _wheel(pilot: Pilot[None], view: TimelineView, *, up: bool, shift: bool = False) -> None:
-    from textual import events
-
     kind = events.MouseScrollUp if up else events.MouseScrollDown
-    view.post_message(
-        kind(view, 60, 5, 0, 1, 0, shift, False, False, screen_x=60, screen_y=30)  # type: ignore[arg-type]
-    )
+    view.post_message(kind(view, 60, 5, 0, 1, 0, shift, False, False, screen_x=60, screen_y=30))
     await settled(pilot)
 
 
@@ -191,7 +190,7 @@ async def test_the_fabric_is_scrubbed_and_looks_at_the_cursor() -> None:
         assert view.model.is_whole
 
 
-@pytest.mark.parametrize("pane", [TIMELINE, COMPARE, TOPOLOGY, "7"])
+@pytest.mark.parametrize("pane", [TIMELINE, COMPARE, TOPOLOGY, KEY_OF["how"]])
 async def test_a_tiny_terminal_and_back(pane: str) -> None:
     app = app_of()
     async with app.run_test(size=LARGE) as pilot:

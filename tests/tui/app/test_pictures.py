@@ -1,6 +1,7 @@
 """Pictures of Timeline, Compare and Topology, each alone on a screen, compared with golden files as text."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from textual.app import App, ComposeResult
@@ -11,13 +12,13 @@ from magus.simcore.figures.result import Result
 from magus.tui.app.charts.comparison import ComparisonModel
 from magus.tui.app.charts.differences import Compared
 from magus.tui.app.charts.heat import HeatModel
-from magus.tui.app.themes import curve_colours
 from magus.tui.app.widgets.comparison import ComparisonView
 from magus.tui.app.widgets.fabric import FabricView
 from magus.tui.app.widgets.timeline import TimelineView
+from tests.helpers.hostile_text import EVERYTHING, is_safe
 from tests.helpers.paths import ROOT
 from tests.helpers.tui import real
-from tests.helpers.tui.driving import check_golden, settled
+from tests.helpers.tui.driving import check_golden, screen_text, settled
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
 
@@ -30,10 +31,6 @@ class Alone(App[None]):
     def __init__(self, widget: Widget) -> None:
         super().__init__()
         self.widget = widget
-
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        """The colours of curves, as the application defines them."""
-        return {**super().get_theme_variable_defaults(), **curve_colours(dark=True)}
 
     def compose(self) -> ComposeResult:
         """The widget alone."""
@@ -99,3 +96,41 @@ async def test_picture(
 async def _ready(pilot: Pilot[None], view: Widget) -> None:
     view.focus()
     await settled(pilot)
+
+
+def hostile() -> Result:
+    """A result whose names would move the cursor and colour the screen."""
+    result = the_result()
+    evil = tuple(replace(each, lane=f"dma {EVERYTHING}", name=EVERYTHING) for each in result.timeline.intervals)
+    schedule = replace(result.schedule, expression=EVERYTHING)
+    return replace(result, schedule=schedule, timeline=replace(result.timeline, intervals=evil))
+
+
+@pytest.mark.parametrize("keys", [("f", "z", "down"), ("d", "g", "minus")])
+async def test_hostile_names_are_shown_and_not_obeyed(keys: tuple[str, ...]) -> None:
+    found = hostile()
+    marked = (Compared(EVERYTHING, found.schedule, found), Compared(EVERYTHING, found.schedule, None, EVERYTHING))
+    lanes, compared = TimelineView(id="lanes"), ComparisonView(id="comparison")
+    lanes.show(real.gather(), found)
+    compared.show(ComparisonModel(real.gather(), marked, 10**9))
+    view = compared if "d" in keys else lanes
+    app = Alone(view)
+    async with app.run_test(size=SIZES[1]) as pilot:
+        await _ready(pilot, view)
+        await pilot.press(*keys)
+        await settled(pilot)
+        text = screen_text(app)
+
+        assert is_safe(text)
+        assert r"\x1b" in text
+
+
+@pytest.mark.parametrize("size", [(20, 5), (1, 1), (300, 6)])
+async def test_odd_sizes_show_what_fits(size: tuple[int, int]) -> None:
+    for make in (timeline, comparison, fabric):
+        view = make()
+        async with Alone(view).run_test(size=size) as pilot:
+            await _ready(pilot, view)
+            await pilot.press("plus", "down", "right", "f", "m", "d")
+            await settled(pilot)
+            assert pilot.app.return_code is None

@@ -20,8 +20,8 @@ def started(stages: fakes.FakeStages) -> tuple[Session, WorkloadSession]:
     return session, session.job
 
 
-def nothing(stage: str, done: int, total: int) -> None:
-    """Progress that nobody watches."""
+def nothing(*_: object) -> None:
+    """Progress and answers that nobody watches."""
 
 
 @pytest.mark.parametrize(

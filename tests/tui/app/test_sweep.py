@@ -178,7 +178,7 @@ async def test_a_number_of_the_hardware_goes_on_the_axis(file: Path) -> None:
         await press(pilot, str(int(KEY) - 1), "down", "down", "down", "g")
 
         assert "xgmi.ac" in screen_text(app)
-        assert "5 without an answer, such as" in screen_text(app)
+        assert "4 without an answer, such as" in screen_text(app)
         assert "achieved is more than bandwidth" in screen_text(app)
 
 

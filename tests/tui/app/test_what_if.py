@@ -1,13 +1,16 @@
 """Values changed on screen: steps, typed values, errors in place, resets, and the file that says the same."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
 import pytest
 
-from magus.advisor.candidates.advice import Source
+from magus.advisor.candidates.advice import Advice, Source
+from magus.advisor.solver import NoFeasibleSchedule
 from magus.compiler.changed import Changes, compile_changed_file
+from magus.compiler.ir import Progress, Scenario, ShouldStop
 from magus.compiler.pipeline import compile_file
 from magus.tui.app.app import MagusApp
 from magus.tui.app.panes import PANES
@@ -183,3 +186,27 @@ async def test_an_answer_that_is_not_confirmed_says_so(file: Path) -> None:
         fake.advice_gate.set()
         await press(pilot, "e")
         assert "stopped" not in screen_text(app) and "predicted, " not in screen_text(app)
+
+
+class Picky(FakeStages):
+    """Stages that find nothing feasible at 4096 rows."""
+
+    def recommend(
+        self, scenario: Scenario, progress: Progress, should_stop: ShouldStop, answered: Callable[[Advice], None]
+    ) -> Advice:
+        """The advice made by hand, or none."""
+        if scenario.workload.gemm is not None and scenario.workload.gemm.m == 4096:
+            raise NoFeasibleSchedule(("staging <= 1 KiB is too little",))
+        return super().recommend(scenario, progress, should_stop, answered)
+
+
+async def test_a_value_with_which_nothing_is_feasible_is_changed_again(file: Path) -> None:
+    app = app_of(file, Picky(fakes.two_workloads()))
+    async with app.run_test(size=SMALL) as pilot:
+        await settled(pilot)
+        await press(pilot, KEY, "right")
+        assert "4096" in screen_text(app) and "● M" in screen_text(app), "the pane stays"
+        await press(pilot, "1")
+        assert "● M" in screen_text(app), "there is no answer to show"
+        await press(pilot, "r")
+        assert "OVERLAP pays" in screen_text(app)

@@ -32,7 +32,7 @@ def test_plans_come_first_and_every_target_has_a_line() -> None:
     names = [each.name for each in HANDOVERS]
 
     assert names[:5] == ["json", "mgs", "steps", "triton", "mscclpp"]
-    assert names[5:] == [target.name for target in (*TARGETS, *SCENARIO_TARGETS)]
+    assert names[5:] == [*(target.name for target in TARGETS), *(target.name for target in SCENARIO_TARGETS)]
     assert len({each.file for each in HANDOVERS}) == len(HANDOVERS)
 
 

@@ -11,6 +11,7 @@ class Pane:
     """One pane: ``name`` is its id; ``needs_answer`` says whether it has something to show once there is an answer.
 
     Panes ``together`` are shown at once where the screen is large enough, those of ``whole_width`` under the others.
+    One that stands ``alone`` has a small screen for itself.
     """
 
     name: str
@@ -19,6 +20,7 @@ class Pane:
     together: bool = False
     whole_width: bool = False
     needs_answer: bool = True
+    alone: bool = False
 
 
 PANES = (
@@ -28,9 +30,9 @@ PANES = (
     Pane("how", how.TITLE, how.HowPane),
     Pane("compare", compare.TITLE, compare.ComparePane),
     Pane("fabric", fabric.TITLE, fabric.FabricPane),
-    Pane("what_if", what_if.TITLE, what_if.WhatIfPane),
+    Pane("what_if", what_if.TITLE, what_if.WhatIfPane, needs_answer=False),
     Pane("sweep", sweep.TITLE, sweep.SweepPane),
-    Pane("editor", editor.TITLE, editor.EditorPane, needs_answer=False),
+    Pane("editor", editor.TITLE, editor.EditorPane, needs_answer=False, alone=True),
 )
 """Key 1 shows the first, and so on; there are at most nine."""
 

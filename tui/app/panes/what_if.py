@@ -24,7 +24,7 @@ from ..widgets.what_if import CHANGED, WhatIfTable
 from .base import JobPane
 
 TITLE = "What if"
-KEYS = "◂ ▸ step   < > half, double   Enter type   r reset   R all   S save"
+KEYS = "◂ ▸ step  < > half, double  Enter type  r reset  R all  S save"
 
 
 class Asking(Enum):

@@ -23,6 +23,7 @@ AXIS_ROWS = 2
 LABEL_COLUMNS = 18
 MIN_VALUE_COLUMNS = 10
 DIFFERS, LEAST = "≠", "▾"
+RUNNING = "being simulated ..."
 LEGEND = f"{DIFFERS} differs   {LEAST} least"
 
 Line = list[tuple[str, str]]
@@ -183,12 +184,10 @@ def _lines(model: ComparisonModel, width: int) -> Iterator[Line | tuple[Band, in
     for band in model.bands:
         yield [(_title(band, width), "bold head")]
         if not band.rows:
-            yield [
-                ("   being simulated ..." if band.compared.problem is None else f"   {band.compared.problem}", "empty")
-            ]
+            yield [(f"   {printable(band.compared.problem or RUNNING)}", "empty")]
         yield from ((band, idx) for idx in range(len(band.rows)))
     yield []
-    for line in textwrap.wrap(_parting(model), width - 2):
+    for line in textwrap.wrap(printable(_parting(model)), width - 2):
         yield [(f" {line}", "head")]
     yield []
     yield from _table(model, width)

@@ -26,8 +26,8 @@ from .gantt import COMPONENTS, GanttPainter, RowLook
 
 HEAD_ROWS = 3
 MIN_PLOT_COLUMNS = 10
-MIN_FOOT_HEIGHT = 9
-"""Below this height rows get the lines of strips and legend."""
+MIN_FOOT_HEIGHT, MIN_STRIPS_HEIGHT = 9, 13
+"""Below these heights rows get the lines of the legend, and of the strips."""
 MIN_STORY_HEIGHT = 5
 NOTHING_TO_FOLLOW = "Nothing to follow: no step waits for this one, and it waits for no transfer."
 
@@ -255,7 +255,7 @@ class TimelineView(ScrollView, can_focus=True):
         height, strips = self._room.height, len(self.model.strips) if self.model is not None else 0
         if height < MIN_FOOT_HEIGHT:
             return Foot(story=height >= MIN_STORY_HEIGHT)
-        return Foot(strips, story=True, legend=True)
+        return Foot(strips if height >= MIN_STRIPS_HEIGHT else 0, story=True, legend=True)
 
     @property
     def painter(self) -> GanttPainter:

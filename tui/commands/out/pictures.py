@@ -74,7 +74,8 @@ def _save_trace(path: Path, scenario: Scenario, result: Result) -> Exit:
     if RANK in path.name:
         return _save_each_rank(path, scenario, result)
     trace = chrome_trace(scenario, result)
-    which = "" if len(trace.ranks) == trace.num_ranks else f"ranks 0 to {trace.ranks[-1]} of "
+    last = trace.ranks[-1]
+    which = "" if last + 1 == trace.num_ranks else f"ranks 0 to {last} of " if last else "rank 0 of "
     message = f"{path}: the trace of {which}{trace.num_ranks} ranks; open it in https://ui.perfetto.dev"
     return save(path, _packed(path, trace.text), message)
 

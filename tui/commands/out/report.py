@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from ....advisor import Advice, AdviceOptions, Advisor
 from ....advisor.candidates.shortlist import packet_bytes
 from ....advisor.export import advice_document
 from ....advisor.policy.sweep import Sweep, swept
-from ....compiler.ir import Cancelled, Scenario, Settings, ShouldStop
+from ....compiler.ir import Cancelled, Progress, Scenario, Settings, ShouldStop
 from ....compiler.pipeline import Compiled, compile_text
 from ....compiler.resolve.values.params import Param
 from ....compiler.text.diagnostics import CompileError
@@ -38,7 +39,7 @@ class ReportOptions:
 
     out: Path
     advice: AdviceOptions
-    sweep_s: float = 60.0
+    sweep_s: float = 30.0
 
 
 def report_file(source: ScenarioInput, options: ReportOptions) -> Exit:
@@ -56,7 +57,7 @@ def report_file(source: ScenarioInput, options: ReportOptions) -> Exit:
             param = swept_param(compiled, source.settings) if options.sweep_s and not stopped() else None
             sweep, note = None, ""
             if param is not None:
-                sweep, note = _sweep(text, source, param, advisor, options, stopped)
+                sweep, note = _sweep(text, source, param, advisor, options, progress, stopped)
         if result is None:
             say("magus: the recommended schedule could not be simulated, so there is nothing to draw")
             return Exit.INPUT
@@ -66,6 +67,7 @@ def report_file(source: ScenarioInput, options: ReportOptions) -> Exit:
             data=advice_document(advice),
             file=name_of(source.file),
             settings=source.settings,
+            numbers=compiled.numbers,
             top=options.advice.top,
             todo=next_steps(advice, source.words, how=False),
             sweep=sweep,
@@ -100,27 +102,30 @@ def swept_values(param: Param) -> Sequence[str]:
 
 
 def _sweep(
-    text: Source, source: ScenarioInput, param: Param, advisor: Advisor, options: ReportOptions, stopped: ShouldStop
+    text: Source,
+    source: ScenarioInput,
+    param: Param,
+    advisor: Advisor,
+    options: ReportOptions,
+    progress: Progress,
+    stopped: ShouldStop,
 ) -> tuple[Sweep | None, str]:
     """Return the sweep as far as there was time for it, and what is to be said of it."""
-    points, values = list[tuple[Settings, Scenario]](), swept_values(param)
-    for value in values:
-        settings = ((param.name, value),)
-        try:
-            scenario = compile_text(text.text, text.path, (*source.settings, *settings)).scenario(source.workload)
-            points.append((settings, scenario))
-        except CompileError:
-            continue  # with this value the file has errors
-    deadline = time.monotonic() + options.sweep_s
+    values = swept_values(param)
+    points = _points(text, source, param, values)
+    deadline, done = time.monotonic() + options.sweep_s, 0
     given = AdviceOptions(SWEPT_TOP, options.advice.verify, bespoke=0, workers=options.advice.workers)
 
-    def advise(scenario: Scenario) -> Advice:
-        def late() -> bool:
-            return stopped() or time.monotonic() > deadline
+    def late() -> bool:
+        return stopped() or time.monotonic() > deadline
 
+    def advise(scenario: Scenario) -> Advice:
+        nonlocal done
+        progress("sweep", min(done, len(points)), len(points))
         advice = advisor.recommend(scenario, given, should_stop=late)
         if late():
             raise Cancelled
+        done += 1
         return advice
 
     try:
@@ -130,3 +135,15 @@ def _sweep(
     left = len(values) - len(sweep.points) - len(sweep.failed)
     note = f"{left} of {len(values)} values of {param.name} were left out: they do not fit, or time was over."
     return sweep, note if left else ""
+
+
+def _points(
+    text: Source, source: ScenarioInput, param: Param, values: Sequence[str]
+) -> list[tuple[Settings, Scenario]]:
+    """Return the scenario at each of ``values``; those with which the file has errors are left out."""
+    points: list[tuple[Settings, Scenario]] = []
+    for value in values:
+        with suppress(CompileError):
+            found = compile_text(text.text, text.path, (*source.settings, (param.name, value)))
+            points.append((((param.name, value),), found.scenario(source.workload)))
+    return points

@@ -10,6 +10,7 @@ from magus.compiler.planning.build import build_schedule
 from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.simcore import simulate
 from magus.simcore.figures.loads import LoadKind
+from magus.simcore.program.arrays import FloatArray
 from magus.tui.app.charts.braille import Canvas, line_dots
 from magus.tui.app.charts.fabric_map import fabric_map
 from magus.tui.app.charts.heat import RAMP, HeatModel, level_of, shrunk
@@ -83,7 +84,7 @@ def test_a_pair_is_as_busy_as_the_busiest_link_on_its_way(name: str) -> None:
 
 def test_windows_add_up_to_the_run() -> None:
     model = model_of(real.gather())
-    whole, parts = model.shares(), []
+    whole, parts = model.shares(), list[FloatArray]()
     model.scrub(1)
     while not parts or model.window.end_ticks < model.loads.span_ticks:
         parts.append(model.shares())
