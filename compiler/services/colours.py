@@ -11,9 +11,9 @@ from ...grammar import load_words
 from ..text.diagnostics import GaveUp, Report, Stopped
 from ..text.source import Source
 from ..text.tokens import DECLARATIONS, read_tokens, split_quantity
+from .context import Context
 from .document import NUM_KEPT
 from .expected import expected_at
-from .place import Place
 
 FUNCTIONS = ("operation", "topology", "template", "algorithm", "function", "distribution", "expect.function", "engine")
 _OPERATORS = ("EQUAL", "PLUS", "MINUS", "STAR", "SLASH", "COMPARE", "NEGATIVE", "_RANGE", "_SPREAD")
@@ -53,7 +53,7 @@ def colours(text: str) -> tuple[Coloured, ...]:
     except (Stopped, GaveUp):
         return ()
     comments = [Coloured(each.span.start, each.span.end, Colour.COMMENT) for each in read.comments]
-    place, found = Place(), comments
+    place, found = Context(), comments
     for token in read.tokens:
         if token:
             found.extend(_parts(place, token))
@@ -61,7 +61,7 @@ def colours(text: str) -> tuple[Coloured, ...]:
     return tuple(sorted(found, key=lambda each: each.start))
 
 
-def _parts(place: Place, token: Token) -> Iterator[Coloured]:
+def _parts(place: Context, token: Token) -> Iterator[Coloured]:
     start, end = token.start_pos or 0, token.end_pos or 0
     match token.type:
         case "QUANTITY":
@@ -80,7 +80,7 @@ def _parts(place: Place, token: Token) -> Iterator[Coloured]:
             yield Coloured(start, end, Colour.KEYWORD)
 
 
-def _colour(place: Place, word: str) -> Colour:
+def _colour(place: Context, word: str) -> Colour:
     """The colour of a word: that of the section in which it means something here, else that of a name."""
     section = next((each for each in expected_at(place).sections if word in load_words().get(each, {})), "")
     match section:

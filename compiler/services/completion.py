@@ -14,9 +14,9 @@ from ..text.load import shipped_libraries
 from ..text.names import Kind
 from ..text.quantities import exact_text
 from ..text.units import UNITS, Dimension
+from .context import Cursor, cursor_at
 from .document import Document
 from .expected import Expected, expected_at
-from .place import Cursor, cursor_at
 from .properties import property_at, unit_doc
 
 _CALLED = ("operation", "topology", "template", "algorithm", "function", "distribution", "expect.function")

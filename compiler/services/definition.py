@@ -9,16 +9,16 @@ from .. import library
 from ..text.load import real_path, shipped_libraries
 from ..text.names import Entry
 from ..text.source import Location, Span
+from .context import cursor_at
 from .document import Document
 from .occurrences import all_occurrences, occurrence_at
-from .place import cursor_at
 
 _DECLARED = re.compile(r"\w+\s+(\w+)")
 _START = Location(1, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class FilePlace:
     """A place in a file, from ``start`` to ``end``."""
 
     path: Path
@@ -26,7 +26,7 @@ class Target:
     end: Location = _START
 
 
-def definition(document: Document, offset: int) -> Target | None:
+def definition(document: Document, offset: int) -> FilePlace | None:
     """Return where the name at an offset is declared, or the file that a ``use`` or ``include`` names."""
     cursor = cursor_at(document.source, offset)
     if cursor.in_text:
@@ -55,17 +55,17 @@ def library_path(name: str) -> Path:
     return Path(str(files(library).joinpath(*f"{name}.mgs".split("/"))))
 
 
-def _target(document: Document, span: Span) -> Target:
+def _target(document: Document, span: Span) -> FilePlace:
     name = span.source.path.removesuffix(".mgs")
     is_library = span.source.path != document.source.path and name in shipped_libraries()
-    return Target(library_path(name) if is_library else Path(span.source.path), span.location, span.end_location)
+    return FilePlace(library_path(name) if is_library else Path(span.source.path), span.location, span.end_location)
 
 
-def _named_file(document: Document, head: str, name: str) -> Target | None:
+def _named_file(document: Document, head: str, name: str) -> FilePlace | None:
     if head == "use":
-        return Target(library_path(name)) if name in shipped_libraries() else None
+        return FilePlace(library_path(name)) if name in shipped_libraries() else None
     try:
         path = real_path(document.path.parent / name)
-        return Target(path) if name and "\0" not in name and path.is_file() else None
+        return FilePlace(path) if name and "\0" not in name and path.is_file() else None
     except (OSError, ValueError):
         return None

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ..text.names import Kind
-from .place import Place
+from .context import Context
 
 _VALUES = (Kind.LET, Kind.PARAM)
 _DEVICE_BLOCKS = ("gpu", "link", "switch", "implementation")
@@ -113,7 +113,7 @@ _HEADS: Mapping[str, Mapping[str, Expected]] = {
 _ENGINES = ("dma", "sm")
 
 
-def expected_at(place: Place) -> Expected:
+def expected_at(place: Context) -> Expected:
     """Return what may stand at a place."""
     if place.before == "@":
         return _words("origin")
@@ -130,7 +130,7 @@ def expected_at(place: Place) -> Expected:
     return _in_statement(place)
 
 
-def section_of(place: Place) -> str:
+def section_of(place: Context) -> str:
     """Return the section of the words that begin statements here: ``gpu.hbm``, ``method``, ``variability``."""
     block = place.block
     match block.split("."):
@@ -144,7 +144,7 @@ def section_of(place: Place) -> str:
             return block
 
 
-def _in_head(place: Place) -> Expected:
+def _in_head(place: Context) -> Expected:
     """Between the first word of a declaration and its block or value."""
     head, before, length = place.head, place.before, len(place.statement)
     if place.holds("EQUAL") and head != "expect":
@@ -159,7 +159,7 @@ def _in_head(place: Place) -> Expected:
     return _words("head")
 
 
-def _in_value(place: Place) -> Expected:
+def _in_value(place: Context) -> Expected:
     """Behind the ``=`` of a let, a param or a schedule."""
     if place.head == "schedule":
         return _TEMPLATES | _words("import")
@@ -168,7 +168,7 @@ def _in_value(place: Place) -> Expected:
     return _words("head") | _NUMBER if place.head == "param" else _NUMBER
 
 
-def _in_definition(place: Place) -> Expected:
+def _in_definition(place: Context) -> Expected:
     """Behind ``name =`` in a block: a tensor, an operation, a step."""
     if place.block == "workload":
         if len(place.statement) < 3 or place.statement[2] != "tensor":
@@ -183,7 +183,7 @@ def _in_definition(place: Place) -> Expected:
     return _NUMBER
 
 
-def _in_statement(place: Place) -> Expected:
+def _in_statement(place: Context) -> Expected:
     """Behind the first word of a statement."""
     section, outer = section_of(place), place.block.partition(".")[0]
     if place.head == "source":
@@ -200,7 +200,7 @@ def _in_statement(place: Place) -> Expected:
     return _words("base") | _NUMBER if outer in _DEVICE_BLOCKS else _NUMBER
 
 
-def _in_call(place: Place) -> Expected:
+def _in_call(place: Context) -> Expected:
     """Inside the brackets of a call or of an index."""
     outer, callee, argument = place.block.partition(".")[0] or place.head, place.callee, place.argument
     is_index = place.statement[place.brackets[-1]].type == "_INDEX"

@@ -12,10 +12,10 @@ from ..text.printable import printable
 from ..text.quantities import exact_text
 from ..text.source import Span
 from ..text.units import UNITS
+from .context import Cursor, cursor_at
 from .document import Document
 from .expected import expected_at, section_of
 from .occurrences import all_occurrences, occurrence_at
-from .place import Cursor, cursor_at
 from .properties import amount_text, property_doc, property_of, unit_doc
 
 _SHOWN_NUMBERS = ("sms", "clock", "peak", "hbm.capacity", "hbm.achieved", "dma.engines", "bandwidth", "achieved")

@@ -13,9 +13,9 @@ from lark import Token
 
 from ...grammar import load_words
 from ..text.source import Source, Span
+from .context import Context, tokens_of
 from .document import Document
 from .expected import expected_at
-from .place import Place, tokens_of
 
 _EDGES = "edges"
 _RATIO = re.compile(r"x[0-9]+")
@@ -63,7 +63,7 @@ def _at_home(use: Occurrence, local: set[tuple[str, str]]) -> Occurrence:
 
 def _uses(source: Source) -> Iterator[Occurrence]:
     """Every name with the block that it stands in as its home."""
-    place = Place()
+    place = Context()
     tokens = list(tokens_of(source))
     for token, following in pairwise([*tokens, Token("$END", "")]):
         if token.type == "NAME" and token and _is_name(place, token, following):
@@ -75,7 +75,7 @@ def _uses(source: Source) -> Iterator[Occurrence]:
         place.feed(token)
 
 
-def _home(place: Place) -> str:
+def _home(place: Context) -> str:
     match place.blocks:
         case [["workload", name, *_], *_]:
             return name
@@ -85,14 +85,14 @@ def _home(place: Place) -> str:
             return ""
 
 
-def _defines(place: Place, following: Token) -> bool:
+def _defines(place: Context, following: Token) -> bool:
     if not place.blocks:
         return len(place.statement) == 1 and place.head not in ("explore", "expect", "use", "include")
     starts = not place.statement and following.type == "EQUAL"
     return starts or place.before == "signal"
 
 
-def _is_name(place: Place, token: Token, following: Token) -> bool:
+def _is_name(place: Context, token: Token, following: Token) -> bool:
     """Whether a token is a name that the text invents or uses, and no word of the language."""
     if place.before in (".", "@") or (place.blocks and not place.statement and following.type != "EQUAL"):
         return place.block.startswith("expect") and not place.statement and token not in _words_at(place)
@@ -104,5 +104,5 @@ def _is_name(place: Place, token: Token, following: Token) -> bool:
     return _defines(place, following) or token not in _words_at(place)
 
 
-def _words_at(place: Place) -> set[str]:
+def _words_at(place: Context) -> set[str]:
     return {word for section in expected_at(place).sections for word in load_words().get(section, {})}

@@ -15,8 +15,8 @@ from ..text.vocabulary import (
     SWITCH_NUMBERS,
     Property,
 )
+from .context import Context
 from .expected import section_of
-from .place import Place
 
 _OF_SECTION: Mapping[str, Iterable[Property]] = {
     "gpu": (*GPU_NUMBERS, PEAK),
@@ -40,7 +40,7 @@ def property_of(section: str, word: str) -> Property | None:
     return next((each for each in _OF_SECTION.get(section, ()) if each.name == word), None)
 
 
-def property_at(place: Place) -> Property | None:
+def property_at(place: Context) -> Property | None:
     """Return the number that the statement at a place says, None if it says no number of a device."""
     return property_of(section_of(place), place.head)
 

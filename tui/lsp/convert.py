@@ -10,7 +10,7 @@ from pygls.workspace import PositionCodec, ServerTextPosition
 
 from ...compiler.services.colours import Colour, Coloured
 from ...compiler.services.completion import Completion, CompletionKind, Completions
-from ...compiler.services.definition import Target
+from ...compiler.services.definition import FilePlace
 from ...compiler.services.hover import Hover
 from ...compiler.services.rename import Renamed
 from ...compiler.services.symbols import Symbol
@@ -139,7 +139,7 @@ class Positions:
         return types.TextEdit(types.Range(types.Position(0, 0), self.position(len(self.source.text))), text)
 
 
-def location(target: Target) -> types.Location:
+def location(target: FilePlace) -> types.Location:
     """Return a place in another file; names are of characters of which UTF-16 counts one each."""
     start, end = target.start, target.end
     where = types.Range(types.Position(start.line - 1, start.column - 1), types.Position(end.line - 1, end.column - 1))

