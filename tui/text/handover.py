@@ -1,4 +1,4 @@
-"""What hands a schedule over to others: its plan in each format, and the file of each runtime. One list."""
+"""What hands a schedule over to others: its plan in each format, its run, and the file of each runtime. One list."""
 
 import json
 from collections.abc import Callable
@@ -7,6 +7,9 @@ from functools import partial
 from typing import Any
 
 from ...advisor.candidates.advice import Advice
+from ...advisor.candidates.shortlist import packet_bytes
+from ...advisor.drawing.chrome_trace import chrome_trace
+from ...advisor.drawing.timeline_svg import timeline_svg
 from ...advisor.how.how import how_of
 from ...advisor.policy.axis import axis_of_scenario, size_of
 from ...advisor.policy.build import policy_table
@@ -19,6 +22,7 @@ from ...compiler.planfile.to_json import document_text, plan_document
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.knobs.library import reject_library_plan
 from ...compiler.targets.triton import triton_text
+from ...simcore import Result, simulate
 from .how import how_text
 from .plan_block import plan_block
 
@@ -63,6 +67,18 @@ def _steps(advice: Advice, schedule: Schedule, given: Options) -> str:
     return how_text(how_of(advice.scenario, schedule)) + "\n"
 
 
+def _drawn(text: Callable[[Scenario, Result], str]) -> Callable[[Advice, Schedule, Options], str]:
+    """A picture of a run: that of the answer if there is one, else one in packets."""
+
+    def write(advice: Advice, schedule: Schedule, given: Options) -> str:
+        runs = (advice.result, advice.serial_result)
+        known = next((run for run in runs if run is not None and run.schedule.expression == schedule.expression), None)
+        unit_bytes = packet_bytes(advice.scenario)
+        return text(advice.scenario, known or simulate(advice.scenario, schedule, unit_bytes=unit_bytes))
+
+    return write
+
+
 def _rules(target: Target[Any], advice: Advice, schedule: Schedule, given: Options) -> str:
     """The rule for the size of the scenario: the recommended schedule."""
     scenario = advice.scenario
@@ -86,6 +102,8 @@ HANDOVERS: tuple[Handover, ...] = (
     PLAN_JSON,
     PLAN_MGS,
     Handover("steps", "the steps in words and pseudo-code", "steps.txt", _steps),
+    Handover("trace", "its run for Perfetto", "run.json", _drawn(lambda *run: chrome_trace(*run).text)),
+    Handover("svg", "its run as a drawing", "run.svg", _drawn(timeline_svg)),
     Handover("triton", "a GEMM in Triton that follows the plan", "plan_triton.py", _written_out(triton_text)),
     Handover("mscclpp", "an execution plan of MSCCL++", "plan_mscclpp.json", _written_out(_mscclpp)),
     *(
@@ -101,4 +119,4 @@ HANDOVERS: tuple[Handover, ...] = (
         for target in SCENARIO_TARGETS
     ),
 )
-"""Plans first, then the files of ``magus export`` for the size of the scenario."""
+"""Plans and runs first, then the files of ``magus export`` for the size of the scenario."""

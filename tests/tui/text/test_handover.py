@@ -31,8 +31,8 @@ def picked(advice: Advice) -> Schedule:
 def test_plans_come_first_and_every_target_has_a_line() -> None:
     names = [each.name for each in HANDOVERS]
 
-    assert names[:5] == ["json", "mgs", "steps", "triton", "mscclpp"]
-    assert names[5:] == [*(target.name for target in TARGETS), *(target.name for target in SCENARIO_TARGETS)]
+    assert names[:7] == ["json", "mgs", "steps", "trace", "svg", "triton", "mscclpp"]
+    assert names[7:] == [*(target.name for target in TARGETS), *(target.name for target in SCENARIO_TARGETS)]
     assert len({each.file for each in HANDOVERS}) == len(HANDOVERS)
 
 
@@ -43,6 +43,13 @@ def test_plans_are_those_of_the_picked_schedule(advice: Advice, picked: Schedule
     assert PLAN_MGS.text(advice, picked, {}).startswith(f"# {picked.expression}\nschedule plan_1 for up")
     assert picked.expression in BY_NAME["steps"].text(advice, picked, {})
     assert "@triton.jit" in BY_NAME["triton"].text(advice, picked, {})
+
+
+def test_runs_are_those_of_the_picked_schedule(advice: Advice, picked: Schedule) -> None:
+    trace = json.loads(BY_NAME["trace"].text(advice, picked, {}))
+
+    assert any(event["ph"] == "X" for event in trace["traceEvents"])
+    assert BY_NAME["svg"].text(advice, picked, {}).startswith("<svg")
 
 
 def test_rules_are_those_of_the_recommended_schedule_at_its_size(advice: Advice, picked: Schedule) -> None:
