@@ -15,10 +15,11 @@ from itertools import islice
 from pathlib import Path
 
 from .codes import Code
-from .ir import Scenario, Settings
+from .ir import GraphScenario, Scenario, Settings
 from .resolve.expect.expectation import Expectation
 from .resolve.file import Resolved, resolve
 from .resolve.schedules.check_schedules import check_schedules
+from .resolve.schedules.graph import check_graph_schedules
 from .resolve.values.params import Param, bind
 from .text.diagnostics import CompileError, Diagnostic, GaveUp, Report, Severity, did_you_mean
 from .text.load import load, read_source
@@ -37,6 +38,13 @@ class Compiled:
     expectations: tuple[Expectation, ...]
     warnings: tuple[Diagnostic, ...]
     params: tuple[Param, ...]
+    graphs: tuple[GraphScenario, ...] = ()
+
+    def graph(self, workload: str | None = None) -> GraphScenario | None:
+        """Return the graph of that name; without a name the first, if the file has no other workload. Else None."""
+        if workload is None and not self.scenarios and self.graphs:
+            return self.graphs[0]
+        return next((graph for graph in self.graphs if graph.name == workload), None)
 
     def scenario(self, workload: str | None = None) -> Scenario:
         """Return the scenario of a workload, by default of the first one.
@@ -52,9 +60,17 @@ class Compiled:
         if workload in by_name:
             return by_name[workload]
         span = Span(Source(self.path, ""), 0, 0)
+        graph = self.graph(workload)
+        if graph is not None:
+            message = (
+                f"'{graph.name}' is a graph of {len(graph.graph.ops)} ops: its schedules are simulated, not searched"
+            )
+            hint = f"magus simulate FILE --workload {graph.name}"
+            raise CompileError([Diagnostic(Code.MGS520, message, span, hint)])
         if workload is None:
             raise CompileError([Diagnostic(Code.MGS122, "the file declares no workload", span)])
-        hint = did_you_mean(workload, by_name) or f"workloads are: {', '.join(by_name) or 'none'}"
+        names = (*by_name, *(graph.name for graph in self.graphs))
+        hint = did_you_mean(workload, names) or f"workloads are: {', '.join(names) or 'none'}"
         raise CompileError([Diagnostic(Code.MGS203, f"unknown workload '{workload}'", span, hint)])
 
 
@@ -87,10 +103,11 @@ def _compile(source: Source, settings: Settings, report: Report) -> Compiled:
         hint = "begin with: workload NAME on SYSTEM { ... }"
         report.error(Code.MGS122, "nothing is declared", Span(source, 0, 0), hint)
     scenarios = check_schedules(scope, resolved.scenarios, report, as_written=not settings)
+    graphs = check_graph_schedules(scope, resolved.graphs, report, as_written=not settings)
     _check_questions(scope, resolved, settings, report)
     if report.has_errors:
         raise CompileError(report.diagnostics)
-    return Compiled(source.path, scenarios, resolved.expectations, report.diagnostics, resolved.params)
+    return Compiled(source.path, scenarios, resolved.expectations, report.diagnostics, resolved.params, graphs)
 
 
 def _check_questions(scope: Scope, resolved: Resolved, settings: Settings, report: Report) -> None:

@@ -43,6 +43,7 @@ from .graph_plan import GraphPlan as GraphPlan
 from .graph_plan import Part as Part
 from .graph_plan import PartWait as PartWait
 from .graph_plan import StepWait as StepWait
+from .graph_scenario import GraphScenario as GraphScenario
 from .hardware import Cache as Cache
 from .hardware import Dma as Dma
 from .hardware import GemmModel as GemmModel
@@ -67,6 +68,7 @@ from .operations.kernel_shape import COLUMN_STEP as COLUMN_STEP
 from .operations.kernel_shape import Adds as Adds
 from .operations.kernel_shape import Cutting as Cutting
 from .operations.kernel_shape import KernelShape as KernelShape
+from .operations.row_wise import RowWiseShape as RowWiseShape
 from .pattern import Pattern as Pattern
 from .plan_view import Arrival as Arrival
 from .plan_view import PlanFault as PlanFault

@@ -94,10 +94,11 @@ class _Builder:
             message = f"the kernel of {op.name} is as large as the rank's loads: it is not simulated apart"
             raise GraphPlanError(Rejection(Code.MGS515, message, "leave it to a template"), op.name)
         if which == "kernel":
-            self._add(op, op.name, kernel_alone(op.workload), self._usual(kernel_alone(op.workload), mode.apart))
+            kernel = kernel_alone(op.workload)
+            self._add(op, op.name, kernel, self._usual(op, kernel, default_engine(self.system)))
             return
-        alone, serial = collective_alone(op.workload), self._usual(op.workload, mode.apart)
-        schedule = replace(self._usual(alone, mode.apart), staging_bytes=serial.staging_bytes)
+        alone, serial = collective_alone(op.workload), self._usual(op, op.workload, mode.apart)
+        schedule = replace(self._usual(op, alone, mode.apart), staging_bytes=serial.staging_bytes)
         self._add(op, collective_name(op), alone, schedule)
 
     def _add(self, op: GraphOp, name: str, workload: Workload, schedule: Schedule) -> None:
@@ -111,18 +112,17 @@ class _Builder:
 
     def _schedule(self, op: GraphOp, body: Choice | Plan | None) -> Schedule:
         if body is None:
-            return self._usual(op.workload, default_engine(self.system))
+            return self._usual(op, op.workload, default_engine(self.system))
+        return self._built(op, op.workload, body)
+
+    def _usual(self, op: GraphOp, workload: Workload, engine: EngineChoice) -> Schedule:
+        return self._built(op, workload, Choice(BASELINE.name, self.system.num_ranks, engine))
+
+    def _built(self, op: GraphOp, workload: Workload, body: Choice | Plan) -> Schedule:
         try:
-            return build_schedule(self._scenario(op.workload), body, f"{self.choice.name}.{op.name}")
+            return build_schedule(Scenario(workload.name, self.system, workload), body, f"{self.choice.name}.{op.name}")
         except ScheduleError as error:
             raise GraphPlanError(error.rejection, op.name) from None
-
-    def _usual(self, workload: Workload, engine: EngineChoice) -> Schedule:
-        scenario = self._scenario(workload)
-        return build_schedule(scenario, Choice(BASELINE.name, self.system.num_ranks, engine))
-
-    def _scenario(self, workload: Workload) -> Scenario:
-        return Scenario(workload.name, self.system, workload)
 
     def _waits(self, op: GraphOp, part: Part) -> tuple[tuple[PartWait, ...], tuple[StepWait, ...]]:
         """What a part waits for: results that it reads, the other part of its op, and what it stands beside."""

@@ -42,8 +42,8 @@ class _Order:
         """Issue everything."""
         listed = self.choice.order
         for place, name in enumerate(listed):
-            if name in self.done:
-                earlier = next(other for other in listed[:place] if other in self._needing(name))
+            earlier = next((other for other in listed[:place] if other in self._needing(name)), None)
+            if earlier is not None:
                 message = f"{earlier} is in the order before {name}, which it needs"
                 raise GraphPlanError(Rejection(Code.MGS503, message, f"say {name} before {earlier}"), "order")
             self._issue(name)
