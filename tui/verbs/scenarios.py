@@ -116,7 +116,8 @@ def simulate(
 ) -> None:
     """Simulate one schedule: times, traffic and losses."""
     from ..commands.inputs import ScenarioInput
-    from ..commands.simulate import SimulateOptions, simulate_file
+    from ..commands.simulate import simulate_file
+    from ..commands.simulate_options import SimulateOptions
 
     options = SimulateOptions(
         schedule=schedule,

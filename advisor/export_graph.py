@@ -1,0 +1,51 @@
+"""JSON documents of graphs: the document of a result with the ops, and the schedules of a file."""
+
+from ..compiler.ir import TICKS_PER_US, GraphPlan, GraphScenario, JsonObject
+from ..simcore.figures.graph_result import GraphResult, OpResult
+from .bounds.lower_bound import Bound
+from .export import bound_document, result_document
+
+GRAPH_SCHEDULES_SCHEMA = "magus-graph-schedules/1"
+
+
+def graph_document(scenario: GraphScenario, plan: GraphPlan, result: GraphResult, bound: Bound) -> JsonObject:
+    """Return the document of ``magus simulate --json`` on a graph: that of a pair, with ``ops`` and the bound."""
+    labels = {part.op: scenario.graph.op(part.op).workload.label for part in plan.parts}
+    schedules: dict[str, list[str]] = {}
+    for part in plan.parts:
+        schedules.setdefault(part.op, []).append(part.schedule.expression)
+    ops = [_op_document(op) | {"pattern": labels[op.name], "schedules": schedules[op.name]} for op in result.ops]
+    return result_document(result.whole, scenario.name) | {"ops": ops, "bound": bound_document(bound)}
+
+
+def _op_document(op: OpResult) -> JsonObject:
+    return {
+        "name": op.name,
+        "begin_us": op.begin_ticks / TICKS_PER_US,
+        "end_us": op.end_ticks / TICKS_PER_US,
+        "makespan_us": op.makespan_ticks / TICKS_PER_US,
+        "compute_us": op.compute_ticks / TICKS_PER_US,
+        "comm_us": op.comm_ticks / TICKS_PER_US,
+        "exposed_comm_us": op.exposed_ticks / TICKS_PER_US,
+    }
+
+
+def graph_schedules_document(scenario: GraphScenario, bound: Bound) -> JsonObject:
+    """Return the document of ``magus schedules --json`` on a graph."""
+    repeat = scenario.graph.repeat
+    return {
+        "schema": GRAPH_SCHEDULES_SCHEMA,
+        "scenario": scenario.name,
+        "workload": scenario.name,
+        "layers": 1 if repeat is None else repeat.count,
+        "ops": [
+            {
+                "name": op.name,
+                "pattern": op.workload.label,
+                "reads": [{"tensor": read.tensor, "made_by": read.made_by or None} for read in op.reads],
+            }
+            for op in scenario.graph.ops
+        ],
+        "schedules": [choice.name for choice in scenario.schedules],
+        "bound": bound_document(bound),
+    }

@@ -1,0 +1,93 @@
+"""Graphs as plain text: a simulated schedule with the times of its ops, and the ops and schedules of a file."""
+
+from collections.abc import Iterator, Sequence
+
+from ...advisor.bounds.lower_bound import Bound
+from ...compiler.ir import TICKS_PER_US, GraphPlan, GraphScenario
+from ...compiler.text.quantities import bytes_text, ticks_text, us_text
+from ...simcore import RunOutcome
+from ...simcore.figures.graph_result import GraphResult
+from .render import critical_lines, folding_sentence
+from .wrap import bullet, hanging, wrapped
+
+_FIGURES = ("from", "to", "compute", "comm", "exposed")
+
+
+def graph_text(
+    scenario: GraphScenario, plan: GraphPlan, result: GraphResult, bound: Bound, outside: Sequence[str] = ()
+) -> str:
+    """Return one simulated schedule of a graph; ``outside`` names what the profile is not fitted to."""
+    return "\n".join(_lines(scenario, plan, result, bound, outside))
+
+
+def _lines(
+    scenario: GraphScenario, plan: GraphPlan, result: GraphResult, bound: Bound, outside: Sequence[str]
+) -> Iterator[str]:
+    whole = result.whole
+    yield from wrapped(_head(scenario))
+    yield from wrapped(f"{plan.expression} at {whole.granularity} granularity ({whole.unit_bytes} B)")
+    yield from wrapped(folding_sentence(whole))
+    if whole.outcome is not RunOutcome.DONE:
+        yield from wrapped(f"PARTIAL: {whole.outcome.value}")
+    for sentence in outside:
+        yield from bullet("!", sentence)
+    yield ""
+    rows = (
+        ("makespan", us_text(whole.makespan_us), f"{whole.makespan_cycles:,} cycles"),
+        ("compute", ticks_text(whole.compute_ticks), "busy time of kernels"),
+        ("communication", ticks_text(whole.comm_ticks), "busy time of transfers"),
+        ("exposed", ticks_text(whole.exposed_ticks), "makespan without compute"),
+        ("lower bound", ticks_text(bound.ticks), f"binding: {bound.binding}"),
+        ("staging", bytes_text(whole.schedule.staging_bytes), "at one time"),
+        ("SMs, links", f"{whole.utilization.sms:.0%}, {whole.utilization.links:.0%}", "busy"),
+    )
+    names, values = max(len(row[0]) for row in rows), max(len(row[1]) for row in rows)
+    for name, value, note in rows:
+        yield from hanging(f"{name:<{names}}  {value:>{values}}  {note}", names + 2)
+    yield ""
+    yield from _table(scenario, result)
+    if whole.critical_path:
+        yield from ("", *critical_lines(whole.critical_path))
+
+
+def _head(scenario: GraphScenario) -> str:
+    graph, system = scenario.graph, scenario.system
+    fabric = system.fabric.topology.name.replace("_", " ")
+    layers = f", {graph.repeat.count} layers" if graph.repeat is not None else ""
+    return f"{graph.name}: {len(graph.ops)} ops{layers} on {system.num_ranks} x {system.gpu.name}, {fabric}"
+
+
+def _table(scenario: GraphScenario, result: GraphResult) -> Iterator[str]:
+    """The ops in the order in which they are issued, with their times in us."""
+    labels = {op.name: op.workload.label for op in scenario.graph.ops}
+    name_width = max(len("op"), *(len(op.name) for op in result.ops))
+    label_width = max(len("pattern"), *(len(labels.get(op.name, "")) for op in result.ops))
+    yield f"{'op, us':<{name_width}}  {'pattern':<{label_width}}" + "".join(f"{figure:>9}" for figure in _FIGURES)
+    for op in result.ops:
+        ticks = (op.begin_ticks, op.end_ticks, op.compute_ticks, op.comm_ticks, op.exposed_ticks)
+        figures = "".join(f"{each / TICKS_PER_US:>9.1f}" for each in ticks)
+        yield f"{op.name:<{name_width}}  {labels.get(op.name, ''):<{label_width}}{figures}"
+
+
+def graph_schedules_text(scenario: GraphScenario, bound: Bound) -> str:
+    """Return the ops of a graph, its declared schedules, and the lower bound with its terms."""
+    return "\n".join(_schedules(scenario, bound))
+
+
+def _schedules(scenario: GraphScenario, bound: Bound) -> Iterator[str]:
+    yield from wrapped(_head(scenario))
+    yield ""
+    width = max(len(op.name) for op in scenario.graph.ops)
+    for op in scenario.graph.ops:
+        made = dict.fromkeys(read.tensor for read in op.reads if read.made_by)
+        reads = f" reads {', '.join(made)}" if made else ""
+        yield from hanging(f"  {op.name:<{width}}  {op.workload.label}{reads}", width + 4)
+    yield ""
+    names = [choice.name for choice in scenario.schedules]
+    yield from wrapped(f"Schedules: {', '.join(names) or 'none is declared'}; serial is always there.")
+    yield from wrapped(f"Lower bound {ticks_text(bound.ticks)}, bound by {bound.binding}:")
+    for name, ticks, text in bound.terms:
+        yield from bullet("*" if name == bound.binding else "-", f"{name} {ticks_text(ticks)}: {text}")
+    yield "Assumptions of the bound:"
+    for text in bound.assumptions:
+        yield from bullet("-", text)
