@@ -1,21 +1,39 @@
 """JSON documents of graphs: the document of a result with the ops, and the schedules of a file."""
 
 from ..compiler.ir import TICKS_PER_US, GraphPlan, GraphScenario, JsonObject
-from ..simcore.figures.graph_result import GraphResult, OpResult
+from ..compiler.planning.graph_layers import own_name
+from ..simcore.figures.graph_result import OpResult
+from ..simcore.simulate_layers import LayersResult
 from .bounds.lower_bound import Bound
 from .export import bound_document, result_document
 
 GRAPH_SCHEDULES_SCHEMA = "magus-graph-schedules/1"
 
 
-def graph_document(scenario: GraphScenario, plan: GraphPlan, result: GraphResult, bound: Bound) -> JsonObject:
-    """Return the document of ``magus simulate --json`` on a graph: that of a pair, with ``ops`` and the bound."""
+def graph_document(scenario: GraphScenario, plan: GraphPlan, result: LayersResult, bound: Bound) -> JsonObject:
+    """Return the document of ``magus simulate --json`` on a graph: that of a pair, with ``ops``, layers and the bound.
+
+    All but ``layers`` and the bound is of the layers that were simulated.
+    """
     labels = {part.op: scenario.graph.op(part.op).workload.label for part in plan.parts}
     schedules: dict[str, list[str]] = {}
     for part in plan.parts:
         schedules.setdefault(part.op, []).append(part.schedule.expression)
-    ops = [_op_document(op) | {"pattern": labels[op.name], "schedules": schedules[op.name]} for op in result.ops]
-    return result_document(result.whole, scenario.name) | {"ops": ops, "bound": bound_document(bound)}
+    ops = [
+        _op_document(op) | {"pattern": labels[name], "schedules": schedules[name]}
+        for op in result.simulated.ops
+        for name in (own_name(op.name),)
+    ]
+    period = result.period_ticks
+    layers = {
+        "count": result.layers,
+        "simulated": result.num_simulated,
+        "period_us": None if period is None else period / TICKS_PER_US,
+        "makespan_us": result.makespan_ticks / TICKS_PER_US,
+        "makespan_ticks": result.makespan_ticks,
+    }
+    document = result_document(result.simulated.whole, scenario.name)
+    return document | {"layers": layers, "ops": ops, "bound": bound_document(bound)}
 
 
 def _op_document(op: OpResult) -> JsonObject:

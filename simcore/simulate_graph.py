@@ -6,6 +6,7 @@ from ..compiler.codes import Code
 from ..compiler.ir import GraphPlan, Rejection, System, heeding
 from ..compiler.planning.build import ScheduleError
 from .figures.graph_result import GraphResult, graph_result_of
+from .fold.periods import period_ticks
 from .fold.run import DEFAULT_OPTIONS, RunOptions, run_folded
 from .lower.budget import check_graph_budget
 from .lower.compose import LoweredGraph, graph_period, lower_graph
@@ -53,8 +54,12 @@ def _simulate(
 ) -> GraphResult:
     with heeding(options.should_stop):
         lowered, drawn = _lowered(system, plan, unit_bytes, seed, options.fold)
-        finished = run_folded(lowered.program, replace(options, fold=options.fold and not drawn))
-        return graph_result_of(name, lowered, replace(finished, not_alike=VARIES) if drawn else finished)
+        layers = plan.parts[-1].layer
+        how = replace(options, fold=options.fold and not drawn, observe=options.observe or layers > 1)
+        finished = run_folded(lowered.program, how)
+        period = period_ticks(lowered, finished.run) if layers > 1 else None
+        finished = replace(finished, not_alike=VARIES) if drawn else finished
+        return graph_result_of(name, lowered, finished, period)
 
 
 def _lowered(

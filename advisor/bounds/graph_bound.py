@@ -26,7 +26,7 @@ GRAPH_ASSUMPTIONS = (
 
 
 def graph_bound(system: System, graph: Graph, should_stop: ShouldStop | None = None) -> Bound:
-    """Return the bound for one layer of ``graph``.
+    """Return the bound for ``graph``, all its layers.
 
     Raises
     ------
@@ -41,15 +41,16 @@ def graph_bound(system: System, graph: Graph, should_stop: ShouldStop | None = N
 
 
 def _terms(system: System, graph: Graph, scenarios: dict[str, Scenario]) -> Iterator[Term]:
-    work = sum(map(_sm_ticks, scenarios.values())) // system.gpu.sms
-    yield Term("work", work, f"the kernels of {len(graph.ops)} ops fill all {system.gpu.sms} SMs this long")
-    memory = sum(map(_memory_bytes, scenarios.values()))
+    layers = 1 if graph.repeat is None else graph.repeat.count
+    work = layers * sum(map(_sm_ticks, scenarios.values())) // system.gpu.sms
+    yield Term("work", work, f"the kernels of {layers * len(graph.ops)} ops fill all {system.gpu.sms} SMs this long")
+    memory = layers * sum(map(_memory_bytes, scenarios.values()))
     ticks = served_ticks(memory, system.gpu.hbm.achieved_bytes_per_s, system.gpu.line_bytes)
     yield Term("hbm", ticks, f"{bytes_text(float(memory))} of operands and results pass the memory of a rank")
-    links = _link_ticks(scenarios.values(), system.gpu.line_bytes)
+    links = layers * _link_ticks(scenarios.values(), system.gpu.line_bytes)
     yield Term("links", links, "what the collectives of all ops move passes the links of one rank")
     ticks, path = _longest_path(graph, scenarios)
-    yield Term("path", ticks, f"one after the other: {', '.join(path)}")
+    yield Term("path", ticks, f"one after the other, in one layer: {', '.join(path)}")
 
 
 def _sm_ticks(scenario: Scenario) -> int:

@@ -31,11 +31,15 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class GraphOp:
-    """An op: its ``workload`` is a pair of compute and communication, a kernel or a collective."""
+    """An op: its ``workload`` is a pair of compute and communication, a kernel or a collective.
+
+    ``layer`` counts from 1 where layers that repeat are written out.
+    """
 
     name: str
     workload: Workload
     reads: tuple[Read, ...] = ()
+    layer: int = 1
 
     @property
     def is_pair(self) -> bool:

@@ -39,7 +39,7 @@ class Part:
 
     ``stream`` is where its kernels run, in the order of parts; a lone collective follows all of the part before it in
     its stream. Streams of ``schedule`` beyond the first are streams beside it. ``priority`` is that of its kernels for
-    free SMs, the least first.
+    free SMs, the least first. ``layer`` is that of its op.
     """
 
     name: str
@@ -50,6 +50,7 @@ class Part:
     priority: int = 0
     waits: tuple[PartWait, ...] = ()
     step_waits: tuple[StepWait, ...] = ()
+    layer: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,7 @@ class _Builder:
     graph: Graph
     choice: GraphChoice
     parts: dict[str, Part] = field(default_factory=dict)
+    built: dict[tuple[Workload, object], Schedule] = field(default_factory=dict)
 
     def add(self, name: str) -> None:
         """Add the parts of the op of that name; of an op whose collective is apart in the order of its data."""
@@ -103,7 +104,8 @@ class _Builder:
 
     def _add(self, op: GraphOp, name: str, workload: Workload, schedule: Schedule) -> None:
         stream = COLLECTIVES_STREAM if workload.is_collective else dict(self.choice.streams).get(op.name, 0)
-        part = Part(name, op.name, workload, schedule, stream, LOW if op.name in self.choice.low else 0)
+        priority = LOW if op.name in self.choice.low else 0
+        part = Part(name, op.name, workload, schedule, stream, priority, layer=op.layer)
         waits, step_waits = self._waits(op, part)
         self.parts[name] = replace(part, waits=waits, step_waits=step_waits)
 
@@ -119,10 +121,18 @@ class _Builder:
         return self._built(op, workload, Choice(BASELINE.name, self.system.num_ranks, engine))
 
     def _built(self, op: GraphOp, workload: Workload, body: Choice | Plan) -> Schedule:
+        key = (workload, body)
         try:
-            return build_schedule(Scenario(workload.name, self.system, workload), body, f"{self.choice.name}.{op.name}")
+            if isinstance(body, Plan):
+                return build_schedule(self._scenario(workload), body, f"{self.choice.name}.{op.name}")
+            if key not in self.built:  # layers are alike
+                self.built[key] = build_schedule(self._scenario(workload), body)
+            return self.built[key]
         except ScheduleError as error:
             raise GraphPlanError(error.rejection, op.name) from None
+
+    def _scenario(self, workload: Workload) -> Scenario:
+        return Scenario(workload.name, self.system, workload)
 
     def _waits(self, op: GraphOp, part: Part) -> tuple[tuple[PartWait, ...], tuple[StepWait, ...]]:
         """What a part waits for: results that it reads, the other part of its op, and what it stands beside."""

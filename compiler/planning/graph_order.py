@@ -1,8 +1,5 @@
 """The order in which the parts of a graph are issued: that of the schedule, and each after what it reads."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-
 from ..codes import Code
 from ..ir import Graph, GraphChoice, Rejection
 from .build import ScheduleError
@@ -30,72 +27,64 @@ def issue_order(graph: Graph, choice: GraphChoice) -> tuple[str, ...]:
     return _Order(graph, choice).names()
 
 
-@dataclass(slots=True)
 class _Order:
-    graph: Graph
-    choice: GraphChoice
-    issued: list[str] = field(default_factory=list)
-    done: set[str] = field(default_factory=set)  # ops
-    asked: list[str] = field(default_factory=list)  # ops that wait for each other, from the first on
+    def __init__(self, graph: Graph, choice: GraphChoice) -> None:
+        self._graph, self._choice = graph, choice
+        self._ops = {op.name: op for op in graph.ops}
+        self._places = {name: place for place, name in enumerate(choice.order)}
+        self._stands_beside = dict(choice.beside)
+        self._beside: dict[str, list[str]] = {}  # what stands beside the kernel of each op
+        for name, kernel in choice.beside:
+            self._beside.setdefault(kernel, []).append(name)
+        self._apart = {mode.op for mode in choice.modes if mode.apart is not None}
+        self._issued: list[str] = []
+        self._done: set[str] = set()  # ops
+        self._asked: list[str] = []  # ops that wait for each other, from the first on
 
     def names(self) -> tuple[str, ...]:
         """Issue everything."""
-        listed = self.choice.order
-        for place, name in enumerate(listed):
-            earlier = next((other for other in listed[:place] if other in self._needing(name)), None)
-            if earlier is not None:
-                message = f"{earlier} is in the order before {name}, which it needs"
-                raise GraphPlanError(Rejection(Code.MGS503, message, f"say {name} before {earlier}"), "order")
+        for name in (*self._choice.order, *self._ops):
             self._issue(name)
-        for op in self.graph.ops:
-            self._issue(op.name)
-        return tuple(self.issued)
-
-    def _needing(self, name: str) -> set[str]:
-        """The ops that need ``name``, directly or through others, or stand beside it."""
-        found: set[str] = set()
-        todo = [name]
-        while todo:
-            here = todo.pop()
-            for op in self.graph.ops:
-                if op.name not in found and here in self._needs(op.name):
-                    found.add(op.name)
-                    todo.append(op.name)
-        return found
+        return tuple(self._issued)
 
     def _needs(self, name: str) -> tuple[str, ...]:
-        reads = (read.made_by for read in self.graph.op(name).reads if read.made_by)
-        beside = self._beside.get(name)
+        reads = (read.made_by for read in self._ops[name].reads if read.made_by)
+        beside = self._stands_beside.get(name)
         return tuple(dict.fromkeys((*reads, *((beside,) if beside else ()))))
-
-    @property
-    def _beside(self) -> Mapping[str, str]:
-        return dict(self.choice.beside)
 
     def _issue(self, name: str) -> None:
         """Issue an op behind what it needs, then what stands beside its kernel."""
-        if name in self.done:
+        if name in self._done:
             return
-        if name in self.asked:
-            circle = " needs ".join((*self.asked[self.asked.index(name) :], name))
+        if name in self._asked:
+            circle = " needs ".join((*self._asked[self._asked.index(name) :], name))
             raise GraphPlanError(Rejection(Code.MGS503, f"ops wait for each other: {circle}"), "beside")
-        self.asked.append(name)
+        self._asked.append(name)
         for other in self._needs(name):
+            self._check_order(other)
             self._issue(other)
-        self.asked.pop()
-        if name in self.done:  # with what it stands beside
-            return
-        self.done.add(name)
-        op = self.graph.op(name)
-        apart = any(mode.op == name and mode.apart is not None for mode in self.choice.modes)
+        self._asked.pop()
+        if name not in self._done:  # or it came with what it stands beside
+            self._done.add(name)
+            self._issue_parts(name)
+
+    def _check_order(self, needed: str) -> None:
+        """Refuse what is listed behind the listed op that needs it."""
+        first = self._asked[0]
+        if needed not in self._done and self._places.get(first, len(self._places)) < self._places.get(needed, -1):
+            message = f"{first} is in the order before {needed}, which it needs"
+            raise GraphPlanError(Rejection(Code.MGS503, message, f"say {needed} before {first}"), "order")
+
+    def _issue_parts(self, name: str) -> None:
+        apart, kernel_first = name in self._apart, self._ops[name].workload.pattern.produces
         if not apart:
-            self.issued.append(name)
-        elif op.workload.pattern.produces:
-            self.issued.append(f"{name}.kernel")
+            self._issued.append(name)
+        elif kernel_first:
+            self._issued.append(f"{name}.kernel")
         else:
-            self.issued += [f"{name}.collective", f"{name}.kernel"]
-        for other, first in self.choice.beside:
-            if first == name and all(need in self.done for need in self._needs(other)):
+            self._issued += [f"{name}.collective", f"{name}.kernel"]
+        for other in self._beside.get(name, ()):
+            if self._done.issuperset(self._needs(other)):
                 self._issue(other)
-        if apart and op.workload.pattern.produces:
-            self.issued.append(f"{name}.collective")
+        if apart and kernel_first:
+            self._issued.append(f"{name}.collective")

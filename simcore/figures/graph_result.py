@@ -45,10 +45,14 @@ class OpResult:
 
 @dataclass(frozen=True, slots=True)
 class GraphResult:
-    """``whole`` is the result of the program; ``ops`` are in the order in which the plan issues them."""
+    """``whole`` is the result of the program; ``ops`` are in the order in which the plan issues them.
+
+    ``period_ticks`` is by how much each layer comes after the one before, where layers repeat to the tick; else None.
+    """
 
     whole: Result
     ops: tuple[OpResult, ...]
+    period_ticks: int | None = None
 
     def op(self, name: str) -> OpResult:
         """The result of the op of that name.
@@ -61,7 +65,7 @@ class GraphResult:
         return {op.name: op for op in self.ops}[name]
 
 
-def graph_result_of(name: str, lowered: LoweredGraph, finished: Finished) -> GraphResult:
+def graph_result_of(name: str, lowered: LoweredGraph, finished: Finished, period: int | None = None) -> GraphResult:
     """The figures of a finished run."""
     run, program, gpu = finished.run, lowered.program, lowered.system.gpu
     of_parts = _intervals(lowered, finished)
@@ -96,7 +100,7 @@ def graph_result_of(name: str, lowered: LoweredGraph, finished: Finished) -> Gra
         critical_path=critical_path(program, run),
         deadlock=circle_of_waits(program, run),
     )
-    return GraphResult(whole, ops)
+    return GraphResult(whole, ops, period)
 
 
 def stand_in(lowered: LoweredGraph, staging_bytes: int) -> Schedule:

@@ -43,12 +43,13 @@ from .whole_tiles import in_whole_tiles
 
 @dataclass(frozen=True, slots=True)
 class LoweredGraph:
-    """The Program of a graph plan; each of ``parts`` is lowered into it, in the order of the plan."""
+    """The Program of a graph plan; each of ``parts`` is lowered into it, in the order of the plan, as its ``ops``."""
 
     system: System
     plan: GraphPlan
     program: Program
     parts: tuple[Lowered, ...]
+    ops: tuple[range, ...]
 
 
 def graph_period(system: System, plan: GraphPlan) -> int:
@@ -77,13 +78,15 @@ def lower_graph(
     period = graph_period(system, plan) if fold else system.num_ranks
     builder = ProgramBuilder(system.num_ranks, period=period, unit_bytes=unit_bytes)
     composer = _Composer(plan, builder, _machines(builder, system, plan, unit_bytes, ideal), period)
-    states = []
+    states, ops = list[Lowering](), list[range]()
     for part in plan.parts:
         checkpoint()
+        first = builder.num_ops
         states.append(composer.lower(_scenario(system, part), part, unit_bytes, ideal))
+        ops.append(range(first, builder.num_ops))
     program = builder.build()
     parts = (Lowered(s.scenario, s.schedule, program, tuple(s.step_ops.values()), s.machine, s.hits) for s in states)
-    return LoweredGraph(system, plan, program, tuple(parts))
+    return LoweredGraph(system, plan, program, tuple(parts), tuple(ops))
 
 
 def _scenario(system: System, part: Part) -> Scenario:

@@ -38,6 +38,11 @@ class ProgramBuilder:
         scope._prefix, scope._priorities = prefix, priorities
         return scope
 
+    @property
+    def num_ops(self) -> int:
+        """Ops so far."""
+        return self._described.num_ops
+
     def server(
         self, name: str, service_ticks: int, latency_ticks: int, *, buffer_units: int = 0, credit_ticks: int = 0
     ) -> int:

@@ -1,6 +1,5 @@
 """``magus simulate``: one schedule, once or under many seeds, and the profile of its writes."""
 
-
 from ...advisor import lower_bound
 from ...advisor.candidates.shortlist import packet_bytes, simulated_ranks
 from ...advisor.export import result_document

@@ -8,7 +8,7 @@ from ...compiler.planning.graph_build import build_graph_plan
 from ...compiler.resolve.schedules.graph_from_text import resolve_graph_schedule
 from ...simcore import RunOptions, RunOutcome
 from ...simcore.program.program import PACKET_BYTES
-from ...simcore.simulate_graph import simulate_graph
+from ...simcore.simulate_layers import simulate_layers
 from ..exit_codes import Exit
 from ..text.door import print_json, put, say
 from ..text.graph import graph_schedules_text, graph_text
@@ -21,13 +21,15 @@ def simulate_graph_of(scenario: GraphScenario, options: SimulateOptions) -> Exit
     if options.record is not None or options.num_seeds:
         say("magus: --seeds and --record-writes are for pairs: a graph is simulated once")
         return Exit.USAGE
-    plan = build_graph_plan(scenario.system, scenario.graph, resolve_graph_schedule(scenario, options.schedule))
+    choice = resolve_graph_schedule(scenario, options.schedule)
+    plan = build_graph_plan(scenario.system, scenario.graph, choice)
     bound = graph_bound(scenario.system, scenario.graph)
     line = scenario.system.gpu.line_bytes
     with stoppable() as pressed, progress_line() as progress:
-        result = simulate_graph(
+        result = simulate_layers(
             scenario.system,
-            plan,
+            scenario.graph,
+            choice,
             name=scenario.name,
             unit_bytes=line if options.at_line else -(-PACKET_BYTES // line) * line,
             seed=options.seed,
@@ -38,8 +40,8 @@ def simulate_graph_of(scenario: GraphScenario, options: SimulateOptions) -> Exit
         print_json(graph_document(scenario, plan, result, bound) | {"outside_calibration": list(outside)})
     else:
         put(graph_text(scenario, plan, result, bound, outside))
-    if result.whole.outcome is not RunOutcome.DONE:
-        return explain_outcome(result.whole)
+    if result.simulated.whole.outcome is not RunOutcome.DONE:
+        return explain_outcome(result.simulated.whole)
     return Exit.NOT_FEASIBLE if options.strict and outside else Exit.DONE
 
 

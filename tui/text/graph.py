@@ -4,26 +4,30 @@ from collections.abc import Iterator, Sequence
 
 from ...advisor.bounds.lower_bound import Bound
 from ...compiler.ir import TICKS_PER_US, GraphPlan, GraphScenario
+from ...compiler.planning.graph_layers import in_layer, own_name
 from ...compiler.text.quantities import bytes_text, ticks_text, us_text
 from ...simcore import RunOutcome
-from ...simcore.figures.graph_result import GraphResult
+from ...simcore.simulate_layers import LayersResult
 from .render import critical_lines, folding_sentence
 from .wrap import bullet, hanging, wrapped
 
 _FIGURES = ("from", "to", "compute", "comm", "exposed")
 
+_SHOWN_LAYER = 3
+"""The layer whose ops are shown: the first begins with nothing before it."""
+
 
 def graph_text(
-    scenario: GraphScenario, plan: GraphPlan, result: GraphResult, bound: Bound, outside: Sequence[str] = ()
+    scenario: GraphScenario, plan: GraphPlan, result: LayersResult, bound: Bound, outside: Sequence[str] = ()
 ) -> str:
     """Return one simulated schedule of a graph; ``outside`` names what the profile is not fitted to."""
     return "\n".join(_lines(scenario, plan, result, bound, outside))
 
 
 def _lines(
-    scenario: GraphScenario, plan: GraphPlan, result: GraphResult, bound: Bound, outside: Sequence[str]
+    scenario: GraphScenario, plan: GraphPlan, result: LayersResult, bound: Bound, outside: Sequence[str]
 ) -> Iterator[str]:
-    whole = result.whole
+    whole = result.simulated.whole
     yield from wrapped(_head(scenario))
     yield from wrapped(f"{plan.expression} at {whole.granularity} granularity ({whole.unit_bytes} B)")
     yield from wrapped(folding_sentence(whole))
@@ -31,13 +35,16 @@ def _lines(
         yield from wrapped(f"PARTIAL: {whole.outcome.value}")
     for sentence in outside:
         yield from bullet("!", sentence)
+    if result.layers > 1:
+        yield from wrapped(_layers_sentence(result))
     yield ""
     rows = (
+        *_layers_rows(result),
         ("makespan", us_text(whole.makespan_us), f"{whole.makespan_cycles:,} cycles"),
         ("compute", ticks_text(whole.compute_ticks), "busy time of kernels"),
         ("communication", ticks_text(whole.comm_ticks), "busy time of transfers"),
         ("exposed", ticks_text(whole.exposed_ticks), "makespan without compute"),
-        ("lower bound", ticks_text(bound.ticks), f"binding: {bound.binding}"),
+        ("lower bound", ticks_text(bound.ticks), f"binding: {bound.binding}{_of_all(result)}"),
         ("staging", bytes_text(whole.schedule.staging_bytes), "at one time"),
         ("SMs, links", f"{whole.utilization.sms:.0%}, {whole.utilization.links:.0%}", "busy"),
     )
@@ -57,16 +64,36 @@ def _head(scenario: GraphScenario) -> str:
     return f"{graph.name}: {len(graph.ops)} ops{layers} on {system.num_ranks} x {system.gpu.name}, {fabric}"
 
 
-def _table(scenario: GraphScenario, result: GraphResult) -> Iterator[str]:
-    """The ops in the order in which they are issued, with their times in us."""
+def _layers_sentence(result: LayersResult) -> str:
+    """Return how many layers were simulated for all."""
+    if result.period_ticks is None:
+        return f"{result.layers} layers, all simulated"
+    return f"{result.layers} layers: {result.num_simulated} simulated, which the others repeat to the tick"
+
+
+def _layers_rows(result: LayersResult) -> Iterator[tuple[str, str, str]]:
+    """Yield the time of all layers and of each, where not all were simulated; what follows is of those that were."""
+    if result.period_ticks is not None:
+        yield "all layers", ticks_text(result.makespan_ticks), f"{result.layers} layers"
+        yield "a layer", ticks_text(result.period_ticks), f"from one to the next; below, {result.num_simulated} layers"
+
+
+def _of_all(result: LayersResult) -> str:
+    return f", of {result.layers} layers" if result.layers > 1 else ""
+
+
+def _table(scenario: GraphScenario, result: LayersResult) -> Iterator[str]:
+    """The ops in the order in which they are issued, with their times in us; of several layers those of one within."""
     labels = {op.name: op.workload.label for op in scenario.graph.ops}
-    name_width = max(len("op"), *(len(op.name) for op in result.ops))
-    label_width = max(len("pattern"), *(len(labels.get(op.name, "")) for op in result.ops))
+    layer = min(_SHOWN_LAYER, result.num_simulated)
+    shown = [op for op in result.simulated.ops if op.name == in_layer(own_name(op.name), layer)]
+    name_width = max(len("op, us"), *(len(op.name) for op in shown))
+    label_width = max(len("pattern"), *(len(labels[own_name(op.name)]) for op in shown))
     yield f"{'op, us':<{name_width}}  {'pattern':<{label_width}}" + "".join(f"{figure:>9}" for figure in _FIGURES)
-    for op in result.ops:
+    for op in shown:
         ticks = (op.begin_ticks, op.end_ticks, op.compute_ticks, op.comm_ticks, op.exposed_ticks)
         figures = "".join(f"{each / TICKS_PER_US:>9.1f}" for each in ticks)
-        yield f"{op.name:<{name_width}}  {labels.get(op.name, ''):<{label_width}}{figures}"
+        yield f"{op.name:<{name_width}}  {labels[own_name(op.name)]:<{label_width}}{figures}"
 
 
 def graph_schedules_text(scenario: GraphScenario, bound: Bound) -> str:
