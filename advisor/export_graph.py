@@ -15,7 +15,7 @@ def graph_document(scenario: GraphScenario, plan: GraphPlan, result: LayersResul
 
     All but ``layers`` and the bound is of the layers that were simulated.
     """
-    labels = {part.op: scenario.graph.op(part.op).workload.label for part in plan.parts}
+    labels = {part.op: scenario.graph.op(part.op).label for part in plan.parts}
     schedules: dict[str, list[str]] = {}
     for part in plan.parts:
         schedules.setdefault(part.op, []).append(part.schedule.expression)
@@ -59,7 +59,7 @@ def graph_schedules_document(scenario: GraphScenario, bound: Bound) -> JsonObjec
         "ops": [
             {
                 "name": op.name,
-                "pattern": op.workload.label,
+                "pattern": op.label,
                 "reads": [{"tensor": read.tensor, "made_by": read.made_by or None} for read in op.reads],
             }
             for op in scenario.graph.ops

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
+from .pattern import Pattern
 from .tensors import Tensor
 from .workload import Workload
 
@@ -40,6 +41,14 @@ class GraphOp:
     workload: Workload
     reads: tuple[Read, ...] = ()
     layer: int = 1
+
+    @property
+    def label(self) -> str:
+        """What it is, for people: a pattern with the names of its kernels, or the name of a lone kernel."""
+        kernel = self.workload.kernel
+        return (
+            self.workload.label if self.workload.pattern is not Pattern.KERNEL or kernel is None else kernel.operation
+        )
 
     @property
     def is_pair(self) -> bool:

@@ -84,7 +84,7 @@ def _of_all(result: LayersResult) -> str:
 
 def _table(scenario: GraphScenario, result: LayersResult) -> Iterator[str]:
     """The ops in the order in which they are issued, with their times in us; of several layers those of one within."""
-    labels = {op.name: op.workload.label for op in scenario.graph.ops}
+    labels = {op.name: op.label for op in scenario.graph.ops}
     layer = min(_SHOWN_LAYER, result.num_simulated)
     shown = [op for op in result.simulated.ops if op.name == in_layer(own_name(op.name), layer)]
     name_width = max(len("op, us"), *(len(op.name) for op in shown))
@@ -108,7 +108,7 @@ def _schedules(scenario: GraphScenario, bound: Bound) -> Iterator[str]:
     for op in scenario.graph.ops:
         made = dict.fromkeys(read.tensor for read in op.reads if read.made_by)
         reads = f" reads {', '.join(made)}" if made else ""
-        yield from hanging(f"  {op.name:<{width}}  {op.workload.label}{reads}", width + 4)
+        yield from hanging(f"  {op.name:<{width}}  {op.label}{reads}", width + 4)
     yield ""
     names = [choice.name for choice in scenario.schedules]
     yield from wrapped(f"Schedules: {', '.join(names) or 'none is declared'}; serial is always there.")

@@ -4,11 +4,12 @@ A graph is written as any workload. Beside tensors and calls it has transposed o
 ``repeat 80 y as x``: layers of which each takes the result of the one before.
 """
 
+from collections import Counter
 from fractions import Fraction
 
 from ...codes import Code
 from ...ir import Graph, Repeat, System, Tensor, operations
-from ...ir.operations import OperationError
+from ...ir.operations import OperationError, row_wise
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean, listing
 from ...text.names import Entry, Kind
@@ -19,7 +20,7 @@ from ..values.device_numbers import FigureReader
 from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.sentences import Words, head_of
 from .arguments import ArgumentReader
-from .graph_calls import SUMS, GraphCall, Laid, call_of
+from .graph_calls import GraphCall, Laid, call_of
 from .graph_pairs import ops_of
 from .tensors import TensorReader
 
@@ -43,6 +44,7 @@ class GraphResolver:
         self._spans: dict[str, Span] = {}
         self._used: set[str] = set()
         self._calls: dict[str, GraphCall] = {}
+        self._inner_names: Counter[str] = Counter()
         self._about = ""
         self._repeat: Repeat | None = None
         self._says_graph = False
@@ -137,7 +139,7 @@ class GraphResolver:
             words.end()
             if not isinstance(value, ast.Call):
                 raise self._report.fail(Code.MGS116, "an operation is expected here", value.span, "y = gemm(x, w)")
-            self._call(value, name)
+            self._call(value, name, name)
         finally:
             self._spans[name] = statement.span
 
@@ -149,25 +151,25 @@ class GraphResolver:
             raise self._report.fail(Code.MGS203, f"unknown tensor '{name.text[:64]}'", name.span, hint)
         return self._known[name.text]
 
-    def _operand(self, expression: ast.Expression, inner_name: str) -> Laid:
+    def _operand(self, expression: ast.Expression, definition: str) -> Laid:
         match expression:
             case ast.Name():
                 tensor = self._tensor(expression)
                 self._used.add(tensor.name)
                 return Laid(tensor)
             case ast.Call():
-                tensor = self._call(expression, inner_name)
+                tensor = self._call(expression, self._inner(expression, definition), definition)
                 self._used.add(tensor.name)
                 return Laid(tensor)
             case ast.Member(base=base, name="t"):
                 self._says_graph = True
-                laid = self._operand(base, inner_name)
+                laid = self._operand(base, definition)
                 return Laid(laid.tensor, not laid.transposed)
             case _:
                 message = "a tensor or an operation is expected here"
                 raise self._report.fail(Code.MGS116, message, expression.span, "x, x.t or gemm(x, w)")
 
-    def _call(self, call: ast.Call, name: str) -> Tensor:
+    def _call(self, call: ast.Call, name: str, definition: str) -> Tensor:
         known = {operation.name: operation for operation in operations.OPERATIONS}
         word = call.function.text if isinstance(call.function, ast.Name) else call.function.span.text
         if word not in known:
@@ -176,12 +178,15 @@ class GraphResolver:
         if len(self._calls) >= MAX_CALLS:
             raise self._report.fail(Code.MGS305, f"a graph has at most {MAX_CALLS} operations", call.span)
         operation = known[word]
+        self._says_graph |= operation in row_wise.OPERATIONS
         values = self._arguments.tensors(operation, call)
-        operands = tuple([self._operand(value, self._free(name, word)) for value in values])
+        operands = tuple([self._operand(value, definition) for value in values])
         arguments = self._arguments.arguments(operation, call)
         system = self._system
         try:
-            made = call_of(operation, name, operands, arguments, self._calls, system.num_ranks, system.gpu, call.span)
+            made = call_of(
+                operation, name, operands, arguments, self._calls, system.num_ranks, system.gpu, definition, call.span
+            )
         except OperationError as error:
             rejection = error.rejection
             raise self._report.fail(rejection.code, rejection.message, call.span, rejection.hint) from None
@@ -189,11 +194,17 @@ class GraphResolver:
         self._known[name] = made.result
         return made.result
 
-    def _free(self, name: str, word: str) -> str:
-        """A name for what a call inside the call of ``word`` makes."""
-        stem = f"{name}_partial" if word in SUMS else f"{name}_input"
-        taken = len([other for other in self._known if other.startswith(stem)])
-        return f"{stem}{taken + 1}" if taken else stem
+    def _inner(self, value: ast.Expression, definition: str) -> str:
+        """A name for what a call inside a definition makes, which no text can say: ``y.gemm``."""
+        match value:
+            case ast.Call(function=ast.Name(text=word)):
+                name = f"{definition}.{word}"
+            case ast.Member(base=base):
+                return self._inner(base, definition)
+            case _:
+                return definition
+        self._inner_names[name] += 1
+        return f"{name}{self._inner_names[name]}" if self._inner_names[name] > 1 else name
 
 
 def _text(tensor: Tensor) -> str:

@@ -40,18 +40,23 @@ class Laid:
             return self.tensor
         turned = {Shard.ROWS: Shard.COLS, Shard.COLS: Shard.ROWS}
         tensor = self.tensor
-        return replace(tensor, rows=tensor.cols, cols=tensor.rows, shard=turned.get(tensor.shard, tensor.shard))
+        shard = turned.get(tensor.shard, tensor.shard)
+        return replace(tensor, name=f"{tensor.name}.t", rows=tensor.cols, cols=tensor.rows, shard=shard)
 
 
 @dataclass(frozen=True, slots=True)
 class GraphCall:
-    """A call: its ``result`` is a tensor of the graph; ``partial``: ranks hold terms of a sum."""
+    """A call: its ``result`` is a tensor of the graph; ``partial``: ranks hold terms of a sum.
+
+    ``definition`` is the name that the text defines with it: its own, or that of a call around it.
+    """
 
     operation: KernelOperation | CollectiveOperation
     operands: tuple[Laid, ...]
     arguments: Mapping[str, Any]
     made: CallResult
     result: Tensor
+    definition: str
     span: Span
     partial: bool = False
     exchange: Exchange = field(default_factory=Exchange)
@@ -70,6 +75,7 @@ def call_of(
     makers: Mapping[str, GraphCall],
     num_ranks: int,
     gpu: Gpu,
+    definition: str,
     span: Span,
 ) -> GraphCall:
     """The call of ``operation`` on tensors of the graph; ``makers`` are the calls that made them, by tensor.
@@ -91,7 +97,9 @@ def call_of(
     if made.exchange is not None and made.exchange.loads:
         raise not_simulated("loads that differ from rank to rank are simulated in pairs", "rows=[...] is for all ranks")
     result = _laid_out(operation, made.tensor, laid, num_ranks)
-    return GraphCall(operation, operands, arguments, made, result, span, made.partial, made.exchange or exchange)
+    return GraphCall(
+        operation, operands, arguments, made, result, definition, span, made.partial, made.exchange or exchange
+    )
 
 
 def _operand(operation: Operation, operand: Laid, makers: Mapping[str, GraphCall]) -> Operand:

@@ -14,11 +14,12 @@ def ops_of(calls: Sequence[GraphCall]) -> tuple[tuple[GraphOp, ...], tuple[tuple
     """The ops, in the order of their last calls, and for each tensor that is made its op and what of it it is."""
     places = {call.name: place for place, call in enumerate(calls)}
     groups = sorted(_grouped(calls), key=lambda group: places[group.calls[-1].name])
+    _name(groups)
     made = {
         name: (group.name, Made.MOVED if group.gathers_first and call is group.calls[0] else Made.OUTPUT)
         for group in groups
         for call in group.calls
-        for name in (call.name, *group.ends.get(call.name, ()))
+        for name in (call.name, *(end.name for end in group.ends.get(call.name, ())))
     }
     ops = tuple(group.op(made) for group in groups)
     return ops, tuple((name, op, what) for name, (op, what) in made.items())
@@ -26,19 +27,16 @@ def ops_of(calls: Sequence[GraphCall]) -> tuple[tuple[GraphOp, ...], tuple[tuple
 
 @dataclass(slots=True)
 class _Group:
-    """The calls of one op in turn; ``ends`` are names of what row-wise calls make at the end of a kernel, by its name.
-
-    Such a call is no kernel of its own.
-    """
+    """The calls of one op in turn; ``ends`` are row-wise calls at the end of a kernel, by its name: no own kernels."""
 
     calls: list[GraphCall]
-    ends: dict[str, list[str]] = field(default_factory=dict)
+    ends: dict[str, list[GraphCall]] = field(default_factory=dict)
+    name: str = ""
 
     @property
-    def name(self) -> str:
-        """That of the last result."""
-        last = self.calls[-1].name
-        return self.ends.get(last, [last])[-1]
+    def moves(self) -> bool:
+        """Whether a collective is among its calls."""
+        return any(isinstance(call.operation, CollectiveOperation) for call in self.calls)
 
     @property
     def gathers_first(self) -> bool:
@@ -78,6 +76,24 @@ class _Group:
         return place == 0 and call.operation.name in (GATHER, GEMM)
 
 
+def _name(groups: Sequence[_Group]) -> None:
+    """Name each op: of those that one definition makes the last collective has its name, or else the last of all.
+
+    The others are named after the definition and what they do.
+    """
+    by_definition: dict[str, list[_Group]] = {}
+    for group in groups:
+        by_definition.setdefault(group.calls[-1].definition, []).append(group)
+    taken = set(by_definition)
+    for definition, of_it in by_definition.items():
+        main = next((group for group in reversed(of_it) if group.moves), of_it[-1])
+        for group in of_it:
+            word = f"{definition}_{group.calls[-1].operation.name}"
+            numbers = (f"{word}{number}" for number in range(2, len(groups) + 3))
+            group.name = definition if group is main else next(n for n in (word, *numbers) if n not in taken)
+            taken.add(group.name)
+
+
 def _grouped(calls: Sequence[GraphCall]) -> list[_Group]:
     """Put calls together: each collective with the first kernel that it forms a pattern with."""
     readers: dict[str, list[GraphCall]] = {}
@@ -92,7 +108,7 @@ def _grouped(calls: Sequence[GraphCall]) -> list[_Group]:
         behind[call.name] = names.union(*(behind.get(name, set()) for name in names))
         before = group_of.get(call.operands[0].tensor.name)
         if before is not None and _ends(before, call, readers):
-            before.ends.setdefault(before.calls[-1].name, []).append(call.name)
+            before.ends.setdefault(before.calls[-1].name, []).append(call)
             group_of[call.name] = before
         elif before is not None and _joins(before, call, readers) and not _needs(before, call, behind):
             before.calls.append(call)
