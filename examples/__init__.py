@@ -1,9 +1,9 @@
-"""The shipped examples: files that each show one thing, every template and algorithm, and papers, which are held to."""
+"""The shipped examples: files that each show one thing, whole layers, every template and algorithm, and papers."""
 
 from importlib.resources import files
 from pathlib import Path
 
-__all__ = ["NAMES", "PAPERS", "TEMPLATES", "path"]
+__all__ = ["LAYERS", "NAMES", "PAPERS", "TEMPLATES", "path"]
 
 NAMES = (
     "llama70b_tp8_mi300x",
@@ -20,6 +20,10 @@ NAMES = (
     "moe_dispatch_mi300x",
     "moe_combine_mi300x",
     "fsdp_two_nodes_h100",
+)
+LAYERS = (
+    "layers/llama70b_layer",
+    "layers/llama70b_backward",
 )
 TEMPLATES = (
     "templates/all_gather_gemm",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from ...compiler.ir import Scenario, Schedule
 from ...compiler.planning.build import ScheduleError, declared
@@ -20,6 +21,22 @@ BEST, SERIAL, BOUND = "best", "serial", "bound"
 
 class ExpectationError(ValueError):
     """An expectation refers to a figure that does not exist, for instance the DIL of a lone collective."""
+
+
+class Simulated(Protocol):
+    """What expectations ask of the simulations of a workload; see ``Runs``."""
+
+    def advice(self) -> Advice:
+        """Return the advice for the workload."""
+
+    def bound_ticks(self) -> int:
+        """Return the lower bound on any schedule."""
+
+    def result(self, name: str, *, explained: bool = False) -> Result:
+        """Return the result of a schedule."""
+
+    def seeded(self, name: str, count: int) -> tuple[Result, ...]:
+        """Return results of a schedule under so many seeds."""
 
 
 @dataclass(slots=True)

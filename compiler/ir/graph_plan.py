@@ -39,7 +39,8 @@ class Part:
 
     ``stream`` is where its kernels run, in the order of parts; a lone collective follows all of the part before it in
     its stream. Streams of ``schedule`` beyond the first are streams beside it. ``priority`` is that of its kernels for
-    free SMs, the least first. ``layer`` is that of its op.
+    free SMs, the least first. ``layer`` is that of its op. A lone collective that reads nothing of other ops is
+    ``behind_kernels`` of the main stream that are issued before it, so that it does not run ahead of them.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Part:
     waits: tuple[PartWait, ...] = ()
     step_waits: tuple[StepWait, ...] = ()
     layer: int = 1
+    behind_kernels: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,7 +105,9 @@ class _Builder:
     def _add(self, op: GraphOp, name: str, workload: Workload, schedule: Schedule) -> None:
         stream = COLLECTIVES_STREAM if workload.is_collective else dict(self.choice.streams).get(op.name, 0)
         priority = LOW if op.name in self.choice.low else 0
-        part = Part(name, op.name, workload, schedule, stream, priority, layer=op.layer)
+        free = not any(read.made_by for read in op.reads) and op.name not in dict(self.choice.beside)
+        behind = op.workload.is_collective and free
+        part = Part(name, op.name, workload, schedule, stream, priority, layer=op.layer, behind_kernels=behind)
         waits, step_waits = self._waits(op, part)
         self.parts[name] = replace(part, waits=waits, step_waits=step_waits)
 

@@ -16,8 +16,8 @@ class GraphPlanError(ScheduleError):
 def issue_order(graph: Graph, choice: GraphChoice) -> tuple[str, ...]:
     """Names of ops in issue order; of an op that is apart ``op.kernel`` and ``op.collective``.
 
-    What the schedule does not list comes right before what first needs it, and at last in the order of the file. What
-    stands beside the kernel of an op comes right behind it.
+    What the schedule does not list comes right before what first needs it, and at last in the order of the file, layer
+    by layer. What stands beside the kernel of an op comes right behind it.
 
     Raises
     ------
@@ -43,7 +43,8 @@ class _Order:
 
     def names(self) -> tuple[str, ...]:
         """Issue everything."""
-        for name in (*self._choice.order, *self._ops):
+        names = (*self._choice.order, *self._ops)
+        for name in sorted(names, key=lambda name: self._ops[name].layer):  # stable: else as they are listed
             self._issue(name)
         return tuple(self._issued)
 

@@ -209,7 +209,6 @@ class _Resolver:
 
     def _expectation(self, question: ast.Expect) -> Expectation:
         entry, failures = self._subject(question), self._report.num_failures
-        self._reject_graph(entry, question.span)
         for binding in question.bindings:
             with self._report.attempt():
                 self._check_binding(binding)

@@ -5,7 +5,9 @@ write and its read. Streams and engines are shared:
 
 - Kernels of a stream run in the order of parts. Streams of a plan beyond its first begin with its part, behind the
   kernels that were issued before.
-- A lone collective begins when the part before it in its stream has ended at its rank.
+- A lone collective begins when the part before it in its stream has ended at its rank. One that reads nothing of
+  other ops also waits for the kernels that were issued before it, as libraries make it wait for the stream it is called
+  from.
 - SMs that copy for any part are taken from the kernels of all, for as long as the program lasts.
 
 A kernel that waits for copies, or for another stream, waits for an event as it does inside a plan.
@@ -198,6 +200,7 @@ class _Composer:
         kernels: dict[int, list[int]] = {}  # their ends, by stream of the plan
         if part.workload.is_collective:
             behind = self.queues.get((rank, part.stream, 0), [])
+            behind = [*behind, *(self.queues.get((rank, 0, 0), []) if part.behind_kernels else ())]
             heads = [step for step in steps if not _local_waits(state.schedule, step, steps)]
             first = (op for step in heads for op in state.waiters[rank, step.name].on_kernels)
             self.builder.after(() if state.one_kernel else tuple(first), behind)

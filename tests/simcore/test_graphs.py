@@ -256,3 +256,11 @@ def test_many_random_graphs_equal_the_oracle() -> None:
         if compared == 300:
             break
     assert compared == 300
+
+
+def test_a_collective_that_reads_nothing_does_not_run_ahead() -> None:
+    gather, kernel = scenario(Pattern.ALL_GATHER), scenario(Pattern.GEMM)
+    ops = (GraphOp("k", kernel.workload), GraphOp("x", gather.workload), GraphOp("l", kernel.workload))
+    result = simulated(of_ops(*ops), GraphChoice("p", (OpMode("x", SERIAL),)), kernel)
+
+    assert result.op("k").end_ticks <= result.op("x").begin_ticks < result.op("l").end_ticks
