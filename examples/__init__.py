@@ -47,14 +47,14 @@ PAPERS = (
 
 
 def path(name: str) -> Path:
-    """Return the path of an example, ``name`` being one of ``NAMES``, ``TEMPLATES`` or ``PAPERS``.
+    """Return the path of an example, ``name`` being one of ``NAMES``, ``LAYERS``, ``TEMPLATES`` or ``PAPERS``.
 
     Raises
     ------
     ValueError
         If there is no such example.
     """
-    names = (*NAMES, *TEMPLATES, *PAPERS)
+    names = (*NAMES, *LAYERS, *TEMPLATES, *PAPERS)
     if name not in names:
         raise ValueError(f"there is no example {name!r}; the examples are {', '.join(names)}")
     return Path(str(files(__name__).joinpath(f"{name}.mgs")))
