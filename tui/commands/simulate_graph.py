@@ -3,6 +3,7 @@
 from ...advisor.bounds.graph_bound import graph_bound
 from ...advisor.export_graph import graph_document, graph_schedules_document
 from ...advisor.extrapolation import outside_calibration
+from ...advisor.solver.graph_memory import check_graph_memory
 from ...compiler.ir import GraphPlan, GraphScenario, Scenario
 from ...compiler.planning.graph_build import build_graph_plan
 from ...compiler.resolve.schedules.graph_from_text import resolve_graph_schedule
@@ -21,6 +22,7 @@ def simulate_graph_of(scenario: GraphScenario, options: SimulateOptions) -> Exit
     if options.record is not None or options.num_seeds:
         say("magus: --seeds and --record-writes are for pairs: a graph is simulated once")
         return Exit.USAGE
+    check_graph_memory(scenario)
     choice = resolve_graph_schedule(scenario, options.schedule)
     plan = build_graph_plan(scenario.system, scenario.graph, choice)
     bound = graph_bound(scenario.system, scenario.graph)
@@ -35,6 +37,7 @@ def simulate_graph_of(scenario: GraphScenario, options: SimulateOptions) -> Exit
             seed=options.seed,
             options=RunOptions(options.fold, True, pressed, lambda line_hops: progress("run", line_hops, 0)),
         )
+    check_graph_memory(scenario, result.simulated.whole.schedule.staging_bytes)
     outside = _outside(scenario, plan)
     if options.as_json:
         print_json(graph_document(scenario, plan, result, bound) | {"outside_calibration": list(outside)})

@@ -82,3 +82,11 @@ def test_what_is_not_answered_is_said(file: Path) -> None:
     assert unknown.exit_code == 1 and "did you mean 'pairs'?" in unknown.output
     assert magus("simulate", file, "--seeds", "3").exit_code == 2
     assert magus("simulate", file, "--schedule", "serial", "--set", "M=512").exit_code == 0
+
+
+def test_what_does_not_fit_into_memory_is_refused(file: Path) -> None:
+    file.write_text(TEXT.replace("[1024, 4096]", "[1024, 4194304]").replace("[4096, 1024]", "[4194304, 1024]"))
+    done = magus("simulate", file, "--granularity", "packet")
+
+    assert done.exit_code == 1
+    assert "MGS402" in done.output and "the tensors of 40 layers take" in " ".join(done.output.split())
