@@ -170,8 +170,9 @@ class _Composer:
         state.foreign, state.num_issued = self._foreign(part), self.issued
         lower_steps(state)
         for rank in range(self.period):
-            whole = [op for wait in part.waits for op in self.ends[wait.on].parts[wait.what][rank]]
-            builder.after(state.gates.get(rank, ()), whole)
+            whole = (op for wait in part.waits for op in self.ends[wait.on].parts[wait.what][rank])
+            rows = (op for step in part.step_waits for op in self.ends[step.on].steps[step.of][rank])
+            builder.after(state.gates.get(rank, ()), dict.fromkeys((*whole, *rows)))
             self._queue(state, part, rank)
         self.ends[part.name] = _ends(state, part)
         return state

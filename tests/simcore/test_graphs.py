@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from magus.compiler.ir import (
+    Awaited,
     Choice,
     EngineChoice,
     EngineKind,
@@ -18,18 +19,22 @@ from magus.compiler.ir import (
     Read,
     Scenario,
     Seams,
+    Transfer,
+    Wait,
 )
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.planning.graph_build import build_graph_plan
 from magus.simcore import RunOptions, simulate
 from magus.simcore.cores.engine import Core, run
 from magus.simcore.figures.graph_result import GraphResult
+from magus.simcore.figures.metrics import intervals_of
 from magus.simcore.fold.quotient import expand, quotient
 from magus.simcore.fold.refine import Classes, detect
 from magus.simcore.lower.compose import lower_graph
 from magus.simcore.program.outcome import RunOutcome
 from magus.simcore.program.program import OpKind
 from magus.simcore.simulate_graph import simulate_graph
+from tests.helpers.marks import thinned
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.drawn_graphs import draw_graph_plan
 from tests.helpers.oracle.drawn_programs import draw_choice, draw_plan, draw_scenario
@@ -244,14 +249,76 @@ def agree(seed: int) -> bool:
     return True
 
 
+def too_early(seed: int) -> tuple[int, list[str]]:
+    """Number of waits of a drawn graph, and the steps that begin before what they wait for."""
+    system, _, plan = draw_graph_plan(random.Random(f"waits {seed}"))
+    lowered = lower_graph(system, plan, unit_bytes=8192, fold=False)
+    result = run(lowered.program)
+    if result.outcome is not RunOutcome.DONE:
+        return 0, []
+    parts = dict(zip((part.name for part in plan.parts), lowered.parts, strict=True))
+    found, waits = [], 0
+    for part in plan.parts:
+        # A kernel that looks for a flag begins to do so before it is set.
+        looks = part.schedule.tactics.wait is not Wait.EVENT
+        begins = {
+            (one.rank, one.name): one.end_ticks if looks else one.start_ticks
+            for one in intervals_of(parts[part.name], result)
+        }
+        for ops in parts[part.name].steps:
+            if (ops.rank, ops.step.name) not in begins:  # a call of the library carries out several
+                continue
+            begin = begins[ops.rank, ops.step.name]
+            kernel = not isinstance(ops.step, Transfer)
+            local = {step.name for step in part.schedule.steps_of(ops.rank)}
+            signals = [name for name in ops.step.after if not name.startswith("@") and name not in local]
+            for wait in part.waits:
+                # What came from others is passed on, or summed, whatever has been made here.
+                if wait.what is not Awaited.END or not (kernel or not signals) or (wait.kernels_only and not kernel):
+                    continue
+                waits += 1
+                makers = [other for other in parts[wait.on].steps if other.rank == ops.rank]
+                end = max((int(result.op_done[other.done]) for other in makers), default=0)
+                found += [f"{part.name}.{ops.step.name} of {wait.on}"] if begin < end else []
+            for step in part.step_waits:
+                if step.step == ops.step.name:
+                    waits += 1
+                    (maker,) = (o for o in parts[step.on].steps if (o.rank, o.step.name) == (ops.rank, step.of))
+                    found += [f"{step}"] if begin < int(result.op_done[maker.done]) else []
+    return waits, found
+
+
+@pytest.mark.parametrize("engine", [DMA, EngineChoice(EngineKind.SM, 8)], ids=str)
+def test_rows_are_waited_for_by_every_kind_of_copy(engine: EngineChoice) -> None:
+    """Also by a collective that is one kernel, whose copies all begin with its launch."""
+    down, gather = scenario(DOWN, 4096, 2048, 4096), scenario(Pattern.ALL_GATHER, 4096, 512, 2048)
+    graph = of_ops(GraphOp("a", down.workload), GraphOp("b", gather.workload, (read("a", by_rows=True, moves=True),)))
+    modes = OpMode("a", FUSED), OpMode("b", Choice("serial", 4, engine))
+    result = simulated(graph, GraphChoice("p", modes), down)
+
+    sums = [one.end_ticks for one in result.whole.timeline.of_rank(0) if one.name.startswith("a.r")]
+    assert len(sums) == 4
+    assert result.op("b").begin_ticks >= min(sums)
+
+
+@pytest.mark.parametrize("seeds", thinned([range(first, first + 15) for first in range(0, 150, 15)], 10), ids=str)
+def test_nothing_begins_before_what_it_waits_for(seeds: range) -> None:
+    waits = 0
+    for seed in seeds:
+        count, early = too_early(seed)
+        waits += count
+        assert early == [], seed
+    assert waits > 50
+
+
 def test_random_graphs_equal_the_oracle() -> None:
-    assert sum(agree(seed) for seed in range(24)) >= 6
+    assert sum(agree(seed) for seed in range(14)) >= 3
 
 
 @pytest.mark.slow
 def test_many_random_graphs_equal_the_oracle() -> None:
     compared = 0
-    for seed in range(24, 3000):
+    for seed in range(14, 3000):
         compared += agree(seed)
         if compared == 300:
             break

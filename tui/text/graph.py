@@ -7,11 +7,16 @@ from ...compiler.ir import TICKS_PER_US, GraphPlan, GraphScenario
 from ...compiler.planning.graph_layers import in_layer, own_name
 from ...compiler.text.quantities import bytes_text, ticks_text, us_text
 from ...simcore import RunOutcome
+from ...simcore.figures.graph_result import OpResult
+from ...simcore.figures.result import IntervalKind
 from ...simcore.simulate_layers import LayersResult
 from .render import critical_lines, folding_sentence
-from .wrap import bullet, hanging, wrapped
+from .wrap import bullet, columns, hanging, wrapped
 
 _FIGURES = ("from", "to", "compute", "comm", "exposed")
+
+_MARKS = {frozenset(): " ", frozenset({False}): "=", frozenset({True}): "-", frozenset({False, True}): "#"}
+"""Marks of the chart, by whether copies run and whether kernels do."""
 
 _SHOWN_LAYER = 3
 """The layer whose ops are shown: the first begins with nothing before it."""
@@ -52,7 +57,10 @@ def _lines(
     for name, value, note in rows:
         yield from hanging(f"{name:<{names}}  {value:>{values}}  {note}", names + 2)
     yield ""
-    yield from _table(scenario, result)
+    shown = _shown_ops(result)
+    yield from _table(scenario, shown)
+    if len(result.simulated.ops) > 1:
+        yield from ("", *_chart(result, shown))
     if whole.critical_path:
         yield from ("", *critical_lines(whole.critical_path))
 
@@ -82,11 +90,31 @@ def _of_all(result: LayersResult) -> str:
     return f", of {result.layers} layers" if result.layers > 1 else ""
 
 
-def _table(scenario: GraphScenario, result: LayersResult) -> Iterator[str]:
-    """The ops in the order in which they are issued, with their times in us; of several layers those of one within."""
-    labels = {op.name: op.label for op in scenario.graph.ops}
+def _shown_ops(result: LayersResult) -> list[OpResult]:
+    """The ops in the order in which they are issued; of several layers those of one within."""
     layer = min(_SHOWN_LAYER, result.num_simulated)
-    shown = [op for op in result.simulated.ops if op.name == in_layer(own_name(op.name), layer)]
+    return [op for op in result.simulated.ops if op.name == in_layer(own_name(op.name), layer)]
+
+
+def _chart(result: LayersResult, shown: Sequence[OpResult]) -> Iterator[str]:
+    """A line for each op over time, at rank 0: where its kernels run, where its copies do, and where both."""
+    begin, end = min(op.begin_ticks for op in shown), max(op.end_ticks for op in shown)
+    width = max(len(op.name) for op in shown)
+    cells = columns() - width - 2
+    yield from wrapped("Over time, = kernels, - copies, # both:")
+    for op in shown:
+        own = [one for one in result.simulated.whole.timeline.of_rank(0) if one.name.partition(".")[0] == op.name]
+        line = ""
+        for cell in range(cells):
+            low, high = (begin + (end - begin) * edge // cells for edge in (cell, cell + 1))
+            here = {one.kind is IntervalKind.COMM for one in own if one.start_ticks < high and one.end_ticks > low}
+            line += _MARKS[frozenset(here)]
+        yield f"{op.name:<{width}}  {line}".rstrip()
+
+
+def _table(scenario: GraphScenario, shown: Sequence[OpResult]) -> Iterator[str]:
+    """The ops with their times in us."""
+    labels = {op.name: op.label for op in scenario.graph.ops}
     name_width = max(len("op, us"), *(len(op.name) for op in shown))
     label_width = max(len("pattern"), *(len(labels[own_name(op.name)]) for op in shown))
     yield f"{'op, us':<{name_width}}  {'pattern':<{label_width}}" + "".join(f"{figure:>9}" for figure in _FIGURES)

@@ -103,7 +103,7 @@ def test_layers_take_the_result_of_the_one_before() -> None:
     parts = {part.name: part for part in plan("seams whole", layers=3).parts}
 
     assert len(parts) == 15
-    assert parts["dh"].waits == parts["dh"].step_waits == ()
+    assert not parts["dh"].waits and not parts["dh"].step_waits
     assert parts["dh@2"].waits == (PartWait("dx"),)
     assert parts["d_wdn@3"].waits == (PartWait("dh@3", Awaited.LANDED), PartWait("dx@2"))
     assert [parts[name].layer for name in ("dh", "xg@2", "dx@3")] == [1, 2, 3]

@@ -83,8 +83,8 @@ class Op:
 
 def read_program(program: Program) -> tuple[list[Op], list[Flow]]:
     """The ops and flows of a program as objects, each hop with its place in the order of ties."""
-    columns = (program.op_rank, program.op_local_id, program.op_pool, program.op_priority)
-    columns += (program.op_setup_ticks, program.op_release_ticks)
+    places = (program.op_rank, program.op_local_id, program.op_pool, program.op_priority)
+    columns = (*places, program.op_setup_ticks, program.op_release_ticks)
     ops = [Op(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
     for op, waits, sets in zip(
         ops,
