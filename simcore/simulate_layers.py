@@ -7,12 +7,17 @@ from ..compiler.planning.graph_build import build_graph_plan
 from ..compiler.planning.graph_layers import choice_of_layers, layers_of
 from .figures.graph_result import GraphResult
 from .fold.run import DEFAULT_OPTIONS, RunOptions
+from .program.limits import RunTooLarge
 from .program.outcome import RunOutcome
 from .program.program import PACKET_BYTES
 from .simulate_graph import simulate_graph
 
 FEWEST_LAYERS, MOST_LAYERS = 5, 10
 """Layers that are simulated to find the period: so many at first, twice as many where that does not show one."""
+
+
+MOST_OPS = 5_000
+"""Ops of all layers that are simulated one by one: to plan and to lower them takes some milliseconds each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,4 +72,7 @@ def simulate_layers(
         result = run(layers)
         if result.period_ticks is not None or result.whole.outcome is not RunOutcome.DONE:
             return LayersResult(result, count, layers, result.period_ticks)
+    if count * len(graph.ops) > MOST_OPS:
+        message = f"{choice.name} shows no period in {MOST_LAYERS} layers, and {count} are too many to simulate"
+        raise RunTooLarge(f"{message}: repeat fewer layers, or keep ops from running ahead")
     return LayersResult(run(count), count, count, None)

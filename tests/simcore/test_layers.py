@@ -6,6 +6,7 @@ import pytest
 
 from magus.compiler import compile_text
 from magus.compiler.ir import GraphScenario
+from magus.simcore import RunTooLarge
 from magus.simcore import simulate_layers as layers
 from magus.simcore.simulate_layers import LayersResult, simulate_layers
 
@@ -66,6 +67,13 @@ def test_what_runs_ahead_has_no_period(back: GraphScenario) -> None:
     found = simulated(back, "ahead")
 
     assert (found.num_simulated, found.period_ticks) == (12, None)
+
+
+def test_too_many_layers_without_a_period_are_refused(back: GraphScenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layers, "MOST_OPS", 70)
+    with pytest.raises(RunTooLarge, match="ahead shows no period in 10 layers, and 12 are too many to simulate"):
+        simulated(back, "ahead")
+    assert simulated(back, "late").num_simulated < 12
 
 
 def test_few_layers_are_simulated_one_by_one(back: GraphScenario) -> None:
