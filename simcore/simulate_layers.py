@@ -16,6 +16,9 @@ FEWEST_LAYERS, MOST_LAYERS = 5, 10
 """Layers that are simulated to find the period: so many at first, twice as many where that does not show one."""
 
 
+SHOWN_LAYER = 3
+"""The layer that stands for all where one is shown: the first begins with nothing before it."""
+
 MOST_OPS = 5_000
 """Ops of all layers that are simulated one by one: to plan and to lower them takes some milliseconds each."""
 

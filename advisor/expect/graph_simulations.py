@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass, field, replace
 
-from ...compiler.ir import GraphScenario
+from ...compiler.ir import GraphScenario, Metric
 from ...compiler.planning.build import ScheduleError
+from ...compiler.planning.graph_layers import in_layer
 from ...compiler.resolve.schedules.graph_from_text import resolve_graph_schedule
 from ...compiler.text.diagnostics import CompileError
 from ...simcore import Result, RunOutcome, RunTooLarge
 from ...simcore.program.program import PACKET_BYTES
-from ...simcore.simulate_layers import simulate_layers
+from ...simcore.simulate_layers import SHOWN_LAYER, LayersResult, simulate_layers
 from ..bounds.graph_bound import graph_bound
 from ..candidates.advice import Advice
 from .simulations import BEST, BOUND, ExpectationError
@@ -21,7 +22,7 @@ class GraphRuns:
     scenario: GraphScenario
     packets: bool = False
     _bound_ticks: int | None = None
-    _results: dict[str, Result] = field(default_factory=dict)
+    _results: dict[tuple[str, int | None], LayersResult] = field(default_factory=dict)
 
     def advice(self) -> Advice:
         """Raise ExpectationError: schedules of a graph are not searched."""
@@ -41,11 +42,7 @@ class GraphRuns:
         ExpectationError
             If there is none of that name, or it is too large to simulate or does not finish.
         """
-        if name in (BEST, BOUND):
-            self.advice()
-        if name not in self._results:
-            self._results[name] = self._simulate(name)
-        return self._results[name]
+        return self._result(name, None)
 
     def seeded(self, name: str, count: int) -> tuple[Result, ...]:
         """Return results under the seeds 0 to ``count`` - 1 of the variability.
@@ -55,9 +52,39 @@ class GraphRuns:
         ExpectationError
             As ``result``.
         """
-        return tuple(self._simulate(name, seed) for seed in range(count))
+        return tuple(self._result(name, seed) for seed in range(count))
 
-    def _simulate(self, name: str, seed: int | None = None) -> Result:
+    def of_op(self, name: str, op: str, metric: Metric, seed: int | None) -> int:
+        """Return a figure in ticks of one op; of several layers that of the third, or the last.
+
+        Raises
+        ------
+        ExpectationError
+            As ``result``.
+        """
+        found = self._layers(name, seed)
+        one = found.simulated.op(in_layer(op, min(SHOWN_LAYER, found.num_simulated)))
+        figures = {
+            Metric.MAKESPAN: one.makespan_ticks,
+            Metric.COMPUTE_TIME: one.compute_ticks,
+            Metric.COMM_TIME: one.comm_ticks,
+            Metric.EXPOSED_TIME: one.exposed_ticks,
+        }
+        return figures[metric]
+
+    def _result(self, name: str, seed: int | None) -> Result:
+        found = self._layers(name, seed)
+        whole = found.simulated.whole
+        return replace(whole, makespan_ticks=found.makespan_ticks) if found.num_simulated < found.layers else whole
+
+    def _layers(self, name: str, seed: int | None) -> LayersResult:
+        if name in (BEST, BOUND):
+            self.advice()
+        if (name, seed) not in self._results:
+            self._results[name, seed] = self._simulate(name, seed)
+        return self._results[name, seed]
+
+    def _simulate(self, name: str, seed: int | None) -> LayersResult:
         scenario, gpu = self.scenario, self.scenario.system.gpu
         packet = -(-PACKET_BYTES // gpu.line_bytes) * gpu.line_bytes
         unit = packet if self.packets else gpu.line_bytes
@@ -73,4 +100,4 @@ class GraphRuns:
         whole = found.simulated.whole
         if whole.outcome is not RunOutcome.DONE:
             raise ExpectationError(f"{name} does not finish: {whole.outcome.value}")
-        return replace(whole, makespan_ticks=found.makespan_ticks) if found.num_simulated < found.layers else whole
+        return found

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ...compiler.ir import Scenario, Schedule
+from ...compiler.ir import Metric, Scenario, Schedule
 from ...compiler.planning.build import ScheduleError, declared
 from ...simcore import Result, RunOutcome, RunTooLarge, WhatIf, affordable_unit, simulate
 from ..bounds.lower_bound import lower_bound
@@ -37,6 +37,9 @@ class Simulated(Protocol):
 
     def seeded(self, name: str, count: int) -> tuple[Result, ...]:
         """Return results of a schedule under so many seeds."""
+
+    def of_op(self, name: str, op: str, metric: Metric, seed: int | None) -> int:
+        """Return a figure in ticks of one op of a graph."""
 
 
 @dataclass(slots=True)
@@ -112,6 +115,10 @@ class Runs:
                 raise ExpectationError(str(error)) from error
             self._seeded[name, count] = tuple(_done(name, result) for result in results)
         return self._seeded[name, count]
+
+    def of_op(self, name: str, op: str, metric: Metric, seed: int | None) -> int:
+        """Raise ExpectationError: a pair has no ops."""
+        raise ExpectationError(f"{self.scenario.name} is no graph, and has no op {op}")
 
     def _simulate(self, name: str, explained: bool) -> Result:
         schedule = self._schedule(name)

@@ -69,6 +69,8 @@ class RunFigures:
         match term:
             case Value(amount=amount):
                 return amount
+            case MetricOf(schedule=schedule, metric=metric, op=op) if op:
+                return Fraction(self.runs.of_op(schedule, op, metric, seed))
             case MetricOf(schedule=schedule, metric=metric):
                 return self._metric(schedule, metric, seed)
             case Speedup(fast=fast, slow=slow):

@@ -117,6 +117,7 @@ from .stopping import never as never
 from .tensors import DType as DType
 from .tensors import Shard as Shard
 from .tensors import Tensor as Tensor
+from .terms import OP_METRICS as OP_METRICS
 from .terms import Chain as Chain
 from .terms import End as End
 from .terms import Extreme as Extreme

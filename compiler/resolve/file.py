@@ -218,9 +218,10 @@ class _Resolver:
             if self._is_for(schedule.declaration, entry.name)
         )
         settable = self._report.num_failures == failures
-        expectation = ExpectReader(names, Reading(self._place, self._evaluator, self._report)).read(
-            question, entry.name
-        )
+        resolved, reading = self._workloads[entry], Reading(self._place, self._evaluator, self._report)
+        graph = resolved[1] if resolved is not None and isinstance(resolved[1], Graph) else None
+        ops = () if graph is None else tuple(op.name for op in graph.ops)
+        expectation = ExpectReader(names, reading, ops).read(question, entry.name)
         if not settable:
             raise self._report.stop()
         return expectation

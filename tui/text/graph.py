@@ -9,7 +9,7 @@ from ...compiler.text.quantities import bytes_text, ticks_text, us_text
 from ...simcore import RunOutcome
 from ...simcore.figures.graph_result import OpResult
 from ...simcore.figures.result import IntervalKind
-from ...simcore.simulate_layers import LayersResult
+from ...simcore.simulate_layers import SHOWN_LAYER, LayersResult
 from .render import critical_lines, folding_sentence
 from .wrap import bullet, columns, hanging, wrapped
 
@@ -17,9 +17,6 @@ _FIGURES = ("from", "to", "compute", "comm", "exposed")
 
 _MARKS = {frozenset(): " ", frozenset({False}): "=", frozenset({True}): "-", frozenset({False, True}): "#"}
 """Marks of the chart, by whether copies run and whether kernels do."""
-
-_SHOWN_LAYER = 3
-"""The layer whose ops are shown: the first begins with nothing before it."""
 
 
 def graph_text(
@@ -92,7 +89,7 @@ def _of_all(result: LayersResult) -> str:
 
 def _shown_ops(result: LayersResult) -> list[OpResult]:
     """The ops in the order in which they are issued; of several layers those of one within."""
-    layer = min(_SHOWN_LAYER, result.num_simulated)
+    layer = min(SHOWN_LAYER, result.num_simulated)
     return [op for op in result.simulated.ops if op.name == in_layer(own_name(op.name), layer)]
 
 

@@ -1,8 +1,10 @@
 """Expectations about graphs: figures of declared schedules and of serial, all layers included; nothing is searched."""
 
+import pytest
+
 from magus.advisor import Advisor
 from magus.advisor.expect.run import ExpectationRunner
-from magus.compiler import compile_text
+from magus.compiler import CompileError, compile_text
 
 TEXT = """
 use "nvidia/h100"
@@ -30,6 +32,21 @@ def test_makespans_are_those_of_all_layers() -> None:
     found = verdicts("bound.makespan <= pairs.makespan; pairs.makespan > 40 * 40 us; speedup(pairs, serial) > 0.5")
 
     assert [passed for passed, _ in found] == [True, True, True]
+
+
+def test_figures_of_one_op() -> None:
+    found = verdicts("pairs.u.makespan < pairs.makespan; serial.u.comm_time > 1 us; pairs.y.exposed_time >= 0 us")
+
+    assert [passed for passed, _ in found] == [True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [("pairs.v.makespan < 1 s", "unknown op 'v'"), ("pairs.u.dil < 2", "an op has no metric 'dil'")],
+)
+def test_what_no_op_has(statement: str, message: str) -> None:
+    with pytest.raises(CompileError, match=message):
+        verdicts(statement)
 
 
 def test_what_is_searched_is_refused() -> None:
