@@ -14,19 +14,16 @@ A kernel that waits for copies, or for another stream, waits for an event as it 
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from ...compiler.ir import (
-    Awaited,
     EngineMode,
     GraphPlan,
     Kernels,
     Part,
-    PartWait,
     Scenario,
     Schedule,
-    Step,
     System,
     TileGroup,
     Transfer,
@@ -36,11 +33,13 @@ from ..program.builder import ProgramBuilder
 from ..program.program import OpKind, Program
 from .cache_hits import Hits
 from .collective import with_library_links
+from .graph_waits import Ends, ends_of_part, foreign_of, waits_inside, with_waits
 from .machine import Idealization, Machine, build_machine, issues_commands
-from .one_kernel import is_one_kernel
-from .plan import Lowered, lower_steps, period_of, signals_at
-from .state import Foreign, Lowering
+from .plan import Lowered, lower_steps, period_of
+from .state import Lowering
 from .whole_tiles import in_whole_tiles
+
+MAIN_STREAM = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,16 +138,6 @@ def _pool_key(schedule: Schedule) -> object:
 
 
 @dataclass(slots=True)
-class _Ends:
-    """What others may wait for in a part that is lowered: ops by rank for each ``Awaited`` and each kernel by name."""
-
-    stream: int
-    in_kernels: bool  # whether it ends in kernels alone
-    parts: dict[Awaited, tuple[tuple[int, ...], ...]]
-    steps: dict[str, tuple[tuple[int, ...], ...]]
-
-
-@dataclass(slots=True)
 class _Composer:
     """Lowers the parts of a plan one after the other."""
 
@@ -156,7 +145,7 @@ class _Composer:
     builder: ProgramBuilder
     machines: dict[str, Machine]
     period: int
-    ends: dict[str, _Ends] = field(default_factory=dict)  # by part
+    ends: dict[str, Ends] = field(default_factory=dict)  # by part
     issued: dict[int, int] = field(default_factory=dict)  # kernels and copies, by rank: one host issues them all
     queues: dict[tuple[int, int, int], list[int]] = field(default_factory=dict)  # last ops by rank and stream
 
@@ -164,17 +153,17 @@ class _Composer:
         """Lower one part behind those before it."""
         prefix = f"{part.name}." if len(self.plan.parts) > 1 else ""
         builder = self.builder.scoped(prefix, self._priorities(part))
-        schedule = _with_waits(scenario, part, in_whole_tiles(scenario, part.schedule))
+        schedule = with_waits(scenario, part, in_whole_tiles(scenario, part.schedule))
         machine = self.machines[part.name]
         state = Lowering(scenario, schedule, unit_bytes, builder, machine, ideal, self.period, Hits(scenario, schedule))
-        state.foreign, state.num_issued = self._foreign(part), self.issued
+        state.foreign, state.num_issued = foreign_of(part, self.ends), self.issued
         lower_steps(state)
         for rank in range(self.period):
             whole = (op for wait in part.waits for op in self.ends[wait.on].parts[wait.what][rank])
             rows = (op for step in part.step_waits for op in self.ends[step.on].steps[step.of][rank])
             builder.after(state.gates.get(rank, ()), dict.fromkeys((*whole, *rows)))
             self._queue(state, part, rank)
-        self.ends[part.name] = _ends(state, part)
+        self.ends[part.name] = ends_of_part(state, part)
         return state
 
     def _priorities(self, part: Part) -> dict[OpKind, int]:
@@ -182,157 +171,37 @@ class _Composer:
         found = {OpKind.TILE: part.priority, OpKind.REDUCE: self.plan.sums_priority or part.priority}
         return found | ({OpKind.TRANSFER: part.priority} if part.schedule.engine.mode is EngineMode.SHARED else {})
 
-    def _foreign(self, part: Part) -> dict[str, Foreign]:
-        """What the steps of ``part`` wait for in others, by the name that ``_with_waits`` gives it."""
-        found = {}
-        for wait in part.waits:
-            ends = self.ends[wait.on]
-            before = wait.what is Awaited.END and ends.in_kernels and ends.stream == part.stream
-            found[_whole(wait)] = Foreign(ends.parts[wait.what], before)
-        for step in part.step_waits:
-            ends = self.ends[step.on]
-            found[_single(step.on, step.of)] = Foreign(ends.steps[step.of], ends.stream == part.stream)
-        return found
-
     def _queue(self, state: Lowering, part: Part, rank: int) -> None:
-        """Make the kernels of a part, or all of a lone collective, follow what came before in their streams."""
-        before: dict[int, list[int]] = {}
-        steps = state.schedule.steps_of(rank)
-        kernels: dict[int, list[int]] = {}  # their ends, by stream of the plan
+        """Make a lone collective, or the kernels of a part, follow what came before in their streams."""
         if part.workload.is_collective:
-            behind = self.queues.get((rank, part.stream, 0), [])
-            behind = [*behind, *(self.queues.get((rank, 0, 0), []) if part.behind_kernels else ())]
-            heads = [step for step in steps if not _local_waits(state.schedule, step, steps)]
-            first = (op for step in heads for op in state.waiters[rank, step.name].on_kernels)
-            self.builder.after(() if state.one_kernel else tuple(first), behind)
-            self.builder.after(state.gates.get(rank, ()), behind)
-            self.queues[rank, part.stream, 0] = sorted({state.step_ops[rank, step.name].done for step in steps})
-            return
-        persistent = state.schedule.tactics.kernel is Kernels.PERSISTENT and bool(state.gates.get(rank))
-        for step in steps:
+            self._queue_collective(state, part, rank)
+        else:
+            self._queue_kernels(state, part, rank)
+
+    def _queue_collective(self, state: Lowering, part: Part, rank: int) -> None:
+        """All of a collective behind all of the part before it in its stream."""
+        steps, gates = state.schedule.steps_of(rank), state.gates.get(rank, ())
+        behind = [*self.queues.get((rank, part.stream, 0), ())]
+        if part.behind_kernels:
+            behind += self.queues.get((rank, MAIN_STREAM, 0), ())
+        heads = () if state.one_kernel else (step for step in steps if not waits_inside(step))
+        begins = (op for step in heads for op in state.waiters[rank, step.name].on_kernels)
+        self.builder.after((*begins, *gates), behind)
+        self.queues[rank, part.stream, 0] = sorted({state.step_ops[rank, step.name].done for step in steps})
+
+    def _queue_kernels(self, state: Lowering, part: Part, rank: int) -> None:
+        """The first kernel of each stream of the plan behind the last one there, and behind the stream of its part."""
+        gates = state.gates.get(rank, ())
+        persistent = state.schedule.tactics.kernel is Kernels.PERSISTENT and bool(gates)
+        ends: dict[int, list[int]] = {}  # of kernels, by stream of the plan
+        for step in state.schedule.steps_of(rank):
             if isinstance(step, Transfer):
                 continue
-            if step.stream not in kernels:
-                same, first_stream = (self.queues.get((rank, part.stream, k), []) for k in (step.stream, 0))
-                before[step.stream] = list(dict.fromkeys((*same, *first_stream)))
+            if step.stream not in ends:
+                before = (op for k in (step.stream, 0) for op in self.queues.get((rank, part.stream, k), ()))
                 gated = persistent and isinstance(step, TileGroup)
-                ops = state.gates[rank] if gated else state.waiters[rank, step.name].on_kernels
-                self.builder.after(ops, before[step.stream])
+                begins = gates if gated else state.waiters[rank, step.name].on_kernels
+                self.builder.after(begins, dict.fromkeys(before))
             done = state.step_ops[rank, step.name].done
-            kernels[step.stream] = [*kernels.get(step.stream, ()), done] if persistent else [done]
-        self.queues |= {(rank, part.stream, stream): ends for stream, ends in kernels.items()}
-
-
-def _with_waits(scenario: Scenario, part: Part, schedule: Schedule) -> Schedule:
-    """``schedule`` whose steps also name what they wait for in other parts.
-
-    What one launch or call carries out waits there: at the gates of the lowered part.
-    """
-    if not part.waits and not part.step_waits:
-        return schedule
-    held = is_one_kernel(scenario, schedule) or (schedule.engine.by_library and scenario.workload.is_collective)
-
-    def waiting(steps: Sequence[Step]) -> tuple[Step, ...]:
-        if held:
-            return tuple(steps)
-        return tuple(
-            replace(step, after=tuple(dict.fromkeys((*step.after, *names))))
-            for step, names in zip(steps, _names(part, schedule, steps), strict=True)
-        )
-
-    overridden = {each.rank: waiting(schedule.steps_of(each.rank)) for each in schedule.overrides}
-    return replace(
-        schedule,
-        steps=waiting(schedule.steps),
-        by_rank=tuple(waiting(steps) for steps in schedule.by_rank),
-        overrides=tuple(
-            replace(each, step=next(step for step in overridden[each.rank] if step.name == each.step.name))
-            for each in schedule.overrides
-        ),
-    )
-
-
-def _names(part: Part, schedule: Schedule, steps: Sequence[Step]) -> Iterator[list[str]]:
-    """For each of ``steps`` the names of what it waits for in other parts.
-
-    That of a whole part the copies wait for that wait for no step of their own plan, and the first kernel of each
-    stream; the others come after these.
-    """
-    by_step: dict[str, list[str]] = {}
-    for wait in part.step_waits:
-        by_step.setdefault(wait.step, []).append(_single(wait.on, wait.of))
-    every = [_whole(wait) for wait in part.waits]
-    for_copies = [_whole(wait) for wait in part.waits if not wait.kernels_only]
-    persistent, streams = schedule.tactics.kernel is Kernels.PERSISTENT, set[int]()
-    for step in steps:
-        names = by_step.get(step.name, [])
-        if isinstance(step, Transfer):
-            yield names + (for_copies if not _local_waits(schedule, step, steps) else [])
-            continue
-        first = step.stream not in streams
-        streams.add(step.stream)
-        gated = persistent and part.workload.gemm is not None
-        yield names + (every if first and not gated else [])
-
-
-def _local_waits(schedule: Schedule, step: Step, steps: Sequence[Step]) -> bool:
-    """Whether a step waits for anything in its own plan."""
-    return bool({*step.after} - {name for name in step.after if name.startswith(_MARK)})
-
-
-_MARK = "@"
-"""Begins the names of what is in other parts, which no step of a plan has."""
-
-
-def _whole(wait: PartWait) -> str:
-    return f"{_MARK}{wait.on} {wait.what.name}"
-
-
-def _single(part: str, step: str) -> str:
-    return f"{_MARK}{part}.{step}"
-
-
-def _ends(state: Lowering, part: Part) -> _Ends:
-    """What others may wait for in a part that has been lowered."""
-    ranks = range(state.period)
-    landed = tuple(tuple(_landed(state, rank)) for rank in ranks)
-    awaited = {name for step in state.schedule.steps if not isinstance(step, Transfer) for name in step.after}
-    arriving = {arrival.transfer.signal for arrival in state.hits.arrivals(0)}
-    return _Ends(
-        stream=part.stream,
-        in_kernels=not part.workload.is_collective and arriving <= awaited,
-        parts={
-            Awaited.END: tuple(tuple(_all_of(state, rank, landed[rank])) for rank in ranks),
-            Awaited.LANDED: landed,
-            Awaited.BEGUN: tuple(tuple(_begun(state, rank)) for rank in ranks),
-        },
-        steps={
-            step.name: tuple((state.step_ops[rank, step.name].done,) for rank in ranks)
-            for step in state.schedule.steps
-            if not isinstance(step, Transfer) and all((rank, step.name) in state.step_ops for rank in ranks)
-        },
-    )
-
-
-def _landed(state: Lowering, rank: int) -> Iterable[int]:
-    """The ends of all transfers that land at ``rank``."""
-    senders = (sender for each in signals_at(state, rank).values() for sender in each)
-    return dict.fromkeys(state.step_ops[sender].done for sender in senders)
-
-
-def _all_of(state: Lowering, rank: int, landed: Iterable[int]) -> list[int]:
-    """The op that is done when everything is over at ``rank``: its steps, what lands there, and looks at flags."""
-    own = [ops.done for (at, _), ops in state.step_ops.items() if at == rank]
-    looks = [op for (at, _), op in state.kernels.seen.items() if at == rank]
-    ops = sorted({*own, *landed, *looks})
-    return ops if len(ops) == 1 else [state.join(rank, "end", ops)]
-
-
-def _begun(state: Lowering, rank: int) -> Iterable[int]:
-    """The launches of the kernels that begin a part, or what a lone collective begins with."""
-    steps = state.schedule.steps_of(rank)
-    kernels = [step for step in steps if isinstance(step, TileGroup)]
-    gates = state.gates.get(rank, [])
-    if not kernels or (gates and not state.waiters[rank, kernels[0].name].queued):
-        return tuple(gates)
-    return tuple(state.waiters[rank, kernels[0].name].on_kernels)
+            ends[step.stream] = [*ends.get(step.stream, ()), done] if persistent else [done]
+        self.queues |= {(rank, part.stream, stream): ops for stream, ops in ends.items()}
