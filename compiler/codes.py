@@ -101,6 +101,7 @@ class Code(Enum):
     MGS513 = "tactics that do not go together"
     MGS514 = "parts that do not make up the shards, or slices and columns that do not make up a part"
     MGS515 = "loads of each rank where a schedule is the same for all"
+    MGS517 = "a copy that is not told when its data is there"
     MGS520 = "a combination of operations that is not simulated"
     MGS521 = "a profile without a signal that the plan waits for"
     MGS522 = "a profile with a signal that the plan does not know"

@@ -15,10 +15,11 @@ from itertools import islice
 from pathlib import Path
 
 from .codes import Code
-from .ir import Scenario, Settings
+from .ir import GraphScenario, Scenario, Settings
 from .resolve.expect.expectation import Expectation
 from .resolve.file import Resolved, resolve
 from .resolve.schedules.check_schedules import check_schedules
+from .resolve.schedules.graph import check_graph_schedules
 from .resolve.values.device_numbers import StatedNumber
 from .resolve.values.params import Param, bind
 from .text.diagnostics import CompileError, Diagnostic, GaveUp, Report, Severity, did_you_mean
@@ -43,6 +44,13 @@ class Compiled:
     warnings: tuple[Diagnostic, ...]
     params: tuple[Param, ...]
     numbers: tuple[StatedNumber, ...] = ()
+    graphs: tuple[GraphScenario, ...] = ()
+
+    def graph(self, workload: str | None = None) -> GraphScenario | None:
+        """Return the graph of that name; without a name the first, if the file has no other workload. Else None."""
+        if workload is None and not self.scenarios and self.graphs:
+            return self.graphs[0]
+        return next((graph for graph in self.graphs if graph.name == workload), None)
 
     def scenario(self, workload: str | None = None) -> Scenario:
         """Return the scenario of a workload, by default of the first one.
@@ -58,9 +66,17 @@ class Compiled:
         if workload in by_name:
             return by_name[workload]
         span = Span(Source(self.path, ""), 0, 0)
+        graph = self.graph(workload)
+        if graph is not None:
+            message = (
+                f"'{graph.name}' is a graph of {len(graph.graph.ops)} ops: its schedules are simulated, not searched"
+            )
+            hint = f"magus simulate FILE --workload {graph.name}"
+            raise CompileError([Diagnostic(Code.MGS520, message, span, hint)])
         if workload is None:
             raise CompileError([Diagnostic(Code.MGS122, "the file declares no workload", span)])
-        hint = did_you_mean(workload, by_name) or f"workloads are: {', '.join(by_name) or 'none'}"
+        names = (*by_name, *(graph.name for graph in self.graphs))
+        hint = did_you_mean(workload, names) or f"workloads are: {', '.join(names) or 'none'}"
         raise CompileError([Diagnostic(Code.MGS203, f"unknown workload '{workload}'", span, hint)])
 
 
@@ -119,12 +135,14 @@ def _compile(source: Source, scope: Scope, settings: Settings, report: Report, a
     if scope.is_empty and not report.has_errors:
         hint = "begin with: workload NAME on SYSTEM { ... }"
         report.error(Code.MGS122, "nothing is declared", Span(source, 0, 0), hint)
-    scenarios = check_schedules(scope, resolved.scenarios, report, as_written=as_written and not settings)
+    as_written = as_written and not settings
+    scenarios = check_schedules(scope, resolved.scenarios, report, as_written=as_written)
+    graphs = check_graph_schedules(scope, resolved.graphs, report, as_written=as_written)
     _check_questions(scope, resolved, settings, report)
     if report.has_errors:
         raise CompileError(report.diagnostics)
     return Compiled(
-        source.path, scenarios, resolved.expectations, report.diagnostics, resolved.params, resolved.numbers
+        source.path, scenarios, resolved.expectations, report.diagnostics, resolved.params, resolved.numbers, graphs
     )
 
 

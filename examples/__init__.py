@@ -1,9 +1,9 @@
-"""The shipped examples: files that each show one thing, every template and algorithm, and papers, which are held to."""
+"""The shipped examples: files that each show one thing, whole layers, every template and algorithm, and papers."""
 
 from importlib.resources import files
 from pathlib import Path
 
-__all__ = ["NAMES", "PAPERS", "TEMPLATES", "path"]
+__all__ = ["LAYERS", "NAMES", "PAPERS", "TEMPLATES", "path"]
 
 NAMES = (
     "llama70b_tp8_mi300x",
@@ -20,6 +20,10 @@ NAMES = (
     "moe_dispatch_mi300x",
     "moe_combine_mi300x",
     "fsdp_two_nodes_h100",
+)
+LAYERS = (
+    "layers/llama70b_layer",
+    "layers/llama70b_backward",
 )
 TEMPLATES = (
     "templates/all_gather_gemm",
@@ -43,14 +47,14 @@ PAPERS = (
 
 
 def path(name: str) -> Path:
-    """Return the path of an example, ``name`` being one of ``NAMES``, ``TEMPLATES`` or ``PAPERS``.
+    """Return the path of an example, ``name`` being one of ``NAMES``, ``LAYERS``, ``TEMPLATES`` or ``PAPERS``.
 
     Raises
     ------
     ValueError
         If there is no such example.
     """
-    names = (*NAMES, *TEMPLATES, *PAPERS)
+    names = (*NAMES, *LAYERS, *TEMPLATES, *PAPERS)
     if name not in names:
         raise ValueError(f"there is no example {name!r}; the examples are {', '.join(names)}")
     return Path(str(files(__name__).joinpath(f"{name}.mgs")))

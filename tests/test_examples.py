@@ -7,7 +7,7 @@ from magus.advisor import AdviceOptions, Advisor
 from magus.compiler import compile_file
 from magus.compiler.collectives import ALGORITHM_BY_NAME
 from magus.compiler.ir import Choice, NamedSchedule
-from magus.examples import NAMES, PAPERS, TEMPLATES, path
+from magus.examples import LAYERS, NAMES, PAPERS, TEMPLATES, path
 from magus.tui.cli import app
 from tests.helpers.marks import thinned
 from tests.helpers.paths import GOLDEN
@@ -32,8 +32,9 @@ SLOW = (
     "papers/eidola",
     "papers/conccl",
     "papers/dma_engines",
+    *LAYERS,
 )
-EXPECTING = [*(name for name in NAMES if name not in ADVISED), *TEMPLATES, *PAPERS]
+EXPECTING = [*(name for name in NAMES if name not in ADVISED), *TEMPLATES, *PAPERS, *LAYERS]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +76,7 @@ def test_every_example_is_listed() -> None:
     folder = path(NAMES[0]).parent
     found = {str(file.relative_to(folder).with_suffix("")) for file in folder.rglob("*.mgs")}
 
-    assert found == {*NAMES, *TEMPLATES, *PAPERS}
+    assert found == {*NAMES, *TEMPLATES, *PAPERS, *LAYERS}
 
 
 def test_every_template_and_every_algorithm_with_a_golden_plan_has_an_example() -> None:

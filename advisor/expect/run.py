@@ -9,7 +9,8 @@ from ...compiler.resolve.expect.expectation import Bindings, Check, Expectation,
 from ...compiler.text.diagnostics import CompileError
 from ..recommend import Advisor
 from .checks import PointFigures, Scene, judge, judge_sweep
-from .simulations import ExpectationError, Runs
+from .graph_simulations import GraphRuns
+from .simulations import ExpectationError, Runs, Simulated
 from .sweeps import Judgement
 from .values import FigureValue, RunFigures
 
@@ -55,7 +56,7 @@ class ExpectationRunner:
     advisor: Callable[[], Advisor]
     workers: int = 1
     _compiled: dict[Bindings, Compiled] = field(default_factory=dict)
-    _runs: dict[tuple[str, Bindings, bool], Runs] = field(default_factory=dict)
+    _runs: dict[tuple[str, Bindings, bool], Simulated] = field(default_factory=dict)
 
     def run(self) -> Iterator[CheckResult]:
         """Yield the result of every statement of the file, in order.
@@ -114,8 +115,13 @@ class ExpectationRunner:
     def _figures(self, block: Expectation, settings: Bindings, seeds: int) -> RunFigures:
         key = (block.workload, settings, block.packets)
         if key not in self._runs:
-            scenario = self._file(settings).scenario(block.workload)
-            self._runs[key] = Runs(scenario, self.advisor, self.workers, block.packets)
+            compiled = self._file(settings)
+            graph = compiled.graph(block.workload)
+            if graph is not None:
+                self._runs[key] = GraphRuns(graph, block.packets)
+            else:
+                scenario = compiled.scenario(block.workload)
+                self._runs[key] = Runs(scenario, self.advisor, self.workers, block.packets)
         return RunFigures(self._runs[key], seeds)
 
 

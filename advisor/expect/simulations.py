@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from ...compiler.ir import Scenario, Schedule
+from ...compiler.ir import Metric, Scenario, Schedule
 from ...compiler.planning.build import ScheduleError, declared
 from ...simcore import Result, RunOutcome, RunTooLarge, WhatIf, affordable_unit, simulate
 from ..bounds.lower_bound import lower_bound
@@ -20,6 +21,25 @@ BEST, SERIAL, BOUND = "best", "serial", "bound"
 
 class ExpectationError(ValueError):
     """An expectation refers to a figure that does not exist, for instance the DIL of a lone collective."""
+
+
+class Simulated(Protocol):
+    """What expectations ask of the simulations of a workload; see ``Runs``."""
+
+    def advice(self) -> Advice:
+        """Return the advice for the workload."""
+
+    def bound_ticks(self) -> int:
+        """Return the lower bound on any schedule."""
+
+    def result(self, name: str, *, explained: bool = False) -> Result:
+        """Return the result of a schedule."""
+
+    def seeded(self, name: str, count: int) -> tuple[Result, ...]:
+        """Return results of a schedule under so many seeds."""
+
+    def of_op(self, name: str, op: str, metric: Metric, seed: int | None) -> int:
+        """Return a figure in ticks of one op of a graph."""
 
 
 @dataclass(slots=True)
@@ -95,6 +115,10 @@ class Runs:
                 raise ExpectationError(str(error)) from error
             self._seeded[name, count] = tuple(_done(name, result) for result in results)
         return self._seeded[name, count]
+
+    def of_op(self, name: str, op: str, metric: Metric, seed: int | None) -> int:
+        """Raise ExpectationError: a pair has no ops."""
+        raise ExpectationError(f"{self.scenario.name} is no graph, and has no op {op}")
 
     def _simulate(self, name: str, explained: bool) -> Result:
         schedule = self._schedule(name)

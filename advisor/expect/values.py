@@ -24,7 +24,7 @@ from ...compiler.resolve.expect.units import dimension_of
 from ...compiler.text.quantities import bytes_text, rate_text, us_text
 from ...compiler.text.units import fits
 from ...simcore import Result
-from .simulations import BOUND, ExpectationError, Runs
+from .simulations import BOUND, ExpectationError, Simulated
 
 _LARGEST = Fraction(10) ** 300
 """Limit of values in reports, a little below the largest floating-point number."""
@@ -47,7 +47,7 @@ class FigureValue:
 class RunFigures:
     """Evaluates terms about one scenario; reductions run over ``num_seeds`` seeds."""
 
-    runs: Runs
+    runs: Simulated
     num_seeds: int = 0
 
     def value(self, term: Term) -> Value:
@@ -69,6 +69,8 @@ class RunFigures:
         match term:
             case Value(amount=amount):
                 return amount
+            case MetricOf(schedule=schedule, metric=metric, op=op) if op:
+                return Fraction(self.runs.of_op(schedule, op, metric, seed))
             case MetricOf(schedule=schedule, metric=metric):
                 return self._metric(schedule, metric, seed)
             case Speedup(fast=fast, slow=slow):

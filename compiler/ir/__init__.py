@@ -30,6 +30,20 @@ from .gpu_constants import ProtocolModel as ProtocolModel
 from .gpu_constants import Range as Range
 from .gpu_constants import Saturation as Saturation
 from .gpu_constants import Sync as Sync
+from .graph import Graph as Graph
+from .graph import GraphOp as GraphOp
+from .graph import Made as Made
+from .graph import Read as Read
+from .graph import Repeat as Repeat
+from .graph_choice import GraphChoice as GraphChoice
+from .graph_choice import OpMode as OpMode
+from .graph_choice import Seams as Seams
+from .graph_plan import Awaited as Awaited
+from .graph_plan import GraphPlan as GraphPlan
+from .graph_plan import Part as Part
+from .graph_plan import PartWait as PartWait
+from .graph_plan import StepWait as StepWait
+from .graph_scenario import GraphScenario as GraphScenario
 from .hardware import Cache as Cache
 from .hardware import Dma as Dma
 from .hardware import GemmModel as GemmModel
@@ -54,6 +68,7 @@ from .operations.kernel_shape import COLUMN_STEP as COLUMN_STEP
 from .operations.kernel_shape import Adds as Adds
 from .operations.kernel_shape import Cutting as Cutting
 from .operations.kernel_shape import KernelShape as KernelShape
+from .operations.row_wise import RowWiseShape as RowWiseShape
 from .pattern import Pattern as Pattern
 from .plan_view import Arrival as Arrival
 from .plan_view import PlanFault as PlanFault
@@ -102,6 +117,7 @@ from .stopping import never as never
 from .tensors import DType as DType
 from .tensors import Shard as Shard
 from .tensors import Tensor as Tensor
+from .terms import OP_METRICS as OP_METRICS
 from .terms import Chain as Chain
 from .terms import End as End
 from .terms import Extreme as Extreme

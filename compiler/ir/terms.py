@@ -44,6 +44,10 @@ class Metric(Enum):
     LINE_HOPS = "line_hops", FigureKind.RATIO
 
 
+OP_METRICS = (Metric.MAKESPAN, Metric.COMPUTE_TIME, Metric.COMM_TIME, Metric.EXPOSED_TIME)
+"""Figures that an op of a graph has by itself."""
+
+
 class Operator(Enum):
     """Arithmetic between two terms; the value is its spelling."""
 
@@ -62,10 +66,14 @@ class End(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MetricOf:
-    """``schedule.metric``; ``schedule`` is a declared name, or ``best``, ``serial`` or ``bound``."""
+    """``schedule.metric``; ``schedule`` is a declared name, or ``best``, ``serial`` or ``bound``.
+
+    With ``op`` it is ``schedule.op.metric``: a figure of one op of a graph.
+    """
 
     schedule: str
     metric: Metric
+    op: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,22 +1,24 @@
 """Resolve names to scenarios: each workload with its hardware, schedules, search space and expectations."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ..codes import Code
-from ..ir import Choice, Explore, NamedSchedule, Plan, Scenario, System, Workload
+from ..ir import Choice, Explore, Graph, GraphChoice, GraphScenario, NamedSchedule, Plan, Scenario, System, Workload
 from ..outline.outline import Outline
 from ..outline.write import rejections_on, written_out
 from ..planfile.file import import_plan, imported
 from ..text import syntax as ast
 from ..text.diagnostics import Report
 from ..text.names import Entry, Kind, Scope
+from ..text.source import Span
 from ..text.units import Quantity
 from .devices.device import DeviceResolver
 from .devices.system import SystemResolver
 from .expect.expect import ExpectReader
 from .expect.expectation import Expectation
 from .schedules.explore import ExploreReader
+from .schedules.graph import GraphScheduleReader
 from .schedules.implementation import ImplementationReader, reject_implementation
 from .schedules.outline import OutlineReader
 from .schedules.outline_block import is_outline, place_of
@@ -38,6 +40,7 @@ class Resolved:
     expectations: tuple[Expectation, ...]
     params: tuple[Param, ...]
     numbers: tuple[StatedNumber, ...] = ()
+    graphs: tuple[GraphScenario, ...] = ()
 
 
 def resolve(scope: Scope, settings: Mapping[str, Quantity], report: Report, with_questions: bool = True) -> Resolved:
@@ -51,7 +54,8 @@ class _Resolver:
         self._evaluator = ExpressionEvaluator(report, settings)
         self._devices = DeviceResolver(report, self._evaluator)
         self._systems = SystemResolver(report, self._evaluator, self._devices)
-        self._workloads: dict[Entry, tuple[System, Workload] | None] = {}
+        self._workloads: dict[Entry, tuple[System, Workload | Graph] | None] = {}
+        self._of_graphs: dict[Entry, list[GraphChoice]] = {}
 
     def run(self, with_questions: bool) -> Resolved:
         params = check_params(self._scope, self._settings, self._evaluator, self._report)
@@ -64,11 +68,19 @@ class _Resolver:
         spaces = self._spaces()
         expectations = self._expectations() if with_questions else ()
         scenarios = tuple(
-            Scenario(entry.name, *resolved, tuple(schedules[entry]), spaces.get(entry, Explore()))
-            for entry, resolved in self._workloads.items()
-            if resolved is not None
+            Scenario(entry.name, system, workload, tuple(schedules[entry]), spaces.get(entry, Explore()))
+            for entry, (system, workload) in self._resolved()
+            if isinstance(workload, Workload)
         )
-        return Resolved(scenarios, expectations, params, self._devices.stated_numbers())
+        graphs = tuple(
+            GraphScenario(entry.name, system, graph, tuple(self._of_graphs.get(entry, ())))
+            for entry, (system, graph) in self._resolved()
+            if isinstance(graph, Graph)
+        )
+        return Resolved(scenarios, expectations, params, self._devices.stated_numbers(), graphs)
+
+    def _resolved(self) -> Iterator[tuple[Entry, tuple[System, Workload | Graph]]]:
+        return ((entry, resolved) for entry, resolved in self._workloads.items() if resolved is not None)
 
     def _check_unused(self) -> None:
         """Resolve declarations that no workload uses too, so that their errors are reported."""
@@ -101,7 +113,7 @@ class _Resolver:
         assert isinstance(declaration, ast.Workload)
         return entry, self._systems.system(entry.scope.find(declaration.system, Kind.SYSTEM, self._report))
 
-    def _workload(self, entry: Entry) -> Workload:
+    def _workload(self, entry: Entry) -> Workload | Graph:
         resolved = self._workloads[entry]
         if resolved is None:
             raise self._report.stop()
@@ -114,6 +126,12 @@ class _Resolver:
             assert isinstance(declaration, ast.Template | ast.Plan)
             with self._report.attempt():
                 entry, system = self._system(declaration.workload)
+                resolved = self._workloads[entry]
+                if resolved is not None and isinstance(resolved[1], Graph):
+                    choices = self._choices(system)
+                    reader = GraphScheduleReader(resolved[1], choices, self._place, self._evaluator, self._report)
+                    self._of_graphs.setdefault(entry, []).append(reader.read(declaration))
+                    continue
                 source = self._schedule(entry, system, declaration)
                 if source is not None:
                     by_workload[entry].append(NamedSchedule(schedule.name, source))
@@ -125,7 +143,9 @@ class _Resolver:
         path = imported(declaration, self._report)
         if path is None and isinstance(declaration, ast.Template):
             return choices.choice(declaration)
-        scenario = Scenario(entry.name, system, self._workload(entry))
+        workload = self._workload(entry)
+        assert isinstance(workload, Workload), "schedules of graphs are read apart"
+        scenario = Scenario(entry.name, system, workload)
         if path is not None:
             return import_plan(scenario, path, self._report)
         assert isinstance(declaration, ast.Plan), "a template is a choice or an import"
@@ -153,6 +173,7 @@ class _Resolver:
             if isinstance(question, ast.Explore):
                 with self._report.attempt():
                     entry, system = self._system(question.workload)
+                    self._reject_graph(entry, question.workload.span)
                     if entry in spaces:
                         message = f"{entry.name} is explored twice"
                         raise self._report.fail(Code.MGS206, message, question.workload.span)
@@ -163,8 +184,16 @@ class _Resolver:
                     self._check_asked(spaces[entry], self._workload(entry), question)
         return spaces
 
-    def _check_asked(self, explore: Explore, workload: Workload, question: ast.Explore) -> None:
+    def _reject_graph(self, entry: Entry, span: Span) -> None:
+        """Report a question about a graph that only a pair can be asked."""
+        resolved = self._workloads[entry]
+        if resolved is not None and isinstance(resolved[1], Graph):
+            message = f"'{entry.name}' is a graph: its schedules are simulated, not searched"
+            raise self._report.fail(Code.MGS520, message, span, f"magus simulate FILE --workload {entry.name}")
+
+    def _check_asked(self, explore: Explore, workload: Workload | Graph, question: ast.Explore) -> None:
         """Report implementations that the file asks about and that cannot be predicted for its workload."""
+        assert isinstance(workload, Workload), "graphs are not explored"
         asks = (each for each in question.block.statements if isinstance(each, ast.Say))
         place = next((each.span for each in asks if each.span.text.startswith("implementations")), question.span)
         for implementation in explore.implementations:
@@ -191,9 +220,10 @@ class _Resolver:
             if self._is_for(schedule.declaration, entry.name)
         )
         settable = self._report.num_failures == failures
-        expectation = ExpectReader(names, Reading(self._place, self._evaluator, self._report)).read(
-            question, entry.name
-        )
+        resolved, reading = self._workloads[entry], Reading(self._place, self._evaluator, self._report)
+        graph = resolved[1] if resolved is not None and isinstance(resolved[1], Graph) else None
+        ops = () if graph is None else tuple(op.name for op in graph.ops)
+        expectation = ExpectReader(names, reading, ops).read(question, entry.name)
         if not settable:
             raise self._report.stop()
         return expectation

@@ -74,6 +74,12 @@ class Report:
         """Return a new, empty report that drops the same diagnostics."""
         return Report(self._is_explained)
 
+    def take(self, other: "Report") -> None:
+        """Record all that ``other`` has found."""
+        self.num_failures += other.num_failures
+        for diagnostic in other.diagnostics:
+            self._add(diagnostic)
+
     def error(self, code: Code, message: str, span: Span, hint: str = "") -> None:
         """Record an error and go on."""
         self._add(Diagnostic(code, message, span, hint))
@@ -111,9 +117,14 @@ class Report:
         return tuple(sorted(self._found, key=lambda diagnostic: (diagnostic.span.source.path, diagnostic.span.start)))
 
     @property
+    def errors(self) -> tuple[Diagnostic, ...]:
+        """All errors."""
+        return tuple(diagnostic for diagnostic in self._found if diagnostic.severity is Severity.ERROR)
+
+    @property
     def has_errors(self) -> bool:
         """Whether an error was recorded."""
-        return any(diagnostic.severity is Severity.ERROR for diagnostic in self._found)
+        return bool(self.errors)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -471,7 +471,7 @@ def _make_ready(s: State, number: int, now: int) -> None:
         return
     s.counts[0].under_way -= 1
     pool = s.pools[op.pool]
-    pool.queued = _push(s.queues, pool.queue, pool.queued, now, op.turn)
+    pool.queued = _push(s.queues, pool.queue, pool.queued, now + op.ahead, op.turn)
     _stir(s, op.pool)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from ..program.arrays import NONE, BoolArray, Int64Array, buffer_feeders, buffers_left, previous_hops, starts
 from ..program.outcome import NEVER
-from ..program.program import Program
+from ..program.program import MAX_HORIZON_TICKS, Program
 from .clock_skew import unit_effects
 from .compiled_loop import BLOCK
 from .compiled_types import (
@@ -229,6 +229,7 @@ def _op_records(program: Program) -> tuple[Records, Int64Array]:
         program.num_ops,
         pool=program.op_pool,
         turn=turn,
+        ahead=program.op_priority * MAX_HORIZON_TICKS,
         setup=program.op_setup_ticks,
         release=program.op_release_ticks,
         waits=program.op_num_waits,

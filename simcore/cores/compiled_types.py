@@ -36,8 +36,9 @@ FLOW = _layout(
 )
 BUFFER = _layout("units", "credit", "feeder", "room", "first", "free")  # a ring of its slots begins at room
 STAGE = _layout("op", "hold", "polls", "end", "num_flows", "flows_left", "first_flow", "flows_end")
+# ahead: what its priority adds to the time at which it got ready, by which a pool orders its queue
 OP = _layout(
-    *("pool", "turn", "setup", "release", "waits", "stage", "stages_end", "first_follower", "followers_end"),
+    *("pool", "turn", "ahead", "setup", "release", "waits", "stage", "stages_end", "first_follower", "followers_end"),
     *("ready", "start", "done", "polls", "polling", "flags", "flags_time", "first_poller", "pollers_end"),
 )
 POOL = _layout("slots", "queue", "queued", "stirred")  # queue: where in the queues its own begins
@@ -67,7 +68,7 @@ class State(NamedTuple):
     next_unit: Int64Array  # tree of minima; the latter half is by server, the time of its next unit or IDLE
     events: Records  # [O] heap of (time, op): whatever comes next for the op, so there is one at most
     ends: Records  # heap of (time, flow): the soonest that early trains under way can be delivered
-    queues: Records  # [O] a heap of (ready, turn) for each pool
+    queues: Records  # [O] a heap of (ready and what priority adds, turn) for each pool
     stirred: Int64Array  # [P] pools with a new slot or a new op in the queue
     units: Records  # blocks of units in streams; grows
     links: Int64Array  # [blocks] the block that continues this one, or the next that is free; grows

@@ -64,6 +64,7 @@ class Control:
         self._inject = inject
         self._last_poll = last_poll_ticks
         self._pool = program.op_pool.tolist()
+        self._priority = program.op_priority.tolist()
         self._rank = program.op_rank.tolist()
         self._local_id = program.op_local_id.tolist()
         self._setup = program.op_setup_ticks.tolist()
@@ -90,7 +91,8 @@ class Control:
         self._flows_left = self._num_flows.copy()  # [T] flows not yet delivered
         self._stage_end = [0] * program.num_stages  # [T] end as far as known
         self._slots = program.pool_slots.tolist()  # [P] free now
-        self._queues: list[list[tuple[int, int, int, int]]] = [[] for _ in self._slots]  # ready, local id, rank, op
+        # priority, ready, local id, rank, op
+        self._queues: list[list[tuple[int, int, int, int, int]]] = [[] for _ in self._slots]
         self._stirred: set[int] = set()  # pools with a new slot or a new op in the queue
 
         self.ready = [NEVER] * program.num_ops
@@ -179,7 +181,8 @@ class Control:
         if pool == NONE:
             self._begin(op, now)
         else:
-            heapq.heappush(self._queues[pool], (now, self._local_id[op], self._rank[op], op))
+            turn = (self._priority[op], now, self._local_id[op], self._rank[op], op)
+            heapq.heappush(self._queues[pool], turn)
             self._stirred.add(pool)
 
     def _grant(self, pool: int, now: int) -> None:
@@ -187,7 +190,7 @@ class Control:
         queue = self._queues[pool]
         while queue and self._slots[pool]:
             self._slots[pool] -= 1
-            self._begin(heapq.heappop(queue)[3], now)
+            self._begin(heapq.heappop(queue)[4], now)
 
     def _begin(self, op: int, now: int) -> None:
         self.start[op] = now

@@ -1,6 +1,6 @@
 """From a finished run to figures: intervals, busy times, loads, utilization; traffic is in ``traffic.py``."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from itertools import groupby
 
@@ -20,16 +20,26 @@ from .result import Interval, IntervalKind, ServerLoad, Timeline, Utilization
 
 def timeline_of(lowered: Lowered, run: Run) -> Timeline:
     """Every step that ran as an interval, transfers dealt to engines in the order in which they started."""
+    return timeline_with(lowered.program, run, intervals_of(lowered, run))
+
+
+def intervals_of(lowered: Lowered, run: Run) -> list[Interval]:
+    """Every step that ran; transfers are not dealt to engines yet."""
     starts = _work_starts(lowered.program, run)
     shown = _shown(lowered)
-    intervals = [interval for ops in shown if (interval := _interval(lowered, ops, run, starts)) is not None]
+    return [interval for ops in shown if (interval := _interval(lowered, ops, run, starts)) is not None]
+
+
+def timeline_with(program: Program, run: Run, intervals: Iterable[Interval]) -> Timeline:
+    """The timeline of ``intervals``, transfers dealt to engines in the order in which they started."""
+    intervals = tuple(intervals)
     kernels = [interval for interval in intervals if interval.kind is not IntervalKind.COMM]
     copies = sorted(
-        (i for i in intervals if i.kind is IntervalKind.COMM), key=lambda i: (i.rank, i.start_ticks, i.end_ticks)
+        (i for i in intervals if i.kind is IntervalKind.COMM),
+        key=lambda i: (i.rank, i.lane, i.start_ticks, i.end_ticks),
     )
-    dealt = [lane for _, group in groupby(copies, key=lambda i: i.rank) for lane in _dealt(list(group))]
-    ranks, period = lowered.scenario.num_ranks, lowered.program.ranks_simulated
-    return Timeline(ranks, run.makespan_ticks, (*kernels, *dealt), period)
+    dealt = [lane for _, group in groupby(copies, key=lambda i: (i.rank, i.lane)) for lane in _dealt(list(group))]
+    return Timeline(program.num_ranks, run.makespan_ticks, (*kernels, *dealt), program.ranks_simulated)
 
 
 def _shown(lowered: Lowered) -> Iterable[StepOps]:
@@ -143,7 +153,14 @@ def server_loads(program: Program, run: Run) -> tuple[ServerLoad, ...]:
 
 def utilization_of(lowered: Lowered, run: Run) -> Utilization:
     """Busy share of each kind of resource, of the busiest instance or rank."""
-    program, makespan = lowered.program, max(1, run.makespan_ticks)
+    schedule = lowered.schedule
+    engines = schedule.compute_sms if schedule.engine.mode is EngineMode.SHARED else schedule.engine.count
+    return utilization(lowered.program, run, lowered.machine.link_servers, schedule.compute_sms, engines)
+
+
+def utilization(program: Program, run: Run, links: Collection[int], sms: int, engines: int) -> Utilization:
+    """Busy share of each kind of resource, of so many ``sms`` and ``engines`` of a rank and the servers ``links``."""
+    makespan = max(1, run.makespan_ticks)
     busy = run.server_busy_ticks.sum(axis=1) / makespan
     declared = np.arange(program.num_servers) // program.ranks_simulated
     names = np.array(program.server_names)[declared]
@@ -152,21 +169,18 @@ def utilization_of(lowered: Lowered, run: Run) -> Utilization:
         chosen = np.array([str(name).startswith(prefixes) for name in names])
         return float(busy[chosen].max()) if chosen.any() else 0.0
 
-    schedule = lowered.schedule
-    engines = schedule.compute_sms if schedule.engine.mode is EngineMode.SHARED else schedule.engine.count
     return Utilization(
-        sms=_pool_share(lowered, run, (OpKind.TILE, OpKind.REDUCE), schedule.compute_sms),
-        engines=_pool_share(lowered, run, (OpKind.TRANSFER,), engines),
+        sms=_pool_share(program, run, (OpKind.TILE, OpKind.REDUCE), sms),
+        engines=_pool_share(program, run, (OpKind.TRANSFER,), engines),
         hbm=worst(("hbm",)),
         l2=worst(("l2",)),
-        links=float(busy[np.isin(declared, list(lowered.machine.link_servers))].max(initial=0.0)),
+        links=float(busy[np.isin(declared, list(links))].max(initial=0.0)),
         noc=worst(("noc",)),
     )
 
 
-def _pool_share(lowered: Lowered, run: Run, kinds: tuple[OpKind, ...], slots: int) -> float:
+def _pool_share(program: Program, run: Run, kinds: tuple[OpKind, ...], slots: int) -> float:
     """Slot time in use over slot time there is, at the busiest rank."""
-    program = lowered.program
     chosen = np.isin(program.op_kind, [int(kind) for kind in kinds]) & (run.op_done >= 0) & (program.op_pool != NONE)
     held = np.bincount(program.op_rank[chosen], weights=(run.op_done - run.op_start)[chosen], minlength=1)
     return float(held.max()) / (max(1, run.makespan_ticks) * slots)

@@ -1,6 +1,8 @@
 """Bytes that a run moves at one rank: by the plan, and the flags as they were read."""
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import astuple, replace
+from functools import reduce
 
 import numpy as np
 
@@ -17,11 +19,23 @@ from .result import Traffic
 
 def traffic_of(lowered: Lowered, run: Run) -> Traffic:
     """Bytes at one rank by the plan, of the rank with the most HBM traffic; flags as they were read, a line each."""
-    ranks = sorted({ops.rank for ops in lowered.steps} or {0})
-    by_rank = [traffic_at(lowered, [ops for ops in lowered.steps if ops.rank == rank]) for rank in ranks]
+    return traffic_of_parts((lowered,), run)
+
+
+def traffic_of_parts(parts: Sequence[Lowered], run: Run) -> Traffic:
+    """The same of several plans in one program, together."""
+    ranks = sorted({ops.rank for part in parts for ops in part.steps} or {0})
+    by_rank = [
+        reduce(_sum, (traffic_at(part, [ops for ops in part.steps if ops.rank == rank]) for part in parts))
+        for rank in ranks
+    ]
     busiest = max(by_rank, key=lambda traffic: traffic.hbm_read_bytes + traffic.hbm_write_bytes)
-    reads = _flag_reads(lowered.program, run)
-    return replace(busiest, flag_reads=reads, flag_bytes=reads * lowered.scenario.gpu.line_bytes)
+    reads = _flag_reads(parts[0].program, run)
+    return replace(busiest, flag_reads=reads, flag_bytes=reads * parts[0].scenario.gpu.line_bytes)
+
+
+def _sum(one: Traffic, other: Traffic) -> Traffic:
+    return Traffic(*(mine + theirs for mine, theirs in zip(astuple(one), astuple(other), strict=True)))
 
 
 def _flag_reads(program: Program, run: Run) -> int:

@@ -138,6 +138,7 @@ def op_attributes(program: Program, places: Places) -> UInt64Array:
         program.op_kind,
         program.op_setup_ticks,
         program.op_release_ticks,
+        program.op_priority,
         row_sums(program.op_stage_ptr, stages),
         row_sums(places.op_flow_ptr, flows),
     )

@@ -145,6 +145,7 @@ def _with_ops(
         op_pool=np.append(class_of_pool, NONE)[program.op_pool[ops]],  # NONE is -1, the last
         op_setup_ticks=program.op_setup_ticks[ops],
         op_release_ticks=program.op_release_ticks[ops],
+        op_priority=program.op_priority[ops],
         op_num_waits=num_waits,
         op_next_ptr=next_ptr,
         op_next=next_ops,

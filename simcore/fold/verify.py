@@ -102,7 +102,8 @@ def verify(
 def _verify_attributes(program: Program, places: Places, ops: Things, servers: Things, pools: Things) -> None:
     servers.require(Condition.ATTRIBUTES, None, program.service_ticks, program.latency_ticks)
     pools.require(Condition.ATTRIBUTES, None, program.pool_slots)
-    ops.require(Condition.ATTRIBUTES, None, program.op_kind, program.op_setup_ticks, program.op_release_ticks)
+    times = (program.op_setup_ticks, program.op_release_ticks)
+    ops.require(Condition.ATTRIBUTES, None, program.op_kind, program.op_priority, *times)
     stages = (program.stage_hold_ticks, program.stage_polls, np.diff(program.stage_flow_ptr))
     ops.require(Condition.ATTRIBUTES, program.op_stage_ptr, *stages)
     injected = (program.flow_units, program.flow_gap_ticks, program.flow_offset_ticks)

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from ...compiler.ir import (
     EngineKind,
+    Gpu,
+    GraphPlan,
     Kernels,
     Reach,
     Reduction,
@@ -14,6 +16,7 @@ from ...compiler.ir import (
     Schedule,
     ShouldStop,
     Step,
+    System,
     TileGroup,
     Transfer,
     checkpoint,
@@ -72,10 +75,28 @@ def check_budget(scenario: Scenario, schedule: Schedule, unit_bytes: int, ranks:
     RunTooLarge
         If there are more than ``MAX_LINE_HOPS``, ``MAX_OPS`` or ``MAX_ROUTED``.
     """
+    _check(schedule.expression, _costs(scenario, schedule, range(ranks)), scenario.gpu, unit_bytes, ranks)
+
+
+def check_graph_budget(system: System, plan: GraphPlan, unit_bytes: int, ranks: int) -> None:
+    """Refuse a run of ``ranks`` simulated ranks of a graph plan that is too large; see ``check_budget``.
+
+    Raises
+    ------
+    RunTooLarge
+        As ``check_budget``.
+    """
+    of_parts = (_costs(Scenario(p.name, system, p.workload), p.schedule, range(ranks)) for p in plan.parts)
+    costs = (reduce(Cost.plus, at_rank) for at_rank in zip(*of_parts, strict=True))
+    _check(plan.expression, costs, system.gpu, unit_bytes, ranks)
+
+
+def _check(name: str, costs: Iterable[Cost], gpu: Gpu, unit_bytes: int, ranks: int) -> None:
+    """Add up the ``costs`` of ranks until a limit is passed."""
     total, lower = Cost(0, 0, 0), "fold symmetric ranks, or ask about smaller sizes"
-    if unit_bytes <= scenario.gpu.line_bytes:
+    if unit_bytes <= gpu.line_bytes:
         lower = f"simulate in packets (--granularity packet), {lower}"
-    for counted, cost in enumerate(_costs(scenario, schedule, range(ranks)), 1):
+    for counted, cost in enumerate(costs, 1):
         total = total.plus(cost)
         for number, limit, unit, hint in (
             (total.line_hops(unit_bytes), MAX_LINE_HOPS, "line-hops", lower),
@@ -84,7 +105,7 @@ def check_budget(scenario: Scenario, schedule: Schedule, unit_bytes: int, ranks:
         ):
             if number > limit:
                 about = number * ranks // counted
-                message = f"{schedule.expression} has about {about:.1e} {unit}, the limit is {limit:.1e}"
+                message = f"{name} has about {about:.1e} {unit}, the limit is {limit:.1e}"
                 raise RunTooLarge(f"{message}: {hint}")
 
 

@@ -66,6 +66,7 @@ def begin_calls(state: Lowering, ranks: range) -> None:
     label, time = library_operation(state.scenario).value, library_collective_time(state.scenario)
     called = {rank: state.builder.op(rank, OpSpec(OpKind.LAUNCH, label)) for rank in ranks}
     for rank in ranks:
+        state.gate(rank, called[rank])
         work = _channels(state, rank, time, label)
         everybody = state.join(rank, label, [op for begins in called.values() for op in begins])
         state.builder.after(work, (everybody,))

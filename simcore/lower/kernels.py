@@ -155,6 +155,7 @@ def _begin_stream(state: Lowering, rank: int, stream: int, steps: Sequence[Step]
     launch = state.builder.op(
         rank, OpSpec(OpKind.LAUNCH, f"stream {stream}", setup_ticks=state.setup(start), release_ticks=issued)
     )
+    state.gate(rank, launch)
     away = stored_away_bytes(state, rank, steps)
     parts = stream_parts(state.scenario, whole, groups, state.schedule.compute_sms, away)
     state.streams[rank, stream] = kernel = Persistent(whole, launch, parts, [])

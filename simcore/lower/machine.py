@@ -1,7 +1,7 @@
 """The servers and pools of a GPU and its fabric, and the routes between them."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Flag, auto
 
 from ...compiler.ir import EngineKind, EngineMode, Network, Noc, Scenario, Schedule
@@ -89,22 +89,38 @@ class Machine:
 
 
 def build_machine(
-    builder: ProgramBuilder, scenario: Scenario, schedule: Schedule, unit_bytes: int, ideal: Idealization
+    builder: ProgramBuilder,
+    scenario: Scenario,
+    schedule: Schedule,
+    unit_bytes: int,
+    ideal: Idealization,
+    shared_with: Machine | None = None,
 ) -> Machine:
-    """Declare the servers and pools of ``scenario`` as ``schedule`` divides them, serving units of ``unit_bytes``."""
+    """Declare the servers and pools of ``scenario`` as ``schedule`` divides them, serving units of ``unit_bytes``.
+
+    Of a machine that is ``shared_with`` other plans only the engines are declared anew.
+    """
+    if shared_with is not None:
+        return replace(
+            shared_with, engines=_engines(builder, schedule, shared_with.sms), issue=_issue(builder, scenario, schedule)
+        )
     private = Idealization.PRIVATE_SERVERS in ideal
     shared = _memory(builder, scenario, unit_bytes, "", noc=not private)
     copies = _memory(builder, scenario, unit_bytes, "_comm", noc=False) if private else shared
     sms = builder.pool("sms", schedule.compute_sms)
-    issues = schedule.engine.kind is EngineKind.DMA and scenario.gpu.dma.issue_interval_ticks > 0
     return Machine(
         network=scenario.network,
         memory=(shared, copies),
         links=_links(builder, scenario.network, unit_bytes),
         sms=sms,
-        engines=sms if schedule.engine.mode in (EngineMode.SHARED, EngineMode.TILES) else _engines(builder, schedule),
-        issue=builder.pool("dma_issue", 1) if issues else None,
+        engines=_engines(builder, schedule, sms),
+        issue=_issue(builder, scenario, schedule),
     )
+
+
+def issues_commands(scenario: Scenario, schedule: Schedule) -> bool:
+    """Whether issuing a copy takes time."""
+    return schedule.engine.kind is EngineKind.DMA and scenario.gpu.dma.issue_interval_ticks > 0
 
 
 def distance_ticks(scenario: Scenario, peer: int, rank: int = 0) -> int:
@@ -116,7 +132,13 @@ def distance_ticks(scenario: Scenario, peer: int, rank: int = 0) -> int:
     return scenario.network.latency_ticks(rank % n, (rank + peer) % n)
 
 
-def _engines(builder: ProgramBuilder, schedule: Schedule) -> int:
+def _issue(builder: ProgramBuilder, scenario: Scenario, schedule: Schedule) -> int | None:
+    return builder.pool("dma_issue", 1) if issues_commands(scenario, schedule) else None
+
+
+def _engines(builder: ProgramBuilder, schedule: Schedule, sms: int) -> int:
+    if schedule.engine.mode in (EngineMode.SHARED, EngineMode.TILES):
+        return sms
     return builder.pool("dma" if schedule.engine.kind is EngineKind.DMA else "copy_sms", schedule.engine.count)
 
 

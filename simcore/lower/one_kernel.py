@@ -58,6 +58,7 @@ def begin_kernels(state: Lowering, ranks: range) -> None:
             state.kernels.launches[rank] = state.builder.op(
                 rank, OpSpec(OpKind.LAUNCH, "kernel", setup_ticks=setup)
             ).start
+            state.gate(rank, (state.kernels.launches[rank],))
     if Idealization.FREE_LAUNCH in state.ideal:
         return
     wanted = state.kernels.wanted = {rank: sorted(_wanted(state, rank)) for rank in ranks}
@@ -159,7 +160,10 @@ def peers_to_be_ready(scenario: Scenario, schedule: Schedule, step: Transfer) ->
 def _tell(state: Lowering, rank: int, offset: int) -> int:
     """The flag of ``rank`` at the one ``offset`` further: its kernel has begun."""
     begun = (state.kernels.launches[rank],) if state.one_kernel else ()
-    return tell(state, rank, offset, READY, f"{READY} {state.scenario.num_ranks - offset}", begun)
+    told = tell(state, rank, offset, READY, f"{READY} {state.scenario.num_ranks - offset}", begun)
+    if not begun:
+        state.gate(rank, (told,))
+    return told
 
 
 def look(state: Lowering, rank: int, label: str, ops: Iterable[int]) -> int:

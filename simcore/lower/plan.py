@@ -7,7 +7,7 @@ compares them).
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...compiler.ir import (
@@ -86,9 +86,15 @@ def lower(
     period = period_of(scenario, schedule) if fold else scenario.num_ranks
     builder = ProgramBuilder(scenario.num_ranks, period=period, unit_bytes=unit_bytes)
     machine = build_machine(builder, with_library_links(scenario, schedule), schedule, unit_bytes, ideal)
-    ranks = range(period)
     state = Lowering(scenario, schedule, unit_bytes, builder, machine, ideal, period, Hits(scenario, schedule))
     state.writes = writes or {}
+    lower_steps(state)
+    return Lowered(scenario, schedule, builder.build(), tuple(state.step_ops.values()), machine, state.hits)
+
+
+def lower_steps(state: Lowering) -> None:
+    """Lower the plan of ``state`` into its builder and onto its machine, where other plans may be too."""
+    schedule, ranks = state.schedule, range(state.period)
     begin_kernels(state, ranks)
     begin_calls(state, ranks)
     for rank in ranks:
@@ -96,7 +102,7 @@ def lower(
         transfers = [step for step in steps if isinstance(step, Transfer) and (rank, step.name) not in state.writes]
         # Of peers that a profile describes only the writes are known: they share engines as the rank that is simulated.
         state.num_peers[rank] = num_peers(schedule.steps_of(0) if state.writes else steps)
-        state.kernel_names[rank] = frozenset(step.name for step in steps if not isinstance(step, Transfer))
+        state.kernel_names[rank] = _run_before(state, steps)
         state.pairs |= {(rank, first): second for first, second in pairs_of(transfers, schedule.engine.mode).items()}
         if state.by_tiles:
             state.stored_by[rank] = kernels_that_store(steps)
@@ -108,7 +114,12 @@ def lower(
         checkpoint()
         order_units(state, rank)
         _connect(state, rank, announced)
-    return Lowered(scenario, schedule, builder.build(), tuple(state.step_ops.values()), machine, state.hits)
+
+
+def _run_before(state: Lowering, steps: Iterable[Step]) -> frozenset[str]:
+    """Names of kernels, of ``steps`` and of other plans: whoever waits for these alone waits for no event."""
+    own = (step.name for step in steps if not isinstance(step, Transfer))
+    return frozenset((*own, *(name for name, other in state.foreign.items() if other.runs_before)))
 
 
 def period_of(scenario: Scenario, schedule: Schedule) -> int:
@@ -138,7 +149,7 @@ def _connect(state: Lowering, rank: int, announced: Mapping[tuple[int, str], Seq
 
     Sums of a switch also wait for what is ``announced`` to them.
     """
-    signals = _signals(state, rank)
+    signals = signals_at(state, rank)
     steps = {step.name: step for step in state.schedule.steps_of(rank)}
     # A persistent kernel has every SM until it ends: other kernels come after all its groups.
     persistent = [state.step_ops[rank, name].done for name in steps if not state.waiters[rank, name].queued]
@@ -154,7 +165,13 @@ def _connect(state: Lowering, rank: int, announced: Mapping[tuple[int, str], Seq
             if waiters.queued or isinstance(other, Reduction) or _queue_of(state, other) != queue
             if other.name != waiters.stored_by
         ]
-        copies = [name for name in step.after if not isinstance(steps.get(name), TileGroup | Reduction)]
+        foreign = [state.foreign[name] for name in step.after if name in state.foreign]
+        before += [op for other in foreign if other.runs_before for op in other.ops[rank]]
+        copies = [
+            name
+            for name in step.after
+            if name not in state.foreign and not isinstance(steps.get(name), TileGroup | Reduction)
+        ]
         senders = [sender for name in copies for sender in signals.get(name, ((rank, name),))]
         if isinstance(step, Reduction) and sums_tile_by_tile(state):
             wait_tile_by_tile(
@@ -166,6 +183,7 @@ def _connect(state: Lowering, rank: int, announced: Mapping[tuple[int, str], Seq
             )
             continue
         landed = awaited(state, rank, step, [state.step_ops[sender] for sender in senders])
+        landed += [op for other in foreign if not other.runs_before for op in other.ops[rank]]
         if queue is not None and waiters.queued:
             before += last.get(queue, [] if isinstance(step, Transfer) else persistent)
             if waiters.on_kernels:  # nothing waits in the other half of a broadcast: it was over with the first
@@ -180,7 +198,7 @@ def _connect(state: Lowering, rank: int, announced: Mapping[tuple[int, str], Seq
     end_kernel(state, rank, (state.step_ops[sender] for senders in signals.values() for sender in senders))
 
 
-def _signals(state: Lowering, rank: int) -> dict[str, list[tuple[int, str]]]:
+def signals_at(state: Lowering, rank: int) -> dict[str, list[tuple[int, str]]]:
     """For each signal the transfers that set it at ``rank``, as rank and name; several put to all with one signal."""
     signals: dict[str, list[tuple[int, str]]] = {}
     for arrival in state.hits.arrivals(rank):

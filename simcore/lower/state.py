@@ -93,9 +93,24 @@ class LibraryCall:
     done: int
 
 
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """What steps of one plan wait for in another of the same program: ``ops`` by rank.
+
+    To wait for what ``runs_before``, kernels of the same stream, costs nothing; all else is waited for as for copies.
+    """
+
+    ops: tuple[tuple[int, ...], ...]
+    runs_before: bool
+
+
 @dataclass(slots=True)
 class Lowering:
-    """State while a plan is lowered: the ops of each step, and the streams of each rank."""
+    """State while a plan is lowered: the ops of each step, and the streams of each rank.
+
+    ``gates`` are ops at which a plan begins that are in no step: launches of kernels that many steps share, and flags
+    by which a rank says that it has begun. ``foreign`` is what steps wait for in other plans, by the name for it.
+    """
 
     scenario: Scenario
     schedule: Schedule
@@ -123,6 +138,8 @@ class Lowering:
     sent_units: dict[int, int] = field(default_factory=dict)  # that a tile has stored so far, by its op
     stores: dict[int, list[int]] = field(default_factory=dict)  # from inside a unit, by the op of the unit
     num_issued: dict[int, int] = field(default_factory=dict)  # kernels and copies that the host issued, by rank
+    gates: dict[int, list[int]] = field(default_factory=dict)  # by rank
+    foreign: Mapping[str, Foreign] = field(default_factory=dict)
 
     @property
     def alone(self) -> bool:
@@ -167,6 +184,10 @@ class Lowering:
             return 0
         self.num_issued[rank] = self.num_issued.get(rank, 0) + 1
         return self.setup(self.num_issued[rank] * self.scenario.gpu.launch.host_ticks)
+
+    def gate(self, rank: int, ops: Iterable[int]) -> None:
+        """Take note that the plan begins at ``rank`` with ``ops`` too."""
+        self.gates.setdefault(rank, []).extend(ops)
 
     def units(self, num_bytes: int) -> int:
         """Units of the simulation in ``num_bytes``."""

@@ -35,6 +35,7 @@ class OpCall(NamedTuple):
     pool: int
     setup_ticks: int
     release_ticks: int
+    priority: int
     num_ops: int
 
 
@@ -99,7 +100,7 @@ class _Assembly:
         self._described = described
         joins = len(described.joins)
         join_label = described.label_idx.setdefault("join", len(described.label_idx)) if joins else 0
-        join = OpCall(OpKind.JOIN, join_label, 0, NONE, NONE, 0, 0, 1)
+        join = OpCall(OpKind.JOIN, join_label, 0, NONE, NONE, 0, 0, 0, 1)
         self._calls = ints([*described.calls, *[join] * joins]).reshape(-1, len(OpCall._fields)).T  # [fields, calls]
         self._counts = self._calls[-1]
         self._num_ops = described.num_ops + joins

@@ -1,11 +1,12 @@
 """The builder: collects servers, pools, ops and who waits for whom; ``assembly`` makes arrays of it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from copy import copy
 
 from .arrays import NONE
 from .assembly import Described, DescribedServer, OpCall, assemble
 from .checks import check_range
-from .program import MAX_HORIZON_TICKS, OpKind, OpSpec, Program
+from .program import MAX_HORIZON_TICKS, PRIORITIES, OpKind, OpSpec, Program
 
 MAX_RANKS, MAX_OPS = 1 << 24, 1 << 31
 """Far more than fits into memory op by op, and few enough for every index to fit into an integer."""
@@ -28,6 +29,19 @@ class ProgramBuilder:
             raise ValueError(f"{num_ranks} ranks do not repeat after {period}")
         self._described = Described(num_ranks, period or num_ranks, unit_bytes)
         self._next_local_id = [0] * self._described.ranks_simulated
+        self._prefix = ""
+        self._priorities: Mapping[OpKind, int] = {}
+
+    def scoped(self, prefix: str, priorities: Mapping[OpKind, int]) -> "ProgramBuilder":
+        """Return a builder of the same program whose ops have labels with ``prefix``, and ``priorities`` by kind."""
+        scope = copy(self)  # what is collected is shared
+        scope._prefix, scope._priorities = prefix, priorities
+        return scope
+
+    @property
+    def num_ops(self) -> int:
+        """Ops so far."""
+        return self._described.num_ops
 
     def server(
         self, name: str, service_ticks: int, latency_ticks: int, *, buffer_units: int = 0, credit_ticks: int = 0
@@ -69,9 +83,12 @@ class ProgramBuilder:
             raise ValueError(f"{name} makes {described.num_ops + count} ops, at most {MAX_OPS} are possible")
         if min(*times, count) < 0:
             raise ValueError(f"{name} has a negative setup, release or count")
-        label = described.label_idx.setdefault(op.label, len(described.label_idx))
+        priority = self._priorities.get(op.kind, op.priority)
+        if priority not in PRIORITIES:
+            raise ValueError(f"{name} has priority {priority}, not one of {PRIORITIES[0]} to {PRIORITIES[-1]}")
+        label = described.label_idx.setdefault(self._prefix + op.label, len(described.label_idx))
         pool = NONE if op.pool is None else op.pool * described.ranks_simulated + rank
-        call = OpCall(int(OpKind(op.kind)), label, rank, self._next_local_id[rank], pool, *times, count)
+        call = OpCall(int(OpKind(op.kind)), label, rank, self._next_local_id[rank], pool, *times, priority, count)
         described.calls.append(call)
         described.stages.append(tuple(op.stages))
         self._next_local_id[rank] += count

@@ -9,7 +9,8 @@ The machine in a few lines:
 - A *server* is FIFO. A unit (a cache line or a packet) that arrives at ``a`` leaves at
   ``max(a, previous departure) + service`` and reaches its next hop, or is delivered, ``latency`` later.
 - An *op* waits for other ops and for its release time, queues for a slot of its pool, is set up, runs its stages one
-  after the other and gives the slot back.
+  after the other and gives the slot back. A pool serves those of the least *priority* first, and of these whoever was
+  ready first.
 - A *stage* injects the units of its flows at a fixed gap and ends when all are delivered and its hold time is over.
 - A *polling* stage then begins again, unless all flags of its op were set before; an op sets its flags when it is done.
 - A flow with a *window* has at most so many units under way: the next is injected when one is delivered.
@@ -32,6 +33,9 @@ PACKET_BYTES = 1024
 
 MAX_HORIZON_TICKS = 1 << 61
 """No program may be able to run for longer: every sum of times then fits an int64."""
+
+PRIORITIES = range(-4, 4)
+"""Of ops in the queue of their pool, the least first; as so many horizons, with a time added, they fit an int64."""
 
 
 class TrafficClass(IntEnum):
@@ -83,7 +87,10 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class OpSpec:
-    """Waits for a slot of ``pool`` (declared number, None without one), is set up, and runs ``stages`` in order."""
+    """Waits for a slot of ``pool`` (declared number, None without one), is set up, and runs ``stages`` in order.
+
+    ``priority`` is one of ``PRIORITIES``; whoever queues for a slot with a lower number is served before.
+    """
 
     kind: OpKind
     label: str
@@ -91,6 +98,7 @@ class OpSpec:
     pool: int | None = None
     setup_ticks: int = 0
     release_ticks: int = 0
+    priority: int = 0
 
 
 @dataclass(frozen=True)
@@ -119,6 +127,7 @@ class Program:
     op_pool: Int64Array  # [O] pool instance or NONE
     op_setup_ticks: Int64Array  # [O] from start to the first stage
     op_release_ticks: Int64Array  # [O] not ready before
+    op_priority: Int64Array  # [O] in the queue of the pool, the least first
     op_num_waits: Int64Array  # [O] edges into the op
     op_next_ptr: Int64Array  # [O + 1] into op_next
     op_next: Int64Array  # [E] ops that wait for the op

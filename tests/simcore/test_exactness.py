@@ -21,6 +21,7 @@ from tests.helpers.oracle.mutants import (
     half_as_long_again,
     with_larger_buffers,
     with_later_credits,
+    with_no_priorities,
     with_slower_polls,
     with_ties_backwards,
     with_wider_windows,
@@ -215,6 +216,14 @@ def test_one_unit_or_tick_too_many_is_noticed(mutant: Callable[[Program], Progra
     expected = [Oracle(program).run() for program in programs]
 
     assert num_wrong([mutant(program) for program in programs], expected, Core.HEAP) > 15
+
+
+@pytest.mark.parametrize("core", Core)
+def test_first_come_first_served_is_noticed(core: Core) -> None:
+    programs = [random_program(seed, num_ranks=2, features=Feature.PRIORITIES) for seed in range(200)]
+    expected = [Oracle(program).run() for program in programs]
+
+    assert num_wrong([with_no_priorities(program) for program in programs], expected, core) > 15
 
 
 @pytest.mark.parametrize("core", Core)

@@ -24,7 +24,8 @@ from magus.tui.commands.advise import AdviseOptions, advise_file
 from magus.tui.commands.check import check_files
 from magus.tui.commands.inputs import ScenarioInput
 from magus.tui.commands.schedules import list_schedules
-from magus.tui.commands.simulate import SimulateOptions, simulate_file
+from magus.tui.commands.simulate import simulate_file
+from magus.tui.commands.simulate_options import SimulateOptions
 from magus.tui.exit_codes import Exit
 from tests.helpers.marks import thinned
 

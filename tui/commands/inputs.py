@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...compiler import CompileError, Scenario
-from ...compiler.ir import Settings
+from ...compiler.ir import GraphScenario, Settings
 from ...compiler.pipeline import Compiled, compile_text
 from ...compiler.text.diagnostics import Report
 from ...compiler.text.load import read_source, read_stream
@@ -72,6 +72,19 @@ class ScenarioInput:
             If the file has an error, or no such workload.
         """
         return self.scenarios()[0]
+
+    def subject(self) -> Scenario | GraphScenario:
+        """Compile the file and return the scenario of the workload, a pair or a graph; warnings are shown.
+
+        Raises
+        ------
+        CompileError
+            If the file has an error, or no such workload.
+        """
+        found = compiled(self.file, self.settings)
+        show(found.warnings)
+        graph = found.graph(self.workload)
+        return found.scenario(self.workload) if graph is None else graph
 
     def scenarios(self) -> tuple[Scenario, ...]:
         """Compile the file and return the scenario of the workload, without one those of all; warnings are shown.

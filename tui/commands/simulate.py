@@ -1,62 +1,31 @@
 """``magus simulate``: one schedule, once or under many seeds, and the profile of its writes."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-
 from ...advisor import lower_bound
 from ...advisor.candidates.shortlist import packet_bytes, simulated_ranks
 from ...advisor.export import result_document
 from ...advisor.extrapolation import outside_calibration
 from ...advisor.solver.memory import check_memory
-from ...compiler.ir import Cancelled, Scenario, Schedule, ShouldStop
+from ...compiler.ir import GraphScenario, Scenario, Schedule
 from ...compiler.resolve.devices.replay_file import write_profile
 from ...compiler.resolve.schedules.from_text import resolve_schedule
 from ...compiler.text.writing import check_writable
 from ...simcore import Result, RunOptions, RunOutcome, WhatIf, affordable_unit, record_writes, simulate, simulate_seeds
 from ..exit_codes import Exit
-from ..text.door import print_json, put, say
+from ..text.door import print_json, put
 from ..text.progress import progress_line
 from ..text.render import result_text
 from ..text.seeds import seeds_document, seeds_text
 from .console import save, show
 from .inputs import ScenarioInput
-from .interrupts import interruptible
-from .out.pictures import NO_PICTURES, Pictures
 from .running import exit_code_if_strict, run_command
+from .simulate_graph import simulate_graph_of
+from .simulate_options import SimulateOptions, explain_outcome, stoppable
 
 SEEDED_LINE_HOPS = 1_000_000_000
 """Over all seeds and ranks; above it the seeds are simulated in larger packets."""
 
 EXPLAINED_LINE_HOPS = 60_000_000
 """Of each what-if run; above it those are made in larger packets."""
-
-
-@dataclass(frozen=True, slots=True)
-class SimulateOptions:
-    """Options of ``magus simulate``.
-
-    ``schedule`` None is the first that the file declares, else serial. ``at_line`` simulates cache lines, else packets;
-    ``fold`` simulates one rank for all that are alike. ``num_seeds`` adds percentiles over so many seeds from ``seed``
-    on, in packets. ``record`` is the file for the writes to rank 0, and ``pictures`` those that show the run.
-    """
-
-    schedule: str | None = None
-    at_line: bool = True
-    fold: bool = True
-    seed: int | None = None
-    num_seeds: int = 0
-    record: Path | None = None
-    pictures: Pictures = NO_PICTURES
-    strict: bool = False
-    as_json: bool = False
-
-    @property
-    def seeds(self) -> range:
-        """The seeds to take percentiles over."""
-        first = self.seed or 0
-        return range(first, first + self.num_seeds)
 
 
 def simulate_file(source: ScenarioInput, options: SimulateOptions) -> Exit:
@@ -66,7 +35,9 @@ def simulate_file(source: ScenarioInput, options: SimulateOptions) -> Exit:
         if options.record is not None:
             check_writable(options.record)
         options.pictures.check()
-        scenario = source.scenario()
+        scenario = source.subject()
+        if isinstance(scenario, GraphScenario):
+            return simulate_graph_of(scenario, options)
         schedule = resolve_schedule(scenario, options.schedule, show)
         check_memory(scenario, schedule)
         bound, outside = lower_bound(scenario), outside_calibration(scenario, (schedule,))
@@ -83,7 +54,7 @@ def simulate_file(source: ScenarioInput, options: SimulateOptions) -> Exit:
             if by_seed:
                 put(seeds_text(options.seeds, by_seed))
         if not done:
-            return _explain_outcome(result)
+            return explain_outcome(result)
         return max(recorded, drawn, exit_code_if_strict(scenario, options.strict, outside))
 
     return run_command(action)
@@ -94,7 +65,7 @@ def _simulated(scenario: Scenario, schedule: Schedule, options: SimulateOptions,
     coarse = affordable_unit(scenario, schedule, packet, EXPLAINED_LINE_HOPS // ranks)
     # The bound is of all ranks, a replay simulates one.
     what_if = WhatIf(coarse, bound_ticks) if scenario.system.replay is None else None
-    with _stoppable() as pressed, progress_line() as progress:
+    with stoppable() as pressed, progress_line() as progress:
         result = simulate(
             scenario,
             schedule,
@@ -106,16 +77,6 @@ def _simulated(scenario: Scenario, schedule: Schedule, options: SimulateOptions,
         if pressed() and result.outcome is RunOutcome.DONE:  # the what-if runs that explain it were cut off
             raise KeyboardInterrupt
         return result
-
-
-@contextmanager
-def _stoppable() -> Iterator[ShouldStop]:
-    """Ctrl-C asks the run to stop; before there is anything to show it interrupts as usual."""
-    try:
-        with interruptible() as pressed:
-            yield pressed
-    except Cancelled:
-        raise KeyboardInterrupt from None
 
 
 def _by_seed(scenario: Scenario, schedule: Schedule, seeds: range) -> tuple[Result, ...]:
@@ -134,13 +95,3 @@ def _record(scenario: Scenario, schedule: Schedule, unit_bytes: int, options: Si
         return Exit.DONE
     writes = record_writes(scenario, schedule, unit_bytes=unit_bytes, seed=options.seed)
     return save(options.record, write_profile(writes), f"{options.record}: {len(writes)} writes to rank 0")
-
-
-def _explain_outcome(result: Result) -> Exit:
-    """Say why a run did not end."""
-    say(f"magus: {result.outcome.value}")
-    for sentence in result.deadlock:
-        say(f"  {sentence}")
-    if result.outcome is RunOutcome.CANCELLED:
-        raise KeyboardInterrupt
-    return Exit.INPUT

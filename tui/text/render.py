@@ -289,7 +289,7 @@ def result_text(result: Result, scenario: Scenario, bound: Bound, outside: Seque
     lines = [
         *wrapped(scenario_line(scenario)),
         *wrapped(f"{result.schedule.expression} at {result.granularity} granularity ({result.unit_bytes} B)"),
-        *wrapped(_folding_sentence(result)),
+        *wrapped(folding_sentence(result)),
         *([] if result.outcome is RunOutcome.DONE else wrapped(f"PARTIAL: {result.outcome.value}")),
         *(line for sentence in outside for line in bullet("!", sentence)),
         "",
@@ -303,7 +303,7 @@ def result_text(result: Result, scenario: Scenario, bound: Bound, outside: Seque
     return "\n".join(lines)
 
 
-def _folding_sentence(result: Result) -> str:
+def folding_sentence(result: Result) -> str:
     """Return how much was simulated, how much it represents, and why not less was simulated."""
     simulated, ranks = f"{result.line_hops:,} line-hops", result.num_ranks
     if result.line_hops < result.line_hops_represented:

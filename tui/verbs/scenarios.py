@@ -128,7 +128,8 @@ def simulate(
     """Simulate one schedule: times, traffic and losses."""
     from ..commands.inputs import ScenarioInput
     from ..commands.out.pictures import Pictures
-    from ..commands.simulate import SimulateOptions, simulate_file
+    from ..commands.simulate import simulate_file
+    from ..commands.simulate_options import SimulateOptions
 
     options = SimulateOptions(
         schedule=schedule,

@@ -3,7 +3,7 @@
 A new one is a file, a line here, and a work model in the simulator unless it runs as one that is there.
 """
 
-from . import add, all_gather, all_to_all, attention, from_first, gemm, gemv, grouped_gemm, reductions
+from . import add, all_gather, all_to_all, attention, from_first, gemm, gemv, grouped_gemm, reductions, row_wise
 from .base import (
     CallArgument,
     CallArgumentKind,
@@ -23,6 +23,7 @@ OPERATIONS: tuple[KernelOperation | CollectiveOperation, ...] = (
     grouped_gemm.OPERATION,
     attention.OPERATION,
     add.OPERATION,
+    *row_wise.OPERATIONS,
     all_gather.OPERATION,
     reductions.REDUCE_SCATTER,
     reductions.ALL_REDUCE,

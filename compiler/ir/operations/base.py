@@ -158,6 +158,7 @@ class KernelOperation(Operation):
 
     ``after``: collectives whose result its first tensor or tensors may be. ``before``: collectives that take its
     result. ``beside``: collectives that need nothing of it. ``follows``: kernels whose result an all_to_all may bring.
+    ``ends``: kernels whose result it may take before that is written, as the end of the same kernel.
     ``uneven``: whether that all_to_all may give ranks different numbers of rows; see ``KernelShape.at_rank``.
     """
 
@@ -166,6 +167,7 @@ class KernelOperation(Operation):
     before: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
     follows: tuple[str, ...] = ()
+    ends: tuple[str, ...] = ()
     uneven: bool = False
 
 

@@ -29,9 +29,10 @@ class _Readers:
 
 
 class ExpectReader:
-    """Reads the expectations about one workload, whose declared schedules are ``schedules``."""
+    """Reads the expectations about one workload, whose declared schedules are ``schedules``; a graph has ``ops``."""
 
-    def __init__(self, schedules: tuple[str, ...], reading: Reading) -> None:
+    def __init__(self, schedules: tuple[str, ...], reading: Reading, ops: tuple[str, ...] = ()) -> None:
+        self._ops = ops
         self._schedules, self._reading, self._report = schedules, reading, reading.report
 
     def read(self, question: ast.Expect, workload: str) -> Expectation:
@@ -120,7 +121,7 @@ class ExpectReader:
         return int(value.amount)
 
     def _readers(self, seeds: int) -> _Readers:
-        terms = TermReader(self._schedules, self._reading, seeds)
+        terms = TermReader(self._schedules, self._reading, seeds, self._ops)
         return _Readers(terms, ComparisonReader(terms, self._reading))
 
     def _check(self, statement: ast.Define | ast.Say, readers: _Readers) -> Check:

@@ -5,6 +5,7 @@ from fractions import Fraction
 
 from ...codes import Code
 from ...ir import (
+    OP_METRICS,
     TICKS_PER_SECOND,
     Chain,
     End,
@@ -48,9 +49,13 @@ _VERBS = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide"}
 
 
 class TermReader:
-    """Reads terms about the declared ``schedules``; ``seeds`` tells whether they are simulated under seeds."""
+    """Reads terms about the declared ``schedules``; ``seeds`` tells whether they are simulated under seeds.
 
-    def __init__(self, schedules: tuple[str, ...], reading: Reading, seeds: int = 0) -> None:
+    ``ops`` are those of a graph.
+    """
+
+    def __init__(self, schedules: tuple[str, ...], reading: Reading, seeds: int = 0, ops: tuple[str, ...] = ()) -> None:
+        self._ops = ops
         self._schedules = (*schedules, *ALWAYS_THERE)
         self._reading, self._report = reading, reading.report
         self._seeds, self._reducing = seeds, False
@@ -77,6 +82,8 @@ class TermReader:
                     message = "the lower bound has a makespan and nothing else"
                     raise self._report.fail(Code.MGS201, message, expression.span, "bound.makespan")
                 return MetricOf(self._simulated(schedule, expression), metric)
+            case ast.Member(base=ast.Member(base=ast.Name() as schedule, name=op), name=word):
+                return self._of_op(schedule, op, word, expression)
             case ast.Call(function=ast.Name(text=word)):
                 return self._call(word, expression)
             case ast.Name(text=word):
@@ -197,6 +204,18 @@ class TermReader:
             hint = "the 90th percentile is percentile(mine.makespan, 90)"
             raise self._report.fail(Code.MGS307, "a percentile is a number from 0 to 100", expression.span, hint)
         return value.amount
+
+    def _of_op(self, schedule: ast.Name, op: str, word: str, expression: ast.Expression) -> MetricOf:
+        """Read ``late.dh.makespan``."""
+        if op not in self._ops:
+            hint = did_you_mean(op, self._ops) or (f"ops are {listing(self._ops)}" if self._ops else "mine.makespan")
+            what = f"unknown op '{op[:64]}'" if self._ops else "only a graph has figures of single ops"
+            raise self._report.fail(Code.MGS203, what, expression.span, hint)
+        metric = self._metric(word, expression)
+        if metric not in OP_METRICS:
+            hint = f"an op has {listing(each.value for each in OP_METRICS)}"
+            raise self._report.fail(Code.MGS201, f"an op has no metric '{word}'", expression.span, hint)
+        return MetricOf(self._simulated(schedule, expression), metric, op)
 
     def _metric(self, word: str, expression: ast.Expression) -> Metric:
         metric = metric_or_none(word)

@@ -6,7 +6,7 @@ Operations are followed one by one; each says of itself what a call makes, and w
 from collections.abc import Mapping
 
 from ...codes import Code
-from ...ir import Pattern, System, Workload, operations
+from ...ir import Graph, Pattern, System, Workload, operations
 from ...ir.operations import KernelOperation, Operand, Operation, OperationCall, OperationError
 from ...text import syntax as ast
 from ...text.diagnostics import Report, Stopped, did_you_mean, listing
@@ -18,6 +18,7 @@ from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.sentences import Words, head_of, single
 from .arguments import ArgumentReader
 from .combinations import combinations, either, pattern_beside, pattern_in_turn
+from .graph import GraphResolver
 from .parts import WorkloadParts
 from .tensors import TensorReader
 
@@ -215,12 +216,27 @@ def _inner_name(value: ast.Expression, operation: Operation, name: str, known: M
 
 def resolve_workload(
     entry: Entry, systems: SystemResolver, evaluator: ExpressionEvaluator, report: Report
-) -> tuple[System, Workload]:
-    """Return the workload of an entry with its system."""
+) -> tuple[System, Workload | Graph]:
+    """Return the workload of an entry with its system: a pair if its operations form one, else a graph."""
     declaration = entry.declaration
     assert isinstance(declaration, ast.Workload)
     system = systems.system(entry.scope.find(declaration.system, Kind.SYSTEM, report))
-    return system, WorkloadResolver(entry, system, evaluator, report).resolve()
+    as_pair, as_graph = report.beside(), report.beside()
+    with as_pair.attempt():
+        pair = WorkloadResolver(entry, system, evaluator, as_pair).resolve()
+        report.take(as_pair)
+        return system, pair
+    if not as_pair.has_errors:  # what is wrong is not the workload's
+        raise report.stop()
+    resolver = GraphResolver(entry, system, evaluator, as_graph)
+    with as_graph.attempt():
+        graph = resolver.resolve()
+        not_a_pair = all(found.code is Code.MGS520 for found in as_pair.errors)
+        if not as_graph.has_errors and (not_a_pair or resolver.is_meant):
+            report.take(as_graph)
+            return system, graph
+    report.take(as_graph if resolver.is_meant and as_graph.has_errors else as_pair)
+    raise report.stop()
 
 
 def _head(declaration: ast.Workload) -> Span:

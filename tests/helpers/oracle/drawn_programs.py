@@ -49,8 +49,13 @@ ENGINES = (
 
 def draw_plan(rng: random.Random, pattern: Pattern) -> tuple[Scenario, Schedule]:
     """A small scenario of ``pattern``, and one of its schedules."""
-    scenario = _draw_scenario(rng, pattern)
-    fitting = [each for each in ALL_TEMPLATES if pattern in each.patterns]
+    scenario = draw_scenario(rng, pattern)
+    return scenario, build_schedule(scenario, draw_choice(rng, scenario))
+
+
+def draw_choice(rng: random.Random, scenario: Scenario) -> Choice:
+    """One of the schedules of a scenario."""
+    fitting = [each for each in ALL_TEMPLATES if scenario.workload.pattern in each.patterns]
     while True:
         template = rng.choice(fitting)
         choice = Choice(
@@ -62,7 +67,7 @@ def draw_plan(rng: random.Random, pattern: Pattern) -> tuple[Scenario, Schedule]
             rng.choice(("", *ALGORITHM_BY_NAME)) if template.has("algorithm") else "",
         )
         if reject_choice(scenario, choice) is None:
-            return scenario, build_schedule(scenario, choice)
+            return choice
 
 
 def draw_variability(rng: random.Random, num_ranks: int) -> Variability:
@@ -86,7 +91,8 @@ def _draw_tactics(rng: random.Random) -> ExecutionOptions:
     )
 
 
-def _draw_scenario(rng: random.Random, pattern: Pattern) -> Scenario:
+def draw_scenario(rng: random.Random, pattern: Pattern) -> Scenario:
+    """A small scenario of ``pattern`` on hardware with anything that a profile may say."""
     ranks = 1 if pattern in ONE_RANK else rng.choice((2, 3, 4, 4))
     system = rng.choice((*SYSTEMS, FAT_TREE) if ranks == 4 else SYSTEMS[:3])
     m, n, k = (ranks * rng.choice((16, 32, 64)) for _ in range(3))

@@ -213,7 +213,7 @@ class Oracle:
                 else:
                     self.go_on(op, now)
             for pool, line in enumerate(self.line):
-                line.sort(key=lambda op: (op.ready, op.local_id, op.rank))
+                line.sort(key=lambda op: (op.priority, op.ready, op.local_id, op.rank))
                 granted = line[: self.slots[pool]]
                 self.slots[pool] -= len(granted)
                 del line[: len(granted)]

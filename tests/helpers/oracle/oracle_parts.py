@@ -56,8 +56,9 @@ class Stage:
 class Op:
     """Waits, takes a slot, works through its stages, sets flags."""
 
-    def __init__(self, rank: int, local_id: int, pool: int, setup: int, release: int) -> None:
-        self.rank, self.local_id, self.pool, self.setup, self.release = rank, local_id, pool, setup, release
+    def __init__(self, rank: int, local_id: int, pool: int, priority: int, setup: int, release: int) -> None:
+        self.rank, self.local_id, self.pool, self.priority = rank, local_id, pool, priority
+        self.setup, self.release = setup, release
         self.stages: list[Stage] = []
         self.waits_for = 0
         self.followers: list[Op] = []
@@ -82,7 +83,8 @@ class Op:
 
 def read_program(program: Program) -> tuple[list[Op], list[Flow]]:
     """The ops and flows of a program as objects, each hop with its place in the order of ties."""
-    columns = (program.op_rank, program.op_local_id, program.op_pool, program.op_setup_ticks, program.op_release_ticks)
+    places = (program.op_rank, program.op_local_id, program.op_pool, program.op_priority)
+    columns = (*places, program.op_setup_ticks, program.op_release_ticks)
     ops = [Op(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
     for op, waits, sets in zip(
         ops,

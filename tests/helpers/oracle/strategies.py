@@ -6,7 +6,7 @@ from enum import Flag, auto
 from hypothesis import strategies as st
 
 from magus.simcore.program.builder import ProgramBuilder
-from magus.simcore.program.program import Flow, OpKind, OpSpec, Program, Stage, TrafficClass
+from magus.simcore.program.program import PRIORITIES, Flow, OpKind, OpSpec, Program, Stage, TrafficClass
 
 
 class Feature(Flag):
@@ -15,10 +15,11 @@ class Feature(Flag):
     WINDOWS = auto()  # flows with a limit on the units under way
     BUFFERS = auto()  # servers with little room before them, and with loops of them where all are full
     POLLING = auto()  # stages that are repeated until flags are set, and flags that never are
+    PRIORITIES = auto()  # ops that others let pass in the queue of their pool
 
 
 PLAIN = Feature(0)
-ALL = Feature.WINDOWS | Feature.BUFFERS | Feature.POLLING
+ALL = Feature.WINDOWS | Feature.BUFFERS | Feature.POLLING | Feature.PRIORITIES
 
 
 def random_program(seed: int, *, num_ranks: int = 1, features: Feature = PLAIN) -> Program:
@@ -35,6 +36,7 @@ class _Random:
 
     def __init__(self, seed: int, num_ranks: int, features: Feature) -> None:
         self.rng, self.extra = random.Random(seed), random.Random(f"features of {seed}")
+        self.priorities = random.Random(f"priorities of {seed}")
         self.features = features
         self.builder = ProgramBuilder(num_ranks, unit_bytes=128)
         self.num_ranks = num_ranks
@@ -60,6 +62,7 @@ class _Random:
                     pool=rng.choice(pools) if pools and rng.random() < 0.6 else None,
                     setup_ticks=rng.choice((0, 0, 1, 3 * scale)),
                     release_ticks=rng.choice((0, 0, 0, 2, 7 * scale)),
+                    priority=self.priorities.choice(PRIORITIES) if Feature.PRIORITIES in self.features else 0,
                 ),
                 count=rng.choice((1, 1, 1, 2, 5)),
             )

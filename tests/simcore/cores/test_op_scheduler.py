@@ -54,6 +54,36 @@ def test_stage_lasts_for_its_hold_or_its_slowest_flow(b: ProgramBuilder) -> None
     assert result.server_free.tolist() == [52]
 
 
+def test_slots_go_by_priority_before_ready_time(b: ProgramBuilder) -> None:
+    pool = b.pool("p", 1)
+    b.op(0, OpSpec(OpKind.TILE, "holder", [Stage(10)], pool=pool))
+    b.op(0, OpSpec(OpKind.TILE, "low", [Stage(10)], pool=pool, priority=1))
+    b.op(0, OpSpec(OpKind.TILE, "usual", [Stage(10)], pool=pool, release_ticks=5))
+    b.op(0, OpSpec(OpKind.TILE, "first", [Stage(10)], pool=pool, release_ticks=15, priority=-4))
+    b.op(0, OpSpec(OpKind.TILE, "usual too", [Stage(10)], pool=pool, release_ticks=15))
+
+    # Nobody gives a slot back before its end, however urgent the next is.
+    assert finish(b.build()).op_start.tolist() == [0, 40, 10, 20, 30]
+
+
+def test_scope_gives_labels_and_priorities(b: ProgramBuilder) -> None:
+    pool = b.pool("p", 1)
+    scope = b.scoped("a.", {OpKind.REDUCE: -1})
+    scope.op(0, OpSpec(OpKind.TILE, "tile", pool=pool))
+    scope.op(0, OpSpec(OpKind.REDUCE, "sum", pool=pool))
+    b.op(0, OpSpec(OpKind.REDUCE, "sum", pool=pool))
+    program = b.build()
+
+    assert program.op_local_id.tolist() == [0, 1, 2]
+    assert program.op_priority.tolist() == [0, -1, 0]
+    assert [program.labels[label] for label in program.op_label_idx] == ["a.tile", "a.sum", "sum"]
+
+
+def test_priorities_have_a_range(b: ProgramBuilder) -> None:
+    with pytest.raises(ValueError, match="priority 4, not one of -4 to 3"):
+        b.op(0, OpSpec(OpKind.TILE, "tile", priority=4))
+
+
 def test_slots_go_by_ready_time_then_local_id(b: ProgramBuilder) -> None:
     pool = b.pool("p", 1)
     late = b.op(0, OpSpec(OpKind.TILE, "late", [Stage(1)], pool=pool, release_ticks=5))

@@ -25,6 +25,7 @@ from magus.compiler.ir import (
     Variability,
 )
 from magus.compiler.planning.build import build_schedule, declared
+from magus.compiler.planning.graph_build import build_graph_plan
 from magus.examples import path as example
 from magus.simcore import RunOptions, RunOutcome, WhatIf, simulate, simulate_seeds
 from magus.simcore.memo import memo as memo_module
@@ -32,6 +33,7 @@ from magus.simcore.memo import sources
 from magus.simcore.memo.codec import _tuple_reader
 from magus.simcore.memo.memo import current_store, memo_of, memoized, memoizing
 from magus.simcore.memo.store import Store
+from magus.simcore.simulate_graph import simulate_graph
 from tests.helpers.marks import thinned
 from tests.helpers.scenarios.fabrics import torus
 from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs, lone_gather
@@ -43,8 +45,9 @@ SCENARIO = ag_gemm(512, 1024, 1024, ranks=4)
 CHOICE = Choice("hetero_fused_1d", 8, DMA)
 UNIT = 8192
 SIMULATE = import_module("magus.simcore.simulate")  # not the function of that name
+SIMULATE_GRAPH = import_module("magus.simcore.simulate_graph")
 SEEDS = import_module("magus.simcore.seeds")
-EXAMPLES = sorted(example("decode_small_batch").parent.rglob("*.mgs"))
+EXAMPLES = sorted(file for file in example("decode_small_batch").parent.rglob("*.mgs") if file.parent.name != "layers")
 
 
 class Computed(Exception):
@@ -86,6 +89,18 @@ def test_what_is_kept_of_an_example_is_what_was_computed(file: Path, store: Stor
                 kept = simulate(scenario, schedule, unit_bytes=1 << 16)
             assert (kept, repr(kept)) == (computed, repr(computed))
             assert (kept.schedule is schedule) == (computed.schedule is schedule)
+
+
+@pytest.mark.usefixtures("compiled_core")
+def test_what_is_kept_of_a_graph_is_what_was_computed(store: Store) -> None:
+    graph = compile_file(example("layers/llama70b_backward"), (("M", "1024"),)).graphs[0]
+    plan = build_graph_plan(graph.system, graph.graph, graph.schedules[0])
+    computed = simulate_graph(graph.system, plan, unit_bytes=1 << 16)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SIMULATE_GRAPH, "_simulate", computing_nothing)
+        kept = simulate_graph(graph.system, plan, unit_bytes=1 << 16)
+
+    assert (kept, repr(kept)) == (computed, repr(computed))
 
 
 @pytest.mark.parametrize(

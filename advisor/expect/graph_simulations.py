@@ -1,0 +1,103 @@
+"""The simulations that the expectations of a graph need, each run once."""
+
+from dataclasses import dataclass, field, replace
+
+from ...compiler.ir import GraphScenario, Metric
+from ...compiler.planning.build import ScheduleError
+from ...compiler.planning.graph_layers import in_layer
+from ...compiler.resolve.schedules.graph_from_text import resolve_graph_schedule
+from ...compiler.text.diagnostics import CompileError
+from ...simcore import Result, RunOutcome, RunTooLarge
+from ...simcore.program.program import PACKET_BYTES
+from ...simcore.simulate_layers import SHOWN_LAYER, LayersResult, simulate_layers
+from ..bounds.graph_bound import graph_bound
+from ..candidates.advice import Advice
+from .simulations import BEST, BOUND, ExpectationError
+
+
+@dataclass(slots=True)
+class GraphRuns:
+    """Results of the schedules of a graph by name: declared ones and ``serial``."""
+
+    scenario: GraphScenario
+    packets: bool = False
+    _bound_ticks: int | None = None
+    _results: dict[tuple[str, int | None], LayersResult] = field(default_factory=dict)
+
+    def advice(self) -> Advice:
+        """Raise ExpectationError: schedules of a graph are not searched."""
+        raise ExpectationError(f"{self.scenario.name} is a graph, for which no schedule is recommended")
+
+    def bound_ticks(self) -> int:
+        """Return the lower bound on any schedule, of all layers."""
+        if self._bound_ticks is None:
+            self._bound_ticks = graph_bound(self.scenario.system, self.scenario.graph).ticks
+        return self._bound_ticks
+
+    def result(self, name: str, *, explained: bool = False) -> Result:
+        """Return the result of a schedule; of layers that repeat the makespan is that of all.
+
+        Raises
+        ------
+        ExpectationError
+            If there is none of that name, or it is too large to simulate or does not finish.
+        """
+        return self._result(name, None)
+
+    def seeded(self, name: str, count: int) -> tuple[Result, ...]:
+        """Return results under the seeds 0 to ``count`` - 1 of the variability.
+
+        Raises
+        ------
+        ExpectationError
+            As ``result``.
+        """
+        return tuple(self._result(name, seed) for seed in range(count))
+
+    def of_op(self, name: str, op: str, metric: Metric, seed: int | None) -> int:
+        """Return a figure in ticks of one op; of several layers that of the third, or the last.
+
+        Raises
+        ------
+        ExpectationError
+            As ``result``.
+        """
+        found = self._layers(name, seed)
+        one = found.simulated.op(in_layer(op, min(SHOWN_LAYER, found.num_simulated)))
+        figures = {
+            Metric.MAKESPAN: one.makespan_ticks,
+            Metric.COMPUTE_TIME: one.compute_ticks,
+            Metric.COMM_TIME: one.comm_ticks,
+            Metric.EXPOSED_TIME: one.exposed_ticks,
+        }
+        return figures[metric]
+
+    def _result(self, name: str, seed: int | None) -> Result:
+        found = self._layers(name, seed)
+        whole = found.simulated.whole
+        return replace(whole, makespan_ticks=found.makespan_ticks) if found.num_simulated < found.layers else whole
+
+    def _layers(self, name: str, seed: int | None) -> LayersResult:
+        if name in (BEST, BOUND):
+            self.advice()
+        if (name, seed) not in self._results:
+            self._results[name, seed] = self._simulate(name, seed)
+        return self._results[name, seed]
+
+    def _simulate(self, name: str, seed: int | None) -> LayersResult:
+        scenario, gpu = self.scenario, self.scenario.system.gpu
+        packet = -(-PACKET_BYTES // gpu.line_bytes) * gpu.line_bytes
+        unit = packet if self.packets else gpu.line_bytes
+        try:
+            choice = resolve_graph_schedule(scenario, name)
+            found = simulate_layers(
+                scenario.system, scenario.graph, choice, name=scenario.name, unit_bytes=unit, seed=seed
+            )
+        except CompileError as error:
+            raise ExpectationError(f"{name} does not fit these sizes and was left out") from error
+        except (RunTooLarge, ScheduleError) as error:
+            raise ExpectationError(str(error)) from error
+        whole = found.simulated.whole
+        if whole.outcome is not RunOutcome.DONE:
+            raise ExpectationError(f"{name} does not finish: {whole.outcome.value}")
+        return found

@@ -1,0 +1,69 @@
+"""JSON documents of graphs: the document of a result with the ops, and the schedules of a file."""
+
+from ..compiler.ir import TICKS_PER_US, GraphPlan, GraphScenario, JsonObject
+from ..compiler.planning.graph_layers import own_name
+from ..simcore.figures.graph_result import OpResult
+from ..simcore.simulate_layers import LayersResult
+from .bounds.lower_bound import Bound
+from .export import bound_document, result_document
+
+GRAPH_SCHEDULES_SCHEMA = "magus-graph-schedules/1"
+
+
+def graph_document(scenario: GraphScenario, plan: GraphPlan, result: LayersResult, bound: Bound) -> JsonObject:
+    """Return the document of ``magus simulate --json`` on a graph: that of a pair, with ``ops``, layers and the bound.
+
+    All but ``layers`` and the bound is of the layers that were simulated.
+    """
+    labels = {part.op: scenario.graph.op(part.op).label for part in plan.parts}
+    schedules: dict[str, list[str]] = {}
+    for part in plan.parts:
+        schedules.setdefault(part.op, []).append(part.schedule.expression)
+    ops = [
+        _op_document(op) | {"pattern": labels[name], "schedules": schedules[name]}
+        for op in result.simulated.ops
+        for name in (own_name(op.name),)
+    ]
+    period = result.period_ticks
+    layers = {
+        "count": result.layers,
+        "simulated": result.num_simulated,
+        "period_us": None if period is None else period / TICKS_PER_US,
+        "makespan_us": result.makespan_ticks / TICKS_PER_US,
+        "makespan_ticks": result.makespan_ticks,
+    }
+    document = result_document(result.simulated.whole, scenario.name)
+    return document | {"layers": layers, "ops": ops, "bound": bound_document(bound)}
+
+
+def _op_document(op: OpResult) -> JsonObject:
+    return {
+        "name": op.name,
+        "begin_us": op.begin_ticks / TICKS_PER_US,
+        "end_us": op.end_ticks / TICKS_PER_US,
+        "makespan_us": op.makespan_ticks / TICKS_PER_US,
+        "compute_us": op.compute_ticks / TICKS_PER_US,
+        "comm_us": op.comm_ticks / TICKS_PER_US,
+        "exposed_comm_us": op.exposed_ticks / TICKS_PER_US,
+    }
+
+
+def graph_schedules_document(scenario: GraphScenario, bound: Bound) -> JsonObject:
+    """Return the document of ``magus schedules --json`` on a graph."""
+    repeat = scenario.graph.repeat
+    return {
+        "schema": GRAPH_SCHEDULES_SCHEMA,
+        "scenario": scenario.name,
+        "workload": scenario.name,
+        "layers": 1 if repeat is None else repeat.count,
+        "ops": [
+            {
+                "name": op.name,
+                "pattern": op.label,
+                "reads": [{"tensor": read.tensor, "made_by": read.made_by or None} for read in op.reads],
+            }
+            for op in scenario.graph.ops
+        ],
+        "schedules": [choice.name for choice in scenario.schedules],
+        "bound": bound_document(bound),
+    }

@@ -1,0 +1,111 @@
+"""Whole layers: what a joint plan gains, how exact it is, and how fast it is simulated, in packets on one core."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+from magus.compiler import compile_file
+from magus.compiler.ir import Graph, GraphChoice, GraphOp, GraphScenario, Scenario
+from magus.compiler.planning.graph_build import build_graph_plan, kernel_alone
+from magus.compiler.planning.graph_layers import choice_of_layers, layers_of
+from magus.compiler.resolve.schedules.graph_from_text import SERIAL
+from magus.examples import path
+from magus.simcore import RunOptions, simulate
+from magus.simcore.simulate_graph import simulate_graph
+from magus.simcore.simulate_layers import simulate_layers
+
+from .report import Figure, main, timed
+
+LATE = "late"
+QUICK = RunOptions(many=True)
+
+
+def measure() -> Iterator[Figure]:
+    """Yield all figures."""
+    back = compile_file(path("layers/llama70b_backward")).graphs[0]
+    forward = compile_file(path("layers/llama70b_layer")).graphs[0]
+    yield from _exact(back)
+    yield from _gains(back)
+    yield from _speed(back, forward)
+
+
+def _choice(scenario: GraphScenario, name: str) -> GraphChoice:
+    return next((choice for choice in scenario.schedules if choice.name == name), SERIAL)
+
+
+def _one_layer(scenario: GraphScenario, name: str) -> int:
+    graph = replace(scenario.graph, repeat=None)
+    plan = build_graph_plan(scenario.system, graph, _choice(scenario, name))
+    return simulate_graph(scenario.system, plan, options=QUICK).whole.makespan_ticks
+
+
+def _exact(back: GraphScenario) -> Iterator[Figure]:
+    """Ops of the example as graphs of one op, and layers by period against layers one by one."""
+    off = 0
+    for op in back.graph.ops:
+        mode = next((mode for mode in _choice(back, LATE).modes if mode.op == op.name and mode.body), None)
+        alone = Graph("one", "", (GraphOp(op.name, op.workload),))
+        choice = GraphChoice("one", (mode,) if mode else ())
+        plan = build_graph_plan(back.system, alone, choice)
+        joint = simulate_graph(back.system, plan, options=QUICK).whole.makespan_ticks
+        part = plan.parts[0]
+        single = simulate(Scenario(op.name, back.system, op.workload), part.schedule, options=QUICK).makespan_ticks
+        off += joint != single
+    yield Figure("ops alone whose ticks differ from those of the pair", off, "ops", "lower", 0)
+    count = 80
+    by_period = simulate_layers(back.system, back.graph, _choice(back, LATE), unit_bytes=8192, options=QUICK)
+    plan = build_graph_plan(back.system, layers_of(back.graph, count), choice_of_layers(_choice(back, LATE), count))
+    direct = simulate_graph(back.system, plan, unit_bytes=8192, options=QUICK).whole.makespan_ticks
+    yield Figure("80 layers by period less one by one", abs(by_period.makespan_ticks - direct), "ticks", "lower", 0)
+
+
+def _gains(back: GraphScenario) -> Iterator[Figure]:
+    """Makespans of one layer, and of the kernels alone."""
+    times = {name: _one_layer(back, name) for name in ("serial", "pairs", "te", LATE)}
+    for name, ticks in times.items():
+        yield Figure(f"MLP backward, 8192 tokens, {name}", ticks / 10**8, "us", "lower")
+    kernels = sum(
+        simulate_graph(
+            back.system,
+            build_graph_plan(back.system, Graph("k", "", (_kernel(op),)), GraphChoice("k")),
+            options=QUICK,
+        ).whole.makespan_ticks
+        for op in back.graph.ops
+        if op.workload.compute is not None
+    )
+    yield Figure("the same, kernels alone", kernels / 10**8, "us", "lower")
+    yield Figure("late over kernels alone", times[LATE] / kernels, "x", "lower")
+
+
+def _kernel(op: GraphOp) -> GraphOp:
+    return GraphOp(op.name, kernel_alone(op.workload) if op.is_pair else op.workload)
+
+
+def _speed(back: GraphScenario, forward: GraphScenario) -> Iterator[Figure]:
+    """Seconds of one layer, of two as 12 ops, and of 80, plans and lowering included."""
+    one = replace(back.graph, repeat=None)
+    two = layers_of(back.graph, 2)
+    for name, graph, choice, target in (
+        ("6 ops", one, _choice(back, LATE), None),
+        ("12 ops", two, choice_of_layers(_choice(back, LATE), 2), 1.5),
+    ):
+        seconds, _ = timed(partial(_planned, back, graph, choice), repeats=3)
+        yield Figure(f"backward of {name}, 8192 tokens, in packets", seconds, "s", "lower", target)
+    for name, scenario, schedule in (("backward", back, LATE), ("forward", forward, "pairs")):
+        seconds, _ = timed(partial(_layers, scenario, schedule))
+        yield Figure(f"80 layers {name}, 8192 tokens, in packets", seconds, "s", "lower", 5)
+
+
+def _planned(scenario: GraphScenario, graph: Graph, choice: GraphChoice) -> int:
+    plan = build_graph_plan(scenario.system, graph, choice)
+    return simulate_graph(scenario.system, plan, options=QUICK).whole.makespan_ticks
+
+
+def _layers(scenario: GraphScenario, schedule: str) -> int:
+    choice = _choice(scenario, schedule)
+    return simulate_layers(scenario.system, scenario.graph, choice, options=QUICK).makespan_ticks
+
+
+if __name__ == "__main__":
+    sys.exit(main(__doc__ or "", measure))

@@ -1,0 +1,42 @@
+"""A GraphChoice: a schedule of a graph as a file declares it, before plans of its ops are written."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from .schedule import Choice, EngineChoice, Plan
+
+
+class Seams(Enum):
+    """What an op waits for in those that it reads; the value is the word in the language."""
+
+    ROWS = "rows"
+    WHOLE = "whole"
+
+
+@dataclass(frozen=True, slots=True)
+class OpMode:
+    """How one op is carried out: as ``body`` says, or its collective whole and apart from its kernel by ``apart``."""
+
+    op: str
+    body: Choice | Plan | None = None
+    apart: EngineChoice | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GraphChoice:
+    """A schedule of a graph.
+
+    ``modes`` are of some ops; the others are serial pairs, kernels and collectives as usual. ``order`` lists ops in the
+    order in which their kernels are issued; those it leaves out come as soon as they are needed. ``streams`` are of ops
+    whose kernels run beside the main stream, 0. Each of ``beside`` begins with the kernel of another op. Kernels of
+    ``low`` are served last where SMs are free, and reductions first with ``sums_first``.
+    """
+
+    name: str
+    modes: tuple[OpMode, ...] = ()
+    order: tuple[str, ...] = ()
+    streams: tuple[tuple[str, int], ...] = ()
+    beside: tuple[tuple[str, str], ...] = ()
+    low: tuple[str, ...] = ()
+    sums_first: bool = False
+    seams: Seams = Seams.ROWS

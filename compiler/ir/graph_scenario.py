@@ -1,0 +1,22 @@
+"""The resolved scenario of a graph: hardware, graph, and the schedules that its file declares."""
+
+from dataclasses import dataclass
+
+from .graph import Graph
+from .graph_choice import GraphChoice
+from .scenario import System
+
+
+@dataclass(frozen=True, slots=True)
+class GraphScenario:
+    """One graph on one system."""
+
+    name: str
+    system: System
+    graph: Graph
+    schedules: tuple[GraphChoice, ...] = ()
+
+    @property
+    def num_ranks(self) -> int:
+        """Number of GPUs."""
+        return self.system.num_ranks

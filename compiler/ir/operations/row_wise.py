@@ -1,0 +1,71 @@
+"""``norm(x)``, ``swiglu(u)``, ``gelu(x)`` and what goes back through them: each row by itself, bound by memory.
+
+One generic kernel: it reads its tensors once and writes its result once. ``gelu`` of what a gemm computes may be the
+end of that gemm (NVIDIA cuBLASLt, CUBLASLT_EPILOGUE_GELU); the others are kernels of their own in libraries.
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar
+
+from .add import ElementwiseShape
+from .base import CallResult, KernelOperation, OperationCall, mismatch
+from .checks import lone_tensors
+
+
+@dataclass(frozen=True, slots=True)
+class RowWiseShape(ElementwiseShape):
+    """A kernel that reads ``read_bytes`` and writes ``num_elements``, row by row."""
+
+    operation: ClassVar[str] = "row_wise"
+
+    read_bytes: int = 0
+
+    @property
+    def operand_bytes(self) -> int:
+        """All inputs."""
+        return self.read_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Widths:
+    """Columns of each input and of the output, in units that are the same for all of a call."""
+
+    inputs: tuple[int, ...]
+    output: int
+
+
+def _infer(call: OperationCall, widths: _Widths) -> CallResult:
+    tensors = lone_tensors(call)
+    first, unit = tensors[0], tensors[0].cols // widths.inputs[0]
+    if first.cols % widths.inputs[0]:
+        raise mismatch(f"{first.name} has {first.cols} columns, which are not {widths.inputs[0]} equal parts")
+    for tensor, width in zip(tensors, widths.inputs, strict=True):
+        if (tensor.rows, tensor.cols) != (first.rows, width * unit):
+            what = f"{tensor.name} is [{tensor.rows}, {tensor.cols}], {call.operation.name} needs"
+            raise mismatch(f"{what} [{first.rows}, {width * unit}] beside {first.name}")
+    output = replace(first, name=call.result, cols=widths.output * unit)
+    read = sum(tensor.num_bytes for tensor in tensors)
+    return CallResult(output, RowWiseShape(output.rows * output.cols, len(tensors), first.dtype, read))
+
+
+def _row_wise(
+    name: str, example: str, inputs: tuple[int, ...], output: int, *, ends_gemm: bool = False
+) -> KernelOperation:
+    return KernelOperation(
+        name=name,
+        example=example,
+        infer=partial(_infer, widths=_Widths(inputs, output)),
+        num_tensors=(len(inputs), len(inputs)),
+        ends=("gemm",) if ends_gemm else (),
+    )
+
+
+OPERATIONS = (
+    _row_wise("norm", "norm(x)", (1,), 1),
+    _row_wise("norm_back", "norm_back(x, dy)", (1, 1), 1),
+    _row_wise("swiglu", "swiglu(u)", (2,), 1),
+    _row_wise("swiglu_back", "swiglu_back(u, dh)", (2, 1), 2),
+    _row_wise("gelu", "gelu(x)", (1,), 1, ends_gemm=True),
+    _row_wise("gelu_back", "gelu_back(x, dy)", (1, 1), 1),
+)

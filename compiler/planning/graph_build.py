@@ -1,0 +1,213 @@
+"""From a GraphChoice to the GraphPlan that lowering takes: parts in issue order, with the waits between them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from ..codes import Code
+from ..ir import (
+    Awaited,
+    Choice,
+    Direction,
+    EngineChoice,
+    Graph,
+    GraphChoice,
+    GraphOp,
+    GraphPlan,
+    Made,
+    OpMode,
+    Part,
+    PartWait,
+    Pattern,
+    Plan,
+    Read,
+    Rejection,
+    Scenario,
+    Schedule,
+    Seams,
+    StepWait,
+    System,
+    Transfer,
+    Workload,
+)
+from ..templates import BASELINE
+from ..templates.collective import collective_in
+from .build import ScheduleError, build_schedule
+from .graph_order import GraphPlanError, issue_order
+from .graph_seams import row_waits
+from .knobs.engine import default_engine
+
+COLLECTIVES_STREAM = -1
+"""The stream of collectives that stand alone or apart: they run one after the other."""
+
+LOW, FIRST = 1, -1
+"""Priorities of kernels that are served last, and of sums that are served first."""
+
+
+def build_graph_plan(system: System, graph: Graph, choice: GraphChoice) -> GraphPlan:
+    """The plan for ``choice`` on ``system``.
+
+    Raises
+    ------
+    ScheduleError
+        If an op cannot be carried out as the choice says, or the order of ops cannot be kept.
+    """
+    builder = _Builder(system, graph, choice)
+    for name in issue_order(graph, choice):
+        builder.add(name)
+    return GraphPlan(choice.name, tuple(builder.parts.values()), FIRST if choice.sums_first else 0)
+
+
+def kernel_alone(workload: Workload) -> Workload:
+    """The kernel of a pair without its collective."""
+    pattern = Pattern.GEMM if workload.gemm is not None else Pattern.KERNEL
+    return replace(workload, pattern=pattern, moved=None, split=(), loads=(), experts=())
+
+
+def collective_alone(workload: Workload) -> Workload:
+    """The collective of a pair without its kernel."""
+    pattern = collective_in(workload.pattern)
+    assert pattern is not None, "a pair has a collective"
+    return replace(workload, pattern=pattern, gemm=None, kernel=None)
+
+
+@dataclass(slots=True)
+class _Builder:
+    """The parts so far, by name."""
+
+    system: System
+    graph: Graph
+    choice: GraphChoice
+    parts: dict[str, Part] = field(default_factory=dict)
+    built: dict[tuple[Workload, object], Schedule] = field(default_factory=dict)
+
+    def add(self, name: str) -> None:
+        """Add the parts of the op of that name; of an op whose collective is apart in the order of its data."""
+        op_name, _, which = name.partition(_DOT)
+        op = self.graph.op(op_name)
+        mode = self._mode(op)
+        if mode.apart is None:
+            self._add(op, op.name, op.workload, self._schedule(op, mode.body))
+            return
+        if not op.is_pair or op.workload.then is not None:
+            message = f"{op.name} is {op.workload.label}: it has no kernel and collective to keep apart"
+            raise GraphPlanError(Rejection(Code.MGS509, message, "apart is for a pair such as AG+GEMM"), op.name)
+        if op.workload.loads:
+            message = f"the kernel of {op.name} is as large as the rank's loads: it is not simulated apart"
+            raise GraphPlanError(Rejection(Code.MGS515, message, "leave it to a template"), op.name)
+        if which == "kernel":
+            kernel = kernel_alone(op.workload)
+            self._add(op, op.name, kernel, self._usual(op, kernel, default_engine(self.system)))
+            return
+        alone, serial = collective_alone(op.workload), self._usual(op, op.workload, mode.apart)
+        schedule = replace(self._usual(op, alone, mode.apart), staging_bytes=serial.staging_bytes)
+        self._add(op, collective_name(op), alone, schedule)
+
+    def _add(self, op: GraphOp, name: str, workload: Workload, schedule: Schedule) -> None:
+        stream = COLLECTIVES_STREAM if workload.is_collective else dict(self.choice.streams).get(op.name, 0)
+        priority = LOW if op.name in self.choice.low else 0
+        free = not any(read.made_by for read in op.reads) and op.name not in dict(self.choice.beside)
+        behind = op.workload.is_collective and free
+        part = Part(name, op.name, workload, schedule, stream, priority, layer=op.layer, behind_kernels=behind)
+        waits, step_waits = self._waits(op, part)
+        self.parts[name] = replace(part, waits=waits, step_waits=step_waits)
+
+    def _mode(self, op: GraphOp) -> OpMode:
+        return next((mode for mode in self.choice.modes if mode.op == op.name), OpMode(op.name))
+
+    def _schedule(self, op: GraphOp, body: Choice | Plan | None) -> Schedule:
+        if body is None:
+            return self._usual(op, op.workload, default_engine(self.system))
+        return self._built(op, op.workload, body)
+
+    def _usual(self, op: GraphOp, workload: Workload, engine: EngineChoice) -> Schedule:
+        return self._built(op, workload, Choice(BASELINE.name, self.system.num_ranks, engine))
+
+    def _built(self, op: GraphOp, workload: Workload, body: Choice | Plan) -> Schedule:
+        key = (workload, body)
+        try:
+            if isinstance(body, Plan):
+                return build_schedule(self._scenario(workload), body, f"{self.choice.name}.{op.name}")
+            if key not in self.built:  # layers are alike
+                self.built[key] = build_schedule(self._scenario(workload), body)
+            return self.built[key]
+        except ScheduleError as error:
+            raise GraphPlanError(error.rejection, op.name) from None
+
+    def _scenario(self, workload: Workload) -> Scenario:
+        return Scenario(workload.name, self.system, workload)
+
+    def _waits(self, op: GraphOp, part: Part) -> tuple[tuple[PartWait, ...], tuple[StepWait, ...]]:
+        """What a part waits for: results that it reads, the other part of its op, and what it stands beside."""
+        waits: list[PartWait] = []
+        steps: list[StepWait] = []
+        for read in op.reads:
+            if read.made_by and self._reads(op, part, read):
+                self._check_direction(op, part, read)
+                maker = self._maker(read)
+                seam = row_waits(maker, part) if self._by_rows(read, maker) else ()
+                steps += seam
+                waits += () if seam else self._whole(op, part, read)
+        other = self._other_half(op, part)
+        waits += (PartWait(other),) if other is not None else ()
+        beside = dict(self.choice.beside).get(op.name)
+        if beside is not None and (part.workload.is_collective or not op.workload.pattern.overlaps):
+            waits.append(PartWait(beside, Awaited.BEGUN))
+        return tuple(dict.fromkeys(waits)), tuple(dict.fromkeys(steps))
+
+    def _reads(self, op: GraphOp, part: Part, read: Read) -> bool:
+        """Whether it is this part of an op that takes the operand."""
+        whole = part.workload is op.workload
+        return whole or read.moves == part.workload.is_collective
+
+    def _by_rows(self, read: Read, maker: Part) -> bool:
+        return self.choice.seams is Seams.ROWS and read.by_rows and read.what is Made.OUTPUT and maker.op == maker.name
+
+    def _maker(self, read: Read) -> Part:
+        """The part after which what is read is there."""
+        op = self.graph.op(read.made_by)
+        names = [name for name in (op.name, collective_name(op)) if name in self.parts]
+        apart = len(names) == 2
+        collective_last = read.what is Made.MOVED or op.workload.pattern.produces
+        return self.parts[names[1] if apart and collective_last else names[0]]
+
+    def _whole(self, op: GraphOp, part: Part, read: Read) -> Iterator[PartWait]:
+        """Wait for all of what is read; what is gathered is there with what others send, and the own block of it."""
+        maker = self._maker(read)
+        kernels_only = part.workload.pattern.consumes and not read.moves
+        if read.what is Made.MOVED and not maker.workload.is_collective:
+            yield PartWait(maker.name, Awaited.LANDED, kernels_only)
+            for gathered in self.graph.op(read.made_by).reads:
+                if gathered.moves and gathered.made_by:
+                    yield from self._whole(op, part, replace(gathered, moves=read.moves))
+        else:
+            yield PartWait(maker.name, Awaited.END, kernels_only)
+
+    def _other_half(self, op: GraphOp, part: Part) -> str | None:
+        """The part of the same op that comes before this one."""
+        if part.workload is op.workload:
+            return None
+        first = op.name if op.workload.pattern.produces else collective_name(op)
+        return first if first != part.name else None
+
+    def _check_direction(self, op: GraphOp, part: Part, read: Read) -> None:
+        """Refuse copies that get what a peer makes: nothing says when it is there, but in a lone collective."""
+        gets = any(isinstance(s, Transfer) and s.direction is Direction.GET for s in part.schedule.steps)
+        if gets and read.moves and not part.workload.is_collective:
+            message = f"{op.name} gets {read.tensor} from peers, which {read.made_by} makes there, and is not told when"
+            hint = "let the rank that makes it put it: transfer=put"
+            raise GraphPlanError(Rejection(Code.MGS517, message, hint), op.name)
+
+
+_DOT = "."
+
+
+def collective_name(op: GraphOp) -> str:
+    """The name of the part that is the collective of an op, where it is apart.
+
+    >>> from ..ir import Tensor, DType, Shard
+    >>> x = Tensor("x", DType.BF16, 8, 8, Shard.ROWS)
+    >>> collective_name(GraphOp("y", Workload("y", "", Pattern.AG_GEMM, (), x, None, "y")))
+    'y.all_gather'
+    """
+    collective = collective_in(op.workload.pattern)
+    return f"{op.name}{_DOT}{collective.value if collective is not None else 'collective'}"

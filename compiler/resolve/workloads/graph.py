@@ -1,0 +1,211 @@
+"""Graphs: workloads whose operations take results of each other in any number and order.
+
+A graph is written as any workload. Beside tensors and calls it has transposed operands, ``gemm(h.t, dy)``, and
+``repeat 80 y as x``: layers of which each takes the result of the one before.
+"""
+
+from collections import Counter
+from fractions import Fraction
+
+from ...codes import Code
+from ...ir import Graph, Repeat, System, Tensor, operations
+from ...ir.operations import OperationError, row_wise
+from ...text import syntax as ast
+from ...text.diagnostics import Report, did_you_mean, listing
+from ...text.names import Entry, Kind
+from ...text.source import Span
+from ...text.units import NUMBER
+from ...text.vocabulary import GRAPH_WORDS, Property
+from ..values.device_numbers import FigureReader
+from ..values.evaluate import ExpressionEvaluator, Place
+from ..values.sentences import Words, head_of
+from .arguments import ArgumentReader
+from .graph_calls import GraphCall, Laid, call_of
+from .graph_pairs import ops_of
+from .tensors import TensorReader
+
+MAX_CALLS = 256
+MAX_LAYERS = 4096
+
+_PAIR = 3
+"""Operations that a workload has at most that is no graph."""
+
+
+class GraphResolver:
+    """Resolves one workload as a graph."""
+
+    def __init__(self, entry: Entry, system: System, evaluator: ExpressionEvaluator, report: Report) -> None:
+        self._entry, self._report, self._system = entry, report, system
+        self._place = Place(entry.scope)
+        self._tensors = TensorReader(report, evaluator, system.num_ranks)
+        self._arguments = ArgumentReader(report, evaluator, self._place)
+        self._numbers = FigureReader(report, evaluator)
+        self._known: dict[str, Tensor] = {}
+        self._spans: dict[str, Span] = {}
+        self._used: set[str] = set()
+        self._calls: dict[str, GraphCall] = {}
+        self._inner_names: Counter[str] = Counter()
+        self._about = ""
+        self._repeat: Repeat | None = None
+        self._says_graph = False
+
+    @property
+    def is_meant(self) -> bool:
+        """Whether the text says what only a graph has, or has more operations than a pair."""
+        return self._says_graph or len(self._calls) > _PAIR
+
+    def resolve(self) -> Graph:
+        """Return the resolved graph."""
+        declaration = self._entry.declaration
+        assert isinstance(declaration, ast.Workload)
+        failures_before = self._report.num_failures
+        for statement in declaration.block.statements:
+            with self._report.attempt():
+                if isinstance(statement, ast.Define):
+                    self._define(statement)
+                else:
+                    self._say(statement)
+        if self._report.num_failures > failures_before:
+            raise self._report.stop()
+        self._check(declaration)
+        ops, results = ops_of(list(self._calls.values()))
+        return Graph(declaration.name, self._about, ops, tuple(self._known.values()), results, self._repeat)
+
+    def _check(self, declaration: ast.Workload) -> None:
+        if not self._calls:
+            raise self._report.fail(Code.MGS520, "no operation is there to simulate", declaration.system.span)
+        for name, tensor in self._known.items():
+            call = self._calls.get(name)
+            if call is None and name not in self._used:
+                self._report.warn(Code.MGS212, f"'{name}' is never used", self._spans[name])
+            if call is not None and call.partial and name not in self._used:
+                message = f"{tensor.name} is a part of a sum on each rank, which nothing adds up"
+                self._report.error(Code.MGS310, message, call.span, "reduce_scatter(gemm(x, w))")
+            collective = call is not None and call.made.moved is not None
+            if collective and call is not None and self._system.num_ranks == 1:
+                self._report.error(Code.MGS307, "a collective needs at least 2 gpus", call.span)
+
+    def _say(self, statement: ast.Say) -> None:
+        word, parts = head_of(statement), statement.phrase[0].parts
+        match parts:
+            case (ast.Name(text="about"), ast.Text(value=text)) if len(statement.phrase) == 1:
+                self._about = text
+            case (ast.Name(text="repeat"), *_):
+                self._says_graph = True
+                self._read_repeat(statement)
+            case _:
+                span = word.span if word is not None else statement.span
+                hint = did_you_mean(span.text[:40], GRAPH_WORDS) or f"a graph has: {listing(GRAPH_WORDS)}"
+                raise self._report.fail(Code.MGS201, f"a workload has no property '{span.text[:40]}'", span, hint)
+
+    def _read_repeat(self, statement: ast.Say) -> None:
+        """Read ``repeat 80 y as x``."""
+        words = Words(statement.phrase, self._report)
+        words.take("repeat")
+        count = Property("a number of layers", NUMBER, Fraction(1), Fraction(MAX_LAYERS), whole=True)
+        layers = int(self._numbers.value(count, (words.take("a number of layers"),), self._place).amount)
+        result = words.take_name("a result")
+        if words.take_word("as") is None:
+            raise self._report.fail(Code.MGS116, "'as' and an input are missing", statement.span, "repeat 80 y as x")
+        first = words.take_name("an input")
+        words.end()
+        if self._repeat is not None:
+            raise self._report.fail(Code.MGS206, "repeat is said twice", statement.span)
+        made, taken = self._tensor(result), self._tensor(first)
+        if result.text not in self._calls:
+            raise self._report.fail(Code.MGS310, f"'{result.text}' is no result of a layer", result.span)
+        if first.text in self._calls:
+            raise self._report.fail(Code.MGS310, f"'{first.text}' is no input of a layer", first.span)
+        if (made.dtype, made.rows, made.cols, made.shard) != (taken.dtype, taken.rows, taken.cols, taken.shard):
+            message = f"{_text(made)} cannot be the next layer's {_text(taken)}"
+            raise self._report.fail(Code.MGS310, message, statement.span, "what is repeated has the form of its input")
+        self._repeat = Repeat(layers, result.text, first.text)
+
+    def _define(self, statement: ast.Define) -> None:
+        name = statement.name
+        if name in self._spans:
+            hint = f"the first is on line {self._spans[name].location.line}"
+            raise self._report.fail(Code.MGS206, f"'{name}' is defined twice", statement.span, hint)
+        if name in self._entry.scope.names(Kind.LET, Kind.PARAM):
+            message = f"'{name}' is a value of the file already"
+            raise self._report.fail(Code.MGS206, message, statement.span, "choose another name")
+        try:
+            first = statement.phrase[0].parts[0]
+            if isinstance(first, ast.Name) and first.text == "tensor":
+                self._known[name] = self._tensors.tensor(statement, self._place)
+                return
+            words = Words(statement.phrase, self._report)
+            value = words.take("a value")
+            words.end()
+            if not isinstance(value, ast.Call):
+                raise self._report.fail(Code.MGS116, "an operation is expected here", value.span, "y = gemm(x, w)")
+            self._call(value, name, name)
+        finally:
+            self._spans[name] = statement.span
+
+    def _tensor(self, name: ast.Name) -> Tensor:
+        if name.text not in self._known:
+            if name.text in self._spans:
+                raise self._report.stop()
+            hint = did_you_mean(name.text, self._known) or "a tensor is defined above its use"
+            raise self._report.fail(Code.MGS203, f"unknown tensor '{name.text[:64]}'", name.span, hint)
+        return self._known[name.text]
+
+    def _operand(self, expression: ast.Expression, definition: str) -> Laid:
+        match expression:
+            case ast.Name():
+                tensor = self._tensor(expression)
+                self._used.add(tensor.name)
+                return Laid(tensor)
+            case ast.Call():
+                tensor = self._call(expression, self._inner(expression, definition), definition)
+                self._used.add(tensor.name)
+                return Laid(tensor)
+            case ast.Member(base=base, name="t"):
+                self._says_graph = True
+                laid = self._operand(base, definition)
+                return Laid(laid.tensor, not laid.transposed)
+            case _:
+                message = "a tensor or an operation is expected here"
+                raise self._report.fail(Code.MGS116, message, expression.span, "x, x.t or gemm(x, w)")
+
+    def _call(self, call: ast.Call, name: str, definition: str) -> Tensor:
+        known = {operation.name: operation for operation in operations.OPERATIONS}
+        word = call.function.text if isinstance(call.function, ast.Name) else call.function.span.text
+        if word not in known:
+            hint = did_you_mean(word, known) or f"operations are {listing(known)}"
+            raise self._report.fail(Code.MGS204, f"unknown operation '{word[:64]}'", call.span, hint)
+        if len(self._calls) >= MAX_CALLS:
+            raise self._report.fail(Code.MGS305, f"a graph has at most {MAX_CALLS} operations", call.span)
+        operation = known[word]
+        self._says_graph |= operation in row_wise.OPERATIONS
+        values = self._arguments.tensors(operation, call)
+        operands = tuple([self._operand(value, definition) for value in values])
+        arguments = self._arguments.arguments(operation, call)
+        system = self._system
+        try:
+            made = call_of(
+                operation, name, operands, arguments, self._calls, system.num_ranks, system.gpu, definition, call.span
+            )
+        except OperationError as error:
+            rejection = error.rejection
+            raise self._report.fail(rejection.code, rejection.message, call.span, rejection.hint) from None
+        self._calls[name] = made
+        self._known[name] = made.result
+        return made.result
+
+    def _inner(self, value: ast.Expression, definition: str) -> str:
+        """A name for what a call inside a definition makes, which no text can say: ``y.gemm``."""
+        match value:
+            case ast.Call(function=ast.Name(text=word)):
+                name = f"{definition}.{word}"
+            case ast.Member(base=base):
+                return self._inner(base, definition)
+            case _:
+                return definition
+        self._inner_names[name] += 1
+        return f"{name}{self._inner_names[name]}" if self._inner_names[name] > 1 else name
+
+
+def _text(tensor: Tensor) -> str:
+    return f"{tensor.name}, {tensor.dtype.value}[{tensor.rows}, {tensor.cols}] {tensor.layout},"

@@ -1,0 +1,148 @@
+"""Calls of a graph one by one: the tensor that each makes, as it lies on the ranks, and the kernel of one rank.
+
+Operations say what a call on one rank makes. Here their operands lie on all ranks: a kernel that is no product takes
+the part of a rank, and its result lies as its first operand does.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ...ir import Gpu, Shard, Tensor
+from ...ir.operations import (
+    CallResult,
+    CollectiveOperation,
+    Exchange,
+    KernelOperation,
+    Operand,
+    Operation,
+    OperationCall,
+)
+from ...ir.operations.base import mismatch, not_simulated
+from ...text.source import Span
+
+GEMM, ATTENTION, GATHER, EXCHANGE = "gemm", "attention", "all_gather", "all_to_all"
+SUMS = ("reduce_scatter", "all_reduce")
+_HEADS = ("heads", "kv_heads")
+
+
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """An operand of a call: a tensor as it lies on the ranks, transposed or not."""
+
+    tensor: Tensor
+    transposed: bool = False
+
+    @property
+    def seen(self) -> Tensor:
+        """The tensor as the call sees it."""
+        if not self.transposed:
+            return self.tensor
+        turned = {Shard.ROWS: Shard.COLS, Shard.COLS: Shard.ROWS}
+        tensor = self.tensor
+        shard = turned.get(tensor.shard, tensor.shard)
+        return replace(tensor, name=f"{tensor.name}.t", rows=tensor.cols, cols=tensor.rows, shard=shard)
+
+
+@dataclass(frozen=True, slots=True)
+class GraphCall:
+    """A call: its ``result`` is a tensor of the graph; ``partial``: ranks hold terms of a sum.
+
+    ``definition`` is the name that the text defines with it: its own, or that of a call around it.
+    """
+
+    operation: KernelOperation | CollectiveOperation
+    operands: tuple[Laid, ...]
+    arguments: Mapping[str, Any]
+    made: CallResult
+    result: Tensor
+    definition: str
+    span: Span
+    partial: bool = False
+    exchange: Exchange = field(default_factory=Exchange)
+
+    @property
+    def name(self) -> str:
+        """The name of its result."""
+        return self.result.name
+
+
+def call_of(
+    operation: KernelOperation | CollectiveOperation,
+    name: str,
+    operands: tuple[Laid, ...],
+    arguments: Mapping[str, Any],
+    makers: Mapping[str, GraphCall],
+    num_ranks: int,
+    gpu: Gpu,
+    definition: str,
+    span: Span,
+) -> GraphCall:
+    """The call of ``operation`` on tensors of the graph; ``makers`` are the calls that made them, by tensor.
+
+    Raises
+    ------
+    OperationError
+        If the call cannot be.
+    """
+    first = makers.get(operands[0].tensor.name)
+    exchange = first.exchange if first is not None else Exchange()
+    seen = tuple(_operand(operation, operand, makers) for operand in operands)
+    heads = num_ranks if operation.name == ATTENTION and seen[0].tensor.shard is Shard.COLS else 1
+    laid = seen[0].tensor.shard
+    if operation.name not in (GEMM, GATHER) and not isinstance(operation, CollectiveOperation):
+        seen = tuple(_on_one_rank(operation, operand, laid, num_ranks) for operand in seen)
+        arguments = {word: _share(word, value, heads) for word, value in arguments.items()}
+    made = operation.infer(OperationCall(operation, name, seen, arguments, num_ranks, gpu, exchange))
+    if made.exchange is not None and made.exchange.loads:
+        raise not_simulated("loads that differ from rank to rank are simulated in pairs", "rows=[...] is for all ranks")
+    result = _laid_out(operation, made.tensor, laid, num_ranks)
+    return GraphCall(
+        operation, operands, arguments, made, result, definition, span, made.partial, made.exchange or exchange
+    )
+
+
+def _operand(operation: Operation, operand: Laid, makers: Mapping[str, GraphCall]) -> Operand:
+    """An operand as an operation sees it: declared, but for what a sum or a block of an exchange comes from."""
+    maker = makers.get(operand.tensor.name)
+    if maker is None or operand.transposed:
+        return Operand(operand.seen)
+    sums = operation.name in SUMS
+    exchanged = maker.operation.name == EXCHANGE and not isinstance(operation, CollectiveOperation)
+    if sums or exchanged:
+        return Operand(operand.tensor, maker.operation, maker.partial)
+    if maker.partial:
+        raise mismatch(f"{operand.tensor.name} is a part of a sum on each rank", "add it up: reduce_scatter(...)")
+    return Operand(operand.seen)
+
+
+def _on_one_rank(operation: Operation, operand: Operand, laid: Shard, num_ranks: int) -> Operand:
+    """The part of a rank, as a whole; operands of a call lie alike."""
+    tensor = operand.tensor
+    if operand.made_by is not None:
+        return operand
+    if tensor.shard is not laid:
+        raise mismatch(f"operands of {operation.name} lie alike, but {tensor.name} is {tensor.layout}")
+    rows = tensor.rows // num_ranks if laid is Shard.ROWS else tensor.rows
+    cols = tensor.cols // num_ranks if laid is Shard.COLS else tensor.cols
+    return Operand(replace(tensor, rows=rows, cols=cols, shard=Shard.NONE))
+
+
+def _share(word: str, value: Any, ranks: int) -> Any:
+    """The heads of one rank."""
+    if word not in _HEADS or ranks == 1:
+        return value
+    if value % ranks:
+        raise mismatch(f"{value} {word} do not divide among {ranks} ranks")
+    return value // ranks
+
+
+def _laid_out(operation: Operation, tensor: Tensor, laid: Shard, num_ranks: int) -> Tensor:
+    """The result on all ranks."""
+    if operation.name == GATHER:
+        return replace(tensor, shard=Shard.NONE)
+    if operation.name == GEMM or isinstance(operation, CollectiveOperation):
+        return tensor
+    rows = tensor.rows * num_ranks if laid is Shard.ROWS else tensor.rows
+    cols = tensor.cols * num_ranks if laid is Shard.COLS else tensor.cols
+    return replace(tensor, rows=rows, cols=cols, shard=laid)

@@ -1,0 +1,207 @@
+"""GraphPlan -> Program: the plans of several parts on one machine, with the waits between them.
+
+Each part is lowered as it would be alone, with its own hits in caches: what lands for it is what may lie between a
+write and its read. Streams and engines are shared:
+
+- Kernels of a stream run in the order of parts. Streams of a plan beyond its first begin with its part, behind the
+  kernels that were issued before.
+- A lone collective begins when the part before it in its stream has ended at its rank. One that reads nothing of
+  other ops also waits for the kernels that were issued before it, as libraries make it wait for the stream it is called
+  from.
+- SMs that copy for any part are taken from the kernels of all, for as long as the program lasts.
+
+A kernel that waits for copies, or for another stream, waits for an event as it does inside a plan.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from ...compiler.ir import (
+    EngineMode,
+    GraphPlan,
+    Kernels,
+    Part,
+    Scenario,
+    Schedule,
+    System,
+    TileGroup,
+    Transfer,
+    checkpoint,
+)
+from ..program.builder import ProgramBuilder
+from ..program.program import OpKind, Program
+from .cache_hits import Hits
+from .collective import with_library_links
+from .graph_waits import Ends, ends_of_part, foreign_of, waits_inside, with_waits
+from .machine import Idealization, Machine, build_machine, issues_commands
+from .plan import Lowered, lower_steps, period_of
+from .state import Lowering
+from .whole_tiles import in_whole_tiles
+
+MAIN_STREAM = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredGraph:
+    """The Program of a graph plan; each of ``parts`` is lowered into it, in the order of the plan, as its ``ops``."""
+
+    system: System
+    plan: GraphPlan
+    program: Program
+    parts: tuple[Lowered, ...]
+    ops: tuple[range, ...]
+
+
+def graph_period(system: System, plan: GraphPlan) -> int:
+    """The least shift of all ranks that changes no plan of a part and not the fabric."""
+    return math.lcm(*(period_of(_scenario(system, part), part.schedule) for part in plan.parts))
+
+
+def lower_graph(
+    system: System,
+    plan: GraphPlan,
+    *,
+    unit_bytes: int,
+    fold: bool = True,
+    ideal: Idealization = Idealization.NONE,
+) -> LoweredGraph:
+    """Lower a checked ``plan``; see ``lower``.
+
+    Raises
+    ------
+    ValueError
+        As ``lower``.
+    """
+    if unit_bytes < 1 or unit_bytes % system.gpu.line_bytes:
+        raise ValueError(f"granularity must be a multiple of {system.gpu.line_bytes} B, got {unit_bytes} B")
+    plan = replace(plan, parts=tuple(_on_all_sms(system, plan)))
+    period = graph_period(system, plan) if fold else system.num_ranks
+    builder = ProgramBuilder(system.num_ranks, period=period, unit_bytes=unit_bytes)
+    composer = _Composer(plan, builder, _machines(builder, system, plan, unit_bytes, ideal), period)
+    states, ops = list[Lowering](), list[range]()
+    for part in plan.parts:
+        checkpoint()
+        first = builder.num_ops
+        states.append(composer.lower(_scenario(system, part), part, unit_bytes, ideal))
+        ops.append(range(first, builder.num_ops))
+    program = builder.build()
+    parts = (Lowered(s.scenario, s.schedule, program, tuple(s.step_ops.values()), s.machine, s.hits) for s in states)
+    return LoweredGraph(system, plan, program, tuple(parts), tuple(ops))
+
+
+def _scenario(system: System, part: Part) -> Scenario:
+    return Scenario(part.name, system, part.workload)
+
+
+def _on_all_sms(system: System, plan: GraphPlan) -> Iterator[Part]:
+    """The parts with the SMs that are left to kernels while those that copy are taken, for any of them."""
+    if len(plan.parts) == 1:
+        yield from plan.parts
+        return
+    engines = [part.schedule.engine for part in plan.parts if part.workload.moved is not None]
+    taken = max((engine.count for engine in engines if not engine.leaves_all_sms), default=0)
+    for part in plan.parts:
+        yield replace(part, schedule=replace(part.schedule, compute_sms=system.gpu.sms - taken))
+
+
+def _machines(
+    builder: ProgramBuilder, system: System, plan: GraphPlan, unit_bytes: int, ideal: Idealization
+) -> dict[str, Machine]:
+    """One machine for all parts, with the pool of engines that each has; by the name of the part."""
+    moving = [part for part in plan.parts if part.workload.moved is not None] or plan.parts[:1]
+    for part in moving:
+        system = with_library_links(_scenario(system, part), part.schedule).system
+    kernels = (part for part in plan.parts if not part.workload.is_collective)
+    scenario = _scenario(system, next(kernels, plan.parts[0]))
+    largest: dict[object, Schedule] = {}
+    for part in moving:
+        key = _pool_key(part.schedule)
+        if key not in largest or part.schedule.engine.count > largest[key].engine.count:
+            largest[key] = part.schedule
+    machines: dict[object, Machine] = {}
+    for key, schedule in largest.items():
+        shared = next(iter(machines.values()), None)
+        machines[key] = build_machine(builder, scenario, schedule, unit_bytes, ideal, shared)
+    issue = next((machine.issue for machine in machines.values() if machine.issue is not None), None)
+    found = {}
+    for part in plan.parts:
+        machine = machines.get(_pool_key(part.schedule), next(iter(machines.values())))
+        found[part.name] = replace(machine, issue=issue if issues_commands(scenario, part.schedule) else None)
+    return found
+
+
+def _pool_key(schedule: Schedule) -> object:
+    """Schedules with the same key share a pool of engines."""
+    engine = schedule.engine
+    return "sms" if engine.mode in (EngineMode.SHARED, EngineMode.TILES) else engine.kind
+
+
+@dataclass(slots=True)
+class _Composer:
+    """Lowers the parts of a plan one after the other."""
+
+    plan: GraphPlan
+    builder: ProgramBuilder
+    machines: dict[str, Machine]
+    period: int
+    ends: dict[str, Ends] = field(default_factory=dict)  # by part
+    issued: dict[int, int] = field(default_factory=dict)  # kernels and copies, by rank: one host issues them all
+    queues: dict[tuple[int, int, int], list[int]] = field(default_factory=dict)  # last ops by rank and stream
+
+    def lower(self, scenario: Scenario, part: Part, unit_bytes: int, ideal: Idealization) -> Lowering:
+        """Lower one part behind those before it."""
+        prefix = f"{part.name}." if len(self.plan.parts) > 1 else ""
+        builder = self.builder.scoped(prefix, self._priorities(part))
+        schedule = with_waits(scenario, part, in_whole_tiles(scenario, part.schedule))
+        machine = self.machines[part.name]
+        state = Lowering(scenario, schedule, unit_bytes, builder, machine, ideal, self.period, Hits(scenario, schedule))
+        state.foreign, state.num_issued = foreign_of(part, self.ends), self.issued
+        lower_steps(state)
+        for rank in range(self.period):
+            whole = (op for wait in part.waits for op in self.ends[wait.on].parts[wait.what][rank])
+            rows = (op for step in part.step_waits for op in self.ends[step.on].steps[step.of][rank])
+            builder.after(state.gates.get(rank, ()), dict.fromkeys((*whole, *rows)))
+            self._queue(state, part, rank)
+        self.ends[part.name] = ends_of_part(state, part)
+        return state
+
+    def _priorities(self, part: Part) -> dict[OpKind, int]:
+        """Of what a part runs on the SMs of kernels."""
+        found = {OpKind.TILE: part.priority, OpKind.REDUCE: self.plan.sums_priority or part.priority}
+        return found | ({OpKind.TRANSFER: part.priority} if part.schedule.engine.mode is EngineMode.SHARED else {})
+
+    def _queue(self, state: Lowering, part: Part, rank: int) -> None:
+        """Make a lone collective, or the kernels of a part, follow what came before in their streams."""
+        if part.workload.is_collective:
+            self._queue_collective(state, part, rank)
+        else:
+            self._queue_kernels(state, part, rank)
+
+    def _queue_collective(self, state: Lowering, part: Part, rank: int) -> None:
+        """All of a collective behind all of the part before it in its stream."""
+        steps, gates = state.schedule.steps_of(rank), state.gates.get(rank, ())
+        behind = [*self.queues.get((rank, part.stream, 0), ())]
+        if part.behind_kernels:
+            behind += self.queues.get((rank, MAIN_STREAM, 0), ())
+        heads = () if state.one_kernel else (step for step in steps if not waits_inside(step))
+        begins = (op for step in heads for op in state.waiters[rank, step.name].on_kernels)
+        self.builder.after((*begins, *gates), behind)
+        self.queues[rank, part.stream, 0] = sorted({state.step_ops[rank, step.name].done for step in steps})
+
+    def _queue_kernels(self, state: Lowering, part: Part, rank: int) -> None:
+        """The first kernel of each stream of the plan behind the last one there, and behind the stream of its part."""
+        gates = state.gates.get(rank, ())
+        persistent = state.schedule.tactics.kernel is Kernels.PERSISTENT and bool(gates)
+        ends: dict[int, list[int]] = {}  # of kernels, by stream of the plan
+        for step in state.schedule.steps_of(rank):
+            if isinstance(step, Transfer):
+                continue
+            if step.stream not in ends:
+                before = (op for k in (step.stream, 0) for op in self.queues.get((rank, part.stream, k), ()))
+                gated = persistent and isinstance(step, TileGroup)
+                begins = gates if gated else state.waiters[rank, step.name].on_kernels
+                self.builder.after(begins, dict.fromkeys(before))
+            done = state.step_ops[rank, step.name].done
+            ends[step.stream] = [*ends.get(step.stream, ()), done] if persistent else [done]
+        self.queues |= {(rank, part.stream, stream): ops for stream, ops in ends.items()}

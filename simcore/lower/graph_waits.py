@@ -1,0 +1,147 @@
+"""What parts of a graph plan wait for in each other: names for it in steps, and the ops behind the names."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ...compiler.ir import Awaited, Kernels, Part, PartWait, Scenario, Schedule, Step, TileGroup, Transfer
+from .one_kernel import is_one_kernel
+from .plan import signals_at
+from .state import Foreign, Lowering
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """What others may wait for in a part that is lowered: ops by rank for each ``Awaited`` and each kernel by name."""
+
+    stream: int
+    in_kernels: bool  # whether it ends in kernels alone
+    parts: dict[Awaited, tuple[tuple[int, ...], ...]]
+    steps: dict[str, tuple[tuple[int, ...], ...]]
+
+
+def foreign_of(part: Part, ends: Mapping[str, Ends]) -> dict[str, Foreign]:
+    """What the steps of ``part`` wait for in parts with these ``ends``, by the name that ``with_waits`` gives it."""
+    found = {}
+    for wait in part.waits:
+        other = ends[wait.on]
+        before = wait.what is Awaited.END and other.in_kernels and other.stream == part.stream
+        found[_whole(wait)] = Foreign(other.parts[wait.what], before)
+    for step in part.step_waits:
+        other = ends[step.on]
+        found[_single(step.on, step.of)] = Foreign(other.steps[step.of], other.stream == part.stream)
+    return found
+
+
+def with_waits(scenario: Scenario, part: Part, schedule: Schedule) -> Schedule:
+    """``schedule`` whose steps also name what they wait for in other parts.
+
+    What one launch or call carries out waits there: at the gates of the lowered part.
+    """
+    if not part.waits and not part.step_waits:
+        return schedule
+    held = is_one_kernel(scenario, schedule) or (schedule.engine.by_library and scenario.workload.is_collective)
+
+    def waiting(steps: Sequence[Step]) -> tuple[Step, ...]:
+        if held:
+            return tuple(steps)
+        return tuple(
+            replace(step, after=tuple(dict.fromkeys((*step.after, *names))))
+            for step, names in zip(steps, _names(part, schedule, steps), strict=True)
+        )
+
+    overridden = {each.rank: waiting(schedule.steps_of(each.rank)) for each in schedule.overrides}
+    return replace(
+        schedule,
+        steps=waiting(schedule.steps),
+        by_rank=tuple(waiting(steps) for steps in schedule.by_rank),
+        overrides=tuple(
+            replace(each, step=next(step for step in overridden[each.rank] if step.name == each.step.name))
+            for each in schedule.overrides
+        ),
+    )
+
+
+def _names(part: Part, schedule: Schedule, steps: Sequence[Step]) -> Iterator[list[str]]:
+    """For each of ``steps`` the names of what it waits for in other parts.
+
+    That of a whole part the copies wait for that wait for no step of their own plan, and the first kernel of each
+    stream; the others come after these.
+    """
+    by_step: dict[str, list[str]] = {}
+    for wait in part.step_waits:
+        by_step.setdefault(wait.step, []).append(_single(wait.on, wait.of))
+    every = [_whole(wait) for wait in part.waits]
+    for_copies = [_whole(wait) for wait in part.waits if not wait.kernels_only]
+    persistent, streams = schedule.tactics.kernel is Kernels.PERSISTENT, set[int]()
+    for step in steps:
+        names = by_step.get(step.name, [])
+        if isinstance(step, Transfer):
+            yield names + (for_copies if not waits_inside(step) else [])
+            continue
+        first = step.stream not in streams
+        streams.add(step.stream)
+        gated = persistent and part.workload.gemm is not None
+        yield names + (every if first and not gated else [])
+
+
+def waits_inside(step: Step) -> bool:
+    """Whether a step waits for anything in its own plan."""
+    return not all(name.startswith(_MARK) for name in step.after)
+
+
+_MARK = "@"
+"""Begins the names of what is in other parts, which no step of a plan has."""
+
+
+def _whole(wait: PartWait) -> str:
+    return f"{_MARK}{wait.on} {wait.what.name}"
+
+
+def _single(part: str, step: str) -> str:
+    return f"{_MARK}{part}.{step}"
+
+
+def ends_of_part(state: Lowering, part: Part) -> Ends:
+    """What others may wait for in a part that has been lowered."""
+    ranks = range(state.period)
+    landed = tuple(tuple(_landed(state, rank)) for rank in ranks)
+    awaited = {name for step in state.schedule.steps if not isinstance(step, Transfer) for name in step.after}
+    arriving = {arrival.transfer.signal for arrival in state.hits.arrivals(0)}
+    return Ends(
+        stream=part.stream,
+        in_kernels=not part.workload.is_collective and arriving <= awaited,
+        parts={
+            Awaited.END: tuple(tuple(_all_of(state, rank, landed[rank])) for rank in ranks),
+            Awaited.LANDED: landed,
+            Awaited.BEGUN: tuple(tuple(_begun(state, rank)) for rank in ranks),
+        },
+        steps={
+            step.name: tuple((state.step_ops[rank, step.name].done,) for rank in ranks)
+            for step in state.schedule.steps
+            if not isinstance(step, Transfer) and all((rank, step.name) in state.step_ops for rank in ranks)
+        },
+    )
+
+
+def _landed(state: Lowering, rank: int) -> Iterable[int]:
+    """The ends of all transfers that land at ``rank``."""
+    senders = (sender for each in signals_at(state, rank).values() for sender in each)
+    return dict.fromkeys(state.step_ops[sender].done for sender in senders)
+
+
+def _all_of(state: Lowering, rank: int, landed: Iterable[int]) -> list[int]:
+    """The op that is done when everything is over at ``rank``: its steps, what lands there, and looks at flags."""
+    own = [ops.done for (at, _), ops in state.step_ops.items() if at == rank]
+    looks = [op for (at, _), op in state.kernels.seen.items() if at == rank]
+    ops = sorted({*own, *landed, *looks})
+    return ops if len(ops) == 1 else [state.join(rank, "end", ops)]
+
+
+def _begun(state: Lowering, rank: int) -> Iterable[int]:
+    """The launches of the kernels that begin a part, or what a lone collective begins with."""
+    steps = state.schedule.steps_of(rank)
+    kernels = [step for step in steps if isinstance(step, TileGroup)]
+    gates = state.gates.get(rank, [])
+    if not kernels or (gates and not state.waiters[rank, kernels[0].name].queued):
+        return tuple(gates)
+    return tuple(state.waiters[rank, kernels[0].name].on_kernels)

@@ -1,0 +1,84 @@
+"""Small graphs of ops of every pattern, drawn at random, with a schedule of each."""
+
+import random
+from dataclasses import replace
+
+from magus.compiler.ir import (
+    Choice,
+    Graph,
+    GraphChoice,
+    GraphOp,
+    GraphPlan,
+    Made,
+    OpMode,
+    Pattern,
+    Read,
+    Scenario,
+    Seams,
+    System,
+)
+from magus.compiler.planning.graph_build import build_graph_plan
+from magus.compiler.planning.graph_order import GraphPlanError
+from tests.helpers.oracle.drawn_programs import ONE_RANK, draw_choice, draw_scenario
+from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
+
+PAIRS = tuple(pattern for pattern in Pattern if pattern not in ONE_RANK)
+
+
+def draw_graph_plan(rng: random.Random, most_ops: int = 6) -> tuple[System, Graph, GraphPlan]:
+    """A graph of 2 to ``most_ops`` ops, and a plan that is drawn again until it can be kept."""
+    first = draw_scenario(rng, rng.choice(PAIRS))
+    scenarios = [first, *(_another(rng, first) for _ in range(rng.randint(1, most_ops - 1)))]
+    while True:
+        graph = _draw_graph(rng, scenarios)
+        choice = _draw_choice(rng, graph, scenarios)
+        try:
+            return first.system, graph, build_graph_plan(first.system, graph, choice)
+        except GraphPlanError:
+            continue
+
+
+def _another(rng: random.Random, first: Scenario) -> Scenario:
+    """An op of any pattern on the system of ``first``."""
+    ranks = first.num_ranks
+    m, n, k = (ranks * rng.choice((16, 32)) for _ in range(3))
+    scenario = scenario_of(rng.choice(list(Pattern)), SYSTEMS[0], ranks, m, n, k)
+    return replace(scenario, system=first.system)
+
+
+def _draw_graph(rng: random.Random, scenarios: list[Scenario]) -> Graph:
+    ops: list[GraphOp] = []
+    for number, scenario in enumerate(scenarios):
+        reads = tuple(_read(rng, op, scenario) for op in ops if rng.random() < 0.4)
+        ops.append(GraphOp(f"op{number}", scenario.workload, reads))
+    return Graph("drawn", "", tuple(ops))
+
+
+def _read(rng: random.Random, op: GraphOp, reader: Scenario) -> Read:
+    gathers = op.workload.pattern in (Pattern.AG_GEMM, Pattern.A2A_GEMM)
+    what = Made.MOVED if gathers and rng.random() < 0.3 else Made.OUTPUT
+    moves = reader.workload.is_collective or (reader.workload.pattern.consumes and rng.random() < 0.6)
+    return Read(f"t_{op.name}", op.name, what, by_rows=rng.random() < 0.7, moves=moves)
+
+
+def _draw_choice(rng: random.Random, graph: Graph, scenarios: list[Scenario]) -> GraphChoice:
+    modes = tuple(_mode(rng, op, scenario) for op, scenario in zip(graph.ops, scenarios, strict=True))
+    names = [op.name for op in graph.ops]
+    alone = [op.name for op in graph.ops if op.workload.is_collective]
+    beside = ((rng.choice(alone), rng.choice(names)),) if alone and rng.random() < 0.3 else ()
+    return GraphChoice(
+        "drawn",
+        modes,
+        order=tuple(rng.sample(names, len(names))) if rng.random() < 0.3 else (),
+        streams=tuple((name, rng.choice((1, 2))) for name in names if rng.random() < 0.2),
+        beside=tuple(pair for pair in beside if pair[0] != pair[1]),
+        low=tuple(name for name in names if rng.random() < 0.2),
+        sums_first=rng.random() < 0.5,
+        seams=rng.choice(list(Seams)),
+    )
+
+
+def _mode(rng: random.Random, op: GraphOp, scenario: Scenario) -> OpMode:
+    choice: Choice = draw_choice(rng, scenario)
+    apart = op.is_pair and op.workload.then is None and rng.random() < 0.3
+    return OpMode(op.name, apart=choice.engine) if apart else OpMode(op.name, choice)

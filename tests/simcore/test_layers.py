@@ -1,0 +1,89 @@
+"""Layers by their period equal layers one by one, tick for tick; where none shows all are simulated."""
+
+from dataclasses import replace
+
+import pytest
+
+from magus.compiler import compile_text
+from magus.compiler.ir import GraphScenario
+from magus.simcore import RunTooLarge
+from magus.simcore import simulate_layers as layers
+from magus.simcore.simulate_layers import LayersResult, simulate_layers
+
+TEXT = """
+use "nvidia/h100"
+system hgx { gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }
+workload back on hgx {
+  dy  = tensor bf16[1024, 1024] shard rows
+  x   = tensor bf16[1024, 1024] shard rows
+  h   = tensor bf16[1024, 4096] shard cols
+  wdn = tensor bf16[4096, 1024] shard rows
+  wup = tensor bf16[1024, 4096] shard cols
+  dyg   = all_gather(dy)
+  dh    = gemm(dyg, wdn.t)
+  d_wdn = gemm(h.t, dyg)
+  dx    = reduce_scatter(gemm(dh, wup.t))
+  xg    = all_gather(x)
+  d_wup = gemm(xg.t, dh)
+  n     = norm(h)
+  repeat 12 dx as dy
+}
+schedule pairs for back { dh = hetero_fused_1d(chunks=8); dx = hetero_fused_1d(chunks=8); beside dx xg }
+schedule late for back { apart dx, xg; order dh, dx, d_wdn, d_wup; beside dx xg; priority sums, d_wup low }
+schedule ahead for back { stream 1 n }
+"""
+
+
+@pytest.fixture(scope="module")
+def back() -> GraphScenario:
+    return compile_text(TEXT).graphs[0]
+
+
+def simulated(scenario: GraphScenario, schedule: str, count: int = 12) -> LayersResult:
+    repeat = scenario.graph.repeat
+    assert repeat is not None
+    graph = replace(scenario.graph, repeat=replace(repeat, count=count))
+    choice = next(choice for choice in scenario.schedules if choice.name == schedule)
+    return simulate_layers(scenario.system, graph, choice, unit_bytes=4096)
+
+
+@pytest.mark.parametrize("schedule", ["pairs", "late"])
+def test_by_period_is_as_one_by_one(back: GraphScenario, schedule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = simulated(back, schedule)
+    monkeypatch.setattr(layers, "FEWEST_LAYERS", 1000)
+    every = simulated(back, schedule)
+
+    assert found.num_simulated < 12 and found.period_ticks is not None
+    rest = (12 - found.num_simulated) * found.period_ticks
+    assert found.makespan_ticks == found.simulated.whole.makespan_ticks + rest
+    assert (every.num_simulated, every.period_ticks) == (12, None)
+    assert every.makespan_ticks == found.makespan_ticks
+    # The period of the last layers is that of the first few too.
+    assert every.simulated.period_ticks == found.period_ticks
+
+
+def test_what_runs_ahead_has_no_period(back: GraphScenario) -> None:
+    """Nothing holds up the norm, so that those of later layers begin earlier and earlier before theirs."""
+    found = simulated(back, "ahead")
+
+    assert (found.num_simulated, found.period_ticks) == (12, None)
+
+
+def test_too_many_layers_without_a_period_are_refused(back: GraphScenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layers, "MOST_OPS", 70)
+    with pytest.raises(RunTooLarge, match="ahead shows no period in 10 layers, and 12 are too many to simulate"):
+        simulated(back, "ahead")
+    assert simulated(back, "late").num_simulated < 12
+
+
+def test_few_layers_are_simulated_one_by_one(back: GraphScenario) -> None:
+    assert simulated(back, "late", 3).num_simulated == 3
+
+
+@pytest.mark.slow
+def test_eighty_layers(back: GraphScenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_period = simulated(back, "late", 80)
+    monkeypatch.setattr(layers, "FEWEST_LAYERS", 1000)
+
+    assert simulated(back, "late", 80).makespan_ticks == by_period.makespan_ticks
+    assert by_period.num_simulated < 12
