@@ -171,9 +171,7 @@ class Session:
         except Exception as error:
             return _as_problem(error)
         if not compiled.scenarios:
-            return SessionProblem(
-                ProblemKind.FILE, f"{self.path} declares no workload, so there is nothing to advise on."
-            )
+            return SessionProblem(ProblemKind.FILE, _nothing_to_advise_on(path, compiled))
         sweep = self._backend.sweep
         what_if = WhatIf(compiled.params, compiled.numbers, before.numbers, changes)
         return tuple(
@@ -266,6 +264,16 @@ class Session:
         if result.outcome is not RunOutcome.DONE:
             return SessionProblem(ProblemKind.OUTCOME, f"{expression}: {result.outcome.value}.")
         return result
+
+
+def _nothing_to_advise_on(path: Path, compiled: Compiled) -> str:
+    if not compiled.graphs:
+        return f"{path} declares no workload, so there is nothing to advise on."
+    names = ", ".join(graph.name for graph in compiled.graphs)
+    return (
+        f"{path} has whole layers alone ({names}): their schedules are simulated, not searched.\n"
+        f"Say: magus simulate {path}"
+    )
 
 
 def _as_problem(error: Exception) -> SessionProblem:

@@ -7,6 +7,7 @@ import pytest
 from magus.compiler.codes import Code
 from magus.compiler.ir import Cancelled, Choice, EngineChoice, EngineKind, Rejection
 from magus.compiler.planning.build import ScheduleError, build_schedule
+from magus.examples import path
 from magus.tui.app.session import CANCELLED, ProblemKind, Session, SessionProblem, WorkloadSession, default_backend
 from tests.helpers.scenarios.scenarios import ag_gemm
 from tests.helpers.tui import fakes
@@ -70,3 +71,11 @@ def test_the_stages_of_magus_simulate_with_and_without_a_waterfall() -> None:
 
     assert plain.waterfall is None and explained.waterfall is not None
     assert plain.makespan_ticks == explained.makespan_ticks
+
+
+def test_a_file_of_whole_layers_says_what_can_be_done_with_it() -> None:
+    session = Session(path("layers/llama70b_layer"), (), None, default_backend(1))
+    problem = session.read()
+
+    assert isinstance(problem, SessionProblem)
+    assert "has whole layers alone (layer)" in problem.text and "magus simulate" in problem.text
