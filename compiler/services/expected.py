@@ -50,7 +50,7 @@ _EXECUTION = ("transfer", "protocol", "kernel", "wait", "per", "launch")
 _STARTS: Mapping[str, Expected] = {
     "": _words("file"),
     "workload": _words("workload"),
-    "schedule": _words("outline", "plan"),
+    "schedule": _words("outline", "plan", "graph"),
     "schedule.rank": NOTHING,
     "schedule.override": NOTHING,
     "explore": _words("knob", "explore"),
