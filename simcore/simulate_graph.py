@@ -41,8 +41,9 @@ def simulate_graph(
     if system.replay is not None:
         message = f"{system.name} replays a profile, which is one of a single pair"
         raise ScheduleError(Rejection(Code.MGS523, message))
+    how = options.fold, options.observe, options.many, options.loads
     return memoized(
-        memo_of(("simulate_graph", system, plan, name, unit_bytes, seed, options.fold, options.observe, options.many)),
+        memo_of(("simulate_graph", system, plan, name, unit_bytes, seed, how)),
         GraphResult,
         lambda: _simulate(system, plan, name, unit_bytes, seed, options),
         lasts=lambda result: result.whole.outcome is RunOutcome.DONE,
@@ -59,7 +60,7 @@ def _simulate(
         finished = run_folded(lowered.program, how)
         period = period_ticks(lowered, finished.run) if layers > 1 else None
         finished = replace(finished, not_alike=VARIES) if drawn else finished
-        return graph_result_of(name, lowered, finished, period)
+        return graph_result_of(name, lowered, finished, period, loads=options.loads)
 
 
 def _lowered(

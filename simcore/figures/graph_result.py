@@ -8,6 +8,8 @@ from ..fold.run import Finished
 from ..lower.compose import LoweredGraph
 from .critical_path import critical_path
 from .deadlock import circle_of_waits
+from .load_buckets import loads_of
+from .loads import NO_LOADS
 from .metrics import (
     busy_ticks,
     dil_of,
@@ -65,7 +67,9 @@ class GraphResult:
         return {op.name: op for op in self.ops}[name]
 
 
-def graph_result_of(name: str, lowered: LoweredGraph, finished: Finished, period: int | None = None) -> GraphResult:
+def graph_result_of(
+    name: str, lowered: LoweredGraph, finished: Finished, period: int | None = None, *, loads: bool = True
+) -> GraphResult:
     """The figures of a finished run."""
     run, program, gpu = finished.run, lowered.program, lowered.system.gpu
     of_parts = _intervals(lowered, finished)
@@ -99,6 +103,7 @@ def graph_result_of(name: str, lowered: LoweredGraph, finished: Finished, period
         servers=server_loads(program, run),
         critical_path=critical_path(program, run),
         deadlock=circle_of_waits(program, run),
+        loads=loads_of(lowered.parts[0], run) if loads else NO_LOADS,  # memories and links are those of all parts
     )
     return GraphResult(whole, ops, period)
 
