@@ -8,6 +8,7 @@ from time import perf_counter
 from ..compiler.ir import Scenario
 from ..simcore import Result
 from .answer import Confirmed, Findings, advice_of
+from .bounds.lower_bound import Bound
 from .candidates.advice import Advice, Candidate
 from .candidates.shortlist import by_time
 from .stages import Stages
@@ -43,6 +44,12 @@ class PartialAnswers:
         self._known[before.expression] = timed
         if perf_counter() - self._told_at > INTERVAL_S:
             self._tell()
+
+    def confirmed(self, candidates: Sequence[Candidate], bound: Bound | None, confirmed: Confirmed) -> None:
+        """Tell the confirmed answer: what is asked beside it takes longer."""
+        if self.answered is not None:
+            found = Findings(tuple(candidates), None, bound, confirmed, Stages(interrupted=True), ())
+            self.answered(advice_of(self.scenario, found))
 
     def _tell(self) -> None:
         """Tell the answer, if there is a baseline and anything has a time."""

@@ -241,6 +241,8 @@ class Advisor:
                 run.verified(pool, candidates, bound) if options.verify else (candidates, Confirmed())
             )
             failures = tuple(pool.failures)
+            if options.threshold or options.sensitivity:
+                answers.confirmed(candidates, bound, confirmed)
             threshold = run.threshold(pool, candidates, confirmed) if options.threshold else None
             sensitivity = run.sensitivity(pool, candidates, confirmed) if options.sensitivity else None
         implementations = run.implementations() if options.verify else None

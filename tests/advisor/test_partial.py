@@ -43,6 +43,17 @@ def test_the_last_answer_on_the_way_has_the_candidates_of_the_final_one(told: tu
     assert {each.expression for each in partial[-1].candidates} == {each.expression for each in final.candidates}
 
 
+def test_what_is_confirmed_is_told_before_the_threshold_is_looked_for() -> None:
+    partial: list[Advice] = []
+    options = replace(OPTIONS, bespoke=0, top=1, threshold=True)
+    final = Advisor.load().recommend(SCENARIO, options, answered=partial.append)
+    last = partial[-1]
+
+    assert final.threshold is not None and last.threshold is None and last.interrupted
+    assert (last.result, last.bound) == (final.result, final.bound) and final.result is not None
+    assert (last.recommended, last.verdict) == (final.recommended, final.verdict)
+
+
 def test_watching_changes_no_answer(told: tuple[list[Advice], Advice]) -> None:
     again = Advisor.load().recommend(SCENARIO, OPTIONS)
 

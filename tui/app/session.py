@@ -313,7 +313,7 @@ def default_backend(workers: int) -> Backend:
     ) -> Advice:
         from ...advisor.options import AdviceOptions
 
-        options = AdviceOptions(workers=workers)
+        options = AdviceOptions(workers=workers, threshold=True)
         return _advisor().recommend(scenario, options, progress=progress, should_stop=should_stop, answered=answered)
 
     def simulate_packets(

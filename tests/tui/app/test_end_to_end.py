@@ -8,6 +8,7 @@ from magus.advisor.candidates.advice import Advice
 from magus.compiler.ir import Pattern
 from magus.tui.app.app import MagusApp
 from magus.tui.app.session import ProblemKind, SessionProblem
+from magus.tui.text.render import threshold_sentence
 from tests.helpers.scenarios.drawn import SYSTEMS, TEXTS
 from tests.helpers.tui.driving import LARGE, SMALL, press, screen_text, settled, until
 
@@ -39,6 +40,8 @@ async def test_a_file_from_text_to_timeline(tmp_path: Path) -> None:
         job = app.session.job
         assert job is not None
         assert isinstance(job.answer, Advice), job.answer
+        assert job.answer.threshold is not None
+        assert threshold_sentence(job.answer.threshold) in screen_text(app)
 
         await press(pilot, *("j",) * (len(job.answer.candidates) - 1))
         last = job.answer.candidates[-1].expression

@@ -7,6 +7,7 @@ from textual.widgets import Static
 from ....advisor.candidates.advice import Advice
 from ....compiler.resolve.expect.expectation import Verdict
 from ....compiler.text.printable import printable
+from ...text.render import threshold_sentence
 from .. import view
 
 
@@ -20,7 +21,7 @@ class Headline(Vertical):
 
     def compose(self) -> ComposeResult:
         """Lay out one text for each."""
-        for name in ("title", "verdict", "figures", "confidence", "marks"):
+        for name in ("title", "verdict", "figures", "threshold", "confidence", "marks"):
             yield Static(id=name, markup=False)
 
     def ask(self, title: str, waiting: str = "") -> None:
@@ -29,7 +30,7 @@ class Headline(Vertical):
         self._say("title", title)
         self._say("verdict", waiting)
         self.query_one("#verdict").remove_class("overlap")
-        for name in ("figures", "confidence", "marks"):
+        for name in ("figures", "threshold", "confidence", "marks"):
             self._say(name, "")
 
     def answer(self, advice: Advice, *, advising: bool = False) -> None:
@@ -38,6 +39,7 @@ class Headline(Vertical):
         self._say_verdict(advice)
         self.query_one("#verdict").set_class(advice.verdict is Verdict.OVERLAP, "overlap")
         self._say("figures", view.figures_of(advice))
+        self._say("threshold", threshold_sentence(advice.threshold) if advice.threshold is not None else "")
         self._say("confidence", self._standing.sentence + view.confidence_of(advice))
         self.query_one("#confidence").set_classes(advice.confidence.value)
         self._say("marks", "\n".join(f"! {mark}" for mark in advice.marks))
