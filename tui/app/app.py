@@ -41,9 +41,9 @@ from .workbench import Workbench
 
 DEFAULT_WORKERS = 2
 # Actions that need an answer on screen.
-ANSWER_ACTIONS = ("pane", "next_pane", "sort", "step")
+ANSWER_ACTIONS = ("sort", "step")
 # Actions that another screen over the workbench has no use for.
-SCREEN_ACTIONS = (*ANSWER_ACTIONS, "reload", "workload", "details", "stop", "browse")
+SCREEN_ACTIONS = (*ANSWER_ACTIONS, "pane", "next_pane", "reload", "workload", "details", "stop", "browse")
 PACKAGE = __name__.rpartition(".")[0]
 # Seconds between two looks whether the file has changed on disk.
 LOOK_S = 1.0
@@ -303,6 +303,10 @@ class MagusApp(App[None]):
         if message.compiles or self.session.job is None:
             self.action_reload()
 
+    def on_editor_pane_disk_taken(self) -> None:
+        """Read what the editor has taken from disk: while it held changes, nothing was read."""
+        self.action_reload()
+
     def on_editor_pane_left(self) -> None:
         """Go back to the first pane."""
         self.bench.show_pane(0)
@@ -314,8 +318,6 @@ class MagusApp(App[None]):
             return False
         if self.bench.keeps(action):
             return False
-        if action == "pane" and parameters and self.bench.is_free(int(str(parameters[0]))):
-            return True
         if action == "workload":
             return len(self.session.jobs) > 1
         if action == "stop":

@@ -275,6 +275,8 @@ async def test_a_file_that_changes_here_and_on_disk_is_asked_about(
 
         wanted = BEGINNING + "let Z = 4" if mine else "let other = 1\n"
         assert (it.text, it.file.read_text(encoding="utf-8")) == (wanted, wanted)
+        assert len(it.stages.compiled) == 2, "what is on disk now is answered"
+        assert not it.app.query_one(CompletionList).is_open, "nothing was typed"
 
 
 @pytest.mark.parametrize(("content", "note"), [(None, "the file is gone"), (b"\0\1", "no text any more")])
@@ -291,6 +293,13 @@ async def test_a_file_that_is_lost_while_open_keeps_its_text_here(
         assert note in it.said and it.text == BEGINNING
         await press(it.pilot, "ctrl+s")
         assert it.file.read_text(encoding="utf-8") == BEGINNING
+
+
+async def test_two_kinds_of_line_ends_are_no_change(tmp_path: Path) -> None:
+    async with edited(tmp_path, BEGINNING.replace("\n", "\r\n", 2)) as it:
+        assert not it.pane.holds_changes
+        await it.type(" #")
+        assert it.pane.holds_changes
 
 
 async def test_a_file_that_cannot_be_saved_says_so(tmp_path: Path) -> None:
