@@ -26,6 +26,7 @@ from .panes.editor import EditorPane
 from .panes.sweep import SweepPane
 from .panes.timeline import TimelinePane
 from .panes.what_if import WhatIfPane
+from .paths import is_file
 from .session import CANCELLED, Backend, Session, SessionProblem, WorkloadSession, default_backend
 from .start import stamp
 from .state import load as load_state
@@ -153,7 +154,7 @@ class MagusApp(App[None]):
             self.session = Session(path, (), None, self._backend)
         self._has_file = True
         self.bench.view_of(EditorPane).open(path)
-        if path.is_file():
+        if is_file(path):
             self.state = self.state.opened(path)
             save_state(self._state_folder, replace(self.state, theme=self.theme))
         self.action_reload()
