@@ -287,9 +287,12 @@ class MagusApp(App[None]):
             if answer == "d" or (answer == "s" and editor.save()):
                 then()
 
+        if isinstance(self.screen, AskScreen):
+            return  # one question at a time; ctrl+q reaches here from any screen
         if editor.holds_changes:
             answers = (Answer("s", words), Answer("d", "Drop the changes"))
-            question = f"{self.session.path.name} has changes that are not saved."
+            also = " It has changed on disk too: saving overwrites that." if editor.is_stale else ""
+            question = f"{self.session.path.name} has changes that are not saved.{also}"
             self.push_screen(AskScreen(question, answers), answered)
         else:
             then()

@@ -209,9 +209,10 @@ async def test_quitting_asks_about_what_is_not_saved(tmp_path: Path, unsaved: Pa
     async with edited(tmp_path) as it:
         await it.go(13)
         await it.type("let Z = 4")
-        await press(it.pilot, "ctrl+q")
+        await press(it.pilot, "ctrl+q", "ctrl+q")
         assert isinstance(it.app.screen, AskScreen)
         await press(it.pilot, "escape")
+        assert not isinstance(it.app.screen, AskScreen), "asked once"
         assert it.text.endswith("let Z = 4") and it.app.is_running, "back to the text"
         await press(it.pilot, "escape", "q", "s")
 
@@ -240,6 +241,28 @@ async def test_after_a_crash_the_text_is_offered(tmp_path: Path, unsaved: Path, 
 
         assert it.text == text
         assert it.pane.holds_changes is (key == "r")
+
+
+async def test_an_offered_text_that_is_not_decided_on_is_behind_undo(tmp_path: Path, unsaved: Path) -> None:
+    (tmp_path / "a.mgs").write_text(BEGINNING, encoding="utf-8")
+    EditedFile(tmp_path / "a.mgs", unsaved).keep(BEGINNING + "let Z = 4")
+    async with edited(tmp_path) as it:
+        await press(it.pilot, "escape", KEY)
+        assert it.text == BEGINNING and not it.pane.holds_changes
+        await it.type("##")
+        it.pane.look_after()
+        await press(it.pilot, "ctrl+z", "ctrl+z")
+
+        assert it.text == BEGINNING + "let Z = 4"
+
+
+async def test_quitting_tells_what_saving_would_overwrite(tmp_path: Path) -> None:
+    async with edited(tmp_path) as it:
+        await it.type("##")
+        it.file.write_text("let other = 1\n", encoding="utf-8")
+        await press(it.pilot, "ctrl+q")
+        assert "overwrites" in screen_text(it.app)
+        await press(it.pilot, "escape")
 
 
 async def test_a_program_that_is_told_to_end_keeps_the_text(tmp_path: Path, unsaved: Path) -> None:

@@ -78,6 +78,11 @@ class EditorPane(JobPane):
         # Of a file with both kinds of line ends the text area keeps one: that is no change of the user's.
         return self.editor.plain_text != self._file.saved.replace("\r\n", "\n")
 
+    @property
+    def is_stale(self) -> bool:
+        """Whether somebody else has changed the file since it was read or saved."""
+        return self._file is not None and self._file.on_disk() is OnDisk.CHANGED
+
     def show(self, job: WorkloadSession) -> None:
         """Nothing: the text is that of the file, whatever the job is."""
 
@@ -116,6 +121,10 @@ class EditorPane(JobPane):
             self.editor.put(kept)
         elif answer == "d":
             file.forget()
+        else:
+            # Not decided: the next thing typed would replace the copy, so undoing leads to it.
+            self.editor.put(kept)
+            self.editor.put(file.saved)
 
     @on(CodeEditor.Changed)
     def _show_title(self) -> None:
