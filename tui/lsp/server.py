@@ -1,7 +1,7 @@
 """The server: which question of the protocol which service answers. Work is done in threads, messages in one."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 from urllib.parse import unquote
 
@@ -44,7 +44,7 @@ class MagusServer(LanguageServer):
 
     def open_document(self, uri: str) -> TextDocument | None:
         """Return an open document; clients write one URI in more ways than one, and pygls files it without escapes."""
-        documents = self.workspace.text_documents
+        documents: Mapping[str, TextDocument] = self.workspace.text_documents
         return documents.get(unquote(uri)) or documents.get(uri)
 
     async def ask(self, uri: str, question: Callable[[Document, Positions], T]) -> T:
