@@ -164,7 +164,9 @@ def test_event_loops_are_not_held_up(advisor: Advisor) -> None:
 def test_a_cancelled_task_stops_its_thread(advisor: Advisor, monkeypatch: Any) -> None:
     stopped: list[bool] = []
 
-    def until_stopped(self: Advisor, scenario: Any, options: Any, progress: Any, should_stop: ShouldStop) -> Advice:
+    def until_stopped(
+        self: Advisor, scenario: Any, options: Any, progress: Any, should_stop: ShouldStop, *_: Any
+    ) -> Advice:
         for _ in range(1000):
             time.sleep(0.005)
             if should_stop():

@@ -26,6 +26,7 @@ from .panes.editor import EditorPane
 from .panes.sweep import SweepPane
 from .panes.timeline import TimelinePane
 from .panes.what_if import WhatIfPane
+from .paths import is_file
 from .session import CANCELLED, Backend, Session, SessionProblem, WorkloadSession, default_backend
 from .start import stamp
 from .state import load as load_state
@@ -41,9 +42,9 @@ from .workbench import Workbench
 
 DEFAULT_WORKERS = 2
 # Actions that need an answer on screen.
-ANSWER_ACTIONS = ("pane", "next_pane", "sort", "step")
+ANSWER_ACTIONS = ("sort", "step")
 # Actions that another screen over the workbench has no use for.
-SCREEN_ACTIONS = (*ANSWER_ACTIONS, "reload", "workload", "details", "stop", "browse")
+SCREEN_ACTIONS = (*ANSWER_ACTIONS, "pane", "next_pane", "reload", "workload", "details", "stop", "browse")
 PACKAGE = __name__.rpartition(".")[0]
 # Seconds between two looks whether the file has changed on disk.
 LOOK_S = 1.0
@@ -153,7 +154,7 @@ class MagusApp(App[None]):
             self.session = Session(path, (), None, self._backend)
         self._has_file = True
         self.bench.view_of(EditorPane).open(path)
-        if path.is_file():
+        if is_file(path):
             self.state = self.state.opened(path)
             save_state(self._state_folder, replace(self.state, theme=self.theme))
         self.action_reload()
@@ -286,9 +287,12 @@ class MagusApp(App[None]):
             if answer == "d" or (answer == "s" and editor.save()):
                 then()
 
+        if isinstance(self.screen, AskScreen):
+            return  # one question at a time; ctrl+q reaches here from any screen
         if editor.holds_changes:
             answers = (Answer("s", words), Answer("d", "Drop the changes"))
-            question = f"{self.session.path.name} has changes that are not saved."
+            also = " It has changed on disk too: saving overwrites that." if editor.is_stale else ""
+            question = f"{self.session.path.name} has changes that are not saved.{also}"
             self.push_screen(AskScreen(question, answers), answered)
         else:
             then()
@@ -303,6 +307,10 @@ class MagusApp(App[None]):
         if message.compiles or self.session.job is None:
             self.action_reload()
 
+    def on_editor_pane_disk_taken(self) -> None:
+        """Read what the editor has taken from disk: while it held changes, nothing was read."""
+        self.action_reload()
+
     def on_editor_pane_left(self) -> None:
         """Go back to the first pane."""
         self.bench.show_pane(0)
@@ -314,8 +322,6 @@ class MagusApp(App[None]):
             return False
         if self.bench.keeps(action):
             return False
-        if action == "pane" and parameters and self.bench.is_free(int(str(parameters[0]))):
-            return True
         if action == "workload":
             return len(self.session.jobs) > 1
         if action == "stop":

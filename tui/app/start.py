@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ... import examples
 from ...compiler.text.printable import printable
+from .paths import is_file
 
 MAX_FILES = 500
 HEAD_BYTES = 4096
@@ -37,14 +38,14 @@ def entries(folder: Path | None, recent: Sequence[str]) -> tuple[Entry, ...]:
 
 
 def _of_folder(folder: Path) -> Iterator[Entry]:
-    files = sorted(each for each in folder.iterdir() if each.suffix == SUFFIX and each.is_file())
+    files = sorted(each for each in folder.iterdir() if each.suffix == SUFFIX and is_file(each))
     for path in files[:MAX_FILES]:
         yield Entry(path, path.name, about(path), f"{folder}")
 
 
 def _recent(recent: Sequence[str]) -> Iterator[Entry]:
     for path in map(Path, recent):
-        if _is_file(path):
+        if is_file(path):
             yield Entry(path, f"{path.parent.name}/{path.name}", about(path), "Recent files")
 
 
@@ -54,13 +55,6 @@ def _examples() -> Iterator[Entry]:
         for name in names:
             path = examples.path(name)
             yield Entry(path, name.rpartition("/")[2], about(path), group)
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):
-        return False
 
 
 def about(path: Path) -> str:

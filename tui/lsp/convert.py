@@ -11,6 +11,7 @@ from pygls.workspace import PositionCodec, ServerTextPosition
 from ...compiler.services.colours import Colour, Coloured
 from ...compiler.services.completion import Completion, CompletionKind, Completions
 from ...compiler.services.definition import FilePlace
+from ...compiler.services.document import Document
 from ...compiler.services.hover import Hover
 from ...compiler.services.rename import Renamed
 from ...compiler.services.symbols import Symbol
@@ -139,11 +140,15 @@ class Positions:
         return types.TextEdit(types.Range(types.Position(0, 0), self.position(len(self.source.text))), text)
 
 
-def location(target: FilePlace) -> types.Location:
-    """Return a place in another file; names are of characters of which UTF-16 counts one each."""
+def location(target: FilePlace, document: Document, uri: str) -> types.Location:
+    """Return a place in the ``document`` at ``uri``, which may be in no file, or in another file.
+
+    Names are of characters of which UTF-16 counts one each.
+    """
     start, end = target.start, target.end
     where = types.Range(types.Position(start.line - 1, start.column - 1), types.Position(end.line - 1, end.column - 1))
-    return types.Location(uri_of(target.path), where)
+    here = str(target.path) == document.source.path
+    return types.Location(uri if here else uri_of(target.path), where)
 
 
 def _completion(order: int, each: Completion, where: types.Range) -> types.CompletionItem:

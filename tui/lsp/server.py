@@ -1,12 +1,14 @@
 """The server: which question of the protocol which service answers. Work is done in threads, messages in one."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
+from urllib.parse import unquote
 
 from lsprotocol import types
 from pygls.exceptions import JsonRpcInvalidParams
 from pygls.lsp.server import LanguageServer
+from pygls.workspace import TextDocument
 
 from ... import __version__
 from ...compiler.services.colours import colours
@@ -37,8 +39,13 @@ class MagusServer(LanguageServer):
 
     def text_of(self, uri: str) -> str:
         """Return the text of an open document; empty if it is not open, whatever is on disk."""
-        documents = self.workspace.text_documents
-        return documents[uri].source if uri in documents else ""
+        document = self.open_document(uri)
+        return document.source if document is not None else ""
+
+    def open_document(self, uri: str) -> TextDocument | None:
+        """Return an open document; clients write one URI in more ways than one, and pygls files it without escapes."""
+        documents: Mapping[str, TextDocument] = self.workspace.text_documents
+        return documents.get(unquote(uri)) or documents.get(uri)
 
     async def ask(self, uri: str, question: Callable[[Document, Positions], T]) -> T:
         """Ask a question about the text of a document, in a thread."""
@@ -68,10 +75,9 @@ class MagusServer(LanguageServer):
                 found = await self.ask(
                     uri, lambda document, places: [places.diagnostic(each) for each in document.diagnostics]
                 )
-                documents = self.workspace.text_documents
-                if uri in documents and uri not in self._stale:
-                    version = documents[uri].version
-                    self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found, version))
+                opened = self.open_document(uri)
+                if opened is not None and uri not in self._stale:
+                    self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found, opened.version))
         finally:
             del self._checks[uri]
 
@@ -100,8 +106,8 @@ def _follow_documents(server: MagusServer) -> None:
     @server.feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
     async def files_changed(params: types.DidChangeWatchedFilesParams) -> None:
         read_document.cache_clear()  # what texts include is read from disk
-        for uri in server.workspace.text_documents:
-            server.check(uri)
+        for document in server.workspace.text_documents.values():
+            server.check(document.uri)
 
 
 def _answer_about_places(server: MagusServer) -> None:
@@ -124,7 +130,7 @@ def _answer_about_places(server: MagusServer) -> None:
     async def defined(params: types.DefinitionParams) -> types.Location | None:
         def answer(document: Document, places: Positions) -> types.Location | None:
             target = definition(document, places.offset(params.position))
-            return location(target) if target is not None else None
+            return location(target, document, params.text_document.uri) if target is not None else None
 
         return await server.ask(params.text_document.uri, answer)
 

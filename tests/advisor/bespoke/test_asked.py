@@ -71,7 +71,7 @@ def test_usual_tactics_are_among_those_that_are_named() -> None:
 def test_a_search_keeps_to_it(explore: Explore) -> None:
     scenario = exploring(scenario_of(Pattern.GEMM_RS, SYSTEMS[1], 4, 1024, 2048, 4096), explore)
 
-    found = optimize(scenario, SearchBudget(80, 10, 0.0), SearchOptions(lambda schedule: 65536)).plans
+    found = optimize(scenario, SearchBudget(24, 4, 0.0), SearchOptions(lambda schedule: 65536)).plans
 
     proposed = [each.choice for each in found if each.choice.parts]
     assert proposed and all(is_explored(explore, choice) for choice in proposed)

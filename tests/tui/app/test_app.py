@@ -13,6 +13,7 @@ from magus.advisor.solver import NoFeasibleSchedule
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.simcore.program.outcome import RunOutcome
 from magus.tui.app.app import MagusApp
+from magus.tui.app.panes import PANES
 from magus.tui.app.panes.candidates import CandidatesPane
 from magus.tui.app.session import Session
 from magus.tui.app.widgets.help import HelpScreen
@@ -285,6 +286,21 @@ async def test_a_file_that_cannot_be_used_shows_its_diagnostics(tmp_path: Path, 
         assert text is None or "^" in shown
         await press(pilot, "s", "plus", "tab", "j", "w", "x", "e", "question_mark", "escape")
         assert "The file cannot be used" in screen_text(app), "no key breaks it"
+
+
+@pytest.mark.parametrize("keys", [("7", "2"), ("9", "escape", "2"), ("tab",)])
+async def test_panes_change_while_there_is_no_answer_yet(keys: tuple[str, ...]) -> None:
+    gate = Event()
+    app = app_of(stages(advice_gate=gate))
+    async with app.run_test(size=SMALL) as pilot:
+        await until(pilot, lambda: app.session.job is not None)
+        await pilot.press(*keys)
+        await pilot.pause()
+
+        assert PANES[app.bench.pane_idx].name == "timeline"
+        gate.set()
+        await settled(pilot)
+        assert "stream 0" in screen_text(app)
 
 
 async def test_a_file_that_is_mended_is_used() -> None:

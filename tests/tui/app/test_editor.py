@@ -209,9 +209,10 @@ async def test_quitting_asks_about_what_is_not_saved(tmp_path: Path, unsaved: Pa
     async with edited(tmp_path) as it:
         await it.go(13)
         await it.type("let Z = 4")
-        await press(it.pilot, "ctrl+q")
+        await press(it.pilot, "ctrl+q", "ctrl+q")
         assert isinstance(it.app.screen, AskScreen)
         await press(it.pilot, "escape")
+        assert not isinstance(it.app.screen, AskScreen), "asked once"
         assert it.text.endswith("let Z = 4") and it.app.is_running, "back to the text"
         await press(it.pilot, "escape", "q", "s")
 
@@ -240,6 +241,28 @@ async def test_after_a_crash_the_text_is_offered(tmp_path: Path, unsaved: Path, 
 
         assert it.text == text
         assert it.pane.holds_changes is (key == "r")
+
+
+async def test_an_offered_text_that_is_not_decided_on_is_behind_undo(tmp_path: Path, unsaved: Path) -> None:
+    (tmp_path / "a.mgs").write_text(BEGINNING, encoding="utf-8")
+    EditedFile(tmp_path / "a.mgs", unsaved).keep(BEGINNING + "let Z = 4")
+    async with edited(tmp_path) as it:
+        await press(it.pilot, "escape", KEY)
+        assert it.text == BEGINNING and not it.pane.holds_changes
+        await it.type("##")
+        it.pane.look_after()
+        await press(it.pilot, "ctrl+z", "ctrl+z")
+
+        assert it.text == BEGINNING + "let Z = 4"
+
+
+async def test_quitting_tells_what_saving_would_overwrite(tmp_path: Path) -> None:
+    async with edited(tmp_path) as it:
+        await it.type("##")
+        it.file.write_text("let other = 1\n", encoding="utf-8")
+        await press(it.pilot, "ctrl+q")
+        assert "overwrites" in screen_text(it.app)
+        await press(it.pilot, "escape")
 
 
 async def test_a_program_that_is_told_to_end_keeps_the_text(tmp_path: Path, unsaved: Path) -> None:
@@ -275,6 +298,8 @@ async def test_a_file_that_changes_here_and_on_disk_is_asked_about(
 
         wanted = BEGINNING + "let Z = 4" if mine else "let other = 1\n"
         assert (it.text, it.file.read_text(encoding="utf-8")) == (wanted, wanted)
+        assert len(it.stages.compiled) == 2, "what is on disk now is answered"
+        assert not it.app.query_one(CompletionList).is_open, "nothing was typed"
 
 
 @pytest.mark.parametrize(("content", "note"), [(None, "the file is gone"), (b"\0\1", "no text any more")])
@@ -291,6 +316,13 @@ async def test_a_file_that_is_lost_while_open_keeps_its_text_here(
         assert note in it.said and it.text == BEGINNING
         await press(it.pilot, "ctrl+s")
         assert it.file.read_text(encoding="utf-8") == BEGINNING
+
+
+async def test_two_kinds_of_line_ends_are_no_change(tmp_path: Path) -> None:
+    async with edited(tmp_path, BEGINNING.replace("\n", "\r\n", 2)) as it:
+        assert not it.pane.holds_changes
+        await it.type(" #")
+        assert it.pane.holds_changes
 
 
 async def test_a_file_that_cannot_be_saved_says_so(tmp_path: Path) -> None:

@@ -173,12 +173,14 @@ async def test_another_axis_and_times_in_percent(file: Path) -> None:
 
 async def test_a_number_of_the_hardware_goes_on_the_axis(file: Path) -> None:
     app = app_of(file)
-    async with app.run_test(size=LARGE) as pilot:
+    async with app.run_test(size=SMALL) as pilot:
         await settled(pilot)
         await press(pilot, str(int(KEY) - 1), "down", "down", "down", "g")
 
         assert "xgmi.ac" in screen_text(app)
         assert "4 without an answer, such as" in screen_text(app)
+        await pilot.resize_terminal(*LARGE)
+        await settled(pilot)
         assert "achieved is more than bandwidth" in screen_text(app)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from threading import Event
 
 import pytest
+from textual.widgets import Input
 
 from magus.advisor.candidates.advice import Advice, Source
 from magus.advisor.solver import NoFeasibleSchedule
@@ -15,6 +16,7 @@ from magus.compiler.pipeline import compile_file
 from magus.tui.app.app import MagusApp
 from magus.tui.app.panes import PANES
 from magus.tui.app.what_if import Row, WhatIf, changed_words, with_value
+from magus.tui.app.widgets.what_if import CHANGED
 from tests.helpers.tui import fakes
 from tests.helpers.tui.driving import LARGE, SMALL, press, screen_text, settled, until
 from tests.helpers.tui.fakes import FakeStages
@@ -153,15 +155,30 @@ async def test_it_is_saved_as_a_file_that_says_the_same(file: Path) -> None:
         assert compile_file(target).scenarios == (app.session.job.scenario,)
 
 
-async def test_a_file_that_cannot_be_written_is_said(file: Path) -> None:
+async def test_what_is_saved_over_the_file_differs_from_it_no_more(file: Path) -> None:
     app = app_of(file)
     async with app.run_test(size=LARGE) as pilot:
         await settled(pilot)
-        await press(pilot, KEY, "S", "ctrl+u")
-        await pilot.press(*"/proc/none.mgs")
+        await press(pilot, KEY, "right", "S")
+        app.query_one("#what-if-input", Input).value = str(file)
+        await press(pilot, "enter", "enter")
+
+        assert "param M = 4096" in file.read_text(encoding="utf-8")
+        assert app.session.changes == Changes()
+        assert CHANGED not in screen_text(app)
+
+
+@pytest.mark.parametrize("name", ["/proc/none.mgs", "~nobody_of_this_name/none.mgs", "n" * 300, "/dev/null/none.mgs"])
+async def test_a_file_that_cannot_be_written_is_said(file: Path, name: str) -> None:
+    app = app_of(file)
+    async with app.run_test(size=LARGE) as pilot:
+        await settled(pilot)
+        await press(pilot, KEY, "S")
+        app.query_one("#what-if-input", Input).value = name
         await press(pilot, "enter")
 
-        assert "/proc/none.mgs: " in screen_text(app)
+        assert app.query_one("#what-if-line").has_class("error")
+        assert f"{name[:80]}" in screen_text(app)
 
 
 async def test_an_answer_that_is_not_confirmed_says_so(file: Path) -> None:

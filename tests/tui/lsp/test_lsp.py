@@ -25,7 +25,8 @@ def place(text: str, within: str = BEGINNING) -> tuple[int, int]:
 
 async def test_what_an_editor_asks(tmp_path: Path) -> None:
     """One server answers all of it: a start takes longer than any answer."""
-    uri = (tmp_path / "a.mgs").as_uri()
+    uri = (tmp_path / "é 1@2.mgs").as_uri()
+    assert "%" in uri, "editors escape what is not plain"
     async with connected(uri) as client:
         assert await client.open(BEGINNING) == []
 
@@ -70,6 +71,15 @@ async def test_what_an_editor_asks(tmp_path: Path) -> None:
         format_params = types.DocumentFormattingParams(options=options, text_document=client.document)
         (formatted,) = await client.language.text_document_formatting_async(format_params) or ()
         assert formatted.new_text == format_text(BEGINNING + "let Z = 3 s + 2 B\n")
+
+
+async def test_a_text_that_is_in_no_file_has_its_definitions_in_itself() -> None:
+    async with connected("untitled:Untitled-1") as client:
+        assert await client.open(BEGINNING) == []
+        definition = await client.ask("definition", *place("node {\n"))
+        assert definition.uri == client.uri
+        client.language.workspace_did_change_watched_files(types.DidChangeWatchedFilesParams([]))
+        assert await client.diagnostics() == [], "under the name that the client gave"
 
 
 async def test_nothing_brings_it_down(tmp_path: Path) -> None:

@@ -47,6 +47,10 @@ class EditorPane(JobPane):
         compiles: bool
 
     @dataclass
+    class DiskTaken(Message):
+        """Changes were given up for what is on disk."""
+
+    @dataclass
     class Left(Message):
         """The user goes back from the editor."""
 
@@ -69,7 +73,15 @@ class EditorPane(JobPane):
     @property
     def holds_changes(self) -> bool:
         """Whether something is not saved."""
-        return self._file is not None and not self.target.read_only and self.target.text != self._file.saved
+        if self._file is None or self.target.read_only:
+            return False
+        # Of a file with both kinds of line ends the text area keeps one: that is no change of the user's.
+        return self.editor.plain_text != self._file.saved.replace("\r\n", "\n")
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether somebody else has changed the file since it was read or saved."""
+        return self._file is not None and self._file.on_disk() is OnDisk.CHANGED
 
     def show(self, job: WorkloadSession) -> None:
         """Nothing: the text is that of the file, whatever the job is."""
@@ -109,6 +121,10 @@ class EditorPane(JobPane):
             self.editor.put(kept)
         elif answer == "d":
             file.forget()
+        else:
+            # Not decided: the next thing typed would replace the copy, so undoing leads to it.
+            self.editor.put(kept)
+            self.editor.put(file.saved)
 
     @on(CodeEditor.Changed)
     def _show_title(self) -> None:
@@ -176,6 +192,7 @@ class EditorPane(JobPane):
         def answered(answer: str | None) -> None:
             if answer == "t":
                 self._take_disk(file)
+                self.post_message(self.DiskTaken())
             elif answer == "k" and mine.words.startswith("Save"):
                 self.save()
 

@@ -124,18 +124,19 @@ class SweepPane(JobPane):
         self.border_title = f"{TITLE}: time{at}" + (f" ({self._doing})" if self._doing else "")
 
     def _words(self, sweep: _Sweep) -> Iterator[str]:
+        """What goes on and what is missing first: a small screen shows one line."""
         figure = sweep.figure
-        if self._axis != CHUNKS:
-            yield from words_of(figure)
-        crossed = [f"{each.low.text} and {each.high.text}" for each in figure.crossovers]
-        if crossed:
-            yield f"the winner changes between {', '.join(crossed)}"
         if self._doing:
             yield f"{self._doing}, {len(figure.points)} of {figure.planned}; Esc stops"
         elif len(figure.points) + len(sweep.failed) < figure.planned:
             yield f"{len(figure.points)} of {figure.planned} points, Enter goes on"
         if sweep.failed:
             yield f"{len(sweep.failed)} without an answer, such as {sweep.failed[0]}"
+        if self._axis != CHUNKS:
+            yield from words_of(figure)
+        crossed = [f"{each.low.text} and {each.high.text}" for each in figure.crossovers]
+        if crossed:
+            yield f"the winner changes between {', '.join(crossed)}"
 
     # Work.
 

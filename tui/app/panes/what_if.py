@@ -14,10 +14,12 @@ from textual.widgets import DataTable, Input, Static
 
 from ....compiler.changed import Changes, changed_file, compile_changed_file
 from ....compiler.text.diagnostics import CompileError
+from ....compiler.text.load import real_path
 from ....compiler.text.printable import printable
 from ....compiler.text.writing import write_whole
 from ..background import in_thread
 from ..messages import ChangesMade
+from ..paths import exists, typed_path
 from ..session import WorkloadSession
 from ..what_if import Row, with_value
 from ..widgets.what_if import CHANGED, WhatIfTable
@@ -187,8 +189,8 @@ class WhatIfPane(JobPane):
             if row is not None and text:
                 self._change(with_value(self._wanted, row, text), row, text)
         elif text:
-            target = Path(text).expanduser()
-            if self._asking is Asking.NAME and target.exists():
+            target = typed_path(text)
+            if self._asking is Asking.NAME and exists(target):
                 self._target = target
                 self._ask(Asking.OVERWRITE, text, f"{target} exists. Enter overwrites it, Esc leaves it.")
             elif self._asking is Asking.NAME or target == self._target:
@@ -209,6 +211,8 @@ class WhatIfPane(JobPane):
             self.say(_sentence(error), is_error=True)
             return
         self.action_leave_line()
+        if real_path(target) == real_path(job.path):
+            self._change(Changes())  # the file says it now: nothing differs from it
         self.say(f"written: {target}")
 
 

@@ -83,8 +83,11 @@ class CodeEditor(Container):
     def put(self, text: str) -> None:
         """Put another text in, so that ctrl+z brings the old one back; the cursor stays where it can."""
         at = self.area.cursor_location
-        self.area.replace(text, (0, 0), self.area.document.end)
+        with self.area.prevent(TextArea.Changed):  # nothing is typed: nothing is offered
+            self.area.replace(text, (0, 0), self.area.document.end)
+        self._close_list()
         self.area.move_cursor(at)
+        self._text_changed()
 
     def say(self, note: str) -> None:
         """Say something until the text changes."""

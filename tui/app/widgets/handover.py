@@ -14,6 +14,7 @@ from textual.widgets.option_list import Option as Item
 
 from ....compiler.text.printable import printable
 from ...text.handover import HANDOVERS, Handover
+from ..paths import exists, typed_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +70,11 @@ class HandoverScreen(ModalScreen[HandoverWanted | None]):
         if not name:
             self._say("Name the file.")
             return
-        path = Path(name).expanduser()
+        path = typed_path(name)
         options = self._options()
         if options is None:
             self._say("Options are written NAME=VALUE, with spaces between them.")
-        elif _exists(path) and self._to_replace != path:
+        elif exists(path) and self._to_replace != path:
             self._to_replace = path
             self._say(f"{path} exists. Enter once more replaces it.")
         else:
@@ -102,14 +103,6 @@ class HandoverScreen(ModalScreen[HandoverWanted | None]):
 
     def _say(self, text: str) -> None:
         self.query_one("#say", Static).update(printable(text))
-
-
-def _exists(path: Path) -> bool:
-    """Whether there is something at the path, as far as can be seen."""
-    try:
-        return path.exists() or path.is_symlink()
-    except (OSError, ValueError):
-        return False
 
 
 def _line(handover: Handover) -> Content:

@@ -94,7 +94,7 @@ def _save_each_rank(path: Path, scenario: Scenario, result: Result) -> Exit:
 
 
 def _of_rank(path: Path, rank: int) -> Path:
-    return path.with_name(path.name.replace(RANK, str(rank)))
+    return path.parent / path.name.replace(RANK, str(rank))
 
 
 def _packed(path: Path, text: str) -> str | bytes:

@@ -58,6 +58,12 @@ def test_advice_is_drawn_too(file: Path, tmp_path: Path) -> None:
     assert json.loads(trace.read_text())["magus"]["schedule"] == advice["recommended"]
 
 
+def test_a_folder_is_no_trace(file: Path) -> None:
+    done = magus("simulate", file, "--trace", ".")
+
+    assert (done.exit_code, done.stderr) == (1, "magus: .: Is a directory\n")
+
+
 @pytest.mark.parametrize("verb", ["simulate", "advise"])
 @pytest.mark.parametrize("option", ["--trace", "--svg"])
 def test_a_file_that_cannot_be_written_is_told_before_the_work(
