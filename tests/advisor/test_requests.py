@@ -165,7 +165,7 @@ def test_a_cancelled_task_stops_its_thread(advisor: Advisor, monkeypatch: Any) -
     stopped: list[bool] = []
 
     def until_stopped(
-        self: Advisor, scenario: Any, options: Any, progress: Any, should_stop: ShouldStop, *_: Any
+        self: Advisor, scenario: Any, options: Any, progress: Any, should_stop: ShouldStop, *rest: Any
     ) -> Advice:
         for _ in range(1000):
             time.sleep(0.005)

@@ -159,7 +159,6 @@ def of_all_rows(compiled_core: None) -> list[ImplementationComparison]:
     return [row for row in found if isinstance(row, ImplementationComparison)]
 
 
-@pytest.mark.slow
 @measured
 def test_stated_errors_are_those_of_the_held_out_rows(of_all_rows: list[ImplementationComparison]) -> None:
     rows = [row for row in of_all_rows if row.row.held_out]
