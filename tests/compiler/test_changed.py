@@ -13,6 +13,7 @@ from magus.compiler.text.diagnostics import CompileError
 from magus.compiler.text.quantities import read_text
 from magus.compiler.text.source import Source
 from magus.compiler.text.units import Quantity
+from tests.helpers.marks import examples as draws
 
 OWN = """\
 use "nvidia/h100" as nv  # the library
