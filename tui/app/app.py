@@ -100,6 +100,7 @@ class MagusApp(App[None]):
         self._has_file = path is not None and self._folder is None
         self.session = Session(path or Path(), settings, workload, self._backend)
         self._stamp: tuple[int, int] | None = None
+        self._read_stamp: tuple[int, int] | None = None
         self.bench = Workbench(id="workbench")
         start_resource_tracker()
 
@@ -169,7 +170,7 @@ class MagusApp(App[None]):
             self.bench.say(f"{self.session.path} has vanished; this is what it was")
         elif any(view.holds_changes for view in self.bench.views):
             self.bench.say("the file has changed on disk; changes made here are not saved")
-        else:
+        elif not self.bench.view_of(EditorPane).has_what_is_on_disk:  # else its message says what to do
             self.action_reload()
 
     # Work in threads. A group has one run; a new run tells the previous one to stop.
@@ -305,11 +306,16 @@ class MagusApp(App[None]):
         """Answer anew, for a text without errors; otherwise the last answer stays."""
         self._stamp = stamp(self.session.path)
         if message.compiles or self.session.job is None:
-            self.action_reload()
+            self._read_what_changed()
 
     def on_editor_pane_disk_taken(self) -> None:
         """Read what the editor has taken from disk: while it held changes, nothing was read."""
-        self.action_reload()
+        self._read_what_changed()
+
+    def _read_what_changed(self) -> None:
+        """Read the file again, unless it is being read as it stands."""
+        if self._read_stamp != stamp(self.session.path):
+            self.action_reload()
 
     def on_editor_pane_left(self) -> None:
         """Go back to the first pane."""
@@ -335,7 +341,7 @@ class MagusApp(App[None]):
     def action_reload(self) -> None:
         """Read the file again and compute everything again."""
         self._stop_all()
-        self._stamp = stamp(self.session.path)
+        self._stamp = self._read_stamp = stamp(self.session.path)
         self._read()
 
     def on_changes_made(self, message: ChangesMade) -> None:

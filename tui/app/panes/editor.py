@@ -83,6 +83,11 @@ class EditorPane(JobPane):
         """Whether somebody else has changed the file since it was read or saved."""
         return self._file is not None and self._file.on_disk() is OnDisk.CHANGED
 
+    @property
+    def has_what_is_on_disk(self) -> bool:
+        """Whether the file holds what was read or saved here."""
+        return self._file is not None and self._file.on_disk() is OnDisk.SAME
+
     def show(self, job: WorkloadSession) -> None:
         """Nothing: the text is that of the file, whatever the job is."""
 
