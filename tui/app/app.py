@@ -309,7 +309,7 @@ class MagusApp(App[None]):
             self._read_what_changed()
 
     def on_editor_pane_disk_taken(self) -> None:
-        """Read what the editor has taken from disk: while it held changes, nothing was read."""
+        """Read what the editor has taken from disk."""
         self._read_what_changed()
 
     def _read_what_changed(self) -> None:

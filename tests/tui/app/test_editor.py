@@ -281,6 +281,7 @@ async def test_a_file_that_changes_on_disk_is_read_again(tmp_path: Path) -> None
         await settled(it.pilot)
 
         assert it.text == "let other = 1\n" and not it.pane.holds_changes
+        assert len(it.stages.compiled) == 2, "it is answered, once"
 
 
 @pytest.mark.parametrize(("keys", "mine"), [(("k", "ctrl+s", "k"), True), (("t",), False)])

@@ -48,7 +48,7 @@ class EditorPane(JobPane):
 
     @dataclass
     class DiskTaken(Message):
-        """Changes were given up for what is on disk."""
+        """What is on disk was read in place of the text."""
 
     @dataclass
     class Left(Message):
@@ -197,7 +197,6 @@ class EditorPane(JobPane):
         def answered(answer: str | None) -> None:
             if answer == "t":
                 self._take_disk(file)
-                self.post_message(self.DiskTaken())
             elif answer == "k" and mine.words.startswith("Save"):
                 self.save()
 
@@ -209,3 +208,4 @@ class EditorPane(JobPane):
         self._told = OnDisk.SAME
         self.editor.put(file.read())
         self.editor.call_after_refresh(self.editor.say, "read again: it has changed on disk")
+        self.post_message(self.DiskTaken())
