@@ -164,8 +164,10 @@ def rows_of(advice: Advice, results: Mapping[str, Result], key: SortKey) -> tupl
 
 def row_of(advice: Advice, results: Mapping[str, Result], expression: str | None) -> CandidateRow | None:
     """Return the row of one candidate."""
-    rows = rows_of(advice, results, SortKey.RANK)
-    return next((row for row in rows if row.expression == expression), None)
+    for rank, one in enumerate(advice.candidates, 1):
+        if one.expression == expression:
+            return _row(rank, advice.short_names.get(expression, expression), one, advice, results.get(expression))
+    return None
 
 
 def _order(row: CandidateRow, key: SortKey) -> float | str:
