@@ -9,11 +9,12 @@ PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 SOURCES := $(shell find grammar compiler simcore runtime advisor tui examples -name '*.py' -o -name '*.lark' -o -name '*.mgs' -o -name '*.tcss' -o -name '*.model' -o -name '*.json' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check check-extras format lint types layers test test-all nightly slowest coverage bench train picture dist clean
+.PHONY: help demo check check-slow check-extras format lint types layers test test-all nightly slowest coverage bench train picture dist clean
 
 help:
 	@echo "make demo    advice for Llama-3.1-70B on 8 x MI300X"
 	@echo "make check   format, lint, types, import contracts, tests"
+	@echo "make check-slow  the tests that make check leaves out because they take long"
 	@echo "make check-extras  the tests that need Triton, PyTorch, HolisticTraceAnalysis and InfraGraph; Linux"
 	@echo "make test-all  the tests with the slow ones, and ten times as many draws"
 	@echo "make nightly   test-all, and every core against the oracle at scale"
@@ -37,6 +38,10 @@ demo: $(STAMP)
 	$(BIN)/magus advise examples/llama70b_tp8_mi300x.mgs
 
 check: lint types layers test
+
+# With the draws of make check, for a change that is about to be merged; make nightly draws more.
+check-slow: $(STAMP)
+	$(PYTEST) -m slow
 
 # A venv of its own: Triton and PyTorch take some 2 GB, HolisticTraceAnalysis brings Jupyter, and nothing else needs them.
 check-extras: EXTRAS := .venv-extras

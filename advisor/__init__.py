@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from .bounds.lower_bound import lower_bound
     from .candidates.advice import Advice, Source
     from .kept_advice import keep_results
+    from .layers.advice import GraphAdvice
+    from .layers.recommend import recommend_graph
     from .learned.boosted_trees import ModelError
     from .options import AdviceOptions
     from .oracle.oracle import Oracle
@@ -18,6 +20,7 @@ __all__ = [
     "Advice",
     "AdviceOptions",
     "Advisor",
+    "GraphAdvice",
     "ModelError",
     "NoFeasibleSchedule",
     "Oracle",
@@ -27,12 +30,14 @@ __all__ = [
     "enumerate_space",
     "keep_results",
     "lower_bound",
+    "recommend_graph",
 ]
 
 _HOMES = {
     "Advice": ".candidates.advice",
     "AdviceOptions": ".options",
     "Advisor": ".recommend",
+    "GraphAdvice": ".layers.advice",
     "ModelError": ".learned.boosted_trees",
     "NoFeasibleSchedule": ".solver",
     "Oracle": ".oracle.oracle",
@@ -42,6 +47,7 @@ _HOMES = {
     "enumerate_space": ".solver",
     "keep_results": ".kept_advice",
     "lower_bound": ".bounds.lower_bound",
+    "recommend_graph": ".layers.recommend",
 }
 
 

@@ -1,13 +1,17 @@
 """JSON documents of graphs: the document of a result with the ops, and the schedules of a file."""
 
-from ..compiler.ir import TICKS_PER_US, GraphPlan, GraphScenario, JsonObject
+from ..compiler.ir import TICKS_PER_US, GraphPlan, GraphScenario, JsonObject, without_batch
+from ..compiler.planning.graph_batches import batch_counts
+from ..compiler.planning.graph_build import build_graph_plan
 from ..compiler.planning.graph_layers import own_name
 from ..simcore.figures.graph_result import OpResult
 from ..simcore.simulate_layers import LayersResult
 from .bounds.lower_bound import Bound
 from .export import bound_document, result_document
+from .graph_answer import GraphAnswer, ShownSchedule
 
 GRAPH_SCHEDULES_SCHEMA = "magus-graph-schedules/1"
+GRAPH_ANSWER_SCHEMA = "magus-graph-answer/1"
 
 
 def graph_document(scenario: GraphScenario, plan: GraphPlan, result: LayersResult, bound: Bound) -> JsonObject:
@@ -15,7 +19,7 @@ def graph_document(scenario: GraphScenario, plan: GraphPlan, result: LayersResul
 
     All but ``layers`` and the bound is of the layers that were simulated.
     """
-    labels = {part.op: scenario.graph.op(part.op).label for part in plan.parts}
+    labels = {part.op: scenario.graph.op(without_batch(part.op)).label for part in plan.parts}
     schedules: dict[str, list[str]] = {}
     for part in plan.parts:
         schedules.setdefault(part.op, []).append(part.schedule.expression)
@@ -50,12 +54,12 @@ def _op_document(op: OpResult) -> JsonObject:
 
 def graph_schedules_document(scenario: GraphScenario, bound: Bound) -> JsonObject:
     """Return the document of ``magus schedules --json`` on a graph."""
-    repeat = scenario.graph.repeat
     return {
         "schema": GRAPH_SCHEDULES_SCHEMA,
         "scenario": scenario.name,
         "workload": scenario.name,
-        "layers": 1 if repeat is None else repeat.count,
+        "layers": scenario.graph.num_layers,
+        "batches": list(batch_counts(scenario.graph)),
         "ops": [
             {
                 "name": op.name,
@@ -67,3 +71,30 @@ def graph_schedules_document(scenario: GraphScenario, bound: Bound) -> JsonObjec
         "schedules": [choice.name for choice in scenario.schedules],
         "bound": bound_document(bound),
     }
+
+
+def graph_answer_document(answer: GraphAnswer) -> JsonObject:
+    """Return the document of an answer about a graph: its schedules, each as ``magus simulate --json`` tells it."""
+    scenario, bound = answer.scenario, answer.bound
+    return {
+        "schema": GRAPH_ANSWER_SCHEMA,
+        "scenario": scenario.name,
+        "workload": scenario.graph.name,
+        "verdict": answer.verdict.value,
+        "recommended": answer.recommended.expression,
+        "speedup": answer.speedup,
+        "baseline": answer.baseline,
+        "interrupted": answer.interrupted,
+        "reasons": list(answer.reasons),
+        "marks": list(answer.marks),
+        "bound": None if bound is None else bound_document(bound),
+        "schedules": [_candidate_document(each, bound) for each in answer.candidates],
+    }
+
+
+def _candidate_document(candidate: ShownSchedule, bound: Bound | None) -> JsonObject:
+    scenario, result = candidate.scenario, candidate.result
+    if result is None or bound is None:
+        return {"name": candidate.expression, "problem": candidate.problem or None}
+    plan = build_graph_plan(scenario.system, scenario.graph, candidate.choice)
+    return {"name": candidate.expression, "problem": None, **graph_document(scenario, plan, result, bound)}

@@ -14,12 +14,14 @@ from ..compiler.ir import (
     GemmRegion,
     GemmShape,
     Gpu,
+    GraphPlan,
     Kernels,
     Pattern,
     Range,
     Scenario,
     Schedule,
     Step,
+    System,
     TileGroup,
     Transfer,
 )
@@ -130,3 +132,15 @@ def _named(gpu: Gpu, part: str) -> str:
 
 def _range(limits: Range) -> str:
     return f"{limits[0]}..{limits[1]}"
+
+
+def outside_of_graph(system: System, plan: GraphPlan) -> tuple[str, ...]:
+    """Why results of a graph lie outside what the profile is fitted to, as sentences."""
+    found = [
+        sentence
+        for part in plan.parts
+        for sentence in outside_calibration(Scenario(part.name, system, part.workload), (part.schedule,))
+    ]
+    if any(part.stream > 0 for part in plan.parts):
+        found.append("kernels side by side in streams: no profile is fitted to them")
+    return tuple(dict.fromkeys(found))

@@ -28,6 +28,7 @@ from functools import partial
 from multiprocessing import connection
 from multiprocessing.connection import Connection
 from threading import Event, Thread
+from typing import TypeVar
 
 from ..compiler.codes import Code
 from ..compiler.ir import Cancelled, Scenario, Schedule, ShouldStop, StepsDone
@@ -40,6 +41,8 @@ from .failures import Failure, FailureKind, failed_simulation
 POLL_S, GRACE_S = 0.2, 0.5
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +224,13 @@ def interrupts_blocked_in_children() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def stopped_here() -> bool:
+    """Whether this is a worker process whose caller wants no more results."""
+    return _stop is not None and _stop.poll()
+
+
 def _run_in_process(job: SimulationJob) -> Result:
-    return run_job(job, _stop.poll if _stop is not None else None)
+    return run_job(job, stopped_here)
 
 
 def suits_threads(scenario: Scenario) -> bool:
@@ -284,3 +292,23 @@ def open_pool(count: int) -> Iterator[ProcessPoolExecutor]:
         pool.shutdown(wait=True)
         stop_receiver.close()
         stop_sender.close()
+
+
+def in_worker(function: Callable[..., T], *arguments: object, should_stop: ShouldStop) -> T:
+    """Return what ``function`` of the top of a module returns in a process of its own; it asks ``stopped_here``.
+
+    Raises
+    ------
+    Cancelled
+        If ``should_stop`` returned true first.
+    BrokenExecutor
+        If the process died.
+    """
+    with open_pool(1) as pool:
+        with interrupts_blocked_in_children():
+            future = pool.submit(function, *arguments)
+        while not should_stop():
+            done, _ = wait([future], timeout=POLL_S)
+            if done:
+                return future.result()
+    raise Cancelled

@@ -14,7 +14,7 @@ from magus.compiler.pipeline import compile_file
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.examples import path
-from magus.simcore import simulate
+from magus.simcore import run_of_pair, simulate
 from magus.simcore.figures.result import Interval, IntervalKind, Result, Timeline
 from magus.tui.app.widgets.timeline import TimelineView
 
@@ -44,7 +44,7 @@ async def _frames_ms(num_intervals: int, num_frames: int) -> dict[str, list[floa
     scenario, result = _large(num_intervals)
     view = TimelineView(id="lanes")
     async with _Alone(view).run_test(size=SIZE) as pilot:
-        view.show(scenario, result)
+        view.show(run_of_pair(scenario, result))
         view.focus()
         view.action_ranks()
         await pilot.pause()

@@ -35,7 +35,7 @@ async def _key_waits_ms(example: str) -> list[float]:
     waits: list[float] = []
     app = MagusApp(path(example))
     async with app.run_test(size=SIZE) as pilot:
-        while app.session.job is None or app.session.job.advice is None:
+        while app.session.job is None or app.session.job.found is None:
             await pilot.pause(PAUSE_S)
         while app.session.job.advising:
             wait_ms = await _key_wait_ms(app)

@@ -19,9 +19,10 @@ from .ir import GraphScenario, Scenario, Settings
 from .resolve.expect.expectation import Expectation
 from .resolve.file import Resolved, resolve
 from .resolve.schedules.check_schedules import check_schedules
-from .resolve.schedules.graph import check_graph_schedules
+from .resolve.schedules.graph_check import check_graph_schedules
 from .resolve.values.device_numbers import StatedNumber
 from .resolve.values.params import Param, bind
+from .resolve.workloads.backward_text import with_derived
 from .text.diagnostics import CompileError, Diagnostic, GaveUp, Report, Severity, did_you_mean
 from .text.load import load, read_source
 from .text.names import Scope
@@ -68,10 +69,8 @@ class Compiled:
         span = Span(Source(self.path, ""), 0, 0)
         graph = self.graph(workload)
         if graph is not None:
-            message = (
-                f"'{graph.name}' is a graph of {len(graph.graph.ops)} ops: its schedules are simulated, not searched"
-            )
-            hint = f"magus simulate FILE --workload {graph.name}"
+            message = f"'{graph.name}' is a graph of {len(graph.graph.ops)} ops, and this is for pairs"
+            hint = "graphs are for check, schedules, simulate, advise, sweep, plan, run, test, report and tui"
             raise CompileError([Diagnostic(Code.MGS520, message, span, hint)])
         if workload is None:
             raise CompileError([Diagnostic(Code.MGS122, "the file declares no workload", span)])
@@ -104,6 +103,22 @@ def compile_text(text: str, path: str = "<text>", settings: Settings = (), *, as
     with suppress(GaveUp):
         source = Source(path, text)
         return _compile(source, load(source, report), settings, report, as_written)
+    raise CompileError(report.diagnostics)
+
+
+def written_out(text: str, path: str = "<text>") -> str:
+    """Return the canonical form of a text with its derived workloads written out.
+
+    Raises
+    ------
+    CompileError
+        If it has errors; what is derived follows from what the rest means.
+    """
+    report, source = Report(), Source(path, text)
+    with suppress(GaveUp), report.attempt():
+        scope = load(source, report)
+        _compile(source, scope, (), report)
+        return with_derived(source, scope, report)
     raise CompileError(report.diagnostics)
 
 

@@ -24,6 +24,10 @@ NAMES = (
 LAYERS = (
     "layers/llama70b_layer",
     "layers/llama70b_backward",
+    "layers/llama70b_layer_backward",
+    "layers/llama70b_domino",
+    "layers/deepseek_v3_tbo",
+    "layers/fsdp_h100",
 )
 TEMPLATES = (
     "templates/all_gather_gemm",
@@ -42,6 +46,7 @@ PAPERS = (
     "papers/eidola",
     "papers/ficco",
     "papers/gemm_ar_mi355x",
+    "papers/layers",
     "papers/syncopate",
 )
 

@@ -1,9 +1,10 @@
 """Compressed coordinates of a plan: of each interval between neighbouring cuts a few indices stand for all of them."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
+from types import MappingProxyType
 
 from ..compiler.ir import (
     IndexRange,
@@ -11,12 +12,15 @@ from ..compiler.ir import (
     Scenario,
     Step,
     TileGroup,
+    Workload,
     inner_size,
     moved_rows,
     num_tile_blocks,
     tile_cols,
     tile_rows,
 )
+
+NOTHING: Mapping[tuple[int, str], Collection[int]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,17 @@ class KernelAxes:
     inner: CutAxis
 
 
+MOVED = -1
+Axis = tuple[int, str]
+"""An axis of a plan: ``rows`` and ``cols`` of MOVED, or ``rows``, ``cols`` and ``inner`` of a kernel by its number."""
+
+
+def axis_of(stage: Workload, kernel: int, word: str) -> Axis:
+    """Return the axis of a kernel, which may be one of the moved tensor."""
+    moved = {"rows": stage.pattern.overlaps, "cols": stage.pattern.produces, "inner": stage.pattern.consumes}
+    return (MOVED, "rows" if word == "rows" else "cols") if moved[word] else (kernel, word)
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """Axes of the moved tensor, the rows of one of its blocks and its columns, and of each kernel."""
@@ -71,8 +86,14 @@ class Layout:
     kernels: tuple[KernelAxes, ...]
 
     @classmethod
-    def of(cls, scenario: Scenario, steps: Sequence[Sequence[Step]], detail: int | None) -> "Layout":
-        """Return the axes that the steps of all ranks cut; ``detail`` as for ``CutAxis.of``."""
+    def of(
+        cls,
+        scenario: Scenario,
+        steps: Sequence[Sequence[Step]],
+        detail: int | None,
+        more: Mapping[Axis, Collection[int]] = NOTHING,
+    ) -> "Layout":
+        """Return the axes that the steps of all ranks cut, with ``more`` cuts; ``detail`` as for ``CutAxis.of``."""
         every = tuple(dict.fromkeys(chain(*steps)))  # ranks that are alike have the same steps
         moved = scenario.workload.moved
         regions = [region for step in every for region in _moved_regions(scenario, step)]
@@ -87,23 +108,40 @@ class Layout:
                 col_cuts |= {group.k.start, group.k.stop}
             elif stage.pattern.produces:
                 col_cuts |= _col_edges(group.regions)
-        rows, cols = CutAxis.of(row_cuts, detail), CutAxis.of(col_cuts, detail)
+        rows = CutAxis.of(_with(row_cuts, more, (MOVED, "rows")), detail)
+        cols = CutAxis.of(_with(col_cuts, more, (MOVED, "cols")), detail)
         kernels = range(scenario.workload.num_kernels)
-        return cls(rows, cols, tuple(_kernel_axes(scenario, kernel, every, (rows, cols), detail) for kernel in kernels))
+        axes = (_kernel_axes(scenario, kernel, every, (rows, cols), detail, more) for kernel in kernels)
+        return cls(rows, cols, tuple(axes))
+
+
+def _with(cuts: set[int], more: Mapping[Axis, Collection[int]], axis: Axis) -> set[int]:
+    """Return ``cuts`` and those of ``more`` that lie between them."""
+    end = max(cuts, default=0)
+    return cuts | {cut for cut in more.get(axis, ()) if cut < end}
 
 
 def _kernel_axes(
-    scenario: Scenario, kernel: int, steps: Iterable[Step], moved: tuple[CutAxis, CutAxis], detail: int | None
+    scenario: Scenario,
+    kernel: int,
+    steps: Iterable[Step],
+    moved: tuple[CutAxis, CutAxis],
+    detail: int | None,
+    more: Mapping[Axis, Collection[int]],
 ) -> KernelAxes:
     """Return the axes of one kernel; those that it shares with the moved tensor are ``moved``."""
     stage = scenario.workload.stage(kernel)
     groups = [group for group in _groups(steps) if group.kernel == kernel]
     regions = [region for group in groups for region in group.regions]
     whole = {0, tile_rows(stage, scenario.num_ranks)} if num_tile_blocks(stage, scenario.num_ranks) == 1 else {0}
-    rows = moved[0] if stage.pattern.overlaps else CutAxis.of(whole | _row_edges(regions), detail)
-    cols = moved[1] if stage.pattern.produces else CutAxis.of({0, tile_cols(stage)} | _col_edges(regions), detail)
-    inner_cuts = {0, inner_size(stage)} | {edge for group in groups for edge in (group.k.start, group.k.stop)}
-    return KernelAxes(rows, cols, moved[1] if stage.pattern.consumes else CutAxis.of(inner_cuts, detail))
+    inner = {0, inner_size(stage)} | {edge for group in groups for edge in (group.k.start, group.k.stop)}
+    own = {"rows": whole | _row_edges(regions), "cols": {0, tile_cols(stage)} | _col_edges(regions), "inner": inner}
+    axes = []
+    for word, cuts in own.items():
+        axis = axis_of(stage, kernel, word)
+        shared = moved[0 if axis[1] == "rows" else 1]
+        axes.append(shared if axis[0] == MOVED else CutAxis.of(_with(cuts, more, axis), detail))
+    return KernelAxes(*axes)
 
 
 def _groups(steps: Iterable[Step]) -> Iterator[TileGroup]:

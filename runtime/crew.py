@@ -1,11 +1,10 @@
 """The threads of queues, which take tasks from a board and carry them out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import Thread
 
 from ..compiler.ir import Schedule
 from .board import Board, RunOver
-from .execute import Executor
 from .tasks import ENGINE_THREADS, Queue, Task
 
 
@@ -15,7 +14,7 @@ def threads_of(schedule: Schedule, tasks: Sequence[Task]) -> dict[Queue, int]:
     return {task.queue: engines if task.queue[1] == "engines" else 1 for task in tasks}
 
 
-def work_through(board: Board, executor: Executor, threads: Mapping[Queue, int]) -> None:
+def work_through(board: Board, carry_out: Callable[[Task], None], threads: Mapping[Queue, int]) -> None:
     """Carry out the tasks of ``board``, with so many ``threads`` for each queue, until the run is over.
 
     Ctrl-C ends them. What fails in a thread ends the run and is ``board.error``.
@@ -25,7 +24,7 @@ def work_through(board: Board, executor: Executor, threads: Mapping[Queue, int])
         try:
             while True:
                 task = board.take(queue)
-                executor.carry_out(task)
+                carry_out(task)
                 board.finish(task)
         except RunOver:
             return

@@ -199,11 +199,21 @@ class Executor:
         place = self._tile_place(task.rank, step, region)
         block, side = (task.rank + region.owner) % self._n, operands.w.shape[0] > 1
         if operands.x is not None:
-            x = operands.x[place[0], place[1], inner]
+            x = self.left(task, step.kernel, (place[0], place[1], inner))
         else:
             source = memory.data if block == task.rank else memory.result
             x = source.read((block, place[1], inner), task)
-        return place, self.multiply(x, operands.w[block if side else 0, inner, place[2]])
+        return place, self.multiply(x, self.right(task, step.kernel, (block if side else 0, inner, place[2])))
+
+    def left(self, task: Task, kernel: int, place: Place) -> Array:
+        """Return what a kernel takes of its first operand, where that is not what arrives."""
+        x = self._problem.operands[task.rank][kernel].x
+        assert x is not None, "what is computed has inputs of its own"
+        return x[place]
+
+    def right(self, task: Task, kernel: int, place: Place) -> Array:
+        """Return what a kernel takes of its second operand."""
+        return self._problem.operands[task.rank][kernel].w[place]
 
     def multiply(self, x: Array, w: Array) -> Array:
         """Return the product of two matrices."""

@@ -1,7 +1,7 @@
 """What is wrong after a run, in sentences: steps that wait, and what differs from the serial computation."""
 
-from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 
@@ -25,8 +25,7 @@ def found(
     outcome, sentences = how_it_ended(board, tasks)
     if outcome is not Outcome.EXACT:
         return outcome, sentences
-    wrong = chain(_differences(executor, problem, tasks, ranks), _never_summed(problem, ranks))
-    sentences = list(islice(wrong, MAX_NAMED + 1))
+    sentences = list(islice(differences(executor, problem, tasks, ranks), MAX_NAMED + 1))
     return Outcome.WRONG if sentences else Outcome.EXACT, sentences
 
 
@@ -40,18 +39,18 @@ def how_it_ended(board: Board, tasks: Sequence[Task]) -> tuple[Outcome, list[str
     if board.error is not None:
         raise board.error
     if board.stuck:
-        return Outcome.DEADLOCK, list(_waiting_sentences(board, tasks))
+        return Outcome.DEADLOCK, list(waiting_sentences(board.stuck, tasks))
     return Outcome.EXACT, []
 
 
-def _waiting_sentences(board: Board, tasks: Sequence[Task]) -> Iterator[str]:
+def waiting_sentences(stuck: Iterable[tuple[Task, tuple[Mark, ...]]], tasks: Sequence[Task]) -> Iterator[str]:
     """Name the steps that wait and what for."""
     setters: dict[str, list[Task]] = {}
     names = {(task.rank, task.step.name) for task in tasks}
     for task in tasks:
         if isinstance(task.step, Transfer):
             setters.setdefault(task.step.signal, []).append(task)
-    for task, marks in board.stuck:
+    for task, marks in stuck:
         yield f"{task} waits for {' and '.join(_mark_text(task, mark, names, setters) for mark in marks)}"
 
 
@@ -64,6 +63,12 @@ def _mark_text(task: Task, mark: Mark, names: set[Mark], setters: dict[str, list
     if name not in setters:
         return f"{name}, which nothing sets"
     return name
+
+
+def differences(executor: Executor, problem: Problem, tasks: Sequence[Task], ranks: Sequence[int]) -> Iterator[str]:
+    """Yield what is not as it must be at ``ranks``, and parts of sums that nobody has taken."""
+    yield from _differences(executor, problem, tasks, ranks)
+    yield from _never_summed(problem, ranks)
 
 
 def _differences(executor: Executor, problem: Problem, tasks: Sequence[Task], ranks: Sequence[int]) -> Iterator[str]:

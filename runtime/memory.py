@@ -29,6 +29,8 @@ class CheckedArray:
         shape = blocks, axes[0].size, axes[1].size
         self.values = np.full(shape, np.nan)
         self._writers = np.zeros(shape, dtype=np.int32)  # number of the task + 1, 0: there from the start
+        self._readers: set[int] = set()  # numbers of tasks
+        self._freed: Array | None = None  # what was here before it was freed
 
     def read(self, place: Place, task: Task) -> Array:
         """Return a copy of what is at ``place``.
@@ -42,8 +44,10 @@ class CheckedArray:
             values = self.values[place].copy()
             missing = np.isnan(values)
             if missing.any():
-                raise Fault(f"{task} reads {self.where(place, missing)}, which nothing has written yet")
+                why = "nothing has written yet" if self._freed is None else "is free again by then"
+                raise Fault(f"{task} reads {self.where(place, missing)}, which {why}")
             self._demand_order(place, task, "reads")
+            self._readers.add(task.number)
             return values
 
     def write(self, place: Place, values: Array, task: Task, mask: Mask | None = None) -> None:
@@ -59,6 +63,25 @@ class CheckedArray:
             chosen = np.ones(values.shape, dtype=np.bool_) if mask is None else mask
             self.values[place][chosen] = values[chosen]
             self._writers[place][chosen] = task.number + 1
+
+    def free(self, task: Task) -> None:
+        """Poison everything, since nobody reads it any more.
+
+        Raises
+        ------
+        Fault
+            If somebody has read it who might as well come later.
+        """
+        with self._lock:
+            late = next((number for number in sorted(self._readers) if not task.follows(number)), None)
+            if late is not None:
+                raise Fault(f"{self._tasks[late]} reads {self.name}, which may be free again by then")
+            self._freed, self.values = self.values, np.full_like(self.values, np.nan)
+
+    def restore(self) -> None:
+        """Undo ``free``: for a look at the end."""
+        if self._freed is not None:
+            self.values, self._freed = self._freed, None
 
     def demand_order(self, place: Place, task: Task, verb: str) -> None:
         """Check that everything at ``place`` was written by steps that are certain to come before ``task``.

@@ -45,8 +45,8 @@ class Problem:
         self.num_ranks, self._rng = scenario.num_ranks, np.random.default_rng(seed)
         ranks = range(self.num_ranks)
         kernels = range(self.workload.num_kernels)
-        self.memories = tuple(self._memory(tasks) for _ in ranks)
-        self.operands = tuple(tuple(self._operands(kernel) for kernel in kernels) for _ in ranks)
+        self.memories = tuple(self._memory(tasks, rank) for rank in ranks)
+        self.operands = tuple(tuple(self._operands(kernel, rank) for kernel in kernels) for rank in ranks)
         self.inputs = tuple(self._inputs(rank) for rank in ranks)
         for rank in ranks:
             self.memories[rank].data.values[:] = self.inputs[rank]
@@ -67,7 +67,7 @@ class Problem:
 
     # What there is at first.
 
-    def _memory(self, tasks: Sequence[Task]) -> RankMemory:
+    def _memory(self, tasks: Sequence[Task], rank: int) -> RankMemory:
         layout, blocks = self.layout, self.num_ranks if self.workload.moved is not None else 0
         name = self.workload.moved.name if self.workload.moved is not None else ""
         data, result = (CheckedArray(name, blocks, (layout.rows, layout.cols), tasks) for _ in range(2))
@@ -79,7 +79,7 @@ class Problem:
             outputs.append(None if stage.pattern.produces else made)
         return RankMemory(data, result, np.zeros_like(data.values), tuple(outputs))
 
-    def _operands(self, kernel: int) -> Operands:
+    def _operands(self, kernel: int, rank: int) -> Operands:
         axes, stage = self.layout.kernels[kernel], self.workload.stage(kernel)
         w = self._draw(self.num_ranks if self.side_by_side(stage) else 1, axes.inner, axes.cols)
         if stage.pattern.consumes:

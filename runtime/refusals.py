@@ -1,12 +1,28 @@
 """Which schedules are not carried out with real data, and why."""
 
 from ..compiler.codes import Code
-from ..compiler.ir import GemmShape, GroupedGemmShape, Pattern, Rejection, Scenario, Schedule
+from ..compiler.ir import GemmShape, GraphPlan, GroupedGemmShape, Pattern, Rejection, Scenario, Schedule, System
 
 PRODUCTS = (GemmShape, GroupedGemmShape)
 """Kernels that multiply matrices of whole numbers; one matrix stands for those of all experts."""
 MAX_STEPS = 1 << 15
 """Most steps of all ranks together: each remembers which of the others came before it."""
+
+
+def reject_graph_run(system: System, plan: GraphPlan) -> Rejection | None:
+    """Why a plan of a graph is not carried out, None if it is; what lone kernels make is stood in for."""
+    for part in plan.parts:
+        scenario = Scenario(part.name, system, part.workload)
+        if part.workload.loads:
+            message = f"{part.name} has loads that differ from rank to rank, which are carried out in pairs alone"
+            return Rejection(Code.MGS540, message)
+        if part.workload.pattern is not Pattern.KERNEL and (unfit := reject_run(scenario, part.schedule)) is not None:
+            return unfit
+    steps = sum(len(part.schedule.steps_of(rank)) for part in plan.parts for rank in range(system.num_ranks))
+    if steps > MAX_STEPS:
+        message = f"the plan has {steps} steps over all ranks, {MAX_STEPS} at most are carried out"
+        return Rejection(Code.MGS540, message, "choose fewer chunks, fewer layers or fewer ranks")
+    return None
 
 
 def reject_run(scenario: Scenario, schedule: Schedule) -> Rejection | None:

@@ -1,10 +1,10 @@
 """What became of a schedule that was carried out."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
-from ..compiler.ir import Reduction, Rejection, Scenario, Schedule, TileGroup, Transfer
+from ..compiler.ir import GraphPlan, Reduction, Rejection, Scenario, Schedule, System, TileGroup, Transfer
 
 MAX_NAMED = 8
 """Most sentences about one run."""
@@ -39,7 +39,10 @@ class SeedRun:
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """A schedule carried out: steps of all ranks together, and a run for each seed up to the first that fails."""
+    """A schedule carried out: steps of all ranks together, and a run for each seed up to the first that fails.
+
+    ``layers`` is how many of a graph were.
+    """
 
     schedule: str
     num_ranks: int
@@ -47,19 +50,30 @@ class RunReport:
     kernels: int
     sums: int
     runs: tuple[SeedRun, ...]
+    layers: int = 1
 
     @classmethod
     def of(cls, scenario: Scenario, schedule: Schedule, runs: Iterable[SeedRun]) -> "RunReport":
         """Take ``runs`` until one fails, and count the steps."""
+        return cls._of(schedule.expression, scenario.num_ranks, (schedule,), runs)
+
+    @classmethod
+    def of_graph(cls, system: System, plan: GraphPlan, runs: Iterable[SeedRun]) -> "RunReport":
+        """The same of all parts of a plan."""
+        schedules = [part.schedule for part in plan.parts]
+        return replace(cls._of(plan.expression, system.num_ranks, schedules, runs), layers=plan.num_layers)
+
+    @classmethod
+    def _of(cls, name: str, ranks: int, schedules: Sequence[Schedule], runs: Iterable[SeedRun]) -> "RunReport":
         done: list[SeedRun] = []
         for run in runs:
             done.append(run)
             if run.outcome is not Outcome.EXACT:
                 break
-        steps = [step for rank in range(scenario.num_ranks) for step in schedule.steps_of(rank)]
+        steps = [step for schedule in schedules for rank in range(ranks) for step in schedule.steps_of(rank)]
         kinds = (Transfer, TileGroup, Reduction)
         copies, kernels, sums = (sum(isinstance(step, kind) for step in steps) for kind in kinds)
-        return cls(schedule.expression, scenario.num_ranks, copies, kernels, sums, tuple(done))
+        return cls(name, ranks, copies, kernels, sums, tuple(done))
 
     @property
     def exact(self) -> bool:

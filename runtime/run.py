@@ -42,6 +42,6 @@ def _run(scenario: Scenario, schedule: Schedule, layout: Layout, seed: int) -> S
     threads = threads_of(schedule, tasks)
     board, problem = Board(tasks, scenario.num_ranks, threads, seed), Problem(scenario, layout, tasks, seed)
     executor = Executor(problem, tasks, board, HoldPolicy(seed))
-    work_through(board, executor, threads)
+    work_through(board, executor.carry_out, threads)
     outcome, sentences = found(board, executor, problem, tasks, range(scenario.num_ranks))
     return SeedRun.of(seed, outcome, sentences)

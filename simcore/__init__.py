@@ -12,6 +12,7 @@ from .program.limits import RunTooLarge
 from .program.outcome import RunOutcome
 from .program.program import PACKET_BYTES
 from .seeds import simulate_seeds
+from .shown_run import ShownRun, run_of_graph, run_of_pair
 from .simulate import WhatIf, record_writes, simulate
 
 __all__ = [
@@ -29,12 +30,15 @@ __all__ = [
     "RunOutcome",
     "RunTooLarge",
     "ServerLoad",
+    "ShownRun",
     "Timeline",
     "WhatIf",
     "affordable_unit",
     "data_flows",
     "exposed_spans",
     "record_writes",
+    "run_of_graph",
+    "run_of_pair",
     "runs_compiled",
     "simulate",
     "simulate_seeds",

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from ..compiler.ir import Graph, GraphChoice, System
+from ..compiler.ir import Graph, GraphChoice, GraphPlan, System
 from ..compiler.planning.graph_build import build_graph_plan
-from ..compiler.planning.graph_layers import choice_of_layers, layers_of
 from .figures.graph_result import GraphResult
 from .fold.run import DEFAULT_OPTIONS, RunOptions
 from .program.limits import RunTooLarge
@@ -45,7 +44,7 @@ class LayersResult:
 def simulate_layers(
     system: System,
     graph: Graph,
-    choice: GraphChoice,
+    schedule: GraphChoice | GraphPlan,
     *,
     name: str = "graph",
     unit_bytes: int = PACKET_BYTES,
@@ -54,28 +53,45 @@ def simulate_layers(
 ) -> LayersResult:
     """Simulate the layers that ``graph`` repeats, one without ``repeat``; parameters are those of ``simulate_graph``.
 
-    All are simulated where they are few, where no period shows, and under a seed.
+    All are simulated where they are few, where no period shows, and under a seed. Of a plan those are that it has.
 
     Raises
     ------
     ScheduleError
         As ``build_graph_plan`` and ``simulate_graph``.
     RunTooLarge
-        If no period shows and all layers are too many to simulate.
+        If no period shows and all layers are too many to simulate, or not in the plan.
     """
-    count = 1 if graph.repeat is None else graph.repeat.count
+    count = graph.num_layers
 
-    def run(layers: int) -> GraphResult:
-        plan = build_graph_plan(system, layers_of(graph, layers), choice_of_layers(choice, layers))
+    def simulated(plan: GraphPlan) -> GraphResult:
         return simulate_graph(system, plan, name=name, unit_bytes=unit_bytes, seed=seed, options=options)
 
+    def run(layers: int) -> GraphResult:
+        assert isinstance(schedule, GraphChoice), "a plan is run as it is"
+        return simulated(build_graph_plan(system, graph, schedule, layers))
+
+    if isinstance(schedule, GraphPlan):
+        return _of_written(graph, schedule, seed, simulated(schedule))
     for layers in (FEWEST_LAYERS, MOST_LAYERS):
         if count <= layers or seed is not None:
             break
         result = run(layers)
         if result.period_ticks is not None or result.whole.outcome is not RunOutcome.DONE:
             return LayersResult(result, count, layers, result.period_ticks)
-    if count * len(graph.ops) > MOST_OPS:
-        message = f"{choice.name} shows no period in {MOST_LAYERS} layers, and {count} are too many to simulate"
+    if count * schedule.batches * len(graph.ops) > MOST_OPS:
+        message = f"{schedule.name} shows no period in {MOST_LAYERS} layers, and {count} are too many to simulate"
         raise RunTooLarge(f"{message}: repeat fewer layers, or keep ops from running ahead")
     return LayersResult(run(count), count, count, None)
+
+
+def _of_written(graph: Graph, plan: GraphPlan, seed: int | None, result: GraphResult) -> LayersResult:
+    """The result of all layers from that of a plan that has some of them written out."""
+    count, layers = graph.num_layers, plan.num_layers
+    period = result.period_ticks if seed is None else None
+    if layers < count and period is None and result.whole.outcome is RunOutcome.DONE:
+        why = "under a seed none follow from others" if seed is not None else "it shows no period"
+        raise RunTooLarge(
+            f"the plan has {layers} of {count} layers, and {why}: repeat fewer, or write out more of them"
+        )
+    return LayersResult(result, count, layers, period if layers < count else None)

@@ -65,10 +65,12 @@ def test_every_command_of_the_readme_is_of_a_known_kind() -> None:
     assert {command.split()[0] for command in shell_commands()} == {"make", "magus"}
 
 
-def test_the_scenario_of_the_readme_compiles() -> None:
-    (text,) = blocks("mgs")
+def test_the_scenarios_of_the_readme_compile() -> None:
+    pair, layer = blocks("mgs")
+    (schedule,) = (text for text in blocks("text") if text.startswith("schedule joint"))
 
-    assert compile_text(text).scenario().workload.name == "mlp_up"
+    assert compile_text(pair).scenario().workload.name == "mlp_up"
+    assert [choice.name for choice in compile_text(layer + schedule).graphs[0].schedules] == ["joint"]
 
 
 @pytest.mark.parametrize("name", ["language.md", "schedules.md", "plans.md"])
@@ -110,6 +112,7 @@ def test_the_snippet_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out.startswith("overlap ")
 
 
+@pytest.mark.slow
 def test_the_examples_for_runtimes_run(capsys: pytest.CaptureFixture[str]) -> None:
     text = (ROOT / "docs" / "runtimes.md").read_text()
     code = "\n".join(body for language, body in BLOCK.findall(text) if language == "python")
@@ -122,6 +125,17 @@ def test_the_examples_for_runtimes_run(capsys: pytest.CaptureFixture[str]) -> No
         and "chunks=" in shown[-2]
         and shown[-1] == "MGS203 gpu: unknown GPU 'H10'; did you mean 'H100'?"
     )
+
+
+@pytest.mark.slow
+def test_the_example_for_layers_runs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (ROOT / "docs" / "layers.md").read_text()
+    (code,) = [body for language, body in BLOCK.findall(text) if language == "python"]
+    monkeypatch.chdir(ROOT)
+
+    exec(compile(code, "docs/layers.md", "exec"), {})
+
+    assert any(line.startswith("dx ") for line in capsys.readouterr().out.splitlines())
 
 
 def test_the_worked_example_of_the_simulator_is_right() -> None:

@@ -3,7 +3,7 @@
 import pytest
 from typer.testing import CliRunner
 
-from magus.advisor import AdviceOptions, Advisor
+from magus.advisor import AdviceOptions, Advisor, recommend_graph
 from magus.compiler import compile_file
 from magus.compiler.collectives import ALGORITHM_BY_NAME
 from magus.compiler.ir import Choice, NamedSchedule
@@ -32,6 +32,7 @@ SLOW = (
     "papers/eidola",
     "papers/conccl",
     "papers/dma_engines",
+    "papers/layers",
     *LAYERS,
 )
 EXPECTING = [*(name for name in NAMES if name not in ADVISED), *TEMPLATES, *PAPERS, *LAYERS]
@@ -58,14 +59,17 @@ def test_the_answer_is_never_worse_than_serial(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*NAMES, *TEMPLATES, *PAPERS])
+@pytest.mark.parametrize("name", [*NAMES, *TEMPLATES, *PAPERS, *LAYERS])
 def test_every_workload_of_every_example_gets_an_answer(name: str) -> None:
     """With the defaults of ``magus advise``: tests that leave stages out do not see what these stages break."""
-    advisor = Advisor.load()
-    scenarios = [each for each in compile_file(path(name)).scenarios if each.system.replay is None]
-    answers = [advisor.recommend(scenario) for scenario in scenarios]
+    advisor, compiled = Advisor.load(), compile_file(path(name))
+    answers = [advisor.recommend(scenario) for scenario in compiled.scenarios if scenario.system.replay is None]
+    of_graphs = [recommend_graph(scenario) for scenario in compiled.graphs]
 
-    assert answers
+    assert answers or of_graphs
+    for graph in of_graphs:
+        assert not graph.marks and graph.recommended.result is not None and graph.ops
+        assert graph.recommended.ticks <= graph.serial.ticks
     for advice in answers:
         assert advice.notes == ()
         assert advice.result is not None and advice.serial_result is not None

@@ -27,6 +27,7 @@ def imported_by(statement: str) -> set[str]:
         ("import magus.simcore", {"numpy", "magus.compiler.ir"}),
         ("import magus.advisor", set()),
         ("import magus.tui.cli", {"typer"}),
+        ("import magus.tui.app.app", {"textual"}),
         ("import magus.tui.app.session", {"lark", "numpy", "magus.compiler.ir"}),
         ("from magus.advisor import Advisor; Advisor.load()", {"lark", "numpy", "magus.compiler.ir"}),
         ("from magus.advisor import Oracle; Oracle(gpu='H100', ranks=8)", {"lark", "numpy", "magus.compiler.ir"}),

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from ...compiler.ir import Graph, GraphOp, Made, Scenario, ShouldStop, System, heeding
+from ...compiler.planning.graph_batches import batch_counts, in_batches
 from ...compiler.text.quantities import bytes_text
 from ...simcore.kernels.min_work import least_bytes, least_sm_ticks
 from .copy_modes import served_ticks
@@ -26,22 +27,27 @@ GRAPH_ASSUMPTIONS = (
 
 
 def graph_bound(system: System, graph: Graph, should_stop: ShouldStop | None = None) -> Bound:
-    """Return the bound for ``graph``, all its layers.
+    """Return the bound for ``graph``, all its layers, in whichever number of batches: the least of all.
 
     Raises
     ------
     Cancelled
         If ``should_stop`` returned true.
     """
-    scenarios = {op.name: Scenario(op.name, system, op.workload) for op in graph.ops}
     with heeding(should_stop):
-        terms = tuple(_terms(system, graph, scenarios))
+        bounds = [_bound(system, in_batches(graph, count)) for count in batch_counts(graph)]
+    return min(bounds, key=lambda bound: bound.ticks)
+
+
+def _bound(system: System, graph: Graph) -> Bound:
+    scenarios = {op.name: Scenario(op.name, system, op.workload) for op in graph.ops}
+    terms = tuple(_terms(system, graph, scenarios))
     largest = max(terms, key=lambda term: term.ticks)
     return Bound(max(1, largest.ticks), largest.name, terms, GRAPH_ASSUMPTIONS)
 
 
 def _terms(system: System, graph: Graph, scenarios: dict[str, Scenario]) -> Iterator[Term]:
-    layers = 1 if graph.repeat is None else graph.repeat.count
+    layers = graph.num_layers
     work = layers * sum(map(_sm_ticks, scenarios.values())) // system.gpu.sms
     yield Term("work", work, f"the kernels of {layers * len(graph.ops)} ops fill all {system.gpu.sms} SMs this long")
     memory = layers * sum(map(_memory_bytes, scenarios.values()))

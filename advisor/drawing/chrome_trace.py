@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from itertools import chain
 
 from ... import __version__
-from ...compiler.ir import JsonObject, Scenario
+from ...compiler.ir import JsonObject
 from ...compiler.text.printable import printable
-from ...simcore import Result
-from .trace_events import TraceContext, counter_events, counter_rows, flow_events, metadata_events, slice_events
+from ...simcore import ShownRun
+from .trace_events import TraceContext, counter_events, counter_rows, flow_events, metadata_events, slice_events, us
 
 MAX_EVENTS = 400_000
 """About 100 MB of JSON, which Perfetto opens in some seconds: of large systems the first ranks are written."""
@@ -27,16 +27,16 @@ class ChromeTrace:
     num_ranks: int
 
 
-def chrome_trace(scenario: Scenario, result: Result, ranks: range | None = None) -> ChromeTrace:
-    """Return the trace of ``ranks``, each a process; by default of all, as many as ``MAX_EVENTS`` allow.
+def chrome_trace(run: ShownRun, ranks: range | None = None) -> ChromeTrace:
+    """Return the trace of ``ranks`` of a run, each a process; by default of all, as many as ``MAX_EVENTS`` allow.
 
     Ranks that were not simulated have the times of those that they repeat.
     """
-    context = TraceContext.of(scenario, result)
+    context = TraceContext.of(run)
     shown = _affordable(context) if ranks is None else ranks
     document = json.dumps(_head(context, shown), indent=1).removesuffix("\n}")
     lines = ",\n".join(json.dumps(event, separators=(",", ":")) for event in _events(context, shown))
-    return ChromeTrace(f'{document},\n "traceEvents": [\n{lines}\n ]\n}}\n', shown, scenario.num_ranks)
+    return ChromeTrace(f'{document},\n "traceEvents": [\n{lines}\n ]\n}}\n', shown, run.num_ranks)
 
 
 def _events(context: TraceContext, ranks: range) -> Iterator[JsonObject]:
@@ -52,36 +52,44 @@ def _affordable(context: TraceContext) -> range:
     """The first ranks, as many as there is room for; one at least."""
     timeline, loads = context.result.timeline, context.result.loads
     # An interval has a slice, perhaps an exposed one beside it, and arrows to and from it.
-    per_rank = max(1, 4 * len(timeline.intervals) // timeline.period)
+    per_rank = max(1, len(context.run.ops) + 4 * len(timeline.intervals) // timeline.period)
     per_rank += len(counter_rows(context, range(1))) * (loads.num_buckets + 1)
     # Of ranks that a profile stands for only what they write is known: no intervals.
     last = max((interval.rank for interval in timeline.intervals), default=0)
-    told = context.scenario.num_ranks if last + 1 == timeline.period else last + 1
+    told = context.run.num_ranks if last + 1 == timeline.period else last + 1
     return range(max(1, min(told, MAX_EVENTS // per_rank)))
 
 
 def _head(context: TraceContext, ranks: Sequence[int]) -> JsonObject:
-    scenario, result = context.scenario, context.result
-    everybody = list(range(scenario.num_ranks))
-    device = {"name": printable(scenario.gpu.name), "numSms": scenario.gpu.sms}
+    run, result = context.run, context.result
+    everybody, gpu = list(range(run.num_ranks)), run.system.gpu
+    device = {"name": printable(gpu.name), "numSms": gpu.sms}
     return {
         "schemaVersion": 1,
         "displayTimeUnit": "ns",
         "magus": {
             "version": __version__,
             "scenario": printable(result.scenario),
-            "workload": printable(scenario.workload.name),
-            "schedule": printable(result.schedule.expression),
+            "workload": printable(run.title),
+            "schedule": printable(run.expression),
             "simulated": f"in units of {result.unit_bytes} B, {result.ranks_simulated} of {result.num_ranks} ranks",
-            "ranks": f"{ranks[0]} to {ranks[-1]} of {scenario.num_ranks}",
+            "ranks": f"{ranks[0]} to {ranks[-1]} of {run.num_ranks}",
             "makespan_us": result.makespan_us,
             "overlap_efficiency": result.overlap_efficiency,
+            **_layers(run),
         },
         "deviceProperties": [{"id": rank, **device} for rank in ranks],
         "distributedInfo": {
             "backend": "nccl",
             "rank": ranks[0],
-            "world_size": scenario.num_ranks,
+            "world_size": run.num_ranks,
             "pg_config": [{"pg_name": "0", "pg_desc": "default_pg", "ranks": everybody}],
         },
     }
+
+
+def _layers(run: ShownRun) -> JsonObject:
+    """Of layers that repeat how many the trace has, and the time of all."""
+    if run.layers == 1:
+        return {}
+    return {"layers": run.layers, "layers_in_trace": run.num_simulated, "makespan_of_all_us": us(run.makespan_ticks)}

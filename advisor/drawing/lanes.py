@@ -32,9 +32,9 @@ def rows_of(timeline: Timeline, rank: int) -> tuple[Row, ...]:
     return tuple(row for lane in sorted(by_lane, key=_order) for row in _rows(lane, by_lane[lane]))
 
 
-def _order(lane: str) -> tuple[bool, str, int]:
+def _order(lane: str) -> tuple[bool, str, list[int]]:
     kind, _, number = lane.rpartition(" ")
-    return kind != "stream", kind, int(number)
+    return kind != "stream", kind, [int(part) for part in number.split(".")]
 
 
 def _rows(lane: str, intervals: Iterable[Interval]) -> Iterator[Row]:

@@ -70,21 +70,32 @@ def document(width: float, height: float, title: str, body: Iterator[str] | list
 
 @dataclass(frozen=True, slots=True)
 class TimeScale:
-    """Time from ``0`` to ``total_ticks`` over the pixels from ``left`` on."""
+    """``total_ticks`` of time from ``start_ticks`` on over the pixels from ``left`` on."""
 
     total_ticks: int
     left: float
     width: float
+    start_ticks: int = 0
+
+    @property
+    def end_ticks(self) -> int:
+        """The last time that is shown."""
+        return self.start_ticks + self.total_ticks
 
     def x(self, ticks: float) -> float:
-        """Return the pixel of a time."""
-        return self.left + self.width * ticks / max(1, self.total_ticks)
+        """Return the pixel of a time; of what lies outside that of the nearer end."""
+        inside = min(max(ticks - self.start_ticks, 0), max(1, self.total_ticks))
+        return self.left + self.width * inside / max(1, self.total_ticks)
+
+    def shows(self, start: int, end: int) -> bool:
+        """Whether any of a span lies inside."""
+        return start < self.end_ticks and (end > self.start_ticks or start == end == self.start_ticks)
 
     def marks(self, apart: float = 90) -> Iterator[tuple[float, str]]:
         """Yield pixel and label of round times, 1, 2 or 5 times a power of ten apart and ``apart`` pixels at least."""
         step = _round_step(self.total_ticks * apart / self.width)
         decimals = next(places for places in range(4) if step * 10**places % TICKS_PER_US == 0)
-        for at in range(0, self.total_ticks + 1, step):
+        for at in range(-(-self.start_ticks // step) * step, self.end_ticks + 1, step):
             yield self.x(at), f"{at / TICKS_PER_US:.{decimals}f}"
 
 

@@ -8,17 +8,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ...compiler.ir import Scenario
 from ...compiler.text.quantities import rate_text, ticks_text
-from ...simcore import LoadKind, Result, data_flows, exposed_spans
+from ...simcore import LoadKind, Result, ShownRun, exposed_spans
 from ...simcore.figures.result import Interval, IntervalKind
+from ...simcore.op_spans import OpRow, OpSpan, op_rows
+from ...simcore.simulate_layers import SHOWN_LAYER
 from .lanes import Row, rows_of
 from .svg import TimeScale, document, fitting, number, rect_at, text_at
 
 WIDTH, LEFT, RIGHT = 1200.0, 120.0, 16.0
 LANE, GAP, STRIP, AXIS = 20.0, 4.0, 34.0, 84.0
 MAX_LANES = 48
-"""Lanes that are drawn at most."""
+"""Lanes that are drawn at most, of ops as well as of streams and engines."""
 MAX_LINKED = 5000
 """Steps of a plan at most for which the drawing says what they waited for."""
 MIN_PIXELS = 1.0
@@ -58,14 +59,15 @@ class _Drawing:
     waits: Mapping[Interval, Sequence[int]]
 
     @classmethod
-    def of(cls, scenario: Scenario, result: Result, span_ticks: int) -> "_Drawing":
-        scale = TimeScale(max(1, span_ticks, result.makespan_ticks), LEFT, WIDTH - LEFT - RIGHT)
+    def of(cls, run: ShownRun, span_ticks: int) -> "_Drawing":
+        result, (start, end) = run.result, run.shown_span
+        scale = TimeScale(max(1, span_ticks, end - start), LEFT, WIDTH - LEFT - RIGHT, start)
         critical = frozenset((op.rank, op.label) for op in result.critical_path)
         numbers = {interval: number for number, interval in enumerate(result.timeline.intervals)}
         waits: dict[Interval, list[int]] = {}
         if len(numbers) <= MAX_LINKED:
             for rank in range(result.timeline.period):
-                for flow in data_flows(scenario, result.schedule, result.timeline, rank):
+                for flow in run.flows(rank):
                     waits.setdefault(flow.waiter, []).append(numbers[flow.transfer])
         return cls(scale, critical, numbers, waits)
 
@@ -75,41 +77,46 @@ class _Drawing:
         return f' data-step="{self.numbers[interval]}"' + (f' data-waits="{waits}"' if waits else "")
 
 
-def timeline_svg(scenario: Scenario, result: Result, *, span_ticks: int = 0, max_lanes: int = MAX_LANES) -> str:
-    """Return the drawing of ``result``: of one rank where all do the same, else of the first ones.
+def timeline_svg(run: ShownRun, *, span_ticks: int = 0, max_lanes: int = MAX_LANES) -> str:
+    """Return the drawing of ``run``: of one rank where all do the same, else of the first ones.
 
-    Its axis ends with the run, or at ``span_ticks`` if that is later, so that drawings can be compared. There are
-    ``max_lanes`` lanes at most.
+    Of layers that repeat it shows the one that stands for all. Its axis ends with the run, or is ``span_ticks`` long if
+    that is more, so that drawings can be compared. There are ``max_lanes`` lanes at most.
     """
-    drawing = _Drawing.of(scenario, result, span_ticks)
-    title = f"{scenario.workload.name}: {result.schedule.expression}"
+    result, drawing = run.result, _Drawing.of(run, span_ticks)
+    title = f"{run.title}: {run.expression}"
     lanes: list[str] = []
     top = AXIS + 8
-    for height, part in (*_ranks(result, drawing, max_lanes), *_strips(result, drawing.scale)):
+    for height, part in (*_ranks(run, drawing, max_lanes), *_strips(result, drawing.scale)):
         lanes += part(top)
         top += height
-    head = (text_at(12, 22, fitting(title, WIDTH - 24), "title"), text_at(12, 40, _summary(result), "faint"))
+    head = (text_at(12, 22, fitting(title, WIDTH - 24), "title"), text_at(12, 40, _summary(run), "faint"))
     body = [*head, *_legend(58), *_axis(drawing.scale, AXIS, top), *lanes]
     return document(WIDTH, top + 12, title, body)
 
 
-def _ranks(result: Result, drawing: _Drawing, max_lanes: int) -> Iterator[_Part]:
+def _ranks(run: ShownRun, drawing: _Drawing, max_lanes: int) -> Iterator[_Part]:
     """Yield the lanes of each rank under its name, of as many ranks as there is room for, one at least."""
+    result = run.result
     period, drawn = result.timeline.period, 0
     for rank in range(period):
-        rows = rows_of(result.timeline, rank)
+        rows, ops = rows_of(result.timeline, rank), op_rows(run, rank)
         if not rows:  # a profile stands for it
             continue
-        if drawn and drawn + len(rows) > max_lanes:
+        if drawn and drawn + len(rows) + len(ops) > max_lanes:
             yield LANE, _note(12, f"{'rank' if rank == period - 1 else f'ranks {rank} to'} {period - 1}: not drawn")
             return
         yield LANE, _note(12, _rank_title(result, rank), "title")
+        for op in ops[:MAX_LANES]:
+            yield LANE + GAP, partial(_op_lane, op, drawing.scale)
+        if len(ops) > MAX_LANES:
+            yield LANE, _note(LEFT, f"{len(ops) - MAX_LANES} more ops are not drawn")
         for row in rows[:max_lanes]:
             yield LANE + GAP, partial(_lane, row, drawing)
         if len(rows) > max_lanes:
             yield LANE, _note(LEFT, f"{len(rows) - max_lanes} more lanes are not drawn")
         yield LANE + GAP, partial(_exposed, result, drawing.scale, rank)
-        drawn += len(rows)
+        drawn += len(rows) + len(ops)
 
 
 def _strips(result: Result, scale: TimeScale) -> Iterator[_Part]:
@@ -121,9 +128,14 @@ def _note(x: float, said: str, kind: str = "faint") -> Callable[[float], Iterato
     return lambda top: iter([text_at(x, top + 13, said, kind)])
 
 
-def _summary(result: Result) -> str:
+def _summary(run: ShownRun) -> str:
+    result = run.result
     hidden = result.overlap_efficiency
     said = "" if hidden is None else f", {hidden:.0%} of the communication hidden"
+    if run.layers > 1:
+        each = "" if run.period_ticks is None else f", each {ticks_text(run.period_ticks)}"
+        shown = ", one of them below" if run.num_simulated > SHOWN_LAYER else ""
+        return f"{run.layers} layers take {ticks_text(run.makespan_ticks)}{each}{shown}{said}; times in us"
     return (
         f"makespan {ticks_text(result.makespan_ticks)}: kernels {ticks_text(result.compute_ticks)}, "
         f"transfers {ticks_text(result.comm_ticks)}{said}; times in us"
@@ -161,7 +173,8 @@ def _lane(row: Row, drawing: _Drawing, top: float) -> Iterator[str]:
     scale = drawing.scale
     yield text_at(LEFT - 8, top + 14, fitting(row.name, LEFT - 16), anchor="end")
     yield rect_at(LEFT, top, scale.width, LANE, "band")
-    for bar in _bars(row.intervals, scale, drawing.critical):
+    shown = [each for each in row.intervals if scale.shows(each.start_ticks, each.end_ticks)]
+    for bar in _bars(shown, scale, drawing.critical):
         x, width = scale.x(bar.start), max(MIN_PIXELS, scale.x(bar.end) - scale.x(bar.start))
         first, alone = bar.intervals[0], len(bar.intervals) == 1
         kind, more = first.kind.value, drawing.attributes(first) if alone else ""
@@ -169,6 +182,28 @@ def _lane(row: Row, drawing: _Drawing, top: float) -> Iterator[str]:
         label = fitting(first.name, width - 6) if alone else ""
         if label:
             yield text_at(x + 3, top + 14, label, f"on {kind}")
+
+
+def _op_lane(row: OpRow, scale: TimeScale, top: float) -> Iterator[str]:
+    """An op: in the upper half when any of its kernels runs, in the lower one when any of its copies does."""
+    yield text_at(LEFT - 8, top + 14, fitting(row.name, LEFT - 16), anchor="end")
+    yield rect_at(LEFT, top, scale.width, LANE, "band")
+    half = (LANE - 4) / 2
+    for span in row.spans:
+        for kind, spans, y in (("compute", span.kernels, top + 2), ("comm", span.copies, top + 2 + half)):
+            for start, end in spans:
+                if scale.shows(start, end):
+                    x = scale.x(start)
+                    yield rect_at(
+                        x, y, max(MIN_PIXELS, scale.x(end) - x), half, kind, _about_op(span, kind, start, end)
+                    )
+
+
+def _about_op(span: OpSpan, kind: str, start: int, end: int) -> str:
+    what = "kernels" if kind == "compute" else "copies"
+    whole = f"{ticks_text(span.start_ticks)} to {ticks_text(span.end_ticks)}"
+    how = f", {span.schedule}" if span.schedule else ""
+    return f"{span.name}, {span.label}{how}, {whole}: {what} from {ticks_text(start)} to {ticks_text(end)}"
 
 
 def _bars(intervals: Sequence[Interval], scale: TimeScale, critical: frozenset[tuple[int, str]]) -> Iterator[_Bar]:
@@ -206,6 +241,8 @@ def _exposed(result: Result, scale: TimeScale, rank: int, top: float) -> Iterato
     yield text_at(LEFT - 8, top + 14, "exposed", "faint", anchor="end")
     reached = -1.0
     for start, end in exposed_spans(result.timeline, rank):
+        if not scale.shows(start, end):
+            continue
         x, width = scale.x(start), max(MIN_PIXELS, scale.x(end) - scale.x(start))
         if x + width < reached:
             continue
@@ -235,8 +272,9 @@ def _strip(result: Result, scale: TimeScale, row: int, top: float) -> Iterator[s
     yield rect_at(LEFT, top, scale.width, STRIP, "band")
     bottom, path = top + STRIP, [f"M{number(LEFT)} {number(top + STRIP)}"]
     for place, share in enumerate(used):
-        right = scale.x(min(scale.total_ticks, loads.span_ticks * (place + 1) // loads.num_buckets))
-        path.append(f"V{number(bottom - STRIP * share)}H{number(right)}")
+        right = scale.x(min(scale.end_ticks, loads.span_ticks * (place + 1) // loads.num_buckets))
+        if right > LEFT:  # else it lies before what is shown
+            path.append(f"V{number(bottom - STRIP * share)}H{number(right)}")
     about = f"{name}: {mean:.0%} of {rate_text(float(loads.capacity_bytes_per_s[row]))} over the run"
     kind = IntervalKind.COMPUTE if load.kind is LoadKind.HBM else IntervalKind.COMM
     yield f'<path class="{kind.value}" d="{"".join(path)}V{number(bottom)}Z"><title>{about}</title></path>'

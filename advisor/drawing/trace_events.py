@@ -15,19 +15,21 @@ from ...compiler.ir import (
     JsonObject,
     Region,
     Scenario,
-    Schedule,
-    Step,
     TileGroup,
     Transfer,
 )
 from ...compiler.text.printable import printable
-from ...simcore import Loads, Result, data_flows, exposed_spans
+from ...simcore import Loads, Result, ShownRun, exposed_spans
 from ...simcore.figures.result import Interval, IntervalKind
 from ...simcore.lower.collective import library_operation
+from ...simcore.op_spans import op_rows
 from .lanes import rows_of
 
 EXPOSED_THREAD = 9999
 """Thread of the spans in which communication is exposed; no stream, so that no reader takes them for kernels."""
+
+OP_THREADS = 10_000
+"""Threads of the ops of a graph, each from the begin of its first step to the end of its last."""
 
 MAX_NAMED_RANKS = 30
 
@@ -49,22 +51,22 @@ class TraceContext:
     ``critical`` are the steps on the critical path, as (rank, name); ``threads`` the number of each interval's thread.
     """
 
-    scenario: Scenario
-    result: Result
+    run: ShownRun
     critical: frozenset[tuple[int, str]]
     threads: Mapping[Interval, int]
 
     @classmethod
-    def of(cls, scenario: Scenario, result: Result) -> "TraceContext":
-        """Return the context of a result of ``scenario``."""
-        rows = (enumerate(rows_of(result.timeline, rank)) for rank in range(result.timeline.period))
+    def of(cls, run: ShownRun) -> "TraceContext":
+        """Return the context of a run."""
+        timeline = run.result.timeline
+        rows = (enumerate(rows_of(timeline, rank)) for rank in range(timeline.period))
         threads = {interval: thread for of_rank in rows for thread, row in of_rank for interval in row.intervals}
-        return cls(scenario, result, frozenset((op.rank, op.label) for op in result.critical_path), threads)
+        return cls(run, frozenset((op.rank, op.label) for op in run.result.critical_path), threads)
 
     @property
-    def schedule(self) -> Schedule:
-        """The schedule that ran."""
-        return self.result.schedule
+    def result(self) -> Result:
+        """The figures of the run."""
+        return self.run.result
 
 
 def us(ticks: float) -> float:
@@ -78,30 +80,39 @@ def metadata_events(context: TraceContext, rank: int) -> Iterator[JsonObject]:
     def named(kind: str, thread: int, **args: object) -> JsonObject:
         return {"ph": "M", "name": kind, "pid": rank, "tid": thread, "ts": 0, "args": args}
 
-    yield named("process_name", 0, name=f"rank {rank}: {printable(context.scenario.gpu.name)}")
+    yield named("process_name", 0, name=f"rank {rank}: {printable(context.run.system.gpu.name)}")
     yield named("process_sort_index", 0, sort_index=rank)
     rows = [(thread, row.name) for thread, row in enumerate(rows_of(context.result.timeline, rank))]
-    for thread, name in (*rows, (EXPOSED_THREAD, "exposed communication")):
-        yield named("thread_name", thread, name=name)
+    ops = [(OP_THREADS + place, f"op {row.name}") for place, row in enumerate(op_rows(context.run, rank))]
+    for thread, name in (*rows, (EXPOSED_THREAD, "exposed communication"), *ops):
+        yield named("thread_name", thread, name=printable(name))
         yield named("thread_sort_index", thread, sort_index=thread)
 
 
 def slice_events(context: TraceContext, rank: int) -> Iterator[JsonObject]:
-    """Yield a slice for each step of ``rank``, and for each span in which its communication is exposed."""
-    steps = {step.name: step for step in context.schedule.steps_of(rank)}
+    """Yield a slice for each step of ``rank``, each span of exposed communication, and each op of a graph."""
     timeline, numbers = context.result.timeline, count(1)
     for interval in timeline.of_rank(rank):
         thread, number = context.threads[interval], next(numbers)
         args: JsonObject = {"device": rank, "stream": thread, "correlation": number, "External id": number}
-        args |= _args(context, rank, interval, steps.get(interval.name))
+        args |= _args(context, rank, interval)
         yield {
             **_slice(rank, thread, interval.start_ticks, interval.end_ticks),
             "cat": "kernel",
-            "name": _name(context, interval, steps.get(interval.name)),
+            "name": _name(context, rank, interval),
             "args": args,
         }
     for start, end in exposed_spans(timeline, rank):
         yield {**_slice(rank, EXPOSED_THREAD, start, end), "cat": "exposed", "name": "exposed", "args": {}}
+    for place, row in enumerate(op_rows(context.run, rank)):
+        for op in row.spans:
+            args = {"layer": op.layer, "pattern": op.label, "schedule": printable(op.schedule)}
+            yield {
+                **_slice(rank, OP_THREADS + place, op.start_ticks, op.end_ticks),
+                "cat": "op",
+                "name": printable(op.name),
+                "args": args,
+            }
 
 
 def _slice(rank: int, thread: int, start: int, end: int) -> JsonObject:
@@ -109,13 +120,14 @@ def _slice(rank: int, thread: int, start: int, end: int) -> JsonObject:
     return {"ph": "X", "pid": rank, "tid": thread, "ts": us(start), "dur": round(us(end) - us(start), 6)}
 
 
-def _name(context: TraceContext, interval: Interval, step: Step | None) -> str:
+def _name(context: TraceContext, rank: int, interval: Interval) -> str:
     said = printable(interval.name).replace("Sync", "sync")  # a reader takes *Sync* for no kernel
+    scenario, step = context.run.part_of(rank, interval.name).scenario, context.run.step_of(rank, interval.name)
     if interval.kind is IntervalKind.COMM:
-        return f"ncclDevKernel_{_collective(context.scenario)} {said}"
+        return f"ncclDevKernel_{_collective(scenario)} {said}"
     if not isinstance(step, TileGroup):
         return f"reduce {said}"
-    shape = context.scenario.workload.stage(step.kernel).compute
+    shape = scenario.workload.stage(step.kernel).compute
     return f"{'kernel' if shape is None else shape.operation} {said}"
 
 
@@ -123,9 +135,12 @@ def _collective(scenario: Scenario) -> str:
     return KINETO_NAMES[library_operation(scenario).value]
 
 
-def _args(context: TraceContext, rank: int, interval: Interval, step: Step | None) -> JsonObject:
-    scenario, moved = context.scenario, context.scenario.workload.moved
+def _args(context: TraceContext, rank: int, interval: Interval) -> JsonObject:
+    part, step = context.run.part_of(rank, interval.name), context.run.step_of(rank, interval.name)
+    scenario, moved = part.scenario, part.scenario.workload.moved
     args: JsonObject = {"step": printable(interval.name), "lane": printable(interval.lane)}
+    if part.op:
+        args |= {"op": printable(part.op), "layer": part.layer}
     if (interval.rank, interval.name) in context.critical:
         args["critical path"] = True
     if interval.kind is not IntervalKind.COMM or moved is None:
@@ -161,7 +176,7 @@ def flow_events(context: TraceContext, ranks: Sequence[int], first: int) -> Iter
     """Yield arrows from each transfer to the step that waited for it, between ``ranks``, numbered from ``first`` on."""
     shown, numbers = set(ranks), count(first)
     for rank in ranks:
-        for flow in data_flows(context.scenario, context.schedule, context.result.timeline, rank):
+        for flow in context.run.flows(rank):
             if flow.issuer not in shown:
                 continue
             number, transfer, waiter = next(numbers), flow.transfer, flow.waiter
@@ -194,14 +209,14 @@ def counter_events(context: TraceContext, ranks: Sequence[int]) -> Iterator[Json
 
 def counter_rows(context: TraceContext, ranks: Sequence[int]) -> Mapping[tuple[int, str], int]:
     """Return the row of the loads for each counter, by the rank under which it stands and its name."""
-    loads, n = context.result.loads, context.scenario.num_ranks
+    loads, n = context.result.loads, context.run.num_ranks
     found: dict[tuple[int, str], int] = {}
     for rank in ranks:
         memory = loads.memory(rank)
         if memory is not None:
             found[rank, f"HBM (of {_peak(loads, memory)} GB/s)"] = memory
     shown = set(ranks)
-    for (source, target), row in loads.links(context.scenario.network).items():
+    for (source, target), row in loads.links(context.run.network).items():
         rank = source if source < n else target
         if rank in shown:
             ends = (f"switch {end - n}" if end >= n else str(end) for end in (source, target))

@@ -96,7 +96,7 @@ def _division_reported(check: Check) -> Iterator[None]:
 def _judge(body: Body, figures: RunFigures) -> Judgement:
     match body:
         case VerdictIs(verdict=wanted):
-            verdict = figures.runs.advice().verdict
+            verdict = figures.runs.verdict()
             return Judgement(verdict is wanted, f"verdict is {verdict.value}")
         case Comparison():
             return _compare(body, figures)

@@ -2,31 +2,55 @@
 
 from dataclasses import dataclass, field, replace
 
-from ...compiler.ir import GraphScenario, Metric
+from ...compiler.ir import GraphScenario, Metric, without_batch
 from ...compiler.planning.build import ScheduleError
-from ...compiler.planning.graph_layers import in_layer
+from ...compiler.planning.graph_layers import in_layer, own_name
+from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.resolve.schedules.graph_from_text import resolve_graph_schedule
 from ...compiler.text.diagnostics import CompileError
 from ...simcore import Result, RunOutcome, RunTooLarge
 from ...simcore.program.program import PACKET_BYTES
 from ...simcore.simulate_layers import SHOWN_LAYER, LayersResult, simulate_layers
 from ..bounds.graph_bound import graph_bound
-from ..candidates.advice import Advice
+from ..layers.advice import GraphAdvice
+from ..layers.recommend import recommend_graph
 from .simulations import BEST, BOUND, ExpectationError
 
 
 @dataclass(slots=True)
 class GraphRuns:
-    """Results of the schedules of a graph by name: declared ones and ``serial``."""
+    """Results of the schedules of a graph by name: declared ones, ``best`` and ``serial``."""
 
     scenario: GraphScenario
     packets: bool = False
+    _advice: GraphAdvice | None = None
     _bound_ticks: int | None = None
     _results: dict[tuple[str, int | None], LayersResult] = field(default_factory=dict)
 
-    def advice(self) -> Advice:
-        """Raise ExpectationError: schedules of a graph are not searched."""
-        raise ExpectationError(f"{self.scenario.name} is a graph, for which no schedule is recommended")
+    def advice(self) -> GraphAdvice:
+        """Return the advice for the graph, computed once.
+
+        Raises
+        ------
+        ExpectationError
+            If the graph does not fit, or nothing can be simulated.
+        """
+        if self._advice is None:
+            try:
+                self._advice = recommend_graph(self.scenario)
+            except (RunTooLarge, ScheduleError) as error:
+                raise ExpectationError(str(error)) from error
+        return self._advice
+
+    def verdict(self) -> Verdict:
+        """Return that of the advice.
+
+        Raises
+        ------
+        ExpectationError
+            As ``advice``.
+        """
+        return self.advice().verdict
 
     def bound_ticks(self) -> int:
         """Return the lower bound on any schedule, of all layers."""
@@ -63,7 +87,12 @@ class GraphRuns:
             As ``result``.
         """
         found = self._layers(name, seed)
-        one = found.simulated.op(in_layer(op, min(SHOWN_LAYER, found.num_simulated)))
+        shown = in_layer(op, min(SHOWN_LAYER, found.num_simulated))
+        one = next((each for each in found.simulated.ops if each.name == shown), None)
+        if one is None:
+            own = (own_name(each.name) for each in found.simulated.ops)
+            ops = ", ".join(dict.fromkeys(each for each in own if without_batch(each) == without_batch(op)))
+            raise ExpectationError(f"{name} has no op {op}, but {ops}")
         figures = {
             Metric.MAKESPAN: one.makespan_ticks,
             Metric.COMPUTE_TIME: one.compute_ticks,
@@ -78,8 +107,8 @@ class GraphRuns:
         return replace(whole, makespan_ticks=found.makespan_ticks) if found.num_simulated < found.layers else whole
 
     def _layers(self, name: str, seed: int | None) -> LayersResult:
-        if name in (BEST, BOUND):
-            self.advice()
+        if name == BOUND:
+            raise ExpectationError("the bound is a time, and has no other figures")
         if (name, seed) not in self._results:
             self._results[name, seed] = self._simulate(name, seed)
         return self._results[name, seed]
@@ -89,7 +118,7 @@ class GraphRuns:
         packet = -(-PACKET_BYTES // gpu.line_bytes) * gpu.line_bytes
         unit = packet if self.packets else gpu.line_bytes
         try:
-            choice = resolve_graph_schedule(scenario, name)
+            choice = self.advice().recommended.choice if name == BEST else resolve_graph_schedule(scenario, name)
             found = simulate_layers(
                 scenario.system, scenario.graph, choice, name=scenario.name, unit_bytes=unit, seed=seed
             )

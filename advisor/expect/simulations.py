@@ -6,6 +6,7 @@ from typing import Protocol
 
 from ...compiler.ir import Metric, Scenario, Schedule
 from ...compiler.planning.build import ScheduleError, declared
+from ...compiler.resolve.expect.expectation import Verdict
 from ...simcore import Result, RunOutcome, RunTooLarge, WhatIf, affordable_unit, simulate
 from ..bounds.lower_bound import lower_bound
 from ..candidates.advice import Advice
@@ -26,8 +27,8 @@ class ExpectationError(ValueError):
 class Simulated(Protocol):
     """What expectations ask of the simulations of a workload; see ``Runs``."""
 
-    def advice(self) -> Advice:
-        """Return the advice for the workload."""
+    def verdict(self) -> Verdict:
+        """Return whether overlap pays."""
 
     def bound_ticks(self) -> int:
         """Return the lower bound on any schedule."""
@@ -71,6 +72,16 @@ class Runs:
             except (NoFeasibleSchedule, ScheduleError) as error:
                 raise ExpectationError(str(error)) from error
         return self._advice
+
+    def verdict(self) -> Verdict:
+        """Return that of the advice.
+
+        Raises
+        ------
+        ExpectationError
+            As ``advice``.
+        """
+        return self.advice().verdict
 
     def bound_ticks(self) -> int:
         """Return the lower bound on any schedule."""

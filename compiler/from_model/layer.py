@@ -1,5 +1,8 @@
 """The workloads of one layer under tensor parallelism, and of its experts, as ``.mgs`` text.
 
+A layer is written as a whole (``whole_layer.py``), or else as the pairs in it that may overlap in themselves, each
+alone.
+
 Linear layers are sharded as Megatron does it: queries, keys, values and the first half of the MLP by columns, what
 follows by rows. With sequence parallelism activations are gathered before and reduce-scattered behind, else the result
 is all-reduced (Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", 2022).
@@ -13,7 +16,9 @@ from ..request.errors import RequestError
 from ..request.shipped import shipped_gpu
 from ..text.comments import comment_lines
 from ..text.printable import printable
+from ..text.vocabulary import MAX_LAYERS
 from .config import ModelConfig
+from .whole_layer import whole_layer
 
 TOKENS = "M = 8192 in 16..65536 x2"
 
@@ -27,8 +32,10 @@ class Parallelism:
     sequence: bool = True
 
 
-def layer_text(model: ModelConfig, parallel: Parallelism) -> str:
-    """Return a file with the workloads of a layer of ``model``, one for each collective beside a GEMM.
+def layer_text(model: ModelConfig, parallel: Parallelism, *, whole: bool = True) -> str:
+    """Return a file with a layer of ``model``, if ``whole`` as a graph, of a dense model with its backward pass.
+
+    Else, and where no graph says it, the file has a workload for each collective beside a GEMM.
 
     Raises
     ------
@@ -49,7 +56,14 @@ def layer_text(model: ModelConfig, parallel: Parallelism) -> str:
         "",
         f"system node {{ gpus {parallel.ranks} x {gpu.name}; fabric {gpu.fabric()} }}",
     ]
-    blocks = [*_attention(model, parallel), *_mlp(model, parallel)]
+    pairs = [*_attention(model, parallel), *_mlp(model, parallel)]
+    why_not = _why_not_whole(model, parallel)
+    if not whole:
+        blocks = pairs
+    elif why_not:
+        blocks = [*pairs, f"# The layer is not written as a whole: {why_not}."]
+    else:
+        blocks = [*whole_layer(model, _kv_heads(model, parallel.ranks), parallel.sequence)]
     return "\n".join([*head, *(f"\n{block}" for block in blocks)]) + "\n"
 
 
@@ -69,12 +83,25 @@ def _attention(model: ModelConfig, parallel: Parallelism) -> Iterator[str]:
         yield "# Attention with compressed keys and values has other projections: they are left out."
         return
     _check_divides("num_attention_heads", model.heads, ranks)
-    # Heads of keys and values that are fewer than the ranks are held several times.
-    kv_heads = max(model.kv_heads, ranks)
+    kv_heads = _kv_heads(model, ranks)
     _check_divides("num_key_value_heads", kv_heads, ranks)
     qkv = (model.heads + 2 * kv_heads) * model.head_dim
     yield from _up(model, parallel, "qkv", "queries, keys and values", qkv)
     yield _down(model, parallel, "attention_out", "output projection of attention", model.heads * model.head_dim)
+
+
+def _kv_heads(model: ModelConfig, ranks: int) -> int:
+    """Heads of keys and values of all ranks; those that are fewer than the ranks are held several times."""
+    return max(model.kv_heads, ranks)
+
+
+def _why_not_whole(model: ModelConfig, parallel: Parallelism) -> str:
+    """Why the layer is no graph; empty if it is one."""
+    if model.latent:
+        return "its attention has other projections"
+    if model.experts and not parallel.sequence:
+        return "experts take the rows of each rank, and here they are whole"
+    return f"it repeats more than {MAX_LAYERS} times" if model.layers > MAX_LAYERS else ""
 
 
 def _mlp(model: ModelConfig, parallel: Parallelism) -> Iterator[str]:

@@ -30,11 +30,14 @@ from .gpu_constants import ProtocolModel as ProtocolModel
 from .gpu_constants import Range as Range
 from .gpu_constants import Saturation as Saturation
 from .gpu_constants import Sync as Sync
+from .graph import Batch as Batch
 from .graph import Graph as Graph
 from .graph import GraphOp as GraphOp
 from .graph import Made as Made
 from .graph import Read as Read
 from .graph import Repeat as Repeat
+from .graph import in_batch as in_batch
+from .graph import without_batch as without_batch
 from .graph_choice import GraphChoice as GraphChoice
 from .graph_choice import OpMode as OpMode
 from .graph_choice import Seams as Seams
@@ -61,6 +64,7 @@ from .implementation import Method as Method
 from .implementation import TransferPath as TransferPath
 from .operations.add import ElementwiseShape as ElementwiseShape
 from .operations.attention import AttentionShape as AttentionShape
+from .operations.attention_back import AttentionBackShape as AttentionBackShape
 from .operations.gemm import GemmShape as GemmShape
 from .operations.gemv import GemvShape as GemvShape
 from .operations.grouped_gemm import GroupedGemmShape as GroupedGemmShape

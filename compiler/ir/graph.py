@@ -21,6 +21,7 @@ class Read:
 
     ``by_rows``: whether rows of the tensor are rows of what the op moves or computes, so that those that are there can
     be taken before the others are. ``moves``: whether it is what the collective of the op takes; else its kernel does.
+    ``transposed``: whether the op takes ``tensor.t``.
     """
 
     tensor: str
@@ -28,19 +29,21 @@ class Read:
     what: Made = Made.OUTPUT
     by_rows: bool = False
     moves: bool = False
+    transposed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class GraphOp:
     """An op: its ``workload`` is a pair of compute and communication, a kernel or a collective.
 
-    ``layer`` counts from 1 where layers that repeat are written out.
+    ``layer`` counts from 1 where layers that repeat are written out, and ``batch`` from 0 where batches are.
     """
 
     name: str
     workload: Workload
     reads: tuple[Read, ...] = ()
     layer: int = 1
+    batch: int = 0
 
     @property
     def label(self) -> str:
@@ -58,11 +61,39 @@ class GraphOp:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """``count`` layers of which each takes the ``result`` of the one before as its tensor ``as_input``."""
+    """``count`` layers of which each takes the ``result`` of the one before as its tensor ``as_input``.
+
+    Of a graph in ``batches`` each does so by itself.
+    """
 
     count: int
     result: str
     as_input: str
+    batches: int = 1
+
+    @property
+    def carried(self) -> dict[str, str]:
+        """For each tensor that a layer takes from the one before: which of its results that is.
+
+        >>> Repeat(80, "y", "x").carried, Repeat(80, "y", "x", batches=2).carried
+        ({'x': 'y'}, {'x[0]': 'y[0]', 'x[1]': 'y[1]'})
+        """
+        if self.batches == 1:
+            return {self.as_input: self.result}
+        numbers = range(self.batches)
+        return {in_batch(self.as_input, number): in_batch(self.result, number) for number in numbers}
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows of a graph that may be computed apart: those of ``inputs`` are sequences of ``rows`` each.
+
+    ``cuts`` holds for each number of batches that is possible, two or more, the graph of one of them.
+    """
+
+    inputs: tuple[str, ...]
+    rows: int
+    cuts: tuple[tuple[int, "Graph"], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +101,7 @@ class Graph:
     """``ops`` in the order of the file, in which each reads what ops before it make.
 
     ``tensors`` are those of the file by their full shapes, results included. ``results`` names for each tensor that is
-    made its op, and what of it it is.
+    made its op, and what of it it is. ``batch`` says how it may be cut; ``planning/graph_batches.py`` writes it out.
     """
 
     name: str
@@ -79,6 +110,12 @@ class Graph:
     tensors: tuple[Tensor, ...] = ()
     results: tuple[tuple[str, str, Made], ...] = ()
     repeat: Repeat | None = None
+    batch: Batch | None = None
+
+    @property
+    def num_layers(self) -> int:
+        """How many layers there are, one without ``repeat``."""
+        return 1 if self.repeat is None else self.repeat.count
 
     def op(self, name: str) -> GraphOp:
         """The op of that name.
@@ -89,3 +126,32 @@ class Graph:
             If there is none.
         """
         return {op.name: op for op in self.ops}[name]
+
+
+def in_batch(name: str, number: int) -> str:
+    """The name of an op or a tensor in a batch, counted from 0, in whichever layer.
+
+    >>> in_batch("qkv", 1), in_batch("qkv@3", 0)
+    ('qkv[1]', 'qkv[0]@3')
+    """
+    own, at, layer = name.partition("@")
+    return f"{own}[{number}]{at}{layer}"
+
+
+def batch_of(name: str) -> int:
+    """The number of the batch in the name of an op, 0 without one.
+
+    >>> batch_of("qkv[1]@3"), batch_of("qkv@3")
+    (1, 0)
+    """
+    return int(name.partition("[")[2].partition("]")[0] or 0)
+
+
+def without_batch(name: str) -> str:
+    """The name without its batch.
+
+    >>> without_batch("qkv[1]@3"), without_batch("qkv")
+    ('qkv@3', 'qkv')
+    """
+    own, at, layer = name.partition("@")
+    return f"{own.partition('[')[0]}{at}{layer}"

@@ -30,6 +30,9 @@ class GraphChoice:
     order in which their kernels are issued; those it leaves out come as soon as they are needed. ``streams`` are of ops
     whose kernels run beside the main stream, 0. Each of ``beside`` begins with the kernel of another op. Kernels of
     ``low`` are served last where SMs are free, and reductions first with ``sums_first``.
+
+    In ``batches``, two or more, ops are those of one batch each, ``qkv[0]``. What collectives bring of tensors that are
+    declared, such as weights, is issued ``ahead`` layers before the one that takes it.
     """
 
     name: str
@@ -40,3 +43,10 @@ class GraphChoice:
     low: tuple[str, ...] = ()
     sums_first: bool = False
     seams: Seams = Seams.ROWS
+    batches: int = 1
+    ahead: int = 0
+
+    @property
+    def side_by_side(self) -> bool:
+        """Whether kernels of some ops run beside those of the main stream."""
+        return any(stream for _, stream in self.streams)

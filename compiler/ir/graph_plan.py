@@ -1,8 +1,9 @@
 """A GraphPlan: how each op of a graph is carried out, what it waits for in others, and who is served first."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
+from .graph import batch_of
 from .schedule import Schedule
 from .workload import Workload
 
@@ -75,3 +76,40 @@ class GraphPlan:
             If there is none.
         """
         return {part.name: part for part in self.parts}[name]
+
+    @property
+    def num_layers(self) -> int:
+        """How many layers are written out."""
+        return max(part.layer for part in self.parts)
+
+    @property
+    def num_batches(self) -> int:
+        """In how many batches ops are computed."""
+        return 1 + max(batch_of(part.op) for part in self.parts)
+
+    def first_layer(self) -> "GraphPlan":
+        """The plan of the first layer alone."""
+        return replace(self, parts=tuple(part for part in self.parts if part.layer == 1))
+
+    def holders(self) -> dict[str, tuple[str, ...]]:
+        """By op: the ops that must have ended, beside itself, before the memory for what it brings is free again.
+
+        A lone collective leaves its own block where it is: who reads its result also reads that.
+        """
+        parts = {part.name: part for part in self.parts}
+        found: dict[str, dict[str, None]] = {part.op: {} for part in self.parts}
+        readers: dict[str, dict[str, None]] = {part.op: {} for part in self.parts}
+        for part in self.parts:
+            for wait in part.waits:
+                if wait.what is not Awaited.BEGUN:
+                    readers[parts[wait.on].op][part.op] = None
+        for part in self.parts:
+            for wait in part.waits:
+                maker = parts[wait.on]
+                pattern = maker.workload.pattern
+                lone = maker.workload.is_collective and (pattern.gathers or pattern.exchanges)
+                brings = wait.what is Awaited.LANDED or (lone and wait.what is Awaited.END)
+                if brings and maker.op != part.op:
+                    found[maker.op][part.op] = None
+                    found[maker.op] |= readers[part.op] if part.workload.is_collective else {}
+        return {op: tuple(holders) for op, holders in found.items()}

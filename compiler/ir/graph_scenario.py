@@ -1,7 +1,8 @@
 """The resolved scenario of a graph: hardware, graph, and the schedules that its file declares."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from .explore import Explore
 from .graph import Graph
 from .graph_choice import GraphChoice
 from .scenario import System
@@ -9,12 +10,13 @@ from .scenario import System
 
 @dataclass(frozen=True, slots=True)
 class GraphScenario:
-    """One graph on one system."""
+    """One graph on one system, with the schedules that its file declares and the space to search."""
 
     name: str
     system: System
     graph: Graph
-    schedules: tuple[GraphChoice, ...] = ()
+    schedules: tuple[GraphChoice, ...] = field(default=(), hash=False)
+    explore: Explore = field(default_factory=Explore, hash=False)
 
     @property
     def num_ranks(self) -> int:

@@ -21,11 +21,15 @@ class DType(Enum):
 
 
 class Shard(Enum):
-    """Which dimension of a tensor is split evenly among the ranks; the value is the word in the language."""
+    """Which dimension of a tensor is split evenly among the ranks; the value is the word in the language.
+
+    FLAT: all elements in a row are, whatever the shape, as parameters are that FSDP shards.
+    """
 
     NONE = "replicated"
     ROWS = "rows"
     COLS = "cols"
+    FLAT = "flat"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,4 +50,6 @@ class Tensor:
     @property
     def layout(self) -> str:
         """How it lies on the ranks, for messages."""
+        if self.shard is Shard.FLAT:
+            return "in flat shards"
         return "replicated" if self.shard is Shard.NONE else f"sharded by {self.shard.value}"

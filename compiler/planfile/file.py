@@ -1,36 +1,25 @@
 """Plans in files of their own: ``schedule mine for w = import "plan.json"``, and ``--schedule plan.json``.
 
 A file holds a plan of Magus (``from_json.py``) or an execution plan of MSCCL++ (``mscclpp/read.py``); the key ``gpus``
-tells them apart.
+tells them apart. Plans of graphs (``graph_from_json.py``) are read for ``--schedule`` alone.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
-from ..codes import Code
-from ..ir import Plan, Scenario, Schedule
+from ..ir import GraphPlan, GraphScenario, Plan, Scenario, Schedule
 from ..planning.build import ScheduleError, build_schedule
 from ..text import syntax as ast
-from ..text.diagnostics import CompileError, Diagnostic, Report
-from ..text.json_items import MAX_FILE_BYTES, JsonPlace, read_json
+from ..text.diagnostics import CompileError, Diagnostic, GaveUp, Report
+from ..text.json_items import MAX_FILE_BYTES, Item, JsonPlace, read_json
 from ..text.load import path_beside, read_source
 from ..text.source import Source, Span
 from ..verify.check import check_plan
 
-IMPORT = "import"
 PLAN_SUFFIX = ".json"
 Warn = Callable[[Sequence[Diagnostic]], None]
-
-
-def imported(declaration: ast.Template | ast.Plan, report: Report) -> ast.Text | None:
-    """Return the path of ``schedule mine for w = import "plan.json"``, None for any other schedule."""
-    match declaration:
-        case ast.Template(values=(ast.Name(text=word), ast.Text() as path)) if word == IMPORT:
-            return path
-        case ast.Template(values=(ast.Name(text=word) as name, *_)) if word == IMPORT:
-            raise report.fail(Code.MGS116, "import names a file", name.span, 'import "plan.json"')
-        case _:
-            return None
 
 
 def import_plan(scenario: Scenario, text: ast.Text, report: Report) -> Plan:
@@ -62,6 +51,25 @@ def plan_in_file(scenario: Scenario, path: Path, warn: Warn = ignore_warnings) -
     raise CompileError(report.diagnostics)
 
 
+def graph_plan_in_file(scenario: GraphScenario, path: Path) -> GraphPlan:
+    """Read the plan of a graph from a file at any path, which becomes its name.
+
+    Raises
+    ------
+    CompileError
+        As ``plan_in_file``.
+    """
+    from .graph_from_json import read_graph_plan  # few commands read one
+
+    report, text = Report(), str(path)
+    span = Span(Source("--schedule", text), 0, len(text))
+    with suppress(GaveUp), report.attempt():
+        plan = read_graph_plan(scenario, _document(path, span, report))
+        if not report.has_errors:
+            return replace(plan, expression=text)
+    raise CompileError(report.diagnostics)
+
+
 def _built(scenario: Scenario, plan: Plan, name: str, span: Span, report: Report) -> Schedule:
     try:
         return build_schedule(scenario, plan, name)
@@ -71,8 +79,7 @@ def _built(scenario: Scenario, plan: Plan, name: str, span: Span, report: Report
 
 
 def _read(scenario: Scenario, path: Path, span: Span, report: Report) -> Plan:
-    source = read_source(path, report, span, MAX_FILE_BYTES)
-    document = read_json(source.text, JsonPlace(path.name, span, report))
+    document = _document(path, span, report)
     # Imported here: few scenarios import a plan, and every command reads scenarios.
     if "gpus" in document.members():
         from .mscclpp.read import read_mscclpp
@@ -81,3 +88,8 @@ def _read(scenario: Scenario, path: Path, span: Span, report: Report) -> Plan:
     from .from_json import read_plan
 
     return read_plan(scenario, document)
+
+
+def _document(path: Path, span: Span, report: Report) -> Item:
+    source = read_source(path, report, span, MAX_FILE_BYTES)
+    return read_json(source.text, JsonPlace(path.name, span, report))

@@ -30,7 +30,7 @@ from ..planning.knobs import words_of
 from ..text.json_items import Item
 from ..text.vocabulary import MAX_EXTENT, MAX_RANKS, MAX_STREAMS
 from .fingerprint import fingerprint
-from .to_json import SCHEMA, plan_hash
+from .to_json import GRAPH_SCHEMA, SCHEMA, plan_hash
 
 MAX_STEPS = 4096
 """Steps of one rank."""
@@ -52,20 +52,26 @@ def read_plan(scenario: Scenario, document: Item) -> Plan:
     Stopped
         If the document has another form or is for another scenario; its report has a diagnostic for each wrong step.
     """
+    if document.members().get("schema", document).value == GRAPH_SCHEMA:
+        raise document.fail(f"this is a plan of a graph, {scenario.workload.name} is none", "", Code.MGS524)
     entries = document.entries(
         ("schema", "scenario", "engine"), ("expression", "hash", "tactics", "overlaps", "steps", "overrides", "ranks")
     )
     if entries["schema"].value != SCHEMA:
         raise entries["schema"].fail(f"this release reads {SCHEMA}", f'"schema": "{SCHEMA}"')
-    if "expression" in entries:
-        entries["expression"].any_text()
-    _check_fit(scenario, entries["scenario"])
-    reader = _Reader(scenario, _engine(entries["engine"]))
-    plan = reader.plan(document, entries)
+    plan = read_body(scenario, document, entries)
     if "hash" in entries and entries["hash"].text() != plan_hash(scenario, plan):
         hint = "leave the key 'hash' out, or write the plan anew: magus plan --format json"
         raise entries["hash"].fail("this is not the hash of this plan, which was changed", hint, Code.MGS525)
     return plan
+
+
+def read_body(scenario: Scenario, document: Item, entries: dict[str, Item]) -> Plan:
+    """Read what ``plan_body`` writes, the ``entries`` of ``document``; errors are those of ``read_plan``."""
+    if "expression" in entries:
+        entries["expression"].any_text()
+    _check_fit(scenario, entries["scenario"])
+    return _Reader(scenario, _engine(entries["engine"])).plan(document, entries)
 
 
 def _check_fit(scenario: Scenario, item: Item) -> None:

@@ -14,15 +14,31 @@ from .fingerprint import Json
 from .from_json import MAX_ENGINES, MAX_KERNELS, MAX_STEPS, SCENARIO_KEYS, TRANSFER_KINDS
 from .to_json import SCHEMA
 
+TITLE: dict[str, Json] = {
+    "expression": {"type": "string"},
+    "hash": {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"},
+}
+STEPS_OR_RANKS: Json = [{"required": ["steps"]}, {"required": ["ranks"], "not": {"required": ["overrides"]}}]
+
 
 def plan_schema() -> dict[str, Json]:
     """The schema as a JSON object."""
+    properties: dict[str, Json] = {"schema": {"const": SCHEMA}, **TITLE, **body_properties()}
+    return {
+        "$schema": DIALECT,
+        "title": "A chunk plan of Magus",
+        **object_of(properties, ("schema", "scenario", "engine")),
+        "oneOf": STEPS_OR_RANKS,
+        "$defs": definitions(),
+    }
+
+
+def body_properties() -> dict[str, Json]:
+    """The keys of a plan, beside its schema and hash; they refer to ``definitions``."""
     steps = list_of({"$ref": "#/$defs/step"}, MAX_STEPS)
     override = object_of({"rank": whole_number(0, MAX_RANKS - 1), "step": {"$ref": "#/$defs/step"}}, ("rank", "step"))
-    properties: dict[str, Json] = {
-        "schema": {"const": SCHEMA},
+    return {
         "expression": {"type": "string"},
-        "hash": {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"},
         "scenario": {"$ref": "#/$defs/scenario"},
         "engine": {"$ref": "#/$defs/engine"},
         "tactics": object_of({word: one_of(knob.words) for word, knob in OPTIONS.items()}, ()),
@@ -31,16 +47,10 @@ def plan_schema() -> dict[str, Json]:
         "overrides": list_of(override, MAX_STEPS),
         "ranks": {"type": "array", "items": steps, "minItems": 1, "maxItems": MAX_RANKS},
     }
-    return {
-        "$schema": DIALECT,
-        "title": "A chunk plan of Magus",
-        **object_of(properties, ("schema", "scenario", "engine")),
-        "oneOf": [{"required": ["steps"]}, {"required": ["ranks"], "not": {"required": ["overrides"]}}],
-        "$defs": _definitions(),
-    }
 
 
-def _definitions() -> dict[str, Json]:
+def definitions() -> dict[str, Json]:
+    """What the keys of a plan refer to."""
     return {
         "scenario": _scenario(),
         "engine": object_of(

@@ -26,13 +26,14 @@ from ..planning.execution import values_of
 from .fingerprint import Json, fingerprint
 
 SCHEMA = "magus-plan/1"
+GRAPH_SCHEMA = "magus-graph-plan/1"
+"""That of plans of graphs, ``graph_to_json.py``."""
 
 
 def plan_document(scenario: Scenario, schedule: Schedule) -> dict[str, Json]:
     """Return ``schedule`` as a JSON object, with its fingerprint and hash."""
-    body = _body(scenario, plan_of(scenario, schedule))
-    head: dict[str, Json] = {"schema": SCHEMA, "expression": schedule.expression, "hash": _hash(body)}
-    return {**head, **{key: value for key, value in body.items() if key != "schema"}}
+    body: dict[str, Json] = {"schema": SCHEMA, **plan_body(scenario, plan_of(scenario, schedule))}
+    return {"schema": SCHEMA, "expression": schedule.expression, "hash": hash_of(body)} | body
 
 
 def plan_hash(scenario: Scenario, plan: Plan) -> str:
@@ -40,7 +41,7 @@ def plan_hash(scenario: Scenario, plan: Plan) -> str:
 
     It is the same in every process and on every machine, and does not depend on names.
     """
-    return _hash(_body(scenario, plan))
+    return hash_of({"schema": SCHEMA, **plan_body(scenario, plan)})
 
 
 def plan_of(scenario: Scenario, schedule: Schedule) -> Plan:
@@ -63,15 +64,15 @@ def _value_text(value: Json, indent: str) -> str:
     return "[\n" + ",\n".join(inner + _value_text(each, inner) for each in value) + f"\n{indent}]"
 
 
-def _hash(body: dict[str, Json]) -> str:
+def hash_of(body: dict[str, Json]) -> str:
+    """Return ``sha256:`` and 64 hexadecimal digits of the canonical JSON of a document."""
     canonical = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return f"sha256:{hashlib.sha256(canonical.encode()).hexdigest()}"
 
 
-def _body(scenario: Scenario, plan: Plan) -> dict[str, Json]:
-    """Return everything but names and hash; one list of steps for all ranks, or one per rank."""
+def plan_body(scenario: Scenario, plan: Plan) -> dict[str, Json]:
+    """Return everything but names, schema and hash; one list of steps for all ranks, or one per rank."""
     body: dict[str, Json] = {
-        "schema": SCHEMA,
         "scenario": fingerprint(scenario),
         "engine": _engine(plan.engine),
         "tactics": _tactics(plan.tactics),

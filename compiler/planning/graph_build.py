@@ -1,6 +1,6 @@
 """From a GraphChoice to the GraphPlan that lowering takes: parts in issue order, with the waits between them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from ..codes import Code
@@ -32,7 +32,8 @@ from ..ir import (
 from ..templates import BASELINE
 from ..templates.collective import collective_in
 from .build import ScheduleError, build_schedule
-from .graph_order import GraphPlanError, issue_order
+from .graph_layers import written_out
+from .graph_order import GraphPlanError, collective_name, issue_order
 from .graph_seams import row_waits
 from .knobs.engine import default_engine
 
@@ -43,18 +44,41 @@ LOW, FIRST = 1, -1
 """Priorities of kernels that are served last, and of sums that are served first."""
 
 
-def build_graph_plan(system: System, graph: Graph, choice: GraphChoice) -> GraphPlan:
-    """The plan for ``choice`` on ``system``.
+def build_graph_plan(system: System, graph: Graph, choice: GraphChoice, layers: int = 1) -> GraphPlan:
+    """The plan for ``choice`` on ``system``, of so many layers of ``graph``, in the batches of the choice.
 
     Raises
     ------
     ScheduleError
-        If an op cannot be carried out as the choice says, or the order of ops cannot be kept.
+        If an op cannot be carried out as the choice says, the order of ops cannot be kept, or the graph cannot be
+        computed in so many batches.
     """
+    graph, choice = written_out(graph, choice, layers)
     builder = _Builder(system, graph, choice)
     for name in issue_order(graph, choice):
         builder.add(name)
     return GraphPlan(choice.name, tuple(builder.parts.values()), FIRST if choice.sums_first else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a part reads of the part ``maker``: it waits for ``whole``, or instead for ``rows`` if there are any."""
+
+    tensor: str
+    maker: str
+    whole: tuple[PartWait, ...]
+    rows: tuple[StepWait, ...]
+
+
+def needs_of(system: System, graph: Graph, parts: Mapping[str, Part], part: Part) -> Iterator[Need]:
+    """What ``part`` reads of other ``parts`` of its plan, which are given by their names.
+
+    Raises
+    ------
+    GraphPlanError
+        If it gets what a peer makes.
+    """
+    yield from _Builder(system, graph, GraphChoice(""), dict(parts)).needs(graph.op(part.op), part)
 
 
 def kernel_alone(workload: Workload) -> Workload:
@@ -81,8 +105,8 @@ class _Builder:
     built: dict[tuple[Workload, object], Schedule] = field(default_factory=dict)
 
     def add(self, name: str) -> None:
-        """Add the parts of the op of that name; of an op whose collective is apart in the order of its data."""
-        op_name, _, which = name.partition(_DOT)
+        """Add the part of that name: an op, or of one whose collective is apart the kernel or the collective."""
+        op_name, _, collective = name.partition(_DOT)
         op = self.graph.op(op_name)
         mode = self._mode(op)
         if mode.apart is None:
@@ -94,13 +118,13 @@ class _Builder:
         if op.workload.loads:
             message = f"the kernel of {op.name} is as large as the rank's loads: it is not simulated apart"
             raise GraphPlanError(Rejection(Code.MGS515, message, "leave it to a template"), op.name)
-        if which == "kernel":
+        if not collective:
             kernel = kernel_alone(op.workload)
             self._add(op, op.name, kernel, self._usual(op, kernel, default_engine(self.system)))
             return
         alone, serial = collective_alone(op.workload), self._usual(op, op.workload, mode.apart)
         schedule = replace(self._usual(op, alone, mode.apart), staging_bytes=serial.staging_bytes)
-        self._add(op, collective_name(op), alone, schedule)
+        self._add(op, name, alone, schedule)
 
     def _add(self, op: GraphOp, name: str, workload: Workload, schedule: Schedule) -> None:
         stream = COLLECTIVES_STREAM if workload.is_collective else dict(self.choice.streams).get(op.name, 0)
@@ -140,19 +164,25 @@ class _Builder:
         """What a part waits for: results that it reads, the other part of its op, and what it stands beside."""
         waits: list[PartWait] = []
         steps: list[StepWait] = []
-        for read in op.reads:
-            if read.made_by and self._reads(op, part, read):
-                self._check_direction(op, part, read)
-                maker = self._maker(read)
-                seam = row_waits(maker, part) if self._by_rows(read, maker) else ()
-                steps += seam
-                waits += () if seam else self._whole(op, part, read)
-        other = self._other_half(op, part)
-        waits += (PartWait(other),) if other is not None else ()
+        for need in self.needs(op, part):
+            steps += need.rows
+            waits += () if need.rows else need.whole
         beside = dict(self.choice.beside).get(op.name)
         if beside is not None and (part.workload.is_collective or not op.workload.pattern.overlaps):
             waits.append(PartWait(beside, Awaited.BEGUN))
         return tuple(dict.fromkeys(waits)), tuple(dict.fromkeys(steps))
+
+    def needs(self, op: GraphOp, part: Part) -> Iterator["Need"]:
+        """What a part reads of parts before it, the other part of its op last."""
+        for read in op.reads:
+            if read.made_by and self._reads(op, part, read):
+                self._check_direction(op, part, read)
+                maker = self._maker(read)
+                rows = row_waits(maker, part) if self._by_rows(read, maker) else ()
+                yield Need(read.tensor, maker.name, tuple(self._whole(op, part, read)), rows)
+        other = self._other_half(op, part)
+        if other is not None:
+            yield Need(f"one half of {op.name}", other, (PartWait(other),), ())
 
     def _reads(self, op: GraphOp, part: Part, read: Read) -> bool:
         """Whether it is this part of an op that takes the operand."""
@@ -199,15 +229,3 @@ class _Builder:
 
 
 _DOT = "."
-
-
-def collective_name(op: GraphOp) -> str:
-    """The name of the part that is the collective of an op, where it is apart.
-
-    >>> from ..ir import Tensor, DType, Shard
-    >>> x = Tensor("x", DType.BF16, 8, 8, Shard.ROWS)
-    >>> collective_name(GraphOp("y", Workload("y", "", Pattern.AG_GEMM, (), x, None, "y")))
-    'y.all_gather'
-    """
-    collective = collective_in(op.workload.pattern)
-    return f"{op.name}{_DOT}{collective.value if collective is not None else 'collective'}"

@@ -3,6 +3,19 @@
 from dataclasses import replace
 
 from ..ir import Graph, GraphChoice, GraphOp, Made, Read
+from .graph_batches import in_batches
+
+
+def written_out(graph: Graph, choice: GraphChoice, layers: int = 1) -> tuple[Graph, GraphChoice]:
+    """``graph`` in the batches of ``choice`` and so many layers, and ``choice`` for all of them.
+
+    Raises
+    ------
+    GraphPlanError
+        If the graph cannot be computed in so many batches.
+    """
+    graph, choice = in_batches(graph, choice.batches), replace(choice, batches=1)
+    return (graph, choice) if layers == 1 else (layers_of(graph, layers), choice_of_layers(choice, layers))
 
 
 def in_layer(name: str, layer: int) -> str:
@@ -12,6 +25,16 @@ def in_layer(name: str, layer: int) -> str:
     ('dh', 'dh@3')
     """
     return name if layer == 1 else f"{name}@{layer}"
+
+
+def part_in_layer(name: str, layer: int) -> str:
+    """The name of a part, which may be the collective of an op, in a layer.
+
+    >>> part_in_layer("dh.all_gather", 3)
+    'dh@3.all_gather'
+    """
+    op, dot, collective = name.partition(".")
+    return f"{in_layer(op, layer)}{dot}{collective}"
 
 
 def own_name(name: str) -> str:
@@ -43,10 +66,12 @@ def _op(graph: Graph, op: GraphOp, layer: int, made: dict[str, tuple[str, Made]]
 def _read(graph: Graph, read: Read, layer: int, made: dict[str, tuple[str, Made]]) -> Read:
     if read.made_by:
         return replace(read, tensor=in_layer(read.tensor, layer), made_by=in_layer(read.made_by, layer))
-    if graph.repeat is None or read.tensor != graph.repeat.as_input or layer == 1:
+    carried = graph.repeat.carried if graph.repeat is not None and layer > 1 else {}
+    if read.tensor not in carried:
         return read
-    op, what = made[graph.repeat.result]
-    return replace(read, tensor=in_layer(graph.repeat.result, layer - 1), made_by=in_layer(op, layer - 1), what=what)
+    result = carried[read.tensor]
+    op, what = made[result]
+    return replace(read, tensor=in_layer(result, layer - 1), made_by=in_layer(op, layer - 1), what=what)
 
 
 def choice_of_layers(choice: GraphChoice, layers: int) -> GraphChoice:
@@ -55,7 +80,7 @@ def choice_of_layers(choice: GraphChoice, layers: int) -> GraphChoice:
     return replace(
         choice,
         modes=tuple(replace(mode, op=in_layer(mode.op, layer)) for layer in numbers for mode in choice.modes),
-        order=tuple(in_layer(name, layer) for layer in numbers for name in choice.order),
+        order=tuple(part_in_layer(name, layer) for layer in numbers for name in choice.order),
         streams=tuple((in_layer(name, layer), stream) for layer in numbers for name, stream in choice.streams),
         beside=tuple((in_layer(name, n), in_layer(kernel, n)) for n in numbers for name, kernel in choice.beside),
         low=tuple(in_layer(name, layer) for layer in numbers for name in choice.low),

@@ -1,8 +1,11 @@
 """The order in which the parts of a graph are issued: that of the schedule, and each after what it reads."""
 
 from ..codes import Code
-from ..ir import Graph, GraphChoice, Rejection
+from ..ir import Graph, GraphChoice, GraphOp, Made, Rejection
+from ..templates.collective import collective_in
 from .build import ScheduleError
+
+_DOT = "."
 
 
 class GraphPlanError(ScheduleError):
@@ -13,79 +16,129 @@ class GraphPlanError(ScheduleError):
         self.at = at
 
 
+def collective_name(op: GraphOp) -> str:
+    """The name of the part that is the collective of an op, where it is apart.
+
+    >>> from ..ir import DType, Pattern, Shard, Tensor, Workload
+    >>> x = Tensor("x", DType.BF16, 8, 8, Shard.ROWS)
+    >>> collective_name(GraphOp("y", Workload("y", "", Pattern.AG_GEMM, (), x, None, "y")))
+    'y.all_gather'
+    """
+    collective = collective_in(op.workload.pattern)
+    return f"{op.name}{_DOT}{collective.value if collective is not None else 'collective'}"
+
+
 def issue_order(graph: Graph, choice: GraphChoice) -> tuple[str, ...]:
-    """Names of ops in issue order; of an op that is apart ``op.kernel`` and ``op.collective``.
+    """Names of parts in issue order: of an op that is apart ``op`` is the kernel, and ``op.all_gather`` its collective.
 
     What the schedule does not list comes right before what first needs it, and at last in the order of the file, layer
-    by layer. What stands beside the kernel of an op comes right behind it.
+    by layer. What stands beside the kernel of an op comes right behind it. A collective that is apart comes right
+    before or behind its kernel, unless it is listed by itself.
 
     Raises
     ------
     GraphPlanError
-        If an op is listed before one that it needs.
+        If an op is listed before one that it needs, or a collective by itself that is not apart.
     """
     return _Order(graph, choice).names()
 
 
 class _Order:
     def __init__(self, graph: Graph, choice: GraphChoice) -> None:
-        self._graph, self._choice = graph, choice
+        self._choice = choice
         self._ops = {op.name: op for op in graph.ops}
+        self._apart = {mode.op for mode in choice.modes if mode.apart is not None}
+        self._collectives = {collective_name(self._ops[name]): name for name in self._apart}
         self._places = {name: place for place, name in enumerate(choice.order)}
         self._stands_beside = dict(choice.beside)
         self._beside: dict[str, list[str]] = {}  # what stands beside the kernel of each op
         for name, kernel in choice.beside:
             self._beside.setdefault(kernel, []).append(name)
-        self._apart = {mode.op for mode in choice.modes if mode.apart is not None}
-        self._issued: list[str] = []
-        self._done: set[str] = set()  # ops
-        self._asked: list[str] = []  # ops that wait for each other, from the first on
+        self._issued: dict[str, None] = {}  # parts
+        self._asked: list[str] = []  # parts that wait for each other, from the first on
 
     def names(self) -> tuple[str, ...]:
         """Issue everything."""
+        for name in self._choice.order:
+            self._check_known(name)
         names = (*self._choice.order, *self._ops)
-        for name in sorted(names, key=lambda name: self._ops[name].layer):  # stable: else as they are listed
+        for name in sorted(names, key=self._layer):  # stable: else as they are listed
             self._issue(name)
         return tuple(self._issued)
 
-    def _needs(self, name: str) -> tuple[str, ...]:
-        reads = (read.made_by for read in self._ops[name].reads if read.made_by)
-        beside = self._stands_beside.get(name)
-        return tuple(dict.fromkeys((*reads, *((beside,) if beside else ()))))
+    def _layer(self, name: str) -> tuple[int, int]:
+        """The layer in which a part is issued, and whether it comes there before others: what is brought ahead does."""
+        op, ahead = self._op(name), self._choice.ahead
+        brings = ahead > 0 and op.workload.is_collective and not any(read.made_by for read in op.reads)
+        return (op.layer - ahead, 0) if brings else (op.layer, 1)
 
-    def _issue(self, name: str) -> None:
-        """Issue an op behind what it needs, then what stands beside its kernel."""
-        if name in self._done:
+    def _check_known(self, name: str) -> None:
+        if name not in self._ops and name not in self._collectives:
+            op, _, _ = name.partition(_DOT)
+            message = f"{name} is no part of its own: {op} is not apart"
+            raise GraphPlanError(Rejection(Code.MGS509, message, f"apart {op}"), "order")
+
+    def _op(self, part: str) -> GraphOp:
+        return self._ops[self._collectives.get(part, part)]
+
+    def _parts(self, name: str) -> tuple[str, ...]:
+        """The parts of an op in the order of its data."""
+        op = self._ops[name]
+        if name not in self._apart:
+            return (name,)
+        collective = collective_name(op)
+        return (name, collective) if op.workload.pattern.produces else (collective, name)
+
+    def _collective(self, name: str) -> str:
+        """The part of an op that is or holds its collective."""
+        return collective_name(self._ops[name]) if name in self._apart else name
+
+    def _needs(self, part: str) -> tuple[str, ...]:
+        """The parts that come before: what it reads, whose kernel it stands beside, the other half of its op.
+
+        What an op gathers is there behind its collective, whose kernel may come later.
+        """
+        op, is_collective = self._op(part), part in self._collectives
+        apart = op.name in self._apart
+        made = [
+            each
+            for read in op.reads
+            if read.made_by and (not apart or read.moves == is_collective)
+            for each in ((self._collective(read.made_by),) if read.what is Made.MOVED else self._parts(read.made_by))
+        ]
+        beside = self._stands_beside.get(op.name)
+        if beside is not None and (not apart or is_collective):
+            made.append(beside)
+        halves = self._parts(op.name)
+        return tuple(dict.fromkeys((*made, *halves[: halves.index(part)])))
+
+    def _issue(self, part: str) -> None:
+        """Issue a part behind what it needs, then what stands beside its kernel."""
+        if part in self._issued:
             return
-        if name in self._asked:
-            circle = " needs ".join((*self._asked[self._asked.index(name) :], name))
+        if part in self._asked:
+            circle = " needs ".join((*self._asked[self._asked.index(part) :], part))
             raise GraphPlanError(Rejection(Code.MGS503, f"ops wait for each other: {circle}"), "beside")
-        self._asked.append(name)
-        for other in self._needs(name):
+        self._asked.append(part)
+        for other in self._needs(part):
             self._check_order(other)
             self._issue(other)
         self._asked.pop()
-        if name not in self._done:  # or it came with what it stands beside
-            self._done.add(name)
-            self._issue_parts(name)
+        if part in self._issued:  # it came with what it stands beside
+            return
+        self._issued[part] = None
+        if part in self._ops:
+            for other in map(self._collective, self._beside.get(part, ())):
+                # What has asked for this part comes as soon as it has all that it asks for.
+                if other not in self._asked and self._issued.keys() >= set(self._needs(other)):
+                    self._issue(other)
+            behind = (each for each in self._parts(part)[1:] if each not in self._places and each != part)
+            for collective in behind:
+                self._issue(collective)
 
     def _check_order(self, needed: str) -> None:
         """Refuse what is listed behind the listed op that needs it."""
         first = self._asked[0]
-        if needed not in self._done and self._places.get(first, len(self._places)) < self._places.get(needed, -1):
+        if needed not in self._issued and self._places.get(first, len(self._places)) < self._places.get(needed, -1):
             message = f"{first} is in the order before {needed}, which it needs"
             raise GraphPlanError(Rejection(Code.MGS503, message, f"say {needed} before {first}"), "order")
-
-    def _issue_parts(self, name: str) -> None:
-        apart, kernel_first = name in self._apart, self._ops[name].workload.pattern.produces
-        if not apart:
-            self._issued.append(name)
-        elif kernel_first:
-            self._issued.append(f"{name}.kernel")
-        else:
-            self._issued += [f"{name}.collective", f"{name}.kernel"]
-        for other in self._beside.get(name, ()):
-            if self._done.issuperset(self._needs(other)):
-                self._issue(other)
-        if apart and kernel_first:
-            self._issued.append(f"{name}.collective")

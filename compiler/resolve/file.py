@@ -5,24 +5,18 @@ from dataclasses import dataclass
 
 from ..codes import Code
 from ..ir import Choice, Explore, Graph, GraphChoice, GraphScenario, NamedSchedule, Plan, Scenario, System, Workload
-from ..outline.outline import Outline
-from ..outline.write import rejections_on, written_out
-from ..planfile.file import import_plan, imported
+from ..planfile.imported import imported
 from ..text import syntax as ast
 from ..text.diagnostics import Report
 from ..text.names import Entry, Kind, Scope
-from ..text.source import Span
 from ..text.units import Quantity
 from .devices.device import DeviceResolver
 from .devices.system import SystemResolver
 from .expect.expect import ExpectReader
 from .expect.expectation import Expectation
+from .schedules.asked import asked_in_vain
 from .schedules.explore import ExploreReader
-from .schedules.graph import GraphScheduleReader
-from .schedules.implementation import ImplementationReader, reject_implementation
-from .schedules.outline import OutlineReader
-from .schedules.outline_block import is_outline, place_of
-from .schedules.plan import PlanReader
+from .schedules.implementation import ImplementationReader
 from .schedules.shipped_implementations import usual_systems
 from .schedules.template import ChoiceReader
 from .values.device_numbers import StatedNumber
@@ -73,7 +67,9 @@ class _Resolver:
             if isinstance(workload, Workload)
         )
         graphs = tuple(
-            GraphScenario(entry.name, system, graph, tuple(self._of_graphs.get(entry, ())))
+            GraphScenario(
+                entry.name, system, graph, tuple(self._of_graphs.get(entry, ())), spaces.get(entry, Explore())
+            )
             for entry, (system, graph) in self._resolved()
             if isinstance(graph, Graph)
         )
@@ -128,14 +124,22 @@ class _Resolver:
                 entry, system = self._system(declaration.workload)
                 resolved = self._workloads[entry]
                 if resolved is not None and isinstance(resolved[1], Graph):
-                    choices = self._choices(system)
-                    reader = GraphScheduleReader(resolved[1], choices, self._place, self._evaluator, self._report)
-                    self._of_graphs.setdefault(entry, []).append(reader.read(declaration))
+                    read = self._graph_schedule(system, resolved[1], declaration)
+                    self._of_graphs.setdefault(entry, []).append(read)
                     continue
                 source = self._schedule(entry, system, declaration)
                 if source is not None:
                     by_workload[entry].append(NamedSchedule(schedule.name, source))
         return by_workload
+
+    def _graph_schedule(self, system: System, graph: Graph, declaration: ast.Template | ast.Plan) -> GraphChoice:
+        from .schedules.graph import GraphScheduleReader  # as ``WrittenReader`` below
+
+        choices, as_written = self._choices(system), not self._settings
+        reader = GraphScheduleReader(
+            system, graph, choices, self._place, self._evaluator, self._report, as_written=as_written
+        )
+        return reader.read(declaration)
 
     def _schedule(self, entry: Entry, system: System, declaration: ast.Template | ast.Plan) -> Choice | Plan | None:
         """Return the choice or plan of a schedule, None for an outline that does not fit."""
@@ -145,27 +149,10 @@ class _Resolver:
             return choices.choice(declaration)
         workload = self._workload(entry)
         assert isinstance(workload, Workload), "schedules of graphs are read apart"
-        scenario = Scenario(entry.name, system, workload)
-        if path is not None:
-            return import_plan(scenario, path, self._report)
-        assert isinstance(declaration, ast.Plan), "a template is a choice or an import"
-        if is_outline(declaration, self._report):
-            outline = OutlineReader(system, choices, self._place, self._evaluator, self._report).read(declaration)
-            return written_out(scenario, outline) if self._fits(scenario, outline, declaration) else None
-        reader = PlanReader(system, scenario.workload, choices, self._place, self._evaluator, self._report)
-        return reader.read(declaration)
+        from .schedules.written import WrittenReader  # few files have one: the others do not wait for its import
 
-    def _fits(self, scenario: Scenario, outline: Outline, declaration: ast.Plan) -> bool:
-        """Return whether an outline is a plan here; report why not, as warnings if parameters are set from outside."""
-        rejections = tuple(rejections_on(scenario, outline))
-        for rejection in rejections:
-            span = place_of(declaration, rejection.statement)
-            if self._settings:
-                message = f"{declaration.name} is left out: {rejection.message}"
-                self._report.warn(rejection.code, message, span, rejection.hint)
-            else:
-                self._report.error(rejection.code, rejection.message, span, rejection.hint)
-        return not rejections
+        reader = WrittenReader(choices, self._place, self._evaluator, self._report, as_written=not self._settings)
+        return reader.read(Scenario(entry.name, system, workload), declaration, path)
 
     def _spaces(self) -> dict[Entry, Explore]:
         spaces: dict[Entry, Explore] = {}
@@ -173,7 +160,6 @@ class _Resolver:
             if isinstance(question, ast.Explore):
                 with self._report.attempt():
                     entry, system = self._system(question.workload)
-                    self._reject_graph(entry, question.workload.span)
                     if entry in spaces:
                         message = f"{entry.name} is explored twice"
                         raise self._report.fail(Code.MGS206, message, question.workload.span)
@@ -184,22 +170,15 @@ class _Resolver:
                     self._check_asked(spaces[entry], self._workload(entry), question)
         return spaces
 
-    def _reject_graph(self, entry: Entry, span: Span) -> None:
-        """Report a question about a graph that only a pair can be asked."""
-        resolved = self._workloads[entry]
-        if resolved is not None and isinstance(resolved[1], Graph):
-            message = f"'{entry.name}' is a graph: its schedules are simulated, not searched"
-            raise self._report.fail(Code.MGS520, message, span, f"magus simulate FILE --workload {entry.name}")
-
     def _check_asked(self, explore: Explore, workload: Workload | Graph, question: ast.Explore) -> None:
-        """Report implementations that the file asks about and that cannot be predicted for its workload."""
-        assert isinstance(workload, Workload), "graphs are not explored"
-        asks = (each for each in question.block.statements if isinstance(each, ast.Say))
-        place = next((each.span for each in asks if each.span.text.startswith("implementations")), question.span)
-        for implementation in explore.implementations:
-            rejection = reject_implementation(implementation, workload)
-            if rejection is not None:
-                self._report.error(rejection.code, rejection.message, place, rejection.hint)
+        """Report what the file asks about and its workload has not.
+
+        That are batches of a pair, and implementations that cannot be predicted.
+        """
+        for word, rejection in asked_in_vain(explore, workload):
+            asks = (each for each in question.block.statements if isinstance(each, ast.Say))
+            place = next((each.span for each in asks if each.span.text.startswith(word)), question.span)
+            self._report.error(rejection.code, rejection.message, place, rejection.hint)
 
     def _expectations(self) -> tuple[Expectation, ...]:
         expectations: list[Expectation] = []

@@ -71,6 +71,8 @@ _FOLLOWS: Mapping[tuple[str, str], Expected] = {
     ("method", "path"): _words("path"),
     ("system", "gpus"): _words("system.gpus") | _names(Kind.GPU, *_VALUES),
     ("system", "fabric"): _words("topology"),
+    ("workload", "backward"): _names(Kind.WORKLOAD),
+    ("workload", "keep"): NOTHING,
     ("variability", "skew"): _words("distribution"),
     ("variability", "jitter"): _words("distribution"),
     ("variability", "late"): _words("variability.late") | _NUMBER,
@@ -208,6 +210,8 @@ def _in_call(place: Context) -> Expected:
         return _NUMBER
     if callee in _ENGINES and outer in ("schedule", "explore", "implementation"):
         return _words("engine.mode") | _NUMBER
+    if outer == "workload" and argument == "type":
+        return _words("dtype")
     if outer == "workload":
         named = _words("truth") | _NUMBER if argument else _words("operation", "operation.argument")
         return replace(named, local=True)

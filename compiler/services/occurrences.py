@@ -13,6 +13,7 @@ from lark import Token
 
 from ...grammar import load_words
 from ..text.source import Source, Span
+from ..text.vocabulary import BACKWARD_WORDS
 from .context import Context, tokens_of
 from .document import Document
 from .expected import expected_at
@@ -63,12 +64,16 @@ def _at_home(use: Occurrence, local: set[tuple[str, str]]) -> Occurrence:
 
 def _uses(source: Source) -> Iterator[Occurrence]:
     """Every name with the block that it stands in as its home."""
-    place = Context()
+    place, forward = Context(), ""
     tokens = list(tokens_of(source))
     for token, following in pairwise([*tokens, Token("$END", "")]):
         if token.type == "NAME" and token and _is_name(place, token, following):
             span = Span(source, token.start_pos or 0, token.end_pos or 0)
             home, defines = _home(place), _defines(place, following)
+            if place.block == "workload" and place.head == BACKWARD_WORDS[0]:
+                forward = str(token)
+            if place.block == "workload" and place.head == BACKWARD_WORDS[1]:
+                home = forward  # results of the other workload
             if home and not defines and place.brackets and place.statement[place.brackets[-1]].type == "_INDEX":
                 home = ""  # sizes are values of the file
             yield Occurrence(str(token), home, span, defines)

@@ -77,7 +77,8 @@ class _Builder:
             case "template":
                 return ast.Template(str(children[0]), self._path(children[1]), self.values(children[2]), span=span)
             case "plan":
-                return ast.Plan(str(children[0]), self._path(children[1]), self._block(children[2]), span=span)
+                block = self._block(children[2], sets=True)
+                return ast.Plan(str(children[0]), self._path(children[1]), block, span=span)
             case "explore":
                 return ast.Explore(self._path(children[0]), self._block(children[1]), span=span)
             case _:
@@ -96,9 +97,12 @@ class _Builder:
             for each in bindings
         )
 
-    def _block(self, tree: _Child) -> ast.Block:
+    def _block(self, tree: _Child, *, sets: bool = False) -> ast.Block:
+        """A block; in that of a schedule ``qkv[0] = serial()`` may stand."""
         tree = _tree(tree)
-        statements = [self._statement(_tree(child)) for child in tree.children if isinstance(child, Tree)]
+        trees = [_tree(child) for child in tree.children if isinstance(child, Tree)]
+        sound = [each for each in trees if each.data != "set" or self._may_set(each, sets)]
+        statements = [self._statement(each) for each in sound]
         kept = [each for each in statements if not (isinstance(each, ast.Say) and _is_nameless(each))]
         return ast.Block(tuple(kept), span=self._span(tree))
 
@@ -106,8 +110,27 @@ class _Builder:
         span, children = self._span(tree), tree.children
         if tree.data == "define":
             return ast.Define(str(children[0]), self._phrase(children[1]), span=span)
+        if tree.data == "set":
+            return self._set(tree)
         block = None if children[1] is None else self._block(children[1])
         return ast.Say(self._phrase(children[0]), block, span=span)
+
+    def _set(self, tree: LarkTree) -> ast.Say:
+        """``qkv[0] = serial()``: how an op of one batch is carried out."""
+        left, (group, *others) = self._expression(tree.children[0]), self._phrase(tree.children[1])
+        first, *rest = group.parts
+        head = ast.Compare(left, "=", first, span=left.span.to(first.span))
+        return ast.Say((ast.Group((head, *rest), group.note, span=group.span), *others), span=self._span(tree))
+
+    def _may_set(self, tree: LarkTree, sets: bool) -> bool:
+        """Whether what stands before the ``=`` may: an op of one batch, in a schedule."""
+        left = self._expression(tree.children[0])
+        if sets and isinstance(left, ast.Index) and isinstance(left.base, ast.Name):
+            return True
+        equals = self._source.text.index("=", left.span.end)
+        at, hint = Span(self._source, equals, equals + 1), "one new name stands before '='; to compare, write =="
+        self._report.error(Code.MGS107, "'=' cannot stand here", at, hint)
+        return False
 
     def _phrase(self, tree: _Child) -> ast.Phrase:
         return tuple(self._group(_tree(child)) for child in _tree(tree).children)

@@ -93,7 +93,8 @@ class _Printer:
                 text = line.phrase(statement.phrase)
                 items.append(self._item(f"{statement.name} = {text}", None, statement.span, indent, statement.name))
             else:
-                items.append(self._item(line.phrase(statement.phrase), inner, statement.span, indent))
+                head = line.phrase(statement.phrase)
+                items.append(self._item(head, inner, statement.span, indent, line.left_side(statement)))
         items += self._comments_before(Span(block.span.source, block.span.end - 1, block.span.end), indent)
         lines: list[str] = []
         for item in _aligned(items, len(indent)):

@@ -56,6 +56,13 @@ def phrase(groups: ast.Phrase) -> str:
     return ", ".join([_group(group) for group in groups])
 
 
+def left_side(statement: ast.Say) -> str | None:
+    """What stands before the ``=`` of ``qkv[0] = serial()``; None where there is none."""
+    first = statement.phrase[0].parts[0]
+    sets = isinstance(first, ast.Compare) and first.operator == "="
+    return expression(first.left) if isinstance(first, ast.Compare) and sets else None
+
+
 def _group(group: ast.Group) -> str:
     return values(group.parts) if group.note is None else f"{values(group.parts)} {_note(group.note)}"
 

@@ -17,7 +17,10 @@ MAX_RANKS = 65_536
 MAX_DOMAIN_VALUES = 4096
 MAX_EXTENT = 1 << 31
 MAX_STREAMS = 64
+MAX_BATCHES = 4
+MAX_AHEAD = 8
 MAX_TILES = 64
+MAX_LAYERS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +171,9 @@ SYNONYMS: Mapping[str, str] = {
 SYSTEM_WORDS = ("gpus", "fabric", "variability", "replay")
 VARIABILITY_WORDS = ("skew", "jitter", "straggler", "late")
 WORKLOAD_WORDS = ("about",)
-GRAPH_WORDS = (*WORKLOAD_WORDS, "repeat")
-GRAPH_SCHEDULE_WORDS = ("apart", "order", "stream", "beside", "priority", "seams")
+BACKWARD_WORDS = ("backward", "keep")
+GRAPH_WORDS = (*WORKLOAD_WORDS, "repeat", "batch", *BACKWARD_WORDS)
+GRAPH_SCHEDULE_WORDS = ("apart", "order", "stream", "beside", "priority", "seams", "batches", "ahead")
 TENSOR_WORDS = ("shard",)
 OBJECTIVES = ("makespan",)
 PLAN_ACTIONS = ("put", "get", "compute", "reduce")

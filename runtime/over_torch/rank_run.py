@@ -82,7 +82,7 @@ class RankRun:
         reporter, server = (Thread(target=target, daemon=True) for target in (self._report, self._answer))
         for thread in (*receivers, reporter, server):
             thread.start()
-        work_through(self._board, self._executor, self._threads)
+        work_through(self._board, self._executor.carry_out, self._threads)
         self._board.standstills.put(None)
         self._asked.put(None)
         for thread in (reporter, server):

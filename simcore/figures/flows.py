@@ -4,7 +4,7 @@ Followed from one to the next, they lead a chunk from its put over the links to 
 is passed on, as in a ring, over the transfers between.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...compiler.ir import Arrival, Direction, Reach, Scenario, Schedule, Step, arrivals_at
@@ -34,10 +34,22 @@ def data_flows(scenario: Scenario, schedule: Schedule, timeline: Timeline, rank:
     One that never ran, or that never came, is left out. ``schedule`` is that of the Result with the ``timeline``.
     """
     intervals = {(each.rank, each.name): each for each in timeline.intervals}
+    return flows_of(scenario, schedule, intervals, timeline.period, rank)
+
+
+def flows_of(
+    scenario: Scenario,
+    schedule: Schedule,
+    intervals: Mapping[tuple[int, str], Interval],
+    period: int,
+    rank: int,
+    prefix: str = "",
+) -> tuple[DataFlow, ...]:
+    """As ``data_flows``, for steps whose ``intervals``, by rank and name, have names that begin with ``prefix``."""
     arrivals = _by_awaited_name(arrivals_at(scenario, schedule, rank))
 
     def interval(at: int, step: Step) -> Interval | None:
-        return intervals.get((at % timeline.period, shown_name(scenario, schedule, step)))
+        return intervals.get((at % period, prefix + shown_name(scenario, schedule, step)))
 
     found: dict[tuple[int, str, str], DataFlow] = {}  # a call of a library moves many pieces
     for step in schedule.steps_of(rank):

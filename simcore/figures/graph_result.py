@@ -3,7 +3,8 @@
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from ...compiler.ir import GraphPlan, Schedule
+from ...compiler.ir import GraphPlan, Part, Schedule
+from ...compiler.planning.graph_build import COLLECTIVES_STREAM
 from ..fold.run import Finished
 from ..lower.compose import LoweredGraph
 from .critical_path import critical_path
@@ -120,19 +121,14 @@ def stand_in(lowered: LoweredGraph, staging_bytes: int) -> Schedule:
 def staging_peak(plan: GraphPlan, ops: tuple[OpResult, ...]) -> int:
     """Most memory that a rank holds at one time for data that is neither input nor output of an op.
 
-    That of an op is held from its begin to its end, and what it gathers until the last op that reads it has ended.
+    That of an op is held from its begin to its end, and what it brings until the last op that reads it has ended.
     """
     times = {op.name: (op.begin_ticks, op.end_ticks) for op in ops}
-    op_of = {part.name: part for part in plan.parts}
-    held = {op.name: op.end_ticks for op in ops}
-    for part in plan.parts:
-        for wait in part.waits:
-            maker = op_of[wait.on]
-            if maker.workload.pattern.gathers and maker.op in held and part.op in times:
-                held[maker.op] = max(held[maker.op], times[part.op][1])
+    holders = plan.holders()
+    held = {name: max(times[each][1] for each in (name, *holders[name]) if each in times) for name in times}
     needed: Counter[str] = Counter()
     for part in plan.parts:
-        needed[part.op] = max(needed[part.op], part.schedule.staging_bytes)
+        needed[part.op] = max(needed[part.op], part.schedule.staging_bytes, _brought(plan, part))
     changes = [(begin, needed[name]) for name, (begin, _) in times.items()]
     changes += [(end, -needed[name]) for name, end in held.items()]
     peak = now = 0
@@ -140,6 +136,15 @@ def staging_peak(plan: GraphPlan, ops: tuple[OpResult, ...]) -> int:
         now += change
         peak = max(peak, now)
     return peak
+
+
+def _brought(plan: GraphPlan, part: Part) -> int:
+    """What a gather brings that stands alone and whose result others read: no op of its own holds it."""
+    moved = part.workload.moved
+    if moved is None or not part.workload.is_collective or not part.workload.pattern.gathers or part.name != part.op:
+        return 0
+    read = any(wait.on == part.name for other in plan.parts for wait in other.waits)
+    return moved.num_bytes if read else 0
 
 
 def _intervals(lowered: LoweredGraph, finished: Finished) -> dict[str, list[Interval]]:
@@ -156,9 +161,14 @@ def _intervals(lowered: LoweredGraph, finished: Finished) -> dict[str, list[Inte
 
 
 def _lane(stream: int, interval: Interval) -> str:
-    """``stream 1`` for the first stream of a plan, ``stream 1.2`` for those beside it; engines keep their name."""
+    """``stream 1`` for the first stream of a plan, ``stream 1.2`` for those beside it; engines keep their name.
+
+    Sums of collectives that stand alone or apart run in a stream of their own.
+    """
     if interval.kind is IntervalKind.COMM:
         return interval.lane
+    if stream == COLLECTIVES_STREAM:
+        return "collectives 0"
     beside = interval.lane.removeprefix("stream ")
     return f"stream {stream}" if beside == "0" else f"stream {stream}.{beside}"
 

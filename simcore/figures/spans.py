@@ -1,6 +1,6 @@
 """Spans of time of a timeline: exposed communication, in which a rank communicates and computes nothing."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from .result import Interval, IntervalKind, Timeline
 
@@ -10,8 +10,13 @@ Span = tuple[int, int]
 
 def union_of(intervals: Iterable[Interval]) -> tuple[Span, ...]:
     """Spans in which at least one of ``intervals`` runs, in order of time; they neither meet nor overlap."""
+    return union_of_spans((each.start_ticks, each.end_ticks) for each in intervals if each.ticks > 0)
+
+
+def union_of_spans(each: Iterable[Span]) -> tuple[Span, ...]:
+    """The same time in spans that are in order, and neither meet nor overlap."""
     spans: list[Span] = []
-    for start, end in sorted((each.start_ticks, each.end_ticks) for each in intervals if each.ticks > 0):
+    for start, end in sorted(each):
         if spans and start <= spans[-1][1]:
             spans[-1] = spans[-1][0], max(end, spans[-1][1])
         else:
@@ -40,6 +45,19 @@ def exposed_spans(timeline: Timeline, rank: int) -> tuple[Span, ...]:
         if reached < end:
             exposed.append((reached, end))
     return tuple(exposed)
+
+
+def overlap_ticks(some: Sequence[Span], others: Sequence[Span]) -> int:
+    """The time that lies in both, each in order and without overlaps."""
+    total, place = 0, 0
+    for start, end in some:
+        while place < len(others) and others[place][1] <= start:
+            place += 1
+        at = place
+        while at < len(others) and others[at][0] < end:
+            total += min(end, others[at][1]) - max(start, others[at][0])
+            at += 1
+    return total
 
 
 def total_ticks(spans: Iterable[Span]) -> int:

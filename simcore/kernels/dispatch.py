@@ -13,13 +13,14 @@ from ...compiler.ir import (
     tile_cols,
     tile_rows,
 )
-from . import attention, elementwise, gemm, gemv, grouped_gemm
+from . import attention, attention_back, elementwise, gemm, gemv, grouped_gemm
 from .work import KernelWork, WorkModel
 
 MODELS: tuple[WorkModel[Any], ...] = (
     gemm.MODEL,
     gemv.MODEL,
     grouped_gemm.MODEL,
+    attention_back.MODEL,  # before attention, from whose shape its own derives
     attention.MODEL,
     elementwise.MODEL,
 )

@@ -17,6 +17,7 @@ from magus.compiler.ir import EngineChoice, EngineKind, Explore, Scenario
 from magus.simcore.memo.memo import memoizing
 from magus.simcore.memo.store import Store
 from magus.tui.text.render import advice_text
+from tests.helpers.marks import first
 from tests.helpers.scenarios.scenarios import ag_gemm, exploring, gemm_rs, lone_gather
 
 OPTIONS = AdviceOptions(top=2, bespoke=20, threshold=True, sensitivity=True)
@@ -67,12 +68,15 @@ def kept(advisor: Advisor, scenario: Scenario, options: AdviceOptions = OPTIONS)
 
 @pytest.mark.parametrize(
     "scenario",
-    [
-        SCENARIO,
-        gemm_rs(512, 1024, 2048, ranks=2),
-        lone_gather(1024, 1024, ranks=4),
-        compile_text(PLAN).scenario(),
-    ],
+    first(
+        [
+            SCENARIO,
+            compile_text(PLAN).scenario(),
+            gemm_rs(512, 1024, 2048, ranks=2),
+            lone_gather(1024, 1024, ranks=4),
+        ],
+        1,
+    ),
     ids=lambda scenario: scenario.name,
 )
 def test_what_is_kept_is_what_was_computed(scenario: Scenario, advisor: Advisor, store: Store) -> None:
@@ -87,6 +91,7 @@ def test_what_is_kept_is_what_was_computed(scenario: Scenario, advisor: Advisor,
     assert advice_text(again, OPTIONS.top) == advice_text(computed, OPTIONS.top)
 
 
+@pytest.mark.slow
 def test_a_file_that_says_the_same_has_the_same_answer(advisor: Advisor, store: Store) -> None:
     advisor.recommend(compile_text(PLAN).scenario(), OPTIONS)
 
@@ -110,6 +115,7 @@ def test_another_question_is_not_answered(advisor: Advisor, store: Store) -> Non
     assert kept(Advisor(None), SCENARIO) is None
 
 
+@pytest.mark.slow
 def test_advice_that_was_cut_short_or_failed_in_part_is_not_kept(
     advisor: Advisor, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,7 +153,8 @@ def test_what_lies_there_malformed_is_computed_again(advisor: Advisor, store: St
     assert advisor.recommend(SCENARIO, OPTIONS).recommended == advice.recommended
 
 
-@pytest.mark.parametrize("threads", [True, False])
+@pytest.mark.slow
+@pytest.mark.parametrize("threads", first([True, False], 1))
 def test_workers_keep_what_they_simulate(threads: bool, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     advisor, options = Advisor(), replace(OPTIONS, workers=2, bespoke=0)
     monkeypatch.setattr("magus.advisor.recommend.suits_threads", lambda _: threads)

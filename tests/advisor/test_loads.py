@@ -12,13 +12,14 @@ from magus.compiler.ir import Direction
 from magus.compiler.planning.build import build_schedule
 from magus.simcore import simulate
 from magus.tui.text.render import scenario_line
+from tests.helpers.marks import thinned
 from tests.helpers.scenarios.loads import KINDS, drawn, legal_choices, scenario_of, text_of
 from tests.helpers.some import some
 
 FABRICS = ("full_mesh(xgmi)", "ring(xgmi, both_ways=true)", "torus(xgmi, shape=[2, 2])")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", thinned(KINDS, 3))
 @pytest.mark.parametrize("fabric", FABRICS)
 def test_no_schedule_beats_the_bound(kind: str, fabric: str) -> None:
     for seed in range(2):

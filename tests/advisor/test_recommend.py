@@ -264,6 +264,7 @@ def test_without_verification_nothing_is_simulated(advisor: Advisor) -> None:
     assert advice.confidence is Confidence.LOW
 
 
+@pytest.mark.slow
 def test_the_number_of_processes_changes_nothing(advisor: Advisor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MAGUS_ENGINE", Core.COMPILED.value)  # in all of them
     scenario = exploring(ag_gemm(512, 1024, 4096), Explore.of(chunks=(8, 16), engine=(DMA,)))

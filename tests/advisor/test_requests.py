@@ -128,6 +128,7 @@ def test_the_first_error_leaves_out_what_has_not_begun() -> None:
     assert len(begun) < 1000
 
 
+@pytest.mark.slow
 def test_threads_that_share_an_advisor_get_what_one_gets(advisor: Advisor) -> None:
     requests = [replace(REQUEST, pattern=name, m=m) for name in ("AG+GEMM", "GEMM+RS") for m in (256, 512)]
     options = AdviceOptions(top=1, bespoke=10)
@@ -231,6 +232,7 @@ print("|" + answer, flush=True)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_a_fork_answers_like_its_parent() -> None:
     found = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, check=False, timeout=120)

@@ -41,6 +41,7 @@ def together(work: Callable[[], T]) -> list[T]:
         return list(pool.map(begin, range(THREADS)))
 
 
+@pytest.mark.slow
 def test_the_search_behind_the_bound_is_shared() -> None:
     kind = KernelClass(1, 300)
     alone = least_ratios(mi300x(), GemmShape(500, 1000, 700, DType.BF16), kind)

@@ -60,6 +60,7 @@ def test_without_a_flip_it_says_what_was_tried(
     assert text in threshold_sentence(answer) and "65,536" in threshold_sentence(answer)
 
 
+@pytest.mark.slow
 def test_advice_of_both_sides_agrees() -> None:
     explore = Explore.of(chunks=(4, 8), engine=(EngineChoice(EngineKind.DMA, 3),))
     scenario, advisor = exploring(ag_gemm(1024, 2048, 4096, ranks=4), explore), Advisor.load()

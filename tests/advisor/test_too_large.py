@@ -1,6 +1,7 @@
 """A schedule that is too large to simulate is left out with a mark, in whichever stage; the answer stays."""
 
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 
@@ -9,6 +10,7 @@ from magus.advisor.candidates.advice import Advice
 from magus.advisor.workers import SimulationJob, run_job
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, ExecutionOptions, Explore, ShouldStop
 from magus.simcore import Result, RunTooLarge
+from tests.helpers.marks import thinned
 from tests.helpers.scenarios.scenarios import ag_gemm, exploring
 
 SCENARIO = exploring(
@@ -54,11 +56,14 @@ def advised(
     return Advisor.load().recommend(SCENARIO, OPTIONS), refused
 
 
-@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-@pytest.mark.parametrize("stage", [of_shortlist, of_variants, of_search, of_confirmation, of_baseline])
+STAGES = (of_shortlist, of_variants, of_search, of_confirmation, of_baseline)
+
+
+@pytest.mark.parametrize("case", thinned(product(STAGES, ERRORS), 3))
 def test_it_is_left_out_with_a_mark(
-    stage: Callable[[SimulationJob], bool], error: Exception, monkeypatch: pytest.MonkeyPatch
+    case: tuple[Callable[[SimulationJob], bool], Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    stage, error = case
     advice, refused = advised(stage, error, monkeypatch)
 
     assert refused, "the stage simulates"

@@ -55,6 +55,7 @@ def test_with_no_time_and_no_proposals_the_baseline_is_ranked() -> None:
     assert advice.notes[0] == "stopped after 1e-09 s: this is the best of what was found until then"
 
 
+@pytest.mark.slow
 def test_with_enough_time_the_advice_is_the_same() -> None:
     advisor, options = Advisor.load(), AdviceOptions(top=2, bespoke=0)
     free, timed = advisor.recommend(SCENARIO, options), advisor.recommend(SCENARIO, AdviceOptions(2, True, 0, 1, 1e6))

@@ -49,7 +49,7 @@ def number(source: Source, changes: Changes, path: str) -> str:
 
 
 @given(data=st.data())
-@draws(8)
+@draws(3, deep=80)
 def test_the_text_compiles_to_the_changed_scenarios(data: st.DataObject) -> None:
     source = data.draw(st.sampled_from([EXAMPLE, OWN_SOURCE]))
     before = {each.path: each.value for each in compile_text(source.text).numbers}

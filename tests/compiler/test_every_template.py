@@ -28,7 +28,7 @@ from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.compiler.templates import ALL_TEMPLATES, Template
 from magus.compiler.templates.collective import collective_in
 from magus.compiler.verify.check import check_plan
-from tests.helpers.marks import first
+from tests.helpers.marks import thinned
 from tests.helpers.plans.byte_arrivals import landings
 from tests.helpers.plans.closed_forms import transfers_in
 from tests.helpers.plans.symbolic_executor import Ranks
@@ -42,6 +42,11 @@ PIECES = (1, 2, 4)
 # Rows of a block, and parts that its columns are cut into: as few as four pieces allow.
 ROWS, PARTS, PART = 4, 4, 64
 PAIRS = [(template, pattern) for template in ALL_TEMPLATES for pattern in template.patterns]
+# Each pair with one or two numbers of ranks; the largest takes longest.
+CASES = [
+    *thinned(product(PAIRS, RANKS[:-1]), 2),
+    *(pytest.param(case, marks=pytest.mark.slow) for case in product(PAIRS, RANKS[-1:])),
+]
 
 
 def name_of(value: object) -> str:
@@ -98,9 +103,9 @@ def narrowed(schedule: Schedule, scenario: Scenario) -> list[list[Step]]:
     return [[narrow(step) for step in schedule.steps_of(rank)] for rank in range(scenario.num_ranks)]
 
 
-@pytest.mark.parametrize("num_ranks", first(RANKS, len(RANKS) - 1))
-@pytest.mark.parametrize(("template", "pattern"), PAIRS, ids=name_of)
-def test_holds_what_is_said_of_it(template: Template, pattern: Pattern, num_ranks: int) -> None:
+@pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join(map(name_of, (*case[0], case[1]))))
+def test_holds_what_is_said_of_it(case: tuple[tuple[Template, Pattern], int]) -> None:
+    (template, pattern), num_ranks = case
     tried = [
         (scenario, choice, pieces)
         for scenario in scenarios(pattern, num_ranks)

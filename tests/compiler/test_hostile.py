@@ -59,6 +59,7 @@ def test_hostile_text(text: str, code: str) -> None:
     assert code in codes_of(text)
 
 
+@pytest.mark.slow
 def test_long_chains_of_definitions() -> None:
     forwards = "let a0 = 1\n" + "".join(f"let a{n} = a{n - 1} + 1\n" for n in range(1, 2000))
     backwards = "".join(f"let a{n} = a{n + 1} + 1\n" for n in range(2000)) + "let a2000 = 1\n"

@@ -112,7 +112,7 @@ files = st.builds(ast.File, st.none() | versions, st.lists(declarations, max_siz
 
 @pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisWarning")
 @given(files)
-@examples(60)
+@examples(20, deep=600)
 def test_printing_and_parsing_gives_the_same_tree(file: ast.File) -> None:
     text = print_file(file)
     report = Report()

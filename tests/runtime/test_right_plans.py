@@ -39,7 +39,7 @@ def check(scenario: Scenario, schedule: Schedule, seeds: int = 2) -> None:
     assert len(report.runs) == seeds
 
 
-@pytest.mark.parametrize("body", PRODUCTS)
+@pytest.mark.parametrize("body", thinned(PRODUCTS, 2))
 def test_every_template(body: str) -> None:
     chosen = {schedule.expression.partition("(")[0]: schedule for schedule in all_schedules(body)}
     for schedule in some(chosen.values()):
@@ -148,7 +148,10 @@ def test_plans_of_the_documentation() -> None:
         check(scenario, resolve_schedule(scenario, str(DOCS / "plans" / f"{name}.json")))
 
 
-@pytest.mark.parametrize("name", thinned([*NAMES, *TEMPLATES, *PAPERS], 4))
+PAIRS = [name for name in (*NAMES, *TEMPLATES, *PAPERS) if name != "papers/layers"]  # graphs alone
+
+
+@pytest.mark.parametrize("name", thinned(PAIRS, 4))
 def test_schedules_of_the_examples(name: str) -> None:
     for scenario in some(compile_file(path(name)).scenarios):
         every = [declared(scenario, named) for named in scenario.schedules]

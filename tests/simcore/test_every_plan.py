@@ -18,6 +18,7 @@ from magus.simcore.lower.variability import perturbation_of
 from magus.simcore.program.outcome import RunOutcome
 from magus.simcore.program.program import OpKind, Program, TrafficClass
 from magus.simcore.simulation_case import Case
+from tests.helpers.marks import thinned
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.drawn_programs import draw_plan, draw_variability
 from tests.helpers.oracle.oracle import Oracle
@@ -38,7 +39,7 @@ def line_hops(program: Program) -> int:
     return int((program.flow_units * program.flow_num_hops).sum())
 
 
-@pytest.mark.parametrize("pattern", Pattern, ids=lambda pattern: pattern.name)
+@pytest.mark.parametrize("pattern", thinned(Pattern, 2), ids=lambda pattern: pattern.name)
 def test_all_cores_agree_with_the_oracle(pattern: Pattern) -> None:
     programs, expected = [], []
     for rng, scenario, schedule in drawn(pattern, 6):
@@ -65,7 +66,7 @@ def test_all_cores_agree_with_the_oracle(pattern: Pattern) -> None:
         assert differences(program, found, oracle) == []
 
 
-@pytest.mark.parametrize("pattern", Pattern, ids=lambda pattern: pattern.name)
+@pytest.mark.parametrize("pattern", thinned(Pattern, 2), ids=lambda pattern: pattern.name)
 def test_one_rank_of_a_symmetric_plan_has_the_times_and_the_traffic_of_each(pattern: Pattern) -> None:
     for _, scenario, schedule in some(drawn(pattern, 6)):
         one, every = (lower(scenario, schedule, unit_bytes=4096, fold=fold) for fold in (True, False))
@@ -86,7 +87,7 @@ def passed(lowered: Lowered, prefixes: tuple[str, ...]) -> int:
     return int(program.flow_units[program.hop_flow[at]].sum()) * program.unit_bytes
 
 
-@pytest.mark.parametrize("pattern", Pattern, ids=lambda pattern: pattern.name)
+@pytest.mark.parametrize("pattern", thinned(Pattern, 2), ids=lambda pattern: pattern.name)
 def test_flows_carry_the_traffic_of_the_plan(pattern: Pattern) -> None:
     for _, scenario, schedule in some(drawn(pattern, 12)):
         line = scenario.gpu.line_bytes

@@ -15,7 +15,7 @@ from magus.simcore.program.assembly import _Assembly
 from magus.simcore.program.builder import ProgramBuilder
 from magus.simcore.program.outcome import Run
 from magus.simcore.program.program import Flow, OpKind, OpSpec, Program, Stage
-from tests.helpers.marks import examples
+from tests.helpers.marks import examples, first
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.mutants import (
     half_as_long_again,
@@ -53,7 +53,7 @@ def test_every_core_equals_the_oracle(features: Feature, seed: int, num_ranks: i
 
 
 @pytest.mark.parametrize("features", [Feature.BUFFERS, Feature.BUFFERS | Feature.POLLING, ALL], ids=str)
-@examples(30, deep=1200)
+@examples(15, deep=1200)
 @given(seed=st.integers(0, 2**32), num_ranks=st.integers(1, 3))
 def test_room_that_is_left_out_would_never_be_taken(features: Feature, seed: int, num_ranks: int) -> None:
     """Buffers are laid out no larger than what could come: the oracle has them as they were declared."""
@@ -66,6 +66,7 @@ def test_room_that_is_left_out_would_never_be_taken(features: Feature, seed: int
         assert differences(program, run(program, core=core), expected) == [], core
 
 
+@pytest.mark.slow
 def test_random_programs_are_throttled_polled_and_stuck() -> None:
     changed = dict.fromkeys(Feature, 0)
     stuck, hopeless, polled = 0, 0, 0
@@ -174,7 +175,7 @@ def test_polls_go_on_while_they_hold_room_for_what_is_stuck(
         assert len(last_polls) > 2
 
 
-@pytest.mark.parametrize("key_bits", [16, 20, 26])
+@pytest.mark.parametrize("key_bits", first([16, 20, 26], 1))
 def test_narrow_keys_are_exact_too(monkeypatch: pytest.MonkeyPatch, key_bits: int) -> None:
     monkeypatch.setattr(sort_keys, "KEY_BITS", key_bits)
     by_windows = 0

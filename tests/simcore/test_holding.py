@@ -168,7 +168,9 @@ def mixed(rng: random.Random, steps: list[Step]) -> list[Step]:
     return steps
 
 
-@pytest.mark.parametrize(("scenario", "least"), [(AG, 10), (RS, 1)], ids=["AG+GEMM", "GEMM+RS"])
+@pytest.mark.parametrize(
+    ("scenario", "least"), [(AG, 10), pytest.param(RS, 1, marks=pytest.mark.slow)], ids=["AG+GEMM", "GEMM+RS"]
+)
 def test_what_the_check_lets_through_finishes(scenario: Scenario, least: int) -> None:
     seen: Counter[tuple[bool, RunOutcome]] = Counter()
     for seed in range(4):

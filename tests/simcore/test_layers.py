@@ -6,6 +6,7 @@ import pytest
 
 from magus.compiler import compile_text
 from magus.compiler.ir import GraphScenario
+from magus.compiler.resolve.schedules.graph_from_text import SERIAL
 from magus.simcore import RunTooLarge
 from magus.simcore import simulate_layers as layers
 from magus.simcore.simulate_layers import LayersResult, simulate_layers
@@ -60,6 +61,27 @@ def test_by_period_is_as_one_by_one(back: GraphScenario, schedule: str, monkeypa
     assert every.makespan_ticks == found.makespan_ticks
     # The period of the last layers is that of the first few too.
     assert every.simulated.period_ticks == found.period_ticks
+
+
+def test_a_derived_backward_pass_is_the_written_one_tick_for_tick(back: GraphScenario) -> None:
+    forward = """
+workload layer on hgx {
+  x   = tensor bf16[1024, 1024] shard rows
+  wup = tensor bf16[1024, 4096] shard cols
+  wdn = tensor bf16[4096, 1024] shard rows
+  h = gemm(all_gather(x), wup)
+  y = reduce_scatter(gemm(h, wdn))
+  repeat 12 y as x
+}
+workload derived on hgx { backward layer; keep h }
+"""
+    written = TEXT.replace("  n     = norm(h)\n", "").split("schedule")[0]
+    graphs = {each.name: each for each in compile_text(written + forward).graphs}
+    ticks = {
+        name: simulate_layers(graphs[name].system, graphs[name].graph, SERIAL, unit_bytes=4096).makespan_ticks
+        for name in ("derived", "back")
+    }
+    assert ticks["derived"] == ticks["back"]
 
 
 def test_what_runs_ahead_has_no_period(back: GraphScenario) -> None:

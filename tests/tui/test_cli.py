@@ -66,6 +66,21 @@ def test_fmt_rewrites_once_and_then_agrees(small: Path) -> None:
     assert magus("fmt", "--check", small).exit_code == 0
 
 
+def test_fmt_prints_what_is_derived_and_changes_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "back.mgs"
+    text = (
+        'use "nvidia/h100"\nsystem s { gpus 2 x H100; fabric switch(nvswitch, link=nvlink) }\n\n'
+        "workload layer on s {\n  x = tensor bf16[64, 64]\n  y = norm(x)\n}\n\n"
+        "workload back on s { backward layer }\n"
+    )
+    file.write_text(text)
+
+    done = magus("fmt", "--derived", file)
+    assert (done.exit_code, file.read_text()) == (0, text)
+    assert done.stdout.startswith(text.split("workload back")[0]) and "d_x = norm_back(x, d_y)" in done.stdout
+    assert magus("fmt", "--derived", tmp_path / "none.mgs").exit_code == 1
+
+
 def test_simulate_prints_every_key_of_its_document(small: Path) -> None:
     done = magus("simulate", small, "--json")
 

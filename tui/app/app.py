@@ -1,4 +1,9 @@
-"""The terminal UI: shows a Session, runs its blocking work in threads, turns keys into actions."""
+"""The terminal UI: shows a Session, runs its blocking work in threads, turns keys into actions.
+
+What is not needed for the first frame is imported behind it, in ``_load``; here it is named in annotations alone.
+"""
+
+from __future__ import annotations
 
 import asyncio
 import signal
@@ -7,42 +12,43 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import DataTable, Footer
 
-from ...advisor.candidates.advice import Advice
-from ...compiler.ir import Settings, ShouldStop
-from ...simcore.figures.result import Result
 from .background import in_thread, start_resource_tracker
 from .commands import MagusCommands
+from .first_frame import READING, FirstFrame, import_rest
 from .messages import Answered, CandidatePicked, ChangesMade, Progressed
-from .panes import PANES, JobPane
-from .panes.candidates import CandidatesPane
-from .panes.editor import EditorPane
-from .panes.sweep import SweepPane
-from .panes.timeline import TimelinePane
-from .panes.what_if import WhatIfPane
+from .panes import PANES
 from .paths import is_file
-from .session import CANCELLED, Backend, Session, SessionProblem, WorkloadSession, default_backend
 from .start import stamp
 from .state import load as load_state
 from .state import save as save_state
 from .themes import DARK, THEMES
-from .view import SortKey, progress_text
 from .widgets.ask import Answer, AskScreen
-from .widgets.headline import Headline
 from .widgets.help import HelpScreen
 from .widgets.start import StartScreen
-from .widgets.timeline import TimelineView
-from .workbench import Workbench
+
+if TYPE_CHECKING:
+    from ...compiler.ir import Settings, ShouldStop
+    from ...simcore.shown_run import ShownRun
+    from .finding import Finding
+    from .panes.base import JobPane
+    from .panes.editor import EditorPane
+    from .panes.what_if import WhatIfPane
+    from .session import Backend, Session, SessionProblem, WorkloadSession
+    from .widgets.timeline import TimelineView
+    from .workbench import Workbench
 
 DEFAULT_WORKERS = 2
 # Actions that need an answer on screen.
 ANSWER_ACTIONS = ("sort", "step")
+# Actions that need the workbench.
+BENCH_ACTIONS = (*ANSWER_ACTIONS, "reload", "workload", "details", "stop", "command_palette")
 # Actions that another screen over the workbench has no use for.
 SCREEN_ACTIONS = (*ANSWER_ACTIONS, "pane", "next_pane", "reload", "workload", "details", "stop", "browse")
 PACKAGE = __name__.rpartition(".")[0]
@@ -55,7 +61,13 @@ SETTLE_S = 0.12
 
 
 class MagusApp(App[None]):
-    """``magus tui [FILE|FOLDER]``; it remembers files, theme and pane in ``state_folder``, None for nowhere."""
+    """``magus tui [FILE|FOLDER]``; it remembers files, theme and pane in ``state_folder``, None for nowhere.
+
+    With ``at_once`` a first frame is drawn before most of Magus is imported; ``session`` and ``bench`` come behind it.
+    """
+
+    session: Session
+    bench: Workbench
 
     CSS_PATH = "magus.tcss"
     TITLE = "magus"
@@ -89,24 +101,39 @@ class MagusApp(App[None]):
         workers: int = DEFAULT_WORKERS,
         backend: Backend | None = None,
         state_folder: Path | None = None,
+        at_once: bool = False,
     ) -> None:
         super().__init__()
         self._state_folder, self.state = state_folder, load_state(state_folder)
         for theme in THEMES:
             self.register_theme(theme)
         self.theme = self.state.theme if self.state.theme in self.available_themes else DARK.name
-        self._backend = backend or default_backend(workers)
         self._folder = path if path is not None and path.is_dir() else None
         self._has_file = path is not None and self._folder is None
-        self.session = Session(path or Path(), settings, workload, self._backend)
+        self._asked = (path if self._has_file and path is not None else Path(), settings, workload)
+        self._backend, self._num_workers = backend, workers
         self._stamp: tuple[int, int] | None = None
         self._read_stamp: tuple[int, int] | None = None
-        self.bench = Workbench(id="workbench")
+        names = [pane.name for pane in PANES]
+        pane_idx = names.index(self.state.pane) if self.state.pane in names else 0
+        self._frame = FirstFrame(str(path or self.TITLE), pane_idx)
+        self._is_loaded = False
+        if not at_once:
+            self._load()
+            self._is_loaded = True
         start_resource_tracker()
+
+    def _load(self) -> None:
+        """Import what the first frame does without."""
+        from .session import Session, default_backend
+        from .workbench import Workbench
+
+        self.session = Session(*self._asked, self._backend or default_backend(self._num_workers))
+        self.bench = Workbench(id="workbench")
 
     def compose(self) -> ComposeResult:
         """The workbench over the keys."""
-        yield self.bench
+        yield self.bench if self._is_loaded else self._frame
         footer = Footer(show_command_palette=False)
         footer.compact = True
         yield footer
@@ -125,18 +152,38 @@ class MagusApp(App[None]):
 
     def on_mount(self) -> None:
         """Read the file, or ask which."""
-        names = [pane.name for pane in PANES]
-        self.bench.show_pane(names.index(self.state.pane) if self.state.pane in names else 0)
-        if self._has_file:
-            self.open_file(self.session.path, keep=True)
+        if self._is_loaded:
+            self._begin()
         else:
+            self.call_after_refresh(self._load_behind)
+        if not self._has_file:
             self.action_browse()
+
+    @work(group="load")
+    async def _load_behind(self) -> None:
+        """Put the workbench in the place of the first frame once it is imported."""
+        await in_thread(import_rest)
+        if not self._frame.is_attached:
+            return  # the program has ended meanwhile
+        self._load()
+        screen = self._frame.screen
+        with self.batch_update():
+            await screen.mount(self.bench, before=self._frame)
+            await self._frame.remove()
+            self._is_loaded = True
+            self._begin()
+
+    def _begin(self) -> None:
+        self.bench.show_pane(self._frame.pane_idx)
+        if self._has_file:
+            self.bench.ask(str(self.session.path), READING)
+            self.open_file(self.session.path, keep=True)
         self.set_interval(LOOK_S, self._look)
 
     def on_unmount(self) -> None:
         """Tell all work to stop, so that the program can end, and remember how the screen was."""
         self.workers.cancel_all()
-        pane = PANES[self.bench.pane_idx].name
+        pane = PANES[self._front.pane_idx].name
         save_state(self._state_folder, replace(self.state, theme=self.theme, pane=pane))
         for number in END_SIGNALS:
             with suppress(NotImplementedError, RuntimeError, ValueError):
@@ -146,15 +193,22 @@ class MagusApp(App[None]):
 
     def open_file(self, path: Path | None, *, keep: bool = False) -> None:
         """Open another file; ``keep`` the settings and the workload of this one."""
-        if path is not None:
+        if path is not None and not self._is_loaded:
+            self._asked, self._has_file = (path, (), None), True
+            self._frame.ask(str(path))
+        elif path is not None:
             self._when_saved("Save and open the other", partial(self._open, path, keep))
+
+    @property
+    def _front(self) -> FirstFrame | Workbench:
+        return self.bench if self._is_loaded else self._frame
 
     def _open(self, path: Path, keep: bool) -> None:
         if not keep:
             self._stop_all()
-            self.session = Session(path, (), None, self._backend)
+            self.session = self.session.of_other(path)
         self._has_file = True
-        self.bench.view_of(EditorPane).open(path)
+        self.bench.editor.open(path)
         if is_file(path):
             self.state = self.state.opened(path)
             save_state(self._state_folder, replace(self.state, theme=self.theme))
@@ -170,7 +224,7 @@ class MagusApp(App[None]):
             self.bench.say(f"{self.session.path} has vanished; this is what it was")
         elif any(view.holds_changes for view in self.bench.views):
             self.bench.say("the file has changed on disk; changes made here are not saved")
-        elif not self.bench.view_of(EditorPane).has_what_is_on_disk:  # else its message says what to do
+        elif not self.bench.editor.has_what_is_on_disk:  # else its message says what to do
             self.action_reload()
 
     # Work in threads. A group has one run; a new run tells the previous one to stop.
@@ -186,7 +240,7 @@ class MagusApp(App[None]):
         def progress(stage: str, done: int, total: int) -> None:
             self.post_message(Progressed(id(job), stage, done, total))
 
-        def answered(advice: Advice) -> None:
+        def answered(advice: Finding) -> None:
             self.post_message(Answered(id(job), advice))
 
         self.bench.say("looking for schedules ...")
@@ -204,30 +258,31 @@ class MagusApp(App[None]):
         await asyncio.sleep(SETTLE_S)
         for explain in (False, True):
             self.bench.say(f"{'what-if runs of' if explain else 'simulating'} {expression} ...")
-            outcome = await in_thread(partial(self._simulate_here, job, expression, explain))
-            job.simulating = not explain and isinstance(outcome, Result)
+            await in_thread(partial(self._simulate_here, job, expression, explain))
+            job.simulating = not explain and expression in job.runs
             self.bench.refresh_panes()
             if not job.simulating:
                 break
         self.bench.say("")
+        self.refresh_bindings()
 
     def _simulate_here(
         self, job: WorkloadSession, expression: str, explain: bool, should_stop: ShouldStop
-    ) -> Result | SessionProblem:
+    ) -> ShownRun | SessionProblem:
         return self.session.simulate(job, expression, should_stop, explain=explain)
 
     def on_progressed(self, message: Progressed) -> None:
         """Show the progress of the advice, unless its workload is no longer on screen."""
         job = self.session.job
         if self.bench.is_attached and job is not None and id(job) == message.job_id and job.advising:
-            self.bench.say(progress_text(message.stage, message.done, message.total))
+            self.bench.say_progress(message.stage, message.done, message.total)
 
     def on_answered(self, message: Answered) -> None:
         """Show what would be answered now, unless the final answer has overtaken it."""
         job = self.session.job
         if not self.bench.is_attached or job is None or id(job) != message.job_id or not job.advising:
             return
-        if job.advice is None or job.advice.interrupted:
+        if job.found is None or job.found.interrupted:
             job.take(message.advice)
             self.bench.show_answer(job)
 
@@ -244,9 +299,11 @@ class MagusApp(App[None]):
         self._simulate_picked(job)
 
     def _simulate_picked(self, job: WorkloadSession) -> None:
-        known = job.result
-        job.simulating = job.picked is not None and (known is None or known.waterfall is None)
+        waiting = job.advising and job.is_graph  # each schedule is being simulated
+        job.simulating = job.picked is not None and not job.is_explained and not waiting
+        job.try_again()
         self.bench.refresh_panes()
+        self.refresh_bindings()
         if job.simulating and job.picked is not None:
             self._simulate(job, job.picked)
         else:
@@ -263,7 +320,7 @@ class MagusApp(App[None]):
             self.bench.show_job(job, session.job_idx, len(session.jobs))
             if not job.is_answered:
                 self._advise(job)
-            elif job.advice is not None:
+            elif job.found is not None:
                 self._simulate_picked(job)
         self.refresh_bindings()
 
@@ -280,7 +337,10 @@ class MagusApp(App[None]):
 
     def _when_saved(self, words: str, then: Callable[[], None]) -> None:
         """Do ``then`` at once, or when the user has said what becomes of changes that are not saved."""
-        editor = self.bench.view_of(EditorPane)
+        if not self._is_loaded:
+            then()
+            return
+        editor = self.bench.editor
 
         def answered(answer: str | None) -> None:
             if answer == "d":
@@ -323,19 +383,21 @@ class MagusApp(App[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Whether a key has an effect now; others are not offered."""
-        job = self.session.job
         if len(self.screen_stack) > 1 and action in SCREEN_ACTIONS:
             return False
+        if not self._is_loaded:
+            return action not in BENCH_ACTIONS
+        job = self.session.job
         if self.bench.keeps(action):
             return False
         if action == "workload":
             return len(self.session.jobs) > 1
         if action == "stop":
-            return job is not None and not job.is_answered
+            return job is not None and (job.simulating or not job.is_answered)
         if action == "details":
-            return job is not None and job.advice is not None and "-short" in self.screen.classes
+            return job is not None and job.found is not None and "-short" in self.screen.classes
         if action in ANSWER_ACTIONS:
-            return job is not None and job.advice is not None
+            return job is not None and job.found is not None
         return True
 
     def action_reload(self) -> None:
@@ -351,8 +413,8 @@ class MagusApp(App[None]):
 
     def on_what_if_pane_sweep_asked(self, message: WhatIfPane.SweepAsked) -> None:
         """Show a sweep over a value."""
-        self.bench.show_view(SweepPane)
-        self.bench.view_of(SweepPane).show_axis(message.name)
+        self.bench.show_view(self.bench.sweep)
+        self.bench.sweep.show_axis(message.name)
 
     def action_workload(self) -> None:
         """Show the next workload of the file."""
@@ -361,16 +423,22 @@ class MagusApp(App[None]):
         self._show_job()
 
     def action_stop(self) -> None:
-        """Stop the running advice and keep what was found."""
+        """Stop the running advice and keep what was found, or the simulation of the candidate that was picked."""
         job = self.session.job
         if job is not None and not job.is_answered:
             self._stop_all()
-            job.stopped, job.advising, job.answer = True, False, job.answer or CANCELLED
+            job.stop()
             self._show_job()
+        elif job is not None and job.simulating:
+            self.workers.cancel_group(self, "candidate")
+            job.give_up()
+            self.bench.say("")
+            self.bench.refresh_panes()
+            self.refresh_bindings()
 
     def action_details(self) -> None:
         """Show or hide figures, confidence and marks, for which a small screen has no room."""
-        self.query_one(Headline).toggle_details()
+        self.bench.toggle_details()
 
     def show_workload(self, job_idx: int) -> None:
         """Show a workload of the file."""
@@ -394,6 +462,9 @@ class MagusApp(App[None]):
 
     def action_help(self) -> None:
         """Show the keys of the pane in front, of the others, and those of everywhere."""
+        if not self._is_loaded:
+            self.push_screen(HelpScreen([("Everywhere", self.BINDINGS)]))
+            return
         views = self.bench.views
         panes = [(pane.title, _keys_of(view)) for pane, view in zip(PANES, views, strict=True)]
         front = self.bench.pane_idx
@@ -401,24 +472,24 @@ class MagusApp(App[None]):
 
     def action_pane(self, pane_idx: int) -> None:
         """Bring a pane to the front."""
-        self.bench.show_pane(pane_idx)
+        self._front.show_pane(pane_idx)
 
     def action_next_pane(self) -> None:
         """Bring the next pane to the front."""
-        self.bench.show_pane(self.bench.pane_idx + 1)
+        self._front.show_pane(self._front.pane_idx + 1)
 
     def action_step(self, rows: int) -> None:
         """Move the cursor down by ``rows``."""
-        self.bench.view_of(CandidatesPane).step(rows)
+        self.bench.candidates.step(rows)
 
     def action_sort(self) -> None:
         """Sort the candidates by the next column."""
-        self.bench.view_of(CandidatesPane).sort()
+        self.bench.candidates.sort()
 
     def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
         """Sort the candidates by the clicked column."""
         if event.column_key.value is not None:
-            self.bench.view_of(CandidatesPane).sort(SortKey[event.column_key.value])
+            self.bench.candidates.sort_by(event.column_key.value)
 
     def on_data_table_row_selected(self, _: DataTable.RowSelected) -> None:
         """Show the timeline of the candidate."""
@@ -427,8 +498,8 @@ class MagusApp(App[None]):
     @property
     def _timeline(self) -> TimelineView:
         """The timeline, brought to the front if it is hidden."""
-        self.bench.show_view(TimelinePane)
-        return self.bench.view_of(TimelinePane).target
+        self.bench.show_view(self.bench.timeline)
+        return self.bench.timeline.target
 
 
 def _keys_of(view: JobPane) -> list[BindingType]:

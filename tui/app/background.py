@@ -7,9 +7,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing import resource_tracker
 from threading import Event, Thread
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from ...compiler.ir import ShouldStop
+if TYPE_CHECKING:  # the first frame waits for no import but those of its own
+    from ...compiler.ir import ShouldStop
 
 T = TypeVar("T")
 
@@ -19,7 +20,7 @@ GRACE_S = 2.0
 _started: list[Thread] = []
 
 
-async def in_thread(function: Callable[[ShouldStop], T]) -> T:
+async def in_thread(function: "Callable[[ShouldStop], T]") -> T:
     """Await ``function`` in a thread of its own; when the awaiting task is cancelled, the function is told to stop.
 
     The thread is a daemon, for which the end of the program waits a moment alone (``wait_for_threads``). A thread of

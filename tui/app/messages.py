@@ -1,12 +1,16 @@
 """Messages between the widgets, the threads and the app."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from textual.message import Message
 
-from ...advisor.candidates.advice import Advice
-from ...compiler.changed import Changes
-from .sweep import Point
+if TYPE_CHECKING:  # the first frame waits for no import but those of its own
+    from ...compiler.changed import Changes
+    from .finding import Finding
+    from .sweep import Point
 
 
 @dataclass
@@ -31,7 +35,7 @@ class Answered(Message):
     """What would be answered now for the job ``job_id``; sent from a thread."""
 
     job_id: int
-    advice: Advice
+    advice: Finding
 
 
 @dataclass

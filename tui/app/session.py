@@ -7,18 +7,30 @@ the file again makes new ``WorkloadSession`` objects, so a run in progress can o
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...advisor.candidates.advice import Advice, Candidate
+from ...advisor.graph_answer import GraphAnswer, ShownSchedule
 from ...compiler.changed import Changes, compile_changed_file
-from ...compiler.ir import Cancelled, Progress, Scenario, Schedule, Settings, ShouldStop
+from ...compiler.ir import (
+    Cancelled,
+    GraphChoice,
+    GraphScenario,
+    Progress,
+    Scenario,
+    Schedule,
+    Settings,
+    ShouldStop,
+)
 from ...compiler.pipeline import Compiled, compile_file
 from ...compiler.planning.build import ScheduleError
 from ...compiler.text.diagnostics import CompileError, Diagnostic, render_text
 from ...simcore.figures.result import Result
 from ...simcore.program.outcome import RunOutcome
+from ...simcore.shown_run import ShownRun, run_of_pair
+from .finding import Finding, Ranked, Subject, has_waterfall, runs_in
 from .what_if import WhatIf, changed_words
 
 if TYPE_CHECKING:
@@ -47,14 +59,22 @@ MOST_MARKED = 4
 """Most schedules that are compared at once."""
 
 CANCELLED = SessionProblem(ProblemKind.CANCELLED, "The run was stopped before it was done. Press e to start it again.")
+GIVEN_UP = SessionProblem(ProblemKind.CANCELLED, "Its simulation was stopped. Pick it again to start anew.")
 
 
-SweepAdvice = Callable[[Scenario, bool, ShouldStop], Advice]
+SweepAdvice = Callable[[Subject, bool, ShouldStop], Finding]
 SWEEP_TOP, SWEEP_WORKERS = 4, 2
 
 
-def _sweep_advice(scenario: Scenario, simulated: bool, should_stop: ShouldStop) -> Advice:
-    """Return short advice: templates alone, of which few are simulated."""
+def _sweep_advice(scenario: Subject, simulated: bool, should_stop: ShouldStop) -> Finding:
+    """Return short advice: templates alone, of which few are simulated; of a graph all declared schedules are."""
+    if isinstance(scenario, GraphScenario):
+        from ...advisor.graph_schedules import simulated_schedules
+
+        answer = simulated_schedules(scenario, workers=SWEEP_WORKERS, should_stop=should_stop)
+        if answer.interrupted:
+            raise Cancelled
+        return answer
     from ...advisor.options import AdviceOptions
     from ...advisor.recommend import Advisor
 
@@ -65,13 +85,39 @@ def _sweep_advice(scenario: Scenario, simulated: bool, should_stop: ShouldStop) 
     return advice
 
 
+def _advised(
+    scenario: GraphScenario,
+    progress: Progress,
+    should_stop: ShouldStop,
+    answered: Callable[[GraphAnswer], None],
+    workers: int = 1,
+) -> GraphAnswer:
+    """Return the advice on a graph: what its file declares, and what is searched."""
+    from ...advisor.graph_advised import advised
+    from ...advisor.options import AdviceOptions
+
+    options = AdviceOptions(workers=workers)
+    return advised(scenario, options, progress=progress, should_stop=should_stop, answered=answered)
+
+
+def _simulated_schedule(scenario: GraphScenario, choice: GraphChoice, should_stop: ShouldStop) -> ShownSchedule:
+    """Return one schedule of a graph, simulated."""
+    from ...advisor.graph_schedules import simulated_candidate
+
+    return simulated_candidate(scenario, choice, should_stop)
+
+
+GraphStage = Callable[[GraphScenario, Progress, ShouldStop, Callable[[GraphAnswer], None]], GraphAnswer]
+
+
 @dataclass(frozen=True, slots=True)
 class Backend:
     """The stages that the application calls.
 
     ``recommend`` tells what it would answer now to the function it takes last. ``simulate`` takes the bound in ticks
     for the loss waterfall, None to leave the waterfall out. ``change`` compiles a file with numbers of the hardware
-    changed. ``sweep`` is the short advice for one point of a sweep, which it simulates if asked to.
+    changed. ``sweep`` is the short advice for one point of a sweep, which it simulates if asked to. ``recommend_graph``
+    and ``simulate_graph`` are the stages for graphs.
     """
 
     compile: Callable[[Path, Settings], Compiled]
@@ -79,6 +125,8 @@ class Backend:
     simulate: Callable[[Scenario, Schedule, int | None, ShouldStop], Result]
     change: Callable[[Path, Changes], Compiled] = compile_changed_file
     sweep: SweepAdvice = _sweep_advice
+    recommend_graph: GraphStage = _advised
+    simulate_graph: Callable[[GraphScenario, GraphChoice, ShouldStop], ShownSchedule] = _simulated_schedule
 
 
 @dataclass(slots=True)
@@ -87,16 +135,16 @@ class WorkloadSession:
 
     While it is ``advising`` the answer is what would be answered now, and once the user has ``stopped`` that it stays
     so. ``picked`` is the expression of the candidate on screen, ``simulating`` whether it is being simulated.
-    ``marked`` are the expressions of those to be compared. ``results`` and ``problems`` of simulations are by
+    ``marked`` are the expressions of those to be compared. ``runs`` and ``problems`` of simulations are by
     expression. ``what_if`` are the values of the file at ``path`` from which the scenario was made.
     """
 
-    scenario: Scenario
-    answer: Advice | SessionProblem | None = None
+    scenario: Subject
+    answer: Finding | SessionProblem | None = None
     picked: str | None = None
     marked: tuple[str, ...] = ()
     simulating: bool = False
-    results: dict[str, Result] = field(default_factory=dict)
+    runs: dict[str, ShownRun] = field(default_factory=dict)
     problems: dict[str, SessionProblem] = field(default_factory=dict)
     warnings: tuple[Diagnostic, ...] = ()
     advising: bool = False
@@ -106,31 +154,82 @@ class WorkloadSession:
     sweep_advice: SweepAdvice = _sweep_advice
 
     @property
+    def name(self) -> str:
+        """The name of the workload."""
+        return self.scenario.workload.name if isinstance(self.scenario, Scenario) else self.scenario.graph.name
+
+    @property
+    def is_graph(self) -> bool:
+        """Whether the workload is a graph."""
+        return isinstance(self.scenario, GraphScenario)
+
+    @property
+    def found(self) -> Finding | None:
+        """What was found, once there is anything."""
+        return None if isinstance(self.answer, SessionProblem) else self.answer
+
+    @property
     def advice(self) -> Advice | None:
-        """The advice, once there is one."""
+        """The advice on a pair, once there is one."""
         return self.answer if isinstance(self.answer, Advice) else None
 
     @property
     def is_answered(self) -> bool:
         """Whether there is nothing more to find: an answer that was not cut short, a problem, or the user's stop."""
-        return self.stopped or (self.answer is not None and not (self.advice is not None and self.advice.interrupted))
+        return self.stopped or (self.answer is not None and not (self.found is not None and self.found.interrupted))
 
-    def take(self, advice: Advice) -> None:
-        """Take an answer; the recommended schedule stays picked unless the user has picked another."""
-        before = self.advice
+    def take(self, answer: Finding) -> None:
+        """Take an answer with its runs; the recommended schedule stays picked unless the user has picked another."""
+        before = self.found
         if self.picked is None or (before is not None and self.picked == before.recommended.expression):
-            self.picked = advice.recommended.expression
-        self.answer = advice
+            self.picked = answer.recommended.expression
+        for expression, run in runs_in(answer).items():
+            known = self.runs.get(expression)
+            if known is None or known.result is not run.result:  # what is shown of a run is kept with it
+                self.runs[expression] = run
+        for each in answer.candidates:
+            if isinstance(each, ShownSchedule) and each.problem:
+                self.problems[each.expression] = SessionProblem(ProblemKind.OUTCOME, each.problem)
+        self.answer = answer
+
+    @property
+    def run(self) -> ShownRun | None:
+        """What was simulated of the picked candidate."""
+        return self.runs.get(self.picked or "")
 
     @property
     def result(self) -> Result | None:
-        """What was simulated of the picked candidate."""
-        return self.results.get(self.picked or "")
+        """The figures of that."""
+        return None if self.run is None else self.run.result
+
+    @property
+    def is_explained(self) -> bool:
+        """Whether all is known of the picked candidate that a simulation can tell."""
+        return self.explains(self.run)
+
+    def explains(self, run: ShownRun | None) -> bool:
+        """Whether a run has its losses explained, where that can be."""
+        return run is not None and (run.result.waterfall is not None or not has_waterfall(self.scenario))
 
     @property
     def problem(self) -> SessionProblem | None:
         """Why the picked candidate could not be simulated."""
         return self.problems.get(self.picked or "")
+
+    def stop(self) -> None:
+        """Let what was found be the answer."""
+        self.stopped, self.advising, self.answer = True, False, self.answer or CANCELLED
+
+    def give_up(self) -> None:
+        """Let the picked candidate be as it is, without what its simulation would have told."""
+        self.simulating = False
+        if self.picked is not None and self.run is None:
+            self.problems[self.picked] = GIVEN_UP
+
+    def try_again(self) -> None:
+        """Forget that the simulation of the picked candidate was stopped."""
+        if self.problem is GIVEN_UP:
+            del self.problems[self.picked or ""]
 
     def toggle_mark(self, expression: str) -> None:
         """Mark a candidate for comparison, or take its mark away; of more than ``MOST_MARKED`` the first goes."""
@@ -139,9 +238,9 @@ class WorkloadSession:
         else:
             self.marked = (*self.marked, expression)[-MOST_MARKED:]
 
-    def candidate(self, expression: str) -> Candidate | None:
+    def candidate(self, expression: str) -> Ranked | None:
         """The candidate with this expression."""
-        candidates = self.advice.candidates if self.advice is not None else ()
+        candidates = self.found.candidates if self.found is not None else ()
         return next((candidate for candidate in candidates if candidate.expression == expression), None)
 
 
@@ -162,6 +261,10 @@ class Session:
         """The job on screen; None while there is none."""
         return self.jobs[self.job_idx] if self.jobs else None
 
+    def of_other(self, path: Path) -> "Session":
+        """Return a session of another file, with nothing changed."""
+        return Session(path, (), None, self._backend)
+
     def read(self) -> tuple[WorkloadSession, ...] | SessionProblem:
         """Compile the file from disk, with what was changed on screen."""
         path, changes = self.path, self.changes
@@ -170,25 +273,27 @@ class Session:
             compiled = self._backend.change(path, changes) if changes.numbers else before
         except Exception as error:
             return _as_problem(error)
-        if not compiled.scenarios:
-            return SessionProblem(ProblemKind.FILE, _nothing_to_advise_on(path, compiled))
+        if not compiled.scenarios and not compiled.graphs:
+            text = f"{path} declares no workload, so there is nothing to advise on."
+            return SessionProblem(ProblemKind.FILE, text)
         sweep = self._backend.sweep
         what_if = WhatIf(compiled.params, compiled.numbers, before.numbers, changes)
+        subjects: tuple[Subject, ...] = (*compiled.scenarios, *compiled.graphs)
         return tuple(
             WorkloadSession(scenario, warnings=compiled.warnings, path=path, what_if=what_if, sweep_advice=sweep)
-            for scenario in compiled.scenarios
+            for scenario in subjects
         )
 
     def show(self, outcome: tuple[WorkloadSession, ...] | SessionProblem) -> None:
         """Take the outcome of ``read``; the workload on screen stays if the file still has it."""
-        before = self.job.scenario.workload.name if self.job is not None else self._workload
+        before = self.job.name if self.job is not None else self._workload
         self.jobs, self.problem, self.job_idx = (), None, 0
         if isinstance(outcome, SessionProblem):
             self.problem = outcome
             # The place is kept while the file has an error.
             self._workload = before
             return
-        names = [job.scenario.workload.name for job in outcome]
+        names = [job.name for job in outcome]
         if before in names:
             self.job_idx = names.index(before)
         elif before is not None:
@@ -211,51 +316,62 @@ class Session:
             self.job_idx = (self.job_idx + 1) % len(self.jobs)
 
     def advise(
-        self, job: WorkloadSession, progress: Progress, should_stop: ShouldStop, answered: Callable[[Advice], None]
-    ) -> Advice | SessionProblem:
-        """Ask for advice and keep it with its results; a run told to stop leaves the job as it is.
+        self, job: WorkloadSession, progress: Progress, should_stop: ShouldStop, answered: Callable[[Finding], None]
+    ) -> Finding | SessionProblem:
+        """Ask for advice and keep it with its runs; a run told to stop leaves the job as it is.
 
         ``answered`` is told in this thread what would be answered now.
         """
+
+        def told(answer: Finding) -> None:
+            runs_in(answer)  # here and not on screen: of a graph this takes a moment
+            answered(answer)
+
         try:
-            advice = self._backend.recommend(job.scenario, progress, should_stop, answered)
+            answer = self._recommended(job.scenario, progress, should_stop, told)
         except Exception as error:
             # An error of a run that is being stopped is no answer: its processes may have ended already.
             if should_stop():
                 return CANCELLED
             job.answer = _as_problem(error)
             return job.answer
-        if advice.interrupted and should_stop():
+        if answer.interrupted and should_stop():
             return CANCELLED
-        for result in (advice.result, advice.serial_result):
-            if result is not None:
-                job.results[result.schedule.expression] = result
-        job.take(advice)
-        return advice
+        job.take(answer)
+        return answer
+
+    def _recommended(
+        self, scenario: Subject, progress: Progress, should_stop: ShouldStop, told: Callable[[Finding], None]
+    ) -> Finding:
+        if isinstance(scenario, GraphScenario):
+            return self._backend.recommend_graph(scenario, progress, should_stop, told)
+        return self._backend.recommend(scenario, progress, should_stop, told)
 
     def simulate(
         self, job: WorkloadSession, expression: str, should_stop: ShouldStop, *, explain: bool
-    ) -> Result | SessionProblem:
-        """Return the Result of a candidate, simulated in packets unless known; ``explain`` adds its loss waterfall."""
-        known = job.results.get(expression)
-        if known is not None and (known.waterfall is not None or not explain):
+    ) -> ShownRun | SessionProblem:
+        """Return the run of a candidate, simulated in packets unless known; ``explain`` adds its loss waterfall."""
+        known = job.runs.get(expression)
+        if known is not None and (job.explains(known) or not explain):
             return known
         outcome = self._simulated(job, expression, should_stop, explain=explain)
         if isinstance(outcome, SessionProblem):
             if outcome is not CANCELLED:
                 job.problems[expression] = outcome
-        elif known is None or outcome.waterfall is not None:
-            job.results[expression] = outcome
+        elif known is None or outcome.result.waterfall is not None:
+            job.runs[expression] = outcome
         return outcome
 
     def _simulated(
         self, job: WorkloadSession, expression: str, should_stop: ShouldStop, *, explain: bool
-    ) -> Result | SessionProblem:
-        candidate, advice = job.candidate(expression), job.advice
-        if candidate is None or advice is None:
-            return SessionProblem(ProblemKind.FAULT, f"{expression} is not among the candidates")
-        bound_ticks = advice.bound.ticks if explain and advice.bound is not None else None
+    ) -> ShownRun | SessionProblem:
+        candidate, found = job.candidate(expression), job.found
         try:
+            if isinstance(candidate, ShownSchedule):
+                return self._simulated_graph(candidate, should_stop)
+            if not isinstance(candidate, Candidate) or not isinstance(job.scenario, Scenario) or found is None:
+                return SessionProblem(ProblemKind.FAULT, f"{expression} is not among the candidates")
+            bound_ticks = found.bound.ticks if explain and found.bound is not None else None
             result = self._backend.simulate(job.scenario, candidate.schedule, bound_ticks, should_stop)
         except Exception as error:
             return _as_problem(error)
@@ -263,17 +379,13 @@ class Session:
             return CANCELLED
         if result.outcome is not RunOutcome.DONE:
             return SessionProblem(ProblemKind.OUTCOME, f"{expression}: {result.outcome.value}.")
-        return result
+        return run_of_pair(job.scenario, result)
 
-
-def _nothing_to_advise_on(path: Path, compiled: Compiled) -> str:
-    if not compiled.graphs:
-        return f"{path} declares no workload, so there is nothing to advise on."
-    names = ", ".join(graph.name for graph in compiled.graphs)
-    return (
-        f"{path} has whole layers alone ({names}): their schedules are simulated, not searched.\n"
-        f"Say: magus simulate {path}"
-    )
+    def _simulated_graph(self, candidate: ShownSchedule, should_stop: ShouldStop) -> ShownRun | SessionProblem:
+        if candidate.problem:
+            return SessionProblem(ProblemKind.OUTCOME, candidate.problem)
+        done = self._backend.simulate_graph(candidate.scenario, candidate.choice, should_stop)
+        return done.run or SessionProblem(ProblemKind.OUTCOME, done.problem)
 
 
 def _as_problem(error: Exception) -> SessionProblem:
@@ -332,4 +444,5 @@ def default_backend(workers: int) -> Backend:
             options=RunOptions(should_stop=should_stop),
         )
 
-    return Backend(compile_file, recommend, simulate_packets)
+    recommend_graph = partial(_advised, workers=workers)
+    return Backend(compile_file, recommend, simulate_packets, recommend_graph=recommend_graph)

@@ -50,7 +50,12 @@ def _recent(recent: Sequence[str]) -> Iterator[Entry]:
 
 
 def _examples() -> Iterator[Entry]:
-    groups = (("Examples", examples.NAMES), ("Templates", examples.TEMPLATES), ("Papers", examples.PAPERS))
+    groups = (
+        ("Examples", examples.NAMES),
+        ("Layers", examples.LAYERS),
+        ("Templates", examples.TEMPLATES),
+        ("Papers", examples.PAPERS),
+    )
     for group, names in groups:
         for name in names:
             path = examples.path(name)

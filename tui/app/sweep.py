@@ -11,10 +11,11 @@ from itertools import pairwise
 
 from ...advisor.candidates.advice import SERIAL, Advice, Candidate
 from ...compiler.changed import Changes
-from ...compiler.ir import Cancelled, Scenario
+from ...compiler.ir import Cancelled
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.text.quantities import read_text
 from ...compiler.text.units import NUMBER, Quantity
+from .finding import Finding, Ranked, Subject
 from .what_if import Row, with_value
 
 CHUNKS = "chunks"
@@ -164,8 +165,13 @@ def _coarse_first(count: int) -> list[int]:
     return order
 
 
-def kind_of(candidate: Candidate) -> str:
-    """Return what a candidate has in common with others of its curve: template and engine, or that it is bespoke."""
+def kind_of(candidate: Ranked) -> str:
+    """Return what a candidate has in common with others of its curve: template and engine, or that it is bespoke.
+
+    Schedules of a graph have a curve each.
+    """
+    if not isinstance(candidate, Candidate):
+        return candidate.expression
     if candidate.provenance is not None or (candidate.choice is not None and candidate.choice.parts):
         return "bespoke"
     name = candidate.expression.partition("(")[0]
@@ -174,7 +180,7 @@ def kind_of(candidate: Candidate) -> str:
     return f"{name} {candidate.schedule.engine.kind.value}"
 
 
-def point_of(x: float, text: str, advice: Advice) -> Point:
+def point_of(x: float, text: str, advice: Finding) -> Point:
     """Return the point of an answer: the best time of each kind of schedule."""
     us: dict[str, float] = {}
     simulated: set[str] = set()
@@ -182,7 +188,7 @@ def point_of(x: float, text: str, advice: Advice) -> Point:
         kind, time_us = kind_of(candidate), candidate.best_us
         if math.isfinite(time_us) and time_us < us.get(kind, math.inf):
             us[kind] = time_us
-            (simulated.add if candidate.simulated_ticks is not None else simulated.discard)(kind)
+            (simulated.add if candidate.simulated_us is not None else simulated.discard)(kind)
     return Point(x, text, advice.verdict, kind_of(advice.recommended), us, frozenset(simulated))
 
 
@@ -201,8 +207,8 @@ def over_chunks(advice: Advice) -> SweepFigure:
 
 def run(
     plan: SweepPlan,
-    scenario_at: Callable[[str], Scenario],
-    advise: Callable[[Scenario], Advice],
+    scenario_at: Callable[[str], Subject],
+    advise: Callable[[Subject], Finding],
     told: Callable[[Point], None],
     failed: Callable[[str, Exception], None],
 ) -> None:

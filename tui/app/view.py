@@ -1,16 +1,16 @@
 """Texts and rows of the screen: pure functions of the session's data. No Textual."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from ...advisor.candidates.advice import Advice, Candidate, is_algorithm_choice
-from ...compiler.ir import TICKS_PER_US, Fabric, Scenario
+from ...compiler.ir import TICKS_PER_US, Fabric, GraphScenario
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.text.quantities import ticks_text, us_text
-from ...simcore.figures.result import Result
+from ...simcore.shown_run import ShownRun
 from ..text.progress import WORDS
 from ..text.render import shape_text
+from .finding import Finding, Ranked, Subject, is_choice_of_algorithm
 
 # Characters kept of the front of an expression that does not fit; the parameters at its end tell candidates apart.
 KEPT_FRONT = 9
@@ -51,7 +51,9 @@ class CandidateRow:
 
     @property
     def speedup_text(self) -> str:
-        """Speedup over the baseline; ``~`` marks a predicted one."""
+        """Speedup over the baseline; ``~`` marks a predicted one, and ``-`` that nothing is known yet."""
+        if self.speedup == 0:
+            return "-"
         return f"{'~' if self.simulated_us is None else ''}{self.speedup:.2f}x"
 
 
@@ -60,8 +62,10 @@ def us(ticks: int) -> str:
     return f"{ticks / TICKS_PER_US:.1f}"
 
 
-def title_of(scenario: Scenario, job_idx: int, num_jobs: int) -> str:
-    """Scenario, workload, pattern, GPUs, fabric and shape in one line."""
+def title_of(scenario: Subject, job_idx: int, num_jobs: int) -> str:
+    """Scenario, workload, pattern, GPUs, fabric and shape in one line; of a graph its ops and layers."""
+    if isinstance(scenario, GraphScenario):
+        return " · ".join(_title_of_graph(scenario, job_idx, num_jobs))
     workload, system = scenario.workload, scenario.system
     parts = [] if scenario.name == workload.name else [scenario.name]
     parts.append(workload.name + (f" ({job_idx + 1} of {num_jobs})" if num_jobs > 1 else ""))
@@ -78,18 +82,28 @@ def title_of(scenario: Scenario, job_idx: int, num_jobs: int) -> str:
     return " · ".join(parts)
 
 
+def _title_of_graph(scenario: GraphScenario, job_idx: int, num_jobs: int) -> Iterator[str]:
+    graph, system = scenario.graph, scenario.system
+    yield graph.name + (f" ({job_idx + 1} of {num_jobs})" if num_jobs > 1 else "")
+    yield f"{len(graph.ops)} op{'s' if len(graph.ops) > 1 else ''}"
+    if graph.repeat is not None:
+        yield f"{graph.repeat.count} layers"
+    yield f"{system.num_ranks} x {system.gpu.name}"
+    yield fabric_text(system.fabric)
+
+
 def fabric_text(fabric: Fabric) -> str:
     """The fabric as the language writes it."""
     names = [link.name for link in fabric.links] + ([fabric.switch.name] if fabric.switch is not None else [])
     return f"{fabric.topology.name}({', '.join(names)})"
 
 
-def verdict_of(advice: Advice, width: int) -> str:
+def verdict_of(advice: Finding, width: int) -> str:
     """Return the verdict with the schedule to use, on two lines if one is too short."""
     name = advice.name_of(advice.recommended.expression)
     same = advice.recommended.expression == advice.serial.expression
     sentence = f"SERIAL: {advice.why_serial}; use"
-    if is_algorithm_choice(advice.scenario):
+    if is_choice_of_algorithm(advice):
         faster = f"{advice.speedup:.2f}x faster than {advice.baseline}:"
         sentence = "No other schedule is clearly faster:" if same else faster
     elif advice.verdict is Verdict.OVERLAP:
@@ -101,7 +115,7 @@ def verdict_of(advice: Advice, width: int) -> str:
     return sentence + (" " if len(sentence) + len(name) < width else "\n") + name
 
 
-def figures_of(advice: Advice) -> str:
+def figures_of(advice: Finding) -> str:
     """Return the times behind the verdict."""
     best, serial = advice.recommended, advice.serial
     same = best.expression == serial.expression
@@ -110,7 +124,7 @@ def figures_of(advice: Advice) -> str:
     return f"{us_text(best.best_us)}{how}{against} · {bound_of(advice)}"
 
 
-def bound_of(advice: Advice) -> str:
+def bound_of(advice: Finding) -> str:
     """The lower bound and how far the answer is above it."""
     bound, gap = advice.bound, advice.gap_to_bound
     if bound is None or gap is None:
@@ -137,36 +151,36 @@ class Standing(Enum):
         return self.value[1]
 
 
-def standing_of(advice: Advice, *, advising: bool) -> Standing:
+def standing_of(advice: Finding, *, advising: bool) -> Standing:
     """Return how final an answer is."""
     if not advice.interrupted:
         return Standing.FINAL
     if not advising:
         return Standing.STOPPED
-    simulated = advice.recommended.simulated_ticks is not None and advice.serial.simulated_ticks is not None
+    simulated = advice.recommended.simulated_us is not None and advice.serial.simulated_us is not None
     return Standing.SIMULATED if simulated else Standing.PREDICTED
 
 
-def confidence_of(advice: Advice) -> str:
+def confidence_of(advice: Finding) -> str:
     """Confidence and its reason."""
     return f"Confidence {advice.confidence.value}: {advice.confidence_reason}"
 
 
-def rows_of(advice: Advice, results: Mapping[str, Result], key: SortKey) -> tuple[CandidateRow, ...]:
-    """Return all candidates sorted by ``key``; results simulated on demand fill gaps of the advice."""
+def rows_of(advice: Finding, runs: Mapping[str, ShownRun], key: SortKey) -> tuple[CandidateRow, ...]:
+    """Return all candidates sorted by ``key``; runs simulated on demand fill gaps of the advice."""
     names = advice.short_names
     rows = [
-        _row(rank, names.get(one.expression, one.expression), one, advice, results.get(one.expression))
+        _row(rank, names.get(one.expression, one.expression), one, advice, runs.get(one.expression))
         for rank, one in enumerate(advice.candidates, 1)
     ]
     return tuple(sorted(rows, key=lambda row: (_order(row, key), row.rank)))
 
 
-def row_of(advice: Advice, results: Mapping[str, Result], expression: str | None) -> CandidateRow | None:
+def row_of(advice: Finding, runs: Mapping[str, ShownRun], expression: str | None) -> CandidateRow | None:
     """Return the row of one candidate."""
     for rank, one in enumerate(advice.candidates, 1):
         if one.expression == expression:
-            return _row(rank, advice.short_names.get(expression, expression), one, advice, results.get(expression))
+            return _row(rank, advice.short_names.get(expression, expression), one, advice, runs.get(expression))
     return None
 
 
@@ -186,12 +200,13 @@ def _order(row: CandidateRow, key: SortKey) -> float | str:
             return row.best_us
 
 
-def _row(rank: int, name: str, candidate: Candidate, advice: Advice, result: Result | None) -> CandidateRow:
+def _row(rank: int, name: str, candidate: Ranked, advice: Finding, run: ShownRun | None) -> CandidateRow:
     simulated, best, grain = candidate.simulated_us, candidate.best_us, ""
     if simulated is not None:
-        grain = "line" if candidate.unit_bytes == advice.scenario.gpu.line_bytes else "packet"
-    elif result is not None:
-        simulated, best, grain = result.makespan_us, result.makespan_us, result.granularity
+        grain = "line" if candidate.unit_bytes == advice.scenario.system.gpu.line_bytes else "packet"
+    elif run is not None:
+        simulated = best = run.makespan_ticks / TICKS_PER_US
+        grain = run.result.granularity
     mark = Mark.TIE if candidate.expression in advice.ties else Mark.NONE
     if candidate.expression == advice.recommended.expression:
         mark = Mark.RECOMMENDED
@@ -220,7 +235,7 @@ def shortened(expression: str, width: int) -> str:
 
 def selected_text(row: CandidateRow) -> str:
     """Return the full expression of a candidate, and its times."""
-    time = f"{us_text(row.predicted_us)} predicted" if row.predicted_us is not None else "not simulated"
+    time = f"{us_text(row.predicted_us)} predicted" if row.predicted_us is not None else "not simulated yet"
     if row.simulated_us is not None:
         time = f"{us_text(row.simulated_us)} {row.granularity}"
     return f"{row.expression}  {time} {row.speedup_text}"

@@ -4,15 +4,21 @@ from typing import TypeVar
 
 from textual.app import ComposeResult
 from textual.containers import Container
-from textual.content import Content
 from textual.widgets import Static
 
 from ...compiler.text.printable import printable
-from .panes import PANES, JobPane
+from .panes import PANES
+from .panes.base import JobPane
+from .panes.candidates import CandidatesPane
+from .panes.editor import EditorPane
+from .panes.sweep import SweepPane
+from .panes.timeline import TimelinePane
+from .panes.views import VIEWS
 from .session import SessionProblem, WorkloadSession
-from .view import row_of, selected_text, title_of
+from .view import progress_text, row_of, selected_text, title_of
 from .widgets.headline import Headline
 from .widgets.problems import ProblemPane
+from .widgets.tabs import PaneTabs
 
 WAITING = "Does overlap pay? Schedules are being enumerated, ranked and simulated."
 
@@ -24,7 +30,7 @@ class Workbench(Container):
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
-        self._views = tuple(pane.view(id=pane.name) for pane in PANES)
+        self._views = tuple(view(id=pane.name) for pane, view in zip(PANES, VIEWS, strict=True))
         self._pane_idx = 0
         self._idle = ""
         self._job: WorkloadSession | None = None
@@ -32,7 +38,7 @@ class Workbench(Container):
     def compose(self) -> ComposeResult:
         """Lay out the panes, side by side or behind each other, see ``magus.tcss``."""
         yield Headline(id="headline")
-        yield Static(id="tabs")
+        yield PaneTabs(id="tabs")
         with Container(id="panes"):
             for pane, view in sorted(zip(PANES, self._views, strict=True), key=lambda pair: pair[0].whole_width):
                 view.set_class(pane.together, "together")
@@ -45,6 +51,26 @@ class Workbench(Container):
     def view_of(self, kind: type[P]) -> P:
         """The pane of this class."""
         return next(view for view in self._views if isinstance(view, kind))
+
+    @property
+    def candidates(self) -> CandidatesPane:
+        """The pane of the candidates."""
+        return self.view_of(CandidatesPane)
+
+    @property
+    def timeline(self) -> TimelinePane:
+        """The pane of the timeline."""
+        return self.view_of(TimelinePane)
+
+    @property
+    def sweep(self) -> SweepPane:
+        """The pane of sweeps."""
+        return self.view_of(SweepPane)
+
+    @property
+    def editor(self) -> EditorPane:
+        """The pane of the editor."""
+        return self.view_of(EditorPane)
 
     def keeps(self, action: str) -> bool:
         """Whether the key of an action is that of the pane in front."""
@@ -70,13 +96,25 @@ class Workbench(Container):
         for activity in self.query("#activity").results(Static):  # none while the screen closes
             activity.update(printable(text or self._idle))
 
+    def say_progress(self, stage: str, done: int, total: int) -> None:
+        """Show how far a stage of the advice is."""
+        self.say(progress_text(stage, done, total))
+
+    def ask(self, title: str, waiting: str) -> None:
+        """Show what is asked before it is read."""
+        self.query_one(Headline).ask(title, waiting)
+
+    def toggle_details(self) -> None:
+        """Show all of the head on a small screen, or hide it again."""
+        self.query_one(Headline).toggle_details()
+
     def show_pane(self, pane_idx: int) -> None:
         """Bring a pane to the front, up to date, and focus it."""
         self._pane_idx = pane_idx % len(PANES)
         for index, view in enumerate(self._views):
             view.set_class(index == self._pane_idx, "current")
         self.query_one("#panes").set_class(PANES[self._pane_idx].together, "together")
-        self._draw_tabs()
+        self.query_one(PaneTabs).show(self._pane_idx)
         self._show_view(self._views[self._pane_idx])
         free = self.is_free(self._pane_idx)
         self.set_class(free, "free")
@@ -86,29 +124,8 @@ class Workbench(Container):
         else:
             self.query_one(ProblemPane).focus()
 
-    def on_resize(self) -> None:
-        """Name the panes again: how long their names may be depends on the width."""
-        self._draw_tabs()
-
-    def _draw_tabs(self) -> None:
-        """Name the panes with their keys; where there is no room, all but the one in front in fewer letters."""
-        titles = [pane.title for pane in PANES]
-        longest = max(map(len, titles))
-        for letters in range(longest, 0, -1):
-            names = [
-                f"{idx + 1} {title if idx == self._pane_idx else title[:letters].rstrip()}"
-                for idx, title in enumerate(titles)
-            ]
-            if sum(map(len, names)) + len(names) + 1 <= self.size.width:
-                break
-        parts: list[str | tuple[str, str]] = []
-        for idx, name in enumerate(names):
-            parts += [(name, "reverse bold" if idx == self._pane_idx else "dim"), " "]
-        self.query_one("#tabs", Static).update(Content.assemble(*parts))
-
-    def show_view(self, kind: type[JobPane]) -> None:
-        """Bring the pane of this class to the front unless it is visible."""
-        view = self.view_of(kind)
+    def show_view(self, view: JobPane) -> None:
+        """Bring a pane to the front unless it is visible."""
         if not view.region.area:
             self.show_pane(self._views.index(view))
 
@@ -135,15 +152,15 @@ class Workbench(Container):
             self.show_problem(job.answer)
             self.refresh_panes()
             return
-        if job.advice is not None:
-            headline.answer(job.advice, advising=job.advising)
+        if job.found is not None:
+            headline.answer(job.found, advising=job.advising)
         self.show_problem(None)
         self.refresh_panes()
 
     def show_answer(self, job: WorkloadSession) -> None:
         """Show an answer on the way to the final one."""
-        if job.advice is not None:
-            self.query_one(Headline).answer(job.advice, advising=True)
+        if job.found is not None:
+            self.query_one(Headline).answer(job.found, advising=True)
         self.refresh_panes()
 
     def refresh_panes(self) -> None:
@@ -154,7 +171,7 @@ class Workbench(Container):
         for idx, (pane, view) in enumerate(zip(PANES, self._views, strict=True)):
             if idx == self._pane_idx or (together and pane.together):
                 self._show_view(view)
-        row = row_of(self._job.advice, self._job.results, self._job.picked) if self._job.advice is not None else None
+        row = row_of(self._job.found, self._job.runs, self._job.picked) if self._job.found is not None else None
         self.query_one("#selected", Static).update(printable(selected_text(row)) if row is not None else "")
 
     def _show_view(self, view: JobPane) -> None:

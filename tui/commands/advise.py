@@ -3,16 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...advisor import AdviceOptions, Advisor, NoFeasibleSchedule
+from ...advisor import Advice, AdviceOptions, Advisor, NoFeasibleSchedule
 from ...advisor.export import advice_document
-from ...compiler.ir import Cancelled, Progress, Scenario, ShouldStop
+from ...advisor.layers.advice import GraphAdvice
+from ...advisor.layers.recommend import recommend_graph
+from ...compiler.ir import Cancelled, GraphScenario, Progress, Scenario, ShouldStop
 from ...compiler.planning.build import ScheduleError
 from ..exit_codes import Exit
 from ..text.door import print_json, put, say
 from ..text.next_steps import next_steps
 from ..text.progress import progress_line
 from ..text.render import advice_text
-from ..text.several import WorkloadAnswer, several_document, several_text
+from ..text.several import WorkloadAnswer, name_of_workload, several_document, several_text
+from .advise_graph import advise_graph
 from .inputs import ScenarioInput
 from .interrupts import interruptible
 from .out.pictures import NO_PICTURES, Pictures
@@ -41,19 +44,22 @@ def advise_file(source: ScenarioInput, options: AdviseOptions) -> Exit:
 
     def action() -> Exit:
         options.pictures.check()
-        scenarios = source.scenarios()
-        if len(scenarios) == 1:
-            return _advise_one(source, scenarios[0], options)
+        subjects = source.subjects()
+        if len(subjects) == 1:
+            return _advise_one(source, subjects[0], options)
         if options.about_one:
-            names = ", ".join(scenario.workload.name for scenario in scenarios)
+            names = ", ".join(map(name_of_workload, subjects))
             say(f"magus: {options.about_one} is about one workload; --workload says which: {names}")
             return Exit.USAGE
-        return _advise_all(source, scenarios, options)
+        return _advise_all(source, subjects, options)
 
     return run_command(action)
 
 
-def _advise_one(source: ScenarioInput, scenario: Scenario, options: AdviseOptions) -> Exit:
+def _advise_one(source: ScenarioInput, scenario: Scenario | GraphScenario, options: AdviseOptions) -> Exit:
+    if isinstance(scenario, GraphScenario):
+        of_pairs, as_json, strict = options.about_one, options.as_json, options.strict
+        return advise_graph(scenario, options.advice, source.words, as_json=as_json, strict=strict, of_pairs=of_pairs)
     advisor = Advisor.load()
     with progress_line() as progress, interruptible() as stopped:
         advice = advisor.recommend(scenario, options.advice, progress=progress, should_stop=stopped)
@@ -69,7 +75,7 @@ def _advise_one(source: ScenarioInput, scenario: Scenario, options: AdviseOption
     return max(drawn, exit_code_if_strict(scenario, options.strict, advice.outside_calibration))
 
 
-def _advise_all(source: ScenarioInput, scenarios: Sequence[Scenario], options: AdviseOptions) -> Exit:
+def _advise_all(source: ScenarioInput, scenarios: Sequence[Scenario | GraphScenario], options: AdviseOptions) -> Exit:
     """Advise on one workload after the other: each has the whole time, and what fails leaves the others."""
     advisor = Advisor.load()
     found: list[WorkloadAnswer] = []
@@ -90,27 +96,40 @@ def _advise_all(source: ScenarioInput, scenarios: Sequence[Scenario], options: A
         say(f"magus: stopped early: {len(found)} of {len(scenarios)} workloads")
         return Exit.INTERRUPTED
     codes = [answer.exit_code for answer in found]
-    codes += [
-        exit_code_if_strict(answer.scenario, options.strict, answer.advice.outside_calibration)
-        for answer in found
-        if answer.advice is not None
-    ]
+    codes += [_strict_code(answer, options.strict) for answer in found]
     return max(codes)
 
 
+def _strict_code(answer: WorkloadAnswer, strict: bool) -> Exit:
+    if answer.advice is None or isinstance(answer.scenario, GraphScenario):
+        outside = strict and answer.advice is not None and answer.advice.outside_calibration
+        return Exit.NOT_FEASIBLE if outside else Exit.DONE
+    return exit_code_if_strict(answer.scenario, strict, answer.advice.outside_calibration)
+
+
 def _answer(
-    advisor: Advisor, scenario: Scenario, options: AdviseOptions, progress: Progress, stopped: ShouldStop
+    advisor: Advisor,
+    scenario: Scenario | GraphScenario,
+    options: AdviseOptions,
+    progress: Progress,
+    stopped: ShouldStop,
 ) -> WorkloadAnswer | None:
     """Return the advice for one workload, or why there is none; None if it was stopped before anything was found."""
     if scenario.system.replay is not None:
         return WorkloadAnswer(scenario, None, "its system replays the profile of one schedule")
     try:
-        return WorkloadAnswer(
-            scenario, advisor.recommend(scenario, options.advice, progress=progress, should_stop=stopped)
-        )
+        return WorkloadAnswer(scenario, _advice(advisor, scenario, options.advice, progress, stopped))
     except NoFeasibleSchedule as error:
         return WorkloadAnswer(scenario, None, f"no schedule is feasible: {'; '.join(error.reasons)}", Exit.NOT_FEASIBLE)
     except ScheduleError as error:
         return WorkloadAnswer(scenario, None, error.rejection.message, Exit.INPUT)
     except Cancelled:
         return None
+
+
+def _advice(
+    advisor: Advisor, scenario: Scenario | GraphScenario, options: AdviceOptions, progress: Progress, stop: ShouldStop
+) -> Advice | GraphAdvice:
+    if isinstance(scenario, GraphScenario):
+        return recommend_graph(scenario, options, progress=progress, should_stop=stop)
+    return advisor.recommend(scenario, options, progress=progress, should_stop=stop)

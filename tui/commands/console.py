@@ -10,7 +10,7 @@ from ...compiler.request.errors import RequestError
 from ...compiler.text.diagnostics import CODE_COLUMNS, CompileError, Diagnostic, render_text
 from ...compiler.text.writing import write_whole
 from ..exit_codes import Exit
-from ..text.door import in_colour, is_terminal, say, say_raw
+from ..text.door import in_colour, is_terminal, put_text, say, say_raw
 from ..text.wrap import columns
 
 
@@ -58,3 +58,11 @@ def save(path: Path, content: str | bytes, message: str) -> Exit:
         return Exit.DONE
 
     return report_errors(write)
+
+
+def deliver(text: str, out: Path | None, content: str) -> Exit:
+    """Write ``text`` to ``out``, and say what its ``content`` is, or to stdout."""
+    if out is not None:
+        return save(out, text, f"{out}: {content}")
+    put_text(text)
+    return Exit.DONE

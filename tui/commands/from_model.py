@@ -11,13 +11,13 @@ from ..text.door import put_text
 from .console import report_errors, save, say_request_error
 
 
-def write_layer(config: Path, parallel: Parallelism, out: Path | None) -> Exit:
-    """Write the scenario of the model in ``config`` to ``out`` or stdout."""
+def write_layer(config: Path, parallel: Parallelism, out: Path | None, *, whole: bool) -> Exit:
+    """Write the scenario of the model in ``config`` to ``out`` or stdout, as a ``whole`` layer if that can be."""
 
     def action() -> Exit:
         model = read_config(config)
         try:
-            text = format_text(layer_text(model, parallel))
+            text = format_text(layer_text(model, parallel, whole=whole))
         except RequestError as error:
             say_request_error(error)
             return Exit.INPUT

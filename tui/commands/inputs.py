@@ -71,7 +71,9 @@ class ScenarioInput:
         CompileError
             If the file has an error, or no such workload.
         """
-        return self.scenarios()[0]
+        found = compiled(self.file, self.settings)
+        show(found.warnings)
+        return found.scenario(self.workload)
 
     def subject(self) -> Scenario | GraphScenario:
         """Compile the file and return the scenario of the workload, a pair or a graph; warnings are shown.
@@ -86,8 +88,10 @@ class ScenarioInput:
         graph = found.graph(self.workload)
         return found.scenario(self.workload) if graph is None else graph
 
-    def scenarios(self) -> tuple[Scenario, ...]:
+    def subjects(self) -> tuple[Scenario | GraphScenario, ...]:
         """Compile the file and return the scenario of the workload, without one those of all; warnings are shown.
+
+        Graphs come behind pairs.
 
         Raises
         ------
@@ -96,5 +100,9 @@ class ScenarioInput:
         """
         found = compiled(self.file, self.settings)
         show(found.warnings)
-        first = found.scenario(self.workload)
-        return (first,) if self.workload is not None else found.scenarios
+        graph = found.graph(self.workload)
+        if graph is None and self.workload is not None:
+            return (found.scenario(self.workload),)
+        if graph is not None and self.workload is not None:
+            return (graph,)
+        return (*found.scenarios, *found.graphs) or (found.scenario(),)

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...compiler.ir import Scenario, Schedule
+from ...compiler.ir import GraphScenario, Scenario, Schedule
 from ...compiler.planfile.json_schema import plan_schema
 from ...compiler.planfile.to_json import document_text, plan_document
 from ...compiler.planning.build import ScheduleError
@@ -13,10 +13,11 @@ from ...compiler.resolve.schedules.from_text import resolve_schedule
 from ...compiler.targets.kernel_rewrite import rewrite_kernel
 from ...compiler.targets.triton import triton_text
 from ..exit_codes import Exit
-from ..text.door import put_text, say
+from ..text.door import say
 from ..text.plan_block import is_too_long, plan_block
-from .console import save, show
+from .console import deliver, show
 from .inputs import ScenarioInput, source_of
+from .plan_graph import print_graph_plan, print_graph_schema
 from .running import run_command
 
 
@@ -37,21 +38,28 @@ def print_steps(source: ScenarioInput, *, schedule: str | None, out: Path | None
     def action() -> Exit:
         scenario = source.scenario()
         chosen = resolve_schedule(scenario, schedule, show)
-        return _deliver(how_text(how_of(scenario, chosen)) + "\n", out, f"the steps of {chosen.expression}")
+        return deliver(how_text(how_of(scenario, chosen)) + "\n", out, f"the steps of {chosen.expression}")
 
     return run_command(action)
 
 
-def print_plan(source: ScenarioInput, *, schedule: str | None, as_json: bool, out: Path | None) -> Exit:
-    """Write the plan of ``schedule`` to ``out`` or stdout; None is the first that the file declares, else serial."""
+def print_plan(
+    source: ScenarioInput, *, schedule: str | None, as_json: bool, layers: int | None, out: Path | None
+) -> Exit:
+    """Write the plan of ``schedule`` to ``out`` or stdout; None is the first that the file declares, else serial.
+
+    Of layers that repeat ``layers`` are written out as JSON; see ``print_graph_plan``.
+    """
 
     def action() -> Exit:
-        scenario = source.scenario()
+        scenario = source.subject()
+        if isinstance(scenario, GraphScenario):
+            return print_graph_plan(scenario, schedule=schedule, as_json=as_json, layers=layers, out=out)
         chosen = _written_out(scenario, schedule)
         text = document_text(plan_document(scenario, chosen)) if as_json else plan_block(scenario, chosen)
         if not as_json and is_too_long(text):
             say("magus: the plan has more words than a file of the language may have; use --format json")
-        return _deliver(text, out, chosen.expression)
+        return deliver(text, out, chosen.expression)
 
     return run_command(action)
 
@@ -66,14 +74,20 @@ def print_triton(source: ScenarioInput, options: TritonOptions, out: Path | None
             return Exit.USAGE
         chosen = _written_out(scenario, options.schedule)
         kernel = None if options.kernel is None else rewrite_kernel(source_of(options.kernel))
-        return _deliver(triton_text(scenario, chosen, options.rank, kernel), out, chosen.expression)
+        return deliver(triton_text(scenario, chosen, options.rank, kernel), out, chosen.expression)
 
     return run_command(action)
 
 
-def print_schema(out: Path | None) -> Exit:
-    """Write the JSON Schema of plans to ``out`` or stdout."""
-    return run_command(lambda: _deliver(json.dumps(plan_schema(), indent=2) + "\n", out, "the schema of plans"))
+def print_schema(source: ScenarioInput | None, out: Path | None) -> Exit:
+    """Write the JSON Schema of plans, or of those of ``source`` if that is a graph, to ``out`` or stdout."""
+
+    def action() -> Exit:
+        if source is not None and isinstance(source.subject(), GraphScenario):
+            return print_graph_schema(out)
+        return deliver(json.dumps(plan_schema(), indent=2) + "\n", out, "the schema of plans")
+
+    return run_command(action)
 
 
 def _written_out(scenario: Scenario, text: str | None) -> Schedule:
@@ -82,10 +96,3 @@ def _written_out(scenario: Scenario, text: str | None) -> Schedule:
     if chosen.engine.by_library:
         raise ScheduleError(reject_library_plan(chosen.engine))
     return chosen
-
-
-def _deliver(text: str, out: Path | None, content: str) -> Exit:
-    if out is not None:
-        return save(out, text, f"{out}: {content}")
-    put_text(text)
-    return Exit.DONE

@@ -9,7 +9,17 @@ from ...compiler.ir import GraphScenario, Scenario, Schedule
 from ...compiler.resolve.devices.replay_file import write_profile
 from ...compiler.resolve.schedules.from_text import resolve_schedule
 from ...compiler.text.writing import check_writable
-from ...simcore import Result, RunOptions, RunOutcome, WhatIf, affordable_unit, record_writes, simulate, simulate_seeds
+from ...simcore import (
+    Result,
+    RunOptions,
+    RunOutcome,
+    WhatIf,
+    affordable_unit,
+    record_writes,
+    run_of_pair,
+    simulate,
+    simulate_seeds,
+)
 from ..exit_codes import Exit
 from ..text.door import print_json, put
 from ..text.progress import progress_line
@@ -45,7 +55,7 @@ def simulate_file(source: ScenarioInput, options: SimulateOptions) -> Exit:
         done = result.outcome is RunOutcome.DONE
         by_seed = _by_seed(scenario, schedule, options.seeds) if options.seeds and done else ()
         recorded = _record(scenario, schedule, result.unit_bytes, options) if done else Exit.DONE
-        drawn = options.pictures.save(scenario, result) if done else Exit.DONE
+        drawn = options.pictures.save(run_of_pair(scenario, result)) if done else Exit.DONE
         if options.as_json:
             document = result_document(result, scenario.workload.name) | {"outside_calibration": list(outside)}
             print_json(document | {"seeds": seeds_document(options.seeds, by_seed)} if by_seed else document)

@@ -2,19 +2,18 @@
 
 from ...advisor.bounds.graph_bound import graph_bound
 from ...advisor.export_graph import graph_document, graph_schedules_document
-from ...advisor.extrapolation import outside_calibration
+from ...advisor.extrapolation import outside_of_graph
 from ...advisor.solver.graph_memory import check_graph_memory
-from ...compiler.ir import GraphPlan, GraphScenario, Scenario
+from ...compiler.ir import GraphPlan, GraphScenario
 from ...compiler.planning.graph_build import build_graph_plan
-from ...compiler.resolve.schedules.graph_from_text import resolve_graph_schedule
-from ...simcore import RunOptions, RunOutcome
+from ...compiler.resolve.schedules.graph_from_text import graph_schedule_named
+from ...simcore import RunOptions, RunOutcome, run_of_graph
 from ...simcore.program.program import PACKET_BYTES
 from ...simcore.simulate_layers import simulate_layers
 from ..exit_codes import Exit
 from ..text.door import print_json, put, say
 from ..text.graph import graph_schedules_text, graph_text
 from ..text.progress import progress_line
-from .out.pictures import NO_PICTURES
 from .simulate_options import SimulateOptions, explain_outcome, stoppable
 
 
@@ -23,33 +22,36 @@ def simulate_graph_of(scenario: GraphScenario, options: SimulateOptions) -> Exit
     if options.record is not None or options.num_seeds:
         say("magus: --seeds and --record-writes are for pairs: a graph is simulated once")
         return Exit.USAGE
-    if options.pictures != NO_PICTURES:
-        say("magus: --trace and --svg are for pairs: figures of a graph are those of its ops")
-        return Exit.USAGE
     check_graph_memory(scenario)
-    choice = resolve_graph_schedule(scenario, options.schedule)
-    plan = build_graph_plan(scenario.system, scenario.graph, choice)
+    chosen = graph_schedule_named(scenario, options.schedule)
+    plan = (
+        chosen.first_layer()
+        if isinstance(chosen, GraphPlan)
+        else build_graph_plan(scenario.system, scenario.graph, chosen)
+    )
     bound = graph_bound(scenario.system, scenario.graph)
     line = scenario.system.gpu.line_bytes
     with stoppable() as pressed, progress_line() as progress:
         result = simulate_layers(
             scenario.system,
             scenario.graph,
-            choice,
+            chosen,
             name=scenario.name,
             unit_bytes=line if options.at_line else -(-PACKET_BYTES // line) * line,
             seed=options.seed,
             options=RunOptions(options.fold, True, pressed, lambda line_hops: progress("run", line_hops, 0)),
         )
     check_graph_memory(scenario, result.simulated.whole.schedule.staging_bytes)
-    outside = _outside(scenario, plan)
+    outside = outside_of_graph(scenario.system, plan)
+    done = result.simulated.whole.outcome is RunOutcome.DONE
+    drawn = options.pictures.save(run_of_graph(scenario, chosen, result)) if done else Exit.DONE
     if options.as_json:
         print_json(graph_document(scenario, plan, result, bound) | {"outside_calibration": list(outside)})
     else:
         put(graph_text(scenario, plan, result, bound, outside))
-    if result.simulated.whole.outcome is not RunOutcome.DONE:
+    if not done:
         return explain_outcome(result.simulated.whole)
-    return Exit.NOT_FEASIBLE if options.strict and outside else Exit.DONE
+    return max(drawn, Exit.NOT_FEASIBLE if options.strict and outside else Exit.DONE)
 
 
 def list_graph_schedules(scenario: GraphScenario, *, as_json: bool) -> Exit:
@@ -60,15 +62,3 @@ def list_graph_schedules(scenario: GraphScenario, *, as_json: bool) -> Exit:
     else:
         put(graph_schedules_text(scenario, bound))
     return Exit.DONE
-
-
-def _outside(scenario: GraphScenario, plan: GraphPlan) -> tuple[str, ...]:
-    """Why results lie outside what the profile is fitted to."""
-    found = [
-        sentence
-        for part in plan.parts
-        for sentence in outside_calibration(Scenario(part.name, scenario.system, part.workload), (part.schedule,))
-    ]
-    if any(part.stream > 0 for part in plan.parts):
-        found.append("kernels side by side in streams: no profile is fitted to them")
-    return tuple(dict.fromkeys(found))

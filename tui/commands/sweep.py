@@ -9,7 +9,7 @@ from pathlib import Path
 from ...advisor import Advice, AdviceOptions, Advisor
 from ...advisor.policy.sweep import Sweep, swept
 from ...compiler import CompileError, Scenario
-from ...compiler.ir import Cancelled, JsonObject, Settings
+from ...compiler.ir import Cancelled, GraphScenario, JsonObject, Settings
 from ...compiler.pipeline import compile_text
 from ...compiler.resolve.values.swept import is_swept, points_of
 from ..exit_codes import Exit
@@ -20,6 +20,9 @@ from .console import show
 from .inputs import source_of
 from .interrupts import interruptible
 from .running import run_command
+from .sweep_graph import sweep_graph
+
+Subject = Scenario | GraphScenario
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,10 @@ def sweep_file(request: SweepRequest, *, as_json: bool, as_csv: bool) -> Exit:
     """Print the advice for every point."""
 
     def action() -> Exit:
-        points, failed = scenarios_of(request)
+        subjects, failed = subjects_of(request)
+        if isinstance(subjects[0][1], GraphScenario):
+            return sweep_graph(request.advice, request.tolerance, subjects, request.varied, as_json, as_csv, failed)
+        points = pairs_among(subjects)
         sweep = sweep_of(request, points)
         for settings, reason in sweep.failed:
             say(f"magus: with {', '.join(f'{name} = {text}' for name, text in settings)}: {reason}")
@@ -87,17 +93,39 @@ def scenarios_of(request: SweepRequest) -> tuple[list[tuple[Settings, Scenario]]
     Raises
     ------
     CompileError
+        If all have, or the workload is a graph.
+    """
+    subjects, failed = subjects_of(request)
+    if isinstance(subjects[0][1], GraphScenario):
+        source = source_of(request.file)
+        compile_text(source.text, source.path, subjects[0][0]).scenario(request.workload)
+    return pairs_among(subjects), failed
+
+
+def pairs_among(subjects: Sequence[tuple[Settings, Subject]]) -> list[tuple[Settings, Scenario]]:
+    """Return those that are pairs."""
+    return [(settings, one) for settings, one in subjects if isinstance(one, Scenario)]
+
+
+def subjects_of(request: SweepRequest) -> tuple[list[tuple[Settings, Subject]], bool]:
+    """Return each point with its scenario, of a pair or a graph, and whether some have errors.
+
+    Raises
+    ------
+    CompileError
         If all have.
     """
     source = source_of(request.file)
     plain = tuple((name, text) for name, text in request.settings if not is_swept(text))
     compiled = compile_text(source.text, source.path, plain)
     show(compiled.warnings)
-    points: list[tuple[Settings, Scenario]] = []
+    points: list[tuple[Settings, Subject]] = []
     errors: list[CompileError] = []
     for settings in points_of(request.settings, compiled.params):
         try:
-            points.append((settings, compile_text(source.text, source.path, settings).scenario(request.workload)))
+            found = compile_text(source.text, source.path, settings)
+            graph = found.graph(request.workload)
+            points.append((settings, found.scenario(request.workload) if graph is None else graph))
         except CompileError as error:
             errors.append(error)
     if not points:

@@ -1,5 +1,6 @@
-"""The report. In: an Advice, with a Result to draw and perhaps a sweep. Out: one HTML page that needs nothing else."""
+"""The report. In: an Advice with a Result, or an answer about a graph. Out: one HTML page that needs nothing else."""
 
+from .graph import GraphReport, graph_report_html
 from .page import Report, report_html
 
-__all__ = ["Report", "report_html"]
+__all__ = ["GraphReport", "Report", "graph_report_html", "report_html"]

@@ -3,16 +3,16 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ...advisor.candidates.advice import Advice
+from ...advisor.bounds.lower_bound import Bound
 from ...compiler.ir import System
 from ...compiler.resolve.values.device_numbers import StatedNumber
 from ...compiler.text.quantities import read_text
 from .markup import Markup, bullets, table, tag
 
 
-def assumptions(advice: Advice, numbers: Sequence[StatedNumber]) -> Iterator[Markup]:
-    """Yield those of ``numbers`` that the scenario uses, with their origins, and the assumptions of the bound."""
-    used = numbers_of(advice.scenario.system, numbers)
+def assumptions(system: System, bound: Bound | None, numbers: Sequence[StatedNumber]) -> Iterator[Markup]:
+    """Yield those of ``numbers`` that ``system`` uses, with their origins, and the assumptions of the bound."""
+    used = numbers_of(system, numbers)
     if used:
         origins = Counter(number.origin.value for number in used).most_common()
         counted = ", ".join(f"{count} {origin}" for origin, count in origins)
@@ -24,9 +24,9 @@ def assumptions(advice: Advice, numbers: Sequence[StatedNumber]) -> Iterator[Mar
             table(("number", "value", "origin", "source"), rows, words=4),
             open="open",
         )
-    if advice.bound is not None:
+    if bound is not None:
         yield tag("p", "The lower bound holds as far as:")
-        yield bullets(advice.bound.assumptions)
+        yield bullets(bound.assumptions)
 
 
 def numbers_of(system: System, numbers: Sequence[StatedNumber]) -> list[StatedNumber]:

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from ...advisor.bounds.lower_bound import Bound
-from ...compiler.ir import TICKS_PER_US, GraphPlan, GraphScenario
+from ...compiler.ir import TICKS_PER_US, GraphPlan, GraphScenario, without_batch
+from ...compiler.planning.graph_batches import batch_counts
 from ...compiler.planning.graph_layers import in_layer, own_name
 from ...compiler.text.quantities import bytes_text, ticks_text, us_text
 from ...simcore import RunOutcome
@@ -30,7 +31,7 @@ def _lines(
     scenario: GraphScenario, plan: GraphPlan, result: LayersResult, bound: Bound, outside: Sequence[str]
 ) -> Iterator[str]:
     whole = result.simulated.whole
-    yield from wrapped(_head(scenario))
+    yield from wrapped(graph_line(scenario))
     yield from wrapped(f"{plan.expression} at {whole.granularity} granularity ({whole.unit_bytes} B)")
     yield from wrapped(folding_sentence(whole))
     if whole.outcome is not RunOutcome.DONE:
@@ -62,7 +63,8 @@ def _lines(
         yield from ("", *critical_lines(whole.critical_path))
 
 
-def _head(scenario: GraphScenario) -> str:
+def graph_line(scenario: GraphScenario) -> str:
+    """Return the graph in one line: its ops, layers, GPUs and fabric."""
     graph, system = scenario.graph, scenario.system
     fabric = system.fabric.topology.name.replace("_", " ")
     layers = f", {graph.repeat.count} layers" if graph.repeat is not None else ""
@@ -113,12 +115,17 @@ def _table(scenario: GraphScenario, shown: Sequence[OpResult]) -> Iterator[str]:
     """The ops with their times in us."""
     labels = {op.name: op.label for op in scenario.graph.ops}
     name_width = max(len("op, us"), *(len(op.name) for op in shown))
-    label_width = max(len("pattern"), *(len(labels[own_name(op.name)]) for op in shown))
+    label_width = max(len("pattern"), *(len(labels[_said(op)]) for op in shown))
     yield f"{'op, us':<{name_width}}  {'pattern':<{label_width}}" + "".join(f"{figure:>9}" for figure in _FIGURES)
     for op in shown:
         ticks = (op.begin_ticks, op.end_ticks, op.compute_ticks, op.comm_ticks, op.exposed_ticks)
         figures = "".join(f"{each / TICKS_PER_US:>9.1f}" for each in ticks)
-        yield f"{op.name:<{name_width}}  {labels[own_name(op.name)]:<{label_width}}{figures}"
+        yield f"{op.name:<{name_width}}  {labels[_said(op)]:<{label_width}}{figures}"
+
+
+def _said(op: OpResult) -> str:
+    """The name of the op in the file."""
+    return without_batch(own_name(op.name))
 
 
 def graph_schedules_text(scenario: GraphScenario, bound: Bound) -> str:
@@ -127,7 +134,7 @@ def graph_schedules_text(scenario: GraphScenario, bound: Bound) -> str:
 
 
 def _schedules(scenario: GraphScenario, bound: Bound) -> Iterator[str]:
-    yield from wrapped(_head(scenario))
+    yield from wrapped(graph_line(scenario))
     yield ""
     width = max(len(op.name) for op in scenario.graph.ops)
     for op in scenario.graph.ops:
@@ -135,6 +142,9 @@ def _schedules(scenario: GraphScenario, bound: Bound) -> Iterator[str]:
         reads = f" reads {', '.join(made)}" if made else ""
         yield from hanging(f"  {op.name:<{width}}  {op.label}{reads}", width + 4)
     yield ""
+    batch, counts = scenario.graph.batch, ", ".join(map(str, batch_counts(scenario.graph)))
+    if batch is not None:
+        yield from wrapped(f"Batches, of sequences of {batch.rows} rows of {', '.join(batch.inputs)}: {counts}.")
     names = [choice.name for choice in scenario.schedules]
     yield from wrapped(f"Schedules: {', '.join(names) or 'none is declared'}; serial is always there.")
     yield from wrapped(f"Lower bound {ticks_text(bound.ticks)}, bound by {bound.binding}:")

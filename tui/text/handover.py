@@ -22,7 +22,7 @@ from ...compiler.planfile.to_json import document_text, plan_document
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.knobs.library import reject_library_plan
 from ...compiler.targets.triton import triton_text
-from ...simcore import Result, simulate
+from ...simcore import ShownRun, run_of_pair, simulate
 from .how import how_text
 from .plan_block import plan_block
 
@@ -67,14 +67,15 @@ def _steps(advice: Advice, schedule: Schedule, given: Options) -> str:
     return how_text(how_of(advice.scenario, schedule)) + "\n"
 
 
-def _drawn(text: Callable[[Scenario, Result], str]) -> Callable[[Advice, Schedule, Options], str]:
+def _drawn(text: Callable[[ShownRun], str]) -> Callable[[Advice, Schedule, Options], str]:
     """A picture of a run: that of the answer if there is one, else one in packets."""
 
     def write(advice: Advice, schedule: Schedule, given: Options) -> str:
         runs = (advice.result, advice.serial_result)
         known = next((run for run in runs if run is not None and run.schedule.expression == schedule.expression), None)
         unit_bytes = packet_bytes(advice.scenario)
-        return text(advice.scenario, known or simulate(advice.scenario, schedule, unit_bytes=unit_bytes))
+        result = known or simulate(advice.scenario, schedule, unit_bytes=unit_bytes)
+        return text(run_of_pair(advice.scenario, result))
 
     return write
 
@@ -102,7 +103,7 @@ HANDOVERS: tuple[Handover, ...] = (
     PLAN_JSON,
     PLAN_MGS,
     Handover("steps", "the steps in words and pseudo-code", "steps.txt", _steps),
-    Handover("trace", "its run for Perfetto", "run.json", _drawn(lambda *run: chrome_trace(*run).text)),
+    Handover("trace", "its run for Perfetto", "run.json", _drawn(lambda run: chrome_trace(run).text)),
     Handover("svg", "its run as a drawing", "run.svg", _drawn(timeline_svg)),
     Handover("triton", "a GEMM in Triton that follows the plan", "plan_triton.py", _written_out(triton_text)),
     Handover("mscclpp", "an execution plan of MSCCL++", "plan_mscclpp.json", _written_out(_mscclpp)),

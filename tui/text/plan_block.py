@@ -1,5 +1,6 @@
 """A schedule as a block of the language, to be pasted into its file."""
 
+from collections.abc import Iterable
 from itertools import count
 
 from ...compiler.ir import Scenario, Schedule
@@ -14,7 +15,8 @@ from ...compiler.text.tokens import read_tokens
 def plan_block(scenario: Scenario, schedule: Schedule) -> str:
     """Return the plan in the language, under a comment with its expression."""
     # The name may be that of a file, and a comment is one line.
-    return f"# {printable(schedule.expression)}\n{plan_text(scenario, schedule, _free_name(scenario))}"
+    name = free_name(named.name for named in scenario.schedules)
+    return f"# {printable(schedule.expression)}\n{plan_text(scenario, schedule, name)}"
 
 
 def is_too_long(text: str) -> bool:
@@ -27,7 +29,7 @@ def is_too_long(text: str) -> bool:
     return report.has_errors
 
 
-def _free_name(scenario: Scenario) -> str:
+def free_name(taken: Iterable[str]) -> str:
     """A name that no schedule of the workload has, so that the plan can be pasted into its file."""
-    taken = {named.name for named in scenario.schedules}
-    return next(name for number in count(1) if (name := f"plan_{number}") not in taken)
+    names = set(taken)
+    return next(name for number in count(1) if (name := f"plan_{number}") not in names)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...compiler.ir import Rejection, Scenario
+from ...compiler.ir import Rejection
 from ...runtime import RunReport
 from .wrap import hanging, wrapped
 
@@ -53,19 +53,20 @@ def _summary(carried: Carried, seeds: range) -> str:
     )
     failed = f"seed {report.runs[-1].seed}"
     which = f"seeds {seeds.start} to {seeds[-1]}" if len(seeds) > 1 else f"seed {seeds.start}"
-    return f"{carried.outcome} on {report.num_ranks} ranks: {steps}; {which if report.exact else failed}"
+    where = f"{report.num_ranks} ranks" + (f", {report.layers} layers" if report.layers > 1 else "")
+    return f"{carried.outcome} on {where}: {steps}; {which if report.exact else failed}"
 
 
 def _count(number: int, one: str, several: str = "") -> str:
     return f"{number} {one if number == 1 else several or one + 's'}"
 
 
-def runs_document(scenario: Scenario, seeds: range, carried: Sequence[Carried]) -> dict[str, Any]:
+def runs_document(workload: str, ranks: int, seeds: range, carried: Sequence[Carried]) -> dict[str, Any]:
     """Return the document of ``magus run --json``; a run that fails is the last of its schedule."""
     return {
         "schema": SCHEMA,
-        "workload": scenario.workload.name,
-        "ranks": scenario.num_ranks,
+        "workload": workload,
+        "ranks": ranks,
         "seeds": {"first": seeds.start, "count": len(seeds)},
         "exact": all(each.exact for each in carried),
         "schedules": [_one(each) for each in carried],
@@ -81,5 +82,6 @@ def _one(carried: Carried) -> dict[str, Any]:
         "copies": None if report is None else report.copies,
         "kernels": None if report is None else report.kernels,
         "sums": None if report is None else report.sums,
+        "layers": None if report is None else report.layers,
         "sentences": list(carried.sentences),
     }

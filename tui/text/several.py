@@ -5,9 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...advisor import Advice
+from ...advisor.candidates.advice import Candidate
 from ...advisor.candidates.short_names import short_names
 from ...advisor.export import advice_document
-from ...compiler.ir import JsonObject, Scenario
+from ...advisor.layers.advice import GraphAdvice, GraphCandidate
+from ...advisor.layers.export import graph_advice_document
+from ...compiler.ir import GraphScenario, JsonObject, Scenario
 from ..exit_codes import Exit
 from .table import VERDICTS, table_lines
 from .wrap import hanging, wrapped
@@ -20,10 +23,15 @@ _HEAD = ("workload", "verdict", "us", "baseline", "gain")
 class WorkloadAnswer:
     """The advice for one workload, or ``reason``, why there is none, with the exit code of that."""
 
-    scenario: Scenario
-    advice: Advice | None
+    scenario: Scenario | GraphScenario
+    advice: Advice | GraphAdvice | None
     reason: str = ""
     exit_code: Exit = Exit.DONE
+
+
+def name_of_workload(scenario: Scenario | GraphScenario) -> str:
+    """Return the name of a workload in its file."""
+    return scenario.name if isinstance(scenario, GraphScenario) else scenario.workload.name
 
 
 def several_text(answers: Sequence[WorkloadAnswer], source: Sequence[str]) -> str:
@@ -36,21 +44,30 @@ def several_document(answers: Sequence[WorkloadAnswer]) -> JsonObject:
     us, baseline_us = _sums(answers)
     return {
         "schema": SCHEMA,
-        "workloads": [advice_document(answer.advice) for answer in answers if answer.advice is not None],
-        "without_advice": {each.scenario.workload.name: each.reason for each in answers if each.advice is None},
+        "workloads": [_document(answer.advice) for answer in answers if answer.advice is not None],
+        "without_advice": {name_of_workload(each.scenario): each.reason for each in answers if each.advice is None},
         "total": {"us": us, "baseline_us": baseline_us, "gain": baseline_us / us if us else None},
     }
+
+
+def _document(advice: Advice | GraphAdvice) -> JsonObject:
+    return graph_advice_document(advice) if isinstance(advice, GraphAdvice) else advice_document(advice)
 
 
 def _sums(answers: Sequence[WorkloadAnswer]) -> tuple[float, float]:
     """Return the times of all workloads one after the other, recommended and by the baseline."""
     known = [answer.advice for answer in answers if answer.advice is not None]
-    return sum(one.recommended.best_us for one in known), sum(one.serial.best_us for one in known)
+    return sum(_us(one.recommended) for one in known), sum(_us(one.serial) for one in known)
+
+
+def _us(candidate: Candidate | GraphCandidate) -> float:
+    return candidate.us if isinstance(candidate, GraphCandidate) else candidate.best_us
 
 
 def _lines(answers: Sequence[WorkloadAnswer], source: Sequence[str]) -> Iterator[str]:
     known = [(answer.scenario, answer.advice) for answer in answers if answer.advice is not None]
-    names = short_names((one.recommended.expression, one.recommended.choice) for _, one in known)
+    of_pairs = [advice.recommended for _, advice in known if isinstance(advice, Advice)]
+    names = short_names((one.expression, one.choice) for one in of_pairs)
     rows = [_row(scenario, advice, names) for scenario, advice in known]
     us, baseline_us = _sums(answers)
     if len(rows) > 1:
@@ -58,23 +75,26 @@ def _lines(answers: Sequence[WorkloadAnswer], source: Sequence[str]) -> Iterator
     yield from table_lines([(_HEAD, "schedule"), *rows], words=(0, 1))
     for answer in answers:
         if answer.advice is None:
-            yield from hanging(f"- {answer.scenario.workload.name}: {answer.reason}", 2)
+            yield from hanging(f"- {name_of_workload(answer.scenario)}: {answer.reason}", 2)
     yield ""
     first = next((answer for answer in answers if answer.advice is not None), answers[0])
-    more = shlex.join(["magus", "advise", *source, "--workload", first.scenario.workload.name])
+    more = shlex.join(["magus", "advise", *source, "--workload", name_of_workload(first.scenario)])
     text = "Each workload alone, in us. --workload says more: the schedule in full, why, and what it rests on."
     yield from wrapped(text)
     yield f"  {more}"
 
 
-def _row(scenario: Scenario, advice: Advice, names: Mapping[str, str]) -> tuple[tuple[str, ...], str]:
+def _row(
+    scenario: Scenario | GraphScenario, advice: Advice | GraphAdvice, names: Mapping[str, str]
+) -> tuple[tuple[str, ...], str]:
     best, serial = advice.recommended, advice.serial
     marks = " (stopped early)" if advice.interrupted else ""
     cells = (
-        scenario.workload.name,
+        name_of_workload(scenario),
         VERDICTS[advice.verdict.value],
-        f"{best.best_us:.1f}",
-        f"{serial.best_us:.1f}",
+        f"{_us(best):.1f}",
+        f"{_us(serial):.1f}",
         f"{advice.speedup:.2f}x",
     )
-    return cells, names.get(best.expression, best.expression) + marks
+    name = best.name if isinstance(best, GraphCandidate) else names.get(best.expression, best.expression)
+    return cells, name + marks

@@ -239,7 +239,8 @@ def tui(
         from ..app.state import user_folder
     if os.environ.get("NO_COLOR") == "":
         del os.environ["NO_COLOR"]  # empty means unset (no-color.org), but Textual obeys it
-    screen = MagusApp(file, settings_of(settings), workload, workers=DEFAULT_WORKERS, state_folder=user_folder())
+    asked = (file, settings_of(settings), workload)
+    screen = MagusApp(*asked, workers=DEFAULT_WORKERS, state_folder=user_folder(), at_once=True)
     try:
         screen.run()
     finally:

@@ -68,10 +68,15 @@ def check(
 def fmt(
     files: FilesArgument,
     check_only: Annotated[bool, typer.Option("--check", help="Change nothing; exit 1 if a file would change.")] = False,
+    derived: Annotated[
+        bool, typer.Option("--derived", help="Change nothing; print the files with backward passes written out.")
+    ] = False,
 ) -> None:
     """Rewrite the files in the canonical form."""
-    from ..commands.fmt import format_files
+    from ..commands.fmt import format_files, print_derived
 
+    if derived:
+        raise typer.Exit(print_derived(files))
     raise typer.Exit(format_files(files, check_only=check_only))
 
 
@@ -194,7 +199,13 @@ def plan(
         Path | None, typer.Option("--kernel", metavar="KERNEL.py", help="With triton: rewrite the GEMM of this file.")
     ] = None,
     out: Annotated[Path | None, typer.Option("-o", metavar="OUT", help="Write to this file, not to stdout.")] = None,
-    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of plans; needs no FILE.")] = False,
+    layers: Annotated[
+        int | None,
+        typer.Option("--layers", min=1, max=64, metavar="N", help="With json: write out N of the layers that repeat."),
+    ] = None,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON Schema of plans, with FILE that of its plans.")
+    ] = False,
 ) -> None:
     """Write a schedule as a plan, in steps, or for another program.
 
@@ -203,11 +214,11 @@ def plan(
     from ..commands.inputs import ScenarioInput
     from ..commands.plan import TritonOptions, print_plan, print_schema, print_steps, print_triton
 
+    source = None if file is None else ScenarioInput(file, settings_of(settings), workload)
     if schema:
-        raise typer.Exit(print_schema(out))
-    if file is None:
+        raise typer.Exit(print_schema(source, out))
+    if source is None:
         raise typer.BadParameter("name a scenario", param_hint="FILE")
-    source = ScenarioInput(file, settings_of(settings), workload)
     if output is PlanFormat.TRITON:
         raise typer.Exit(print_triton(source, TritonOptions(schedule, rank, kernel), out))
     if (rank, kernel) != (None, None):
@@ -218,7 +229,8 @@ def plan(
         raise typer.Exit(print_mscclpp(source, schedule=schedule, out=out))
     if output is PlanFormat.STEPS:
         raise typer.Exit(print_steps(source, schedule=schedule, out=out))
-    raise typer.Exit(print_plan(source, schedule=schedule, as_json=output is PlanFormat.JSON, out=out))
+    as_json = output is PlanFormat.JSON
+    raise typer.Exit(print_plan(source, schedule=schedule, as_json=as_json, layers=layers, out=out))
 
 
 def import_file(
@@ -245,10 +257,13 @@ def from_model(
     no_sequence_parallel: Annotated[
         bool, typer.Option("--no-sequence-parallel", help="Activations are whole on every GPU: all_reduce.")
     ] = False,
+    pairs: Annotated[
+        bool, typer.Option("--pairs", help="Each GEMM beside its collective alone, and not the layer as a whole.")
+    ] = False,
     out: Annotated[Path | None, typer.Option("-o", metavar="OUT", help="Write to this file, not to stdout.")] = None,
 ) -> None:
     """Write the workloads of a layer of a model as a scenario."""
     from ...compiler.from_model.layer import Parallelism
     from ..commands.from_model import write_layer
 
-    raise typer.Exit(write_layer(config, Parallelism(gpu, tp, not no_sequence_parallel), out))
+    raise typer.Exit(write_layer(config, Parallelism(gpu, tp, not no_sequence_parallel), out, whole=not pairs))

@@ -3,7 +3,20 @@
 A new one is a file, a line here, and a work model in the simulator unless it runs as one that is there.
 """
 
-from . import add, all_gather, all_to_all, attention, from_first, gemm, gemv, grouped_gemm, reductions, row_wise
+from . import (
+    add,
+    all_gather,
+    all_to_all,
+    attention,
+    attention_back,
+    from_first,
+    gemm,
+    gemv,
+    grouped_gemm,
+    reductions,
+    routing,
+    row_wise,
+)
 from .base import (
     CallArgument,
     CallArgumentKind,
@@ -22,6 +35,7 @@ OPERATIONS: tuple[KernelOperation | CollectiveOperation, ...] = (
     gemv.OPERATION,
     grouped_gemm.OPERATION,
     attention.OPERATION,
+    attention_back.OPERATION,
     add.OPERATION,
     *row_wise.OPERATIONS,
     all_gather.OPERATION,
@@ -30,6 +44,8 @@ OPERATIONS: tuple[KernelOperation | CollectiveOperation, ...] = (
     all_to_all.OPERATION,
     from_first.BROADCAST,
     from_first.SEND_RECV,
+    routing.DISPATCH,
+    routing.COMBINE,
 )
 
 __all__ = [

@@ -1,9 +1,10 @@
 """``all_gather(x)``: rows of all ranks side by side, on every rank."""
 
 from dataclasses import replace
+from math import gcd
 
 from ..pattern import Pattern
-from ..tensors import Shard
+from ..tensors import Shard, Tensor
 from .base import CallResult, CollectiveOperation, OperationCall, mismatch
 from .checks import check_declared
 
@@ -11,11 +12,19 @@ from .checks import check_declared
 def _infer(call: OperationCall) -> CallResult:
     (operand,), (tensor,) = call.operands, call.tensors
     check_declared(call, operand)
+    if tensor.shard is Shard.FLAT:
+        return CallResult(replace(tensor, name=call.result), moved=_in_rows(tensor, call))
     if tensor.shard is not Shard.ROWS:
         hint = f"declare it with 'shard rows': {tensor.name} = tensor ... shard rows"
         raise mismatch(f"all_gather joins rows, but {tensor.name} is {tensor.layout}", hint)
     gathered = replace(tensor, name=call.result)
     return CallResult(gathered, moved=gathered)
+
+
+def _in_rows(tensor: Tensor, call: OperationCall) -> Tensor:
+    """What moves of a tensor in flat shards: rows of equal parts of all elements, as many as the ranks share evenly."""
+    parts = call.num_ranks // gcd(tensor.rows, call.num_ranks)
+    return replace(tensor, name=call.result, rows=tensor.rows * parts, cols=tensor.cols // parts, shard=Shard.ROWS)
 
 
 OPERATION = CollectiveOperation(

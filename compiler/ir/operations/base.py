@@ -37,6 +37,7 @@ class CallArgumentKind(Enum):
     COUNT = auto()  # a positive whole number: an int
     TRUTH = auto()  # true or false: a bool
     COUNTS = auto()  # a list of whole numbers: a tuple of int
+    TYPE = auto()  # an element type: a DType
     TABLE = auto()  # a list of whole numbers, or such a list for each rank: a tuple of int or of such tuples
 
 
@@ -50,16 +51,31 @@ class CallArgument:
 
 
 @dataclass(frozen=True, slots=True)
+class Routing:
+    """Even routing of ``rows`` rows of a rank: each goes to ``top`` of ``experts``, which the ranks share evenly.
+
+    ``sent`` is how many rows a rank sends and gets, itself among those it sends to.
+    """
+
+    rows: int
+    experts: int
+    top: int
+    sent: int
+
+
+@dataclass(frozen=True, slots=True)
 class Exchange:
     """Rows that ranks send each other in an all_to_all, where they are not the same for all; see ``Workload``.
 
-    ``table`` holds the rows [from][to] wherever a call says them so, even if all ranks send alike.
+    ``table`` holds the rows [from][to] wherever a call says them so, even if all ranks send alike. ``routing`` is that
+    of a dispatch.
     """
 
     split: tuple[int, ...] = ()
     loads: tuple[tuple[int, ...], ...] = ()
     table: tuple[tuple[int, ...], ...] = ()
     experts: tuple[tuple[int, ...], ...] = ()
+    routing: Routing | None = None
 
     @property
     def received(self) -> tuple[int, ...]:

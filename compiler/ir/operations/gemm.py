@@ -81,6 +81,8 @@ def _infer(call: OperationCall) -> CallResult:
             rows, shard = a.rows // ranks, Shard.ROWS
         case (Shard.COLS, Shard.ROWS):
             inner, partial = a.cols // ranks, True
+        case (Shard.FLAT, _) | (_, Shard.FLAT):
+            raise mismatch(f"{_layouts(a, b)}: flat shards are gathered first", "g = all_gather(w)")
         case (Shard.ROWS, _):
             gather = f"gather it first: gemm(all_gather({a.name}), {b.name})"
             hint = f"drop the shard of {b.name}" if left.origin == "all_to_all" else gather
@@ -109,6 +111,9 @@ def _side_by_side(call: OperationCall, left: Operand, w: Tensor) -> Tensor:
 
 def _check(call: OperationCall, a: Tensor, b: Tensor) -> None:
     left, right = call.operands
+    if left.origin and a.shard is Shard.FLAT:
+        hint = "gather it in a line of its own: g = all_gather(w)"
+        raise not_simulated(f"{a.name} comes in flat shards, of which rows are no part", hint)
     for operand, allowed in ((left, ("", *OPERATION.after)), (right, ("",))):
         if operand.origin not in allowed:
             hint = "the first input may be gathered: gemm(all_gather(x), w), or come by an all_to_all"

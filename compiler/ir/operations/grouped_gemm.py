@@ -1,14 +1,25 @@
 """``grouped_gemm(x, w, rows=[...])``: the experts of one rank; x is [sum of rows, k], w is [experts * k, n].
 
-x may have come by an all_gather or an all_to_all.
+x may have come by an all_gather or an all_to_all. Behind a dispatch routing says the rows.
 """
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from ...codes import Code
 from ..pattern import Pattern
+from ..rejection import Rejection
 from ..tensors import DType, Shard, Tensor
-from .base import CallArgument, CallArgumentKind, CallResult, Exchange, KernelOperation, OperationCall, mismatch
+from .base import (
+    CallArgument,
+    CallArgumentKind,
+    CallResult,
+    Exchange,
+    KernelOperation,
+    OperationCall,
+    OperationError,
+    mismatch,
+)
 from .checks import check_inner, check_local, check_peak, check_types
 from .kernel_shape import Cutting, KernelShape, matrix_cutting, product_text
 
@@ -70,13 +81,25 @@ def _infer(call: OperationCall) -> CallResult:
     x, w = call.tensors
     check_types([x, w])
     exchange = _exchange(call)
-    rows = exchange.experts[exchange.busiest] if exchange.experts else call.counts("rows")
+    rows = exchange.experts[exchange.busiest] if exchange.experts else _rows(call)
     if sum(rows) != x.rows:
         raise mismatch(f"the rows of all experts are {sum(rows)}, but {x.name} has {x.rows}")
     check_inner(f"{len(rows)} experts of {x.name}", len(rows) * x.cols, w)
     check_peak(call.gpu, x.dtype)
     output = Tensor(call.result, x.dtype, x.rows, w.cols, Shard.NONE)
     return CallResult(output, GroupedGemmShape(rows, w.cols, x.cols, x.dtype), exchange=exchange)
+
+
+def _rows(call: OperationCall) -> tuple[int, ...]:
+    """The rows of each expert of a rank, as the call or the routing before it says."""
+    routing = call.exchange.routing
+    if "rows" in call.arguments:
+        return call.counts("rows")
+    if routing is None:
+        message = f"{call.operation.name} does not say its rows"
+        raise OperationError(Rejection(Code.MGS209, message, OPERATION.example))
+    experts = routing.experts // call.num_ranks
+    return (routing.rows * routing.top // experts,) * experts
 
 
 def _exchange(call: OperationCall) -> Exchange:
@@ -105,7 +128,7 @@ OPERATION = KernelOperation(
     example="grouped_gemm(x, w, rows=[512, 256])",
     infer=_infer,
     num_tensors=(2, 2),
-    arguments=(CallArgument("rows", CallArgumentKind.TABLE, required=True),),
+    arguments=(CallArgument("rows", CallArgumentKind.TABLE),),
     after=("all_gather", "all_to_all"),
     before=("all_to_all",),
     follows=("gemm",),

@@ -1,4 +1,4 @@
-"""``norm(x)``, ``swiglu(u)``, ``gelu(x)`` and what goes back through them: each row by itself, bound by memory.
+"""``norm(x)``, ``swiglu(u)``, ``gelu(x)``, what goes back through them, ``cast(x, type=fp8)``: each row by itself.
 
 One generic kernel: it reads its tensors once and writes its result once. ``gelu`` of what a gemm computes may be the
 end of that gemm (NVIDIA cuBLASLt, CUBLASLT_EPILOGUE_GELU); the others are kernels of their own in libraries.
@@ -9,7 +9,7 @@ from functools import partial
 from typing import ClassVar
 
 from .add import ElementwiseShape
-from .base import CallResult, KernelOperation, OperationCall, mismatch
+from .base import CallArgument, CallArgumentKind, CallResult, KernelOperation, OperationCall, mismatch
 from .checks import lone_tensors
 
 
@@ -61,6 +61,19 @@ def _row_wise(
     )
 
 
+def _cast(call: OperationCall) -> CallResult:
+    (tensor,) = lone_tensors(call)
+    output = replace(tensor, name=call.result, dtype=call.arguments["type"])
+    return CallResult(output, RowWiseShape(output.rows * output.cols, 1, output.dtype, tensor.num_bytes))
+
+
+CAST = KernelOperation(
+    name="cast",
+    example="cast(x, type=fp8)",
+    infer=_cast,
+    arguments=(CallArgument("type", CallArgumentKind.TYPE, required=True),),
+)
+
 OPERATIONS = (
     _row_wise("norm", "norm(x)", (1,), 1),
     _row_wise("norm_back", "norm_back(x, dy)", (1, 1), 1),
@@ -68,4 +81,5 @@ OPERATIONS = (
     _row_wise("swiglu_back", "swiglu_back(u, dh)", (2, 1), 2),
     _row_wise("gelu", "gelu(x)", (1,), 1, ends_gemm=True),
     _row_wise("gelu_back", "gelu_back(x, dy)", (1, 1), 1),
+    CAST,
 )

@@ -18,12 +18,13 @@ from ...ir import (
     Speedup,
     Term,
     Value,
+    in_batch,
 )
 from ...text import syntax as ast
 from ...text.diagnostics import did_you_mean, listing
 from ...text.source import Span
 from ...text.units import NUMBER, Quantity
-from ...text.vocabulary import ALWAYS_THERE
+from ...text.vocabulary import ALWAYS_THERE, MAX_BATCHES
 from ..values.evaluate import Reading
 from ..values.sentences import single
 from .units import DIMENSIONS, UNITS, dimension_of, figures_of, joined_units, metric_or_none
@@ -84,6 +85,8 @@ class TermReader:
                 return MetricOf(self._simulated(schedule, expression), metric)
             case ast.Member(base=ast.Member(base=ast.Name() as schedule, name=op), name=word):
                 return self._of_op(schedule, op, word, expression)
+            case ast.Member(base=ast.Index(base=ast.Member(base=ast.Name() as schedule, name=op)) as index, name=word):
+                return self._of_op(schedule, op, word, expression, self._batch(index))
             case ast.Call(function=ast.Name(text=word)):
                 return self._call(word, expression)
             case ast.Name(text=word):
@@ -205,8 +208,19 @@ class TermReader:
             raise self._report.fail(Code.MGS307, "a percentile is a number from 0 to 100", expression.span, hint)
         return value.amount
 
-    def _of_op(self, schedule: ast.Name, op: str, word: str, expression: ast.Expression) -> MetricOf:
-        """Read ``late.dh.makespan``."""
+    def _batch(self, index: ast.Index) -> int:
+        """Read the number in ``domino.qkv[1].makespan``."""
+        match index.subscripts:
+            case (ast.Number(text=text),) if text.isdecimal() and int(text) < MAX_BATCHES:
+                return int(text)
+            case _:
+                hint = "for instance domino.qkv[0].makespan"
+                raise self._report.fail(Code.MGS116, "the number of a batch is expected here", index.span, hint)
+
+    def _of_op(
+        self, schedule: ast.Name, op: str, word: str, expression: ast.Expression, batch: int | None = None
+    ) -> MetricOf:
+        """Read ``late.dh.makespan``, or ``late.dh[0].makespan``."""
         if op not in self._ops:
             hint = did_you_mean(op, self._ops) or (f"ops are {listing(self._ops)}" if self._ops else "mine.makespan")
             what = f"unknown op '{op[:64]}'" if self._ops else "only a graph has figures of single ops"
@@ -215,7 +229,7 @@ class TermReader:
         if metric not in OP_METRICS:
             hint = f"an op has {listing(each.value for each in OP_METRICS)}"
             raise self._report.fail(Code.MGS201, f"an op has no metric '{word}'", expression.span, hint)
-        return MetricOf(self._simulated(schedule, expression), metric, op)
+        return MetricOf(self._simulated(schedule, expression), metric, op if batch is None else in_batch(op, batch))
 
     def _metric(self, word: str, expression: ast.Expression) -> Metric:
         metric = metric_or_none(word)

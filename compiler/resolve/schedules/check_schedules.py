@@ -11,7 +11,6 @@ from ...text.diagnostics import Report
 from ...text.names import Kind, Scope
 from ...text.soundness import Soundness
 from ...text.source import Span
-from ...verify.check import check_plan
 
 Declaration = ast.Template | ast.Plan
 
@@ -49,6 +48,8 @@ def _is_legal(scenario: Scenario, named: NamedSchedule, declaration: object, rep
         found.append((unfit.code, unfit.message, _first(declaration), unfit.hint))
     else:
         if isinstance(named.body, Plan):
+            from ...verify.check import check_plan  # few files have a plan: the others do not wait for its import
+
             faults = check_plan(scenario, schedule)
             found.extend((fault.code, fault.message, _place(declaration, fault.step), fault.hint) for fault in faults)
     for code, message, span, hint in found:

@@ -16,7 +16,7 @@ from ...text.diagnostics import Report, did_you_mean, listing
 from ...text.names import Kind
 from ...text.source import Span
 from ...text.units import BYTES
-from ...text.vocabulary import OBJECTIVES, Property
+from ...text.vocabulary import MAX_BATCHES, OBJECTIVES, Property
 from ..values.device_numbers import FigureReader
 from ..values.domains import read_values, whole_numbers
 from ..values.evaluate import ExpressionEvaluator, Place
@@ -24,7 +24,13 @@ from ..values.sentences import Words, known_head
 from .implementation import ImplementationReader
 from .template import ChoiceReader
 
-_OTHER_WORDS = ("staging", "minimize", "everything", "dominance", "implementations")
+BATCHES = "batches"
+"""The word for how many batches a graph may be computed in."""
+
+IMPLEMENTATIONS = "implementations"
+"""The word for what one can switch on today."""
+
+_OTHER_WORDS = ("staging", "minimize", "everything", "dominance", IMPLEMENTATIONS, BATCHES)
 _STAGING = Property("staging", BYTES, Fraction(0), Fraction(1 << 50), whole=True)
 
 
@@ -74,6 +80,10 @@ class ExploreReader:
                 return explore
             case "dominance":
                 return replace(explore, dominance=self._switch(words))
+            case "batches":
+                counts = read_values(words, self._place, self._evaluator, self._report)
+                numbers = whole_numbers(counts, BATCHES, MAX_BATCHES, self._report)
+                return explore.asking(BATCHES, tuple(dict.fromkeys(numbers)))
             case "implementations":
                 return replace(explore, implementations=self._asked(words))
             case _:

@@ -2,6 +2,7 @@
 
 schedule late for layer {
   dh = hetero_fused_1d(chunks=32, engine=dma(7))
+  u { split rows 512, 512; move by dma(7) put }
   apart dx, xg by dma(7)
   order dh, dx, d_wdn, d_wup
   stream 1 d_wup
@@ -11,25 +12,25 @@ schedule late for layer {
 }
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from ...codes import Code
-from ...ir import Choice, Graph, GraphChoice, GraphScenario, OpMode, Seams
-from ...planning.graph_build import build_graph_plan
-from ...planning.graph_order import GraphPlanError
+from ...ir import Choice, Graph, GraphChoice, OpMode, Scenario, Seams, System
+from ...planning.graph_batches import in_batches
 from ...templates import BASELINE
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean, listing
-from ...text.names import Kind, Scope
-from ...text.soundness import Soundness
 from ...text.source import Span
 from ...text.units import NUMBER
-from ...text.vocabulary import GRAPH_SCHEDULE_WORDS, MAX_STREAMS, Property
+from ...text.vocabulary import GRAPH_SCHEDULE_WORDS, MAX_AHEAD, MAX_BATCHES, MAX_STREAMS, Property
 from ..values.device_numbers import FigureReader
 from ..values.evaluate import ExpressionEvaluator, Place
-from ..values.sentences import Words, known_head
+from ..values.sentences import Words, head_of, known_head
+from .graph_names import OpNames
+from .outline_block import is_outline
 from .template import ChoiceReader
+from .written import WrittenReader
 
 _EXAMPLE = "schedule NAME for LAYER { u = hetero_fused_1d(chunks=16); apart y by dma(7); order u, y }"
 
@@ -45,6 +46,8 @@ class _Said:
     low: dict[str, None] = field(default_factory=dict)
     sums_first: bool = False
     seams: Seams = Seams.ROWS
+    batches: int = 1
+    ahead: int = 0
     seen: set[str] = field(default_factory=set)
 
 
@@ -52,18 +55,30 @@ class GraphScheduleReader:
     """Reads the schedules of one graph."""
 
     def __init__(
-        self, graph: Graph, choices: ChoiceReader, place: Place, evaluator: ExpressionEvaluator, report: Report
+        self,
+        system: System,
+        graph: Graph,
+        choices: ChoiceReader,
+        place: Place,
+        evaluator: ExpressionEvaluator,
+        report: Report,
+        *,
+        as_written: bool,
     ) -> None:
-        self._graph, self._choices, self._place, self._report = graph, choices, place, report
+        self._system, self._graph = system, graph
+        self._choices, self._place, self._report = choices, place, report
+        self._written = WrittenReader(choices, place, evaluator, report, as_written=as_written)
         self._numbers = FigureReader(report, evaluator)
-        self._ops = {op.name: op for op in graph.ops}
+        self._names = OpNames(graph, 1, self._numbers, place, report)
 
     def read(self, declaration: ast.Template | ast.Plan) -> GraphChoice:
         """Read a schedule."""
         if isinstance(declaration, ast.Template):
-            message = f"{self._graph.name} is a graph of {len(self._ops)} ops, whose schedule is a block"
+            message = f"{self._graph.name} is a graph of {len(self._graph.ops)} ops, whose schedule is a block"
             raise self._report.fail(Code.MGS116, message, declaration.values[0].span, _EXAMPLE)
         said, failures = _Said(), self._report.num_failures
+        said.batches = self._batches(declaration.block)
+        self._names = OpNames(self._graph, said.batches, self._numbers, self._place, self._report)
         for statement in declaration.block.statements:
             with self._report.attempt():
                 self._statement(statement, said)
@@ -78,17 +93,57 @@ class GraphScheduleReader:
             tuple(said.low),
             said.sums_first,
             said.seams,
+            said.batches,
+            said.ahead,
         )
 
+    def _batches(self, block: ast.Block) -> int:
+        """Read ``batches 2``, wherever it stands: names of ops depend on it."""
+        for statement in block.statements:
+            head = head_of(statement) if isinstance(statement, ast.Say) else None
+            if head is not None and head.text == "batches" and isinstance(statement, ast.Say):
+                words = Words(statement.phrase, self._report)
+                words.take("batches")
+                number = Property("a number of batches", NUMBER, Fraction(1), Fraction(MAX_BATCHES), whole=True)
+                with self._report.attempt():
+                    return int(self._numbers.value(number, (words.take("a number of batches"),), self._place).amount)
+        return 1
+
     def _statement(self, statement: ast.Define | ast.Say, said: _Said) -> None:
-        if isinstance(statement, ast.Define):
-            if statement.name in GRAPH_SCHEDULE_WORDS:
-                known_head(statement, GRAPH_SCHEDULE_WORDS, "a schedule of a graph", self._report)
-            span = Span(statement.span.source, statement.span.start, statement.span.start + len(statement.name))
-            name = self._op(ast.Name(statement.name, span=span))
-            template = ast.Template("schedule", ast.Path((name,)), statement.phrase[0].parts, span=statement.span)
-            self._mode(OpMode(name, self._choices.choice(template)), said, statement.span)
-            return
+        match statement:
+            case ast.Define(name=word):
+                if word in GRAPH_SCHEDULE_WORDS:
+                    known_head(statement, GRAPH_SCHEDULE_WORDS, "a schedule of a graph", self._report)
+                span = Span(statement.span.source, statement.span.start, statement.span.start + len(word))
+                self._template(ast.Name(word, span=span), statement.phrase[0].parts, said, statement.span)
+            case ast.Say(phrase=(ast.Group(parts=(ast.Compare(left=op, operator="=", right=body), *rest)), *_)):
+                self._template(op, (body, *rest), said, statement.span)
+            case ast.Say(phrase=(ast.Group(parts=(op,)),), block=ast.Block() as block):
+                self._block(op, block, said, statement.span)
+            case ast.Say():
+                self._say(statement, said)
+
+    def _block(self, op: ast.Expression, block: ast.Block, said: _Said, span: Span) -> None:
+        """Read ``u { ... }``: an outline of an op."""
+        for name in self._names.of(op):
+            declaration = ast.Plan(name, ast.Path((name,), span=op.span), block, span=span)
+            if not is_outline(declaration, self._report):
+                message = f"{op.span.text} is said in outline, or by a template"
+                raise self._report.fail(Code.MGS116, message, span, "u { split rows 2048, 2048; move by dma(7) }")
+            workload = in_batches(self._graph, said.batches).op(name).workload
+            plan = self._written.read(Scenario(name, self._system, workload), declaration, None)
+            if plan is None:
+                raise self._report.stop()
+            self._mode(OpMode(name, plan), said, span)
+
+    def _template(self, op: ast.Expression, body: tuple[ast.Expression, ...], said: _Said, span: Span) -> None:
+        """Read ``u = TEMPLATE(...)``, for each batch, or ``u[0] = TEMPLATE(...)``."""
+        names = self._names.of(op)
+        choice = self._choices.choice(ast.Template("schedule", ast.Path((names[0],)), body, span=span))
+        for name in names:
+            self._mode(OpMode(name, choice), said, span)
+
+    def _say(self, statement: ast.Say, said: _Said) -> None:
         head = known_head(statement, GRAPH_SCHEDULE_WORDS, "a schedule of a graph", self._report)
         if head in said.seen and head not in ("apart", "stream", "beside"):
             raise self._report.fail(Code.MGS206, f"{head} is said twice", statement.span)
@@ -99,19 +154,34 @@ class GraphScheduleReader:
             case "apart":
                 self._apart(words, said, statement.span)
             case "order":
-                said.order = self._distinct(words)
+                said.order = self._names.distinct(words, parts=True)
             case "stream":
                 number = Property("a stream", NUMBER, Fraction(1), Fraction(MAX_STREAMS - 1), whole=True)
                 stream = int(self._numbers.value(number, (words.take("a number"),), self._place).amount)
-                said.streams |= dict.fromkeys(self._distinct(words), stream)
+                said.streams |= dict.fromkeys(self._names.distinct(words), stream)
             case "beside":
-                kernel = self._op(words.take_name("an op with a kernel"))
-                said.beside |= dict.fromkeys(self._distinct(words), kernel)
+                self._beside(words, said)
             case "priority":
                 self._priority(words, said)
+            case "ahead":
+                number = Property("layers ahead", NUMBER, Fraction(0), Fraction(MAX_AHEAD), whole=True)
+                said.ahead = int(self._numbers.value(number, (words.take("a number of layers"),), self._place).amount)
+            case "batches":
+                words.take("a number of batches")  # which is known already
             case _:
                 self._seams(words, said)
         words.end()
+
+    def _beside(self, words: Words, said: _Said) -> None:
+        """Read ``beside dx xg``: in batches each beside the kernel of its own, or all beside one that is named."""
+        value = words.take("an op with a kernel")
+        kernels, others = self._names.of(value), self._names.distinct(words)
+        for name in others:
+            own = [kernel for kernel in kernels if self._names.number_of(kernel) == self._names.number_of(name)]
+            if len(kernels) > 1 and not own:
+                message = f"{name} is of no batch: beside which of {listing(kernels)}?"
+                raise self._report.fail(Code.MGS116, message, value.span, f"beside {kernels[0]} {name}")
+            said.beside[name] = (own or kernels)[0]
 
     def _seams(self, words: Words, said: _Said) -> None:
         name, known = words.take_name("rows or whole"), {seams.value: seams for seams in Seams}
@@ -122,12 +192,12 @@ class GraphScheduleReader:
 
     def _apart(self, words: Words, said: _Said, span: Span) -> None:
         """Read ``apart dx, xg by dma(7)``; a lone collective is one already, and has the engine."""
-        names = self._distinct(words)
+        names = self._names.distinct(words)
         engine = (
             self._choices.engine(words.take("an engine")) if words.take_word("by") else self._choices.default_engine()
         )
         for name in names:
-            if self._ops[name].workload.is_collective:
+            if self._names[name].workload.is_collective:
                 body = Choice(BASELINE.name, self._choices.num_ranks, engine)
                 self._mode(OpMode(name, body), said, span)
             else:
@@ -144,70 +214,11 @@ class GraphScheduleReader:
             if words.take_word("sums"):
                 said.sums_first = True
             else:
-                name = self._op(words.take_name("sums, or an op"))
+                value = words.take("sums, or an op")
+                names = self._names.of(value)
                 if words.take_word("low") is None:
-                    hint = f"priority sums, {name} low"
+                    hint = f"priority sums, {value.span.text} low"
                     raise self._report.fail(Code.MGS116, "'low' is missing", words.span, hint)
-                said.low[name] = None
+                said.low |= dict.fromkeys(names)
             if not words.skip_comma():
                 return
-
-    def _distinct(self, words: Words) -> tuple[str, ...]:
-        """Names of ops, each once."""
-        found: dict[str, None] = {}
-        for value in words.take_list("an op"):
-            if not isinstance(value, ast.Name):
-                raise self._report.fail(Code.MGS116, "the name of an op is expected here", value.span)
-            name = self._op(value)
-            if name in found:
-                raise self._report.fail(Code.MGS206, f"{name} is listed twice", value.span)
-            found[name] = None
-        return tuple(found)
-
-    def _op(self, name: ast.Name) -> str:
-        if name.text not in self._ops:
-            part_of = {tensor: op for tensor, op, _ in self._graph.results}
-            inside = f"{name.text} is made inside {part_of[name.text]}" if name.text in part_of else ""
-            hint = inside or did_you_mean(name.text, self._ops) or f"ops are {listing(self._ops)}"
-            raise self._report.fail(Code.MGS203, f"unknown op '{name.text[:64]}'", name.span, hint)
-        return name.text
-
-
-def check_graph_schedules(
-    scope: Scope, graphs: tuple[GraphScenario, ...], report: Report, *, as_written: bool
-) -> tuple[GraphScenario, ...]:
-    """Report what is wrong with the schedules of graphs, and keep those that can be carried out.
-
-    ``as_written`` is as in ``check_schedules``.
-    """
-    sound, say = Soundness(scope, report), report.error if as_written else report.warn
-    places = {entry.name: entry.declaration for entry in scope.of_kind(Kind.SCHEDULE)}
-    kept = []
-    for one in graphs:
-        legal = []
-        for choice in one.schedules:
-            declaration = places[choice.name]
-            assert isinstance(declaration, ast.Plan), "a schedule of a graph is a block"
-            if not sound.of_name(choice.name):
-                continue
-            try:
-                build_graph_plan(one.system, one.graph, choice)
-                legal.append(choice)
-            except GraphPlanError as error:
-                unfit = error.rejection
-                message = unfit.message if as_written else f"{choice.name} is left out: {unfit.message}"
-                say(unfit.code, message, _place(declaration, error.at), unfit.hint)
-        kept.append(replace(one, schedules=tuple(legal)))
-    return tuple(kept)
-
-
-def _place(declaration: ast.Plan, at: str) -> Span:
-    """The statement that defines the op ``at``, begins with that word or names it; else the head of the schedule."""
-    for statement in declaration.block.statements:
-        if isinstance(statement, ast.Define) and statement.name == at:
-            return statement.span
-    for statement in declaration.block.statements:
-        names = (part for group in statement.phrase for part in group.parts if isinstance(part, ast.Name))
-        if isinstance(statement, ast.Say) and any(name.text == at for name in names):
-            return statement.span
-    return declaration.workload.span

@@ -5,6 +5,7 @@ from fractions import Fraction
 from typing import Any
 
 from ...codes import Code
+from ...ir import DType
 from ...ir.operations import CallArgumentKind, Operation
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean, listing
@@ -25,6 +26,7 @@ class ArgumentReader:
             CallArgumentKind.COUNT: lambda name, written: self._whole(name, written, low=1),
             CallArgumentKind.TRUTH: lambda _, written: self._truth(written),
             CallArgumentKind.COUNTS: self._counts,
+            CallArgumentKind.TYPE: lambda _, written: self._type(written),
             CallArgumentKind.TABLE: self._table,
         }
 
@@ -74,6 +76,14 @@ class ArgumentReader:
         if isinstance(written, ast.Name) and written.text in ("true", "false"):
             return written.text == "true"
         raise self._report.fail(Code.MGS116, "true or false is expected here", written.span)
+
+    def _type(self, written: ast.Expression) -> DType:
+        types = [dtype.value for dtype in DType]
+        text = written.text if isinstance(written, ast.Name) else written.span.text
+        if text not in types:
+            hint = did_you_mean(text, types) or f"types are {listing(types)}"
+            raise self._report.fail(Code.MGS203, f"unknown type '{text[:64]}'", written.span, hint)
+        return DType(text)
 
     def _counts(self, name: str, written: ast.Expression) -> tuple[int, ...]:
         if not isinstance(written, ast.Listed) or not written.items:

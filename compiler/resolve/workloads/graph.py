@@ -5,27 +5,31 @@ A graph is written as any workload. Beside tensors and calls it has transposed o
 """
 
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 from ...codes import Code
-from ...ir import Graph, Repeat, System, Tensor, operations
-from ...ir.operations import OperationError, row_wise
+from ...ir import Batch, Graph, Repeat, System, Tensor, operations
+from ...ir.operations import CollectiveOperation, KernelOperation, OperationError, routing, row_wise
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean, listing
 from ...text.names import Entry, Kind
 from ...text.source import Span
 from ...text.units import NUMBER
-from ...text.vocabulary import GRAPH_WORDS, Property
+from ...text.vocabulary import GRAPH_WORDS, MAX_LAYERS, Property
 from ..values.device_numbers import FigureReader
 from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.sentences import Words, head_of
 from .arguments import ArgumentReader
+from .graph_batch import BatchSaid, batches_of, read_batch
 from .graph_calls import GraphCall, Laid, call_of
 from .graph_pairs import ops_of
+from .graph_routing import chain_of
 from .tensors import TensorReader
 
 MAX_CALLS = 256
-MAX_LAYERS = 4096
 
 _PAIR = 3
 """Operations that a workload has at most that is no graph."""
@@ -44,15 +48,38 @@ class GraphResolver:
         self._spans: dict[str, Span] = {}
         self._used: set[str] = set()
         self._calls: dict[str, GraphCall] = {}
+        self.written: dict[str, ast.Call] = {}
+        """Calls as the text has them, by their results."""
         self._inner_names: Counter[str] = Counter()
         self._about = ""
         self._repeat: Repeat | None = None
+        self._batch: BatchSaid | None = None
         self._says_graph = False
 
     @property
     def is_meant(self) -> bool:
         """Whether the text says what only a graph has, or has more operations than a pair."""
         return self._says_graph or len(self._calls) > _PAIR
+
+    @property
+    def calls(self) -> tuple[GraphCall, ...]:
+        """All calls that were read, in order."""
+        return tuple(self._calls.values())
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All tensors that were read, results included."""
+        return tuple(self._known.values())
+
+    @property
+    def repeat(self) -> Repeat | None:
+        """The layers."""
+        return self._repeat
+
+    @property
+    def batch(self) -> BatchSaid | None:
+        """Which tensors may be cut."""
+        return self._batch
 
     def resolve(self) -> Graph:
         """Return the resolved graph."""
@@ -68,8 +95,15 @@ class GraphResolver:
         if self._report.num_failures > failures_before:
             raise self._report.stop()
         self._check(declaration)
-        ops, results = ops_of(list(self._calls.values()))
-        return Graph(declaration.name, self._about, ops, tuple(self._known.values()), results, self._repeat)
+        if self._batch is None:
+            return self._graph(self._calls, self._known)
+        one, cuts = batches_of(self._calls, self._known, self._batch, self._repeat, self._system, self._report)
+        batch = Batch(self._batch.names, self._batch.rows, tuple((count, self._graph(*cut)) for count, cut in cuts))
+        return replace(self._graph(*one), batch=batch)
+
+    def _graph(self, calls: Mapping[str, GraphCall], tensors: Mapping[str, Tensor]) -> Graph:
+        ops, results = ops_of(list(calls.values()))
+        return Graph(self._entry.name, self._about, ops, tuple(tensors.values()), results, self._repeat)
 
     def _check(self, declaration: ast.Workload) -> None:
         if not self._calls:
@@ -93,6 +127,9 @@ class GraphResolver:
             case (ast.Name(text="repeat"), *_):
                 self._says_graph = True
                 self._read_repeat(statement)
+            case (ast.Name(text="batch"), *_):
+                self._says_graph = True
+                self._read_batch(statement)
             case _:
                 span = word.span if word is not None else statement.span
                 hint = did_you_mean(span.text[:40], GRAPH_WORDS) or f"a graph has: {listing(GRAPH_WORDS)}"
@@ -120,6 +157,16 @@ class GraphResolver:
             message = f"{_text(made)} cannot be the next layer's {_text(taken)}"
             raise self._report.fail(Code.MGS310, message, statement.span, "what is repeated has the form of its input")
         self._repeat = Repeat(layers, result.text, first.text)
+
+    def _read_batch(self, statement: ast.Say) -> None:
+        said = read_batch(statement, self._numbers, self._place, self._report)
+        if self._batch is not None:
+            raise self._report.fail(Code.MGS206, "batch is said twice", statement.span)
+        for name in said.inputs:
+            self._tensor(name)
+            if name.text in self._calls:
+                raise self._report.fail(Code.MGS310, f"'{name.text}' is no input of the workload", name.span)
+        self._batch = said
 
     def _define(self, statement: ast.Define) -> None:
         name = statement.name
@@ -178,18 +225,40 @@ class GraphResolver:
         if len(self._calls) >= MAX_CALLS:
             raise self._report.fail(Code.MGS305, f"a graph has at most {MAX_CALLS} operations", call.span)
         operation = known[word]
-        self._says_graph |= operation in row_wise.OPERATIONS
+        self._says_graph |= operation in (*row_wise.OPERATIONS, routing.DISPATCH, routing.COMBINE)
         values = self._arguments.tensors(operation, call)
         operands = tuple([self._operand(value, definition) for value in values])
         arguments = self._arguments.arguments(operation, call)
-        system = self._system
+        self.written[name] = call
         try:
-            made = call_of(
-                operation, name, operands, arguments, self._calls, system.num_ranks, system.gpu, definition, call.span
-            )
+            *before, (last, said) = chain_of(operation, arguments, operands[0].tensor.dtype, self._system)
         except OperationError as error:
             rejection = error.rejection
             raise self._report.fail(rejection.code, rejection.message, call.span, rejection.hint) from None
+        for one, own in before:
+            made = self._make(one, f"{name}.{one.name}", operands, own, definition, call.span)
+            self._used.add(made.name)
+            operands = (Laid(made),)
+        return self._make(last, name, operands, said, definition, call.span)
+
+    def _make(
+        self,
+        operation: KernelOperation | CollectiveOperation,
+        name: str,
+        operands: tuple[Laid, ...],
+        arguments: Mapping[str, Any],
+        definition: str,
+        span: Span,
+    ) -> Tensor:
+        """What a call makes, which is known by that name from here on."""
+        system = self._system
+        try:
+            made = call_of(
+                operation, name, operands, arguments, self._calls, system.num_ranks, system.gpu, definition, span
+            )
+        except OperationError as error:
+            rejection = error.rejection
+            raise self._report.fail(rejection.code, rejection.message, span, rejection.hint) from None
         self._calls[name] = made
         self._known[name] = made.result
         return made.result

@@ -21,7 +21,8 @@ from ...ir.operations import (
 from ...ir.operations.base import mismatch, not_simulated
 from ...text.source import Span
 
-GEMM, ATTENTION, GATHER, EXCHANGE = "gemm", "attention", "all_gather", "all_to_all"
+GEMM, ADD, GATHER, EXCHANGE = "gemm", "add", "all_gather", "all_to_all"
+ATTENTION = ("attention", "attention_back")
 SUMS = ("reduce_scatter", "all_reduce")
 _HEADS = ("heads", "kv_heads")
 
@@ -48,6 +49,7 @@ class Laid:
 class GraphCall:
     """A call: its ``result`` is a tensor of the graph; ``partial``: ranks hold terms of a sum.
 
+    ``arguments`` are those of the text, of all ranks.
     ``definition`` is the name that the text defines with it: its own, or that of a call around it.
     """
 
@@ -87,19 +89,27 @@ def call_of(
     """
     first = makers.get(operands[0].tensor.name)
     exchange = first.exchange if first is not None else Exchange()
-    seen = tuple(_operand(operation, operand, makers) for operand in operands)
-    heads = num_ranks if operation.name == ATTENTION and seen[0].tensor.shard is Shard.COLS else 1
+    partial = _all_partial(operation, operands, makers)
+    seen = tuple(Operand(each.seen) if partial else _operand(operation, each, makers) for each in operands)
+    heads = num_ranks if operation.name in ATTENTION and seen[0].tensor.shard is Shard.COLS else 1
     laid = seen[0].tensor.shard
     if operation.name not in (GEMM, GATHER) and not isinstance(operation, CollectiveOperation):
         seen = tuple(_on_one_rank(operation, operand, laid, num_ranks) for operand in seen)
-        arguments = {word: _share(word, value, heads) for word, value in arguments.items()}
-    made = operation.infer(OperationCall(operation, name, seen, arguments, num_ranks, gpu, exchange))
+        shared = {word: _share(word, value, heads) for word, value in arguments.items()}
+    else:
+        shared = dict(arguments)
+    made = operation.infer(OperationCall(operation, name, seen, shared, num_ranks, gpu, exchange))
     if made.exchange is not None and made.exchange.loads:
         raise not_simulated("loads that differ from rank to rank are simulated in pairs", "rows=[...] is for all ranks")
     result = _laid_out(operation, made.tensor, laid, num_ranks)
-    return GraphCall(
-        operation, operands, arguments, made, result, definition, span, made.partial, made.exchange or exchange
-    )
+    partial |= made.partial
+    return GraphCall(operation, operands, arguments, made, result, definition, span, partial, made.exchange or exchange)
+
+
+def _all_partial(operation: Operation, operands: tuple[Laid, ...], makers: Mapping[str, GraphCall]) -> bool:
+    """Whether terms of two sums are added on each rank, which gives those of one sum."""
+    terms = [each.tensor.name in makers and makers[each.tensor.name].partial for each in operands]
+    return operation.name == ADD and all(terms)
 
 
 def _operand(operation: Operation, operand: Laid, makers: Mapping[str, GraphCall]) -> Operand:
@@ -121,6 +131,8 @@ def _on_one_rank(operation: Operation, operand: Operand, laid: Shard, num_ranks:
     tensor = operand.tensor
     if operand.made_by is not None:
         return operand
+    if tensor.shard is Shard.FLAT:
+        raise mismatch(f"{tensor.name} is in flat shards, which are gathered first", f"all_gather({tensor.name})")
     if tensor.shard is not laid:
         raise mismatch(f"operands of {operation.name} lie alike, but {tensor.name} is {tensor.layout}")
     rows = tensor.rows // num_ranks if laid is Shard.ROWS else tensor.rows

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...ir import GraphOp, Made, Read
+from ...ir import GraphOp, Made, Read, Shard
 from ...ir.operations import CollectiveOperation, KernelOperation
 from .combinations import pattern_in_turn
 from .graph_calls import GATHER, GEMM, GraphCall
@@ -68,7 +68,7 @@ class _Group:
                 maker, what = made.get(name, ("", Made.OUTPUT))
                 moves = isinstance(call.operation, CollectiveOperation) and place == 0
                 by_rows = position == 0 and not operand.transposed and self._takes_rows(place)
-                yield Read(name, maker, what, by_rows, moves)
+                yield Read(name, maker, what, by_rows, moves, operand.transposed)
 
     def _takes_rows(self, place: int) -> bool:
         """Whether rows of the first operand of a call are rows of what its op moves."""
@@ -139,7 +139,8 @@ def _joins(group: _Group, call: GraphCall, readers: Mapping[str, Sequence[GraphC
     if more or group.ends or operand.transposed or operand.tensor.name != first.name:
         return False
     pattern = pattern_in_turn([first.operation, call.operation])
-    if pattern is None or pattern.beside:
+    flat = first.operands[0].tensor.shard is Shard.FLAT  # of which rows are no part
+    if pattern is None or pattern.beside or flat:
         return False
     alone = len(readers[operand.tensor.name]) == 1
     return pattern.consumes or alone

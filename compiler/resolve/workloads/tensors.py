@@ -45,6 +45,8 @@ class TensorReader:
         words.end(TENSOR_WORDS)
         if shard is Shard.ROWS:
             self._check_share(num_rows, "rows", rows.span)
+        elif shard is Shard.FLAT:
+            self._check_share(num_rows * num_cols, "elements", written.span)
         elif shard is Shard.COLS:
             self._check_share(num_cols, "columns", cols.span)
         return Tensor(statement.name, dtype, num_rows, num_cols, shard)
@@ -65,10 +67,10 @@ class TensorReader:
     def _shard(self, words: Words) -> Shard:
         if not words.take_word("shard"):
             return Shard.NONE
-        dimension = words.take_name("rows or cols")
-        by_word = {shard.value: shard for shard in (Shard.ROWS, Shard.COLS)}
+        dimension = words.take_name("rows, cols or flat")
+        by_word = {shard.value: shard for shard in (Shard.ROWS, Shard.COLS, Shard.FLAT)}
         if dimension.text not in by_word:
-            hint = did_you_mean(dimension.text, by_word) or "shard rows, or shard cols"
+            hint = did_you_mean(dimension.text, by_word) or "shard rows, shard cols or shard flat"
             raise self._report.fail(
                 Code.MGS201, f"a tensor has no dimension '{dimension.text[:64]}'", dimension.span, hint
             )

@@ -17,6 +17,7 @@ from ..devices.system import SystemResolver
 from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.sentences import Words, head_of, single
 from .arguments import ArgumentReader
+from .backward import BackwardReader, is_backward
 from .combinations import combinations, either, pattern_beside, pattern_in_turn
 from .graph import GraphResolver
 from .parts import WorkloadParts
@@ -221,6 +222,12 @@ def resolve_workload(
     declaration = entry.declaration
     assert isinstance(declaration, ast.Workload)
     system = systems.system(entry.scope.find(declaration.system, Kind.SYSTEM, report))
+    if is_backward(declaration):
+
+        def resolve(other: Entry, beside: Report) -> object:
+            return resolve_workload(other, systems, evaluator, beside)
+
+        entry = BackwardReader(systems, evaluator, report, resolve).written_out(entry)
     as_pair, as_graph = report.beside(), report.beside()
     with as_pair.attempt():
         pair = WorkloadResolver(entry, system, evaluator, as_pair).resolve()

@@ -26,6 +26,7 @@ from magus.compiler.ir import (
 )
 from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.simcore import simulate
+from tests.helpers.marks import first
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 
 DMA3 = EngineChoice(EngineKind.DMA, 3)
@@ -89,7 +90,7 @@ def test_a_search_starts_from_each_template_and_algorithm() -> None:
     assert start_points(choices) == [choices[2], choices[3], choices[5]], "serial is what the others are compared with"
 
 
-@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("pattern", first(PATTERNS, 1))
 def test_on_a_ring_joined_waves_win_and_stay_above_the_bound(pattern: Pattern) -> None:
     """The best way is faster than the best chunk count, as simulated, and no slower than the estimate's start."""
     one = ring(pattern)

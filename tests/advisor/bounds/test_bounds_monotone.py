@@ -60,7 +60,7 @@ def test_slower_launches_never_lower_it(scenario: Scenario, factor: int) -> None
     assert lower_bound(on(scenario, replace(gpu, launch=launch))).ticks >= lower_bound(scenario).ticks
 
 
-@pytest.mark.parametrize("case", thinned(product(OVERLAPPED, SYSTEMS[:3]), 4))
+@pytest.mark.parametrize("case", thinned(product(OVERLAPPED, SYSTEMS[:3]), 8))
 def test_eight_times_the_rows_take_longer(case: tuple[Pattern, str]) -> None:
     pattern, system = case
     bounds = [lower_bound(scenario_of(pattern, system, 4, rows, 2048, 2048)).ticks for rows in (512, 4096, 32768)]

@@ -11,7 +11,7 @@ from magus.compiler.planning.expression import expression_of
 from magus.simcore import RunOutcome, simulate
 from magus.simcore.kernels.dispatch import compute_work
 from magus.simcore.kernels.min_work import least_bytes, least_sm_ticks
-from tests.helpers.marks import first
+from tests.helpers.marks import first, thinned
 from tests.helpers.scenarios.drawn import draw_choices
 from tests.helpers.scenarios.workloads import TEXTS, choices_of, workload_of
 
@@ -34,7 +34,7 @@ def test_no_schedule_beats_the_bound(name: str, seed: int) -> None:
     assert done
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("name", thinned(TEXTS, 3))
 def test_no_cut_takes_less_than_the_least(name: str) -> None:
     """SM time and memory traffic of the kernels of every template, with all SMs for each."""
     for system, width in ((0, 64), (1, 128)):

@@ -38,7 +38,7 @@ from magus.simcore.cores.engine import run
 from magus.simcore.kernels.gemm import ticks_for
 from magus.simcore.lower.plan import lower
 from magus.simcore.program.outcome import RunOutcome
-from tests.helpers.marks import first
+from tests.helpers.marks import first, thinned
 from tests.helpers.scenarios.drawn import SYSTEMS, draw_choices, draw_scenario, scenario_of
 from tests.helpers.scenarios.scenarios import (
     ag_gemm,
@@ -92,7 +92,7 @@ def random_scenario(rng: random.Random) -> Scenario:
     return exploring(scenario, FEW)
 
 
-@pytest.mark.parametrize("seed", first(range(24), 5))
+@pytest.mark.parametrize("seed", first(range(24), 2))
 def test_no_template_beats_the_bound(seed: int) -> None:
     rng = random.Random(seed)
     scenario = random_scenario(rng)
@@ -159,7 +159,7 @@ def fetched(scenario: Scenario) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-@pytest.mark.parametrize("fabric", range(len(FABRICS)))
+@pytest.mark.parametrize("fabric", thinned(range(len(FABRICS)), 3))
 @pytest.mark.parametrize("machine", range(len(MACHINES)))
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 def test_no_explicit_plan_beats_the_bound(ranks: int, machine: int, fabric: int) -> None:
@@ -258,7 +258,7 @@ def test_a_bound_in_figures() -> None:
 
 
 @pytest.mark.parametrize("seed", first(range(4), 1))
-@pytest.mark.parametrize("pattern", Pattern, ids=lambda pattern: pattern.value)
+@pytest.mark.parametrize("pattern", thinned(Pattern, 2), ids=lambda pattern: pattern.value)
 def test_no_algorithm_and_no_tactics_beat_the_bound(pattern: Pattern, seed: int) -> None:
     """Templates, algorithms with sums in the switch among them, put and get, protocols, kernels, modes of engines."""
     rng = random.Random(f"{pattern} {seed}")

@@ -10,6 +10,7 @@ from magus.advisor.solver import enumerate_space
 from magus.compiler.ir import TICKS_PER_SECOND, Choice, EngineChoice, EngineKind, EngineMode, Scenario
 from magus.compiler.planning.build import build_schedule
 from magus.simcore import simulate
+from tests.helpers.marks import thinned
 from tests.helpers.scenarios.fabrics import UNEVEN, nic, rails
 from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs
 from tests.helpers.some import some
@@ -17,7 +18,7 @@ from tests.helpers.some import some
 DMA = EngineChoice(EngineKind.DMA, 2)
 
 
-@pytest.mark.parametrize("name", UNEVEN)
+@pytest.mark.parametrize("name", thinned(UNEVEN, 3))
 @pytest.mark.parametrize("make", [ag_gemm, gemm_rs])
 def test_no_run_is_shorter(make: Callable[..., Scenario], name: str) -> None:
     num_ranks, fabric = UNEVEN[name]

@@ -2,6 +2,8 @@
 
 from dataclasses import fields
 
+import pytest
+
 from magus.advisor.corpus.families import FABRICS, GPUS, MODELS, PATTERNS, SIZES, ScenarioFamily, draw
 
 
@@ -11,6 +13,7 @@ def test_a_scenario_depends_on_seed_and_index_alone() -> None:
     assert draw(1, 5).scenario != draw(2, 5).scenario
 
 
+@pytest.mark.slow
 def test_families_are_all_drawn() -> None:
     families = [draw(0, idx).family for idx in range(200)]
 

@@ -11,6 +11,7 @@ from magus.advisor.corpus.fingerprint import CASES, fingerprint
 from magus.advisor.estimate.makespan import Estimate, estimate_ticks
 from magus.compiler.ir import Scenario, Schedule
 from magus.compiler.templates import BY_NAME
+from tests.helpers.marks import first
 
 
 def test_cases_are_of_several_templates() -> None:
@@ -18,6 +19,7 @@ def test_cases_are_of_several_templates() -> None:
     assert len(CASES) == len(set(CASES)) == 20
 
 
+@pytest.mark.slow
 def test_the_fingerprint_is_the_same_in_another_process() -> None:
     code = "from magus.advisor.corpus.fingerprint import fingerprint; print(fingerprint())"
 
@@ -43,7 +45,7 @@ def test_another_estimate_changes_what_searches_find(monkeypatch: pytest.MonkeyP
     assert after != before
 
 
-@pytest.mark.parametrize("name", ["WITH_OPTIONS", "CASES"])
+@pytest.mark.parametrize("name", first(["WITH_OPTIONS", "CASES"], 1))
 def test_every_case_counts(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     before = fingerprint()
     monkeypatch.setattr(module, name, getattr(module, name)[:-1])

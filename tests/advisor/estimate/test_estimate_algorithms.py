@@ -8,6 +8,7 @@ from magus.compiler.collectives import ALGORITHM_BY_NAME
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Scenario
 from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.simcore import simulate
+from tests.helpers.marks import first, thinned
 
 HEAD = """mgs 1
 use "nvidia/h100"
@@ -60,7 +61,7 @@ def ratio(scenario: Scenario, choice: Choice) -> float:
     )
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHM_BY_NAME)
+@pytest.mark.parametrize("algorithm", thinned(ALGORITHM_BY_NAME, 2))
 @pytest.mark.parametrize(
     "systems", [FEW, pytest.param(tuple(each for each in SYSTEMS if each not in FEW), marks=pytest.mark.slow)]
 )
@@ -78,7 +79,7 @@ def test_a_lone_collective(algorithm: str, systems: tuple[str, ...]) -> None:
     assert off or "rails" not in systems, "every algorithm does something on one of the few"
 
 
-@pytest.mark.parametrize("system", ["switch", "torus", "rails"])
+@pytest.mark.parametrize("system", first(["switch", "torus", "rails"], 1))
 def test_kernels_beside_a_collective(system: str) -> None:
     found = {}
     for name, body in BESIDE.items():

@@ -7,6 +7,7 @@ from magus.advisor.estimate.servers import FluidLink, SlotPool
 from magus.compiler.ir import TICKS_PER_US, Choice, EngineChoice, EngineKind, Scenario
 from magus.compiler.planning.build import build_schedule, reject_choice
 from magus.simcore import simulate
+from tests.helpers.marks import thinned
 from tests.helpers.scenarios import scenarios as make
 from tests.helpers.work import calls_of
 
@@ -31,7 +32,7 @@ def choices_of(scenario: Scenario) -> list[Choice]:
     return [choice for choice in found if reject_choice(scenario, choice) is None]
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", thinned(SCENARIOS, 2))
 def test_estimate_is_near_the_simulation(name: str) -> None:
     scenario = SCENARIOS[name]
 

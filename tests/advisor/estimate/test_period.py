@@ -13,6 +13,7 @@ from magus.advisor.estimate.step_costs import StepCosts
 from magus.compiler.ir import Choice, EngineChoice, EngineKind, Scenario, Schedule
 from magus.compiler.planning.build import build_schedule
 from magus.simcore.lower.plan import period_of
+from tests.helpers.marks import thinned
 from tests.helpers.scenarios.fabrics import UNEVEN
 from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs
 
@@ -30,7 +31,7 @@ def ends_of(scenario: Scenario, schedule: Schedule, num_ranks: int) -> list[list
     return [[end for end, at in zip(run.done, graph.rank, strict=True) if at == rank] for rank in range(num_ranks)]
 
 
-@pytest.mark.parametrize("name", FOLDED)
+@pytest.mark.parametrize("name", thinned(FOLDED, 3))
 @pytest.mark.parametrize("make", [ag_gemm, gemm_rs])
 @pytest.mark.parametrize("body", ["serial", "hetero_unfused_1d", "shard_p2p", "pipelined"])
 def test_a_period_of_ranks_ends_as_all_do(name: str, make: Callable[..., Scenario], body: str) -> None:

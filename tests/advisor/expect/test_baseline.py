@@ -8,6 +8,7 @@ from magus.advisor.solver import NoFeasibleSchedule, enumerate_space
 from magus.compiler import compile_text
 from magus.compiler.ir import ExecutionOptions
 from magus.compiler.planning.knobs.engine import default_engine
+from tests.helpers.marks import thinned
 
 OVERLAPPING = """
 use "amd/mi300x"
@@ -32,14 +33,17 @@ workload up on quad {
 
 @pytest.mark.parametrize(
     "text",
-    [
-        OVERLAPPING,
-        OVERLAPPING + "explore up { schedules hetero_fused_1d; chunks 8; engine sm(8), sm(32) }\n",
-        OVERLAPPING + "schedule mine for up = serial(engine=sm(64))\nexplore up { schedules serial; engine dma }\n",
-        DECODE,
-        COLLECTIVE,
-        COLLECTIVE + "explore up { chunks 8; engine dma(1), sm(16) }\n",
-    ],
+    thinned(
+        [
+            OVERLAPPING,
+            OVERLAPPING + "explore up { schedules hetero_fused_1d; chunks 8; engine sm(8), sm(32) }\n",
+            OVERLAPPING + "schedule mine for up = serial(engine=sm(64))\nexplore up { schedules serial; engine dma }\n",
+            DECODE,
+            COLLECTIVE,
+            COLLECTIVE + "explore up { chunks 8; engine dma(1), sm(16) }\n",
+        ],
+        2,
+    ),
 )
 def test_it_is_the_baseline_of_the_advice(text: str) -> None:
     scenario = compile_text(text).scenario()

@@ -81,7 +81,7 @@ def test_r2_of_a_straight_line_is_one(xs: list[int], slope: Fraction, start: Fra
     assert fit == (slope > 0, Fraction(1))
 
 
-@examples(40)
+@examples(15, deep=400)
 @given(st.lists(st.tuples(numbers, numbers), min_size=3, max_size=12, unique_by=lambda point: point[0]))
 def test_r2_is_a_share(points: list[tuple[Fraction, Fraction]]) -> None:
     fit = fit_line([x for x, _ in points], [y for _, y in points])
@@ -130,7 +130,7 @@ def test_no_crossover_and_several_are_told() -> None:
     assert text == "2 crossovers: between M = 10 and 20, 20 and 40"
 
 
-@examples(40)
+@examples(15, deep=400)
 @given(numbers, numbers, numbers, numbers)
 def test_a_crossover_lies_between_its_points(x0: Fraction, x1: Fraction, gap0: Fraction, gap1: Fraction) -> None:
     assume((gap0 <= 0) != (gap1 <= 0))

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from magus.advisor.expect.values import figure_value, mean, percentile
 from magus.compiler.ir import FigureKind, Value
+from tests.helpers.marks import examples
 
 numbers = st.lists(st.fractions(max_denominator=1000), min_size=1, max_size=70)
 
@@ -17,6 +18,7 @@ def test_percentiles_are_of_the_nearest_rank(percent: int, value: int) -> None:
     assert percentile([Fraction(n) for n in range(10, 0, -1)], Fraction(percent)) == value
 
 
+@examples(40, deep=1000)
 @given(numbers, st.integers(0, 100))
 def test_a_percentile_is_a_value_with_enough_below_it(values: list[Fraction], percent: int) -> None:
     at = percentile(values, Fraction(percent))
@@ -26,6 +28,7 @@ def test_a_percentile_is_a_value_with_enough_below_it(values: list[Fraction], pe
     assert 100 * sum(value < at for value in values) <= percent * len(values)
 
 
+@examples(40, deep=1000)
 @given(numbers)
 def test_the_mean_lies_between_the_extremes(values: list[Fraction]) -> None:
     assert percentile(values, Fraction(0)) <= mean(values) <= percentile(values, Fraction(100))

@@ -40,6 +40,7 @@ from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.compiler.verify.accesses import AccessMap, reads_result
 from magus.compiler.verify.happens_before import Waits
 from magus.examples import path
+from tests.helpers.marks import thinned
 from tests.helpers.paths import ROOT
 from tests.helpers.plans.plans import BODIES, all_schedules, scenario_of, text_of
 
@@ -97,6 +98,7 @@ def asked() -> Iterator[tuple[str, Scenario, Schedule]]:
     yield "overridden", overridden, declared(overridden, overridden.schedules[0])
 
 
+@pytest.mark.slow
 def test_every_step_of_drawn_plans_is_told_once_and_truly() -> None:
     check(drawn())
 
@@ -105,7 +107,7 @@ def test_every_step_of_unusual_plans_is_told_once_and_truly() -> None:
     check(asked())
 
 
-@pytest.mark.parametrize("file", EXAMPLES, ids=[file.stem for file in EXAMPLES])
+@pytest.mark.parametrize("file", thinned(EXAMPLES, 3), ids=[file.stem for file in EXAMPLES])
 def test_every_step_of_the_examples_is_told_once_and_truly(file: Path) -> None:
     check(shipped(file))
 

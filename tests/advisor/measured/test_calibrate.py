@@ -184,6 +184,7 @@ def test_what_the_rows_do_not_determine_is_assumed(tmp_path: Path) -> None:
     assert "! gemm.split is hardly determined: standard error above 1000%" in calibration_text(found)
 
 
+@pytest.mark.slow
 def test_the_same_seed_writes_the_same_bytes_and_another_seed_others(tmp_path: Path) -> None:
     gemm_table(tmp_path, shipped("B200"), 150)
 

@@ -112,6 +112,7 @@ def test_the_file_is_an_implementation_to_ask_about(slower: ImplementationCalibr
     assert found.offers[-1].promise.error == pytest.approx(slower.parts[0].errors[0].after / 100, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_the_same_rows_give_the_same_file(tmp_path: Path) -> None:
     lines = library_rows(80)
     texts = [
@@ -178,6 +179,7 @@ def test_of_the_library_the_call_is_fitted_to_serial_times(tmp_path: Path) -> No
     assert float(call.value) == pytest.approx(80, rel=0.01) and found.parts[0].errors[0].group == "time"
 
 
+@pytest.mark.slow
 def test_groups_of_a_file_are_held_out_whole(tmp_path: Path) -> None:
     lines = [f"{line},{'ab'[index > 2]}" for index, line in enumerate(library_rows(80))]
     found = calibrate_implementation(table(tmp_path, lines, f"{SERIAL},thread"), "torch_nccl")

@@ -159,6 +159,7 @@ def of_all_rows(compiled_core: None) -> list[ImplementationComparison]:
     return [row for row in found if isinstance(row, ImplementationComparison)]
 
 
+@pytest.mark.slow
 @measured
 def test_stated_errors_are_those_of_the_held_out_rows(of_all_rows: list[ImplementationComparison]) -> None:
     rows = [row for row in of_all_rows if row.row.held_out]
@@ -168,6 +169,7 @@ def test_stated_errors_are_those_of_the_held_out_rows(of_all_rows: list[Implemen
         assert method.error is not None and fmean(own) == pytest.approx(100 * float(method.error), abs=1)
 
 
+@pytest.mark.slow
 @measured
 def test_held_out_rows_meet_the_targets(of_all_rows: list[ImplementationComparison]) -> None:
     assert len(of_all_rows) == 50 and all(target.met for target in implementation_report.targets_of(of_all_rows))

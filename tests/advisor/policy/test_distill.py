@@ -31,6 +31,7 @@ def test_it_is_better_than_any_single_schedule(rule: DistilledRule) -> None:
     assert rule.loss < rule.fixed_loss / 3
 
 
+@pytest.mark.slow
 def test_it_is_the_same_each_time(rule: DistilledRule) -> None:
     again = distilled(REQUEST, num_shapes=160)
     assert (again.root, again.loss) == (rule.root, rule.loss)

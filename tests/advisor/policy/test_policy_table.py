@@ -35,7 +35,7 @@ def advisor() -> Advisor:
     return Advisor.load()
 
 
-@pytest.fixture(scope="module", params=[LAYER, SUM], ids=["layer", "sum"])
+@pytest.fixture(scope="module", params=[LAYER, pytest.param(SUM, marks=pytest.mark.slow)], ids=["layer", "sum"])
 def made(request: Any, advisor: Advisor) -> tuple[Request, PolicyTable]:
     return request.param, advisor.policy_table(request.param, SIZES[request.param], PREDICTED)
 
@@ -103,6 +103,7 @@ def test_the_rules_lose_what_they_say(made: tuple[Request, PolicyTable], advisor
         assert low - 1e-4 <= advice.serial.best_us / times[rule["schedule"]] <= high + 1e-4
 
 
+@pytest.mark.slow
 def test_schedules_change_where_their_times_cross(made: tuple[Request, PolicyTable], advisor: Advisor) -> None:
     request, table = made
     first = main_rules(table)
@@ -129,6 +130,7 @@ def test_overlap_is_said_from_the_size_on_from_which_it_pays(made: tuple[Request
     assert serial == sorted(serial, reverse=True) and len(set(serial)) == 2
 
 
+@pytest.mark.slow
 def test_simulated_flips_are_where_simulations_cross(advisor: Advisor) -> None:
     request = replace(LAYER, n=1024, k=2048, ranks=4)
     table = advisor.policy_table(request, [256, 512, 1024], AdviceOptions(bespoke=0, top=2))
@@ -138,6 +140,7 @@ def test_simulated_flips_are_where_simulations_cross(advisor: Advisor) -> None:
     assert max(rule.most for rule in table.rules) == 1024
 
 
+@pytest.mark.slow
 def test_a_file_can_be_asked_too(advisor: Advisor) -> None:
     source = path("gemm_rs_h100").read_text(encoding="utf-8")
     scenario = compile_text(source).scenario()

@@ -94,7 +94,7 @@ def space_or_none(scenario: Scenario, *, generated: bool) -> Space | None:
 
 
 @given(scenario=st.sampled_from(list(SCENARIOS.values())), explore=explores)
-@examples(50)
+@examples(20, deep=500)
 def test_the_same_set_as_the_solver(scenario: Scenario, explore: Explore) -> None:
     asked = exploring(scenario, explore)
 

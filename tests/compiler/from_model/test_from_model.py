@@ -19,6 +19,7 @@ from tests.helpers.paths import ROOT
 
 GOLDEN = ROOT / "tests" / "golden" / "models"
 H100 = Parallelism("h100", 8)
+LLAMA_70B = read_config(GOLDEN / "llama_70b.json")
 LLAMA: dict[str, Any] = json.loads((GOLDEN / "llama_70b.json").read_text())
 
 
@@ -29,18 +30,28 @@ def read(path: Path, **changed: Any) -> ModelConfig:
     return read_config(path)
 
 
-@pytest.mark.parametrize("name", ["llama_70b", "deepseek_v3", "qwen3_moe"])
-def test_the_golden_files(name: str) -> None:
-    written = magus("from-model", GOLDEN / f"{name}.json", "--gpu", "h100")
+@pytest.mark.parametrize(
+    ("name", "options", "golden"),
+    [
+        ("llama_70b", (), "llama_70b_layer"),
+        ("llama_70b", ("--pairs",), "llama_70b"),
+        ("deepseek_v3", (), "deepseek_v3"),
+        ("qwen3_moe", (), "qwen3_moe_layer"),
+        ("qwen3_moe", ("--pairs",), "qwen3_moe"),
+    ],
+)
+def test_the_golden_files(name: str, options: tuple[str, ...], golden: str) -> None:
+    written = magus("from-model", GOLDEN / f"{name}.json", "--gpu", "h100", *options)
 
     assert (written.exit_code, written.stderr) == (0, "")
-    assert written.stdout == (GOLDEN / f"{name}.mgs").read_text()
+    assert written.stdout == (GOLDEN / f"{golden}.mgs").read_text()
     assert format_text(written.stdout) == written.stdout
-    assert compile_text(written.stdout).scenarios
+    compiled = compile_text(written.stdout)
+    assert bool(compiled.graphs) is golden.endswith("_layer") is not bool(compiled.scenarios)
 
 
 def test_a_layer_has_the_shapes_of_one_rank() -> None:
-    text = layer_text(read_config(GOLDEN / "llama_70b.json"), H100)
+    text = layer_text(LLAMA_70B, H100, whole=False)
     shapes = {each.name: each.workload for each in compile_text(text).scenarios}
 
     assert {name: (one.pattern, one.gemm and (one.gemm.n, one.gemm.k)) for name, one in shapes.items()} == {
@@ -51,8 +62,54 @@ def test_a_layer_has_the_shapes_of_one_rank() -> None:
     }
 
 
+def test_a_dense_layer_is_there_as_a_whole() -> None:
+    graphs = {each.name: each.graph for each in compile_text(layer_text(LLAMA_70B, H100)).graphs}
+    forward, back = graphs["layer"], graphs["layer_back"]
+
+    assert {op.name: op.label for op in forward.ops if op.is_pair} == {
+        "qkv": "AG+GEMM",
+        "r": "GEMM+RS",
+        "u": "AG+GEMM",
+        "y": "GEMM+RS",
+    }
+    assert {op.name for op in back.ops if op.name.startswith("d_w")} == {"d_wqkv", "d_wo", "d_wup", "d_wdn"}
+    assert forward.repeat is not None and back.repeat is not None
+    assert forward.repeat.count == back.repeat.count == 80
+
+
+def test_the_pairs_of_a_layer_are_those_of_the_whole() -> None:
+    whole, pairs = (compile_text(layer_text(LLAMA_70B, H100, whole=whole)) for whole in (True, False))
+    in_graph = [op.workload.gemm for op in whole.graphs[0].graph.ops if op.is_pair]
+
+    assert [each.workload.gemm for each in pairs.scenarios] == in_graph
+
+
+def test_a_layer_with_experts_has_no_backward_pass() -> None:
+    model = read_config(GOLDEN / "qwen3_moe.json")
+    (layer,) = compile_text(layer_text(model, H100)).graphs
+
+    kernel = layer.graph.op("u").workload.kernel
+    assert kernel is not None and len(kernel.rows) == 16 and sum(kernel.rows) == 8192  # type: ignore[attr-defined]
+    assert {"t", "y"} <= {op.name for op in layer.graph.ops if op.label == "all_to_all"}
+
+
+def test_what_no_graph_says_is_written_pair_by_pair() -> None:
+    model, whole = read_config(GOLDEN / "qwen3_moe.json"), Parallelism("h100", 8, sequence=False)
+
+    assert "The layer is not written as a whole: experts take the rows" in layer_text(model, whole)
+    assert layer_text(model, whole, whole=False) in layer_text(model, whole)
+
+
+def test_a_whole_layer_without_gate_and_with_whole_activations(tmp_path: Path) -> None:
+    model = read(tmp_path / "config.json", model_type="gpt_neox", num_key_value_heads=4)
+    graphs = {each.name: each.graph for each in compile_text(layer_text(model, Parallelism("h100", 8, False))).graphs}
+
+    assert [op.label for op in graphs["layer"].ops if op.is_pair] == ["GEMM+AR", "GEMM+AR"]
+    assert graphs["layer_back"].op("d_qkv").label == "attention_back"
+
+
 def test_without_sequence_parallelism_results_are_summed_for_all() -> None:
-    text = layer_text(read_config(GOLDEN / "llama_70b.json"), Parallelism("mi300x", 4, sequence=False))
+    text = layer_text(LLAMA_70B, Parallelism("mi300x", 4, sequence=False), whole=False)
     scenarios = compile_text(text).scenarios
 
     assert [each.name for each in scenarios] == ["attention_out", "mlp_down"]
@@ -60,7 +117,7 @@ def test_without_sequence_parallelism_results_are_summed_for_all() -> None:
 
 
 def test_experts_are_dealt_to_the_ranks() -> None:
-    text = layer_text(read_config(GOLDEN / "qwen3_moe.json"), H100)
+    text = layer_text(read_config(GOLDEN / "qwen3_moe.json"), H100, whole=False)
     by_name = {each.name: each.workload for each in compile_text(text).scenarios}
     kernel = by_name["dispatch"].compute
 
@@ -70,7 +127,7 @@ def test_experts_are_dealt_to_the_ranks() -> None:
 
 def test_heads_of_keys_are_held_by_several_ranks_where_they_are_few(tmp_path: Path) -> None:
     model = read(tmp_path / "config.json", num_key_value_heads=4)
-    qkv = compile_text(layer_text(model, H100)).scenario("qkv").workload.gemm
+    qkv = compile_text(layer_text(model, H100, whole=False)).scenario("qkv").workload.gemm
     assert qkv is not None and qkv.n == (64 // 8 + 2) * 128
 
 
@@ -90,7 +147,7 @@ def test_names_and_types(tmp_path: Path) -> None:
 def test_a_name_cannot_leave_its_comment(tmp_path: Path) -> None:
     model = read(tmp_path / "config.json", _name_or_path="x\nsystem bad { }\x1b[31m")
     text = layer_text(model, H100)
-    assert "\x1b" not in text and compile_text(text).scenarios
+    assert "\x1b" not in text and compile_text(text).graphs
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.compiler.ir import AttentionShape, DType, ElementwiseShape, GemvShape, GroupedGemmShape
+from magus.compiler.ir import AttentionBackShape, AttentionShape, DType, ElementwiseShape, GemvShape, GroupedGemmShape
 
 DT = DType.BF16
 
@@ -13,6 +13,7 @@ def test_operations_by_hand() -> None:
     assert GemvShape(10, 7, DT).flops == 140
     assert GemvShape(10, 7, DT, batch=3).flops == 420
     assert AttentionShape(2, 8, 2, 5, 7, 64, DT, causal=False).flops == 2 * 8 * 4 * 5 * 7 * 64
+    assert AttentionBackShape(2, 8, 2, 5, 7, 64, DT, causal=False).flops == 2 * 8 * 10 * 5 * 7 * 64
     assert ElementwiseShape(100, 1, DT).flops == 100
     assert ElementwiseShape(100, 4, DT).flops == 300
 

@@ -74,7 +74,7 @@ def test_routes_of_symmetric_fabrics_are_shortest_too(fabric: Fabric, num_ranks:
 
 
 @given(shape=st.lists(st.integers(1, 5), min_size=1, max_size=3))
-@examples(40)
+@examples(20, deep=400)
 def test_a_torus_of_any_shape_is_regular(shape: list[int]) -> None:
     network = network_of(torus(*shape), _product(shape))
     degree = sum(min(side - 1, 2) for side in shape)

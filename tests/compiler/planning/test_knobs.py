@@ -57,7 +57,7 @@ def choices(draw: st.DrawFn, scenario: Scenario) -> Choice:
 
 
 @given(data=st.data(), scenario=st.sampled_from(SCENARIOS))
-@examples(300)
+@examples(100, deep=3000)
 def test_a_rule_reads_the_knobs_that_it_names_and_no_others(data: st.DataObject, scenario: Scenario) -> None:
     choice = data.draw(choices(scenario))
     by_word = {knob.word: knob for knob in KNOBS}

@@ -12,6 +12,7 @@ from magus.compiler.services.rename import RenameError, renaming
 from magus.compiler.services.symbols import symbols
 from magus.examples import path
 from tests.helpers.editing import BEGINNING, at_mark
+from tests.helpers.marks import thinned
 
 USED = ("declarative_plan", "explicit_plan", "fsdp_two_nodes_h100", "hot_expert_mi300x", "llama70b_tp8_mi300x")
 
@@ -62,7 +63,7 @@ def test_nothing_leads_nowhere(text: str) -> None:
     assert definition(*at_mark(text)) is None
 
 
-@pytest.mark.parametrize("name", USED)
+@pytest.mark.parametrize("name", thinned(USED, 3))
 def test_every_name_of_an_example_can_be_changed_and_back(name: str) -> None:
     text = path(name).read_text(encoding="utf-8")
     document = read_document(text, str(path(name)))
@@ -92,6 +93,21 @@ def test_a_tensor_is_renamed_where_it_is_meant_and_nowhere_else() -> None:
     assert changed.text == text.replace("x = tensor bf16[M", "input = tensor bf16[M").replace(
         "all_gather(x)", "all_gather(input)"
     ).replace("put x.", "put input.")
+
+
+def test_a_backward_pass_names_a_workload_and_its_results() -> None:
+    text = BEGINNING + (
+        "workload layer on node {\n  x = tensor bf16[64, 64]\n  u = norm(x)\n  y = norm(u)\n}\n"
+        "workload back on node {\n  backward layer\n  keep u\n}\n"
+    )
+    document = read_document(text, "a.mgs")
+    (layer,) = renaming(document, text.index("layer"), "block")
+    (kept,) = renaming(document, text.index("u = norm"), "held")
+
+    assert layer.text == text.replace("layer", "block")
+    assert kept.text == text.replace("u = norm", "held = norm").replace("norm(u)", "norm(held)").replace(
+        "keep u", "keep held"
+    )
 
 
 @pytest.mark.parametrize(

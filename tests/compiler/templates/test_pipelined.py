@@ -29,6 +29,7 @@ from magus.compiler.templates.base import TemplateInput
 from magus.compiler.templates.waves import Hops
 from magus.compiler.text.diagnostics import CompileError
 from magus.compiler.verify.check import check_plan
+from tests.helpers.marks import first
 from tests.helpers.plans.rejections import reject_problem
 from tests.helpers.plans.symbolic_executor import Ranks
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
@@ -255,10 +256,11 @@ def test_streams_are_in_its_name_where_there_are_several() -> None:
     assert texts == ["pipelined(chunks=16, engine=dma(7))", "pipelined(chunks=16, engine=dma(7), streams=2)"]
 
 
-def test_plans_drawn_at_random_leave_what_is_asked_for() -> None:
+@pytest.mark.parametrize("count", first((20, 80), 1))
+def test_plans_drawn_at_random_leave_what_is_asked_for(count: int) -> None:
     """Any number of ranks and pieces, in nodes or not, in any legal order."""
     rng, template, done = Random(5), BY_NAME["pipelined"], 0
-    while done < 80:
+    while done < count:
         n, pieces, pattern = rng.choice((2, 3, 5, 6, 7, 9, 12)), rng.randrange(1, 4), rng.choice(template.patterns)
         drawn = problem_of(pattern, rng.choice(("", *ALGORITHM_BY_NAME)), n, pieces, rng.choice((0, 2, 3, 4)))
         split = tuple(rng.randrange(drawn.shard_rows + 1) for _ in range(n)) if pattern.exchanges else ()

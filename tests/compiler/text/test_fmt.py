@@ -69,3 +69,20 @@ def test_a_text_that_does_not_parse_is_not_formatted() -> None:
 
 def test_a_text_with_wrong_meaning_is_formatted() -> None:
     assert format_text("let a=b*2 # why\n") == "let a = b * 2  # why\n"
+
+
+def test_schedules_of_batches_are_aligned() -> None:
+    text = "schedule s for layer {\n  qkv[0]=serial() # first\n  u = serial()\n  y[1] = serial()\n  batches 2\n}\n"
+    formatted = format_text(text)
+
+    assert formatted == (
+        "schedule s for layer {\n  qkv[0] = serial()  # first\n  u      = serial()\n"
+        "  y[1]   = serial()\n  batches 2\n}\n"
+    )
+    assert parse(formatted) == parse(text)
+
+
+def test_only_a_schedule_says_something_of_one_batch() -> None:
+    for text in ("workload w on s { x[0] = norm(y) }\n", "schedule s for w { f(x) = serial() }\n"):
+        with pytest.raises(CompileError, match=r"MGS107.*'=' cannot stand here"):
+            format_text(text)

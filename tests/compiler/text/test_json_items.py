@@ -10,6 +10,7 @@ from magus.compiler.codes import Code
 from magus.compiler.text.diagnostics import Report, Stopped
 from magus.compiler.text.json_items import MAX_NAME, Item, JsonPlace, read_json
 from magus.compiler.text.source import Source, Span
+from tests.helpers.marks import examples
 
 
 def item(text: str) -> Item:
@@ -73,6 +74,7 @@ def test_a_long_text_is_refused_and_not_repeated() -> None:
     assert code is Code.MGS137 and len(message) < MAX_NAME
 
 
+@examples(40, deep=1000)
 @given(st.text(max_size=40))
 def test_any_text_is_parsed_or_refused(text: str) -> None:
     report = Report()

@@ -77,6 +77,7 @@ def test_too_many_includes(tmp_path: Path) -> None:
     assert "MGS134" in codes_of(main)
 
 
+@pytest.mark.slow
 def test_the_words_of_all_included_files_are_counted_together(tmp_path: Path) -> None:
     for number in range(20):
         lines = [f"let a{number}_{line} = 1\n" for line in range(600)]

@@ -30,7 +30,7 @@ from magus.compiler.ir import (
 from magus.compiler.planfile.to_mgs import plan_text
 from magus.compiler.planning.build import ScheduleError, build_schedule, declared, reject_choice
 from magus.compiler.verify.check import check_plan
-from tests.helpers.marks import examples
+from tests.helpers.marks import examples, thinned
 from tests.helpers.scenarios.workloads import TEXTS, choices_of, text_of, workload_of
 from tests.helpers.some import some
 
@@ -183,7 +183,7 @@ def test_staging(name: str, template: str, staging: int) -> None:
     assert build_schedule(workload_of(name), Choice(template, chunks, DMA)).staging_bytes == staging
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("name", thinned(TEXTS, 3))
 def test_a_plan_written_out_is_the_same_plan(name: str) -> None:
     scenario, head = workload_of(name), text_of(name)
     for choice in some(choices_of(scenario, (2,))):

@@ -16,11 +16,12 @@ EXAMPLE = "llama70b_tp8_mi300x"
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A file in ``docs``, the keys that lead to it one by one, and the size of the screen."""
+    """A file in ``docs``, the keys that lead to it one by one, the size of the screen, and the example."""
 
     name: str
     keys: tuple[str, ...]
     size: tuple[int, int]
+    example: str = EXAMPLE
 
 
 PICTURES = (
@@ -28,6 +29,7 @@ PICTURES = (
     Picture("tui_compare.svg", ("space", "j", "j", "space", "5"), (120, 40)),
     Picture("tui_fabric.svg", ("6",), (120, 40)),
     Picture("tui_sweep.svg", ("8",), (120, 40)),
+    Picture("tui_layer.svg", (), (160, 52), "layers/llama70b_backward"),
 )
 
 
@@ -55,4 +57,4 @@ async def _say_name(app: MagusApp, pilot: Pilot[None], name: str) -> None:
 
 if __name__ == "__main__":
     for each in PICTURES:
-        asyncio.run(draw(Path(path(EXAMPLE)), each))
+        asyncio.run(draw(Path(path(each.example)), each))

@@ -98,7 +98,7 @@ def sleeper(naps: int, nap_ticks: int, latency: int = 3) -> Program:
     return builder.build()
 
 
-@examples(20, deep=400)
+@examples(10, deep=400)
 @given(seed=st.integers(0, 2**32))
 def test_equals_single_runs(seed: int) -> None:
     programs = batch(seed)
@@ -121,7 +121,7 @@ def test_any_programs_may_be_put_side_by_side(seed: int) -> None:
     assert_as_one_by_one(programs, runs)
 
 
-@examples(8, deep=150)
+@examples(4, deep=150)
 @given(seed=st.integers(0, 2**32))
 def test_programs_with_windows_buffers_and_polls(seed: int) -> None:
     programs = batch(seed, ALL)

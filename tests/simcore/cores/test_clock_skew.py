@@ -15,7 +15,7 @@ from magus.simcore.cores.windows import window_ticks
 from magus.simcore.program.arrays import NONE
 from magus.simcore.program.builder import ProgramBuilder
 from magus.simcore.program.program import Flow, OpKind, OpSpec, Program, Stage
-from tests.helpers.marks import first
+from tests.helpers.marks import first, thinned
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.oracle import Oracle
 from tests.helpers.oracle.strategies import ALL, PLAIN, Feature, random_program
@@ -66,7 +66,7 @@ def test_long_latency_makes_up_for_a_short_one() -> None:
 
 
 @pytest.mark.usefixtures("always")
-@pytest.mark.parametrize("features", FEATURES, ids=str)
+@pytest.mark.parametrize("features", thinned(FEATURES, 3), ids=str)
 def test_nothing_has_an_effect_within_a_window(features: Feature) -> None:
     for program in some(retimed(25, features)):
         clocks = set_clocks(program)
@@ -77,7 +77,7 @@ def test_nothing_has_an_effect_within_a_window(features: Feature) -> None:
 
 
 @pytest.mark.usefixtures("always")
-@pytest.mark.parametrize("features", FEATURES, ids=str)
+@pytest.mark.parametrize("features", thinned(FEATURES, 3), ids=str)
 def test_retimed_programs_equal_the_oracle(features: Feature) -> None:
     programs = retimed(25, features)
 

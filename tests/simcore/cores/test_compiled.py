@@ -47,7 +47,7 @@ def test_slices_of_any_size_are_exact(program: Program) -> None:
 
 
 @pytest.mark.usefixtures("slices")
-@examples(80, deep=2000)
+@examples(30, deep=2000)
 @given(program=programs(max_ranks=4, features=ALL))
 def test_slices_of_any_size_are_exact_when_units_are_held_back(program: Program) -> None:
     expected = Oracle(program).run()

@@ -62,7 +62,7 @@ def slices() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("slices")
-@examples(200, deep=3000)
+@examples(60, deep=3000)
 @given(ops=OPS, polls=st.booleans())
 def test_quick_servers_are_exact(ops: list[Op], polls: bool) -> None:
     program = program_of(ops, polls=polls)

@@ -61,7 +61,7 @@ def slices() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("slices")
-@examples(150, deep=3000)
+@examples(60, deep=3000)
 @given(trains=TRAINS, buffer_units=st.sampled_from((0, 0, 1, 3)), service=st.integers(1, 4))
 def test_rings_among_other_streams_are_exact(trains: list[Train], buffer_units: int, service: int) -> None:
     program = program_of(trains, buffer_units=buffer_units, service=service)

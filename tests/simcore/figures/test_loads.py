@@ -14,6 +14,7 @@ from magus.simcore.figures.loads import LoadKind, Loads
 from magus.simcore.figures.result import Result
 from magus.simcore.lower.plan import lower
 from magus.simcore.memo.codec import decode, encode
+from tests.helpers.marks import thinned
 from tests.helpers.scenarios.drawn import draw_choices, draw_scenario
 from tests.helpers.scenarios.fabrics import EVERY
 from tests.helpers.scenarios.scenarios import ag_gemm
@@ -64,7 +65,7 @@ def test_the_bytes_are_those_of_the_plan() -> None:
     assert loads.utilization[rows].mean(axis=1).max() == pytest.approx(result.utilization.links)
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", thinned(EVERY, 3))
 def test_each_link_of_every_fabric_has_the_load_that_it_has_when_all_ranks_are_simulated(name: str) -> None:
     ranks, fabric = EVERY[name]
     scenario = ag_gemm(ranks * 64, 64, 512, ranks=ranks, fabric=fabric)

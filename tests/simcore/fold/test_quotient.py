@@ -74,6 +74,7 @@ def confused(classes: Classes, rng: random.Random) -> Classes:
     return replace(classes, **{name: numbers})
 
 
+@pytest.mark.slow
 def test_wrong_partitions_are_refused_or_exact() -> None:
     refused: dict[Condition, int] = dict.fromkeys(Condition, 0)
     exact = 0

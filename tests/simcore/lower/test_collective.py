@@ -18,6 +18,7 @@ from magus.simcore.kernels.dispatch import whole_works
 from magus.simcore.kernels.nccl import NcclCollective, NcclProtocol
 from magus.simcore.lower.collective import library_collective_time
 from magus.simcore.lower.plan import lower
+from tests.helpers.marks import thinned
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.oracle import Oracle
 from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs, mi300x
@@ -42,7 +43,7 @@ def with_gemm(collective: str, rows: int = 4096) -> Scenario:
     ).scenario()
 
 
-@pytest.mark.parametrize("gpu", GPUS)
+@pytest.mark.parametrize("gpu", thinned(GPUS, 3))
 @pytest.mark.parametrize("operation", NcclCollective)
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 def test_alone_it_takes_its_closed_form(gpu: str, operation: NcclCollective, ranks: int) -> None:

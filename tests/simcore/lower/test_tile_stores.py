@@ -94,7 +94,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", thinned(CASES, 7))
+@pytest.mark.parametrize("case", thinned(CASES, 20))
 def test_every_plan_that_is_allowed_runs_and_all_cores_agree(case: tuple[Scenario, Choice]) -> None:
     scenario, choice = case
     schedule = build_schedule(scenario, choice)

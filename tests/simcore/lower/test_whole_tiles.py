@@ -22,6 +22,7 @@ from magus.simcore import RunOptions, RunOutcome, simulate
 from magus.simcore.cores.engine import run
 from magus.simcore.lower.plan import lower
 from magus.simcore.lower.whole_tiles import in_whole_tiles
+from tests.helpers.marks import thinned
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.oracle import Oracle
 from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs, switch
@@ -110,8 +111,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("scenario", "choice"), CASES)
-def test_no_plan_comes_to_a_deadlock_and_all_cores_agree(scenario: Scenario, choice: Choice) -> None:
+@pytest.mark.parametrize("case", thinned(CASES, 3))
+def test_no_plan_comes_to_a_deadlock_and_all_cores_agree(case: tuple[Scenario, Choice]) -> None:
+    scenario, choice = case
     schedule = build_schedule(scenario, choice)
     folded, every = (simulate(scenario, schedule, unit_bytes=UNIT, options=RunOptions(fold)) for fold in (True, False))
     program = lower(scenario, schedule, unit_bytes=UNIT).program

@@ -15,8 +15,9 @@ from magus.simcore.program.outcome import RunOutcome
 from magus.tui.app.app import MagusApp
 from magus.tui.app.panes import PANES
 from magus.tui.app.panes.candidates import CandidatesPane
-from magus.tui.app.session import Session
+from magus.tui.app.session import GIVEN_UP, Session
 from magus.tui.app.widgets.help import HelpScreen
+from tests.helpers.marks import first
 from tests.helpers.paths import ROOT
 from tests.helpers.tui import fakes
 from tests.helpers.tui.driving import LARGE, SMALL, press, screen_text, settled, until
@@ -67,7 +68,7 @@ async def test_the_picked_candidate_is_simulated_once_and_shown() -> None:
         assert f"{UNSEEN}  105.0 us packet 1.11x" in text
         assert fake.simulated.count(UNSEEN) == 2, "the timeline, then the waterfall, then never again"
         assert app.session.job is not None
-        assert app.session.job.results[UNSEEN].waterfall is not None
+        assert app.session.job.runs[UNSEEN].result.waterfall is not None
 
 
 async def test_a_long_schedule_is_readable_on_a_small_screen() -> None:
@@ -164,7 +165,7 @@ async def test_screen_stays_alive_while_a_candidate_is_simulated() -> None:
         await pilot.press("escape", "1", "k")
         await until(pilot, fake.stopped.is_set)
 
-        assert UNSEEN not in (app.session.job.results if app.session.job is not None else ())
+        assert UNSEEN not in (app.session.job.runs if app.session.job is not None else ())
 
 
 @pytest.mark.parametrize("gate", ["advice", "simulation"])
@@ -220,6 +221,26 @@ async def test_a_run_can_be_stopped_and_started_again() -> None:
         assert "OVERLAP pays" in screen_text(app)
 
 
+async def test_the_simulation_of_a_candidate_can_be_stopped_and_started_again() -> None:
+    fake = stages(simulation_gate=Event())
+    app = app_of(fake)
+    async with app.run_test(size=SMALL) as pilot:
+        await settled(pilot)
+        await pilot.press(*TO_UNSEEN)
+        await until(pilot, lambda: bool(fake.simulated))
+        job = app.session.job
+        assert job is not None and job.simulating
+        await press(pilot, "escape")
+
+        assert fake.stopped.wait(5) and not job.simulating and job.run is None
+        assert job.problem is GIVEN_UP and job.is_answered
+        assert fake.simulation_gate is not None
+        fake.simulation_gate.set()
+        await press(pilot, "up", "down")
+        await settled(pilot)
+        assert job.run is not None and job.problem is None
+
+
 async def test_constraints_that_leave_nothing_are_named() -> None:
     reasons = ("staging <= 1 KiB is too little", "chunks 3 divide nothing")
     app = app_of(stages(failure=lambda: NoFeasibleSchedule(reasons)))
@@ -271,7 +292,9 @@ async def test_an_unknown_workload_is_named_with_those_there_are() -> None:
         assert "up, down" in text
 
 
-@pytest.mark.parametrize("text", [None, "workload {", "system node { gpus 8 x MI30X; fabric full_mesh(xgmi) }\n"])
+@pytest.mark.parametrize(
+    "text", first(["system node { gpus 8 x MI30X; fabric full_mesh(xgmi) }\n", None, "workload {"], 1)
+)
 async def test_a_file_that_cannot_be_used_shows_its_diagnostics(tmp_path: Path, text: str | None) -> None:
     path = tmp_path / "broken.mgs"
     if text is not None:
@@ -288,7 +311,7 @@ async def test_a_file_that_cannot_be_used_shows_its_diagnostics(tmp_path: Path, 
         assert "The file cannot be used" in screen_text(app), "no key breaks it"
 
 
-@pytest.mark.parametrize("keys", [("7", "2"), ("9", "escape", "2"), ("tab",)])
+@pytest.mark.parametrize("keys", first([("7", "2"), ("9", "escape", "2"), ("tab",)], 1))
 async def test_panes_change_while_there_is_no_answer_yet(keys: tuple[str, ...]) -> None:
     gate = Event()
     app = app_of(stages(advice_gate=gate))
@@ -334,10 +357,10 @@ def test_the_session_keeps_both_results_of_the_advice() -> None:
     assert session.job is not None
     session.advise(session.job, lambda *_: None, lambda: False, lambda _: None)
 
-    assert set(session.job.results) == {BEST, SERIAL}
+    assert set(session.job.runs) == {BEST, SERIAL}
 
 
-@pytest.mark.parametrize(("keys", "moved"), [((), False), (("j",), True)])
+@pytest.mark.parametrize(("keys", "moved"), [pytest.param((), False, marks=pytest.mark.slow), (("j",), True)])
 async def test_the_cursor_follows_the_answer_until_it_is_moved(keys: tuple[str, ...], moved: bool) -> None:
     whole = fakes.advice(fakes.two_workloads()[0])
     early = replace(whole, recommended=whole.candidates[1], interrupted=True)

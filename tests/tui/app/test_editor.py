@@ -18,6 +18,7 @@ from magus.tui.app.widgets.ask import AskScreen
 from magus.tui.app.widgets.completions import CompletionList
 from tests.helpers.editing import BEGINNING
 from tests.helpers.hostile_text import EVERYTHING, is_safe
+from tests.helpers.marks import first
 from tests.helpers.tui import fakes
 from tests.helpers.tui.driving import SMALL, check_golden, press, screen_text, settled, until
 from tests.helpers.tui.fakes import FakeStages
@@ -141,6 +142,7 @@ async def test_the_list_obeys_its_keys(tmp_path: Path) -> None:
         assert it.app.bench.pane_idx == 0, "the second leaves the editor"
 
 
+@pytest.mark.slow
 async def test_units_are_offered_behind_numbers(tmp_path: Path) -> None:
     async with edited(tmp_path) as it:
         await it.go(5, BEGINNING.splitlines()[4].index("GHz"))
@@ -192,6 +194,7 @@ async def test_saving_asks_the_advisor_again(tmp_path: Path) -> None:
         assert it.app.session.job is not before
 
 
+@pytest.mark.slow
 async def test_a_text_with_mistakes_is_saved_and_the_last_answer_stays(tmp_path: Path) -> None:
     async with edited(tmp_path) as it:
         before = it.app.session.job
@@ -231,7 +234,9 @@ async def test_dropped_changes_are_gone(tmp_path: Path, unsaved: Path) -> None:
     assert not list(unsaved.glob("*"))
 
 
-@pytest.mark.parametrize(("key", "text"), [("r", BEGINNING + "let Z = 4"), ("d", BEGINNING)])
+@pytest.mark.parametrize(
+    ("key", "text"), [("r", BEGINNING + "let Z = 4"), pytest.param("d", BEGINNING, marks=pytest.mark.slow)]
+)
 async def test_after_a_crash_the_text_is_offered(tmp_path: Path, unsaved: Path, key: str, text: str) -> None:
     (tmp_path / "a.mgs").write_text(BEGINNING, encoding="utf-8")
     EditedFile(tmp_path / "a.mgs", unsaved).keep(BEGINNING + "let Z = 4")
@@ -243,6 +248,7 @@ async def test_after_a_crash_the_text_is_offered(tmp_path: Path, unsaved: Path, 
         assert it.pane.holds_changes is (key == "r")
 
 
+@pytest.mark.slow
 async def test_an_offered_text_that_is_not_decided_on_is_behind_undo(tmp_path: Path, unsaved: Path) -> None:
     (tmp_path / "a.mgs").write_text(BEGINNING, encoding="utf-8")
     EditedFile(tmp_path / "a.mgs", unsaved).keep(BEGINNING + "let Z = 4")
@@ -256,6 +262,7 @@ async def test_an_offered_text_that_is_not_decided_on_is_behind_undo(tmp_path: P
         assert it.text == BEGINNING + "let Z = 4"
 
 
+@pytest.mark.slow
 async def test_quitting_tells_what_saving_would_overwrite(tmp_path: Path) -> None:
     async with edited(tmp_path) as it:
         await it.type("##")
@@ -265,6 +272,7 @@ async def test_quitting_tells_what_saving_would_overwrite(tmp_path: Path) -> Non
         await press(it.pilot, "escape")
 
 
+@pytest.mark.slow
 async def test_a_program_that_is_told_to_end_keeps_the_text(tmp_path: Path, unsaved: Path) -> None:
     async with edited(tmp_path) as it:
         await it.go(13)
@@ -284,7 +292,9 @@ async def test_a_file_that_changes_on_disk_is_read_again(tmp_path: Path) -> None
         assert len(it.stages.compiled) == 2, "it is answered, once"
 
 
-@pytest.mark.parametrize(("keys", "mine"), [(("k", "ctrl+s", "k"), True), (("t",), False)])
+@pytest.mark.parametrize(
+    ("keys", "mine"), [(("k", "ctrl+s", "k"), True), pytest.param(("t",), False, marks=pytest.mark.slow)]
+)
 async def test_a_file_that_changes_here_and_on_disk_is_asked_about(
     tmp_path: Path, keys: tuple[str, ...], mine: bool
 ) -> None:
@@ -303,7 +313,9 @@ async def test_a_file_that_changes_here_and_on_disk_is_asked_about(
         assert not it.app.query_one(CompletionList).is_open, "nothing was typed"
 
 
-@pytest.mark.parametrize(("content", "note"), [(None, "the file is gone"), (b"\0\1", "no text any more")])
+@pytest.mark.parametrize(
+    ("content", "note"), [(None, "the file is gone"), pytest.param(b"\0\1", "no text any more", marks=pytest.mark.slow)]
+)
 async def test_a_file_that_is_lost_while_open_keeps_its_text_here(
     tmp_path: Path, content: bytes | None, note: str
 ) -> None:
@@ -319,6 +331,7 @@ async def test_a_file_that_is_lost_while_open_keeps_its_text_here(
         assert it.file.read_text(encoding="utf-8") == BEGINNING
 
 
+@pytest.mark.slow
 async def test_two_kinds_of_line_ends_are_no_change(tmp_path: Path) -> None:
     async with edited(tmp_path, BEGINNING.replace("\n", "\r\n", 2)) as it:
         assert not it.pane.holds_changes
@@ -351,7 +364,7 @@ async def test_the_editor_opens_where_the_file_has_an_error(tmp_path: Path) -> N
         assert "The file cannot be used" in screen_text(app)
 
 
-@pytest.mark.parametrize("text", [EVERYTHING, "let a = 1 \x1b[31m\x07\n", "\u202e let [bold]x[/bold]"])
+@pytest.mark.parametrize("text", first([EVERYTHING, "let a = 1 \x1b[31m\x07\n", "\u202e let [bold]x[/bold]"], 1))
 async def test_text_of_others_is_shown_and_never_obeyed(tmp_path: Path, text: str) -> None:
     async with edited(tmp_path, text) as it:
         assert is_safe(screen_text(it.app))
@@ -361,7 +374,7 @@ async def test_text_of_others_is_shown_and_never_obeyed(tmp_path: Path, text: st
         assert saved in (text, f"x{text}"), "it is saved as it is, or not at all"
 
 
-@pytest.mark.parametrize("text", [b"", b"\0\1", b"\xff\xfe", b"let a = 1\r\nlet b = 2\r\n"])
+@pytest.mark.parametrize("text", first([b"let a = 1\r\nlet b = 2\r\n", b"\0\1", b"", b"\xff\xfe"], 2))
 async def test_any_file_opens(tmp_path: Path, text: bytes) -> None:
     async with edited(tmp_path, text) as it:
         assert it.file.read_bytes() == text

@@ -47,7 +47,7 @@ async def test_a_file_from_text_to_timeline(tmp_path: Path) -> None:
         last = job.answer.candidates[-1].expression
 
         assert f"Timeline: {last}" in screen_text(app)
-        assert job.results[last].waterfall is not None
+        assert job.runs[last].result.waterfall is not None
         path.write_text(FILE.replace("gpus 4", "gpus four"), encoding="utf-8")
         await press(pilot, "e")
         assert "The file cannot be used" in screen_text(app)

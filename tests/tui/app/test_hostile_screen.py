@@ -18,6 +18,7 @@ from magus.compiler.text.source import Source, Span
 from magus.simcore.figures.result import Result
 from magus.tui.app.app import MagusApp
 from tests.helpers.hostile_text import ESCAPES, EVERYTHING, is_safe
+from tests.helpers.marks import thinned
 from tests.helpers.tui import fakes
 from tests.helpers.tui.driving import LARGE, press, screen_text, settled
 
@@ -96,13 +97,16 @@ def wrong_file() -> Exception:
 
 @pytest.mark.parametrize(
     "failure",
-    [
-        wrong_file,
-        lambda: OSError(2, EVERYTHING, EVERYTHING),
-        lambda: ScheduleError(Rejection(Code.MGS503, EVERYTHING, EVERYTHING)),
-        lambda: NoFeasibleSchedule((EVERYTHING, MARKUP)),
-        lambda: RuntimeError(EVERYTHING),
-    ],
+    thinned(
+        [
+            wrong_file,
+            lambda: OSError(2, EVERYTHING, EVERYTHING),
+            lambda: ScheduleError(Rejection(Code.MGS503, EVERYTHING, EVERYTHING)),
+            lambda: NoFeasibleSchedule((EVERYTHING, MARKUP)),
+            lambda: RuntimeError(EVERYTHING),
+        ],
+        3,
+    ),
 )
 async def test_a_problem_made_of_hostile_text(failure: Callable[[], Exception]) -> None:
     app = app_of(fakes.FakeStages(fakes.two_workloads(), failure=failure))

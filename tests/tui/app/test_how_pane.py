@@ -27,7 +27,7 @@ async def to_how(pilot: Pilot[None]) -> MagusApp:
     app = pilot.app
     assert isinstance(app, MagusApp)
     await settled(pilot)
-    app.bench.show_view(HowPane)
+    app.bench.show_view(app.bench.view_of(HowPane))
     await settled(pilot)
     return app
 
@@ -106,6 +106,7 @@ async def test_a_format_that_cannot_say_it_gives_its_reason(app: MagusApp) -> No
         assert list(Path().iterdir()) == []
 
 
+@pytest.mark.slow
 async def test_options_of_a_runtime_are_asked_for(app: MagusApp) -> None:
     async with app.run_test(size=SMALL, notifications=True) as pilot:
         await to_how(pilot)

@@ -15,6 +15,7 @@ from magus.tui.app.session import SessionProblem
 from magus.tui.app.widgets.comparison import ComparisonView
 from magus.tui.app.widgets.fabric import FabricView
 from magus.tui.app.widgets.timeline import TimelineView
+from tests.helpers.marks import first
 from tests.helpers.scenarios import scenarios
 from tests.helpers.tui import fakes, real
 from tests.helpers.tui.driving import LARGE, SMALL, screen_text, settled
@@ -69,6 +70,7 @@ async def test_a_step_that_nothing_waits_for_says_so() -> None:
         assert "no link is in use" in screen_text(app)
 
 
+@pytest.mark.slow
 async def test_emphasis_and_ranks_go_round() -> None:
     app = app_of()
     async with app.run_test(size=LARGE) as pilot:
@@ -122,13 +124,13 @@ async def test_schedules_are_marked_simulated_and_compared() -> None:
         job = app.session.job
         assert job is not None
         job.toggle_mark(WHOLE)
-        assert WHOLE not in job.results
+        assert WHOLE not in job.runs
         await press(pilot, CANDIDATES, COMPARE)
 
         text = screen_text(app)
         assert f"A {PIECES}" in text
         assert f"B {WHOLE}" in text
-        assert WHOLE in job.results
+        assert WHOLE in job.runs
         assert "they differ: A begins a put" in text
         assert "≠ launches" in text
         await press(pilot, "d", "g")
@@ -140,6 +142,7 @@ async def test_schedules_are_marked_simulated_and_compared() -> None:
         assert "One schedule is marked" in screen_text(app)
 
 
+@pytest.mark.slow
 async def test_of_five_marked_schedules_the_first_goes() -> None:
     app = MagusApp(FILE, backend=fakes.FakeStages(fakes.two_workloads()).backend())
     async with app.run_test(size=SMALL) as pilot:
@@ -190,7 +193,7 @@ async def test_the_fabric_is_scrubbed_and_looks_at_the_cursor() -> None:
         assert view.model.is_whole
 
 
-@pytest.mark.parametrize("pane", [TIMELINE, COMPARE, TOPOLOGY, KEY_OF["how"]])
+@pytest.mark.parametrize("pane", first([TIMELINE, COMPARE, TOPOLOGY, KEY_OF["how"]], 1))
 async def test_a_tiny_terminal_and_back(pane: str) -> None:
     app = app_of()
     async with app.run_test(size=LARGE) as pilot:
@@ -206,6 +209,7 @@ async def test_a_tiny_terminal_and_back(pane: str) -> None:
         assert PIECES in screen_text(app)
 
 
+@pytest.mark.slow
 async def test_a_thousand_ranks() -> None:
     scenario = scenarios.ag_gemm(65536, 1024, 512, ranks=1024)
     app = app_of(RealStages(scenario, ("serial(engine=dma(7))",)))

@@ -8,6 +8,7 @@ from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 from textual.widget import Widget
 
+from magus.simcore import run_of_pair
 from magus.simcore.figures.result import Result
 from magus.tui.app.charts.comparison import ComparisonModel
 from magus.tui.app.charts.differences import Compared
@@ -16,6 +17,7 @@ from magus.tui.app.widgets.comparison import ComparisonView
 from magus.tui.app.widgets.fabric import FabricView
 from magus.tui.app.widgets.timeline import TimelineView
 from tests.helpers.hostile_text import EVERYTHING, is_safe
+from tests.helpers.marks import first
 from tests.helpers.paths import ROOT
 from tests.helpers.tui import real
 from tests.helpers.tui.driving import check_golden, screen_text, settled
@@ -39,14 +41,14 @@ class Alone(App[None]):
 
 def timeline() -> TimelineView:
     view = TimelineView(id="lanes")
-    view.show(real.gather(), the_result())
+    view.show(run_of_pair(real.gather(), the_result()))
     return view
 
 
 def comparison() -> ComparisonView:
     scenario = real.gather()
     results = [real.result_of(scenario, each) for each in real.EXPRESSIONS]
-    marked = [Compared(each.schedule.expression, each.schedule, each) for each in results]
+    marked = [Compared(each.schedule.expression, each.schedule, run_of_pair(scenario, each)) for each in results]
     view = ComparisonView(id="comparison")
     view.show(ComparisonModel(scenario, marked, 10**9))
     return view
@@ -62,7 +64,7 @@ def the_result() -> Result:
     return real.result_of(real.gather(), real.PIECES)
 
 
-@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("size", first(SIZES, 1), ids=str)
 @pytest.mark.parametrize(
     ("name", "widget", "keys"),
     [
@@ -109,9 +111,10 @@ def hostile() -> Result:
 @pytest.mark.parametrize("keys", [("f", "z", "down"), ("d", "g", "minus")])
 async def test_hostile_names_are_shown_and_not_obeyed(keys: tuple[str, ...]) -> None:
     found = hostile()
-    marked = (Compared(EVERYTHING, found.schedule, found), Compared(EVERYTHING, found.schedule, None, EVERYTHING))
+    run = run_of_pair(real.gather(), found)
+    marked = (Compared(EVERYTHING, found.schedule, run), Compared(EVERYTHING, found.schedule, None, EVERYTHING))
     lanes, compared = TimelineView(id="lanes"), ComparisonView(id="comparison")
-    lanes.show(real.gather(), found)
+    lanes.show(run)
     compared.show(ComparisonModel(real.gather(), marked, 10**9))
     view = compared if "d" in keys else lanes
     app = Alone(view)
@@ -125,7 +128,7 @@ async def test_hostile_names_are_shown_and_not_obeyed(keys: tuple[str, ...]) -> 
         assert r"\x1b" in text
 
 
-@pytest.mark.parametrize("size", [(20, 5), (1, 1), (300, 6)])
+@pytest.mark.parametrize("size", first([(20, 5), (1, 1), (300, 6)], 1))
 async def test_odd_sizes_show_what_fits(size: tuple[int, int]) -> None:
     for make in (timeline, comparison, fabric):
         view = make()

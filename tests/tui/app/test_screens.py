@@ -14,6 +14,7 @@ from magus.tui.app.app import MagusApp
 from magus.tui.app.charts.sweep_plot import MAX_CURVES
 from magus.tui.app.panes import PANES
 from magus.tui.app.themes import COLOUR_BLIND, DARK, LIGHT, THEMES
+from tests.helpers.marks import first
 from tests.helpers.paths import ROOT
 from tests.helpers.tui import fakes
 from tests.helpers.tui.driving import LARGE, SMALL, check_golden, press, settled
@@ -47,7 +48,7 @@ def no_colours(monkeypatch: pytest.MonkeyPatch) -> None:
         ("why_80x24", SMALL, ("3",)),
         ("help_80x24", SMALL, ("question_mark",)),
         ("all_160x45", LARGE, ()),
-        ("all_80x45", (80, 45), ("2", "r")),
+        pytest.param("all_80x45", (80, 45), ("2", "r"), marks=pytest.mark.slow),
     ],
 )
 async def test_screen(name: str, size: tuple[int, int], keys: tuple[str, ...]) -> None:
@@ -79,7 +80,7 @@ async def test_problem_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         check_golden(app, "problem_80x24")
 
 
-@pytest.mark.parametrize("size", [SMALL, (120, 40), (200, 60)], ids="{0[0]}x{0[1]}".format)
+@pytest.mark.parametrize("size", first([SMALL, (120, 40), (200, 60)], 1), ids="{0[0]}x{0[1]}".format)
 async def test_the_list_of_files(size: tuple[int, int]) -> None:
     app = MagusApp(None, backend=FakeStages(fakes.two_workloads()).backend())
     async with app.run_test(size=size) as pilot:
@@ -88,7 +89,7 @@ async def test_the_list_of_files(size: tuple[int, int]) -> None:
         check_golden(app, f"start_{size[0]}x{size[1]}")
 
 
-@pytest.mark.parametrize("size", [SMALL, (120, 40), (200, 60)], ids="{0[0]}x{0[1]}".format)
+@pytest.mark.parametrize("size", first([SMALL, (120, 40), (200, 60)], 1), ids="{0[0]}x{0[1]}".format)
 async def test_values_to_change(size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("small.mgs").write_text(VALUES, encoding="utf-8")

@@ -73,9 +73,9 @@ def test_the_stages_of_magus_simulate_with_and_without_a_waterfall() -> None:
     assert plain.makespan_ticks == explained.makespan_ticks
 
 
-def test_a_file_of_whole_layers_says_what_can_be_done_with_it() -> None:
-    session = Session(path("layers/llama70b_layer"), (), None, default_backend(1))
-    problem = session.read()
+def test_a_file_of_whole_layers_has_a_job_for_each() -> None:
+    session = Session(path("layers/llama70b_layer"), (), "layer", default_backend(1))
+    session.show(session.read())
 
-    assert isinstance(problem, SessionProblem)
-    assert "has whole layers alone (layer)" in problem.text and "magus simulate" in problem.text
+    assert session.problem is None and session.job is not None
+    assert session.job.is_graph and session.job.name == "layer" and session.job.advice is None

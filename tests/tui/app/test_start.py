@@ -16,6 +16,7 @@ from magus.tui.app.start import about, entries
 from magus.tui.app.state import MAX_BYTES, MAX_RECENT, State, load, save
 from magus.tui.app.widgets.start import StartScreen
 from tests.helpers.hostile_text import EVERYTHING, is_safe
+from tests.helpers.marks import thinned
 from tests.helpers.tui import fakes
 from tests.helpers.tui.driving import LARGE, SMALL, press, screen_text, settled, until
 from tests.helpers.tui.fakes import FakeStages
@@ -119,7 +120,7 @@ async def test_names_and_comments_are_shown_not_obeyed(tmp_path: Path) -> None:
 def test_every_example_says_what_it_is_about() -> None:
     found = entries(None, ())
 
-    assert {entry.group for entry in found} == {"Examples", "Templates", "Papers"}
+    assert {entry.group for entry in found} == {"Examples", "Layers", "Templates", "Papers"}
     assert [entry.name for entry in found if len(entry.about) < 10] == []
 
 
@@ -162,16 +163,19 @@ async def test_files_theme_and_pane_are_remembered(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "",
-        "not json",
-        "[]",
-        '{"recent": 5, "theme": [], "pane": {}}',
-        '{"recent": ["\\u0000", 7, "' + "x" * 9999 + '"], "theme": "\\u001b[31m"}',
-        "[" * 60_000,
-        " " * (2 * MAX_BYTES),
-        '{"theme": "no such theme", "pane": "no such pane", "recent": ["/none/such.mgs"]}',
-    ],
+    thinned(
+        [
+            "",
+            "not json",
+            "[]",
+            '{"recent": 5, "theme": [], "pane": {}}',
+            '{"recent": ["\\u0000", 7, "' + "x" * 9999 + '"], "theme": "\\u001b[31m"}',
+            "[" * 60_000,
+            " " * (2 * MAX_BYTES),
+            '{"theme": "no such theme", "pane": "no such pane", "recent": ["/none/such.mgs"]}',
+        ],
+        4,
+    ),
 )
 async def test_a_state_that_is_broken_is_ignored(tmp_path: Path, text: str) -> None:
     (tmp_path / "tui.json").write_text(text, encoding="utf-8")
@@ -218,7 +222,7 @@ def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (lambda path: path.write_text(FILE.replace("M = 2048", "M = 4096"), encoding="utf-8"), "bf16 4096x448"),
         (lambda path: path.write_text(FILE[:180], encoding="utf-8"), "The file cannot be used"),
-        (lambda path: path.write_bytes(b"\x00\xff" * 99), "MGS121"),
+        pytest.param(lambda path: path.write_bytes(b"\x00\xff" * 99), "MGS121", marks=pytest.mark.slow),
         (lambda path: path.unlink(), "has vanished"),
     ],
 )
@@ -250,6 +254,7 @@ async def test_changes_that_are_not_saved_are_not_read_over(folder: Path, monkey
         assert "bf16 2048x448" in screen_text(app)
 
 
+@pytest.mark.slow
 async def test_a_terminal_of_20x5_and_back(folder: Path) -> None:
     app = app_of(folder / "one.mgs")
     async with app.run_test(size=SMALL) as pilot:

@@ -15,6 +15,7 @@ from magus.tui.app.charts.sweep_plot import SweepPlot
 from magus.tui.app.panes import PANES
 from magus.tui.app.sweep import Point, SweepFigure, SweepPlan, words_of
 from magus.tui.app.what_if import WhatIf
+from tests.helpers.marks import first
 from tests.helpers.tui import fakes
 from tests.helpers.tui.driving import LARGE, SMALL, check_golden, press, screen_text, settled, until
 from tests.helpers.tui.fakes import BEST, SERIAL, FakeStages
@@ -147,7 +148,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return Path("small.mgs")
 
 
-@pytest.mark.parametrize("size", [SMALL, (120, 40), (200, 60)], ids="{0[0]}x{0[1]}".format)
+@pytest.mark.parametrize("size", first([SMALL, (120, 40), (200, 60)], 1), ids="{0[0]}x{0[1]}".format)
 async def test_a_sweep_is_drawn(file: Path, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     app = app_of(file)

@@ -17,6 +17,7 @@ from magus.tui.app.app import MagusApp
 from magus.tui.app.panes import PANES
 from magus.tui.app.what_if import Row, WhatIf, changed_words, with_value
 from magus.tui.app.widgets.what_if import CHANGED
+from tests.helpers.marks import first
 from tests.helpers.tui import fakes
 from tests.helpers.tui.driving import LARGE, SMALL, press, screen_text, settled, until
 from tests.helpers.tui.fakes import FakeStages
@@ -97,7 +98,8 @@ async def test_a_step_asks_the_question_with_the_other_value(file: Path) -> None
         await press(pilot, KEY, "right", "right")
         text = screen_text(app)
 
-        assert app.session.job is not None and app.session.job.scenario.workload.gemm is not None
+        assert app.session.job is not None and isinstance(app.session.job.scenario, Scenario)
+        assert app.session.job.scenario.workload.gemm is not None
         assert app.session.job.scenario.workload.gemm.m == 8192
         assert "● M" in text and "8192" in text
         assert "small.mgs with M = 8192" in text
@@ -168,7 +170,9 @@ async def test_what_is_saved_over_the_file_differs_from_it_no_more(file: Path) -
         assert CHANGED not in screen_text(app)
 
 
-@pytest.mark.parametrize("name", ["/proc/none.mgs", "~nobody_of_this_name/none.mgs", "n" * 300, "/dev/null/none.mgs"])
+@pytest.mark.parametrize(
+    "name", first(["~nobody_of_this_name/none.mgs", "/proc/none.mgs", "n" * 300, "/dev/null/none.mgs"], 1)
+)
 async def test_a_file_that_cannot_be_written_is_said(file: Path, name: str) -> None:
     app = app_of(file)
     async with app.run_test(size=LARGE) as pilot:
@@ -217,6 +221,7 @@ class Picky(FakeStages):
         return super().recommend(scenario, progress, should_stop, answered)
 
 
+@pytest.mark.slow
 async def test_a_value_with_which_nothing_is_feasible_is_changed_again(file: Path) -> None:
     app = app_of(file, Picky(fakes.two_workloads()))
     async with app.run_test(size=SMALL) as pilot:

@@ -1,37 +1,15 @@
 """The commands on a file with a graph: times of each op, its schedules, and what is not answered yet."""
 
+import gzip
+import json
 from pathlib import Path
 
 import pytest
 
 from tests.helpers.commands import document, magus
+from tests.helpers.scenarios.graph_runs import TEXT
 
 pytestmark = pytest.mark.usefixtures("compiled_core")
-TEXT = """mgs 1
-
-use "nvidia/h100"
-
-param M = 1024 in 512..4096 x2
-
-system hgx { gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }
-
-workload mlp on hgx {
-  about "an MLP"
-  x  = tensor bf16[M, 1024] shard rows
-  wu = tensor bf16[1024, 4096] shard cols
-  wd = tensor bf16[4096, 1024] shard rows
-  u = gemm(all_gather(norm(x)), wu)
-  y = add(x, reduce_scatter(gemm(gelu(u), wd)))
-  repeat 40 y as x
-}
-
-schedule pairs for mlp {
-  u = hetero_fused_1d(chunks=8)
-  y = hetero_fused_1d(chunks=8)
-}
-
-schedule whole for mlp { apart y by dma(3); seams whole }
-"""
 
 
 @pytest.fixture
@@ -66,19 +44,47 @@ def test_simulate(file: Path) -> None:
     assert isinstance(bound, dict) and bound["us"] <= layers["makespan_us"]
 
 
+def test_pictures(file: Path, tmp_path: Path) -> None:
+    trace, svg = tmp_path / "out.json.gz", tmp_path / "out.svg"
+    done = magus("simulate", file, "--granularity", "packet", "--trace", trace, "--svg", svg)
+
+    assert done.exit_code == 0, done.output
+    document_of_trace = json.loads(gzip.decompress(trace.read_bytes()))
+    assert document_of_trace["magus"]["layers"] == 40 and document_of_trace["magus"]["schedule"] == "pairs"
+    assert ">u_norm</text>" in svg.read_text()
+
+
+def test_advise(file: Path) -> None:
+    done = magus("advise", file)
+    assert done.exit_code == 0, done.output
+    for words in ("Overlap:", "no overlap", "each pair's own best, one after the other", "Why:", "lower bound"):
+        assert words in " ".join(done.stdout.split())
+    assert all(len(line) <= 80 for line in done.stdout.splitlines())
+
+    found = document("advise", file)
+    best, serial = found["recommended"], found["serial"]
+    assert isinstance(best, dict) and isinstance(serial, dict)
+    assert found["schema"] == "magus-graph-advice/1" and found["verdict"] == "overlap"
+    assert best["us"] < serial["us"]
+    with_block = file.read_text() + str(best["block"])
+    file.write_text(with_block)
+    assert best["unit_bytes"] == 128  # lines
+    layers = document("simulate", file, "--schedule", best["name"])["layers"]
+    assert isinstance(layers, dict) and layers["makespan_ticks"] == best["ticks"]
+
+
 def test_schedules(file: Path) -> None:
     found = document("schedules", file)
 
     assert found["schedules"] == ["pairs", "whole"]
-    assert found["layers"] == 40
+    assert found["layers"] == 40 and found["batches"] == [1]
     done = magus("schedules", file)
     assert "GEMM+RS" in done.output and "serial is always there" in done.output
 
 
 def test_what_is_not_answered_is_said(file: Path) -> None:
-    advice = magus("advise", file)
-    assert advice.exit_code == 1
-    assert "magus simulate FILE --workload mlp" in advice.output
+    sensitivity = magus("advise", file, "--sensitivity")
+    assert sensitivity.exit_code == 2 and "--sensitivity is for pairs" in sensitivity.output
     unknown = magus("simulate", file, "--schedule", "pear")
     assert unknown.exit_code == 1 and "did you mean 'pairs'?" in unknown.output
     assert magus("simulate", file, "--seeds", "3").exit_code == 2
@@ -91,3 +97,19 @@ def test_what_does_not_fit_into_memory_is_refused(file: Path) -> None:
 
     assert done.exit_code == 1
     assert "MGS402" in done.output and "the tensors of 40 layers take" in " ".join(done.output.split())
+
+
+def test_batches_have_ops_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "mlp.mgs"
+    said = TEXT.replace("repeat 40 y as x", "repeat 3 y as x\n  batch x by 256")
+    path.write_text(f"{said}\nschedule halves for mlp {{\n  batches 2\n  apart u[1], y by dma(3)\n}}\n")
+
+    assert document("schedules", path)["batches"] == [1, 2, 4]
+    assert "Batches, of sequences of 256 rows of x: 1, 2, 4." in magus("schedules", path).output
+    done = magus("simulate", path, "--schedule", "halves", "--granularity", "packet")
+    assert done.exit_code == 0, done.output
+    assert "u[1]@3" in done.output and "AG+GEMM" in done.output
+    ops = document("simulate", path, "--schedule", "halves", "--granularity", "packet")["ops"]
+    assert isinstance(ops, list) and {op["name"] for op in ops} >= {"u[0]", "u[1]@2"}
+    small = magus("simulate", path, "--schedule", "halves", "--set", "M=512")
+    assert small.exit_code == 0, small.output

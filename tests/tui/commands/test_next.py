@@ -16,6 +16,7 @@ from magus.compiler import compile_file
 from magus.examples import path
 from magus.tui.text.next_steps import next_steps
 from tests.helpers.commands import magus
+from tests.helpers.marks import thinned
 from tests.helpers.plans.plans import text_of
 from tests.helpers.some import some
 
@@ -64,7 +65,9 @@ def run(steps: list[dict[str, Any]]) -> list[str]:
     return names
 
 
-@pytest.mark.parametrize("body", ["AG+GEMM", "GEMM+AR", "uneven A2A+GEMM", "all_reduce", "GEMM+A2A+GEMM", "kernel"])
+@pytest.mark.parametrize(
+    "body", thinned(["AG+GEMM", "GEMM+AR", "uneven A2A+GEMM", "all_reduce", "GEMM+A2A+GEMM", "kernel"], 5)
+)
 def test_the_commands_run(body: str) -> None:
     Path("a b.mgs").write_text(text_of(body))
     names = run(next_of("a b.mgs", "--no-verify"))
@@ -86,6 +89,7 @@ def test_of_kernels_that_are_not_carried_out_no_run_is_offered() -> None:
     assert "run" not in run(steps)
 
 
+@pytest.mark.slow
 def test_the_call_of_a_library_is_not_written_as_a_plan() -> None:
     steps = next_of(path("all_reduce_h100"), "--no-verify")
 

@@ -14,7 +14,7 @@ from magus.advisor.export import advice_document
 from magus.compiler import compile_text
 from magus.simcore import Result
 from magus.tui.report import Report, report_html
-from magus.tui.report.page import IDLE
+from magus.tui.report.shell import IDLE
 from tests.helpers.chromium import CHROMIUM, opened
 from tests.helpers.commands import document, magus
 from tests.helpers.hostile_text import HTML, is_safe

@@ -1,14 +1,15 @@
 """Two to four schedules under each other on one axis, and what tells them apart."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ....compiler.ir import Scenario
+from ....compiler.planning.graph_layers import own_name
 from ....simcore.figures.result import Interval, IntervalKind
 from ....simcore.figures.spans import union_of
+from ..finding import Subject
 from .differences import Compared, Difference, differences_of
 from .parting import Parting, parting_of
-from .rows import Row, lanes_of
+from .rows import Row, lanes_of_run, op_lane
 from .viewport import Viewport
 
 LETTERS = "ABCD"
@@ -27,14 +28,14 @@ class Band:
 class ComparisonModel:
     """The marked schedules of a scenario; those without a Result have no rows yet."""
 
-    def __init__(self, scenario: Scenario, marked: Sequence[Compared], bound_ticks: int | None) -> None:
+    def __init__(self, scenario: Subject, marked: Sequence[Compared], bound_ticks: int | None) -> None:
         self.marked = tuple(marked)
         self.in_lanes = False
         self.differences: tuple[Difference, ...] = differences_of(scenario, self.marked, bound_ticks)
-        results = [one.result for one in self.marked if one.result is not None]
-        self.is_whole = len(results) == len(self.marked) > 1
-        self.parting: Parting | None = parting_of(LETTERS[: len(results)], results) if self.is_whole else None
-        total = max((result.makespan_ticks for result in results), default=1)
+        runs = [one.run for one in self.marked if one.run is not None]
+        self.is_whole = len(runs) == len(self.marked) > 1
+        self.parting: Parting | None = parting_of(LETTERS[: len(runs)], runs) if self.is_whole else None
+        total = max((end - start for start, end in (run.shown_span for run in runs)), default=1)
         self.viewport = Viewport.whole(total)
         self.bands: tuple[Band, ...] = ()
         self._lay_out()
@@ -48,7 +49,10 @@ class ComparisonModel:
         return self
 
     def toggle_lanes(self) -> None:
-        """Show all streams and engines of rank 0, or all kernels in one row and all transfers in another."""
+        """Show all streams and engines of rank 0, or all kernels in one row and all transfers in another.
+
+        Of a graph these two are the rows of its ops, and the shown layer begins with the axis.
+        """
         self.in_lanes = not self.in_lanes
         self._lay_out()
 
@@ -58,10 +62,25 @@ class ComparisonModel:
         )
 
     def _rows(self, one: Compared) -> tuple[Row, ...]:
-        if one.result is None:
+        run = one.run
+        if run is None:
             return ()
-        rows = lanes_of(one.result.timeline).of_rank(0)
-        return rows if self.in_lanes else _merged(rows)
+        rows = lanes_of_run(run).of_rank(0)
+        if not run.ops:
+            return rows if self.in_lanes else _merged(rows)
+        ops = {op_lane(own_name(op.name), kind) for op in run.ops for kind in IntervalKind}
+        shown = [row for row in rows if (row.lane in ops) is not self.in_lanes]
+        return tuple(_from(row, run.shown_span[0]) for row in shown)
+
+
+def _from(row: Row, start_ticks: int) -> Row:
+    """A row with times from ``start_ticks`` on, without what ends before."""
+    later = [each for each in row.intervals if each.end_ticks > start_ticks]
+    moved = (
+        replace(each, start_ticks=max(0, each.start_ticks - start_ticks), end_ticks=each.end_ticks - start_ticks)
+        for each in later
+    )
+    return Row(row.rank, row.lane, tuple(moved))
 
 
 def _merged(rows: Sequence[Row]) -> tuple[Row, ...]:

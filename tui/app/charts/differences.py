@@ -1,13 +1,18 @@
 """Marked schedules side by side: a table of their figures, and which of these differ."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
-from ....compiler.ir import Kernels, Reduction, Scenario, Schedule, Step, TileGroup, Transfer
+from ....compiler.ir import GraphScenario, Kernels, Reduction, Scenario, Schedule, Step, TileGroup, Transfer
 from ....compiler.text.quantities import bytes_text, ticks_text
 from ....simcore.figures.result import Result
 from ....simcore.kernels.dispatch import compute_shape, work_of
 from ....simcore.kernels.gemm_parts import stream_shape
+from ....simcore.op_spans import OpTimes, op_times
+from ....simcore.shown_run import ShownRun
+from ..finding import Subject
 
 UNKNOWN = "-"
 
@@ -28,12 +33,20 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A marked schedule: its name, and its Result once it is simulated, or the ``problem`` that left it without."""
+    """A marked schedule: its name, and its run once it is simulated, or the ``problem`` that left it without.
+
+    ``schedule`` is None for one of a graph.
+    """
 
     name: str
-    schedule: Schedule
-    result: Result | None
+    schedule: Schedule | None
+    run: ShownRun | None
     problem: str | None = None
+
+    @property
+    def result(self) -> Result | None:
+        """The figures of the run."""
+        return None if self.run is None else self.run.result
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +54,23 @@ class _Figure:
     """A row of the table: what is read, how it is written, and whether less of it is better."""
 
     label: str
-    value: Callable[[Scenario, Compared, int | None], int | float | str | None]
+    value: Callable[[Any, Compared, int | None], int | float | str | None]
     text: Callable[..., str] = str
     less_is_better: bool = True
 
 
-def differences_of(scenario: Scenario, marked: Sequence[Compared], bound_ticks: int | None) -> tuple[Difference, ...]:
-    """Return the table: one row a figure, one value a schedule; what is not known yet is a dash."""
-    return tuple(_difference(figure, scenario, marked, bound_ticks) for figure in _FIGURES)
+def differences_of(scenario: Subject, marked: Sequence[Compared], bound_ticks: int | None) -> tuple[Difference, ...]:
+    """Return the table: one row a figure, one value a schedule; what is not known yet is a dash.
+
+    Of a graph the figures of each op follow.
+    """
+    figures: tuple[_Figure, ...] = _FIGURES
+    if isinstance(scenario, GraphScenario):
+        figures = (*_GRAPH_FIGURES, *_op_figures(marked))
+    return tuple(_difference(figure, scenario, marked, bound_ticks) for figure in figures)
 
 
-def _difference(figure: _Figure, scenario: Scenario, marked: Sequence[Compared], bound_ticks: int | None) -> Difference:
+def _difference(figure: _Figure, scenario: Subject, marked: Sequence[Compared], bound_ticks: int | None) -> Difference:
     values = [figure.value(scenario, one, bound_ticks) for one in marked]
     texts = tuple(UNKNOWN if value is None else figure.text(value) for value in values)
     numbers = [value for value in values if isinstance(value, int | float)]
@@ -97,27 +116,43 @@ def _persistent(scenario: Scenario, schedule: Schedule) -> bool:
     return schedule.tactics.kernel is Kernels.PERSISTENT and scenario.workload.gemm is not None
 
 
+def _of_run(read: Callable[[ShownRun], int | float | str | None]) -> Callable[..., int | float | str | None]:
+    return lambda scenario, one, bound_ticks: None if one.run is None else read(one.run)
+
+
+def _of_schedule(read: Callable[..., int]) -> Callable[..., int | None]:
+    return lambda scenario, one, bound_ticks: None if one.schedule is None else read(scenario, one.schedule)
+
+
 def _of_result(read: Callable[[Result], int | float | str | None]) -> Callable[..., int | float | str | None]:
     return lambda scenario, one, bound_ticks: None if one.result is None else read(one.result)
 
 
-def _gap(scenario: Scenario, one: Compared, bound_ticks: int | None) -> float | None:
-    if one.result is None or not bound_ticks:
+def _gap(scenario: Subject, one: Compared, bound_ticks: int | None) -> float | None:
+    if one.run is None or not bound_ticks:
         return None
-    return one.result.makespan_ticks / bound_ticks - 1
+    return one.run.makespan_ticks / bound_ticks - 1
 
 
 def _num(kind: type[Step]) -> Callable[..., int | None]:
     """The number of steps of a kind; a call of the library does not say how many it makes."""
 
     def count(scenario: Scenario, one: Compared, bound_ticks: int | None) -> int | None:
+        if one.schedule is None:
+            return None
         steps = one.schedule.steps_of(0)
         return None if one.schedule.engine.by_library else sum(isinstance(step, kind) for step in steps)
 
     return count
 
 
-def _sms(scenario: Scenario, one: Compared, bound_ticks: int | None) -> str:
+def _moved_by(scenario: Scenario, one: Compared, bound_ticks: int | None) -> str | None:
+    return None if one.schedule is None else str(one.schedule.engine)
+
+
+def _sms(scenario: Scenario, one: Compared, bound_ticks: int | None) -> str | None:
+    if one.schedule is None:
+        return None
     engine, sms = one.schedule.engine, f"{one.schedule.compute_sms} for kernels"
     return f"{sms}, {engine.copy_sms} copy" if engine.copy_sms else sms
 
@@ -132,15 +167,49 @@ _FIGURES = (
     _Figure("gap to the bound", _gap, lambda gap: f"{gap:.1%}"),
     _Figure("communication", _of_result(lambda result: result.comm_ticks), ticks_text),
     _Figure("compute", _of_result(lambda result: result.compute_ticks), ticks_text),
-    _Figure("launches", lambda scenario, one, _: launches_of(scenario, one.schedule)),
-    _Figure("waves", lambda scenario, one, _: waves_of(scenario, one.schedule)),
+    _Figure("launches", _of_schedule(launches_of)),
+    _Figure("waves", _of_schedule(waves_of)),
     _Figure("copies", _num(Transfer)),
     _Figure("sums", _num(Reduction)),
-    _Figure("staging memory", lambda _, one, __: one.schedule.staging_bytes, bytes_text),
-    _Figure("moved by", lambda _, one, __: str(one.schedule.engine), less_is_better=False),
+    _Figure("staging memory", _of_schedule(lambda _, schedule: schedule.staging_bytes), bytes_text),
+    _Figure("moved by", _moved_by, less_is_better=False),
     _Figure("SMs", _sms, less_is_better=False),
     _Figure("engines busy", _of_result(lambda result: result.utilization.engines), _share, less_is_better=False),
     _Figure("SMs busy", _of_result(lambda result: result.utilization.sms), _share, less_is_better=False),
     _Figure("links busy", _of_result(lambda result: result.utilization.links), _share, less_is_better=False),
     _Figure("HBM busy", _of_result(lambda result: result.utilization.hbm), _share, less_is_better=False),
+)
+
+_GRAPH_FIGURES = (
+    _Figure("makespan", _of_run(lambda run: run.makespan_ticks), ticks_text),
+    _Figure("a layer", _of_run(lambda run: run.period_ticks), ticks_text),
+    _Figure("exposed", _of_result(lambda result: result.exposed_ticks), ticks_text),
+    _Figure("gap to the bound", _gap, lambda gap: f"{gap:.1%}"),
+    _Figure("communication", _of_result(lambda result: result.comm_ticks), ticks_text),
+    _Figure("compute", _of_result(lambda result: result.compute_ticks), ticks_text),
+    _Figure("staging memory", _of_result(lambda result: result.schedule.staging_bytes), bytes_text),
+    *(figure for figure in _FIGURES if figure.label.endswith(" busy") and not figure.label.startswith("engines")),
+)
+"""Figures of a graph: but for the first two of the layers that were simulated."""
+
+
+def _op_figures(marked: Sequence[Compared]) -> Iterator[_Figure]:
+    """A row for each op with how long its kernels take, and one with how long its copies run beside no kernel."""
+    runs = [one.run for one in marked if one.run is not None]
+    for name in dict.fromkeys(op.name for run in runs for op in op_times(run)):
+        for label, read in _OP_TIMES:
+            found = [read(op) for run in runs for op in op_times(run) if op.name == name]
+            if any(found):
+                yield _Figure(f"{name} {label}", partial(_of_op, name, read), ticks_text)
+
+
+def _of_op(name: str, read: Callable[[OpTimes], int], _: Any, one: Compared, __: int | None) -> int | None:
+    ops = () if one.run is None else op_times(one.run)
+    return next((read(op) for op in ops if op.name == name), None)
+
+
+_OP_TIMES: tuple[tuple[str, Callable[[OpTimes], int]], ...] = (
+    ("kernels", lambda op: op.compute_ticks),
+    ("copies", lambda op: op.comm_ticks),
+    ("exposed", lambda op: op.exposed_ticks),
 )

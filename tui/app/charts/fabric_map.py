@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import cos, pi, sin
 
 from ....compiler.ir import Network, Scenario
+from ....simcore.shown_run import ShownRun
 
 MOST_RANKS = 64
 MOST_LINKS = 512
@@ -46,8 +47,8 @@ class FabricMap:
     wires: tuple[Wire, ...]
 
 
-def fabric_map(scenario: Scenario) -> FabricMap | None:
-    """Return the map of the fabric of ``scenario``; None if it is too large to be drawn node by node."""
+def fabric_map(scenario: Scenario | ShownRun) -> FabricMap | None:
+    """Return the map of the fabric of ``scenario``, or of a run; None if it is too large to be drawn node by node."""
     network, num_ranks = scenario.network, scenario.num_ranks
     if num_ranks > MOST_RANKS:
         return None

@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from ....compiler.ir import Direction, Reach, Scenario, Step, Transfer
-from ....simcore.figures.flows import DataFlow, data_flows
-from ....simcore.figures.result import Interval, IntervalKind, Result
+from ....compiler.ir import Direction, Reach, Transfer
+from ....simcore.figures.flows import DataFlow
+from ....simcore.figures.result import Interval, IntervalKind
+from ....simcore.shown_run import ShownRun
 
 MOST_STOPS = 64
 """A chunk that is passed on around a large ring is followed so far."""
@@ -23,10 +24,9 @@ class Stop:
 
 @dataclass(frozen=True)
 class Chunks:
-    """The chunks of a Result, to be followed; flows into a rank are looked up once."""
+    """The chunks of a run, to be followed; flows into a rank are looked up once."""
 
-    scenario: Scenario
-    result: Result
+    run: ShownRun
 
     @cached_property
     def _known(self) -> dict[int, tuple[DataFlow, ...]]:
@@ -35,14 +35,16 @@ class Chunks:
     def chain_from(self, rank: int, interval: Interval) -> tuple[Stop, ...]:
         """Return the stops of the chunk that ``interval`` of ``rank`` moves, up to the kernel that waits for it.
 
-        From a kernel the chunk that came last for it is followed. Where several steps wait, the first kernel is taken,
-        else the transfer that passes it on.
+        From a kernel the chunk that came last for it is followed, without one what it waits for of another op. Where
+        several steps wait, the first kernel is taken, else the transfer that passes it on. From an op of a graph its
+        first step there is followed.
         """
+        interval = self._first_step(rank, interval)
         if interval.kind is not IntervalKind.COMM:
             into = [flow for flow in self._into(rank) if flow.waiter == interval]
             if not into:
                 return (Stop(rank, interval),)
-            last = max(into, key=lambda flow: flow.transfer.end_ticks)
+            last = max(into, key=lambda flow: (flow.transfer.kind is IntervalKind.COMM, flow.transfer.end_ticks))
             return Stop(last.issuer, last.transfer), Stop(rank, interval, last.path)
         stops = [Stop(rank, interval)]
         while stops[-1].interval.kind is IntervalKind.COMM and len(stops) < MOST_STOPS:
@@ -52,10 +54,20 @@ class Chunks:
             stops.append(onward)
         return tuple(stops)
 
+    def _first_step(self, rank: int, interval: Interval) -> Interval:
+        """The step with which the time of an op begins; a step is one itself."""
+        own = (part for part in self.run.parts if part.op == interval.name)
+        names = {part.shown(step) for part in own for step in part.schedule.steps_of(rank)}
+        begin = (
+            each
+            for each in (self.run.result.timeline.of_rank(rank) if names else ())
+            if each.name in names and each.start_ticks == interval.start_ticks and _moves(each) is _moves(interval)
+        )
+        return next(begin, interval)
+
     def _into(self, rank: int) -> tuple[DataFlow, ...]:
         if rank not in self._known:
-            result = self.result
-            self._known[rank] = data_flows(self.scenario, result.schedule, result.timeline, rank)
+            self._known[rank] = self.run.flows(rank)
         return self._known[rank]
 
     def _onward(self, stop: Stop) -> Stop | None:
@@ -73,8 +85,8 @@ class Chunks:
 
     def _reached(self, stop: Stop) -> Iterable[int]:
         """Return the ranks at which the transfer of ``stop`` lands; of many alike the next and the own one."""
-        num_ranks = self.scenario.num_ranks
-        step = step_named(self.result, stop.rank, stop.interval.name)
+        num_ranks = self.run.num_ranks
+        step = self.run.step_of(stop.rank, stop.interval.name)
         match step:
             case Transfer(reach=Reach.PEER, direction=Direction.PUT):
                 return ((stop.rank + step.peer) % num_ranks,)
@@ -84,6 +96,5 @@ class Chunks:
                 return dict.fromkeys(((stop.rank + 1) % num_ranks, stop.rank))
 
 
-def step_named(result: Result, rank: int, name: str) -> Step | None:
-    """The step of this name of a rank; None where a call of the library stands for several."""
-    return next((step for step in result.schedule.steps_of(rank) if step.name == name), None)
+def _moves(interval: Interval) -> bool:
+    return interval.kind is IntervalKind.COMM

@@ -11,6 +11,7 @@ from ....compiler.ir import Scenario
 from ....compiler.text.quantities import rate_text
 from ....simcore.figures.loads import LoadKind, Loads
 from ....simcore.program.arrays import FloatArray, Int64Array
+from ....simcore.shown_run import ShownRun
 from .fabric_map import FabricMap, fabric_map
 
 RAMP = " ·░▒▓█"
@@ -39,9 +40,9 @@ class Window:
 
 
 class HeatModel:
-    """Loads of one Result, looked at through a window of time."""
+    """Loads of one run, looked at through a window of time."""
 
-    def __init__(self, scenario: Scenario, loads: Loads) -> None:
+    def __init__(self, scenario: Scenario | ShownRun, loads: Loads) -> None:
         self.scenario, self.loads = scenario, loads
         self.window = self.whole
         self.map: FabricMap | None = fabric_map(scenario)

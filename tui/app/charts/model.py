@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from ....compiler.ir import Scenario
+from ....compiler.ir import TICKS_PER_US
 from ....compiler.text.quantities import us_text
 from ....simcore.figures.result import Interval, Result
+from ....simcore.shown_run import ShownRun
 from .emphasis import Emphasis, Standout, standout_of
 from .follow import Chunks, Stop
-from .rows import NONE, Lanes, Row, lanes_of
+from .rows import NONE, Lanes, Row, lanes_of_run
 from .story import told
 from .strips import Strip, strips_of
 from .viewport import PAN_STEP, ZOOM_STEP, Viewport
@@ -32,24 +33,31 @@ class Cursor:
 
 
 class TimelineModel:
-    """One Result on screen. No drawing and no keys: those are the widget's."""
+    """One run on screen. No drawing and no keys: those are the widget's."""
 
-    def __init__(self, scenario: Scenario, result: Result) -> None:
-        self.scenario, self.result = scenario, result
-        self.lanes: Lanes = lanes_of(result.timeline)
-        self.viewport = Viewport.whole(result.makespan_ticks)
+    def __init__(self, run: ShownRun) -> None:
+        self.run = run
+        result = self.result
+        self.lanes: Lanes = lanes_of_run(run)
+        start, end = run.shown_span
+        self.viewport = Viewport(start, max(1, end - start), max(1, result.makespan_ticks))
         self.rank = 0
         self.ranks_shown = RanksShown.ONE
         self.emphasis = Emphasis.NONE
-        self.standout: Standout = standout_of(result, Emphasis.NONE)
+        self.standout: Standout = standout_of(run, Emphasis.NONE)
         self.stops: tuple[Stop, ...] = ()
         self.stop_idx = 0
         self.cursor = Cursor()
         self.rows: tuple[Row, ...] = ()
-        self._chunks = Chunks(scenario, result)
+        self._chunks = Chunks(run)
         self._strips: tuple[int, tuple[Strip, ...]] = NONE, ()
         self._lay_out()
-        self.cursor = Cursor(0, 0 if self.rows and self.rows[0].intervals else NONE)
+        self.cursor = Cursor(0, self.rows[0].first_after(start) if self.rows else NONE)
+
+    @property
+    def result(self) -> Result:
+        """The figures of the run."""
+        return self.run.result
 
     def taking_over(self, before: "TimelineModel") -> "TimelineModel":
         """Show the same part and rows as another Result of the same schedule did."""
@@ -94,7 +102,7 @@ class TimelineModel:
         interval = self.interval
         if interval is None:
             return "nothing runs in this row" if self.rows else "nothing ran"
-        line = told(self.scenario, self.result, self.rows[self.cursor.row_idx].rank, interval)
+        line = told(self.run, self.rows[self.cursor.row_idx].rank, interval)
         return f"{self._way()} · {line}" if self.stops else line
 
     def _way(self) -> str:
@@ -108,7 +116,7 @@ class TimelineModel:
         return " > ".join(words)
 
     def _node(self, node: int) -> str:
-        return f"r{node}" if node < self.scenario.num_ranks else f"switch {node - self.scenario.num_ranks}"
+        return f"r{node}" if node < self.run.num_ranks else f"switch {node - self.run.num_ranks}"
 
     def followed_in(self, row: Row) -> frozenset[int]:
         """The intervals of a row on the way of the chunk that is followed."""
@@ -227,7 +235,7 @@ class TimelineModel:
     def emphasise(self, emphasis: Emphasis) -> None:
         """Let something stand out; the same again lets nothing."""
         self.emphasis = Emphasis.NONE if emphasis is self.emphasis else emphasis
-        self.standout = standout_of(self.result, self.emphasis)
+        self.standout = standout_of(self.run, self.emphasis)
 
     def follow(self) -> bool:
         """Follow the chunk under the cursor, or go to its next stop; behind the last one begin again.
@@ -270,7 +278,10 @@ class TimelineModel:
 
     def headline(self) -> str:
         """What is shown, in a line."""
-        parts = [us_text(self.result.makespan_us), self.result.granularity, self.ranks_text()]
+        run = self.run
+        parts = [us_text(run.makespan_ticks / TICKS_PER_US), self.result.granularity, self.ranks_text()]
+        if run.layers > 1:
+            parts.insert(1, f"{run.layers} layers" + (f", {run.num_simulated} here" if run.period_ticks else ""))
         if self.viewport.zoom > 1:
             parts.append(f"zoom {self.viewport.zoom:.1f}x")
         if self.emphasis is not Emphasis.NONE:

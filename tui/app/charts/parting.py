@@ -6,7 +6,8 @@ from itertools import groupby
 
 from ....compiler.ir import TICKS_PER_US, Reduction, Region, Step, TileGroup, Transfer
 from ....compiler.text.quantities import us_text
-from ....simcore.figures.result import Interval, Result
+from ....simcore.figures.result import Interval
+from ....simcore.shown_run import ShownRun
 
 # Times are compared as they are shown.
 SAME_TICKS = TICKS_PER_US // 20
@@ -29,12 +30,12 @@ class Parting:
     sentence: str
 
 
-def parting_of(names: Sequence[str], results: Sequence[Result]) -> Parting | None:
+def parting_of(names: Sequence[str], runs: Sequence[ShownRun]) -> Parting | None:
     """Return the first act of rank 0 in which schedules differ; None if they all do the same at the same times.
 
     ``names`` are what the sentence calls the schedules.
     """
-    acts = [_acts(result) for result in results]
+    acts = [_acts(run) for run in runs]  # of layers that repeat from the shown one on
     for place in range(max(map(len, acts), default=0)):
         here = [each[place] if place < len(each) else None for each in acts]
         times = [act.start_ticks for act in here if act is not None]
@@ -65,16 +66,17 @@ def _doing(act: Act | None, ticks: int) -> str:
     return f"{act.doing} ({act.name}){when}"
 
 
-def _acts(result: Result) -> list[Act]:
+def _acts(run: ShownRun) -> list[Act]:
     """What rank 0 begins, in order of time; of what begins together, kernels first and near peers first."""
-    steps = {step.name: step for step in result.schedule.steps_of(0)}
+    first, _ = run.shown_span
     found = [
         (
-            round(each.start_ticks / SAME_TICKS),
-            _order(steps.get(each.name)),
-            Act(each.start_ticks, _words(each, steps), each.name),
+            round((each.start_ticks - first) / SAME_TICKS),
+            _order(run.step_of(0, each.name)),
+            Act(each.start_ticks - first, _words(each, run.step_of(0, each.name)), each.name),
         )
-        for each in result.timeline.of_rank(0)
+        for each in run.result.timeline.of_rank(0)
+        if each.start_ticks >= first
     ]
     return [act for _, _, act in sorted(found, key=lambda one: (one[0], one[1], one[2].name))]
 
@@ -89,16 +91,16 @@ def _order(step: Step | None) -> tuple[int, int]:
             return 2, 0
 
 
-def _words(interval: Interval, steps: dict[str, Step]) -> str:
-    match steps.get(interval.name):
-        case Transfer() as step:
+def _words(interval: Interval, step: Step | None) -> str:
+    match step:
+        case Transfer():
             to = "all ranks" if not step.peer else f"rank r+{step.peer}"
             preposition = "to" if step.direction.value == "put" else "from"
             return f"a {step.direction.value} of {_size(step.region)} {preposition} {to}"
-        case TileGroup() as step:
+        case TileGroup():
             rows = sum(region.rows.size for region in step.regions)
             return f"a kernel of {rows} x {step.regions[0].cols.size}"
-        case Reduction() as step:
+        case Reduction():
             return f"a sum of {step.num_parts} parts of {_size(step.region)}"
         case None:
             return f"{interval.kind.value} work"

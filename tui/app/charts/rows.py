@@ -1,7 +1,7 @@
 """The rows of a timeline as arrays: fast to search, however many intervals there are."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ....simcore.figures.result import Interval, IntervalKind, Timeline
+from ....simcore.op_spans import OpRow, op_rows
+from ....simcore.shown_run import ShownRun
 
 Int64Array = npt.NDArray[np.int64]
 NONE = -1
@@ -52,6 +54,11 @@ class Row:
         if after == len(self.intervals) or ticks - self.ends[before] <= self.starts[after] - ticks:
             return before
         return after
+
+    def first_after(self, ticks: int) -> int:
+        """The first interval that has not ended by a time, else the last; NONE in an empty row."""
+        running = np.flatnonzero(self.ends > ticks)
+        return int(running[0]) if len(running) else len(self.intervals) - 1
 
     def number_of(self, interval: Interval) -> int:
         """The place of an interval in the row, NONE if it is not there."""
@@ -98,6 +105,34 @@ def lanes_of(timeline: Timeline) -> Lanes:
             for rank, by_lane in enumerate(found)
         ),
     )
+
+
+def lanes_of_run(run: ShownRun) -> Lanes:
+    """The rows of a run: those of a graph begin with its ops by name, kernels and copies of each."""
+    lanes = lanes_of(run.result.timeline)
+    if not run.ops:
+        return lanes
+    own = (
+        (*(row for op in op_rows(run, rank) for row in _of_op(rank, op)), *rows) for rank, rows in enumerate(lanes.own)
+    )
+    return Lanes(lanes.num_ranks, tuple(own))
+
+
+def op_lane(op: str, kind: IntervalKind) -> str:
+    """The row of an op in which its copies are, or its kernels."""
+    return f"{op} copies" if kind is IntervalKind.COMM else op
+
+
+def _of_op(rank: int, op: OpRow) -> Iterator[Row]:
+    """A row for the kernels of an op, and one for its copies, as far as it has any."""
+    for kind, of_spans in (
+        (IntervalKind.COMPUTE, [(span.name, span.kernels) for span in op.spans]),
+        (IntervalKind.COMM, [(span.name, span.copies) for span in op.spans]),
+    ):
+        lane = op_lane(op.name, kind)
+        found = [Interval(rank, lane, name, kind, *span) for name, spans in of_spans for span in spans]
+        if found:
+            yield Row(rank, lane, _in_time(found))
 
 
 def _in_time(intervals: Sequence[Interval]) -> tuple[Interval, ...]:

@@ -1,25 +1,38 @@
 """What an interval is, in a line: the step, its time, what it moves or computes, and what it waits for."""
 
 from ....compiler.ir import TICKS_PER_US, Direction, Reach, Reduction, Region, Scenario, Step, TileGroup, Transfer
+from ....compiler.planning.graph_layers import own_name
 from ....compiler.text.quantities import bytes_text
-from ....simcore.figures.result import Interval, Result
+from ....simcore.figures.result import Interval
 from ....simcore.lower.state import moved_bytes
-from .follow import step_named
+from ....simcore.op_spans import op_times
+from ....simcore.shown_run import ShownRun
 
 MOST_NAMED = 3
 """Most waits that are named."""
 
 
-def told(scenario: Scenario, result: Result, rank: int, interval: Interval) -> str:
-    """Return a line about ``interval``, shown at ``rank``."""
+def told(run: ShownRun, rank: int, interval: Interval) -> str:
+    """Return a line about ``interval``, shown at ``rank``: a step, or an op of a graph."""
     start, end = interval.start_ticks / TICKS_PER_US, interval.end_ticks / TICKS_PER_US
     parts = [f"{interval.name} on r{rank} {interval.lane}", f"{start:.1f} to {end:.1f} us ({end - start:.1f} us)"]
-    step = step_named(result, rank, interval.name)
+    step = run.step_of(rank, interval.name)
     if step is not None:
-        parts.append(_work(scenario, rank, step))
+        parts.append(_work(run.part_of(rank, interval.name).scenario, rank, step))
         if step.after:
             parts.append(f"after {_listed(step.after)}")
+    parts += _op(run, interval.name)
     return " · ".join(parts)
+
+
+def _op(run: ShownRun, name: str) -> list[str]:
+    """What the op of that name is, and what hides its copies; nothing if that is the name of a step."""
+    part = next((part for part in run.parts if part.op == name), None)
+    if part is None:
+        return []
+    same = next((op for op in op_times(run) if op.name == own_name(name)), None)
+    how = [f"{part.label} {same.span.schedule}".strip()] if same is not None else [part.label]
+    return [*how, f"copies beside {same.beside_text}"] if same is not None and same.beside_text else how
 
 
 def _work(scenario: Scenario, rank: int, step: Step) -> str:

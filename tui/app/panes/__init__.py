@@ -1,9 +1,9 @@
-"""The panes of the workbench: ``PANES`` lists them in the order of their keys."""
+"""The panes of the workbench: ``PANES`` lists them in the order of their keys, ``views.py`` what each of them is.
+
+The list alone is imported for the first frame, so it imports nothing.
+"""
 
 from dataclasses import dataclass
-
-from . import candidates, compare, editor, fabric, how, sweep, timeline, what_if, why
-from .base import JobPane
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,24 +16,21 @@ class Pane:
 
     name: str
     title: str
-    view: type[JobPane]
     together: bool = False
     whole_width: bool = False
     needs_answer: bool = True
     alone: bool = False
 
 
-PANES = (
-    Pane("candidates", candidates.TITLE, candidates.CandidatesPane, together=True),
-    Pane("timeline", timeline.TITLE, timeline.TimelinePane, together=True, whole_width=True),
-    Pane("why", why.TITLE, why.WhyPane, together=True),
-    Pane("how", how.TITLE, how.HowPane),
-    Pane("compare", compare.TITLE, compare.ComparePane),
-    Pane("fabric", fabric.TITLE, fabric.FabricPane),
-    Pane("what_if", what_if.TITLE, what_if.WhatIfPane, needs_answer=False),
-    Pane("sweep", sweep.TITLE, sweep.SweepPane),
-    Pane("editor", editor.TITLE, editor.EditorPane, needs_answer=False, alone=True),
-)
-"""Key 1 shows the first, and so on; there are at most nine."""
+CANDIDATES = Pane("candidates", "Candidates", together=True)
+TIMELINE = Pane("timeline", "Timeline", together=True, whole_width=True)
+WHY = Pane("why", "Why", together=True)
+HOW = Pane("how", "How")
+COMPARE = Pane("compare", "Compare")
+FABRIC = Pane("fabric", "Fabric")
+WHAT_IF = Pane("what_if", "What if", needs_answer=False)
+SWEEP = Pane("sweep", "Sweep")
+EDITOR = Pane("editor", "Edit", needs_answer=False, alone=True)
 
-__all__ = ["PANES", "JobPane", "Pane"]
+PANES = (CANDIDATES, TIMELINE, WHY, HOW, COMPARE, FABRIC, WHAT_IF, SWEEP, EDITOR)
+"""Key 1 shows the first, and so on; there are at most nine."""

@@ -9,9 +9,10 @@ from ..charts.comparison import LETTERS
 from ..session import WorkloadSession
 from ..view import SortKey, rows_of
 from ..widgets.candidates import CandidateTable
+from . import CANDIDATES
 from .base import JobPane
 
-TITLE = "Candidates"
+TITLE = CANDIDATES.title
 
 
 class CandidatesPane(JobPane):
@@ -37,9 +38,9 @@ class CandidatesPane(JobPane):
     def show(self, job: WorkloadSession) -> None:
         """Fill the table with the times known so far, unless it holds them already."""
         self._job = job
-        if job.picked is None and job.advice is not None:
-            job.picked = job.advice.recommended.expression
-        rows = rows_of(job.advice, job.results, self._sort_key) if job.advice is not None else ()
+        if job.picked is None and job.found is not None:
+            job.picked = job.found.recommended.expression
+        rows = rows_of(job.found, job.runs, self._sort_key) if job.found is not None else ()
         letters = dict(zip(job.marked, LETTERS, strict=False))
         if not self._table.shows(rows, self._sort_key, job.picked, letters):
             self._table.show(rows, self._sort_key, job.picked, letters)
@@ -52,6 +53,10 @@ class CandidatesPane(JobPane):
         self._sort_key = key or keys[(keys.index(self._sort_key) + 1) % len(keys)]
         if self._job is not None:
             self.show(self._job)
+
+    def sort_by(self, column: str) -> None:
+        """Sort by the column of this name."""
+        self.sort(SortKey[column])
 
     def action_mark(self) -> None:
         """Mark the candidate under the cursor for comparison, or take its mark away."""

@@ -6,16 +6,19 @@ from typing import Protocol, cast
 from textual import work
 from textual.app import ComposeResult
 
-from ....compiler.ir import ShouldStop
-from ....simcore.figures.result import Result
+from ....advisor.candidates.advice import Candidate
+from ....compiler.ir import Schedule, ShouldStop
+from ....simcore.shown_run import ShownRun
 from ..background import in_thread
 from ..charts.comparison import ComparisonModel
 from ..charts.differences import Compared
+from ..finding import Ranked
 from ..session import CANCELLED, MOST_MARKED, Session, SessionProblem, WorkloadSession
 from ..widgets.comparison import ComparisonView
+from . import COMPARE
 from .base import JobPane
 
-TITLE = "Compare"
+TITLE = COMPARE.title
 NOTHING_MARKED = (
     f"Nothing is marked yet. In the pane Candidates, space marks the schedule under the cursor. Mark two to "
     f"{MOST_MARKED}: they are drawn here under each other on one axis, with a table of what tells them apart."
@@ -53,19 +56,19 @@ class ComparePane(JobPane):
             self._view.say(ONE_MARKED if marked else NOTHING_MARKED)
             return
         shown = tuple(
-            (one.expression, id(job.results.get(one.expression)), one.expression in job.problems) for one in marked
+            (one.expression, id(job.runs.get(one.expression)), one.expression in job.problems) for one in marked
         )
         if shown == self._shown:
             return
         self._shown = shown
         problems = {name: f"{problem.kind.value}: {problem.text}" for name, problem in job.problems.items()}
-        bound = job.advice.bound if job.advice is not None else None
+        bound = job.found.bound if job.found is not None else None
         compared = [
-            Compared(one.expression, one.schedule, job.results.get(one.expression), problems.get(one.expression))
+            Compared(one.expression, _plan(one), job.runs.get(one.expression), problems.get(one.expression))
             for one in marked
         ]
         self._view.show(ComparisonModel(job.scenario, compared, None if bound is None else bound.ticks))
-        missing = [one.name for one in compared if one.result is None and one.problem is None]
+        missing = [one.name for one in compared if one.run is None and one.problem is None]
         if missing:
             self._simulate(job, missing[0])
 
@@ -78,7 +81,12 @@ class ComparePane(JobPane):
             self.show(job)
 
 
+def _plan(candidate: Ranked) -> Schedule | None:
+    """The plan of a pair."""
+    return candidate.schedule if isinstance(candidate, Candidate) else None
+
+
 def _simulated(
     session: Session, job: WorkloadSession, expression: str, should_stop: ShouldStop
-) -> Result | SessionProblem:
+) -> ShownRun | SessionProblem:
     return session.simulate(job, expression, should_stop, explain=False)

@@ -18,9 +18,10 @@ from ..session import WorkloadSession
 from ..widgets.ask import Answer, AskScreen
 from ..widgets.code_area import CodeArea
 from ..widgets.code_editor import CodeEditor
+from . import EDITOR
 from .base import JobPane
 
-TITLE = "Edit"
+TITLE = EDITOR.title
 LOOK_S = 1.0
 """How often an unsaved text is kept for the case of a crash, and how often the file on disk is looked at."""
 _SAVED_WRONG = "saved; the other panes show the last text without errors"

@@ -9,10 +9,11 @@ from ..session import WorkloadSession
 from ..view import fabric_text
 from ..widgets.fabric import FabricView
 from ..widgets.timeline import TimelineView
+from . import FABRIC
 from .base import JobPane
 from .timeline import RUNNING
 
-TITLE = "Fabric"
+TITLE = FABRIC.title
 NO_LOADS = "This run has no loads of links and memories: simulate it again to see them."
 
 
@@ -35,15 +36,15 @@ class FabricPane(JobPane):
     def show(self, job: WorkloadSession) -> None:
         """Show the loads of the picked candidate."""
         self.border_title = Content(f"{TITLE}: {printable(fabric_text(job.scenario.system.fabric))}")  # no markup
-        result, problem = job.result, job.problem
-        if job.advice is None:
+        run, problem = job.run, job.problem
+        if job.found is None:
             self._view.say("")
-        elif result is None:
+        elif run is None:
             self._view.say(RUNNING if problem is None else f"{problem.kind.value}: {problem.text}")
-        elif not result.loads.each:
+        elif not run.result.loads.each:
             self._view.say(NO_LOADS)
-        elif self._view.model is None or self._view.model.loads is not result.loads:
-            self._view.show(HeatModel(job.scenario, result.loads))
+        elif self._view.model is None or self._view.model.loads is not run.result.loads:
+            self._view.show(HeatModel(run, run.result.loads))
 
     def on_fabric_view_time_wanted(self, message: FabricView.TimeWanted) -> None:
         """Look at the interval under the cursor of the timeline."""

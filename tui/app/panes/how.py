@@ -10,6 +10,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from ....advisor.candidates.advice import Advice, Candidate
+from ....advisor.graph_answer import ShownSchedule
 from ....advisor.how.how import How, how_of
 from ....advisor.targets import Refused
 from ....compiler.ir import Rejection
@@ -17,6 +18,7 @@ from ....compiler.planning.build import ScheduleError
 from ....compiler.text.diagnostics import CompileError
 from ....compiler.text.printable import printable
 from ....compiler.text.writing import write_whole
+from ...text.graph_answer import graph_how_lines, scenario_words, schedule_text
 from ...text.handover import PLAN_JSON, PLAN_MGS, Handover
 from ...text.how import how_lines
 from ...text.shipped import shipped_lines
@@ -24,9 +26,12 @@ from ...text.wrap import bullet, wrapped_to
 from ..background import in_thread
 from ..session import WorkloadSession
 from ..widgets.handover import HandoverScreen, HandoverWanted
+from . import HOW
 from .base import JobPane
 
-TITLE = "How"
+TITLE = HOW.title
+NO_JSON = "The plan of a graph is long: magus plan --format json writes it. m copies the block of the schedule"
+NO_FILES = "Runtimes take plans of pairs; the commands in this pane write the trace, the drawing and the report"
 WORKING = "putting the plan into words ..."
 KEYS = "y copies the expression, p the plan as JSON, m as .mgs; o writes a file, for a runtime too."
 
@@ -52,6 +57,8 @@ class HowPane(JobPane):
         self._advice: Advice | None = None
         self._candidate: Candidate | None = None
         self._how: How | Rejection | None = None
+        self._graph: ShownSchedule | None = None
+        self._words_of: tuple[str, ...] = ()
 
     def compose(self) -> ComposeResult:
         """One text."""
@@ -67,9 +74,13 @@ class HowPane(JobPane):
         """Tell how the picked candidate is carried out; that takes a moment where the plan is large."""
         candidate = job.candidate(job.picked or "")
         self.border_title = Content(f"{TITLE}: {printable(job.picked or '')}")  # no markup
-        if candidate is None or job.advice is None:
+        self._graph = candidate if isinstance(candidate, ShownSchedule) else None
+        if not isinstance(candidate, Candidate) or job.advice is None:
             self._candidate = self._advice = self._how = None
-            self._text.update("")
+            self._words_of = (
+                () if job.picked is None else scenario_words(job.path, job.what_if.changes.params, job.name)
+            )
+            self._draw()
         elif candidate is not self._candidate or job.advice is not self._advice:
             self._candidate, self._advice, self._how = candidate, job.advice, None
             self._draw()
@@ -88,7 +99,12 @@ class HowPane(JobPane):
             self._draw()
 
     def _draw(self) -> None:
+        if self._graph is not None:
+            with wrapped_to(max(20, self._words.size.width - 3)):
+                self._text.update(printable("\n".join(graph_how_lines(self._graph, self._words_of)), block=True))
+            return
         if self._advice is None or self._candidate is None:
+            self._text.update("")
             return
         with wrapped_to(max(20, self._words.size.width - 3)):
             lines = [KEYS, ""]
@@ -107,20 +123,29 @@ class HowPane(JobPane):
 
     def action_copy_expression(self) -> None:
         """Copy the expression of the schedule."""
-        if self._candidate is not None:
-            self._copy(self._candidate.expression, "the name of the schedule")
+        named = self._candidate or self._graph
+        if named is not None:
+            self._copy(named.expression, "the name of the schedule")
 
     def action_copy_json(self) -> None:
         """Copy the plan as JSON."""
+        if self._graph is not None:
+            self.notify(NO_JSON, severity="warning", markup=False)
+            return
         self._copy_plan(PLAN_JSON)
 
     def action_copy_mgs(self) -> None:
-        """Copy the plan in the language."""
+        """Copy the plan in the language; of a graph the block that declares the schedule."""
+        if self._graph is not None:
+            self._copy(schedule_text(self._graph), "the block of the schedule")
+            return
         self._copy_plan(PLAN_MGS)
 
     def action_write(self) -> None:
         """Ask what to write and where to, and write it."""
-        if self._candidate is not None:
+        if self._graph is not None:
+            self.notify(NO_FILES, severity="warning", markup=False)
+        elif self._candidate is not None:
             self.app.push_screen(HandoverScreen(), self._wanted)
 
     def _wanted(self, wanted: HandoverWanted | None) -> None:

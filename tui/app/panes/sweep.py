@@ -11,21 +11,23 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Static
 
-from ....advisor.candidates.advice import Advice
 from ....compiler.changed import compile_changed_file
 from ....compiler.ir import Cancelled, Scenario, ShouldStop
 from ....compiler.text.diagnostics import CompileError
 from ....compiler.text.printable import printable
 from ..background import in_thread
+from ..finding import Finding, Subject
 from ..messages import SweepProgressed
 from ..session import WorkloadSession
 from ..sweep import CHUNKS, Point, SweepFigure, SweepPlan, over_chunks, run, words_of
 from ..what_if import Row
 from ..widgets.sweep import SweepView
+from . import SWEEP
 from .base import JobPane
 
-TITLE = "Sweep"
+TITLE = SWEEP.title
 WAITING = "Points appear as they are known."
+ASK_FOR_GRAPH = "Enter simulates the declared schedules at each value."
 NOTHING = "No value of the file can be swept, and no candidate has chunks."
 
 
@@ -107,7 +109,8 @@ class SweepPane(JobPane):
             plan = SweepPlan.of(row)
             self._sweeps[self._axis] = _Sweep(plan.figure(), plan)
         sweep = self._sweeps.get(self._axis)
-        if sweep is not None and sweep.plan is not None and not sweep.begun and job.is_answered:
+        predicts = isinstance(job.scenario, Scenario)  # graphs are simulated: not unasked
+        if sweep is not None and sweep.plan is not None and not sweep.begun and job.is_answered and predicts:
             sweep.begun = True  # after the answer: the sweep would only slow it down
             self._visit(job, self._axis, sweep.plan, False)
         self._draw()
@@ -116,12 +119,19 @@ class SweepPane(JobPane):
         sweep = self._sweeps.get(self._axis)
         self._view.show(
             None if sweep is None else sweep.figure.relative() if self._relative else sweep.figure,
-            WAITING if self._axes else NOTHING,
+            self._waiting(),
         )
         words = "" if sweep is None else "; ".join(self._words(sweep))
         self._line.update(printable(words))
         at = f" against {self._axis}" if self._axis else ""
         self.border_title = f"{TITLE}: time{at}" + (f" ({self._doing})" if self._doing else "")
+
+    def _waiting(self) -> str:
+        """What stands where there is no point yet."""
+        if not self._axes:
+            return NOTHING
+        graph = self._job is not None and not isinstance(self._job.scenario, Scenario)
+        return ASK_FOR_GRAPH if graph and not self._doing else WAITING
 
     def _words(self, sweep: _Sweep) -> Iterator[str]:
         """What goes on and what is missing first: a small screen shows one line."""
@@ -147,9 +157,10 @@ class SweepPane(JobPane):
         self._draw()
 
         def visit(should_stop: ShouldStop) -> None:
-            def scenario_at(text: str) -> Scenario:
+            def scenario_at(text: str) -> Subject:
                 changes = plan.changes(job.what_if.changes, text)
-                return compile_changed_file(job.path, changes).scenario(job.scenario.name)
+                compiled = compile_changed_file(job.path, changes)
+                return compiled.graph(job.scenario.name) or compiled.scenario(job.scenario.name)
 
             def told(point: Point) -> None:
                 self.post_message(SweepProgressed(id(job), axis, point))
@@ -157,7 +168,7 @@ class SweepPane(JobPane):
             def failed(text: str, error: Exception) -> None:
                 self.post_message(SweepProgressed(id(job), axis, f"{axis} = {text}: {_reason(error)}"))
 
-            def advise(scenario: Scenario) -> Advice:
+            def advise(scenario: Subject) -> Finding:
                 return job.sweep_advice(scenario, simulate, should_stop)
 
             with suppress(Cancelled):

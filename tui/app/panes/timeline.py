@@ -6,9 +6,10 @@ from textual.content import Content
 from ....compiler.text.printable import printable
 from ..session import WorkloadSession
 from ..widgets.timeline import TimelineView
+from . import TIMELINE
 from .base import JobPane
 
-TITLE = "Timeline"
+TITLE = TIMELINE.title
 RUNNING = "being simulated ..."
 
 
@@ -30,13 +31,13 @@ class TimelinePane(JobPane):
 
     def show(self, job: WorkloadSession) -> None:
         """Show the Result of the picked candidate."""
-        if job.advice is None:
+        if job.found is None:
             self.border_title = TITLE
             self._view.say("")
             return
         self.border_title = Content(f"{TITLE}: {printable(job.picked or '')}")  # no markup
-        result, problem = job.result, job.problem
-        if result is not None:
-            self._view.show(job.scenario, result)
+        run, problem = job.run, job.problem
+        if run is not None:
+            self._view.show(run)
         else:
             self._view.say(RUNNING if problem is None else f"{problem.kind.value}: {problem.text}")

@@ -23,9 +23,10 @@ from ..paths import exists, typed_path
 from ..session import WorkloadSession
 from ..what_if import Row, with_value
 from ..widgets.what_if import CHANGED, WhatIfTable
+from . import WHAT_IF
 from .base import JobPane
 
-TITLE = "What if"
+TITLE = WHAT_IF.title
 KEYS = "◂ ▸ step  < > half, double  Enter type  r reset  R all  S save"
 
 

@@ -4,10 +4,11 @@ from textual.app import ComposeResult
 
 from ..session import WorkloadSession
 from ..widgets.reasons import ReasonsPane
+from . import WHY
 from .base import JobPane
 from .timeline import RUNNING
 
-TITLE = "Why"
+TITLE = WHY.title
 NO_WATERFALL = "no waterfall: its what-if runs did not finish"
 
 
@@ -30,7 +31,9 @@ class WhyPane(JobPane):
 
     def show(self, job: WorkloadSession) -> None:
         """Show reasons and losses as far as they are known."""
-        if job.advice is None:
+        if job.found is None:
             self._text.show(None, None)
-        else:
-            self._text.show(job.advice, job.result, RUNNING if job.simulating else NO_WATERFALL, job.warnings)
+            return
+        running = job.simulating or (job.advising and job.run is None)
+        problem = f"{job.problem.kind.value}: {job.problem.text}" if job.problem is not None else NO_WATERFALL
+        self._text.show(job.found, job.run, RUNNING if running else problem, job.warnings)

@@ -9,6 +9,7 @@ from ....compiler.resolve.expect.expectation import Verdict
 from ....compiler.text.printable import printable
 from ...text.render import threshold_sentence
 from .. import view
+from ..finding import Finding
 
 
 class Headline(Vertical):
@@ -16,7 +17,7 @@ class Headline(Vertical):
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
-        self._advice: Advice | None = None
+        self._advice: Finding | None = None
         self._standing = view.Standing.FINAL
 
     def compose(self) -> ComposeResult:
@@ -33,13 +34,13 @@ class Headline(Vertical):
         for name in ("figures", "threshold", "confidence", "marks"):
             self._say(name, "")
 
-    def answer(self, advice: Advice, *, advising: bool = False) -> None:
+    def answer(self, advice: Finding, *, advising: bool = False) -> None:
         """Show the answer, and while the app is ``advising`` that it is not final."""
         self._advice, self._standing = advice, view.standing_of(advice, advising=advising)
         self._say_verdict(advice)
         self.query_one("#verdict").set_class(advice.verdict is Verdict.OVERLAP, "overlap")
         self._say("figures", view.figures_of(advice))
-        self._say("threshold", threshold_sentence(advice.threshold) if advice.threshold is not None else "")
+        self._say("threshold", _threshold(advice))
         self._say("confidence", self._standing.sentence + view.confidence_of(advice))
         self.query_one("#confidence").set_classes(advice.confidence.value)
         self._say("marks", "\n".join(f"! {mark}" for mark in advice.marks))
@@ -53,7 +54,7 @@ class Headline(Vertical):
         if self._advice is not None:
             self._say_verdict(self._advice)
 
-    def _say_verdict(self, advice: Advice) -> None:
+    def _say_verdict(self, advice: Finding) -> None:
         word = self._standing.word
         self._say("verdict", word + view.verdict_of(advice, self.content_region.width - len(word)))
 
@@ -61,3 +62,8 @@ class Headline(Vertical):
         line = self.query_one(f"#{name}", Static)
         line.update(printable(text, block=True))
         line.set_class(not text, "empty")
+
+
+def _threshold(advice: Finding) -> str:
+    """Where the answer flips, as far as it is known."""
+    return threshold_sentence(advice.threshold) if isinstance(advice, Advice) and advice.threshold is not None else ""

@@ -10,16 +10,20 @@ from textual.content import Content
 from textual.widgets import Static
 
 from ....advisor.candidates.advice import Advice, resolution_of
+from ....advisor.graph_answer import GraphAnswer
 from ....advisor.headline import headline_of
 from ....compiler.text.diagnostics import Diagnostic
 from ....compiler.text.printable import printable
 from ....compiler.text.quantities import ticks_text
-from ....simcore.figures.result import Result
+from ....simcore.op_spans import op_times
+from ....simcore.shown_run import ShownRun
+from ..finding import Finding
 from ..view import confidence_of, shortened, us
 from ..waterfall import Bar, bars_of, drawn_bars
 
 LABEL_COLUMNS = 15
 FIGURE_COLUMNS = 10
+OP_COLUMNS = 9
 MIN_BAR_COLUMNS = 8
 BULLET = "• "
 
@@ -29,22 +33,23 @@ class ReasonsPane(VerticalScroll):
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
-        self._advice: Advice | None = None
-        self._shown: Result | None = None
+        self._advice: Finding | None = None
+        self._shown: ShownRun | None = None
         self._note = ""
         self._warnings: tuple[Diagnostic, ...] = ()
 
     def compose(self) -> ComposeResult:
-        """Lay out reasons, waterfall, and bound with ties and marks."""
+        """Lay out reasons, waterfall or ops, and bound with ties and marks."""
         yield Static(id="why", classes="words")
         yield Static(id="waterfall")
         yield Static(id="backing", classes="words")
 
     def show(
-        self, advice: Advice | None, result: Result | None, note: str = "", warnings: tuple[Diagnostic, ...] = ()
+        self, advice: Finding | None, run: ShownRun | None, note: str = "", warnings: tuple[Diagnostic, ...] = ()
     ) -> None:
-        """Show the reasons, the losses of ``result`` or else ``note``, and warnings."""
-        self._advice, self._shown, self._note, self._warnings = advice, result, note, warnings
+        """Show the reasons, the losses of ``run`` or the times of its ops, else ``note``, and warnings."""
+        self._advice, self._shown, self._warnings = advice, run, warnings
+        self._note = printable(note, block=True)
         self._draw()
 
     def on_resize(self, event: events.Resize) -> None:
@@ -60,15 +65,38 @@ class ReasonsPane(VerticalScroll):
         self.query_one("#waterfall", Static).update(self._waterfall(width) if advice is not None else "")
 
     def _waterfall(self, width: int) -> Content:
+        run = self._shown
+        if run is not None and run.ops:
+            return _ops(run)
         head = Content.styled("Loss waterfall", "bold")
-        if self._shown is None or self._shown.waterfall is None:
+        if isinstance(self._advice, GraphAnswer):
+            return Content(self._note)
+        if run is None or run.result.waterfall is None:
             return head + Content(f"\n{self._note}")
         columns = max(MIN_BAR_COLUMNS, width - LABEL_COLUMNS - FIGURE_COLUMNS - 1)
-        bars = bars_of(self._shown.waterfall)
+        bars = bars_of(run.result.waterfall)
         lines = [_line(bar, drawn) for bar, drawn in zip(bars, drawn_bars(bars, columns), strict=True)]
-        grain = Content.styled(f" in us, simulated in units of {self._shown.waterfall.unit_bytes} B", "dim")
-        name = shortened(printable(self._shown.schedule.expression), width)
+        grain = Content.styled(f" in us, simulated in units of {run.result.waterfall.unit_bytes} B", "dim")
+        name = shortened(printable(run.expression), width)
         return Content("\n").join([head + grain, Content(name), *lines])
+
+
+def _ops(run: ShownRun) -> Content:
+    """When each op runs, and how long in all its kernels, its copies, and copies beside no kernel."""
+    ops = op_times(run)
+    names = [printable(op.name) for op in ops]
+    widest = min(LABEL_COLUMNS, max(map(len, names)))
+    of = "of one layer within, " if run.num_simulated > 1 else ""
+    head = Content.assemble(("Ops", "bold"), (f" {of}in us under {printable(run.expression)}", "dim"))
+    titles = "".join(f"{title:>{OP_COLUMNS}}" for title in ("from", "to", "kernels", "copies", "exposed"))
+    lines = [head, Content.styled(" " * widest + titles, "dim")]
+    for op, name in zip(ops, names, strict=True):
+        times = (op.span.start_ticks, op.span.end_ticks, op.compute_ticks, op.comm_ticks)
+        figures = "".join(f"{us(ticks) if ticks else '-':>{OP_COLUMNS}}" for ticks in times)
+        exposed = f"{us(op.exposed_ticks) if op.exposed_ticks else '-':>{OP_COLUMNS}}"
+        style = "$warning" if op.exposed_ticks else ""
+        lines.append(Content.assemble(f"{shortened(name, widest):<{widest}}{figures}", (exposed, style)))
+    return Content("\n").join(lines)
 
 
 def _line(bar: Bar, drawn: str) -> Content:
@@ -78,15 +106,15 @@ def _line(bar: Bar, drawn: str) -> Content:
     return Content.assemble(f"{bar.label:<{LABEL_COLUMNS}}{figure:>{FIGURE_COLUMNS}} ", (drawn.rstrip(), colour))
 
 
-def _why(advice: Advice) -> Iterator[tuple[str, str, str]]:
+def _why(advice: Finding) -> Iterator[tuple[str, str, str]]:
     """(lead, text, style) of each paragraph above the waterfall."""
-    if headline_of(advice):
+    if isinstance(advice, Advice) and headline_of(advice):
         yield BULLET, f"Over {advice.baseline}: {headline_of(advice)}.", ""
     for reason in advice.reasons:
         yield BULLET, reason, ""
 
 
-def _backing(advice: Advice, warnings: tuple[Diagnostic, ...]) -> Iterator[tuple[str, str, str]]:
+def _backing(advice: Finding, warnings: tuple[Diagnostic, ...]) -> Iterator[tuple[str, str, str]]:
     bound, gap = advice.bound, advice.gap_to_bound
     yield "", "Lower bound", "bold"
     if bound is None or gap is None:
@@ -95,8 +123,7 @@ def _backing(advice: Advice, warnings: tuple[Diagnostic, ...]) -> Iterator[tuple
         above = f"the recommended schedule is {gap:.1%} above it"
         yield BULLET, f"{ticks_text(bound.ticks)}, binding: {bound.binding}; {above}", ""
     if advice.ties:
-        resolution = resolution_of(advice.scenario)
-        yield "", f"Ties: within {resolution:.0%}, more than the profile can tell apart", "bold"
+        yield "", _ties(advice), "bold"
         for tie in advice.ties:
             yield "≈ ", tie, ""
     yield "", confidence_of(advice), "bold"
@@ -105,6 +132,12 @@ def _backing(advice: Advice, warnings: tuple[Diagnostic, ...]) -> Iterator[tuple
     for found in warnings:
         at = found.span.location
         yield "! ", f"{found.span.source.path}:{at.line}:{at.column}: {found.message}. {found.hint}".strip(), "$warning"
+
+
+def _ties(advice: Finding) -> str:
+    if isinstance(advice, Advice):
+        return f"Ties: within {resolution_of(advice.scenario):.0%}, more than the profile can tell apart"
+    return f"Faster than {advice.recommended.expression}, but by too little to change for"
 
 
 def _hanging(paragraphs: Iterator[tuple[str, str, str]], width: int) -> Content:

@@ -13,10 +13,10 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from ....compiler.ir import Scenario
 from ....compiler.text.printable import columns_of, printable
 from ....compiler.text.quantities import ticks_text
-from ....simcore.figures.result import IntervalKind, Result
+from ....simcore.figures.result import IntervalKind
+from ....simcore.shown_run import ShownRun
 from ..charts.emphasis import Emphasis
 from ..charts.model import TimelineModel
 from ..charts.rows import NONE, Row
@@ -47,7 +47,7 @@ class Foot:
 
 
 class TimelineView(ScrollView, can_focus=True):
-    """Show a Result: a cursor in rows and time, zoom and pan, a chunk that is followed."""
+    """Show a run: a cursor in rows and time, zoom and pan, a chunk that is followed."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = set(COMPONENTS)
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -82,13 +82,13 @@ class TimelineView(ScrollView, can_focus=True):
 
     # What is shown.
 
-    def show(self, scenario: Scenario, result: Result) -> None:
-        """Show a whole Result; the same schedule again keeps its zoom."""
+    def show(self, run: ShownRun) -> None:
+        """Show a whole run; the same schedule again keeps its zoom."""
         before, self._message = self.model, ""
-        if before is not None and before.result is result:
+        if before is not None and before.result is run.result:
             return
-        self.model = TimelineModel(scenario, result)
-        if before is not None and before.result.schedule.expression == result.schedule.expression:
+        self.model = TimelineModel(run)
+        if before is not None and before.run.expression == run.expression:
             self.model.taking_over(before)
         self._lay_out()
 

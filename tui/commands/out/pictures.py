@@ -8,9 +8,8 @@ from ....advisor.candidates.advice import Advice
 from ....advisor.candidates.shortlist import packet_bytes
 from ....advisor.drawing.chrome_trace import chrome_trace
 from ....advisor.drawing.timeline_svg import timeline_svg
-from ....compiler.ir import Scenario
 from ....compiler.text.writing import check_writable, write_whole
-from ....simcore import Result, RunOutcome, simulate
+from ....simcore import RunOutcome, ShownRun, run_of_pair, simulate
 from ...exit_codes import Exit
 from ...text.door import say
 from ..console import report_errors, save
@@ -47,13 +46,13 @@ class Pictures:
             if path is not None:
                 check_writable(_of_rank(path, 0))
 
-    def save(self, scenario: Scenario, result: Result) -> Exit:
+    def save(self, run: ShownRun) -> Exit:
         """Write the files of a run and say so; errors are reported, so that the answer can still be printed."""
         codes = [Exit.DONE]
         if self.trace is not None:
-            codes.append(_save_trace(self.trace, scenario, result))
+            codes.append(_save_trace(self.trace, run))
         if self.svg is not None:
-            codes.append(save(self.svg, timeline_svg(scenario, result), f"{self.svg}: the timeline as a drawing"))
+            codes.append(save(self.svg, timeline_svg(run), f"{self.svg}: the timeline as a drawing"))
         return max(codes)
 
     def save_advice(self, advice: Advice) -> Exit:
@@ -64,30 +63,30 @@ class Pictures:
         result = advice.result or simulate(scenario, advice.recommended.schedule, unit_bytes=packet_bytes(scenario))
         if result.outcome is not RunOutcome.DONE:
             return Exit.INPUT
-        return self.save(scenario, result)
+        return self.save(run_of_pair(scenario, result))
 
 
 NO_PICTURES = Pictures()
 
 
-def _save_trace(path: Path, scenario: Scenario, result: Result) -> Exit:
+def _save_trace(path: Path, run: ShownRun) -> Exit:
     if RANK in path.name:
-        return _save_each_rank(path, scenario, result)
-    trace = chrome_trace(scenario, result)
+        return _save_each_rank(path, run)
+    trace = chrome_trace(run)
     last = trace.ranks[-1]
     which = "" if last + 1 == trace.num_ranks else f"ranks 0 to {last} of " if last else "rank 0 of "
     message = f"{path}: the trace of {which}{trace.num_ranks} ranks; open it in https://ui.perfetto.dev"
     return save(path, _packed(path, trace.text), message)
 
 
-def _save_each_rank(path: Path, scenario: Scenario, result: Result) -> Exit:
-    ranks = range(min(MAX_FILES, scenario.num_ranks))
+def _save_each_rank(path: Path, run: ShownRun) -> Exit:
+    ranks = range(min(MAX_FILES, run.num_ranks))
 
     def write() -> Exit:
         for rank in ranks:
-            trace = chrome_trace(scenario, result, range(rank, rank + 1))
+            trace = chrome_trace(run, range(rank, rank + 1))
             write_whole(_of_rank(path, rank), _packed(path, trace.text))
-        say(f"{_of_rank(path, 0)} to {_of_rank(path, ranks[-1]).name}: {len(ranks)} of {scenario.num_ranks} ranks")
+        say(f"{_of_rank(path, 0)} to {_of_rank(path, ranks[-1]).name}: {len(ranks)} of {run.num_ranks} ranks")
         return Exit.DONE
 
     return report_errors(write)

@@ -9,8 +9,10 @@ from pathlib import Path
 from ....advisor import Advice, AdviceOptions, Advisor
 from ....advisor.candidates.shortlist import packet_bytes
 from ....advisor.export import advice_document
+from ....advisor.export_graph import graph_answer_document
+from ....advisor.graph_advised import advised
 from ....advisor.policy.sweep import Sweep, swept
-from ....compiler.ir import Cancelled, Progress, Scenario, Settings, ShouldStop
+from ....compiler.ir import Cancelled, GraphScenario, Progress, Scenario, Settings, ShouldStop
 from ....compiler.pipeline import Compiled, compile_text
 from ....compiler.resolve.values.params import Param
 from ....compiler.text.diagnostics import CompileError
@@ -18,7 +20,7 @@ from ....compiler.text.source import Source
 from ....compiler.text.writing import check_writable
 from ....simcore import Result, RunOutcome, simulate
 from ...exit_codes import Exit
-from ...report import Report, report_html
+from ...report import GraphReport, Report, graph_report_html, report_html
 from ...text.door import say
 from ...text.next_steps import next_steps
 from ...text.progress import progress_line
@@ -50,6 +52,9 @@ def report_file(source: ScenarioInput, options: ReportOptions) -> Exit:
         text = source_of(source.file)
         compiled = compile_text(text.text, text.path, source.settings)
         show(compiled.warnings)
+        graph = compiled.graph(source.workload)
+        if graph is not None:
+            return _report_graph(graph, compiled, source, options)
         scenario, advisor = compiled.scenario(source.workload), Advisor.load()
         with progress_line() as progress, interruptible() as stopped:
             advice = advisor.recommend(scenario, options.advice, progress=progress, should_stop=stopped)
@@ -78,6 +83,16 @@ def report_file(source: ScenarioInput, options: ReportOptions) -> Exit:
         return Exit.INTERRUPTED if advice.interrupted and stopped() else done
 
     return run_command(action)
+
+
+def _report_graph(scenario: GraphScenario, compiled: Compiled, source: ScenarioInput, options: ReportOptions) -> Exit:
+    """Advise on a graph, and write the page."""
+    with progress_line() as progress, interruptible() as stopped:
+        answer = advised(scenario, options.advice, progress=progress, should_stop=stopped)
+    data = graph_answer_document(answer)
+    report = GraphReport(answer, data, name_of(source.file), source.settings, compiled.numbers)
+    done = save(options.out, graph_report_html(report), f"{options.out}: {scenario.graph.name}, one page")
+    return Exit.INTERRUPTED if answer.interrupted else done
 
 
 def _drawn(advice: Advice, should_stop: ShouldStop) -> Result | None:

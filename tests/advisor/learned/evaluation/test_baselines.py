@@ -33,6 +33,7 @@ BESPOKE = Structure(Choice("bespoke", 1, SM16), 1, 0.0, 0.0, (BatchShape(0.75, (
 SMALL, LARGE = ag_gemm(128, 4096, 4096), ag_gemm(65536, 8192, 8192)
 
 
+@pytest.mark.slow
 def test_the_winner_of_the_nearest_situation_is_chosen(model: ProposalModel) -> None:
     origins = np.array([Situation.of(scenario).values for scenario in (SMALL, LARGE)])
     winners = replace(model, after=Library.of((PLAIN, BESPOKE), origins, consumes=True))

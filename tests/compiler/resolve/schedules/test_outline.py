@@ -168,7 +168,7 @@ def test_whatever_is_said_is_read_or_told(body: str) -> None:
 @given(
     st.sampled_from(WORDS), st.lists(st.sampled_from(VOCABULARY[: -len(ALGORITHM_BY_NAME)]), max_size=6).map(" ".join)
 )
-@examples(200)
+@examples(80, deep=2000)
 def test_a_statement_is_read_or_told(word: str, rest: str) -> None:
     try:
         compiled(f"split rows into 4; {word if word != 'split' else 'split own'} {rest}")

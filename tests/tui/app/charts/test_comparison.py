@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from magus.compiler.ir import Scenario, TileGroup
+from magus.compiler.ir import Scenario, Schedule, TileGroup
 from magus.compiler.planning.build import build_schedule
 from magus.compiler.resolve.schedules.from_text import read_choice
-from magus.simcore import simulate
+from magus.simcore import run_of_pair, simulate
 from magus.tui.app.charts.comparison import ComparisonModel
 from magus.tui.app.charts.differences import Compared, differences_of, launches_of, waves_of
 from magus.tui.app.charts.parting import parting_of
@@ -17,13 +17,20 @@ from tests.helpers.tui import real
 
 def compared(scenario: Scenario, expression: str, *, simulated: bool = True) -> Compared:
     schedule = build_schedule(scenario, read_choice(scenario, expression))
-    return Compared(expression, schedule, real.result_of(scenario, expression) if simulated else None)
+    return Compared(
+        expression, schedule, run_of_pair(scenario, real.result_of(scenario, expression)) if simulated else None
+    )
 
 
 @pytest.fixture(scope="module")
 def three() -> tuple[Compared, ...]:
     scenario = real.gather()
     return tuple(compared(scenario, each) for each in real.EXPRESSIONS)
+
+
+def plan_of(one: Compared) -> Schedule:
+    assert one.schedule is not None, "a pair has a plan"
+    return one.schedule
 
 
 def test_the_table_has_the_figures_of_the_results(three: tuple[Compared, ...]) -> None:
@@ -36,7 +43,7 @@ def test_the_table_has_the_figures_of_the_results(three: tuple[Compared, ...]) -
     assert table["makespan"].values == tuple(f"{us:.1f} us" for us in times)
     assert table["makespan"].best_idx == times.index(min(times))
     assert table["gap to the bound"].values[0] == f"{results[0].makespan_ticks / bound - 1:.1%}"
-    assert table["launches"].values == tuple(str(launches_of(scenario, one.schedule)) for one in three)
+    assert table["launches"].values == tuple(str(launches_of(scenario, plan_of(one))) for one in three)
     assert table["launches"].differs
     assert not table["moved by"].differs
     assert table["moved by"].best_idx is None
@@ -44,12 +51,12 @@ def test_the_table_has_the_figures_of_the_results(three: tuple[Compared, ...]) -
 
 def test_waves_are_those_that_the_simulator_runs(three: tuple[Compared, ...]) -> None:
     scenario = real.gather()
-    serial = three[-1].schedule
+    serial = plan_of(three[-1])
     (group,) = (step for step in serial.steps if isinstance(step, TileGroup))
 
     # A kernel of one wave ends when its tiles do, all at once.
     assert waves_of(scenario, serial) >= 1
-    assert waves_of(scenario, three[0].schedule) >= launches_of(scenario, three[0].schedule)
+    assert waves_of(scenario, plan_of(three[0])) >= launches_of(scenario, plan_of(three[0]))
     assert waves_of(scenario, replace(serial, steps=(group, group))) == 2 * waves_of(scenario, serial)
 
 
@@ -64,7 +71,7 @@ def test_a_persistent_kernel_is_launched_once() -> None:
 
 def test_what_is_not_simulated_is_a_dash(three: tuple[Compared, ...]) -> None:
     scenario = real.gather()
-    unknown = replace(three[1], result=None)
+    unknown = replace(three[1], run=None)
     model = ComparisonModel(scenario, (three[0], unknown), None)
     table = {row.label: row for row in model.differences}
 
@@ -76,14 +83,14 @@ def test_what_is_not_simulated_is_a_dash(three: tuple[Compared, ...]) -> None:
 
 
 def test_schedules_part_where_they_do_something_else(three: tuple[Compared, ...]) -> None:
-    results = [one.result for one in three if one.result is not None]
-    parting = parting_of("ABC", results)
+    runs = [one.run for one in three if one.run is not None]
+    parting = parting_of("ABC", runs)
 
     assert parting is not None
     assert parting.ticks == 0
     assert parting.sentence.startswith("From the start they differ: A begins a put of ")
     assert "B and C begin a put of 256 x 1024 to rank r+1" in parting.sentence
-    assert parting_of("AB", (results[0], results[0])) is None
+    assert parting_of("AB", (runs[0], runs[0])) is None
 
 
 def test_schedules_that_do_the_same_part_where_one_is_later() -> None:
@@ -91,7 +98,7 @@ def test_schedules_that_do_the_same_part_where_one_is_later() -> None:
     slower = replace(scenario.gpu, hbm=replace(scenario.gpu.hbm, achieved_bytes_per_s=10**11))
     late = replace(scenario, system=replace(scenario.system, gpu=slower))
     schedule = build_schedule(scenario, read_choice(scenario, real.SERIAL))
-    first, second = (simulate(each, schedule, unit_bytes=real.UNIT) for each in (scenario, late))
+    first, second = (run_of_pair(each, simulate(each, schedule, unit_bytes=real.UNIT)) for each in (scenario, late))
     parting = parting_of("AB", (first, second))
 
     assert parting is not None

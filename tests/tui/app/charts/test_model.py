@@ -3,6 +3,7 @@
 import pytest
 
 from magus.compiler.ir import Transfer
+from magus.simcore import run_of_pair
 from magus.simcore.figures.result import IntervalKind
 from magus.tui.app.charts.emphasis import Emphasis
 from magus.tui.app.charts.model import RanksShown, TimelineModel
@@ -13,12 +14,12 @@ from tests.helpers.tui import real
 @pytest.fixture(scope="module")
 def model() -> TimelineModel:
     scenario = real.gather()
-    return TimelineModel(scenario, real.result_of(scenario, real.PIECES))
+    return TimelineModel(run_of_pair(scenario, real.result_of(scenario, real.PIECES)))
 
 
 @pytest.fixture
 def fresh(model: TimelineModel) -> TimelineModel:
-    return TimelineModel(model.scenario, model.result)
+    return TimelineModel(model.run)
 
 
 def to_row(model: TimelineModel, lane: str) -> None:
@@ -145,6 +146,6 @@ def test_the_same_schedule_again_keeps_what_is_shown(fresh: TimelineModel) -> No
     fresh.emphasise(Emphasis.CRITICAL)
     fresh.zoom(3)
     fresh.step_row(2)
-    again = TimelineModel(fresh.scenario, fresh.result).taking_over(fresh)
+    again = TimelineModel(fresh.run).taking_over(fresh)
 
     assert (again.viewport, again.cursor, again.emphasis) == (fresh.viewport, fresh.cursor, Emphasis.CRITICAL)

@@ -1,0 +1,187 @@
+"""The ways in which one op of a graph may be carried out, with its times alone: what a joint schedule chooses from.
+
+A kernel or a lone collective has one way. A pair may be kept apart, kernel and collective as wholes beside which other
+ops may run, or overlap in itself by one of the templates that are fastest alone. Of these only those are kept that no
+other one beats in everything: its time, how long its kernels hold the SMs, when what it gathers has landed, and memory.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from ...compiler.ir import Explore, Graph, GraphChoice, GraphOp, GraphPlan, OpMode, Scenario, System
+from ...compiler.planning.build import ScheduleError
+from ...compiler.planning.graph_build import build_graph_plan, collective_alone, kernel_alone
+from ...simcore import RunOptions, RunTooLarge
+from ...simcore.figures.result import IntervalKind
+from ...simcore.simulate_graph import simulate_graph
+from ..candidates.predicted import predicted_candidates
+from ..candidates.ranking import shortlisted
+from ..solver import NoFeasibleSchedule, enumerate_space
+from .copiers import Copier
+
+NUM_SHORTLISTED = 6
+"""Templates of a pair that are simulated alone, those with the shortest estimates."""
+
+NUM_ALGORITHMS = 3
+"""Algorithms of a lone collective that are simulated alone, besides the usual one."""
+
+MOST_TOGETHER = 4
+"""Ways to overlap a pair in itself that a joint schedule may choose from."""
+
+_QUICK = RunOptions(many=True)
+_OP = "op"
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to carry out an op, with its times in ticks.
+
+    An op that is not ``is_apart`` takes ``total`` from its begin on: its kernels run until ``kernel``, and copies from
+    ``copies[0]`` to ``copies[1]``. Apart the kernel takes ``kernel`` and the collective ``copies[1]``, each from its
+    own begin. A lone kernel has no copies, and a lone collective no kernel.
+    """
+
+    mode: OpMode
+    total: int
+    kernel: int
+    copies: tuple[int, int]
+    staging_bytes: int = 0
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether kernel and collective of a pair are parts of their own."""
+        return self.mode.apart is not None
+
+    def beats(self, other: "Way") -> bool:
+        """Whether it is no worse in anything, and better in something."""
+        mine, theirs = self._costs(), other._costs()
+        return mine != theirs and all(one <= another for one, another in zip(mine, theirs, strict=True))
+
+    def _costs(self) -> tuple[int, ...]:
+        return self.total, self.kernel, self.copies[1], self.staging_bytes
+
+
+class _Times(NamedTuple):
+    total: int
+    kernel: int
+    copies: tuple[int, int]
+    staging_bytes: int
+
+
+@dataclass(slots=True)
+class Ways:
+    """The ways of the ops of one graph, by one ``copier``; ops with equal workloads share theirs."""
+
+    system: System
+    copier: Copier
+    unit_bytes: int
+    explore: Explore = field(default_factory=Explore)
+    _known: dict[object, tuple[Way, ...]] = field(default_factory=dict)
+    _kernels: dict[object, int] = field(default_factory=dict)
+
+    def of(self, op: GraphOp) -> tuple[Way, ...]:
+        """Return the ways of an op, that of a pair apart first, then by their times alone.
+
+        Raises
+        ------
+        Cancelled
+            If the caller is asked to stop.
+        """
+        if op.workload not in self._known:
+            self._known[op.workload] = self._ways(op)
+        return tuple(replace(way, mode=replace(way.mode, op=op.name)) for way in self._known[op.workload])
+
+    def of_graph(self, graph: Graph) -> dict[str, tuple[Way, ...]]:
+        """Return the ways of each op of a graph by its name."""
+        return {op.name: self.of(op) for op in graph.ops}
+
+    def kernel_ticks(self, op: GraphOp) -> int:
+        """Return the time of the kernel of an op alone, 0 of a collective."""
+        if op.workload.is_collective:
+            return 0
+        kernel = kernel_alone(op.workload) if op.is_pair and op.workload.then is None else op.workload
+        if kernel not in self._kernels:
+            self._kernels[kernel] = self._alone(replace(op, workload=kernel, reads=()), OpMode(_OP)).kernel
+        return self._kernels[kernel]
+
+    def _ways(self, op: GraphOp) -> tuple[Way, ...]:
+        if op.is_pair:
+            return self._pair(op)
+        if op.workload.is_collective:
+            return self._collective(op)
+        return (self._way(op, OpMode(_OP)),)
+
+    def _way(self, op: GraphOp, mode: OpMode) -> Way:
+        total, kernel, copies, staging = self._alone(op, mode)
+        return Way(mode, total, kernel, copies, staging)
+
+    def _collective(self, op: GraphOp) -> tuple[Way, ...]:
+        """A lone collective, whole, by the usual algorithm and by those that are estimated to be faster."""
+        usual = self._way(op, OpMode(_OP, self.copier.serial(self.system.num_ranks)))
+        others = [way for way in self._shortlisted(op, NUM_ALGORITHMS, by_algorithm=True) if way.total < usual.total]
+        return (usual, *sorted(others, key=lambda way: way.total)[:1])
+
+    def _pair(self, op: GraphOp) -> tuple[Way, ...]:
+        together = list(self._shortlisted(op, NUM_SHORTLISTED, by_algorithm=False))
+        best = [way for way in together if not any(other.beats(way) for other in together)]
+        best.sort(key=lambda way: way.total)
+        apart = self._apart(op)
+        return (*((apart,) if apart is not None else ()), *best[:MOST_TOGETHER]) or (self._way(op, OpMode(_OP)),)
+
+    def _apart(self, op: GraphOp) -> Way | None:
+        """A pair as a kernel and a collective; None where it cannot be."""
+        if op.workload.then is not None or op.workload.loads:
+            return None
+        kernel = replace(op, workload=kernel_alone(op.workload), reads=())
+        moved = replace(op, workload=collective_alone(op.workload), reads=())
+        mode = OpMode(_OP, self.copier.serial(self.system.num_ranks))
+        own, its, serial = self._alone(kernel, OpMode(_OP)), self._alone(moved, mode), self._alone(op, mode)
+        whole = OpMode(_OP, apart=self.copier.engine)
+        return Way(whole, serial.total, own.total, (0, its.total), serial.staging_bytes)
+
+    def _shortlisted(self, op: GraphOp, top: int, *, by_algorithm: bool) -> Iterator[Way]:
+        """What is estimated to be the fastest alone, simulated."""
+        scenario = Scenario(op.name, self.system, op.workload, explore=self.explore)
+        try:
+            space = enumerate_space(scenario)
+        except NoFeasibleSchedule:
+            return
+        choices = [choice for choice in space.structures if self.copier.takes(choice.engine)]
+        ranked = [one for one in predicted_candidates(scenario, choices) if by_algorithm or not one.is_serial]
+        mine = [one for one in ranked if one.choice is not None and self.copier.takes(one.choice.engine)]
+        for candidate in shortlisted(mine, top, by_algorithm=by_algorithm)[:top]:
+            try:
+                yield self._way(op, OpMode(_OP, candidate.choice))
+            except (ScheduleError, RunTooLarge):  # one that a graph cannot say, or that is long to simulate
+                continue
+
+    def _alone(self, op: GraphOp, mode: OpMode) -> _Times:
+        """The times of an op that runs alone, with the SMs that the copier leaves to kernels."""
+        alone = Graph(_OP, "", (replace(op, name=_OP, reads=(), layer=1),))
+        plan = build_graph_plan(self.system, alone, GraphChoice(_OP, (mode,) if mode.body is not None else ()))
+        result = simulate_graph(self.system, self._with_sms(plan), unit_bytes=self.unit_bytes, options=_QUICK).whole
+        of_kernels = [one for one in result.timeline.intervals if one.kind is IntervalKind.COMPUTE]
+        of_copies = [one for one in result.timeline.intervals if one.kind is IntervalKind.COMM]
+        kernel = max((one.end_ticks for one in of_kernels), default=0)
+        begin = min((one.start_ticks for one in of_copies), default=0)
+        end = max((one.end_ticks for one in of_copies), default=0)
+        if op.workload.is_collective:
+            begin, end = 0, result.makespan_ticks
+        return _Times(result.makespan_ticks, kernel, (begin, end), result.schedule.staging_bytes)
+
+    def _with_sms(self, plan: GraphPlan) -> GraphPlan:
+        """SMs that copy are taken from all kernels, also from those that move nothing."""
+        sms = self.system.gpu.sms - self.copier.taken_sms
+        return replace(
+            plan,
+            parts=tuple(
+                replace(part, schedule=replace(part.schedule, compute_sms=min(part.schedule.compute_sms, sms)))
+                for part in plan.parts
+            ),
+        )
+
+
+def fastest_alone(ways: Sequence[Way]) -> Way:
+    """Return the way that is fastest alone: what is best for the op if nothing else runs."""
+    return min(ways, key=lambda way: way.total)

@@ -1,0 +1,143 @@
+"""From the ways of its ops to joint schedules of a graph: CP-SAT places them, a GraphChoice says the same in words."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ...compiler.ir import Graph, GraphChoice, GraphOp, Made, OpMode, Read, ShouldStop
+from ...compiler.ir.stopping import never
+from ...compiler.planning.graph_order import collective_name
+from .modes import Way
+
+if TYPE_CHECKING:
+    from ..solver.layer_model import LayerProblem, NeededBy, Placement
+
+LIMIT_S = 3.0
+"""Deterministic seconds of the solver: a layer of a dozen ops is solved to optimality in a fraction of it."""
+
+NUM_PLACED = 4
+"""Placements of one problem that are simulated, the best in the model first."""
+
+
+def placed_choices(
+    graph: Graph,
+    ways: Mapping[str, Sequence[Way]],
+    *,
+    name: str,
+    batches: int,
+    layers: int,
+    seed: int,
+    limit: float = LIMIT_S,
+    should_stop: ShouldStop = never,
+) -> tuple[GraphChoice, ...]:
+    """Return the joint schedules that the solver finds, the best in its model first; maybe none.
+
+    ``graph`` is written out in so many ``batches``. Of those that repeat so many ``layers`` are placed.
+    """
+    from ..solver.layer_model import place_layer
+
+    problem = _problem(graph, ways, layers)
+    placements, _ = place_layer(problem, seed=seed, limit=limit, should_stop=should_stop)
+    choices = (replace(_choice(graph, ways, placement, name), batches=batches) for placement in placements)
+    return tuple(dict.fromkeys(choices))[:NUM_PLACED]
+
+
+def _problem(graph: Graph, ways: Mapping[str, Sequence[Way]], layers: int) -> "LayerProblem":
+    from ..solver.layer_model import TICKS, LayerOp, LayerProblem, WayTimes
+
+    index = {op.name: number for number, op in enumerate(graph.ops)}
+
+    def times(way: Way, alone: int) -> WayTimes:
+        begin, end = (ticks // TICKS for ticks in way.copies)
+        share = (
+            100
+            if way.is_apart or not way.kernel
+            else min(100, -(-100 * alone // max(1, way.copies[1] - way.copies[0])))
+        )
+        return WayTimes(-(-way.total // TICKS), -(-way.kernel // TICKS), (begin, end), way.is_apart, share)
+
+    ops = []
+    for op in graph.ops:
+        of = ways[op.name]
+        apart = next((way for way in of if way.is_apart), None)
+        alone = apart.copies[1] if apart is not None else 0
+        needs = tuple(_need(graph, index, read, op) for read in op.reads if _maker(graph, read))
+        ops.append(
+            LayerOp(
+                tuple(times(way, alone) for way in of),
+                not op.workload.is_collective,
+                op.workload.moved is not None,
+                op.workload.pattern.produces,
+                needs,
+            )
+        )
+    return LayerProblem(tuple(ops), min(layers, graph.num_layers), (0,) * len(ops))
+
+
+def _maker(graph: Graph, read: Read) -> tuple[str, Made, bool] | None:
+    """The op that makes what is read, what of it, and whether that of the layer before."""
+    if read.made_by:
+        return read.made_by, read.what, False
+    carried = {} if graph.repeat is None else graph.repeat.carried
+    if read.tensor not in carried:
+        return None
+    op, what = next((op, what) for tensor, op, what in graph.results if tensor == carried[read.tensor])
+    return op, what, True
+
+
+def _need(graph: Graph, index: Mapping[str, int], read: Read, op: GraphOp) -> "NeededBy":
+    from ..solver.layer_model import NeededBy
+
+    found = _maker(graph, read)
+    assert found is not None, "the caller asks for what is made"
+    maker, what, carried = found
+    return NeededBy(index[maker], what is Made.MOVED, read.moves, carried)
+
+
+def _choice(graph: Graph, ways: Mapping[str, Sequence[Way]], placement: "Placement", name: str) -> GraphChoice:
+    """What a placement says, as a schedule: modes, the order of kernels, and what begins with which kernel."""
+    chosen = {op.name: ways[op.name][placed.way] for op, placed in zip(graph.ops, placement.ops, strict=True)}
+    kernels = {op.name: placed.kernel for op, placed in zip(graph.ops, placement.ops, strict=True)}
+    begins = {op.name: placed.copies for op, placed in zip(graph.ops, placement.ops, strict=True)}
+    places = {op.name: place for place, op in enumerate(graph.ops)}
+    units = [(kernels[op.name], places[op.name], op.name) for op in graph.ops]
+    units += [(begins[op.name], places[op.name], collective_name(op)) for op in graph.ops if chosen[op.name].is_apart]
+    order = [name for _, _, name in sorted(units)]
+    modes = tuple(way.mode for way in chosen.values() if way.mode != OpMode(way.mode.op))
+    computing = [op.name for op in graph.ops if not op.workload.is_collective]
+    beside = []
+    for op in graph.ops:
+        if is_free(op) and op.workload.is_collective:
+            kernel = _kernel_beside(graph, op, begins[op.name], {each: kernels[each] for each in computing})
+            beside += [(op.name, kernel)] if kernel else []
+    return GraphChoice(name, modes, tuple(order), (), tuple(beside), (), sums_first=True)
+
+
+def _kernel_beside(graph: Graph, op: GraphOp, begin: int, kernels: Mapping[str, int]) -> str:
+    """The kernel with which a collective begins that is placed at ``begin``; empty where it comes before all.
+
+    The next one to begin, when the links are free; but before the kernels that need what is moved the one before.
+    """
+    readers = {each.name for each in graph.ops if any(read.made_by == op.name for read in each.reads)}
+    first = min((kernels[name] for name in readers if name in kernels), default=0)
+    after = [name for name in kernels if begin <= kernels[name] < first]
+    before = [name for name in kernels if kernels[name] <= begin and name not in readers]
+    soon = min(after, key=kernels.__getitem__, default="")
+    if soon and (kernels[soon] - begin) * 2 < first - begin:
+        return soon
+    return max(before, key=kernels.__getitem__, default="")
+
+
+def is_free(op: GraphOp) -> bool:
+    """Whether an op reads nothing that others make."""
+    return not any(read.made_by for read in op.reads)
+
+
+def leaves(graph: Graph) -> Iterator[str]:
+    """Kernels whose results no op reads, nor the next layer: what may run whenever SMs are free."""
+    read = {each.made_by for op in graph.ops for each in op.reads}
+    carried = set() if graph.repeat is None else set(graph.repeat.carried.values())
+    kept = {op for tensor, op, _ in graph.results if tensor in carried}
+    for op in graph.ops:
+        if op.name not in read and op.name not in kept and op.workload.moved is None:
+            yield op.name

@@ -1,0 +1,178 @@
+"""The search for a joint schedule: place the ops, simulate what is found, change the best step by step."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from math import inf
+
+from ...compiler.ir import Explore, GraphChoice, GraphScenario
+from ...compiler.planning.graph_batches import batch_counts, in_batches
+from ...compiler.resolve.schedules.explore import BATCHES
+from .baselines import IN_TURN, baselines_of, in_batches_of, in_one_program
+from .climbing import improved
+from .copiers import Copier, copiers_of
+from .joint import JointRuns
+from .modes import Ways
+from .moves import brings_ahead
+from .placement import placed_choices
+from .space import Space
+
+JOINT = "joint"
+"""The name of schedules that were searched."""
+
+USUAL_BATCHES = 2
+"""Most batches unless the file explores others: what runtimes have is two."""
+
+NUM_STARTS = 2
+"""Schedules from which small changes are tried, the fastest that were placed."""
+
+
+@dataclass(slots=True)
+class JointSearch:
+    """Searches schedules of one graph; what it has found so far stays when it is stopped.
+
+    ``found`` holds the time of each schedule that could be simulated, and ``spaces`` those that it was searched in.
+    ``known`` are what people have today and what the file declares, in words. ``places`` and
+    ``climbs`` say whether the solver and small changes are used.
+    """
+
+    scenario: GraphScenario
+    runs: JointRuns
+    places: bool = True
+    climbs: bool = True
+    seed: int = 0
+    found: dict[GraphChoice, int] = field(default_factory=dict)
+    known: dict[GraphChoice, str] = field(default_factory=dict)
+    spaces: list[Space] = field(default_factory=list)
+    origin: dict[GraphChoice, Space] = field(default_factory=dict)
+    """Where each schedule comes from that the file does not declare."""
+    searched: set[GraphChoice] = field(default_factory=set)
+
+    def run(self) -> None:
+        """Search until nothing better is found.
+
+        Raises
+        ------
+        Cancelled
+            If the caller is asked to stop; what was found is there.
+        """
+        for choice in self.scenario.schedules:
+            self._take(choice, "declared in the file")
+        for space in self._spaces():
+            self.spaces.append(space)
+            self._baselines(space)
+            if self.places:
+                self._placed(space)
+        for start in self._starts() if self.climbs else ():
+            self._climbed(start)
+
+    def _climbed(self, start: GraphChoice) -> None:
+        """Change ``start`` step by step; where that is stopped, the last step counts."""
+        best, space = start, self.origin[start]
+        try:
+            for faster in improved(self.runs, space, start):
+                best = faster
+        finally:
+            self._searched(best, space)
+
+    def _starts(self) -> list[GraphChoice]:
+        """The fastest that were placed, and the fastest in each number of batches."""
+        best = self.best_searched()
+        of_each = {choice.batches: choice for choice in reversed(best)}
+        return list(dict.fromkeys((*best[:NUM_STARTS], *of_each.values())))
+
+    def _spaces(self) -> Iterator[Space]:
+        """Who copies, in how many batches: left out where the kernels alone take longer than what was found."""
+        system, graph = self.scenario.system, self.scenario.graph
+        usual = [count for count in batch_counts(graph) if count <= USUAL_BATCHES]
+        for copier in copiers_of(system, self.scenario.explore):
+            ways = Ways(system, copier, self.runs.unit_bytes, _of_ops(self.scenario.explore, copier))
+            for batches in self.scenario.explore.values(BATCHES) or usual:
+                written_out = in_batches(graph, batches)
+                kernels = {op.name: ways.kernel_ticks(op) for op in written_out.ops}
+                if sum(kernels.values()) * self.scenario.graph.num_layers >= self._least_in_one_stream():
+                    continue
+                yield Space(copier, batches, written_out, ways.of_graph(written_out), kernels)
+
+    def _least_in_one_stream(self) -> float:
+        """The shortest time so far of kernels that share no SMs: others are never the answer."""
+        return min((ticks for choice, ticks in self.found.items() if not choice.side_by_side), default=inf)
+
+    def _baselines(self, space: Space) -> None:
+        if space.batches > USUAL_BATCHES:
+            return
+        if space.batches > 1:
+            for each in in_batches_of(space.graph, space.ways, space.batches):
+                self._take(each.choice, each.what, space)
+            return
+        for each in baselines_of(self.scenario.system, space.graph, space.ways, space.copier):
+            self._take(each.choice, each.what, space)
+            if each.choice.name == IN_TURN:
+                self._searched(in_one_program(each.choice, JOINT), space)
+
+    def _placed(self, space: Space) -> None:
+        choices = placed_choices(
+            space.graph,
+            space.ways,
+            name=JOINT,
+            batches=space.batches,
+            layers=self.scenario.graph.num_layers,
+            seed=self.seed,
+            should_stop=self.runs.should_stop,
+        )
+        for choice in choices:
+            self._searched(choice, space)
+            if brings_ahead(space.graph):
+                self._searched(replace(choice, ahead=1, beside=()), space)
+
+    def _take(self, choice: GraphChoice, what: str, space: Space | None = None) -> None:
+        """Simulate what people have; by another copier than the first it has another name."""
+        first = self.spaces[0].copier if self.spaces else None
+        if space is not None and space.copier != first:
+            engine = str(space.copier).translate({ord("("): "", ord(")"): ""})
+            choice, what = replace(choice, name=f"{choice.name}_{engine}"), f"{what}, by {space.copier}"
+        if space is not None:
+            choice = replace(choice, name=next(free_names(choice.name, self.scenario.schedules)))
+        ticks = self.runs.ticks(choice)
+        if ticks is not None and not any(_same(choice, other) for other in self.known):
+            self.found[choice], self.known[choice] = ticks, what
+            if space is not None:
+                self.origin[choice] = space
+
+    def _searched(self, choice: GraphChoice, space: Space) -> None:
+        ticks = self.runs.ticks(choice)
+        if ticks is not None and not any(_same(choice, other) for other in self.found):
+            self.found[choice], self.origin[choice] = ticks, space
+            self.searched.add(choice)
+
+    def best_searched(self) -> list[GraphChoice]:
+        """Return the schedules that were searched, the fastest first."""
+        return sorted(self.searched, key=self._rank)
+
+    def _rank(self, choice: GraphChoice) -> tuple[int, int]:
+        """Equally fast ones in the order in which they were found."""
+        return self.found[choice], list(self.found).index(choice)
+
+    def space_of(self, choice: GraphChoice) -> Space | None:
+        """Return the ops that a schedule is about with their ways; None before there are any."""
+        same = (self.origin[other] for other in self.origin if _same(choice, other))
+        return next(same, next((each for each in self.spaces if each.batches == choice.batches), None))
+
+
+def free_names(name: str, declared: Sequence[GraphChoice]) -> Iterator[str]:
+    """Yield ``name``, ``name_2`` and so on, without those of the schedules that the file declares."""
+    taken = {choice.name for choice in declared}
+    for number in count(1):
+        each = name if number == 1 else f"{name}_{number}"
+        if each not in taken:
+            yield each
+
+
+def _of_ops(explore: Explore, copier: Copier) -> Explore:
+    """What the file explores, for one op by itself: batches and memory are those of the graph."""
+    asked = tuple((word, values) for word, values in explore.asked if word != BATCHES)
+    return replace(explore, asked=asked, staging_limit_bytes=None).asking("engine", (copier.engine,))
+
+
+def _same(one: GraphChoice, other: GraphChoice) -> bool:
+    return replace(one, name="") == replace(other, name="")

@@ -1,0 +1,281 @@
+"""A whole layer as a CP-SAT model: how each op is carried out, and when its kernels and its copies run.
+
+Kernels are intervals on the SMs, one after the other. Copies are intervals on the links with the share of them that
+they take, so that those of a pair that overlaps in itself leave room for others. An op begins behind what it needs.
+Layers that repeat do so with a period: kernels of one layer are within a period, copies of one may run under kernels of
+the next, and what is carried over arrives in time. Times are in units of 0.1 us.
+"""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ...compiler.ir import Cancelled, ShouldStop, heeding
+from ...compiler.ir.stopping import never
+from .model import make_solver
+from .ortools import cp_model
+from .solving import solve
+
+TICKS = 10_000_000
+"""Ticks of 10 fs in the model's unit of time."""
+
+WHOLE_LINK = 100
+"""The share of the links that a collective alone takes, in percent."""
+
+
+@dataclass(frozen=True, slots=True)
+class WayTimes:
+    """One way to carry out an op, as ``advisor.layers.modes.Way`` in the model's unit.
+
+    ``share`` of the links, in percent, is taken while copies run.
+    """
+
+    total: int
+    kernel: int
+    copies: tuple[int, int]
+    is_apart: bool = False
+    share: int = WHOLE_LINK
+
+
+@dataclass(frozen=True, slots=True)
+class NeededBy:
+    """What op ``of`` leaves is needed by an op: what it gathers where ``gathered``, else its result.
+
+    The copies of the op need it where it ``moves``, else its kernel. ``carried`` is what the layer before leaves.
+    """
+
+    of: int
+    gathered: bool = False
+    moves: bool = False
+    carried: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LayerOp:
+    """An op: a kernel, a collective or a pair; of a pair that ``produces`` the kernel comes first."""
+
+    ways: tuple[WayTimes, ...]
+    has_kernel: bool
+    has_copies: bool
+    produces: bool = False
+    needs: tuple[NeededBy, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LayerProblem:
+    """The ops of a layer, of which there are so many; ``start`` is the way of each, in an order that can be kept."""
+
+    ops: tuple[LayerOp, ...]
+    layers: int = 1
+    start: tuple[int, ...] = ()
+
+
+class Placed(NamedTuple):
+    """Where an op is: its way, and when its kernel and its copies begin."""
+
+    way: int
+    kernel: int
+    copies: int
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A solution: the ops as placed, and the time of all layers in the model's unit."""
+
+    ops: tuple[Placed, ...]
+    time: int
+
+
+def place_layer(
+    problem: LayerProblem, *, seed: int, limit: float, should_stop: ShouldStop = never
+) -> tuple[tuple[Placement, ...], int]:
+    """Return the placements found, the best first, and what none is faster than, in the model's unit.
+
+    One worker and ``limit`` deterministic seconds: the same problem, seed and limit give the same with the same
+    version of OR-tools. There is a placement at least where the limit suffices for the hint, which is the ops in order.
+    """
+    model = _Model(problem)
+    solver, found = make_solver(seed), _Collector(model, should_stop)
+    solver.parameters.max_deterministic_time = limit
+    with suppress(Cancelled), heeding(should_stop):
+        solve(solver, model.model, found)
+        bound = int(solver.best_objective_bound)
+        return tuple(reversed(found.placements)), bound
+    return tuple(reversed(found.placements)), 0
+
+
+class _Times(NamedTuple):
+    """Variables of an op; those that it has not are those of what it has."""
+
+    ways: list[cp_model.IntVar]
+    kernel: cp_model.IntVar
+    kernel_end: cp_model.IntVar
+    copies: cp_model.IntVar
+    copies_end: cp_model.IntVar
+    end: cp_model.IntVar
+
+
+class _Model:
+    """Variables and constraints of one problem."""
+
+    def __init__(self, problem: LayerProblem) -> None:
+        self.model, self._problem = cp_model.CpModel(), problem
+        self._most = 2 * sum(max(way.total + way.kernel + way.copies[1] for way in op.ways) for op in problem.ops)
+        self.ops = [self._op(op) for op in problem.ops]
+        self._period = self._time("period")
+        self.total = self.model.new_int_var(0, self._most * problem.layers, "total")
+        self._needs()
+        self._sms()
+        self._links()
+        self._minimise()
+        self._hint()
+
+    def _time(self, name: str) -> cp_model.IntVar:
+        return self.model.new_int_var(0, self._most, name)
+
+    def _op(self, op: LayerOp) -> _Times:
+        model = self.model
+        ways = [model.new_bool_var("way") for _ in op.ways]
+        model.add_exactly_one(ways)
+        kernel, copies, end = self._time("kernel"), self._time("copies"), self._time("end")
+        kernel_end, copies_end = self._time("kernel_end"), self._time("copies_end")
+        if not op.has_copies:
+            model.add(copies == kernel)
+            model.add(copies_end == kernel_end)
+        if not op.has_kernel:
+            model.add(kernel == copies)
+            model.add(kernel_end == copies_end)
+        for chosen, way in zip(ways, op.ways, strict=True):
+            self._carry_out(op, way, _Times([chosen], kernel, kernel_end, copies, copies_end, end))
+        return _Times(ways, kernel, kernel_end, copies, copies_end, end)
+
+    def _carry_out(self, op: LayerOp, way: WayTimes, times: _Times) -> None:
+        """The times of an op that is carried out in one way."""
+        model, (chosen,) = self.model, times.ways
+        begin, until = way.copies
+        if op.has_kernel:
+            model.add(times.kernel_end == times.kernel + way.kernel).only_enforce_if(chosen)
+        if op.has_copies:
+            model.add(times.copies_end == times.copies + until - begin).only_enforce_if(chosen)
+        if not (op.has_kernel and op.has_copies):
+            model.add(times.end == times.kernel + way.total).only_enforce_if(chosen)
+        elif not way.is_apart:
+            model.add(times.copies == times.kernel + begin).only_enforce_if(chosen)
+            model.add(times.end == times.kernel + way.total).only_enforce_if(chosen)
+        elif op.produces:
+            model.add(times.copies >= times.kernel_end).only_enforce_if(chosen)
+            model.add(times.end == times.copies_end).only_enforce_if(chosen)
+        else:
+            model.add(times.kernel >= times.copies_end).only_enforce_if(chosen)
+            model.add(times.end == times.kernel_end).only_enforce_if(chosen)
+
+    def _needs(self) -> None:
+        """Each op behind what it needs; what the layer before leaves has come a period earlier."""
+        for op, times in zip(self._problem.ops, self.ops, strict=True):
+            for need in op.needs:
+                maker = self.ops[need.of]
+                ready = maker.copies_end if need.gathered else maker.end
+                begin = times.copies if need.moves else times.kernel
+                self.model.add(begin + (self._period if need.carried else 0) >= ready)
+                if need.moves and op.has_kernel:  # a pair that overlaps in itself begins with its kernel
+                    for chosen, way in zip(times.ways, op.ways, strict=True):
+                        if not way.is_apart:
+                            early = times.kernel + (self._period if need.carried else 0)
+                            self.model.add(early >= ready).only_enforce_if(chosen)
+
+    def _sms(self) -> None:
+        """Kernels one after the other, those of a layer within a period."""
+        model, span = self.model, []
+        with_kernel = [(op, times) for op, times in zip(self._problem.ops, self.ops, strict=True) if op.has_kernel]
+        first, last = self._time("first"), self._time("last")
+        for op, times in with_kernel:
+            size = self._time("size")
+            model.add(size == sum(b * way.kernel for b, way in zip(times.ways, op.ways, strict=True)))
+            span.append(model.new_interval_var(times.kernel, size, times.kernel_end, "kernel"))
+            model.add(first <= times.kernel)
+            model.add(last >= times.kernel_end)
+        model.add_no_overlap(span)
+        model.add(self._period >= last - first)
+        busy = sum(b * way.kernel for op, times in with_kernel for b, way in zip(times.ways, op.ways, strict=True))
+        model.add(self._period >= busy)
+
+    def _links(self) -> None:
+        """Copies side by side as far as the links go, also with those of the next layer."""
+        model, spans, shares = self.model, [], []
+        work: list[cp_model.LinearExprT] = []
+        for op, times in zip(self._problem.ops, self.ops, strict=True):
+            if not op.has_copies:
+                continue
+            lengths = [way.copies[1] - way.copies[0] for way in op.ways]
+            size, share = self._time("size"), model.new_int_var(0, WHOLE_LINK, "share")
+            model.add(size == sum(b * length for b, length in zip(times.ways, lengths, strict=True)))
+            model.add(share == sum(b * way.share for b, way in zip(times.ways, op.ways, strict=True)))
+            spans.append(model.new_interval_var(times.copies, size, times.copies_end, "copies"))
+            shares.append(share)
+            if self._problem.layers > 1:
+                begin, end = (model.new_int_var(0, 2 * self._most, "next") for _ in range(2))
+                model.add(begin == times.copies + self._period)
+                model.add(end == times.copies_end + self._period)
+                spans.append(model.new_interval_var(begin, size, end, "next copies"))
+                shares.append(share)
+            work += [
+                b * (length * way.share // WHOLE_LINK)
+                for b, length, way in zip(times.ways, lengths, op.ways, strict=True)
+            ]
+        if spans:
+            model.add_cumulative(spans, shares, WHOLE_LINK)
+            model.add(self._period >= sum(work))
+
+    def _minimise(self) -> None:
+        makespan = self._time("makespan")
+        for times in self.ops:
+            self.model.add(makespan >= times.end)
+        self.model.add(self.total == (self._problem.layers - 1) * self._period + makespan)
+        if self._problem.layers == 1:
+            self.model.add(makespan >= self._period)
+            self.model.add(self._period <= makespan)
+        self.model.minimize(self.total)
+
+    def _hint(self) -> None:
+        """Hint the ops one after the other, each behind all of the one before."""
+        now = 0
+        for op, times, chosen in zip(self._problem.ops, self.ops, self._problem.start, strict=True):
+            way = op.ways[chosen]
+            length = way.copies[1] - way.copies[0]
+            kernel = now + (length if op.has_copies and way.is_apart and not op.produces else 0)
+            copies = (
+                now if way.is_apart and not op.produces else now + way.kernel if way.is_apart else now + way.copies[0]
+            )
+            if not op.has_copies:
+                copies = kernel
+            if not op.has_kernel:
+                kernel = copies = now
+            for index, variable in enumerate(times.ways):
+                self.model.add_hint(variable, index == chosen)
+            self.model.add_hint(times.kernel, kernel)
+            self.model.add_hint(times.copies, copies)
+            now += way.kernel + length if way.is_apart else way.total
+        self.model.add_hint(self._period, now)
+
+
+class _Collector(cp_model.CpSolverSolutionCallback):
+    """Takes down every better placement, and stops the search on request."""
+
+    def __init__(self, model: _Model, should_stop: ShouldStop) -> None:
+        super().__init__()
+        self._model, self._should_stop = model, should_stop
+        self.placements: list[Placement] = []
+
+    def on_solution_callback(self) -> None:
+        """Called by the solver."""
+        ops = tuple(
+            Placed(
+                next(index for index, chosen in enumerate(times.ways) if self.value(chosen)),
+                self.value(times.kernel),
+                self.value(times.copies),
+            )
+            for times in self._model.ops
+        )
+        self.placements.append(Placement(ops, self.value(self._model.total)))
+        if self._should_stop():
+            self.stop_search()

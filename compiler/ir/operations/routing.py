@@ -1,0 +1,126 @@
+"""``dispatch(x, experts=256, top=8)`` and ``combine(y)``: rows go to the experts of all ranks and come back, in graphs.
+
+Routing is even: every expert gets as many rows. A row goes once to each rank that has one of its experts, as expert
+libraries send it (DeepSeek DeepEP, ``Buffer.dispatch``): to so many ranks as ``top`` experts drawn from all lie on, on
+average. With ``nodes=4`` its experts lie in so many nodes (DeepSeek-V3, arXiv 2412.19437, section 2.1.2): it crosses
+the network once for each. That it is passed on inside a node, at the speed of the links there, is left out.
+
+Each is several ops. What a dispatch brings is dealt to the experts by a row-wise kernel, a row for each; before a
+combine another one adds what experts of one rank made of a row, and behind it a third what ranks did.
+"""
+
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from math import ceil, comb
+
+from ...codes import Code
+from ..pattern import Pattern
+from ..rejection import Rejection
+from ..tensors import Shard, Tensor
+from .base import (
+    CallArgument,
+    CallArgumentKind,
+    CallResult,
+    CollectiveOperation,
+    Exchange,
+    KernelOperation,
+    OperationCall,
+    OperationError,
+    Routing,
+    mismatch,
+    not_simulated,
+)
+from .checks import lone_tensors
+from .row_wise import RowWiseShape
+
+
+def ranks_reached(num_ranks: int, experts: int, top: int) -> Fraction:
+    """To how many ranks a row goes on average, of which each has as many experts, if all experts are as likely.
+
+    >>> float(ranks_reached(8, 256, 8)), float(ranks_reached(8, 8, 8)), float(ranks_reached(64, 256, 1))
+    (5.29465200038248, 8.0, 1.0)
+    """
+    return num_ranks * (1 - Fraction(comb(experts - experts // num_ranks, top), comb(experts, top)))
+
+
+def routing_of(call: OperationCall, rows: int) -> Routing:
+    """The routing that a dispatch of ``rows`` rows of a rank says."""
+    experts, top, ranks = call.arguments["experts"], call.arguments["top"], call.num_ranks
+    nodes = call.arguments.get("nodes")
+    if experts % ranks:
+        raise OperationError(Rejection(Code.MGS304, f"{experts} experts do not divide among {ranks} ranks"))
+    if top > experts:
+        raise mismatch(f"a row goes to {top} of {experts} experts")
+    if rows * top % (experts // ranks):
+        message = f"{rows * top} rows of a rank do not divide among its {experts // ranks} experts"
+        raise OperationError(Rejection(Code.MGS304, message, "top times the rows of a rank are what it gets"))
+    copies = ranks_reached(ranks, experts, top) if nodes is None else Fraction(min(nodes, top))
+    return Routing(rows, experts, top, ceil(rows * copies / ranks) * ranks)
+
+
+def _send(call: OperationCall) -> CallResult:
+    (tensor,), routing = call.tensors, _routing(call, call.tensors[0])
+    moved = replace(tensor, rows=routing.sent, shard=Shard.NONE)
+    result = replace(tensor, name=call.result, rows=routing.sent * call.num_ranks)
+    return CallResult(result, moved=moved, exchange=Exchange(routing=routing))
+
+
+def _routing(call: OperationCall, tensor: Tensor) -> Routing:
+    if tensor.shard is not Shard.ROWS:
+        message = f"{call.operation.name} takes the rows of each rank, but {tensor.name} is {tensor.layout}"
+        raise mismatch(message, f"declare it with 'shard rows': {tensor.name} = tensor ... shard rows")
+    if call.operation is not SEND:
+        return _known(call)
+    return routing_of(call, tensor.rows // call.num_ranks)
+
+
+def _known(call: OperationCall) -> Routing:
+    if call.exchange.routing is None:
+        raise mismatch(
+            "combine brings back what a dispatch has sent", "z = combine(f(dispatch(x, experts=256, top=8)))"
+        )
+    return call.exchange.routing
+
+
+def _deal(call: OperationCall, after: str) -> CallResult:
+    """A row-wise kernel that makes rows of one kind from those of another."""
+    (tensor,), routing = lone_tensors(call), _known(call)
+    dealt, sent = routing.rows * routing.top, routing.sent
+    before, rows = {"expand": (sent, dealt), "collapse": (dealt, sent), "merge": (sent, routing.rows)}[after]
+    if tensor.rows != before:
+        message = f"{tensor.name} has {tensor.rows} rows of a rank, and routing gave it {before}"
+        raise mismatch(message, "combine takes as many rows as its dispatch dealt to experts")
+    dtype = call.arguments.get("type", tensor.dtype)
+    output = replace(tensor, name=call.result, rows=rows, dtype=dtype)
+    shape = RowWiseShape(rows * tensor.cols, 1, dtype, tensor.num_bytes)
+    return CallResult(output, shape)
+
+
+def _of_a_graph(call: OperationCall) -> CallResult:
+    raise not_simulated(f"{call.operation.name} is several ops of a graph")
+
+
+_TYPE = CallArgument("type", CallArgumentKind.TYPE)
+_ARGUMENTS = (
+    CallArgument("experts", CallArgumentKind.COUNT, required=True),
+    CallArgument("top", CallArgumentKind.COUNT, required=True),
+    CallArgument("nodes", CallArgumentKind.COUNT),
+)
+
+DISPATCH = KernelOperation(
+    name="dispatch",
+    example="dispatch(x, experts=256, top=8, type=fp8)",
+    infer=_of_a_graph,
+    arguments=(*_ARGUMENTS, _TYPE),
+)
+COMBINE = KernelOperation(name="combine", example="combine(y)", infer=_of_a_graph, arguments=(_TYPE,))
+
+SEND = CollectiveOperation(
+    name="dispatch", example=DISPATCH.example, infer=_send, arguments=_ARGUMENTS, alone=Pattern.ALL_TO_ALL
+)
+SEND_BACK = CollectiveOperation(name="combine", example=COMBINE.example, infer=_send, alone=Pattern.ALL_TO_ALL)
+EXPAND, COLLAPSE, MERGE = (
+    KernelOperation(name=name, example="", infer=partial(_deal, after=name), arguments=(_TYPE,))
+    for name in ("expand", "collapse", "merge")
+)

@@ -1,0 +1,167 @@
+"""``backward layer``: a workload that is the backward pass of another one, derived as statements.
+
+The statements are those that a text could hold: they are resolved as any others, and ``magus fmt --derived`` prints
+them.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ...codes import Code
+from ...text import syntax as ast
+from ...text.diagnostics import Report, did_you_mean, listing
+from ...text.names import Entry, Kind
+from ...text.source import Span
+from ...text.vocabulary import BACKWARD_WORDS
+from ..devices.system import SystemResolver
+from ..values.evaluate import ExpressionEvaluator
+from ..values.sentences import Words, head_of
+from .backward_forward import Forward
+from .backward_pass import BackwardPass, Derived, NoGradientError
+from .backward_rules import RULES, why_not
+from .backward_syntax import SyntaxWriter
+from .graph import GraphResolver
+from .graph_batch import cut_tensors
+
+BACKWARD, KEEP = BACKWARD_WORDS
+_EXAMPLE = "backward layer"
+
+
+def is_backward(declaration: ast.Workload) -> bool:
+    """Whether a workload says that it is derived."""
+    heads = (head_of(each) for each in declaration.block.statements if isinstance(each, ast.Say))
+    return any(head is not None and head.text in BACKWARD_WORDS for head in heads)
+
+
+class BackwardReader:
+    """Reads workloads that are derived from others; ``resolve`` resolves any workload, and fails on one with errors."""
+
+    def __init__(
+        self,
+        systems: SystemResolver,
+        evaluator: ExpressionEvaluator,
+        report: Report,
+        resolve: Callable[[Entry, Report], object],
+    ) -> None:
+        self._systems, self._evaluator, self._report, self._resolve = systems, evaluator, report, resolve
+
+    def written_out(self, entry: Entry) -> Entry:
+        """The workload of ``entry`` with the statements that it stands for."""
+        declaration = entry.declaration
+        assert isinstance(declaration, ast.Workload)
+        abouts, derived = self.derived(entry)
+        block = replace(declaration.block, statements=(*abouts, *derived.statements))
+        return replace(entry, declaration=replace(declaration, block=block))
+
+    def derived(self, entry: Entry) -> tuple[tuple[ast.Say, ...], Derived]:
+        """What ``entry`` says beside, and the statements that it stands for."""
+        declaration = entry.declaration
+        assert isinstance(declaration, ast.Workload)
+        failures = self._report.num_failures
+        said: dict[str, ast.Say] = {}
+        for statement in declaration.block.statements:
+            with self._report.attempt():
+                word = self._word(statement)
+                if word in said:
+                    raise self._report.fail(Code.MGS206, f"{word} is said twice", statement.span)
+                assert isinstance(statement, ast.Say), "a definition has no place here"
+                said[word] = statement
+        if BACKWARD not in said and self._report.num_failures == failures:
+            raise self._report.fail(Code.MGS209, "keep is about a backward pass", said[KEEP].span, _EXAMPLE)
+        if self._report.num_failures > failures:
+            raise self._report.stop()
+        forward, span = self._forward(entry, said[BACKWARD])
+        kept = self._kept(said[KEEP], forward) if KEEP in said else {}
+        abouts = tuple(each for word, each in said.items() if word not in BACKWARD_WORDS)
+        reserved = entry.scope.names(Kind.LET, Kind.PARAM)
+        try:
+            return abouts, BackwardPass(forward, kept, reserved, SyntaxWriter(span)).derive()
+        except NoGradientError as error:
+            raise self._report.fail(Code.MGS520, str(error), span, _WRITE) from None
+
+    def _word(self, statement: ast.Define | ast.Say) -> str:
+        word = head_of(statement) if isinstance(statement, ast.Say) else None
+        known = ("about", *BACKWARD_WORDS)
+        if word is None or word.text not in known:
+            text = statement.name if isinstance(statement, ast.Define) else statement.span.text
+            message = f"'{text[:40]}' beside a backward pass, which is derived"
+            guess = did_you_mean(word.text, known) if word is not None else ""
+            hint = guess or "magus fmt --derived writes it out, to be edited"
+            raise self._report.fail(Code.MGS201, message, statement.span, hint)
+        return word.text
+
+    def _forward(self, entry: Entry, statement: ast.Say) -> tuple[Forward, Span]:
+        words = Words(statement.phrase, self._report)
+        words.take(BACKWARD)
+        name = words.take_name("a workload")
+        words.end()
+        other = entry.scope.find(name, Kind.WORKLOAD, self._report)
+        declaration, span = other.declaration, statement.span
+        assert isinstance(declaration, ast.Workload)
+        if is_backward(declaration):
+            what = "itself" if other is entry else f"'{name.text}', which is one"
+            raise self._report.fail(Code.MGS520, f"a backward pass of {what}", span, "name a forward pass")
+        system = self._systems.system(other.scope.find(declaration.system, Kind.SYSTEM, self._report))
+        self._resolve(other, self._report.beside())  # what is wrong with it is told at its own statements
+        as_graph = self._report.beside()
+        resolver = GraphResolver(other, system, self._evaluator, as_graph)
+        with as_graph.attempt():
+            resolver.resolve()
+        for error in as_graph.errors:
+            message = f"no backward pass is derived of the pair '{name.text}': {error.message}"
+            raise self._report.fail(Code.MGS520, message, span, _WRITE)
+        for call in resolver.calls:
+            why = why_not(call)
+            if why:
+                where = f"'{call.definition}' on line {call.span.location.line}"
+                hint = f"write the backward pass out; known are those of {listing(RULES)}"
+                raise self._report.fail(Code.MGS520, f"{why}: {where} of {name.text}", span, hint)
+        return _read(resolver, declaration), span
+
+    def _kept(self, statement: ast.Say, forward: Forward) -> dict[str, SyntaxWriter]:
+        words = Words(statement.phrase, self._report)
+        words.take(KEEP)
+        kept: dict[str, SyntaxWriter] = {}
+        results = [call.name for call in forward.calls if call.name == call.definition]
+        for part in words.take_list("a result of the forward pass"):
+            text = part.text if isinstance(part, ast.Name) else ""
+            if text in forward.inputs:
+                self._report.warn(Code.MGS212, f"'{text}' is an input, which is held anyway", part.span)
+                continue
+            if text in kept:
+                raise self._report.fail(Code.MGS206, f"'{text}' is kept twice", part.span)
+            if text not in results:
+                hint = did_you_mean(text, results) or f"results are {listing(results)}"
+                message = f"the forward pass has no result '{part.span.text[:40]}'"
+                raise self._report.fail(Code.MGS203, message, part.span, hint)
+            kept[text] = SyntaxWriter(part.span)
+        words.end()
+        return kept
+
+
+_WRITE = "write the backward pass out"
+
+
+def _read(resolver: GraphResolver, declaration: ast.Workload) -> Forward:
+    """What the resolver has read, with sizes and arguments as the text has them."""
+    calls = resolver.calls
+    made = {call.name for call in calls}
+    statements = {each.name: each for each in declaration.block.statements if isinstance(each, ast.Define)}
+    inputs = {}
+    for tensor in resolver.tensors:
+        if tensor.name not in made:
+            shape = statements[tensor.name].phrase[0].parts[1]
+            assert isinstance(shape, ast.Index), "a tensor was read"
+            inputs[tensor.name] = (tensor, (shape.subscripts[0], shape.subscripts[1]))
+    arguments = {name: tuple(each for each in call.arguments if each.name) for name, call in resolver.written.items()}
+    if resolver.batch is None:
+        return Forward(inputs, calls, arguments, resolver.repeat)
+    sequence = _batch_of(declaration).phrase[-1].parts[-1]
+    cut = frozenset(cut_tensors(calls, resolver.batch.names))
+    return Forward(inputs, calls, arguments, resolver.repeat, cut, sequence)
+
+
+def _batch_of(declaration: ast.Workload) -> ast.Say:
+    """The statement of batches, which was read."""
+    heads = ((head_of(each), each) for each in declaration.block.statements if isinstance(each, ast.Say))
+    return next(each for head, each in heads if head is not None and head.text == "batch")

@@ -1,0 +1,138 @@
+"""What goes back through each operation: terms of the gradients of its operands, from the gradient of its result.
+
+A product ``y = gemm(x, w)`` gives ``gemm(d_y, w.t)`` and ``gemm(x.t, d_y)``. What gathers rows forward sums them
+backward, and the other way round (Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models",
+2022, section 4.2.2): where a product leaves each rank with a part of the sum, that sum is what is scattered.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from ...ir import Shard
+from ...text import syntax as ast
+from .backward_syntax import SyntaxWriter
+from .graph_calls import ADD, GATHER, GEMM, GraphCall, Laid
+
+_TURNED = {Shard.ROWS: Shard.COLS, Shard.COLS: Shard.ROWS, Shard.NONE: Shard.NONE}
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A term of a gradient. ``needs`` are the tensors of the forward pass that it reads.
+
+    ``partial``: each rank has a part of a sum. ``name`` is for a term that is all of the gradient.
+    """
+
+    expression: ast.Expression
+    needs: tuple[str, ...] = ()
+    partial: bool = False
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BackCall:
+    """A call of the forward pass: ``names`` are those of its operands in the derived text, ``result`` of its result.
+
+    ``arguments`` are the named ones, as they are written.
+    """
+
+    call: GraphCall
+    names: tuple[str, ...]
+    result: str
+    arguments: tuple[ast.Argument, ...]
+    write: SyntaxWriter
+
+    @property
+    def word(self) -> str:
+        """The operation."""
+        return self.call.operation.name
+
+
+Terms = Iterator[tuple[int, Term]]
+"""Terms of gradients, each with the position of the operand that it is for."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Factor:
+    """A factor of a product as it lies on the ranks; ``needs`` it of the forward pass."""
+
+    expression: ast.Expression
+    shard: Shard
+    write: SyntaxWriter
+    needs: tuple[str, ...] = ()
+
+    @property
+    def turned(self) -> "_Factor":
+        return replace(self, expression=self.write.turned(self.expression), shard=_TURNED[self.shard])
+
+    def times(self, other: "_Factor") -> Term:
+        partial = self.shard is Shard.COLS and other.shard is Shard.ROWS
+        product = self.write.call(GEMM, (self.expression, other.expression))
+        return Term(product, (*self.needs, *other.needs), partial)
+
+
+def _gemm(back: BackCall, gradient: Term) -> Terms:
+    left, right = (_factor(back, operand, name) for operand, name in zip(back.call.operands, back.names, strict=True))
+    result = _Factor(gradient.expression, back.call.result.shard, back.write)
+    for position, (operand, term) in enumerate(
+        zip(back.call.operands, ((result, right.turned), (left.turned, result)), strict=True)
+    ):
+        first, second = term
+        yield position, second.turned.times(first.turned) if operand.transposed else first.times(second)
+
+
+def _factor(back: BackCall, operand: Laid, name: str) -> _Factor:
+    factor = _Factor(back.write.name(name), operand.tensor.shard, back.write, (name,))
+    return factor.turned if operand.transposed else factor
+
+
+def _gathered(back: BackCall, gradient: Term) -> Terms:
+    summed = back.write.call("reduce_scatter", (gradient.expression,))
+    yield 0, Term(summed, gradient.needs)
+
+
+def _scattered(back: BackCall, gradient: Term) -> Terms:
+    assert isinstance(gradient.expression, ast.Name), "only a gathered tensor has a gradient without a name"
+    yield 0, Term(back.write.call(GATHER, (gradient.expression,)), name=f"{gradient.expression.text}_gathered")
+
+
+def _through(back: BackCall, gradient: Term) -> Terms:
+    """Operands have the gradient of the result."""
+    for position in range(len(back.names)):
+        yield position, gradient
+
+
+def _row_wise(back: BackCall, gradient: Term) -> Terms:
+    operand = back.write.name(back.names[0])
+    yield 0, Term(back.write.call(f"{back.word}_back", (operand, gradient.expression)), back.names)
+
+
+def _attention(back: BackCall, gradient: Term) -> Terms:
+    packed, result = back.write.name(back.names[0]), back.write.name(back.result)
+    made = back.write.call("attention_back", (packed, result, gradient.expression), back.arguments)
+    yield 0, Term(made, (*back.names, back.result))
+
+
+RULES: Mapping[str, Callable[[BackCall, Term], Terms]] = {
+    GEMM: _gemm,
+    ADD: _through,
+    GATHER: _gathered,
+    "reduce_scatter": _scattered,
+    "all_reduce": _through,
+    "norm": _row_wise,
+    "swiglu": _row_wise,
+    "gelu": _row_wise,
+    "attention": _attention,
+}
+"""By the word of the operation; others have no backward pass."""
+
+
+def why_not(call: GraphCall) -> str:
+    """Why nothing goes back through a call; empty if it does."""
+    if call.operation.name not in RULES:
+        return f"no backward pass of {call.operation.name} is known"
+    if call.operation.name == "attention" and len(call.operands) > 1:
+        return "the backward pass of attention gives one tensor, for queries, keys and values in one"
+    if call.operation.name != GEMM and any(operand.transposed for operand in call.operands):
+        return f"no backward pass of {call.operation.name} of a transposed tensor is known"
+    return ""

@@ -1,0 +1,200 @@
+"""What a part takes from others: where each number of an operand lies at the part that makes it.
+
+A Sheet is a tensor as a rank has it after a part: row blocks one below the other. A Slot is an operand of a part, as
+its steps see it. Both keep a few rows and columns of each interval between their own cuts; a Slot has the cuts of the
+Sheets that it takes from, so that nothing that is made is left out.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..axes import CutAxis
+from ..memory import Array, Fault, Place
+from ..problem import LARGEST
+from ..tasks import Task
+
+MODULUS = 8191
+"""What a part takes from others is taken modulo this prime, so that numbers stay exact over any number of layers."""
+Blocks = tuple[tuple[int, int], ...]
+"""(index of a block, its rows in the tensor), one below the other."""
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Sheet:
+    """A tensor that a part leaves at each rank.
+
+    ``wanted`` is what there must be in a block, ``read`` takes a place of it for a task, once all of it is there.
+    """
+
+    name: str
+    rows: CutAxis
+    cols: CutAxis
+    blocks: Callable[[int], Blocks]
+    wanted: Callable[[int, int], Array]
+    read: Callable[[int, Place, Task], Array]
+
+    @property
+    def row_cuts(self) -> set[int]:
+        """Cuts of the rows of all blocks, one below the other, at rank 0."""
+        cuts, offset = {0}, 0
+        for _, height in self.blocks(0):
+            cuts |= {offset + cut for cut in self.rows.cuts if cut <= height} | {offset + height}
+            offset += height
+        return cuts
+
+
+@dataclass(frozen=True, eq=False)
+class Link:
+    """A Sheet that an operand takes its numbers from."""
+
+    sheet: Sheet
+    transposed: bool = False
+
+    @property
+    def cuts(self) -> tuple[set[int], set[int]]:
+        """Cuts of the rows and columns that an operand sees."""
+        rows, cols = self.sheet.row_cuts, set(self.sheet.cols.cuts)
+        return (cols, rows) if self.transposed else (rows, cols)
+
+
+@dataclass(eq=False)
+class Slot:
+    """An operand of a part; ``tensor`` is its name, ``blocks`` those that a rank has, of ``num_blocks``.
+
+    Without ``links`` its numbers are drawn by the names of tensor and rank, or of the tensor alone if it is ``alike``.
+    """
+
+    tensor: str
+    links: tuple[Link, ...]
+    num_blocks: int
+    blocks: Callable[[int], Blocks]
+    rows: CutAxis
+    cols: CutAxis
+    seed: int
+    alike: bool = False
+    transposed: bool = False
+    _wanted: dict[int, Array] = field(default_factory=dict)
+
+    def wanted(self, rank: int) -> Array:
+        """Return [block, row, column] of what there must be at ``rank``, NaN in blocks that it has not."""
+        if rank not in self._wanted:
+            values = np.full((self.num_blocks, self.rows.size, self.cols.size), np.nan)
+            whole = slice(0, self.rows.size), slice(0, self.cols.size)
+            for block, _ in self.blocks(rank):
+                values[block] = self._numbers(
+                    rank, (block, *whole), lambda sheet, place: sheet.wanted(rank, place[0])[place[1:]]
+                )
+            self._wanted[rank] = values
+        return self._wanted[rank]
+
+    def take(self, rank: int, place: Place, task: Task) -> Array:
+        """Read ``place`` for ``task`` where it is made.
+
+        Raises
+        ------
+        Fault
+            If it is not there, in no order, or not what it must be.
+        """
+        if place[0] not in dict(self.blocks(rank)):
+            raise Fault(f"{task} reads block {place[0]} of {self.tensor}, which rank {rank} does not have")
+        wanted = self.wanted(rank)[place]
+        if not self.links:
+            return wanted.copy()
+        values = self._numbers(rank, place, lambda sheet, there: sheet.read(rank, there, task))
+        wrong = values != wanted
+        if wrong.any():
+            row, col = (int(index) for index in np.argwhere(wrong)[0])
+            rows, cols = self.rows.around(place[1].start + row), self.cols.around(place[2].start + col)
+            where = f"rows {rows}, columns {cols} of {self.tensor}"
+            raise Fault(f"{task} takes {where}, and finds {values[row, col]:g} in place of {wanted[row, col]:g}")
+        return values
+
+    def _numbers(self, rank: int, place: Place, found: Callable[[Sheet, Place], Array]) -> Array:
+        rows, cols = self._rows(rank, place[0])[place[1]], positions(self.cols)[place[2]]
+        if not self.links:
+            where = (cols, rows) if self.transposed else (rows, cols)
+            values = drawn(self.seed, self.tensor if self.alike else f"{self.tensor} of {rank}", *where)
+            return values.T if self.transposed else values
+        total: Array = np.zeros((len(rows), len(cols)))
+        for link in self.links:
+            there = (cols, rows) if link.transposed else (rows, cols)
+            values = _looked_up(link.sheet, rank, *there, found)
+            total += values.T if link.transposed else values
+        return np.asarray(total % MODULUS)
+
+    def _rows(self, rank: int, block: int) -> Indices:
+        """Return where the rows of a block are among those of all blocks of a rank."""
+        offset = 0
+        for each, height in self.blocks(rank):
+            if each == block:
+                return offset + np.minimum(positions(self.rows), max(0, height - 1))
+            offset += height
+        raise KeyError(block)
+
+
+def positions(axis: CutAxis) -> Indices:
+    """Return the index in the tensor of each index in memory."""
+    sizes = np.diff(axis.starts)
+    inside = np.arange(axis.size) - np.repeat(np.asarray(axis.starts[:-1]), sizes)
+    return np.asarray(np.repeat(np.asarray(axis.cuts[:-1]), sizes) + inside, dtype=np.int64)
+
+
+def indices(axis: CutAxis, where: Indices) -> Indices:
+    """Return the index in memory that stands for each index in the tensor.
+
+    >>> [int(index) for index in indices(CutAxis.of((0, 4, 8), detail=2), np.array([0, 1, 3, 4, 7]))]
+    [0, 1, 1, 2, 3]
+    """
+    cuts, starts = np.asarray(axis.cuts), np.asarray(axis.starts)
+    interval = np.searchsorted(cuts, where, side="right") - 1
+    inside = np.minimum(where - cuts[interval], starts[interval + 1] - starts[interval] - 1)
+    return np.asarray(starts[interval] + inside, dtype=np.int64)
+
+
+def drawn(seed: int, name: str, rows: Indices, cols: Indices) -> Array:
+    """Return small whole numbers for rows and columns of a tensor: the same wherever they are asked for."""
+    mixed = rows.astype(np.uint64)[:, None] * np.uint64(0x9E3779B97F4A7C15)
+    mixed = mixed + cols.astype(np.uint64)[None, :] * np.uint64(0xC2B2AE3D27D4EB4F)
+    mixed = mixed + np.uint64(crc32(f"{seed} {name}".encode()))
+    mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = mixed ^ (mixed >> np.uint64(32))
+    return np.asarray(mixed % np.uint64(2 * LARGEST + 1), dtype=np.float64) - LARGEST
+
+
+def _looked_up(sheet: Sheet, rank: int, rows: Indices, cols: Indices, found: Callable[[Sheet, Place], Array]) -> Array:
+    """Return rows and columns of a sheet; where it ends it begins again, and is 0 if a rank has nothing of it."""
+    blocks = sheet.blocks(rank)
+    heights = np.array([height for _, height in blocks], dtype=np.int64)
+    if not heights.sum():
+        return np.zeros((len(rows), len(cols)))
+    ends = np.cumsum(heights)
+    rows = rows % ends[-1]
+    which = np.searchsorted(ends, rows, side="right")
+    columns = indices(sheet.cols, cols % sheet.cols.cuts[-1])
+    low_col, high_col = int(columns.min()), int(columns.max()) + 1
+    values = np.empty((len(rows), len(cols)))
+    for place in np.unique(which):
+        here = which == place
+        inside = indices(sheet.rows, rows[here] - (ends[place] - heights[place]))
+        low, high = int(inside.min()), int(inside.max()) + 1
+        there = found(sheet, (blocks[place][0], slice(low, high), slice(low_col, high_col)))
+        values[here] = there[np.ix_(inside - low, columns - low_col)]
+    return values
+
+
+def cuts_of(links: Sequence[Link]) -> tuple[set[int], set[int]]:
+    """Return the cuts of rows and of columns of all ``links``."""
+    rows, cols = set[int](), set[int]()
+    for link in links:
+        rows, cols = rows | link.cuts[0], cols | link.cuts[1]
+    return rows, cols
+
+
+def in_blocks(cuts: Iterable[int], height: int) -> set[int]:
+    """Return ``cuts`` of blocks of so many rows that lie one below the other, as cuts of each."""
+    return {cut % height for cut in cuts} if height else set()

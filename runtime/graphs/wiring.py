@@ -1,0 +1,105 @@
+"""Which operands a part has, and which results of other parts each of them takes."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ...compiler.ir import Graph, GraphOp, GraphPlan, Made, Part, Pattern, Read, Shard, Tensor, Workload
+from .operands import Link, Sheet
+
+MOVED_IN = (-1, 0)
+"""The operand that a collective moves."""
+Key = tuple[int, int]
+"""An operand of a kernel by the numbers of the kernel and of the operand, or MOVED_IN."""
+_BY_ROWS = (Pattern.GEMM_RS, Pattern.GEMM_AR)
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """An operand of a part: the tensor that the text names, and the Sheets that it takes."""
+
+    key: Key
+    tensor: str
+    links: tuple[Link, ...] = ()
+    alike: bool = False
+    transposed: bool = False
+
+
+def maker_of(plan: GraphPlan, read: Read) -> Part:
+    """The part after which what is read is there."""
+    halves = [part for part in plan.parts if part.op == read.made_by]
+    collective = next((part for part in halves if part.workload.is_collective), halves[0])
+    kernel = next((part for part in halves if not part.workload.is_collective), halves[0])
+    if len(halves) == 1:
+        return halves[0]
+    produces = plan.parts.index(kernel) < plan.parts.index(collective)
+    return collective if read.what is Made.MOVED or produces else kernel
+
+
+def wires_of(graph: Graph, plan: GraphPlan, part: Part, sheets: Mapping[tuple[str, Made], Sheet]) -> tuple[Wire, ...]:
+    """Return the operands of ``part``; ``sheets`` are what parts before it leave."""
+    op = graph.op(part.op)
+    shards = {tensor.name: tensor.shard for tensor in graph.tensors}
+    found: dict[Key, list[tuple[Read | None, Link | None]]] = {key: [] for key in keys_of(op, part)}
+    half = _other_half(plan, part)
+    if half is not None:
+        first = MOVED_IN if part.workload.is_collective else (0, 0)
+        found[first].append((None, Link(sheets[half.name, Made.OUTPUT])))
+    for key, read in _placed(op, part, list(found), half is not None):
+        maker = maker_of(plan, read) if read.made_by else None
+        link = None
+        if maker is not None:
+            whole = read.what if maker.workload.pattern.consumes else Made.OUTPUT
+            link = Link(sheets[maker.name, whole], read.transposed)
+        found[key].append((read, link))
+    return tuple(_wire(part, key, reads, shards) for key, reads in found.items())
+
+
+def _wire(part: Part, key: Key, reads: Sequence[tuple[Read | None, Link | None]], shards: Mapping[str, Shard]) -> Wire:
+    links = tuple(link for _, link in reads if link is not None)
+    read = next((read for read, _ in reads if read is not None), None)
+    if read is None:
+        return Wire(key, f"operand {key[1]} of {part.name}", links)
+    alike = shards.get(read.tensor) is Shard.NONE
+    return Wire(key, read.tensor, links, alike, read.transposed)
+
+
+def keys_of(op: GraphOp, part: Part) -> tuple[Key, ...]:
+    """The operands of a part."""
+    workload, pattern = part.workload, part.workload.pattern
+    if pattern is Pattern.KERNEL:
+        return tuple((0, index) for index in range(len(kernel_operands(op, workload))))
+    moved = () if workload.moved is None or pattern.produces else (MOVED_IN,)
+    kernels = range(workload.num_kernels)
+    return (*moved, *((k, i) for k in kernels for i in ((1,) if workload.stage(k).pattern.consumes else (0, 1))))
+
+
+def kernel_operands(op: GraphOp, workload: Workload) -> tuple[Tensor, ...]:
+    """The operands of a lone kernel as it sees them, one for each that the text names."""
+    by_name = {tensor.name: tensor for tensor in workload.tensors if tensor.name not in workload.made}
+    named = [f"{read.tensor}.t" if read.transposed else read.tensor for read in op.reads if not read.moves]
+    if named and all(name in by_name for name in named):
+        return tuple(by_name[name] for name in named)
+    return tuple(by_name.values())
+
+
+def _placed(op: GraphOp, part: Part, keys: Sequence[Key], halved: bool) -> Iterator[tuple[Key, Read]]:
+    """Yield each read of a part with its operand, those of kernels in turn."""
+    whole = part.workload == op.workload
+    reads = [read for read in op.reads if whole or read.moves == part.workload.is_collective]
+    of_kernels = [key for key in keys if key != MOVED_IN][int(halved and not part.workload.is_collective) :]
+    place = 0
+    for read in reads:
+        if MOVED_IN in keys and (read.moves or not of_kernels):
+            yield MOVED_IN, read
+        elif read.by_rows and read.made_by and part.workload.pattern in _BY_ROWS:
+            yield (0, 0), read
+            place = max(place, 1)
+        else:
+            yield of_kernels[place % len(of_kernels)], read
+            place += 1
+
+
+def _other_half(plan: GraphPlan, part: Part) -> Part | None:
+    """The part of the same op that comes before this one."""
+    halves = [each for each in plan.parts if each.op == part.op]
+    return halves[0] if len(halves) == 2 and halves[1] is part else None

@@ -1,0 +1,205 @@
+"""A finished run with all that is needed to show it: the Result and the plans that ran, of a pair or of a graph.
+
+Pictures, traces and timelines take this one form: a pair is a run of one part, a graph one of several, whose steps
+stand in the timeline as ``part.step``.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ..compiler.ir import (
+    Awaited,
+    GraphChoice,
+    GraphPlan,
+    GraphScenario,
+    Network,
+    Part,
+    PartWait,
+    Scenario,
+    Schedule,
+    Step,
+    System,
+    without_batch,
+)
+from ..compiler.planning.graph_build import build_graph_plan
+from ..compiler.planning.graph_layers import in_layer, own_name
+from .figures.flows import DataFlow, flows_of
+from .figures.graph_result import OpResult
+from .figures.metrics import shown_name
+from .figures.result import Interval, IntervalKind, Result
+from .lower.whole_tiles import in_whole_tiles
+from .simulate_layers import SHOWN_LAYER, LayersResult
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPart:
+    """A plan that ran; names of its steps in the timeline begin with ``prefix``.
+
+    ``label`` says what its op is; ``planned`` is the part of a graph plan, None in the run of a pair.
+    """
+
+    prefix: str
+    scenario: Scenario
+    schedule: Schedule
+    label: str
+    planned: Part | None = None
+
+    @property
+    def op(self) -> str:
+        """The op of a graph that it carries out, or half of one; empty in the run of a pair."""
+        return "" if self.planned is None else self.planned.op
+
+    @property
+    def layer(self) -> int:
+        """The layer of its op, from 1."""
+        return 1 if self.planned is None else self.planned.layer
+
+    def shown(self, step: Step) -> str:
+        """The name of a step in the timeline."""
+        return self.prefix + shown_name(self.scenario, self.schedule, step)
+
+
+@dataclass(frozen=True, eq=False)
+class ShownRun:
+    """``title`` is the name of the workload, ``expression`` that of the schedule.
+
+    ``ops`` are the times of ops of a graph, empty for a pair. Of ``layers`` that repeat the run has the first
+    ``num_simulated``; the others take ``period_ticks`` each.
+    """
+
+    title: str
+    expression: str
+    system: System
+    result: Result
+    parts: tuple[ShownPart, ...]
+    ops: tuple[OpResult, ...] = ()
+    layers: int = 1
+    num_simulated: int = 1
+    period_ticks: int | None = None
+
+    @property
+    def num_ranks(self) -> int:
+        """Number of GPUs."""
+        return self.system.num_ranks
+
+    @property
+    def network(self) -> Network:
+        """The graph of the fabric."""
+        return self.parts[0].scenario.network
+
+    @property
+    def makespan_ticks(self) -> int:
+        """The time of all layers, simulated or repeated."""
+        return self.result.makespan_ticks + (self.layers - self.num_simulated) * (self.period_ticks or 0)
+
+    @cached_property
+    def _steps(self) -> dict[int, dict[str, tuple[ShownPart, Step]]]:
+        return {}
+
+    def _steps_of(self, rank: int) -> dict[str, tuple[ShownPart, Step]]:
+        if rank not in self._steps:
+            steps = ((part, step) for part in self.parts for step in part.schedule.steps_of(rank))
+            found: dict[str, tuple[ShownPart, Step]] = {}
+            for part, step in steps:
+                found.setdefault(part.shown(step), (part, step))
+            self._steps[rank] = found
+        return self._steps[rank]
+
+    def part_of(self, rank: int, name: str) -> ShownPart:
+        """The part to which the interval ``name`` of a rank belongs."""
+        found = self._steps_of(rank).get(name)
+        return self.parts[0] if found is None else found[0]
+
+    def step_of(self, rank: int, name: str) -> Step | None:
+        """The step of the interval ``name`` of a rank; None where a call of the library stands for several."""
+        part, step = self._steps_of(rank).get(name, (None, None))
+        return step if part is not None and step is not None and part.prefix + step.name == name else None
+
+    def flows(self, rank: int) -> tuple[DataFlow, ...]:
+        """What each step of an absolute ``rank`` waits for: transfers of its part, and steps of ops that it reads."""
+        timeline = self.result.timeline
+        intervals = {(each.rank, each.name): each for each in timeline.intervals}
+        inside = (
+            flow
+            for part in self.parts
+            for flow in flows_of(part.scenario, part.schedule, intervals, timeline.period, rank, part.prefix)
+        )
+        return (*inside, *self._between(rank))
+
+    def _between(self, rank: int) -> Iterator[DataFlow]:
+        """What steps of one op wait for in another: rows that a step makes, or the end of a part as a whole."""
+        own = self.intervals_of_parts(rank)
+        by_name = {interval.name: interval for of_part in own.values() for interval in of_part}
+        for part in self.parts:
+            planned = part.planned
+            for each in planned.step_waits if planned is not None else ():
+                maker, waiter = by_name.get(f"{each.on}.{each.of}"), by_name.get(part.prefix + each.step)
+                if maker is not None and waiter is not None:
+                    yield DataFlow(rank, rank, each.on, maker, waiter, ())
+            for wait in planned.waits if planned is not None else ():
+                ends = _last(own[f"{wait.on}."], wait), _first(own[part.prefix], wait)
+                if ends[0] is not None and ends[1] is not None and wait.what is not Awaited.BEGUN:
+                    yield DataFlow(rank, rank, wait.on, ends[0], ends[1], ())
+
+    def intervals_of_parts(self, rank: int) -> dict[str, list[Interval]]:
+        """The intervals of a rank by the prefix of their part, in the order of the timeline."""
+        found: dict[str, list[Interval]] = {part.prefix: [] for part in self.parts}
+        for interval in self.result.timeline.of_rank(rank):
+            found[self.part_of(rank, interval.name).prefix].append(interval)
+        return found
+
+    @property
+    def shown_span(self) -> Span:
+        """The time to look at first: the run, and of layers that repeat one within, which stands for all."""
+        layer = [op for op in self.ops if op.name == in_layer(own_name(op.name), SHOWN_LAYER)]
+        if self.num_simulated <= SHOWN_LAYER or not layer:
+            return 0, self.result.makespan_ticks
+        return min(op.begin_ticks for op in layer), max(op.end_ticks for op in layer)
+
+
+def _last(makers: Sequence[Interval], wait: PartWait) -> Interval | None:
+    """The interval after which what is waited for is there: of what is gathered a copy."""
+    chosen = (each for each in makers if wait.what is Awaited.END or each.kind is IntervalKind.COMM)
+    return max(chosen, key=lambda each: each.end_ticks, default=None)
+
+
+def _first(waiting: Sequence[Interval], wait: PartWait) -> Interval | None:
+    """The interval that begins when what is waited for is there."""
+    chosen = (each for each in waiting if not wait.kernels_only or each.kind is not IntervalKind.COMM)
+    return min(chosen, key=lambda each: each.start_ticks, default=None)
+
+
+def run_of_pair(scenario: Scenario, result: Result) -> ShownRun:
+    """The run of a pair under ``result.schedule``."""
+    workload = scenario.workload
+    part = ShownPart("", scenario, result.schedule, workload.label)
+    return ShownRun(workload.name, result.schedule.expression, scenario.system, result, (part,))
+
+
+def run_of_graph(scenario: GraphScenario, schedule: GraphChoice | GraphPlan, result: LayersResult) -> ShownRun:
+    """The run of a graph under ``schedule``: of the layers that were simulated."""
+    system, graph, layers = scenario.system, scenario.graph, result.num_simulated
+    plan = schedule if isinstance(schedule, GraphPlan) else build_graph_plan(system, graph, schedule, layers)
+    alone, labels = len(plan.parts) == 1, {op.name: op.label for op in graph.ops}
+
+    def shown(part: Part) -> ShownPart:
+        here = Scenario(part.name, system, part.workload)
+        schedule = in_whole_tiles(here, part.schedule)
+        label = labels[without_batch(own_name(part.op))]
+        return ShownPart("" if alone else f"{part.name}.", here, schedule, label, part)
+
+    simulated = result.simulated
+    return ShownRun(
+        graph.name,
+        schedule.expression if isinstance(schedule, GraphPlan) else schedule.name,
+        system,
+        simulated.whole,
+        tuple(map(shown, plan.parts)),
+        simulated.ops,
+        result.layers,
+        result.num_simulated,
+        result.period_ticks,
+    )

@@ -1,0 +1,102 @@
+"""Placement of ops and the estimate: what they say can be carried out, and takes about as long as they say."""
+
+from functools import cache
+
+import pytest
+
+from magus.advisor.layers.copiers import copiers_of
+from magus.advisor.layers.joint import COARSE_BYTES, JointRuns, affordable_packet, simulated
+from magus.advisor.layers.modes import Ways
+from magus.advisor.layers.moves import small_changes
+from magus.advisor.layers.placement import leaves, placed_choices
+from magus.advisor.layers.space import Space
+from magus.advisor.layers.timing import estimated_ticks
+from magus.compiler.ir import GraphChoice, GraphScenario
+from magus.compiler.planning.build import ScheduleError
+from magus.compiler.planning.graph_build import build_graph_plan
+
+from .test_recommend import BACKWARD, scenario_of
+
+pytestmark = pytest.mark.usefixtures("compiled_core")
+
+
+@cache
+def problem() -> tuple[GraphScenario, Space, tuple[GraphChoice, ...]]:
+    scenario = scenario_of(BACKWARD)
+    copier = next(copiers_of(scenario.system, scenario.explore))
+    ways = Ways(scenario.system, copier, COARSE_BYTES)
+    kernels = {op.name: ways.kernel_ticks(op) for op in scenario.graph.ops}
+    space = Space(copier, 1, scenario.graph, ways.of_graph(scenario.graph), kernels)
+    placed = placed_choices(space.graph, space.ways, name="placed", batches=1, layers=12, seed=0)
+    return scenario, space, placed
+
+
+def test_ways_are_apart_and_what_nothing_beats() -> None:
+    _, space, _ = problem()
+
+    for name in ("dh", "dx"):
+        of = space.ways[name]
+        assert of[0].is_apart and len(of) > 1
+        assert not any(one.beats(other) for one in of[1:] for other in of[1:])
+    assert len(space.ways["d_wd"]) == 1
+
+
+def test_placements_can_be_carried_out_and_are_the_same_again() -> None:
+    scenario, space, placed = problem()
+
+    assert placed
+    for choice in placed:
+        assert {name for name in choice.order if "." not in name} == {op.name for op in scenario.graph.ops}
+        build_graph_plan(scenario.system, scenario.graph, choice, 2)
+    assert placed == placed_choices(space.graph, space.ways, name="placed", batches=1, layers=12, seed=0)
+
+
+def test_the_estimate_orders_schedules_as_the_simulation_does() -> None:
+    scenario, space, placed = problem()
+    runs = JointRuns(scenario.system, scenario.graph)
+    changed = list(small_changes(space.graph, space.ways, placed[0]))[::3]
+    compared = []
+    for choice in (*placed, *changed):
+        simulated = runs.ticks(choice)
+        if simulated is not None:
+            compared.append((estimated_ticks(space.graph, space.ways, choice, space.kernels), simulated))
+
+    errors = sorted(abs(estimate / simulated - 1) for estimate, simulated in compared)
+    assert len(compared) >= 6 and errors[len(errors) // 2] < 0.05
+    least = min(simulated for _, simulated in compared)
+    nearly = sorted(compared)[:3]
+    assert min(simulated for _, simulated in nearly) <= least * 1.01
+
+
+def test_small_changes_differ_in_one_decision() -> None:
+    scenario, space, placed = problem()
+    changes = list(small_changes(space.graph, space.ways, placed[0]))
+
+    assert len(changes) > 10 and placed[0] not in changes
+    kept = 0
+    for choice in changes:
+        parts = ("modes", "order", "beside", "low", "sums_first", "seams")
+        differs = {part for part in parts if getattr(choice, part) != getattr(placed[0], part)}
+        assert len(differs) == 1 or differs == {"modes", "order"}
+        try:
+            build_graph_plan(scenario.system, scenario.graph, choice, 2)
+            kept += 1
+        except ScheduleError:
+            pass
+    assert kept > len(changes) // 3
+
+
+def test_weight_gradients_are_leaves() -> None:
+    scenario, _, _ = problem()
+
+    assert set(leaves(scenario.graph)) == {"d_wd", "d_wu"}
+
+
+def test_large_graphs_are_searched_in_larger_packets() -> None:
+    scenario, _, placed = problem()
+    run = simulated(scenario.system, scenario.graph, placed[0], COARSE_BYTES, lambda: False)
+    assert run is not None
+    line_hops = run.simulated.whole.line_hops
+
+    assert affordable_packet(run, line_hops) == COARSE_BYTES
+    assert affordable_packet(run, line_hops // 4) == 4 * COARSE_BYTES

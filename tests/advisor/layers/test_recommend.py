@@ -1,0 +1,276 @@
+"""Advice on whole layers: never slower than what people have, and what it says is what is simulated."""
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from magus.advisor import AdviceOptions
+from magus.advisor.layers.advice import GraphAdvice
+from magus.advisor.layers.baselines import IN_TURN, NO_OVERLAP, TABLE
+from magus.advisor.layers.export import graph_advice_document
+from magus.advisor.layers.joint import JointRuns
+from magus.advisor.layers.recommend import _near_serial, recommend_graph, recommended_of
+from magus.advisor.layers.search import JointSearch
+from magus.compiler import compile_text
+from magus.compiler.ir import Cancelled, GraphChoice, GraphScenario
+from magus.compiler.planning.build import ScheduleError
+from magus.compiler.planning.graph_expression import graph_choice_text
+from magus.compiler.resolve.expect.expectation import Verdict
+from magus.simcore.simulate_layers import simulate_layers
+from magus.tui.text.graph_advice import graph_advice_text
+
+pytestmark = pytest.mark.usefixtures("compiled_core")
+
+HEAD = """mgs 1
+use "nvidia/h100"
+system hgx { gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }
+"""
+
+CHAIN = """
+workload mlp on hgx {
+  x  = tensor bf16[2048, 2048] shard rows
+  wu = tensor bf16[2048, 8192] shard cols
+  wd = tensor bf16[8192, 2048] shard rows
+  u = gemm(all_gather(x), wu)
+  y = reduce_scatter(gemm(gelu(u), wd))
+}
+explore mlp { engine dma(3) }
+"""
+
+BACKWARD = """
+workload back on hgx {
+  dy = tensor bf16[2048, 2048] shard rows
+  x  = tensor bf16[2048, 2048] shard rows
+  h  = tensor bf16[2048, 8192] shard cols
+  wd = tensor bf16[8192, 2048] shard rows
+  wu = tensor bf16[2048, 8192] shard cols
+  dyg  = all_gather(dy)
+  dh   = gemm(dyg, wd.t)
+  d_wd = gemm(h.t, dyg)
+  dx   = reduce_scatter(gemm(dh, wu.t))
+  xg   = all_gather(x)
+  d_wu = gemm(xg.t, dh)
+  repeat 12 dx as dy
+}
+explore back { engine dma(3) }
+"""
+
+BATCHES = """
+workload two on hgx {
+  x  = tensor bf16[4096, 2048] shard rows
+  wu = tensor bf16[2048, 8192] shard cols
+  wd = tensor bf16[8192, 2048] shard rows
+  u = gemm(all_gather(x), wu)
+  y = reduce_scatter(gemm(gelu(u), wd))
+  repeat 8 y as x
+  batch x by 512
+}
+explore two { engine dma(3); batches 1, 2 }
+"""
+
+
+def scenario_of(text: str) -> GraphScenario:
+    return compile_text(HEAD + text).graphs[0]
+
+
+@cache
+def advice_on(text: str) -> GraphAdvice:
+    return recommend_graph(scenario_of(text))
+
+
+IN_BATCHES = pytest.param(BATCHES, marks=pytest.mark.slow, id="batches")
+
+
+@pytest.mark.parametrize("text", [pytest.param(CHAIN, id="chain"), pytest.param(BACKWARD, id="backward"), IN_BATCHES])
+def test_the_answer_is_no_slower_than_what_people_have(text: str) -> None:
+    advice = advice_on(text)
+    known = [one for one in advice.candidates if one.is_baseline and one.result is not None]
+
+    assert {"serial", IN_TURN} <= {one.name for one in known}
+    if advice.verdict is Verdict.OVERLAP:
+        assert advice.recommended.ticks == min(advice.recommended.ticks, *(one.ticks for one in known))
+    assert advice.bound is not None and advice.recommended.ticks >= advice.bound.ticks
+
+
+def test_a_chain_is_answered_by_the_best_of_its_pairs() -> None:
+    advice = advice_on(CHAIN)
+
+    assert advice.recommended.name == IN_TURN
+    joint = advice.named("joint")
+    assert joint is None or joint.ticks * 1.01 > advice.recommended.ticks
+
+
+def test_independent_work_is_used() -> None:
+    advice = advice_on(BACKWARD)
+    in_turn, table = advice.named(IN_TURN), advice.named(TABLE)
+
+    assert in_turn is not None and table is not None
+    assert advice.recommended.name == "joint"
+    assert advice.recommended.ticks * 1.05 < min(in_turn.ticks, table.ticks)
+    hidden = {op.name: op.hidden_by for op in advice.ops if op.comm_ticks}
+    assert hidden and any(name.startswith("d_w") for each in hidden.values() for name, _ in each)
+    assert any("kernels alone" in reason for reason in advice.reasons)
+
+
+@pytest.mark.slow
+def test_batches_are_tried() -> None:
+    advice = advice_on(BATCHES)
+
+    assert {one.choice.batches for one in advice.candidates} == {1, 2}
+    assert advice.named("half_batches") is not None
+
+
+@pytest.mark.parametrize("text", [pytest.param(BACKWARD, id="backward"), IN_BATCHES])
+def test_the_block_that_is_printed_is_what_was_simulated(text: str) -> None:
+    advice = advice_on(text)
+    best = advice.recommended
+    block = graph_choice_text(best.choice, advice.scenario.name)
+    again = compile_text(HEAD + text + block).graphs[0]
+
+    assert again.schedules == (best.choice,)
+    assert best.unit_bytes is not None
+    result = simulate_layers(again.system, again.graph, again.schedules[0], unit_bytes=best.unit_bytes)
+    assert result.makespan_ticks == best.ticks
+
+
+def test_the_same_again() -> None:
+    scenario = scenario_of(CHAIN)
+    first, second = advice_on(CHAIN), recommend_graph(scenario)
+
+    assert graph_advice_document(first) | {"seconds": 0} == graph_advice_document(second) | {"seconds": 0}
+
+
+@pytest.mark.slow
+def test_what_stages_too_much_is_not_recommended() -> None:
+    scenario = scenario_of(BACKWARD)
+    limit = advice_on(BACKWARD).recommended.result
+    assert limit is not None
+    most = limit.simulated.whole.schedule.staging_bytes - 1
+    advice = recommend_graph(replace(scenario, explore=replace(scenario.explore, staging_limit_bytes=most)))
+
+    simulated = [one.result for one in advice.candidates if one.result is not None and one.name != "serial"]
+    assert all(result.simulated.whole.schedule.staging_bytes <= most for result in simulated)
+    assert advice.recommended.ticks >= advice_on(BACKWARD).recommended.ticks
+
+
+def test_a_stop_keeps_what_was_found() -> None:
+    scenario, calls = scenario_of(CHAIN), 0
+
+    def stop() -> bool:
+        nonlocal calls
+        calls += 1
+        return calls > 60
+
+    advice = recommend_graph(scenario, should_stop=stop)
+    assert advice.interrupted and any("stopped early" in mark for mark in advice.marks)
+    assert advice.candidates
+    with pytest.raises(Cancelled):
+        recommend_graph(scenario, should_stop=lambda: True)
+
+
+@pytest.mark.slow
+def test_without_a_search_the_placed_schedules_are_compared() -> None:
+    quick = recommend_graph(scenario_of(BACKWARD), AdviceOptions(bespoke=0))
+
+    assert quick.searched < advice_on(BACKWARD).searched
+    assert quick.recommended.ticks >= advice_on(BACKWARD).recommended.ticks
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    large = BACKWARD.replace("repeat 12", "repeat 4000")
+    with pytest.raises(ScheduleError, match="the tensors of 4000 layers take"):
+        recommend_graph(scenario_of(large))
+
+
+def test_a_schedule_of_the_file_with_the_name_of_a_searched_one_keeps_its_own_time() -> None:
+    declared = (
+        "schedule joint for mlp { apart u by dma(3); seams whole }\nschedule in_turn for mlp { apart y by dma(3) }"
+    )
+    scenario = scenario_of(CHAIN + declared)
+    advice = recommend_graph(scenario, AdviceOptions(bespoke=0))
+
+    names = [one.name for one in advice.candidates]
+    assert len(names) == len(set(names)) and {"joint", "in_turn", "in_turn_2"} <= set(names)
+    for one in advice.candidates:
+        assert (one.what == "declared in the file") is (one.choice in scenario.schedules)
+        assert one.ticks == pytest.approx(one.estimated_ticks, rel=0.02)  # all layers are one: of the same schedule
+
+
+def test_estimates_answer_where_a_stop_left_no_time_for_more() -> None:
+    advice = advice_on(BACKWARD)
+    estimated = tuple(replace(one, result=None) for one in advice.candidates)
+    serial = next(one for one in estimated if one.what == NO_OVERLAP)
+
+    assert recommended_of(estimated, serial, 0.01).name == advice.recommended.name
+
+
+def test_kernels_side_by_side_in_the_file_end_no_search() -> None:
+    beside = scenario_of(CHAIN + "schedule two for mlp { stream 1 u }")
+    search = JointSearch(beside, JointRuns(beside.system, beside.graph), climbs=False)
+    search.found[beside.schedules[0]] = 1  # faster than all kernels one after the other
+
+    assert next(iter(search._spaces()), None) is not None
+
+
+def test_an_answer_that_was_kept_is_shown_as_a_new_one() -> None:
+    advice = advice_on(CHAIN)
+    kept = replace(advice, recommended=replace(advice.recommended))  # equal, and another object
+
+    assert f">  {advice.recommended.name}" in graph_advice_text(kept, ("x.mgs",))
+    assert graph_advice_text(kept, ("x.mgs",)) == graph_advice_text(advice, ("x.mgs",))
+
+
+def test_a_limit_that_nothing_meets_is_said() -> None:
+    declared = "schedule whole for mlp { apart u by dma(3) }"
+    scenario = scenario_of(CHAIN.replace("engine dma(3) }", "engine dma(3); staging <= 1 KiB }") + declared)
+    advice = recommend_graph(scenario, AdviceOptions(bespoke=0))
+
+    assert advice.verdict is Verdict.SERIAL and len(advice.candidates) == 1
+    marks = " ".join(advice.marks)
+    assert "whole is left out: it stages" in marks and "more than the 1 KiB that the file allows" in marks
+    assert "serial: it stages" in marks and "nothing that was found stages less" in marks
+
+
+def test_what_is_faster_by_too_little_is_said() -> None:
+    advice = advice_on(CHAIN)
+    fastest, slow = advice.recommended, replace(advice.serial, result=None, estimated_ticks=advice.serial.ticks)
+    reasons = list(_near_serial((fastest, slow), slow, slow, 0.5))
+
+    gain = slow.ticks / fastest.ticks - 1
+    assert reasons == [f"{fastest.name}, the fastest, gains {gain:.2%}, less than the 50.0% that the profile resolves"]
+    assert not list(_near_serial((fastest, slow), fastest, slow, 0.5))
+
+
+def test_what_changes_have_gained_until_a_stop_is_kept() -> None:
+    scenario = scenario_of(BACKWARD)
+    runs = JointRuns(scenario.system, scenario.graph)
+    search = JointSearch(scenario, runs, climbs=False)
+    search.run()
+    start = search.best_searched()[-1]
+    gained: list[int] = []
+
+    def told(choice: GraphChoice, ticks: int) -> None:
+        gained.append(ticks)
+        runs.should_stop = lambda: ticks < search.found[start] * 0.99
+
+    runs.told = told
+    with pytest.raises(Cancelled):
+        search._climbed(start)
+    assert search.found[search.best_searched()[0]] <= min(gained) < search.found[start]
+
+
+def test_without_pairs_there_is_nothing_to_compare_with_but_no_overlap() -> None:
+    kernels = "workload two on hgx { x = tensor bf16[1024, 2048] shard rows\n y = all_gather(x)\n z = norm(x) }"
+    advice = recommend_graph(scenario_of(kernels + "\nexplore two { engine dma(3) }"))
+
+    assert [one.name for one in advice.candidates if one.is_baseline] == ["serial"]
+
+
+def test_the_mark_of_kernels_side_by_side_is_explained() -> None:
+    advice = advice_on(CHAIN)
+    beside = replace(advice.serial, choice=GraphChoice("two", streams=(("u", 1),)))
+    text = graph_advice_text(replace(advice, candidates=(*advice.candidates, beside)), ("x.mgs",))
+
+    assert "!  two" in text and "! kernels share the SMs" in text
+    assert "! kernels share the SMs" not in graph_advice_text(advice, ("x.mgs",))

@@ -1,0 +1,108 @@
+"""Schedules of graphs as text: what is written compiles to the same schedule."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from magus.compiler import compile_text
+from magus.compiler.ir import EngineChoice, EngineKind, GraphChoice, GraphScenario, OpMode, Plan, Scenario, Seams
+from magus.compiler.planning.build import ScheduleError
+from magus.compiler.planning.graph_build import build_graph_plan
+from magus.compiler.planning.graph_expression import graph_choice_text, graph_expression_of
+from magus.compiler.planning.graph_order import GraphPlanError
+from tests.helpers.oracle.drawn_programs import draw_choice
+
+TEXT = """
+use "nvidia/h100"
+system hgx { gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }
+workload back on hgx {
+  dy  = tensor bf16[4096, 1024] shard rows
+  x   = tensor bf16[4096, 1024] shard rows
+  h   = tensor bf16[4096, 4096] shard cols
+  wdn = tensor bf16[4096, 1024] shard rows
+  wup = tensor bf16[1024, 4096] shard cols
+  dyg   = all_gather(dy)
+  dh    = gemm(dyg, wdn.t)
+  d_wdn = gemm(h.t, dyg)
+  dx    = reduce_scatter(gemm(dh, wup.t))
+  xg    = all_gather(x)
+  d_wup = gemm(xg.t, dh)
+  n     = norm(dx)
+}
+"""
+ENGINES = EngineChoice(EngineKind.DMA, 7), EngineChoice(EngineKind.SM, 16)
+
+
+@pytest.fixture(scope="module")
+def back() -> GraphScenario:
+    (graph,) = compile_text(TEXT).graphs
+    return graph
+
+
+def draw(rng: random.Random, scenario: GraphScenario, name: str) -> GraphChoice:
+    """A schedule with something of everything that a block can say, drawn until it can be kept."""
+    ops = scenario.graph.ops
+    names = [op.name for op in ops]
+
+    def mode(op_index: int) -> OpMode:
+        op = ops[op_index]
+        if op.is_pair and rng.random() < 0.4:
+            return OpMode(op.name, apart=rng.choice(ENGINES))
+        return OpMode(op.name, draw_choice(rng, Scenario(op.name, scenario.system, op.workload)))
+
+    while True:
+        chosen = rng.sample(range(len(ops)), rng.randint(0, len(ops)))
+        choice = GraphChoice(
+            name,
+            tuple(mode(index) for index in chosen),
+            tuple(rng.sample(names, rng.randint(0, len(names)))) if rng.random() < 0.5 else (),
+            tuple((each, rng.choice((1, 2))) for each in names if rng.random() < 0.2),
+            (("xg", rng.choice(("dx", "dh"))),) if rng.random() < 0.5 else (),
+            tuple(rng.sample(names, rng.randint(0, 2))),
+            rng.random() < 0.5,
+            rng.choice(list(Seams)),
+        )
+        try:
+            build_graph_plan(scenario.system, scenario.graph, choice)
+            return choice
+        except GraphPlanError:
+            continue
+
+
+def test_what_is_written_compiles_to_the_same_schedule(back: GraphScenario) -> None:
+    rng = random.Random("blocks")
+    drawn = tuple(draw(rng, back, f"s{number}") for number in range(60))
+
+    (read,) = compile_text(TEXT + "".join(graph_choice_text(choice, "back") for choice in drawn)).graphs
+
+    assert read.schedules == drawn
+
+
+def test_one_line_says_the_same_in_every_order(back: GraphScenario) -> None:
+    rng = random.Random("lines")
+    drawn = [draw(rng, back, "s") for _ in range(20)]
+    mixed = [
+        replace(
+            choice,
+            name="t",
+            modes=tuple(reversed(choice.modes)),
+            streams=tuple(reversed(choice.streams)),
+            low=tuple(reversed(choice.low)),
+        )
+        for choice in drawn
+    ]
+
+    assert list(map(graph_expression_of, mixed)) == list(map(graph_expression_of, drawn))
+    assert len(set(map(graph_expression_of, drawn))) == len(set(drawn))
+
+
+def test_nothing_said() -> None:
+    assert graph_choice_text(GraphChoice("usual"), "back") == "schedule usual for back { }\n"
+    assert graph_expression_of(GraphChoice("usual", streams=(("dh", 0),))) == "{ }"
+
+
+def test_a_plan_written_out_has_no_words_here() -> None:
+    mode = OpMode("dh", Plan(ENGINES[0], ()))
+    with pytest.raises(ScheduleError, match="dh has a plan written out"):
+        graph_choice_text(GraphChoice("s", (mode,)), "back")

@@ -1,0 +1,124 @@
+"""Schedules of graphs in batches, with outlines of ops and collectives of their own, and layers ahead."""
+
+import pytest
+
+from magus.compiler import CompileError, compile_text
+from magus.compiler.ir import GraphChoice, Plan
+from magus.compiler.planning.graph_build import build_graph_plan
+from magus.compiler.planning.graph_expression import graph_choice_text
+
+HEAD = """
+use "nvidia/h100"
+system hgx { gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }
+workload mlp on hgx {
+  x  = tensor bf16[4096, 1024] shard rows
+  wu = tensor bf16[1024, 4096] shard cols
+  wd = tensor bf16[4096, 1024] shard rows
+  wv = tensor bf16[1024, 1023]
+  wt = tensor bf16[1023, 1024] shard flat
+  g = all_gather(wt)
+  u = gemm(all_gather(norm(x)), wu)
+  y = add(x, reduce_scatter(gemm(gelu(u), wd)))
+  z = add(y, gemm(gemm(y, wv), g))
+  repeat 4 z as x
+  batch x by 1024
+}
+"""
+
+
+def choice(block: str) -> GraphChoice:
+    (found,) = compile_text(f"{HEAD}schedule s for mlp {{\n{block}\n}}\n").graphs
+    return found.schedules[0]
+
+
+def issued(block: str, layers: int = 1) -> list[str]:
+    (found,) = compile_text(f"{HEAD}schedule s for mlp {{\n{block}\n}}\n").graphs
+    return [part.name for part in build_graph_plan(found.system, found.graph, found.schedules[0], layers).parts]
+
+
+def test_a_plain_name_is_the_op_of_every_batch() -> None:
+    found = choice("batches 2\napart u by dma(3)\nu_norm = serial()\npriority y low")
+
+    assert found.batches == 2
+    assert [(mode.op, mode.apart is not None) for mode in found.modes] == [
+        ("u[0]", True),
+        ("u[1]", True),
+        ("u_norm[0]", False),
+        ("u_norm[1]", False),
+    ]
+    assert found.low == ("y[0]", "y[1]")
+
+
+def test_batches_are_known_wherever_they_are_said() -> None:
+    assert choice("u[1] = serial()\nbatches 2").modes == choice("batches 2\nu[1] = serial()").modes
+
+
+def test_an_op_stands_beside_that_of_its_batch() -> None:
+    assert choice("batches 2\nbeside u y").beside == (("y[0]", "u[0]"), ("y[1]", "u[1]"))
+    assert choice("batches 2\nbeside u[1] g").beside == (("g", "u[1]"),)
+
+
+def test_collectives_of_their_own_are_issued_where_they_are_listed() -> None:
+    block = "batches 2\napart u, y by dma(3)\norder u[0], u[1].all_gather, y[0], u[1], y[0].reduce_scatter, y[1]"
+    names = [name for name in issued(block) if name.startswith(("u[", "y["))]
+
+    assert names == [
+        *("u[0].all_gather", "u[0]", "u[1].all_gather", "y[0]", "u[1]"),
+        *("y[0].reduce_scatter", "y[1]", "y[1].reduce_scatter"),
+    ]
+
+
+def test_what_is_gathered_ahead_comes_before_the_layer_in_front() -> None:
+    assert [name for name in issued("ahead 0", 3) if name.startswith(("g", "u_"))] == [
+        *("g", "u_norm", "g@2", "u_norm@2", "g@3", "u_norm@3"),
+    ]
+    assert [name for name in issued("ahead 1", 3) if name.startswith(("g", "u_"))] == [
+        *("g", "g@2", "u_norm", "g@3", "u_norm@2", "u_norm@3"),
+    ]
+
+
+def test_outlines_of_ops() -> None:
+    found = choice("batches 2\nu[1] {\n  split rows 256, 256\n  move by dma(3) put direct\n}")
+    (mode,) = found.modes
+
+    assert mode.op == "u[1]" and isinstance(mode.body, Plan)
+    assert any(name.startswith("u[1]") for name in issued("batches 2\nu[1] { split rows 512 }"))
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "batches 2\napart u by dma(3)\ny[0] = serial(engine=dma(3))\norder u[0], u[1].all_gather, y[0], u[1]",
+        "ahead 2\nbeside u g",
+        "batches 2\nstream 1 y_add[1]\nbeside u[1] g\npriority sums, y[0] low\nseams whole",
+    ],
+)
+def test_what_is_written_means_the_same(block: str) -> None:
+    found = choice(block)
+
+    assert compile_text(HEAD + graph_choice_text(found, "mlp")).graphs[0].schedules == (found,)
+
+
+@pytest.mark.parametrize(
+    ("block", "message"),
+    [
+        ("order u[0]", "MGS203.*u is not in batches"),
+        ("batches 2\norder u[2]", "MGS307"),
+        ("batches 2\norder g[0]", "MGS203.*g is not in batches"),
+        ("batches 3", "MGS304.*x by 1024 rows cannot be cut into 3 batches"),
+        ("batches 9", "MGS307"),
+        ("batches 2\nu[0] = serial()\nu = serial()", "MGS206"),
+        ("batches 2\nbeside u g", "MGS116.*g is of no batch"),
+        ("batches 2\norder u[0].all_gather", "MGS509.*no part of its own"),
+        ("order u.reduce_scatter", "MGS203.*u has no collective"),
+        ("order g.all_gather", "MGS203.*g has no collective"),
+        ("apart u by dma(3)\norder u, u.all_gather", "MGS503"),
+        ("u { split rows 3 }", "MGS5"),
+        ("u { t = compute y.shard(0) }", "MGS116.*u is said in outline"),
+        ("ahead 100", "MGS307"),
+        ("order u + 1", "MGS116.*the name of an op is expected"),
+    ],
+)
+def test_what_is_refused(block: str, message: str) -> None:
+    with pytest.raises(CompileError, match=f"(?s){message}"):
+        choice(block)

@@ -1,0 +1,207 @@
+"""Backward passes that are derived: what goes back through each operation, what is held, and what is made again."""
+
+import pytest
+from hypothesis import given, settings
+
+from magus.compiler import CompileError, compile_file, compile_text
+from magus.compiler.codes import Code
+from magus.compiler.ir import AttentionBackShape, DType, Graph
+from magus.compiler.pipeline import written_out
+from magus.examples import path
+from tests.helpers.backward import layers, text_of
+
+MLP = """
+  x   = tensor bf16[8192, 8192] shard rows
+  wup = tensor bf16[8192, 57344] shard cols
+  wdn = tensor bf16[28672, 8192] shard rows
+  u = gemm(all_gather(x), wup)
+  h = swiglu(u)
+  y = reduce_scatter(gemm(h, wdn))
+  repeat 80 y as x
+"""
+ATTENTION = """
+  x    = tensor bf16[4096, 1024] shard rows
+  wqkv = tensor bf16[1024, 2048] shard cols
+  wo   = tensor bf16[1024, 1024] shard rows
+  qkv = gemm(all_gather(norm(x)), wqkv)
+  a   = attention(qkv, heads=16, kv_heads=8, causal=true)
+  y   = add(x, reduce_scatter(gemm(a, wo)))
+"""
+
+
+def graph(text: str, name: str = "back") -> Graph:
+    found = compile_text(text).graph(name)
+    assert found is not None
+    return found.graph
+
+
+def made(forward: str, keep: str = "") -> dict[str, str]:
+    """What is made in the backward pass of ``forward``, as it is written out."""
+    (_, body) = written_out(text_of(forward, keep)).split("workload back on hgx {")
+    lines = (line.split("#")[0].split(" = ") for line in body.splitlines() if " = " in line)
+    return {name.strip(): value.strip() for name, value in lines if not value.startswith("tensor")}
+
+
+def test_that_of_an_mlp_is_the_written_one_op_by_op() -> None:
+    written = compile_file(path("layers/llama70b_backward")).graphs[0].graph
+    derived = graph(text_of(MLP, "u, h"))
+    names = {op.name: other.name for op, other in zip(derived.ops, written.ops, strict=True)}
+
+    assert names == {
+        "d_h": "dh",
+        "d_wdn": "d_wdn",
+        "d_u": "du",
+        "d_x": "dx",
+        "x_gathered": "xg",
+        "d_wup": "d_wup",
+    }
+    for op, other in zip(derived.ops, written.ops, strict=True):
+        mine, theirs = op.workload, other.workload
+        assert (mine.pattern, mine.gemm, mine.kernel) == (theirs.pattern, theirs.gemm, theirs.kernel)
+        assert [(each.dtype, each.rows, each.cols, each.shard) for each in (mine.moved,) if each] == [
+            (each.dtype, each.rows, each.cols, each.shard) for each in (theirs.moved,) if each
+        ]
+        assert [(names.get(read.made_by, ""), read.what, read.by_rows, read.moves) for read in op.reads] == [
+            (read.made_by, read.what, read.by_rows, read.moves) for read in other.reads
+        ]
+    assert derived.repeat is not None
+    assert (derived.repeat.count, derived.repeat.result, derived.repeat.as_input) == (80, "d_x", "d_y")
+
+
+def test_through_attention_norms_and_what_is_added() -> None:
+    assert made(ATTENTION, "qkv, a") == {
+        "d_y_gathered": "all_gather(d_y)",
+        "d_a": "gemm(d_y_gathered, wo.t)",
+        "d_wo": "gemm(a.t, d_y_gathered)",
+        "d_qkv": "attention_back(qkv, a, d_a, heads=16, kv_heads=8, causal=true)",
+        "d_qkv_norm": "reduce_scatter(gemm(d_qkv, wqkv.t))",
+        "qkv_norm": "norm(x)",
+        "qkv_norm_gathered": "all_gather(qkv_norm)",
+        "d_wqkv": "gemm(qkv_norm_gathered.t, d_qkv)",
+        "d_x": "add(d_y, norm_back(x, d_qkv_norm))",
+    }
+    kernel = graph(text_of(ATTENTION, "qkv, a")).op("d_qkv").workload.kernel
+    assert kernel == AttentionBackShape(1, 2, 1, 4096, 4096, 64, DType.BF16, causal=True)
+
+
+def test_what_is_not_kept_is_made_again_before_it_is_needed() -> None:
+    found = made(ATTENTION)
+
+    assert list(found)[2:6] == ["qkv_norm", "qkv_norm_gathered", "qkv", "a"]
+    assert found["a"] == "attention(qkv, heads=16, kv_heads=8, causal=true)"
+
+
+def test_products_whose_sums_are_wanted_stay_whole() -> None:
+    twice = f"{ATTENTION}  z = norm(y)"
+
+    assert made(twice, "qkv, a")["y"] == "add(x, y_reduce_scatter)"
+    assert made(twice, "qkv, a")["y_reduce_scatter"] == "reduce_scatter(gemm(a, wo))"
+    assert "y" not in made(twice, "qkv, a, y")
+
+
+def test_parts_of_a_sum_are_added_before_they_are_scattered() -> None:
+    both = """
+  x = tensor bf16[4096, 1024] shard rows
+  wq = tensor bf16[1024, 4096] shard cols
+  wk = tensor bf16[1024, 4096] shard cols
+  g = all_gather(x)
+  y = add(gemm(g, wq), gemm(g, wk))
+"""
+    found = made(both)
+    assert found["d_x"] == "reduce_scatter(add(gemm(d_y, wk.t), gemm(d_y, wq.t)))"
+    assert [op.label for op in graph(text_of(both)).ops if op.name.startswith("d_x")] == [
+        "GEMM",
+        "GEMM",
+        "add",
+        "reduce_scatter",
+    ]
+
+
+def test_whole_activations_have_sums_for_all() -> None:
+    found = made("""
+  x  = tensor bf16[4096, 1024]
+  w1 = tensor bf16[1024, 4096] shard cols
+  w2 = tensor bf16[4096, 1024] shard rows
+  h  = gelu(gemm(norm(x), w1))
+  y  = add(x, all_reduce(gemm(h, w2)))
+""")
+    assert found["d_h"] == "gemm(d_y, w2.t)", "what was summed for all has its gradient on all"
+    assert found["d_h_norm"] == "all_reduce(gemm(d_h_gemm, w1.t))"
+    assert found["h_gemm"] == "gemm(h_norm, w1)", "gelu_back reads what was before the gelu"
+
+
+def test_gathered_weights_have_scattered_gradients() -> None:
+    found = made("""
+  x = tensor bf16[4096, 1024] shard rows
+  w = tensor bf16[4096, 1024] shard rows
+  y = gemm(x, all_gather(w).t)
+""")
+    assert found == {
+        "d_w": "reduce_scatter(gemm(d_y.t, x))",
+        "w_gathered": "all_gather(w)",
+        "d_x": "gemm(d_y, w_gathered)",
+    }
+
+
+def test_a_pair_has_one_too() -> None:
+    up = (
+        "\nx = tensor bf16[4096, 1024] shard rows\nw = tensor bf16[1024, 4096] shard cols\ny = gemm(all_gather(x), w)\n"
+    )
+    assert made(up) == {
+        "d_x": "reduce_scatter(gemm(d_y, w.t))",
+        "x_gathered": "all_gather(x)",
+        "d_w": "gemm(x_gathered.t, d_y)",
+    }
+
+
+def test_names_that_are_taken_get_numbers() -> None:
+    taken = f"let d_wo = 1\n{text_of(ATTENTION)}"
+    assert "d_wo2" in {op.name for op in graph(taken).ops}
+
+
+def test_what_is_kept_for_nothing_is_a_warning() -> None:
+    warnings = compile_text(text_of(ATTENTION, "qkv, a, y, x")).warnings
+
+    assert [(each.code, each.span.text) for each in warnings] == [(Code.MGS212, "y"), (Code.MGS212, "x")]
+
+
+def test_batches_are_those_of_the_forward_pass() -> None:
+    text = written_out(text_of(f"{ATTENTION}  batch x by 2048\n", "qkv, a"))
+    back = graph(text_of(f"{ATTENTION}  batch x by 2048\n", "qkv, a"))
+
+    assert "  batch d_y, x, qkv, a by 2048\n" in text
+    assert back.batch is not None and [count for count, _ in back.batch.cuts] == [2]
+    kernel = back.op("d_qkv").workload.kernel
+    assert kernel == AttentionBackShape(2, 2, 1, 2048, 2048, 64, DType.BF16, causal=True)
+
+
+def test_mistakes_of_the_forward_pass_are_told_once() -> None:
+    with pytest.raises(CompileError) as caught:
+        written_out(text_of(ATTENTION.replace("norm(x)", "norm(z)")))
+    assert [each.code for each in caught.value.diagnostics] == [Code.MGS203]
+
+
+@given(layers())
+@settings(max_examples=12)
+def test_what_is_written_out_means_the_same(layer: tuple[str, str]) -> None:
+    text = text_of(*layer)
+
+    again = written_out(text)
+    assert "backward" not in again and "shard" in again.split("workload back")[1]
+    assert graph(again) == graph(text)
+    assert written_out(again) == again
+
+
+@given(layers())
+@settings(max_examples=12)
+def test_every_input_has_a_gradient_of_its_form(layer: tuple[str, str]) -> None:
+    text = text_of(*layer)
+    forward, back = graph(text, "layer"), graph(text)
+    tensors = {tensor.name: tensor for tensor in back.tensors}
+    declared = [each for each in forward.tensors if each.name not in {name for name, _, _ in forward.results}]
+    read = {read.tensor for op in forward.ops for read in op.reads}
+
+    assert [
+        (gradient.rows, gradient.cols, gradient.shard)
+        for gradient in (tensors[f"d_{each.name}"] for each in declared if each.name in read)
+    ] == [(each.rows, each.cols, each.shard) for each in declared if each.name in read]

@@ -1,0 +1,116 @@
+"""Dispatch and combine in graphs: the ops that they are, and how many rows each has."""
+
+import pytest
+
+from magus.compiler import CompileError, compile_text
+from magus.compiler.ir import DType, Graph, GroupedGemmShape, Pattern, RowWiseShape, Shard
+from magus.compiler.planning.graph_batches import in_batches
+
+TEXT = """
+use "nvidia/h100"
+link ib {{ source nominal "x"; bandwidth 50 GB/s; achieved 42 GB/s; latency 2 us }}
+system pod {{ gpus 8 x H100; fabric rails(nvswitch, link=nvlink, node=4, nic=ib) }}
+workload moe on pod {{
+  x  = tensor bf16[{rows}, 1024] shard rows
+  w1 = tensor {dtype}[{experts} * 1024, 512] shard rows
+  w2 = tensor {dtype}[{experts} * 512, 1024] shard rows
+  t = dispatch(x, experts={experts}, top={top}{said})
+  h = grouped_gemm(t, w1)
+  z = combine(grouped_gemm(h, w2){back})
+  y = add(x, z)
+  batch x by 1024
+}}
+"""
+
+
+def graph(said: str = ", type=fp8", *, experts: int = 32, top: int = 4, rows: int = 4096, back: str = "") -> Graph:
+    dtype = "fp8" if "fp8" in said else "bf16"
+    text = TEXT.format(said=said, experts=experts, top=top, rows=rows, back=back or ", type=bf16", dtype=dtype)
+    (found,) = compile_text(text).graphs
+    return found.graph
+
+
+def moved_rows(found: Graph, name: str) -> int:
+    moved = found.op(name).workload.moved
+    assert moved is not None
+    return moved.rows
+
+
+def test_a_dispatch_is_a_cast_an_exchange_and_a_kernel_that_deals() -> None:
+    found = graph()
+
+    assert [(op.name, op.label) for op in found.ops] == [
+        ("t_cast", "row_wise"),
+        ("t", "all_to_all"),
+        ("t_expand", "row_wise"),
+        ("h", "grouped_gemm"),
+        ("z_grouped_gemm", "grouped_gemm"),
+        ("z_collapse", "row_wise"),
+        ("z", "all_to_all"),
+        ("z_merge", "row_wise"),
+        ("y", "add"),
+    ]
+    assert [op.name for op in graph("", back=" ").ops if op.name == "t_cast"] == []
+
+
+def test_experts_get_their_rows() -> None:
+    """4,096 rows to 4 experts each: 512 for each of 32, of which a rank has 4."""
+    found = graph()
+    kernel = found.op("h").workload.kernel
+    tensors = {tensor.name: tensor for tensor in found.tensors}
+
+    assert kernel == GroupedGemmShape((512,) * 4, 512, 1024, DType.FP8)
+    assert (tensors["t"].rows, tensors["t"].shard, tensors["t"].dtype) == (4096 * 4, Shard.ROWS, DType.FP8)
+    assert (tensors["z"].rows, tensors["z"].shard, tensors["z"].dtype) == (4096, Shard.ROWS, DType.BF16)
+
+
+def test_a_row_goes_once_to_a_rank() -> None:
+    """Of 8 ranks with 4 of 32 experts a row reaches 8 (1 - C(28, 4) / C(32, 4)) = 3.445 on average; rows are whole."""
+    found = graph()
+
+    assert moved_rows(found, "t") == moved_rows(found, "z") == 1768  # ceil(512 * 3.445 / 8) * 8
+    assert moved_rows(graph(", nodes=2, type=fp8"), "t") == 1024
+    expand, collapse, merge = (found.op(name).workload.kernel for name in ("t_expand", "z_collapse", "z_merge"))
+    assert expand == RowWiseShape(2048 * 1024, 1, DType.FP8, 1768 * 1024)
+    assert collapse == RowWiseShape(1768 * 1024, 1, DType.BF16, 2048 * 1024)
+    assert merge == RowWiseShape(512 * 1024, 1, DType.BF16, 1768 * 1024 * 2)
+
+
+def test_half_of_the_rows_are_routed_in_each_of_two_batches() -> None:
+    found = in_batches(graph(), 2)
+    kernel = found.op("h[1]").workload.kernel
+
+    assert isinstance(kernel, GroupedGemmShape) and kernel.rows == (256,) * 4
+    assert moved_rows(found, "t[0]") == 888
+    assert found.op("t[0]").workload.pattern is Pattern.ALL_TO_ALL
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"experts": 12}, "12 experts do not divide among 8 ranks"),
+        ({"top": 64}, "a row goes to 64 of 32 experts"),
+        ({"said": ", type=fp7"}, "unknown type 'fp7'"),
+        ({"said": ", nodes=3"}, "rows go to 3 nodes, and the system has 2"),
+        ({"said": ", groups=2"}, "dispatch has no argument 'groups'"),
+        ({"rows": 8, "top": 3}, "do not divide among its 4 experts"),
+    ],
+)
+def test_what_is_not_routed(changed: dict[str, object], message: str) -> None:
+    with pytest.raises(CompileError, match=message):
+        graph(**changed)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("y = norm(combine(x))", "combine brings back what a dispatch has sent"),
+        ("y = norm(combine(norm(dispatch(v, experts=8, top=2))))", "dispatch takes the rows of each rank"),
+        ("t = dispatch(x, experts=8, top=2)\n  y = norm(grouped_gemm(norm(x), w))", "does not say its rows"),
+    ],
+)
+def test_calls_that_do_not_fit(body: str, message: str) -> None:
+    head = TEXT.partition("workload")[0].format()
+    tensors = "x = tensor bf16[4096, 64] shard rows\n  v = tensor bf16[64, 64]\n  w = tensor bf16[512, 64] shard rows"
+    with pytest.raises(CompileError, match=message):
+        compile_text(f"{head}workload w1 on pod {{\n  {tensors}\n  {body}\n}}\n")

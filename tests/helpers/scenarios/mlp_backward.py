@@ -1,0 +1,57 @@
+"""The backward pass of a small MLP: a graph with pairs, lone kernels, a lone collective and layers."""
+
+from magus.compiler import compile_text
+from magus.compiler.ir import Graph, GraphChoice, GraphPlan, GraphScenario
+from magus.compiler.planning.graph_build import build_graph_plan
+from magus.compiler.planning.graph_layers import written_out
+
+TEXT = """
+use "nvidia/h100"
+system hgx {{ gpus {ranks} x H100; fabric switch(nvswitch, link=nvlink) }}
+workload back on hgx {{
+  dy  = tensor bf16[{m}, {width}] shard rows
+  x   = tensor bf16[{m}, {width}] shard rows
+  u   = tensor bf16[{m}, {both}] shard cols
+  h   = tensor bf16[{m}, {inner}] shard cols
+  wdn = tensor bf16[{inner}, {width}] shard rows
+  wup = tensor bf16[{width}, {both}] shard cols
+  dyg   = all_gather(dy)
+  dh    = gemm(dyg, wdn.t)
+  d_wdn = gemm(h.t, dyg)
+  du    = swiglu_back(u, dh)
+  dx    = reduce_scatter(gemm(du, wup.t))
+  xg    = all_gather(x)
+  d_wup = gemm(xg.t, du)
+  repeat {layers} dx as dy
+}}
+schedule pairs for back {{
+  dh = hetero_fused_1d(chunks=8); dx = hetero_fused_1d(chunks=8); beside dx xg
+}}
+schedule late for back {{
+  dh = hetero_fused_1d(chunks=8, engine=dma(3))
+  apart dx, xg by dma(3)
+  order dh, du, dx, d_wdn, d_wup
+  beside dx xg
+  stream 1 d_wdn
+  priority sums, d_wup low
+}}
+schedule ring for back {{
+  dh = pipelined(chunks=4, engine=dma(3), algorithm=ring)
+  apart dx by sm(8)
+  seams whole
+}}
+"""
+
+
+def backward(m: int = 1024, ranks: int = 4, layers: int = 8, width: int = 256) -> GraphScenario:
+    """The scenario, with schedules ``pairs``, ``late`` and ``ring``."""
+    (scenario,) = compile_text(
+        TEXT.format(m=m, ranks=ranks, layers=layers, width=width, inner=4 * width, both=8 * width)
+    ).graphs
+    return scenario
+
+
+def plan_of_layers(scenario: GraphScenario, choice: GraphChoice, layers: int) -> tuple[Graph, GraphPlan]:
+    """So many layers, and the plan of ``choice`` for them."""
+    plan = build_graph_plan(scenario.system, scenario.graph, choice, layers)
+    return written_out(scenario.graph, choice, layers)[0], plan

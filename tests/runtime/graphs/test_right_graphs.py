@@ -1,0 +1,129 @@
+"""Plans of graphs are exact: those of a file, of drawn graphs, and of layers that repeat."""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from magus.compiler import compile_file
+from magus.compiler.ir import GraphScenario
+from magus.compiler.resolve.schedules.graph_from_text import SERIAL
+from magus.runtime import Outcome, RunRefused, refusals
+from magus.runtime.graphs.operands import MODULUS, drawn
+from magus.runtime.graphs.run import GraphRun, carry_out_graph
+from magus.runtime.memory import Array
+from tests.helpers.marks import thinned
+from tests.helpers.oracle.drawn_graphs import draw_graph_plan
+from tests.helpers.paths import ROOT
+from tests.helpers.scenarios.mlp_backward import backward, plan_of_layers
+from tests.helpers.scenarios.two_batches import two_batches
+
+LAYERS = [*sorted((ROOT / "examples" / "layers").glob("*.mgs")), ROOT / "examples" / "papers" / "layers.mgs"]
+
+
+@pytest.fixture(scope="module")
+def back() -> GraphScenario:
+    return backward()
+
+
+@pytest.mark.parametrize("name", ["pairs", "late", "ring", "serial"])
+def test_every_schedule_of_a_backward_pass(back: GraphScenario, name: str) -> None:
+    choice = {each.name: each for each in (*back.schedules, SERIAL)}[name]
+    graph, plan = plan_of_layers(back, choice, 3)
+
+    report = carry_out_graph(back.system, graph, plan)
+
+    assert [run.outcome for run in report.runs] == [Outcome.EXACT] * 3, report.runs[-1].sentences
+    assert (report.layers, report.num_ranks, report.schedule) == (3, 4, name)
+    assert report.kernels >= 3 * 4 * 5
+
+
+def test_batches() -> None:
+    scenario = two_batches()
+    reports = [
+        carry_out_graph(scenario.system, *plan_of_layers(scenario, choice, 2), seeds=(0, 1))
+        for choice in scenario.schedules
+    ]
+
+    assert [report.exact for report in reports] == [True, True]
+
+
+@pytest.mark.parametrize("seed", thinned(range(150), 10))
+def test_drawn_graphs(seed: int) -> None:
+    system, graph, plan = draw_graph_plan(random.Random(f"run {seed}"))
+
+    report = carry_out_graph(system, graph, plan, seeds=(seed % 3,))
+
+    assert report.exact, report.runs[-1].sentences
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", LAYERS, ids=lambda path: path.stem)
+def test_every_schedule_of_the_examples(path: object) -> None:
+    found = [
+        carry_out_graph(one.system, *plan_of_layers(one, choice, 2))
+        for one in compile_file(str(path)).graphs
+        for choice in (*one.schedules, SERIAL)
+    ]
+
+    assert len(found) > 2
+    assert all(report.exact for report in found)
+
+
+def test_two_layers_are_those_of_plain_numpy() -> None:
+    """Every row and column is there, and every op is computed on whole tensors of all ranks together."""
+    scenario, seed = backward(m=64, width=64), 3
+    graph, plan = plan_of_layers(scenario, scenario.schedules[1], 2)
+    run = GraphRun(scenario.system, graph, plan, seed, detail=None)
+
+    assert run.report().outcome is Outcome.EXACT
+
+    def declared(name: str, rows: int, cols: int) -> list[Array]:
+        """The tensor of each rank."""
+        return [drawn(seed, f"{name} of {rank}", np.arange(rows), np.arange(cols)) for rank in range(4)]
+
+    dy, x = np.vstack(declared("dy", 16, 64)), np.vstack(declared("x", 16, 64))
+    u, h = declared("u", 64, 128), declared("h", 64, 64)
+    wdn, wup = declared("wdn", 64, 64), declared("wup", 64, 128)
+    for layer in ("", "@2"):
+        op = f"du{layer}"
+        by_u = drawn(seed, f"{op} takes 0", np.arange(128), np.arange(128))
+        by_dh = drawn(seed, f"{op} takes 1", np.arange(64), np.arange(128))
+        dh = [dy @ w.T % MODULUS for w in wdn]
+        du = [(here @ by_u + there @ by_dh) % MODULUS for here, there in zip(u, dh, strict=True)]
+        dx = np.sum([each @ w.T for each, w in zip(du, wup, strict=True)], axis=0) % MODULUS
+        for rank in range(4):
+            memories = {name: run.problems[f"{name}{layer}"].memories[rank] for name in ("dh", "d_wdn", "du", "d_wup")}
+            wanted = {"dh": dh[rank], "d_wdn": h[rank].T @ dy, "du": du[rank], "d_wup": x.T @ du[rank]}
+            for name, memory in memories.items():
+                output = memory.outputs[-1]
+                assert output is not None
+                assert np.array_equal(np.vstack(list(output.values)) % MODULUS, wanted[name] % MODULUS), (name, layer)
+            sums = run.problems[f"dx{layer}.reduce_scatter"].memories[rank].final(rank)
+            assert np.array_equal(sums % MODULUS, dx[16 * rank : 16 * rank + 16])
+        dy = np.asarray(dx)
+
+
+def test_numbers_stay_small_over_many_layers(back: GraphScenario) -> None:
+    graph, plan = plan_of_layers(back, SERIAL, 6)
+    run = GraphRun(back.system, graph, plan, 0, detail=1)
+
+    assert run.report().outcome is Outcome.EXACT
+    output = run.problems["d_wup@6"].memories[0].outputs[0]
+    assert output is not None and 0 < np.abs(output.values).max() < 2**53
+
+
+def test_ranks_with_loads_and_too_many_steps_are_refused(back: GraphScenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refusals, "MAX_STEPS", 10)
+    with pytest.raises(RunRefused) as caught:
+        carry_out_graph(back.system, *plan_of_layers(back, SERIAL, 1))
+    assert "10 at most are carried out" in caught.value.rejection.message
+
+
+def test_kernels_beside_collectives_that_are_no_products_are_refused(back: GraphScenario) -> None:
+    graph, plan = plan_of_layers(back, SERIAL, 1)
+    dh, du = plan.part("dh"), plan.part("du")
+    odd = replace(dh, workload=replace(dh.workload, gemm=None, kernel=du.workload.kernel))
+    with pytest.raises(RunRefused, match="not carried out with real data"):
+        carry_out_graph(back.system, graph, replace(plan, parts=(odd, *plan.parts[1:])))

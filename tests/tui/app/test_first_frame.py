@@ -1,0 +1,130 @@
+"""The frame that is drawn before the workbench is imported: its keys, and what takes its place."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from magus import examples
+from magus.tui.app import app as app_module
+from magus.tui.app import first_frame
+from magus.tui.app.app import MagusApp
+from magus.tui.app.first_frame import HEAVY, READING, FirstFrame, import_rest
+from magus.tui.app.panes import PANES
+from magus.tui.app.panes.views import VIEWS
+from magus.tui.app.session import Session
+from magus.tui.app.widgets.help import HelpScreen
+from magus.tui.app.widgets.start import StartScreen
+from tests.helpers.tui import fakes
+from tests.helpers.tui.driving import LARGE, SMALL, screen_text, settled, until
+from tests.helpers.tui.fakes import FakeStages
+
+FILE = Path("mlp.mgs")
+PATIENCE_S = 60.0
+
+
+def app_of(path: Path | None = FILE) -> MagusApp:
+    return MagusApp(path, backend=FakeStages(fakes.two_workloads()).backend(), at_once=True)
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Event]:
+    """The imports wait for this event."""
+    event = Event()
+
+    def import_late(_: Callable[[], bool]) -> None:
+        event.wait(PATIENCE_S)
+
+    monkeypatch.setattr(app_module, "import_rest", import_late)
+    yield event
+    event.set()
+
+
+async def test_panes_and_help_answer_before_the_workbench_is_there(held: Event) -> None:
+    app = app_of()
+    async with app.run_test(size=SMALL) as pilot:
+        await until(pilot, lambda: "Candidates" in screen_text(app))
+        assert "mlp.mgs" in screen_text(app) and READING in screen_text(app)
+        await pilot.press("question_mark")
+        assert isinstance(app.screen, HelpScreen)
+        await pilot.press("escape", "tab", "3", "tab", "e", "x", "w", "d", "s", "j", "ctrl+p", "o")
+        assert isinstance(app.screen, StartScreen)
+        await pilot.press("escape", "t")
+        assert len(app.screen_stack) == 1
+
+        held.set()
+        await settled(pilot)
+        assert PANES[app.bench.pane_idx].name == "how", "the pane chosen in the first frame stays in front"
+        assert app.theme != MagusApp(None).theme
+        assert "OVERLAP pays" in screen_text(app) and "starting" not in screen_text(app)
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE, (20, 5)])
+async def test_the_workbench_stands_where_the_first_frame_was(
+    held: Event, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, real = Event(), Session.read
+    monkeypatch.setattr(Session, "read", lambda self: read.wait(PATIENCE_S) and real(self))
+    app = app_of()
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: "mlp.mgs" in screen_text(app))
+        before = screen_text(app).splitlines()
+        held.set()
+        await until(pilot, lambda: hasattr(app, "bench") and app.bench.is_attached and not app.query(FirstFrame))
+        head = before.index(next(line for line in before if "1 Cand" in line)) + 1 if size != (20, 5) else 2
+        after = screen_text(app).splitlines()
+        read.set()
+        await settled(pilot)
+
+    assert after[:head] == before[:head]
+    assert len(after) == len(before)
+
+
+async def test_q_ends_before_the_workbench_is_there(held: Event) -> None:
+    app = app_of()
+    async with app.run_test(size=SMALL) as pilot:
+        await pilot.press("q")
+        held.set()
+
+    assert app.return_code == 0
+
+
+async def test_a_file_chosen_before_the_workbench_is_there_is_opened(held: Event) -> None:
+    app = app_of(None)
+    async with app.run_test(size=SMALL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, StartScreen))
+        await pilot.press(*"ulysses", "enter")
+        await until(pilot, lambda: not isinstance(app.screen, StartScreen))
+        assert "ulysses_h100" in screen_text(app)
+        held.set()
+        await settled(pilot)
+
+        assert app.session.path == examples.path("ulysses_h100")
+        assert "OVERLAP pays" in screen_text(app)
+
+
+async def test_a_list_of_files_stays_while_the_workbench_comes(held: Event) -> None:
+    app = app_of(None)
+    async with app.run_test(size=SMALL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, StartScreen))
+        held.set()
+        await settled(pilot)
+        assert isinstance(app.screen, StartScreen) and app.bench.is_attached
+        await pilot.press(*"ulysses", "enter")
+        await settled(pilot)
+
+        assert "OVERLAP pays" in screen_text(app)
+
+
+def test_a_stop_is_heard_between_two_imports(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(first_frame, "import_module", lambda name, _: asked.append(name))
+
+    import_rest(lambda: len(asked) == 2)
+
+    assert asked == list(HEAVY[:2])
+
+
+def test_each_pane_of_the_list_is_its_view() -> None:
+    assert [view.__module__.rpartition(".")[2] for view in VIEWS] == [pane.name for pane in PANES]

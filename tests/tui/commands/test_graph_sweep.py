@@ -1,0 +1,74 @@
+"""``magus sweep`` on a graph, with advice that is given and not found."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from magus.advisor import AdviceOptions, GraphAdvice
+from magus.advisor.layers.advice import GraphCandidate
+from magus.compiler.ir import GraphScenario, ShouldStop
+from magus.compiler.resolve.expect.expectation import Verdict
+from magus.compiler.resolve.schedules.graph_from_text import SERIAL
+from magus.tui.commands import sweep_graph as command
+from tests.helpers.commands import magus
+from tests.helpers.scenarios.mlp_backward import TEXT
+
+pytestmark = pytest.mark.usefixtures("compiled_core")
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    sizes = {"width": 256, "inner": 1024, "both": 2048, "ranks": 4, "layers": 2}
+    path = tmp_path / "back.mgs"
+    path.write_text("param M = 256 in 64..4096 x2\n" + TEXT.format(m="M", **sizes))
+
+    def given(scenario: GraphScenario, options: AdviceOptions, *, should_stop: ShouldStop) -> GraphAdvice:
+        """``pairs`` for few rows, ``late`` for more, by times that are those of nobody."""
+        pairs, late = scenario.schedules[:2]
+        rows = scenario.graph.tensors[0].rows
+        best = GraphCandidate(pairs if rows < 512 else late, "given", 10**9, is_baseline=True)
+        serial = GraphCandidate(SERIAL, "no overlap", 2 * 10**9, is_baseline=True)
+        return GraphAdvice(scenario, Verdict.OVERLAP, best, serial, (best, serial), (), (), None, 0, "", 2)
+
+    monkeypatch.setattr(command, "recommend_graph", given)
+    return path
+
+
+def test_points_rules_and_blocks(file: Path) -> None:
+    done = magus("sweep", file, "--set", "M=256..1024")
+
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    assert lines[0] == "back: 6 ops, 2 layers on 4 x H100, switch"
+    assert [line.split() for line in lines[3:6]] == [
+        ["256", "OVERLAP", "10.0", "2.00x", "pairs"],
+        ["512", "OVERLAP", "10.0", "2.00x", "late"],
+        ["1024", "OVERLAP", "10.0", "2.00x", "late"],
+    ]
+    assert "Rules, one schedule for neighbouring points:" in done.stdout
+    assert "schedule late for back {\n  dh = " in done.stdout
+    assert all(len(line) <= 80 for line in lines)
+
+
+def test_as_json_and_csv(file: Path) -> None:
+    words = ("sweep", file, "--set", "M=256,512")
+    document = json.loads(magus(*words, "--json").stdout)
+    rows = list(csv.DictReader(io.StringIO(magus(*words, "--csv").stdout)))
+
+    assert document["schema"] == "magus-graph-sweep/1"
+    assert [point["schedule"] for point in document["points"]] == ["pairs", "late"]
+    assert set(document["points"][0]["schedules_us"]) == {"serial", "pairs", "late"}
+    assert [(row["M"], row["schedule"], float(row["us.serial"])) for row in rows] == [
+        ("256", "pairs", 20.0),
+        ("512", "late", 20.0),
+    ]
+
+
+def test_what_is_for_pairs_says_so(file: Path) -> None:
+    done = magus("export", file, "--set", "M=256,512", "--to", "policy")
+
+    assert done.exit_code == 1
+    assert "'back' is a graph of 6 ops, and this is for pairs" in done.output

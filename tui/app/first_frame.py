@@ -1,0 +1,62 @@
+"""What is seen while the rest of Magus is imported: the workbench without what is in it.
+
+This imports Textual and next to nothing else, so that the first frame comes as soon as Textual can draw it.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+
+from textual.app import ComposeResult
+from textual.containers import Container, Vertical
+from textual.widgets import Static
+
+from ...compiler.text.printable import printable
+from .panes import PANES
+from .widgets.tabs import PaneTabs
+
+READING = "reading ..."
+HEAVY = ("numpy", "...compiler.changed", "...simcore", "...advisor.candidates.advice", ".panes.views", ".workbench")
+"""What the workbench imports, in steps."""
+
+
+def import_rest(should_stop: Callable[[], bool]) -> None:
+    """Import what the workbench needs; between two steps it may be stopped."""
+    for name in HEAVY:
+        if not should_stop():
+            import_module(name, __package__)
+
+
+class FirstFrame(Container):
+    """The head with a title, the names of the panes, and a line of what is going on; where ``Workbench`` has them."""
+
+    def __init__(self, title: str, pane_idx: int) -> None:
+        super().__init__(id="first-frame")
+        self._title, self._pane_idx = title, pane_idx
+
+    def compose(self) -> ComposeResult:
+        """Lay out what the workbench will have there."""
+        with Vertical(id="head"):
+            yield Static(printable(self._title), id="title", markup=False)
+            yield Static(READING, id="verdict", markup=False)
+        yield PaneTabs(id="tabs")
+        yield Container(id="panes")
+        yield Static(id="selected", markup=False)
+        yield Static("starting ...", id="activity", markup=False)
+
+    def on_mount(self) -> None:
+        """Show which pane will be in front."""
+        self.show_pane(self._pane_idx)
+
+    def ask(self, title: str) -> None:
+        """Show another title."""
+        self.query_one("#title", Static).update(printable(title))
+
+    @property
+    def pane_idx(self) -> int:
+        """The pane that will be in front."""
+        return self._pane_idx
+
+    def show_pane(self, pane_idx: int) -> None:
+        """Let a pane be in front."""
+        self._pane_idx = pane_idx % len(PANES)
+        self.query_one(PaneTabs).show(self._pane_idx)

@@ -1,0 +1,115 @@
+"""Advice on a graph as plain text: the answer, what it is compared with, what each op does, why, and the schedule."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+
+from ...advisor.layers.advice import GraphAdvice, GraphCandidate
+from ...advisor.layers.baselines import NO_OVERLAP
+from ...compiler.ir import TICKS_PER_US
+from ...compiler.planning.graph_expression import graph_choice_text
+from ...compiler.resolve.expect.expectation import Verdict
+from ...compiler.text.quantities import us_text
+from .graph import graph_line
+from .table import table_lines
+from .wrap import bullet, hanging, wrapped
+
+
+def graph_advice_text(advice: GraphAdvice, source: Sequence[str]) -> str:
+    """Return the whole answer; ``source`` are the words that name the graph on the command line."""
+    return "\n".join(_lines(advice, source))
+
+
+def graph_verdict_sentence(advice: GraphAdvice) -> str:
+    """Return the answer in a sentence."""
+    best, serial = advice.recommended, advice.serial
+    if advice.verdict is Verdict.SERIAL:
+        found = (
+            "nothing that was found until the stop gains" if advice.interrupted else "no schedule that was found gains"
+        )
+        return f"Do not overlap: {serial.name} takes {us_text(serial.us)}, and {found} enough."
+    return (
+        f"Overlap: {best.name} takes {us_text(best.us)}, {advice.speedup:.2f}x faster than {NO_OVERLAP} "
+        f"({us_text(serial.us)})."
+    )
+
+
+def _lines(advice: GraphAdvice, source: Sequence[str]) -> Iterator[str]:
+    yield from wrapped(graph_line(advice.scenario))
+    if advice.scenario.graph.about:
+        yield from wrapped(advice.scenario.graph.about)
+    yield ""
+    yield from wrapped(graph_verdict_sentence(advice))
+    yield from wrapped(_searched_sentence(advice))
+    for mark in (*advice.marks, *advice.outside_calibration):
+        yield from bullet("!", mark)
+    yield ""
+    yield from _candidates(advice)
+    if advice.bound is not None:
+        gap = (
+            "" if advice.gap_to_bound is None else f"; {advice.recommended.name} is {advice.gap_to_bound:.1%} above it"
+        )
+        bound = f"lower bound {us_text(advice.bound.ticks / TICKS_PER_US)}, bound by {advice.bound.binding}{gap}"
+        yield from wrapped(bound)
+    if advice.ops:
+        yield ""
+        yield from _ops(advice)
+    yield from ("", "Why:") if advice.reasons else ()
+    for reason in advice.reasons:
+        yield from bullet("-", reason)
+    yield from _schedule(advice, source)
+
+
+def _searched_sentence(advice: GraphAdvice) -> str:
+    best = advice.recommended
+    searched = f"{advice.searched} schedules were simulated"
+    if best.result is None or best.unit_bytes is None:
+        return f"{searched}, a few layers each."
+    whole = best.result.simulated.whole
+    layers = f", all {advice.layers} layers" if advice.layers > 1 else ""
+    return f"{searched}; those without ~ at {whole.granularity} granularity ({best.unit_bytes} B){layers}."
+
+
+def _candidates(advice: GraphAdvice) -> Iterator[str]:
+    """A row for each schedule: the recommended one is marked, estimates have a tilde."""
+    rows: list[tuple[Sequence[str], str]] = [(("", "schedule", "us", "gain"), "what it is")]
+    for each in advice.candidates:
+        mark = ">" if each.name == advice.recommended.name else "!" if each.side_by_side else ""
+        rows.append(((mark, each.name, _time(each), f"{advice.serial.ticks / each.ticks:.2f}x"), each.what))
+    yield from table_lines(rows, words=(0, 1))
+    if any(each.side_by_side for each in advice.candidates):
+        yield from wrapped("! kernels share the SMs, to which no profile is fitted: never recommended")
+
+
+def _time(candidate: GraphCandidate) -> str:
+    return f"{'~' if candidate.result is None else ''}{candidate.us:.1f}"
+
+
+def _ops(advice: GraphAdvice) -> Iterator[str]:
+    """A row for each op, by the time at which it begins."""
+    yield from wrapped("A layer with neighbours, in us:" if advice.layers > 1 else "Op by op, in us:")
+    first = min(op.begin_ticks for op in advice.ops)
+    rows: list[tuple[Sequence[str], str]] = [(("op", "from", "to", "copies", "exposed"), "how")]
+    for op in advice.ops:
+        times = (op.begin_ticks - first, op.end_ticks - first, op.comm_ticks, op.exposed_ticks)
+        cells = (
+            op.name,
+            *(f"{ticks / TICKS_PER_US:.1f}" if ticks or place < 2 else "" for place, ticks in enumerate(times)),
+        )
+        rows.append((cells, op.how or op.label))
+    yield from table_lines(rows, words=(0,))
+
+
+def _schedule(advice: GraphAdvice, source: Sequence[str]) -> Iterator[str]:
+    """The schedule as a block to paste, unless the file has it, and what to do with it."""
+    best = advice.recommended
+    declared = best.choice in advice.scenario.schedules or advice.verdict is Verdict.SERIAL
+    if not declared:
+        yield from ("", "As a block for the file:", "")
+        for line in graph_choice_text(best.choice, advice.scenario.name).splitlines():
+            yield from hanging(line.strip(), 6, line[: len(line) - len(line.lstrip())])
+    yield from ("", "Next:")
+    at_line = best.unit_bytes == advice.scenario.system.gpu.line_bytes
+    granularity = () if at_line else ("--granularity", "packet")
+    simulate = shlex.join(["magus", "simulate", *source, "--schedule", best.name, *granularity])
+    first = "" if declared else "with the block in the file, "
+    yield from bullet("-", f"{first}see what runs when: {simulate}")
