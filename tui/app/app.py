@@ -21,7 +21,7 @@ from textual.widgets import DataTable, Footer
 
 from .background import in_thread, start_resource_tracker
 from .commands import MagusCommands
-from .first_frame import READING, FirstFrame, import_rest
+from .first_frame import PROGRAM, READING, FirstFrame, import_rest, title_of_path
 from .messages import Answered, CandidatePicked, ChangesMade, Progressed
 from .panes import PANES
 from .paths import is_file
@@ -70,7 +70,7 @@ class MagusApp(App[None]):
     bench: Workbench
 
     CSS_PATH = "magus.tcss"
-    TITLE = "magus"
+    TITLE = PROGRAM
     COMMANDS = App.COMMANDS | {MagusCommands}
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (145, "-wide")]  # noqa: RUF012 - Textual declares it so
     VERTICAL_BREAKPOINTS = [(0, "-short"), (40, "-tall")]  # noqa: RUF012
@@ -116,7 +116,7 @@ class MagusApp(App[None]):
         self._read_stamp: tuple[int, int] | None = None
         names = [pane.name for pane in PANES]
         pane_idx = names.index(self.state.pane) if self.state.pane in names else 0
-        self._frame = FirstFrame(str(path or self.TITLE), pane_idx)
+        self._frame = FirstFrame(path, pane_idx)
         self._is_loaded = False
         if not at_once:
             self._load()
@@ -176,7 +176,7 @@ class MagusApp(App[None]):
     def _begin(self) -> None:
         self.bench.show_pane(self._frame.pane_idx)
         if self._has_file:
-            self.bench.ask(str(self.session.path), READING)
+            self.bench.ask(title_of_path(self.session.path), READING)
             self.open_file(self.session.path, keep=True)
         self.set_interval(LOOK_S, self._look)
 
@@ -195,7 +195,7 @@ class MagusApp(App[None]):
         """Open another file; ``keep`` the settings and the workload of this one."""
         if path is not None and not self._is_loaded:
             self._asked, self._has_file = (path, (), None), True
-            self._frame.ask(str(path))
+            self._frame.ask(path)
         elif path is not None:
             self._when_saved("Save and open the other", partial(self._open, path, keep))
 
@@ -314,7 +314,7 @@ class MagusApp(App[None]):
         """Show the current workload as far as it is known, and start the missing work."""
         session, job = self.session, self.session.job
         if job is None:
-            self.bench.show_problem(session.problem, str(session.path))
+            self.bench.show_problem(session.problem, title_of_path(session.path))
         else:
             self.bench.say("", idle=session.summary)
             self.bench.show_job(job, session.job_idx, len(session.jobs))

@@ -5,6 +5,7 @@ This imports Textual and next to nothing else, so that the first frame comes as 
 
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 
 from textual.app import ComposeResult
 from textual.containers import Container, Vertical
@@ -15,6 +16,7 @@ from .panes import PANES
 from .widgets.tabs import PaneTabs
 
 READING = "reading ..."
+PROGRAM = "magus"
 HEAVY = ("numpy", "...compiler.changed", "...simcore", "...advisor.candidates.advice", ".panes.views", ".workbench")
 """What the workbench imports, in steps."""
 
@@ -26,17 +28,24 @@ def import_rest(should_stop: Callable[[], bool]) -> None:
             import_module(name, __package__)
 
 
+def title_of_path(path: Path | None) -> str:
+    """Return what a file or folder is called while it is read: its name first, so that a narrow screen has it."""
+    if path is None:
+        return PROGRAM
+    return f"{path.name} · {path.parent}" if path.parent.name else str(path)
+
+
 class FirstFrame(Container):
     """The head with a title, the names of the panes, and a line of what is going on; where ``Workbench`` has them."""
 
-    def __init__(self, title: str, pane_idx: int) -> None:
+    def __init__(self, path: Path | None, pane_idx: int) -> None:
         super().__init__(id="first-frame")
-        self._title, self._pane_idx = title, pane_idx
+        self._path, self._pane_idx = path, pane_idx
 
     def compose(self) -> ComposeResult:
         """Lay out what the workbench will have there."""
         with Vertical(id="head"):
-            yield Static(printable(self._title), id="title", markup=False)
+            yield Static(printable(title_of_path(self._path)), id="title", markup=False)
             yield Static(READING, id="verdict", markup=False)
         yield PaneTabs(id="tabs")
         yield Container(id="panes")
@@ -47,9 +56,9 @@ class FirstFrame(Container):
         """Show which pane will be in front."""
         self.show_pane(self._pane_idx)
 
-    def ask(self, title: str) -> None:
-        """Show another title."""
-        self.query_one("#title", Static).update(printable(title))
+    def ask(self, path: Path) -> None:
+        """Show another file."""
+        self.query_one("#title", Static).update(printable(title_of_path(path)))
 
     @property
     def pane_idx(self) -> int:

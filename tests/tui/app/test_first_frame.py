@@ -81,6 +81,18 @@ async def test_the_workbench_stands_where_the_first_frame_was(
     assert len(after) == len(before)
 
 
+async def test_a_narrow_screen_names_a_file_in_deep_folders(held: Event, tmp_path: Path) -> None:
+    deep = tmp_path.joinpath(*["a_folder_with_a_long_name"] * 4)
+    deep.mkdir(parents=True)
+    path = deep / "mlp.mgs"
+    path.write_text(examples.path("ulysses_h100").read_text("utf-8"), "utf-8")
+    app = app_of(path)
+    async with app.run_test(size=SMALL) as pilot:
+        await until(pilot, lambda: "mlp.mgs" in screen_text(app))
+        held.set()
+        await settled(pilot)
+
+
 async def test_q_ends_before_the_workbench_is_there(held: Event) -> None:
     app = app_of()
     async with app.run_test(size=SMALL) as pilot:
