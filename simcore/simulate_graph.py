@@ -27,11 +27,13 @@ def simulate_graph(
     name: str = "graph",
     unit_bytes: int = PACKET_BYTES,
     seed: int | None = None,
+    alike: bool = False,
     options: RunOptions = DEFAULT_OPTIONS,
 ) -> GraphResult:
     """Simulate ``plan`` in units of ``unit_bytes``; while results are kept on disk, return the kept one.
 
-    Parameters and errors are those of ``simulate``; ``name`` is that of the scenario in the result.
+    Parameters and errors are those of ``simulate``; ``name`` is that of the scenario in the result. Where ranks that
+    have the same plan are taken for ``alike``, times are estimates unless the fabric is the same around each of them.
 
     Raises
     ------
@@ -43,18 +45,18 @@ def simulate_graph(
         raise ScheduleError(Rejection(Code.MGS523, message))
     how = options.fold, options.observe, options.many, options.loads
     return memoized(
-        memo_of(("simulate_graph", system, plan, name, unit_bytes, seed, how)),
+        memo_of(("simulate_graph", system, plan, name, unit_bytes, seed, alike, how)),
         GraphResult,
-        lambda: _simulate(system, plan, name, unit_bytes, seed, options),
+        lambda: _simulate(system, plan, name, unit_bytes, seed, alike, options),
         lasts=lambda result: result.whole.outcome is RunOutcome.DONE,
     )
 
 
 def _simulate(
-    system: System, plan: GraphPlan, name: str, unit_bytes: int, seed: int | None, options: RunOptions
+    system: System, plan: GraphPlan, name: str, unit_bytes: int, seed: int | None, alike: bool, options: RunOptions
 ) -> GraphResult:
     with heeding(options.should_stop):
-        lowered, drawn = _lowered(system, plan, unit_bytes, seed, options.fold)
+        lowered, drawn = _lowered(system, plan, unit_bytes, seed, alike, options.fold)
         layers = plan.parts[-1].layer
         how = replace(options, fold=options.fold and not drawn, observe=options.observe or layers > 1)
         finished = run_folded(lowered.program, how)
@@ -64,14 +66,15 @@ def _simulate(
 
 
 def _lowered(
-    system: System, plan: GraphPlan, unit_bytes: int, seed: int | None, fold: bool
+    system: System, plan: GraphPlan, unit_bytes: int, seed: int | None, alike: bool, fold: bool
 ) -> tuple[LoweredGraph, bool]:
     """The program, with the times of a seed, and whether ranks have times of their own."""
     perturbation = perturbation_of(system, seed)
     fold = fold and perturbation is None
-    check_graph_budget(system, plan, unit_bytes, graph_period(system, plan) if fold else system.num_ranks)
+    ranks = graph_period(system, plan, alike=alike) if fold else system.num_ranks
+    check_graph_budget(system, plan, unit_bytes, ranks)
     try:
-        lowered = lower_graph(system, plan, unit_bytes=unit_bytes, fold=fold)
+        lowered = lower_graph(system, plan, unit_bytes=unit_bytes, fold=fold, alike=alike)
         if perturbation is None:
             return lowered, False
         gets = (get for part in lowered.parts for get in part.gets())

@@ -49,6 +49,7 @@ def simulate_layers(
     name: str = "graph",
     unit_bytes: int = PACKET_BYTES,
     seed: int | None = None,
+    alike: bool = False,
     options: RunOptions = DEFAULT_OPTIONS,
 ) -> LayersResult:
     """Simulate the layers that ``graph`` repeats, one without ``repeat``; parameters are those of ``simulate_graph``.
@@ -65,7 +66,7 @@ def simulate_layers(
     count = graph.num_layers
 
     def simulated(plan: GraphPlan) -> GraphResult:
-        return simulate_graph(system, plan, name=name, unit_bytes=unit_bytes, seed=seed, options=options)
+        return simulate_graph(system, plan, name=name, unit_bytes=unit_bytes, seed=seed, alike=alike, options=options)
 
     def run(layers: int) -> GraphResult:
         assert isinstance(schedule, GraphChoice), "a plan is run as it is"

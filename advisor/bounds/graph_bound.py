@@ -8,7 +8,7 @@ ops together.
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from ...compiler.ir import Graph, GraphOp, Made, Scenario, ShouldStop, System, heeding
+from ...compiler.ir import Graph, GraphOp, Made, Scenario, ShouldStop, System, Workload, heeding
 from ...compiler.planning.graph_batches import batch_counts, in_batches
 from ...compiler.text.quantities import bytes_text
 from ...simcore.kernels.min_work import least_bytes, least_sm_ticks
@@ -90,12 +90,14 @@ def _link_ticks(scenarios: Iterable[Scenario], line_bytes: int) -> int:
 def _longest_path(graph: Graph, scenarios: dict[str, Scenario]) -> tuple[int, tuple[str, ...]]:
     """The longest time of ops of which each needs the one before as a whole, and their names."""
     longest: dict[str, tuple[int, tuple[str, ...]]] = {}
+    bounds: dict[Workload, int] = {}  # batches are alike
 
     def path_to(op: GraphOp) -> tuple[int, tuple[str, ...]]:
         if op.name not in longest:
-            alone = lower_bound(scenarios[op.name]).ticks
+            if op.workload not in bounds:
+                bounds[op.workload] = lower_bound(scenarios[op.name]).ticks
             ticks, names = max((path_to(graph.op(name)) for name in _behind(op)), default=(0, ()))
-            longest[op.name] = ticks + alone, (*names, op.name)
+            longest[op.name] = ticks + bounds[op.workload], (*names, op.name)
         return longest[op.name]
 
     return max(path_to(op) for op in graph.ops)

@@ -11,6 +11,7 @@ from ...compiler.planning.graph_layers import in_layer, own_name
 from ...compiler.text.quantities import bytes_text
 from ...simcore import RunOptions, RunOutcome, RunTooLarge
 from ...simcore.simulate_layers import LayersResult, simulate_layers
+from .alike import AlikeRanks
 
 COARSE_BYTES = 8192
 """Bytes of a packet in the search: within 0.2 % of packets of 1 KiB on the shipped layers, in a third of the time."""
@@ -44,6 +45,7 @@ class JointRuns:
     unit_bytes: int = COARSE_BYTES
     left_out: dict[GraphChoice, str] = field(default_factory=dict)
     _known: dict[GraphChoice, int | None] = field(default_factory=dict)
+    _alike: AlikeRanks | None = None
 
     def ticks(self, choice: GraphChoice) -> int | None:
         """Return the estimated time of all layers under ``choice``; None where it cannot be, or stages too much.
@@ -63,7 +65,10 @@ class JointRuns:
     def _simulated(self, choice: GraphChoice) -> int | None:
         repeat = self.graph.repeat
         few = None if repeat is None else replace(repeat, count=few_layers(repeat.count, choice))
-        result = simulated(self.system, replace(self.graph, repeat=few), choice, self.unit_bytes, self.should_stop)
+        graph = replace(self.graph, repeat=few)
+        self._alike = self._alike or AlikeRanks(self.system, self.should_stop)
+        alike = self._alike.under(replace(graph, repeat=None), choice)
+        result = simulated(self.system, graph, choice, self.unit_bytes, self.should_stop, alike=alike)
         self.num_runs += 1
         if result is None or self.stages_too_much(result):
             self.left_out[choice] = CANNOT_BE if result is None else too_much(result, self.staging_limit_bytes or 0)
@@ -113,18 +118,29 @@ def _of_layers(result: LayersResult, layers: int, ahead: int) -> int:
 
 
 def simulated(
-    system: System, graph: Graph, choice: GraphChoice, unit_bytes: int, should_stop: ShouldStop, *, fine: bool = False
+    system: System,
+    graph: Graph,
+    choice: GraphChoice,
+    unit_bytes: int,
+    should_stop: ShouldStop,
+    *,
+    fine: bool = False,
+    alike: bool = False,
 ) -> LayersResult | None:
     """Return the result of one schedule; None where it cannot be carried out, or does not finish.
+
+    A ``fine`` one tells where units queue, and the loads of links over time. Ranks may be taken for ``alike``.
 
     Raises
     ------
     Cancelled
         If the caller is asked to stop.
     """
-    options = RunOptions(many=not fine, observe=fine, should_stop=should_stop)
+    options = RunOptions(many=not fine, observe=fine, loads=fine, should_stop=should_stop)
     try:
-        result = simulate_layers(system, graph, choice, name=graph.name, unit_bytes=unit_bytes, options=options)
+        result = simulate_layers(
+            system, graph, choice, name=graph.name, unit_bytes=unit_bytes, alike=alike, options=options
+        )
     except (ScheduleError, RunTooLarge) as error:
         log.debug("%s is left out: %s", choice.name, error)
         return None

@@ -29,7 +29,7 @@ NUM_ALGORITHMS = 3
 MOST_TOGETHER = 4
 """Ways to overlap a pair in itself that a joint schedule may choose from."""
 
-_QUICK = RunOptions(many=True)
+_QUICK = RunOptions(many=True, loads=False)
 _OP = "op"
 
 
@@ -160,7 +160,9 @@ class Ways:
         """The times of an op that runs alone, with the SMs that the copier leaves to kernels."""
         alone = Graph(_OP, "", (replace(op, name=_OP, reads=(), layer=1),))
         plan = build_graph_plan(self.system, alone, GraphChoice(_OP, (mode,) if mode.body is not None else ()))
-        result = simulate_graph(self.system, self._with_sms(plan), unit_bytes=self.unit_bytes, options=_QUICK).whole
+        plan, alike = self._with_sms(plan), op.workload.moved is None  # lone kernels are, whatever the fabric
+        run = simulate_graph(self.system, plan, unit_bytes=self.unit_bytes, alike=alike, options=_QUICK)
+        result = run.whole
         of_kernels = [one for one in result.timeline.intervals if one.kind is IntervalKind.COMPUTE]
         of_copies = [one for one in result.timeline.intervals if one.kind is IntervalKind.COMM]
         kernel = max((one.end_ticks for one in of_kernels), default=0)

@@ -31,6 +31,7 @@ from ...compiler.ir import (
 )
 from ..program.builder import ProgramBuilder
 from ..program.program import OpKind, Program
+from .alike import period_if_alike
 from .cache_hits import Hits
 from .collective import with_library_links
 from .graph_waits import Ends, ends_of_part, foreign_of, waits_inside, with_waits
@@ -53,8 +54,13 @@ class LoweredGraph:
     ops: tuple[range, ...]
 
 
-def graph_period(system: System, plan: GraphPlan) -> int:
-    """The least shift of all ranks that changes no plan of a part and not the fabric."""
+def graph_period(system: System, plan: GraphPlan, *, alike: bool = False) -> int:
+    """The least shift of all ranks that changes no plan of a part and not the fabric.
+
+    With ``alike`` those are taken for alike that do the same whoever their peers are: an estimate.
+    """
+    if alike:
+        return math.lcm(*(period_if_alike(part.schedule, system.num_ranks) for part in plan.parts))
     return math.lcm(*(period_of(_scenario(system, part), part.schedule) for part in plan.parts))
 
 
@@ -64,9 +70,10 @@ def lower_graph(
     *,
     unit_bytes: int,
     fold: bool = True,
+    alike: bool = False,
     ideal: Idealization = Idealization.NONE,
 ) -> LoweredGraph:
-    """Lower a checked ``plan``; see ``lower``.
+    """Lower a checked ``plan``; see ``lower``, and ``alike.py`` for ranks that are taken for ``alike``.
 
     Raises
     ------
@@ -76,7 +83,7 @@ def lower_graph(
     if unit_bytes < 1 or unit_bytes % system.gpu.line_bytes:
         raise ValueError(f"granularity must be a multiple of {system.gpu.line_bytes} B, got {unit_bytes} B")
     plan = replace(plan, parts=tuple(_on_all_sms(system, plan)))
-    period = graph_period(system, plan) if fold else system.num_ranks
+    period = graph_period(system, plan, alike=alike) if fold else system.num_ranks
     builder = ProgramBuilder(system.num_ranks, period=period, unit_bytes=unit_bytes)
     composer = _Composer(plan, builder, _machines(builder, system, plan, unit_bytes, ideal), period)
     states, ops = list[Lowering](), list[range]()
