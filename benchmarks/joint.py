@@ -140,7 +140,7 @@ def _ablations() -> Iterator[Figure]:
             losses[name].append(min(part.found.values()) / least)
         for choice in full.searched:
             space = full.origin[choice]
-            estimate = estimated_ticks(space.graph, space.ways, choice, space.kernels)
+            estimate = estimated_ticks(space, choice)
             errors.append(abs(estimate / full.found[choice] - 1))
     for name, ratios in losses.items():
         yield Figure(f"time found without {name}, mean", mean(ratios), "x", "lower")

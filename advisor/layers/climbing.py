@@ -61,6 +61,6 @@ def _promising(space: Space, choice: GraphChoice) -> Iterator[GraphChoice]:
 def _estimate(space: Space, choice: GraphChoice) -> int | None:
     """The estimated time; None where the order cannot be kept."""
     try:
-        return estimated_ticks(space.graph, space.ways, choice, space.kernels)
+        return estimated_ticks(space, choice)
     except ScheduleError:
         return None

@@ -73,7 +73,7 @@ class JointRuns:
         if result is None or self.stages_too_much(result):
             self.left_out[choice] = CANNOT_BE if result is None else too_much(result, self.staging_limit_bytes or 0)
             return None
-        ticks = _of_layers(result, self.graph.num_layers, choice.ahead)
+        ticks = _of_layers(result, self.graph.num_layers, choice.layers_apart)
         self.told(choice, ticks)
         return ticks
 
@@ -99,19 +99,19 @@ def affordable_packet(coarse: LayersResult, most_line_hops: int = MOST_LINE_HOPS
 
 def few_layers(count: int, choice: GraphChoice) -> int:
     """How many of ``count`` layers are simulated in the search: more where something is brought layers ahead."""
-    return min(count, SEARCH_LAYERS + choice.ahead)
+    return min(count, SEARCH_LAYERS + choice.layers_apart)
 
 
-def _of_layers(result: LayersResult, layers: int, ahead: int) -> int:
+def _of_layers(result: LayersResult, layers: int, apart: int) -> int:
     """The time of so many layers, from a few: each further one takes as long as most ops come later than before.
 
-    The last ``ahead`` of the few bring nothing for others, and do not count.
+    Parts are issued up to so many layers ``apart`` from their place, so that the last of the few lack some beside them.
     """
     few = result.num_simulated
     if few == layers:
         return result.makespan_ticks
     ends = {op.name: op.end_ticks for op in result.simulated.ops}
-    shown = few - ahead
+    shown = few - apart
     last = {own_name(name): end for name, end in ends.items() if name == in_layer(own_name(name), shown)}
     shift = int(median(end - ends[in_layer(name, shown - 1)] for name, end in last.items()))
     return result.makespan_ticks + (layers - few) * shift

@@ -39,7 +39,8 @@ class Way:
 
     An op that is not ``is_apart`` takes ``total`` from its begin on: its kernels run until ``kernel``, and copies from
     ``copies[0]`` to ``copies[1]``. Apart the kernel takes ``kernel`` and the collective ``copies[1]``, each from its
-    own begin. A lone kernel has no copies, and a lone collective no kernel.
+    own begin. A lone kernel has no copies, and a lone collective no kernel. ``sums`` of a collective that is a part of
+    its own hold the SMs of kernels at its end.
     """
 
     mode: OpMode
@@ -47,11 +48,17 @@ class Way:
     kernel: int
     copies: tuple[int, int]
     staging_bytes: int = 0
+    sums: int = 0
 
     @property
     def is_apart(self) -> bool:
         """Whether kernel and collective of a pair are parts of their own."""
         return self.mode.apart is not None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the collective is a part of its own: of a pair that is apart, or alone."""
+        return self.is_apart or not self.kernel
 
     def beats(self, other: "Way") -> bool:
         """Whether it is no worse in anything, and better in something."""
@@ -67,6 +74,7 @@ class _Times(NamedTuple):
     kernel: int
     copies: tuple[int, int]
     staging_bytes: int
+    sums: int
 
 
 @dataclass(slots=True)
@@ -113,8 +121,8 @@ class Ways:
         return (self._way(op, OpMode(_OP)),)
 
     def _way(self, op: GraphOp, mode: OpMode) -> Way:
-        total, kernel, copies, staging = self._alone(op, mode)
-        return Way(mode, total, kernel, copies, staging)
+        total, kernel, copies, staging, sums = self._alone(op, mode)
+        return Way(mode, total, kernel, copies, staging, sums if op.workload.is_collective else 0)
 
     def _collective(self, op: GraphOp) -> tuple[Way, ...]:
         """A lone collective, whole, by the usual algorithm and by those that are estimated to be faster."""
@@ -138,7 +146,7 @@ class Ways:
         mode = OpMode(_OP, self.copier.serial(self.system.num_ranks))
         own, its, serial = self._alone(kernel, OpMode(_OP)), self._alone(moved, mode), self._alone(op, mode)
         whole = OpMode(_OP, apart=self.copier.engine)
-        return Way(whole, serial.total, own.total, (0, its.total), serial.staging_bytes)
+        return Way(whole, serial.total, own.total, (0, its.total), serial.staging_bytes, its.sums)
 
     def _shortlisted(self, op: GraphOp, top: int, *, by_algorithm: bool) -> Iterator[Way]:
         """What is estimated to be the fastest alone, simulated."""
@@ -170,7 +178,12 @@ class Ways:
         end = max((one.end_ticks for one in of_copies), default=0)
         if op.workload.is_collective:
             begin, end = 0, result.makespan_ticks
-        return _Times(result.makespan_ticks, kernel, (begin, end), result.schedule.staging_bytes)
+        sums = sum(
+            one.end_ticks - one.start_ticks
+            for one in result.timeline.intervals
+            if one.kind is IntervalKind.REDUCE and one.rank == 0
+        )
+        return _Times(result.makespan_ticks, kernel, (begin, end), result.schedule.staging_bytes, sums)
 
     def _with_sms(self, plan: GraphPlan) -> GraphPlan:
         """SMs that copy are taken from all kernels, also from those that move nothing."""

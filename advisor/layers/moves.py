@@ -30,10 +30,11 @@ def small_changes(graph: Graph, ways: Mapping[str, Sequence[Way]], choice: Graph
 def with_way(choice: GraphChoice, op: GraphOp, way: Way) -> GraphChoice:
     """Return ``choice`` with one op carried out in that way; a collective that is no part any more leaves the order."""
     modes = {mode.op: mode for mode in choice.modes} | {op.name: way.mode}
-    order = choice.order
+    order, late = choice.order, choice.late
     if not way.is_apart and op.is_pair:
-        order = tuple(name for name in order if name != collective_name(op))
-    return replace(choice, modes=tuple(mode for mode in modes.values() if mode != OpMode(mode.op)), order=order)
+        order, late = (tuple(name for name in names if name != collective_name(op)) for names in (order, late))
+    modes_said = tuple(mode for mode in modes.values() if mode != OpMode(mode.op))
+    return replace(choice, modes=modes_said, order=order, late=late)
 
 
 def _ways(graph: Graph, ways: Mapping[str, Sequence[Way]], choice: GraphChoice) -> Iterator[GraphChoice]:

@@ -12,8 +12,11 @@ from .modes import Way
 if TYPE_CHECKING:
     from ..solver.layer_model import LayerProblem, NeededBy, Placement
 
-LIMIT_S = 3.0
+LIMIT_S = 1.5
 """Deterministic seconds of the solver: a layer of a dozen ops is solved to optimality in a fraction of it."""
+
+UNLIKE = 1.002
+"""Placements are simulated whose times in the model differ by this factor."""
 
 NUM_PLACED = 4
 """Placements of one problem that are simulated, the best in the model first."""
@@ -27,6 +30,7 @@ def placed_choices(
     batches: int,
     layers: int,
     seed: int,
+    spans_layers: bool = False,
     limit: float = LIMIT_S,
     should_stop: ShouldStop = never,
 ) -> tuple[GraphChoice, ...]:
@@ -36,10 +40,22 @@ def placed_choices(
     """
     from ..solver.layer_model import place_layer
 
-    problem = _problem(graph, ways, layers)
+    problem = replace(_problem(graph, ways, layers), spans_layers=spans_layers and layers > 1)
     placements, _ = place_layer(problem, seed=seed, limit=limit, should_stop=should_stop)
-    choices = (replace(_choice(graph, ways, placement, name), batches=batches) for placement in placements)
+    choices = (
+        replace(_choice(graph, ways, placement, name, spans_layers=problem.spans_layers), batches=batches)
+        for placement in _unlike(placements)
+    )
     return tuple(dict.fromkeys(choices))[:NUM_PLACED]
+
+
+def _unlike(placements: "Sequence[Placement]") -> "Iterator[Placement]":
+    """Those that differ in time: the solver finds many that are a little better than the one before."""
+    last = None
+    for placement in placements:
+        if last is None or placement.time > last * UNLIKE:
+            last = placement.time
+            yield placement
 
 
 def _problem(graph: Graph, ways: Mapping[str, Sequence[Way]], layers: int) -> "LayerProblem":
@@ -94,7 +110,9 @@ def _need(graph: Graph, index: Mapping[str, int], read: Read, op: GraphOp) -> "N
     return NeededBy(index[maker], what is Made.MOVED, read.moves, carried)
 
 
-def _choice(graph: Graph, ways: Mapping[str, Sequence[Way]], placement: "Placement", name: str) -> GraphChoice:
+def _choice(
+    graph: Graph, ways: Mapping[str, Sequence[Way]], placement: "Placement", name: str, *, spans_layers: bool
+) -> GraphChoice:
     """What a placement says, as a schedule: modes, the order of kernels, and what begins with which kernel."""
     chosen = {op.name: ways[op.name][placed.way] for op, placed in zip(graph.ops, placement.ops, strict=True)}
     kernels = {op.name: placed.kernel for op, placed in zip(graph.ops, placement.ops, strict=True)}
@@ -102,15 +120,31 @@ def _choice(graph: Graph, ways: Mapping[str, Sequence[Way]], placement: "Placeme
     places = {op.name: place for place, op in enumerate(graph.ops)}
     units = [(kernels[op.name], places[op.name], op.name) for op in graph.ops]
     units += [(begins[op.name], places[op.name], collective_name(op)) for op in graph.ops if chosen[op.name].is_apart]
-    order = [name for _, _, name in sorted(units)]
+    period = placement.next_begin - placement.begin
+    late = {unit for begin, _, unit in units if spans_layers and begin >= placement.next_begin}
+    order = [
+        unit for _, _, unit in sorted((begin - period * (unit in late), place, unit) for begin, place, unit in units)
+    ]
     modes = tuple(way.mode for way in chosen.values() if way.mode != OpMode(way.mode.op))
-    computing = [op.name for op in graph.ops if not op.workload.is_collective]
+    computing = [op.name for op in graph.ops if not op.workload.is_collective and op.name not in late]
     beside = []
     for op in graph.ops:
-        if is_free(op) and op.workload.is_collective:
+        if is_free(op) and op.workload.is_collective and op.name not in late:
             kernel = _kernel_beside(graph, op, begins[op.name], {each: kernels[each] for each in computing})
-            beside += [(op.name, kernel)] if kernel else []
-    return GraphChoice(name, modes, tuple(order), (), tuple(beside), (), sums_first=True)
+            if kernel:
+                beside.append((op.name, kernel))
+                order.remove(op.name)
+                order.insert(order.index(kernel) + 1, op.name)
+    return GraphChoice(
+        name,
+        modes,
+        tuple(order),
+        (),
+        tuple(beside),
+        (),
+        sums_first=True,
+        late=tuple(unit for unit in order if unit in late),
+    )
 
 
 def _kernel_beside(graph: Graph, op: GraphOp, begin: int, kernels: Mapping[str, int]) -> str:

@@ -15,7 +15,7 @@ from .joint import JointRuns
 from .modes import Ways
 from .moves import brings_ahead
 from .placement import placed_choices
-from .space import Space
+from .space import Space, space_of
 
 JOINT = "joint"
 """The name of schedules that were searched."""
@@ -89,10 +89,10 @@ class JointSearch:
             ways = Ways(system, copier, self.runs.unit_bytes, _of_ops(self.scenario.explore, copier))
             for batches in self.scenario.explore.values(BATCHES) or usual:
                 written_out = in_batches(graph, batches)
-                kernels = {op.name: ways.kernel_ticks(op) for op in written_out.ops}
-                if sum(kernels.values()) * self.scenario.graph.num_layers >= self._least_in_one_stream():
+                kernels = sum(ways.kernel_ticks(op) for op in written_out.ops)
+                if kernels * self.scenario.graph.num_layers >= self._least_in_one_stream():
                     continue
-                yield Space(copier, batches, written_out, ways.of_graph(written_out), kernels)
+                yield space_of(ways, batches, written_out)
 
     def _least_in_one_stream(self) -> float:
         """The shortest time so far of kernels that share no SMs: others are never the answer."""
@@ -111,16 +111,21 @@ class JointSearch:
                 self._searched(in_one_program(each.choice, JOINT), space)
 
     def _placed(self, space: Space) -> None:
-        choices = placed_choices(
-            space.graph,
-            space.ways,
-            name=JOINT,
-            batches=space.batches,
-            layers=self.scenario.graph.num_layers,
-            seed=self.seed,
-            should_stop=self.runs.should_stop,
+        layers = self.scenario.graph.num_layers
+        placed = (
+            placed_choices(
+                space.graph,
+                space.ways,
+                name=JOINT,
+                batches=space.batches,
+                layers=layers,
+                spans_layers=spans_layers,
+                seed=self.seed,
+                should_stop=self.runs.should_stop,
+            )
+            for spans_layers in ((True, False) if layers > 1 else (False,))
         )
-        for choice in choices:
+        for choice in (choice for choices in placed for choice in choices):
             self._searched(choice, space)
             if brings_ahead(space.graph):
                 self._searched(replace(choice, ahead=1, beside=()), space)

@@ -4,15 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ...compiler.ir import Graph
+from .contention import Uses, of_copies, of_kernel
 from .copiers import Copier
-from .modes import Way
+from .modes import Way, Ways
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
     """The ops of a graph in so many batches, by one copier.
 
-    ``ways`` and the times of ``kernels`` alone, in ticks, are by the names of ops.
+    ``ways`` and the times of ``kernels`` alone, in ticks, are by the names of ops; so is what their kernels and what
+    their copies use of the memory and of the network on chip.
     """
 
     copier: Copier
@@ -20,8 +22,29 @@ class Space:
     graph: Graph
     ways: Mapping[str, tuple[Way, ...]] = field(hash=False)
     kernels: Mapping[str, int] = field(hash=False)
+    kernel_uses: Mapping[str, Uses] = field(hash=False)
+    copy_uses: Mapping[str, Uses] = field(hash=False)
 
     @property
     def kernels_ticks(self) -> int:
         """All kernels of a layer alone, one after the other."""
         return sum(self.kernels.values())
+
+
+def space_of(ways: Ways, batches: int, graph: Graph) -> Space:
+    """Return the space of a graph that is written out in so many batches."""
+    system, copier, of_graph = ways.system, ways.copier, ways.of_graph(graph)
+    sms = system.gpu.sms - copier.taken_sms
+    copies = {
+        op.name: min((way.copies[1] - way.sums for way in of_graph[op.name] if way.is_whole), default=0)
+        for op in graph.ops
+    }
+    return Space(
+        copier,
+        batches,
+        graph,
+        of_graph,
+        {op.name: ways.kernel_ticks(op) for op in graph.ops},
+        {op.name: of_kernel(system, op, sms) for op in graph.ops},
+        {op.name: of_copies(system, op, copies[op.name]) for op in graph.ops},
+    )

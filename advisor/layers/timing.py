@@ -1,72 +1,89 @@
 """The time of a joint schedule from the times of its ops alone: which small changes are worth a simulation.
 
 Parts are placed in the order in which they are issued: kernels behind each other, lone collectives behind each other,
-and each part behind what it reads. Copies that meet on the links delay the later ones. Caches, waves of tiles and
-priorities are not in it.
+and each part behind what it reads. Copies that meet on the links delay the later ones; kernels take longer beside
+copies of other ops, and stand still while a sum has their SMs. Caches, waves of tiles and priorities are not in it.
 """
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
-from ...compiler.ir import Graph, GraphChoice, GraphOp, Made, OpMode
+from ...compiler.ir import GraphChoice, GraphOp, Made, OpMode
 from ...compiler.planning.graph_layers import own_name, written_out
 from ...compiler.planning.graph_order import collective_name, issue_order
+from .contention import Uses
 from .joint import few_layers
 from .modes import Way
+from .space import Space
+
+RECENT = 8
+"""Copies and sums that a part may still meet: those placed last."""
 
 
-def estimated_ticks(
-    graph: Graph, ways: Mapping[str, Sequence[Way]], choice: GraphChoice, kernels: Mapping[str, int]
-) -> int:
-    """Return the estimated time of all layers of ``graph``, which is written out in the batches of ``choice``.
-
-    ``kernels`` are the times of the kernels of ops alone.
+def estimated_ticks(space: Space, choice: GraphChoice) -> int:
+    """Return the estimated time of all layers of the graph of ``space`` under a ``choice`` in its batches.
 
     Raises
     ------
     GraphPlanError
         If the order cannot be kept.
     """
-    count = graph.num_layers
+    count = space.graph.num_layers
     few = few_layers(count, choice)
-    written, of_layers = written_out(graph, replace(choice, batches=1), few)
-    clock = _Clock(written, of_layers, ways, kernels)
+    written, of_layers = written_out(space.graph, replace(choice, batches=1), few)
+    clock = _Clock(space, {op.name: op for op in written.ops}, of_layers)
     ends = [0] * (few + 1)
     for part in issue_order(written, of_layers):
         layer = clock.run(part)
         ends[layer] = max(ends[layer], clock.main_end)
-    shown = max(1, few - choice.ahead)
+    shown = max(1, few - choice.layers_apart)
     shift = ends[shown] - ends[shown - 1]
     return clock.end + (count - few) * shift
+
+
+class _Meets(NamedTuple):
+    """What kernels meet: copies of an op with a ``share`` of the links, or a sum, which stops them."""
+
+    op: str
+    begin: int
+    end: int
+    share: float
+    uses: Uses | None = None  # None: a sum
+
+
+class _Kernel(NamedTuple):
+    """The kernel that was placed last, and how long it takes without what it meets."""
+
+    op: str
+    begin: int
+    length: int
 
 
 @dataclass(slots=True)
 class _Clock:
     """What is placed so far, in ticks."""
 
-    graph: Graph
+    space: Space
+    ops: dict[str, GraphOp]
     choice: GraphChoice
-    ways: Mapping[str, Sequence[Way]]
-    kernels: Mapping[str, int]
     main_end: int = 0
     collectives_end: int = 0
     end: int = 0
     _begins: dict[str, int] = field(default_factory=dict)  # of kernels, by op
     _moved: dict[str, int] = field(default_factory=dict)  # when all copies of an op have landed
     _ends: dict[str, int] = field(default_factory=dict)
-    _links: list[tuple[int, int, float]] = field(default_factory=list)  # begin, end, share of the links
-    _ops: dict[str, GraphOp] = field(default_factory=dict)
+    _met: list[_Meets] = field(default_factory=list)
+    _last: _Kernel | None = None
     _modes: dict[str, OpMode] = field(default_factory=dict)
     _beside: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._ops = {op.name: op for op in self.graph.ops}
         self._modes = {mode.op: mode for mode in self.choice.modes}
         self._beside = dict(self.choice.beside)
 
     def run(self, part: str) -> int:
         """Place a part, and return its layer."""
-        op = self._ops[part.partition(".")[0]]
+        op = self.ops[part.partition(".")[0]]
         way = self._way(op)
         if op.workload.is_collective or (way.is_apart and part == collective_name(op)):
             self._collective(op, way)
@@ -78,7 +95,7 @@ class _Clock:
         return op.layer
 
     def _way(self, op: GraphOp) -> Way:
-        of = self.ways[own_name(op.name)]
+        of = self.space.ways[own_name(op.name)]
         wanted = replace(self._modes.get(op.name, OpMode(op.name)), op=own_name(op.name))
         usual = _serial(of[0], op) if op.is_pair else of[0]
         return next((way for way in of if way.mode == wanted), usual)
@@ -99,7 +116,10 @@ class _Clock:
             begin = max(begin, self._begins.get(self._beside[op.name], 0))
         elif not any(read.made_by for read in op.reads):
             begin = max(begin, self.main_end)
-        end = self._on_links(begin, way.copies[1], 1.0)
+        landed = self._copied(op, begin, way.copies[1] - way.sums, 1.0)
+        end = landed + way.sums
+        if way.sums:
+            self._meet(_Meets(op.name, landed, end, 0.0))
         self.collectives_end = self._moved[op.name] = end
         if op.workload.is_collective or op.workload.pattern.produces:
             self._ends[op.name] = end
@@ -108,33 +128,65 @@ class _Clock:
         begin = max(self.main_end, self._ready(op, moves=False if op.is_pair else None))
         if op.is_pair and not op.workload.pattern.produces:
             begin = max(begin, self._moved[op.name])
-        self._begins[op.name] = begin
-        self.main_end = self._ends[op.name] = begin + way.kernel
+        self._run(op, begin, way.kernel)
+        self._ends[op.name] = self.main_end
 
     def _together(self, op: GraphOp, way: Way) -> None:
         begin = max(self.main_end, self._ready(op, moves=False))
         moves = max(self._ready(op, moves=True), 0 if op.workload.pattern.consumes else begin)
         length = way.copies[1] - way.copies[0]
-        landed = self._on_links(moves + way.copies[0], length, min(1.0, self._collective_ticks(op) / max(1, length)))
+        share = min(1.0, self._collective_ticks(op) / max(1, length))
+        landed = self._copied(op, moves + way.copies[0], length, share)
         late = landed - (moves + way.copies[1])
-        end = begin + way.kernel
+        kernel = way.kernel
         if op.workload.pattern.consumes:  # what has landed before the kernel begins is not waited for
-            end = max(begin + self.kernels[own_name(op.name)], moves + way.kernel + late)
-        self._begins[op.name], self.main_end, self._moved[op.name] = begin, end, landed
-        self._ends[op.name] = max(end, landed) + max(0, way.total - max(way.kernel, way.copies[1]))
+            kernel = max(self.space.kernels[own_name(op.name)], moves + way.kernel + late - begin)
+        self._run(op, begin, kernel)
+        self._moved[op.name] = landed
+        self._ends[op.name] = max(self.main_end, landed) + max(0, way.total - max(way.kernel, way.copies[1]))
 
     def _collective_ticks(self, op: GraphOp) -> int:
-        return next((way.copies[1] for way in self.ways[own_name(op.name)] if way.is_apart), 0)
+        return next((way.copies[1] for way in self.space.ways[own_name(op.name)] if way.is_apart), 0)
 
-    def _on_links(self, begin: int, length: int, share: float) -> int:
+    def _run(self, op: GraphOp, begin: int, length: int) -> None:
+        """Run a kernel on the main stream."""
+        kernel = _Kernel(op.name, begin, length)
+        self._begins[op.name], self._last, self.main_end = begin, kernel, self._slowed(kernel)
+
+    def _copied(self, op: GraphOp, begin: int, length: int, share: float) -> int:
         """When copies end that begin then, later by what they meet on the links."""
         end = begin + length
-        for first, last, other in self._links[-8:]:
-            meet = min(end, last) - max(begin, first)
-            if meet > 0 and share + other > 1:
-                end += int(meet * (share + other - 1))
-        self._links.append((begin, end, share))
+        for other in self._met[-RECENT:]:
+            meet = min(end, other.end) - max(begin, other.begin)
+            if meet > 0 and share + other.share > 1:
+                end += int(meet * (share + other.share - 1))
+        self._meet(_Meets(op.name, begin, end, share, self.space.copy_uses[own_name(op.name)]))
         return end
+
+    def _meet(self, other: _Meets) -> None:
+        """Take note of copies or a sum; the kernel that was placed before may take longer for them."""
+        self._met.append(other)
+        before, last = self.main_end, self._last
+        if last is not None and other.begin < before and other.op != last.op:
+            self.main_end = self._slowed(last)
+            if last.op in self._ends:
+                self._ends[last.op] += self.main_end - before
+
+    def _slowed(self, kernel: _Kernel) -> int:
+        """When a kernel ends beside what it meets."""
+        uses, now, left = self.space.kernel_uses[own_name(kernel.op)], kernel.begin, float(kernel.length)
+        met = [each for each in self._met[-RECENT:] if each.op != kernel.op and each.end > now]
+        for until in sorted({time for each in met for time in (each.begin, each.end) if time > now}):
+            rate = min((_rate(uses, each) for each in met if each.begin <= now < each.end), default=1.0)
+            if left <= (until - now) * rate:
+                return now + int(left / rate)
+            left -= (until - now) * rate
+            now = until
+        return now + int(left)
+
+
+def _rate(uses: Uses, other: _Meets) -> float:
+    return 0.0 if other.uses is None else uses.beside(other.uses, other.share)
 
 
 def _serial(way: Way, op: GraphOp) -> Way:

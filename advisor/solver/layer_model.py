@@ -63,15 +63,19 @@ class LayerOp:
 
 @dataclass(frozen=True, slots=True)
 class LayerProblem:
-    """The ops of a layer, of which there are so many; ``start`` is the way of each, in an order that can be kept."""
+    """The ops of a layer, of which there are so many; ``start`` is the way of each, in an order that can be kept.
+
+    Where it ``spans_layers``, kernels of one may run among those of the next.
+    """
 
     ops: tuple[LayerOp, ...]
     layers: int = 1
     start: tuple[int, ...] = ()
+    spans_layers: bool = False
 
 
 class Placed(NamedTuple):
-    """Where an op is: its way, and when its kernel and its copies begin."""
+    """Where an op is: its way, and when its kernel and its copies begin, counted from the begin of its layer."""
 
     way: int
     kernel: int
@@ -80,10 +84,12 @@ class Placed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A solution: the ops as placed, and the time of all layers in the model's unit."""
+    """A solution: the ops as placed, the time of all layers, and when kernels of a layer and of the next begin."""
 
     ops: tuple[Placed, ...]
     time: int
+    begin: int
+    next_begin: int
 
 
 def place_layer(
@@ -113,6 +119,7 @@ class _Times(NamedTuple):
     copies: cp_model.IntVar
     copies_end: cp_model.IntVar
     end: cp_model.IntVar
+    late: cp_model.IntVar | None = None  # whether the kernel runs among those of the next layer
 
 
 class _Model:
@@ -121,8 +128,8 @@ class _Model:
     def __init__(self, problem: LayerProblem) -> None:
         self.model, self._problem = cp_model.CpModel(), problem
         self._most = 2 * sum(max(way.total + way.kernel + way.copies[1] for way in op.ways) for op in problem.ops)
+        self.period = self._time("period")
         self.ops = [self._op(op) for op in problem.ops]
-        self._period = self._time("period")
         self.total = self.model.new_int_var(0, self._most * problem.layers, "total")
         self._needs()
         self._sms()
@@ -147,7 +154,8 @@ class _Model:
             model.add(kernel_end == copies_end)
         for chosen, way in zip(ways, op.ways, strict=True):
             self._carry_out(op, way, _Times([chosen], kernel, kernel_end, copies, copies_end, end))
-        return _Times(ways, kernel, kernel_end, copies, copies_end, end)
+        late = model.new_bool_var("late") if self._problem.spans_layers and op.has_kernel else None
+        return _Times(ways, kernel, kernel_end, copies, copies_end, end, late)
 
     def _carry_out(self, op: LayerOp, way: WayTimes, times: _Times) -> None:
         """The times of an op that is carried out in one way."""
@@ -176,28 +184,40 @@ class _Model:
                 maker = self.ops[need.of]
                 ready = maker.copies_end if need.gathered else maker.end
                 begin = times.copies if need.moves else times.kernel
-                self.model.add(begin + (self._period if need.carried else 0) >= ready)
+                self.model.add(begin + (self.period if need.carried else 0) >= ready)
                 if need.moves and op.has_kernel:  # a pair that overlaps in itself begins with its kernel
                     for chosen, way in zip(times.ways, op.ways, strict=True):
                         if not way.is_apart:
-                            early = times.kernel + (self._period if need.carried else 0)
+                            early = times.kernel + (self.period if need.carried else 0)
                             self.model.add(early >= ready).only_enforce_if(chosen)
 
     def _sms(self) -> None:
-        """Kernels one after the other, those of a layer within a period."""
+        """Kernels one after the other within a period, of which some may be those of the layer before."""
         model, span = self.model, []
         with_kernel = [(op, times) for op, times in zip(self._problem.ops, self.ops, strict=True) if op.has_kernel]
         first, last = self._time("first"), self._time("last")
         for op, times in with_kernel:
             size = self._time("size")
             model.add(size == sum(b * way.kernel for b, way in zip(times.ways, op.ways, strict=True)))
-            span.append(model.new_interval_var(times.kernel, size, times.kernel_end, "kernel"))
-            model.add(first <= times.kernel)
-            model.add(last >= times.kernel_end)
+            begin, end = self._in_period(times)
+            span.append(model.new_interval_var(begin, size, end, "kernel"))
+            model.add(first <= begin)
+            model.add(last >= end)
         model.add_no_overlap(span)
-        model.add(self._period >= last - first)
+        model.add(self.period >= last - first)
+        self.first = first
         busy = sum(b * way.kernel for op, times in with_kernel for b, way in zip(times.ways, op.ways, strict=True))
-        model.add(self._period >= busy)
+        model.add(self.period >= busy)
+
+    def _in_period(self, times: _Times) -> tuple[cp_model.IntVar, cp_model.IntVar]:
+        """When the kernel that runs in this layer's time begins and ends: of a late op that of the layer before."""
+        if times.late is None:
+            return times.kernel, times.kernel_end
+        model, begin, end = self.model, self._time("in period"), self._time("in period")
+        for late, earlier in ((times.late, self.period), (~times.late, 0)):
+            model.add(begin == times.kernel - earlier).only_enforce_if(late)
+            model.add(end == times.kernel_end - earlier).only_enforce_if(late)
+        return begin, end
 
     def _links(self) -> None:
         """Copies side by side as far as the links go, also with those of the next layer."""
@@ -212,10 +232,10 @@ class _Model:
             model.add(share == sum(b * way.share for b, way in zip(times.ways, op.ways, strict=True)))
             spans.append(model.new_interval_var(times.copies, size, times.copies_end, "copies"))
             shares.append(share)
-            if self._problem.layers > 1:
-                begin, end = (model.new_int_var(0, 2 * self._most, "next") for _ in range(2))
-                model.add(begin == times.copies + self._period)
-                model.add(end == times.copies_end + self._period)
+            for ahead in range(1, 1 + (self._problem.layers > 1) + self._problem.spans_layers):
+                begin, end = (model.new_int_var(0, 3 * self._most, "next") for _ in range(2))
+                model.add(begin == times.copies + ahead * self.period)
+                model.add(end == times.copies_end + ahead * self.period)
                 spans.append(model.new_interval_var(begin, size, end, "next copies"))
                 shares.append(share)
             work += [
@@ -224,17 +244,18 @@ class _Model:
             ]
         if spans:
             model.add_cumulative(spans, shares, WHOLE_LINK)
-            model.add(self._period >= sum(work))
+            model.add(self.period >= sum(work))
 
     def _minimise(self) -> None:
         makespan = self._time("makespan")
         for times in self.ops:
             self.model.add(makespan >= times.end)
-        self.model.add(self.total == (self._problem.layers - 1) * self._period + makespan)
+        self.model.add(self.total == (self._problem.layers - 1) * self.period + makespan)
         if self._problem.layers == 1:
-            self.model.add(makespan >= self._period)
-            self.model.add(self._period <= makespan)
-        self.model.minimize(self.total)
+            self.model.add(makespan >= self.period)
+            self.model.add(self.period <= makespan)
+        # Of many layers the period counts; the rest of the last would be shortened in a thousand steps.
+        self.model.minimize(self.total if self._problem.layers == 1 else self.period)
 
     def _hint(self) -> None:
         """Hint the ops one after the other, each behind all of the one before."""
@@ -254,8 +275,10 @@ class _Model:
                 self.model.add_hint(variable, index == chosen)
             self.model.add_hint(times.kernel, kernel)
             self.model.add_hint(times.copies, copies)
+            if times.late is not None:
+                self.model.add_hint(times.late, False)
             now += way.kernel + length if way.is_apart else way.total
-        self.model.add_hint(self._period, now)
+        self.model.add_hint(self.period, now)
 
 
 class _Collector(cp_model.CpSolverSolutionCallback):
@@ -276,6 +299,8 @@ class _Collector(cp_model.CpSolverSolutionCallback):
             )
             for times in self._model.ops
         )
-        self.placements.append(Placement(ops, self.value(self._model.total)))
+        begin = self.value(self._model.first)
+        period = begin + self.value(self._model.period)
+        self.placements.append(Placement(ops, self.value(self._model.total), begin, period))
         if self._should_stop():
             self.stop_search()

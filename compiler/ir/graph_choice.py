@@ -32,7 +32,8 @@ class GraphChoice:
     ``low`` are served last where SMs are free, and reductions first with ``sums_first``.
 
     In ``batches``, two or more, ops are those of one batch each, ``qkv[0]``. What collectives bring of tensors that are
-    declared, such as weights, is issued ``ahead`` layers before the one that takes it.
+    declared, such as weights, is issued ``ahead`` layers before the one that takes it. Parts of ``order`` that are
+    ``late``, an op or the collective of one, are issued there a layer later, among those of the next.
     """
 
     name: str
@@ -45,6 +46,12 @@ class GraphChoice:
     seams: Seams = Seams.ROWS
     batches: int = 1
     ahead: int = 0
+    late: tuple[str, ...] = ()
+
+    @property
+    def layers_apart(self) -> int:
+        """Layers that the parts of a layer are issued ahead of their place or behind it, at most."""
+        return max(self.ahead, 1 if self.late else 0)
 
     @property
     def side_by_side(self) -> bool:

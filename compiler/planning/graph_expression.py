@@ -60,6 +60,8 @@ def _statements(choice: GraphChoice) -> Iterator[str]:
             yield f"apart {_listed(mode.op for mode in modes)} by {apart}"
     if choice.order:
         yield f"order {_listed(choice.order)}"
+    if choice.late:
+        yield f"late {_listed(choice.late)}"
     for stream, ops in groupby(choice.streams, key=lambda pair: pair[1]):
         if stream:  # 0 is the main one, where kernels run anyhow
             yield f"stream {stream} {_listed(name for name, _ in ops)}"

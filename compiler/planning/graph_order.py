@@ -49,7 +49,9 @@ class _Order:
         self._ops = {op.name: op for op in graph.ops}
         self._apart = {mode.op for mode in choice.modes if mode.apart is not None}
         self._collectives = {collective_name(self._ops[name]): name for name in self._apart}
-        self._places = {name: place for place, name in enumerate(choice.order)}
+        self._late = frozenset(choice.late)
+        self._of_a_layer = max(1, len(choice.order) // max((op.layer for op in graph.ops), default=1))
+        self._places = {name: place for place, name in enumerate(choice.order)}  # each layer has as many
         self._stands_beside = dict(choice.beside)
         self._beside: dict[str, list[str]] = {}  # what stands beside the kernel of each op
         for name, kernel in choice.beside:
@@ -59,10 +61,12 @@ class _Order:
 
     def names(self) -> tuple[str, ...]:
         """Issue everything."""
-        for name in self._choice.order:
+        for name in (*self._choice.order, *self._choice.late):
             self._check_known(name)
-        names = (*self._choice.order, *self._ops)
-        for name in sorted(names, key=self._layer):  # stable: else as they are listed
+        self._check_late()
+        names = sorted(self._choice.order, key=lambda name: (self._layer(name), self._places[name] % self._of_a_layer))
+        self._places = {name: place for place, name in enumerate(names)}
+        for name in sorted((*names, *self._ops), key=self._layer):  # stable: else as they are listed
             self._issue(name)
         return tuple(self._issued)
 
@@ -70,13 +74,20 @@ class _Order:
         """The layer in which a part is issued, and whether it comes there before others: what is brought ahead does."""
         op, ahead = self._op(name), self._choice.ahead
         brings = ahead > 0 and op.workload.is_collective and not any(read.made_by for read in op.reads)
-        return (op.layer - ahead, 0) if brings else (op.layer, 1)
+        return (op.layer - ahead, 0) if brings else (op.layer + (name in self._late), 1)
 
     def _check_known(self, name: str) -> None:
         if name not in self._ops and name not in self._collectives:
             op, _, _ = name.partition(_DOT)
             message = f"{name} is no part of its own: {op} is not apart"
             raise GraphPlanError(Rejection(Code.MGS509, message, f"apart {op}"), "order")
+
+    def _check_late(self) -> None:
+        """Refuse what is late and has no place in the order."""
+        for name in self._choice.late:
+            if name not in self._places:
+                message = f"{name} is late, and has no place in the order of the next layer"
+                raise GraphPlanError(Rejection(Code.MGS503, message, f"order ..., {name}"), "late")
 
     def _op(self, part: str) -> GraphOp:
         return self._ops[self._collectives.get(part, part)]

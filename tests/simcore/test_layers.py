@@ -32,6 +32,7 @@ workload back on hgx {
 schedule pairs for back { dh = hetero_fused_1d(chunks=8); dx = hetero_fused_1d(chunks=8); beside dx xg }
 schedule late for back { apart dx, xg; order dh, dx, d_wdn, d_wup; beside dx xg; priority sums, d_wup low }
 schedule ahead for back { stream 1 n }
+schedule span for back { apart dh, dx, xg; order dh, d_wup, dx, xg, d_wdn; late d_wup; beside dx xg; priority sums }
 """
 
 
@@ -48,7 +49,7 @@ def simulated(scenario: GraphScenario, schedule: str, count: int = 12) -> Layers
     return simulate_layers(scenario.system, graph, choice, unit_bytes=4096)
 
 
-@pytest.mark.parametrize("schedule", ["pairs", "late"])
+@pytest.mark.parametrize("schedule", ["pairs", "late", "span"])
 def test_by_period_is_as_one_by_one(back: GraphScenario, schedule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = simulated(back, schedule)
     monkeypatch.setattr(layers, "FEWEST_LAYERS", 1000)

@@ -48,6 +48,7 @@ class _Said:
     seams: Seams = Seams.ROWS
     batches: int = 1
     ahead: int = 0
+    late: tuple[str, ...] = ()
     seen: set[str] = field(default_factory=set)
 
 
@@ -95,6 +96,7 @@ class GraphScheduleReader:
             said.seams,
             said.batches,
             said.ahead,
+            said.late,
         )
 
     def _batches(self, block: ast.Block) -> int:
@@ -155,6 +157,8 @@ class GraphScheduleReader:
                 self._apart(words, said, statement.span)
             case "order":
                 said.order = self._names.distinct(words, parts=True)
+            case "late":
+                said.late = self._late(words, statement.span)
             case "stream":
                 number = Property("a stream", NUMBER, Fraction(1), Fraction(MAX_STREAMS - 1), whole=True)
                 stream = int(self._numbers.value(number, (words.take("a number"),), self._place).amount)
@@ -171,6 +175,14 @@ class GraphScheduleReader:
             case _:
                 self._seams(words, said)
         words.end()
+
+    def _late(self, words: Words, span: Span) -> tuple[str, ...]:
+        """Read ``late y, y_add``: parts that are issued among those of the next layer."""
+        names = self._names.distinct(words, parts=True)
+        if self._graph.repeat is None:
+            message = f"{self._graph.name} repeats no layers: there is no next one for {listing(names)}"
+            raise self._report.fail(Code.MGS509, message, span, "repeat N y as x, in the workload")
+        return names
 
     def _beside(self, words: Words, said: _Said) -> None:
         """Read ``beside dx xg``: in batches each beside the kernel of its own, or all beside one that is named."""

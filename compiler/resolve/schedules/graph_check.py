@@ -31,7 +31,7 @@ def check_graph_schedules(
             if not sound.of_name(choice.name):
                 continue
             try:
-                build_graph_plan(one.system, one.graph, choice)
+                build_graph_plan(one.system, one.graph, choice, min(one.graph.num_layers, 1 + choice.layers_apart))
                 legal.append(choice)
             except GraphPlanError as error:
                 unfit = error.rejection

@@ -1,5 +1,6 @@
 """Placement of ops and the estimate: what they say can be carried out, and takes about as long as they say."""
 
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -9,8 +10,9 @@ from magus.advisor.layers.joint import COARSE_BYTES, JointRuns, affordable_packe
 from magus.advisor.layers.modes import Ways
 from magus.advisor.layers.moves import small_changes
 from magus.advisor.layers.placement import leaves, placed_choices
-from magus.advisor.layers.space import Space
+from magus.advisor.layers.space import Space, space_of
 from magus.advisor.layers.timing import estimated_ticks
+from magus.advisor.solver.layer_model import LayerOp, LayerProblem, NeededBy, WayTimes, place_layer
 from magus.compiler.ir import GraphChoice, GraphScenario
 from magus.compiler.planning.build import ScheduleError
 from magus.compiler.planning.graph_build import build_graph_plan
@@ -25,8 +27,7 @@ def problem() -> tuple[GraphScenario, Space, tuple[GraphChoice, ...]]:
     scenario = scenario_of(BACKWARD)
     copier = next(copiers_of(scenario.system, scenario.explore))
     ways = Ways(scenario.system, copier, COARSE_BYTES)
-    kernels = {op.name: ways.kernel_ticks(op) for op in scenario.graph.ops}
-    space = Space(copier, 1, scenario.graph, ways.of_graph(scenario.graph), kernels)
+    space = space_of(ways, 1, scenario.graph)
     placed = placed_choices(space.graph, space.ways, name="placed", batches=1, layers=12, seed=0)
     return scenario, space, placed
 
@@ -59,13 +60,40 @@ def test_the_estimate_orders_schedules_as_the_simulation_does() -> None:
     for choice in (*placed, *changed):
         simulated = runs.ticks(choice)
         if simulated is not None:
-            compared.append((estimated_ticks(space.graph, space.ways, choice, space.kernels), simulated))
+            compared.append((estimated_ticks(space, choice), simulated))
 
     errors = sorted(abs(estimate / simulated - 1) for estimate, simulated in compared)
     assert len(compared) >= 6 and errors[len(errors) // 2] < 0.05
     least = min(simulated for _, simulated in compared)
     nearly = sorted(compared)[:3]
     assert min(simulated for _, simulated in nearly) <= least * 1.01
+
+
+def test_kernels_of_one_layer_may_run_among_those_of_the_next() -> None:
+    apart = WayTimes(180, 100, (0, 80), is_apart=True)
+    norm = LayerOp((WayTimes(10, 10, (0, 0)),), True, False, needs=(NeededBy(2, carried=True),))
+    gathers = LayerOp((apart,), True, True, needs=(NeededBy(0, moves=True),))
+    sums = LayerOp((apart,), True, True, produces=True, needs=(NeededBy(1),))
+    gradient = LayerOp((WayTimes(90, 90, (0, 0)),), True, False, needs=(NeededBy(1),))
+    problem = LayerProblem((norm, gathers, sums, gradient, gradient), 80, (0,) * 5)
+
+    def period(spans_layers: bool) -> int:
+        placements, _ = place_layer(replace(problem, spans_layers=spans_layers), seed=0, limit=1.0)
+        return placements[0].next_begin - placements[0].begin
+
+    # A norm stands between what is summed and what is gathered: one gradient hides each, the second a layer later.
+    assert period(False) == 10 + 80 + 100 + 100 + 90 + 90
+    assert period(True) == 10 + 100 + 100 + 90 + 90
+
+
+def test_what_spans_layers_can_be_carried_out() -> None:
+    scenario, space, _ = problem()
+    choices = placed_choices(space.graph, space.ways, name="placed", batches=1, layers=12, spans_layers=True, seed=0)
+
+    assert choices
+    for choice in choices:
+        parts = build_graph_plan(scenario.system, scenario.graph, choice, 3).parts
+        assert set(choice.late) <= set(choice.order) and len(parts) == 3 * len(choice.order)
 
 
 def test_small_changes_differ_in_one_decision() -> None:

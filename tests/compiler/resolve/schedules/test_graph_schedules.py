@@ -1,4 +1,4 @@
-"""Schedules of graphs in batches, with outlines of ops and collectives of their own, and layers ahead."""
+"""Schedules of graphs in batches, with outlines of ops, collectives of their own, and parts of other layers."""
 
 import pytest
 
@@ -77,6 +77,20 @@ def test_what_is_gathered_ahead_comes_before_the_layer_in_front() -> None:
     ]
 
 
+LATE = "batches 2\norder u[0], z_gemm2[1], z[1], y[0], z[0], u[1], y[1], z_gemm[1]\nlate z_gemm2[1], z[1]"
+
+
+def test_what_is_late_stands_in_the_order_of_the_next_layer() -> None:
+    names = [name for name in issued(LATE, 3) if name.startswith(("u[", "z[", "z_gemm2[1]"))]
+
+    assert names == [
+        *("u[0]", "z[0]", "u[1]"),
+        *("u[0]@2", "z_gemm2[1]", "z[1]", "z[0]@2", "u[1]@2"),
+        *("u[0]@3", "z_gemm2[1]@2", "z[1]@2", "z[0]@3", "u[1]@3"),
+        *("z_gemm2[1]@3", "z[1]@3"),
+    ]
+
+
 def test_outlines_of_ops() -> None:
     found = choice("batches 2\nu[1] {\n  split rows 256, 256\n  move by dma(3) put direct\n}")
     (mode,) = found.modes
@@ -90,6 +104,7 @@ def test_outlines_of_ops() -> None:
     [
         "batches 2\napart u by dma(3)\ny[0] = serial(engine=dma(3))\norder u[0], u[1].all_gather, y[0], u[1]",
         "ahead 2\nbeside u g",
+        LATE,
         "batches 2\nstream 1 y_add[1]\nbeside u[1] g\npriority sums, y[0] low\nseams whole",
     ],
 )
@@ -116,9 +131,19 @@ def test_what_is_written_means_the_same(block: str) -> None:
         ("u { split rows 3 }", "MGS5"),
         ("u { t = compute y.shard(0) }", "MGS116.*u is said in outline"),
         ("ahead 100", "MGS307"),
+        ("late y", "MGS503.*y is late, and has no place in the order"),
+        ("order u, y, z\nlate z", "MGS503.*needs"),
+        ("late nobody", "MGS203"),
         ("order u + 1", "MGS116.*the name of an op is expected"),
     ],
 )
 def test_what_is_refused(block: str, message: str) -> None:
     with pytest.raises(CompileError, match=f"(?s){message}"):
         choice(block)
+
+
+def test_nothing_is_late_without_a_next_layer() -> None:
+    text = HEAD.replace("  repeat 4 z as x\n", "")
+
+    with pytest.raises(CompileError, match=r"MGS509.*repeats no layers"):
+        compile_text(f"{text}schedule s for mlp {{ order u, y, z; late z }}\n")

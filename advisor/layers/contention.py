@@ -1,0 +1,57 @@
+"""How much longer a kernel takes beside copies of other ops: both use the memory and the network on chip.
+
+A server serves in order of arrival, so copies that come at a constant rate get all they ask for and the kernel gets the
+rest (``simcore/kernels/beside.py`` has the closed form and where it is from).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ...compiler.ir import TICKS_PER_SECOND, Choice, Gpu, GraphOp, Scenario, System, TileGroup
+from ...compiler.planning.build import build_schedule
+from ...compiler.planning.graph_build import kernel_alone
+from ...compiler.planning.knobs.engine import default_engine
+from ...compiler.templates import BASELINE
+from ...simcore.kernels.dispatch import compute_work
+from ..bounds.least_traffic import least_traffic
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """Shares of the time of servers that a kernel or copies take when alone."""
+
+    memory: float = 0.0
+    noc: float = 0.0
+
+    def beside(self, copies: "Uses", share: float) -> float:
+        """How much of a kernel is done in a unit of time beside ``copies`` that take a ``share`` of the links."""
+        pairs = ((self.memory, copies.memory), (self.noc, copies.noc))
+        return min(1.0, *((1 - taken * share) / max(own, 1e-9) for own, taken in pairs))
+
+
+def of_kernel(system: System, op: GraphOp, sms: int) -> Uses:
+    """What the kernel of an op takes on so many SMs."""
+    kernel = kernel_alone(op.workload) if op.is_pair and op.workload.then is None else op.workload
+    if kernel.compute is None:
+        return Uses()
+    scenario = Scenario(op.name, system, kernel)
+    schedule = build_schedule(scenario, Choice(BASELINE.name, system.num_ranks, default_engine(system)))
+    works = [compute_work(scenario, step, sms) for step in schedule.steps if isinstance(step, TileGroup)]
+    ticks = max(1, sum(work.body_ticks for work in works))
+    moved = sum(work.hbm_read_bytes + work.hbm_write_bytes for work in works)
+    memory = moved * TICKS_PER_SECOND / ticks / system.gpu.hbm.achieved_bytes_per_s
+    return Uses(min(1.0, memory), sum(work.num_units * work.noc_ticks for work in works) / ticks)
+
+
+def of_copies(system: System, op: GraphOp, ticks: int) -> Uses:
+    """What the copies of an op take that last so long: each byte is read and written once."""
+    moved = least_traffic(Scenario(op.name, system, op.workload))
+    if moved is None or not ticks:
+        return Uses()
+    passed = 2 * max(*moved.into, *moved.out) * TICKS_PER_SECOND / ticks
+    return Uses(*(min(0.9, passed / rate) for rate in _rates(system.gpu)))
+
+
+def _rates(gpu: Gpu) -> Iterator[float]:
+    yield gpu.hbm.achieved_bytes_per_s
+    yield float("inf") if gpu.noc is None else gpu.noc.copy_bytes_per_s
