@@ -33,7 +33,7 @@ class Parallelism:
 
 
 def layer_text(model: ModelConfig, parallel: Parallelism, *, whole: bool = True) -> str:
-    """Return a file with a layer of ``model``, if ``whole`` as a graph, of a dense model with its backward pass.
+    """Return a file with a layer of ``model``, if ``whole`` as a graph, with its backward pass where one is derived.
 
     Else, and where no graph says it, the file has a workload for each collective beside a GEMM.
 
@@ -57,6 +57,8 @@ def layer_text(model: ModelConfig, parallel: Parallelism, *, whole: bool = True)
         f"system node {{ gpus {parallel.ranks} x {gpu.name}; fabric {gpu.fabric()} }}",
     ]
     pairs = [*_attention(model, parallel), *_mlp(model, parallel)]
+    if model.shared_inner:
+        pairs.append("# Left out: shared experts.")
     why_not = _why_not_whole(model, parallel)
     if not whole:
         blocks = pairs
@@ -69,11 +71,12 @@ def layer_text(model: ModelConfig, parallel: Parallelism, *, whole: bool = True)
 
 def _about(model: ModelConfig, parallel: Parallelism) -> str:
     experts = f", {model.experts} experts of {model.expert_inner}" if model.experts else ""
-    heads = f"{model.heads} heads" if model.latent else f"{model.heads} heads of {model.head_dim}"
-    keys = "" if model.latent else f" and {model.kv_heads} for keys and values"
-    return (
-        f"One layer of {printable(model.name)}: hidden {model.hidden}, MLP {model.inner}, {heads}{keys}{experts}; "
-        f"TP={parallel.ranks}" + (" with sequence parallelism." if parallel.sequence else ".")
+    sizes = f"One layer of {printable(model.name)}: hidden {model.hidden}, MLP {model.inner}, {model.heads} heads"
+    if model.latent is not None:
+        shared = "experts" if model.experts else "the MLP"
+        return f"{sizes}{experts}; on {parallel.ranks} GPUs, that share {shared} and attend each to its own tokens."
+    return f"{sizes} of {model.head_dim} and {model.kv_heads} for keys and values{experts}; TP={parallel.ranks}" + (
+        " with sequence parallelism." if parallel.sequence else "."
     )
 
 
@@ -97,10 +100,9 @@ def _kv_heads(model: ModelConfig, ranks: int) -> int:
 
 def _why_not_whole(model: ModelConfig, parallel: Parallelism) -> str:
     """Why the layer is no graph; empty if it is one."""
-    if model.latent:
-        return "its attention has other projections"
-    if model.experts and not parallel.sequence:
-        return "experts take the rows of each rank, and here they are whole"
+    if not parallel.sequence and (model.experts or model.latent):
+        what = "experts take" if model.experts else "compressed attention takes"
+        return f"{what} the rows of each rank, and here they are whole"
     return f"it repeats more than {MAX_LAYERS} times" if model.layers > MAX_LAYERS else ""
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from magus.compiler import CompileError, compile_text
 from magus.compiler.from_model.config import ModelConfig, read_config
 from magus.compiler.from_model.layer import Parallelism, layer_text
-from magus.compiler.ir import DType, Pattern
+from magus.compiler.ir import AttentionShape, DType, GemmShape, Pattern
 from magus.compiler.request.errors import RequestError
 from magus.compiler.text.fmt import format_text
 from tests.helpers.commands import magus
@@ -35,7 +35,8 @@ def read(path: Path, **changed: Any) -> ModelConfig:
     [
         ("llama_70b", (), "llama_70b_layer"),
         ("llama_70b", ("--pairs",), "llama_70b"),
-        ("deepseek_v3", (), "deepseek_v3"),
+        ("deepseek_v3", (), "deepseek_v3_layer"),
+        ("deepseek_v3", ("--pairs",), "deepseek_v3"),
         ("qwen3_moe", (), "qwen3_moe_layer"),
         ("qwen3_moe", ("--pairs",), "qwen3_moe"),
     ],
@@ -96,6 +97,27 @@ def test_a_layer_with_experts_is_there_with_its_backward_pass() -> None:
         ((1536,) * 16, 512),
         ((4096,) * 16, 512),
     ]
+
+
+def test_compressed_attention_is_that_of_each_rank() -> None:
+    """DeepSeek-V2, section 2.1: queries by 1536 columns, keys and values by 512; heads of 128 + 64 and of 128."""
+    model = read_config(GOLDEN / "deepseek_v3.json")
+    (layer,) = compile_text(layer_text(model, H100)).graphs
+    shapes = {op.name: op.workload.kernel or op.workload.gemm for op in layer.graph.ops}
+
+    assert shapes["a"] == AttentionShape(1, 128, 128, 1024, 1024, 160, DType.BF16, causal=True)
+    assert shapes["q"] == GemmShape(1024, 20480, 1536, DType.BF16)
+    assert shapes["kv"] == GemmShape(1024, 40960, 512, DType.BF16)
+    assert shapes["s"] == GemmShape(1024, 7168, 2048, DType.BF16)
+    assert {"t", "z"} <= {op.name for op in layer.graph.ops if op.label == "all_to_all"}
+
+
+def test_compressed_attention_without_experts_and_with_whole_queries(tmp_path: Path) -> None:
+    model = read(tmp_path / "config.json", kv_lora_rank=256, q_lora_rank=None, v_head_dim=64)
+    (layer,) = compile_text(layer_text(model, H100)).graphs
+
+    assert layer.graph.op("q").workload.gemm == GemmShape(1024, 64 * 128, 8192, DType.BF16)
+    assert [op.label for op in layer.graph.ops if op.is_pair] == ["AG+GEMM", "GEMM+RS"]
 
 
 def test_what_no_graph_says_is_written_pair_by_pair() -> None:
