@@ -44,9 +44,9 @@ _EXPERT_WIDTHS = ("moe_intermediate_size", "intermediate_size")
 
 @dataclass(frozen=True, slots=True)
 class Latent:
-    """Attention that compresses queries, to ``query_rank`` columns, and keys and values (DeepSeek-V2, arXiv 2405.04434).
+    """Attention that compresses keys and values to ``rank`` columns (DeepSeek-V2, arXiv 2405.04434).
 
-    ``query_rank`` is 0 where queries are not. ``head_dim`` is the mean of the columns of a head of keys and of values.
+    Queries are compressed to ``query_rank`` columns, not at all where that is 0. ``head_dim`` is the mean of the columns of a head of keys and of values.
     """
 
     query_rank: int
@@ -60,7 +60,9 @@ class ModelConfig:
 
     ``inner`` are the columns of the gate, and as many of the up-projection, of the dense MLP. ``experts`` is 0 without
     a mixture of experts; ``expert_inner`` are the columns of one expert, ``experts_per_token`` how many a token goes
-    to, and ``shared_inner`` the columns of an expert that all go to. ``latent`` is there where attention is such. Without ``gated`` the MLP has no gate. ``left_out`` are parts of such models that no workload is written for.
+    to, and ``shared_inner`` the columns of an expert that all go to. ``latent`` is there where attention compresses
+    keys and values. Without ``gated`` the MLP has no gate. ``left_out`` are parts of such models that no workload is
+    written for.
     """
 
     name: str
