@@ -46,7 +46,8 @@ _EXPERT_WIDTHS = ("moe_intermediate_size", "intermediate_size")
 class Latent:
     """Attention that compresses keys and values to ``rank`` columns (DeepSeek-V2, arXiv 2405.04434).
 
-    Queries are compressed to ``query_rank`` columns, not at all where that is 0. ``head_dim`` is the mean of the columns of a head of keys and of values.
+    Queries are compressed to ``query_rank`` columns, not at all where that is 0. ``head_dim`` is the mean of the
+    columns of a head of keys and of values.
     """
 
     query_rank: int
