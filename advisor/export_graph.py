@@ -33,6 +33,7 @@ def graph_document(scenario: GraphScenario, plan: GraphPlan, result: LayersResul
         "count": result.layers,
         "simulated": result.num_simulated,
         "period_us": None if period is None else period / TICKS_PER_US,
+        "estimated": result.estimated,
         "makespan_us": result.makespan_ticks / TICKS_PER_US,
         "makespan_ticks": result.makespan_ticks,
     }

@@ -61,9 +61,9 @@ class ModelConfig:
 
     ``inner`` are the columns of the gate, and as many of the up-projection, of the dense MLP. ``experts`` is 0 without
     a mixture of experts; ``expert_inner`` are the columns of one expert, ``experts_per_token`` how many a token goes
-    to, and ``shared_inner`` the columns of an expert that all go to. ``latent`` is there where attention compresses
-    keys and values. Without ``gated`` the MLP has no gate. ``left_out`` are parts of such models that no workload is
-    written for.
+    to, which lie in ``groups_per_token`` groups of them, as nodes are, 0 for any. ``shared_inner`` are the columns of
+    an expert that all go to. ``latent`` is there where attention compresses keys and values. Without ``gated`` the MLP
+    has no gate. ``left_out`` are parts of such models that no workload is written for.
     """
 
     name: str
@@ -77,6 +77,7 @@ class ModelConfig:
     experts: int = 0
     experts_per_token: int = 0
     expert_inner: int = 0
+    groups_per_token: int = 0
     shared_inner: int = 0
     latent: Latent | None = None
     gated: bool = True
@@ -121,6 +122,7 @@ def _config(document: Item, path: Path) -> ModelConfig:
         experts=experts,
         experts_per_token=numbers.needed("num_experts_per_tok", MAX_EXPERTS) if experts else 0,
         expert_inner=numbers.first(_EXPERT_WIDTHS, MAX_WIDTH) if experts else 0,
+        groups_per_token=numbers.first(("topk_group",), MAX_EXPERTS) if experts else 0,
         shared_inner=_shared(numbers) if experts else 0,
         latent=_latent(numbers),
         gated=_word(members, "model_type") not in _WITHOUT_GATE,

@@ -13,23 +13,35 @@ from dataclasses import dataclass
 
 from ..codes import Code
 from ..request.errors import RequestError
-from ..request.shipped import shipped_gpu
+from ..request.shipped import ShippedGpu, shipped_gpu
 from ..text.comments import comment_lines
 from ..text.printable import printable
 from ..text.vocabulary import MAX_LAYERS
 from .config import ModelConfig
 from .whole_layer import whole_layer
 
+_NIC = (
+    '  source nominal "400 Gb/s"',
+    "  bandwidth 50 GB/s",
+    '  achieved 42 GB/s @reported "DeepEP, H800"',
+    "  latency 2 us @assumed",
+)
 TOKENS = "M = 8192 in 16..65536 x2"
 
 
 @dataclass(frozen=True, slots=True)
 class Parallelism:
-    """``ranks`` GPUs named ``gpu`` that share each layer, with or without sequence parallelism."""
+    """``ranks`` GPUs named ``gpu`` that share each layer, with or without sequence parallelism; ``node`` are in one."""
 
     gpu: str
     ranks: int
     sequence: bool = True
+    node: int = 8
+
+    @property
+    def nodes(self) -> int:
+        """The number of nodes; GPUs that do not fill one are one."""
+        return max(1, self.ranks // self.node)
 
 
 def layer_text(model: ModelConfig, parallel: Parallelism, *, whole: bool = True) -> str:
@@ -54,7 +66,7 @@ def layer_text(model: ModelConfig, parallel: Parallelism, *, whole: bool = True)
         "",
         f"param {TOKENS}",
         "",
-        f"system node {{ gpus {parallel.ranks} x {gpu.name}; fabric {gpu.fabric()} }}",
+        *_system(gpu, parallel),
     ]
     pairs = [*_attention(model, parallel), *_mlp(model, parallel)]
     if model.shared_inner:
@@ -65,8 +77,20 @@ def layer_text(model: ModelConfig, parallel: Parallelism, *, whole: bool = True)
     elif why_not:
         blocks = [*pairs, f"# The layer is not written as a whole: {why_not}."]
     else:
-        blocks = [*whole_layer(model, _kv_heads(model, parallel.ranks), parallel.sequence)]
+        blocks = [*whole_layer(model, _kv_heads(model, parallel.ranks), parallel.nodes, sequence=parallel.sequence)]
     return "\n".join([*head, *(f"\n{block}" for block in blocks)]) + "\n"
+
+
+def _system(gpu: ShippedGpu, parallel: Parallelism) -> Iterator[str]:
+    """One node, or several that rails join."""
+    fabric = gpu.fabric()
+    if parallel.ranks > parallel.node:
+        if parallel.ranks % parallel.node:
+            message = f"{parallel.ranks} GPUs do not fill nodes of {parallel.node}"
+            raise RequestError(Code.MGS304, "node", message, "take another --tp or --node")
+        fabric = gpu.rails(parallel.node, "nic")
+        yield from ("link nic {  # of each GPU, 400 Gb/s: say what yours have", *_NIC, "}", "")
+    yield f"system node {{ gpus {parallel.ranks} x {gpu.name}; fabric {fabric} }}"
 
 
 def _about(model: ModelConfig, parallel: Parallelism) -> str:

@@ -31,11 +31,11 @@ class _Words:
         return f"{self.behind}(gemm({operand}, {weight}))"
 
 
-def whole_layer(model: ModelConfig, kv_heads: int, sequence: bool) -> Iterator[str]:
-    """Write the layer and its backward pass; ``kv_heads`` are those of all ranks together."""
+def whole_layer(model: ModelConfig, kv_heads: int, nodes: int, *, sequence: bool) -> Iterator[str]:
+    """Write the layer and its backward pass; ``kv_heads`` are those of all ranks together, which are in ``nodes``."""
     words = _Words(" shard rows", "all_gather({})", "reduce_scatter") if sequence else _Words("", "{}", "all_reduce")
     own, attention = _heads(model, kv_heads, words) if model.latent is None else _latent(model, model.latent)
-    weights, mlp = _experts(model) if model.experts else _dense(model, words)
+    weights, mlp = _experts(model, nodes) if model.experts else _dense(model, words)
     sequences = "All M tokens are one sequence." if model.latent is None else "Each rank has a sequence of its own."
     yield f"# {sequences}\n" + _block(
         LAYER,
@@ -108,15 +108,16 @@ def _dense(model: ModelConfig, words: _Words) -> tuple[Sequence[str], Sequence[s
     )
 
 
-def _experts(model: ModelConfig) -> tuple[Sequence[str], Sequence[str]]:
+def _experts(model: ModelConfig, nodes: int) -> tuple[Sequence[str], Sequence[str]]:
     """Weights and statements of experts, which are dealt to the ranks; the router is left out."""
     dtype, hidden, inner, experts = model.dtype.value, model.hidden, model.expert_inner, model.experts
     weights = (
         f"wup = tensor {dtype}[{experts} * {hidden}, 2 * {inner}] shard rows",
         f"wdn = tensor {dtype}[{experts} * {inner}, {hidden}] shard rows",
     )
+    some = f", nodes={min(model.groups_per_token, nodes)}" if model.groups_per_token and nodes > 1 else ""
     routed = (
-        f"t = dispatch(norm(r), experts={experts}, top={model.experts_per_token})",
+        f"t = dispatch(norm(r), experts={experts}, top={model.experts_per_token}{some})",
         "u = grouped_gemm(t, wup)",
     )
     results = "combine(grouped_gemm(swiglu(u), wdn))"

@@ -75,7 +75,10 @@ def _layers_sentence(result: LayersResult) -> str:
     """Return how many layers were simulated for all."""
     if result.period_ticks is None:
         return f"{result.layers} layers, all simulated"
-    return f"{result.layers} layers: {result.num_simulated} simulated, which the others repeat to the tick"
+    layers = f"{result.layers} layers: {result.num_simulated} simulated"
+    if result.estimated:
+        return f"{layers}, which show no period: the others are taken to last as the later half of these"
+    return f"{layers}, which the others repeat to the tick"
 
 
 def _layers_rows(result: LayersResult) -> Iterator[tuple[str, str, str]]:

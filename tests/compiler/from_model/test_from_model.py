@@ -1,6 +1,7 @@
 """Layers of models: the golden files, shapes that a rank has, what divides, and configurations that are none."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,20 @@ def test_compressed_attention_is_that_of_each_rank() -> None:
     assert {"t", "z"} <= {op.name for op in layer.graph.ops if op.label == "all_to_all"}
 
 
+def test_gpus_of_several_nodes_are_on_rails(tmp_path: Path) -> None:
+    """A token of DeepSeek-V3 goes to experts in 4 of 8 groups: with 64 GPUs a group is a node."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**json.loads((GOLDEN / "deepseek_v3.json").read_text()), "topk_group": 4}))
+    texts = [layer_text(read_config(path), Parallelism("h100", ranks)) for ranks in (8, 16, 64)]
+    routing = [re.findall(r"top=8(, nodes=\d)?", text)[0] for text in texts]
+    fabrics = [compile_text(text).graphs[0].system.fabric for text in texts]
+
+    assert routing == ["", ", nodes=2", ", nodes=4"]
+    assert [fabric.topology.name for fabric in fabrics] == ["switch", "rails", "rails"]
+    assert [fabric.node_size for fabric in fabrics[1:]] == [8, 8]
+    assert "node=4" in layer_text(LLAMA_70B, Parallelism("h100", 8, node=4))
+
+
 def test_compressed_attention_without_experts_and_with_whole_queries(tmp_path: Path) -> None:
     model = read(tmp_path / "config.json", kv_lora_rank=256, q_lora_rank=None, v_head_dim=64)
     (layer,) = compile_text(layer_text(model, H100)).graphs
@@ -206,6 +221,8 @@ def test_a_file_that_is_none_is_explained(tmp_path: Path, content: bytes) -> Non
     ("parallel", "message"),
     [
         (Parallelism("h10", 8), "unknown GPU 'h10'; did you mean 'H100'?"),
+        (Parallelism("h100", 12), "node: 12 GPUs do not fill nodes of 8"),
+        (Parallelism("mi300x", 16), "nodes of MI300X have no switch"),
         (Parallelism("h100", 3), "num_attention_heads: 64 do not divide among 3 ranks"),
     ],
 )

@@ -40,7 +40,9 @@ def test_ranks_add_up_behind_the_last_batch(sum: str) -> None:
     assert [op.workload.pattern for op in before] == [Pattern.GEMM] * 3
     assert last.workload.pattern is (Pattern.GEMM_AR if sum == "all_reduce" else Pattern.GEMM_RS)
     assert {op.workload.gemm for op in before} == {last.workload.gemm}
-    assert [read for read in last.reads if read.adds] == [Read(f"d_w.gemm[{k}]", f"d_w[{k}]", adds=True) for k in range(3)]
+    assert [read for read in last.reads if read.adds] == [
+        Read(f"d_w.gemm[{k}]", f"d_w[{k}]", adds=True) for k in range(3)
+    ]
     assert labels_of(scenario().graph, 2) == {
         "d_w[0]": "GEMM",
         "d_w[1]": "GEMM+AR",
