@@ -112,20 +112,17 @@ class JointSearch:
 
     def _placed(self, space: Space) -> None:
         layers = self.scenario.graph.num_layers
-        placed = (
-            placed_choices(
-                space.graph,
-                space.ways,
-                name=JOINT,
-                batches=space.batches,
-                layers=layers,
-                spans_layers=spans_layers,
-                seed=self.seed,
-                should_stop=self.runs.should_stop,
-            )
-            for spans_layers in ((True, False) if layers > 1 else (False,))
+        choices = placed_choices(
+            space.graph,
+            space.ways,
+            name=JOINT,
+            batches=space.batches,
+            layers=layers,
+            spans_layers=layers > 1,
+            seed=self.seed,
+            should_stop=self.runs.should_stop,
         )
-        for choice in (choice for choices in placed for choice in choices):
+        for choice in choices:
             self._searched(choice, space)
             if brings_ahead(space.graph):
                 self._searched(replace(choice, ahead=1, beside=()), space)
