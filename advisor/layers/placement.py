@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 LIMIT_S = 1.5
 """Deterministic seconds of the solver: a layer of a dozen ops is solved to optimality in a fraction of it."""
 
+MANY_LAYERS = 8
+"""Layers from which on the period counts, and not what comes before the first whole one and behind the last."""
+
 UNLIKE = 1.002
 """Placements are simulated whose times in the model differ by this factor."""
 
@@ -30,17 +33,18 @@ def placed_choices(
     batches: int,
     layers: int,
     seed: int,
-    spans_layers: bool = False,
+    spans_layers: bool = True,
     limit: float = LIMIT_S,
     should_stop: ShouldStop = never,
 ) -> tuple[GraphChoice, ...]:
     """Return the joint schedules that the solver finds, the best in its model first; maybe none.
 
-    ``graph`` is written out in so many ``batches``. Of those that repeat so many ``layers`` are placed.
+    ``graph`` is written out in so many ``batches``. Of those that repeat so many ``layers`` are placed; of many kernels
+    of one may run among those of the next where that ``spans_layers``.
     """
     from ..solver.layer_model import place_layer
 
-    problem = replace(_problem(graph, ways, layers), spans_layers=spans_layers and layers > 1)
+    problem = replace(_problem(graph, ways, layers), spans_layers=spans_layers and layers >= MANY_LAYERS)
     placements, _ = place_layer(problem, seed=seed, limit=limit, should_stop=should_stop)
     choices = (
         replace(_choice(graph, ways, placement, name, spans_layers=problem.spans_layers), batches=batches)

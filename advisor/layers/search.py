@@ -111,14 +111,12 @@ class JointSearch:
                 self._searched(in_one_program(each.choice, JOINT), space)
 
     def _placed(self, space: Space) -> None:
-        layers = self.scenario.graph.num_layers
         choices = placed_choices(
             space.graph,
             space.ways,
             name=JOINT,
             batches=space.batches,
-            layers=layers,
-            spans_layers=layers > 1,
+            layers=self.scenario.graph.num_layers,
             seed=self.seed,
             should_stop=self.runs.should_stop,
         )

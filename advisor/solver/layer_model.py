@@ -65,7 +65,7 @@ class LayerOp:
 class LayerProblem:
     """The ops of a layer, of which there are so many; ``start`` is the way of each, in an order that can be kept.
 
-    Where it ``spans_layers``, kernels of one may run among those of the next.
+    Where it ``spans_layers``, kernels of one may run among those of the next, and the period alone is minimised.
     """
 
     ops: tuple[LayerOp, ...]
@@ -255,7 +255,7 @@ class _Model:
             self.model.add(makespan >= self.period)
             self.model.add(self.period <= makespan)
         # Of many layers the period counts; the rest of the last would be shortened in a thousand steps.
-        self.model.minimize(self.total if self._problem.layers == 1 else self.period)
+        self.model.minimize(self.period if self._problem.spans_layers else self.total)
 
     def _hint(self) -> None:
         """Hint the ops one after the other, each behind all of the one before."""

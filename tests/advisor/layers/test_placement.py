@@ -22,13 +22,18 @@ from .test_recommend import BACKWARD, scenario_of
 pytestmark = pytest.mark.usefixtures("compiled_core")
 
 
+def placed_in(space: Space) -> tuple[GraphChoice, ...]:
+    """Placements whose layers come one after the other."""
+    return placed_choices(space.graph, space.ways, name="placed", batches=1, layers=12, spans_layers=False, seed=0)
+
+
 @cache
 def problem() -> tuple[GraphScenario, Space, tuple[GraphChoice, ...]]:
     scenario = scenario_of(BACKWARD)
     copier = next(copiers_of(scenario.system, scenario.explore))
     ways = Ways(scenario.system, copier, COARSE_BYTES)
     space = space_of(ways, 1, scenario.graph)
-    placed = placed_choices(space.graph, space.ways, name="placed", batches=1, layers=12, seed=0)
+    placed = placed_in(space)
     return scenario, space, placed
 
 
@@ -49,7 +54,7 @@ def test_placements_can_be_carried_out_and_are_the_same_again() -> None:
     for choice in placed:
         assert {name for name in choice.order if "." not in name} == {op.name for op in scenario.graph.ops}
         build_graph_plan(scenario.system, scenario.graph, choice, 2)
-    assert placed == placed_choices(space.graph, space.ways, name="placed", batches=1, layers=12, seed=0)
+    assert placed == placed_in(space)
 
 
 def test_the_estimate_orders_schedules_as_the_simulation_does() -> None:
@@ -88,7 +93,7 @@ def test_kernels_of_one_layer_may_run_among_those_of_the_next() -> None:
 
 def test_what_spans_layers_can_be_carried_out() -> None:
     scenario, space, _ = problem()
-    choices = placed_choices(space.graph, space.ways, name="placed", batches=1, layers=12, spans_layers=True, seed=0)
+    choices = placed_choices(space.graph, space.ways, name="placed", batches=1, layers=12, seed=0)
 
     assert choices
     for choice in choices:
