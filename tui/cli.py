@@ -7,57 +7,25 @@ Results go to stdout, progress and diagnostics to stderr. ``--json`` prints one 
 import logging
 import os
 import sys
-from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
 from .. import __version__
 from .commands.interrupts import watch_interrupts
-from .commands.usage import Commands
 from .exit_codes import Exit
 from .text.door import put, say
-from .verbs import answers, models, scenarios
+from .verbs.table import Verbs
 
 app = typer.Typer(
     name="magus",
-    cls=Commands,
+    cls=Verbs,
     help="Which compute/communication overlap schedule to use on a multi-GPU system, with the proof.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-
-
-COMMANDS: tuple[Callable[..., None], ...] = (
-    scenarios.check,
-    scenarios.fmt,
-    scenarios.lsp,
-    scenarios.test,
-    scenarios.simulate,
-    scenarios.run,
-    scenarios.plan,
-    scenarios.import_file,
-    scenarios.from_model,
-    answers.schedules,
-    answers.advise,
-    answers.sweep,
-    answers.report,
-    answers.export,
-    answers.distill,
-    answers.serve,
-    answers.tui,
-    models.train,
-    models.corpus,
-    models.evaluate,
-    models.validate,
-    models.calibrate,
-)
-"""In the order of ``magus --help``."""
-
-_NAMES = {"import_file": "import"}
-"""Names that are words of Python."""
 
 
 def _show_version(wanted: bool) -> None:
@@ -73,10 +41,6 @@ def _options(
     ] = False,
 ) -> None:
     pass
-
-
-for command in COMMANDS:
-    app.command(_NAMES.get(command.__name__))(command)
 
 
 def main() -> None:
