@@ -5,7 +5,6 @@ Results go to stdout, progress and diagnostics to stderr. ``--json`` prints one 
 """
 
 import gc
-import logging
 import os
 import sys
 from typing import Annotated
@@ -47,9 +46,11 @@ def _options(
 def main() -> None:
     """Entry point of the console script; users see a traceback only if MAGUS_DEBUG is set."""
     if os.environ.get("MAGUS_DEBUG"):
+        import logging
+
         logging.basicConfig(level=logging.WARNING)
         logging.getLogger("magus").setLevel(logging.DEBUG)
-    # A command ends soon: garbage is looked for rarely, not at every 700 new objects while modules are imported.
+    # Imports make many objects and no garbage: it is looked for rarely, not at every 700 new objects.
     gc.set_threshold(50_000)
     pressed = watch_interrupts()
     try:
@@ -64,6 +65,8 @@ def main() -> None:
         say(f"magus: internal error: {type(error).__name__}: {error}")
         say("This is a fault of Magus, not of your file; MAGUS_DEBUG=1 shows where.")
         sys.exit(Exit.INPUT)
+    finally:
+        gc.freeze()  # the process ends, and all memory with it: the interpreter need not look for garbage once more
 
 
 if __name__ == "__main__":
