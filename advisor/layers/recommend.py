@@ -1,6 +1,6 @@
 """From a graph to advice: ways of its ops, joint search, all layers in packets, and why."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
@@ -24,6 +24,8 @@ from ..stages import Stages, either, lateness
 from .advice import GraphAdvice, GraphCandidate, OpAdvice, by_time
 from .baselines import EACH_ITS_BEST, NO_OVERLAP
 from .joint import COARSE_BYTES, JointRuns, affordable_packet, simulated, too_much
+from .offers.find import OfferSearch
+from .offers.offer import LayerOffer
 from .search import JOINT, JointSearch, free_names
 from .telling import LEAST_GAIN, ops_of, reasons_for
 
@@ -36,7 +38,7 @@ NEAR = 1.03
 FINE_LINE_HOPS = 120_000_000
 """Most line-hops of a run that confirms, about a second on one core."""
 
-SEARCH = "the joint search"
+SEARCH, OFFERS = "the joint search", "the implementations"
 
 INTERRUPTED = "stopped early: this is the best of what was found until then"
 
@@ -94,10 +96,15 @@ def _recommended(
     search = JointSearch(scenario, runs, climbs=options.verify and options.bespoke > 0)
     stages, finish = Stages(early), _Finish(scenario, runs, serial, early, report)
     stages.run(SEARCH, search.run, None)
-    candidates = finish.candidates(_candidates(scenario, search, serial))
+    offers = OfferSearch(scenario, runs, search.known, search.found)
+    report("offers", 0, 1)
+    stages.run(OFFERS, offers.run, None)
+    known = _candidates(scenario, search, serial)
+    candidates = finish.candidates([*known, *_offered(offers.found.values(), known)])
     interrupted = stages.interrupted or finish.stopped
     notes = (*((INTERRUPTED,) if interrupted else ()), *failure_sentences(stages.failures), *_left_out(scenario, runs))
     advice = _advice(scenario, search, candidates, notes, interrupted=interrupted)
+    advice = replace(advice, offers=tuple(sorted(offers.found.values(), key=lambda each: each.all_ticks)))
     if advice.verdict is Verdict.SERIAL and runs.stages_too_much(serial):
         too = (
             f"{SERIAL.name}: {too_much(serial, runs.staging_limit_bytes or 0)}, and nothing that was found stages less"
@@ -131,6 +138,13 @@ def _candidates(scenario: GraphScenario, search: JointSearch, serial: LayersResu
     if not any(one.choice == SERIAL for one in found):
         found.append(_candidate(SERIAL, NO_OVERLAP, serial.makespan_ticks, is_baseline=True))
     return found
+
+
+def _offered(offers: Iterable[LayerOffer], known: Sequence[GraphCandidate]) -> Iterator[GraphCandidate]:
+    """The schedules of implementations that are not among the ``known``."""
+    for offer in offers:
+        if all(one.name != offer.schedule for one in known):
+            yield _candidate(offer.table.choice, offer.about, offer.ticks, is_baseline=True)
 
 
 def _candidate(choice: GraphChoice, what: str, ticks: int, *, is_baseline: bool = False) -> GraphCandidate:

@@ -7,7 +7,7 @@ import pytest
 
 from magus.advisor import AdviceOptions
 from magus.advisor.layers.advice import GraphAdvice
-from magus.advisor.layers.baselines import IN_TURN, NO_OVERLAP, TABLE
+from magus.advisor.layers.baselines import IN_TURN, NO_OVERLAP
 from magus.advisor.layers.export import graph_advice_document
 from magus.advisor.layers.joint import JointRuns
 from magus.advisor.layers.recommend import _near_serial, recommend_graph, recommended_of
@@ -103,7 +103,7 @@ def test_a_chain_is_answered_by_the_best_of_its_pairs() -> None:
 
 def test_independent_work_is_used() -> None:
     advice = advice_on(BACKWARD)
-    in_turn, table = advice.named(IN_TURN), advice.named(TABLE)
+    in_turn, table = advice.named(IN_TURN), advice.named("transformer_engine")
 
     assert in_turn is not None and table is not None
     assert advice.recommended.name == "joint"
