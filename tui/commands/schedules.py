@@ -9,7 +9,7 @@ from ..text.space import space_text
 from .inputs import ScenarioInput
 from .interrupts import interruptible
 from .running import run_command
-from .simulate_graph import list_graph_schedules
+from .graphs.simulate import list_graph_schedules
 
 
 def list_schedules(source: ScenarioInput, *, limit: int | None, as_json: bool) -> Exit:

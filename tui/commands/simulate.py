@@ -28,7 +28,7 @@ from ..text.seeds import seeds_document, seeds_text
 from .console import save, show
 from .inputs import ScenarioInput
 from .running import exit_code_if_strict, run_command
-from .simulate_graph import simulate_graph_of
+from .graphs.simulate import simulate_graph_of
 from .simulate_options import SimulateOptions, explain_outcome, stoppable
 
 SEEDED_LINE_HOPS = 1_000_000_000

@@ -20,7 +20,7 @@ from .console import show
 from .inputs import source_of
 from .interrupts import interruptible
 from .running import run_command
-from .sweep_graph import sweep_graph
+from .graphs.sweep import sweep_graph
 
 Subject = Scenario | GraphScenario
 

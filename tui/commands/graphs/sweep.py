@@ -4,17 +4,17 @@ import csv
 import io
 from collections.abc import Sequence
 
-from ...advisor import AdviceOptions, GraphAdvice, recommend_graph
-from ...advisor.layers.joint import simulated
-from ...advisor.policy.graph_sweep import GraphSweep, graph_swept
-from ...compiler import Scenario
-from ...compiler.ir import Cancelled, GraphChoice, GraphScenario, Settings
-from ...simcore.program.program import PACKET_BYTES
-from ..exit_codes import Exit
-from ..text.door import print_json, put, put_text, say
-from ..text.graph_sweep import graph_sweep_text
-from ..text.progress import progress_line
-from .interrupts import interruptible
+from ....advisor import AdviceOptions, GraphAdvice, recommend_graph
+from ....advisor.layers.joint import simulated
+from ....advisor.policy.graph_sweep import GraphSweep, graph_swept
+from ....compiler import Scenario
+from ....compiler.ir import Cancelled, GraphChoice, GraphScenario, Settings
+from ....simcore.program.program import PACKET_BYTES
+from ...exit_codes import Exit
+from ...text.door import print_json, put, put_text, say
+from ...text.graph_sweep import graph_sweep_text
+from ...text.progress import progress_line
+from ..interrupts import interruptible
 
 
 def sweep_graph(
