@@ -32,7 +32,7 @@ class _Words:
 
 
 def whole_layer(model: ModelConfig, kv_heads: int, sequence: bool) -> Iterator[str]:
-    """Write the layer, and of a dense model its backward pass; ``kv_heads`` are those of all ranks together."""
+    """Write the layer and its backward pass; ``kv_heads`` are those of all ranks together."""
     words = _Words(" shard rows", "all_gather({})", "reduce_scatter") if sequence else _Words("", "{}", "all_reduce")
     dtype, hidden = model.dtype.value, model.hidden
     heads, packed = model.heads * model.head_dim, (model.heads + 2 * kv_heads) * model.head_dim
@@ -52,11 +52,9 @@ def whole_layer(model: ModelConfig, kv_heads: int, sequence: bool) -> Iterator[s
         "",
         f"repeat {model.layers} y as x",
     )
-    if model.experts:
-        yield "# No backward pass is derived of products by experts."
-    else:
-        about = 'about "its backward pass with weight gradients"'
-        yield _block(BACK, about, f"backward {LAYER}", f"keep {', '.join(KEPT)}")
+    about = 'about "its backward pass with weight gradients"'
+    kept = (*KEPT, "t") if model.experts else KEPT
+    yield _block(BACK, about, f"backward {LAYER}", f"keep {', '.join(kept)}")
 
 
 def _dense(model: ModelConfig, words: _Words) -> tuple[Sequence[str], Sequence[str]]:

@@ -31,6 +31,10 @@ class SyntaxWriter:
         unnamed = tuple(ast.Argument(None, (each,), span=self.span) for each in operands)
         return ast.Call(self.name(word), (*unnamed, *arguments), span=self.span)
 
+    def argument(self, word: str, value: ast.Expression) -> ast.Argument:
+        """``word=value``."""
+        return ast.Argument(word, (value,), span=self.span)
+
     def define(self, name: str, expression: ast.Expression) -> ast.Define:
         """``name = expression``."""
         return ast.Define(name, (ast.Group((expression,), span=self.span),), span=self.span)

@@ -84,13 +84,18 @@ def test_the_pairs_of_a_layer_are_those_of_the_whole() -> None:
     assert [each.workload.gemm for each in pairs.scenarios] == in_graph
 
 
-def test_a_layer_with_experts_has_no_backward_pass() -> None:
+def test_a_layer_with_experts_is_there_with_its_backward_pass() -> None:
     model = read_config(GOLDEN / "qwen3_moe.json")
-    (layer,) = compile_text(layer_text(model, H100)).graphs
+    layer, back = compile_text(layer_text(model, H100)).graphs
 
     kernel = layer.graph.op("u").workload.kernel
     assert kernel is not None and len(kernel.rows) == 16 and sum(kernel.rows) == 8192  # type: ignore[attr-defined]
     assert {"t", "y"} <= {op.name for op in layer.graph.ops if op.label == "all_to_all"}
+    gradients = [op.workload.kernel for op in back.graph.ops if op.name in ("d_wup", "d_wdn")]
+    assert [(kernel.rows, kernel.k) for kernel in gradients] == [  # type: ignore[union-attr]
+        ((1536,) * 16, 512),
+        ((4096,) * 16, 512),
+    ]
 
 
 def test_what_no_graph_says_is_written_pair_by_pair() -> None:
