@@ -57,7 +57,7 @@ def layer_text(model: ModelConfig, parallel: Parallelism, *, whole: bool = True)
         f"system node {{ gpus {parallel.ranks} x {gpu.name}; fabric {gpu.fabric()} }}",
     ]
     pairs = [*_attention(model, parallel), *_mlp(model, parallel)]
-    why_not = _why_not_whole(model, parallel)
+    why_not = why_not_whole(model, parallel)
     if not whole:
         blocks = pairs
     elif why_not:
@@ -95,7 +95,7 @@ def _kv_heads(model: ModelConfig, ranks: int) -> int:
     return max(model.kv_heads, ranks)
 
 
-def _why_not_whole(model: ModelConfig, parallel: Parallelism) -> str:
+def why_not_whole(model: ModelConfig, parallel: Parallelism) -> str:
     """Why the layer is no graph; empty if it is one."""
     if model.latent:
         return "its attention has other projections"

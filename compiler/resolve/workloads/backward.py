@@ -22,8 +22,8 @@ from .backward_pass import BackwardPass, Derived, NoGradientError
 from .backward_rules import COMBINE, DISPATCH, RULES, why_not
 from .backward_syntax import SyntaxWriter
 from .graph import GraphResolver
-from .graph_calls import GraphCall, Laid
 from .graph_batch import cut_tensors
+from .graph_calls import GraphCall, Laid
 
 BACKWARD, KEEP = BACKWARD_WORDS
 _EXAMPLE = "backward layer"
