@@ -172,7 +172,7 @@ class Advisor:
         known = self._layers.recall(asked) if isinstance(question, LayerRequest) else None
         if known is not None:
             return known
-        from .layers.ask import graph_of  # those who ask about pairs do not wait for it
+        from .layers.question import graph_of  # those who ask about pairs do not wait for it
         from .layers.recommend import recommend_graph
 
         advice = recommend_graph(graph_of(question), options, progress=progress, should_stop=should_stop)
@@ -252,7 +252,7 @@ class Advisor:
             If ``should_stop`` returned true: a table with gaps is none.
         """
         if isinstance(question, LayerRequest):
-            from .layers.ask import layer_table
+            from .policy.layer_sizes import layer_table
 
             told, stop = progress or (lambda done, total: None), should_stop or never
             advise_layer = partial(self.recommend_layer, should_stop=should_stop)

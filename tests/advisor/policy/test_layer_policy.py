@@ -64,10 +64,13 @@ def test_two_rules_meet_where_the_schedules_do(policy: LayerPolicy) -> None:
 
 
 def test_a_rule_says_which_sizes_its_schedule_can_be_cut_for(policy: LayerPolicy) -> None:
-    for rule in policy.rules:
-        for more in (1, 5):
-            size = rule.sizes[0] + more * rule.multiple_of
-            assert steps_of(backward(m=size).system, backward(m=size).graph, rule.choice)
+    sizes = [rule.sizes[0] + more * rule.multiple_of for rule in policy.rules for more in (1, 5)]
+    rules = [rule for rule in policy.rules for _ in range(2)]
+
+    cut = [
+        steps_of((one := backward(m=m)).system, one.graph, rule.choice) for m, rule in zip(sizes, rules, strict=True)
+    ]
+    assert [len(steps) for steps in cut] == [len(rule.steps) for rule in rules]
 
 
 def test_a_rule_says_what_each_op_does(policy: LayerPolicy) -> None:

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from ....advisor import AdviceOptions
-from ....advisor.layers.ask import across
 from ....advisor.policy.graph_sweep import GraphSweep
 from ....advisor.policy.layer_rules import GraphAxis, policy_of
+from ....advisor.policy.layer_sizes import across
 from ....advisor.policy.table import policy_text
 from ....advisor.targets import SCENARIO_TARGETS, Refused
 from ....advisor.targets.graphs import GRAPH_TARGETS

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import count
 
 from ....advisor import AdviceOptions, GraphAdvice, recommend_graph
-from ....advisor.layers.ask import across
 from ....advisor.policy.graph_sweep import GraphSweep, Simulate, graph_swept
+from ....advisor.policy.layer_sizes import across
 from ....compiler import Scenario
 from ....compiler.ir import Cancelled, GraphChoice, GraphScenario, Progress, Settings, ShouldStop
 from ...exit_codes import Exit

@@ -1,4 +1,4 @@
-"""Questions of programs about whole layers: a request or a graph in, advice or a policy table out."""
+"""Policy tables of layers of a model: one request, asked again for each number of tokens."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -9,28 +9,13 @@ from ...compiler.ir import Cancelled, GraphChoice, GraphScenario, ShouldStop
 from ...compiler.ir.stopping import never
 from ...compiler.request.errors import RequestError
 from ...simcore.program.program import PACKET_BYTES
+from ..layers.advice import GraphAdvice
+from ..layers.joint import simulated
 from ..options import AdviceOptions
-from ..policy.cover import TOLERANCE
-from ..policy.graph_sweep import Simulate
-from ..policy.layer_rules import TOKENS, GraphAxis, layer_policy
-from ..policy.layer_table import LayerPolicy
-from .advice import GraphAdvice
-from .joint import simulated
-
-
-def graph_of(question: LayerRequest | GraphScenario) -> GraphScenario:
-    """Return the graph that a question is about.
-
-    Raises
-    ------
-    RequestError
-        If a request does not fit together.
-    """
-    if isinstance(question, GraphScenario):
-        return question
-    if not isinstance(question, LayerRequest):
-        raise TypeError(f"a question about a layer is a LayerRequest or a GraphScenario, not {type(question).__name__}")
-    return layer_scenario(question)
+from .cover import TOLERANCE
+from .graph_sweep import Simulate
+from .layer_rules import TOKENS, GraphAxis, layer_policy
+from .layer_table import LayerPolicy
 
 
 def across(should_stop: ShouldStop) -> Simulate:
