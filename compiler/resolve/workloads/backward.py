@@ -114,7 +114,7 @@ class BackwardReader:
             raise self._report.fail(Code.MGS520, message, span, _WRITE)
         calls = _as_written(resolver)
         for call in calls:
-            why = why_not(call)
+            why = why_not(call, calls)
             if why:
                 where = f"'{call.definition}' on line {call.span.location.line}"
                 hint = f"write the backward pass out; known are those of {listing(RULES)}"

@@ -19,9 +19,8 @@ Sizes = tuple[ast.Expression, ast.Expression]
 class Forward:
     """A graph as it was read: ``inputs`` are its declared tensors with their sizes as written, ``calls`` in order.
 
-    ``arguments`` are the named ones of each call, by the name of its result, and ``dispatch_of`` is the dispatch of each
-    combine. ``cut`` are tensors that may be cut into
-    batches, of sequences of ``sequence`` rows.
+    ``arguments`` are the named ones of each call, by the name of its result, and ``dispatch_of`` is the dispatch of
+    each combine. ``cut`` are tensors that may be cut into batches, of sequences of ``sequence`` rows.
     """
 
     inputs: Mapping[str, tuple[Tensor, Sizes]]

@@ -5,7 +5,7 @@ backward, and the other way round (Korthikanti et al., "Reducing Activation Reco
 2022, section 4.2.2): where a product leaves each rank with a part of the sum, that sum is what is scattered.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ...ir import Shard
@@ -169,12 +169,15 @@ RULES: Mapping[str, Callable[[BackCall, Term], Terms]] = {
 """By the word of the operation; others have no backward pass."""
 
 
-def why_not(call: GraphCall) -> str:
-    """Why nothing goes back through a call; empty if it does."""
+def why_not(call: GraphCall, calls: Iterable[GraphCall]) -> str:
+    """Why nothing goes back through a call, one of all ``calls``; empty if it does."""
     if call.operation.name not in RULES:
         return f"no backward pass of {call.operation.name} is known"
     if call.operation.name == "attention" and len(call.operands) > 1:
         return "the backward pass of attention gives one tensor, for queries, keys and values in one"
+    combined = (each.exchange for each in calls if each.operation.name == COMBINE)
+    if call.operation.name == EXPERTS and "rows" not in call.arguments and call.exchange not in combined:
+        return "gradients come to experts as rows do, by a dispatch, and no combine brings these rows back"
     if call.operation.name != GEMM and any(operand.transposed for operand in call.operands):
         return f"no backward pass of {call.operation.name} of a transposed tensor is known"
     return ""
