@@ -41,6 +41,8 @@ class LayerRequest:
         Rows of activations that all ranks hold together, in one sequence.
     backward
         Whether the question is about the backward pass, with weight gradients.
+    node
+        GPUs of one node; more than these are on several, joined by a network.
     sequence_parallel
         Whether activations are held by rows, gathered and reduce-scattered, or whole and all-reduced.
     engines
@@ -62,6 +64,7 @@ class LayerRequest:
     tokens: int
     backward: bool = False
     sequence_parallel: bool = True
+    node: int = 8
     engines: tuple[str, ...] = ()
     staging_bytes: int | None = None
     implementations: tuple[str, ...] = ()
@@ -73,6 +76,7 @@ class LayerRequest:
         if not isinstance(self.gpu, str) or not self.gpu:
             raise RequestError(Code.MGS209, "gpu", "none is given", "for instance gpu='H100'")
         _check_whole("tp", self.tp, 2, MAX_RANKS)
+        _check_whole("node", self.node, 1, MAX_RANKS)
         _check_whole("tokens", self.tokens, 1, MAX_EXTENT)
         for field in ("backward", "sequence_parallel"):
             if not isinstance(getattr(self, field), bool):
@@ -145,11 +149,14 @@ def layer_scenario(request: LayerRequest) -> GraphScenario:
     RequestError
         If the GPU does not ship, the layer does not divide among the ranks, or no graph says it.
     """
-    parallel = Parallelism(request.gpu, request.tp, request.sequence_parallel)
+    parallel = Parallelism(request.gpu, request.tp, request.sequence_parallel, request.node)
     why_not = why_not_whole(request.model, parallel)
     if why_not:
         raise RequestError(Code.MGS520, "model", f"no graph says a layer of {request.model.name}: {why_not}", _PAIRS)
     text = layer_text(request.model, parallel).replace(f"param {TOKENS}", f"param M = {request.tokens}", 1)
+    if f"workload {request.workload} on " not in text:
+        message = f"no backward pass is derived of a layer of {request.model.name}"
+        raise RequestError(Code.MGS520, "backward", message, "write it out in a file, and ask about its graph")
     uses = "".join(f'use "implementations/{name}"\n' for name in request.implementations)
     text = text.replace("\nuse ", f"\n{uses}use ", 1) + _explore(request)
     try:

@@ -20,6 +20,7 @@ OF_MODEL = (
     "tokens",
     "backward",
     "sequence_parallel",
+    "node",
     "engines",
     "staging_bytes",
     "implementations",

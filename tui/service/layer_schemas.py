@@ -21,6 +21,7 @@ def layer_question_schema() -> JsonObject:
         "tokens": {**whole_number(1, MAX_EXTENT), "description": "rows that all ranks hold together"},
         "backward": {"type": "boolean", "description": "the backward pass with weight gradients; default false"},
         "sequence_parallel": {"type": "boolean", "description": "default true"},
+        "node": {**whole_number(1, MOST_RANKS), "description": "GPUs of one node; default 8"},
         "engines": list_of(_WORD, 64),
         "staging_bytes": {"type": ["integer", "null"], "minimum": 0},
         "implementations": list_of(one_of(OF_LAYERS), 64),

@@ -25,7 +25,7 @@ from ....compiler.ir import (
     Seams,
     System,
 )
-from ....compiler.planning.graph_build import collective_alone
+from ....compiler.planning.graph_halves import collective_alone
 from ....compiler.planning.knobs.engine import default_engine
 from ....compiler.templates import BASELINE
 from ...implementations.predict import simulated_us

@@ -48,6 +48,11 @@ def test_without_sequence_parallelism_sums_are_whole() -> None:
     assert {op.label for op in whole.graph.ops if op.is_pair} == {"GEMM+AR"}
 
 
+def test_more_gpus_than_a_node_has_are_on_several() -> None:
+    assert layer_scenario(replace(REQUEST, tp=8)).system.fabric.node_size == 0
+    assert layer_scenario(replace(REQUEST, tp=8, node=4)).system.fabric.node_size == 4
+
+
 def test_limits_of_the_search_are_those_of_the_file() -> None:
     limited = replace(REQUEST, engines=("dma(3)",), staging_bytes=1 << 30, implementations=("transformer_engine",))
     explore = layer_scenario(limited).explore
@@ -65,6 +70,7 @@ def test_limits_of_the_search_are_those_of_the_file() -> None:
         ({"tokens": True}, Code.MGS309, "tokens"),
         ({"tokens": 1 << 60}, Code.MGS307, "tokens"),
         ({"tp": 1}, Code.MGS307, "tp"),
+        ({"node": 0}, Code.MGS307, "node"),
         ({"gpu": ""}, Code.MGS209, "gpu"),
         ({"backward": 1}, Code.MGS310, "backward"),
         ({"model": CONFIG}, Code.MGS310, "model"),
@@ -89,7 +95,8 @@ def test_a_request_is_checked_when_it_is_made(changed: dict[str, Any], code: Cod
         ({"engines": ("dma(99)",)}, Code.MGS401, "engines"),
         ({"implementations": ("flux",)}, Code.MGS520, "implementations"),
         ({"implementations": ("fluxx",)}, Code.MGS208, "implementations"),
-        ({"model": model_of(GOLDEN / "deepseek_v3.json"), "tp": 8}, Code.MGS520, "model"),
+        ({"model": model_of(GOLDEN / "deepseek_v3.json"), "backward": True, "tp": 8}, Code.MGS520, "backward"),
+        ({"model": model_of(GOLDEN / "qwen3_moe.json"), "sequence_parallel": False}, Code.MGS520, "model"),
     ],
 )
 def test_what_does_not_fit_is_told_when_it_is_asked(changed: dict[str, Any], code: Code, field: str) -> None:
