@@ -16,7 +16,7 @@ class GraphCandidate:
 
     ``estimated_ticks`` are of all layers, from a few that were simulated in coarse packets; ``result`` is that of all
     layers in packets, None where the few have told enough. ``is_baseline`` is what people have today or the file
-    declares, else it was searched.
+    declares, else it was searched. One that ``is_outside`` what the file explores is compared, and never recommended.
     """
 
     choice: GraphChoice
@@ -25,6 +25,7 @@ class GraphCandidate:
     result: LayersResult | None = None
     unit_bytes: int | None = None
     is_baseline: bool = False
+    is_outside: bool = False
 
     @property
     def name(self) -> str:

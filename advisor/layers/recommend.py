@@ -10,6 +10,7 @@ from ...compiler.ir.stopping import never
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.graph_build import build_graph_plan
 from ...compiler.resolve.expect.expectation import Verdict
+from ...compiler.resolve.schedules.explore import BATCHES
 from ...compiler.resolve.schedules.graph_from_text import SERIAL
 from ...simcore.memo.memo import ADVISOR, memo_of, memoized
 from ...simcore.simulate_layers import LayersResult
@@ -100,7 +101,7 @@ def _recommended(
     report("offers", 0, 1)
     stages.run(OFFERS, offers.run, None)
     known = _candidates(scenario, search, serial)
-    candidates = finish.candidates([*known, *_offered(offers.found.values(), known)])
+    candidates = finish.candidates([*known, *_offered(scenario, offers.found.values(), known)])
     interrupted = stages.interrupted or finish.stopped
     notes = (*((INTERRUPTED,) if interrupted else ()), *failure_sentences(stages.failures), *_left_out(scenario, runs))
     advice = _advice(scenario, search, candidates, notes, interrupted=interrupted)
@@ -142,11 +143,15 @@ def _candidates(scenario: GraphScenario, search: JointSearch, serial: LayersResu
     return found
 
 
-def _offered(offers: Iterable[LayerOffer], known: Sequence[GraphCandidate]) -> Iterator[GraphCandidate]:
-    """The schedules of implementations that are not among the ``known``."""
+def _offered(
+    scenario: GraphScenario, offers: Iterable[LayerOffer], known: Sequence[GraphCandidate]
+) -> Iterator[GraphCandidate]:
+    """The schedules of implementations that are not among the ``known``; what a file explores does not limit them."""
+    limited = any(word != BATCHES for word, _ in scenario.explore.asked)
     for offer in offers:
         if all(one.name != offer.schedule for one in known):
-            yield _candidate(offer.table.choice, offer.about, offer.ticks, is_baseline=True)
+            choice, what = offer.table.choice, offer.about + (", which is not explored" if limited else "")
+            yield GraphCandidate(choice, what, offer.ticks, is_baseline=True, is_outside=limited)
 
 
 def _candidate(choice: GraphChoice, what: str, ticks: int, *, is_baseline: bool = False) -> GraphCandidate:
@@ -250,10 +255,10 @@ def _advice(
 def recommended_of(candidates: Sequence[GraphCandidate], serial: GraphCandidate, resolution: float) -> GraphCandidate:
     """The fastest, but what people have where it leads that by less than ``MIN_LEAD``, and no overlap where it is near.
 
-    Kernels side by side are not recommended: no profile is fitted to them. Estimates count where nothing was simulated
-    whole, since the search was stopped.
+    Neither kernels side by side are recommended, to which no profile is fitted, nor what the file does not explore.
+    Estimates count where nothing was simulated whole, since the search was stopped.
     """
-    usable = [one for one in candidates if not one.side_by_side]
+    usable = [one for one in candidates if not one.side_by_side and not one.is_outside]
     known = [one for one in usable if one.result is not None] or usable
     fastest = min(known, key=lambda one: (one.ticks, not one.is_baseline))
     usual = min((one for one in known if one.is_baseline), key=lambda one: one.ticks, default=fastest)
@@ -265,7 +270,8 @@ def _near_serial(
     candidates: Sequence[GraphCandidate], recommended: GraphCandidate, serial: GraphCandidate, resolution: float
 ) -> Iterator[str]:
     """Why no overlap is recommended though something is faster."""
-    fastest = min((one for one in candidates if not one.side_by_side), key=lambda one: one.ticks, default=serial)
+    usable = (one for one in candidates if not one.side_by_side and not one.is_outside)
+    fastest = min(usable, key=lambda one: one.ticks, default=serial)
     gain = serial.ticks / fastest.ticks - 1
     if recommended is serial and gain >= LEAST_GAIN:
         least = max(MIN_GAIN, resolution)

@@ -53,6 +53,20 @@ def test_each_implementation_has_its_best_table_with_gain_and_loss() -> None:
     assert [each.all_ticks for each in advice.offers] == sorted(each.all_ticks for each in advice.offers)
 
 
+def test_what_the_file_does_not_explore_is_compared_and_never_recommended() -> None:
+    advice = advice_on(BACK + "explore back { engine sm(16) }")
+    engine = advice.named("transformer_engine")
+
+    assert engine is not None and engine.is_outside and engine.ticks < advice.recommended.ticks
+    assert advice.recommended is not engine and engine.result is not None  # it is near, and simulated like the others
+
+
+def test_without_limits_what_people_have_may_be_the_answer() -> None:
+    advice = advice_on(BATCHES.partition("explore")[0])
+
+    assert not any(one.is_outside for one in advice.candidates)
+
+
 def test_what_is_not_known_of_an_implementation_is_said() -> None:
     advice = advice_on(BACK + AT_ENGINES)
     engine, fused = (advice.offer(name) for name in OF_LAYERS)
