@@ -126,7 +126,10 @@ class Graph:
         KeyError
             If there is none.
         """
-        return {op.name: op for op in self.ops}[name]
+        for op in self.ops:
+            if op.name == name:
+                return op
+        raise KeyError(name)
 
 
 def in_batch(name: str, number: int) -> str:

@@ -11,6 +11,7 @@ from magus.compiler.resolve.schedules.graph_from_text import SERIAL
 from magus.simcore import RunTooLarge
 from magus.simcore import simulate_layers as layers
 from magus.simcore.figures.graph_result import GraphResult
+from magus.simcore.simulate_graph import simulate_graph
 from magus.simcore.simulate_layers import LayersResult, simulate_layers
 
 TEXT = """
@@ -108,7 +109,7 @@ def test_of_too_many_layers_without_a_period_the_last_stand_for_the_rest(
 
 def test_layers_too_large_for_one_run_too(back: GraphScenario, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was simulated before is the answer, once something was."""
-    every, run, limits = simulated(back, "ahead"), layers.simulate_graph, [10, 5, 4]
+    every, run, limits = simulated(back, "ahead"), simulate_graph, [10, 5, 4]
 
     def small(system: System, plan: GraphPlan, **options: Any) -> GraphResult:
         if plan.num_layers > limits[0]:
