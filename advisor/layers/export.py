@@ -52,6 +52,7 @@ def _candidate(candidate: GraphCandidate, serial: GraphCandidate) -> JsonObject:
         "unit_bytes": candidate.unit_bytes,
         "staging_bytes": None if whole is None else whole.schedule.staging_bytes,
         "baseline": candidate.is_baseline,
+        "outside": candidate.is_outside,
         "side_by_side": candidate.side_by_side,
     }
 
