@@ -1,8 +1,9 @@
-"""Advice. In: a ``Scenario`` or ``Request``. Out: an ``Advice``, the schedule to use with its reasons and its proof."""
+"""Advice. In: a scenario or a request. Out: an ``Advice``, the schedule to use with its reasons and its proof."""
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ..compiler.from_model.request import LayerRequest, model_of
     from ..compiler.request.errors import RequestError
     from ..compiler.request.request import Request
     from .bounds.lower_bound import lower_bound
@@ -21,6 +22,7 @@ __all__ = [
     "AdviceOptions",
     "Advisor",
     "GraphAdvice",
+    "LayerRequest",
     "ModelError",
     "NoFeasibleSchedule",
     "Oracle",
@@ -30,6 +32,7 @@ __all__ = [
     "enumerate_space",
     "keep_results",
     "lower_bound",
+    "model_of",
     "recommend_graph",
 ]
 
@@ -38,6 +41,7 @@ _HOMES = {
     "AdviceOptions": ".options",
     "Advisor": ".recommend",
     "GraphAdvice": ".layers.advice",
+    "LayerRequest": "..compiler.from_model.request",
     "ModelError": ".learned.boosted_trees",
     "NoFeasibleSchedule": ".solver",
     "Oracle": ".oracle.oracle",
@@ -47,6 +51,7 @@ _HOMES = {
     "enumerate_space": ".solver",
     "keep_results": ".kept_advice",
     "lower_bound": ".bounds.lower_bound",
+    "model_of": "..compiler.from_model.request",
     "recommend_graph": ".layers.recommend",
 }
 

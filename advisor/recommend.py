@@ -3,16 +3,19 @@
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, overload
 
 from ..compiler.codes import Code
-from ..compiler.ir import Cancelled, Counted, Progress, Rejection, Scenario, ShouldStop, never
+from ..compiler.from_model.request import LayerRequest
+from ..compiler.ir import Cancelled, Counted, GraphScenario, Progress, Rejection, Scenario, ShouldStop, never
 from ..compiler.planning.build import ScheduleError
 from ..compiler.request.request import Request
 from ..compiler.request.scenario import Stamp, scenario_of, stamp
 from .advice_run import AdviceRun
 from .answer import Confirmed, Findings, advice_of
-from .candidates.advice import Advice
+from .candidates.advice import Advice, Source
 from .candidates.shortlist import answered_by_runs, merged
 from .kept_advice import KeptAdvice
 from .learned.model_file import load as load_proposals
@@ -27,6 +30,10 @@ from .policy.table import PolicyTable
 from .recent import RecentAnswers
 from .stages import Stages, either, lateness
 from .workers import open_workers, suits_threads
+
+if TYPE_CHECKING:
+    from .layers.advice import GraphAdvice
+    from .policy.layer_table import LayerPolicy
 
 DEFAULT = AdviceOptions()
 TABLES = AdviceOptions(bespoke=0)
@@ -43,7 +50,8 @@ class Advisor:
     """
 
     proposals: ProposalModel | None = None
-    _recent: RecentAnswers = field(default_factory=RecentAnswers, compare=False, repr=False)
+    _recent: RecentAnswers[Advice] = field(default_factory=RecentAnswers, compare=False, repr=False)
+    _layers: "RecentAnswers[GraphAdvice]" = field(default_factory=RecentAnswers, compare=False, repr=False)
 
     @classmethod
     def load(cls, folder: Path | None = None) -> "Advisor":
@@ -103,7 +111,8 @@ class Advisor:
         advice = self._recent.recall(asked)
         if advice is None:
             advice = self._advice(scenario_of(question, read_at), options, progress, should_stop, answered)
-            self._recent.keep(asked, advice)
+            if not advice.interrupted and not advice.notes:  # another run would give it too
+                self._recent.keep(asked, replace(advice, source=Source.CACHE))
         return advice
 
     def recall(self, request: Request, options: AdviceOptions = DEFAULT) -> Advice | None:
@@ -140,20 +149,91 @@ class Advisor:
         """``recommend_many`` in threads; when the task is cancelled, they stop at their next step."""
         return await in_thread(lambda stop: self.recommend_many(questions, options, threads=threads, should_stop=stop))
 
+    def recommend_layer(
+        self,
+        question: LayerRequest | GraphScenario,
+        options: AdviceOptions = DEFAULT,
+        *,
+        progress: Progress | None = None,
+        should_stop: ShouldStop | None = None,
+    ) -> "GraphAdvice":
+        """Return which schedule to use for all ops of a layer together; parameters are those of ``recommend``.
+
+        Raises
+        ------
+        RequestError
+            If the request does not fit together, or names what does not exist.
+        ScheduleError, RunTooLarge
+            If the layer does not fit into memory, or cannot be simulated.
+        Cancelled
+            If ``should_stop`` returned true before anything was simulated.
+        """
+        asked = question, replace(options, within_s=None)
+        known = self._layers.recall(asked) if isinstance(question, LayerRequest) else None
+        if known is not None:
+            return known
+        from .layers.question import graph_of  # those who ask about pairs do not wait for it
+        from .layers.recommend import recommend_graph
+
+        advice = recommend_graph(graph_of(question), options, progress=progress, should_stop=should_stop)
+        if isinstance(question, LayerRequest) and not advice.interrupted:
+            self._layers.keep(asked, advice)
+        return advice
+
+    def recall_layer(self, request: LayerRequest, options: AdviceOptions = DEFAULT) -> "GraphAdvice | None":
+        """Return the answer to ``request`` if this advisor gave it lately; else None."""
+        return self._layers.recall((request, replace(options, within_s=None)))
+
+    async def recommend_layer_async(
+        self,
+        question: LayerRequest | GraphScenario,
+        options: AdviceOptions = DEFAULT,
+        *,
+        should_stop: ShouldStop | None = None,
+    ) -> "GraphAdvice":
+        """``recommend_layer`` in a thread; when the task is cancelled, the thread stops at its next step."""
+        also = should_stop or never
+        return await in_thread(lambda stop: self.recommend_layer(question, options, should_stop=either(stop, also)))
+
+    @overload
+    def policy_table(
+        self,
+        question: LayerRequest,
+        sizes: Sequence[int],
+        options: AdviceOptions = ...,
+        *,
+        tolerance: float = ...,
+        progress: Counted | None = ...,
+        should_stop: ShouldStop | None = ...,
+    ) -> "LayerPolicy": ...
+
+    @overload
     def policy_table(
         self,
         question: Request | Scenario,
+        sizes: Sequence[int],
+        options: AdviceOptions = ...,
+        *,
+        tolerance: float = ...,
+        progress: Counted | None = ...,
+        should_stop: ShouldStop | None = ...,
+    ) -> PolicyTable: ...
+
+    def policy_table(
+        self,
+        question: Request | Scenario | LayerRequest,
         sizes: Sequence[int],
         options: AdviceOptions = TABLES,
         *,
         tolerance: float = TOLERANCE,
         progress: Counted | None = None,
         should_stop: ShouldStop | None = None,
-    ) -> PolicyTable:
+    ) -> "PolicyTable | LayerPolicy":
         """Return which schedule to use from which size to which, the question being about one of them.
 
-        A table names templates: the chunks of a bespoke schedule fit one size. Sizes between those given belong to
-        the nearer of two rules, by simulations of both.
+        Of a layer the size is ``tokens``, and a rule says what each op does. A table of pairs names templates: the
+        chunks of a bespoke schedule fit one size. Sizes between those given belong to the nearer of two rules, by
+        simulations of both.
 
         Parameters
         ----------
@@ -171,6 +251,12 @@ class Advisor:
         Cancelled
             If ``should_stop`` returned true: a table with gaps is none.
         """
+        if isinstance(question, LayerRequest):
+            from .policy.layer_sizes import layer_table
+
+            told, stop = progress or (lambda done, total: None), should_stop or never
+            advise_layer = partial(self.recommend_layer, should_stop=should_stop)
+            return layer_table(question, sizes, options, advise_layer, tolerance=tolerance, told=told, should_stop=stop)
         axis = axis_of(question)
         check_sizes(axis, sizes)
         done = 0

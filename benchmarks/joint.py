@@ -67,7 +67,7 @@ def _example(name: str, workload: str, **settings: int) -> GraphScenario:
 
 
 def _best_known(advice: GraphAdvice) -> int:
-    return min(one.ticks for one in advice.candidates if one.is_baseline)
+    return min(one.ticks for one in advice.candidates if one.is_baseline and not one.is_outside)
 
 
 def _golden() -> Iterator[Figure]:

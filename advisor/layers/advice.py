@@ -7,6 +7,7 @@ from ...compiler.ir import TICKS_PER_US, GraphChoice, GraphScenario
 from ...compiler.resolve.expect.expectation import Verdict
 from ...simcore.simulate_layers import LayersResult
 from ..bounds.lower_bound import Bound
+from .offers.offer import LayerOffer, promised
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +16,7 @@ class GraphCandidate:
 
     ``estimated_ticks`` are of all layers, from a few that were simulated in coarse packets; ``result`` is that of all
     layers in packets, None where the few have told enough. ``is_baseline`` is what people have today or the file
-    declares, else it was searched.
+    declares, else it was searched. One that ``is_outside`` what the file explores is compared, and never recommended.
     """
 
     choice: GraphChoice
@@ -24,6 +25,7 @@ class GraphCandidate:
     result: LayersResult | None = None
     unit_bytes: int | None = None
     is_baseline: bool = False
+    is_outside: bool = False
 
     @property
     def name(self) -> str:
@@ -74,7 +76,8 @@ class GraphAdvice:
 
     ``serial`` is the one without overlap. ``candidates`` are by their times, best first. ``kernels_ticks`` are all
     kernels alone, one after the other, in all layers: no schedule with these kernels in one stream is faster.
-    ``reasons`` are sentences. ``copier`` is who copies. ``searched`` is how many schedules were simulated.
+    ``reasons`` are sentences. ``copier`` is who copies. ``searched`` is how many schedules were simulated. ``offers``
+    are what can be switched on today, the fastest first.
     """
 
     scenario: GraphScenario
@@ -92,6 +95,7 @@ class GraphAdvice:
     marks: tuple[str, ...] = ()
     interrupted: bool = False
     outside_calibration: tuple[str, ...] = ()
+    offers: tuple[LayerOffer, ...] = ()
 
     @property
     def speedup(self) -> float:
@@ -107,6 +111,22 @@ class GraphAdvice:
     def gap_to_bound(self) -> float | None:
         """Time of the recommended schedule over the lower bound, minus one; None without a bound."""
         return None if self.bound is None else self.recommended.ticks / self.bound.ticks - 1
+
+    def gain_of(self, offer: LayerOffer) -> float:
+        """The gain of an implementation over no overlap, both as they are estimated."""
+        return self.serial.estimated_ticks / offer.all_ticks
+
+    def loss_of(self, offer: LayerOffer) -> float:
+        """How far an implementation is behind the recommended schedule, as a share of its time."""
+        return offer.all_ticks / self.recommended.estimated_ticks - 1
+
+    def verdict_on(self, offer: LayerOffer) -> Verdict:
+        """What the gain of an implementation promises."""
+        return promised(self.gain_of(offer), float(self.scenario.system.gpu.gemm.resolution), offer.unknown)
+
+    def offer(self, implementation: str) -> LayerOffer | None:
+        """What is known of an implementation here, None if nothing is."""
+        return next((each for each in self.offers if each.implementation == implementation), None)
 
     def named(self, name: str) -> GraphCandidate | None:
         """The candidate of that name, None if there is none."""

@@ -5,6 +5,7 @@ from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.graph_expression import graph_choice_text, graph_expression_of
 from ..export import bound_document
 from .advice import GraphAdvice, GraphCandidate, OpAdvice
+from .offers.offer import LayerOffer
 
 SCHEMA = "magus-graph-advice/1"
 
@@ -33,6 +34,7 @@ def graph_advice_document(advice: GraphAdvice) -> JsonObject:
         "marks": list(advice.marks),
         "interrupted": advice.interrupted,
         "outside_calibration": list(advice.outside_calibration),
+        "implementations": [_offer(advice, offer) for offer in advice.offers],
     }
 
 
@@ -50,7 +52,35 @@ def _candidate(candidate: GraphCandidate, serial: GraphCandidate) -> JsonObject:
         "unit_bytes": candidate.unit_bytes,
         "staging_bytes": None if whole is None else whole.schedule.staging_bytes,
         "baseline": candidate.is_baseline,
+        "outside": candidate.is_outside,
         "side_by_side": candidate.side_by_side,
+    }
+
+
+def _offer(advice: GraphAdvice, offer: LayerOffer) -> JsonObject:
+    """What can be switched on today: its settings, and how far it is behind the recommended schedule."""
+    return {
+        "name": offer.implementation,
+        "about": offer.about,
+        "schedule": offer.schedule,
+        "verdict": advice.verdict_on(offer).value,
+        "us": offer.all_ticks / TICKS_PER_US,
+        "extra_us": offer.extra_ticks / TICKS_PER_US,
+        "gain": advice.gain_of(offer),
+        "loss": advice.loss_of(offer),
+        "unknown": offer.unknown or None,
+        "flags": list(offer.table.flags),
+        "settings": [
+            {
+                "layer": each.layer,
+                "op": each.op,
+                "method": each.method,
+                "num_sm": each.num_sm or None,
+                "num_splits": each.num_splits or None,
+                "copy_engine": each.copy_engine,
+            }
+            for each in offer.table.settings
+        ],
     }
 
 

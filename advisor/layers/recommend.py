@@ -1,6 +1,6 @@
 """From a graph to advice: ways of its ops, joint search, all layers in packets, and why."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
@@ -10,6 +10,7 @@ from ...compiler.ir.stopping import never
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.graph_build import build_graph_plan
 from ...compiler.resolve.expect.expectation import Verdict
+from ...compiler.resolve.schedules.explore import BATCHES
 from ...compiler.resolve.schedules.graph_from_text import SERIAL
 from ...simcore.memo.memo import ADVISOR, memo_of, memoized
 from ...simcore.simulate_layers import LayersResult
@@ -24,6 +25,8 @@ from ..stages import Stages, either, lateness
 from .advice import GraphAdvice, GraphCandidate, OpAdvice, by_time
 from .baselines import EACH_ITS_BEST, NO_OVERLAP
 from .joint import COARSE_BYTES, JointRuns, affordable_packet, simulated, too_much
+from .offers.find import OfferSearch
+from .offers.offer import LayerOffer
 from .search import JOINT, JointSearch, free_names
 from .telling import LEAST_GAIN, ops_of, reasons_for
 
@@ -36,7 +39,7 @@ NEAR = 1.03
 FINE_LINE_HOPS = 120_000_000
 """Most line-hops of a run that confirms, about a second on one core."""
 
-SEARCH = "the joint search"
+SEARCH, OFFERS = "the joint search", "the implementations"
 
 INTERRUPTED = "stopped early: this is the best of what was found until then"
 
@@ -94,10 +97,15 @@ def _recommended(
     search = JointSearch(scenario, runs, climbs=options.verify and options.bespoke > 0)
     stages, finish = Stages(early), _Finish(scenario, runs, serial, early, report)
     stages.run(SEARCH, search.run, None)
-    candidates = finish.candidates(_candidates(scenario, search, serial))
+    offers = OfferSearch(scenario, runs, search.known, search.found)
+    report("offers", 0, 1)
+    stages.run(OFFERS, offers.run, None)
+    known = _candidates(scenario, search, serial)
+    candidates = finish.candidates([*known, *_offered(scenario, offers.found.values(), known)])
     interrupted = stages.interrupted or finish.stopped
     notes = (*((INTERRUPTED,) if interrupted else ()), *failure_sentences(stages.failures), *_left_out(scenario, runs))
     advice = _advice(scenario, search, candidates, notes, interrupted=interrupted)
+    advice = replace(advice, offers=tuple(sorted(offers.found.values(), key=lambda each: each.all_ticks)))
     if advice.verdict is Verdict.SERIAL and runs.stages_too_much(serial):
         too = (
             f"{SERIAL.name}: {too_much(serial, runs.staging_limit_bytes or 0)}, and nothing that was found stages less"
@@ -133,6 +141,17 @@ def _candidates(scenario: GraphScenario, search: JointSearch, serial: LayersResu
     if not any(one.choice == SERIAL for one in found):
         found.append(_candidate(SERIAL, NO_OVERLAP, serial.makespan_ticks, is_baseline=True))
     return found
+
+
+def _offered(
+    scenario: GraphScenario, offers: Iterable[LayerOffer], known: Sequence[GraphCandidate]
+) -> Iterator[GraphCandidate]:
+    """The schedules of implementations that are not among the ``known``; what a file explores does not limit them."""
+    limited = any(word != BATCHES for word, _ in scenario.explore.asked)
+    for offer in offers:
+        if all(one.name != offer.schedule for one in known):
+            choice, what = offer.table.choice, offer.about + (", which is not explored" if limited else "")
+            yield GraphCandidate(choice, what, offer.ticks, is_baseline=True, is_outside=limited)
 
 
 def _candidate(choice: GraphChoice, what: str, ticks: int, *, is_baseline: bool = False) -> GraphCandidate:
@@ -236,10 +255,10 @@ def _advice(
 def recommended_of(candidates: Sequence[GraphCandidate], serial: GraphCandidate, resolution: float) -> GraphCandidate:
     """The fastest, but what people have where it leads that by less than ``MIN_LEAD``, and no overlap where it is near.
 
-    Kernels side by side are not recommended: no profile is fitted to them. Estimates count where nothing was simulated
-    whole, since the search was stopped.
+    Neither kernels side by side are recommended, to which no profile is fitted, nor what the file does not explore.
+    Estimates count where nothing was simulated whole, since the search was stopped.
     """
-    usable = [one for one in candidates if not one.side_by_side]
+    usable = [one for one in candidates if not one.side_by_side and not one.is_outside]
     known = [one for one in usable if one.result is not None] or usable
     fastest = min(known, key=lambda one: (one.ticks, not one.is_baseline))
     usual = min((one for one in known if one.is_baseline), key=lambda one: one.ticks, default=fastest)
@@ -251,7 +270,8 @@ def _near_serial(
     candidates: Sequence[GraphCandidate], recommended: GraphCandidate, serial: GraphCandidate, resolution: float
 ) -> Iterator[str]:
     """Why no overlap is recommended though something is faster."""
-    fastest = min((one for one in candidates if not one.side_by_side), key=lambda one: one.ticks, default=serial)
+    usable = (one for one in candidates if not one.side_by_side and not one.is_outside)
+    fastest = min(usable, key=lambda one: one.ticks, default=serial)
     gain = serial.ticks / fastest.ticks - 1
     if recommended is serial and gain >= LEAST_GAIN:
         least = max(MIN_GAIN, resolution)

@@ -105,7 +105,7 @@ class JointSearch:
             for each in in_batches_of(space.graph, space.ways, space.batches):
                 self._take(each.choice, each.what, space)
             return
-        for each in baselines_of(self.scenario.system, space.graph, space.ways, space.copier):
+        for each in baselines_of(space.graph, space.ways):
             self._take(each.choice, each.what, space)
             if each.choice.name == IN_TURN:
                 self._searched(in_one_program(each.choice, JOINT), space)

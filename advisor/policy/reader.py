@@ -1,9 +1,13 @@
 """Look up policy tables without Magus: copy this file into a runtime. Python 3.8 or later, no dependencies.
 
+A table is about pairs, or about whole layers, ``magus-layer-policy/1``.
+
 policy = Policy.load("policy.json")
 rule = policy.rule(pattern="AG+GEMM", gpu="H100", ranks=8, topology="switch",
                        dtype="bf16", n=3584, k=8192, m=4096)
 chunks = rule["chunks"] if rule else None  # None: keep what the runtime does without advice
+layer = layers.rule(workload="layer_back", gpu="H100", ranks=8, topology="switch", model="Llama-3.1-70B", tokens=4096)
+for step in layer["steps"] if layer else (): ...  # in the order in which they are issued
 """
 
 from __future__ import annotations
@@ -12,9 +16,9 @@ import hashlib
 import json
 from typing import Any
 
-SCHEMA = "magus-policy/1"
+SCHEMAS = ("magus-policy/1", "magus-layer-policy/1")
 MAX_BYTES = 1 << 24
-KEYS = ("pattern", "gpu", "ranks", "topology", "dtype", "n", "k")
+KEYS = ("pattern", "workload", "model", "gpu", "ranks", "topology", "dtype", "n", "k")
 
 
 class PolicyError(ValueError):
@@ -25,13 +29,14 @@ class Policy:
     """The rules of a table. The first that matches wins; where none does there is no advice."""
 
     def __init__(self, document: Any) -> None:
-        if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-            raise PolicyError(f"no {SCHEMA}")
+        if not isinstance(document, dict) or document.get("schema") not in SCHEMAS:
+            raise PolicyError(f"no {' or '.join(SCHEMAS)}")
         rules = document.get("rules")
         text = json.dumps(rules, sort_keys=True, separators=(",", ":"))
         if document.get("hash") != "sha256:" + hashlib.sha256(text.encode()).hexdigest():
             raise PolicyError("the rules are not those that were written: the hash differs")
-        if not isinstance(rules, list) or not all(_is_rule(rule) for rule in rules):
+        names = ("pattern", "dtype") if document["schema"] == SCHEMAS[0] else ("workload",)
+        if not isinstance(rules, list) or not all(_is_rule(rule, names) for rule in rules):
             raise PolicyError("a rule has no axis, no range, no schedule or no system")
         self.rules: list[dict[str, Any]] = rules
 
@@ -48,7 +53,7 @@ class Policy:
             raise PolicyError(f"no JSON: {error}") from None
 
     def rule(self, **asked: Any) -> dict[str, Any] | None:
-        """Return the first rule that matches, None without one; ``asked`` has the KEYS and m or num_bytes."""
+        """Return the first rule that matches, None without one; ``asked`` has the KEYS and the size."""
         for rule in self.rules:
             size = asked.get(rule["axis"])
             if (
@@ -61,8 +66,8 @@ class Policy:
         return None
 
 
-def _is_rule(rule: object) -> bool:
-    numbers, names = ("ranks", "min", "max", "multiple_of"), ("pattern", "gpu", "topology", "dtype")
+def _is_rule(rule: object, said: tuple[str, ...]) -> bool:
+    numbers, names = ("ranks", "min", "max", "multiple_of"), ("gpu", "topology", *said)
     return (
         isinstance(rule, dict)
         and all(isinstance(rule.get(key), str) for key in names)

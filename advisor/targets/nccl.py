@@ -4,6 +4,8 @@ The plugin gives one channel to each call that no line matches. So lines for all
 protocols that NCCL takes itself about these sizes. A line whose algorithm or protocol is off is passed over.
 """
 
+from collections.abc import Sequence
+
 from ...compiler.planning.knobs.library import CHANNELS
 from ..policy.table import PolicyTable
 from .base import Option, Options, Target, comments, heading, sizes_text
@@ -31,30 +33,27 @@ def csv_line(row: TunerRow) -> str:
     return ",".join(map(str, cells)) + "\n"
 
 
-def _write(table: PolicyTable, options: Options) -> str:
-    rows = tuner_rows(table, DIALECT)
+def nccl_text(head: str, rows: Sequence[TunerRow], channels: int, kept: Sequence[str] = ()) -> str:
+    """Return the file of ``rows``, with lines for all other calls; ``kept`` are comments on what no line says."""
     lines = [f"{comments(row.why)}{csv_line(row)}" for row in rows]
-    channels = int(options["channels"])
     rest = [
         csv_line(TunerRow(collective, 0, most, "ring", protocol, channels, -1, -1, ""))
         for collective in COLLECTIVES
         for protocol, most in REST
     ]
+    said = "all other calls: assumed, since the plugin gives one channel to what no line matches"
+    return f"{head}{''.join(lines)}{comments(*kept, said)}{''.join(rest)}"
+
+
+def _write(table: PolicyTable, options: Options) -> str:
     kept = [
         f"{sizes_text(rule)}: the choice of NCCL itself is best, which no line can keep"
         for rule in library_rules(table)
     ]
-    said = "all other calls: assumed, since the plugin gives one channel to what no line matches"
-    return f"{heading(table, 'nccl')}{''.join(lines)}{comments(*kept, said)}{''.join(rest)}"
+    return nccl_text(heading(table, "nccl"), tuner_rows(table, DIALECT), int(options["channels"]), kept)
 
 
-NCCL = Target(
-    "nccl",
-    "rules for the tuner of NCCL, NCCL_TUNER_CONFIG_FILE",
-    _write,
-    (
-        Option(
-            "channels", "channels of all calls without a rule, 1 to 64", tuple(map(str, range(1, 65))), str(CHANNELS)
-        ),
-    ),
+OPTIONS = (
+    Option("channels", "channels of all calls without a rule, 1 to 64", tuple(map(str, range(1, 65))), str(CHANNELS)),
 )
+NCCL = Target("nccl", "rules for the tuner of NCCL, NCCL_TUNER_CONFIG_FILE", _write, OPTIONS)

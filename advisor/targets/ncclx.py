@@ -3,6 +3,8 @@
 A call that no line matches is NCCLX's own choice. It refuses a file with a line that it cannot read.
 """
 
+from collections.abc import Sequence
+
 from ..policy.table import PolicyTable
 from .base import Options, Target, comments, heading
 from .nccl import DIALECT
@@ -14,9 +16,13 @@ def _line(row: TunerRow) -> str:
     return ",".join(map(str, (row.collective, sizes, *row.settings, row.nodes, row.ranks // row.nodes))) + "\n"
 
 
+def ncclx_text(head: str, rows: Sequence[TunerRow]) -> str:
+    """Return the file of ``rows``."""
+    return head + "".join(f"{comments(row.why)}{_line(row)}" for row in rows)
+
+
 def _write(table: PolicyTable, options: Options) -> str:
-    lines = [f"{comments(row.why)}{_line(row)}" for row in tuner_rows(table, DIALECT)]
-    return heading(table, "ncclx") + "".join(lines)
+    return ncclx_text(heading(table, "ncclx"), tuner_rows(table, DIALECT))
 
 
 NCCLX = Target("ncclx", "rules for the tuner of NCCLX, NCCLX_TUNER_CONFIG_FILE", _write)

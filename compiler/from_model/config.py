@@ -96,11 +96,12 @@ def read_config(path: Path) -> ModelConfig:
     with report.attempt():
         source = read_source(path, report, span)
         document = read_json(source.text, JsonPlace(path.name, span, report, Code.MGS138))
-        return _config(document, path)
+        return config_of(document, path)
     raise CompileError(report.diagnostics)
 
 
-def _config(document: Item, path: Path) -> ModelConfig:
+def config_of(document: Item, path: Path) -> ModelConfig:
+    """Return the sizes in a document, of a model that is called as it says, or else as its file."""
     members = document.members()
     if "text_config" in members and "hidden_size" not in members:
         # A model of text and pictures: what its part for text does not say holds for all of it.

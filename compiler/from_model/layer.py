@@ -71,7 +71,7 @@ def layer_text(model: ModelConfig, parallel: Parallelism, *, whole: bool = True)
     pairs = [*_attention(model, parallel), *_mlp(model, parallel)]
     if model.shared_inner:
         pairs.append("# Left out: shared experts.")
-    why_not = _why_not_whole(model, parallel)
+    why_not = why_not_whole(model, parallel)
     if not whole:
         blocks = pairs
     elif why_not:
@@ -122,7 +122,7 @@ def _kv_heads(model: ModelConfig, ranks: int) -> int:
     return max(model.kv_heads, ranks)
 
 
-def _why_not_whole(model: ModelConfig, parallel: Parallelism) -> str:
+def why_not_whole(model: ModelConfig, parallel: Parallelism) -> str:
     """Why the layer is no graph; empty if it is one."""
     if not parallel.sequence and (model.experts or model.latent):
         what = "experts take" if model.experts else "compressed attention takes"

@@ -60,6 +60,7 @@ from .hardware import Origin as Origin
 from .hardware import Provenance as Provenance
 from .hardware import SmCopy as SmCopy
 from .hardware import Switch as Switch
+from .implementation import OF_LAYERS as OF_LAYERS
 from .implementation import Implementation as Implementation
 from .implementation import Method as Method
 from .implementation import TransferPath as TransferPath

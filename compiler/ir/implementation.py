@@ -12,6 +12,9 @@ from .pattern import Pattern
 from .schedule import Choice, EngineKind
 from .tensors import DType
 
+OF_LAYERS = ("transformer_engine", "torch_async_tp")
+"""Implementations of which it is known what they switch on for a whole layer, by their names in the library."""
+
 
 class TransferPath(Enum):
     """How an implementation moves bytes between GPUs; the value is the word in the language.

@@ -190,7 +190,7 @@ def test_a_cancelled_task_stops_its_thread(advisor: Advisor, monkeypatch: Any) -
 
 def test_only_so_many_answers_stay(advisor: Advisor) -> None:
     advice = advisor.recommend(REQUEST, MODEL)
-    answers = RecentAnswers()
+    answers: RecentAnswers[Advice] = RecentAnswers()
     for number in range(MAX_ANSWERS + 10):
         answers.keep(number, advice)
 

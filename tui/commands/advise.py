@@ -15,7 +15,7 @@ from ..text.next_steps import next_steps
 from ..text.progress import progress_line
 from ..text.render import advice_text
 from ..text.several import WorkloadAnswer, name_of_workload, several_document, several_text
-from .advise_graph import advise_graph
+from .graphs.advise import advise_graph
 from .inputs import ScenarioInput
 from .interrupts import interruptible
 from .out.pictures import NO_PICTURES, Pictures

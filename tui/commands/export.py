@@ -1,17 +1,20 @@
 """``magus export``: the rules of a sweep, or times of its kernels, as the file of a runtime."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ...advisor.targets import SCENARIO_TARGETS, TARGETS, Refused, Target
 from ...compiler.codes import Code
-from ...compiler.ir import Rejection, Scenario, Settings
+from ...compiler.ir import GraphScenario, Rejection, Scenario, Settings
+from ...compiler.pipeline import compile_text
 from ..exit_codes import Exit
 from ..text.door import put_text, say
 from .console import save, say_rejection
+from .graphs.export import graph_file
+from .inputs import source_of
 from .running import run_command
-from .sweep import SweepRequest, scenarios_of, sweep_of
+from .sweep import SweepRequest, pairs_among, subjects_of, sweep_of
 
 _ALL: tuple[Target[Any], ...] = (*TARGETS, *SCENARIO_TARGETS)
 NAMES = tuple(target.name for target in _ALL)
@@ -23,9 +26,13 @@ def export_file(request: SweepRequest, target_name: str, options: Mapping[str, s
 
     def action() -> Exit:
         try:
-            target.settled(options)  # before anything is simulated
-            points, failed = scenarios_of(request)
-            text = _text(request, points, target_name, options)
+            subjects, failed = subjects_of(request)
+            graphs = [(settings, one) for settings, one in subjects if isinstance(one, GraphScenario)]
+            if graphs:
+                text = graph_file(target_name, options, graphs, request.advice, request.tolerance, _at(request))
+            else:
+                target.settled(options)  # before anything is simulated
+                text = _text(request, pairs_among(subjects), target_name, options)
         except Refused as error:
             say_rejection(error.rejection)
             return Exit.INPUT
@@ -39,6 +46,18 @@ def export_file(request: SweepRequest, target_name: str, options: Mapping[str, s
         return Exit.INPUT if failed else Exit.DONE
 
     return run_command(action)
+
+
+def _at(request: SweepRequest) -> Callable[[Settings], GraphScenario]:
+    """The graph of a request under settings; ``CompileError`` where it cannot be."""
+    source = source_of(request.file)
+
+    def graph(settings: Settings) -> GraphScenario:
+        found = compile_text(source.text, source.path, settings).graph(request.workload)
+        assert found is not None, "it is a graph with other values"
+        return found
+
+    return graph
 
 
 def _text(

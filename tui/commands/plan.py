@@ -16,8 +16,8 @@ from ..exit_codes import Exit
 from ..text.door import say
 from ..text.plan_block import is_too_long, plan_block
 from .console import deliver, show
+from .graphs.plan import print_graph_plan, print_graph_schema
 from .inputs import ScenarioInput, source_of
-from .plan_graph import print_graph_plan, print_graph_schema
 from .running import run_command
 
 

@@ -6,10 +6,10 @@ from ...compiler.ir import GraphScenario
 from ..exit_codes import Exit
 from ..text.door import print_json, put
 from ..text.space import space_text
+from .graphs.simulate import list_graph_schedules
 from .inputs import ScenarioInput
 from .interrupts import interruptible
 from .running import run_command
-from .simulate_graph import list_graph_schedules
 
 
 def list_schedules(source: ScenarioInput, *, limit: int | None, as_json: bool) -> Exit:

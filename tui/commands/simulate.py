@@ -26,9 +26,9 @@ from ..text.progress import progress_line
 from ..text.render import result_text
 from ..text.seeds import seeds_document, seeds_text
 from .console import save, show
+from .graphs.simulate import simulate_graph_of
 from .inputs import ScenarioInput
 from .running import exit_code_if_strict, run_command
-from .simulate_graph import simulate_graph_of
 from .simulate_options import SimulateOptions, explain_outcome, stoppable
 
 SEEDED_LINE_HOPS = 1_000_000_000

@@ -17,10 +17,10 @@ from ..text.door import print_json, put, put_text, say
 from ..text.progress import progress_line
 from ..text.sweep import sweep_text
 from .console import show
+from .graphs.sweep import sweep_graph
 from .inputs import source_of
 from .interrupts import interruptible
 from .running import run_command
-from .sweep_graph import sweep_graph
 
 Subject = Scenario | GraphScenario
 
@@ -85,21 +85,6 @@ def sweep_of(request: SweepRequest, points: Sequence[tuple[Settings, Scenario]])
             return advice
 
         return swept(points, advise, options=request.advice, tolerance=request.tolerance)
-
-
-def scenarios_of(request: SweepRequest) -> tuple[list[tuple[Settings, Scenario]], bool]:
-    """Return each point with its scenario, and whether some have errors: these are shown and left out.
-
-    Raises
-    ------
-    CompileError
-        If all have, or the workload is a graph.
-    """
-    subjects, failed = subjects_of(request)
-    if isinstance(subjects[0][1], GraphScenario):
-        source = source_of(request.file)
-        compile_text(source.text, source.path, subjects[0][0]).scenario(request.workload)
-    return pairs_among(subjects), failed
 
 
 def pairs_among(subjects: Sequence[tuple[Settings, Subject]]) -> list[tuple[Settings, Scenario]]:

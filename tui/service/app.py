@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from starlette.applications import Starlette
@@ -14,15 +14,20 @@ from starlette.routing import Route
 
 from ... import __version__
 from ...advisor import Advisor, NoFeasibleSchedule, RequestError
+from ...advisor.layers.export import graph_advice_document
+from ...advisor.stages import lateness
 from ...compiler.ir import Cancelled, JsonObject
 from ...compiler.planning.build import ScheduleError
 from ...simcore import RunTooLarge
 from .answers import answer_document, error_document, request_error_document
-from .openapi import PATH, openapi_document
-from .questions import Question, question_of
+from .layer_questions import layer_question_of
+from .openapi import LAYER_PATH, PATH, openapi_document
+from .questions import question_of
 
 MAX_BODY = 1 << 16
 BODY_S = 10.0
+HARD_LIMIT = 2
+"""A layer that cannot be simulated even once in so many times the longest time of an answer has none."""
 log = logging.getLogger(__name__)
 
 
@@ -52,7 +57,15 @@ class Service:
         self._stopped = False
 
     async def recommend(self, http: HttpRequest) -> Response:
-        """Answer a question."""
+        """Answer a question about a pair."""
+        return await self._answer(http, self._pair)
+
+    async def recommend_layer(self, http: HttpRequest) -> Response:
+        """Answer a question about a whole layer."""
+        return await self._answer(http, self._layer)
+
+    async def _answer(self, http: HttpRequest, answer: Callable[[bytes], Awaitable[Response]]) -> Response:
+        """Read the body within limits, and answer what is in it."""
         try:
             async with asyncio.timeout(BODY_S):
                 body = await _body(http)
@@ -63,34 +76,60 @@ class Service:
         if body is None:
             return _failed(413, error_document("413", f"the body is larger than {MAX_BODY} bytes"))
         try:
-            question = question_of(body, self._limits.answer_s)
+            return await answer(body)
         except RequestError as error:
             return _failed(400, request_error_document(error))
+
+    async def _pair(self, body: bytes) -> Response:
+        question = question_of(body, self._limits.answer_s)
         known = self._advisor.recall(question.request, question.options)
         if known is not None:
             return _Json(answer_document(question, known))
-        return await self._answered(question)
+
+        async def advised() -> JsonObject:
+            advice = await self._advisor.recommend_async(
+                question.request, question.options, should_stop=lambda: self._stopped
+            )
+            return answer_document(question, advice)
+
+        return await self._in_turn(advised)
+
+    async def _layer(self, body: bytes) -> Response:
+        question = layer_question_of(body, self._limits.answer_s)
+        known = None if question.request is None else self._advisor.recall_layer(question.request, question.options)
+        if known is not None:
+            return _Json(graph_advice_document(known))
+
+        async def advised() -> JsonObject:
+            late = lateness(HARD_LIMIT * self._limits.answer_s)
+            subject = await asyncio.to_thread(question.subject)
+            advice = await self._advisor.recommend_layer_async(
+                subject, question.options, should_stop=lambda: self._stopped or (late is not None and late())
+            )
+            return graph_advice_document(advice)
+
+        return await self._in_turn(advised)
 
     def stop(self) -> None:
         """Let what is being computed be answered with the best found so far, and compute nothing more."""
         self._stopped = True
 
-    async def _answered(self, question: Question) -> Response:
+    async def _in_turn(self, advised: Callable[[], Awaitable[JsonObject]]) -> Response:
+        """Wait for a turn; too many that wait are sent away."""
         if self._waiting >= self._limits.waiting:
             later = {"Retry-After": str(max(1, round(self._limits.answer_s / 4)))}
             return _failed(503, error_document("503", f"{self._waiting} questions wait already"), later)
         self._waiting += 1
         try:
             async with self._turn:
-                return await self._advised(question)
+                return await self._told(advised)
         finally:
             self._waiting -= 1
 
-    async def _advised(self, question: Question) -> Response:
+    async def _told(self, advised: Callable[[], Awaitable[JsonObject]]) -> Response:
+        """The answer, or what is wrong."""
         try:
-            advice = await self._advisor.recommend_async(
-                question.request, question.options, should_stop=lambda: self._stopped
-            )
+            return _Json(await advised())
         except RequestError as error:
             return _failed(400, request_error_document(error))
         except NoFeasibleSchedule as error:
@@ -104,7 +143,6 @@ class Service:
             if self._stopped:
                 return _failed(503, error_document("503", "the service ends"))
             return _failed(422, error_document("MGS510", "the time was over before anything was found"))
-        return _Json(answer_document(question, advice))
 
 
 async def _body(http: HttpRequest) -> bytes | None:
@@ -131,7 +169,7 @@ async def _openapi(_: HttpRequest) -> Response:
 
 
 async def _not_found(http: HttpRequest, _: Exception) -> Response:
-    return _failed(404, error_document("404", f"there is no {http.url.path[:64]}", hint=f"POST {PATH}"))
+    return _failed(404, error_document("404", f"there is no {http.url.path[:64]}", hint=f"POST {PATH} or {LAYER_PATH}"))
 
 
 async def _not_allowed(http: HttpRequest, _: Exception) -> Response:
@@ -152,6 +190,7 @@ def application_of(service: Service) -> Starlette:
     """Return the application of a service that the caller may stop."""
     routes = [
         Route(PATH, service.recommend, methods=["POST"]),
+        Route(LAYER_PATH, service.recommend_layer, methods=["POST"]),
         Route("/health", _health),
         Route("/openapi.json", _openapi),
     ]

@@ -5,9 +5,10 @@ from ...compiler.ir import DType, JsonObject
 from ...compiler.request.request import MAX_BYTES, PATTERNS, TOPOLOGIES
 from ...compiler.text.schema_parts import list_of, object_of, one_of, whole_number
 from ...compiler.text.vocabulary import MAX_EXTENT
+from .layer_schemas import layer_answer_schema, layer_question_schema
 from .questions import MOST_BESPOKE, MOST_RANKS
 
-PATH = "/v1/recommend"
+PATH, LAYER_PATH = "/v1/recommend", "/v1/recommend_layer"
 _ERRORS = {
     "400": "the request is wrong: a code, the field, and what to do instead",
     "408": "the body did not come in time",
@@ -31,12 +32,26 @@ def openapi_document() -> JsonObject:
         "requestBody": body,
         "responses": {"200": answer, **failed},
     }
+    layer_answer = {**answer, "content": {"application/json": {"schema": {"$ref": _ref("LayerAnswer")}}}}
+    recommend_layer = {
+        "operationId": "recommendLayer",
+        "summary": "Which schedule to use for all ops of a layer together",
+        "requestBody": {**body, "content": {"application/json": {"schema": {"$ref": _ref("LayerQuestion")}}}},
+        "responses": {"200": layer_answer, **failed},
+    }
+    schemas = {
+        "Question": _question(),
+        "Answer": _answer(),
+        "LayerQuestion": layer_question_schema(),
+        "LayerAnswer": layer_answer_schema(),
+        "Error": _error(),
+    }
     health = {"operationId": "health", "responses": {"200": {"description": "the service answers"}}}
     return {
         "openapi": "3.1.0",
         "info": {"title": "Magus", "version": __version__},
-        "paths": {PATH: {"post": recommend}, "/health": {"get": health}},
-        "components": {"schemas": {"Question": _question(), "Answer": _answer(), "Error": _error()}},
+        "paths": {PATH: {"post": recommend}, LAYER_PATH: {"post": recommend_layer}, "/health": {"get": health}},
+        "components": {"schemas": schemas},
     }
 
 

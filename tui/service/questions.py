@@ -36,12 +36,8 @@ def question_of(body: bytes, most_s: float) -> Question:
     RequestError
         If the body is no JSON object of the known keys, or the request does not fit together.
     """
-    document = _object(body)
-    for key in document:
-        if key not in (*FIELDS, *SPENDING):
-            known = (*FIELDS, *SPENDING)
-            hint = did_you_mean(key, known) or f"keys are {listing(known)}"
-            raise RequestError(Code.MGS201, key[:64], "unknown key", hint)
+    document = object_of_body(body)
+    check_keys(document, (*FIELDS, *SPENDING))
     if "pattern" not in document:
         raise RequestError(Code.MGS209, "pattern", "none is given", "for instance AG+GEMM")
     ranks = document.get("ranks")
@@ -50,15 +46,47 @@ def question_of(body: bytes, most_s: float) -> Question:
             Code.MGS307, "ranks", f"{ranks!r:.40} are more than {MOST_RANKS}, which this service answers"
         )
     request = Request(**{key: value for key, value in document.items() if key in FIELDS})
+    options = options_of(document, most_s)
+    return Question(request, options, _flag(document, "plan", False), _flag(document, "advice", False))
+
+
+def check_keys(document: dict[str, Any], known: tuple[str, ...]) -> None:
+    """Check that a document has no other keys than the ``known``.
+
+    Raises
+    ------
+    RequestError
+        If it has.
+    """
+    for key in document:
+        if key not in known:
+            hint = did_you_mean(key, known) or f"keys are {listing(known)}"
+            raise RequestError(Code.MGS201, key[:64], "unknown key", hint)
+
+
+def options_of(document: dict[str, Any], most_s: float) -> AdviceOptions:
+    """Return what a question may cost: what it says, and at most ``most_s``.
+
+    Raises
+    ------
+    RequestError
+        If a number or a flag is none.
+    """
     within_s = _number(document, "within_s", most_s)
     bespoke = document.get("bespoke", AdviceOptions().bespoke)
     if isinstance(bespoke, int) and bespoke > MOST_BESPOKE:
         raise RequestError(Code.MGS307, "bespoke", f"{bespoke!r:.40} are more than {MOST_BESPOKE}")
-    options = AdviceOptions(verify=_flag(document, "simulate"), bespoke=bespoke, within_s=min(within_s, most_s))
-    return Question(request, options, _flag(document, "plan", False), _flag(document, "advice", False))
+    return AdviceOptions(verify=_flag(document, "simulate"), bespoke=bespoke, within_s=min(within_s, most_s))
 
 
-def _object(body: bytes) -> dict[str, Any]:
+def object_of_body(body: bytes) -> dict[str, Any]:
+    """Return the JSON object that a body is.
+
+    Raises
+    ------
+    RequestError
+        If it is none.
+    """
     try:
         document = json.loads(body.decode("utf-8"))
     except (ValueError, RecursionError) as error:

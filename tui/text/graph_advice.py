@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 
 from ...advisor.layers.advice import GraphAdvice, GraphCandidate
 from ...advisor.layers.baselines import NO_OVERLAP
+from ...advisor.layers.offers.offer import LayerOffer
+from ...advisor.layers.offers.transformer_engine import NAME as TE
 from ...compiler.ir import TICKS_PER_US
 from ...compiler.planning.graph_expression import graph_choice_text
 from ...compiler.resolve.expect.expectation import Verdict
@@ -12,6 +14,8 @@ from ...compiler.text.quantities import us_text
 from .graph import graph_line
 from .table import table_lines
 from .wrap import bullet, hanging, wrapped
+
+MARKS = {Verdict.OVERLAP: "+", Verdict.WORTH_TRYING: "?", Verdict.SERIAL: "-"}
 
 
 def graph_advice_text(advice: GraphAdvice, source: Sequence[str]) -> str:
@@ -53,6 +57,7 @@ def _lines(advice: GraphAdvice, source: Sequence[str]) -> Iterator[str]:
     if advice.ops:
         yield ""
         yield from _ops(advice)
+    yield from _offers(advice)
     yield from ("", "Why:") if advice.reasons else ()
     for reason in advice.reasons:
         yield from bullet("-", reason)
@@ -99,6 +104,39 @@ def _ops(advice: GraphAdvice) -> Iterator[str]:
     yield from table_lines(rows, words=(0,))
 
 
+def _offers(advice: GraphAdvice) -> Iterator[str]:
+    """What can be switched on today: + if it pays, ? if that is within the error, - if not."""
+    if not advice.offers:
+        return
+    yield ""
+    yield from wrapped(f"What can be switched on today, over {NO_OVERLAP}, and against {advice.recommended.name}:")
+    rows: list[tuple[Sequence[str], str]] = [(("", "implementation", "gain", "against"), "what is on")]
+    for offer in advice.offers:
+        cells = (
+            MARKS[advice.verdict_on(offer)],
+            offer.implementation,
+            f"{advice.gain_of(offer):.2f}x",
+            f"{advice.loss_of(offer):+.1%}",
+        )
+        rows.append((cells, _settings(offer)))
+    yield from table_lines(rows, words=(0, 1))
+    for offer in advice.offers:
+        if offer.unknown:
+            yield from bullet("!", f"{offer.implementation}: not known, and left out: {offer.unknown}")
+
+
+def _settings(offer: LayerOffer) -> str:
+    """The settings by method, and the flags beside them."""
+    of_methods: dict[str, list[str]] = {}
+    for each in offer.table.settings:
+        splits = f"({each.num_splits})" if each.num_splits else ""
+        name = each.layer if offer.table.flags else each.op
+        of_methods.setdefault(f"{each.method}{splits}", []).append(name)
+    said = [f"{method} {', '.join(dict.fromkeys(names))}" for method, names in of_methods.items()]
+    said += [flag for flag in offer.table.flags if flag.startswith("--disable")]
+    return "; ".join(said) or offer.about
+
+
 def _schedule(advice: GraphAdvice, source: Sequence[str]) -> Iterator[str]:
     """The schedule as a block to paste, unless the file has it, and what to do with it."""
     best = advice.recommended
@@ -113,3 +151,7 @@ def _schedule(advice: GraphAdvice, source: Sequence[str]) -> Iterator[str]:
     simulate = shlex.join(["magus", "simulate", *source, "--schedule", best.name, *granularity])
     first = "" if declared else "with the block in the file, "
     yield from bullet("-", f"{first}see what runs when: {simulate}")
+    offer = advice.offer(TE)
+    if offer is not None and advice.verdict_on(offer) is not Verdict.SERIAL:
+        export = shlex.join(["magus", "export", *source, "--to", "megatron", "-o", "overlap.yaml"])
+        yield from bullet("-", f"write the table for Transformer Engine: {export}")

@@ -1,9 +1,10 @@
-"""What an ``explore`` block asks about and its workload has not: batches of a pair, implementations of a graph."""
+"""What an ``explore`` block asks about and its workload has not: batches of a pair, some implementations of a graph."""
 
 from collections.abc import Iterator
 
 from ...codes import Code
-from ...ir import Explore, Graph, Rejection, Workload
+from ...ir import OF_LAYERS, Explore, Graph, Rejection, Workload
+from ...text.diagnostics import listing
 from .explore import BATCHES, IMPLEMENTATIONS
 from .implementation import reject_implementation
 
@@ -16,9 +17,11 @@ def asked_in_vain(explore: Explore, workload: Workload | Graph) -> Iterator[tupl
             rejection = _no_batches(workload, count)
             if rejection is not None:
                 yield BATCHES, rejection
-        if explore.implementations:
-            message = f"{workload.name} is a graph: implementations are predicted for single pairs"
-            yield IMPLEMENTATIONS, Rejection(Code.MGS520, message, "ask about each pair as a workload of its own")
+        for implementation in explore.implementations:
+            if implementation.name not in OF_LAYERS:
+                message = f"{workload.name} is a graph: what {implementation.name} does with its ops is not known"
+                hint = f"it is known of {listing(OF_LAYERS)}; or ask about each pair as a workload of its own"
+                yield IMPLEMENTATIONS, Rejection(Code.MGS520, message, hint)
         return
     if batches:
         message = f"{workload.name} is a pair, and is computed in one batch"

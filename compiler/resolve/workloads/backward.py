@@ -20,19 +20,13 @@ from ..values.sentences import Words, head_of
 from .backward_forward import Forward
 from .backward_pass import BackwardPass, Derived, NoGradientError
 from .backward_rules import COMBINE, DISPATCH, RULES, why_not
-from .backward_syntax import SyntaxWriter
+from .backward_syntax import SyntaxWriter, is_backward
 from .graph import GraphResolver
 from .graph_batch import cut_tensors
 from .graph_calls import GraphCall, Laid
 
 BACKWARD, KEEP = BACKWARD_WORDS
 _EXAMPLE = "backward layer"
-
-
-def is_backward(declaration: ast.Workload) -> bool:
-    """Whether a workload says that it is derived."""
-    heads = (head_of(each) for each in declaration.block.statements if isinstance(each, ast.Say))
-    return any(head is not None and head.text in BACKWARD_WORDS for head in heads)
 
 
 class BackwardReader:

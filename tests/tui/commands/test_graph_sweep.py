@@ -9,10 +9,11 @@ import pytest
 
 from magus.advisor import AdviceOptions, GraphAdvice
 from magus.advisor.layers.advice import GraphCandidate
+from magus.advisor.policy.reader import Policy
 from magus.compiler.ir import GraphScenario, ShouldStop
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.compiler.resolve.schedules.graph_from_text import SERIAL
-from magus.tui.commands import sweep_graph as command
+from magus.tui.commands.graphs import sweep as command
 from tests.helpers.commands import magus
 from tests.helpers.scenarios.mlp_backward import TEXT
 
@@ -67,8 +68,33 @@ def test_as_json_and_csv(file: Path) -> None:
     ]
 
 
-def test_what_is_for_pairs_says_so(file: Path) -> None:
+def test_a_policy_table_is_exported(file: Path) -> None:
     done = magus("export", file, "--set", "M=256,512", "--to", "policy")
 
+    assert done.exit_code == 0, done.output
+    rules = json.loads(done.stdout)["rules"]
+    assert [rule["schedule"] for rule in rules] == ["pairs", "late"]
+    assert Policy(json.loads(done.stdout)).rule(workload="back", gpu="H100", ranks=4, topology="switch", M=512)
+
+
+def test_a_table_needs_one_size_that_varies(file: Path) -> None:
+    done = magus("export", file, "--to", "policy")
+
     assert done.exit_code == 1
-    assert "'back' is a graph of 6 ops, and this is for pairs" in done.output
+    assert "MGS520 error: a table is about one parameter that varies" in done.stderr
+
+
+def test_options_are_refused_before_anything_is_simulated(file: Path) -> None:
+    done = magus("export", file, "--set", "M=256", "--to", "megatron", "--with", "layer=fc1_fprop")
+
+    assert done.exit_code == 1 and "MGS203 error: megatron has no option 'layer'" in done.stderr
+    assert "advising" not in done.stderr
+
+
+def test_times_of_the_ops_are_exported_as_those_of_pairs_are(file: Path) -> None:
+    done = magus("export", file, "--set", "M=1024", "--to", "pge")
+
+    assert done.exit_code == 0, done.output
+    events = json.loads(done.stdout)["traceEvents"]
+    shapes = {tuple(map(tuple, each["args"]["Input Dims"])) for each in events if each["name"] == "aten::mm"}
+    assert {((1024, 256), (256, 256)), ((1024, 512), (512, 256))} <= shapes

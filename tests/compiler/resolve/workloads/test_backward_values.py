@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from magus.compiler.pipeline import written_out
 from tests.helpers.backward import layers, text_of
+from tests.helpers.marks import examples
 
 SCALE = 128
 """Sizes of a text for each row or column here."""
@@ -218,6 +219,6 @@ def test_rows_that_go_to_experts(keep: str) -> None:
 
 
 @given(layers())
-@settings(max_examples=15)
+@examples(15)
 def test_drawn_layers(layer: tuple[str, str]) -> None:
     check(text_of(*layer))

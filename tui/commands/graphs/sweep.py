@@ -3,18 +3,18 @@
 import csv
 import io
 from collections.abc import Sequence
+from itertools import count
 
-from ...advisor import AdviceOptions, GraphAdvice, recommend_graph
-from ...advisor.layers.joint import simulated
-from ...advisor.policy.graph_sweep import GraphSweep, graph_swept
-from ...compiler import Scenario
-from ...compiler.ir import Cancelled, GraphChoice, GraphScenario, Settings
-from ...simcore.program.program import PACKET_BYTES
-from ..exit_codes import Exit
-from ..text.door import print_json, put, put_text, say
-from ..text.graph_sweep import graph_sweep_text
-from ..text.progress import progress_line
-from .interrupts import interruptible
+from ....advisor import AdviceOptions, GraphAdvice, recommend_graph
+from ....advisor.policy.graph_sweep import GraphSweep, Simulate, graph_swept
+from ....advisor.policy.layer_sizes import across
+from ....compiler import Scenario
+from ....compiler.ir import Cancelled, GraphChoice, GraphScenario, Progress, Settings, ShouldStop
+from ...exit_codes import Exit
+from ...text.door import print_json, put, put_text, say
+from ...text.graph_sweep import graph_sweep_text
+from ...text.progress import progress_line
+from ..interrupts import interruptible
 
 
 def sweep_graph(
@@ -28,7 +28,8 @@ def sweep_graph(
 ) -> Exit:
     """Print the advice for every point of a grid."""
     points = [(settings, one) for settings, one in subjects if isinstance(one, GraphScenario)]
-    sweep = _swept(advice, tolerance, points)
+    with interruptible() as stopped:
+        sweep = swept(advice, tolerance, points, stopped)
     for settings, reason in sweep.failed:
         say(f"magus: with {', '.join(f'{name} = {text}' for name, text in settings)}: {reason}")
     if as_json:
@@ -47,10 +48,13 @@ def sweep_graph(
     return Exit.INPUT if some_failed else Exit.DONE
 
 
-def _swept(options: AdviceOptions, tolerance: float, points: Sequence[tuple[Settings, GraphScenario]]) -> GraphSweep:
-    """Return the sweep, with progress; Ctrl-C ends it with what was found."""
-    done = across = 0
-    with progress_line() as progress, interruptible() as stopped:
+def swept(
+    options: AdviceOptions, tolerance: float, points: Sequence[tuple[Settings, GraphScenario]], stopped: ShouldStop
+) -> GraphSweep:
+    """Return the sweep, with progress; once ``stopped`` says so it ends with what was found."""
+    done = 0
+    with progress_line() as progress:
+        simulate = counted(across(stopped), progress)
 
         def advise(scenario: GraphScenario) -> GraphAdvice:
             nonlocal done
@@ -61,15 +65,18 @@ def _swept(options: AdviceOptions, tolerance: float, points: Sequence[tuple[Sett
             done += 1
             return advice
 
-        def simulate(scenario: GraphScenario, choice: GraphChoice, advice: GraphAdvice) -> int | None:
-            nonlocal across
-            progress("across", across, 0)
-            across += 1
-            unit = advice.recommended.unit_bytes or PACKET_BYTES
-            result = simulated(scenario.system, scenario.graph, choice, unit, stopped, fine=True)
-            return None if result is None else result.makespan_ticks
-
         return graph_swept(points, advise, simulate, tolerance=tolerance)
+
+
+def counted(simulate: Simulate, progress: Progress) -> Simulate:
+    """Return ``simulate``, which tells how often it was called."""
+    calls = count()
+
+    def told(scenario: GraphScenario, choice: GraphChoice, advice: GraphAdvice) -> int | None:
+        progress("across", next(calls), 0)
+        return simulate(scenario, choice, advice)
+
+    return told
 
 
 def _csv(sweep: GraphSweep) -> str:

@@ -1,20 +1,20 @@
 """``magus simulate`` and ``magus schedules`` on a graph: one of its schedules, simulated, and a list of them."""
 
-from ...advisor.bounds.graph_bound import graph_bound
-from ...advisor.export_graph import graph_document, graph_schedules_document
-from ...advisor.extrapolation import outside_of_graph
-from ...advisor.solver.graph_memory import check_graph_memory
-from ...compiler.ir import GraphPlan, GraphScenario
-from ...compiler.planning.graph_build import build_graph_plan
-from ...compiler.resolve.schedules.graph_from_text import graph_schedule_named
-from ...simcore import RunOptions, RunOutcome, run_of_graph
-from ...simcore.program.program import PACKET_BYTES
-from ...simcore.simulate_layers import simulate_layers
-from ..exit_codes import Exit
-from ..text.door import print_json, put, say
-from ..text.graph import graph_schedules_text, graph_text
-from ..text.progress import progress_line
-from .simulate_options import SimulateOptions, explain_outcome, stoppable
+from ....advisor.bounds.graph_bound import graph_bound
+from ....advisor.export_graph import graph_document, graph_schedules_document
+from ....advisor.extrapolation import outside_of_graph
+from ....advisor.solver.graph_memory import check_graph_memory
+from ....compiler.ir import GraphPlan, GraphScenario
+from ....compiler.planning.graph_build import build_graph_plan
+from ....compiler.resolve.schedules.graph_from_text import graph_schedule_named
+from ....simcore import RunOptions, RunOutcome, run_of_graph
+from ....simcore.program.program import PACKET_BYTES
+from ....simcore.simulate_layers import simulate_layers
+from ...exit_codes import Exit
+from ...text.door import print_json, put, say
+from ...text.graph import graph_schedules_text, graph_text
+from ...text.progress import progress_line
+from ..simulate_options import SimulateOptions, explain_outcome, stoppable
 
 
 def simulate_graph_of(scenario: GraphScenario, options: SimulateOptions) -> Exit:

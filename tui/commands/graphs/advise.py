@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
-from ...advisor import AdviceOptions
-from ...advisor.layers.export import graph_advice_document
-from ...advisor.layers.recommend import recommend_graph
-from ...compiler.ir import GraphScenario
-from ..exit_codes import Exit
-from ..text.door import print_json, put, say
-from ..text.graph_advice import graph_advice_text
-from ..text.progress import progress_line
-from .interrupts import interruptible
+from ....advisor import AdviceOptions
+from ....advisor.layers.export import graph_advice_document
+from ....advisor.layers.recommend import recommend_graph
+from ....compiler.ir import GraphScenario
+from ...exit_codes import Exit
+from ...text.door import print_json, put, say
+from ...text.graph_advice import graph_advice_text
+from ...text.progress import progress_line
+from ..interrupts import interruptible
 
 
 def advise_graph(

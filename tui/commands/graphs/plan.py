@@ -4,20 +4,20 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from ...compiler.ir import GraphChoice, GraphPlan, GraphScenario
-from ...compiler.planfile.graph_schema import graph_plan_schema
-from ...compiler.planfile.graph_to_json import graph_plan_document, graph_plan_text
-from ...compiler.planning.build import ScheduleError
-from ...compiler.planning.graph_build import build_graph_plan
-from ...compiler.planning.graph_expression import graph_choice_text
-from ...compiler.planning.knobs.library import reject_library_plan
-from ...compiler.resolve.schedules.graph_from_text import graph_schedule_named
-from ...compiler.text.printable import printable
-from ...simcore.simulate_layers import FEWEST_LAYERS
-from ..exit_codes import Exit
-from ..text.door import say
-from ..text.plan_block import free_name
-from .console import deliver
+from ....compiler.ir import GraphChoice, GraphPlan, GraphScenario
+from ....compiler.planfile.graph_schema import graph_plan_schema
+from ....compiler.planfile.graph_to_json import graph_plan_document, graph_plan_text
+from ....compiler.planning.build import ScheduleError
+from ....compiler.planning.graph_build import build_graph_plan
+from ....compiler.planning.graph_expression import graph_choice_text
+from ....compiler.planning.knobs.library import reject_library_plan
+from ....compiler.resolve.schedules.graph_from_text import graph_schedule_named
+from ....compiler.text.printable import printable
+from ....simcore.simulate_layers import FEWEST_LAYERS
+from ...exit_codes import Exit
+from ...text.door import say
+from ...text.plan_block import free_name
+from ..console import deliver
 
 
 def print_graph_plan(

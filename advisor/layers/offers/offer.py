@@ -1,0 +1,66 @@
+"""Tables of an implementation as data: what it does with each of its layers, and the schedule of the graph that is."""
+
+from dataclasses import dataclass
+
+from ....compiler.ir import GraphChoice
+from ....compiler.resolve.expect.expectation import Verdict
+from ...implementations.promise import MIN_GAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is switched on for one op: ``layer`` and ``method`` are the words of the implementation.
+
+    ``copy_engine`` is whether copy engines move the data; else ``num_sm`` SMs do. ``num_splits`` is 0 where a method
+    has none.
+    """
+
+    layer: str
+    op: str
+    method: str
+    num_sm: int = 0
+    num_splits: int = 0
+    copy_engine: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LayerTable:
+    """The settings of an implementation for a graph, and the schedule that follows; ``flags`` are beside the file."""
+
+    choice: GraphChoice
+    settings: tuple[Setting, ...] = ()
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LayerOffer:
+    """The best table of one implementation.
+
+    ``ticks`` are of all layers, estimated as those of other candidates in the search. ``extra_ticks`` are what it costs
+    beside the schedule, in all layers: calls, as they were measured of pairs, and SMs that copies take from kernels.
+    ``unknown`` says of which costs nothing is known, empty if of none.
+    """
+
+    implementation: str
+    about: str
+    table: LayerTable
+    ticks: int
+    extra_ticks: int = 0
+    unknown: str = ""
+
+    @property
+    def all_ticks(self) -> int:
+        """The time of all layers with what is not in the schedule."""
+        return self.ticks + self.extra_ticks
+
+    @property
+    def schedule(self) -> str:
+        """The name of its schedule among the candidates."""
+        return self.table.choice.name
+
+
+def promised(gain: float, resolution: float, unknown: str) -> Verdict:
+    """Return what a ``gain`` promises: OVERLAP beyond what the profile resolves if all costs are known."""
+    if gain <= 1 + MIN_GAIN:
+        return Verdict.SERIAL
+    return Verdict.WORTH_TRYING if unknown or gain <= 1 + resolution else Verdict.OVERLAP

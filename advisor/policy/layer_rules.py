@@ -1,0 +1,163 @@
+"""From a sweep of a graph to rules for all sizes: where schedules give way, and which sizes each can be cut for."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ...compiler.ir import Cancelled, GraphChoice, GraphScenario
+from ...compiler.planning.build import ScheduleError
+from ...compiler.planning.graph_build import build_graph_plan
+from ...compiler.request.errors import RequestError
+from ...compiler.resolve.expect.expectation import Verdict
+from ...compiler.resolve.schedules.graph_from_text import SERIAL
+from ...compiler.text.diagnostics import CompileError
+from ..layers.advice import GraphAdvice
+from .cover import TOLERANCE
+from .graph_sweep import GraphPoint, GraphRule, GraphSweep, Simulate, graph_swept
+from .layer_table import LayerPolicy, LayerRule, steps_of
+from .refine import PRECISION
+
+TOKENS = "tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class GraphAxis:
+    """Graphs that differ in one size: ``at`` returns that of a size, which the file or a request calls ``field``.
+
+    ``at`` raises ``CompileError`` or ``RequestError`` for a size that cannot be. ``model`` is that of a request.
+    """
+
+    field: str
+    at: Callable[[int], GraphScenario]
+    model: str = ""
+
+
+def layer_policy(
+    axis: GraphAxis,
+    sizes: Sequence[int],
+    advise: Callable[[GraphScenario], GraphAdvice],
+    simulate: Simulate,
+    *,
+    tolerance: float = TOLERANCE,
+) -> LayerPolicy:
+    """Return rules for all sizes of ``axis`` from the least of ``sizes`` on, as ``graph_swept`` finds them.
+
+    Raises
+    ------
+    ScheduleError
+        If the graph cannot be carried out at one of ``sizes``.
+    Cancelled
+        If ``advise`` or ``simulate`` was stopped: a table with gaps is none.
+    """
+    points = [(((axis.field, str(size)),), axis.at(size)) for size in sorted(set(sizes))]
+    sweep = graph_swept(points, advise, simulate, tolerance=tolerance)
+    if sweep.interrupted:
+        raise Cancelled
+    return policy_of(sweep, axis, simulate)
+
+
+def policy_of(sweep: GraphSweep, axis: GraphAxis, simulate: Simulate) -> LayerPolicy:
+    """Return the rules of a finished ``sweep`` over sizes of ``axis``; where two schedules meet, both are simulated.
+
+    Raises
+    ------
+    Cancelled
+        If ``simulate`` was stopped.
+    """
+    of_sizes = {int(dict(point.settings)[axis.field]): point for point in sweep.points}
+    choices = {choice.name: choice for choice in sweep.schedules}
+    rules, starts = sweep.rules, [min(of_sizes)]
+    for left, right in pairwise(rules):
+        ends = _ends(left, axis)[1], _ends(right, axis)[0]
+        starts.append(_flip(axis, (choices[left.schedule], choices[right.schedule]), ends, of_sizes[ends[0]], simulate))
+    lasts = [*(start - 1 for start in starts[1:]), max(of_sizes)]
+    found = []
+    for rule, least, most in zip(rules, starts, lasts, strict=True):
+        first, last = _ends(rule, axis)
+        inside = {size: point for size, point in of_sizes.items() if first <= size <= last}
+        found.append(_rule(rule, axis, choices[rule.schedule], (least, most), inside))
+    advices = [point.advice for point in sweep.points]
+    marks = dict.fromkeys(mark for advice in advices for mark in (*advice.marks, *advice.outside_calibration))
+    return LayerPolicy(tuple(found), tuple(marks))
+
+
+def _ends(rule: GraphRule, axis: GraphAxis) -> tuple[int, int]:
+    return int(dict(rule.first)[axis.field]), int(dict(rule.last)[axis.field])
+
+
+def _rule(
+    rule: GraphRule, axis: GraphAxis, choice: GraphChoice, ends: tuple[int, int], points: dict[int, GraphPoint]
+) -> LayerRule:
+    scenario = next(iter(points.values())).advice.scenario
+    return LayerRule(
+        workload=scenario.name,
+        model=axis.model,
+        gpu=scenario.system.gpu.name,
+        ranks=scenario.num_ranks,
+        topology=scenario.system.fabric.topology.name,
+        axis=axis.field,
+        least=ends[0],
+        most=ends[1],
+        multiple_of=_multiple_of(axis, choice, tuple(points)),
+        verdict=(Verdict.SERIAL if choice == SERIAL else Verdict.OVERLAP).value,
+        choice=choice,
+        steps=steps_of(scenario.system, scenario.graph, choice),
+        gain=rule.gain,
+        loss=rule.loss,
+        sizes=tuple(points),
+    )
+
+
+def _multiple_of(axis: GraphAxis, choice: GraphChoice, sizes: Sequence[int]) -> int:
+    """A number whose multiples, near the least of ``sizes``, are sizes that ``choice`` can be carried out for.
+
+    It is a power of two that divides all of them, or the least of them where none does.
+    """
+    multiple = 1
+    while all(size % multiple == 0 for size in sizes):
+        if all(_can_be(axis, choice, sizes[0] + multiple * more) for more in (1, 3)):
+            return multiple
+        multiple *= 2
+    return sizes[0]
+
+
+def _can_be(axis: GraphAxis, choice: GraphChoice, size: int) -> bool:
+    try:
+        scenario = axis.at(size)
+        build_graph_plan(scenario.system, scenario.graph, choice, 1)
+    except (ScheduleError, CompileError, RequestError):
+        return False
+    return True
+
+
+def _flip(
+    axis: GraphAxis,
+    choices: tuple[GraphChoice, GraphChoice],
+    ends: tuple[int, int],
+    known: GraphPoint,
+    simulate: Simulate,
+) -> int:
+    """The first size from which the second schedule is taken, to ``PRECISION``: between ``ends`` both are simulated.
+
+    Where one of them cannot be carried out at a size between, the sizes down to the first end are left to it.
+    """
+    low, high = ends
+    step = 1 << max(0, (high - low).bit_length() - 5)  # sizes between as round as the ends are
+    while high - low > max(step, PRECISION * low):
+        middle = (low + high) // 2 // step * step
+        if not low < middle < high:
+            break
+        times = [_ticks(axis, middle, choice, known.advice, simulate) for choice in choices]
+        first, second = times
+        if second is not None and (first is None or second < first):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _ticks(axis: GraphAxis, size: int, choice: GraphChoice, advice: GraphAdvice, simulate: Simulate) -> int | None:
+    try:
+        return simulate(axis.at(size), choice, advice)
+    except (CompileError, RequestError):
+        return None

@@ -1,0 +1,77 @@
+"""The overlap of Transformer Engine for all products of a layer, as YAML: ``--tp-comm-overlap-cfg`` of Megatron.
+
+It is the best table that its methods and flags allow (``layers/offers/transformer_engine.py``), not a part of the
+recommended schedule. Keys that the table does not decide keep the defaults of Transformer Engine, which ends with an
+error at a key that it does not know.
+"""
+
+from ....compiler.resolve.expect.expectation import Verdict
+from ...layers.offers.offer import LayerOffer, Setting
+from ...layers.offers.transformer_engine import NAME, RING
+from ...policy.graph_sweep import GraphPoint, GraphSweep
+from ..base import Option, Options, Target, comments, refused
+from .heading import heading, settings_text
+
+OFF = "leave out --tp-comm-overlap"
+
+
+def _write(sweep: GraphSweep, options: Options) -> str:
+    offers = [(point, _offer(point)) for point in sweep.points]
+    first = offers[0][1]
+    for point, offer in offers:
+        if offer.table.settings != first.table.settings or offer.table.flags != first.table.flags:
+            both = f"{settings_text(point)} wants another than {settings_text(offers[0][0])}"
+            raise refused(f"a layer has one table, and {both}", "sweep the rows of this run alone")
+    if options["te"] == "1" and any(setting.method == RING for setting in first.table.settings):
+        raise refused(
+            "ring_exchange is simulated by copy engines, which Transformer Engine 1 does not use", "--with te=2"
+        )
+    said = [
+        f"{settings_text(point)}: {point.advice.gain_of(offer):.2f}x over no overlap; the recommended schedule "
+        f"{point.advice.speedup:.2f}x"
+        for point, offer in offers
+    ]
+    why = (
+        *said,
+        f"not known, and left out: {first.unknown}",
+        f"flags: {' '.join(first.table.flags)} --tp-comm-overlap-cfg FILE",
+    )
+    blocks = {setting.layer: _block(setting) for setting in first.table.settings}
+    return f"{heading(sweep, 'megatron')}{comments(*why)}{''.join(blocks.values())}"
+
+
+def _offer(point: GraphPoint) -> LayerOffer:
+    """The table for one point.
+
+    Raises
+    ------
+    Refused
+        If there is none, or nothing pays.
+    """
+    advice, offer = point.advice, point.advice.offer(NAME)
+    where = settings_text(point)
+    if offer is None:
+        message = f"{where}: no table of Transformer Engine is known for {advice.scenario.name}"
+        raise refused(message, "it overlaps AG+GEMM and GEMM+RS on one node of H100, H200 or B200")
+    if advice.verdict_on(offer) is Verdict.SERIAL or not offer.table.settings:
+        raise refused(f"{where}: no overlap of Transformer Engine pays", OFF)
+    return offer
+
+
+def _block(setting: Setting) -> str:
+    keys = {"method": setting.method}
+    if setting.copy_engine:
+        keys["use_ce"] = "true"
+    if setting.num_sm:
+        keys["num_sm"] = str(setting.num_sm)
+    if setting.num_splits:
+        keys["num_splits"] = str(setting.num_splits)
+    return f"{setting.layer}:\n" + "".join(f"  {key}: {value}\n" for key, value in keys.items())
+
+
+MEGATRON = Target(
+    "megatron",
+    "the table of a layer for --tp-comm-overlap-cfg of Megatron",
+    _write,
+    (Option("te", "major version of Transformer Engine, 1 or 2", ("1", "2"), "2"),),
+)

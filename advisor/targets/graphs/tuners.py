@@ -1,0 +1,118 @@
+"""Rules for the tuners of NCCL, RCCL and NCCLX: the collectives of a layer that its schedule leaves whole.
+
+What a tuner cannot know is how many channels are right while kernels run beside a call: as many as the schedule leaves
+SMs to its copies. Collectives beside nothing, those of pairs in the usual way, keep the choice of the library.
+"""
+
+from collections.abc import Iterator
+
+from ....compiler.ir import Choice, EngineChoice, EngineKind, GraphChoice, GraphOp, OpMode
+from ....compiler.resolve.schedules.graph_from_text import SERIAL
+from ....compiler.templates import BASELINE
+from ....compiler.templates.collective import collective_in
+from ...policy.graph_sweep import GraphPoint, GraphSweep
+from ..base import Options, Target, refused
+from ..nccl import DIALECT as NCCL_DIALECT
+from ..nccl import OPTIONS, nccl_text
+from ..ncclx import ncclx_text
+from ..rccl import DIALECT as RCCL_DIALECT
+from ..rccl import rccl_text
+from ..tuner_rows import RING, Dialect, TunerRow
+from .heading import heading, settings_text
+
+_CALLS = {"all_gather": "allgather", "reduce_scatter": "reducescatter", "all_reduce": "allreduce"}
+
+
+def tuner_rows_of(sweep: GraphSweep, dialect: Dialect) -> tuple[TunerRow, ...]:
+    """Return a row for each size of a call that the recommended schedules leave whole beside kernels.
+
+    Raises
+    ------
+    Refused
+        If a schedule moves data otherwise, two calls of one size differ, or there are none.
+    """
+    rows: dict[tuple[str, int], TunerRow] = {}
+    for point in sweep.points:
+        for row in _rows(sweep, point, dialect):
+            key = (row.collective, row.least)
+            known = rows.setdefault(key, row)
+            if known.settings != row.settings:
+                raise refused(f"calls of one size need two settings: {known.why}; {row.why}", "sweep fewer sizes")
+    if not rows:
+        message = f"no collective is left whole beside kernels: the choice of {dialect.library} itself is best"
+        raise refused(message, _explore(sweep))
+    return tuple(sorted(rows.values(), key=lambda row: (row.collective, row.least)))
+
+
+def _rows(sweep: GraphSweep, point: GraphPoint, dialect: Dialect) -> Iterator[TunerRow]:
+    choice = next(each for each in sweep.schedules if each.name == point.schedule)
+    if choice == SERIAL:
+        return
+    modes = {mode.op: mode for mode in choice.modes}
+    for op in point.advice.scenario.graph.ops:
+        for number in range(choice.batches):
+            name = op.name if choice.batches == 1 else f"{op.name}[{number}]"
+            row = _row(sweep, point, choice, op, modes.get(name), dialect)
+            if row is not None:
+                yield row
+
+
+def _row(
+    sweep: GraphSweep, point: GraphPoint, choice: GraphChoice, op: GraphOp, mode: OpMode | None, dialect: Dialect
+) -> TunerRow | None:
+    """The row of an op; None where it moves nothing, or is left to the library."""
+    whole = mode is not None and (mode.apart is not None or op.workload.is_collective)
+    usual = mode is None or (isinstance(mode.body, Choice) and mode.body.template == BASELINE.name and op.is_pair)
+    if op.workload.moved is None or (usual and not whole):
+        return None
+    where = f"{settings_text(point)}: {op.name} of {choice.name}"
+    engine = _engine(mode) if whole else None
+    if engine is None or mode is None:
+        message = f"{where} is moved in pieces by a kernel's own plan, and a tuner is asked about whole calls"
+        raise refused(message, "search schedules without: explore W { schedules serial; engine sm(16) }")
+    if engine.kind is EngineKind.DMA:
+        message = f"{where} moves data by copy engines, and {dialect.library} tunes calls that run on SMs"
+        raise refused(message, _explore(sweep))
+    found = collective_in(op.workload.pattern) if op.is_pair else op.workload.pattern
+    collective = _CALLS.get("" if found is None else found.value)
+    if collective is None:
+        raise refused(
+            f"{where}: a tuner of {dialect.library} is not asked about {op.label}", "it is about NCCL's calls"
+        )
+    num_bytes = op.workload.moved.num_bytes // choice.batches
+    algorithm = mode.body.algorithm if isinstance(mode.body, Choice) else ""
+    name, does = dialect.algorithms.get(algorithm or RING, ("", ()))
+    if not name or collective not in does:
+        raise refused(f"{where}: {dialect.library} has no name for '{algorithm}' in its {collective}", _explore(sweep))
+    why = f"{where}, beside kernels" + ("" if algorithm else "; assumed: the ring in place of copies to all peers")
+    ranks = point.advice.scenario.num_ranks
+    node = point.advice.scenario.system.fabric.node_size or ranks
+    return TunerRow(collective, num_bytes, num_bytes, name, "simple", engine.count, ranks // node, ranks, why)
+
+
+def _engine(mode: OpMode | None) -> EngineChoice | None:
+    if mode is None:
+        return None
+    return mode.apart if mode.apart is not None else mode.body.engine if mode.body is not None else None
+
+
+def _explore(sweep: GraphSweep) -> str:
+    graph = sweep.points[0].advice.scenario.name
+    return f"let the search choose among what it has: explore {graph} {{ engine sm(8), sm(16) }}"
+
+
+def _nccl(sweep: GraphSweep, options: Options) -> str:
+    return nccl_text(heading(sweep, "nccl"), tuner_rows_of(sweep, NCCL_DIALECT), int(options["channels"]))
+
+
+def _rccl(sweep: GraphSweep, options: Options) -> str:
+    return rccl_text(heading(sweep, "rccl"), tuner_rows_of(sweep, RCCL_DIALECT))
+
+
+def _ncclx(sweep: GraphSweep, options: Options) -> str:
+    return ncclx_text(heading(sweep, "ncclx"), tuner_rows_of(sweep, NCCL_DIALECT))
+
+
+NCCL = Target("nccl", "rules for the tuner of NCCL, NCCL_TUNER_CONFIG_FILE", _nccl, OPTIONS)
+RCCL = Target("rccl", "rules for the tuner of RCCL, NCCL_TUNER_CONFIG_FILE", _rccl)
+NCCLX = Target("ncclx", "rules for the tuner of NCCLX, NCCLX_TUNER_CONFIG_FILE", _ncclx)

@@ -1,0 +1,191 @@
+"""The question of a program about a whole layer: a model, how it is sharded, and how many tokens. No ``.mgs`` text."""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from ..codes import Code
+from ..ir import GraphScenario
+from ..pipeline import compile_text
+from ..request.errors import RequestError
+from ..text.diagnostics import CompileError, Report, Severity
+from ..text.json_items import MAX_FILE_BYTES, JsonPlace, read_json
+from ..text.source import Source, Span
+from ..text.vocabulary import MAX_EXTENT, MAX_RANKS
+from .config import ModelConfig, config_of, read_config
+from .layer import TOKENS, Parallelism, layer_text, why_not_whole
+from .whole_layer import BACK, LAYER
+
+MAX_KEPT = 256
+_ENGINE = re.compile(r"(dma|sm)(\([a-z0-9_, ]+\))?", re.ASCII)
+_NAME = re.compile(r"[a-z_][a-z0-9_]*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class LayerRequest:
+    """Which schedule for a layer of this model, on these GPUs, with so many tokens? Checked when it is made.
+
+    Attributes
+    ----------
+    model
+        What ``model_of`` returns for the ``config.json`` of a model of transformers.
+    gpu
+        A GPU that ships, ``H100``, or the name that its driver gives it.
+    tp
+        Number of GPUs that share the layer, by tensor parallelism; experts are dealt to them.
+    tokens
+        Rows of activations that all ranks hold together, in one sequence.
+    backward
+        Whether the question is about the backward pass, with weight gradients.
+    node
+        GPUs of one node; more than these are on several, joined by a network.
+    sequence_parallel
+        Whether activations are held by rows, gathered and reduce-scattered, or whole and all-reduced.
+    engines
+        Who may copy: ``dma(7)``, ``sm(16)``; none leaves it to the search.
+    staging_bytes
+        Limit of the extra memory of a rank; None is no limit.
+    implementations
+        Those to compare with, of ``OF_LAYERS``; none are all that are known for the GPU.
+
+    Raises
+    ------
+    RequestError
+        If a value is not one of these.
+    """
+
+    model: ModelConfig
+    gpu: str
+    tp: int
+    tokens: int
+    backward: bool = False
+    sequence_parallel: bool = True
+    node: int = 8
+    engines: tuple[str, ...] = ()
+    staging_bytes: int | None = None
+    implementations: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.model, ModelConfig):
+            hint = "model_of(config) reads a config.json"
+            raise RequestError(Code.MGS310, "model", "it is no configuration of a model", hint)
+        if not isinstance(self.gpu, str) or not self.gpu:
+            raise RequestError(Code.MGS209, "gpu", "none is given", "for instance gpu='H100'")
+        _check_whole("tp", self.tp, 2, MAX_RANKS)
+        _check_whole("node", self.node, 1, MAX_RANKS)
+        _check_whole("tokens", self.tokens, 1, MAX_EXTENT)
+        for field in ("backward", "sequence_parallel"):
+            if not isinstance(getattr(self, field), bool):
+                raise RequestError(Code.MGS310, field, f"{getattr(self, field)!r:.40} is neither true nor false")
+        if self.staging_bytes is not None:
+            _check_whole("staging_bytes", self.staging_bytes, 0, 1 << 40)
+        for field, form in (("engines", _ENGINE), ("implementations", _NAME)):
+            object.__setattr__(self, field, _words(field, getattr(self, field), form))
+
+    @property
+    def workload(self) -> str:
+        """The name of the graph."""
+        return BACK if self.backward else LAYER
+
+
+def _check_whole(field: str, value: object, least: int, most: int) -> None:
+    if type(value) is not int:
+        raise RequestError(Code.MGS309, field, f"{value!r:.40} is not a whole number")
+    if not least <= value <= most:
+        raise RequestError(Code.MGS307, field, f"{value!r:.40} is not in {least}..{most}")
+
+
+def _words(field: str, words: object, form: re.Pattern[str]) -> tuple[str, ...]:
+    if not isinstance(words, tuple | list):
+        raise RequestError(Code.MGS310, field, "it is no list of names", f"for instance {field}=({words!r:.40},)")
+    for word in words:
+        if not isinstance(word, str) or not form.fullmatch(word):
+            raise RequestError(Code.MGS203, field, f"{word!r:.64} is no name of that kind")
+    return tuple(words)
+
+
+def model_of(config: Mapping[str, object] | str | os.PathLike[str], name: str = "model") -> ModelConfig:
+    """Return the sizes in ``config``: the path of a ``config.json``, or what is in one, which is of that ``name``.
+
+    Raises
+    ------
+    RequestError
+        If it cannot be read, or lacks a size.
+    """
+    try:
+        if isinstance(config, Mapping):
+            return _in_memory(config, name)
+        if not isinstance(config, str | os.PathLike):
+            raise RequestError(Code.MGS310, "model", "it is neither an object nor the path of a config.json")
+        return read_config(Path(config))
+    except CompileError as error:
+        raise RequestError(Code.MGS138, "model", _first(error)[1]) from None
+
+
+def _in_memory(config: Mapping[str, object], name: str) -> ModelConfig:
+    try:
+        text = json.dumps(dict(config))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RequestError(Code.MGS138, "model", f"no JSON: {error}"[:200]) from None
+    if len(text) > MAX_FILE_BYTES:
+        raise RequestError(Code.MGS130, "model", "it is too large for a configuration")
+    report = Report()
+    with report.attempt():
+        place = JsonPlace("config", Span(Source("config", ""), 0, 0), report, Code.MGS138)
+        return config_of(read_json(text, place), Path(name))
+    raise CompileError(report.diagnostics)
+
+
+@lru_cache(MAX_KEPT)
+def layer_scenario(request: LayerRequest) -> GraphScenario:
+    """Return the scenario of ``request``.
+
+    Raises
+    ------
+    RequestError
+        If the GPU does not ship, the layer does not divide among the ranks, or no graph says it.
+    """
+    parallel = Parallelism(request.gpu, request.tp, request.sequence_parallel, request.node)
+    why_not = why_not_whole(request.model, parallel)
+    if why_not:
+        raise RequestError(Code.MGS520, "model", f"no graph says a layer of {request.model.name}: {why_not}", _PAIRS)
+    text = layer_text(request.model, parallel).replace(f"param {TOKENS}", f"param M = {request.tokens}", 1)
+    if f"workload {request.workload} on " not in text:
+        message = f"no backward pass is derived of a layer of {request.model.name}"
+        raise RequestError(Code.MGS520, "backward", message, "write it out in a file, and ask about its graph")
+    uses = "".join(f'use "implementations/{name}"\n' for name in request.implementations)
+    text = text.replace("\nuse ", f"\n{uses}use ", 1) + _explore(request)
+    try:
+        found = compile_text(text, "<request>").graph(request.workload)
+    except CompileError as error:
+        code, message, hint = _first(error)
+        raise RequestError(code, _FIELDS.get(code, "tokens"), message, hint) from None
+    assert found is not None, "a whole layer is a graph"
+    return found
+
+
+_PAIRS = "ask about its pairs: magus from-model config.json --pairs"
+_FIELDS = {
+    Code.MGS203: "model",
+    Code.MGS208: "implementations",
+    Code.MGS401: "engines",
+    Code.MGS404: "tp",
+    Code.MGS405: "model",
+    Code.MGS520: "implementations",
+}
+
+
+def _explore(request: LayerRequest) -> str:
+    said = [f"engine {', '.join(request.engines)}"] if request.engines else []
+    said += [f"implementations {', '.join(request.implementations)}"] if request.implementations else []
+    said += [f"staging <= {request.staging_bytes} B"] if request.staging_bytes is not None else []
+    return f"\nexplore {request.workload} {{ {'; '.join(said)} }}\n" if said else ""
+
+
+def _first(error: CompileError) -> tuple[Code, str, str]:
+    first = next(each for each in error.diagnostics if each.severity is Severity.ERROR)
+    return first.code, first.message, first.hint

@@ -1,0 +1,146 @@
+"""Names of Transformer Engine for the products of a graph, and the tables that its flags allow."""
+
+import pytest
+
+from magus.advisor.layers.joint import JointRuns
+from magus.advisor.layers.offers.te_layers import te_layers
+from magus.advisor.layers.offers.transformer_engine import BULK, PIPELINE, RING, TeMethods, TeSearch, taken_ticks
+from magus.compiler import compile_text
+from magus.compiler.ir import GraphScenario
+from magus.compiler.planning.graph_build import build_graph_plan
+from magus.compiler.planning.graph_order import issue_order
+from tests.helpers.scenarios.mlp_backward import backward
+
+pytestmark = pytest.mark.usefixtures("compiled_core")
+
+LAYER = """mgs 1
+use "nvidia/h100"
+system hgx { gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }
+workload layer on hgx {
+  x    = tensor bf16[1024, 1024] shard rows
+  wqkv = tensor bf16[1024, 3072] shard cols
+  wo   = tensor bf16[1024, 1024] shard rows
+  wup  = tensor bf16[1024, 8192] shard cols
+  wdn  = tensor bf16[4096, 1024] shard rows
+  qkv = gemm(all_gather(norm(x)), wqkv)
+  a   = attention(qkv, heads=8, causal=true)
+  r   = add(x, reduce_scatter(gemm(a, wo)))
+  u   = gemm(all_gather(norm(r)), wup)
+  y   = add(r, reduce_scatter(gemm(swiglu(u), wdn)))
+  repeat 4 y as x
+}
+workload back on hgx { backward layer; keep qkv, a, r, u }
+"""
+ALL = (("qkv_dgrad", RING, 0), ("fc1_dgrad", PIPELINE, 4))
+
+
+def graph_of(name: str) -> GraphScenario:
+    graph = compile_text(LAYER).graph(name)
+    assert graph is not None
+    return graph
+
+
+def test_layers_have_their_names_forward() -> None:
+    layers = te_layers(graph_of("layer").graph)
+
+    assert {each.op: each.name for each in layers} == {
+        "qkv": "qkv_fprop",
+        "r": "proj_fprop",
+        "u": "fc1_fprop",
+        "y": "fc2_fprop",
+    }
+
+
+def test_layers_have_their_names_backward_with_what_their_weight_gradients_need() -> None:
+    layers = {each.name: each for each in te_layers(graph_of("back").graph)}
+
+    assert {name: (each.op, each.wgrad, each.gather) for name, each in layers.items()} == {
+        "fc2_dgrad": ("d_y_swiglu", "d_wdn", ""),
+        "fc1_dgrad": ("d_u_norm", "d_wup", "u_norm_gathered"),
+        "proj_dgrad": ("d_a", "d_wo", ""),
+        "qkv_dgrad": ("d_qkv_norm", "d_wqkv", "qkv_norm_gathered"),
+    }
+    assert layers["qkv_dgrad"].wgrad_name == "qkv_wgrad"
+
+
+def test_what_is_no_product_has_no_name() -> None:
+    text = LAYER.partition("workload")[0] + (
+        "workload w on hgx { x = tensor bf16[1024, 1024] shard rows; g = all_gather(x); h = norm(g); k = norm(h) }"
+    )
+    (scenario,) = compile_text(text).graphs
+
+    assert te_layers(scenario.graph) == ()
+
+
+def test_by_default_weight_gradients_hide_the_sums_and_activations_what_is_gathered_again() -> None:
+    scenario = graph_of("back")
+    search = TeSearch(scenario.system, scenario.graph)
+    table = search.table(search.defaults())
+    order = list(issue_order(scenario.graph, table.choice))
+
+    methods = {each.layer: each.method for each in table.settings}
+    assert methods == {
+        "fc2_dgrad": RING,
+        "fc1_dgrad": BULK,
+        "fc1_wgrad": BULK,
+        "proj_dgrad": RING,
+        "qkv_dgrad": BULK,
+        "qkv_wgrad": BULK,
+    }
+    assert table.flags == ("--tp-comm-overlap",)
+    assert order.index("u_norm_gathered") + 1 == order.index("d_u_norm")
+    assert order.index("d_u_norm") < order.index("d_u_norm.reduce_scatter") < order.index("d_r_norm_back")
+    assert order.index("d_wup") in (order.index("d_u_norm") + 1, order.index("d_u_norm") + 2)
+
+
+def test_what_is_declared_is_gathered_beside_the_product() -> None:
+    scenario = backward()
+    search = TeSearch(scenario.system, scenario.graph)
+
+    assert search.table(search.defaults()).choice.beside == (("xg", "dx"),)
+    without = search.table(TeMethods(bulk_dgrad=False))
+    assert not without.choice.beside and without.flags[-1] == "--disable-tp-comm-bulk-dgrad"
+
+
+@pytest.mark.parametrize("workload", ["layer", "back"])
+def test_the_flags_hold_for_all_layers(workload: str) -> None:
+    scenario = graph_of(workload)
+    search = TeSearch(scenario.system, scenario.graph)
+    methods = [search.defaults(), *search._flags(search.defaults()), *search._methods(TeMethods(scatters_back=ALL))]
+    assert len(set(methods)) >= 6
+
+    for each in methods:
+        table = search.table(each)
+        on = {setting.layer: setting.method for setting in table.settings}
+        gathers = [layer.name in on for layer in search.layers if layer.gathers]
+        assert len(set(gathers)) == 1 and gathers[0] is ("--disable-tp-comm-overlap-ag" not in table.flags)
+        back = [on.get(layer.name) for layer in search.layers if layer.backward and not layer.gathers]
+        if "--tp-comm-overlap-rs-dgrad" in table.flags:
+            assert set(back) <= {RING, PIPELINE} and not any(name.endswith("_wgrad") for name in on)
+        else:
+            assert set(back) <= {BULK, None} and len(set(back)) <= 1
+        build_graph_plan(scenario.system, scenario.graph, table.choice, 1)
+
+
+def test_the_search_gets_ever_faster_and_ends_no_slower_than_any_table_of_the_flags() -> None:
+    scenario = backward(layers=3)
+    runs = JointRuns(scenario.system, scenario.graph)
+    search = TeSearch(scenario.system, scenario.graph)
+
+    times = [ticks for _, ticks in search.found(runs.ticks)]
+
+    assert times == sorted(times, reverse=True) and times
+    others = [runs.ticks(search.table(each).choice) for each in search._flags(search.defaults())]
+    assert times[-1] <= min(ticks for ticks in others if ticks is not None)
+
+
+def test_sms_that_copy_take_their_share_of_the_kernels_while_they_copy() -> None:
+    scenario = backward()
+    search = TeSearch(scenario.system, scenario.graph)
+    settings = search.table(search.defaults()).settings
+    rings = [each for each in settings if each.copy_engine]
+
+    assert taken_ticks(scenario.system, scenario.graph, rings) == 0
+    two = taken_ticks(scenario.system, scenario.graph, [each for each in settings if each.num_sm])
+    one = taken_ticks(scenario.system, scenario.graph, [each for each in settings if each.op == "xg"])
+    assert 0 < one < two

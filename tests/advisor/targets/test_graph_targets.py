@@ -1,0 +1,223 @@
+"""Files of runtimes about whole layers: what they say, and what their formats cannot."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from magus.advisor.layers.advice import GraphAdvice, GraphCandidate
+from magus.advisor.layers.offers.offer import LayerOffer, LayerTable, Setting
+from magus.advisor.layers.offers.transformer_engine import TeMethods, TeSearch
+from magus.advisor.policy.graph_sweep import GraphPoint, GraphSweep
+from magus.advisor.targets import TARGETS, Refused
+from magus.advisor.targets.graphs import GRAPH_TARGETS
+from magus.compiler import compile_text
+from magus.compiler.codes import Code
+from magus.compiler.ir import Choice, EngineChoice, EngineKind, GraphChoice, GraphScenario, OpMode
+from magus.compiler.resolve.expect.expectation import Verdict
+from magus.compiler.resolve.schedules.graph_from_text import SERIAL
+from tests.advisor.layers.offers.test_te_layers import graph_of
+from tests.helpers.scenarios.mlp_backward import backward
+
+SM16 = EngineChoice(EngineKind.SM, 16)
+DMA = EngineChoice(EngineKind.DMA, 3)
+TOKENS = (1024, 2048, 4096)
+
+
+def sweep_of(
+    scenario: GraphScenario,
+    choice: GraphChoice = SERIAL,
+    offer: LayerOffer | None = None,
+    ticks: dict[int, int] | None = None,
+) -> GraphSweep:
+    """A sweep whose points recommend ``choice``; ``ticks`` are those of the offer by tokens, 1000 without overlap."""
+    points = []
+    for tokens in ticks or {1024: 0}:
+        serial = GraphCandidate(SERIAL, "no overlap", 1000, is_baseline=True)
+        best = serial if choice == SERIAL else GraphCandidate(choice, "searched", 700)
+        mine = () if offer is None else (replace(offer, ticks=ticks[tokens] if ticks else offer.ticks),)
+        advice = GraphAdvice(
+            scenario, Verdict.OVERLAP, best, serial, (best, serial), (), (), None, 0, "", 2, offers=mine
+        )
+        named = {SERIAL.name: 1000, choice.name: best.ticks}
+        points.append(GraphPoint((("M", str(tokens)),), advice, choice.name, named))
+    return GraphSweep(tuple(points), tuple(dict.fromkeys((SERIAL, choice))))
+
+
+def text_of(name: str, sweep: GraphSweep, **options: str) -> str:
+    return next(each for each in GRAPH_TARGETS if each.name == name).text(sweep, options)
+
+
+def te_offer(scenario: GraphScenario, methods: TeMethods | None = None) -> LayerOffer:
+    search = TeSearch(scenario.system, scenario.graph)
+    table = search.table(methods or search.defaults())
+    return LayerOffer("transformer_engine", "the table", table, 800, unknown="the costs of its calls")
+
+
+def blocks(text: str) -> dict[str, dict[str, str]]:
+    """The blocks of a file in the little of YAML that it needs."""
+    found: dict[str, dict[str, str]] = {}
+    for line in text.splitlines():
+        if line.startswith("#"):
+            continue
+        key, _, value = line.strip().partition(":")
+        if line.startswith("  "):
+            found[list(found)[-1]][key] = value.strip()
+        else:
+            found[key] = {}
+    return found
+
+
+def test_a_backward_pass_is_a_table_of_transformer_engine() -> None:
+    scenario = graph_of("back")
+    text = text_of("megatron", sweep_of(scenario, offer=te_offer(scenario)))
+
+    bulk = {"method": "bulk", "num_sm": "16"}
+    ring = {"method": "ring_exchange", "use_ce": "true"}
+    assert blocks(text) == {
+        "fc2_dgrad": ring,
+        "fc1_dgrad": bulk,
+        "fc1_wgrad": bulk,
+        "proj_dgrad": ring,
+        "qkv_dgrad": bulk,
+        "qkv_wgrad": bulk,
+    }
+    assert "# M = 1024: 1.25x over no overlap; the recommended schedule 1.00x" in text
+    assert "# flags: --tp-comm-overlap --tp-comm-overlap-cfg FILE" in text
+    assert all(len(line) <= 120 for line in text.splitlines())
+
+
+def test_a_forward_pass_is_one_too() -> None:
+    scenario = graph_of("layer")
+    found = blocks(text_of("megatron", sweep_of(scenario, offer=te_offer(scenario))))
+
+    pipeline = {"method": "pipeline", "num_sm": "16", "num_splits": "4"}
+    assert found["proj_fprop"] == found["fc2_fprop"] == pipeline
+    assert found["qkv_fprop"]["method"] == found["fc1_fprop"]["method"] == "ring_exchange"
+
+
+def test_two_tables_are_refused() -> None:
+    scenario = backward()
+    one, other = te_offer(scenario), te_offer(scenario, TeMethods(gathers=False))
+    first, second = sweep_of(scenario, offer=one).points[0], sweep_of(scenario, offer=other).points[0]
+    sweep = GraphSweep((first, replace(second, settings=(("M", "2048"),))), (SERIAL,))
+
+    with pytest.raises(Refused, match="M = 2048 wants another than M = 1024"):
+        text_of("megatron", sweep)
+
+
+@pytest.mark.parametrize("ticks", [990, 1200])
+def test_where_nothing_pays_the_flag_is_named(ticks: int) -> None:
+    scenario = backward()
+    offer = replace(te_offer(scenario), ticks=ticks)
+
+    with pytest.raises(Refused, match="no overlap of Transformer Engine pays") as caught:
+        text_of("megatron", sweep_of(scenario, offer=offer))
+    assert "--tp-comm-overlap" in caught.value.rejection.hint
+
+
+def test_without_a_table_it_says_what_has_one() -> None:
+    with pytest.raises(Refused, match="no table of Transformer Engine is known for back"):
+        text_of("megatron", sweep_of(backward()))
+
+
+def test_version_1_has_no_copy_engines() -> None:
+    scenario = backward()
+    with pytest.raises(Refused, match="Transformer Engine 1 does not use"):
+        text_of("megatron", sweep_of(scenario, offer=te_offer(scenario)), te="1")
+    bulk = te_offer(scenario, TeMethods(gathers=False))
+    assert set(blocks(text_of("megatron", sweep_of(scenario, offer=bulk), te="1"))) == {"fc1_dgrad", "fc1_wgrad"}
+
+
+def fused(scenario: GraphScenario) -> LayerOffer:
+    setting = Setting("fused_all_gather_matmul", "u", "torch_async_tp", copy_engine=True)
+    return LayerOffer("torch_async_tp", "fused", LayerTable(GraphChoice("torch_async_tp"), (setting,)), 800)
+
+
+def test_vllm_has_the_tokens_from_which_fusion_pays() -> None:
+    scenario = graph_of("layer")
+    rows = {tokens: with_tokens(tokens) for tokens in TOKENS}
+    sweep = sweep_of(scenario, offer=fused(scenario), ticks={1024: 1100, 2048: 850, 4096: 800})
+    points = tuple(
+        replace(point, advice=replace(point.advice, scenario=rows[int(dict(point.settings)["M"])]))
+        for point in sweep.points
+    )
+    text = text_of("vllm", replace(sweep, points=points))
+
+    config = json.loads(text.splitlines()[-1].partition("'")[2].rstrip("'"))
+    assert config["pass_config"] == {"enable_sp": True, "fuse_gemm_comms": True, "sp_min_token_num": 2048}
+
+
+def with_tokens(tokens: int) -> GraphScenario:
+    text = f"""
+    use "nvidia/h100"
+    system s {{ gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }}
+    workload layer on s {{
+      x = tensor bf16[{tokens}, 1024] shard rows
+      wu = tensor bf16[1024, 4096] shard cols
+      wd = tensor bf16[4096, 1024] shard rows
+      y = add(x, reduce_scatter(gemm(gelu(gemm(all_gather(x), wu)), wd)))
+    }}
+    """
+    (scenario,) = compile_text(text).graphs
+    return scenario
+
+
+def test_where_fusion_pays_nowhere_vllm_is_told_so() -> None:
+    scenario = graph_of("layer")
+    text = text_of("vllm", sweep_of(scenario, offer=replace(fused(scenario), ticks=1100)))
+
+    assert '"fuse_gemm_comms": false' in text and "sp_min_token_num" not in text
+
+
+def test_vllm_runs_no_backward_pass_and_has_one_threshold() -> None:
+    with pytest.raises(Refused, match="back is a backward pass"):
+        text_of("vllm", sweep_of(backward()))
+    scenario = graph_of("layer")
+    with pytest.raises(Refused, match="no longer at M = 2048"):
+        text_of("vllm", sweep_of(scenario, offer=fused(scenario), ticks={1024: 800, 2048: 1100}))
+    with pytest.raises(Refused, match="is not known"):
+        text_of("vllm", sweep_of(scenario))
+
+
+WHOLE = GraphChoice("joint", (OpMode("dx", apart=SM16), OpMode("xg", Choice("serial", 4, SM16))))
+
+
+@pytest.mark.parametrize("name", ["nccl", "rccl", "ncclx"])
+def test_collectives_that_are_left_whole_have_as_many_channels_as_the_schedule_sms(name: str) -> None:
+    rows = [line for line in text_of(name, sweep_of(backward(), WHOLE)).splitlines() if line[0] != "#"]
+    num_bytes = 1024 * 256 * 2
+
+    if name == "ncclx":
+        assert rows == [f"{call},[{num_bytes // 4},{num_bytes // 4}],ring,simple,16,1,4" for call in CALLS]
+    else:
+        assert rows[:2] == [f"{call},{num_bytes},{num_bytes},ring,simple,16,1,4" for call in CALLS]
+        assert (len(rows) > 2) is (name == "nccl")
+
+
+CALLS = ("allgather", "reducescatter")
+
+
+@pytest.mark.parametrize(
+    ("modes", "message"),
+    [
+        ((OpMode("dx", apart=DMA),), "moves data by copy engines"),
+        ((OpMode("dx", Choice("hetero_fused_1d", 8, SM16)),), "is moved in pieces"),
+        ((), "no collective is left whole beside kernels"),
+        ((OpMode("xg", Choice("halving_doubling", 4, SM16, algorithm="halving_doubling")),), "no name for"),
+    ],
+)
+def test_what_a_tuner_cannot_say_is_refused(modes: tuple[OpMode, ...], message: str) -> None:
+    with pytest.raises(Refused, match=message) as caught:
+        text_of("nccl", sweep_of(backward(), GraphChoice("joint", modes)))
+    assert caught.value.rejection.code is Code.MGS550 and caught.value.rejection.hint
+
+
+def test_calls_of_one_size_have_one_setting() -> None:
+    modes = (OpMode("dh", apart=SM16), OpMode("xg", Choice("serial", 4, EngineChoice(EngineKind.SM, 8))))
+    with pytest.raises(Refused, match="calls of one size need two settings"):
+        text_of("nccl", sweep_of(backward(), GraphChoice("joint", modes)))
+
+
+def test_every_target_of_graphs_is_one_of_pairs() -> None:
+    assert {each.name for each in GRAPH_TARGETS} | {"policy"} == {each.name for each in TARGETS}

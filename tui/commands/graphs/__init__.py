@@ -1,0 +1,1 @@
+"""The commands on graphs: what ``advise``, ``sweep`` and others do where the workload is a whole layer."""
