@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ...compiler.ir import TICKS_PER_SECOND, Choice, Gpu, GraphOp, Scenario, System, TileGroup
 from ...compiler.planning.build import build_schedule
-from ...compiler.planning.graph_build import kernel_alone
+from ...compiler.planning.graph_halves import kernel_alone
 from ...compiler.planning.knobs.engine import default_engine
 from ...compiler.templates import BASELINE
 from ...simcore.kernels.dispatch import compute_work
