@@ -36,11 +36,13 @@ from .widgets.start import StartScreen
 if TYPE_CHECKING:
     from ...compiler.ir import Settings, ShouldStop
     from ...simcore.shown_run import ShownRun
+    from .backend import Backend
     from .finding import Finding
+    from .job import Job, JobProblem
     from .panes.base import JobPane
     from .panes.editor import EditorPane
     from .panes.what_if import WhatIfPane
-    from .session import Backend, Session, SessionProblem, WorkloadSession
+    from .session import Session
     from .widgets.timeline import TimelineView
     from .workbench import Workbench
 
@@ -125,7 +127,8 @@ class MagusApp(App[None]):
 
     def _load(self) -> None:
         """Import what the first frame does without."""
-        from .session import Session, default_backend
+        from .backend import default_backend
+        from .session import Session
         from .workbench import Workbench
 
         self.session = Session(*self._asked, self._backend or default_backend(self._num_workers))
@@ -236,7 +239,7 @@ class MagusApp(App[None]):
         self._show_job()
 
     @work(exclusive=True, group="advice")
-    async def _advise(self, job: WorkloadSession) -> None:
+    async def _advise(self, job: Job) -> None:
         def progress(stage: str, done: int, total: int) -> None:
             self.post_message(Progressed(id(job), stage, done, total))
 
@@ -253,7 +256,7 @@ class MagusApp(App[None]):
             self._show_job()
 
     @work(exclusive=True, group="candidate")
-    async def _simulate(self, job: WorkloadSession, expression: str) -> None:
+    async def _simulate(self, job: Job, expression: str) -> None:
         """Simulate the timeline first, then the what-if runs of its waterfall."""
         await asyncio.sleep(SETTLE_S)
         for explain in (False, True):
@@ -267,8 +270,8 @@ class MagusApp(App[None]):
         self.refresh_bindings()
 
     def _simulate_here(
-        self, job: WorkloadSession, expression: str, explain: bool, should_stop: ShouldStop
-    ) -> ShownRun | SessionProblem:
+        self, job: Job, expression: str, explain: bool, should_stop: ShouldStop
+    ) -> ShownRun | JobProblem:
         return self.session.simulate(job, expression, should_stop, explain=explain)
 
     def on_progressed(self, message: Progressed) -> None:
@@ -298,7 +301,7 @@ class MagusApp(App[None]):
         job.picked = message.expression
         self._simulate_picked(job)
 
-    def _simulate_picked(self, job: WorkloadSession) -> None:
+    def _simulate_picked(self, job: Job) -> None:
         waiting = job.advising and job.is_graph  # each schedule is being simulated
         job.simulating = job.picked is not None and not job.is_explained and not waiting
         job.try_again()

@@ -7,6 +7,7 @@ from textual.containers import Container
 from textual.widgets import Static
 
 from ...compiler.text.printable import printable
+from .job import Job, JobProblem
 from .panes import PANES
 from .panes.base import JobPane
 from .panes.candidates import CandidatesPane
@@ -14,7 +15,6 @@ from .panes.editor import EditorPane
 from .panes.sweep import SweepPane
 from .panes.timeline import TimelinePane
 from .panes.views import VIEWS
-from .session import SessionProblem, WorkloadSession
 from .view import progress_text, row_of, selected_text, title_of
 from .widgets.headline import Headline
 from .widgets.problems import ProblemPane
@@ -33,7 +33,7 @@ class Workbench(Container):
         self._views = tuple(view(id=pane.name) for pane, view in zip(PANES, VIEWS, strict=True))
         self._pane_idx = 0
         self._idle = ""
-        self._job: WorkloadSession | None = None
+        self._job: Job | None = None
 
     def compose(self) -> ComposeResult:
         """Lay out the panes, side by side or behind each other, see ``magus.tcss``."""
@@ -129,7 +129,7 @@ class Workbench(Container):
         if not view.region.area:
             self.show_pane(self._views.index(view))
 
-    def show_problem(self, problem: SessionProblem | None, title: str = "") -> None:
+    def show_problem(self, problem: JobProblem | None, title: str = "") -> None:
         """Show a problem in place of the panes; None brings the panes back."""
         self.set_class(problem is not None, "problem")
         if problem is None:
@@ -143,12 +143,12 @@ class Workbench(Container):
         if not self.is_free(self._pane_idx):
             self.query_one(ProblemPane).focus()
 
-    def show_job(self, job: WorkloadSession, job_idx: int, num_jobs: int) -> None:
+    def show_job(self, job: Job, job_idx: int, num_jobs: int) -> None:
         """Show the headline and the panes as far as they are known."""
         self._job = job
         headline = self.query_one(Headline)
         headline.ask(title_of(job.scenario, job_idx, num_jobs), WAITING if job.answer is None else "")
-        if isinstance(job.answer, SessionProblem):
+        if isinstance(job.answer, JobProblem):
             self.show_problem(job.answer)
             self.refresh_panes()
             return
@@ -157,7 +157,7 @@ class Workbench(Container):
         self.show_problem(None)
         self.refresh_panes()
 
-    def show_answer(self, job: WorkloadSession) -> None:
+    def show_answer(self, job: Job) -> None:
         """Show an answer on the way to the final one."""
         if job.found is not None:
             self.query_one(Headline).answer(job.found, advising=True)
@@ -176,5 +176,5 @@ class Workbench(Container):
 
     def _show_view(self, view: JobPane) -> None:
         shown = PANES[self._views.index(view)]
-        if self._job is not None and not (shown.needs_answer and isinstance(self._job.answer, SessionProblem)):
+        if self._job is not None and not (shown.needs_answer and isinstance(self._job.answer, JobProblem)):
             view.show(self._job)

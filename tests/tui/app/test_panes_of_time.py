@@ -10,8 +10,8 @@ from textual.pilot import Pilot
 from magus.simcore.figures.result import Result
 from magus.tui.app.app import MagusApp
 from magus.tui.app.charts.model import TimelineModel
+from magus.tui.app.job import JobProblem
 from magus.tui.app.panes import PANES
-from magus.tui.app.session import SessionProblem
 from magus.tui.app.widgets.comparison import ComparisonView
 from magus.tui.app.widgets.fabric import FabricView
 from magus.tui.app.widgets.timeline import TimelineView
@@ -168,7 +168,7 @@ async def test_a_marked_schedule_that_deadlocks_says_so() -> None:
         job.marked = (PIECES, WHOLE)
         await press(pilot, COMPARE)
 
-        assert isinstance(job.problems[WHOLE], SessionProblem)
+        assert isinstance(job.problems[WHOLE], JobProblem)
         assert "RuntimeError: stuck" in screen_text(app)
 
 

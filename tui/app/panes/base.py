@@ -5,7 +5,7 @@ from abc import abstractmethod
 from textual.containers import Container
 from textual.widget import Widget
 
-from ..session import WorkloadSession
+from ..job import Job
 
 
 class JobPane(Container):
@@ -18,7 +18,7 @@ class JobPane(Container):
     """
 
     @abstractmethod
-    def show(self, job: WorkloadSession) -> None:
+    def show(self, job: Job) -> None:
         """Show ``job`` as far as it is known."""
 
     @property

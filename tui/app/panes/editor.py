@@ -14,7 +14,7 @@ from textual.message import Message
 from ....compiler.services.document import read_document
 from ....compiler.text.printable import printable
 from ..edited_file import EditedFile, OnDisk, can_edit, recovery_folder
-from ..session import WorkloadSession
+from ..job import Job
 from ..widgets.ask import Answer, AskScreen
 from ..widgets.code_area import CodeArea
 from ..widgets.code_editor import CodeEditor
@@ -89,7 +89,7 @@ class EditorPane(JobPane):
         """Whether the file holds what was read or saved here."""
         return self._file is not None and self._file.on_disk() is OnDisk.SAME
 
-    def show(self, job: WorkloadSession) -> None:
+    def show(self, job: Job) -> None:
         """Nothing: the text is that of the file, whatever the job is."""
 
     def keeps(self, action: str) -> bool:

@@ -18,9 +18,9 @@ from ....compiler.text.load import real_path
 from ....compiler.text.printable import printable
 from ....compiler.text.writing import write_whole
 from ..background import in_thread
+from ..job import Job
 from ..messages import ChangesMade
 from ..paths import exists, typed_path
-from ..session import WorkloadSession
 from ..what_if import Row, with_value
 from ..widgets.what_if import CHANGED, WhatIfTable
 from . import WHAT_IF
@@ -67,7 +67,7 @@ class WhatIfPane(JobPane):
         self._line = Static(KEYS, id="what-if-line", markup=False)
         self._input = Input(id="what-if-input", compact=True)
         self._input.display = False
-        self._job: WorkloadSession | None = None
+        self._job: Job | None = None
         self._wanted = Changes()
         self._asking = Asking.VALUE
         self._target = Path()
@@ -84,7 +84,7 @@ class WhatIfPane(JobPane):
         """The table."""
         return self._table
 
-    def show(self, job: WorkloadSession) -> None:
+    def show(self, job: Job) -> None:
         """Show the values from which the scenario was made."""
         if self._job is None or self._job.what_if is not job.what_if:
             self._wanted = job.what_if.changes
@@ -110,7 +110,7 @@ class WhatIfPane(JobPane):
         self._compile(self._job, changes)
 
     @work(exclusive=True, group="what if")
-    async def _compile(self, job: WorkloadSession, changes: Changes) -> None:
+    async def _compile(self, job: Job, changes: Changes) -> None:
         """Compile with the changes: an error is said here, and what compiles is everybody's."""
         try:
             await in_thread(lambda _: compile_changed_file(job.path, changes).scenario(job.scenario.name))

@@ -8,7 +8,7 @@ from textual.containers import VerticalScroll
 from textual.widgets import Static
 
 from ....compiler.text.printable import printable
-from ..session import ProblemKind, SessionProblem
+from ..job import JobProblem, ProblemKind
 from ..view import fitted_code
 
 REMEDIES = {
@@ -25,13 +25,13 @@ class ProblemPane(VerticalScroll):
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
-        self._problem: SessionProblem | None = None
+        self._problem: JobProblem | None = None
 
     def compose(self) -> ComposeResult:
         """Lay out one text."""
         yield Static(id="problem-text")
 
-    def show(self, problem: SessionProblem) -> None:
+    def show(self, problem: JobProblem) -> None:
         """Show a problem with its remedy."""
         self._problem = problem
         self._draw()
