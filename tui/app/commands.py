@@ -42,7 +42,7 @@ class MagusCommands(Provider):
             yield (
                 f"Workload: {printable(job.scenario.name)}",
                 "Show this workload of the file",
-                partial(app.show_workload, idx),
+                partial(app.work.show_workload, idx),
             )
         yield "Open a file", "Recent files and the shipped examples, key o", app.action_browse
         for path in map(Path, app.state.recent):

@@ -87,11 +87,6 @@ class Session:
         warned = f"; {count} warning{'s' if count > 1 else ''}, see Why" if count else ""
         return f"{self.path}{f' with {changes}' if changes else ''}{warned}"
 
-    def next_workload(self) -> None:
-        """Make the next workload of the file the current one."""
-        if self.jobs:
-            self.job_idx = (self.job_idx + 1) % len(self.jobs)
-
     def advise(
         self, job: Job, progress: Progress, should_stop: ShouldStop, answered: Callable[[Finding], None]
     ) -> Finding | JobProblem:

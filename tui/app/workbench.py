@@ -39,8 +39,9 @@ class Workbench(Container):
         """Lay out the panes, side by side or behind each other, see ``magus.tcss``."""
         yield Headline(id="headline")
         yield PaneTabs(id="tabs")
+        at_once = [(pane, view) for pane, view in zip(PANES, self._views, strict=True) if pane.together or pane.alone]
         with Container(id="panes"):
-            for pane, view in sorted(zip(PANES, self._views, strict=True), key=lambda pair: pair[0].whole_width):
+            for pane, view in sorted(at_once, key=lambda pair: pair[0].whole_width):
                 view.set_class(pane.together, "together")
                 view.set_class(pane.whole_width, "whole-width")
                 yield view
@@ -115,14 +116,30 @@ class Workbench(Container):
             view.set_class(index == self._pane_idx, "current")
         self.query_one("#panes").set_class(PANES[self._pane_idx].together, "together")
         self.query_one(PaneTabs).show(self._pane_idx)
-        self._show_view(self._views[self._pane_idx])
+        view = self._views[self._pane_idx]
+        if not view.is_attached:
+            self.query_one("#panes").mount(view)
+        self._show_view(view)
+        self._focus_front()
+
+    def _focus_front(self) -> None:
         free = self.is_free(self._pane_idx)
         self.set_class(free, "free")
         self.set_class(PANES[self._pane_idx].alone, "alone")
+        target = self._views[self._pane_idx].target
+        if not target.is_mounted:
+            return  # it will tell
         if free or not self.has_class("problem"):
-            self._views[self._pane_idx].target.focus()
+            target.focus()
         else:
             self.query_one(ProblemPane).focus()
+
+    def on_job_pane_stands(self, message: JobPane.Stands) -> None:
+        """Show the job in a pane that has come to the front for the first time."""
+        message.stop()
+        if message.pane is self._views[self._pane_idx]:
+            self._show_view(message.pane)
+            self._focus_front()
 
     def show_view(self, view: JobPane) -> None:
         """Bring a pane to the front unless it is visible."""
@@ -175,6 +192,8 @@ class Workbench(Container):
         self.query_one("#selected", Static).update(printable(selected_text(row)) if row is not None else "")
 
     def _show_view(self, view: JobPane) -> None:
+        if not view.target.is_mounted:
+            return  # it will tell
         shown = PANES[self._views.index(view)]
         if self._job is not None and not (shown.needs_answer and isinstance(self._job.answer, JobProblem)):
             view.show(self._job)

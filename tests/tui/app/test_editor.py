@@ -9,6 +9,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Static
 
+from magus.tui.app import app as app_module
 from magus.tui.app.app import MagusApp
 from magus.tui.app.edited_file import EditedFile
 from magus.tui.app.panes import PANES, editor
@@ -80,7 +81,8 @@ def unsaved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of unsaved texts."""
     monkeypatch.setattr(editor, "recovery_folder", lambda: tmp_path / "unsaved")
     monkeypatch.setattr(code_editor, "QUIET_S", 0.0)
-    monkeypatch.setattr(editor, "LOOK_S", 3600.0)
+    monkeypatch.setattr(editor, "KEEP_S", 3600.0)
+    monkeypatch.setattr(app_module, "LOOK_S", 3600.0)
     return tmp_path / "unsaved"
 
 
@@ -227,7 +229,7 @@ async def test_dropped_changes_are_gone(tmp_path: Path, unsaved: Path) -> None:
     async with edited(tmp_path) as it:
         await it.go(13)
         await it.type("let Z = 4")
-        it.pane.look_after()
+        it.pane.keep()
         await press(it.pilot, "ctrl+q", "d")
 
     assert it.file.read_text(encoding="utf-8") == BEGINNING
@@ -256,7 +258,7 @@ async def test_an_offered_text_that_is_not_decided_on_is_behind_undo(tmp_path: P
         await press(it.pilot, "escape", KEY)
         assert it.text == BEGINNING and not it.pane.holds_changes
         await it.type("##")
-        it.pane.look_after()
+        it.pane.keep()
         await press(it.pilot, "ctrl+z", "ctrl+z")
 
         assert it.text == BEGINNING + "let Z = 4"
@@ -285,7 +287,7 @@ async def test_a_program_that_is_told_to_end_keeps_the_text(tmp_path: Path, unsa
 async def test_a_file_that_changes_on_disk_is_read_again(tmp_path: Path) -> None:
     async with edited(tmp_path) as it:
         it.file.write_text("let other = 1\n", encoding="utf-8")
-        it.pane.look_after()
+        it.app.file.look()
         await settled(it.pilot)
 
         assert it.text == "let other = 1\n" and not it.pane.holds_changes
@@ -302,7 +304,7 @@ async def test_a_file_that_changes_here_and_on_disk_is_asked_about(
         await it.go(13)
         await it.type("let Z = 4")
         it.file.write_text("let other = 1\n", encoding="utf-8")
-        it.pane.look_after()
+        it.app.file.look()
         await settled(it.pilot)
         assert isinstance(it.app.screen, AskScreen)
         await press(it.pilot, *keys)
@@ -324,7 +326,7 @@ async def test_a_file_that_is_lost_while_open_keeps_its_text_here(
             it.file.unlink()
         else:
             it.file.write_bytes(content)
-        it.pane.look_after()
+        it.app.file.look()
         await settled(it.pilot)
         assert note in it.said and it.text == BEGINNING
         await press(it.pilot, "ctrl+s")
