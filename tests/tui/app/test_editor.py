@@ -21,7 +21,7 @@ from tests.helpers.editing import BEGINNING
 from tests.helpers.hostile_text import EVERYTHING, is_safe
 from tests.helpers.marks import first
 from tests.helpers.tui import fakes
-from tests.helpers.tui.driving import SMALL, check_golden, press, screen_text, settled, until
+from tests.helpers.tui.driving import SMALL, press, screen_text, settled, until
 from tests.helpers.tui.fakes import FakeStages
 
 KEY = str([pane.name for pane in PANES].index("editor") + 1)
@@ -84,16 +84,6 @@ def unsaved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(editor, "KEEP_S", 3600.0)
     monkeypatch.setattr(app_module, "LOOK_S", 3600.0)
     return tmp_path / "unsaved"
-
-
-async def test_the_screen(tmp_path: Path) -> None:
-    async with edited(tmp_path) as it:
-        await it.go(13)
-        await it.type("let Z = 1 s + K")
-        it.app.bench.say("", idle="a.mgs")
-        await settled(it.pilot)
-
-        check_golden(it.app, "editor_80x24")
 
 
 async def test_mistakes_are_told_while_typing_and_jumped_to(tmp_path: Path) -> None:
