@@ -278,6 +278,10 @@ class MagusApp(App[None]):
             StartScreen(self._folder, self.state.recent, can_leave=self._asked is not None), self.open_file
         )
 
+    def action_report(self) -> None:
+        """Ask for a name, and write the answer on screen as a page."""
+        self.work.report()
+
     def use_theme(self, name: str) -> None:
         """Take the colours of a theme."""
         self.theme = name

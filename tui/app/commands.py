@@ -56,4 +56,6 @@ class MagusCommands(Provider):
             )
         yield "Read the file again", "Key e", app.action_reload
         yield "Details", "Figures, confidence and marks on a small screen, key d", app.action_details
+        if app.check_action("report", ()):
+            yield "Write a report", "The answer on screen as a page to send, key W", app.action_report
         yield "Keys and signs", "Key ?", app.action_help

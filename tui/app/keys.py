@@ -7,7 +7,7 @@ from textual.binding import Binding, BindingType
 from .panes import PANES
 from .widgets.help import Section
 
-ANSWER_ACTIONS = ("sort", "step")
+ANSWER_ACTIONS = ("sort", "step", "report")
 """Actions that need an answer on screen."""
 BENCH_ACTIONS = (*ANSWER_ACTIONS, "reload", "workload", "details", "stop", "command_palette")
 """Actions that need the workbench."""
@@ -27,6 +27,7 @@ BINDINGS: list[BindingType] = [
     Binding("w", "workload", "Workload"),
     Binding("d", "details", "Details"),
     Binding("o", "browse", "Open"),
+    Binding("W", "report", "Write a report", show=False),
     Binding("t", "next_theme", "Theme", show=False),
     Binding("ctrl+p", "command_palette", "Commands", show=False),
     Binding("x,escape", "stop", "Stop", key_display="Esc"),

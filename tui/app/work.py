@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
+from ...compiler.text.printable import printable
+from ...compiler.text.writing import write_whole
 from .background import in_thread
 from .first_frame import title_of_path
 from .messages import Answered, CandidatePicked, Progressed
 from .watched import Watched, files_of
+from .widgets.name import NameScreen
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
     from .session import Session
     from .workbench import Workbench
 
-READ, ADVISE, SIMULATE = "file", "advice", "candidate"
+READ, ADVISE, SIMULATE, REPORT = "file", "advice", "candidate", "report"
 SETTLE_S = 0.12
 """The cursor rests this long on a candidate before it is simulated."""
 
@@ -131,6 +135,24 @@ class Work:
             job.take(message.advice)
             self._bench.show_answer(job)
 
+    # The page.
+
+    def report(self) -> None:
+        """Ask for a name, and write the answer on screen as a page."""
+        from .report import report_name
+
+        job = self.session.job
+        if job is not None and job.found is not None:
+            self._app.push_screen(NameScreen("Write a report", report_name(job)), partial(self._named, job))
+
+    def _named(self, job: Job, path: Path | None) -> None:
+        if path is not None:
+            self._app.run_worker(self._write_report(job, path), group=REPORT)
+
+    async def _write_report(self, job: Job, path: Path) -> None:
+        said, severity = await in_thread(lambda _: _written(job, path))
+        self._app.notify(printable(said), severity=severity, markup=False)
+
     # The picked candidate.
 
     def pick(self, message: CandidatePicked) -> None:
@@ -166,3 +188,17 @@ class Work:
                 break
         self._bench.say("")
         self._app.refresh_bindings()
+
+
+def _written(job: Job, path: Path) -> tuple[str, Literal["information", "warning", "error"]]:
+    """Write the page; return what is to be said, and how bad it is."""
+    from .report import NO_RUN, report_of
+
+    text = report_of(job)
+    if text is None:
+        return NO_RUN, "warning"
+    try:
+        write_whole(path, text)
+    except OSError as error:
+        return f"{error.filename or path}: {error.strerror or error}", "error"
+    return f"Wrote {path}: one page, which needs nothing else", "information"

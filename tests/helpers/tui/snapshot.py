@@ -14,6 +14,7 @@ from rich.cells import cell_len
 from rich.style import Style
 from textual.app import App
 from textual.pilot import Pilot
+from textual.widgets import Input, TextArea
 
 from magus.tui.app.themes import DARK, LIGHT
 from tests.helpers.paths import TESTS
@@ -33,6 +34,9 @@ LETTERS = string.ascii_letters + string.digits
 
 Cells = list[list[str]]
 """The name of the style of each cell, row by row."""
+Shot = tuple[list[str], Cells]
+"""Text and styles of a screen."""
+FRAME_S = 0.02
 
 
 async def check_snapshot(pilot: Pilot[None], name: str, sizes: Sequence[tuple[int, int]] = SIZES) -> None:
@@ -48,8 +52,7 @@ async def check_snapshot(pilot: Pilot[None], name: str, sizes: Sequence[tuple[in
         shots = {}
         for theme in themes:
             pilot.app.theme = theme
-            await settled(pilot)
-            shots[theme] = _shot(pilot.app)
+            shots[theme] = await _still(pilot)
         themes.reverse()  # the next size begins with the theme that is there
         path, found = GOLDEN / f"{name}_{size[0]}x{size[1]}.txt", _golden(shots)
         if os.environ.get(UPDATE):
@@ -59,7 +62,19 @@ async def check_snapshot(pilot: Pilot[None], name: str, sizes: Sequence[tuple[in
     assert not differing, f"if they should, set {UPDATE}=1. " + "\n".join(differing)
 
 
-def _shot(app: App[None]) -> tuple[list[str], Cells]:
+async def _still(pilot: Pilot[None]) -> Shot:
+    """The screen once it stands still: what is laid out anew may need another round, and cursors blink."""
+    for each in (*pilot.app.screen.query(Input), *pilot.app.screen.query(TextArea)):
+        each.cursor_blink = False
+    before = None
+    while before != (found := _shot(pilot.app)):
+        before = found
+        await settled(pilot)
+        await pilot.pause(FRAME_S)
+    return found
+
+
+def _shot(app: App[None]) -> Shot:
     """The text and the styles, without the last line: versions of Textual space the keys differently."""
     named = _named(app.get_css_variables())
     strips = app.screen._compositor.render_strips()[:-1]
@@ -92,7 +107,7 @@ def _hex(colour: object) -> str:
     return triplet.hex if triplet is not None else str(getattr(colour, "name", colour))
 
 
-def _golden(shots: Mapping[str, tuple[list[str], Cells]]) -> str:
+def _golden(shots: Mapping[str, Shot]) -> str:
     (dark_text, dark), (light_text, light) = (shots[theme] for theme in THEMES)
     assert dark_text == light_text, "colours change no text"
     rows = [list(zip(one, other, strict=True)) for one, other in zip(dark, light, strict=True)]
