@@ -109,6 +109,16 @@ async def test_how_gives_the_block_and_says_what_it_cannot() -> None:
         assert "Runtimes take" in screen_text(app)
 
 
+async def test_the_answer_is_written_as_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    app = app_of()
+    async with app.run_test(size=LARGE) as pilot:
+        await settled(pilot)
+        await press(pilot, "W", "enter")
+
+    assert "schedule pairs for mlp" in (tmp_path / "layer_report.html").read_text(encoding="utf-8")
+
+
 async def test_fabric_and_values_are_those_of_the_graph() -> None:
     app = app_of()
     async with app.run_test(size=LARGE) as pilot:

@@ -63,7 +63,7 @@ def edited() -> MagusApp:
     return made_by_hand()
 
 
-HAND: Screens = (("candidates", ()), ("why", (KEY["why"],)), ("help", ("question_mark",)))
+HAND: Screens = (("candidates", ()), ("why", (KEY["why"],)), ("report", ("W",)), ("help", ("escape", "question_mark")))
 VALUES: Screens = (("what_if", (KEY["what_if"], "right", "down", "left")), ("sweep", (KEY["sweep"],)))
 EDITOR: Screens = (("editor", (KEY["editor"], *"let Z = 1 s + K")), ("ask", ("ctrl+q",)))
 SIMULATED: Screens = (

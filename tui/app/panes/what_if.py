@@ -113,10 +113,10 @@ class WhatIfPane(JobPane):
     async def _compile(self, job: Job, changes: Changes) -> None:
         """Compile with the changes: an error is said here, and what compiles is everybody's."""
         try:
-            await in_thread(lambda _: compile_changed_file(job.path, changes).scenario(job.scenario.name))
+            await in_thread(partial(_check, job, changes))
         except (CompileError, OSError) as error:
             self._wanted = job.what_if.changes
-            self._table.show(job.what_if.rows(job.scenario))
+            self._table.fill(job.what_if.rows(job.scenario))
             self.say(_sentence(error), is_error=True)
         else:
             self.say("")
@@ -209,12 +209,18 @@ class WhatIfPane(JobPane):
         try:
             await in_thread(partial(_write, job.path, self._wanted, target))
         except (CompileError, OSError) as error:
-            self.say(_sentence(error), is_error=True)
+            self.say(f"not saved: {_sentence(error)}", is_error=True)
             return
         self.action_leave_line()
         if real_path(target) == real_path(job.path):
             self._change(Changes())  # the file says it now: nothing differs from it
         self.say(f"written: {target}")
+
+
+def _check(job: Job, changes: Changes, _: object) -> None:
+    compiled = compile_changed_file(job.path, changes)
+    if compiled.graph(job.name) is None:
+        compiled.scenario(job.name)  # which says why there is none
 
 
 def _write(path: Path, changes: Changes, target: Path, _: object) -> None:
