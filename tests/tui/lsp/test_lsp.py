@@ -100,7 +100,11 @@ async def test_a_name_is_renamed_where_files_of_the_workspace_include_it(tmp_pat
 
 
 def test_a_question_with_wrong_params_is_answered_with_an_error() -> None:
-    asked = (("initialize", {"capabilities": {}}), ("textDocument/hover", {"position": "here"}), ("shutdown", None))
+    asked: tuple[tuple[str, object], ...] = (
+        ("initialize", {"capabilities": {}}),
+        ("textDocument/hover", {"position": "here"}),
+        ("shutdown", None),
+    )
     messages = [
         json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}).encode()
         for number, (method, params) in enumerate(asked)
